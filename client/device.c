@@ -4,6 +4,7 @@
  * where a call fails, nor once the mapping ends. */
 #include "device.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,11 @@ struct device_map {
     uint64_t bytes;
 };
 
+/* Around the list of devices, a UUID with it. */
+#define DISAGREES_BYTES 144
+static_assert(DISAGREES_BYTES + DRIVER_SEEN_BYTES <= QUICK_TEXT_MAX,
+              "an error has room for all of them");
+
 static enum tern_err call_failed(struct tern *t, const struct device_map *m, const char *call,
                                  CUresult result)
 {
@@ -32,15 +38,15 @@ static enum tern_err call_failed(struct tern *t, const struct device_map *m, con
 /* This process sees the GPU, and does not work on another one. */
 static enum tern_err device_agrees(struct tern *t, const struct device_map *m, CUdevice *ret)
 {
-    char text[QUICK_TEXT_MAX], seen[DRIVER_TEXT], name[DRIVER_UUID_BYTES];
+    char text[QUICK_TEXT_MAX], seen[DRIVER_SEEN_BYTES], name[DRIVER_UUID_BYTES];
     CUdevice current;
     CUuuid uuid;
     CUresult result = driver_device_of(&m->driver, m->uuid, ret, seen);
 
     if (result == CUDA_ERROR_NOT_FOUND) {
         snprintf(text, sizeof text,
-                 "the pool lies on %s, and this process sees %.90s: mend CUDA_VISIBLE_DEVICES, or "
-                 "join with that device",
+                 "the pool lies on %s, which this process does not see: mend CUDA_VISIBLE_DEVICES, "
+                 "or join with one of: %s",
                  m->uuid, seen);
         return set_error(t, TERN_INVALID, text);
     }

@@ -97,13 +97,14 @@ void driver_uuid_text(const CUuuid *uuid, char ret[DRIVER_UUID_BYTES])
                       (unsigned char)uuid->bytes[i]);
 }
 
-CUresult driver_device_of(const struct driver *d, const char *uuid, CUdevice *ret, char *ret_seen)
+CUresult driver_device_of(const struct driver *d, const char *uuid, CUdevice *ret,
+                          char ret_seen[DRIVER_SEEN_BYTES])
 {
     size_t n = 0;
     int devices;
     CUresult result = d->device_count(&devices);
 
-    snprintf(ret_seen, DRIVER_TEXT, "none");
+    snprintf(ret_seen, DRIVER_SEEN_BYTES, "none");
     for (int i = 0; result == CUDA_SUCCESS && i < devices; i++) {
         char name[DRIVER_UUID_BYTES];
         CUdevice device;
@@ -119,9 +120,12 @@ CUresult driver_device_of(const struct driver *d, const char *uuid, CUdevice *re
             *ret = device;
             return CUDA_SUCCESS;
         }
-        if (n + sizeof name + 1 < DRIVER_TEXT)
-            n += (size_t)snprintf(ret_seen + n, DRIVER_TEXT - n, "%s%s", i ? " " : "", name);
+        if (i < DRIVER_SEEN_MAX)
+            n += (size_t)snprintf(ret_seen + n, DRIVER_SEEN_BYTES - n, "%s%s", i ? " " : "", name);
     }
+    if (result == CUDA_SUCCESS && devices > DRIVER_SEEN_MAX)
+        snprintf(ret_seen + n, DRIVER_SEEN_BYTES - n, " and %d more (`nvidia-smi -L`)",
+                 devices - DRIVER_SEEN_MAX);
     return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_FOUND : result;
 }
 

@@ -277,8 +277,11 @@ const char *driver_error_name(const struct driver *d, CUresult result);
 /* A device's name as nvidia-smi has it: "GPU-" and a UUID in small letters. */
 #define DRIVER_UUID_BYTES 41 /* with the NUL */
 void driver_uuid_text(const CUuuid *uuid, char ret[DRIVER_UUID_BYTES]);
-/* cuInit has succeeded. NOT_FOUND: this process sees no such device; ret_seen (DRIVER_TEXT bytes)
- * lists those that it sees, as far as there is room. */
-CUresult driver_device_of(const struct driver *d, const char *uuid, CUdevice *ret, char *ret_seen);
+/* cuInit has succeeded. NOT_FOUND: this process sees no such device; ret_seen lists those that it
+ * sees, as many as a host has as a rule, and says how many more there are and what shows them. */
+#define DRIVER_SEEN_MAX   8
+#define DRIVER_SEEN_BYTES (DRIVER_SEEN_MAX * DRIVER_UUID_BYTES + 40)
+CUresult driver_device_of(const struct driver *d, const char *uuid, CUdevice *ret,
+                          char ret_seen[DRIVER_SEEN_BYTES]);
 
 #endif

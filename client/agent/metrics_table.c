@@ -137,6 +137,8 @@ const struct metric metrics_table[] = {
     IS("tern_gpus", "status.memory.devices", "GPUs that memory lies on"),
     IS("tern_gpus_lost", "status.memory.devices_lost",
        "Those of them that failed: their pages are gone until the daemon starts again"),
+    IS("tern_gpu_regions_unregistered", "status.data.verbs.gpu_regions_unregistered",
+       "Regions on GPUs that RDMA is asked for and does not reach, once for each device"),
     IS("tern_memory_bytes", "status.memory.bytes", "Bytes of device pools' memory"),
     IS("tern_host_memory_bytes", "status.memory.host_bytes", "Bytes of the host tier's memory"),
 
@@ -152,6 +154,8 @@ const struct metric metrics_table[] = {
     /* ---- peers and transfers ---- */
     IS("tern_peers", "status.peers", "Peers that are configured"),
     IS("tern_peers_up", "status.peers_up", "Peers that can be fetched from"),
+    IS("tern_peers_fallback", "status.peers_fallback",
+       "Peers of which pages come by TCP though RDMA is asked for first (`transport: auto`)"),
     IS("tern_peer_up", "peers.peers[peer].state=up", "1 if that peer can be fetched from"),
     COUNTS("tern_peer_breaches", "peers.peers[peer].breaches",
            "Connections that were ended for what the peer sent"),

@@ -9,19 +9,25 @@ static const char *numa_node(const json_t *row)
     return json_is_integer(json_object_get(row, "numa_node")) ? num(row, "numa_node") : "not known";
 }
 
+/* What is registered of the host's memory, the self-test's with it; memory of GPUs is not locked,
+ * and is in the bytes of a rail alone. */
 static void doctor_memlock(const json_t *rdma)
 {
-    uint64_t need = j_u64(rdma, "memlock_needed_bytes"), may = j_u64(rdma, "memlock_bytes");
+    const uint64_t need = j_u64(rdma, "memlock_needed_bytes"), may = j_u64(rdma, "memlock_bytes"),
+                   devices = j_u64(rdma, "memlock_devices");
+    const bool limited =
+        json_is_integer(json_object_get(rdma, "memlock_bytes")) && !j_bool(rdma, "memlock_exempt");
 
-    if (json_is_true(json_object_get(rdma, "memlock_exempt")))
-        printf("  locked memory: no limit applies (CAP_IPC_LOCK); registrations take %s bytes\n",
-               human_count(need));
-    else if (json_is_null(json_object_get(rdma, "memlock_bytes")))
-        printf("  locked memory: unlimited; registrations take %s bytes\n", human_count(need));
+    if (limited)
+        printf("  locked memory: RLIMIT_MEMLOCK is %s bytes", human_count(may));
     else
-        printf("  locked memory: RLIMIT_MEMLOCK is %s bytes; registrations take %s%s\n",
-               human_count(may), human_count(need),
-               need > may ? ": too few, say LimitMEMLOCK=infinity or ulimit -l unlimited" : "");
+        printf("  locked memory: %s",
+               j_bool(rdma, "memlock_exempt") ? "no limit applies (CAP_IPC_LOCK)" : "unlimited");
+    printf("; registrations %s %s bytes of the host's memory, on %s device%s%s\n",
+           j_bool(rdma, "in_use") ? "take" : "would take", human_count(need), human_count(devices),
+           devices == 1 ? "" : "s",
+           limited && need > may ? ": too few, say LimitMEMLOCK=infinity or ulimit -l unlimited"
+                                 : "");
 }
 
 /* What pages of a GPU come and go through where its memory is not enough. */
@@ -63,43 +69,62 @@ static void doctor_memory(const json_t *rdma)
     }
 }
 
-/* What was found at start, of each memory and each device that is to carry its pages. */
+static void doctor_self_test(const json_t *row)
+{
+    const json_t *test = json_object_get(row, "self_test");
+    const char *gpu = json_string_value(json_object_get(row, "gpu")), *result;
+
+    printf("  self-test of %s, region %s", j_str(row, "tenant"), num(row, "region"));
+    if (j_u64(row, "regions") > 1)
+        printf(" to %s", human_count(j_u64(row, "region") + j_u64(row, "regions") - 1));
+    printf(", %s%s, with %s: ", gpu ? "on " : "memory of the host", gpu ? gpu : "",
+           j_str(row, "device"));
+    if (!json_is_object(test)) {
+        printf("none was made: it is %sregistered with the device\n",
+               strcmp(j_str(row, "registered"), "no") == 0 ? "not " : "");
+        return;
+    }
+    result = j_str(test, "result");
+    if (strcmp(result, "passed") == 0)
+        printf("passed (%s bytes in %s)", num(test, "bytes"), human_us(j_u64(test, "us")));
+    else
+        printf("%s (%s)", result, j_str(test, "reason"));
+    printf(", %s ago", human_age((double)j_u64(test, "age_ms") / 1000));
+    if (strcmp(result, "failed") == 0)
+        printf("; not used: look at dmesg, the IOMMU and PCIe ACS, and start the daemon again");
+    else if (strcmp(result, "failed in part") == 0)
+        printf("; used, but nothing is pushed to it");
+    printf("\n");
+}
+
+/* What was found at start, of each memory and each device that is to carry its pages, or why
+ * nothing was. */
 static void doctor_self_tests(const json_t *rdma)
 {
+    const char *none = !j_bool(rdma, "built")    ? "RDMA is not in this build"
+                       : !j_bool(rdma, "wanted") ? "RDMA is off by configuration"
+                       : json_array_size(json_object_get(rdma, "devices")) == 0
+                           ? "there is no RDMA device"
+                           : NULL;
     const json_t *row;
     size_t i;
 
-    json_array_foreach(json_object_get(rdma, "memory"), i, row)
-    {
-        const json_t *test = json_object_get(row, "self_test");
-        const char *gpu = json_string_value(json_object_get(row, "gpu")), *result;
-
-        if (!json_is_object(test))
-            continue;
-        result = j_str(test, "result");
-        printf("  self-test of %s, region %s", j_str(row, "tenant"), num(row, "region"));
-        if (j_u64(row, "regions") > 1)
-            printf(" to %s", human_count(j_u64(row, "region") + j_u64(row, "regions") - 1));
-        printf(", %s%s, with %s: %s", gpu ? "on " : "memory of the host", gpu ? gpu : "",
-               j_str(row, "device"), result);
-        if (strcmp(result, "passed") == 0)
-            printf(" (%s bytes in %s)", num(test, "bytes"), human_us(j_u64(test, "us")));
-        else
-            printf(" (%s)", j_str(test, "reason"));
-        printf(", %s ago", human_age((double)j_u64(test, "age_ms") / 1000));
-        if (strcmp(result, "failed") == 0)
-            printf("; not used: look at dmesg, the IOMMU and PCIe ACS, and start the daemon again");
-        else if (strcmp(result, "failed in part") == 0)
-            printf("; used, but nothing is pushed to it");
-        printf("\n");
-    }
+    if (none)
+        printf("  self-test: none was made: %s\n", none);
+    else if (!j_bool(rdma, "in_use"))
+        printf("  self-test: no device is in use; why, and what failed, stands with each\n");
+    else
+        json_array_foreach(json_object_get(rdma, "memory"), i, row) doctor_self_test(row);
 }
 
-static void doctor_region(const json_t *row)
+/* A region that any rail does for is told where there is one. */
+static void doctor_region(const json_t *row, bool rails)
 {
     const char *gpu = json_string_value(json_object_get(row, "gpu")),
                *device = json_string_value(json_object_get(row, "device"));
 
+    if (!device && !rails)
+        return;
     printf("  region %s of %s, ", num(row, "region"), j_str(row, "tenant"));
     if (gpu)
         printf("%s at %s: ", gpu, j_str(row, "pci"));
@@ -204,13 +229,15 @@ static int run_doctor(struct ctl *ctl)
             printf("  device %s: %s\n", j_str(row, "device"), j_str(row, "state"));
         json_array_foreach(json_object_get(rdma, "rails"), i, row)
             printf("  rail %zu: %s port %s, gid %s, mtu %s, %s reads at a time, %s; %s bytes in %s "
-                   "registrations; NUMA node %s\n",
+                   "registration%s; NUMA node %s\n",
                    i, j_str(row, "device"), num(row, "port"), num(row, "gid_index"),
                    num(row, "mtu"), num(row, "rd_atomic"),
                    json_is_true(json_object_get(row, "windows")) ? "windows of type 2B"
                                                                  : "no windows of type 2B: no push",
-                   num(row, "registered_bytes"), num(row, "registrations"), numa_node(row));
-        json_array_foreach(json_object_get(rdma, "regions"), i, row) doctor_region(row);
+                   num(row, "registered_bytes"), num(row, "registrations"),
+                   j_u64(row, "registrations") == 1 ? "" : "s", numa_node(row));
+        json_array_foreach(json_object_get(rdma, "regions"), i, row)
+            doctor_region(row, json_array_size(json_object_get(rdma, "rails")) > 0);
         if (j_bool(rdma, "in_use"))
             doctor_tuning(json_object_get(rdma, "tuning"));
         if (j_bool(rdma, "wanted"))

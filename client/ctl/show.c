@@ -229,8 +229,11 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     if (j_u64(s, "conns_refused") > 0)
         printf(" (%s refused)", num(s, "conns_refused"));
     printf("\n");
-    printf("  peers %s of %s up, transfers %s", num(s, "peers_up"), num(s, "peers"),
-           num(s, "transfers_active"));
+    printf("  peers %s of %s up", num(s, "peers_up"), num(s, "peers"));
+    if (j_u64(s, "peers_fallback") > 0)
+        printf(", %s by TCP though RDMA is asked for first (`ternctl peers`)",
+               num(s, "peers_fallback"));
+    printf(", transfers %s", num(s, "transfers_active"));
     if (j_u64(s, "resets_spreading") > 0)
         printf(", resets of namespaces that not all peers have heard of %s",
                num(s, "resets_spreading"));
@@ -678,8 +681,9 @@ static void add_peer_pages(struct table *t, const json_t *row)
     if (limit > 0)
         snprintf(text, sizeof text, " (%llu of %llu up%s)", (unsigned long long)j_u64(conns, "up"),
                  limit, failed);
-    table_add(t, retired > 0 ? YELLOW : PLAIN, "%s%s%s", j_str(row, "transport"),
-              strcmp(j_str(row, "moves"), "push") == 0 ? " push" : "", text);
+    table_add(t, retired > 0 || j_bool(row, "fallback") ? YELLOW : PLAIN, "%s%s%s",
+              j_str(row, "transport"), strcmp(j_str(row, "moves"), "push") == 0 ? " push" : "",
+              text);
 }
 
 static void add_peer(struct table *t, json_t *row)

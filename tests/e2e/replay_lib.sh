@@ -29,8 +29,8 @@ played() {
     is verified_pages "$(field prompt_pages)"
 }
 
-# own_peer NAME TENANT_MORE LINE: a daemon called own that is its own peer, linked with itself, with a tenant t and a line
-# of configuration; SIDES is what tern-replay takes to play over it.
+# own_peer NAME TENANT_MORE LINE [PEER_MORE]: a daemon called own that is its own peer, linked with itself, with a tenant t,
+# a line of configuration and more of its entry in `peers`; SIDES is what tern-replay takes to play over it.
 own_peer() {
     local port
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
@@ -42,7 +42,7 @@ admin: {socket: $DIR/$1.admin}
 tenants:
   - {name: t, socket: $DIR/$1.sock, memory: 64M$2}
 peers:
-  - {name: own, address: "127.0.0.1:$port", tenants: [t]}
+  - {name: own, address: "127.0.0.1:$port", tenants: [t]${4:-}}
 $3
 YAML
     "$TERND" --config "$DIR/$1.yaml" >"$DIR/$1.out" 2>&1 &

@@ -38,6 +38,19 @@ check() {
 }
 
 CLEAR="insecure_peers: true"
+
+# --help lists the keys of the entries that flags may add: all of those that are in force
+"$TERN_BIN/ternd" --check-config --insecure-peers --tenant "name=t0,socket=$DIR/t0.sock,memory=16M" \
+    --peer name=other,address=127.0.0.1:1,tenants=t0 --admin-socket "$DIR/admin.sock" >"$DIR/out"
+"$TERN_BIN/ternd" --help | tr -s ' \n' ' ' >"$DIR/help"
+for entry in tenant peer; do
+    keys=$(grep -o "One more $entry: [a-z_=, ]*" "$DIR/help") || fail "no --$entry in the help"
+    for key in $(awk -v entries="${entry}s:" '/^[a-z#]/ { on = $0 == entries; next } on { sub(/^[ -]*/, ""); sub(/:.*/, ""); print }' "$DIR/out"); do
+        [[ "$keys," == *[:,]" $key"[,=\ ]* ]] || fail "--help does not name $key of a $entry: $keys"
+        named=$((${named:-0} + 1))
+    done
+done
+[[ $named -ge 20 ]] || fail "only $named keys were found"
 mkdir "$DIR/run"
 check 0 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
 [[ -z $(ls "$DIR/run") ]] || fail "left behind: $(ls "$DIR/run")"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "engine/admin.h"
+#include "engine/json.h"
 #include "engine/pages.h"
 #include "engine/proc.h"
 #include "rig_daemon.h"
@@ -228,6 +229,26 @@ TEST(device_engine_that_is_killed_leaves_pages_that_are_zeroed_before_others_hav
     tern_destroy(admin);
 }
 
+/* That of the GPU is on, with what the driver said, and for good; the one of the other GPU is not.
+ */
+static void assert_alarm(struct tern *admin)
+{
+    json_t *status = admin_ask(admin, "status", NULL), *row,
+           *counts = json_object_get(status, "alarm_counts");
+
+    assert_int_equal(json_integer_value(json_object_get(status, "alarms_on")), 1);
+    row = json_array_get(json_object_get(status, "alarms"), 0);
+    assert_true(json_says(row, "name", "device_lost"));
+    assert_true(json_says(row, "severity", "error"));
+    assert_true(json_says(row, "subject", STANDIN_UUID(0)));
+    assert_non_null(strstr(json_string_value(json_object_get(row, "text")), "CUDA_ERROR_"));
+    assert_non_null(strstr(json_string_value(json_object_get(row, "action")), "dmesg"));
+    row = json_row(counts, "name", "device_lost");
+    assert_non_null(row);
+    assert_int_equal(json_integer_value(json_object_get(row, "on")), 1);
+    json_decref(status);
+}
+
 /* The GPU fails at a call that sealing makes. What was there is not served any more, and the daemon
  * and its tenant without GPUs go on. */
 static void fails_under_the_daemon(const char *call)
@@ -243,8 +264,10 @@ static void fails_under_the_daemon(const char *call)
     admin = rig_connected(rig.admin);
     e = rig_engine(other, "e", L, POOL);
     assert_int_equal(talk(&e, 1), 0);
-    assert_true(rig_log_has(&rig, "event=device_lost device=" STANDIN_UUID(0), RIG_WAIT_MS));
+    assert_true(rig_log_has(
+        &rig, "level=error event=device_lost subject=" STANDIN_UUID(0) " text=", RIG_WAIT_MS));
     assert_int_equal(rig_figure(admin, "status", "memory.devices_lost"), 1);
+    assert_alarm(admin);
     assert_err(TERN_GONE, tern_pool_map(e.tern, e.pool, RIG_WAIT_MS, &again));
     assert_non_null(strstr(engine_why(&e), "GPU"));
     near = rig_engine(rig.socket, "near", L, POOL);

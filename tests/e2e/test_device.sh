@@ -22,8 +22,10 @@ starts_not() {
 }
 starts_not LD_LIBRARY_PATH=/nowhere 16M $first "libcuda.so.1 cannot be loaded" "device_memory"
 starts_not X=1 16M GPU-none "there is no device GPU-none here" "$first $second"
+starts_not STANDIN_CUDA_DEVICES=8 16M GPU-none "$first" "$second" "${first%0}"{2,3,4,5,6}" " "${first%0}7. Mend"
+starts_not STANDIN_CUDA_DEVICES=16 16M GPU-none "${first%0}7 and 8 more (\`nvidia-smi -L\`). Mend \`devices\`"
 starts_not X=1 16M index "needs devices"
-starts_not STANDIN_CUDA_MIB=32 64M $first "64 MiB were asked for, 32 of 32 MiB are free" "lower tenants[].memory"
+starts_not STANDIN_CUDA_MIB=32 64M $first "err=INVALID reason=\"$first: " "64 MiB were asked for, 32 of 32 MiB are free" "lower tenants[].memory"
 starts_not STANDIN_CUDA_LACKS=102 16M $first "virtual memory management"
 starts_not STANDIN_CUDA_FAIL=cuMemExportToShareableHandle:1:801 16M $first "cuMemExportToShareableHandle"
 
@@ -45,11 +47,13 @@ for ((i = 0; i < 600; i++)); do
     sleep 0.1
 done
 doctor=$(TERN_ADMIN_SOCKET=$DIR/rdma-admin "$TERN_BIN/ternctl" doctor) || fail "doctor: $(cat "$DIR/rdma.log")"
+status=$(TERN_ADMIN_SOCKET=$DIR/rdma-admin "$TERN_BIN/ternctl" status --json | python3 -c 'import json, sys; v = json.load(sys.stdin)["data"]["verbs"]; print(v["gpu_regions"] + v["gpu_regions_unregistered"])')
+[ "$status" -ge 2 ] || fail "of two regions on GPUs that RDMA is asked for, $status are counted"
 if ! grep -q "^RDMA: not in this build" <<<"$doctor"; then
     for want in "region 0, on $first" "region 1, on $second"; do
         grep -qE "memory of a, $want: (not )?registered with " <<<"$doctor" || fail "doctor: $doctor"
     done
-    grep -qE "; registrations take (134,225,920|67,117,056) bytes" <<<"$doctor" || fail "doctor: $doctor"
+    grep -qE "; registrations (would )?take (134,225,920 bytes of the host's memory, on 2 devices|67,117,056 bytes of the host's memory, on 1 device)" <<<"$doctor" || fail "doctor: $doctor"
 fi
 kill "$pid"
 wait "$pid" || fail "the daemon ended with status $?"

@@ -11,9 +11,13 @@ TERN_OWN_PEER=1 "$TERN_BUILD/tests/e2e_test_reshard_words" || fail "pools of ano
 for security in clear tls; do
     [[ $security == clear ]] || bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" own
     case $security in
-    clear) own_peer clear "" "insecure_peers: true" ;;
+    clear) own_peer clear "" "insecure_peers: true" ", transport: auto" ;;
     tls) own_peer tls "" "tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/own.pem, key: $DIR/certs/own.key}" ;;
     esac
+    own_asked $security peers >"$DIR/peers"
+    grep -qE ' local +t +this daemon itself' "$DIR/peers" || fail "of a peer that needs nothing: $(cat "$DIR/peers")"
+    json "$(own_asked $security peers --json)" "[(p['connections']['limit'], p['paths']) for p in j['peers']] == [(0, [])]"
+    ! grep event=transport "$DIR/$security.out" || fail "nothing falls back from RDMA"
     played "${SIDES[@]}" --sessions 8 --turns 4
     [ "$(field transferred_pages)" -gt 0 ] || fail "nothing has moved"
     json "$(own_asked $security stats --json)" \

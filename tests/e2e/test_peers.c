@@ -1,5 +1,5 @@
-/* What operators are told of peers that are not there, and as many peers as a configuration may
- * have. A bare listener plays the peer. */
+/* What operators are told of peers that are not there, of those whose pages fall back to TCP, and
+ * as many peers as a configuration may have. A bare listener plays the peer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 
 #include "engine/admin.h"
 #include "engine/json.h"
+#include "engine/proc.h"
 #include "rig_daemon.h"
 #include "testing/test.h"
 
@@ -73,6 +74,61 @@ FIXTURE(stop)
 }
 
 /* ---- the tests ---- */
+
+/* On a host without an RDMA device, or by a build without RDMA: a warning when it begins, and not
+ * again when the link is made anew; and operators see it. */
+TEST(peers_whose_pages_fall_back_to_tcp_are_told)
+{
+    static const char warned[] =
+        "level=warn event=transport peer=far tenant=" SPAWN_TENANT " transport=tcp reason=\"";
+    const uint16_t port = port_free(), far_port = port_free();
+    struct daemon_options o = {.node = "near",
+                               .port = port,
+                               .peer = {{.name = "far", .port = far_port}},
+                               .memory_bytes = 1u << 20,
+                               .page_bytes_min = RIG_PAGE,
+                               .core = -1};
+    char dir[RIG_DIR_BYTES], far_dir[RIG_DIR_BYTES], why[SPAWN_WHY_BYTES] = "";
+    struct daemon near, far;
+    json_t *row, *said;
+
+    if (access("/sys/class/infiniband", F_OK) == 0)
+        skip();
+    assert_true(tempdir_make(dir, sizeof dir, "tern-near"));
+    assert_true(tempdir_make(far_dir, sizeof far_dir, "tern-far"));
+    setenv("TERN_PEER_TRANSPORT", "auto", 1);
+    if (!daemon_start(&near, dir, &o, why))
+        fail_msg("%s", why);
+    o.node = "far";
+    o.port = far_port;
+    o.peer[0].name = "near";
+    o.peer[0].port = port;
+    for (uint32_t life = 0; life < 2; life++) {
+        if (!daemon_start(&far, far_dir, &o, why))
+            fail_msg("%s", why);
+        rig_wait_linked(&near, "far");
+        assert_int_equal(daemon_log_count(&near, warned, 1, RIG_WAIT_MS), 1);
+        if (life == 0)
+            assert_true(daemon_stop(&far));
+    }
+    unsetenv("TERN_PEER_TRANSPORT");
+    admin = rig_connected(near.admin);
+    row = peer_row("far");
+    assert_true(json_is_true(json_object_get(row, "fallback")));
+    assert_true(json_says(row, "transport", "tcp"));
+    json_decref(row);
+    said = admin_ask(admin, "status", NULL);
+    assert_int_equal(json_integer_value(json_object_get(said, "peers_fallback")), 1);
+    json_decref(said);
+    assert_true(
+        rig_ctl_says(&near, "status", "peers 1 of 1 up, 1 by TCP though RDMA is asked for"));
+    tern_destroy(admin);
+    admin = NULL;
+    assert_true(daemon_stop(&near));
+    assert_true(daemon_stop(&far));
+    tempdir_remove(dir);
+    tempdir_remove(far_dir);
+}
 
 TEST_WITH(peers_that_are_not_there_say_why, NULL, stop)
 {

@@ -47,7 +47,7 @@ static void driver_use(void)
 /* The context of that GPU is this thread's from here on; which of them it is. */
 static uint32_t gpu_use(const char *uuid)
 {
-    char seen[DRIVER_TEXT];
+    char seen[DRIVER_SEEN_BYTES];
     CUdevice device;
     uint32_t i = 0;
 

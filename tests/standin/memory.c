@@ -501,8 +501,11 @@ void standin_memory_live(struct standin_live *ret)
         ret->handles += memories[i].used ? memories[i].handles : 0;
         ret->maps += memories[i].used ? memories[i].maps : 0;
     }
-    for (size_t i = 0; i < RANGES_MAX; i++)
+    for (size_t i = 0; i < RANGES_MAX; i++) {
         ret->ranges += ranges[i].bytes > 0;
+        for (int d = 0; ranges[i].bytes > 0 && ranges[i].memory && d < DEVICES_MAX; d++)
+            ret->peers += ranges[i].access[d] && d != ranges[i].memory->device;
+    }
     for (size_t i = 0; i < PINNED_MAX; i++)
         ret->pinned += pinned[i].at != NULL;
 }

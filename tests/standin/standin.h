@@ -43,6 +43,7 @@
 /* What was made and not taken back. */
 struct standin_live {
     uint32_t contexts, handles, ranges, maps, streams, events, pinned, registered, modules;
+    uint32_t peers; /* of a range, another device that has access to it */
 };
 
 #define STANDIN_CALLS(X)                                                                           \

@@ -115,7 +115,8 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn,
     if (j->role != ROLE_SCHEDULER && j->device.named &&
         j->device.region >= tenant_at(c, cn->tenant)->config.regions)
         return refuse(ret, TERN_INVALID,
-                      "the tenant has no region on that device: name one of its devices");
+                      "the tenant has no region on that device: name one of its `devices` in "
+                      "the daemon's configuration");
     if (cn->engine != NONE && !same_seat(c, cn, j))
         return refuse(ret, TERN_CONFLICT,
                       "this connection has joined as another engine or rank already: one "

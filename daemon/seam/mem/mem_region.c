@@ -192,7 +192,7 @@ enum tern_err region_memory_suffices(uint64_t need, const char **ret_why)
              "the tenants' memory and host_memory or give the machine or its cgroup more",
              (unsigned long long)(need >> 20), (unsigned long long)(have >> 20));
     *ret_why = why_text;
-    return TERN_INTERNAL;
+    return TERN_INVALID;
 }
 
 /* Neighbours of the same kind are one mapping to the kernel, so a line may begin before a region.

@@ -147,7 +147,6 @@ void data_paths_reset(struct xfer *xfer, uint32_t peer_link)
 
 void data_paths_view(const struct xfer *xfer, uint32_t peer_link, struct xfer_link_view *ret)
 {
-    ret->connections = xfer->config.connections;
     for (uint32_t k = 0; k < xfer->ntransports; k++)
         for (uint32_t i = 0; i < xfer->config.connections; i++) {
             enum data_path_state state = xfer->link[peer_link].lane[k].path[i].state;
@@ -156,4 +155,8 @@ void data_paths_view(const struct xfer *xfer, uint32_t peer_link, struct xfer_li
             ret->conns_calling += state == DATA_PATH_CALLING;
             ret->conns_retired += state == DATA_PATH_RETIRED;
         }
+    /* A daemon's link to itself needs none, but for pages of pools of another layout. */
+    if (!xfer_link_is_own(xfer, peer_link) ||
+        ret->conns_up + ret->conns_calling + ret->conns_retired > 0)
+        ret->connections = xfer->config.connections;
 }

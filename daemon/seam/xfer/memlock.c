@@ -41,6 +41,7 @@ void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)
     if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         view->memlock_bytes = limit.rlim_cur;
     view->memlock_exempt = exempt();
+    view->memlock_devices = rails;
     view->memlock_needed = c->self_test ? XFER_SELF_TEST_SCRATCH : 0; /* of one rail at a time */
     for (uint32_t t = 0; t < c->tenants; t++) {
         if (mem_region_device(xfer->config.mem, t, 0, &bytes, &lost))

@@ -332,9 +332,13 @@ void xfer_link_resharded(struct xfer *xfer, uint32_t peer_link, uint32_t pool);
 /* Why that transport may not carry the link's pages, though it could; NULL: it may. */
 const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t peer_link,
                                const struct transport *t);
-/* The transport that the link has where `after` can't carry its pages; NULL: none. */
-const char *xfer_link_fallback(const struct xfer *xfer, uint32_t peer_link,
-                               const struct transport *after);
+/* Tells of the transport that the link has where `after` can't carry its pages: of no other one
+ * than is asked for, but under `auto`. Tenant and reason are said; there is a path_note. */
+void xfer_note_fallback(const struct xfer *xfer, uint32_t peer_link, const struct transport *after,
+                        struct xfer_note *note);
+
+/* The link is up, and the daemon's to itself. */
+bool xfer_link_is_own(const struct xfer *xfer, uint32_t peer_link);
 
 bool xfer_rdma_built(const struct xfer *xfer);
 

@@ -102,6 +102,18 @@ struct xfer_rdma_tuning {
 };
 extern const struct xfer_rdma_tuning xfer_rdma_tuning_initial;
 
+/* What a link's pulls of a tenant go over from now on, and why; for the log and for operators. */
+struct xfer_note {
+    uint32_t tenant;
+    const char *transport; /* its word; NULL: nothing */
+    const char *reason;
+    enum xfer_note_kind {
+        XFER_NOTE_WAY,      /* that which is asked for, or nothing */
+        XFER_NOTE_FALLBACK, /* another one than RDMA, where `auto` asks for that first */
+        XFER_NOTE_PART      /* a part of them alone: what holds of the others does not change */
+    } kind;
+};
+
 struct xfer_rdma_config {
     uint32_t pulls; /* we read from the peers of links [0, pulls) */
     bool serves;    /* peers pull from us */
@@ -123,9 +135,7 @@ struct xfer_rdma_config {
     uint32_t
         on_gpus; /* of these, those whose memory is of GPUs: each gets a ring to be pushed to */
     void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
-    /* What a link's pulls of a tenant go over from now on, and why; for the log. NULL: nothing. */
-    void (*path_note)(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
-                      const char *reason);
+    void (*path_note)(void *ctx, uint32_t link, const struct xfer_note *note);
     /* While a device registers memory, and when it has: of so many bytes, since so long. */
     void (*progress)(void *ctx, const char *device, uint64_t done, uint64_t all, uint32_t threads,
                      uint64_t ns);
@@ -229,7 +239,8 @@ struct xfer_link_view {
     const char *transport; /* the word of a transport, "setting up" or "none" */
     const char *reason;    /* borrowed until the next call into xfer */
     bool push;             /* the peer writes; else we read */
-    /* Data connections for pages: how many there may be, and of those that were called. */
+    /* Data connections for pages: how many there may be (0: it needs none), and of those that were
+     * called. */
     uint32_t connections, conns_up, conns_calling, conns_retired;
 };
 void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret);
@@ -265,7 +276,8 @@ struct xfer_rdma_view {
     uint64_t memory_nodes, cpu_nodes; /* NUMA: of the tenants' memory, and where we may run */
     uint64_t memlock_bytes;           /* RLIMIT_MEMLOCK; UINT64_MAX: none */
     bool memlock_exempt;              /* CAP_IPC_LOCK */
-    uint64_t memlock_needed;          /* what registrations lock, on all devices asked for */
+    uint64_t memlock_needed;  /* what registrations lock, on so many devices: all of those */
+    uint32_t memlock_devices; /* that are asked for, or one where none is there */
     uint32_t send_queue;
 };
 void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);

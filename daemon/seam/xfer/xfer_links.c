@@ -46,6 +46,13 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
     return TERN_OK;
 }
 
+bool xfer_link_is_own(const struct xfer *xfer, uint32_t number)
+{
+    const struct xfer_link *link = &xfer->link[number];
+
+    return link->up && link->peer_incarnation == xfer->config.incarnation;
+}
+
 static bool has_batches(const struct xfer *xfer, uint32_t slot)
 {
     const uint32_t *batch = xfer->inflow[slot].batch;
@@ -214,9 +221,12 @@ void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
         return;
     link->by_tcp = true;
     if (xfer->config.rdma.path_note)
-        xfer->config.rdma.path_note(xfer->config.ctx, number,
-                                    mem_pool_tenant(xfer->config.mem, pool),
-                                    transport_reshards(xfer, number)->ops->name, resharded);
+        xfer->config.rdma.path_note(
+            xfer->config.ctx, number,
+            &(struct xfer_note){.tenant = mem_pool_tenant(xfer->config.mem, pool),
+                                .transport = transport_reshards(xfer, number)->ops->name,
+                                .reason = resharded,
+                                .kind = XFER_NOTE_PART});
 }
 
 static const char whole[] = "pages of a session that is followed come when they are committed, for "
@@ -231,8 +241,12 @@ void xfer_link_whole(struct xfer *xfer, uint32_t number, uint32_t pool)
         return;
     link->whole = true;
     if (xfer->config.rdma.path_note)
-        xfer->config.rdma.path_note(xfer->config.ctx, number,
-                                    mem_pool_tenant(xfer->config.mem, pool), t->ops->name, whole);
+        xfer->config.rdma.path_note(
+            xfer->config.ctx, number,
+            &(struct xfer_note){.tenant = mem_pool_tenant(xfer->config.mem, pool),
+                                .transport = t->ops->name,
+                                .reason = whole,
+                                .kind = XFER_NOTE_PART});
 }
 
 /* Fills *ret with the first one behind `after` that carries the link's pages. */
@@ -249,13 +263,15 @@ static void find_carrier(const struct xfer *xfer, uint32_t number, const struct 
     }
 }
 
-const char *xfer_link_fallback(const struct xfer *xfer, uint32_t number,
-                               const struct transport *after)
+void xfer_note_fallback(const struct xfer *xfer, uint32_t number, const struct transport *after,
+                        struct xfer_note *note)
 {
     struct xfer_link_view view;
 
     find_carrier(xfer, number, after, &view);
-    return view.transport;
+    note->transport = view.transport;
+    note->kind = xfer->link[number].wanted == XFER_AUTO ? XFER_NOTE_FALLBACK : XFER_NOTE_WAY;
+    xfer->config.rdma.path_note(xfer->config.ctx, number, note);
 }
 
 void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport transport,
@@ -266,12 +282,14 @@ void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport
 
     check(number < xfer->config.links);
     xfer->link[number].wanted = transport;
+    if (xfer_link_is_own(xfer, number)) /* it needs no paths, and falls back to nothing */
+        tenants = 0;
     if (t)
         t->ops->link_transport(t, number, tenants, peer_rdma);
     for (uint32_t i = 0; !t && i < c->tenants && c->path_note; i++)
         if (tenants >> i & 1)
-            c->path_note(xfer->config.ctx, number, i, xfer_link_fallback(xfer, number, NULL),
-                         no_rdma);
+            xfer_note_fallback(xfer, number, NULL,
+                               &(struct xfer_note){.tenant = i, .reason = no_rdma});
 }
 
 void xfer_link_push(struct xfer *xfer, uint32_t number, bool push)

@@ -328,15 +328,16 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_object_end(out);
 }
 
-/* Pairs of a region on a GPU and a NIC; `ternctl doctor` names them. */
+/* Pairs of a region on a GPU and a NIC in use; where RDMA is asked for and none is in use, regions
+ * that no NIC knows. `ternctl doctor` names them. */
 static void status_regions(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct xfer_registration_view v;
     uint64_t n[2] = {0, 0};
 
     for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->ctx, i, &v); i++)
-        if (v.gpu && v.device)
-            n[v.how == XFER_REGISTERED_NO]++;
+        if (v.gpu && (v.device || ctx->rdma.wanted))
+            n[!v.device || v.how == XFER_REGISTERED_NO]++;
     text_u64(out, "gpu_regions", n[0]);
     text_u64(out, "gpu_regions_unregistered", n[1]);
 }
@@ -678,6 +679,16 @@ static uint32_t peers_up(const struct admin_ctx *ctx)
     return n;
 }
 
+/* Whose pages come by TCP where RDMA is asked for first. */
+static uint32_t peers_fallback(const struct admin_ctx *ctx)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < ctx->config->npeers; i++)
+        n += admin_falls_back(ctx, i);
+    return n;
+}
+
 static enum tern_err answer_status(const struct admin_ctx *ctx, const struct question *q,
                                    struct text_out *out)
 {
@@ -704,6 +715,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         text_u64(out, "prefix_nodes", v.nodes);
         text_u64(out, "peers", config_peers(ctx->config));
         text_u64(out, "peers_up", peers_up(ctx));
+        text_u64(out, "peers_fallback", peers_fallback(ctx));
         text_u64(out, "links_up", v.links_up);
         text_u64(out, "listen_port", ctx->listen_port);
         text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);

@@ -58,6 +58,8 @@ struct admin_ctx {
     /* The transport of pulls from that peer, and why; static or borrowed texts. A NULL function:
      * not known. */
     void (*peer_link)(void *ctx, uint32_t peer, struct xfer_link_view *ret);
+    /* As link_falls_back. A NULL function: it does not. */
+    bool (*peer_falls_back)(void *ctx, uint32_t peer);
     /* As xfer_region_view. A NULL function: there are no transfers. */
     bool (*rdma_region)(void *ctx, const struct xfer_rdma_view *rdma, uint32_t tenant,
                         uint32_t region, struct xfer_region_view *ret);

@@ -341,6 +341,11 @@ static uint64_t breaches(const struct admin_ctx *ctx, uint32_t slot)
     return ctx->peer_protocol_errors ? ctx->peer_protocol_errors(ctx->ctx, slot) : 0;
 }
 
+bool admin_falls_back(const struct admin_ctx *ctx, uint32_t slot)
+{
+    return ctx->peer_falls_back && ctx->peer_falls_back(ctx->ctx, slot);
+}
+
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     (void)tenant;
@@ -443,6 +448,7 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     text_str(out, "transport", link.transport);
     text_str(out, "moves", link.push ? "push" : "pull");
     text_str(out, "transport_reason", link.reason);
+    text_bool(out, "fallback", admin_falls_back(ctx, slot));
     text_object(out, "connections"); /* for pages */
     text_u64(out, "limit", link.connections);
     text_u64(out, "up", link.conns_up);

@@ -28,6 +28,7 @@ void admin_namespace(struct text_out *out, struct namespace_id ns);
 void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
                        struct text_out *out);
 /* Writes TLS as a whole, before the rows of `peers`. */
+bool admin_falls_back(const struct admin_ctx *ctx, uint32_t slot); /* that peer's pages */
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
 /* The disk tier, for status and before the rows of `disk`; and a tenant's part of it. null where

@@ -257,6 +257,7 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
     limit(out, "memlock_bytes", v->memlock_bytes);
     text_bool(out, "memlock_exempt", v->memlock_exempt);
     text_u64(out, "memlock_needed_bytes", v->memlock_needed);
+    text_u64(out, "memlock_devices", v->memlock_devices);
     text_object_end(out);
     gpus(ctx, out);
     text_object_end(out);

@@ -60,6 +60,11 @@ static const char *peer_state_word(void *ctx, uint32_t peer, uint64_t *ret_incar
     return link_state_name(ctx, peer, ret_incarnation);
 }
 
+static bool peer_falls_back(void *ctx, uint32_t peer)
+{
+    return link_falls_back(ctx, peer);
+}
+
 static uint64_t peer_protocol_errors(void *ctx, uint32_t peer)
 {
     return links_protocol_errors(ctx, peer);
@@ -268,6 +273,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,
         .peer_link = peer_link,
+        .peer_falls_back = peer_falls_back,
         .rdma_region = rdma_region,
         .peer_bytes = peer_bytes,
         .peer_path = peer_path,

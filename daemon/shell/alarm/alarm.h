@@ -24,7 +24,14 @@ enum alarm_kind {
 };
 
 /* Of what there is one each. */
-enum alarm_of { ALARM_OF_DAEMON, ALARM_OF_ENGINE, ALARM_OF_TENANT, ALARM_OF_SHARE, ALARM_OF_PEER };
+enum alarm_of {
+    ALARM_OF_DAEMON,
+    ALARM_OF_ENGINE,
+    ALARM_OF_TENANT,
+    ALARM_OF_SHARE,
+    ALARM_OF_PEER,
+    ALARM_OF_GPU
+};
 
 struct alarm_row {
     const char *name, *ended; /* events of the log */

@@ -6,7 +6,7 @@
 
 /* As X(NAME, word, of, severity, begin_ms, end_ms, when it begins, when it ends, what it means,
  * what to do). There is one for the daemon, or one for each engine, tenant, share (a tenant and a
- * table that tenants share) or peer, as `of` says. It begins when its condition has held for
+ * table that tenants share), peer or GPU, as `of` says. It begins when its condition has held for
  * begin_ms and ends when that has not held for end_ms, so that one that comes and goes is one
  * alarm. */
 #define ALARM_TABLE(X)                                                                             \
@@ -71,6 +71,12 @@
       "there has been no link to the peer, or no way to its data port, for 5 s",                   \
       "both have been there for 5 s",                                                              \
       "the peer cannot be reached, and nothing is fetched from it",                                \
-      "look at its daemon's log and at the network between the hosts; the daemon keeps trying")
+      "look at its daemon's log and at the network between the hosts; the daemon keeps trying")    \
+    X(DEVICE_LOST, device_lost, GPU, ERROR, 0, 0,                                                  \
+      "the GPU, on which memory lies, failed or did not answer for 10 s",                          \
+      "not before the daemon is started again",                                                    \
+      "the pages on the GPU are gone, nothing of it is served, and who maps it is told GONE",      \
+      "look at `dmesg` (Xid), reset the GPU, and start the daemon again; where a try of peer "     \
+      "access at the start has lost it, with `peer_access: false`")
 
 #endif

@@ -261,6 +261,36 @@ static void peer_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[
         snprintf(ret, ALARM_DETAIL_BYTES, "%s (%u attempts)", cause, attempts);
 }
 
+/* ---- of a GPU ---- */
+
+static enum alarm_fact gpu(struct daemon *d, uint32_t i, uint64_t now_ns)
+{
+    struct mem_device_view v;
+
+    (void)now_ns;
+    return mem_device_view(d->mem, i, &v) && v.lost ? ALARM_IS : ALARM_IS_NOT;
+}
+
+static void gpu_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES])
+{
+    struct mem_device_view v;
+
+    (void)now_ns;
+    if (mem_device_view(d->mem, i, &v) && v.lost)
+        snprintf(ret, ALARM_DETAIL_BYTES, "%s", v.lost);
+}
+
+/* All of them are known when memory has been made; NULL: a daemon of tests, without. */
+static uint32_t gpus_of(const struct daemon *d)
+{
+    struct mem_device_view v;
+    uint32_t n = 0;
+
+    while (d->mem && mem_device_view(d->mem, n, &v))
+        n++;
+    return n;
+}
+
 static const struct source sources[ALARM_KINDS] = {
     [ALARM_KIND_QUARANTINE_OLD] = {quarantine, quarantine_detail},
     [ALARM_KIND_STEP_OVERDUE] = {step, step_detail},
@@ -273,6 +303,7 @@ static const struct source sources[ALARM_KINDS] = {
     [ALARM_KIND_MEMORY_EXHAUSTED] = {memory, memory_detail},
     [ALARM_KIND_QUOTA_REACHED] = {quota, quota_detail},
     [ALARM_KIND_PEER_DOWN] = {peer, peer_detail},
+    [ALARM_KIND_DEVICE_LOST] = {gpu, gpu_detail},
 };
 
 /* ---- all of them ---- */
@@ -285,6 +316,7 @@ static uint32_t count_of(const struct daemon *d, enum alarm_of of)
     case ALARM_OF_TENANT: return d->config->ntenants;
     case ALARM_OF_SHARE: return d->config->ntenants * CORE_SHARES;
     case ALARM_OF_PEER: return d->limits.peers;
+    case ALARM_OF_GPU: return gpus_of(d);
     }
     return 0;
 }
@@ -319,6 +351,7 @@ static void subject_of(const struct daemon *d, const struct alarm *a, char ret[A
     uint32_t i = (uint32_t)(a - d->alarms.v) - d->alarms.first[a->kind];
     const struct config *c = d->config;
     struct share_view v = {.setting = ""};
+    struct mem_device_view device;
 
     ret[0] = '\0';
     switch (alarm_row(a->kind)->of) {
@@ -334,6 +367,10 @@ static void subject_of(const struct daemon *d, const struct alarm *a, char ret[A
                  v.setting);
         break;
     case ALARM_OF_PEER: snprintf(ret, ALARM_SUBJECT_BYTES, "%s", c->peers[i].name); break;
+    case ALARM_OF_GPU:
+        if (mem_device_view(d->mem, i, &device))
+            snprintf(ret, ALARM_SUBJECT_BYTES, "%s", device.uuid);
+        break;
     }
 }
 
@@ -405,6 +442,12 @@ void alarms_engine(struct daemon *d, uint32_t slot, uint64_t now_ns)
 {
     look(d, d->alarms.first[ALARM_KIND_STEP_OVERDUE] + slot, now_ns);
     look(d, d->alarms.first[ALARM_KIND_ENGINE_STUCK] + slot, now_ns);
+}
+
+void alarms_gpus(struct daemon *d, uint64_t now_ns)
+{
+    for (uint32_t i = d->alarms.first[ALARM_KIND_DEVICE_LOST], n = gpus_of(d); n > 0; n--)
+        look(d, i++, now_ns);
 }
 
 void alarms_engine_gone(struct daemon *d, uint32_t slot, uint64_t now_ns)

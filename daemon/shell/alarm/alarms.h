@@ -39,6 +39,8 @@ void alarms_finish(struct daemon *d);
 void alarms_tick(struct daemon *d, uint64_t now_ns);
 /* Looks at those of that engine at once. */
 void alarms_engine(struct daemon *d, uint32_t slot, uint64_t now_ns);
+/* At those of all GPUs. */
+void alarms_gpus(struct daemon *d, uint64_t now_ns);
 /* That engine is gone, and its slot may be another's next. */
 void alarms_engine_gone(struct daemon *d, uint32_t slot, uint64_t now_ns);
 /* That peer leaves, and its slot may be another's next. */

@@ -8,6 +8,7 @@
 
 #include <tern_version.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "shell/config/config_table.h"
 
@@ -173,10 +174,26 @@ static int group_of(const char *section)
 
 #define DOC_BYTES 256
 
+#define KEYS_BYTES 512
+
 struct options {
     struct argp_option v[SETTINGS_MAX + 8];
     char doc[SETTINGS_MAX][DOC_BYTES];
+    char tenant[KEYS_BYTES], peer[KEYS_BYTES]; /* what their entries may say */
 };
+
+static void keys_list(char ret[KEYS_BYTES], const char *what, const struct setting *fields,
+                      size_t n, const char *more)
+{
+    int at = snprintf(ret, KEYS_BYTES, "One more %s: ", what);
+
+    for (size_t f = 0; f < n; f++) {
+        at += snprintf(ret + at, KEYS_BYTES - (size_t)at, "%s%s", f ? ", " : "", fields[f].key);
+        check(at < KEYS_BYTES);
+    }
+    at += snprintf(ret + at, KEYS_BYTES - (size_t)at, "%s", more);
+    check(at < KEYS_BYTES);
+}
 
 static void options_build(struct options *o)
 {
@@ -194,21 +211,18 @@ static void options_build(struct options *o)
          "Print what a host needs for the configuration and exit: memory, what is locked for RDMA, "
          "rails, descriptors. Any machine can plan for another one",
          1},
-        {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
-         "One more tenant: name, socket, mode, events_tokens, memory, host_memory, record_memory, "
-         "spill_bytes, "
-         "host_write_through, "
-         "regions, "
-         "devices, device_memory, "
-         "sessions_max, conns_max",
-         1},
-        {"peer", KEY_PEER, "KEY=VALUE,...", 0,
-         "One more peer: name, address, transport, push, tenants=NAME+NAME", 1},
     };
-    size_t n = sizeof lists / sizeof *lists;
+    const struct argp_option entries[] = {
+        {"tenant", KEY_TENANT, "KEY=VALUE,...", 0, o->tenant, 1},
+        {"peer", KEY_PEER, "KEY=VALUE,...", 0, o->peer, 1},
+    };
+    size_t n = (sizeof lists + sizeof entries) / sizeof *lists;
 
     memset(o, 0, sizeof *o);
+    keys_list(o->tenant, "tenant", config_tenant_fields, TENANT_FIELDS, "");
+    keys_list(o->peer, "peer", config_peer_fields, PEER_FIELDS, ", tenants=NAME+NAME");
     memcpy(o->v, lists, sizeof lists);
+    memcpy(o->v + sizeof lists / sizeof *lists, entries, sizeof entries);
     for (size_t i = 0; i < config_settings_n; i++) {
         const struct setting *s = &config_settings[i];
         bool has_initial = s->initial != NULL && *s->initial != '\0';

@@ -95,7 +95,7 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         return; /* its verdicts would go to transfers that are being taken apart */
     mem_poll(d->mem, later, d);
     while (mem_device_lost(d->mem, &device, &why))
-        log_event(LEVEL_ERROR, "device_lost", "device=%s reason=%s", device, why);
+        alarms_gpus(d, io_now_ns());
     if (flags & IO_LAST)
         io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
 }

@@ -75,6 +75,8 @@ struct peer_link {
     uint64_t down_ns;
     int dial_errno[LINK_ADDRS_MAX]; /* of the last connect to each address, as it was logged */
 
+    uint64_t fallen; /* tenants, a bit each, whose pages came by a fallback when it was last up */
+
     struct io_op dial;
     int dial_fd;
     uint64_t pause_ns; /* the last one between two attempts */
@@ -157,8 +159,10 @@ bool link_serves(const struct peer_link *l); /* it is up, and pages can be fetch
 void link_data_dialled(void *ctx, uint32_t slot, uint16_t port, int error);
 /* link_path.c: the messages between xfer and the peer's xfer. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
-void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, const char *transport,
-                    const char *reason);
+void link_path_note(void *ctx, uint32_t slot, const struct xfer_note *note);
+/* Pages of some tenant come from that peer by another way than RDMA, which `auto` asks for first.
+ */
+bool link_falls_back(const struct daemon *d, uint32_t peer);
 void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *path);
 
 /* The state of the outbound link to that peer, as operators see it. */

@@ -134,6 +134,7 @@ static void leave_step(struct daemon *d, uint32_t slot)
     log_event(LEVEL_INFO, "peer_left", "peer=%s", peer->name);
     memset(peer, 0, sizeof *peer);
     link_clear_cause(l);
+    l->fallen = 0;
     peer_link_state_move(&l->state, PEER_LINK_VACANT);
     link_due(l, LINK_NEVER);
 }

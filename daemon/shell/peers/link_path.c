@@ -72,15 +72,28 @@ void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg)
         send_message(l, msg, d->config->tenants[msg->tenant].name);
 }
 
-void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, const char *transport,
-                    const char *reason)
+/* A fallback is a warning when it begins. One that is there again each time that the link comes up
+ * is the same one still. */
+void link_path_note(void *ctx, uint32_t slot, const struct xfer_note *note)
 {
     struct daemon *d = ctx;
-    const struct peer_link *l = &d->links.v[slot];
+    struct peer_link *l = &d->links.v[slot];
+    const uint64_t bit = (uint64_t)1 << note->tenant;
+    const bool begins = note->kind == XFER_NOTE_FALLBACK && !(l->fallen & bit);
 
-    log_event(transport ? LEVEL_INFO : LEVEL_WARN, "transport",
+    if (note->kind == XFER_NOTE_FALLBACK)
+        l->fallen |= bit;
+    else if (note->kind == XFER_NOTE_WAY)
+        l->fallen &= ~bit;
+    log_event(begins || !note->transport ? LEVEL_WARN : LEVEL_INFO, "transport",
               "peer=%s tenant=%s transport=%s reason=%s", d->config->peers[l->peer].name,
-              d->config->tenants[tenant].name, transport ? transport : "none", reason);
+              d->config->tenants[note->tenant].name, note->transport ? note->transport : "none",
+              note->reason);
+}
+
+bool link_falls_back(const struct daemon *d, uint32_t peer)
+{
+    return link_up(&d->links.v[peer]) && d->links.v[peer].fallen != 0;
 }
 
 void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *path)

@@ -122,7 +122,9 @@ static const char doc[] =
     "where that does not help, a request is given up and begun again, up to "
     "200 times; then it has failed. Exit status: 0 if nothing was wrong, "
     "failed or leaked and every prompt page was "
-    "compared; 1 if not; 2 if the run could not be made.";
+    "compared; 1 if not; 2 if the run could not be made.\n\n"
+    "Environment: TERN_PREFILL_DEVICES and TERN_DECODE_DEVICES are NAME+NAME, the devices that the "
+    "ranks of either engine join with; docs/programs.md has those for the daemons of --spawn.";
 
 static uint64_t number(struct argp_state *state, const char *name, const char *text, uint64_t least,
                        uint64_t most)

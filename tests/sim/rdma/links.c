@@ -183,9 +183,9 @@ void links_control(uint32_t slot)
                   &c->msg);
 }
 
-void links_path_note(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
-                     const char *reason)
+void links_path_note(void *ctx, uint32_t link, const struct xfer_note *note)
 {
-    (void)ctx, (void)link, (void)tenant, (void)reason;
-    rw_mark(transport && strcmp(transport, "verbs") == 0 ? RM_path_ready : RM_fell_back_to_tcp);
+    (void)ctx, (void)link;
+    rw_mark(note->transport && strcmp(note->transport, "verbs") == 0 ? RM_path_ready
+                                                                     : RM_fell_back_to_tcp);
 }

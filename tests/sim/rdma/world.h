@@ -437,7 +437,6 @@ void links_down(uint32_t puller, uint32_t source);
 void links_node(uint32_t node, bool started);
 void links_control(uint32_t slot);
 void links_path_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
-void links_path_note(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
-                     const char *reason);
+void links_path_note(void *ctx, uint32_t link, const struct xfer_note *note);
 
 #endif

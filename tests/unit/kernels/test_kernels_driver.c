@@ -26,6 +26,51 @@ static const char *const names[] = {
 #undef X
 };
 
+/* A host of that many devices, whose UUIDs end in their numbers. */
+static int host_devices;
+
+static CUresult host_count(int *ret)
+{
+    *ret = host_devices;
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_get(CUdevice *ret, int ordinal)
+{
+    *ret = ordinal;
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_uuid(CUuuid *ret, CUdevice device)
+{
+    *ret = (CUuuid){.bytes = {[15] = (char)device}};
+    return CUDA_SUCCESS;
+}
+
+TEST(driver_that_lacks_the_device_names_every_one_of_a_host_or_says_how_many_more)
+{
+    struct driver d = {
+        .device_count = host_count, .device_get = host_get, .device_uuid = host_uuid};
+    char seen[DRIVER_SEEN_BYTES], name[DRIVER_UUID_BYTES];
+    CUdevice at = -1;
+    CUuuid of;
+
+    for (host_devices = 0; host_devices <= 16; host_devices++) {
+        assert_int_equal(driver_device_of(&d, "GPU-none", &at, seen), CUDA_ERROR_NOT_FOUND);
+        for (int i = 0; i < host_devices; i++) {
+            host_uuid(&of, i);
+            driver_uuid_text(&of, name);
+            assert_int_equal(strstr(seen, name) != NULL, i < DRIVER_SEEN_MAX);
+        }
+        assert_int_equal(strstr(seen, "more (`nvidia-smi -L`)") != NULL,
+                         host_devices > DRIVER_SEEN_MAX);
+    }
+    assert_non_null(strstr(seen, " and 8 more (`nvidia-smi -L`)"));
+    host_devices = 16;
+    assert_int_equal(driver_device_of(&d, name, &at, seen), CUDA_SUCCESS);
+    assert_int_equal(at, 15);
+}
+
 #ifdef STANDIN /* there is one where a C++ compiler is */
 TEST(driver_that_lacks_any_function_is_refused)
 {

@@ -7,6 +7,7 @@
   command the table of ternctl's commands is that of client/ctl
   alarm   the table of alarms is that of the daemon
   list    in comments of libtern's headers each error begins a line, which a formatter's reflow may end
+  environ a variable of ours that a program takes from the environment stands in a document
 
 With --write the two tables are written anew.
 """
@@ -133,6 +134,15 @@ def bad_lists(tree):
             yield f"list: {name}: {error} stands in the middle of a line"
 
 
+def bad_environment(tree, documents_text):
+    for folder in ("daemon", "client", "tests/bench", "tests/engine"):
+        for path in glob.glob(os.path.join(tree, folder, "**", "*.c"), recursive=True):
+            for call in re.findall(r"getenv\(([^()]*)\)", read(tree, os.path.relpath(path, tree))):
+                for name in re.findall(r'"(TERN[A-Z_]*)"', call):
+                    if not re.search(rf"\b{name}\b", documents_text):
+                        yield f"environ: {os.path.relpath(path, tree)}: no document has {name}"
+
+
 TABLES = {"command": (COMMANDS, commands), "alarm": (ALARMS, alarms)}
 
 
@@ -150,16 +160,17 @@ def bad_tables(tree):
 
 
 def check(tree):
-    found = []
+    found, texts = [], []
     for doc in documents(tree):
         text = read(tree, doc)
+        texts.append(text)
         found += [*bad_links(tree, doc, text), *bad_paths(tree, doc, text), *bad_quotes(tree, doc, text)]
-    found += [*bad_texts(tree), *bad_tables(tree), *bad_lists(tree)]
+    found += [*bad_texts(tree), *bad_tables(tree), *bad_lists(tree), *bad_environment(tree, "\n".join(texts))]
     return found, len(documents(tree))
 
 
 GOOD = {
-    "README.md": "# Tern\n## Two commands\nSee [there](docs/operations.md#trouble) and `core/{a,b}.c`, `build/bin/`.\n"
+    "README.md": "# Tern\n## Two commands\nBy `TERN_A` see [there](docs/operations.md#trouble) and `core/{a,b}.c`, `build/bin/`.\n"
                  "```\n`not/a/path.c`\n```\n```c client/ctl/main.c\n end, NULL};```\n",
     "docs/operations.md": "[here](#trouble), [up](../README.md#two-commands), `demo.sh`\n" + COMMANDS +
                           "| `ask WHOM` | Asks somebody. |\n| `end` | Ends. |\n\n" + ALARMS +
@@ -172,7 +183,7 @@ GOOD = {
     ALARM_TABLE: "#define T(X) \\\n    X(HOT, too_hot, PEER, WARN, 0, 5, \\\n      \"it \" \\\n      \"burns\", \"it has cooled\", "
                  "\"it is hot\", \\\n      \"cool it\")\n",
     "client/include/a.h": "/* Says it.\n *   BUSY    Not now. Or GONE, as an answer.\n *   INVALID  No. */\n",
-    "daemon/core/b.c": "", "deploy/demo.sh": "", "build/bin/ternd": "",
+    "daemon/core/b.c": 'getenv("TERN_A"), getenv("HOME")', "deploy/demo.sh": "", "build/bin/ternd": "",
 }
 BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/operations.md#nothing)", "link"),
        ("docs/operations.md", "\n[x](#nothing)\n", "link"), ("README.md", "`core/c.c`", "path"),
@@ -180,7 +191,8 @@ BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/op
        ("README.md", "```c client/ctl/main.c\n end;\n```\n", "quote"), ("README.md", "```c no.c\nx\n```\n", "quote"),
        ("docs/operations.md", "| `too little memory: N` | x | y |\n", "text"),
        ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text"),
-       ("client/include/a.h", "/* Says it. BUSY    Not now. */\n", "list")]
+       ("client/include/a.h", "/* Says it. BUSY    Not now. */\n", "list"),
+       ("daemon/core/b.c", 'getenv(x ? "TERN_A" : "TERN_B")', "environ")]
 STALE = [("command", "client/ctl/ask.c", "Asks", "Begs"), ("command", "client/ctl/main.c", "talk,\n end", "end, talk"),
          ("command", "docs/operations.md", "| `end` | Ends. |\n", ""),
          ("alarm", ALARM_TABLE, "burns", "is cold"), ("alarm", ALARM_TABLE, "PEER", "DAEMON"),

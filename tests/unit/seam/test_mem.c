@@ -553,7 +553,7 @@ TEST(mem_create_with_too_little_memory_says_so)
     const char *why = NULL;
 
     c.tenant[0].memory_bytes = 1ull << 45;
-    assert_int_equal(mem_create(&c, &mem, &why), TERN_INTERNAL);
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
     assert_null(mem);
     assert_non_null(strstr(why, "too little memory"));
     c = config_small();

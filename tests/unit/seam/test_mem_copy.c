@@ -527,7 +527,7 @@ TEST(mem_create_with_too_large_a_host_tier_says_so)
     const char *why = NULL;
 
     c.tenant[1].host_bytes = 1ull << 45;
-    assert_int_equal(mem_create(&c, &mem, &why), TERN_INTERNAL);
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
     assert_null(mem);
     assert_non_null(strstr(why, "host_memory"));
     c.tenant[1].host_bytes = UINT64_MAX;

@@ -88,10 +88,33 @@ TEST(mem_cuda_says_what_is_missing)
     assert_int_equal(start(&why), TERN_UNSUPPORTED);
     assert_non_null(strstr(why, "file descriptor"));
     unsetenv("STANDIN_CUDA_LACKS");
-    c = config_of(STANDIN_MEMORY);
+    assert_int_equal(left(), 0);
+}
+
+/* It is no bug of Tern's, and the figures are those of the GPU that is named: of two, the one that
+ * has less, whichever the start was at before. */
+TEST(mem_cuda_too_little_memory_says_of_which_gpu_how_much_is_free_and_was_asked_for)
+{
+    static const char other[RANKS_MAX][MEM_DEVICE_BYTES] = {STANDIN_UUID(1)};
+    struct mem_config c = config_of(STANDIN_MEMORY);
+    const char *why;
+
     c.tenant[0].memory_bytes = 2048ull * MIB;
-    assert_int_equal(mem_create(&c, &mem, &why), TERN_INTERNAL);
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
     assert_non_null(strstr(why, "2048 MiB were asked for, 1024 of 1024 MiB are free"));
+    assert_non_null(strstr(why, STANDIN_UUID(0) ": "));
+    assert_non_null(strstr(why, "lower tenants[].memory"));
+    c = config_of(STANDIN_MEMORY);
+    c.tenants = 3;
+    c.tenant[0].regions = 1;
+    c.tenant[1] = c.tenant[2] = c.tenant[0];
+    c.tenant[1].memory_bytes = 100 * MIB;
+    c.tenant[2].memory_bytes = 2048ull * MIB;
+    c.device[1] = other;
+    c.device[2] = uuids;
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
+    assert_non_null(strstr(why, STANDIN_UUID(0) ": "));
+    assert_non_null(strstr(why, "2048 MiB were asked for, 1006 of 1024 MiB are free"));
     assert_int_equal(left(), 0);
 }
 

@@ -205,6 +205,7 @@ TEST(mem_peers_move_between_every_two_devices_by_themselves)
     for (uint32_t a = 0; a < DEVICES; a++)
         for (uint32_t b = 0; b < DEVICES; b++)
             assert_true(a == b || !mem_no_peers(mem, a, b));
+    assert_int_equal(in.live().peers, DEVICES * (DEVICES - 1));
     gets = in.calls("cuMemcpyDtoHAsync");
     move_all(&bytes);
     assert_int_equal(in.calls("cuMemcpyDtoHAsync"), gets); /* nothing came to the host */
@@ -301,7 +302,7 @@ TEST(fault_20_each_call_for_peers_that_fails_at_start_leaves_the_way_through_the
 
         assert_true(last > first);
         for (uint32_t nth = first + 1; nth <= last; nth++, points++) {
-            const uint32_t before = left();
+            const uint32_t before = left(), peers = in.live().peers; /* of devices that are lost */
             const char *why;
 
             in.let_fail(calls[i], nth, CUDA_ERROR_INVALID_VALUE);
@@ -310,6 +311,7 @@ TEST(fault_20_each_call_for_peers_that_fails_at_start_leaves_the_way_through_the
             staged += why && strstr(why, lost() ? "a device was lost" : "CUDA_ERROR_INVALID_VALUE");
             assert_int_equal(lost() > 0, i > 1 && strcmp(calls[i], "cuMemcpyDtoDAsync") != 0);
             if (lost() == 0) {
+                assert_int_equal(in.live().peers, peers); /* no half of it is left */
                 assert_zero(0);
                 assert_zero(1);
                 fill(2);
@@ -374,6 +376,7 @@ TEST(mem_peers_whose_bytes_come_wrong_move_through_the_host)
         start_well(2);
         assert_non_null(mem_no_peers(mem, 0, 1));
         assert_non_null(strstr(mem_no_peers(mem, 0, 1), "other bytes came"));
+        assert_int_equal(in.live().peers, 0);
         assert_zero(0); /* nothing is left of the try */
         assert_zero(1);
         fill(2);

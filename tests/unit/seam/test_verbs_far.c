@@ -273,8 +273,10 @@ TEST(verbs_far_memory_is_none_of_what_is_locked_but_its_ring_is)
 
     xfer_memlock(&xfer, &view);
     assert_int_equal(view.memlock_needed, 2 * MIB + XFER_RING_BYTES);
+    assert_int_equal(view.memlock_devices, 1);
     view.rails_wanted = 3;
     xfer_memlock(&xfer, &view);
+    assert_int_equal(view.memlock_devices, 3);
     assert_int_equal(view.memlock_needed, 3 * (2 * MIB + XFER_RING_BYTES));
     xfer.config.rdma.push = false; /* nobody is to push, and a NIC knows what is served */
     assert_true(memory_register(&v, rail, why, sizeof why));
@@ -412,6 +414,7 @@ TEST(verbs_far_fault_20_each_failure_leads_to_the_next_way)
 static struct xfer_path_msg answer;
 static uint32_t noted;
 static char note[XFER_REGISTRATION_TEXT];
+static bool fell_back;
 
 static void on_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg)
 {
@@ -419,12 +422,12 @@ static void on_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg)
     answer = *msg;
 }
 
-static void on_note(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
-                    const char *reason)
+static void on_note(void *ctx, uint32_t link, const struct xfer_note *told)
 {
-    (void)ctx, (void)link, (void)transport;
-    assert_int_equal(tenant, FAR);
-    snprintf(note, sizeof note, "%s", reason);
+    (void)ctx, (void)link;
+    assert_int_equal(told->tenant, FAR);
+    snprintf(note, sizeof note, "%s", told->reason);
+    fell_back = told->kind == XFER_NOTE_FALLBACK;
     noted++;
 }
 
@@ -472,6 +475,7 @@ TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
     assert_true(path_of(&v, 0, NEAR, 0)->wanted);
     assert_int_equal(noted, 1);
     assert_string_equal(note, memory_unregistered(&v, FAR));
+    assert_true(fell_back);
     verbs_link_view(&xfer.transport[0], 0, &view);
     assert_null(view.transport);
     assert_string_equal(view.reason, note);

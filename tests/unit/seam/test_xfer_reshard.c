@@ -612,13 +612,12 @@ static void carries_all(const struct transport *t, uint32_t link, struct xfer_li
     ret->reason = "rxe0 port 1";
 }
 
-static void path_note(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
-                      const char *reason)
+static void path_note(void *ctx, uint32_t link, const struct xfer_note *told)
 {
     (void)ctx;
-    assert_true(link == rig.link && tenant == 0);
+    assert_true(link == rig.link && told->tenant == 0 && told->kind == XFER_NOTE_PART);
     notes++;
-    snprintf(note, sizeof note, "%s: %s", transport, reason);
+    snprintf(note, sizeof note, "%s: %s", told->transport, told->reason);
 }
 
 /* What comes by RDMA comes as it is: a transport that stands for one has pages between equal

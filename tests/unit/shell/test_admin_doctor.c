@@ -85,6 +85,42 @@ TEST_WITH(admin_doctor_tells_what_the_self_test_found_and_when, start_doctor, st
     }
 }
 
+/* Two regions on GPUs and one of the host, beside a NIC that does not know the second; or beside
+ * none. */
+static bool no_nic;
+
+static bool gpu_registration(void *ctx, uint32_t i, struct xfer_registration_view *ret)
+{
+    (void)ctx;
+    *ret = (struct xfer_registration_view){.region = i,
+                                           .regions = 1,
+                                           .gpu = i < 2 ? "GPU-1" : NULL,
+                                           .device = no_nic ? NULL : "mlx5_0",
+                                           .how = i == 0 && !no_nic ? XFER_REGISTERED_DMABUF
+                                                                    : XFER_REGISTERED_NO,
+                                           .why = ""};
+    return i < 3;
+}
+
+TEST(admin_status_counts_gpu_regions_that_no_nic_knows)
+{
+    static const struct {
+        bool no_nic, wanted;
+        uint32_t known, unknown;
+    } cases[] = {{false, true, 1, 1}, {true, true, 0, 2}, {true, false, 0, 0}};
+
+    s.ctx.registration = gpu_registration;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const json_t *verbs;
+
+        no_nic = cases[i].no_nic;
+        s.ctx.rdma.wanted = cases[i].wanted;
+        verbs = json_object_get(json_object_get(ask("status"), "data"), "verbs");
+        assert_int_equal(number_of(verbs, "gpu_regions"), cases[i].known);
+        assert_int_equal(number_of(verbs, "gpu_regions_unregistered"), cases[i].unknown);
+    }
+}
+
 static bool gpu(void *ctx, uint32_t device, struct mem_device_view *ret)
 {
     static const char *const uuids[] = {"GPU-0", "GPU-1", "GPU-2"};

@@ -404,17 +404,61 @@ TEST_WITH(link_path_reason_is_cut_and_cannot_steer_a_terminal, start, stop)
     assert_memory_equal(seen.msg.text, "a?[2J???? bx", 12);
 }
 
+static void note(uint32_t tenant, const char *transport, const char *reason,
+                 enum xfer_note_kind kind)
+{
+    const struct xfer_note n = {
+        .tenant = tenant, .transport = transport, .reason = reason, .kind = kind};
+
+    link_path_note(&d, SLOT, &n);
+}
+
 TEST_WITH(link_path_transport_is_logged_with_its_reason, start, stop)
 {
-    link_path_note(&d, SLOT, GREEN, "verbs", "as \"asked\"");
+    note(GREEN, "verbs", "as \"asked\"", XFER_NOTE_WAY);
     assert_non_null(strstr(logged(), "level=info event=transport peer=east tenant=green "
                                      "transport=verbs reason=\"as \\\"asked\\\"\"\n"));
-    link_path_note(&d, SLOT, BLUE, "tcp", "slow");
+    note(BLUE, "tcp", "slow", XFER_NOTE_WAY);
     assert_non_null(strstr(logged(), "level=info event=transport peer=east tenant=blue "
                                      "transport=tcp reason=slow\n"));
-    link_path_note(&d, SLOT, BLUE, NULL, "slow");
+    note(BLUE, NULL, "slow", XFER_NOTE_WAY);
     assert_non_null(strstr(logged(), "level=warn event=transport peer=east tenant=blue "
                                      "transport=none reason=slow\n"));
+}
+
+static uint32_t warnings(void)
+{
+    uint32_t n = 0;
+
+    for (const char *at = logged_so_far(); (at = strstr(at, "level=warn event=transport ")); at++)
+        n++;
+    return n;
+}
+
+/* Once for each tenant and each time that it begins; a link that comes up again begins none. */
+TEST_WITH(link_path_fallback_is_a_warning_when_it_begins, start, stop)
+{
+    d.links.v[SLOT].state = PEER_LINK_UP;
+    note(BLUE, "verbs", "", XFER_NOTE_WAY);
+    assert_false(link_falls_back(&d, SLOT));
+    for (int i = 0; i < 3; i++)
+        note(BLUE, "tcp", "no device", XFER_NOTE_FALLBACK);
+    assert_int_equal(warnings(), 1);
+    note(GREEN, "tcp", "no device", XFER_NOTE_FALLBACK);
+    assert_int_equal(warnings(), 2);
+    note(BLUE, "tcp", "of another layout", XFER_NOTE_PART); /* changes nothing */
+    note(BLUE, "tcp", "no device", XFER_NOTE_FALLBACK);
+    assert_int_equal(warnings(), 2);
+    note(BLUE, "verbs", "", XFER_NOTE_WAY);
+    assert_true(link_falls_back(&d, SLOT)); /* green, which is the same one still */
+    note(GREEN, "tcp", "no device", XFER_NOTE_FALLBACK);
+    assert_int_equal(warnings(), 2);
+    note(GREEN, "tcp", "transport: tcp is configured", XFER_NOTE_WAY);
+    assert_false(link_falls_back(&d, SLOT));
+    note(BLUE, "tcp", "lost", XFER_NOTE_FALLBACK);
+    assert_int_equal(warnings(), 3);
+    d.links.v[SLOT].state = PEER_LINK_IDLE;
+    assert_false(link_falls_back(&d, SLOT));
 }
 
 TEST_WITH(link_path_state_is_logged_while_the_link_is_up, start, stop)

@@ -1,6 +1,7 @@
 /* Which devices reach each other's memory by themselves (peer access). It is asked, given and tried
  * at start, once all regions are there, on the owner thread; what fails then leaves the two to
- * copies through memory of the host, and is no reason to refuse the start.
+ * copies through memory of the host, with what was given taken back, and is no reason to refuse the
+ * start.
  *
  * Rules of the driver. Memory of cuMemCreate is reached by the devices alone that cuMemSetAccess
  * was told of for its addresses, its own among them (cuda.h, at cuMemMap: it "does not make the
@@ -43,21 +44,36 @@ static bool reaches(struct cuda *c, struct cuda_pair *p, const struct cuda_devic
            (can || pair_closed(p, "cuDeviceCanAccessPeer", "no"));
 }
 
-/* To all regions of the other one, which keeps its own access. */
+/* To all regions of the other one, which keeps its own access; the first that fails is the last. */
+static CUresult access_set(struct cuda *c, const struct cuda_device *d,
+                           const struct cuda_device *other, CUmemAccess_flags flags)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->device}, .flags = flags};
+    CUresult result = CUDA_SUCCESS;
+
+    for (uint32_t i = 0; result == CUDA_SUCCESS && i < c->nregions; i++)
+        if (&c->device[c->region[i].device] == other)
+            result = c->driver.mem_access((CUdeviceptr)(uintptr_t)c->region[i].base,
+                                          c->region[i].bytes, &access, 1);
+    return result;
+}
+
 static bool access_give(struct cuda *c, struct cuda_pair *p, const struct cuda_device *d,
                         const struct cuda_device *other)
 {
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->device},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return pair_did(c, p, "cuMemSetAccess",
+                    access_set(c, d, other, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+}
 
-    for (uint32_t i = 0; i < c->nregions; i++)
-        if (&c->device[c->region[i].device] == other &&
-            !pair_did(c, p, "cuMemSetAccess",
-                      c->driver.mem_access((CUdeviceptr)(uintptr_t)c->region[i].base,
-                                           c->region[i].bytes, &access, 1)))
-            return false;
-    return true;
+/* Neither of a pair that is none keeps what it was given of the other one's memory. False: the
+ * driver would not take it back. */
+static bool access_take(struct cuda *c, const struct cuda_device *a, const struct cuda_device *b)
+{
+    bool there = access_set(c, a, b, CU_MEM_ACCESS_FLAGS_PROT_NONE) == CUDA_SUCCESS;
+    bool back = access_set(c, b, a, CU_MEM_ACCESS_FLAGS_PROT_NONE) == CUDA_SUCCESS;
+
+    return there && back;
 }
 
 /* Its first region. */
@@ -105,9 +121,12 @@ static void pair_open(struct cuda *c, struct cuda_device *a, struct cuda_device 
         (void)pair_closed(p, "not tried", not_tried);
         return;
     }
-    p->given = reaches(c, p, a, b) && reaches(c, p, b, a) && access_give(c, p, a, b) &&
-               access_give(c, p, b, a);
+    if (!reaches(c, p, a, b) || !reaches(c, p, b, a))
+        return;
+    p->given = access_give(c, p, a, b) && access_give(c, p, b, a);
     p->open = p->given && tried(c, p, a, b) && tried(c, p, b, a);
+    if (!p->open && !atomic_load(&a->lost) && !atomic_load(&b->lost)) /* no copy is at either */
+        p->given = !access_take(c, a, b);
     a->reached = a->reached || p->open;
     b->reached = b->reached || p->open;
 }

@@ -44,7 +44,7 @@ struct cuda_device {
 
 /* Two devices, and whether each reaches the memory of the other one by itself. */
 struct cuda_pair {
-    bool given, open;         /* access to it; and copies are the devices' own */
+    bool given, open;         /* access, in a direction or both; and copies are the devices' own */
     char why[CUDA_WHY_BYTES]; /* they are not */
 };
 

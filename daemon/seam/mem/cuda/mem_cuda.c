@@ -17,8 +17,9 @@
 
 #define MIB_SHIFT 20
 
-/* cuda_create and cuda_region_create run at start alone, on one thread. */
-static char why_text[512];
+/* cuda_create and cuda_region_create run at start alone, on one thread. The longest text lists the
+ * devices of the host. */
+static char why_text[DRIVER_SEEN_BYTES + 256];
 
 static enum tern_err refused(const char **ret_why)
 {
@@ -26,7 +27,8 @@ static enum tern_err refused(const char **ret_why)
     return TERN_UNSUPPORTED;
 }
 
-/* A call of the driver that failed: its error, and what to do. */
+/* A call of the driver that failed: its error, and what to do. Too little memory is the
+ * configuration's affair: INVALID. */
 static enum tern_err call_failed(const struct cuda *c, const char *who, const char *call,
                                  CUresult result, const char **ret_why)
 {
@@ -42,7 +44,7 @@ static enum tern_err call_failed(const struct cuda *c, const char *who, const ch
     snprintf(why_text, sizeof why_text, "%s: %s: %s: %s", who, call,
              driver_error_name(&c->driver, result), hint);
     *ret_why = why_text;
-    return TERN_INTERNAL;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? TERN_INVALID : TERN_INTERNAL;
 }
 
 /* ---- the driver ---- */
@@ -182,7 +184,7 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
                                const char **ret_why)
 {
     struct cuda_device *d = &c->device[c->ndevices];
-    char seen[DRIVER_TEXT];
+    char seen[DRIVER_SEEN_BYTES];
     CUresult result;
 
     for (uint32_t i = 0; i < c->ndevices; i++)
@@ -238,7 +240,8 @@ static CUmemAllocationProp prop_of(const struct cuda_device *d)
     return prop;
 }
 
-/* How much there is, where there was too little. */
+/* How much there is on that device, where there was too little. The context that is current may be
+ * another one's. */
 static enum tern_err create_failed(const struct cuda_device *d, const struct cuda_region *r,
                                    CUresult result, const char **ret_why)
 {
@@ -247,6 +250,7 @@ static enum tern_err create_failed(const struct cuda_device *d, const struct cud
     size_t n = strlen(why_text);
 
     if (result == CUDA_ERROR_OUT_OF_MEMORY &&
+        d->cuda->driver.context_set(d->context) == CUDA_SUCCESS &&
         d->cuda->driver.mem_info(&has, &total) == CUDA_SUCCESS)
         snprintf(why_text + n, sizeof why_text - n,
                  " (%llu MiB were asked for, %zu of %zu MiB are free)",

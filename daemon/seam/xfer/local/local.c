@@ -201,17 +201,10 @@ static void local_pump(struct transport *t, uint32_t peer_link)
     }
 }
 
-static bool is_own(const struct transport *t, uint32_t peer_link)
-{
-    const struct xfer_link *link = &t->xfer->link[peer_link];
-
-    return link->up && link->peer_incarnation == t->xfer->config.incarnation;
-}
-
 static bool local_takes(const struct transport *t, uint32_t peer_link, uint32_t pool)
 {
     (void)pool;
-    return is_own(t, peer_link);
+    return xfer_link_is_own(t->xfer, peer_link);
 }
 
 static void local_drop(struct transport *t, uint32_t inflow)
@@ -235,8 +228,10 @@ static bool local_holds(const struct transport *t, uint32_t inflow)
 
 static void local_view(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret)
 {
-    if (is_own(t, peer_link))
-        ret->transport = t->ops->name;
+    if (!xfer_link_is_own(t->xfer, peer_link))
+        return;
+    ret->transport = t->ops->name;
+    ret->reason = "this daemon itself: its pages are copied, without a connection";
 }
 
 /* ------------------------------------------------------------------ life */

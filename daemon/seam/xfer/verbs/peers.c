@@ -139,16 +139,19 @@ void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
 {
     struct verbs_link *l = &v->link[link];
     uint64_t bit = (uint64_t)1 << tenant;
+    struct xfer_note note = {
+        .tenant = tenant, .transport = v->transport->ops->name, .reason = reason};
 
     if ((l->noted & bit) && ((l->noted_verbs & bit) != 0) == verbs)
         return;
     l->noted |= bit;
     l->noted_verbs = verbs ? l->noted_verbs | bit : l->noted_verbs & ~bit;
-    if (v->xfer->config.rdma.path_note)
-        v->xfer->config.rdma.path_note(v->xfer->config.ctx, link, tenant,
-                                       verbs ? v->transport->ops->name
-                                             : xfer_link_fallback(v->xfer, link, v->transport),
-                                       reason);
+    if (!v->xfer->config.rdma.path_note)
+        return;
+    if (verbs)
+        v->xfer->config.rdma.path_note(v->xfer->config.ctx, link, &note);
+    else
+        xfer_note_fallback(v->xfer, link, v->transport, &note);
 }
 
 static const char *why_not(const struct verbs *v, uint32_t link)

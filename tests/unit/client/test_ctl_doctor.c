@@ -1,0 +1,174 @@
+/* What `ternctl doctor` prints of hosts that this machine is not: each case gives it an answer of
+ * the daemon. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../../client/ctl/ctl.h"
+#include "testing/test.h"
+
+static const char *answer; /* the daemon's */
+
+/* ---- in place of ask.c ---- */
+
+void ctl_fail(enum ctl_exit status, const char *format, ...)
+{
+    fail_msg("%d: %s", (int)status, format);
+    abort();
+}
+
+json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs)
+{
+    (void)ctl;
+    (void)args;
+    (void)nargs;
+    assert_string_equal(command, "doctor");
+    return json_loads(answer, 0, NULL);
+}
+
+bool ctl_print_json(const struct ctl *ctl, const json_t *all)
+{
+    (void)ctl;
+    assert_non_null(all);
+    return false;
+}
+
+uint64_t j_u64(const json_t *object, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+double j_f64(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+const char *j_str(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+bool j_bool(const json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
+/* ---- what is printed ---- */
+
+static char printed[1u << 16];
+
+static void run(const char *json)
+{
+    struct ctl ctl = {.once = true};
+    FILE *file = tmpfile();
+    int before = dup(STDOUT_FILENO);
+    size_t n;
+
+    assert_non_null(file);
+    answer = json;
+    fflush(stdout);
+    dup2(fileno(file), STDOUT_FILENO);
+    assert_int_equal(doctor_commands[0].run(&ctl), CTL_OK);
+    fflush(stdout);
+    dup2(before, STDOUT_FILENO);
+    close(before);
+    rewind(file);
+    n = fread(printed, 1, sizeof printed - 1, file);
+    printed[n] = '\0';
+    fclose(file);
+}
+
+static void assert_says(const char *text)
+{
+    if (!strstr(printed, text))
+        fail_msg("no '%s' in: %s", text, printed);
+}
+
+static void assert_says_not(const char *text)
+{
+    if (strstr(printed, text))
+        fail_msg("'%s' in: %s", text, printed);
+}
+
+/* ---- answers ---- */
+
+#define REGION(device, rail)                                                                       \
+    "{\"tenant\": \"t\", \"region\": 0, \"gpu\": null, \"pci\": null, \"device\": " device         \
+    ", \"rail\": " rail ", \"reason\": \"why\"}"
+
+/* ---- the cases ---- */
+
+TEST(doctor_speaks_of_any_rail_only_where_there_is_one)
+{
+    run("{\"rdma\": {\"built\": true, \"rails\": [], \"regions\": [" REGION("null", "null") "]}}");
+    assert_says_not("region 0");
+    assert_says_not("any rail");
+    run("{\"rdma\": {\"built\": true, \"rails\": [], \"regions\": [" REGION("\"mlx5_0\"",
+                                                                            "null") "]}}");
+    assert_says("region 0 of t, memory of the host: mlx5_0 (why), which is not in use\n");
+    run("{\"rdma\": {\"built\": true, \"rails\": [{\"device\": \"mlx5_0\"}], \"regions\": [" REGION(
+        "null", "null") "]}}");
+    assert_says("region 0 of t, memory of the host: any rail (why)\n");
+}
+
+#define ROW(region, registered, test)                                                              \
+    "{\"tenant\": \"t\", \"region\": " region ", \"regions\": 1, \"kind\": \"gpu\", \"gpu\": "     \
+    "\"GPU-1\", \"device\": \"mlx5_0\", \"registered\": \"" registered "\", \"reason\": \"\", "    \
+    "\"ring_bytes\": 0, \"no_ring\": \"\", \"self_test\": " test "}"
+
+TEST(doctor_says_of_each_memory_what_the_self_test_found_or_that_there_was_none)
+{
+    run("{\"rdma\": {\"built\": true, \"wanted\": true, \"in_use\": true, \"devices\": "
+        "[{\"device\": "
+        "\"mlx5_0\", \"state\": \"rail 0\"}], \"memory\": [" //
+        ROW("0", "dma-buf",
+            "{\"result\": \"passed\", \"bytes\": 4096, \"us\": 65, \"age_ms\": 5000}") ", " //
+        ROW("1", "no", "null") "]}}");
+    assert_says("self-test of t, region 0, on GPU-1, with mlx5_0: passed (4,096 bytes in 65 us), ");
+    assert_says("self-test of t, region 1, on GPU-1, with mlx5_0: none was made: it is not "
+                "registered with the device\n");
+    assert_says_not("  self-test: ");
+}
+
+TEST(doctor_says_why_no_self_test_was_made_at_all)
+{
+    run("{\"rdma\": {\"built\": false}}");
+    assert_says("  self-test: none was made: RDMA is not in this build\n");
+    run("{\"rdma\": {\"built\": true}}");
+    assert_says("  self-test: none was made: RDMA is off by configuration\n");
+    run("{\"rdma\": {\"built\": true, \"wanted\": true, \"devices\": []}}");
+    assert_says("  self-test: none was made: there is no RDMA device\n");
+    run("{\"rdma\": {\"built\": true, \"wanted\": true, \"devices\": [{\"device\": \"mlx5_0\", "
+        "\"state\": \"self-test with memory of the host failed: byte 7\"}]}}");
+    assert_says("  device mlx5_0: self-test with memory of the host failed: byte 7\n");
+    assert_says("  self-test: no device is in use; why, and what failed, stands with each\n");
+}
+
+/* Whatever the limit is, the figure is the same one, with its unit and on how many devices. */
+TEST(doctor_says_what_registrations_take_in_one_way)
+{
+    static const char *const limits[] = {"\"memlock_exempt\": true, \"memlock_bytes\": 65536",
+                                         "\"memlock_exempt\": false, \"memlock_bytes\": null",
+                                         "\"memlock_exempt\": false, \"memlock_bytes\": 65536"};
+    char json[512];
+
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        for (int used = 0; used < 2; used++) {
+            snprintf(json, sizeof json,
+                     "{\"rdma\": {\"in_use\": %s, %s, \"memlock_needed_bytes\": 134225920, "
+                     "\"memlock_devices\": 2}}",
+                     used ? "true" : "false", limits[i]);
+            run(json);
+            assert_says(used ? "; registrations take 134,225,920 bytes of the host's memory, on 2 "
+                               "devices"
+                             : "; registrations would take 134,225,920 bytes of the host's memory, "
+                               "on 2 devices");
+            assert_int_equal(strstr(printed, ": too few, say LimitMEMLOCK=infinity") != NULL,
+                             i == 2);
+        }
+    assert_says("locked memory: RLIMIT_MEMLOCK is 65,536 bytes; ");
+    run("{\"rdma\": {\"memlock_exempt\": true, \"memlock_devices\": 1}}");
+    assert_says("on 1 device\n");
+}
