@@ -101,5 +101,8 @@ endif()
 add_compile_options(${instrument})
 if(TERN_SANITIZE OR TERN_FUZZ)
     add_compile_definitions(TERN_CHECK_BOUNDS=1)
+    if(instrument MATCHES "address") # gcc says so by itself, clang does not
+        add_compile_definitions(TERN_ASAN=1)
+    endif()
 endif()
 add_link_options(${instrument})

@@ -3,6 +3,7 @@
 #include "testing/test.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -55,10 +56,28 @@ static int run(size_t first, size_t end, CMFixtureFunction setup, CMFixtureFunct
                                    teardown);
 }
 
+/* The address sanitizer of clang before 17 does not hold its allocator's locks over a fork, as the C
+ * library holds its own: a child may wait for ever for one that another thread had. These calls are
+ * those of its leak checker. */
+#if defined(TERN_ASAN) && defined(__clang__) && __clang_major__ < 17
+void allocator_lock(void) __asm__("_ZN6__lsan13LockAllocatorEv");
+void allocator_unlock(void) __asm__("_ZN6__lsan15UnlockAllocatorEv");
+
+static void hold_over_forks(void)
+{
+    pthread_atfork(allocator_lock, allocator_unlock, allocator_unlock);
+}
+#else
+static void hold_over_forks(void)
+{
+}
+#endif
+
 int test_run(int argc, char **argv)
 {
     int failed;
 
+    hold_over_forks();
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     for (size_t i = 0; i < ncases; i++) {

@@ -13,7 +13,7 @@
 
 #define CLASSES 25 /* of 32, 48, 64, 96, ... TLS_ARENA_BLOCK_MAX bytes, heads included */
 /* A sanitizer build detects accesses beyond a block's end or after it was given back. */
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TERN_ASAN
 #include <sanitizer/asan_interface.h>
 #define HIDE(p, n) ASAN_POISON_MEMORY_REGION(p, n)
 #define SHOW(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
