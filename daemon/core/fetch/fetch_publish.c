@@ -167,9 +167,8 @@ static const char *ticket_text(enum tern_err err)
     case TERN_INVALID: return TICKET_OTHER_TOKENS;
     case TERN_BUSY:
         return "another fetch takes the ticket; or its session still runs and has committed "
-               "nothing, "
-               "or has not matched these tokens; or the step that writes its pages has not passed; "
-               "or records have run out: fetch again in a moment, or follow it";
+               "nothing, or has not matched these tokens; or the step that writes its pages has "
+               "not passed; or records have run out: fetch again in a moment, or follow it";
     default: return NULL;
     }
 }
