@@ -97,8 +97,11 @@ static enum tern_err bring_ends(struct tern *t, const struct quick_request *q, s
         return err;
     ret->err = TERN_TIMED_OUT;
     return set_error(t, TERN_TIMED_OUT,
-                     "the deadline passed, and it was cancelled; what had come stays, and the "
-                     "result tells it: repeat it with more time, or compute the rest");
+                     q->type == FRAME_RECOVER
+                         ? "the deadline passed, and it was cancelled: the session is retracted as "
+                           "before; repeat it with more time"
+                         : "the deadline passed, and it was cancelled; what had come stays, and "
+                           "the result tells it: repeat it with more time, or compute the rest");
 }
 
 static enum tern_err bring(struct tern *t, const struct quick_request *q, uint32_t deadline_ms,

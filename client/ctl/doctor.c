@@ -80,8 +80,9 @@ static void doctor_self_test(const json_t *row)
     printf(", %s%s, with %s: ", gpu ? "on " : "memory of the host", gpu ? gpu : "",
            j_str(row, "device"));
     if (!json_is_object(test)) {
-        printf("none was made: it is %sregistered with the device\n",
-               strcmp(j_str(row, "registered"), "no") == 0 ? "not " : "");
+        printf("none was made%s\n", strcmp(j_str(row, "registered"), "no") == 0
+                                        ? ": it is not registered with the device"
+                                        : "");
         return;
     }
     result = j_str(test, "result");

@@ -108,7 +108,8 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *              well name a ticket or a daemon that there is not, which is GONE.)
  *   INVALID    The session has other tokens than those that were handed over (ret->handed), or the
  *              text is no ticket's. Or, in a pool with a WINDOW or RECURRENT group, as for
- *              tern_fetch: the session has computed a part of it itself.
+ *              tern_fetch: the session has computed a part of it itself, or, where this very daemon
+ *              gave the ticket, all of it.
  *   PEER_LOST  The daemon that gave it is not connected.
  *   BUSY       Another fetch of it is under way, the step that writes its pages has not passed, or
  *              their checksums are being made: repeat it when ret->retry_ms is over. Or it is an

@@ -18,7 +18,7 @@
 #define ROUNDS 8u
 #define UNITS  4u
 
-#define CALL_WAITS_MS 1000u
+#define CALL_WAITS_MS 4000u
 
 static struct daemon_options options[2] = {
     {.node = "source", .memory_bytes = 16u << 20, .page_bytes_min = PAGE, .core = -1},

@@ -111,7 +111,14 @@ class Lease:
         """Removes it at the last step that was named or submitted, and tells the daemon."""
         if self._last_step:
             s._named(self._last_step)
-        self.remove(s, step=s._last_step)
+        for call in (lambda: self.remove(s, step=s._last_step), self.submit):
+            try:
+                call()
+            except Busy:  # one Step is full, or the last ones are not answered
+                self._submitted()
+                call()
+
+    def _submitted(self) -> None:
         try:
             self.submit()
         except Busy:

@@ -101,6 +101,7 @@ void links_change(struct daemon *d, uint32_t slot, const struct config_peer *to)
 
     check(strcmp(d->config->peers[slot].name, to->name) == 0);
     d->config->peers[slot] = *to;
+    l->fallen &= to->tenants;
     l->moved = true;
     l->pause_ns = 0;
     end_links(d, slot, changed_text);

@@ -436,7 +436,7 @@ static void serve_fetch_never_answered(struct fake *f)
     fetch = f->h;
     check(fake_read(f) != NULL && f->h.type == FRAME_FETCH_CANCEL && f->h.session == fetch.session);
     atomic_store((atomic_int *)f->ctx, 1);
-    usleep(100000); /* until the call has gone on */
+    usleep(500000); /* until the call has gone on */
     fake_reply_empty(f);
     f->h = fetch;
     fake_reply(f, &gone);
@@ -486,15 +486,15 @@ TEST(fetch_deadline_nears_cancelled_and_what_came_is_told)
     struct tern_result r = {0};
 
     start(serve_fetch_cancelled, NULL);
-    assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 0, TERN_STEP_NONE, 400, &r));
+    assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 0, TERN_STEP_NONE, 1600, &r));
     assert_non_null(strstr(tern_error_text(t), "the result tells it"));
     assert_err(TERN_TIMED_OUT, r.err);
     assert_told_lengths(&r, 64, 64, 64);
     assert_int_equal(r.tokens, 100);
-    assert_err(TERN_TIMED_OUT, tern_fetch_ticket(t, 5, "tern1-0", TERN_STEP_NONE, 400, &r));
-    assert_ok(tern_fetch(t, 6, "source", 0, 0, TERN_STEP_NONE, 400, &r));
+    assert_err(TERN_TIMED_OUT, tern_fetch_ticket(t, 5, "tern1-0", TERN_STEP_NONE, 1600, &r));
+    assert_ok(tern_fetch(t, 6, "source", 0, 0, TERN_STEP_NONE, 1600, &r));
     assert_told_lengths(&r, 64, 64, 64);
-    assert_err(TERN_GONE, tern_fetch(t, 7, "source", 0, 0, TERN_STEP_NONE, 400, &r));
+    assert_err(TERN_GONE, tern_fetch(t, 7, "source", 0, 0, TERN_STEP_NONE, 1600, &r));
 }
 
 TEST(call_arguments_wrong_invalid_without_a_request)

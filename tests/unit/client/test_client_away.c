@@ -184,7 +184,7 @@ static void serve_recover_never_answered(struct fake *f)
     check(fake_read(f) != NULL && f->h.type == FRAME_FETCH_CANCEL &&
           f->h.session == recover.session);
     atomic_store((atomic_int *)f->ctx, 1);
-    usleep(100000); /* until the call has gone on */
+    usleep(500000); /* until the call has gone on */
     fake_reply_empty(f);
     f->h = recover;
     fake_reply_err(f, TERN_GONE, NULL);
@@ -203,6 +203,36 @@ TEST(recover_deadline_passes_cancelled_and_forgotten)
     assert_string_not_equal(tern_error_text(t), "");
     assert_ok(tern_ping(t, 2000)); /* both late answers were dropped on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
+}
+
+static void serve_recover_cancelled(struct fake *f)
+{
+    Tern__Wire__RecoverReply m = TERN__WIRE__RECOVER_REPLY__INIT;
+    Tern__Wire__Status gone = fake_status(TERN_GONE, "it was cancelled", NULL);
+    Tern__Wire__Lengths lengths = fake_lengths(64, 64, 64);
+    struct frame_header recover;
+
+    check(fake_read(f) != NULL && f->h.type == FRAME_RECOVER);
+    recover = f->h;
+    check(fake_read(f) != NULL && f->h.type == FRAME_FETCH_CANCEL);
+    fake_reply_empty(f);
+    f->h = recover;
+    m.status = &gone;
+    m.lengths = &lengths;
+    m.has_tokens = 1;
+    m.tokens = 100;
+    fake_reply(f, &m);
+    (void)fake_read(f);
+}
+
+TEST(recover_deadline_nears_cancelled_and_retracted_as_before)
+{
+    struct tern_result r = {0};
+
+    start(serve_recover_cancelled, NULL);
+    assert_err(TERN_TIMED_OUT, tern_recover(t, 5, 1600, &r));
+    assert_non_null(strstr(tern_error_text(t), "retracted as before"));
+    assert_int_equal(r.nruns, 0);
 }
 
 static void serve_nonsense(struct fake *f)

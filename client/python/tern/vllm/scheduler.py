@@ -234,7 +234,7 @@ class Scheduler:
                     self._commit(kept, depth, step)
         for name in failed:
             self.counts.failed += 1
-            if (of_it := self._kept.get(name)) is not None:  # else it was aborted
+            if (of_it := self._kept.get(name)) is not None:  # else its session has ended
                 self.counts.recomputed += of_it.bringing
                 self._without.add(name)
         for one in joined:

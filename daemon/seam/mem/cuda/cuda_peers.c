@@ -44,18 +44,24 @@ static bool reaches(struct cuda *c, struct cuda_pair *p, const struct cuda_devic
            (can || pair_closed(p, "cuDeviceCanAccessPeer", "no"));
 }
 
-/* To all regions of the other one, which keeps its own access; the first that fails is the last. */
+/* To all regions of the other one, which keeps its own access. What is given ends with the first
+ * that fails; what is taken back, with the last. */
 static CUresult access_set(struct cuda *c, const struct cuda_device *d,
                            const struct cuda_device *other, CUmemAccess_flags flags)
 {
     const CUmemAccessDesc access = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = d->device}, .flags = flags};
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS, one;
 
-    for (uint32_t i = 0; result == CUDA_SUCCESS && i < c->nregions; i++)
-        if (&c->device[c->region[i].device] == other)
-            result = c->driver.mem_access((CUdeviceptr)(uintptr_t)c->region[i].base,
-                                          c->region[i].bytes, &access, 1);
+    for (uint32_t i = 0; i < c->nregions; i++) {
+        if (&c->device[c->region[i].device] != other)
+            continue;
+        if (result != CUDA_SUCCESS && flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            break;
+        one = c->driver.mem_access((CUdeviceptr)(uintptr_t)c->region[i].base, c->region[i].bytes,
+                                   &access, 1);
+        result = result == CUDA_SUCCESS ? one : result;
+    }
     return result;
 }
 
