@@ -111,12 +111,12 @@ class Lease:
         """Removes it at the last step that was named or submitted, and tells the daemon."""
         if self._last_step:
             s._named(self._last_step)
-        for call in (lambda: self.remove(s, step=s._last_step), self.submit):
-            try:
-                call()
-            except Busy:  # one Step is full, or the last ones are not answered
-                self._submitted()
-                call()
+        try:
+            self.remove(s, step=s._last_step)
+        except Busy:  # one Step is full
+            self._submitted()
+            self.remove(s, step=s._last_step)
+        self._submitted()
 
     def _submitted(self) -> None:
         try:
