@@ -2,10 +2,10 @@
  * the daemon. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../../../client/ctl/ctl.h"
 #include "testing/test.h"
+#include "unit/rig/rig_printed.h"
 
 static const char *answer; /* the daemon's */
 
@@ -33,28 +33,6 @@ bool ctl_print_json(const struct ctl *ctl, const json_t *all)
     return false;
 }
 
-uint64_t j_u64(const json_t *object, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
-double j_f64(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
-const char *j_str(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text ? text : "";
-}
-
-bool j_bool(const json_t *object, const char *key)
-{
-    return json_is_true(json_object_get(object, key));
-}
-
 /* ---- what is printed ---- */
 
 static char printed[1u << 16];
@@ -62,22 +40,11 @@ static char printed[1u << 16];
 static void run(const char *json)
 {
     struct ctl ctl = {.once = true};
-    FILE *file = tmpfile();
-    int before = dup(STDOUT_FILENO);
-    size_t n;
+    struct rig_printed p = rig_printed_begin();
 
-    assert_non_null(file);
     answer = json;
-    fflush(stdout);
-    dup2(fileno(file), STDOUT_FILENO);
     assert_int_equal(doctor_commands[0].run(&ctl), CTL_OK);
-    fflush(stdout);
-    dup2(before, STDOUT_FILENO);
-    close(before);
-    rewind(file);
-    n = fread(printed, 1, sizeof printed - 1, file);
-    printed[n] = '\0';
-    fclose(file);
+    rig_printed_end(&p, printed, sizeof printed);
 }
 
 static void assert_says(const char *text)

@@ -4,10 +4,10 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../../../client/ctl/forest.h"
 #include "testing/test.h"
+#include "unit/rig/rig_printed.h"
 
 #define LARGE  987654321987654321u
 #define AGES_S 1.8e10 /* the clock of the daemon, of nanoseconds, ends there */
@@ -126,21 +126,10 @@ static char printed[1u << 20];
 static void run(const struct command *c, bool wide)
 {
     struct ctl ctl = {.wide = wide, .once = true};
-    FILE *file = tmpfile();
-    int before = dup(STDOUT_FILENO);
-    size_t n;
+    struct rig_printed p = rig_printed_begin();
 
-    assert_non_null(file);
-    fflush(stdout);
-    dup2(fileno(file), STDOUT_FILENO);
     assert_int_equal(c->run(&ctl), CTL_OK);
-    fflush(stdout);
-    dup2(before, STDOUT_FILENO);
-    close(before);
-    rewind(file);
-    n = fread(printed, 1, sizeof printed - 1, file);
-    printed[n] = '\0';
-    fclose(file);
+    rig_printed_end(&p, printed, sizeof printed);
 }
 
 /* The titles of a table are the only lines in capitals. */

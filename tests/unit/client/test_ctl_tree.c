@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "../../../client/ctl/answer.c"
 #include "../../../client/ctl/forest.c"
 #include "../../../client/ctl/svg.c"
 #include "../../../client/ctl/table.c"
@@ -52,28 +53,6 @@ const char *ctl_pool_arg(struct ctl *ctl)
 {
     (void)ctl;
     return NULL;
-}
-
-uint64_t j_u64(const json_t *object, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
-double j_f64(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
-const char *j_str(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text ? text : "-";
-}
-
-bool j_bool(const json_t *object, const char *key)
-{
-    return json_is_true(json_object_get(object, key));
 }
 
 /* ---- made-up lists ---- */
