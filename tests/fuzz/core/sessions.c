@@ -110,13 +110,6 @@ static void match(struct world *w, struct actor *a, uint32_t i)
 
 /* --- giving way --- */
 
-/* All that it covers lies before the window. A Match that went on behind it gave it back, which no
- * answer says: the table may still have it, and it may be another one's. */
-static bool left_window(const struct group_layout *l, const struct lengths *len, uint32_t p)
-{
-    return l->family == FAMILY_WINDOW && (p + 1) * l->page_tokens + l->window <= len->written;
-}
-
 /* Its table is forgotten; the steps under way go on reading what stays and writing what goes. */
 static void retract(struct actor *a, uint32_t i, enum retract_mode mode, uint64_t step)
 {
@@ -140,7 +133,7 @@ static void retract(struct actor *a, uint32_t i, enum retract_mode mode, uint64_
             uint32_t from = p * a->groups[g].page_tokens;
             bool goes = a->groups[g].family != FAMILY_RECURRENT && from >= s->len.written;
 
-            if (!slid(a, s->slid, g, p) && !left_window(&a->groups[g], &len, p))
+            if (!slid(a, s->slid, g, p))
                 remember(a, step, g, before[g][p], !goes);
         }
     while (first < a->nlate)

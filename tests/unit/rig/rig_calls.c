@@ -368,6 +368,23 @@ static void take_runs(struct rig_session *s, const struct table_run *runs, uint3
     }
 }
 
+/* S11: a Fetch has taken the place of what the session had computed up to there. Of a WINDOW group
+ * its answer names what the window needs, and not what has left the table. */
+static void leave_computed(struct rig_session *s, uint32_t committed)
+{
+    struct pool_view v;
+
+    if (!core_pool_view(s->rig->core, s->pool.slot, &v))
+        return;
+    for (uint32_t g = 0; g < v.ngroups; g++) {
+        const struct group_layout *l = &v.group[g].layout;
+        uint32_t end = s->len.committed / l->page_tokens;
+
+        for (uint32_t p = committed / l->page_tokens; l->family == FAMILY_WINDOW && p < end; p++)
+            s->table[g][p] = (struct page_ref){0, 0};
+    }
+}
+
 static void append(struct rig_session *s, const struct req_tokens *tokens)
 {
     if (tokens->base + tokens->n > RIG_TOKENS_MAX)
@@ -615,6 +632,7 @@ enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id)
     if (s->len.committed > before.committed)
         before.written = UINT32_MAX; /* S11: what it had of its own is no more */
     trim_table(s, &before);
+    leave_computed(s, before.committed);
     take_runs(s, reply->runs, reply->nruns);
     trim_table(s, &s->len);
     return reply->err;
