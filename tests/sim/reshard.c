@@ -5,7 +5,7 @@
 #include "reshard.h"
 
 #include "bytes.h"
-#include "reshard/carry.h"
+#include "oracle/carry.h"
 #include "reshard/stream.h"
 
 #define PIECES     256

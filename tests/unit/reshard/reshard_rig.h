@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reshard/carry.h"
+#include "oracle/carry.h"
 #include "reshard/plan.h"
 #include "testing/test.h"
 #include "unit/rig/rig_reshard.h"

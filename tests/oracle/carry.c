@@ -1,4 +1,4 @@
-#include "reshard/carry.h"
+#include "oracle/carry.h"
 
 #include <stddef.h>
 

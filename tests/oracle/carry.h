@@ -2,8 +2,8 @@
  * Pieces of long rows go directly. Those of short rows are packed at the source into a slot of a
  * staging ring, move as one, and are unpacked at the destination. Both ends find the same parcels
  * of slots, because they follow from the plan and two numbers. */
-#ifndef RESHARD_CARRY_H
-#define RESHARD_CARRY_H
+#ifndef ORACLE_CARRY_H
+#define ORACLE_CARRY_H
 
 #include "reshard/plan.h"
 
