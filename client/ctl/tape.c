@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/tape/tape_read.h"
+#include "client/tape/tape_text.h"
 #include "ctl.h"
-#include "shell/tape/tape.h"
-#include "shell/tape/tape_text.h"
 
 /* ---- writing ---- */
 

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "client/tape/tape_read.h"
+#include "client/tape/tape_text.h"
 #include "core/core.h"
 #include "core/query.h"
-#include "shell/tape/tape.h"
-#include "shell/tape/tape_text.h"
 
 #define ARENA_BYTES_MAX ((size_t)1 << 19)
 #define FLUSHES_MAX     64 /* timers after an event while the core has work left over */

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "client/tape/tape_read.h"
+#include "client/tape/tape_text.h"
 #include "core/core.h"
 #include "replay.h"
 #include "report.h"
-#include "shell/tape/tape.h"
-#include "shell/tape/tape_text.h"
 
 #define ARENA_BYTES_MAX                                                                            \
     ((size_t)16 << 30) /* of a replayed core; limits on a tape are not trusted */

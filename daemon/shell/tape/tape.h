@@ -1,6 +1,6 @@
 /* The tape: a ring of the last events that went into the core, with everything they borrowed. The
  * shell records each event just before core_step; a failed check, a crash or `ternctl tape` writes
- * it out; tern-sim plays it back.
+ * it out; client/tape reads it, and tern-sim plays it back.
  *
  * A tape can be replayed only from the daemon's start: the events alone make the state, and a copy
  * of the arena at some later point would be larger than the ring. So the header says whether the
@@ -24,11 +24,9 @@
 
 #define TAPE_TENANTS_MAX 64
 #define TAPE_BYTES_MIN   4096
-#define TAPE_FILE_MAX    ((size_t)4 << 30) /* what tape_open_fd reads at most */
 #define TAPE_VERSION     17u
 
 struct tape;
-struct tape_reader;
 
 struct tape_config {
     size_t bytes; /* of the ring, rounded up to a multiple of 8; 0: nothing is recorded */
@@ -68,32 +66,5 @@ struct tape_stats {
     uint64_t bytes_used;
 };
 void tape_stats(const struct tape *tape, struct tape_stats *ret);
-
-/* ---- reading: a tape is untrusted input ---- */
-
-struct tape_header {
-    struct core_limits limits;
-    uint32_t tenants;
-    struct tenant_config tenant[TAPE_TENANTS_MAX];
-    uint64_t incarnation;
-    uint64_t first;   /* number of the first event on the tape; 0 if complete */
-    uint64_t events;  /* on the tape */
-    bool complete;    /* from the daemon's start */
-    bool tokens_kept; /* token ids are real, so that core_hash of a replay is the daemon's */
-};
-
-/* MALFORMED: not a tape, or cut off. UNSUPPORTED: another version. The reader keeps a copy of the
- * bytes. */
-enum tern_err tape_open(const void *bytes, size_t n, struct tape_reader **ret);
-enum tern_err tape_open_fd(int fd, struct tape_reader **ret); /* reads to the end of the file */
-void tape_close(struct tape_reader *reader);
-
-const struct tape_header *tape_header(const struct tape_reader *reader);
-
-/* The next event; its arrays live until the next call. At the end OK with ret->kind 0. MALFORMED:
- * this record is damaged, and every later call says so again. What it yields has the shape that the
- * shell's own decoding would give: counts within core/limits.h, enums within range, names
- * terminated. The core judges the rest. */
-enum tern_err tape_next(struct tape_reader *reader, struct event *ret);
 
 #endif

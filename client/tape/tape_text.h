@@ -1,7 +1,7 @@
 /* What an event of a tape says, as words and numbers: for tern-sim --tape and ternctl tape read. Of
  * users' text there is nothing in it: no token ids, and no names. */
-#ifndef SHELL_TAPE_TEXT_H
-#define SHELL_TAPE_TEXT_H
+#ifndef CLIENT_TAPE_TEXT_H
+#define CLIENT_TAPE_TEXT_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "shell/tape/tape.h"
+#include "client/tape/tape_read.h"
 #include "shell/tape/tape_codec.h"
 #include "shell/tape/tape_file.h"
 
