@@ -511,12 +511,17 @@ static enum tern_err check_rdma(struct loader *l)
     return TERN_OK;
 }
 
+static bool core_holds(const struct config *config)
+{
+    const struct core_limits limits = plan_limits(config);
+    size_t arena;
+
+    return core_size(&limits, &arena) == TERN_OK;
+}
+
 static enum tern_err check_limits(struct loader *l)
 {
-    const struct core_limits limits = plan_limits(l->config);
-    size_t arena = 0;
-
-    if (core_size(&limits, &arena) != TERN_OK)
+    if (!core_holds(l->config))
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
                            "limits: together they are more than the core can hold");
     return TERN_OK;
@@ -532,15 +537,18 @@ static const struct setting *costliest_limit(struct loader *l, uint64_t total)
         const struct setting *s = &config_settings[i];
         uint32_t *field = (uint32_t *)(void *)((char *)l->config + s->offset), was;
         struct plan_memory m;
+        bool fits;
 
         if (strcmp(s->section, "limits") != 0 || l->origin[i] == ORIGIN_DEFAULT ||
             s->size != sizeof *field)
             continue;
         was = *field;
         *field = (uint32_t)s->min;
-        plan_memory(l->config, &m);
+        fits = core_holds(l->config); /* the least of one need not go with the others */
+        if (fits)
+            plan_memory(l->config, &m);
         *field = was;
-        if (m.total < total / 2) {
+        if (fits && m.total < total / 2) {
             total = 2 * m.total; /* of several limits the one without which least is left */
             found = s;
         }

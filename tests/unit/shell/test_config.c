@@ -519,6 +519,10 @@ TEST(config_memory_above_the_machine_is_refused)
             "t.yaml:7: limits.sums_per_page: ", "lower it");
     refused(TENANT "limits:\n  nodes: 7\n  copy_jobs: 268435456\n  serves: 9\n",
             "t.yaml:7: limits.copy_jobs: ", "lower it");
+    /* The least of disk_files is too few for two tenants: which limit costs most is asked without
+     * it. */
+    refused(SPILL TENANT TWO "limits: {procs: 234881018, disk_files: 4}\n",
+            "t.yaml:9: limits.procs: ", "lower it");
 }
 
 /* Each part fits, and together they do not. */
