@@ -11,6 +11,7 @@
 #include "shell/tape/tape_file.h"
 
 #define READ_AT_ONCE ((size_t)1 << 20)
+#define CLOCK_MAX    INT64_MAX /* ns: the core adds deadlines to the time of an event */
 
 struct tape_reader {
     uint32_t *words; /* the whole file, 8-byte aligned */
@@ -186,7 +187,8 @@ static enum tern_err read_record(struct tape_reader *r, struct event *e)
     c.words = r->words + r->at + RECORD_HEAD_WORDS;
     c.n = head[1];
     codec_event(&c, e, &r->room);
-    if (c.bad || c.n - c.at > 1 || e->now_ns < r->now_ns || !within_limits(e, &r->header.limits) ||
+    if (c.bad || c.n - c.at > 1 || e->now_ns < r->now_ns || e->now_ns > CLOCK_MAX ||
+        !within_limits(e, &r->header.limits) ||
         !place_lists(e, c.words + c.n, head[2], c.words + c.n + (size_t)head[2] * KEY_WORDS,
                      head[3]))
         return TERN_MALFORMED;

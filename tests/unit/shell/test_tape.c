@@ -95,7 +95,7 @@ TEST(tape_every_kind_and_every_op_comes_back)
             for (uint32_t again = 0; again < 20; again++) {
                 make_tape(1 << 16);
                 event_fill(&p, &in, (enum event_kind)kind, (enum op)op, &lent);
-                in.now_ns = prng_u64(&p);
+                in.now_ns = prng_u64(&p) / 2;
                 tape_record(tape, &in);
                 expect_within_room(&in);
                 reread(true);
@@ -388,6 +388,24 @@ TEST(tape_time_that_goes_back_is_malformed)
 
 /* The core takes the shell's slots on trust, so the reader may not. The ring itself takes anything.
  */
+/* The core adds deadlines to it. */
+TEST(tape_time_that_no_clock_shows_is_malformed)
+{
+    static const uint64_t times[] = {INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX};
+
+    for (uint32_t i = 0; i < 3; i++) {
+        struct event e = {.kind = EV_TIMER, .now_ns = times[i]};
+        enum tern_err err;
+        size_t n;
+
+        make_tape(1 << 14);
+        tape_record(tape, &e);
+        n = dump(true);
+        assert_int_equal(play(bytes, n, &err), i == 0);
+        assert_int_equal(err, i == 0 ? TERN_OK : TERN_MALFORMED);
+    }
+}
+
 TEST(tape_slots_outside_the_limits_are_malformed)
 {
     static const uint32_t tokens[2];
