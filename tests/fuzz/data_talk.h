@@ -4,6 +4,7 @@
 #define FUZZ_DATA_TALK_H
 
 #include "base/check.h"
+#include "fuzz/passed.h"
 #include "unit/seam/test_xfer_rig.h"
 
 #define SILENCE_NS 20000000000u
@@ -68,16 +69,64 @@ static inline void until_quiet(struct xfer *xfer)
         turn(deadline);
 }
 
-/* What a pull that was just begun is answered by whoever it called; then it is stopped, and ends.
+/* What comes first on a connection that was called: HELLO, and a request, whose head is returned.
  */
-static inline void answered(struct pull_id pull, int listener, const uint8_t *bytes, size_t n)
+static inline void hear_request(int fd, uint64_t deadline, struct xfer_head *ret)
+{
+    uint8_t heard[2 * XFER_HEAD_BYTES];
+    size_t have = 0;
+
+    while (have < sizeof heard) {
+        ssize_t got = recv(fd, heard + have, sizeof heard - have, MSG_DONTWAIT);
+
+        check(got > 0 || (got < 0 && errno == EAGAIN));
+        have += got > 0 ? (size_t)got : 0;
+        turn(deadline);
+    }
+    check(xfer_get_head(heard + XFER_HEAD_BYTES, ret));
+}
+
+/* The answer's head says what its statuses promise of pages of so many bytes and sums: what comes
+ * behind the head is the input's. False: the input is too short to have one. */
+static inline bool right_answer(const struct xfer_head *request, uint8_t *bytes, size_t n,
+                                uint64_t page_bytes, uint64_t sums)
+{
+    struct xfer_head head = {.type = XFER_ANSWER, .n = request->n, .seq = request->seq};
+
+    if (n < XFER_HEAD_BYTES + XFER_STATUS_BYTES(request->n))
+        return false;
+    for (uint32_t i = 0; i < request->n; i++) {
+        uint8_t *status = bytes + XFER_HEAD_BYTES + 4 * i;
+
+        if (!(status[0] & 1)) { /* half of all pages come */
+            memset(status, 0, 4);
+            head.a += page_bytes;
+            head.b += sums * sizeof(uint64_t);
+        }
+    }
+    xfer_put_head(bytes, &head);
+    return true;
+}
+
+/* What a pull that was just begun is answered by whoever it called; then it is stopped, and ends.
+ * page_bytes, sums: of a page that comes; 0: the input's head is sent as it is. */
+static inline void answered(struct pull_id pull, int listener, const uint8_t *bytes, size_t n,
+                            uint64_t page_bytes, uint64_t sums)
 {
     uint64_t deadline = io_now_ns() + SILENCE_NS;
+    uint8_t *answer = malloc(n ? n : 1);
+    struct xfer_head request;
     int fd;
 
+    check(answer);
+    memcpy(answer, bytes, n);
     while ((fd = accept(listener, NULL, NULL)) < 0)
         turn(deadline);
-    talk(fd, bytes, n);
+    hear_request(fd, deadline, &request);
+    if (page_bytes && right_answer(&request, answer, n, page_bytes, sums))
+        fuzz_passed();
+    talk(fd, answer, n);
+    free(answer);
     while (rig.dst.nevents == 0)
         turn(deadline);
     check(rig.dst.event[0].kind == EV_PULLED || rig.dst.event[0].kind == EV_PULL_BROKEN);
@@ -88,16 +137,26 @@ static inline void answered(struct pull_id pull, int listener, const uint8_t *by
     until_quiet(rig.dst.xfer);
 }
 
-/* Behind a good HELLO, or in place of it. */
-static inline void at_the_source(bool hello, const uint8_t *bytes, size_t n)
+/* Behind a good HELLO, or in place of it. Behind one the first head is a request's for pages that a
+ * serve may give, but where `raw` says no; each request names its own serve, pages and units. */
+static inline void at_the_source(bool hello, bool raw, const uint8_t *bytes, size_t n)
 {
+    static const uint16_t types[] = {XFER_REQUEST, XFER_REQUEST_PLAN, XFER_REQUEST_EARLY,
+                                     XFER_REQUEST_REST};
     uint8_t *all = malloc(XFER_HEAD_BYTES + n);
     size_t head = hello ? XFER_HEAD_BYTES : 0;
+    struct xfer_head first;
 
     check(all);
     xfer_put_head(all, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = RIG_TOKEN});
     if (n > 0)
         memcpy(all + head, bytes, n);
+    if (hello && !raw && n >= XFER_HEAD_BYTES) {
+        xfer_put32(all + head, XFER_MAGIC);
+        xfer_put32(all + head + 4, XFER_VERSION | (uint32_t)types[all[head + 6] % 4] << 16);
+    }
+    if (hello && n >= XFER_HEAD_BYTES && xfer_get_head(all + head, &first))
+        fuzz_passed();
     talk(dial(), all, head + n);
     free(all);
     until_quiet(rig.src.xfer);

@@ -2,7 +2,8 @@
 # One fuzz target under libFuzzer with sanitizers, or what it has found made small.
 #
 #   tests/fuzz/fuzz.sh run TARGET SECONDS   searches from tests/fuzz/corpus/TARGET; a finding fails, and its file
-#                                           and the command that runs it again are printed last
+#                                           and the command that runs it again are printed last. So does a
+#                                           run of which less than half gets past the first check (passed.h)
 #   tests/fuzz/fuzz.sh keep TARGET          takes into tests/fuzz/corpus/TARGET the smallest inputs that reach what
 #                                           those with a name of their own do not reach
 #
@@ -35,8 +36,10 @@ run() { # SECONDS
     "$program" "${limits[@]}" -max_total_time="$1" -print_final_stats=1 -artifact_prefix="$build/findings/$name-" \
         "$found" "$corpus" >"$log" 2>&1 || rc=$?
     if [[ $rc -eq 0 ]]; then
-        grep -E 'stat::(number_of_executed_units|average_exec_per_sec|new_units_added|peak_rss_mb)|DONE' "$log"
-        return
+        grep -E 'stat::(number_of_executed_units|average_exec_per_sec|new_units_added|peak_rss_mb)|DONE|^passed:' "$log"
+        grep -q '^passed: .*the first check$' "$log" && return
+        echo "fuzz $name: fewer than half of the inputs get past the first check, so what lies behind it is not fuzzed"
+        return 1
     fi
     tail -n 60 "$log"
     finding=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)

@@ -16,6 +16,8 @@
 
 #include "base/check.h"
 #include "client/internal.h"
+#include "fuzz/message.h"
+#include "fuzz/passed.h"
 #include "proto/codec.h"
 #include "tern.h"
 
@@ -50,7 +52,8 @@ enum {
     TWICE = 8,
     WITH_FDS = 16,
     SILENT = 32,
-    THEN_END = 64
+    THEN_END = 64,
+    MADE = 128, /* the body can be read; of Hello: it is answered as the input wants */
 };
 
 static const uint8_t *in;
@@ -112,7 +115,7 @@ static void say(const void *bytes, size_t n, bool fds)
         (void)__real_send(daemon_fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Hello is answered well, but where the input wants it otherwise. */
+/* Hello is answered well, but where the input wants it otherwise (MADE). */
 static uint32_t good_hello(uint8_t *body)
 {
     Tern__Wire__HelloReply m = TERN__WIRE__HELLO_REPLY__INIT;
@@ -124,6 +127,21 @@ static uint32_t good_hello(uint8_t *body)
     return (uint32_t)tern__wire__hello_reply__pack(&m, body);
 }
 
+/* Of n bytes of the input. */
+static uint32_t answer_made(uint16_t type, uint32_t n, uint8_t *body)
+{
+    static uint8_t made[MADE_BODY_MAX];
+    struct fuzz_bytes from = {in, n};
+    size_t bytes = made_body(&from, type, made);
+
+    in += n;
+    left -= n;
+    if (bytes > BODY_MAX)
+        bytes = 0;
+    memcpy(body, made, bytes);
+    return (uint32_t)bytes;
+}
+
 static void answer(const struct frame_header *request)
 {
     static uint8_t frame[FRAME_HEADER_BYTES + BODY_MAX];
@@ -132,6 +150,8 @@ static void answer(const struct frame_header *request)
                              .request_id = request->request_id};
     uint32_t how = take(), n = take();
 
+    if (request->type == FRAME_HELLO && !(how & MADE))
+        how = 0;
     if (how & SILENT)
         return;
     if (how & OTHER_ID)
@@ -141,8 +161,10 @@ static void answer(const struct frame_header *request)
     n |= (uint32_t)take() << 8;
     n = n < left ? n : (uint32_t)left;
     n = n < BODY_MAX ? n : BODY_MAX;
-    if (request->type == FRAME_HELLO && n == 0) {
+    if (request->type == FRAME_HELLO && (n == 0 || !(how & MADE))) {
         n = good_hello(frame + FRAME_HEADER_BYTES);
+    } else if (how & MADE && request->type != FRAME_HELLO) {
+        n = answer_made(h.type, n, frame + FRAME_HEADER_BYTES);
     } else {
         for (uint32_t i = 0; i < n; i++)
             frame[FRAME_HEADER_BYTES + i] = take();
@@ -415,11 +437,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct tern *t = NULL;
     enum tern_err err;
 
+    fuzz_begin();
     in = data;
     left = n;
     err = tern_connect("/fuzz", 1, &t);
     check((err == TERN_OK) == (t != NULL));
     for (uint32_t i = 0; t && i < CALLS_MAX && left; i++) {
+        fuzz_passed();
         err = one_call(t, i);
         check((unsigned)err < TERN_ERR_COUNT);
         check(err == TERN_OK || tern_error_text(t)[0] != '\0');

@@ -5,6 +5,7 @@
  * how much host memory they have. After it all faults stop and everything must be free again. A
  * failure is an abort: of the rig, of the audit, or of a check of the core's own. */
 #include "fuzz/core/world.h"
+#include "fuzz/passed.h"
 
 #define OPS_MAX    100
 #define RESPAWNS   4
@@ -353,12 +354,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct world w;
 
+    fuzz_begin();
     memset(&w, 0, sizeof w);
     w.in = data;
     w.n = n;
     set_up(&w);
     for (uint32_t i = 0; i < OPS_MAX && w.n; i++) {
         one_op(&w);
+        fuzz_passed(); /* every operation is a legal one */
         scribble(w.rig[0], RIG_COPY);
         scribble(w.rig[1], RIG_COPY);
         for (uint32_t k = 0; k < ACTORS; k++) {

@@ -1,6 +1,7 @@
 /* Fuzz target: what comes on a data connection. The first byte chooses the side. At the source the
  * input is what a caller says, behind a good HELLO or in place of it; at the destination it is the
- * answer to a request for a few pages, or for units of them, as that byte says. Real sockets, one
+ * answer to a request for a few pages, or for units of them, as that byte says; its head is put
+ * right, but where bit 1 says no. Real sockets, one
  * connection for each input, both sides over one ring. The connection has to end once the input
  * has, each pull has to end once, and a destination writes no page but those it asked for. */
 #include "fuzz/data_talk.h"
@@ -42,6 +43,7 @@ static void at_the_destination(uint8_t what, const uint8_t *bytes, size_t n)
 {
     struct pull_id pull = {pulls % 8, pulls + 1};
     struct action act = {.kind = ACT_PULL};
+    uint64_t page_bytes;
 
     memset(page(PULLED + 1), GUARD_BYTE, GUARDS * PAGE_BYTES);
     rig.dst.nevents = 0;
@@ -50,14 +52,19 @@ static void at_the_destination(uint8_t what, const uint8_t *bytes, size_t n)
     act.pull.units = what >> 4;
     if (act.pull.part == PART_EARLY && act.pull.units == 0)
         act.pull.units = 1;
+    page_bytes = act.pull.part == PART_WHOLE
+                     ? PAGE_BYTES
+                     : PAGE_BYTES / UNITS * (uint32_t)__builtin_popcountll(act.pull.units % 16);
     rig_pull_part(pull, 0, 1, PULLED, &act);
-    answered(pull, listener, bytes, n);
+    answered(pull, listener, bytes, n, what & 2 ? 0 : page_bytes,
+             act.pull.part == PART_EARLY ? 0 : UNITS);
     for (uint32_t i = 0; i < GUARDS * PAGE_BYTES; i++)
         check(page(PULLED + 1)[i] == GUARD_BYTE);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+    fuzz_begin();
     if (n == 0)
         return 0;
     set_up();
@@ -65,6 +72,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         at_the_destination(data[0], data + 1, n - 1);
     else if (!(data[0] & 2) ||
              n > XFER_HEAD_BYTES) /* with less it stands at the door for a while */
-        at_the_source(!(data[0] & 2), data + 1, n - 1);
+        at_the_source(!(data[0] & 2), data[0] & 0x80, data + 1, n - 1);
     return 0;
 }

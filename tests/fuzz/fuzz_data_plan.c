@@ -11,7 +11,8 @@
 #define RANKS      2u
 #define PAGE_BYTES 512u /* of eight heads, two tokens, two ranks */
 #define PULLED_MAX 2u   /* pages that a pull asks for */
-#define GUARDS     4u   /* pages behind them, that nobody may write */
+#define UNITS      2u
+#define GUARDS     4u /* pages behind them, that nobody may write */
 #define GUARD_BYTE 0x5a
 #define HASH_SRC   0x51u
 #define HASH_DST   0xd1u
@@ -79,7 +80,7 @@ static void look(uint32_t pulled)
             check(page(r, pulled + 1)[i] == GUARD_BYTE);
 }
 
-static void at_the_destination(uint32_t pulled, const uint8_t *bytes, size_t n)
+static void at_the_destination(uint32_t pulled, bool raw, const uint8_t *bytes, size_t n)
 {
     struct pull_id pull = {pulls % 8, pulls + 1};
 
@@ -87,19 +88,20 @@ static void at_the_destination(uint32_t pulled, const uint8_t *bytes, size_t n)
     rig.dst.nevents = 0;
     pulls++;
     rig_pull(pull, 1, 0, 1, pulled);
-    answered(pull, listener, bytes, n);
+    answered(pull, listener, bytes, n, raw ? 0 : RANKS * PAGE_BYTES, RANKS * UNITS);
     look(pulled);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+    fuzz_begin();
     if (n == 0)
         return 0;
     set_up();
     if (data[0] & 1)
-        at_the_destination(1 + (data[0] >> 2) % PULLED_MAX, data + 1, n - 1);
+        at_the_destination(1 + (data[0] >> 2) % PULLED_MAX, data[0] & 2, data + 1, n - 1);
     else if (!(data[0] & 2) ||
              n > XFER_HEAD_BYTES) /* with less it stands at the door for a while */
-        at_the_source(!(data[0] & 2), data + 1, n - 1);
+        at_the_source(!(data[0] & 2), data[0] & 0x80, data + 1, n - 1);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "fuzz/passed.h"
 #include "seam/disk/disk_recover.h"
 #include "seam/mem/checksum.h"
 #include "unit/rig/rig_disk.h"
@@ -301,6 +302,8 @@ static void recover_twice(void)
 
     if (recover() != TERN_OK)
         return;
+    if (nfound > 0)
+        fuzz_passed();
     n = nfound;
     memcpy(first, found, n * sizeof *first);
     check(recover() == TERN_OK && nfound == n);
@@ -327,6 +330,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t flags = take(&in, 1), files = 1 + flags % FILES_MAX;
     bool encrypted = flags & 0x80 && disk_crypt_built();
 
+    fuzz_begin();
     if (!goods[0][0].bytes)
         make_goods();
     disk = sim_disk_make(NULL);

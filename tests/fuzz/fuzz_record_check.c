@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "base/check.h"
+#include "fuzz/passed.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/record_check.h"
 
@@ -157,6 +158,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t i = 0; i < PAGES * PAGE_WORDS && !filled; i++)
         memory[i] = good(i);
     filled = true;
+    fuzz_begin();
+    fuzz_passed(); /* every input is a record that can be checked */
     make_job(&in, &job);
     for (; n < POKES_MAX && in.n > 0; n++) {
         poked[n] = take(&in, 2) % (PAGES * PAGE_WORDS);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "fuzz/message.h"
+#include "fuzz/passed.h"
 #include "shell/wire/wire_in.h"
 #include "shell/wire/wire_out.h"
 #include "unit/rig/rig.h"
@@ -16,8 +18,9 @@
 #define SESSIONS    3
 #define DEPTH       24u
 
-/* A record: type, what is done to it, length in two bytes, body. */
-enum { LIVING_HANDLES = 2, LET_TIME_PASS = 4, HOLD_JOBS = 8, LINK_FALLS = 16 };
+/* A record: type, what is done to it, length in two bytes, and what a body that can be read is made
+ * of, or with RAW the body. */
+enum { RAW = 1, LIVING_HANDLES = 2, LET_TIME_PASS = 4, HOLD_JOBS = 8, LINK_FALLS = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -115,6 +118,7 @@ static void request(const struct frame_header *h, const uint8_t *body, uint8_t w
     check(text || err == TERN_OK);
     if (err != TERN_OK)
         return;
+    fuzz_passed();
     if (what & LIVING_HANDLES)
         make_living(&r, what);
     answered(rig_request(rig[0], engine[0].conn[0], &r));
@@ -128,6 +132,7 @@ static void peer_message(const struct frame_header *h, const uint8_t *body, uint
     if (!rig[0]->link[0].rig ||
         wire_in_peer_msg(&wire, h, body, 1, &event.peer.msg, &sequence) != TERN_OK)
         return;
+    fuzz_passed();
     if (what & LIVING_HANDLES) {
         event.peer.msg.pull.slot %= 2;
         event.peer.msg.pull.gen = 1 + what / 32 % 2;
@@ -153,6 +158,10 @@ static void one_record(const struct frame_header *h, const uint8_t *body, uint8_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+    static uint8_t made[MADE_BODY_MAX];
+    const uint8_t *from;
+
+    fuzz_begin();
     set_up();
     world_begin();
     for (uint32_t i = 0; i < RECORDS_MAX && n >= 4; i++) {
@@ -165,9 +174,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         length = length < n ? length : n;
         h.length = (uint32_t)length;
         h.session = session_id_pack(session[what / 32 % SESSIONS]->id);
-        body = malloc(length ? length : 1); /* of its own: the sanitizer sees a byte too far */
+        from = data;
+        if (!(what & RAW)) {
+            h.length = (uint32_t)made_body(&(struct fuzz_bytes){data, length}, h.type, made);
+            from = made;
+        }
+        body = malloc(h.length ? h.length : 1); /* of its own: the sanitizer sees a byte too far */
         check(body);
-        memcpy(body, data, length);
+        memcpy(body, from, h.length);
         one_record(&h, body, what);
         free(body);
         data += length;

@@ -1,4 +1,6 @@
-/* Fuzz target: a tape's bytes through the reader into core_step. Whatever the reader lets through,
+/* Fuzz target: a tape's bytes through the reader into core_step. Its head is put right, unless the
+ * first byte is RAW, and so are the length, the kind and
+ * the time of each record: what it says is the input's. Whatever the reader lets through,
  * the core has to take: its own checks are what this looks for. Limits and tenants come from the
  * tape's head too; a head that asks for a large arena, or for tenants that no configuration can
  * give, is only read. */
@@ -12,8 +14,17 @@
 #include "client/tape/tape_text.h"
 #include "core/core.h"
 #include "core/query.h"
+#include "fuzz/passed.h"
+#include "shell/tape/tape_codec.h"
+#include "shell/tape/tape_file.h"
+#include "unit/rig/rig.h"
 
 #define ARENA_BYTES_MAX ((size_t)1 << 19)
+#define RAW             0x74u /* in the place of the first byte of the magic */
+#define TENANTS         2u
+#define CLOCK_MAX       ((uint64_t)1 << 62)
+#define HEAD_BYTES      (sizeof(struct tape_file_head) + TENANTS * sizeof(struct tenant_config))
+#define TIME_AT         4  /* bytes, of an event's time in its record: behind the kind */
 #define FLUSHES_MAX     64 /* timers after an event while the core has work left over */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -64,6 +75,7 @@ static void play(struct tape_reader *reader)
     struct event e;
 
     while (next(reader, &e)) {
+        fuzz_passed();
         core_step(core, &e, actions);
         for (uint32_t i = 0; i < FLUSHES_MAX && core_deadline(core) == 0; i++) {
             struct event timer = {.kind = EV_TIMER, .now_ns = e.now_ns};
@@ -86,12 +98,97 @@ static void play(struct tape_reader *reader)
     }
 }
 
+static bool fits(const struct tape_file_head *head)
+{
+    size_t bytes;
+
+    return core_size(&head->limits, &bytes) == TERN_OK && bytes <= ARENA_BYTES_MAX &&
+           head->limits.tenants == TENANTS;
+}
+
+/* The head's limits are kept where an arena of them is small. */
+static void right_head(uint8_t *bytes)
+{
+    struct tape_file_head head;
+    struct tenant_config tenant;
+
+    memcpy(&head, bytes, sizeof head);
+    head.magic = TAPE_MAGIC;
+    head.version = TAPE_VERSION;
+    head.flags = TAPE_COMPLETE | (head.flags & TAPE_TOKENS_KEPT);
+    head.limits_bytes = sizeof head.limits;
+    head.tenants = TENANTS;
+    head.first = 0;
+    head.events = head.events ? head.events : UINT64_MAX;
+    if (!fits(&head))
+        head.limits = rig_small().limits;
+    memcpy(bytes, &head, sizeof head);
+    for (uint32_t i = 0; i < TENANTS; i++) {
+        uint8_t *at = bytes + sizeof head + i * sizeof tenant;
+
+        memcpy(&tenant, at, sizeof tenant);
+        tenant.regions = 1 + tenant.regions % 2;
+        tenant.sessions_max = 1 + tenant.sessions_max % 16;
+        tenant.memory_bytes %= 1u << 21;
+        tenant.host_bytes %= 1u << 21;
+        if (tenant.record_bytes)
+            tenant.record_bytes =
+                (uint64_t)(head.limits.record_pages / 64 / TENANTS * 64) * RECORD_PAGE_BYTES;
+        memcpy(at, &tenant, sizeof tenant);
+    }
+}
+
+/* Each record's length is that of its parts, which end with the bytes at the latest; and time does
+ * not run backwards. */
+static void right_records(uint8_t *bytes, size_t n)
+{
+    uint64_t now_ns = 0, at_ns;
+    size_t at = HEAD_BYTES;
+    uint32_t kind;
+
+    while (n - at >= 4 * RECORD_HEAD_WORDS + 8 + sizeof at_ns) {
+        uint32_t head[RECORD_HEAD_WORDS], left = (uint32_t)((n - at) / 8 * 2) - RECORD_HEAD_WORDS;
+
+        memcpy(head, bytes + at, sizeof head);
+        head[1] = head[1] % 1024 & ~1u;
+        head[1] = head[1] < left ? head[1] : left & ~1u;
+        left -= head[1];
+        head[2] = head[2] <= left / KEY_WORDS ? head[2] : 0;
+        left -= head[2] * (uint32_t)KEY_WORDS;
+        head[3] = head[3] <= left ? head[3] : 0;
+        head[0] =
+            (RECORD_HEAD_WORDS + head[1] + head[2] * (uint32_t)KEY_WORDS + head[3] + 1) / 2 * 8;
+        memcpy(bytes + at, head, sizeof head);
+        memcpy(&kind, bytes + at + sizeof head, sizeof kind);
+        if (kind < EV_TIMER || kind >= EV_COUNT)
+            kind = EV_TIMER + kind % (EV_COUNT - EV_TIMER);
+        memcpy(bytes + at + sizeof head, &kind, sizeof kind);
+        memcpy(&at_ns, bytes + at + sizeof head + TIME_AT, sizeof at_ns);
+        at_ns %= CLOCK_MAX;
+        if (at_ns < now_ns)
+            at_ns = now_ns + at_ns % 1000000000u;
+        now_ns = at_ns;
+        memcpy(bytes + at + sizeof head + TIME_AT, &at_ns, sizeof at_ns);
+        at += head[0];
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static _Alignas(8) uint8_t tape[1 << 20];
     struct tape_reader *reader = NULL;
     struct event e;
 
-    if (tape_open(data, size, &reader) != TERN_OK)
+    fuzz_begin();
+    if (size == 0 || size > sizeof tape)
+        return 0;
+    memcpy(tape, data, size);
+    tape[0] = tape[0] == RAW ? (uint8_t)TAPE_MAGIC : tape[0];
+    if (data[0] != RAW && size >= HEAD_BYTES) {
+        right_head(tape);
+        right_records(tape, size);
+    }
+    if (tape_open(tape, size, &reader) != TERN_OK)
         return 0;
     if (start(tape_header(reader))) {
         play(reader);

@@ -1,15 +1,19 @@
-/* Every message: the first byte is the frame type, the rest a body. What decodes must encode, and
- * what was encoded must decode to the same; nothing may take more memory than the budget of its
- * body. */
+/* Every message: the first byte is the frame type, the rest a body; or the first byte is MADE, the
+ * second the type, and the rest is what a body is made of that can be read. What decodes must
+ * encode, and what was encoded must decode to the same; nothing may take more memory than the
+ * budget of its body. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "fuzz/message.h"
+#include "fuzz/passed.h"
 #include "proto/codec.h"
 #include "proto/in_place.h"
 
 #define ARENA_BYTES BUDGET_BYTES(FRAME_BODY_MAX)
+#define MADE        0xffu /* in the place of a type */
 #define FRAME_CAP   (FRAME_HEADER_BYTES + 2 * FRAME_BODY_MAX)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -94,38 +98,63 @@ static void hold_in_place(uint16_t type, const uint8_t *body, size_t n)
     check(memcmp(first + FRAME_HEADER_BYTES, second + FRAME_HEADER_BYTES, once) == 0);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+static void one_body(uint16_t type, const uint8_t *bytes, size_t n)
 {
     const ProtobufCMessage *msg;
     enum tern_err err;
     size_t once, twice;
-    uint8_t *body;
+    uint8_t *body =
+        malloc(n + 1); /* of its own: the sanitizer sees a byte too far, and a pointer kept */
 
+    check(body);
+    memcpy(body, bytes, n);
+    if (type == FRAME_MATCH || type == FRAME_STEP)
+        hold_in_place(type, body, n);
+    err = wire_decode(&budget, type, body, n, &msg);
+    check(budget.used <= BUDGET_BYTES(n));
+    free(body);
+    if (err != TERN_OK) {
+        check(err == TERN_MALFORMED || !wire_descriptor(type));
+        return;
+    }
+    fuzz_passed();
+    forget_unknown((ProtobufCMessage *)(uintptr_t)msg);
+    once = encode(type, msg, first);
+    err = wire_decode(&budget, type, first + FRAME_HEADER_BYTES, once, &msg);
+    if (err != TERN_OK) { /* a shorter body has a smaller budget; there is no other reason */
+        check(budget.exceeded && once < n);
+        return;
+    }
+    forget_unknown((ProtobufCMessage *)(uintptr_t)msg); /* the padding of an empty message */
+    twice = encode(type, msg, second);
+    check(once == twice);
+    check(memcmp(first + FRAME_HEADER_BYTES, second + FRAME_HEADER_BYTES, once) == 0);
+}
+
+/* Its body can be read. */
+bool fuzz_gets_past(const uint8_t *data, size_t n)
+{
+    const ProtobufCMessage *msg;
+
+    set_up();
+    if (n > 1 && data[0] == MADE)
+        return wire_descriptor(data[1]) != NULL;
+    return n > 0 && wire_decode(&budget, data[0], data + 1, n - 1, &msg) == TERN_OK;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static uint8_t made[MADE_BODY_MAX];
+    struct fuzz_bytes in;
+
+    fuzz_begin();
     if (n < 1 || n - 1 > FRAME_BODY_MAX)
         return 0;
     set_up();
-    body = malloc(n); /* a copy of its own: the sanitizer sees a byte too far, and a pointer kept */
-    check(body);
-    memcpy(body, data + 1, n - 1);
-    if (data[0] == FRAME_MATCH || data[0] == FRAME_STEP)
-        hold_in_place(data[0], body, n - 1);
-    err = wire_decode(&budget, data[0], body, n - 1, &msg);
-    check(budget.used <= BUDGET_BYTES(n - 1));
-    free(body);
-    if (err != TERN_OK) {
-        check(err == TERN_MALFORMED || !wire_descriptor(data[0]));
-        return 0;
-    }
-    forget_unknown((ProtobufCMessage *)(uintptr_t)msg);
-    once = encode(data[0], msg, first);
-    err = wire_decode(&budget, data[0], first + FRAME_HEADER_BYTES, once, &msg);
-    if (err != TERN_OK) { /* a shorter body has a smaller budget; there is no other reason */
-        check(budget.exceeded && once < n - 1);
-        return 0;
-    }
-    forget_unknown((ProtobufCMessage *)(uintptr_t)msg); /* the padding of an empty message */
-    twice = encode(data[0], msg, second);
-    check(once == twice);
-    check(memcmp(first + FRAME_HEADER_BYTES, second + FRAME_HEADER_BYTES, once) == 0);
+    in = (struct fuzz_bytes){data + 2, n - 2};
+    if (n > 1 && data[0] == MADE)
+        one_body(data[1], made, made_body(&in, data[1], made));
+    else
+        one_body(data[0], data + 1, n - 1);
     return 0;
 }
