@@ -19,6 +19,17 @@ static uint32_t a_leaf(const struct core *core)
     wrong("there is a leaf");
 }
 
+static void pairs(struct core *core, uint32_t leaf, const char *name)
+{
+    stages_begin(name);
+    stage("core");
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        node_pin(core, leaf, REF_DEVICE);
+        node_unpin(core, leaf, REF_DEVICE);
+    }
+    stages_begin(NULL);
+}
+
 void count_pins(void)
 {
     static const struct req_pool_open layout = {.ngroups = 1,
@@ -35,12 +46,8 @@ void count_pins(void)
     core_rig_settle(&rig);
     must(core_rig_close(&rig, s));
     leaf = a_leaf(rig.core);
-    stages_begin("1,000 pins and unpins");
-    stage("core");
-    for (uint32_t i = 0; i < PAIRS; i++) {
-        node_pin(rig.core, leaf, REF_DEVICE);
-        node_unpin(rig.core, leaf, REF_DEVICE);
-    }
-    stages_begin(NULL);
+    pairs(rig.core, leaf, "1,000 pins of an idle namespace");
+    must(core_rig_open(&rig, &s));
+    pairs(rig.core, leaf, "1,000 pins of one in use");
     core_rig_finish(&rig);
 }
