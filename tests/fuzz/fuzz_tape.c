@@ -1,9 +1,9 @@
 /* Fuzz target: a tape's bytes through the reader into core_step. Its head is put right, unless the
- * first byte is RAW, and so are the length, the kind and
- * the time of each record: what it says is the input's. Whatever the reader lets through,
- * the core has to take: its own checks are what this looks for. Limits and tenants come from the
- * tape's head too; a head that asks for a large arena, or for tenants that no configuration can
- * give, is only read. */
+ * first byte is RAW, and so are the length, the kind and the time of each record: what a record
+ * says is the input's. Whatever the reader lets through, the core has to take: its own checks are
+ * what this looks for. Limits and tenants come from the tape's head too, where an arena of them is
+ * small.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
