@@ -48,8 +48,8 @@ cached() { # NAME: what this tree's build was configured with
     sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"
 }
 
-make_programs() { # BUILD
-    cmake --build "$1" --target tern-bench ternd >"$1/beside.log" 2>&1 || { tail -n 30 "$1/beside.log" && fail "$1 is not built"; }
+make_programs() { # BUILD: tern-bench runs the other two
+    cmake --build "$1" --target tern-bench tern-replay ternd >"$1/beside.log" 2>&1 || { tail -n 30 "$1/beside.log" && fail "$1 is not built"; }
 }
 
 # A commit of its own, with the settings of this tree's build.
