@@ -4,20 +4,9 @@
 
 #include <string.h>
 
+#include "base/lanes.h"
+
 #define LANES 4
-
-typedef uint64_t pair __attribute__((vector_size(16))); /* two lanes */
-typedef int32_t quad __attribute__((vector_size(16)));
-
-/* The low half of each lane by its high half. */
-static inline pair halves(pair x)
-{
-#if __has_builtin(__builtin_ia32_pmuludq128) /* gcc by itself makes three multiplications of it */
-    return (pair)__builtin_ia32_pmuludq128((quad)x, (quad)(x >> 32));
-#else
-    return (x & 0xffffffffu) * (x >> 32);
-#endif
-}
 
 uint64_t hash_words(uint64_t seed, const uint32_t *words, size_t n)
 {

@@ -1,6 +1,7 @@
-/* A 64-bit hash of 32-bit words for in-memory tables. Not stable across versions, not for checksums
- * of page bytes (those are XXH3), not for keys. Four independent lanes, so that the compiler may
- * vectorise. */
+/* A 64-bit hash of 32-bit words without a secret, for what has a name outside: chains, layouts,
+ * fields. Anybody can write down inputs that collide, so no table in memory is indexed by it: see
+ * keyed_hash.h. It is no checksum of page bytes (those are XXH3) and no key. Four independent
+ * lanes, so that the compiler may vectorise. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
