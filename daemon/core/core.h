@@ -7,11 +7,12 @@
 
 #include <stddef.h>
 
+#include "base/keyed_hash.h"
 #include "core/disk.h"
 #include "core/request.h"
 
 struct core; /* the arena: pointer-free, so a snapshot is a memcpy and the state hash a hash of the
-                bytes */
+                bytes that no secret decides */
 
 /* Between daemons. A link is one connection: links [0, peers) are ours to the configured peers (we
  * pull over them), links [peers, links) are theirs to us (they pull from us). */
@@ -381,9 +382,17 @@ struct tenant_config {
 enum tern_err core_size(const struct core_limits *limits, size_t *ret_bytes);
 
 /* `mem` is zeroed, 64-byte aligned, of core_size bytes; the core lives in it until it is thrown
- * away. */
+ * away. The secret decides in which bucket of its tables a record lies and nothing else: equal
+ * events give equal actions under any secret. */
 struct core *core_init(void *mem, const struct core_limits *limits,
-                       const struct tenant_config *tenants, uint64_t incarnation);
+                       const struct tenant_config *tenants, uint64_t incarnation,
+                       const struct hash_secret *secret);
+
+/* Where the secret and all that depends on it lie in `mem`: no dump shows them. */
+struct core_range {
+    size_t at, bytes;
+};
+struct core_range core_secrets(const struct core *core);
 
 /* Empties `out`, applies the event, fills `out`. Never fails: bad input is answered by a reply. */
 void core_step(struct core *core, const struct event *event, struct actions *out);
@@ -398,7 +407,8 @@ bool core_waits_for_steps(const struct core *core);
 /* Counts the events that changed anything but the clock. */
 uint64_t core_changes(const struct core *core);
 
-uint64_t core_hash(const struct core *core); /* of the arena's used bytes */
+/* Of the arena's used bytes, without what depends on the secret. */
+uint64_t core_hash(const struct core *core);
 
 /* May ret->conn ask for ret->op about the session, as far as the session's turn and its end allow?
  * BUSY or GONE, with the rest of the answer: the request needs not be decoded; core_step would

@@ -17,6 +17,7 @@
 #include "fuzz/passed.h"
 #include "shell/tape/tape_codec.h"
 #include "shell/tape/tape_file.h"
+#include "testing/secret.h"
 #include "unit/rig/rig.h"
 
 #define ARENA_BYTES_MAX ((size_t)1 << 19)
@@ -35,6 +36,7 @@ static void *arena;
 static bool start(const struct tape_header *head)
 {
     const struct core_limits most = {.table_pages = TABLE_PAGES_MAX};
+    struct hash_secret secret = secret_from(1);
     size_t bytes;
 
     if (core_size(&head->limits, &bytes) != TERN_OK || bytes > ARENA_BYTES_MAX ||
@@ -51,7 +53,7 @@ static bool start(const struct tape_header *head)
     }
     actions_init(actions, &head->limits);
     memset(arena, 0, bytes);
-    core_init(arena, &head->limits, head->tenant, head->incarnation);
+    core_init(arena, &head->limits, head->tenant, head->incarnation, &secret);
     return true;
 }
 

@@ -562,6 +562,7 @@ void oracle_audit(const struct core *core)
     audit_records(&a);
     audit_transfers(&a);
     audit_disk(&a);
+    audit_tables(&a);
     audit_stores(&a);
     audit_no_page_lost(&a);
     audit_shares(&a);

@@ -38,6 +38,9 @@ void audit_records(struct audit *a);
 /* audit_transfers.c */
 void audit_transfers(struct audit *a);
 
+/* audit_tables.c */
+void audit_tables(struct audit *a);
+
 /* audit_disk.c */
 void audit_disk(struct audit *a);
 

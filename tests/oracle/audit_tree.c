@@ -1,14 +1,14 @@
-/* The audit of the prefix tree: links, hash chains, the heaps of what can be evicted, and that
- * every reference counter equals the number of its holders. See audit.h. */
+/* The audit of the prefix tree: links, the hashes of paths, the heaps of what can be evicted, and
+ * that every reference counter equals the number of its holders. See audit.h. */
 #include "oracle/audit.h"
 
 #include <string.h>
 
-#include "base/hash.h"
 #include "core/arena/disk_records.h"
+#include "core/arena/hashed.h"
 #include "core/tree/state.h"
 
-/* The chunk's hash, from its own stored tokens and keys. */
+/* The hash of its path, from its own stored tokens and keys. */
 static uint64_t rehash(const struct core *c, const struct node *n)
 {
     static uint32_t tokens[ALIGN_TOKENS_MAX];
@@ -25,7 +25,7 @@ static uint64_t rehash(const struct core *c, const struct node *n)
         keys[nkeys++] = (struct extra_key){
             .position = key_at(c, k)->position, .hi = key_at(c, k)->hi, .lo = key_at(c, k)->lo};
     w.nkeys = nkeys;
-    return hash_mix(hash_mix(n->parent, start), view_hash_chunk(&w, start, 0));
+    return view_hash(&w, start, hashed_at(c, TABLE_NODES, n->parent)->hash, false).path;
 }
 
 static void audit_children(struct audit *a, uint32_t slot)
@@ -48,27 +48,10 @@ static void audit_children(struct audit *a, uint32_t slot)
         oracle_fail("audit: node %u counts %u children and has %u", slot, n->children.n, count);
 }
 
-/* Hash chains hold every node but the roots, exactly once. */
-static uint32_t audit_hash(struct audit *a)
-{
-    const struct core *c = a->c;
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i <= c->hash_mask; i++)
-        for (uint32_t at = *hash_head(c, i); at != NONE; at = node_at(c, at)->hash_next, n++) {
-            if (at >= c->limits.nodes || n > c->limits.nodes || !node_at(c, at)->used ||
-                !node_at(c, at)->depth)
-                oracle_fail("audit: node %u has no business in a hash chain", at);
-            if ((node_at(c, at)->hash & c->hash_mask) != i)
-                oracle_fail("audit: node %u is in another's hash chain", at);
-        }
-    return n;
-}
-
 void audit_nodes(struct audit *a)
 {
     const struct core *c = a->c;
-    uint32_t roots = 0, inner = 0, nodes = 0, per_pool[POOLS_LIMIT] = {0};
+    uint32_t roots = 0, nodes = 0, per_pool[POOLS_LIMIT] = {0};
 
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
         const struct node *n = node_at(c, i);
@@ -87,12 +70,11 @@ void audit_nodes(struct audit *a)
                 oracle_fail("audit: root %u is not its namespace's", i);
             continue;
         }
-        inner++;
         per_pool[n->pool]++;
         audit_node_pages(a, i);
         audit_chain(a, n->tokens, div_up(p->align, TOKEN_BLOCK), "a node");
         audit_keys(a, n->keys, n->depth - p->align, n->depth, "a node");
-        if (n->hash != rehash(c, n))
+        if (hashed_at(c, TABLE_NODES, i)->hash != rehash(c, n))
             oracle_fail("audit: the hash of node %u is not that of its tokens", i);
     }
     for (uint32_t i = 0; i < c->limits.nodes; i++)
@@ -102,7 +84,7 @@ void audit_nodes(struct audit *a)
         if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->nodes != per_pool[i])
             oracle_fail("audit: pool %u counts %u nodes and has %u", i, pool_at(c, i)->nodes,
                         per_pool[i]);
-    if (audit_hash(a) != inner || nodes + c->free_nodes.n != c->limits.nodes ||
+    if (nodes + c->free_nodes.n != c->limits.nodes ||
         roots + c->free_spaces.n != c->limits.namespaces)
         oracle_fail("audit: %u nodes, %u of them roots; %u and %u records free", nodes, roots,
                     c->free_nodes.n, c->free_spaces.n);

@@ -12,6 +12,7 @@
 #include "core/core.h"
 #include "replay.h"
 #include "report.h"
+#include "testing/secret.h"
 
 #define ARENA_BYTES_MAX                                                                            \
     ((size_t)16 << 30) /* of a replayed core; limits on a tape are not trusted */
@@ -95,6 +96,7 @@ static enum tern_err play(struct tape_reader *r, struct core *core, struct actio
 
 static enum tern_err core_create(const struct tape_header *h, void **ret_mem, struct core **ret)
 {
+    struct hash_secret secret = secret_from(1); /* any does */
     struct tenant_config *tenants;
     size_t bytes;
 
@@ -109,7 +111,7 @@ static enum tern_err core_create(const struct tape_header *h, void **ret_mem, st
     memset(*ret_mem, 0, bytes);
     memcpy(tenants, h->tenant,
            (h->tenants < h->limits.tenants ? h->tenants : h->limits.tenants) * sizeof *tenants);
-    *ret = core_init(*ret_mem, &h->limits, tenants, h->incarnation);
+    *ret = core_init(*ret_mem, &h->limits, tenants, h->incarnation, &secret);
     free(tenants);
     return TERN_OK;
 }

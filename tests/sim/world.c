@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/prng.h"
 #include "oracle/oracle.h"
+#include "testing/secret.h"
 
 #define GIVE_BACK_STEPS 4096
 #define HISTORY_S       10 /* of a processor that is busy with other things, too; most take 1 ms */
@@ -95,6 +96,7 @@ static void *arena_take(size_t bytes)
 void sim_create(struct sim *w)
 {
     memset(w, 0, sizeof *w);
+    w->secret = 1;
     for (uint32_t d = 0; d < DAEMONS; d++)
         w->d[d].arena = arena_take(ARENA_MAX);
     records_create(w);
@@ -240,6 +242,7 @@ void daemon_start(struct sim *w, uint32_t d)
     struct core_limits limits = w->limits;
     struct tenant_config tenants[TENANTS];
     struct event ev = {.kind = EV_CONN_OPENED};
+    struct hash_secret secret = secret_from(w->secret);
     size_t bytes;
 
     disk_limits(w, d, &limits);
@@ -258,7 +261,7 @@ void daemon_start(struct sim *w, uint32_t d)
     memset(m->arena, 0, bytes);
     m->arena_bytes = bytes;
     m->incarnation = 0x1000 * (d + 1) + m->restarts + (uint64_t)w->cfg.seed_tokens * 0x100000;
-    m->core = core_init(m->arena, &limits, tenants, m->incarnation);
+    m->core = core_init(m->arena, &limits, tenants, m->incarnation, &secret);
     disk_start(w, d);
     m->conn[0] = (struct conn){.open = 1, .admin = 1};
     ev.conn.tenant = NONE;

@@ -461,6 +461,7 @@ struct sim {
     /* Where the ranks of each engine live, and whether they say so. */
     uint8_t region[DAEMONS][ENGINES][RANKS], named[DAEMONS][ENGINES];
     uint64_t now, rng;
+    uint64_t secret; /* of the tables of every core: see testing/secret.h */
     uint32_t resets; /* of all daemons */
     uint32_t verbose, quiet_phase;
     uint32_t audit_every, steps; /* the oracle looks at each audit_every-th step's core; 0: never */

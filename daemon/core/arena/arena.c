@@ -1,5 +1,6 @@
 /* Sizing and laying out the arena. Called once at start; nothing here runs afterwards. */
 #include "core/arena/disk_records.h"
+#include "core/arena/hashed.h"
 
 #include <string.h>
 
@@ -65,6 +66,26 @@ static bool limits_sane(const struct core_limits *l)
            (l->table_pages == 0 || l->table_pages >= TABLE_PAGES_MIN);
 }
 
+/* All that depends on the secret comes last. */
+static void place_tables(struct core *c, const struct core_limits *l, struct layout *at)
+{
+    const uint32_t records[HASH_TABLES] = {[TABLE_NODES] = l->nodes,
+                                           [TABLE_SPACES] = l->namespaces,
+                                           [TABLE_CHUNKS] = l->disk_chunks,
+                                           [TABLE_EXTENTS] = l->disk_chunks};
+
+    c->secret_at = place(at, 1, sizeof(struct hash_secret));
+    for (uint32_t t = 0; t < HASH_TABLES; t++) {
+        uint32_t buckets = records[t] ? pow2_at_least(records[t]) : 0;
+
+        c->table[t] =
+            (struct table_place){.records = records[t],
+                                 .mask = buckets ? buckets - 1 : 0,
+                                 .hashed_at = place(at, records[t], sizeof(struct hashed)),
+                                 .buckets_at = place(at, buckets, sizeof(uint32_t))};
+    }
+}
+
 static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t *ret_bytes)
 {
     const uint32_t groups = l->groups ? l->groups : GROUPS_DEFAULT;
@@ -102,11 +123,9 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->disk_gones_at =
         place(&at, l->disk_chunks ? disk_gone_limit(l) : 0, sizeof(struct disk_gone));
     c->disk_stores_at = place(&at, l->disk_stores, sizeof(struct disk_store));
-    c->disk_hash_at =
-        place(&at, l->disk_chunks ? pow2_at_least(l->disk_chunks) : 0, sizeof(uint32_t));
-    c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
     c->share_holders_at = place(&at, shares_layout(l, c->share), sizeof(struct share_holder));
     c->flows_at = place(&at, c->share[SHARE_PULLS].holders, sizeof(struct flow));
+    place_tables(c, l, &at);
     if (at.overflow)
         return TERN_INVALID;
     *ret_bytes = (size_t)at.units * 64;
@@ -196,8 +215,17 @@ static void give_record_memory(struct core *c)
     check(word <= c->limits.record_pages / 64);
 }
 
+static void start_tables(struct core *c, const struct hash_secret *secret)
+{
+    memcpy((char *)c + (size_t)c->secret_at * 64, secret, sizeof *secret);
+    for (uint32_t t = 0; t < HASH_TABLES; t++)
+        for (uint32_t i = 0; c->table[t].records > 0 && i <= c->table[t].mask; i++)
+            *bucket_at(c, t, i) = NONE;
+}
+
 struct core *core_init(void *mem, const struct core_limits *limits,
-                       const struct tenant_config *tenants, uint64_t incarnation)
+                       const struct tenant_config *tenants, uint64_t incarnation,
+                       const struct hash_secret *secret)
 {
     struct core *c = mem;
     size_t bytes = 0;
@@ -210,7 +238,6 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         c->limits.groups = GROUPS_DEFAULT;
     c->incarnation = incarnation;
     c->bytes = bytes;
-    c->hash_mask = pow2_at_least(limits->nodes) - 1;
     c->seals_queued = c->copies_queued = c->away = c->closing = c->turns = c->pulls_active =
         c->serves_active = c->checks = c->disk_stores = c->disk_leaving = c->tickets =
             c->tickets_due = LIST_EMPTY;
@@ -218,15 +245,11 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->disk_gone_first = c->disk_gone_last = NONE;
     c->disk_sweep = c->disk_file_found = NONE;
     c->disk_next_file = c->disk_let_go = 1;
-    c->disk_hash_mask = limits->disk_chunks ? pow2_at_least(limits->disk_chunks) - 1 : 0;
-    for (uint32_t i = 0; limits->disk_chunks && i <= c->disk_hash_mask; i++)
-        *disk_hash_head(c, i) = NONE;
     c->members = limits->peers;
     c->event_next = 1;
     free_all(c, limits);
     start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));
-    for (uint32_t i = 0; i <= c->hash_mask; i++)
-        *hash_head(c, i) = NONE;
+    start_tables(c, secret);
     for (uint32_t i = 0; i < limits->tenants; i++)
         tenant_at(c, i)->config = tenants[i];
     for (uint32_t i = 0; i < limits->tenants; i++) {
@@ -242,7 +265,23 @@ struct core *core_init(void *mem, const struct core_limits *limits,
 
 uint64_t core_hash(const struct core *c)
 {
-    return hash_words(0, (const uint32_t *)(const void *)c, c->bytes / 4);
+    return hash_words(0, (const uint32_t *)(const void *)c, (size_t)c->secret_at * 64 / 4);
+}
+
+struct core_range core_secrets(const struct core *c)
+{
+    size_t at = (size_t)c->secret_at * 64;
+
+    return (struct core_range){at, (size_t)c->bytes - at};
+}
+
+uint64_t hash_of_space(const struct core *c, struct namespace_id ns)
+{
+    const uint32_t words[] = {(uint32_t)ns.hi, (uint32_t)(ns.hi >> 32), (uint32_t)ns.lo,
+                              (uint32_t)(ns.lo >> 32)};
+    const struct hash_secret *k = secret_of(c);
+
+    return keyed_fold(k, KEYED_START, keyed_block(k, words, 4), KIND_SPACE);
 }
 
 uint64_t core_changes(const struct core *c)

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/keyed_hash.h"
 #include "core/arena/list.h"
 #include "core/arena/node_states.h"
 #include "core/arena/page_states.h"
@@ -209,12 +210,11 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     struct node_room room;
     struct list_links sibling; /* `next` too where the record is free */
     struct list_links keyed;   /* in its pool's list while it has extra keys */
-    uint32_t hash_next;
-    uint32_t announced; /* what subscribers know of it: see events.c */
-    uint32_t reserved;  /* 1: of the reserve: its copy is on the host, or on its way there */
+    uint32_t announced;        /* what subscribers know of it: see events.c */
+    uint32_t reserved;         /* 1: of the reserve: its copy is on the host, or on its way there */
     uint32_t reserved_children, zero;
-    uint64_t hash, seq;
-    uint64_t chain;                 /* of all tokens up to here; no slot or address in it */
+    uint64_t seq;
+    uint64_t chain;                 /* of all tokens up to here, public; it indexes nothing */
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
     uint64_t admin_ns;
     struct heap_links heap[HEAPS];
@@ -573,23 +573,33 @@ struct eviction {      /* see evictions.c */
     struct evicted told;
 };
 
+/* TABLE_NODES: a prefix node by its path, with its parent. TABLE_SPACES: a namespace, with its
+ * pool. TABLE_CHUNKS: a chunk of the disk's index by its path, with its root; a root by its
+ * namespace, tenant and layout. TABLE_EXTENTS: such a chunk by where its HISTORY lies. */
+enum hash_table { TABLE_NODES, TABLE_SPACES, TABLE_CHUNKS, TABLE_EXTENTS, HASH_TABLES };
+
+struct table_place { /* see hashed.h */
+    uint32_t records, mask, hashed_at, buckets_at;
+};
+
 struct core {
     struct core_limits limits;
     uint64_t incarnation, now_ns, changes, seq, bytes;
-    uint32_t touched, draining, hash_mask, left_over;
+    uint32_t touched, draining, left_over;
     uint32_t node_bytes; /* of a node's record, with its groups */
-    uint32_t zero;
-    uint32_t visits;   /* records that this step has looked at: see visits_left */
-    uint32_t nchanged; /* nodes in the `changed` lists of all pools */
-    uint32_t npinned;  /* nodes that operators pinned */
-    uint32_t nwaits;   /* connections that wait for a step */
-    uint32_t nbehind;  /* engines with done_min below `passed` */
-    uint32_t nending;  /* engines that are ENDING */
+    uint32_t visits;     /* records that this step has looked at: see visits_left */
+    uint32_t nchanged;   /* nodes in the `changed` lists of all pools */
+    uint32_t npinned;    /* nodes that operators pinned */
+    uint32_t nwaits;     /* connections that wait for a step */
+    uint32_t nbehind;    /* engines with done_min below `passed` */
+    uint32_t nending;    /* engines that are ENDING */
     struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
-        serves_at, turn_records_at, record_bits_at, hash_at, share_holders_at,
-        flows_at; /* offsets / 64 */
+        serves_at, turn_records_at, record_bits_at, share_holders_at, flows_at; /* offsets / 64 */
+    uint32_t secret_at; /* likewise: of what depends on the secret, up to the end */
+    uint32_t tables_zero;
+    struct table_place table[HASH_TABLES];
     struct share_of_table share[SHARE_TABLES];
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves, free_turn_records;
@@ -612,10 +622,8 @@ struct core {
     uint32_t members_zero;
     uint32_t resets_due; /* those of them that are due */
     uint64_t resets_begun, namespaces_reset;
-    uint32_t resets_at, heard_at;                                         /* offsets / 64 */
-    uint32_t disk_chunks_at, disk_files_at, disk_stores_at, disk_hash_at; /* offsets / 64 */
-    uint32_t disk_hash_mask;
-    uint32_t disk_gones_at;
+    uint32_t resets_at, heard_at;                                          /* offsets / 64 */
+    uint32_t disk_chunks_at, disk_files_at, disk_stores_at, disk_gones_at; /* likewise */
     struct free_list free_disk_chunks, free_disk_files, free_disk_stores, free_disk_gones;
     uint32_t disk_gone_first, disk_gone_last; /* in the order in which they went */
     struct list disk_stores;                  /* in the order in which they began */
@@ -756,11 +764,6 @@ static inline uint64_t *record_bits(const struct core *c, uint32_t word)
 static inline uint32_t *block_next(const struct core *c, uint32_t i)
 {
     return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->block_next_at * 64) + i;
-}
-
-static inline uint32_t *hash_head(const struct core *c, uint64_t hash)
-{
-    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->hash_at * 64) + (hash & c->hash_mask);
 }
 
 ARENA_LIST(page_list, page, in_list)

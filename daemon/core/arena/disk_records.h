@@ -25,8 +25,7 @@ struct disk_chunk {
     uint32_t parent, root; /* a root's own */
     uint32_t depth, align;
     struct list children;
-    struct list_links sibling; /* of a root: in its tenant's list; `next` too where it is free */
-    uint32_t hash_next;
+    struct list_links sibling;    /* of a root: in its tenant's list; `next` too where it is free */
     uint32_t tokens, keys, nkeys; /* as a node's */
     uint32_t kept;                /* parts, as bits, that are durable */
     uint32_t claims;              /* entries whose STATE its segment is of */
@@ -95,12 +94,6 @@ static inline struct disk_gone *disk_gone_at(const struct core *c, uint32_t i)
 {
     ARENA_BOUND(i, disk_gone_limit(&c->limits));
     return (struct disk_gone *)((char *)(uintptr_t)c + (size_t)c->disk_gones_at * 64) + i;
-}
-
-static inline uint32_t *disk_hash_head(const struct core *c, uint64_t hash)
-{
-    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->disk_hash_at * 64) +
-           (hash & c->disk_hash_mask);
 }
 
 ARENA_LIST(disk_child_list, disk_chunk, sibling)

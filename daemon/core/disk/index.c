@@ -3,31 +3,29 @@
 
 #include <string.h>
 
-#include "base/hash.h"
+#include "core/arena/hashed.h"
 #include "core/tree/events.h"
 #include "core/tree/state.h"
 
 /* --- finding --- */
 
-static uint64_t key_of(uint64_t chain, uint64_t layout_hash, uint32_t tenant)
+/* A chunk is in the bucket of its path with its root, and a root in that of its namespace with
+ * this.
+ */
+static uint64_t tree_key(const struct core *c, uint32_t tenant, uint64_t layout_hash)
 {
-    return hash_mix(chain, layout_hash + tenant);
-}
-
-static uint64_t chunk_key(const struct disk_chunk *k)
-{
-    return key_of(k->chain, k->layout_hash, k->tenant);
+    return keyed_fold(secret_of(c), KEYED_START, layout_hash, KIND_OTHER + tenant);
 }
 
 uint32_t disk_root(const struct core *c, struct disk_tree of)
 {
-    uint64_t chain = tree_root_chain(of.ns);
     uint32_t at;
 
     if (c->limits.disk_chunks == 0)
         return NONE;
-    at = *disk_hash_head(c, key_of(chain, of.layout_hash, of.tenant));
-    for (; at != NONE; at = disk_chunk_at(c, at)->hash_next) {
+    at = hashed_first(c, TABLE_CHUNKS, hash_of_space(c, of.ns),
+                      tree_key(c, of.tenant, of.layout_hash));
+    for (; at != NONE; at = hashed_at(c, TABLE_CHUNKS, at)->next) {
         const struct disk_chunk *k = disk_chunk_at(c, at);
 
         if (k->depth == 0 && !k->reset && k->tenant == of.tenant && k->ns.hi == of.ns.hi &&
@@ -81,34 +79,48 @@ uint32_t disk_of_node(const struct core *c, uint32_t node)
     const struct pool *p = node_pool(c, n);
     uint32_t root =
         disk_root(c, (struct disk_tree){p->tenant, space_at(c, n->space)->ns, p->layout_hash});
+    uint64_t hash = hashed_at(c, TABLE_NODES, node)->hash;
     uint32_t at;
 
     if (root == NONE || n->depth == 0)
         return root;
-    at = *disk_hash_head(c, key_of(n->chain, p->layout_hash, p->tenant));
-    for (; at != NONE; at = disk_chunk_at(c, at)->hash_next)
-        if (disk_chunk_at(c, at)->chain == n->chain && disk_chunk_at(c, at)->root == root &&
+    at = hashed_first(c, TABLE_CHUNKS, hash, root);
+    for (; at != NONE; at = hashed_at(c, TABLE_CHUNKS, at)->next)
+        if (hashed_at(c, TABLE_CHUNKS, at)->hash == hash && disk_chunk_at(c, at)->root == root &&
             is_of_node(c, disk_chunk_at(c, at), n))
             return at;
     return NONE;
 }
 
-static uint32_t child_in_view(const struct core *c, uint32_t parent, struct token_view *w)
+/* The hash of the path that ends with the view's chunk behind the parent. */
+static uint64_t path_hash(const struct core *c, uint32_t parent, struct token_view *w)
+{
+    return view_hash(w, disk_chunk_at(c, parent)->depth, hashed_at(c, TABLE_CHUNKS, parent)->hash,
+                     false)
+        .path;
+}
+
+/* A layout's hash is public, so two layouts with one hash may differ in L. */
+static bool is_child(const struct disk_chunk *k, uint32_t parent, struct token_view *w)
+{
+    return k->parent == parent && k->align == w->align &&
+           view_equals_chunk(w, k->depth - k->align, chunk_heads(k));
+}
+
+uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w, bool bad_too)
 {
     const struct disk_chunk *p = disk_chunk_at(c, parent);
-    uint64_t chain;
+    uint64_t hash;
 
     if (p->children.n == 0)
         return NONE;
-    chain = hash_mix(p->chain, view_hash_chunk(w, p->depth, 0));
-    for (uint32_t at = *disk_hash_head(c, key_of(chain, p->layout_hash, p->tenant)); at != NONE;
-         at = disk_chunk_at(c, at)->hash_next) {
-        const struct disk_chunk *k = disk_chunk_at(c, at);
-
-        if (k->parent == parent && k->chain == chain && disk_found_there(k) &&
-            view_equals_chunk(w, p->depth, chunk_heads(k)))
+    hash = path_hash(c, parent, w);
+    for (uint32_t at = hashed_first(c, TABLE_CHUNKS, hash, p->root); at != NONE;
+         at = hashed_at(c, TABLE_CHUNKS, at)->next)
+        if (hashed_at(c, TABLE_CHUNKS, at)->hash == hash &&
+            (bad_too || disk_found_there(disk_chunk_at(c, at))) &&
+            is_child(disk_chunk_at(c, at), parent, w))
             return at;
-    }
     return NONE;
 }
 
@@ -117,7 +129,7 @@ uint32_t disk_walk(const struct core *c, uint32_t from, struct token_view *w)
     uint32_t at = from;
 
     while (w->end - disk_chunk_at(c, at)->depth >= w->align) {
-        uint32_t child = child_in_view(c, at, w);
+        uint32_t child = disk_child(c, at, w, false);
 
         if (child == NONE)
             break;
@@ -178,25 +190,6 @@ uint32_t disk_reach_anew(const struct core *c, const struct pool *p, struct name
 
 /* --- making --- */
 
-static void hash_link(const struct core *c, uint32_t chunk)
-{
-    struct disk_chunk *k = disk_chunk_at(c, chunk);
-    uint32_t *head = disk_hash_head(c, chunk_key(k));
-
-    k->hash_next = *head;
-    *head = chunk;
-}
-
-static void hash_unlink(const struct core *c, uint32_t chunk)
-{
-    const struct disk_chunk *k = disk_chunk_at(c, chunk);
-    uint32_t *at = disk_hash_head(c, chunk_key(k));
-
-    for (; *at != chunk; at = &disk_chunk_at(c, *at)->hash_next)
-        check(*at != NONE);
-    *at = k->hash_next;
-}
-
 static uint32_t chunk_take(struct core *c, uint32_t tenant)
 {
     uint32_t at, gen;
@@ -212,7 +205,7 @@ static uint32_t chunk_take(struct core *c, uint32_t tenant)
     k->gen = gen;
     k->used = 1;
     k->tenant = tenant;
-    k->parent = k->tokens = k->keys = k->hash_next = NONE;
+    k->parent = k->tokens = k->keys = NONE;
     k->children = LIST_EMPTY;
     k->sibling = k->in_entries = (struct list_links){.next = NONE, .prev = NONE};
     for (uint32_t i = 0; i < DISK_PARTS; i++)
@@ -237,7 +230,8 @@ uint32_t disk_root_make(struct core *c, struct disk_tree of)
     k->layout_hash = of.layout_hash;
     k->chain = tree_root_chain(of.ns);
     disk_child_list_push(c, &tenant_at(c, of.tenant)->disk_roots, at);
-    hash_link(c, at);
+    hashed_put(c, TABLE_CHUNKS, at, hash_of_space(c, of.ns),
+               tree_key(c, of.tenant, of.layout_hash));
     return at;
 }
 
@@ -292,9 +286,24 @@ static void tokens_drop(struct core *c, struct disk_chunk *k)
     }
 }
 
+struct token_view disk_fresh_view(const struct core *c, const struct disk_fresh *f)
+{
+    uint32_t base = disk_chunk_at(c, f->parent)->depth;
+
+    return (struct token_view){.c = c,
+                               .align = f->align,
+                               .base = base,
+                               .end = base + f->align,
+                               .v = f->tokens,
+                               .keys = f->extra,
+                               .nkeys = f->nkeys,
+                               .cursor_block = NONE};
+}
+
 uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f)
 {
     struct disk_chunk *p = disk_chunk_at(c, f->parent), *k;
+    struct token_view view = disk_fresh_view(c, f);
     uint32_t at;
 
     if (!store_has_room(c, f))
@@ -313,39 +322,9 @@ uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f)
     k->path_bytes = p->path_bytes;
     tokens_put(c, k, f);
     disk_child_list_push_front(c, &p->children, at);
-    hash_link(c, at);
+    hashed_put(c, TABLE_CHUNKS, at, path_hash(c, f->parent, &view), p->root);
     tenant_at(c, k->tenant)->disk_chunks++;
     return at;
-}
-
-static bool is_fresh(const struct core *c, const struct disk_chunk *k, const struct disk_fresh *f)
-{
-    uint32_t block = k->tokens, key = k->keys;
-
-    if (k->align != f->align || k->nkeys != f->nkeys)
-        return false;
-    for (uint32_t off = 0; off < f->align; off += TOKEN_BLOCK, block = *block_next(c, block)) {
-        uint32_t n = f->align - off < TOKEN_BLOCK ? f->align - off : TOKEN_BLOCK;
-
-        if (memcmp(block_at(c, block)->v, f->tokens + off, n * sizeof(uint32_t)) != 0)
-            return false;
-    }
-    for (uint32_t i = 0; i < f->nkeys; i++, key = key_at(c, key)->next)
-        if (key_at(c, key)->position != f->extra[i].position ||
-            key_at(c, key)->hi != f->extra[i].hi || key_at(c, key)->lo != f->extra[i].lo)
-            return false;
-    return true;
-}
-
-uint32_t disk_child(const struct core *c, uint32_t parent, const struct disk_fresh *f)
-{
-    const struct disk_chunk *p = disk_chunk_at(c, parent);
-    uint32_t at = *disk_hash_head(c, key_of(f->chain, p->layout_hash, p->tenant));
-
-    for (; at != NONE; at = disk_chunk_at(c, at)->hash_next)
-        if (disk_chunk_at(c, at)->parent == parent && is_fresh(c, disk_chunk_at(c, at), f))
-            return at;
-    return NONE;
 }
 
 /* --- ending --- */
@@ -357,7 +336,7 @@ static void chunk_free(struct core *c, uint32_t at)
     for (uint32_t i = 0; i < DISK_PARTS; i++)
         if (k->kept & DISK_HAS(i))
             disk_part_leave(c, at, i);
-    hash_unlink(c, at);
+    hashed_take_out(c, TABLE_CHUNKS, at);
     if (k->depth > 0) {
         disk_child_list_remove(c, &disk_chunk_at(c, k->parent)->children, at);
         tenant_at(c, k->tenant)->disk_chunks--;
@@ -388,6 +367,14 @@ void disk_chunk_offer(struct core *c, uint32_t chunk)
 }
 
 /* --- extents --- */
+
+uint64_t disk_place_hash(const struct core *c, struct disk_place place)
+{
+    const struct hash_secret *k = secret_of(c);
+
+    return keyed_fold(k, keyed_fold(k, KEYED_START, place.file, KIND_OTHER), place.offset,
+                      KIND_OTHER);
+}
 
 void disk_extent_of(const struct core *c, uint32_t chunk, enum disk_part part,
                     const struct disk_kept *at, struct disk_extent *ret)
@@ -435,8 +422,12 @@ void disk_part_keep(struct core *c, uint32_t chunk, enum disk_part part, struct 
         disk_part_leave(c, chunk, part);
     k->part[part] = at;
     k->kept |= DISK_HAS(part);
-    if (part == DISK_HISTORY)
+    if (part == DISK_HISTORY) {
+        struct disk_place place = {disk_file_at(c, at.file)->number, at.offset};
+
         k->path_bytes = disk_chunk_at(c, k->parent)->path_bytes + disk_kept_bytes(k, part, &at);
+        hashed_put(c, TABLE_EXTENTS, chunk, disk_place_hash(c, place), 0);
+    }
     touch(c);
 }
 
@@ -448,6 +439,8 @@ void disk_part_leave(struct core *c, uint32_t chunk, enum disk_part part)
 
     check(k->kept & DISK_HAS(part));
     k->kept &= ~DISK_HAS(part);
+    if (part == DISK_HISTORY)
+        hashed_take_out(c, TABLE_EXTENTS, chunk);
     tenant_at(c, k->tenant)->disk_used -= bytes;
     disk_extent_gone(c, at->file, at->offset, bytes);
     *at = (struct disk_kept){.file = NONE};

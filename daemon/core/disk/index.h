@@ -61,8 +61,10 @@ struct disk_fresh {
 
 /* A chunk of which nothing is kept yet, under its parent. NONE: records have run out. */
 uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f);
-/* The chunk under `parent` with these tokens and keys; NONE. */
-uint32_t disk_child(const struct core *c, uint32_t parent, const struct disk_fresh *f);
+struct token_view disk_fresh_view(const struct core *c, const struct disk_fresh *f);
+/* The chunk under `parent` with the view's tokens and keys; NONE. bad_too: also one that lookups
+ * pass by. */
+uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w, bool bad_too);
 /* Where nobody needs the chunk any more it goes, and so do those above it. */
 void disk_chunk_offer(struct core *c, uint32_t chunk);
 static inline void disk_pin(struct core *c, uint32_t chunk)
@@ -81,6 +83,8 @@ static inline void disk_let_go(struct core *c)
 void disk_part_keep(struct core *c, uint32_t chunk, enum disk_part part, struct disk_kept at);
 /* It is needed no more. */
 void disk_part_leave(struct core *c, uint32_t chunk, enum disk_part part);
+/* By which a chunk is found that has its HISTORY there. */
+uint64_t disk_place_hash(const struct core *c, struct disk_place place);
 /* What an extent of the chunk says of itself. */
 void disk_extent_of(const struct core *c, uint32_t chunk, enum disk_part part,
                     const struct disk_kept *at, struct disk_extent *ret);

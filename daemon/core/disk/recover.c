@@ -3,6 +3,7 @@
 #include "core/disk/recover.h"
 
 #include "base/hash.h"
+#include "core/arena/hashed.h"
 #include "core/tree/tokens.h"
 
 static bool lies_at(const struct core *c, const struct disk_chunk *k, struct disk_place place)
@@ -17,9 +18,9 @@ static bool lies_at(const struct core *c, const struct disk_chunk *k, struct dis
 static uint32_t chunk_at_place(const struct core *c, const struct disk_extent *e, uint64_t chain,
                                struct disk_place place)
 {
-    uint32_t at = *disk_hash_head(c, hash_mix(chain, e->layout_hash + e->tenant));
+    uint32_t at = hashed_first(c, TABLE_EXTENTS, disk_place_hash(c, place), 0);
 
-    for (; at != NONE; at = disk_chunk_at(c, at)->hash_next) {
+    for (; at != NONE; at = hashed_at(c, TABLE_EXTENTS, at)->next) {
         const struct disk_chunk *k = disk_chunk_at(c, at);
 
         if (k->chain == chain && k->tenant == e->tenant && k->layout_hash == e->layout_hash &&
@@ -42,19 +43,12 @@ static uint32_t parent_of(struct core *c, const struct disk_extent *e)
 }
 
 /* The chain that these tokens and keys have behind the parent's. */
-static uint64_t chain_of(const struct core *c, const struct event *ev, uint64_t before)
+static uint64_t chain_of(const struct core *c, const struct disk_fresh *f)
 {
-    const struct disk_extent *e = &ev->found.extent;
-    struct token_view w = {.c = c,
-                           .align = e->align,
-                           .base = e->depth - e->align,
-                           .end = e->depth,
-                           .v = ev->found.tokens,
-                           .keys = ev->found.keys,
-                           .nkeys = e->nkeys,
-                           .cursor_block = NONE};
+    const struct disk_chunk *p = disk_chunk_at(c, f->parent);
+    struct token_view w = disk_fresh_view(c, f);
 
-    return hash_mix(before, view_hash_chunk(&w, w.base, 0));
+    return hash_mix(p->chain, view_hash(&w, p->depth, KEYED_START, true).content);
 }
 
 /* Where a chunk is found twice, it was given back before it was written anew, and so was all that
@@ -86,10 +80,11 @@ static void leave_old(struct core *c, uint32_t chunk)
 /* The chunk under its parent; NONE: no record is to be had. */
 static uint32_t chunk_for(struct core *c, const struct disk_fresh *f)
 {
+    struct token_view w = disk_fresh_view(c, f);
     uint32_t old, chunk;
 
     disk_pin(c, f->parent);
-    old = disk_child(c, f->parent, f);
+    old = disk_child(c, f->parent, &w, true);
     if (old != NONE)
         leave_old(c, old);
     chunk = disk_chunk_make(c, f);
@@ -110,7 +105,7 @@ static bool take_history(struct core *c, const struct event *ev, struct disk_kep
     if (e->tokens != e->align || e->align == 0)
         return false;
     f.parent = parent_of(c, e);
-    if (f.parent == NONE || chain_of(c, ev, disk_chunk_at(c, f.parent)->chain) != e->chain) {
+    if (f.parent == NONE || chain_of(c, &f) != e->chain) {
         if (f.parent != NONE)
             disk_chunk_offer(c, f.parent); /* a root that was made for it */
         return false;

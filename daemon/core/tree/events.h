@@ -20,7 +20,7 @@ void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind);
  * of this daemon is in it, so equal prefixes have equal chains in every pool of equal L and on
  * every daemon of the same version. It names; it is never believed to find. */
 uint64_t tree_root_chain(struct namespace_id ns);
-/* The chain of a chunk under `parent`; content: view_hash_chunk of it with seed 0. */
+/* The chain of a chunk under `parent`; content: the public hash of it. */
 uint64_t tree_chain(const struct core *c, uint32_t parent, uint64_t content);
 
 #endif

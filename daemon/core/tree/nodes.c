@@ -1,4 +1,5 @@
 /* The prefix tree. See nodes.h. */
+#include "core/arena/hashed.h"
 #include "core/tree/copies.h"
 #include "core/tree/events.h"
 #include "core/tree/records.h"
@@ -6,18 +7,19 @@
 
 #include <string.h>
 
-#include "base/hash.h"
-
 /* --- namespaces --- */
 
-static uint32_t space_find(const struct core *c, const struct pool *p, struct namespace_id ns)
+static uint32_t space_find(const struct core *c, uint32_t pool, struct namespace_id ns)
 {
-    uint32_t at = p->spaces.head;
+    uint32_t at = hashed_first(c, TABLE_SPACES, hash_of_space(c, ns), pool);
 
-    while (at != NONE && (space_at(c, at)->reset || space_at(c, at)->ns.hi != ns.hi ||
-                          space_at(c, at)->ns.lo != ns.lo))
-        at = space_list_next(c, at);
-    return at;
+    for (; at != NONE; at = hashed_at(c, TABLE_SPACES, at)->next) {
+        const struct space *s = space_at(c, at);
+
+        if (s->pool == pool && !s->reset && s->ns.hi == ns.hi && s->ns.lo == ns.lo)
+            return at;
+    }
+    return NONE;
 }
 
 static uint32_t tenant_of(const struct core *c, uint32_t pool)
@@ -34,6 +36,7 @@ static void space_free(struct core *c, uint32_t slot)
         idle_list_remove(c, &tenant_at(c, tenant_of(c, s->pool))->idle, slot);
     c->resets -= s->reset;
     share_put(c, SHARE_NAMESPACES, tenant_of(c, s->pool));
+    hashed_take_out(c, TABLE_SPACES, slot);
     s->used = 0;
     space_slot_put(c, slot);
 }
@@ -49,11 +52,11 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     n->gen = gen_next(n->gen);
     n->used = 1;
     n->pool = pool;
-    n->parent = n->tokens = n->keys = n->hash_next = n->pending_engine = NONE;
+    n->parent = n->tokens = n->keys = n->pending_engine = NONE;
     n->children = LIST_EMPTY;
     n->sibling = n->keyed = nowhere;
     n->depth = n->residency = n->nrefs = 0;
-    n->hash = n->chain = n->admin_ns = 0;
+    n->chain = n->admin_ns = 0;
     memset(&n->state, 0, sizeof n->state);
     n->state.reclaim = nowhere;
     n->announced = n->reserved = n->reserved_children = 0;
@@ -86,7 +89,7 @@ static void record_put(struct core *c, uint32_t slot)
 
 uint32_t space_root(const struct core *c, uint32_t pool, struct namespace_id ns)
 {
-    uint32_t at = space_find(c, pool_at(c, pool), ns);
+    uint32_t at = space_find(c, pool, ns);
 
     return at == NONE ? NONE : space_at(c, at)->root;
 }
@@ -109,6 +112,8 @@ static uint32_t space_make(struct core *c, uint32_t pool, struct namespace_id ns
     node_at(c, s->root)->space = at;
     node_at(c, s->root)->residency = ON_DEVICE | ON_HOST;
     node_at(c, s->root)->chain = tree_root_chain(ns);
+    hashed_at(c, TABLE_NODES, s->root)->hash = hash_of_space(c, ns);
+    hashed_put(c, TABLE_SPACES, at, hash_of_space(c, ns), pool);
     return s->root;
 }
 
@@ -145,11 +150,11 @@ uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 
     c->namespaces_reset++;
     for (uint32_t i = 0; i < c->limits.pools; i++) {
-        struct pool *p = pool_at(c, i);
+        const struct pool *p = pool_at(c, i);
         uint32_t at = NONE;
 
         if (p->state != POOL_EMPTY && p->tier == TIER_DEVICE && p->tenant == tenant)
-            at = space_find(c, p, ns);
+            at = space_find(c, i, ns);
         if (at == NONE)
             continue;
         nodes += space_at(c, at)->nodes;
@@ -163,9 +168,12 @@ uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 
 /* --- finding --- */
 
-static uint64_t chunk_hash(const struct core *c, uint32_t parent, uint64_t content)
+/* Of the view's chunk behind the parent. */
+static struct view_hashes hashes(const struct core *c, uint32_t parent, struct token_view *w,
+                                 bool content)
 {
-    return hash_mix(hash_mix(parent, node_at(c, parent)->depth), content);
+    return view_hash(w, node_at(c, parent)->depth, hashed_at(c, TABLE_NODES, parent)->hash,
+                     content);
 }
 
 uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
@@ -180,13 +188,12 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
         return at;
     if (p->children.n == 1)
         return NONE;
-    hash = chunk_hash(c, parent, view_hash_chunk(w, p->depth, 0));
-    for (at = *hash_head(c, hash); at != NONE; at = node_at(c, at)->hash_next) {
-        const struct node *n = node_at(c, at);
-
-        if (n->hash == hash && n->parent == parent && view_equals_chunk(w, p->depth, node_heads(n)))
+    hash = hashes(c, parent, w, false).path;
+    for (at = hashed_first(c, TABLE_NODES, hash, parent); at != NONE;
+         at = hashed_at(c, TABLE_NODES, at)->next)
+        if (hashed_at(c, TABLE_NODES, at)->hash == hash && node_at(c, at)->parent == parent &&
+            view_equals_chunk(w, p->depth, node_heads(node_at(c, at))))
             return at;
-    }
     return NONE;
 }
 
@@ -237,7 +244,7 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w)
 uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
 {
     uint32_t slot;
-    uint64_t content;
+    struct view_hashes hash;
     struct node *n, *p;
 
     check(node_at(c, parent)->nrefs > 0);
@@ -255,11 +262,9 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     pool_at(c, n->pool)->resident++;
     reserve_leave(c, parent); /* it stays as long as this one does */
     space_at(c, n->space)->nodes++;
-    content = view_hash_chunk(w, p->depth, 0);
-    n->hash = chunk_hash(c, parent, content);
-    n->hash_next = *hash_head(c, n->hash);
-    *hash_head(c, n->hash) = slot;
-    n->chain = tree_chain(c, parent, content);
+    hash = hashes(c, parent, w, true);
+    hashed_put(c, TABLE_NODES, slot, hash.path, parent);
+    n->chain = tree_chain(c, parent, hash.content);
     pool_at(c, n->pool)->nodes++;
     node_changed(c, slot);
     state_settle(c, parent); /* perhaps it is a fork point now */
@@ -288,18 +293,6 @@ static void drop_chunk(struct core *c, uint32_t slot)
         p->node_keys -= tokens_count_keys(c, n->keys);
     }
     tokens_free(c, p->tenant, (struct token_heads){n->tokens, n->keys});
-}
-
-static void unlink_from_hash(const struct core *c, uint32_t slot)
-{
-    const struct node *n = node_at(c, slot);
-    uint32_t *at = hash_head(c, n->hash);
-
-    while (*at != slot) {
-        check(*at != NONE);
-        at = &node_at(c, *at)->hash_next;
-    }
-    *at = n->hash_next;
 }
 
 /* Using a node does not mark its ancestors as used: a child that goes hands its last use up. */
@@ -382,7 +375,7 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     n->residency = n->tier[TIER_HOST].corrupt = 0;
     tree_event(c, slot, TREE_REMOVED);
     drop_chunk(c, slot);
-    unlink_from_hash(c, slot);
+    hashed_take_out(c, TABLE_NODES, slot);
     child_list_remove(c, &p->children, slot);
     pool_at(c, n->pool)->nodes--;
     space_at(c, n->space)->nodes--;

@@ -1,8 +1,8 @@
 /* The prefix tree. A node is exactly one L-chunk, so a split can only ever be at a multiple of L
  * and there is no code that splits. A pin on a node holds its whole path, since a parent with
  * children is no leaf: pin and unpin are O(1) at any depth. Eviction takes one chunk at a time.
- * Children are found by comparing the newest child's raw tokens first and by a hash of the chunk
- * after that; a hash alone is never believed. */
+ * Children are found by comparing the newest child's raw tokens first and by a keyed hash of the
+ * path after that (arena/hashed.h); a hash alone is never believed. */
 #ifndef CORE_NODES_H
 #define CORE_NODES_H
 

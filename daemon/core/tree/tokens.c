@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "core/arena/hashed.h"
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
@@ -247,15 +248,17 @@ static const uint32_t *buf_at(const struct core *c, const struct token_buf *b, u
 const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t scratch[TOKEN_BLOCK],
                            uint32_t n)
 {
+    const uint32_t *piece;
     uint32_t have;
 
     if (pos >= w->base)
         return w->v + (pos - w->base);
-    have = min_u32(n, w->base - pos);
-    memcpy(scratch, buf_at(w->c, w->buf, pos - w->buf->first, &w->cursor_block, &w->cursor_at),
-           have * sizeof *scratch);
-    if (have < n)
-        memcpy(scratch + have, w->v, (n - have) * sizeof *scratch);
+    have = w->base - pos;
+    piece = buf_at(w->c, w->buf, pos - w->buf->first, &w->cursor_block, &w->cursor_at);
+    if (have >= n)
+        return piece;
+    memcpy(scratch, piece, have * sizeof *scratch);
+    memcpy(scratch + have, w->v, (n - have) * sizeof *scratch);
     return scratch;
 }
 
@@ -288,6 +291,11 @@ static bool keys_next(struct token_view *w, uint32_t to, struct key_walk *k, str
         return true;
     }
     return false;
+}
+
+static bool has_keys(const struct token_view *w)
+{
+    return w->nkeys > 0 || (w->buf && w->buf->keys != NONE);
 }
 
 static bool keys_equal_chunk(struct token_view *w, uint32_t start, struct token_heads of)
@@ -333,26 +341,46 @@ bool view_equals_chunk(struct token_view *w, uint32_t start, struct token_heads 
     } else if (!chunk_tokens_equal(w, start, of)) {
         return false;
     }
-    if (of.keys == NONE && w->nkeys == 0 && (!w->buf || w->buf->keys == NONE))
+    if (of.keys == NONE && !has_keys(w))
         return true;
     return keys_equal_chunk(w, start, of);
 }
 
-uint64_t view_hash_chunk(struct token_view *w, uint32_t start, uint64_t seed)
+/* What an extra key adds to both. */
+static void hash_keys(struct token_view *w, uint32_t start, struct view_hashes *h)
 {
-    uint32_t scratch[TOKEN_BLOCK];
+    const struct hash_secret *k = secret_of(w->c);
     struct key_walk walk;
     struct extra_key key;
-    uint64_t h = seed;
+
+    keys_start(w, start, &walk);
+    while (keys_next(w, start + w->align, &walk, &key)) {
+        const uint32_t words[] = {(uint32_t)key.hi, (uint32_t)(key.hi >> 32), (uint32_t)key.lo,
+                                  (uint32_t)(key.lo >> 32)};
+
+        h->path =
+            keyed_fold(k, h->path, keyed_block(k, words, 4), KIND_KEY + (key.position - start));
+        h->content = hash_mix(hash_mix(h->content, key.position - start), hash_mix(key.hi, key.lo));
+    }
+}
+
+struct view_hashes view_hash(struct token_view *w, uint32_t start, uint64_t parent, bool content)
+{
+    static_assert(TOKEN_BLOCK == KEYED_BLOCK, "a piece of a view is a symbol");
+    const struct hash_secret *k = secret_of(w->c);
+    struct view_hashes h = {.path = parent};
+    uint32_t scratch[TOKEN_BLOCK];
 
     for (uint32_t off = 0; off < w->align; off += TOKEN_BLOCK) {
         uint32_t take = min_u32(TOKEN_BLOCK, w->align - off);
+        const uint32_t *piece = view_piece(w, start + off, scratch, take);
 
-        h = hash_words(h, view_piece(w, start + off, scratch, take), take);
+        h.path = keyed_fold(k, h.path, keyed_block(k, piece, take), off == 0 ? w->align : 0);
+        if (content)
+            h.content = hash_words(h.content, piece, take);
     }
-    keys_start(w, start, &walk);
-    while (keys_next(w, start + w->align, &walk, &key))
-        h = hash_mix(hash_mix(h, key.position - start), hash_mix(key.hi, key.lo));
+    if (has_keys(w))
+        hash_keys(w, start, &h);
     return h;
 }
 

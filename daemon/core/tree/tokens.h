@@ -54,7 +54,12 @@ void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads);
 const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t scratch[TOKEN_BLOCK],
                            uint32_t n);
 bool view_equals_chunk(struct token_view *w, uint32_t start, struct token_heads of);
-uint64_t view_hash_chunk(struct token_view *w, uint32_t start, uint64_t seed);
+/* path: keyed, of the path to a chunk. content: public, what the chunk adds to a chain. */
+struct view_hashes {
+    uint64_t path, content;
+};
+/* parent: the path's hash up to the chunk. content false: that of the chunk is not wanted. */
+struct view_hashes view_hash(struct token_view *w, uint32_t start, uint64_t parent, bool content);
 
 /* How many tokens from position `pos` on agree with v[0..n) (extra keys too), up to the buffer's
  * end. */

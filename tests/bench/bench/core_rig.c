@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/stats.h"
+#include "testing/secret.h"
 
 #define PAGE_BYTES   4096
 #define SETTLE_LIMIT 100000
@@ -187,6 +188,7 @@ bool core_rig_init_records(struct core_rig *rig, const struct req_pool_open *ope
                                    .record_bytes = (uint64_t)records->pages * RECORD_PAGE_BYTES,
                                    .regions = 1,
                                    .sessions_max = limits.sessions};
+    struct hash_secret secret = secret_from(1);
     size_t bytes;
 
     *rig = (struct core_rig){.now_ns = 1};
@@ -199,7 +201,7 @@ bool core_rig_init_records(struct core_rig *rig, const struct req_pool_open *ope
         return false;
     actions_init(rig->out, &limits);
     memset(rig->mem, 0, bytes);
-    rig->core = core_init(rig->mem, &limits, &tenant, 1);
+    rig->core = core_init(rig->mem, &limits, &tenant, 1, &secret);
     return set_up(rig, open, pages);
 }
 

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/record_check.h"
+#include "testing/secret.h"
 
 #define SETTLE_ROUNDS_MAX 100000
 #define TIMER_ROUNDS_MAX  10000
@@ -72,6 +73,7 @@ struct rig_options rig_defaults(void)
                    .ticket_deadline_ns = 20000000000u,
                    .busy_retry_ms = 10},
         .incarnation = 0x1001,
+        .secret = 1,
     };
 
     for (uint32_t t = 0; t < 2; t++)
@@ -118,6 +120,7 @@ struct rig *rig_create(const struct rig_options *options)
 {
     struct rig_options defaults = rig_defaults();
     struct rig *rig = calloc(1, sizeof *rig);
+    struct hash_secret secret;
     enum tern_err err;
 
     if (!rig)
@@ -142,8 +145,9 @@ struct rig *rig_create(const struct rig_options *options)
     if (!rig->mem)
         abort();
     memset(rig->mem, 0, rig->mem_bytes);
-    rig->core =
-        core_init(rig->mem, &rig->options.limits, rig->options.tenant, rig->options.incarnation);
+    secret = secret_from(rig->options.secret);
+    rig->core = core_init(rig->mem, &rig->options.limits, rig->options.tenant,
+                          rig->options.incarnation, &secret);
     for (uint32_t t = 0; t < rig->options.limits.tenants; t++) {
         rig->bytes[t] = calloc(1, rig->options.tenant[t].memory_bytes);
         rig->host[t] = calloc(1, rig->options.tenant[t].host_bytes + 1);

@@ -72,6 +72,7 @@ struct rig_options {
     struct core_limits limits;
     struct tenant_config tenant[RIG_TENANTS_MAX];
     uint64_t incarnation;
+    uint64_t secret; /* of the tables: see testing/secret.h */
 };
 
 struct rig {

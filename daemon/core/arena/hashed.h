@@ -1,0 +1,82 @@
+/* The hash tables of the arena: which records there are, and in which bucket each one lies. All
+ * that depends on the secret of base/keyed_hash.h stands here, at the end of the arena behind
+ * `secret_at`, and core_hash leaves it out.
+ *
+ * Invariant: no outcome depends on the secret. Records that a lookup could take for one another
+ * have equal hashes, so they share a bucket whatever the secret is, in the order in which they were
+ * put there; a lookup compares what it looks for, and never believes a hash. Part of arena.h. */
+#ifndef CORE_HASHED_H
+#define CORE_HASHED_H
+
+#include "core/arena/arena.h"
+
+/* What the table has of record i. */
+struct hashed {
+    uint64_t hash; /* of keyed_fold. A root of the prefix tree is in no bucket and has one too */
+    uint32_t next; /* in its bucket */
+    uint32_t bucket;
+};
+
+/* What the kind of a symbol says: of the first block of a chunk its length, of the others 0, and of
+ * an extra key its position in the chunk. */
+#define KIND_KEY   (1ull << 32)
+#define KIND_SPACE (2ull << 32)
+#define KIND_OTHER (3ull << 32)
+
+static inline const struct hash_secret *secret_of(const struct core *c)
+{
+    return (const struct hash_secret *)(const void *)((const char *)c + (size_t)c->secret_at * 64);
+}
+
+static inline struct hashed *hashed_at(const struct core *c, enum hash_table t, uint32_t i)
+{
+    ARENA_BOUND(i, c->table[t].records);
+    return (struct hashed *)((char *)(uintptr_t)c + (size_t)c->table[t].hashed_at * 64) + i;
+}
+
+static inline uint32_t *bucket_at(const struct core *c, enum hash_table t, uint32_t bucket)
+{
+    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->table[t].buckets_at * 64) + bucket;
+}
+
+static inline uint32_t bucket_of(const struct core *c, enum hash_table t, uint64_t hash,
+                                 uint64_t with)
+{
+    return (uint32_t)keyed_place(secret_of(c), hash, with) & c->table[t].mask;
+}
+
+/* The first record of the bucket of (hash, with). Others follow by `next`. NONE: there is none. */
+static inline uint32_t hashed_first(const struct core *c, enum hash_table t, uint64_t hash,
+                                    uint64_t with)
+{
+    return *bucket_at(c, t, bucket_of(c, t, hash, with));
+}
+
+static inline void hashed_put(const struct core *c, enum hash_table t, uint32_t i, uint64_t hash,
+                              uint64_t with)
+{
+    struct hashed *h = hashed_at(c, t, i);
+    uint32_t *head;
+
+    h->hash = hash;
+    h->bucket = bucket_of(c, t, hash, with);
+    head = bucket_at(c, t, h->bucket);
+    h->next = *head;
+    *head = i;
+}
+
+/* Walks the bucket up to the record: one or two steps on average (T20). */
+static inline void hashed_take_out(const struct core *c, enum hash_table t, uint32_t i)
+{
+    const struct hashed *h = hashed_at(c, t, i);
+    uint32_t *at = bucket_at(c, t, h->bucket);
+
+    for (; *at != i; at = &hashed_at(c, t, *at)->next)
+        check(*at != NONE);
+    *at = h->next;
+}
+
+/* The hash of the empty prefix of a namespace, in memory and on the disk. */
+uint64_t hash_of_space(const struct core *c, struct namespace_id ns);
+
+#endif
