@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/host_name.h"
+
 #define PORT_CHARS  "0123456789"
 #define PORT_DIGITS 5u
 #define HEX_DIGITS  16u
@@ -19,10 +21,9 @@ bool node_name_ok(const char *name)
 
 bool node_address_write(const char *host, uint64_t port, char ret[NODE_ADDRESS_BYTES])
 {
-    size_t n = strspn(host, NODE_NAME_CHARS ":%");
     bool brackets = strchr(host, ':') != NULL;
 
-    if (n == 0 || n >= NODE_HOST_BYTES || host[n] != '\0' || port == 0 || port > UINT16_MAX)
+    if (!host_name_ok(host) || port == 0 || port > UINT16_MAX)
         return false;
     snprintf(ret, NODE_ADDRESS_BYTES, "%s%s%s:%" PRIu64, brackets ? "[" : "", host,
              brackets ? "]" : "", port);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/host_name.h"
 #include "shell/config/config_table.h"
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
@@ -172,9 +173,11 @@ static enum tern_err parse_endpoint(const struct setting *s, const char *text, v
     } else if (memchr(host, ':', n) != NULL) {
         return fail(reason, wanted);
     }
-    if (n == 0 || n >= sizeof e.host || strspn(host, NAME_CHARS ":%") < n)
-        return fail(reason, wanted);
+    if (n >= sizeof e.host)
+        return fail(reason, HOST_NAME_WANTED);
     memcpy(e.host, host, n);
+    if (!host_name_ok(e.host))
+        return fail(reason, HOST_NAME_WANTED);
     e.port = (uint16_t)port;
     *(struct config_endpoint *)field = e;
     return TERN_OK;

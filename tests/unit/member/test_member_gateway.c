@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/host_name.h"
 #include "client/member/decide.h"
 #include "client/member/local.h"
 #include "testing/test.h"
@@ -230,6 +231,13 @@ TEST(node_addresses_have_one_form)
         {"h:000001", NULL},
         {"", NULL},
         {"h/x:1", NULL},
+        {"-h:1", NULL},
+        {"--proxy:1", NULL},
+        {"h-:1", NULL},
+        {"a.-b:1", NULL},
+        {"a..b:1", NULL},
+        {"a.b:1", "a.b:1"},
+        {"[::x]:1", NULL},
     };
     char address[NODE_ADDRESS_BYTES], host[NODE_HOST_BYTES + 8];
 
@@ -239,10 +247,11 @@ TEST(node_addresses_have_one_form)
         if (cases[i].is)
             assert_string_equal(address, cases[i].is);
     }
-    memset(host, 'h', sizeof(host));
-    strcpy(host + NODE_HOST_BYTES - 1, ":1");
+    for (size_t i = 0; i < sizeof(host); i++)
+        host[i] = i % 2 ? '.' : 'h';
+    strcpy(host + HOST_NAME_CHARS_MAX, ":1");
     assert_true(node_address_read(host, address));
-    strcpy(host + NODE_HOST_BYTES - 1, "h:1");
+    strcpy(host + HOST_NAME_CHARS_MAX, ".h:1");
     assert_false(node_address_read(host, address));
 }
 

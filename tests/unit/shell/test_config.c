@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include "base/host_name.h"
 #include "seam/disk/disk_crypt.h"
 #include "shell/config/config_table.h"
 #include "shell/config/plan.h"
@@ -273,6 +274,26 @@ TEST(config_text_that_is_no_yaml_names_its_line)
     refused("node: &x a\nworkers: *x\n", "t.yaml:2: workers: ", "alias");
     refused("node: \x01\n", "t.yaml:", "control characters");
     refused("node: a\nadmin:\n    mode: 0600\n  socket: /tmp/x\n", "t.yaml:4: ", "");
+}
+
+TEST(config_host_that_is_no_name_is_refused)
+{
+    static const char *const hosts[] = {"-oProxyCommand=x", "-h",         "a..b",  ".a", "a-.b",
+                                        "a%eth0",           "[fe80::1%]", "[::zz]"};
+    char text[1024], label[HOST_NAME_LABEL_MAX + 2];
+
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        snprintf(text, sizeof text, "insecure_peers: true\nlisten: \"%s:7001\"\n" TENANT, hosts[i]);
+        refused(text, "t.yaml:2: listen: ", "a host has a name");
+    }
+    memset(label, 'a', sizeof label - 1);
+    label[sizeof label - 1] = '\0';
+    snprintf(text, sizeof text, "insecure_peers: true\nlisten: %s:7001\n" TENANT, label);
+    refused(text, "t.yaml:2: listen: ", "parts of 1 to 63");
+    snprintf(text, sizeof text, "insecure_peers: true\nlisten: %s:7001\n" TENANT, label + 1);
+    accepted(text);
+    accepted("insecure_peers: true\nlisten: \"[fe80::1%eth0]:7001\"\n" TENANT);
+    accepted("insecure_peers: true\nlisten: host_1.example.:7001\n" TENANT);
 }
 
 TEST(config_values_out_of_range_name_their_line)

@@ -1,0 +1,18 @@
+/* What may stand where a host is named: an IPv4 or IPv6 address, or a name of RFC 1123, in which an
+ * underscore counts as a letter. A name that begins with '-' is none: a program that it is given to
+ * would take it for an option. */
+#ifndef BASE_HOST_NAME_H
+#define BASE_HOST_NAME_H
+
+#include <stdbool.h>
+
+#define HOST_NAME_CHARS_MAX 253 /* of a whole name */
+#define HOST_NAME_LABEL_MAX 63  /* of a part between dots */
+#define HOST_NAME_WANTED                                                                           \
+    "a host has a name of at most 253 characters a-z A-Z 0-9 - _ in parts "                        \
+    "of 1 to 63 with dots between them, none with a - at an end, or an "                           \
+    "IP address"
+
+bool host_name_ok(const char *host);
+
+#endif
