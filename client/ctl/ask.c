@@ -10,29 +10,15 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
+#include "base/shown.h"
 
 #define LIST_ARGS_MAX 6
 
 static bool json_errors, told;
 
-/* A path of the command line need not be UTF-8, which JSON has to be. */
-static json_t *any_text(char *text)
+static void tell_json(const char *error, const char *text)
 {
-    json_t *string = json_string(text);
-
-    if (string)
-        return string;
-    for (char *c = text; *c; c++) {
-        if ((unsigned char)*c > '~')
-            *c = '?';
-    }
-    return json_string(text);
-}
-
-/* `text` may be changed. */
-static void tell_json(const char *error, char *text)
-{
-    json_t *answer = json_pack("{s:s, s:o}", "error", error, "text", any_text(text));
+    json_t *answer = json_pack("{s:s, s:s}", "error", error, "text", text);
 
     json_dumpf(answer, stdout, JSON_PRESERVE_ORDER);
     printf("\n");
@@ -44,8 +30,9 @@ static void tell_json(const char *error, char *text)
  * alone. */
 static void tell_usage(int status, void *unused)
 {
-    char text[] = "the command line is wrong, as standard error says: `ternctl --help` lists the "
-                  "commands, `ternctl COMMAND --help` what each takes";
+    const char text[] =
+        "the command line is wrong, as standard error says: `ternctl --help` lists the "
+        "commands, `ternctl COMMAND --help` what each takes";
 
     (void)unused;
     if (status == CTL_USAGE && !told)
@@ -61,10 +48,12 @@ void ctl_json_errors(void)
 static _Noreturn __attribute__((format(printf, 3, 0))) void
 fail(enum ctl_exit code, const char *error, const char *format, va_list args)
 {
-    char *text = NULL;
+    char *raw = NULL, *text;
 
-    if (vasprintf(&text, format, args) < 0)
+    if (vasprintf(&raw, format, args) < 0)
         abort();
+    text = shown_copy(raw);
+    free(raw);
     fflush(stdout);
     fprintf(stderr, "ternctl: %s\n", text);
     if (json_errors)

@@ -189,6 +189,9 @@ struct table {
     } * cell;
 };
 
+/* The text as it is shown (base/shown.h); the caller's to free. */
+char *shown_copy(const char *text);
+
 void table_init(struct table *t, const struct ctl *ctl, const char *const *titles,
                 uint32_t columns);
 void table_add(struct table *t, enum colour colour, const char *format, ...)

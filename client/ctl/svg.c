@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/shown.h"
+
 #define ROWS_MAX        400
 #define CELLS_MAX       8000
 #define SHEET_WIDTH     1280
@@ -144,16 +146,21 @@ static void place(struct sheet *s)
 
 /* ---- writing ---- */
 
-/* XML allows no control characters, escaped or not. */
+/* XML allows no control characters, escaped or not: they are shown. */
 static void put_text(FILE *out, const char *text)
 {
-    for (; *text; text++) {
-        switch (*text) {
+    char one[SHOWN_CHAR_BYTES];
+
+    while (*text) {
+        char c = *text;
+
+        text += shown_char(text, one);
+        switch (c) {
         case '&': fputs("&amp;", out); break;
         case '<': fputs("&lt;", out); break;
         case '>': fputs("&gt;", out); break;
         case '"': fputs("&quot;", out); break;
-        default: fputc((unsigned char)*text < ' ' || *text == 127 ? '?' : *text, out);
+        default: fputs(one, out);
         }
     }
 }

@@ -1,5 +1,5 @@
-/* Prints for people: columns that line up, units, colour where the terminal wants it. Cells are
- * ASCII. */
+/* Prints for people: columns that line up, units, colour where the terminal wants it. A client
+ * chose some of the names in them, so what a cell holds is shown (base/shown.h). */
 #include "ctl.h"
 
 #include <limits.h>
@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/shown.h"
+
 #define HUMAN_BUFFERS 8
 #define HUMAN_BYTES   40
 
 #define COLUMN_GAP     "  "
 #define CUT_MARK       ".."
-#define TEXT_WIDTH_MIN 4 /* no text is cut to fewer bytes */
+#define TEXT_WIDTH_MIN 4 /* no text is cut to fewer columns */
 
 static const char *const code[] = {
     [PLAIN] = "",       [BOLD] = "\033[1m",   [DIM] = "\033[2m",
@@ -56,6 +58,17 @@ void paint(const struct ctl *ctl, enum colour colour, const char *format, ...)
     va_end(args);
 }
 
+char *shown_copy(const char *text)
+{
+    size_t cap = SHOWN_BYTES(strlen(text));
+    char *copy = malloc(cap);
+
+    if (!copy)
+        abort();
+    shown(copy, cap, text);
+    return copy;
+}
+
 void table_init(struct table *t, const struct ctl *ctl, const char *const *titles, uint32_t columns)
 {
     *t = (struct table){.ctl = ctl,
@@ -86,12 +99,8 @@ void table_add(struct table *t, enum colour colour, const char *format, ...)
     va_end(args);
     if (n < 0)
         ctl_fail(CTL_FAILED, "no memory");
-    /* A client chose some of these names, so no character may command the terminal. */
-    for (char *c = text; *c; c++) {
-        if (*c < ' ' || *c > '~')
-            *c = '?';
-    }
-    t->cell[t->cells++] = (struct cell){.text = text, .colour = colour};
+    t->cell[t->cells++] = (struct cell){.text = shown_copy(text), .colour = colour};
+    free(text);
 }
 
 static const char *shown_count(const struct table *t, uint64_t n)
@@ -171,7 +180,8 @@ static void measure(const struct table *t, struct column *columns)
     for (uint32_t i = 0; i < t->columns; i++)
         columns[i] = column_of(t->ctl, t->titles[i]);
     for (uint32_t i = 0; i < t->cells; i++) {
-        uint32_t n = (uint32_t)strlen(t->cell[i].text), *width = &columns[i % t->columns].width;
+        uint32_t n = (uint32_t)shown_width(t->cell[i].text),
+                 *width = &columns[i % t->columns].width;
 
         *width = n > *width ? n : *width;
     }
@@ -181,13 +191,13 @@ static void measure(const struct table *t, struct column *columns)
 static void print_cell(const struct table *t, const struct column *c, const struct cell *cell,
                        bool last)
 {
-    int n = (int)strlen(cell->text), width = (int)c->width, mark = (int)strlen(CUT_MARK);
+    int n = (int)shown_width(cell->text), width = (int)c->width, mark = (int)strlen(CUT_MARK);
     bool cut = n > width;
     int pad = cut ? 0 : width - n;
 
     fprintf(t->out, "%*s%s%.*s%s%s%*s", c->left ? 0 : pad, "", begin(t->ctl, cell->colour),
-            cut ? width - mark : n, cell->text, cut ? CUT_MARK : "", end(t->ctl, cell->colour),
-            c->left && !last ? pad : 0, "");
+            (int)shown_bytes(cell->text, (size_t)(cut ? width - mark : n)), cell->text,
+            cut ? CUT_MARK : "", end(t->ctl, cell->colour), c->left && !last ? pad : 0, "");
 }
 
 static void print_line(const struct table *t, const struct column *columns,

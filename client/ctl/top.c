@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/shown.h"
 #include "ctl.h"
 #include "screen.h"
 
@@ -250,17 +251,14 @@ static json_t *top_json(const struct view *t)
 static __attribute__((format(printf, 3, 4))) void put(const struct canvas *c, enum colour colour,
                                                       const char *format, ...)
 {
-    char line[LINE_BYTES];
+    char text[LINE_BYTES], line[LINE_BYTES];
     va_list args;
 
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (char *at = line; *at; at++) {
-        if (*at < ' ' || *at > '~')
-            *at = '?';
-    }
-    paint_to(c->out, c->ctl, colour, "%.*s", (int)c->columns, line);
+    shown(line, sizeof line, text);
+    paint_to(c->out, c->ctl, colour, "%.*s", (int)shown_bytes(line, c->columns), line);
     fputc('\n', c->out);
 }
 

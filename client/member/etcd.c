@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "client/member/gateway.h"
-#include "client/member/why.h"
 
 #define URL_BYTES  (ETCD_ENDPOINT_BYTES + 64)
 #define BODY_BYTES 65536u /* of a question: a key and a value in base64 are far below */
@@ -118,7 +118,7 @@ uint32_t etcd_endpoints(const struct etcd *e)
 
 static void why_is(struct etcd *e, const char *text)
 {
-    why_line(e->why, sizeof(e->why), text, '?');
+    shown_quoted(e->why, sizeof(e->why), text);
 }
 
 void etcd_misread(struct etcd *e)

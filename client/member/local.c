@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/member/why.h"
+#include "base/shown.h"
 
 #define CHANGE_ARGS 4
 
 static void why_is(struct local *l, const char *text)
 {
-    why_line(l->why, sizeof(l->why), text, '\'');
+    shown_quoted(l->why, sizeof(l->why), text);
 }
 
 void local_end(struct local *l)

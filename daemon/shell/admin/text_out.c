@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/shown.h"
 
 static void put(struct text_out *out, const char *bytes, size_t n)
 {
@@ -67,85 +68,25 @@ void text_printf(struct text_out *out, const char *format, ...)
     out->len += (size_t)n;
 }
 
-/* Length of the UTF-8 sequence at s, 0 if there is none. Overlong forms, surrogates and anything
- * above U+10FFFF are none, as RFC 3629 has it. Never looks past the NUL, since that is no
- * continuation byte. */
-static size_t utf8_length(const unsigned char *s)
+/* JSON wants no more escaped than what is shown anyway, but for its own two characters. */
+static void put_string(struct text_out *out, const char *s)
 {
-    unsigned char low = 0x80, high = 0xbf;
-    size_t n;
-
-    if (s[0] >= 0xc2 && s[0] <= 0xdf) {
-        n = 2;
-    } else if (s[0] >= 0xe0 && s[0] <= 0xef) {
-        n = 3;
-        low = s[0] == 0xe0 ? 0xa0 : 0x80;
-        high = s[0] == 0xed ? 0x9f : 0xbf;
-    } else if (s[0] >= 0xf0 && s[0] <= 0xf4) {
-        n = 4;
-        low = s[0] == 0xf0 ? 0x90 : 0x80;
-        high = s[0] == 0xf4 ? 0x8f : 0xbf;
-    } else {
-        return 0;
-    }
-    if (s[1] < low || s[1] > high)
-        return 0;
-    for (size_t i = 2; i < n; i++)
-        if (s[i] < 0x80 || s[i] > 0xbf)
-            return 0;
-    return n;
-}
-
-/* Writes the next character of the string, escaped if needed, and returns how many bytes of the
- * string it used. */
-static size_t put_escaped(struct text_out *out, const unsigned char *s)
-{
-    static const char short_form[] = {
-        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
-    size_t n;
-
-    if (*s == '"' || *s == '\\') {
-        put(out, (const char[]){'\\', (char)*s}, 2);
-        return 1;
-    }
-    if (*s < 0x20 || *s == 0x7f) {
-        if (*s < sizeof short_form && short_form[*s] != 0)
-            put(out, (const char[]){'\\', short_form[*s]}, 2);
-        else
-            text_printf(out, "\\u%04x", *s);
-        return 1;
-    }
-    n = utf8_length(s);
-    if (n == 0) {
-        put_text(out, "\xef\xbf\xbd");
-        return 1;
-    }
-    put(out, (const char *)s, n);
-    return n;
-}
-
-/* How many characters from here on need no escape: most strings are such, and are put whole. */
-static size_t plain_length(const unsigned char *s)
-{
-    size_t n = 0;
-
-    while (s[n] >= 0x20 && s[n] < 0x7f && s[n] != '"' && s[n] != '\\')
-        n++;
-    return n;
-}
-
-static void put_string(struct text_out *out, const char *value)
-{
-    const unsigned char *s = (const unsigned char *)value;
+    char one[SHOWN_CHAR_BYTES];
 
     put_char(out, '"');
     while (*s != '\0' && !out->overflow) {
-        size_t n = plain_length(s);
+        size_t n = shown_plain(s, "\"\\");
 
-        put(out, (const char *)s, n);
+        put(out, s, n);
         s += n;
-        if (*s != '\0')
-            s += put_escaped(out, s);
+        if (*s == '\0')
+            break;
+        if (*s == '"' || *s == '\\')
+            put_char(out, '\\');
+        s += shown_char(s, one);
+        if (one[0] == '\\' && one[1] != '\0')
+            put_char(out, '\\'); /* the escape is a part of the text, not of its JSON */
+        put_text(out, one);
     }
     put_char(out, '"');
 }

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/shown.h"
+
 static_assert(LOG_LINE_MAX < PIPE_BUF, "a line fits into a pipe that has room");
 
 #define SECOND_NS     1000000000u
@@ -154,31 +156,23 @@ static void put_text(struct line *l, const char *text)
         put_char(l, *text++);
 }
 
-/* Writes a plain word as it is, and anything else in quotes; characters that would end the line or
- * the quotes are escaped. */
+/* Writes a plain word as it is, and anything else in quotes; what would end them is escaped, beside
+ * what is not shown as it is. */
 static void put_value(struct line *l, const char *value)
 {
-    bool plain = *value != '\0';
+    const size_t plain = shown_plain(value, " \"=\\");
+    char one[SHOWN_CHAR_BYTES];
 
-    for (const char *c = value; *c != '\0' && plain; c++)
-        plain = (unsigned char)*c > ' ' && *c != '"' && *c != '=' && *c != '\\' && *c != 0x7f;
-    if (plain) {
+    if (plain > 0 && value[plain] == '\0') {
         put_text(l, value);
         return;
     }
     put_char(l, '"');
-    for (const char *c = value; *c != '\0' && l->len < sizeof l->text; c++) {
-        char hex[5];
-
-        if (*c == '"' || *c == '\\') {
+    while (*value != '\0' && l->len < sizeof l->text) {
+        if (*value == '"' || *value == '\\')
             put_char(l, '\\');
-            put_char(l, *c);
-        } else if ((unsigned char)*c < ' ' || *c == 0x7f) {
-            snprintf(hex, sizeof hex, "\\x%02x", (unsigned)*c);
-            put_text(l, hex);
-        } else {
-            put_char(l, *c);
-        }
+        value += shown_char(value, one);
+        put_text(l, one);
     }
     put_char(l, '"');
 }
@@ -253,6 +247,8 @@ static void end_line(struct line *l)
 
     if (l->len >= sizeof l->text) {
         l->len = sizeof l->text - sizeof cut;
+        while (((unsigned char)l->text[l->len] & 0xc0) == 0x80)
+            l->len--; /* no character is cut */
         put_text(l, cut);
     }
     put_char(l, '\n');

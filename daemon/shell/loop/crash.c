@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/shown.h"
 
 #define STACK_BYTES   65536 /* what a stack that overflowed has no room for */
 #define LINE_BYTES    6144
@@ -72,12 +73,15 @@ static void put_hex(struct line *l, const char *key, uint64_t v)
 
 static void put_quoted(struct line *l, const char *key, const char *value)
 {
+    char one[SHOWN_CHAR_BYTES];
+
     put(l, key);
     put(l, "\"");
-    for (; *value != '\0'; value++) {
-        char c[3] = {'\\', *value, '\0'};
-
-        put(l, *value == '"' || *value == '\\' ? c : (unsigned char)*value < ' ' ? " " : c + 1);
+    while (*value != '\0') {
+        if (*value == '"' || *value == '\\')
+            put(l, "\\");
+        value += shown_char(value, one);
+        put(l, one);
     }
     put(l, "\"");
 }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/shown.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
@@ -142,11 +143,7 @@ static void decode(const Tern__Wire__PeerPath *m, struct xfer_path_msg *ret)
         memcpy(ret->gid, m->gid.data, sizeof ret->gid);
     ret->nmrs = copy_elements(&m->chunks, WIRE_CHUNK_BYTES, ret->mr);
     ret->nmws = copy_elements(&m->windows, WIRE_WINDOW_BYTES, ret->mw_rkey);
-    if (m->text)
-        snprintf(ret->text, sizeof ret->text, "%s", m->text);
-    for (char *c = ret->text; *c; c++)
-        if (*c < ' ' || *c > '~')
-            *c = '?'; /* the text goes to logs and terminals */
+    shown(ret->text, sizeof ret->text, m->text ? m->text : "");
 }
 
 enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, const uint8_t *body,

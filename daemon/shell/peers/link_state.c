@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/shown.h"
 #include "shell/daemon.h"
 #include "shell/peers/link_internal.h"
 
@@ -114,17 +115,13 @@ const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret
     return l->cause[0] ? l->cause : NULL;
 }
 
-/* The text goes to logs and terminals, and may be the peer's words: only printable characters stay.
- */
+/* The text may be the peer's words. */
 bool link_record_cause(struct peer_link *l, const char *text)
 {
     char cause[LINK_CAUSE_BYTES];
     bool changed;
 
-    snprintf(cause, sizeof cause, "%s", text);
-    for (char *c = cause; *c; c++)
-        if (*c < ' ' || *c > '~')
-            *c = '?';
+    shown(memset(cause, 0, sizeof cause), sizeof cause, text);
     changed = strcmp(cause, l->cause) != 0;
     if (!l->down_ns)
         l->down_ns = io_now_ns();

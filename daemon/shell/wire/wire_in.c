@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "base/err.h"
+#include "base/shown.h"
 #include "proto/in_place.h"
 #include "proto/namespace.h"
 #include "proto/ticket.h"
@@ -113,9 +114,10 @@ static enum tern_err name_of(const char *name, char ret[ENGINE_NAME_MAX], const 
 /* Which it is, as far as it can be printed, and which there are, as far as they fit. */
 static enum tern_err no_such_peer(struct wire_in *w, const char *name, const char **ret_text)
 {
-    size_t at =
-        (size_t)snprintf(w->words, sizeof w->words, "no such peer is configured: '%.40s'%s", name,
-                         config_peers(w->config) > 0 ? "; there are" : ", nor any other");
+    char as_shown[41];
+    size_t at = (size_t)snprintf(w->words, sizeof w->words, "no such peer is configured: '%s'%s",
+                                 shown(as_shown, sizeof as_shown, name),
+                                 config_peers(w->config) > 0 ? "; there are" : ", nor any other");
     const char *comma = "";
 
     for (uint32_t i = 0; i < w->config->npeers && at < sizeof w->words; i++) {
@@ -125,9 +127,6 @@ static enum tern_err no_such_peer(struct wire_in *w, const char *name, const cha
                                w->config->peers[i].name);
         comma = ",";
     }
-    for (char *c = w->words; *c; c++)
-        if (*c < ' ' || *c > '~')
-            *c = '?';
     return refused(ret_text, w->words);
 }
 

@@ -53,6 +53,30 @@ TEST_WITH(log_values_that_would_break_the_line_are_quoted, setup, teardown)
     assert_int_equal(count_lines(text), 1);
 }
 
+TEST_WITH(log_names_keep_their_letters_and_cannot_steer, setup, teardown)
+{
+    char value[LOG_LINE_MAX + 1];
+    size_t end;
+
+    logged();
+    log_event(LEVEL_INFO, "names", "a=%s b=%s c=%s", "Zo\xc3\xab", "\xe2\x80\xae",
+              "\xc2\x9b\xff\x1b");
+    assert_non_null(strstr(logged(), "a=\"Zo\xc3\xab\" b=\"\\u202e\" c=\"\\u009b\\xff\\x1b\"\n"));
+    for (size_t shift = 0; shift < 2; shift++) { /* a line that is full ends at a letter */
+        const char *text;
+
+        memset(value, 'v', sizeof value);
+        for (size_t i = shift; i + 2 < sizeof value; i += 2)
+            memcpy(value + i, "\xc3\xab", 2);
+        value[sizeof value - 1 - (sizeof value - 1 - shift) % 2] = '\0';
+        log_event(LEVEL_INFO, "cut", "a=%s", value);
+        text = logged();
+        end = strlen(text) - strlen("...\n");
+        assert_string_equal(text + end, "...\n");
+        assert_true((unsigned char)text[end - 1] == 0xab);
+    }
+}
+
 TEST_WITH(log_above_its_level_is_silent, setup, teardown)
 {
     logged();
