@@ -158,7 +158,7 @@ const struct metric metrics_table[] = {
        "Peers of which pages come by TCP though RDMA is asked for first (`transport: auto`)"),
     IS("tern_peer_up", "peers.peers[peer].state=up", "1 if that peer can be fetched from"),
     COUNTS("tern_peer_breaches", "peers.peers[peer].breaches",
-           "Connections that were ended for what the peer sent"),
+           "Connections that were ended for what the peer sent, and errors that no peer may say"),
     COUNTS("tern_peer_refused", "peers.peers[peer].tls.refused{reason}",
            "Connections of a peer that TLS refused"),
     COUNTS("tern_transfer_bytes", "stats.peers[peer].bytes_in{transport}",

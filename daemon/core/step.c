@@ -21,6 +21,7 @@
 #include "core/session/steps.h"
 #include "core/session/tickets.h"
 #include "core/tier/host.h"
+#include "core/transfer/peer_words.h"
 #include "core/transfer/pulls.h"
 #include "core/transfer/seals.h"
 #include "core/transfer/serve_early.h"
@@ -341,24 +342,18 @@ static void member_event(struct core *c, uint32_t peer, bool joined)
 static void peer_event(struct core *c, struct actions *out, const struct event *ev)
 {
     const struct peer_msg *m = &ev->peer.msg;
-    bool of_reset = m->kind == PEER_RESET || m->kind == PEER_RESET_DONE;
-    bool to_source = m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS ||
-                     m->kind == PEER_PULL_NEXT || m->kind == PEER_PULL_TOOK ||
-                     m->kind == PEER_PULL_DONE || m->kind == PEER_RESET;
-    bool to_puller = m->kind == PEER_PULL_OFFER || m->kind == PEER_PULL_MORE ||
-                     m->kind == PEER_PULL_EARLY || m->kind == PEER_PULL_ABORT ||
-                     m->kind == PEER_RESET_DONE;
+    const bool source = ev->peer.link < c->limits.peers; /* that is what the other side is */
 
     if (ev->peer.link >= c->limits.links || !link_at(c, ev->peer.link)->up)
         return;
-    if (of_reset && to_source == (ev->peer.link >= c->limits.peers))
+    if (!peer_may_send(m->kind, source))
+        action_add(out, ACT_LINK_CLOSE)->link.link = ev->peer.link;
+    else if (m->kind == PEER_RESET || m->kind == PEER_RESET_DONE)
         reset_msg(c, out, ev->peer.link, m);
-    else if (ev->peer.link >= c->limits.peers && to_source)
-        serve_msg(c, out, ev->peer.link, m);
-    else if (ev->peer.link < c->limits.peers && to_puller)
+    else if (source)
         fetch_msg(c, out, ev->peer.link, m);
     else
-        action_add(out, ACT_LINK_CLOSE)->link.link = ev->peer.link;
+        serve_msg(c, out, ev->peer.link, m);
 }
 
 static void apply(struct core *c, struct actions *out, const struct event *ev)

@@ -12,6 +12,7 @@
 #include "core/session/retires.h"
 #include "core/session/room.h"
 #include "core/session/slide.h"
+#include "core/transfer/peer_words.h"
 #include "core/transfer/pull_disk.h"
 #include "core/transfer/pull_early.h"
 #include "core/transfer/pulls.h"
@@ -495,7 +496,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         return;
     }
     if (msg->err != TERN_OK || has_all(c, p, msg)) {
-        pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
+        pull_set_ending(c, p, peer_err_heard(msg->kind, msg->err));
         return;
     }
     err = take_offered(c, p, msg, &shortage);
@@ -566,8 +567,7 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         if (p)
             p->handed = msg->handed;
         if (p)
-            pull_set_ending(
-                c, p, (unsigned)msg->err < TERN_ERR_COUNT && msg->err ? msg->err : TERN_PEER_LOST);
+            pull_set_ending(c, p, peer_err_heard(msg->kind, msg->err));
         return;
     }
     if (p && (p->state == PULL_ASKED || p->state == PULL_RUNNING)) {

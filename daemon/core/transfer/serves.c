@@ -10,6 +10,7 @@
 #include "core/arena/count.h"
 #include "core/memory/pages.h"
 #include "core/transfer/handed.h"
+#include "core/transfer/peer_words.h"
 #include "core/transfer/pulls.h"
 #include "core/transfer/serve_early.h"
 #include "core/transfer/serve_follow.h"
@@ -87,18 +88,6 @@ static void forget_walk(struct core *c, uint32_t link, struct pull_id pull)
     }
 }
 
-static bool tokens_in_range(const struct peer_msg *m)
-{
-    uint32_t until = peer_msg_until(m);
-    struct req_tokens t = {.base = m->at, .v = m->tokens, .keys = m->keys, .nkeys = m->nkeys};
-
-    if (m->to > SESSION_TOKENS_MAX || until > m->to || until < m->at ||
-        until - m->at > OPEN_TOKENS_MAX || m->nkeys > EXTRA_KEYS_MAX)
-        return false;
-    t.n = until - m->at;
-    return keys_in_order(&t);
-}
-
 static void serve_open(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
     struct serve *s;
@@ -108,8 +97,7 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         serve_offer_nothing(out, link, m, TERN_DENIED, 0);
         return;
     }
-    if (m->from > m->to || m->history > m->to || m->at_least > m->to || m->at != 0 ||
-        !tokens_in_range(m)) {
+    if (!peer_tokens_fit(m)) {
         serve_offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
@@ -152,7 +140,7 @@ static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
     struct token_view w = serve_view(c, m, pool_at(c, s->pool)->align);
     uint32_t link = s->link;
 
-    if (m->to != s->to || m->at != node_at(c, s->node)->depth || !tokens_in_range(m)) {
+    if (m->to != s->to || m->at != node_at(c, s->node)->depth || !peer_tokens_fit(m)) {
         serve_set_ending(c, s, TERN_INVALID);
         return;
     }
@@ -178,7 +166,7 @@ static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
 static void follow_tokens(struct core *c, struct actions *out, struct serve *s,
                           const struct peer_msg *m)
 {
-    if (tokens_in_range(m))
+    if (peer_tokens_fit(m))
         serve_follow_tokens(c, out, s, m);
     else
         serve_set_ending(c, s, TERN_INVALID);

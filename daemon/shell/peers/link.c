@@ -92,7 +92,7 @@ static void message(struct peer_link *l, const struct frame_header *h, const uin
 
     if (wire_in_peer_msg(&d->in, h, body, d->config->peers[l->peer].tenants, &ev.peer.msg,
                          &sequence) != TERN_OK) {
-        link_protocol_error(l, "a message that cannot be read");
+        link_protocol_error(l, d->in.peer_unfit);
         return;
     }
     if (sequence != l->received + 1) {
@@ -102,6 +102,8 @@ static void message(struct peer_link *l, const struct frame_header *h, const uin
     l->received = sequence;
     if (d->in.nlayouts > 0)
         xfer_peer_layouts(d->xfer, l->slot, ev.peer.msg.layout_hash, d->in.layouts, d->in.nlayouts);
+    if (d->in.peer_word != ev.peer.msg.err)
+        link_word_refused(l, &ev.peer.msg, d->in.peer_word);
     link_log_transfer(l, &ev.peer.msg, "in");
     link_log_tenant(l, &ev.peer.msg);
     ev.peer.link = l->slot;

@@ -113,8 +113,8 @@ struct peer_links {
     /* Connections that were refused, a row for each peer; the last row counts inbound ones that had
      * not said their name. */
     uint64_t refused[CONFIG_PEERS_MAX + 1][TLS_REFUSALS];
-    /* Connections that were ended for what the peer sent; the last row counts those that had not
-     * said their name. */
+    /* Connections that were ended for what the peer sent, and errors that it may not say; the last
+     * row counts those that had not said their name. */
     uint64_t protocol_errors[CONFIG_PEERS_MAX + 1];
     /* What the log has shown of data connections: refused, over the share of their link; and of
      * their door. */
@@ -171,7 +171,8 @@ const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incar
  */
 const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                             uint64_t *ret_since_ns);
-/* Connections that were ended for what the peer sent; peer NONE: before it said its name. */
+/* How often a connection was ended for what the peer sent, or it said what it may not; peer NONE:
+ * before it said its name. */
 uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer);
 /* Reads the certificates anew that `from` names; links that are up stay. Nothing is done where
  * peers talk in the clear. On an error, and after a dry run, those in force stay. *ret: what was

@@ -25,7 +25,9 @@ void link_clear_cause(struct peer_link *l); /* it is up */
  * the peer said. True: as link_record_cause; false: it had a better one, or is inbound. */
 bool link_set_cause(struct peer_link *l, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Counts a breach of the protocol and closes the link. */
+/* Counts a breach of the protocol. */
+void link_count_breach(const struct peer_link *l);
+/* The same, and closes the link. */
 void link_protocol_error(struct peer_link *l, const char *why);
 
 /* ---- link_send.c ---- */
@@ -35,6 +37,8 @@ bool link_send_message(struct peer_link *l, uint16_t type, uint64_t request_id,
                        const ProtobufCMessage *m);
 void link_send_ping(struct peer_link *l, uint16_t type, uint64_t request_id);
 void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, const char *dir);
+/* The message says an error that a peer may not say; the core hears another one. */
+void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, uint32_t word);
 /* Says which tenant is refused to the peer, or was refused by it, with the setting. Before the core
  * hears of the message. */
 void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg);

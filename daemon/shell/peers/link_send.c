@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "core/transfer/peer_words.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
@@ -37,6 +38,16 @@ void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, co
     else if (msg->err != TERN_OK)
         log_event(LEVEL_DEBUG, "pull_refused", "peer=%s dir=%s err=%s " LOG_TRACE,
                   link_peer_name(l), dir, err_name(msg->err), msg->trace_id);
+}
+
+void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, uint32_t word)
+{
+    link_count_breach(l);
+    log_event(LEVEL_WARN, "peer_word_refused",
+              "peer=%s message=%u word=%u err=%s heard=%s " LOG_TRACE " reason=%s",
+              link_peer_name(l), msg->kind, word, err_name((enum tern_err)word), err_name(msg->err),
+              msg->trace_id,
+              "a peer says no such error here: it runs another version, or means harm");
 }
 
 static void tenant_refused(const struct peer_link *l, const char *tenant, const char *dir,
@@ -96,6 +107,7 @@ void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 
     if (!link_up(l))
         return;
+    check(peer_err_heard(msg->kind, msg->err) == msg->err);
     if ((msg->kind == PEER_PULL_OPEN || msg->kind == PEER_RESET) &&
         msg->tenant < d->config->ntenants)
         tenant = d->config->tenants[msg->tenant].name;

@@ -99,9 +99,14 @@ uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer)
     return d->links.protocol_errors[peer == NONE ? CONFIG_PEERS_MAX : peer];
 }
 
-void link_protocol_error(struct peer_link *l, const char *why)
+void link_count_breach(const struct peer_link *l)
 {
     l->d->links.protocol_errors[l->peer == NONE ? CONFIG_PEERS_MAX : l->peer]++;
+}
+
+void link_protocol_error(struct peer_link *l, const char *why)
+{
+    link_count_breach(l);
     stream_close(&l->stream, why);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/shown.h"
+#include "core/transfer/peer_words.h"
 #include "proto/in_place.h"
 #include "proto/namespace.h"
 #include "proto/ticket.h"
@@ -495,7 +496,8 @@ static enum tern_err peer_layouts(struct wire_in *w, const Tern__Wire__PeerMsg *
         w->layouts[i].stages = m->stages;
         w->layouts[i].align_tokens = m->align_tokens;
         ret->page_tokens[i] = w->layouts[i].page_tokens;
-        if (reshard_check_layout(&w->layouts[i]) != RESHARD_NONE)
+        if (m->align_tokens > ALIGN_TOKENS_MAX ||
+            reshard_check_layout(&w->layouts[i]) != RESHARD_NONE)
             return TERN_MALFORMED;
     }
     w->nlayouts = (uint32_t)m->n_groups;
@@ -519,20 +521,20 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     const ProtobufCMessage *msg;
     const void *tokens, *keys;
     uint32_t ntokens;
-    const char *text;
+    const char *text, *unfit;
 
+    w->peer_unfit = "a message that cannot be read";
     TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
     m = (const Tern__Wire__PeerMsg *)(const void *)msg;
-    if (m->kind < PEER_PULL_OPEN || m->kind >= PEER_MSG_COUNT || m->err >= TERN_ERR_COUNT)
-        return TERN_MALFORMED;
     w->peer_tenant = m->tenant;
+    w->peer_word = m->err;
     *ret = (struct peer_msg){
         .kind = (enum peer_msg_kind)m->kind,
         .pull = pull_id_unpack(m->pull),
         .serve = serve_id_unpack(m->serve),
         .trace_id = m->trace_id,
         .reset = m->reset,
-        .err = (enum tern_err)m->err,
+        .err = peer_err_heard((enum peer_msg_kind)m->kind, m->err),
         .retry_ms = m->retry_ms,
         .tenant = tenant_of(w, m->tenant, allowed),
         .ns = {.hi = m->ns_hi, .lo = m->ns_lo},
@@ -553,13 +555,6 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     TRY(wire_array(&w->budget, &m->keys, WIRE_KEY_BYTES, &keys, &ret->nkeys));
     if (ticket_of(m->ticket, &ret->ticket, &text) != TERN_OK)
         return TERN_MALFORMED;
-    if (ret->from > ret->to || peer_msg_until(ret) > ret->to ||
-        (ret->until != 0 && ret->until < ret->at))
-        return TERN_MALFORMED;
-    /* The core reads so many tokens: they have to be there. */
-    if ((m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS) &&
-        (ret->at > ret->to || ntokens != peer_msg_tokens(ret)))
-        return TERN_MALFORMED;
     ret->tokens = tokens;
     ret->keys = keys;
     if (m->kind == PEER_PULL_OFFER && m->blob.len > 0) {
@@ -571,5 +566,8 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     TRY(peer_layouts(w, m, ret));
     TRY(peer_runs(w, m, ret));
     *ret_sequence = m->sequence;
-    return TERN_OK;
+    unfit = peer_msg_unfit(ret, ntokens); /* the core reads so many tokens: they have to be there */
+    if (unfit)
+        w->peer_unfit = unfit;
+    return unfit ? TERN_MALFORMED : TERN_OK;
 }

@@ -25,6 +25,8 @@ struct wire_in {
     struct reshard_layout layouts[GROUPS_MAX];    /* of a PoolOpen or a peer's message, likewise */
     uint32_t nlayouts;                            /* of the latter; 0: it has none */
     const char *peer_tenant; /* that a peer's message names, until the next call; NULL: none */
+    const char *peer_unfit;  /* static: why it was refused */
+    uint32_t peer_word;      /* the error that it said; what counts is in the message */
 };
 
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);

@@ -134,9 +134,15 @@ TEST(peer_message_that_lies_is_malformed)
     msg.from = 0;
     msg.kind = PEER_MSG_COUNT;
     assert_int_equal(there_and_back(&msg, "red", 3, &got, &sequence), TERN_MALFORMED);
-    msg.kind = PEER_PULL_DONE;
-    msg.err = TERN_ERR_COUNT;
+    msg.kind = PEER_PULL_MORE;
+    msg.err = TERN_GONE;
     assert_int_equal(there_and_back(&msg, "red", 3, &got, &sequence), TERN_MALFORMED);
+    assert_string_equal(in.peer_unfit, "an error in a message that carries none");
+    msg.kind = PEER_PULL_DONE;
+    msg.err = TERN_ERR_COUNT; /* another version may have more of them */
+    assert_int_equal(there_and_back(&msg, "red", 3, &got, &sequence), TERN_OK);
+    assert_int_equal(got.err, TERN_PEER_LOST);
+    assert_int_equal(in.peer_word, TERN_ERR_COUNT);
     /* Fewer tokens than `to` says: the core would read beyond them. */
     {
         Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;

@@ -1,0 +1,53 @@
+/* What a peer may say: which side sends each message, which errors it may carry, and the bounds of
+ * its lengths and counts. A listed peer is trusted with the bytes of pages and with its own time,
+ * not with this daemon's state: an error that tells of this host (the daemon is gone, a bug, a
+ * disk) is never taken from it. What a field has to be beside what is here depends on the transfer:
+ * pull_offer_fits, serve_msg. What the peer's layouts have to be is in reshard_check_layout.
+ *
+ * Whoever decodes a message asks peer_msg_unfit before the core hears of it, and the core asks
+ * peer_err_heard before an error becomes an answer. */
+#ifndef CORE_PEER_WORDS_H
+#define CORE_PEER_WORDS_H
+
+#include "core/core.h"
+
+#define MAY_SAY(name) (1u << TERN_##name)
+
+/* Why a source gives a transfer up, or never begins it. */
+#define ENDS_OF_A_SERVE                                                                            \
+    (MAY_SAY(INVALID) | MAY_SAY(UNSUPPORTED) | MAY_SAY(PEER_LOST) | MAY_SAY(TIMED_OUT) |           \
+     MAY_SAY(BUSY) | MAY_SAY(GONE) | MAY_SAY(DENIED))
+/* What a puller had of its transfer: anything of its own. The source looks only whether it is OK.
+ */
+#define ENDS_OF_A_PULL ((1u << TERN_ERR_COUNT) - 1)
+
+/* X(message, whether the source sends it, errors that it may carry) */
+#define PEER_WORDS_TABLE(X)                                                                        \
+    X(PULL_OPEN, false, MAY_SAY(OK))                                                               \
+    X(PULL_OFFER, true, MAY_SAY(OK) | ENDS_OF_A_SERVE)                                             \
+    X(PULL_DONE, false, ENDS_OF_A_PULL)                                                            \
+    X(PULL_ABORT, true, ENDS_OF_A_SERVE)                                                           \
+    X(RESET, false, MAY_SAY(OK))                                                                   \
+    X(RESET_DONE, true, MAY_SAY(OK) | MAY_SAY(BUSY) | MAY_SAY(PEER_LOST))                          \
+    X(PULL_MORE, true, MAY_SAY(OK))                                                                \
+    X(PULL_TOKENS, false, MAY_SAY(OK))                                                             \
+    X(PULL_NEXT, false, MAY_SAY(OK))                                                               \
+    X(PULL_EARLY, true, MAY_SAY(OK))                                                               \
+    X(PULL_TOOK, false, MAY_SAY(OK) | MAY_SAY(UNSUPPORTED))
+
+/* Is that a message of that side of a link? */
+bool peer_may_send(enum peer_msg_kind kind, bool source);
+
+/* The error that counts where a peer's message of that kind says `word`; PEER_LOST: none that it
+ * may say. */
+enum tern_err peer_err_heard(enum peer_msg_kind kind, uint32_t word);
+
+/* Why the link has to end for a message with so many tokens and runs; static. NULL: nothing is
+ * wrong by itself. */
+const char *peer_msg_unfit(const struct peer_msg *m, uint32_t ntokens);
+
+/* PULL_OPEN and PULL_TOKENS: are the lengths those that a session can have? A peer whose sessions
+ * may be longer is answered INVALID, and keeps its link. */
+bool peer_tokens_fit(const struct peer_msg *m);
+
+#endif
