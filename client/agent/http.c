@@ -28,6 +28,7 @@ struct http_conn {
 
 struct http {
     struct agent *agent;
+    const struct hosts *hosts;
     struct MHD_Daemon *mhd;
     int listen_fd, epoll_fd;
     struct http_conn conn[HTTP_CONNECTIONS_MAX];
@@ -177,6 +178,18 @@ static bool has_body(struct MHD_Connection *c)
     return header(c, MHD_HTTP_HEADER_TRANSFER_ENCODING) || (length && strcmp(length, "0") != 0);
 }
 
+static bool called_rightly(const struct http *h, struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct sockaddr_storage local = {.ss_family = AF_UNSPEC};
+    socklen_t n = sizeof(local);
+
+    if (info)
+        getsockname(info->connect_fd, (struct sockaddr *)&local, &n);
+    return hosts_allow(h->hosts, header(c, MHD_HTTP_HEADER_HOST), (struct sockaddr *)&local);
+}
+
 /* MHD calls it once when the headers are there, and once more when the request is whole. */
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const char *path,
                                   const char *method, const char *version, const char *body,
@@ -189,7 +202,12 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
     (void)body;
     (void)body_bytes;
     text_begin(&a.text, HTTP_ANSWER_BYTES_MAX);
-    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+    if (!called_rightly(ctx, c)) {
+        a.status = MHD_HTTP_MISDIRECTED_REQUEST;
+        write_word(&a, "tern-agent is not called that: ask by the address that it listens at, by "
+                       "localhost, or by a name that its option --host says");
+    } else if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
+               strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         a.status = MHD_HTTP_METHOD_NOT_ALLOWED;
         write_word(&a, "only GET and HEAD: tern-agent changes nothing");
     } else if (has_body(c)) {
@@ -315,7 +333,7 @@ static int listen_at(const struct addrinfo *at, char why[HTTP_WHY_BYTES])
 }
 
 struct http *http_create(struct agent *agent, const struct addrinfo *listen,
-                         char why[HTTP_WHY_BYTES])
+                         const struct hosts *hosts, char why[HTTP_WHY_BYTES])
 {
     struct http *h = calloc(1, sizeof(*h));
 
@@ -324,6 +342,7 @@ struct http *http_create(struct agent *agent, const struct addrinfo *listen,
         return NULL;
     }
     h->agent = agent;
+    h->hosts = hosts;
     h->listen_fd = listen_at(listen, why);
     if (h->listen_fd < 0)
         goto out_free;

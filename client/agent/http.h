@@ -3,6 +3,7 @@
 #define AGENT_HTTP_H
 
 #include "client/agent/agent.h"
+#include "client/agent/hosts.h"
 
 #define HTTP_CONNECTIONS_MAX    32u /* open at a time */
 #define HTTP_CONNECTIONS_OF_ONE 16u /* of one address */
@@ -19,9 +20,9 @@ struct http;
  * address is a number: no name is asked for. NULL: `why` says what is wrong. */
 struct addrinfo *http_listen_address(const char *listen, char why[HTTP_WHY_BYTES]);
 
-/* `agent` is borrowed. NULL: `why` says what is wrong. */
+/* `agent` and `hosts` are borrowed. NULL: `why` says what is wrong. */
 struct http *http_create(struct agent *agent, const struct addrinfo *listen,
-                         char why[HTTP_WHY_BYTES]);
+                         const struct hosts *hosts, char why[HTTP_WHY_BYTES]);
 void http_address(const struct http *h, char ret[HTTP_WHY_BYTES]); /* where it listens */
 /* Waits for requests, or until `wake_fd` can be read, and answers. At most a second. */
 void http_run(struct http *h, int wake_fd);

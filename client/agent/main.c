@@ -7,6 +7,7 @@
 #include <tern_version.h>
 #include <unistd.h>
 
+#include "base/host_name.h"
 #include "client/agent/http.h"
 #include "client/agent/metrics.h"
 #include "client/program.h"
@@ -25,6 +26,7 @@ enum {
     OPT_TENANTS,
     OPT_NAMESPACES,
     OPT_METRICS,
+    OPT_HOST,
 };
 
 const char *argp_program_version TERN_ARGP = "tern-agent " TERN_VERSION;
@@ -36,6 +38,11 @@ static const struct argp_option options[] = {
      0},
     {"socket", 's', "PATH", 0,
      "The daemon's admin socket; default: $TERN_ADMIN_SOCKET, else " SOCKET_DEFAULT, 0},
+    {"host", OPT_HOST, "NAME", 0,
+     "A name or address, beside the one where it listens and localhost, that a request may have in "
+     "Host; any other is answered 421, so that no page of a browser reads this one. May be given "
+     "16 times",
+     0},
     {"deadline-ms", OPT_DEADLINE, "MS", 0,
      "How long the daemon may take to answer all that one request needs; default: 1000", 0},
     {"tenants", OPT_TENANTS, "N", 0,
@@ -49,6 +56,7 @@ static const struct argp_option options[] = {
 struct settings {
     const char *listen;
     struct addrinfo *address; /* what it says */
+    struct hosts hosts;
     struct agent *agent;
 };
 
@@ -82,6 +90,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_TENANTS: a->tenants = number(state, "--tenants", arg, SPACES_TENANTS_MAX); return 0;
     case OPT_NAMESPACES: a->spaces.limit = number(state, "--namespaces", arg, SPACES_MAX); return 0;
     case OPT_METRICS: print_metrics(); return 0;
+    case OPT_HOST:
+        if (!hosts_add(&s->hosts, arg))
+            argp_error(state,
+                       "--host takes a host's name or address, at most %u times, not "
+                       "'%s': " HOST_NAME_WANTED,
+                       HOSTS_MAX, arg);
+        return 0;
     case ARGP_KEY_END:
         s->address = http_listen_address(s->listen, why);
         if (!s->address)
@@ -127,7 +142,7 @@ int main(int argc, char **argv)
     agent.ask.socket = from_env && *from_env ? from_env : SOCKET_DEFAULT;
     argp_err_exit_status = AGENT_USAGE;
     argp_parse(&argp, argc, argv, 0, NULL, &settings);
-    http = http_create(&agent, settings.address, text);
+    http = http_create(&agent, settings.address, &settings.hosts, text);
     freeaddrinfo(settings.address);
     if (!http) {
         fprintf(stderr, "tern-agent: %s: %s\n", settings.listen, text);

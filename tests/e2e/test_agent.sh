@@ -198,6 +198,17 @@ says 404 "not found" "$DECODE_URL/nothing"
 says 405 "only GET" "$DECODE_URL/metrics" -X POST -d x
 says 405 "only GET" "$DECODE_URL/metrics" -X DELETE
 says 413 "no request" "$DECODE_URL/metrics" -X GET -d x
+for host in evil.example "evil.example:${DECODE_URL##*:}" 192.0.2.1; do # a page whose name leads here
+    for path in / /state.json /metrics /healthz; do
+        says 421 "tern-agent is not called that" "$DECODE_URL$path" -H "Host: $host"
+    done
+done
+says 200 ok "$DECODE_URL/healthz" -H "Host: localhost"
+agent_run named --socket "$DIR/decode/admin.sock" --host metrics.example
+says 200 ok "$URL/healthz" -H "Host: metrics.example:7003"
+says 421 "tern-agent is not called that" "$URL/healthz" -H "Host: evil.example"
+"$AGENT" --host -x 2>"$DIR/err" && fail "a name that is an option"
+grep -q "a host has a name of" "$DIR/err" || fail "--host: $(cat "$DIR/err")"
 get "$DECODE_URL/healthz" -I
 [[ $STATUS == 200 && $(grep -c ok "$DIR/body") == 0 ]] || fail "HEAD: $STATUS"
 get "$DECODE_URL/healthz" -H "X: $(head -c 40000 /dev/zero | tr '\0' x)"
@@ -213,7 +224,7 @@ for s in slow: s.sendall(b"GET /healthz HTTP/1.1\r\nHost: ")
 began = time.monotonic()
 def ask():
     with socket.create_connection((host, int(port)), timeout=5) as c:
-        c.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        c.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         return c.recv(4096)
 assert b" 200 " in ask(), "15 slow connections keep others out"
 ended = 0
