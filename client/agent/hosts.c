@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/host_name.h"
+#include "proto/host_name.h"
 
 #define LOCALHOST "localhost"
 

@@ -7,10 +7,10 @@
 #include <tern_version.h>
 #include <unistd.h>
 
-#include "base/host_name.h"
 #include "client/agent/http.h"
 #include "client/agent/metrics.h"
 #include "client/program.h"
+#include "proto/host_name.h"
 
 #define SOCKET_DEFAULT  "/run/tern/admin.sock"
 #define LISTEN_DEFAULT  "127.0.0.1:7003"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
-#include "base/shown.h"
+#include "proto/shown.h"
 
 #define LIST_ARGS_MAX 6
 

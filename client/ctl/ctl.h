@@ -189,7 +189,7 @@ struct table {
     } * cell;
 };
 
-/* The text as it is shown (base/shown.h); the caller's to free. */
+/* The text as it is shown (proto/shown.h); the caller's to free. */
 char *shown_copy(const char *text);
 
 void table_init(struct table *t, const struct ctl *ctl, const char *const *titles,

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/shown.h"
+#include "proto/shown.h"
 
 #define ROWS_MAX        400
 #define CELLS_MAX       8000

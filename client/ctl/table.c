@@ -1,5 +1,5 @@
 /* Prints for people: columns that line up, units, colour where the terminal wants it. A client
- * chose some of the names in them, so what a cell holds is shown (base/shown.h). */
+ * chose some of the names in them, so what a cell holds is shown (proto/shown.h). */
 #include "ctl.h"
 
 #include <limits.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/shown.h"
+#include "proto/shown.h"
 
 #define HUMAN_BUFFERS 8
 #define HUMAN_BYTES   40

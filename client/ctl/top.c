@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/shown.h"
 #include "ctl.h"
+#include "proto/shown.h"
 #include "screen.h"
 
 #define ASK_MS          1000 /* an answer that takes longer is none: keys are not heard meanwhile */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/shown.h"
 #include "client/member/gateway.h"
+#include "proto/shown.h"
 
 #define URL_BYTES  (ETCD_ENDPOINT_BYTES + 64)
 #define BODY_BYTES 65536u /* of a question: a key and a value in base64 are far below */

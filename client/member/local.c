@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/shown.h"
+#include "proto/shown.h"
 
 #define CHANGE_ARGS 4
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/host_name.h"
+#include "proto/host_name.h"
 
 #define PORT_CHARS  "0123456789"
 #define PORT_DIGITS 5u

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/shown.h"
+#include "proto/shown.h"
 
 static void put(struct text_out *out, const char *bytes, size_t n)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/host_name.h"
+#include "proto/host_name.h"
 #include "shell/config/config_table.h"
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."

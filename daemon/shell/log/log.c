@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/shown.h"
+#include "proto/shown.h"
 
 static_assert(LOG_LINE_MAX < PIPE_BUF, "a line fits into a pipe that has room");
 

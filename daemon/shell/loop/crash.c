@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/shown.h"
+#include "proto/shown.h"
 
 #define STACK_BYTES   65536 /* what a stack that overflowed has no room for */
 #define LINE_BYTES    6144

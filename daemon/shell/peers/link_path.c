@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "base/shown.h"
+#include "proto/shown.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/shown.h"
+#include "proto/shown.h"
 #include "shell/daemon.h"
 #include "shell/peers/link_internal.h"
 

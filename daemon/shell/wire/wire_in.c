@@ -11,10 +11,10 @@
 #include <xxhash.h>
 
 #include "base/err.h"
-#include "base/shown.h"
 #include "core/transfer/peer_words.h"
 #include "proto/in_place.h"
 #include "proto/namespace.h"
+#include "proto/shown.h"
 #include "proto/ticket.h"
 #include "shell/wire/wire_layout.h"
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/host_name.h"
 #include "client/member/decide.h"
 #include "client/member/local.h"
+#include "proto/host_name.h"
 #include "testing/test.h"
 
 #define PREFIX "/tern/a"

@@ -4,7 +4,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "base/host_name.h"
+#include "proto/host_name.h"
 #include "seam/disk/disk_crypt.h"
 #include "shell/config/config_table.h"
 #include "shell/config/plan.h"

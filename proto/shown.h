@@ -4,8 +4,8 @@
  * stays as it is. A control character, one that has no shape (directions of writing, joiners, line
  * separators, the byte order mark) and a byte that is no UTF-8 are written as \x1b or \u202e. What
  * was shown once is shown the same again. */
-#ifndef BASE_SHOWN_H
-#define BASE_SHOWN_H
+#ifndef PROTO_SHOWN_H
+#define PROTO_SHOWN_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* See host_name.h. */
-#include "base/host_name.h"
+#include "proto/host_name.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>

@@ -2,7 +2,7 @@
  * stands there as it came; all else does. */
 #include <string.h>
 
-#include "base/shown.h"
+#include "proto/shown.h"
 #include "testing/test.h"
 
 static const char *of(const char *text)

@@ -1,5 +1,5 @@
 /* See shown.h. */
-#include "base/shown.h"
+#include "proto/shown.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* What may stand where a host is named: an IPv4 or IPv6 address, or a name of RFC 1123, in which an
  * underscore counts as a letter. A name that begins with '-' is none: a program that it is given to
  * would take it for an option. */
-#ifndef BASE_HOST_NAME_H
-#define BASE_HOST_NAME_H
+#ifndef PROTO_HOST_NAME_H
+#define PROTO_HOST_NAME_H
 
 #include <stdbool.h>
 
