@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/undumped.h"
 #include "seam/disk/disk_state.h"
 #include "seam/own_threads.h"
 
@@ -282,7 +283,7 @@ static uint8_t *create_memory(size_t align, size_t bytes, int advice)
     at = aligned_alloc(align, bytes);
     if (!at)
         return NULL;
-    madvise(at, bytes, MADV_DONTDUMP);
+    undumped(at, bytes);
     madvise(at, bytes, advice);
     return memset(at, 0, bytes);
 }

@@ -3,8 +3,8 @@
 #include "seam/disk/disk_body.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
+#include "base/undumped.h"
 #include "seam/disk/disk.h"
 
 static uint64_t whole_blocks(uint64_t bytes)
@@ -14,24 +14,18 @@ static uint64_t whole_blocks(uint64_t bytes)
 
 bool disk_memory_get(struct disk_memory *m, uint64_t bytes)
 {
-    void *at;
-
     bytes = whole_blocks(bytes);
     if (bytes <= m->bytes)
         return true;
     disk_memory_free(m);
-    at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
-        return false;
-    madvise(at, bytes, MADV_DONTDUMP); /* a crash dump holds no tenant's bytes */
-    *m = (struct disk_memory){.v = at, .bytes = bytes};
-    return true;
+    m->v = undumped_take(bytes, false);
+    m->bytes = m->v ? bytes : 0;
+    return m->v != NULL;
 }
 
 void disk_memory_free(struct disk_memory *m)
 {
-    if (m->v)
-        munmap(m->v, m->bytes);
+    undumped_put(m->v, m->bytes);
     *m = (struct disk_memory){.v = NULL};
 }
 

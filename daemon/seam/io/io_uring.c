@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "base/check.h"
+#include "base/undumped.h"
 #include "seam/io/io_states.h"
 #include "seam/io/uring_compat.h"
 
@@ -142,10 +143,7 @@ static int setup_buffers(struct io *io, const struct io_config *config)
     io->buffers = config->buffers;
     io->buffer_bytes = config->buffer_bytes;
     io->buf_ring = calloc(io->groups, sizeof *io->buf_ring);
-    io->buf_mem = mmap(NULL, buffers_size(io), PROT_READ | PROT_WRITE,
-                       MAP_ANONYMOUS | MAP_PRIVATE | MAP_POPULATE, -1, 0);
-    if (io->buf_mem == MAP_FAILED)
-        io->buf_mem = NULL;
+    io->buf_mem = undumped_take(buffers_size(io), true);
     if (!io->buf_mem || !io->buf_ring)
         return -ENOMEM;
     for (uint32_t g = 0; r == 0 && g < io->groups; g++)
@@ -225,8 +223,7 @@ void io_destroy(struct io *io)
         if (io->buf_ring[g])
             uring_buf_ring_unmap(io->buf_ring[g], io->buffers);
     free(io->buf_ring);
-    if (io->buf_mem)
-        munmap(io->buf_mem, buffers_size(io));
+    undumped_put(io->buf_mem, buffers_size(io));
     free(io);
 }
 

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "base/check.h"
+#include "base/undumped.h"
 
 struct fault_range {
     uintptr_t from, to;
@@ -41,6 +42,7 @@ static void fresh_page(const struct fault_range *range, uintptr_t at)
 
     mmap((void *)page, range->page_bytes, PROT_READ | PROT_WRITE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0); /* fails: so does the next touch */
+    undumped((void *)page, range->page_bytes);
 }
 
 static void end_touch(void)

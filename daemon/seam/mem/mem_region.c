@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/undumped.h"
 #include "seam/mem/cgroup.h"
 #include "seam/mem/mem_fault.h"
 
@@ -98,8 +99,7 @@ static bool region_open(struct region *r, enum region_kind kind, const char *nam
     if (!r->base)
         return false;
     madvise(r->base, r->bytes, MADV_DONTFORK);
-    madvise(r->base, r->bytes, MADV_DONTDUMP); /* a crash dump holds no tenant's bytes */
-    return true;
+    return undumped(r->base, r->bytes);
 }
 
 /* A signal interrupts it, and what it had allocated by then stays. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/undumped.h"
 #include "seam/mem/mem_pack.h"
 
 static struct data_conn *conn_of_send(struct io_op *op)
@@ -630,10 +631,10 @@ static bool create_conn(struct xfer *xfer, struct data_conn *conn)
     conn->xfer = xfer;
     conn->fd = -1;
     conn->iov = calloc(DATA_IOVS, sizeof *conn->iov);
-    conn->meta = calloc(1, xfer->conns->meta_bytes);
-    conn->packed = calloc(1, DATA_PACKED_BYTES);
-    conn->buffer = calloc(1, DATA_BUFFER_BYTES);
-    conn->own = calloc(1, xfer->conns->own_bytes);
+    conn->meta = undumped_take(xfer->conns->meta_bytes, false);
+    conn->packed = undumped_take(DATA_PACKED_BYTES, false);
+    conn->buffer = undumped_take(DATA_BUFFER_BYTES, false);
+    conn->own = undumped_take(xfer->conns->own_bytes, false);
     return conn->iov && conn->meta && conn->packed && conn->buffer && conn->own;
 }
 
@@ -713,10 +714,10 @@ void data_conns_destroy(struct xfer *xfer)
         return;
     for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
         free(conns->conn[i].iov);
-        free(conns->conn[i].meta);
-        free(conns->conn[i].packed);
-        free(conns->conn[i].buffer);
-        free(conns->conn[i].own);
+        undumped_put(conns->conn[i].meta, conns->meta_bytes);
+        undumped_put(conns->conn[i].packed, DATA_PACKED_BYTES);
+        undumped_put(conns->conn[i].buffer, DATA_BUFFER_BYTES);
+        undumped_put(conns->conn[i].own, conns->own_bytes);
     }
     free(conns->conn);
     free(conns);

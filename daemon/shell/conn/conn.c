@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/undumped.h"
 #include "shell/config/plan.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
@@ -32,7 +33,7 @@ enum tern_err conns_init(struct daemon *d)
 
     cs->n = plan_conns(d->config);
     cs->internal = cs->n;
-    cs->v = calloc(cs->n, sizeof(*cs->v));
+    cs->v = undumped_take(cs->n * sizeof(*cs->v), false);
     if (!cs->v)
         return TERN_INTERNAL;
     for (uint32_t i = cs->n; i-- > 0;) {
@@ -53,7 +54,7 @@ void conns_finish(struct daemon *d)
         if (d->conns.v[i].state != CLIENT_CONN_FREE)
             close(d->conns.v[i].stream.fd);
     }
-    free(d->conns.v);
+    undumped_put(d->conns.v, d->conns.n * sizeof(*d->conns.v));
     d->conns.v = NULL;
 }
 

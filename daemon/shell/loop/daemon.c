@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/undumped.h"
 #include "seam/mem/mem_fault.h"
 #include "shell/admin/drain.h"
 #include "shell/admin/log_level.h"
@@ -164,16 +164,6 @@ static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 
 /* ---- start ---- */
 
-/* Maps whole pages, zeroed and present, so that touching them later costs no fault and no memory.
- */
-static void *pages_take(size_t n)
-{
-    void *p =
-        mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-
-    return p == MAP_FAILED ? NULL : p;
-}
-
 static enum tern_err fail(char *why, size_t cap, enum tern_err err, const char *text)
 {
     snprintf(why, cap, "%s", text);
@@ -249,8 +239,8 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
     if (core_size(&d->limits, &bytes) != TERN_OK)
         return fail(why, cap, TERN_INVALID,
                     "the limits do not make a core: one of them is 0 or too large");
-    d->arena = pages_take(bytes);
-    d->actions = pages_take(actions_bytes(&d->limits));
+    d->arena = undumped_take(bytes, true);
+    d->actions = undumped_take(actions_bytes(&d->limits), true);
     d->queue.cap = daemon_queue_bound(&d->limits, d->config->procs_max);
     d->queue.v = calloc(d->queue.cap, sizeof(*d->queue.v));
     d->engines = calloc(d->limits.engines, sizeof(*d->engines));
@@ -439,8 +429,8 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
 
     plan_streams(config, &streams);
     streams.io = d->io;
-    d->frame = pages_take(FRAME_HEADER_BYTES + (size_t)plan_body_max(config));
-    d->text = pages_take(ADMIN_TEXT_BYTES);
+    d->frame = undumped_take(FRAME_HEADER_BYTES + (size_t)plan_body_max(config), true);
+    d->text = undumped_take(ADMIN_TEXT_BYTES, true);
     if (!d->frame || !d->text || stream_pool_create(&streams, &d->streams) != TERN_OK ||
         wire_in_init(&d->in, config, plan_body_max(config)) != TERN_OK ||
         proc_table_init(&d->procs, d->io, config->procs_max, proc_gone, d) != TERN_OK ||
@@ -488,7 +478,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
 
 enum tern_err daemon_create(struct config *config, struct daemon **ret, char *why, size_t cap)
 {
-    struct daemon *d = calloc(1, sizeof(*d));
+    struct daemon *d = undumped_take(sizeof(*d), false);
     enum tern_err err;
 
     if (!d)
@@ -507,12 +497,6 @@ enum tern_err daemon_create(struct config *config, struct daemon **ret, char *wh
     }
     *ret = d;
     return TERN_OK;
-}
-
-static void pages_put(void *p, size_t n)
-{
-    if (p)
-        munmap(p, n);
 }
 
 void daemon_destroy(struct daemon *d)
@@ -545,17 +529,17 @@ void daemon_destroy(struct daemon *d)
     tape_destroy(d->tape);
     alarms_finish(d);
     if (core_size(&d->limits, &bytes) == TERN_OK)
-        pages_put(d->arena, bytes);
-    pages_put(d->actions, actions_bytes(&d->limits));
-    pages_put(d->frame, FRAME_HEADER_BYTES + (size_t)plan_body_max(d->config));
-    pages_put(d->text, ADMIN_TEXT_BYTES);
+        undumped_put(d->arena, bytes);
+    undumped_put(d->actions, actions_bytes(&d->limits));
+    undumped_put(d->frame, FRAME_HEADER_BYTES + (size_t)plan_body_max(d->config));
+    undumped_put(d->text, ADMIN_TEXT_BYTES);
     free(d->queue.v);
     free(d->engines);
     free(d->pools);
     free(d->node_bits);
     if (d->signal_fd >= 0)
         close(d->signal_fd);
-    free(d);
+    undumped_put(d, sizeof(*d));
 }
 
 /* ---- the loop ---- */

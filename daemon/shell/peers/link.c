@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/undumped.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
@@ -301,7 +302,7 @@ enum tern_err links_init(struct daemon *d, char *why, size_t cap)
     if (ls->n == 0)
         return TERN_OK;
     ls->due_ns = calloc(ls->n, sizeof(*ls->due_ns));
-    ls->v = ls->due_ns ? calloc(ls->n, sizeof(*ls->v)) : NULL;
+    ls->v = ls->due_ns ? undumped_take(ls->n * sizeof(*ls->v), false) : NULL;
     if (!ls->v) {
         snprintf(why, cap, "no memory for %u links", ls->n);
         return TERN_INTERNAL;
@@ -347,7 +348,7 @@ void links_finish(struct daemon *d)
     links_names_finish(d);
     tls_destroy(ls->tls);
     ls->tls = NULL;
-    free(ls->v);
+    undumped_put(ls->v, ls->n * sizeof(*ls->v));
     free(ls->due_ns);
     ls->v = NULL;
     ls->due_ns = NULL;

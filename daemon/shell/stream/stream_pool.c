@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "base/check.h"
+#include "base/undumped.h"
 #include "shell/stream/stream_internal.h"
 
 static uint32_t send_buffers(const struct stream_config *c)
@@ -36,7 +37,7 @@ enum tern_err stream_pool_create(const struct stream_config *config, struct stre
     pool->config = *config;
     pool->big_size = (size_t)config->shares * STREAM_BIG_SHARE * config->big_bytes;
     pool->dirty = calloc(config->streams, sizeof(struct stream *));
-    pool->send_buffers = calloc(n, sizeof(*pool->send_buffers));
+    pool->send_buffers = undumped_take(n * sizeof(*pool->send_buffers), false);
     pool->big_free = calloc((size_t)config->shares * STREAM_BIG_SHARE, sizeof(uint8_t *));
     pool->nbig_free = calloc(config->shares, sizeof(*pool->nbig_free));
     pool->used = calloc(config->shares, sizeof(*pool->used));
@@ -45,6 +46,8 @@ enum tern_err stream_pool_create(const struct stream_config *config, struct stre
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pool->big == MAP_FAILED)
         pool->big = NULL;
+    else
+        undumped(pool->big, pool->big_size);
     if (!pool->dirty || !pool->send_buffers || !pool->big_free || !pool->nbig_free || !pool->big ||
         !pool->used || !pool->inputs) {
         stream_pool_destroy(pool);
@@ -73,7 +76,7 @@ void stream_pool_destroy(struct stream_pool *pool)
     free(pool->used);
     free(pool->nbig_free);
     free(pool->big_free);
-    free(pool->send_buffers);
+    undumped_put(pool->send_buffers, send_buffers(&pool->config) * sizeof(*pool->send_buffers));
     free(pool->dirty);
     free(pool);
 }

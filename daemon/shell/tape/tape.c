@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/undumped.h"
 #include "shell/tape/tape_codec.h"
 #include "shell/tape/tape_file.h"
 
@@ -54,14 +55,12 @@ enum tern_err tape_create(const struct tape_config *config, struct tape **ret)
         return TERN_INTERNAL;
     t->nwords = (config->bytes + 7) / 8 * 2;
     if (t->nwords > 0) {
-        t->words = malloc(t->nwords * sizeof *t->words);
-        t->out = calloc(1, sizeof *t->out);
+        t->words = undumped_take(t->nwords * sizeof *t->words, true);
+        t->out = undumped_take(sizeof *t->out, false);
         if (t->words == NULL || t->out == NULL) {
             tape_destroy(t);
             return TERN_INTERNAL;
         }
-        memset(t->words, 0,
-               t->nwords * sizeof *t->words); /* now, so that memory does not grow later */
     }
     t->head = (struct tape_file_head){.magic = TAPE_MAGIC,
                                       .version = TAPE_VERSION,
@@ -82,8 +81,8 @@ void tape_destroy(struct tape *tape)
 {
     if (tape == NULL)
         return;
-    free(tape->words);
-    free(tape->out);
+    undumped_put(tape->words, tape->nwords * sizeof *tape->words);
+    undumped_put(tape->out, sizeof *tape->out);
     free(tape);
 }
 

@@ -11,6 +11,7 @@
 #include <openssl/rand.h>
 
 #include "base/err.h"
+#include "base/undumped.h"
 #include "shell/tls/tls_arena.h"
 #include "shell/tls/tls_openssl.h"
 
@@ -136,7 +137,7 @@ uint64_t tls_bytes(uint32_t sessions)
 
 enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char *why, size_t cap)
 {
-    struct tls *tls = calloc(1, sizeof(*tls));
+    struct tls *tls = undumped_take(sizeof(*tls), false);
     SSL_CTX *ctx = NULL;
     enum tern_err err = TERN_INTERNAL;
 
@@ -205,5 +206,5 @@ void tls_destroy(struct tls *tls)
     SSL_CTX_free(tls->ctx);
     BIO_meth_free(tls->bio);
     free(tls->session);
-    free(tls);
+    undumped_put(tls, sizeof(*tls));
 }

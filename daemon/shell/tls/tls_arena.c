@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "base/check.h"
+#include "base/undumped.h"
 
 #define CLASSES 25 /* of 32, 48, 64, 96, ... TLS_ARENA_BLOCK_MAX bytes, heads included */
 /* A sanitizer build detects accesses beyond a block's end or after it was given back. */
@@ -60,7 +61,7 @@ enum tern_err tls_arena_create(size_t cap)
     p = mmap(NULL, cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return TERN_INTERNAL;
-    madvise(p, cap, MADV_DONTDUMP); /* private keys are in there */
+    undumped(p, cap); /* private keys are in there */
     arena.base = p;
     arena.stats.cap = cap;
     return TERN_OK;

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "base/err.h"
+#include "base/undumped.h"
 #include "core/transfer/peer_words.h"
 #include "proto/in_place.h"
 #include "proto/namespace.h"
@@ -32,7 +33,7 @@ enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint3
     size_t cap = BUDGET_BYTES(body_max);
 
     w->config = config;
-    w->mem = aligned_alloc(64, (cap + 63) & ~(size_t)63);
+    w->mem = undumped_take(cap, false);
     if (!w->mem)
         return TERN_INTERNAL;
     budget_init(&w->budget, w->mem, cap);
@@ -41,7 +42,7 @@ enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint3
 
 void wire_in_finish(struct wire_in *w)
 {
-    free(w->mem);
+    undumped_put(w->mem, w->mem ? w->budget.cap : 0);
     w->mem = NULL;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/undumped.h"
 #include "seam/io/io.h"
 #include "seam/own_threads.h"
 
@@ -62,6 +63,7 @@ const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret)
         *ret = api->host_alloc(&pinned, 2ull * CUDA_PIECE_BYTES, 0);
         if (*ret != CUDA_SUCCESS)
             return "cuMemHostAlloc";
+        undumped(pinned, 2ull * CUDA_PIECE_BYTES);
         l->pinned = pinned;
     }
     return NULL;

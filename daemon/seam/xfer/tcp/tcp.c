@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/undumped.h"
+
 static uint64_t tcp_bytes(const struct xfer_config *config, uint32_t sums_per_page)
 {
     (void)config, (void)sums_per_page;
@@ -16,7 +18,7 @@ static enum tern_err tcp_create(struct transport *t)
     t->own = tcp;
     if (!tcp)
         return TERN_INTERNAL;
-    tcp->scratch = calloc(1, TCP_SCRATCH);
+    tcp->scratch = undumped_take(TCP_SCRATCH, false);
     tcp->zeros = calloc(1, TCP_SCRATCH);
     return tcp->scratch && tcp->zeros ? TERN_OK : TERN_INTERNAL;
 }
@@ -27,7 +29,7 @@ static void tcp_destroy(struct transport *t)
 
     if (!tcp)
         return;
-    free(tcp->scratch);
+    undumped_put(tcp->scratch, TCP_SCRATCH);
     free(tcp->zeros);
     free(tcp);
     t->own = NULL;

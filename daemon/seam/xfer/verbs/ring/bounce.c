@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "base/check.h"
+#include "base/undumped.h"
 #include "seam/mem/mem_pack.h"
 #include "seam/xfer/verbs/verbs.h"
 
@@ -25,12 +26,8 @@ static_assert(XFER_RING_SHARE <= XFER_RING_COMES &&
 
 static bool ring_make(struct verbs_ring *ring)
 {
-    void *at;
-
-    if (ring->base)
-        return true;
-    at = mmap(NULL, XFER_RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ring->base = at == MAP_FAILED ? NULL : at;
+    if (!ring->base)
+        ring->base = undumped_take(XFER_RING_BYTES, false);
     return ring->base != NULL;
 }
 
@@ -74,8 +71,7 @@ void ring_unregister(struct verbs_rail *rail, uint32_t tenant, const char *why)
 void rings_close(struct verbs *v)
 {
     for (uint32_t t = 0; t < v->tenants; t++) {
-        if (v->ring[t].base)
-            munmap(v->ring[t].base, XFER_RING_BYTES);
+        undumped_put(v->ring[t].base, XFER_RING_BYTES);
         v->ring[t].base = NULL;
     }
 }
