@@ -199,7 +199,7 @@ TEST(wire_in_fetch_names_a_configured_peer)
     assert_int_equal(r.fetch.peer, 1);
     m.peer = (char *)(uintptr_t) "north\n";
     assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_INVALID);
-    assert_string_equal(refusal, "no such peer is configured: 'north?'; there are east, west");
+    assert_string_equal(refusal, "no such peer is configured: 'north\\x0a'; there are east, west");
     m.peer = NULL;
     assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
     assert_int_equal(r.fetch.peer, NONE);
