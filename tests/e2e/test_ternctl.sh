@@ -264,7 +264,7 @@ refused 2 USAGE "the command line is wrong" "$CTL" pools --zork
 refused 2 USAGE "the command line is wrong" "$CTL" frobnicate
 refused 2 USAGE "the command line is wrong" "$CTL" evict --nodes many
 refused 3 UNREACHABLE "is ternd running" "$CTL" --socket "$DIR/nobody.sock" status
-json "$("$CTL" --socket /$'\xff' status --json 2>/dev/null || true)" "j['text'].startswith('/?: there is no such socket')" # JSON is UTF-8
+json "$("$CTL" --socket /$'\xff' status --json 2>/dev/null || true)" "j['text'].startswith(r'/\xff: there is no such socket')" # JSON is UTF-8
 COMMANDS=$("$CTL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 (($(wc -w <<<"$COMMANDS") >= 16)) || fail "--help lists only: $COMMANDS"
 for command in $COMMANDS; do
