@@ -388,12 +388,6 @@ struct core *core_init(void *mem, const struct core_limits *limits,
                        const struct tenant_config *tenants, uint64_t incarnation,
                        const struct hash_secret *secret);
 
-/* Where the secret and all that depends on it lie in `mem`: no dump shows them. */
-struct core_range {
-    size_t at, bytes;
-};
-struct core_range core_secrets(const struct core *core);
-
 /* Empties `out`, applies the event, fills `out`. Never fails: bad input is answered by a reply. */
 void core_step(struct core *core, const struct event *event, struct actions *out);
 

@@ -268,13 +268,6 @@ uint64_t core_hash(const struct core *c)
     return hash_words(0, (const uint32_t *)(const void *)c, (size_t)c->secret_at * 64 / 4);
 }
 
-struct core_range core_secrets(const struct core *c)
-{
-    size_t at = (size_t)c->secret_at * 64;
-
-    return (struct core_range){at, (size_t)c->bytes - at};
-}
-
 uint64_t hash_of_space(const struct core *c, struct namespace_id ns)
 {
     const uint32_t words[] = {(uint32_t)ns.hi, (uint32_t)(ns.hi >> 32), (uint32_t)ns.lo,

@@ -211,17 +211,6 @@ static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
     return TERN_OK;
 }
 
-/* No core dump shows what depends on the secret of the core's tables. */
-static void hide_secrets(const struct daemon *d)
-{
-    struct core_range r = core_secrets(d->core);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), from = r.at / page * page;
-
-    if (madvise((char *)d->arena + from, r.at + r.bytes - from, MADV_DONTDUMP) < 0)
-        log_event(LEVEL_WARN, "core_dumps", "reason=%s",
-                  "a core dump would show the secret of the tables: madvise failed");
-}
-
 static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
 {
     struct tenant_config tenants[CONFIG_TENANTS_MAX] = {0};
@@ -260,7 +249,6 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
         return fail(why, cap, TERN_INTERNAL, "no memory for the tape: lower tape.bytes");
     d->core = core_init(d->arena, &d->limits, tenants, d->incarnation, &secret);
     explicit_bzero(&secret, sizeof(secret));
-    hide_secrets(d);
     daemon_event(d, &opened);
     return TERN_OK;
 }
