@@ -7,7 +7,8 @@
 #include "core/tree/state.h"
 
 struct counts {
-    uint32_t borrowers, host_borrowers, needed, listed;
+    uint32_t borrowers, host_borrowers, listed;
+    uint32_t needed, nearest; /* claims, and the depth of the nearest */
 };
 
 static void hold(const struct audit *a, struct counts *n, uint32_t slot, uint32_t low)
@@ -90,6 +91,8 @@ static void count_claims(const struct audit *a, struct counts *n)
                 most = chunks_of(p, g);
         for (uint32_t k = 0; k < most && node_at(c, at)->depth > 0; k++) {
             n[at].needed++;
+            if (n[at].nearest == 0 || m->depth < n[at].nearest)
+                n[at].nearest = m->depth;
             at = node_at(c, at)->parent;
         }
     }
@@ -108,13 +111,32 @@ bool audit_state_at_rest(const struct core *c, const struct node *n)
 }
 
 /* T10, T17: superseded is what a resume point has passed, and nobody needs in any way. */
-static bool superseded(const struct core *c, const struct node *n)
+static bool superseded(const struct core *c, const struct node *n, uint32_t claims)
 {
     return pool_at(c, n->pool)->supersede != SUPERSEDE_OFF && n->depth > 0 &&
            (n->state.successor == SUCCESSOR_BELOW || n->state.resume == RESUME_RELEASED) &&
-           n->children.n < 2 && n->state.borrowers == 0 &&
-           n->state.window_claims == n->state.claims_window && audit_state_at_rest(c, n) &&
-           state_has(c, n);
+           n->children.n < 2 && n->state.borrowers == 0 && claims == n->state.claims_window &&
+           audit_state_at_rest(c, n) && state_has(c, n);
+}
+
+/* What the node's parent was told of the nearest claim, and what the node's heap says that the
+ * nearest of its children is. Of those below a root nobody asks. */
+static void audit_told(const struct core *c, uint32_t slot, struct counts *n)
+{
+    const struct node *m = node_at(c, slot);
+    uint32_t top = m->state.claims_below, nearest = 0;
+
+    for (uint32_t at = m->children.head; at != NONE; at = child_list_next(c, at)) {
+        uint32_t claim = m->depth == 0 ? 0 : n[at].nearest;
+
+        if (node_at(c, at)->state.claim != claim ||
+            !claim != !node_at(c, at)->heap[HEAP_CLAIM].rank)
+            oracle_fail("audit: T10: node %u tells of a claim at %u, the nearest is at %u", at,
+                        node_at(c, at)->state.claim, claim);
+        nearest = claim > 0 && (nearest == 0 || claim < nearest) ? claim : nearest;
+    }
+    if ((top == NONE ? 0 : node_at(c, top)->state.claim) != nearest)
+        oracle_fail("audit: T10: the nearest claim below node %u is at %u", slot, nearest);
 }
 
 static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n)
@@ -186,19 +208,19 @@ void audit_state(struct audit *a)
         if (pool_at(c, m->pool)->nstate == 0)
             continue;
         remade[m->pool] += (m->state.successor == SUCCESSOR_EARLIER);
-        if (m->state.borrowers != n[i].borrowers || m->state.window_claims != n[i].needed)
-            oracle_fail(
-                "audit: T17: node %u, depth %u, counts %u borrowers, %u claims; has %u and %u", i,
-                m->depth, m->state.borrowers, m->state.window_claims, n[i].borrowers, n[i].needed);
+        if (m->state.borrowers != n[i].borrowers)
+            oracle_fail("audit: T17: node %u, depth %u, counts %u borrowers; has %u", i, m->depth,
+                        m->state.borrowers, n[i].borrowers);
+        audit_told(c, i, n);
         if (m->state.host_borrowers != n[i].host_borrowers)
             oracle_fail("audit: T17: node %u counts %u borrowers on the host and has %u", i,
                         m->state.host_borrowers, n[i].host_borrowers);
         if (state_reclaimable(m) != n[i].listed)
             oracle_fail("audit: node %u believes that it is in the reclaim list", i);
-        if (superseded(c, m) != state_reclaimable(m))
+        if (superseded(c, m, n[i].needed) != state_reclaimable(m))
             oracle_fail(
                 "audit: T10: node %u, depth %u, %s superseded and %s listed; copy %u, %u loaders",
-                i, m->depth, superseded(c, m) ? "is" : "is not",
+                i, m->depth, superseded(c, m, n[i].needed) ? "is" : "is not",
                 state_reclaimable(m) ? "is" : "is not", m->work.copy, m->work.loaders);
     }
     for (uint32_t i = 0; i < c->limits.pools; i++)

@@ -108,24 +108,33 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
              top = p->heap[kind];
 
     if (top != NONE) {
-        if (node_at(c, top)->heap[kind].next != NONE || node_at(c, top)->heap[kind].prev != NONE)
-            oracle_fail("audit: the top of a heap has neighbours");
+        if (node_at(c, top)->heap[kind].up != NONE)
+            oracle_fail("audit: the top of a heap has something above it");
         stack[depth++] = top;
     }
     while (depth > 0) {
-        uint32_t slot = stack[--depth], prev = slot;
+        uint32_t slot = stack[--depth], below[2];
         const struct node *n = node_at(c, slot);
+        uint32_t rank[2] = {0};
 
         audit_meet(seen, slot, c->limits.nodes, "node", "a heap");
-        if (!n->heap[kind].in || !n->used || pool_at(c, n->pool) != p)
+        if (!n->heap[kind].rank || !n->used || pool_at(c, n->pool) != p)
             oracle_fail("audit: node %u is in a heap that is not its", slot);
-        for (uint32_t at = n->heap[kind].child; at != NONE;
-             prev = at, at = node_at(c, at)->heap[kind].next) {
-            if (node_at(c, at)->heap[kind].prev != prev || in_order(node_at(c, at), n, kind) ||
+        below[0] = n->heap[kind].left;
+        below[1] = n->heap[kind].right;
+        for (uint32_t i = 0; i < 2; i++) {
+            uint32_t at = below[i];
+
+            if (at == NONE)
+                continue;
+            rank[i] = node_at(c, at)->heap[kind].rank;
+            if (node_at(c, at)->heap[kind].up != slot || in_order(node_at(c, at), n, kind) ||
                 depth > c->limits.nodes)
                 oracle_fail("audit: node %u is out of order in its heap", at);
             stack[depth++] = at;
         }
+        if (rank[0] < rank[1] || n->heap[kind].rank != rank[1] + 1)
+            oracle_fail("audit: node %u has the wrong rank in its heap", slot);
     }
 }
 
@@ -188,7 +197,7 @@ void audit_heaps(struct audit *a)
 {
     const struct core *c = a->c;
 
-    for (uint32_t kind = 0; kind < HEAPS; kind++) {
+    for (uint32_t kind = 0; kind < POOL_HEAPS; kind++) {
         uint8_t *seen = audit_scratch(c->limits.nodes, 1);
 
         for (uint32_t i = 0; i < c->limits.pools; i++)
@@ -199,7 +208,7 @@ void audit_heaps(struct audit *a)
 
             if (can_go(c, n, kind) && !seen[i])
                 oracle_fail("audit: node %u could go and is not in heap %u", i, kind);
-            if (n->used && n->heap[kind].in != seen[i])
+            if (n->used && !!n->heap[kind].rank != seen[i])
                 oracle_fail("audit: node %u believes that it is in heap %u", i, kind);
         }
     }

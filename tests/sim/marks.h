@@ -113,6 +113,7 @@
     X(page_changes_owner, 4700)                                                                    \
     X(token_blocks_full, 150)                                                                      \
     X(nodes_full, 97)                                                                              \
+    X(step_too_much, 150)                                                                          \
     X(retires_full, 150)                                                                           \
     X(quota_sessions, 730)                                                                         \
     X(session_ended, 20)                                                                           \

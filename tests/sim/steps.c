@@ -245,6 +245,12 @@ void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t ste
         s->filled = p;
 }
 
+/* T20: what came before it in its Step was as much work as one may be, perhaps. */
+static bool too_much(const struct sim *w, const struct op_result *r)
+{
+    return r->err == TERN_BUSY && w->cfg.give_back;
+}
+
 static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s,
                               const struct step_op *op, bool alone)
 {
@@ -274,11 +280,11 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
     bool needed = false;
 
     if (op->tokens.n > 0 && op->tokens.base != s->ntokens) {
-        EXPECT(r->err == TERN_CONFLICT, "extend_base", "err %u", r->err);
+        EXPECT(r->err == TERN_CONFLICT || too_much(w, r), "extend_base", "err %u", r->err);
         return;
     }
     if (a < s->allocated || c < s->written || c > a || c > s->ntokens + op->tokens.n) {
-        EXPECT(r->err == TERN_INVALID, "extend_lengths", "err %u", r->err);
+        EXPECT(r->err == TERN_INVALID || too_much(w, r), "extend_lengths", "err %u", r->err);
         return;
     }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
@@ -444,7 +450,7 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
         state_handed(w, d, s, runs + r->first_run, r->nruns);
         state_ended(w, d, s);
     }
-    if (op->length > begin && !(r->err == TERN_BUSY && w->cfg.tight == 3))
+    if (op->length > begin && r->err == TERN_OK)
         state_slide(w, d, s, s->committed + w->L, (uint32_t)op->step);
     if (s->committed == goal) {
         EXPECT(r->err == TERN_OK || r->err == TERN_BUSY, "commit_answer", "err %u at %u, asked %u",
@@ -618,13 +624,18 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         return;
     }
     if (p->turn[i] >= TURN_AWAY && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
-        EXPECT(r->err == (p->turn[i] == TURN_LOADING ? TERN_BUSY : TERN_INVALID), "op_while_away",
-               "op %u: err %u", op->kind, r->err);
+        EXPECT(r->err == (p->turn[i] == TURN_LOADING ? TERN_BUSY : TERN_INVALID) || too_much(w, r),
+               "op_while_away", "op %u: err %u", op->kind, r->err);
         MARK(away_refused);
         return;
     }
+    if (op->kind != STEP_EXTEND && too_much(w, r) && r->lengths.committed == s->committed) {
+        MARK(step_too_much);
+        same_result(w, s, r, "too_much_lengths");
+        return;
+    }
     if (r->err == TERN_BUSY && !extends(op) && op->kind != STEP_COMMIT) {
-        EXPECT(op->step > min_done, "release_busy",
+        EXPECT(op->step > min_done || w->cfg.give_back, "release_busy",
                "BUSY for a release at step %llu, all have done %u", (unsigned long long)op->step,
                min_done);
         MARK(retires_full);

@@ -69,11 +69,12 @@ struct group {
     uint32_t index;       /* in pool.group */
 };
 
-/* LEAF: leaves of the device tier that may go. STATE: nodes whose STATE may go alone. HOST: leaves
- * of the host tier. ALONE: leaves of the tree that are not on the device. RESET: leaves on both of
- * a namespace that was reset. Where the host is written behind: CLEAN: leaves of the reserve whose
- * copy is there. NEXT: nodes that may join the reserve. SPARE: host copies of what the device has,
- * too, and keeps; the most recently used comes first. */
+/* Of a pool: LEAF: leaves of the device tier that may go. STATE: nodes whose STATE may go alone.
+ * HOST: leaves of the host tier. ALONE: leaves of the tree that are not on the device. RESET:
+ * leaves on both of a namespace that was reset. Where the host is written behind: CLEAN: leaves of
+ * the reserve whose copy is there. NEXT: nodes that may join the reserve. SPARE: host copies of
+ * what the device has, too, and keeps; the most recently used comes first. Of a node: CLAIM: the
+ * children at or below which there is a claim, the nearest first. */
 enum heap_kind {
     HEAP_LEAF,
     HEAP_STATE,
@@ -83,11 +84,13 @@ enum heap_kind {
     HEAP_CLEAN,
     HEAP_NEXT,
     HEAP_SPARE,
+    POOL_HEAPS,
+    HEAP_CLAIM = POOL_HEAPS,
     HEAPS
 };
 
-struct heap_links {
-    uint32_t child, next, prev, in;
+struct heap_links { /* rank: of a leftist heap, 1 or more; 0: the node is in none */
+    uint32_t left, right, up, rank;
 };
 
 struct pool {
@@ -100,9 +103,9 @@ struct pool {
     uint32_t slab_base, nslabs;
     struct list free_slabs;
     uint32_t
-        heap[HEAPS]; /* HEAP_LEAF: evictable leaves. HEAP_STATE: nodes whose STATE may be dropped */
-    struct list reclaim;                /* nodes with superseded STATE, oldest first */
-    struct list changed;                /* nodes of which the counters know too little */
+        heap[POOL_HEAPS]; /* HEAP_LEAF: evictable leaves. HEAP_STATE: nodes whose STATE may go */
+    struct list reclaim;  /* nodes with superseded STATE, oldest first */
+    struct list changed;  /* nodes of which the counters know too little */
     uint32_t nstate, reach, window_max; /* STATE groups; the largest reach and window of them */
     uint32_t resumed_anew;              /* nodes of SUCCESSOR_EARLIER */
     uint32_t supersede;
@@ -153,8 +156,10 @@ struct space { /* a namespace within a pool */
  * time, never stored. */
 struct node_state {
     uint32_t resume, successor; /* enum resume_state, enum successor_state */
-    uint32_t claims_window;     /* 1: it counts among window_claims of the nodes of its window */
-    uint32_t window_claims;     /* resume points whose windows its segment is in */
+    uint32_t claims_window;     /* 1: a resume point that needs the nodes of its window */
+    uint32_t claim; /* the depth of the nearest claim at or below it, within the pool's reach; 0 */
+    uint32_t claims_below; /* its HEAP_CLAIM */
+    uint32_t bound;        /* of a walk: see state_resumable */
     uint32_t borrowers;
     uint32_t host_borrowers;   /* of those, the ones that are content with the host's copy */
     uint32_t refilling;        /* groups, as bits, whose refill waits for its step */
@@ -212,7 +217,8 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     struct list_links keyed;   /* in its pool's list while it has extra keys */
     uint32_t announced;        /* what subscribers know of it: see events.c */
     uint32_t reserved;         /* 1: of the reserve: its copy is on the host, or on its way there */
-    uint32_t reserved_children, zero;
+    uint32_t reserved_children;
+    uint32_t jump; /* an ancestor further up: see node_above */
     uint64_t seq;
     uint64_t chain;                 /* of all tokens up to here, public; it indexes nothing */
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
@@ -344,7 +350,8 @@ struct retire { /* what waits until every rank of an engine has passed a step */
     uint32_t pool;    /* that its pages are of, and how many of each group: a shortage tells them */
     uint32_t pages_of[GROUPS_MAX];
     struct list pages;
-    uint32_t session, zero; /* that is CLOSING or releasing, and puts its pages here; NONE */
+    uint32_t session; /* that is CLOSING or releasing, and puts its pages here; NONE */
+    uint32_t turned;  /* 1: the nodes are in the order in which they become visible */
 };
 
 struct proc_of {

@@ -106,6 +106,7 @@ static void fetch_publish(struct core *c, struct pull *p)
                                    .pending = &pending,
                                    .step = &step,
                                    .state_at = p->to,
+                                   .arrived = NONE,
                                    .whole_from = pull_whole_from(c, p),
                                    .arriving = true};
         enum tern_err err = TERN_GONE;

@@ -398,7 +398,7 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     for (uint32_t t = 0; t < TIER_COUNT; t++)
         p->tiers[t] = t == p->tier ? slot : NONE;
     p->spaces = p->reclaim = p->changed = p->keyed = LIST_EMPTY;
-    for (uint32_t k = 0; k < HEAPS; k++)
+    for (uint32_t k = 0; k < POOL_HEAPS; k++)
         p->heap[k] = NONE;
     p->offset = offset;
     p->page_base = (uint32_t)page_base;

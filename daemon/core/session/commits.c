@@ -78,13 +78,13 @@ static bool refill_allowed(struct core *c, const struct engine *e, struct segmen
 
 /* Where the step has passed already, a resume point below may have its window again. What was added
  * to a node that has its checksums has none yet. */
-static void refilled(struct core *c, uint32_t slot, const struct chunk_source *src)
+static void refilled(struct core *c, uint32_t slot, struct chunk_source *src)
 {
     struct node *n = node_at(c, slot);
 
     if (!node_visible(n) || n->state.refilling)
         return;
-    state_arrived(c, slot);
+    state_arrived(c, slot, true, &src->arrived);
     if (src->arriving || n->work.seal != SEAL_DONE)
         return;
     seal_state_move(&n->work.seal, SEAL_NONE);
@@ -350,6 +350,12 @@ static uint32_t chunk_refs(const struct pool *p)
     return n;
 }
 
+/* What a chunk counts for: a node, its pages, its tokens. */
+static uint32_t chunk_visits(const struct pool *p)
+{
+    return NODE_VISITS + (chunk_refs(p) + tokens_blocks_per_chunk(p->align)) / 4;
+}
+
 /* T6: a depth that the session may commit to. */
 static enum tern_err commit_check(const struct session *s, const struct pool *p, uint32_t depth,
                                   struct op_result *ret)
@@ -464,6 +470,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
                                .step = &step,
                                .named = op->step,
                                .state_at = s->written,
+                               .arrived = NONE,
                                .whole_from = s->whole_from};
     enum tern_err err = TERN_OK;
     bool adopted;
@@ -472,8 +479,10 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
     TRY(commit_check(s, p, op->length, ret));
     if (op->length <= s->committed)
         return TERN_OK; /* T6 has no target: it is a repetition */
-    while (err == TERN_OK && s->committed < op->length) {
-        if (!records_ready(c, e, s, op->step))
+    for (; err == TERN_OK && s->committed < op->length; c->visits += chunk_visits(p)) {
+        if (c->visits >= give_back_end(c))
+            err = refuse_op(ret, TERN_BUSY, STEP_TOO_MUCH);
+        else if (!records_ready(c, e, s, op->step))
             err = refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
         else if (!refs_fit(out,
                            (struct runs_wanted){.runs = 2 * p->ngroups, .refs = chunk_refs(p)}))
@@ -492,7 +501,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         store_continued(c, s);
         leave_below(c, s, op->step);
     }
-    if (records_ready(c, e, s, op->step)) /* else what has left the window leaves it later */
+    if (err == TERN_OK && records_ready(c, e, s, op->step)) /* else a later commit slides */
         node = session_slide(c, s, op->step, s->committed + p->align, &duplicates);
     retire_release(c, e, op->step, &duplicates, (struct path){node, state_from});
     retire_publish(c, e, step, pending);

@@ -16,6 +16,7 @@ struct chunk_source {
     uint64_t named;          /* the commit's */
     uint32_t state_at;       /* the depth whose state a RECURRENT page holds */
     uint32_t whole_from;     /* as in struct session: the first page may be one that came in part */
+    uint32_t arrived;        /* NONE at first: see state_arrived */
     uint32_t handed;         /* out: RECURRENT groups whose page was handed over, as bits */
     uint32_t unread; /* out: groups, as bits, whose STATE in the last chunk waits for a step */
     bool arriving;   /* a transfer's: checksums are known, and the session gets no fresh RECURRENT

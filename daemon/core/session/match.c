@@ -14,7 +14,7 @@
 #include "core/memory/pages.h"
 #include "core/session/commits.h"
 #include "core/session/record.h"
-#include "core/session/retires.h"
+#include "core/session/sessions.h"
 #include "core/session/slide.h"
 #include "core/tier/host.h"
 #include "core/tree/nodes.h"
@@ -391,7 +391,6 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     const struct pool *p = session_pool(c, s);
     struct engine *e = engine_at(c, s->engine);
     struct req_tokens t = anchored(&m->tokens);
-    struct list pages;
     struct token_buf kept;
     uint32_t common, length;
     const char *text;
@@ -414,15 +413,14 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return refuse(
             ret, TERN_INVALID,
             "the STATE that is needed there has left the table: abort the session and match anew");
-    if (!retire_ready(c, e, m->step))
+    if (!session_tail_ready(c, e, m->step, session_tail_pages(c, s, length)))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     kept = s->tokens;
     kept.end = common;
     if (tokens_room(c, s->pool, (struct token_need){tokens_blocks_needed(&kept, t.n), t.nkeys},
                     &text) != TERN_OK)
         return refuse(ret, TERN_BUSY, text);
-    session_free_tail(c, s, length, &pages);
-    retire_release(c, e, m->step, &pages, (struct path){NONE, 0});
+    session_give_tail(c, s, length, m->step);
     if (s->finished > common)
         s->finished = common;
     tokens_truncate(c, &s->tokens, common);
@@ -458,6 +456,8 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
                       "base is beyond the tokens that the session has: give them again from there");
     if (session_table_refs(c, s, t->base + t->n) > c->limits.table_pages)
         return refuse(ret, TERN_INVALID, TABLE_TOO_LONG);
+    if (session_too_deep(c, s, t->base + t->n))
+        return refuse(ret, TERN_INVALID, TABLE_TOO_DEEP);
     return TERN_OK;
 }
 

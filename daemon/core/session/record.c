@@ -90,6 +90,13 @@ uint32_t session_table_refs(const struct core *c, const struct session *s, uint3
     return n;
 }
 
+bool session_too_deep(const struct core *c, const struct session *s, uint32_t tokens)
+{
+    const struct pool *p = session_pool(c, s);
+
+    return (p->nstate > 0 || p->tiers[TIER_HOST] != NONE) && tokens / p->align > STEP_PATH_MAX;
+}
+
 bool session_away(const struct session *s)
 {
     return s->state == SESSION_RETRACTING || s->state == SESSION_RETRACTED ||
@@ -192,11 +199,10 @@ void session_use(struct core *c, struct session *s)
 
 uint32_t session_borrows_to(const struct core *c, const struct session *s, uint32_t group)
 {
-    uint32_t at = s->node;
+    const struct pool *p = session_pool(c, s);
+    uint32_t end = s->base[group] * p->group[group].layout.page_tokens;
 
-    while (segment_end(&session_pool(c, s)->group[group], node_at(c, at)->depth) > s->base[group])
-        at = node_at(c, at)->parent;
-    return at;
+    return node_above(c, (struct path){s->node, end / p->align * p->align});
 }
 
 /* The borrowed pages from the one that holds token `from`. */

@@ -11,6 +11,10 @@
 #define RELEASING                                                                                  \
     "the pages that this session gave up are still being given back: repeat it in a moment"
 
+#define STEP_TOO_MUCH                                                                              \
+    "the Step is more work than one may be: what came before is done, and of a commit the chunks " \
+    "that the lengths say; repeat the rest, it goes on"
+
 #define TICKET_GONE                                                                                \
     "the ticket is gone: it was fetched or dropped, its time was over, its session ended before "  \
     "it was handed over, or the daemon that gave it was restarted, or is another one"
@@ -39,6 +43,14 @@
     "a session's table has no more pages than an answer of frame_body_max can name: give fewer "   \
     "tokens, or raise frame_body_max"
 
+#define TABLE_TOO_DEEP                                                                             \
+    "a session of a pool with STATE or a host tier has at most 131,072 chunks of L tokens: give "  \
+    "fewer tokens, or open the pool with a larger align_tokens"
+
+#define TAIL_TOO_LONG                                                                              \
+    "the session owns more pages than are given back at once: Rewind it to its committed length "  \
+    "first, which gives them back in pieces"
+
 #define NO_STATE_THERE                                                                             \
     "no STATE is there to go on from that length: a RECURRENT group has that of the written and "  \
     "of the committed length alone, a WINDOW group goes back by its reserve; else Abort, then "    \
@@ -62,6 +74,8 @@ struct pool *session_pool(const struct core *c, const struct session *s);
 /* Of the session, where an answer to that operation has room for them. */
 void reply_lengths(const struct session *s, struct reply *ret);
 struct lengths session_lengths(const struct session *s);
+/* Is its path then longer than may be walked in one step? */
+bool session_too_deep(const struct core *c, const struct session *s, uint32_t tokens);
 /* Pages in its table when it has so many tokens, at most, with those that it owns now. */
 uint32_t session_table_refs(const struct core *c, const struct session *s, uint32_t tokens);
 struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,

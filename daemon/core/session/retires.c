@@ -18,13 +18,9 @@ bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
     return step <= e->done_min || share_room(c, SHARE_RETIRES, e->tenant) > 0;
 }
 
-/* The borrows before the pin: it is what keeps the path there. */
-static void end_pin(struct core *c, struct path pin)
+static bool end_pin(struct core *c, struct path *pin, uint32_t end)
 {
-    if (pin.node == NONE)
-        return;
-    state_unhold(c, pin);
-    node_unpin(c, pin.node, REF_DEVICE);
+    return pin->node == NONE || state_path_end(c, pin, REF_DEVICE, end);
 }
 
 /* The list is built from the end of the commit: parents are to be seen first. */
@@ -40,32 +36,43 @@ static uint32_t reversed(const struct core *c, uint32_t at)
     return before;
 }
 
-static void publish_nodes(struct core *c, uint32_t at)
+/* *last: see state_arrived. */
+static void publish_node(struct core *c, uint32_t at, uint32_t *last)
 {
-    at = reversed(c, at);
-    while (at != NONE) {
-        struct node *n = node_at(c, at);
-        uint32_t next = n->work.publish_next;
+    struct node *n = node_at(c, at);
+    bool refilled = n->state.refilling != 0;
 
-        n->pending_engine = n->work.publish_next = NONE;
-        n->work.publish_step = 0;
-        if (n->work.since_ns) {
-            count_since(c, LATENCY_PUBLISH, n->work.since_ns);
-            n->work.since_ns = c->now_ns;
-        }
-        if (n->state.refilling && n->work.seal == SEAL_DONE)
-            seal_state_move(&n->work.seal, SEAL_NONE); /* what was refilled has no checksum yet */
-        n->state.refilling = 0;
-        seal_queue(c, at);
-        tree_event(c, at, n->announced ? TREE_TIER : TREE_STORED);
-        state_arrived(c, at);
-        if (n->work.seal == SEAL_DONE)
-            host_sealed(c, at);
-        node_offer(c, at);
-        c->visits++;
-        touch(c);
-        at = next;
+    n->pending_engine = n->work.publish_next = NONE;
+    n->work.publish_step = 0;
+    if (n->work.since_ns) {
+        count_since(c, LATENCY_PUBLISH, n->work.since_ns);
+        n->work.since_ns = c->now_ns;
     }
+    if (refilled && n->work.seal == SEAL_DONE)
+        seal_state_move(&n->work.seal, SEAL_NONE); /* what was refilled has no checksum yet */
+    n->state.refilling = 0;
+    seal_queue(c, at);
+    tree_event(c, at, n->announced ? TREE_TIER : TREE_STORED);
+    state_arrived(c, at, refilled, last);
+    if (n->work.seal == SEAL_DONE)
+        host_sealed(c, at);
+    node_offer(c, at);
+    c->visits += NODE_VISITS;
+    touch(c);
+}
+
+/* Parents first, up to `end` visits. False: *nodes are left. */
+static bool publish_nodes(struct core *c, uint32_t *nodes, uint32_t end)
+{
+    uint32_t last = NONE;
+
+    while (*nodes != NONE && c->visits < end) {
+        uint32_t at = *nodes;
+
+        *nodes = node_at(c, at)->work.publish_next;
+        publish_node(c, at, &last);
+    }
+    return *nodes == NONE;
 }
 
 static void record_put(struct core *c, const struct engine *e, uint32_t slot)
@@ -88,13 +95,15 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
     if (e->retires.n == 0)
         e->waits_since_ns = c->now_ns;
     for (uint32_t at = retire_list_last(c, &e->retires);
-         at != NONE && retire_at(c, at)->step > step; at = retire_list_before(c, &e->retires, at))
+         at != NONE && retire_at(c, at)->step > step;
+         at = retire_list_before(c, &e->retires, at), c->visits++)
         later = at;
     retire_list_insert(c, &e->retires, slot, later);
     if (e->state == ENGINE_ENDING && e->drop_at == later) /* what gives it back begins with it */
         e->drop_at = slot;
     r->step = step;
     r->pending = NONE;
+    r->turned = 0;
     r->pin = (struct path){.node = NONE};
     r->pages = LIST_EMPTY;
     r->pool = r->session = NONE;
@@ -113,7 +122,7 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct list
     step_named(c, e, step);
     if (step <= e->done_min) {
         pages_free(c, pages);
-        end_pin(c, pin);
+        end_pin(c, &pin, UINT32_MAX);
         return;
     }
     r = record_take(c, e, step);
@@ -153,10 +162,12 @@ void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t no
     if (nodes == NONE)
         return;
     step_named(c, e, step);
-    if (step <= e->done_min)
-        publish_nodes(c, nodes);
-    else
+    if (step > e->done_min) {
         record_take(c, e, step)->pending = nodes;
+        return;
+    }
+    nodes = reversed(c, nodes);
+    publish_nodes(c, &nodes, UINT32_MAX);
 }
 
 /* False: there is more to do. */
@@ -170,9 +181,16 @@ static bool give_back(struct core *c, struct retire *r, uint32_t end)
         if (++c->visits >= end)
             return false;
     }
-    end_pin(c, r->pin);
-    r->pin.node = NONE;
-    return true;
+    return end_pin(c, &r->pin, end);
+}
+
+/* Parents are to be seen first, and a record that goes with its engine has its nodes removed
+ * children first. */
+static void turn(const struct core *c, struct retire *r, bool parents_first)
+{
+    if (r->turned != parents_first)
+        r->pending = reversed(c, r->pending);
+    r->turned = parents_first;
 }
 
 /* A step counts when all that waited for it was given back: so what is named by a step that has
@@ -187,9 +205,8 @@ bool retire_advance(struct core *c, struct engine *e, uint32_t end)
         touch(c);
         if (c->visits >= end || r->session != NONE) /* sessions_flush is at it */
             return false;
-        publish_nodes(c, r->pending);
-        r->pending = NONE;
-        if (!give_back(c, r, end))
+        turn(c, r, true);
+        if (!publish_nodes(c, &r->pending, end) || !give_back(c, r, end))
             return false;
         record_put(c, e, retire_list_pop(c, &e->retires));
     }
@@ -231,6 +248,7 @@ bool retire_drop_all(struct core *c, struct engine *e, uint32_t end)
     while (e->retires.n > 0) {
         struct retire *r = retire_at(c, retire_list_last(c, &e->retires));
 
+        turn(c, r, false);
         while (r->pending != NONE) {
             uint32_t slot = r->pending;
 

@@ -116,6 +116,8 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
             ret, TERN_INVALID,
             "the STATE of what is committed has left the table, so nothing could go on from "
             "there: retract to the HOST, or Abort");
+    if (session_owns(c, s) > GIVE_BACK_VISITS_MAX)
+        return refuse(ret, TERN_INVALID, TAIL_TOO_LONG);
     if (!retire_ready(c, e, r->step))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     return TERN_OK;
@@ -442,13 +444,11 @@ void session_come_back(struct core *c, struct session *s)
     s->held = REF_DEVICE;
 }
 
-void session_leave_host(struct core *c, struct session *s)
+static void session_leave_host(struct core *c, struct session *s)
 {
     struct path path = {s->node, s->state_from};
 
-    state_lend_host(c, path, false);
-    state_unhold(c, path);
-    node_unpin(c, s->node, REF_HOST);
+    state_path_end(c, &path, REF_HOST, UINT32_MAX);
 }
 
 void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages)

@@ -11,8 +11,6 @@ void load_end(struct core *c, struct actions *out, struct session *s, bool stays
 void load_conn_closed(struct core *c, uint32_t conn);
 /* Ends what the session began on the host tier: it holds its prefix by one pin, DEVICE or HOST. */
 void session_come_back(struct core *c, struct session *s);
-/* Gives up the HOST pin that a session holds, and what it borrows. */
-void session_leave_host(struct core *c, struct session *s);
 /* Gives back `pages` and whatever holds the session's prefix, at `step`. */
 void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages);
 bool away_flush(struct core *c, struct actions *out); /* false: work is left for want of room */

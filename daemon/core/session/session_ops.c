@@ -48,6 +48,8 @@ static enum tern_err extend_fits(const struct core *c, const struct session *s,
         return refuse_op(ret, TERN_INVALID, TOO_MANY_KEYS);
     if (!keys_in_order(&op->tokens))
         return refuse_op(ret, TERN_INVALID, KEYS_OUT_OF_ORDER);
+    if (session_too_deep(c, s, to->allocated > end ? to->allocated : end))
+        return refuse_op(ret, TERN_INVALID, TABLE_TOO_DEEP);
     if (session_table_refs(c, s, to->allocated > end ? to->allocated : end) + window >
         c->limits.table_pages)
         return refuse_op(ret, TERN_INVALID, TABLE_TOO_LONG); /* see Match */
@@ -195,20 +197,14 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     TRY(extend_pages(c, out, e, s, op, need, ret));
     check(tokens_append(c, &s->tokens, op->tokens.v, op->tokens.n, op->tokens.keys,
                         op->tokens.nkeys) == TERN_OK);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        c->visits += need[g] / RECORDS_A_VISIT;
+    c->visits += 1 + tokens.blocks / RECORDS_A_VISIT;
     s->allocated = to.allocated;
     s->written = to.written;
     session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);
     return TERN_OK;
-}
-
-/* Records for what waits for the step. Many pages take one of their own, beside that of a pin or of
- * a RECURRENT page. */
-static bool tail_ready(const struct core *c, const struct engine *e, uint64_t step, uint32_t pages)
-{
-    uint32_t records = session_may_give(c, pages) ? 1 : 2;
-
-    return step <= e->done_min || share_room(c, SHARE_RETIRES, e->tenant) >= records;
 }
 
 static enum tern_err op_rewind(struct core *c, struct engine *e, struct session *s,
@@ -218,7 +214,7 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
         return TERN_INVALID;
     if (!session_can_return(c, s, op->length))
         return refuse_op(ret, TERN_INVALID, NO_STATE_THERE);
-    if (!tail_ready(c, e, op->step, session_tail_pages(c, s, op->length)))
+    if (!session_tail_ready(c, e, op->step, session_tail_pages(c, s, op->length)))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     session_give_tail(c, s, op->length, op->step);
     tokens_truncate(c, &s->tokens, op->length);
@@ -250,7 +246,7 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
                                 copied anew */
     if (!session_can_return(c, s, keep))
         return refuse_op(ret, TERN_INVALID, NO_STATE_THERE);
-    if (!tail_ready(c, e, op->step, session_tail_pages(c, s, keep)))
+    if (!session_tail_ready(c, e, op->step, session_tail_pages(c, s, keep)))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     session_store_prompt(c, s);
     step_named(c, e, op->step); /* also where nothing is given back: see request_session_end */
@@ -263,21 +259,22 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
 }
 
 /* S7 keeps the tokens of the last Finish: what of it is in the tree is copied before the pin goes.
- * Where the token store has no room, the list is given up, and the `tokens` of the answer says so.
- */
+ * Where that is too many chunks, or the token store has no room, the list is given up, and the
+ * `tokens` of the answer says so. */
 static void keep_finished_tokens(struct core *c, struct session *s)
 {
     const uint32_t align = session_pool(c, s)->align,
                    in_tree = s->finished < s->committed ? s->finished : s->committed;
     struct token_need need;
     const char *unused;
-    uint32_t keys = 0;
+    uint32_t keys = 0, from = node_above(c, (struct path){s->node, div_up(in_tree, align) * align});
 
     tokens_truncate(c, &s->tokens, s->finished > s->tokens.first ? s->finished : s->tokens.first);
-    for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
+    for (uint32_t at = from; node_at(c, at)->depth > 0 && in_tree / align <= KEPT_CHUNKS_MAX;
+         at = node_at(c, at)->parent)
         keys += tokens_count_keys(c, node_at(c, at)->keys);
     need = (struct token_need){div_up(in_tree, align) * tokens_blocks_per_chunk(align), keys};
-    if (tokens_room(c, s->pool, need, &unused) != TERN_OK) {
+    if (in_tree / align > KEPT_CHUNKS_MAX || tokens_room(c, s->pool, need, &unused) != TERN_OK) {
         tokens_truncate(c, &s->tokens, s->tokens.first);
         tokens_init(&s->tokens, 0);
         s->finished = 0;
@@ -285,12 +282,10 @@ static void keep_finished_tokens(struct core *c, struct session *s)
     }
     if (in_tree == 0 && s->committed > 0)
         tokens_init(&s->tokens, 0); /* no turn has finished yet; the buffer is empty by now */
-    for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
-        const struct node *n = node_at(c, at);
-        uint32_t start = n->depth - align;
+    for (uint32_t at = from; node_at(c, at)->depth > 0; at = node_at(c, at)->parent, c->visits++) {
+        uint32_t left = in_tree - (node_at(c, at)->depth - align);
 
-        if (start < in_tree)
-            tokens_prepend(c, &s->tokens, n, in_tree - start < align ? in_tree - start : align);
+        tokens_prepend(c, &s->tokens, node_at(c, at), left < align ? left : align);
     }
 }
 
@@ -322,7 +317,7 @@ static enum tern_err table_end(struct core *c, struct actions *out, struct sessi
         n += s->owned[g].n;
     TRY(give_back_ready(c, out, s, at_step, ret_text));
     *ret_text = share_refused(SHARE_RETIRES);
-    if (!tail_ready(c, e, step, n))
+    if (!session_tail_ready(c, e, step, n))
         return TERN_BUSY;
     *ret_text = NULL;
     if (s->ticket_state != TICKET_NONE)
@@ -475,6 +470,8 @@ static enum tern_err op_written(struct core *c, struct engine *e, struct session
 static enum tern_err apply(struct core *c, struct actions *out, struct engine *e, struct session *s,
                            const struct step_op *op, struct op_result *ret)
 {
+    if (op->kind != STEP_CLOSE && c->visits >= give_back_end(c))
+        return refuse_op(ret, TERN_BUSY, STEP_TOO_MUCH);
     if (op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
         if (session_rolls_back(c, s))
             return refuse_op(ret, TERN_BUSY, ROLLING_BACK);

@@ -193,22 +193,24 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     touch(c);
 }
 
-/* All that is left of it is its pin, and what it borrows. */
-static void closed(struct core *c, struct session *s)
+/* All that is left of it is its pin, and what it borrows, up to `end` visits; the release takes
+ * that where there is one. */
+static bool closed(struct core *c, struct session *s, uint32_t end)
 {
     bool host = s->held == REF_HOST;
     struct path path = {s->node, s->state_from};
     uint32_t tenant = session_pool(c, s)->tenant;
 
-    c->visits += (s->committed - s->state_from) / session_pool(c, s)->align;
-    if (s->record != NONE)
-        retire_close(c, s->record, host ? (struct path){NONE, 0} : path);
-    if (host) {
-        session_leave_host(c, s);
-    } else if (s->record == NONE) {
-        state_unhold(c, path);
-        node_unpin(c, s->node, REF_DEVICE);
+    if (host || s->record == NONE) {
+        bool all = state_path_end(c, &path, host ? REF_HOST : REF_DEVICE, end);
+
+        s->node = path.node;
+        s->committed = all ? 0 : node_at(c, s->node)->depth;
+        if (!all)
+            return false;
     }
+    if (s->record != NONE)
+        retire_close(c, s->record, path);
     closing_list_remove(c, &c->closing, session_slot(c, s));
     if (s->engine != NONE)
         session_list_remove(c, &engine_at(c, s->engine)->sessions, session_slot(c, s));
@@ -216,7 +218,9 @@ static void closed(struct core *c, struct session *s)
     s->node = NONE;
     share_put(c, SHARE_SESSIONS, tenant);
     session_slot_put(c, session_slot(c, s));
+    c->visits++;
     touch(c);
+    return true;
 }
 
 static bool give_back_pages(struct core *c, struct session *s, uint32_t end)
@@ -259,11 +263,21 @@ static void released(struct core *c, struct session *s)
     closing_list_remove(c, &c->closing, session_slot(c, s));
 }
 
+static uint32_t given_at_once(const struct core *c)
+{
+    return c->limits.give_back_visits ? 0 : GIVE_AT_ONCE_PAGES;
+}
+
 bool session_may_give(const struct core *c, uint32_t pages)
 {
-    uint32_t small = c->limits.give_back_visits ? 0 : GIVE_AT_ONCE_PAGES;
+    return pages <= given_at_once(c) || c->visits + pages <= give_back_end(c);
+}
 
-    return pages <= small || c->visits + pages <= give_back_end(c);
+bool session_tail_ready(const struct core *c, const struct engine *e, uint64_t step, uint32_t pages)
+{
+    uint32_t records = pages <= given_at_once(c) ? 1 : 2;
+
+    return step <= e->done_min || share_room(c, SHARE_RETIRES, e->tenant) >= records;
 }
 
 void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step)
@@ -304,9 +318,7 @@ bool session_give_back(struct core *c, struct session *s, uint32_t end)
         ;
     if (c->visits >= end)
         return false;
-    c->visits++;
-    closed(c, s);
-    return true;
+    return closed(c, s, end);
 }
 
 bool sessions_flush(struct core *c)

@@ -17,6 +17,10 @@ bool session_close_told(struct core *c, struct actions *out, struct session *s, 
 /* Nobody finds the session any more. What it holds is for session_give_back, and is free again when
  * `step` has passed, or at once for an engine that is gone. */
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone);
+/* Are there records for what waits for the step? Many pages take one of their own, beside that of a
+ * pin or of a RECURRENT page. */
+bool session_tail_ready(const struct core *c, const struct engine *e, uint64_t step,
+                        uint32_t pages);
 /* S4 for an operation at `step`: at once, or where that are many pages in pieces. The session is
  * `releasing` until then, and only a Close of one that is aborted is accepted. */
 void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step);

@@ -23,16 +23,6 @@ static uint32_t lower_bound(const struct pool *p, const struct group_layout *l, 
     return at > keep ? at - (uint32_t)keep : 0;
 }
 
-/* The deepest node of the path whose STATE it does not have. */
-static uint32_t path_below_state(const struct core *c, struct path path)
-{
-    uint32_t node = path.node;
-
-    while (node_at(c, node)->depth > path.state_from)
-        node = node_at(c, node)->parent;
-    return node;
-}
-
 /* Borrows are counted by node, so a page's may outlast it in the table; then its step holds. */
 void session_slid_to(struct session *s, struct group_page first, uint64_t step)
 {
@@ -49,8 +39,9 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
                        struct list *list)
 {
     const struct pool *p = session_pool(c, s);
+    const uint64_t furthest = s->state_from + (uint64_t)PIECE_VISITS_MAX * p->align;
     uint64_t held = s->slid_step;
-    uint32_t state_from = s->committed, node;
+    uint32_t state_from = s->committed, most = PIECE_VISITS_MAX, node;
 
     if (p->nstate == 0)
         return NONE;
@@ -65,14 +56,16 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             continue;
         session_slid_to(s, (struct group_page){g, lower / pt}, step);
-        while (s->owned[g].n > 0 && s->base[g] < lower / pt) {
+        for (; s->owned[g].n > 0 && s->base[g] < lower / pt && most > 0; most--, c->visits++) {
             page_list_push(c, list, page_list_pop(c, &s->owned[g]));
             s->base[g]++;
         }
     }
+    if (state_from > furthest)
+        state_from = (uint32_t)furthest;
     if (state_from <= s->state_from || (held > step && held > engine_at(c, s->engine)->done_min))
         return NONE; /* what it slid over before is still read: a later slide ends the borrows */
-    node = path_below_state(c, (struct path){s->node, state_from});
+    node = node_above(c, (struct path){s->node, state_from});
     node_pin(c, node, REF_DEVICE);
     s->state_from = state_from;
     touch(c);
@@ -119,12 +112,18 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
 
 /* --- the tail --- */
 
+uint32_t session_owns(const struct core *c, const struct session *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        n += s->owned[g].n;
+    return n;
+}
+
 bool tail_is_there(const struct core *c, const struct session *s)
 {
-    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
-        if (s->owned[g].n > 0)
-            return true;
-    return s->allocated > s->committed;
+    return session_owns(c, s) > 0 || s->allocated > s->committed;
 }
 
 /* A fetch that breaks off may leave the session at its committed length: it can go on from there
@@ -157,6 +156,8 @@ enum tern_err session_may_fetch_nothing(const struct session *s, struct reply *r
 enum tern_err session_may_fetch(const struct core *c, const struct session *s, struct reply *ret)
 {
     TRY(session_may_fetch_nothing(s, ret));
+    if (session_owns(c, s) > GIVE_BACK_VISITS_MAX)
+        return refuse(ret, TERN_INVALID, TAIL_TOO_LONG);
     if (!tail_is_replaceable(c, s))
         return refuse(ret, TERN_INVALID,
                       "the STATE of the committed length is not in the session's table, or only as "

@@ -6,7 +6,8 @@
 
 #include "core/session/call.h"
 
-/* T5: takes STATE pages that are wholly below the window of min(written, next) into `list`. Returns
+/* T5: takes STATE pages that are wholly below the window of min(written, next) into `list`, up to
+ * PIECE_VISITS_MAX, and so many chunks of what is borrowed: a later slide takes the rest. Returns
  * the node, pinned for the caller's retire_release, up to which borrowed segments end (from the
  * session's `state_from` before the call); NONE: none do. */
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
@@ -28,6 +29,8 @@ enum tern_err session_may_fetch_nothing(const struct session *s, struct reply *r
 /* Can a fetch that brings a session to `most` tokens bring it to what is asked for? */
 enum tern_err at_least_fits(const struct session *s, const struct req_fetch *r, uint32_t most,
                             struct reply *ret);
+/* Pages that it owns, of all groups. */
+uint32_t session_owns(const struct core *c, const struct session *s);
 /* Does it have more than what it borrows up to its committed length? */
 bool tail_is_there(const struct core *c, const struct session *s);
 /* Records that its release at `step` needs. */

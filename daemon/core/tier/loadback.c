@@ -208,6 +208,7 @@ enum tern_err load_failed(const struct core *c, struct path path)
 static void loadback_settle(struct core *c, uint32_t slot)
 {
     struct list work = LIST_EMPTY;
+    uint32_t last = NONE;
 
     copy_list_push(c, &work, slot);
     while (work.n > 0) {
@@ -228,7 +229,7 @@ static void loadback_settle(struct core *c, uint32_t slot)
         for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
             if (copy_has_come(node_at(c, kid), TIER_DEVICE))
                 copy_list_push_front(c, &work, kid);
-        state_arrived(c, at);
+        state_arrived(c, at, true, &last);
         node_offer(c, at);
     }
 }

@@ -7,6 +7,8 @@
 enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *room,
                           const uint32_t *need, evictor *evict, uint32_t *ret_short)
 {
+    const uint32_t end = c->visits + GIVE_BACK_VISITS_MAX;
+
     if (pages_fit(c, room, need, ret_short))
         return TERN_OK;
     if (!obtain_settle(c, p))
@@ -19,6 +21,8 @@ enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *roo
         if (visits_left(c) == 0 || made == TERN_BUSY)
             return TERN_BUSY;
         check(made == TERN_OK); /* it was counted as obtainable */
+        if (c->visits >= end && !pages_fit(c, room, need, ret_short))
+            return TERN_BUSY;
     }
     return TERN_OK;
 }

@@ -61,7 +61,7 @@ uint32_t reserve_next(struct core *c, struct pool *p)
 
 void reserve_skip(struct core *c, uint32_t slot)
 {
-    heap_remove(c, node_pool(c, node_at(c, slot)), HEAP_NEXT, slot);
+    heap_remove(c, &node_pool(c, node_at(c, slot))->heap[HEAP_NEXT], HEAP_NEXT, slot);
 }
 
 /* --- leaves of a tier --- */
@@ -95,7 +95,7 @@ uint32_t evict_next(struct core *c, struct pool *p)
             c->visits++;
             if (i == 0 ? heap_fits(n, HEAP_CLEAN) : device_frees(n))
                 return slot;
-            heap_remove(c, p, kinds[i], slot);
+            heap_remove(c, &p->heap[kinds[i]], kinds[i], slot);
             if (i == 0)
                 reserve_leave(c, slot); /* who holds it uses it */
         }
@@ -142,7 +142,7 @@ static bool host_evict(struct core *c, struct pool *p, enum heap_kind k)
         uint32_t slot = p->heap[k];
 
         c->visits++;
-        heap_remove(c, p, k, slot);
+        heap_remove(c, &p->heap[k], k, slot);
         if (!heap_fits(node_at(c, slot), k))
             continue;
         node_leave_host(c, slot);
@@ -236,7 +236,7 @@ bool reset_flush(struct core *c)
             if (budget-- == 0)
                 return false;
             c->visits++;
-            heap_remove(c, p, HEAP_RESET, slot);
+            heap_remove(c, &p->heap[HEAP_RESET], HEAP_RESET, slot);
             if (tiers_free(node_at(c, slot)))
                 node_destroy(c, slot);
         }
@@ -248,20 +248,22 @@ bool evict_state(struct core *c, struct pool *p)
 {
     if (p->reclaim.n > 0 && visits_left(c) > 0) {
         c->visits++;
-        state_drop(c, p->reclaim.head);
-        return true;
+        return state_drop(c, p->reclaim.head) > 0;
     }
     if (p->supersede == SUPERSEDE_OFF)
         return false; /* a snapshot is kept whole: its STATE goes with its node */
     while (p->heap[HEAP_STATE] != NONE && visits_left(c) > 0) {
-        uint32_t slot = p->heap[HEAP_STATE];
+        uint32_t slot = p->heap[HEAP_STATE], freed;
 
         c->visits++;
-        heap_remove(c, p, HEAP_STATE, slot);
+        heap_remove(c, &p->heap[HEAP_STATE], HEAP_STATE, slot);
         if (!state_droppable(c, node_at(c, slot)))
             continue;
-        count_pages(c, node_at(c, slot), state_drop(c, slot));
-        return true;
+        freed = state_drop(c, slot);
+        count_pages(c, node_at(c, slot), freed);
+        if (freed == 0)
+            evict_offer(c, slot);
+        return freed > 0;
     }
     return false;
 }

@@ -47,6 +47,7 @@ bool heap_fits(const struct node *n, enum heap_kind k)
     case HEAP_LEAF:
     case HEAP_STATE:
     case HEAP_RESET:
+    case HEAP_CLAIM:
     case HEAPS: break;
     }
     return false;
@@ -60,87 +61,89 @@ bool tiers_free(const struct node *n)
 
 static bool before(const struct node *a, const struct node *b, enum heap_kind k)
 {
-    if (a->last_use != b->last_use)
+    if (k == HEAP_CLAIM && a->state.claim != b->state.claim)
+        return a->state.claim < b->state.claim;
+    if (k != HEAP_CLAIM && a->last_use != b->last_use)
         return (a->last_use < b->last_use) == (k != HEAP_SPARE);
     if (k == HEAP_STATE && a->depth != b->depth)
         return a->depth > b->depth;
     return a->seq < b->seq;
 }
 
-static uint32_t meld(const struct core *c, enum heap_kind k, uint32_t a, uint32_t b)
+static uint32_t rank_of(const struct core *c, enum heap_kind k, uint32_t slot)
 {
-    struct heap_links *la, *lb;
-
-    if (a == NONE || b == NONE)
-        return a == NONE ? b : a;
-    if (before(node_at(c, b), node_at(c, a), k)) {
-        uint32_t t = a;
-
-        a = b;
-        b = t;
-    }
-    la = &node_at(c, a)->heap[k];
-    lb = &node_at(c, b)->heap[k];
-    lb->next = la->child;
-    if (la->child != NONE)
-        node_at(c, la->child)->heap[k].prev = b;
-    lb->prev = a;
-    la->child = b;
-    return a;
+    return slot == NONE ? 0 : node_at(c, slot)->heap[k].rank;
 }
 
-/* The two passes of a pairing heap, without recursion. */
-static uint32_t meld_children(const struct core *c, enum heap_kind k, uint32_t first)
-{
-    uint32_t pairs = NONE, root = NONE;
-
-    while (first != NONE) {
-        uint32_t a = first, b = node_at(c, a)->heap[k].next,
-                 rest = b == NONE ? NONE : node_at(c, b)->heap[k].next, m;
-
-        m = meld(c, k, a, b); /* the loser's `next` is set there, the winner's here */
-        node_at(c, m)->heap[k].next = pairs;
-        pairs = m;
-        first = rest;
-    }
-    while (pairs != NONE) {
-        uint32_t next = node_at(c, pairs)->heap[k].next;
-
-        node_at(c, pairs)->heap[k].next = NONE;
-        root = meld(c, k, root, pairs);
-        pairs = next;
-    }
-    if (root != NONE)
-        node_at(c, root)->heap[k].prev = NONE;
-    return root;
-}
-
-void heap_remove(const struct core *c, struct pool *p, enum heap_kind k, uint32_t slot)
+/* The left child has the higher rank; then a way to the right is as long as the logarithm. False:
+ * the node has the rank that it had. */
+static bool rank_again(const struct core *c, enum heap_kind k, uint32_t slot)
 {
     struct heap_links *l = &node_at(c, slot)->heap[k];
-    uint32_t sub = meld_children(c, k, l->child);
+    uint32_t had = l->rank, right = l->right;
 
-    if (p->heap[k] == slot) {
-        p->heap[k] = sub;
-    } else {
-        struct heap_links *prev = &node_at(c, l->prev)->heap[k];
-
-        if (prev->child == slot)
-            prev->child = l->next;
-        else
-            prev->next = l->next;
-        if (l->next != NONE)
-            node_at(c, l->next)->heap[k].prev = l->prev;
-        p->heap[k] = meld(c, k, p->heap[k], sub);
+    if (rank_of(c, k, l->left) < rank_of(c, k, right)) {
+        l->right = l->left;
+        l->left = right;
     }
-    l->child = l->next = l->prev = NONE;
-    l->in = 0;
+    l->rank = rank_of(c, k, l->right) + 1;
+    return l->rank != had;
 }
 
-static void heap_insert(const struct core *c, struct pool *p, enum heap_kind k, uint32_t slot)
+static void hang(const struct core *c, uint32_t up, enum heap_kind k, uint32_t slot)
 {
-    node_at(c, slot)->heap[k].in = 1; /* its links are NONE as long as it is in no heap */
-    p->heap[k] = meld(c, k, p->heap[k], slot);
+    if (up != NONE)
+        node_at(c, up)->heap[k].right = slot;
+    if (slot != NONE)
+        node_at(c, slot)->heap[k].up = up;
+}
+
+static uint32_t meld(const struct core *c, enum heap_kind k, uint32_t a, uint32_t b)
+{
+    uint32_t root = NONE, last = NONE;
+
+    while (a != NONE && b != NONE) {
+        uint32_t first = before(node_at(c, b), node_at(c, a), k) ? b : a;
+
+        if (first == a)
+            a = node_at(c, a)->heap[k].right;
+        else
+            b = node_at(c, b)->heap[k].right;
+        root = root == NONE ? first : root;
+        hang(c, last, k, first);
+        last = first;
+    }
+    hang(c, last, k, a == NONE ? b : a);
+    for (; last != NONE; last = node_at(c, last)->heap[k].up)
+        rank_again(c, k, last);
+    return root != NONE ? root : a == NONE ? b : a;
+}
+
+void heap_remove(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot)
+{
+    struct heap_links *l = &node_at(c, slot)->heap[k];
+    uint32_t up = l->up, sub;
+
+    hang(c, NONE, k, l->left);
+    hang(c, NONE, k, l->right);
+    sub = meld(c, k, l->left, l->right);
+    if (sub != NONE)
+        node_at(c, sub)->heap[k].up = up;
+    if (up == NONE)
+        *root = sub;
+    else if (node_at(c, up)->heap[k].left == slot)
+        node_at(c, up)->heap[k].left = sub;
+    else
+        node_at(c, up)->heap[k].right = sub;
+    while (up != NONE && rank_again(c, k, up))
+        up = node_at(c, up)->heap[k].up;
+    *l = (struct heap_links){.left = NONE, .right = NONE, .up = NONE};
+}
+
+void heap_insert(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot)
+{
+    node_at(c, slot)->heap[k].rank = 1; /* its links are NONE as long as it is in no heap */
+    *root = meld(c, k, *root, slot);
 }
 
 static void offer_tiers(struct core *c, struct pool *p, uint32_t slot)
@@ -150,8 +153,8 @@ static void offer_tiers(struct core *c, struct pool *p, uint32_t slot)
     const struct node *n = node_at(c, slot);
 
     for (uint32_t i = 0; i < (writes_behind(p) ? 5 : 2); i++)
-        if (!n->heap[kinds[i]].in && heap_fits(n, kinds[i]))
-            heap_insert(c, p, kinds[i], slot);
+        if (!n->heap[kinds[i]].rank && heap_fits(n, kinds[i]))
+            heap_insert(c, &p->heap[kinds[i]], kinds[i], slot);
 }
 
 void evict_offer(struct core *c, uint32_t slot)
@@ -159,14 +162,14 @@ void evict_offer(struct core *c, uint32_t slot)
     const struct node *n = node_at(c, slot);
     struct pool *p = pool_at(c, n->pool);
 
-    if (!n->heap[HEAP_LEAF].in && device_frees(n))
-        heap_insert(c, p, HEAP_LEAF, slot);
-    if (p->nstate > 0 && !n->heap[HEAP_STATE].in && state_droppable(c, n))
-        heap_insert(c, p, HEAP_STATE, slot);
+    if (!n->heap[HEAP_LEAF].rank && device_frees(n))
+        heap_insert(c, &p->heap[HEAP_LEAF], HEAP_LEAF, slot);
+    if (p->nstate > 0 && !n->heap[HEAP_STATE].rank && state_droppable(c, n))
+        heap_insert(c, &p->heap[HEAP_STATE], HEAP_STATE, slot);
     if (p->tiers[TIER_HOST] != NONE)
         offer_tiers(c, p, slot);
-    if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].in && tiers_free(n))
-        heap_insert(c, p, HEAP_RESET, slot);
+    if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].rank && tiers_free(n))
+        heap_insert(c, &p->heap[HEAP_RESET], HEAP_RESET, slot);
 }
 
 void node_offer(struct core *c, uint32_t slot)
@@ -179,7 +182,7 @@ void evict_forget(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
 
-    for (uint32_t k = 0; k < HEAPS; k++)
-        if (n->heap[k].in)
-            heap_remove(c, pool_at(c, n->pool), k, slot);
+    for (uint32_t k = 0; k < POOL_HEAPS; k++)
+        if (n->heap[k].rank)
+            heap_remove(c, &pool_at(c, n->pool)->heap[k], k, slot);
 }

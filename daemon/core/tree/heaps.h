@@ -1,7 +1,7 @@
-/* Pairing heaps of the nodes of a pool that may go, over (last use, sequence number), threaded
- * through the nodes. Internal to tree/: evict.c takes from them, and obtain.c offers what nothing
- * keeps any more. What must stay true: whatever may go is in the heap; what is there may be held.
- */
+/* Leftist heaps, threaded through the nodes: inserting and removing are logarithmic each time.
+ * Internal to tree/. Those of a pool have the nodes that may go, over (last use, sequence number):
+ * evict.c takes from them, and obtain.c offers what nothing keeps any more. What must stay true:
+ * whatever may go is in the heap; what is there may be held. state.c has the claims of children. */
 #ifndef CORE_HEAPS_H
 #define CORE_HEAPS_H
 
@@ -15,6 +15,7 @@ bool host_frees(const struct node *n);
 bool tiers_free(const struct node *n);
 /* Does it belong into a heap that only a pool with a host tier has? */
 bool heap_fits(const struct node *n, enum heap_kind k);
-void heap_remove(const struct core *c, struct pool *p, enum heap_kind k, uint32_t slot);
+void heap_insert(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot);
+void heap_remove(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot);
 
 #endif

@@ -59,6 +59,8 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     n->chain = n->admin_ns = 0;
     memset(&n->state, 0, sizeof n->state);
     n->state.reclaim = nowhere;
+    n->state.claims_below = NONE;
+    n->jump = slot;
     n->announced = n->reserved = n->reserved_children = 0;
     memset(n->tier, 0, sizeof n->tier);
     n->work = (struct node_work){
@@ -67,7 +69,7 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     for (uint32_t k = 0; k < REF_KINDS; k++)
         n->refs[k] = 0;
     for (uint32_t k = 0; k < HEAPS; k++)
-        n->heap[k] = (struct heap_links){.child = NONE, .next = NONE, .prev = NONE};
+        n->heap[k] = (struct heap_links){.left = NONE, .right = NONE, .up = NONE};
     for (uint32_t g = 0; g < c->limits.groups; g++)
         n->group[g] = (struct node_group){.pages = {NONE, NONE}, .copying = NONE};
     n->last_use = c->changes;
@@ -241,6 +243,27 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w)
 
 /* --- making and ending --- */
 
+/* Two jumps of one length make one that is longer: from any depth a path of jumps and parents
+ * leads to any ancestor in a number of hops that is logarithmic in the depth. */
+static uint32_t node_jump(const struct core *c, const struct node *p, uint32_t parent)
+{
+    const struct node *j = node_at(c, p->jump), *jj = node_at(c, j->jump);
+
+    return p->depth - j->depth == j->depth - jj->depth ? j->jump : parent;
+}
+
+uint32_t node_above(const struct core *c, struct path path)
+{
+    uint32_t at = path.node;
+
+    while (node_at(c, at)->depth > path.state_from) {
+        uint32_t jump = node_at(c, at)->jump;
+
+        at = node_at(c, jump)->depth >= path.state_from ? jump : node_at(c, at)->parent;
+    }
+    return at;
+}
+
 uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
 {
     uint32_t slot;
@@ -254,6 +277,7 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     n = node_at(c, slot);
     p = node_at(c, parent);
     n->parent = parent;
+    n->jump = node_jump(c, p, parent);
     n->space = p->space;
     n->depth = p->depth + w->align;
     child_list_push_front(c, &p->children, slot);
@@ -317,16 +341,6 @@ static uint32_t free_pages(struct core *c, struct node *n, enum tier tier)
     return freed;
 }
 
-/* Those that a node keeps in use: its parent, and so many from there upwards. */
-struct ancestors {
-    uint32_t parent, n;
-};
-
-static struct ancestors ancestors_kept(const struct core *c, const struct node *n)
-{
-    return (struct ancestors){n->parent, n->state.claims_window ? pool_at(c, n->pool)->reach : 1};
-}
-
 /* A node is about to leave the device. Its ancestors stay in the reserve: they are the next. */
 static void leave_device(struct core *c, struct node *n)
 {
@@ -340,24 +354,18 @@ static void leave_device(struct core *c, struct node *n)
     n->reserved = 0;
 }
 
-/* A node has left the device: its parent may be a leaf now, or no fork point any more, and nobody
- * needs what the node's window needed. */
-static void left(struct core *c, struct ancestors kept)
+/* A node has left the device: its parent may be a leaf now, or no fork point any more. */
+static void left(struct core *c, uint32_t parent)
 {
-    uint32_t n = kept.n;
-
-    for (uint32_t at = kept.parent; n > 0 && node_at(c, at)->depth > 0;
-         n--, at = node_at(c, at)->parent)
-        state_settle(c, at);
-    node_offer(c, kept.parent);
-    root_release(c, kept.parent);
+    state_settle(c, parent);
+    node_offer(c, parent);
+    root_release(c, parent);
 }
 
 uint32_t node_destroy(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot), *p = node_at(c, n->parent);
-    const struct ancestors kept = ancestors_kept(c, n);
-    uint32_t freed;
+    uint32_t parent = n->parent, freed;
 
     check(n->depth > 0 && n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0);
     check(n->work.loaders == 0 && n->state.host_borrowers == 0);
@@ -380,14 +388,13 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     pool_at(c, n->pool)->nodes--;
     space_at(c, n->space)->nodes--;
     record_put(c, slot);
-    left(c, kept);
+    left(c, parent);
     return freed;
 }
 
 uint32_t node_demote(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
-    const struct ancestors kept = ancestors_kept(c, n);
     uint32_t freed;
 
     check(node_on_host(n) && n->nrefs == 0 && n->tier[TIER_DEVICE].children == 0);
@@ -404,7 +411,7 @@ uint32_t node_demote(struct core *c, uint32_t slot)
     touch(c);
     tree_event(c, slot, TREE_TIER);
     node_offer(c, slot);
-    left(c, kept);
+    left(c, n->parent);
     return freed;
 }
 

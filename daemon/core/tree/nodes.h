@@ -20,6 +20,10 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
 /* Deepest node whose whole path is visible and agrees with the view; the root for none. */
 uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 
+/* The deepest node of the path that is not deeper than state_from, in a number of hops that is
+ * logarithmic in its depth. */
+uint32_t node_above(const struct core *c, struct path path);
+
 /* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth.
  * Evicts if the tenant's share of the records is used up; NONE if even that brings none. The parent
  * must be pinned. */

@@ -74,9 +74,18 @@ static uint32_t tell_parent(struct core *c, uint32_t slot, enum tier tier)
     return n->parent;
 }
 
+/* A step that has no visits left tells the rest of the ancestors later. */
+static bool puts_off(struct core *c, uint32_t at, bool first)
+{
+    if (first || visits_left(c) > 0)
+        return false;
+    node_changed(c, at);
+    return true;
+}
+
 static void pass_on_device(struct core *c, uint32_t slot)
 {
-    for (uint32_t at = slot; at != NONE;)
+    for (uint32_t at = slot; at != NONE && !puts_off(c, at, at == slot);)
         at = tell_parent(c, at, TIER_DEVICE);
 }
 
@@ -84,7 +93,7 @@ static void pass_on_device(struct core *c, uint32_t slot)
  * nothing below keeps any more may go. */
 static void pass_on(struct core *c, uint32_t slot, enum tier tier)
 {
-    for (uint32_t at = slot; at != NONE;) {
+    for (uint32_t at = slot; at != NONE && !puts_off(c, at, at == slot);) {
         if (tier == TIER_HOST)
             pass_on_device(c, at); /* it may be kept there for those on the host */
         if (tier == TIER_HOST && at != slot && !node_kept_below(node_at(c, at), tier))
@@ -129,6 +138,7 @@ static void settle_node(struct core *c, uint32_t slot)
     for (uint32_t t = 0; t < TIER_COUNT; t++)
         if (p->tiers[t] != NONE)
             set_own(c, slot, t, node_in_tier(n, t), held_as_counted(n, t));
+    evict_offer(c, slot); /* it was put off, perhaps: see pass_on */
 }
 
 bool obtain_settle(struct core *c, struct pool *p)

@@ -4,10 +4,15 @@
  * fork point, nobody borrows it and no other live resume point's window covers it (needed). These
  * can become true in any order; each event that changes one of them calls state_settle. Lazy:
  * superseded segments wait in the pool's reclaim list, oldest first, for whoever needs pages; a
- * match that can still use one takes it back. */
+ * match that can still use one takes it back.
+ *
+ * A live resume point claims its window. Each node knows the nearest claim at or below it, and has
+ * those of its children in a heap: whatever a window covers, a claim that begins or ends is told
+ * only as far up as it is the nearest. Invariant: the window of a claim is whole. */
 #include "core/tree/state.h"
 
 #include "core/arena/count.h"
+#include "core/tree/heaps.h"
 
 uint32_t segment_first(const struct pool *p, const struct group *g, uint32_t depth)
 {
@@ -110,34 +115,66 @@ bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, 
     return true;
 }
 
-static bool group_complete(const struct core *c, const struct group *g, uint32_t slot)
+/* Tokens of the longest window, in whole chunks. */
+static uint32_t window_span(const struct pool *p)
 {
-    for (uint32_t i = 0; i < g->reach && node_at(c, slot)->depth > 0; i++) {
-        if (node_at(c, slot)->group[g->index].pages[TIER_DEVICE] == NONE ||
-            node_at(c, slot)->state.refilling & 1u << g->index)
-            return false;
-        slot = node_at(c, slot)->parent;
+    return p->reach * p->align;
+}
+
+/* Down to that depth nobody can resume below this node: it lacks STATE, or has some that waits for
+ * its step. 0: it has all. */
+static uint32_t lacks_to(const struct pool *p, const struct node *n)
+{
+    uint32_t reach = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].reach > reach &&
+            (n->group[g].pages[TIER_DEVICE] == NONE || n->state.refilling & 1u << g))
+            reach = p->group[g].reach;
+    return reach > 0 ? n->depth + (reach - 1) * p->align : 0;
+}
+
+/* Down to which depth nobody can resume at or below the node, for what it or its ancestors lack, as
+ * far up as windows reach, or to where a claim says that its window is whole. 0: nothing lacks. */
+static uint32_t bound_above(const struct core *c, uint32_t slot, uint32_t *visits)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    uint32_t bound = 0;
+
+    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent, ++*visits) {
+        const struct node *n = node_at(c, at);
+        uint32_t lacks = lacks_to(p, n);
+
+        bound = bound > lacks ? bound : lacks;
+        if (n->state.claims_window || bound >= n->depth + window_span(p) - p->align ||
+            node_at(c, slot)->depth - n->depth >= window_span(p))
+            break;
     }
-    return true;
+    return bound;
 }
 
 bool state_resumable(const struct core *c, uint32_t slot)
 {
-    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    uint32_t visits = 0, bound = bound_above(c, slot, &visits);
 
-    for (uint32_t g = 0; g < p->ngroups && p->nstate > 0; g++)
-        if (!group_complete(c, &p->group[g], slot))
-            return false;
-    return true;
+    return bound == 0 || bound < node_at(c, slot)->depth;
 }
 
+/* One look at each node: what lacks something is below no candidate, so its parent is the next. */
 uint32_t state_above(const struct core *c, uint32_t slot)
 {
-    uint32_t at = slot;
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    uint32_t found = slot;
 
-    while (node_at(c, at)->depth > 0 && !state_resumable(c, at))
-        at = node_at(c, at)->parent;
-    return at;
+    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+        const struct node *n = node_at(c, at);
+
+        if (node_at(c, found)->depth - n->depth >= window_span(p) || n->state.claims_window)
+            break;
+        if (lacks_to(p, n) >= node_at(c, found)->depth)
+            found = n->parent;
+    }
+    return found;
 }
 
 uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
@@ -183,66 +220,39 @@ static void reclaim_remove(struct core *c, uint32_t slot)
 
 /* --- claims of resume points on the segments of their windows --- */
 
-static void claim(struct core *c, uint32_t slot)
+/* The depth of the nearest claim below the node whose window the node's segment is in; 0: none. */
+static uint32_t needed_by(const struct core *c, const struct node *n)
 {
-    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    const struct pool *p = pool_at(c, n->pool);
+    uint32_t kid = n->state.claims_below, claim = kid == NONE ? 0 : node_at(c, kid)->state.claim;
 
-    if (node_at(c, slot)->state.claims_window)
-        return;
-    node_at(c, slot)->state.claims_window = 1;
-    for (uint32_t i = 0, at = slot; i < p->reach && node_at(c, at)->depth > 0;
-         i++, at = node_at(c, at)->parent)
-        node_at(c, at)->state.window_claims++;
+    return claim > 0 && claim - n->depth < window_span(p) ? claim : 0;
 }
 
-static void unclaim(struct core *c, uint32_t slot)
+/* Tells the parent of the nearest claim at or below the node. False: the parent knows, or is the
+ * root, of which nobody asks. */
+static bool claim_told(struct core *c, uint32_t slot)
 {
-    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    struct node *n = node_at(c, slot), *up = node_at(c, n->parent);
+    uint32_t claim = n->state.claims_window ? n->depth : needed_by(c, n);
 
-    if (!node_at(c, slot)->state.claims_window)
-        return;
-    node_at(c, slot)->state.claims_window = 0;
-    for (uint32_t i = 0, at = slot; i < p->reach && node_at(c, at)->depth > 0;
-         i++, at = node_at(c, at)->parent)
-        node_at(c, at)->state.window_claims--;
+    if (claim == n->state.claim || up->depth == 0)
+        return false;
+    if (n->state.claim > 0)
+        heap_remove(c, &up->state.claims_below, HEAP_CLAIM, slot);
+    n->state.claim = claim;
+    if (claim > 0)
+        heap_insert(c, &up->state.claims_below, HEAP_CLAIM, slot);
+    c->visits++;
+    return true;
 }
 
-/* What the window needed below `top` may be superseded now; whoever asks looks above it. */
-static void unclaim_to(struct core *c, uint32_t slot, const struct node *top)
+/* The node's claim has begun or ended: its ancestors may be needed now, or no longer. */
+static void claim_changed(struct core *c, uint32_t slot)
 {
-    bool claimed = node_at(c, slot)->state.claims_window;
-
-    unclaim(c, slot);
-    for (uint32_t at = slot; claimed && node_at(c, at) != top; at = node_at(c, at)->parent)
-        state_settle(c, at);
-}
-
-/* A resume point whose window loses this segment can't be resumed any more. Those that claimed the
- * segment are within reach below it. */
-static void unclaim_below(struct core *c, uint32_t slot)
-{
-    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
-    uint32_t level = 0, at = slot;
-
-    unclaim(c, slot);
-    while (node_at(c, slot)->state.window_claims > 0) {
-        const struct node *n = node_at(c, at);
-
-        if (level + 1 < p->reach && n->children.head != NONE) {
-            at = n->children.head;
-            level++;
-            unclaim_to(c, at, node_at(c, slot));
-            continue;
-        }
-        while (at != slot && child_list_next(c, at) == NONE) {
-            at = node_at(c, at)->parent;
-            level--;
-        }
-        if (at == slot)
-            return;
-        at = child_list_next(c, at);
-        unclaim_to(c, at, node_at(c, slot));
-    }
+    touch(c);
+    if (claim_told(c, slot))
+        state_settle(c, node_at(c, slot)->parent);
 }
 
 /* --- superseding --- */
@@ -255,7 +265,7 @@ static uint32_t drop(struct core *c, uint32_t slot, bool is_superseded)
     const struct pool *p = pool_at(c, n->pool);
     uint32_t freed = 0;
 
-    check(n->state.refilling == 0);
+    check(n->state.refilling == 0 && !n->state.claims_window && needed_by(c, n) == 0);
     reclaim_remove(c, slot);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (group_is_state(&p->group[g])) {
@@ -266,7 +276,6 @@ static uint32_t drop(struct core *c, uint32_t slot, bool is_superseded)
             if (is_superseded)
                 chain_free(c, &n->group[g].pages[TIER_HOST]);
         }
-    unclaim_below(c, slot);
     count(c, n->space, FIGURE_SUPERSEDED_PAGES, is_superseded ? freed : 0);
     return freed;
 }
@@ -276,62 +285,83 @@ static bool superseded(const struct core *c, const struct node *n)
     const struct pool *p = pool_at(c, n->pool);
     bool unneeded = n->state.successor == SUCCESSOR_BELOW || n->state.resume == RESUME_RELEASED;
     bool fork = n->children.n > 1, borrowed = n->state.borrowers > 0;
-    bool in_window = n->state.window_claims > n->state.claims_window;
+    bool in_window = needed_by(c, n) > 0;
 
     return p->supersede != SUPERSEDE_OFF && unneeded && !fork && !borrowed && !in_window &&
            state_settled(c, n) && state_has(c, n);
 }
 
-/* Returns true if claims were given up or made, so that the ancestors must be looked at. */
-static bool settle_one(struct core *c, uint32_t slot)
+static void settle_one(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
-    bool claimed = n->state.claims_window || n->state.window_claims > 0;
 
     if (!superseded(c, n)) {
-        if (state_reclaimable(n)) {
-            reclaim_remove(c, slot); /* taken back */
-            if (n->state.resume == RESUME_POINT && state_resumable(c, slot)) {
-                claim(c, slot);
-                return true;
-            }
-        }
-        return false;
+        if (!state_reclaimable(n))
+            return;
+        reclaim_remove(c, slot); /* taken back */
+        n->state.claims_window =
+            n->state.resume == RESUME_POINT && bound_above(c, slot, &c->visits) < n->depth;
+        return;
     }
     if (state_reclaimable(n))
-        return false;
-    unclaim(c, slot);
+        return;
+    n->state.claims_window = 0;
     if (pool_at(c, n->pool)->supersede == SUPERSEDE_EAGER)
         drop(c, slot, true);
     else
         reclaim_add(c, slot);
-    return claimed;
 }
 
 void state_settle(struct core *c, uint32_t slot)
 {
-    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
-    uint32_t left = 1;
+    bool told = node_at(c, slot)->depth > 0 && node_pool(c, node_at(c, slot))->nstate > 0;
 
-    if (p->nstate == 0)
-        return;
-    for (uint32_t at = slot; left > 0 && node_at(c, at)->depth > 0;
-         left--, at = node_at(c, at)->parent) {
-        if (settle_one(c, at))
-            left = p->reach + 1;
+    for (; told; slot = node_at(c, slot)->parent) {
+        settle_one(c, slot);
+        node_offer(c, slot);
+        told = claim_told(c, slot);
+    }
+}
+
+/* Ends the claims below the node whose windows its segment is in, those furthest down first. False:
+ * the step has visited as many records as it may, and what ended stays so. */
+static bool unclaim_below(struct core *c, uint32_t slot)
+{
+    const struct pool *p = node_pool(c, node_at(c, slot));
+    bool all = true;
+
+    for (uint32_t at = slot;;) {
+        uint32_t kid = node_at(c, at)->state.claims_below;
+
+        if (kid != NONE &&
+            node_at(c, kid)->state.claim - node_at(c, slot)->depth < window_span(p)) {
+            all = all && visits_left(c) > 0;
+            c->visits++;
+            if (all) {
+                at = kid;
+                continue;
+            }
+        }
+        if (at == slot)
+            return all;
+        node_at(c, at)->state.claims_window = 0;
+        settle_one(c, at);
         node_offer(c, at);
+        claim_told(c, at);
+        at = node_at(c, at)->parent;
     }
 }
 
 uint32_t state_drop(struct core *c, uint32_t slot)
 {
-    uint32_t freed = drop(c, slot, state_reclaimable(node_at(c, slot))), at = slot;
+    bool was_superseded = state_reclaimable(node_at(c, slot));
+    uint32_t freed = 0;
 
-    for (uint32_t i = 0; i < pool_at(c, node_at(c, slot)->pool)->reach && node_at(c, at)->depth > 0;
-         i++) {
-        at = node_at(c, at)->parent;
-        state_settle(c, at);
+    if (unclaim_below(c, slot)) {
+        node_at(c, slot)->state.claims_window = 0;
+        freed = drop(c, slot, was_superseded);
     }
+    claim_changed(c, slot);
     return freed;
 }
 
@@ -369,7 +399,7 @@ void state_hold(struct core *c, struct path path)
     bool taken_back = false;
 
     for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
-         at = node_at(c, at)->parent) {
+         at = node_at(c, at)->parent, c->visits++) {
         node_at(c, at)->state.borrowers++;
         node_changed(c, at);
         if (state_reclaimable(node_at(c, at))) {
@@ -381,21 +411,46 @@ void state_hold(struct core *c, struct path path)
         take_peaks(pool_at(c, node_at(c, path.node)->pool));
 }
 
-void state_unhold(struct core *c, struct path path)
+/* From the node upwards; returns the first that is held still. */
+static uint32_t unhold(struct core *c, struct path path, bool host, uint32_t end)
 {
-    for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
-         at = node_at(c, at)->parent) {
-        check(node_at(c, at)->state.borrowers > 0);
-        if (--node_at(c, at)->state.borrowers == node_at(c, at)->state.host_borrowers)
+    uint32_t at = path.node;
+
+    for (; node_at(c, at)->depth > path.state_from && c->visits < end;
+         at = node_at(c, at)->parent, c->visits++) {
+        struct node *n = node_at(c, at);
+
+        check(n->state.borrowers > 0);
+        n->state.host_borrowers -= host;
+        if (--n->state.borrowers == n->state.host_borrowers)
             state_settle(c, at);
     }
+    return at;
+}
+
+void state_unhold(struct core *c, struct path path)
+{
+    unhold(c, path, false, UINT32_MAX);
+}
+
+/* What is left is pinned before the rest goes: a pin holds the path above it, too. */
+bool state_path_end(struct core *c, struct path *path, enum ref_kind kind, uint32_t end)
+{
+    uint32_t left = unhold(c, *path, kind == REF_HOST, end), node = path->node;
+    bool all = node_at(c, left)->depth <= path->state_from;
+
+    path->node = all ? NONE : left;
+    if (!all)
+        node_pin(c, left, kind);
+    node_unpin(c, node, kind);
+    return all;
 }
 
 uint32_t state_low(const struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
     const struct pool *p = pool_at(c, n->pool);
-    uint64_t span = (uint64_t)p->reach * p->align;
+    uint64_t span = (uint64_t)window_span(p);
 
     return span < n->depth ? n->depth - (uint32_t)span : 0;
 }
@@ -424,87 +479,113 @@ static void pass(struct core *c, uint32_t slot)
 }
 
 /* Is nothing of its window missing, while a refill in it waits for its step? */
-static bool window_waits(const struct core *c, uint32_t slot)
+static bool window_waits(struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
     bool waits = false;
 
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        for (uint32_t i = 0, at = slot; i < p->group[g].reach && node_at(c, at)->depth > 0;
-             i++, at = node_at(c, at)->parent) {
-            if (node_at(c, at)->group[g].pages[TIER_DEVICE] == NONE)
+    for (uint32_t i = 0, at = slot; i < p->reach && node_at(c, at)->depth > 0;
+         i++, at = node_at(c, at)->parent, c->visits++)
+        for (uint32_t g = 0; g < p->ngroups; g++) {
+            if (i < p->group[g].reach && node_at(c, at)->group[g].pages[TIER_DEVICE] == NONE)
                 return false;
-            waits = waits || node_at(c, at)->state.refilling & 1u << g;
+            waits = waits || (i < p->group[g].reach && node_at(c, at)->state.refilling & 1u << g);
         }
     return waits;
 }
 
-void state_terminal(struct core *c, uint32_t slot)
+/* It can be resumed here: a resume point, which claims its window. */
+static void resume_point(struct core *c, uint32_t slot)
 {
-    const struct node *n = node_at(c, slot);
-    struct pool *p = pool_at(c, n->pool);
-    uint32_t at = n->parent, t = n->depth;
+    struct node *n = node_at(c, slot);
+    const struct pool *p = pool_at(c, n->pool);
+    uint32_t passed = n->depth > p->window_max ? n->depth - p->window_max : 0;
 
-    if (p->nstate == 0 || t == 0)
-        return;
-    if (!state_resumable(c, slot)) {
-        if (window_waits(c, slot))
-            make(c, slot); /* state_arrived looks again */
-        take_peaks(p);
-        return;
-    }
     make(c, slot);
-    claim(c, slot);
-    for (uint32_t i = 0, up = n->parent; i < p->reach && node_at(c, up)->depth > 0;
-         i++, up = node_at(c, up)->parent)
-        if (state_reclaimable(node_at(c, up)))
-            state_settle(c, up);
+    n->state.claims_window = 1;
+    claim_changed(c, slot);
     /* Upwards from the deepest node with depth + max(W) <= t: where a node has a successor already,
      * those above it have one too, except for nodes that were made resume points anew. */
-    while (node_at(c, at)->depth > 0 && node_at(c, at)->depth + p->window_max > t)
-        at = node_at(c, at)->parent;
-    for (; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
+    for (uint32_t at = node_above(c, (struct path){n->parent, passed / p->align * p->align});
+         node_at(c, at)->depth > 0; at = node_at(c, at)->parent, c->visits++)
         if (node_at(c, at)->state.successor != SUCCESSOR_BELOW)
             pass(c, at);
         else if (p->resumed_anew == 0)
             break;
+}
+
+void state_terminal(struct core *c, uint32_t slot)
+{
+    struct pool *p = pool_at(c, node_at(c, slot)->pool);
+
+    if (p->nstate == 0 || node_at(c, slot)->depth == 0)
+        return;
+    if (bound_above(c, slot, &c->visits) < node_at(c, slot)->depth)
+        resume_point(c, slot);
+    else if (window_waits(c, slot))
+        make(c, slot); /* state_arrived looks again */
     take_peaks(p);
+}
+
+/* May it be a resume point again? */
+static bool may_claim(const struct node *n)
+{
+    return n->state.resume == RESUME_POINT && !n->state.claims_window &&
+           n->state.successor != SUCCESSOR_BELOW && node_on_device(n) && node_visible(n);
 }
 
 static void arrived(struct core *c, uint32_t slot)
 {
-    const struct node *n = node_at(c, slot);
-
-    if (n->state.resume == RESUME_POINT && !n->state.claims_window &&
-        n->state.successor != SUCCESSOR_BELOW && node_on_device(n) && node_visible(n))
-        state_terminal(c, slot);
+    if (!may_claim(node_at(c, slot)) || node_at(c, slot)->state.bound >= node_at(c, slot)->depth)
+        return;
+    resume_point(c, slot);
+    take_peaks(node_pool(c, node_at(c, slot)));
 }
 
-/* The resume points whose windows this segment is in are within reach below it. */
-void state_arrived(struct core *c, uint32_t slot)
+/* The resume points whose windows the segment is in are within reach below it; there are none below
+ * a node that lacks all that they need. Those that a step has no visits left for claim nothing
+ * until they are committed to again. */
+static void arrived_below(struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
-    uint32_t level = 0, at = slot;
+    const uint32_t end = node_at(c, slot)->depth + window_span(p) - p->align;
 
-    arrived(c, slot);
-    while (p->reach > 1) {
+    for (uint32_t at = slot, kid; visits_left(c) > 0; at = kid) {
         const struct node *n = node_at(c, at);
 
-        if (level + 1 < p->reach && n->children.head != NONE) {
-            at = n->children.head;
-            level++;
-            arrived(c, at);
-            continue;
-        }
-        while (at != slot && child_list_next(c, at) == NONE) {
+        kid = n->depth < end && n->state.bound < end ? n->children.head : NONE;
+        while (kid == NONE && at != slot) {
+            kid = child_list_next(c, at);
             at = node_at(c, at)->parent;
-            level--;
         }
-        if (at == slot)
-            break;
-        at = child_list_next(c, at);
-        arrived(c, at);
+        if (kid == NONE)
+            return;
+        node_at(c, kid)->state.bound = lacks_to(p, node_at(c, kid));
+        if (node_at(c, kid)->state.bound < node_at(c, at)->state.bound)
+            node_at(c, kid)->state.bound = node_at(c, at)->state.bound;
+        arrived(c, kid);
+        c->visits++;
     }
+}
+
+void state_arrived(struct core *c, uint32_t slot, bool state, uint32_t *last)
+{
+    struct node *n = node_at(c, slot);
+    const struct pool *p = pool_at(c, n->pool);
+
+    if (p->nstate == 0)
+        return;
+    if (n->parent == *last || state || may_claim(n)) {
+        uint32_t lacks = lacks_to(p, n), above = node_at(c, n->parent)->state.bound;
+
+        n->state.bound = n->parent != *last ? bound_above(c, slot, &c->visits)
+                         : lacks > above    ? lacks
+                                            : above;
+        *last = slot;
+        arrived(c, slot);
+    }
+    if (state)
+        arrived_below(c, slot);
     state_settle(c, slot);
 }
 
@@ -515,11 +596,9 @@ void state_release(struct core *c, uint32_t slot)
     if (n->depth == 0)
         return;
     resume_state_move(&n->state.resume, RESUME_RELEASED);
-    unclaim(c, slot);
-    touch(c);
-    for (uint32_t at = slot, i = 0; i <= pool_at(c, n->pool)->reach && node_at(c, at)->depth > 0;
-         i++, at = node_at(c, at)->parent)
-        state_settle(c, at);
+    n->state.claims_window = 0;
+    claim_changed(c, slot);
+    state_settle(c, slot);
 }
 
 void state_forget(struct core *c, uint32_t slot)
@@ -536,10 +615,13 @@ void state_forget(struct core *c, uint32_t slot)
 
 void state_leave(struct core *c, uint32_t slot)
 {
+    struct node *n = node_at(c, slot);
+
     reclaim_remove(c, slot);
-    unclaim(c, slot);
-    check(node_at(c, slot)->state.window_claims == 0);
-    check(node_at(c, slot)->state.borrowers == node_at(c, slot)->state.host_borrowers);
+    check(needed_by(c, n) == 0);
+    check(n->state.borrowers == n->state.host_borrowers);
+    n->state.claims_window = 0;
+    claim_changed(c, slot);
 }
 
 void state_lend_host(struct core *c, struct path path, bool host)

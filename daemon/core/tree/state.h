@@ -55,7 +55,8 @@ bool state_resumable(const struct core *c, uint32_t slot);
 uint32_t state_above(const struct core *c, uint32_t slot);
 /* T2: the deepest visible node on the view's path that can be resumed; the root for none. */
 uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w);
-/* Frees a node's STATE pages; returns how many. */
+/* Frees a node's STATE pages; returns how many. 0: the step has no visits left for all the claims
+ * that end first; the next one goes on. */
 uint32_t state_drop(struct core *c, uint32_t slot);
 /* Frees what a refill brought, because its step will never pass. What was there before stays. */
 void state_unfill(struct core *c, uint32_t slot);
@@ -64,14 +65,19 @@ void state_unfill(struct core *c, uint32_t slot);
  */
 void state_hold(struct core *c, struct path path);
 void state_unhold(struct core *c, struct path path);
+/* The end of a holder that has a pin of that kind, too, up to `end` visits. False: there is more to
+ * do, and *path is what is held and pinned still. */
+bool state_path_end(struct core *c, struct path *path, enum ref_kind kind, uint32_t end);
 /* The `state_from` of a holder that needs what is needed to go on from this node. */
 uint32_t state_low(const struct core *c, uint32_t slot);
 
 /* A commit ended here: if it can be resumed it is a resume point (T9), and what it makes needless
  * is superseded (T10). */
 void state_terminal(struct core *c, uint32_t slot);
-/* The step that wrote this node, or refilled its STATE, has passed. */
-void state_arrived(struct core *c, uint32_t slot);
+/* The step that wrote this node has passed. state: what it has of STATE came, or may be read only
+ * now. *last: the node for which this was called before, or NONE; where that is the parent, nothing
+ * above is looked at again. */
+void state_arrived(struct core *c, uint32_t slot, bool state, uint32_t *last);
 /* SnapshotRelease: this resume point claims nothing any more. */
 void state_release(struct core *c, uint32_t slot);
 /* Something that kept this node's STATE in use has changed: looks again, at its ancestors too where

@@ -130,10 +130,15 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
     if (end >= b->end)
         return;
     keep = blocks_of(b, end - b->first);
-    for (uint32_t i = 0; i < keep; i++) {
+    if (keep == blocks_of(b, b->end - b->first)) {
+        last = b->tail; /* as most rewinds: nothing goes */
+        at = NONE;
+    }
+    for (uint32_t i = 0; i < keep && at != NONE; i++) {
         last = at;
         at = *block_next(c, at);
     }
+    c->visits += blocks_of(b, b->end - b->first) / RECORDS_A_VISIT;
     rest.blocks = at;
     if (last == NONE)
         b->head = NONE;
@@ -269,12 +274,22 @@ struct key_walk {
 
 static void keys_start(struct token_view *w, uint32_t from, struct key_walk *k)
 {
+    uint32_t first = w->buf ? w->buf->first : 0, end = w->buf ? w->buf->end : 0;
+    bool forward = w->keys_from > 0 && from >= w->keys_from;
+
     k->at = w->buf ? w->buf->keys : NONE;
-    k->i = 0;
+    if (forward && w->keys_first == first && w->keys_end == end)
+        k->at = w->cursor_key;
+    k->i = forward ? w->cursor_i : 0;
     while (k->at != NONE && key_at(w->c, k->at)->position < from)
         k->at = key_at(w->c, k->at)->next;
     while (k->i < w->nkeys && w->keys[k->i].position < from)
         k->i++;
+    w->cursor_key = k->at;
+    w->cursor_i = k->i;
+    w->keys_from = from;
+    w->keys_first = first;
+    w->keys_end = end;
 }
 
 static bool keys_next(struct token_view *w, uint32_t to, struct key_walk *k, struct extra_key *ret)

@@ -17,6 +17,9 @@ struct token_view {
     uint32_t nkeys;
     uint32_t cursor_block,
         cursor_at; /* where buf was read last: readers go forward. Start at {buf->head, 0} */
+    uint32_t cursor_key, cursor_i; /* likewise: the first keys that are not before keys_from, of buf
+                                      while its ends are these, and of `keys` */
+    uint32_t keys_from, keys_first, keys_end;
 };
 
 uint32_t tokens_blocks_per_chunk(uint32_t align);

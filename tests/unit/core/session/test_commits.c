@@ -172,9 +172,9 @@ static void compute_alike(struct rig *rig, const struct rig_engine *e, struct po
     assert_ok(rig_commit(s[0], TOKENS, 0));
 }
 
-/* One Step adopts more pages than its answer can name: the commit that does not fit is BUSY, what
- * came before it in the Step stays, and the engine asks again. */
-TEST(commits_that_adopt_more_than_an_answer_holds_busy)
+/* T20: one Step adopts more than the work of one: what does not fit is BUSY, what came before it in
+ * the Step stays, and the engine asks again. */
+TEST(commits_that_adopt_more_than_a_step_does_are_busy)
 {
     struct rig_options options = rig_defaults();
     struct group_layout group = rig_group(1, 512);
@@ -182,6 +182,7 @@ TEST(commits_that_adopt_more_than_an_answer_holds_busy)
     struct pool_id pool;
     struct step_op ops[FIT + 1];
     const struct reply *reply;
+    uint32_t before, got = 0, steps = 0;
     struct rig_engine e;
     struct rig *rig;
 
@@ -197,12 +198,21 @@ TEST(commits_that_adopt_more_than_an_answer_holds_busy)
     compute_alike(rig, &e, pool, s, FIT + 2);
     for (uint32_t i = 0; i <= FIT; i++)
         ops[i] = (struct step_op){.kind = STEP_COMMIT, .session = s[1 + i]->id, .length = TOKENS};
+    do {
+        before = got;
+        got = 0;
+        reply = rig_step_ops(rig, e.conn[0], ops, FIT + 1);
+        for (uint32_t k = 0; k <= FIT; k++) {
+            const struct op_result *r = &reply->step.results[k];
+
+            got += r->lengths.committed;
+            assert_err(r->lengths.committed == TOKENS ? TERN_OK : TERN_BUSY, r->err);
+        }
+        assert_true(got > before);
+        steps++;
+    } while (got < (FIT + 1) * TOKENS);
+    assert_true(steps > 8);
     rig->no_audit = false;
-    reply = rig_step_ops(rig, e.conn[0], ops, FIT + 1);
-    assert_err(TERN_OK, reply->step.results[FIT - 1].err);
-    assert_int_equal(reply->step.results[FIT - 1].lengths.committed, TOKENS);
-    assert_err(TERN_BUSY, reply->step.results[FIT].err);
-    assert_int_equal(reply->step.results[FIT].lengths.committed, 0);
     assert_ok(rig_commit(s[FIT + 1], TOKENS, 0));
     assert_int_equal(s[FIT + 1]->len.committed, TOKENS);
     rig->no_audit = true;

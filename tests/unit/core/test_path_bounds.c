@@ -1,0 +1,184 @@
+/* T20: what a long path costs. Commits, publishing, eviction and closing take few records of it in
+ * one step of the core, whatever the window, and twice the path costs twice as much. */
+#include "unit/rig/rig_host.h"
+
+#include "core/session/record.h"
+#include "core/tree/nodes.h"
+
+#include <stdlib.h>
+
+#define CHUNKS 12000 /* of one token each */
+/* A piece, and what ends it: a claim of a resume point that each of its nodes is told of. */
+#define PIECE_MOST (2 * GIVE_BACK_VISITS_MAX + 4 * PIECE_VISITS_MAX)
+
+enum phase { COMMIT, PUBLISH, EVICT, CLOSE, PHASES };
+
+struct meter {
+    struct bench b;
+    struct session_id id; /* with the path */
+    uint32_t chunks, pieces;
+    enum phase phase;
+    uint64_t total[PHASES];
+    uint32_t most[PHASES];
+};
+
+static uint32_t ids[4 * CHUNKS];
+
+static void meter_step(void *ctx, const struct event *event)
+{
+    struct meter *m = ctx;
+    uint32_t visits = m->b.rig->core->visits;
+
+    (void)event;
+    m->total[m->phase] += visits;
+    if (visits > m->most[m->phase])
+        m->most[m->phase] = visits;
+    m->b.rig->core->visits = 0; /* counted */
+}
+
+static void meter_phase(struct meter *m, enum phase phase)
+{
+    meter_step(m, NULL);
+    m->phase = phase;
+}
+
+/* Of the session's own connection. */
+static struct op_result path_op(struct meter *m, struct session_id id, struct step_op op)
+{
+    struct request r = {.op = OP_STEP, .step = {.ops = &op, .n = 1}};
+    const struct reply *reply;
+
+    op.session = id;
+    reply = rig_request(m->b.rig, m->b.s->conn, &r);
+    assert_non_null(reply);
+    return reply->step.results[0];
+}
+
+/* A session with so many tokens that are written, of a namespace. */
+static struct session_id path_session(struct meter *m, uint64_t ns, uint32_t first)
+{
+    struct rig_session *s = rig_session(m->b.rig, &m->b.e, m->b.pool, ns);
+    struct request r = {.op = OP_MATCH};
+    struct step_op extend = {.kind = STEP_EXTEND, .length = m->chunks, .written = m->chunks};
+    const struct reply *reply;
+    struct op_result told;
+
+    for (uint32_t i = 0; i < m->chunks; i++)
+        ids[i] = first + i;
+    r.match.session = s->id;
+    r.match.tokens = (struct req_tokens){.v = ids, .n = m->chunks};
+    reply = rig_request(m->b.rig, s->conn, &r);
+    assert_non_null(reply);
+    assert_err(TERN_OK, reply->err);
+    for (uint32_t i = 0; i < 64 && (told = path_op(m, s->id, extend)).err == TERN_BUSY; i++)
+        ;
+    assert_err(TERN_OK, told.err);
+    return s->id;
+}
+
+/* A pool for one path, of L = 1; window 0: it has HISTORY alone. */
+static void path_begin(struct meter *m, uint32_t chunks, uint32_t window)
+{
+    const struct group_layout groups[2] = {rig_group(1, 64), rig_window(1, window, 64)};
+    uint32_t n = window ? 2 : 1;
+    struct rig_options o = rig_defaults();
+
+    *m = (struct meter){.chunks = chunks};
+    o.limits.nodes = chunks + 16;
+    o.limits.token_blocks = 4 * chunks + 16;
+    o.limits.pages = 8 * chunks;
+    o.tenant[0].memory_bytes = 512ull * chunks;
+    m->b = bench_with(&o, 4, 16);
+    m->b.rig->no_audit = true;
+    assert_ok(rig_close(m->b.s, 0));
+    assert_ok(
+        rig_pool_open(m->b.rig, m->b.e.conn[0], groups, n, 64ull * n * (chunks + 64), &m->b.pool));
+    m->id = path_session(m, 1, 1000);
+    m->b.rig->on_event = meter_step;
+    m->b.rig->on_event_ctx = m;
+    m->b.rig->core->visits = 0;
+}
+
+/* Piece after piece, each BUSY and further than the last. */
+static void path_commit(struct meter *m, uint64_t step)
+{
+    struct step_op commit = {.kind = STEP_COMMIT, .length = m->chunks, .step = step};
+    uint32_t before = 0;
+    struct op_result r;
+
+    meter_phase(m, COMMIT);
+    for (;; m->pieces++) {
+        r = path_op(m, m->id, commit);
+        if (r.err == TERN_OK)
+            break;
+        assert_err(TERN_BUSY, r.err);
+        assert_string_equal(r.text, STEP_TOO_MUCH);
+        assert_true(r.lengths.committed > before);
+        before = r.lengths.committed;
+    }
+    assert_int_equal(r.lengths.committed, m->chunks);
+}
+
+/* The path is committed and published, its session closed, and all of it evicted for another. */
+static void path_lives(struct meter *m, uint32_t chunks, uint32_t window)
+{
+    path_begin(m, chunks, window);
+    path_commit(m, 7);
+    meter_phase(m, PUBLISH);
+    rig_engine_done(m->b.rig, &m->b.e, 7);
+    rig_timers(m->b.rig);
+    meter_phase(m, CLOSE);
+    assert_err(TERN_OK, path_op(m, m->id, (struct step_op){.kind = STEP_CLOSE, .step = 9}).err);
+    rig_engine_done(m->b.rig, &m->b.e, 9);
+    rig_timers(m->b.rig);
+    meter_phase(m, EVICT);
+    path_session(m, 2, 1000000);
+    rig_timers(m->b.rig);
+    meter_phase(m, EVICT);
+    m->b.rig->no_audit = false;
+    oracle_audit(m->b.rig->core);
+}
+
+static void assert_bounded(const struct meter *m)
+{
+    for (uint32_t i = 0; i < PHASES; i++)
+        assert_true(m->most[i] <= PIECE_MOST);
+    assert_true(m->pieces >= m->chunks / (GIVE_BACK_VISITS_MAX / NODE_VISITS));
+}
+
+static uint64_t all_of(const struct meter *m)
+{
+    uint64_t visits = 0;
+
+    for (uint32_t i = 0; i < PHASES; i++)
+        visits += m->total[i];
+    return visits;
+}
+
+static void assert_linear(uint32_t window)
+{
+    struct meter *one = malloc(sizeof *one), *two = malloc(sizeof *two);
+
+    path_lives(one, CHUNKS, window);
+    path_lives(two, 2 * CHUNKS, window);
+    assert_bounded(one);
+    assert_bounded(two);
+    assert_true(all_of(two) <= 22 * all_of(one) / 10);
+    free(one);
+    free(two);
+}
+
+TEST(t20_a_long_path_of_history_costs_what_it_has)
+{
+    assert_linear(0);
+}
+
+TEST(t20_a_long_path_costs_what_it_has_where_the_window_covers_it)
+{
+    assert_linear(SESSION_TOKENS_MAX);
+}
+
+TEST(t20_a_long_path_costs_what_it_has_where_the_window_covers_half_of_it)
+{
+    assert_linear(CHUNKS / 2);
+}
