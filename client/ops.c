@@ -39,12 +39,31 @@ enum tern_err tern_extend(struct tern *t, tern_session s, const struct tern_toke
     return do_op(t, &op, deadline_ms, ret);
 }
 
+/* A long commit is taken in pieces: an answer that is BUSY and got further is repeated, and the
+ * runs of all of them are those of the call. */
 enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                           uint32_t deadline_ms, struct tern_result *ret)
 {
-    return do_op(
-        t, &(struct client_op){.kind = CLIENT_COMMIT, .session = s, .length = depth, .step = step},
-        deadline_ms, ret);
+    const struct client_op op = {
+        .kind = CLIENT_COMMIT, .session = s, .length = depth, .step = step};
+    struct tern_result r = {.err = TERN_OK};
+    uint32_t before;
+    enum tern_err err;
+
+    do {
+        before = r.lengths.committed;
+        err = do_op(t, &op, deadline_ms, &r);
+        t->store.more = true;
+    } while (err == TERN_BUSY && r.lengths.committed > before && t->store.nruns <= QUICK_RUNS_MAX);
+    t->store.more = false;
+    if (r.err != err)
+        return err; /* the last was not answered */
+    if (r.nruns < t->store.nruns) {
+        r.runs = t->store.runs;
+        r.nruns = t->store.nruns;
+    }
+    *ret = r;
+    return err;
 }
 
 enum tern_err tern_rewind(struct tern *t, tern_session s, uint32_t length, uint64_t step,

@@ -16,7 +16,7 @@
 
 /* Where the arrays of an answer go. `pages` has room for every ref that a body can hold. */
 struct quick_store {
-    struct tern_run *runs;   /* QUICK_RUNS_MAX */
+    struct tern_run *runs;   /* QUICK_RUNS_MAX; where `more` is used twice as many */
     struct tern_page *pages; /* pages_max */
     uint32_t nruns, npages, pages_max;
     char *text;    /* QUICK_TEXT_MAX: the last text that came with an error */
@@ -25,6 +25,7 @@ struct quick_store {
     uint32_t *text_at; /* TERN_BATCH_OPS_MAX: where in texts that of a result begins, 0: it has
                           none, or it found no room */
     uint32_t texts_end;
+    bool more; /* the runs of the next Step's answer go behind those that are there */
 };
 
 /* An operation of a Step, as the wire has it. */

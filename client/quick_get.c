@@ -95,7 +95,7 @@ static void get_run(struct reader *outer, const struct field *field, struct quic
         default: break;
         }
     }
-    if (store->nruns == QUICK_RUNS_MAX || run.group >= TERN_GROUPS_MAX ||
+    if (store->nruns == (store->more ? 2 : 1) * QUICK_RUNS_MAX || run.group >= TERN_GROUPS_MAX ||
         run.n > UINT32_MAX - run.first)
         r.failed = true;
     reader_leave(outer, &r);
@@ -253,7 +253,8 @@ bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
     uint32_t done = 0;
     struct field f;
 
-    store->nruns = store->npages = 0;
+    if (!store->more)
+        store->nruns = store->npages = 0;
     store->texts[0] = '\0';
     store->texts_end = 1;
     while (reader_next(&r, &f)) {

@@ -54,7 +54,7 @@ static enum tern_err alloc_arrays(struct tern *t)
 
     t->store.pages_max = t->socket.recv_max / sizeof(struct tern_page);
     t->store.pages = malloc(t->store.pages_max * sizeof(struct tern_page));
-    t->store.runs = malloc(QUICK_RUNS_MAX * sizeof(struct tern_run));
+    t->store.runs = malloc(2 * QUICK_RUNS_MAX * sizeof(struct tern_run)); /* of a commit: two */
     t->store.texts = malloc(QUICK_TEXTS_MAX);
     t->store.blob = malloc(TERN_BLOB_BYTES);
     t->store.text_at = malloc(TERN_BATCH_OPS_MAX * sizeof(*t->store.text_at));

@@ -171,8 +171,8 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   INVALID         The lengths do not fit the session, or the session is retracted.
  *   BUSY            A record that the daemon needs is not free, for instance because too many
  *                   releases wait for a step: repeat the operation after the next step. Or more has
- *                   to be evicted than one request may, or is copied to the host tier first: repeat
- *                   it in a millisecond.
+ *                   to be evicted than one request may, or is copied to the host tier first, or
+ *                   the batch is more work than one may be: repeat it in a millisecond.
  *
  * What a session is before and after; C, W, A: committed, written and allocated length; T: tokens
  * in its list. C <= W <= A and W <= T hold always.
@@ -215,7 +215,9 @@ TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct 
  * that writes the pages, or a later one if that was dispatched on them, because pages that the
  * answer replaces are given back behind it. TERN_STEP_NONE: they are written already. So says a
  * step that all ranks have passed, too: the commit is published at once. It cannot be taken back.
- * ret->lengths.committed says how far it got; a depth that was committed before changes nothing. */
+ * ret->lengths.committed says how far it got; a depth that was committed before changes nothing. A
+ * long commit takes several requests, each with that deadline; also where it ends as BUSY, what the
+ * lengths say is committed, and ret->runs has replaced pages. */
 TERN_API enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
 /* Gives back the pages behind `length`, and cuts the list of tokens there, also where no page comes
