@@ -380,6 +380,12 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
 {
     show_on(ctl, s);
     show_certificate(ctl, json_object_get(s, "certificate"));
+    if (j_u64(json_object_get(s, "steps_over"), "steps") > 0)
+        paint(
+            ctl, YELLOW,
+            "\nwarning: %s steps of the core took longer than a step may: report it with the tape "
+            "that the log names (step_over).\n",
+            num(json_object_get(s, "steps_over"), "steps"));
     if (j_u64(json_object_get(s, "fault_injection"), "corrupt_pages") > 0)
         paint(ctl, YELLOW,
               "\nwarning: faults.corrupt_pages is set: this daemon damages what it receives, on "

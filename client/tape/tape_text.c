@@ -7,34 +7,9 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "core/core.h"
+#include "shell/tape/tape.h"
 
 #define HANDLE_DIGITS 16
-
-static const char *const names[EV_COUNT] = {[EV_TIMER] = "timer",
-                                            [EV_CONN_OPENED] = "conn_opened",
-                                            [EV_CONN_CLOSED] = "conn_closed",
-                                            [EV_PROC_GONE] = "proc_gone",
-                                            [EV_STEP_DONE] = "step_done",
-                                            [EV_REQUEST] = "request",
-                                            [EV_SEALED] = "sealed",
-                                            [EV_ZEROED] = "zeroed",
-                                            [EV_COPIED] = "copied",
-                                            [EV_LINK_UP] = "link_up",
-                                            [EV_LINK_DOWN] = "link_down",
-                                            [EV_PEER_MSG] = "peer_msg",
-                                            [EV_PULLED] = "pulled",
-                                            [EV_PULL_BROKEN] = "pull_broken",
-                                            [EV_PULL_QUIET] = "pull_quiet",
-                                            [EV_SERVE_QUIET] = "serve_quiet",
-                                            [EV_RECORD_CHECKED] = "record_checked",
-                                            [EV_DISK_FOUND] = "disk_found",
-                                            [EV_DISK_READY] = "disk_ready",
-                                            [EV_DISK_WRITTEN] = "disk_written",
-                                            [EV_DISK_DROPPED] = "disk_dropped",
-                                            [EV_SHUTDOWN] = "shutdown",
-                                            [EV_PEER_LEFT] = "peer_left",
-                                            [EV_PEER_JOINED] = "peer_joined",
-                                            [EV_LOOK] = "look"};
 
 static const char *const messages[PEER_MSG_COUNT] = {
     [PEER_PULL_OPEN] = "pull_open", [PEER_PULL_OFFER] = "pull_offer",
@@ -205,8 +180,7 @@ void tape_line(const struct event *event, struct tape_line *ret)
 {
     uint32_t kind = (uint32_t)event->kind;
 
-    *ret = (struct tape_line){.event = kind < EV_COUNT && names[kind] ? names[kind] : "unknown",
-                              .now_ns = event->now_ns};
+    *ret = (struct tape_line){.event = tape_event_word(kind), .now_ns = event->now_ns};
     of_processes(ret, event);
     of_peers(ret, event);
     of_memory_and_disk(ret, event);

@@ -41,22 +41,30 @@
 #define COPY_TRIES_MAX       3 /* times in a row that a node is copied to the host */
 #define COPY_WAIT_MS_MAX                                                                           \
     1000 /* without a copy that begins or ends, who waits for room waits no more */
-#define OPEN_TOKENS_MAX      245760 /* tokens of one message between daemons: they fit one frame */
-#define OFFER_PAGES_MAX      16384 /* pages of one message between daemons, or those of one chunk */
-#define STEP_VISITS_MAX      262144 /* records that loops over nodes visit in one step of the core */
-#define STEP_PATH_MAX        131072 /* of them, those that the last turn of such a loop may add */
-#define PIECE_VISITS_MAX     4096   /* those of a piece of work that goes on in the next step */
-#define SLAB_LOOKS_MAX       16     /* slabs of a group looked at for the one that costs least */
-#define GIVE_BACK_VISITS_MAX 32768  /* after so many what is released goes on in the next step */
-#define NODE_VISITS          4      /* what a node that is made or published counts for */
-#define RECORDS_A_VISIT      32     /* pages or blocks taken, or blocks passed, that count for one */
-#define KEPT_CHUNKS_MAX      32768  /* in the tree, whose tokens an Abort copies for the session */
-#define GIVE_AT_ONCE_PAGES   64     /* of one operation, also behind so many */
-#define EVICTIONS_MAX        4      /* of operators, under way */
-#define CHANGED_MAX          1024   /* nodes that wait to be counted, after a step */
-#define SHORTAGE_RETIRES_MAX 32     /* releases looked at for one shortage answer */
-#define TURNS_ENDED_MAX      4096   /* turns that end by themselves in one step of the core */
-#define CLOSES_LOOKS_MAX     64     /* closes behind turns that are tried, of a tenant in a step */
+#define OPEN_TOKENS_MAX 245760 /* tokens of one message between daemons: they fit one frame */
+#define OFFER_PAGES_MAX 16384  /* pages of one message between daemons, or those of one chunk */
+/* T20: records that one step of the core looks at. A loop goes on up to STEP_TURNS_MAX, and its
+ * last turn may add STEP_PATH_MAX: what a store does with the longest path that is stored, or a
+ * request with the longest table that moves. */
+#define STEP_TURNS_MAX 131072
+#define STEP_TABLE_MAX                                                                             \
+    131072 /* chunks of a session with STATE or a host tier; chunks, or pages of a group, of one   \
+       fetch or hand-over */
+#define DISK_PATH_MAX        65536 /* chunks of a prefix on the disk */
+#define STEP_PATH_MAX        (12 * DISK_PATH_MAX)
+#define STEP_VISITS_MAX      (STEP_TURNS_MAX + STEP_PATH_MAX)
+#define PIECE_VISITS_MAX     4096  /* those of a piece of work that goes on in the next step */
+#define SLAB_LOOKS_MAX       16    /* slabs of a group looked at for the one that costs least */
+#define GIVE_BACK_VISITS_MAX 32768 /* after so many what is released goes on in the next step */
+#define NODE_VISITS          4     /* what a node that is made or published counts for */
+#define RECORDS_A_VISIT      32    /* pages or blocks taken, or blocks passed, that count for one */
+#define KEPT_CHUNKS_MAX      32768 /* in the tree, whose tokens an Abort copies for the session */
+#define GIVE_AT_ONCE_PAGES   64    /* of one operation, also behind so many */
+#define EVICTIONS_MAX        4     /* of operators, under way */
+#define CHANGED_MAX          1024  /* nodes that wait to be counted, after a step */
+#define SHORTAGE_RETIRES_MAX 32    /* releases looked at for one shortage answer */
+#define TURNS_ENDED_MAX      4096  /* turns that end by themselves in one step of the core */
+#define CLOSES_LOOKS_MAX     64    /* closes behind turns that are tried, of a tenant in a step */
 #define STEPS_UNNAMED_MAX    (1u << 24) /* steps that an engine may finish and name none (E7) */
 #define RESERVE_NODES_MAX    512        /* nodes that join a pool's reserve in one step */
 #define RESET_NODES_MAX      1024       /* nodes of a namespace that was reset, freed in one step */
@@ -121,6 +129,8 @@ struct core_limits {
      * at first, and PIECE_VISITS_MAX from then on. So many nodes join a reserve in one step, too;
      * 0: RESERVE_NODES_MAX. */
     uint32_t give_back_visits;
+    uint32_t step_visits;          /* fault injection: what looks at more counts as too long; 0:
+                                      STEP_VISITS_MAX */
     uint64_t page_bytes_min;       /* of a pool's pages, in one region */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;

@@ -402,6 +402,11 @@ const struct histogram *core_latency(const struct core *core, enum latency laten
     return &core->latency[latency];
 }
 
+const struct steps_over *core_steps_over(const struct core *core)
+{
+    return &core->over;
+}
+
 const struct peer_figures *core_peer_figures(const struct core *core, uint32_t peer)
 {
     return &link_at(core, peer)->figures;

@@ -255,6 +255,16 @@ const struct figure_counts *core_pool_figures(const struct core *core,
                                               uint32_t slot); /* NULL: empty */
 bool core_space_view(const struct core *core, uint32_t slot, struct space_view *ret);
 const struct histogram *core_latency(const struct core *core, enum latency latency);
+/* Steps that looked at more records than a step may (T20): a fault of this daemon's own. */
+struct steps_over {
+    uint64_t steps;
+    uint32_t bound;
+    uint32_t kind, visits;           /* enum event_kind; of the longest */
+    uint32_t last_kind, last_visits; /* of the last */
+    uint32_t zero;
+};
+const struct steps_over *core_steps_over(const struct core *core);
+
 const struct peer_figures *core_peer_figures(const struct core *core, uint32_t peer);
 void core_turns(const struct core *core, uint32_t tenant, struct turns_view *ret);
 void core_tickets(const struct core *core, uint32_t tenant, struct tickets_view *ret);

@@ -77,6 +77,11 @@ struct reload_watch {
     bool again;                   /* a signal came meanwhile */
 };
 
+/* Steps of the core that looked at more than a step may: as many as were told of. */
+struct steps_watch {
+    uint64_t steps, last_ns, told_ns;
+};
+
 struct daemon {
     struct config *config; /* borrowed; see shell/admin/reload.h for who changes it */
     enum daemon_state state;
@@ -86,6 +91,7 @@ struct daemon {
     uint64_t faults_seen;              /* mem_stats' faults that the log has told of */
     uint64_t procs_exited;             /* processes that ended without leaving their engine */
     struct alarms alarms;
+    struct steps_watch over;
     uint64_t log_level_ns; /* until when the log's level is another than the configuration's; 0: it
                               is not */
 

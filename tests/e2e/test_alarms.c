@@ -1,6 +1,7 @@
 /* What an operator is told of a real daemon: in the log, who came and went, who did what, and whose
  * tenants peers refuse; and the alarms, from their beginning to their end, in the log and in the
  * status. (Those of the disk are in test_spill.c, those of steps in test_steps_overdue.c.) */
+#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,6 +268,38 @@ TEST_WITH(alarm_of_a_peer_that_is_down, NULL, stop)
     assert_true(rig_log_has(&rig, "event=peer_down_ended subject=other lasted_ms=", RIG_WAIT_MS));
     close(fd);
     close(listener);
+}
+
+/* The daemon goes on; the tape of the first such step is kept, and the log says one line in 10 s.
+ */
+TEST_WITH(alarm_of_a_step_that_takes_too_long, NULL, stop)
+{
+    struct engine_session s;
+    struct engine e;
+    char pattern[256];
+    glob_t tapes;
+
+    starts("faults: {step_visits: 2}\n");
+    e = rig_engine(rig.socket, "one", L, PAGES * RIG_PAGE);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_ok(e.tern, engine_begin(&s, &e, tokens + i * L, TOKENS));
+        assert_ok(e.tern, engine_run(&s));
+        assert_ok(e.tern, engine_publish(&e));
+        assert_ok(e.tern, engine_end(&s));
+    }
+    assert_true(rig_log_has(&rig, "level=error event=step_over by=", RIG_WAIT_MS));
+    assert_true(rig_log_has(&rig, " bound=2 steps=1 tape=", 0));
+    assert_true(rig_log_has(&rig, "level=error event=step_over_bound subject=", RIG_WAIT_MS));
+    assert_int_equal(daemon_log_count(&rig, "event=step_over ", 1, 0), 1);
+    assert_true(is_on("step_over_bound", ""));
+    assert_true(rig_figure(admin, "status", "steps_over.steps") > 1);
+    assert_int_equal(rig_figure(admin, "status", "steps_over.bound"), 2);
+    assert_true(rig_ctl_says(&rig, "status", " steps of the core took longer than a step may"));
+    snprintf(pattern, sizeof pattern, "%s.tape.*", rig.admin);
+    assert_int_equal(glob(pattern, 0, NULL, &tapes), 0);
+    assert_int_equal(tapes.gl_pathc, 1);
+    globfree(&tapes);
+    engine_close(&e);
 }
 
 /* ---- tenants that peers refuse ---- */

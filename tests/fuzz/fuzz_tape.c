@@ -85,6 +85,7 @@ static void play(struct tape_reader *reader)
             core_step(core, &timer, actions);
         }
     }
+    check(core_steps_over(core)->steps == 0 || tape_header(reader)->limits.step_visits != 0);
     for (uint32_t slot = 0; slot < pools; slot++) {
         struct pool_view v;
 

@@ -421,6 +421,9 @@ static void step_once(struct sim *w, uint32_t d, struct event *event)
     turns_pass(w, d);
     disk_before(w, d);
     core_step(w->d[d].core, event, w->out);
+    EXPECT(core_steps_over(w->d[d].core)->steps == 0, "step_over",
+           "daemon %u: event %u looked at %u", d, event->kind,
+           core_steps_over(w->d[d].core)->visits);
     fetches_look(w, d);
     for (uint32_t i = 0; i < w->out->n; i++)
         take(w, d, &w->out->v[i]);

@@ -641,6 +641,7 @@ struct core {
     uint32_t disk_checked;                    /* after: the next chunk to look at */
     uint32_t disk_trimmed;                    /* 1: of that, what was over the budgets has gone */
     uint32_t disk_resets_over;                /* 1: of some tenant */
+    uint32_t disk_spared;                     /* see disk_spare */
     uint32_t disk_bad;                        /* chunks that are bad, and roots that were reset */
     uint32_t disk_bad_at, disk_bad_left;      /* the next chunk to look at for what leads through
                                                  one, and how many are left of this round */
@@ -658,6 +659,7 @@ struct core {
     uint32_t waits_changed; /* 1: of some engine */
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];
+    struct steps_over over;
     struct histogram latency[LATENCIES];
     uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;
     uint64_t early_told, early_pages, early_again; /* Y4: see struct core_view */

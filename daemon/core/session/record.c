@@ -94,7 +94,7 @@ bool session_too_deep(const struct core *c, const struct session *s, uint32_t to
 {
     const struct pool *p = session_pool(c, s);
 
-    return (p->nstate > 0 || p->tiers[TIER_HOST] != NONE) && tokens / p->align > STEP_PATH_MAX;
+    return (p->nstate > 0 || p->tiers[TIER_HOST] != NONE) && tokens / p->align > STEP_TABLE_MAX;
 }
 
 bool session_away(const struct session *s)

@@ -500,6 +500,17 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
     text_bool(out, "checks_on_owner", ctx->config->fault_checks_on_owner);
     text_u64(out, "disk_write_every", ctx->config->fault_disk_write_every);
     text_u64(out, "disk_full_after", ctx->config->fault_disk_full_after);
+    text_u64(out, "step_visits", ctx->config->limits.step_visits);
+    text_object_end(out);
+}
+
+static void status_steps_over(const struct steps_over *v, struct text_out *out)
+{
+    text_object(out, "steps_over");
+    text_u64(out, "steps", v->steps);
+    text_u64(out, "bound", v->bound);
+    text_str(out, "longest_event", v->steps > 0 ? tape_event_word(v->kind) : NULL);
+    text_u64(out, "longest_visits", v->visits);
     text_object_end(out);
 }
 
@@ -722,6 +733,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         text_u64(out, "namespaces_reset", v.namespaces_reset);
         text_u64(out, "resets_spreading", v.resets_spreading);
         status_alarms(ctx, out);
+        status_steps_over(core_steps_over(ctx->core), out);
         status_core(&v, out);
         status_quarantine(ctx, &v, out);
         status_host(ctx, &v, out);

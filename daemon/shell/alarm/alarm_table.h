@@ -52,6 +52,10 @@
       "the tape holds less than the last 2 s of events", "it has held more for 20 s",              \
       "events leave the tape so soon that it will not show what led to a crash",                   \
       "raise tape.bytes")                                                                          \
+    X(STEP_OVER, step_over_bound, DAEMON, ERROR, 0, 0,                                             \
+      "a step of the core has looked at more records than a step may", "none did for 10 s",        \
+      "a step of the core took longer than it may, and all clients waited for it",                 \
+      "report it with the tape that the log names: it is a fault of the daemon's own")             \
     X(SHARE_EXHAUSTED, share_exhausted, SHARE, WARN, 0, 0,                                         \
       "a request of the tenant was refused, because its share of that table and the common rest "  \
       "are in use",                                                                                \

@@ -134,6 +134,22 @@ static void tape_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[
              v.recorded - v.dropped, v.recorded);
 }
 
+static enum alarm_fact over(struct daemon *d, uint32_t i, uint64_t now_ns)
+{
+    (void)i;
+    return alarm_refused(d->over.last_ns, now_ns);
+}
+
+static void over_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES])
+{
+    const struct steps_over *v = core_steps_over(d->core);
+
+    (void)i;
+    (void)now_ns;
+    snprintf(ret, ALARM_DETAIL_BYTES, "%" PRIu64 " steps, the longest with %u of %u records, by %s",
+             v->steps, v->visits, v->bound, tape_event_word(v->kind));
+}
+
 /* ---- of an engine ---- */
 
 /* False: no engine has the slot. */
@@ -299,6 +315,7 @@ static const struct source sources[ALARM_KINDS] = {
     [ALARM_KIND_SPILL_FULL] = {full, full_detail},
     [ALARM_KIND_SPILL_FAILING] = {failing, failing_detail},
     [ALARM_KIND_TAPE_LOST] = {tape, tape_detail},
+    [ALARM_KIND_STEP_OVER] = {over, over_detail},
     [ALARM_KIND_SHARE_EXHAUSTED] = {share, share_detail},
     [ALARM_KIND_MEMORY_EXHAUSTED] = {memory, memory_detail},
     [ALARM_KIND_QUOTA_REACHED] = {quota, quota_detail},

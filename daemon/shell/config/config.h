@@ -16,7 +16,7 @@
 #include "seam/xfer/xfer.h"
 #include "shell/log/log.h"
 
-#define CONFIG_SETTINGS_MAX 112
+#define CONFIG_SETTINGS_MAX 113
 #define CONFIG_TENANTS_MAX  64
 #define CONFIG_PEERS_MAX    4096
 #define CONFIG_NAME_BYTES   64  /* with the NUL; letters, digits, '-', '_' and '.' */

@@ -299,6 +299,10 @@ const struct setting config_settings[] = {
           "Fault injection: every so-many-th file that is written to the disk fails; 0: never"),
     COUNT(STARTS, "faults", "disk_full_after", "fault-disk-full-after", fault_disk_full_after, 0,
           COUNT_MAX, "0", "Fault injection: the disk is full after that many files; 0: never"),
+    COUNT(STARTS, "faults", "step_visits", "fault-step-visits", limits.step_visits, 0, COUNT_MAX,
+          "0",
+          "Fault injection: a step of the core that looks at more records than that counts as too "
+          "long; 0: as built"),
 };
 
 const size_t config_settings_n = sizeof config_settings / sizeof *config_settings;

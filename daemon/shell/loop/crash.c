@@ -167,6 +167,15 @@ static void leave_tape(struct line *l)
     write_line(l);
 }
 
+const char *crash_keep_tape(void)
+{
+    int cause;
+
+    return leaves.tape && tape_save(leaves.tape, leaves.path, leaves.keep_tokens, &cause) == TERN_OK
+               ? leaves.path
+               : "none";
+}
+
 /* True: this thread is the first one here. False: it came here before, during the report or after
  * it. */
 static bool first_to_end(void)

@@ -12,5 +12,8 @@
 void crash_watch(void);
 /* From now on a crash leaves this tape; NULL ends that. Both are borrowed. */
 void crash_tape(const struct config *config, const struct tape *tape, uint64_t incarnation);
+/* Writes the tape where a crash would, and goes on. Returns its path; "none" where there is no tape
+ * or it could not be written. Owner thread. */
+const char *crash_keep_tape(void);
 
 #endif

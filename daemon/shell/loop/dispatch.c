@@ -9,9 +9,12 @@
 #include "shell/admin/operator.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
+#include "shell/loop/crash.h"
 #include "shell/loop/dispatch.h"
 #include "shell/loop/engine_log.h"
 #include "shell/wire/wire_out.h"
+
+#define STEP_OVER_TELL_NS UINT64_C(10000000000)
 
 /* ---- actions ---- */
 
@@ -262,8 +265,29 @@ static void dispatch(struct daemon *d, const struct action *a)
     }
 }
 
+/* T20: the tape of the first step that was too long is kept, and the log tells of one each 10 s. */
+static void step_bounded(struct daemon *d)
+{
+    const struct steps_over *over = core_steps_over(d->core);
+    const char *tape = "none";
+
+    if (over->steps == d->over.steps)
+        return;
+    if (d->over.steps == 0)
+        tape = crash_keep_tape();
+    if (d->over.told_ns == 0 || d->last_ns - d->over.told_ns >= STEP_OVER_TELL_NS) {
+        log_event(LEVEL_ERROR, "step_over", "by=%s visits=%u bound=%u steps=%" PRIu64 " tape=%s",
+                  tape_event_word(over->last_kind), over->last_visits, over->bound, over->steps,
+                  tape);
+        d->over.told_ns = d->last_ns;
+    }
+    d->over.steps = over->steps;
+    d->over.last_ns = d->last_ns;
+}
+
 void dispatch_actions(struct daemon *d)
 {
+    step_bounded(d);
     for (uint32_t i = 0; i < d->actions->n; i++)
         dispatch(d, &d->actions->v[i]);
 }

@@ -24,7 +24,7 @@
 
 #define TAPE_TENANTS_MAX 64
 #define TAPE_BYTES_MIN   4096
-#define TAPE_VERSION     17u
+#define TAPE_VERSION     18u
 
 struct tape;
 
@@ -60,6 +60,8 @@ const char *tape_save_hint(int err); /* what to do about it */
 #define TAPE_CRASHES_KEPT 4
 void tape_crash_name(char *ret, size_t cap, const char *file, uint64_t incarnation);
 uint32_t tapes_keep(const char *file, uint32_t most);
+
+const char *tape_event_word(uint32_t kind); /* "unknown" where there is none */
 
 struct tape_stats {
     uint64_t recorded, dropped; /* events */

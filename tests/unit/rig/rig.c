@@ -441,6 +441,8 @@ static void one_event(struct rig *rig, const struct event *event)
         rig->on_event(rig->on_event_ctx, &e);
     actions_init(rig->out, &rig->options.limits);
     core_step(rig->core, &e, rig->out);
+    if (core_steps_over(rig->core)->steps > 0 && rig->options.limits.step_visits == 0)
+        rig_fail("a step looked at %u records", core_steps_over(rig->core)->visits);
     if (rig->out->n > ACTIONS_MAX)
         rig_fail("%u actions in one step", rig->out->n);
     for (uint32_t i = 0; i < rig->out->n; i++)
