@@ -33,11 +33,13 @@ struct disk_chunk {
     uint32_t bad;      /* 1: what was read of it was not what was written: never found again */
     uint32_t reset;    /* of a root: the same, of all below it (N1) */
     uint32_t needless; /* 1: an entry that a longer one has made so (D5), and that somebody reads */
-    uint32_t spared;   /* 1: a continued entry on the path of the store that makes room just now */
+    uint32_t spared;   /* disk_spared: a continued entry on the path of the store that makes room */
     struct list_links in_entries; /* of its tenant */
     uint64_t chain, layout_hash;
     struct namespace_id ns;
-    uint64_t path_bytes; /* of the HISTORY extents up to here */
+    uint64_t path_bytes; /* of the HISTORY extents up to here; and their extra keys, and files as
+                            far as one can tell without remembering them: */
+    uint32_t path_keys, path_files;
     struct disk_kept part[DISK_PARTS];
     uint64_t renewed_ns;          /* when STATE that it had was written anew; 0: never */
     uint32_t reason, hits, reach; /* of an entry */

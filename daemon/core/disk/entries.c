@@ -10,12 +10,13 @@ uint64_t disk_served(const struct core *c)
 
 void disk_claim(struct core *c, struct disk_window of, bool in)
 {
-    uint32_t at = of.chunk;
+    uint32_t at = of.chunk, up;
 
-    for (uint32_t i = of.reach; i > 0 && disk_chunk_at(c, at)->depth > 0;
-         i--, at = disk_chunk_at(c, at)->parent) {
+    for (uint32_t i = disk_within(disk_chunk_at(c, at), of.reach); i > 0; i--, at = up) {
         struct disk_chunk *k = disk_chunk_at(c, at);
 
+        c->visits++;
+        up = k->parent;
         k->claims += in ? 1 : -1u;
         if (k->claims == 0 && k->kept & DISK_HAS(DISK_STATE) &&
             c->disk_ready) /* before that, an entry that claims it may still be found */
@@ -60,7 +61,7 @@ void disk_entry_use(struct core *c, uint32_t chunk)
 {
     uint32_t at = chunk;
 
-    while (at != NONE && !disk_is_entry(disk_chunk_at(c, at)))
+    for (; at != NONE && !disk_is_entry(disk_chunk_at(c, at)); c->visits++)
         at = disk_chunk_at(c, at)->children.head; /* there is one below */
     if (at == NONE)
         return;
@@ -74,7 +75,7 @@ uint64_t disk_entry_bytes(const struct core *c, uint32_t chunk)
     const struct disk_chunk *k = disk_chunk_at(c, chunk);
     uint64_t bytes = k->path_bytes + disk_kept_bytes(k, DISK_ENTRY, &k->part[DISK_ENTRY]);
 
-    for (uint32_t i = k->reach; i > 0 && k->depth > 0; i--, k = disk_chunk_at(c, k->parent))
+    for (uint32_t i = disk_within(k, k->reach); i > 0; i--, k = disk_chunk_at(c, k->parent))
         if (k->kept & DISK_HAS(DISK_STATE))
             bytes += disk_kept_bytes(k, DISK_STATE, &k->part[DISK_STATE]);
     return bytes;
@@ -86,7 +87,7 @@ uint64_t disk_entry_own(const struct core *c, uint32_t chunk)
     uint64_t bytes = disk_kept_bytes(k, DISK_ENTRY, &k->part[DISK_ENTRY]);
     const struct disk_chunk *up = k;
 
-    for (uint32_t i = k->reach; i > 0 && up->depth > 0; i--, up = disk_chunk_at(c, up->parent))
+    for (uint32_t i = disk_within(k, k->reach); i > 0; i--, up = disk_chunk_at(c, up->parent))
         if (up->claims == 1 && up->kept & DISK_HAS(DISK_STATE))
             bytes += disk_kept_bytes(up, DISK_STATE, &up->part[DISK_STATE]);
     for (up = k; up->depth > 0 && up->pins == 0; up = disk_chunk_at(c, up->parent)) {
@@ -171,7 +172,7 @@ void disk_prune(struct core *c, uint32_t chunk, enum disk_reason reason)
     if (!prunes(reason))
         return;
     for (uint32_t at = disk_chunk_at(c, chunk)->parent; at != NONE;
-         at = disk_chunk_at(c, at)->parent) {
+         at = disk_chunk_at(c, at)->parent, c->visits++) {
         struct disk_chunk *k = disk_chunk_at(c, at);
 
         if (!is_needless(k))
@@ -198,19 +199,24 @@ void disk_unpin(struct core *c, uint32_t chunk)
         return;
     }
     k->needless = 0;
-    if (c->disk_bad > 0 && disk_is_entry(k) && disk_leads_through_bad(c, chunk)) {
-        disk_entry_end(c, chunk);
-        return;
+    if (c->disk_bad > 0 && disk_is_entry(k)) {
+        c->visits += disk_path(k);
+        if (disk_leads_through_bad(c, chunk)) {
+            disk_entry_end(c, chunk);
+            return;
+        }
     }
     disk_chunk_offer(c, chunk);
 }
 
 /* --- room --- */
 
-void disk_spare(struct core *c, uint32_t chunk, bool on)
+void disk_spare(struct core *c, uint32_t chunk)
 {
-    for (uint32_t at = chunk; at != NONE; at = disk_chunk_at(c, at)->parent)
-        disk_chunk_at(c, at)->spared = on && is_needless(disk_chunk_at(c, at));
+    c->disk_spared = gen_next(c->disk_spared);
+    for (uint32_t at = chunk; at != NONE; at = disk_chunk_at(c, at)->parent, c->visits++)
+        if (is_needless(disk_chunk_at(c, at)))
+            disk_chunk_at(c, at)->spared = c->disk_spared;
 }
 
 static bool may_go(const struct core *c, uint32_t chunk, const struct disk_room *r)
@@ -219,7 +225,7 @@ static bool may_go(const struct core *c, uint32_t chunk, const struct disk_room 
 
     if (k->pins > (r && r->for_it.chunk == chunk ? r->pins : 0))
         return false;
-    return !r || !prunes(r->for_it.reason) || !k->spared;
+    return !r || !prunes(r->for_it.reason) || k->spared != c->disk_spared;
 }
 
 /* The entry with the lowest score that may go; NONE. */
@@ -236,7 +242,7 @@ static uint32_t next_to_go(struct core *c, uint32_t tenant, const struct disk_ro
         c->visits++;
         if (!may_go(c, at, r))
             continue;
-        c->visits += disk_chunk_at(c, at)->reach;
+        c->visits += disk_within(disk_chunk_at(c, at), disk_chunk_at(c, at)->reach);
         score = disk_entry_score(c, at);
         if (first == NONE || score < lowest) { /* of equal ones the older */
             first = at;
@@ -269,9 +275,12 @@ enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, const struct 
 }
 
 /* What makes way may have shared STATE with what the new entry makes needless. */
-static uint64_t most_of(const struct core *c, uint32_t tenant, const struct disk_room *r)
+static uint64_t most_of(struct core *c, uint32_t tenant, const struct disk_room *r)
 {
     uint64_t credit = disk_prunable(c, &r->for_it);
+
+    if (prunes(r->for_it.reason) && r->for_it.chunk != NONE)
+        c->visits += disk_path(disk_chunk_at(c, r->for_it.chunk));
 
     return tenant_at(c, tenant)->config.disk_bytes +
            (credit < DISK_PRUNE_BYTES ? credit : DISK_PRUNE_BYTES);
@@ -279,8 +288,6 @@ static uint64_t most_of(const struct core *c, uint32_t tenant, const struct disk
 
 enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_room r)
 {
-    const struct disk_chunk *k = disk_chunk_at(c, r.for_it.chunk);
-
     while (tenant_at(c, tenant)->disk_used + r.bytes > most_of(c, tenant, &r)) {
         enum disk_has_room room = disk_room_more(c, tenant, &r);
 
@@ -292,7 +299,6 @@ enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_r
             return room;
         if (visits_left(c) == 0)
             return DISK_ROOM_NEXT;
-        c->visits += k->depth ? k->depth / k->align : 0; /* its path is looked at anew */
     }
     return DISK_ROOM;
 }
@@ -332,10 +338,9 @@ static void bad_look(struct core *c, uint32_t chunk)
 
     if (!k->used || !disk_is_entry(k) || k->pins > 0)
         return;
+    c->visits += disk_path(k);
     if (disk_leads_through_bad(c, chunk))
         disk_entry_end(c, chunk);
-    else
-        c->visits += k->depth / k->align;
 }
 
 bool disk_bad_flush(struct core *c)
@@ -362,7 +367,7 @@ void disk_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 {
     disk_files_reset(c, tenant, ns);
     for (uint32_t at = tenant_at(c, tenant)->disk_roots.head; at != NONE;
-         at = disk_child_list_next(c, at)) {
+         at = disk_child_list_next(c, at), c->visits++) {
         struct disk_chunk *k = disk_chunk_at(c, at);
 
         if (k->reset || k->ns.hi != ns.hi || k->ns.lo != ns.lo)

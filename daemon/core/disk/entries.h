@@ -59,9 +59,9 @@ enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, const struct 
 void disk_unpin(struct core *c, uint32_t chunk);
 /* The entry with the lowest score that may go, goes. NEVER: there is none. */
 enum disk_has_room disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r);
-/* While it is on, no continued entry on the path to the chunk makes way for a store that will make
- * it needless. */
-void disk_spare(struct core *c, uint32_t chunk, bool on);
+/* Up to the next call, no continued entry on the path to the chunk makes way for a store that will
+ * make it needless. */
+void disk_spare(struct core *c, uint32_t chunk);
 /* The chunk is never found again. */
 void disk_chunk_bad(struct core *c, uint32_t chunk);
 /* Is the chunk, or one above it, bad, or of a namespace that was reset? */

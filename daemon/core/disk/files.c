@@ -24,7 +24,7 @@ uint32_t disk_file_take(struct core *c, const struct disk_file_new *f)
 
 void disk_files_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 {
-    for (uint32_t i = 0; i < c->limits.disk_files; i++) {
+    for (uint32_t i = 0; i < c->limits.disk_files; i++, c->visits++) {
         struct disk_file *f = disk_file_at(c, i);
 
         if (f->state == DISK_FILE_EMPTY || f->tenant != tenant || f->ns.hi != ns.hi ||
@@ -123,7 +123,7 @@ void disk_file_dropped(struct core *c, uint64_t number)
 {
     uint32_t at = c->disk_leaving.head;
 
-    while (at != NONE && disk_file_at(c, at)->number != number)
+    for (; at != NONE && disk_file_at(c, at)->number != number; c->visits++)
         at = disk_leaving_list_next(c, at);
     if (at == NONE)
         return;

@@ -62,34 +62,70 @@ static struct token_heads chunk_heads(const struct disk_chunk *k)
     return (struct token_heads){k->tokens, k->keys};
 }
 
-/* Is the chunk that of the node, and so are those above it? */
-static bool is_of_node(const struct core *c, const struct disk_chunk *k, const struct node *n)
-{
+/* What the last walk up has met: the chunk above the one that it began with leads to the same. */
+struct wrong {
+    uint32_t chunk, depth;
+};
 
+/* Is the chunk that of the node, and so are those above it? Who looks at a path from its end
+ * upwards walks through what is wrong once, and not from each chunk anew. */
+static bool is_of_node(const struct core *c, uint32_t slot, const struct node *n, struct wrong *io)
+{
+    const struct disk_chunk *k = disk_chunk_at(c, slot);
+    const uint32_t above = k->parent;
+
+    if (io->chunk == slot && k->depth >= io->depth) {
+        io->chunk = above;
+        return false;
+    }
     for (; k->depth > 0; k = disk_chunk_at(c, k->parent), n = node_at(c, n->parent))
         if (k->depth != n->depth || !disk_found_there(k) ||
-            !heads_equal(c, chunk_heads(k), node_heads(n), k->align))
+            !heads_equal(c, chunk_heads(k), node_heads(n), k->align)) {
+            *io = (struct wrong){above, k->depth};
             return false;
+        }
     return n->depth == 0;
 }
 
-uint32_t disk_of_node(const struct core *c, uint32_t node)
+static uint32_t of_node(const struct core *c, uint32_t root, uint32_t slot, struct wrong *io)
 {
-    const struct node *n = node_at(c, node);
-    const struct pool *p = node_pool(c, n);
-    uint32_t root =
-        disk_root(c, (struct disk_tree){p->tenant, space_at(c, n->space)->ns, p->layout_hash});
-    uint64_t hash = hashed_at(c, TABLE_NODES, node)->hash;
+    const struct node *n = node_at(c, slot);
+    const uint64_t hash = hashed_at(c, TABLE_NODES, slot)->hash;
     uint32_t at;
 
-    if (root == NONE || n->depth == 0)
+    if (n->depth == 0)
         return root;
     at = hashed_first(c, TABLE_CHUNKS, hash, root);
     for (; at != NONE; at = hashed_at(c, TABLE_CHUNKS, at)->next)
         if (hashed_at(c, TABLE_CHUNKS, at)->hash == hash && disk_chunk_at(c, at)->root == root &&
-            is_of_node(c, disk_chunk_at(c, at), n))
+            is_of_node(c, at, n, io))
             return at;
     return NONE;
+}
+
+static uint32_t root_of_node(const struct core *c, const struct node *n)
+{
+    const struct pool *p = node_pool(c, n);
+
+    return disk_root(c, (struct disk_tree){p->tenant, space_at(c, n->space)->ns, p->layout_hash});
+}
+
+uint32_t disk_of_node(const struct core *c, uint32_t node)
+{
+    struct wrong wrong = {.chunk = NONE};
+    uint32_t root = root_of_node(c, node_at(c, node));
+
+    return root == NONE ? NONE : of_node(c, root, node, &wrong);
+}
+
+uint32_t disk_of_path(const struct core *c, uint32_t node)
+{
+    struct wrong wrong = {.chunk = NONE};
+    uint32_t root = root_of_node(c, node_at(c, node)), chunk = NONE;
+
+    for (uint32_t at = node; root != NONE && chunk == NONE; at = node_at(c, at)->parent)
+        chunk = of_node(c, root, at, &wrong); /* the root's is there */
+    return chunk;
 }
 
 /* The hash of the path that ends with the view's chunk behind the parent. */
@@ -138,45 +174,45 @@ uint32_t disk_walk(const struct core *c, uint32_t from, struct token_view *w)
     return at;
 }
 
-/* Is the STATE there that a session of the pool needs to go on from the chunk? */
-static bool resumable(const struct core *c, const struct pool *p, uint32_t chunk)
+/* Has the chunk the STATE that a session of the pool needs to go on from the one that is so many
+ * below it? */
+static bool has_state(const struct pool *p, const struct disk_chunk *k, uint32_t below)
 {
-    for (uint32_t g = 0; g < p->ngroups; g++) {
-        const struct group *of = &p->group[g];
-        uint32_t at = chunk;
-
-        for (uint32_t i = 0; i < of->reach && disk_chunk_at(c, at)->depth > 0; i++) {
-            const struct disk_chunk *k = disk_chunk_at(c, at);
-
-            if (!(k->kept & DISK_HAS(DISK_STATE)) || !(k->part[DISK_STATE].groups & 1u << g))
-                return false;
-            at = k->parent;
-        }
-    }
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (below < p->group[g].reach &&
+            (!(k->kept & DISK_HAS(DISK_STATE)) || !(k->part[DISK_STATE].groups & 1u << g)))
+            return false;
     return true;
 }
 
+/* What one entry lacks, those between it and the chunk that lacks it need, too. */
 uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk)
 {
-    for (uint32_t at = chunk; disk_chunk_at(c, at)->depth > 0; at = disk_chunk_at(c, at)->parent)
-        if (p->nstate == 0 || (disk_is_entry(disk_chunk_at(c, at)) && resumable(c, p, at)))
+    uint32_t entry = NONE, n = 0; /* n: chunks from the entry up that have all */
+
+    for (uint32_t at = chunk; disk_chunk_at(c, at)->depth > 0; at = disk_chunk_at(c, at)->parent) {
+        const struct disk_chunk *k = disk_chunk_at(c, at);
+
+        if (p->nstate == 0)
             return at;
-    return NONE;
+        if (entry == NONE && disk_is_entry(k)) {
+            entry = at;
+            n = 0;
+        }
+        if (entry != NONE && !has_state(p, k, n++))
+            entry = NONE;
+        if (entry != NONE && n == p->reach)
+            break;
+    }
+    return entry;
 }
 
 uint32_t disk_reach(const struct core *c, uint32_t node, struct token_view *w)
 {
-    uint32_t at = node, chunk;
+    uint32_t chunk = disk_of_path(c, node);
 
-    if (c->limits.disk_chunks == 0)
-        return NONE;
-    chunk = disk_of_node(c, at);
-    if (chunk != NONE)
+    if (chunk != NONE && disk_chunk_at(c, chunk)->depth == node_at(c, node)->depth)
         chunk = disk_walk(c, chunk, w);
-    while (chunk == NONE && node_at(c, at)->depth > 0) {
-        at = node_at(c, at)->parent;
-        chunk = disk_of_node(c, at);
-    }
     return chunk == NONE ? NONE : disk_above(c, node_pool(c, node_at(c, node)), chunk);
 }
 
@@ -320,6 +356,7 @@ uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f)
     k->layout_hash = p->layout_hash;
     k->ns = p->ns;
     k->path_bytes = p->path_bytes;
+    k->path_keys = p->path_keys + f->nkeys;
     tokens_put(c, k, f);
     disk_child_list_push_front(c, &p->children, at);
     hashed_put(c, TABLE_CHUNKS, at, path_hash(c, f->parent, &view), p->root);
@@ -423,9 +460,11 @@ void disk_part_keep(struct core *c, uint32_t chunk, enum disk_part part, struct 
     k->part[part] = at;
     k->kept |= DISK_HAS(part);
     if (part == DISK_HISTORY) {
+        const struct disk_chunk *p = disk_chunk_at(c, k->parent);
         struct disk_place place = {disk_file_at(c, at.file)->number, at.offset};
 
-        k->path_bytes = disk_chunk_at(c, k->parent)->path_bytes + disk_kept_bytes(k, part, &at);
+        k->path_bytes = p->path_bytes + disk_kept_bytes(k, part, &at);
+        k->path_files = p->path_files + (p->part[DISK_HISTORY].file != at.file);
         hashed_put(c, TABLE_EXTENTS, chunk, disk_place_hash(c, place), 0);
     }
     touch(c);

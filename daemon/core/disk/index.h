@@ -24,6 +24,18 @@ static inline bool disk_is_entry(const struct disk_chunk *k)
     return k->kept & DISK_HAS(DISK_ENTRY);
 }
 
+/* Chunks of its path, with it: as many as a walk up to the root looks at. */
+static inline uint32_t disk_path(const struct disk_chunk *k)
+{
+    return k->depth ? k->depth / k->align : 0;
+}
+
+/* Those of them that a reach has: a window may be longer than what was stored. */
+static inline uint32_t disk_within(const struct disk_chunk *k, uint32_t reach)
+{
+    return reach < disk_path(k) ? reach : disk_path(k);
+}
+
 /* Whose tree: a root is found by it. */
 struct disk_tree {
     uint32_t tenant;
@@ -38,6 +50,8 @@ uint32_t disk_root_make(struct core *c, struct disk_tree of);
 /* The chunk of a node's prefix; the root for a root. NONE: it is not there. Every token is
  * compared. */
 uint32_t disk_of_node(const struct core *c, uint32_t node);
+/* The deepest chunk of its path; NONE: there is no root. */
+uint32_t disk_of_path(const struct core *c, uint32_t node);
 /* The deepest chunk below `from`, or itself, that agrees with the view. */
 uint32_t disk_walk(const struct core *c, uint32_t from, struct token_view *w);
 /* The deepest one, of this and those above it, that a session of the pool can go on from; NONE for

@@ -65,7 +65,7 @@ static void leave_old(struct core *c, uint32_t chunk)
             disk_chunk_bad(c, chunk); /* the rest goes when all was found */
             return;
         }
-        while (disk_chunk_at(c, at)->children.n > 0)
+        for (; disk_chunk_at(c, at)->children.n > 0; c->visits++)
             at = disk_chunk_at(c, at)->children.head;
         t->disk.dropped++;
         if (disk_is_entry(disk_chunk_at(c, at))) {
@@ -102,7 +102,7 @@ static bool take_history(struct core *c, const struct event *ev, struct disk_kep
                            .nkeys = e->nkeys};
     uint32_t chunk;
 
-    if (e->tokens != e->align || e->align == 0)
+    if (e->tokens != e->align || e->align == 0 || e->depth / e->align > DISK_PATH_MAX)
         return false;
     f.parent = parent_of(c, e);
     if (f.parent == NONE || chain_of(c, &f) != e->chain) {
@@ -214,7 +214,7 @@ static bool lacks(const struct core *c, uint32_t chunk)
 {
     const struct disk_chunk *k = disk_chunk_at(c, chunk);
 
-    for (uint32_t i = k->reach; i > 0 && k->depth > 0; i--, k = disk_chunk_at(c, k->parent))
+    for (uint32_t i = disk_within(k, k->reach); i > 0; i--, k = disk_chunk_at(c, k->parent))
         if (!(k->kept & DISK_HAS(DISK_STATE)))
             return true;
     return false;
@@ -228,6 +228,7 @@ static void check_chunk(struct core *c, uint32_t at)
     if (!k->used)
         return;
     t = tenant_at(c, k->tenant);
+    c->visits += disk_within(k, k->reach);
     if (disk_is_entry(k) && lacks(c, at)) {
         t->disk.dropped++;
         t->disk.recovered--;

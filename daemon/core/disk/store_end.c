@@ -15,6 +15,9 @@ static const char *end_text(enum tern_err err)
                "its spill_bytes, or limits.disk_chunks, disk_files and disk_blocks";
     case TERN_POOL_EXHAUSTED:
         return "the disk is full: free some of it, or lower spill.bytes; serving goes on";
+    case TERN_UNSUPPORTED:
+        return "a prefix on the disk has at most 65,536 chunks: store a shorter one, or open the "
+               "pool with a larger align_tokens";
     case TERN_CORRUPT:
         return "a page in memory does not agree with its checksum: nothing of it was stored";
     case TERN_BUSY:
@@ -57,6 +60,7 @@ void store_end(struct core *c, struct actions *out, struct disk_store *s, enum t
 
     if (s->state != DISK_STORE_DUE) {
         depth = node_at(c, s->node)->depth;
+        c->visits += (depth - s->state_from) / pool_at(c, s->pool)->align;
         state_unhold(c, (struct path){s->node, s->state_from});
         node_unpin(c, s->node, REF_TRANSFER);
     }

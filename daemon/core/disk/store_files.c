@@ -87,18 +87,6 @@ static bool lacks_state(const struct core *c, const struct pool *p, const struct
 
 /* --- what is missing --- */
 
-/* The deepest chunk of the store's path; it may be deeper than it was, for another store. */
-static uint32_t chunk_of(const struct core *c, const struct disk_store *s)
-{
-    uint32_t at = s->node, chunk = disk_of_node(c, at);
-
-    while (chunk == NONE && node_at(c, at)->depth > 0) {
-        at = node_at(c, at)->parent;
-        chunk = disk_of_node(c, at);
-    }
-    return chunk;
-}
-
 static bool sums_known(const struct node *n)
 {
     return node_visible(n) && n->work.seal == SEAL_DONE;
@@ -122,11 +110,17 @@ static uint64_t state_stays(const struct core *c, const struct pool *p, const st
     return has > needs ? has : needs;
 }
 
+/* It walks the path of nodes twice, and that of chunks once. */
+static uint32_t look_cost(const struct core *c, const struct disk_store *s)
+{
+    return 3 * (node_at(c, s->node)->depth / store_pool(c, s)->align);
+}
+
 static void look(const struct core *c, const struct disk_store *s, struct missing *ret)
 {
     const struct pool *p = store_pool(c, s);
     struct step at = {s->node, NONE};
-    uint32_t have = chunk_of(c, s), first, n = 0;
+    uint32_t have = disk_of_path(c, s->node), first, n = 0; /* another store may have got deeper */
 
     *ret =
         (struct missing){.chunk = have, .bytes = DISK_BLOCK, .total = DISK_BLOCK, .awaits = NONE};
@@ -291,6 +285,7 @@ static bool put_entry(struct core *c, struct filling *f)
     uint64_t bytes = DISK_BLOCK;
     uint32_t extents = 1;
 
+    c->visits += 2 * (node_at(c, s->node)->depth - s->state_from) / f->pool->align;
     for (; f->pool->nstate > 0 && node_at(c, at.node)->depth > s->state_from;
          at.node = node_at(c, at.node)->parent, at.chunk = disk_chunk_at(c, at.chunk)->parent)
         if (lacks_state(c, f->pool, &at)) {
@@ -317,31 +312,17 @@ static bool put_entry(struct core *c, struct filling *f)
 
 /* --- room --- */
 
-/* In how many files does the path lie, as far as one can tell without remembering them? */
-static uint32_t files_of_path(const struct core *c, uint32_t chunk)
-{
-    uint32_t n = 0, last = NONE;
-
-    for (; chunk != NONE && disk_chunk_at(c, chunk)->depth > 0;
-         chunk = disk_chunk_at(c, chunk)->parent) {
-        n += disk_chunk_at(c, chunk)->part[DISK_HISTORY].file != last;
-        last = disk_chunk_at(c, chunk)->part[DISK_HISTORY].file;
-    }
-    return n;
-}
-
 /* Could there be room at all, if all else made way? What makes way for what does not fit is lost
  * for nothing. */
 static bool could_fit(const struct core *c, const struct disk_store *s, const struct missing *m)
 {
     const struct tenant *t = tenant_at(c, s->tenant);
     const struct pool *p = store_pool(c, s);
+    const struct disk_chunk *k = m->chunk == NONE ? NULL : disk_chunk_at(c, m->chunk);
     uint32_t path = node_at(c, s->node)->depth / p->align,
-             blocks = path * tokens_blocks_per_chunk(p->align), keys = m->keys,
-             files = files_of_path(c, m->chunk);
+             blocks = path * tokens_blocks_per_chunk(p->align),
+             keys = m->keys + (k ? k->path_keys : 0), files = k ? k->path_files : 0;
 
-    for (uint32_t at = m->chunk; at != NONE; at = disk_chunk_at(c, at)->parent)
-        keys += disk_chunk_at(c, at)->nkeys;
     return store_fits(t->config.disk_bytes, m->total) &&
            path + 1 <=
                share_room(c, SHARE_DISK_CHUNKS, s->tenant) + t->disk_chunks + t->disk_roots.n &&
@@ -399,22 +380,26 @@ static struct disk_new new_entry(const struct core *c, const struct disk_store *
  * STATE that the new entry needs: then more is missing. */
 static enum disk_has_room admit(struct core *c, struct disk_store *s, struct missing *m)
 {
+    const struct tenant *t = tenant_at(c, s->tenant);
     enum disk_has_room room = DISK_ROOM;
     uint64_t missed;
 
-    disk_spare(c, s->chunk, true);
+    disk_spare(c, s->chunk);
     do {
         struct disk_room r = {
             .bytes = m->bytes + m->bytes / 100, .for_it = new_entry(c, s), .pins = 1};
+        const uint64_t evicted = t->disk.evicted;
 
         missed = m->bytes;
         if (!s->admitted)
             room = disk_make_room(c, s->tenant, r);
         if (room == DISK_ROOM)
             room = records_for(c, s, m, &r);
+        if (room != DISK_ROOM || t->disk.evicted == evicted)
+            break;
         look(c, s, m);
-    } while (room == DISK_ROOM && m->bytes > missed);
-    disk_spare(c, s->chunk, false);
+        c->visits += look_cost(c, s);
+    } while (m->bytes > missed);
     s->admitted |= room == DISK_ROOM;
     return room;
 }
@@ -548,7 +533,7 @@ bool store_may_try(const struct core *c, const struct disk_store *s)
            (s->awaits == NONE || sums_known(node_at(c, s->awaits)));
 }
 
-enum store_step store_write(struct core *c, struct actions *out, struct disk_store *s)
+static enum store_step write_next(struct core *c, struct actions *out, struct disk_store *s)
 {
     enum disk_has_room room = DISK_ROOM_NEVER;
     struct missing m;
@@ -585,6 +570,17 @@ enum store_step store_write(struct core *c, struct actions *out, struct disk_sto
     tenant_at(c, s->tenant)->disk_writing = disk_store_slot(c, s);
     touch(c);
     return STORE_WRITES;
+}
+
+/* The look is counted at the end: with the longest path it is more than a step goes on with, and at
+ * least one entry makes way in each. */
+enum store_step store_write(struct core *c, struct actions *out, struct disk_store *s)
+{
+    const uint32_t cost = look_cost(c, s);
+    enum store_step step = write_next(c, out, s);
+
+    c->visits += cost;
+    return step;
 }
 
 /* --- a file was written, or not --- */
@@ -661,6 +657,7 @@ void disk_written(struct core *c, struct actions *out, struct store_id id, enum 
     }
     file = s->file;
     file_durable(c, s);
+    c->visits += disk_path(disk_chunk_at(c, s->chunk));
     if (disk_leads_through_bad(c, s->chunk)) {
         store_again(c, s, file);
         return;

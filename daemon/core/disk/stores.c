@@ -27,10 +27,12 @@ uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32
     return at - at % p->align;
 }
 
-uint32_t disk_node_at(const struct core *c, struct disk_cut cut)
+uint32_t disk_node_at(struct core *c, struct disk_cut cut)
 {
     const struct pool *p = node_pool(c, node_at(c, cut.node));
     uint32_t at = cut.node, first = NONE;
+
+    c->visits += node_at(c, cut.node)->depth / p->align;
 
     while (node_at(c, at)->depth > cut.depth)
         at = node_at(c, at)->parent;
@@ -69,6 +71,11 @@ static bool is_wanted_already(const struct core *c, const struct disk_wanted *w)
     return false;
 }
 
+static uint32_t path_of(const struct core *c, uint32_t node)
+{
+    return node_at(c, node)->depth / node_pool(c, node_at(c, node))->align;
+}
+
 bool disk_store_begin(struct core *c, const struct disk_wanted *w)
 {
     const struct node *n = node_at(c, w->node);
@@ -76,6 +83,11 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     struct disk_store *s;
     uint32_t slot, gen;
 
+    if (w->conn == NONE && path_of(c, w->node) > DISK_PATH_MAX) {
+        tenant_at(c, p->tenant)->disk.refused++;
+        return true;
+    }
+    c->visits += w->conn == NONE ? 2 * path_of(c, w->node) : 0;
     if (w->conn == NONE && (is_there(c, w) || is_wanted_already(c, w)))
         return true;
     if (share_room(c, SHARE_DISK_STORES, p->tenant) == 0)
@@ -115,7 +127,7 @@ bool disk_gives_way(struct core *c, const struct pool *p)
         if (pool_at(c, s->pool) != p || s->conn != NONE || s->state == DISK_STORE_DUE)
             continue;
         any = true;
-        if (s->state == DISK_STORE_QUEUED)
+        if (s->state == DISK_STORE_QUEUED && visits_left(c) > 0)
             store_end(c, NULL, s, TERN_BUSY);
     }
     return any;
@@ -140,15 +152,23 @@ static bool due_look(struct core *c, struct actions *out, struct disk_store *s)
 {
     const struct node *n = node_at(c, s->node);
 
-    if (!n->used || n->gen != s->node_gen || !node_on_device(n) || !state_resumable(c, s->node) ||
-        is_reset(c, s)) {
+    if (!n->used || n->gen != s->node_gen || !node_on_device(n) || is_reset(c, s)) {
         store_end(c, out, s, TERN_GONE);
+        return false;
+    }
+    if (path_of(c, s->node) > DISK_PATH_MAX) {
+        store_end(c, out, s, TERN_UNSUPPORTED);
         return false;
     }
     if (!node_visible(n))
         return true;
+    if (!state_resumable(c, s->node)) {
+        store_end(c, out, s, TERN_GONE);
+        return false;
+    }
     node_pin(c, s->node, REF_TRANSFER);
     s->state_from = state_low(c, s->node);
+    c->visits += 2 * (n->depth - s->state_from) / node_pool(c, n)->align;
     state_hold(c, (struct path){s->node, s->state_from});
     disk_store_state_move(&s->state, DISK_STORE_QUEUED);
     touch(c);
@@ -161,6 +181,7 @@ static void begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
 {
     struct disk_wanted w = {.node = state_above(c, leaf), .reason = reason, .conn = NONE};
 
+    c->visits += path_of(c, leaf);
     if (node_at(c, w.node)->depth > 0)
         (void)disk_store_begin(c, &w); /* where there is no record, it goes unstored */
 }
@@ -172,7 +193,7 @@ static void evicts_flush(struct core *c)
         struct pool *p = pool_at(c, i);
         uint32_t leaf;
 
-        if (!p->left_memory)
+        if (!p->left_memory || visits_left(c) == 0)
             continue;
         p->left_memory = 0;
         touch(c);
@@ -225,7 +246,6 @@ static bool shutdown_flush(struct core *c)
         if (is_leaf(c, slot)) {
             if (!record_for(c, slot))
                 return true; /* it goes on when one has ended */
-            c->visits += node_at(c, slot)->depth / node_pool(c, node_at(c, slot))->align;
             begin_alone(c, slot, DISK_SHUTDOWN);
         }
         c->disk_sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
@@ -257,7 +277,7 @@ static bool stores_flush(struct core *c, struct actions *out)
 
         next = disk_store_list_next(c, at);
         c->visits++;
-        if (actions_room(out) < 2)
+        if (actions_room(out) < 2 || visits_left(c) == 0)
             return false;
         if (over(c) && s->state != DISK_STORE_WRITING)
             store_end(c, out, s, TERN_BUSY);
@@ -288,7 +308,7 @@ static bool writes_flush(struct core *c, struct actions *out)
     const uint32_t last = c->disk_turn;
     uint32_t tries = 0;
 
-    for (uint32_t i = 1; i <= c->limits.tenants; i++) {
+    for (uint32_t i = 1; c->disk_stores.n > 0 && i <= c->limits.tenants; i++) {
         uint32_t tenant = (last + i) % c->limits.tenants, at = c->disk_stores.head, next;
 
         for (; at != NONE && tenant_at(c, tenant)->disk_writing == NONE; at = next) {
@@ -296,9 +316,10 @@ static bool writes_flush(struct core *c, struct actions *out)
             enum store_step step;
 
             next = disk_store_list_next(c, at);
+            c->visits++;
             if (s->tenant != tenant || s->state != DISK_STORE_QUEUED || !store_may_try(c, s))
                 continue;
-            if (!store_may_write(out) || tries++ == DISK_TRIES_MAX)
+            if (!store_may_write(out) || tries++ == DISK_TRIES_MAX || visits_left(c) == 0)
                 return false;
             step = store_write(c, out, s);
             if (step == STORE_GOES_ON)

@@ -31,7 +31,7 @@ uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32
 struct disk_cut {
     uint32_t node, depth;
 };
-uint32_t disk_node_at(const struct core *c, struct disk_cut cut);
+uint32_t disk_node_at(struct core *c, struct disk_cut cut);
 
 /* False: the tenant's share of stores is used up. */
 bool disk_store_begin(struct core *c, const struct disk_wanted *w);

@@ -273,3 +273,87 @@ TEST(what_is_given_back_is_said_in_pieces)
     assert_int_equal(disk_seen(&b).used, spill_bytes(b.disk));
     disk_bench_end(&b);
 }
+
+/* A window may be longer than what was stored: what is looked at is what is there. */
+TEST(a_window_that_is_longer_than_its_prefix_costs_no_more_than_that)
+{
+    struct disk_bench b = bench(1u << 20);
+    struct watch w = {.b = &b};
+
+    b.groups[0] = rig_group(16, 512);
+    b.groups[1] = rig_window(16, SESSION_TOKENS_MAX, 256);
+    b.ngroups = 2;
+    disk_bench_restart(&b);
+    watch(&w);
+    for (uint32_t life = 0; life < 2; life++) {
+        for (uint32_t seed = 1; seed <= 24; seed++) {
+            struct rig_session *s = computed(&b, 24 * life + seed, 128);
+
+            assert_ok(disk_stored(s, 128));
+            assert_ok(rig_close(s, 0));
+            rig_session_free(s);
+        }
+        assert_in_range(disk_seen(&b).entries, 1, 8);
+        assert_true(disk_seen(&b).counts.evicted > 0);
+        disk_bench_restart(&b);
+        b.rig->on_event = look;
+        b.rig->on_event_ctx = &w;
+    }
+    rig_timers(b.rig);
+    assert_in_range(w.most, 100, 2048); /* not 262,144 an entry */
+    disk_bench_end(&b);
+}
+
+/* The requests are sent as they are; the rig's own model of a session is for short ones. */
+static struct rig_session *computed_long(struct disk_bench *b, uint32_t n)
+{
+    static uint32_t tokens[DISK_PATH_MAX + 1];
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+    struct request match = {.op = OP_MATCH, .match.session = s->id};
+    struct step_op ops[] = {
+        {.kind = STEP_EXTEND, .session = s->id, .length = n, .written = n, .tokens = {.v = tokens}},
+        {.kind = STEP_COMMIT, .session = s->id, .length = n}};
+    const struct reply *r;
+
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = i;
+    match.match.tokens = (struct req_tokens){.v = tokens, .n = 1};
+    assert_ok(rig_request(b->rig, s->conn, &match)->err);
+    ops[0].tokens = (struct req_tokens){.base = 1, .v = tokens + 1, .n = n - 1};
+    r = rig_step_ops(b->rig, s->conn, ops, 2);
+    assert_ok(r->step.results[0].err);
+    assert_ok(r->step.results[1].err);
+    assert_int_equal(r->step.results[1].lengths.committed, n);
+    return s;
+}
+
+/* T20: the longest prefix that may lie there, at one token a chunk; and one chunk more is
+ * refused. */
+TEST(a_prefix_of_as_many_chunks_as_there_may_be_is_stored_and_no_longer_one)
+{
+    struct disk_bench b = bench(1u << 30);
+    struct watch w = {.b = &b};
+    struct rig_session *s;
+
+    b.groups[0] = rig_group(1, 64);
+    b.pool_bytes = 64ull * (DISK_PATH_MAX + 4096);
+    b.options.tenant[0].memory_bytes = b.pool_bytes;
+    b.options.limits.nodes = b.options.limits.disk_chunks = DISK_PATH_MAX + 8;
+    b.options.limits.pages = b.options.limits.table_pages = 4 * DISK_PATH_MAX;
+    b.options.limits.token_blocks = 2 * DISK_PATH_MAX;
+    b.options.limits.disk_blocks = DISK_PATH_MAX + 8;
+    b.options.limits.disk_files = SPILL_FILES_MAX;
+    b.options.limits.disk_interval =
+        SESSION_TOKENS_MAX; /* nothing is stored that nobody asks for */
+    disk_bench_restart(&b);
+    b.rig->no_audit = true;
+    s = computed_long(&b, DISK_PATH_MAX + 1);
+    watch(&w);
+    assert_int_equal(disk_stored(s, DISK_PATH_MAX + 1), TERN_UNSUPPORTED);
+    assert_int_equal(disk_seen(&b).counts.written_bytes, 0);
+    assert_ok(disk_stored(s, DISK_PATH_MAX));
+    rig_timers(b.rig);
+    assert_in_range(w.most, DISK_PATH_MAX, STEP_VISITS_MAX);
+    assert_int_equal(disk_seen(&b).chunks, DISK_PATH_MAX);
+    disk_bench_end(&b);
+}
