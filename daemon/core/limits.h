@@ -64,6 +64,8 @@
 #define CHANGED_MAX          1024  /* nodes that wait to be counted, after a step */
 #define SHORTAGE_RETIRES_MAX 32    /* releases looked at for one shortage answer */
 #define TURNS_ENDED_MAX      4096  /* turns that end by themselves in one step of the core */
+#define TURNS_OF_CONN_MAX    65536 /* turns in flight that began on one connection */
+#define TICKETS_ENDED_MAX    4096  /* tickets that end by themselves, or that are looked at */
 #define CLOSES_LOOKS_MAX     64    /* closes behind turns that are tried, of a tenant in a step */
 #define STEPS_UNNAMED_MAX    (1u << 24) /* steps that an engine may finish and name none (E7) */
 #define RESERVE_NODES_MAX    512        /* nodes that join a pool's reserve in one step */

@@ -436,8 +436,8 @@ struct evicted {
 /* What a request leaves with its session, for a late answer or for a later request: fields of the
  * core's struct session, which only keeps them.
  * - load_*: FETCH from the host tier and RECOVER, whom to answer; load_conn NONE: nobody.
- * - close_*: SESSION_CLOSE that waits for a turn, whom to answer; close_conn NONE: nobody. It
- * stands while the gate is CLOSING or CLOSED.
+ * - close_*: SESSION_CLOSE that waits for a turn, whom to answer: the connection's slot, and its
+ * generation above; NONE: nobody. It stands while the gate is CLOSING or CLOSED.
  * - turn_step: TURN_END, until when the session may be touched.
  * - away_step: RETRACT, until when what it gave back may be touched. */
 #define SESSION_KEEPS                                                                              \

@@ -202,6 +202,14 @@ static void audit_owned(const struct session *s, uint32_t slot, const struct poo
                     slot, s->base[g], n, g, s->committed, s->written, s->allocated);
 }
 
+/* When a ticket ends by itself. */
+static uint64_t time_of(const struct session *s)
+{
+    return s->ticket_ends || (s->ticket_state == TICKET_PROMISED && s->follower != NONE)
+               ? UINT64_MAX
+               : s->ticket_until_ns;
+}
+
 /* A session that was handed over is nobody's once its step has passed. */
 static void audit_ticket(struct audit *a, const struct session *s, uint32_t slot)
 {
@@ -221,9 +229,10 @@ static void audit_ticket(struct audit *a, const struct session *s, uint32_t slot
                     s->ticket_state);
     if (s->ticket_state == TICKET_NONE)
         return;
-    if (!s->ticket_ends && s->ticket_until_ns < a->c->tickets_until_ns &&
-        !(s->ticket_state == TICKET_PROMISED && s->follower != NONE))
-        oracle_fail("audit: ticket %u ends before any does", slot);
+    if (s->ticket_at >= a->c->tickets || *ticket_heap(a->c, s->ticket_at) != slot ||
+        time_of(s) < time_of(session_at(
+                         a->c, *ticket_heap(a->c, (s->ticket_at - 1) / 2 * (s->ticket_at > 0)))))
+        oracle_fail("audit: ticket %u ends before the one that is before it", slot);
     if (s->state != SESSION_HANDED)
         return;
     audit_chain(a, s->blob.head, div_up(s->blob.end, TOKEN_BLOCK), "a ticket's blob");
@@ -267,19 +276,16 @@ static void audit_followed(const struct core *c)
 
 static void audit_tickets(const struct core *c)
 {
-    const struct list *lists[] = {&c->tickets, &c->tickets_due};
-    uint32_t n = 0, handed = 0, served = 0, serves = 0, followed = 0;
+    uint32_t n = 0, handed = 0, due = 0, served = 0, serves = 0, followed = 0;
 
-    for (uint32_t l = 0; l < 2; l++)
-        for (uint32_t at = lists[l]->head; at != NONE && n <= c->limits.sessions;
-             at = ticket_list_next(c, at), n++)
-            if (session_at(c, at)->ticket_state == TICKET_NONE ||
-                (l == 1 && session_at(c, at)->state != SESSION_HANDED) ||
-                session_at(c, at)->ticket_due != l)
-                oracle_fail("audit: session %u is in list %u of tickets", at, l);
+    for (uint32_t at = c->tickets_due.head; at != NONE && n <= c->limits.sessions;
+         at = ticket_list_next(c, at), n++)
+        if (session_at(c, at)->state != SESSION_HANDED || !session_at(c, at)->ticket_due)
+            oracle_fail("audit: session %u is among the tickets that are due", at);
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         handed += session_at(c, i)->state != SESSION_EMPTY &&
                   session_at(c, i)->ticket_state != TICKET_NONE;
+        due += session_at(c, i)->state != SESSION_EMPTY && session_at(c, i)->ticket_due;
         followed += session_at(c, i)->state != SESSION_EMPTY && session_at(c, i)->follower != NONE;
         served += session_at(c, i)->ticket_state == TICKET_SERVED;
     }
@@ -294,9 +300,10 @@ static void audit_tickets(const struct core *c)
     if (followed != 0)
         oracle_fail("audit: %u sessions are followed by nobody", followed);
     audit_followed(c);
-    if (n != handed || n != c->tickets.n + c->tickets_due.n || served != serves)
-        oracle_fail("audit: %u tickets, %u in lists; %u are served by %u", handed, n, served,
-                    serves);
+    if (handed != c->tickets || n != due || n != c->tickets_due.n || served != serves)
+        oracle_fail(
+            "audit: %u tickets, %u in the heap; %u due, %u in the list; %u are served by %u",
+            handed, c->tickets, due, n, served, serves);
 }
 
 static void audit_session(struct audit *a, uint32_t slot)

@@ -43,7 +43,8 @@ static void audit_closes(const struct core *c, const struct tenant *t, uint32_t 
 void audit_turns(struct audit *a)
 {
     const struct core *c = a->c;
-    uint32_t *turns = audit_scratch(c->limits.tenants, sizeof *turns), n = 0, closes = 0;
+    uint32_t *turns = audit_scratch(c->limits.tenants, sizeof *turns), n = 0, closes = 0,
+             of_conns = 0;
     uint64_t begun = 0;
 
     for (uint32_t i = c->turns.head; i != NONE && n <= c->turns.n; i = turn_list_next(c, i)) {
@@ -51,8 +52,11 @@ void audit_turns(struct audit *a)
         begun = session_at(c, i)->turn_begun_ns;
         n++;
     }
-    if (n != c->turns.n)
-        oracle_fail("audit: M5: %u of %u turns are in their list", n, c->turns.n);
+    for (uint32_t i = 0; i < c->limits.conns; i++)
+        of_conns += conn_at(c, i)->open ? conn_at(c, i)->turns.n : 0;
+    if (n != c->turns.n || n != of_conns)
+        oracle_fail("audit: M5: %u of %u turns are in their list, %u in those of connections", n,
+                    c->turns.n, of_conns);
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
 

@@ -124,6 +124,7 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
         place(&at, l->disk_chunks ? disk_gone_limit(l) : 0, sizeof(struct disk_gone));
     c->disk_stores_at = place(&at, l->disk_stores, sizeof(struct disk_store));
     c->share_holders_at = place(&at, shares_layout(l, c->share), sizeof(struct share_holder));
+    c->tickets_at = place(&at, l->sessions, sizeof(uint32_t));
     c->flows_at = place(&at, c->share[SHARE_PULLS].holders, sizeof(struct flow));
     place_tables(c, l, &at);
     if (at.overflow)
@@ -239,9 +240,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->incarnation = incarnation;
     c->bytes = bytes;
     c->seals_queued = c->copies_queued = c->away = c->closing = c->turns = c->pulls_active =
-        c->serves_active = c->checks = c->disk_stores = c->disk_leaving = c->tickets =
-            c->tickets_due = LIST_EMPTY;
-    c->tickets_until_ns = UINT64_MAX;
+        c->serves_active = c->checks = c->disk_stores = c->disk_leaving = c->tickets_due =
+            LIST_EMPTY;
     c->over.bound = c->limits.step_visits ? c->limits.step_visits : STEP_VISITS_MAX;
     c->disk_gone_first = c->disk_gone_last = NONE;
     c->disk_sweep = c->disk_file_found = NONE;

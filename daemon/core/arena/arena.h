@@ -110,6 +110,7 @@ struct pool {
     uint32_t resumed_anew;              /* nodes of SUCCESSOR_EARLIER */
     uint32_t supersede;
     uint32_t close_at;         /* CLOSING: the next node to look at for a pin; NONE: all were */
+    uint32_t close_session;    /* likewise: the next session, for a ticket */
     struct list spaces;        /* namespaces */
     struct list keyed;         /* nodes with extra keys: who is to make way next comes first */
     uint32_t node_keys;        /* extra keys of its nodes */
@@ -273,7 +274,7 @@ struct session {
     struct list_links
         in_turns; /* CLAIMED, CLOSING: of all turns; CLOSED: of its tenant's `closes` */
     uint64_t turn_begun_ns;
-    struct list_links in_engine;
+    struct list_links in_engine, in_conn;
     uint32_t node; /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty
                       table */
     uint32_t committed, written, allocated; /* tokens; each at least what the one before is */
@@ -316,14 +317,15 @@ struct session {
     uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
                            borrows of their nodes does not end before that */
     /* See session/tickets.h. HANDED: its engine is NONE from QUEUED on. */
-    struct list_links in_tickets; /* in one of the two lists, while there is a ticket */
+    struct list_links in_tickets; /* of those that are due */
+    uint32_t ticket_at;           /* in the heap of tickets, while there is one */
     uint32_t follower;            /* the transfer out that follows it, and was not offered its end;
                                      NONE */
     uint32_t ticket_state;
     uint32_t ticket_due;  /* 1: it is in the list of those that are due */
     uint32_t ticket_ends; /* 1: taken, dropped or too late: it goes when nothing reads it */
     uint32_t blob_bytes;
-    uint32_t nahead;
+    uint32_t nahead, zero;
     uint64_t ticket_key[2], ticket_step, ticket_until_ns;
     struct token_buf blob;
     struct ahead ahead[WRITTEN_MAX]; /* that no follower was told of, in the order of steps */
@@ -390,6 +392,8 @@ struct engine {
 
 struct conn {
     uint32_t open, tenant, proc, admin;
+    uint32_t gen, zero;    /* of what is open here: whom to answer later is named with it */
+    struct list turns;     /* sessions whose turn in flight began on it */
     uint32_t engine, seat; /* index in engine.procs; engine NONE: has not joined */
     uint64_t wait_step;    /* that it waits for; 0: for none */
     uint64_t wait_request, wait_trace;
@@ -613,14 +617,17 @@ struct core {
     struct list checks;                      /* turn records that are CHECKING or LEAVING */
     struct list seals_queued, copies_queued; /* nodes */
     uint32_t seals_running, copies_running;
-    uint64_t seal_bytes;   /* of the nodes whose checksums are being computed */
-    uint32_t host_corrupt; /* nodes whose host pages do not agree with their checksums */
-    uint32_t copy_failed;  /* 1: look whether those away wait for something that will not come */
-    struct list away;      /* sessions */
-    struct list closing;   /* likewise */
-    struct list tickets, tickets_due; /* sessions with a ticket; those that were handed over and
-                                         wait for something that a step looks for, or end */
-    uint64_t tickets_until_ns;        /* no ticket's time is over before that */
+    uint64_t seal_bytes;     /* of the nodes whose checksums are being computed */
+    uint32_t host_corrupt;   /* nodes whose host pages do not agree with their checksums */
+    uint32_t copy_failed;    /* 1: look whether those away wait for something that will not come */
+    struct list away;        /* sessions */
+    struct list closing;     /* likewise */
+    struct list tickets_due; /* sessions that were handed over and wait for something that a step
+                                looks for, or end */
+    uint32_t tickets_looks;  /* so many of them are to be looked at: see ticket_looks */
+    uint32_t tickets;    /* sessions with a ticket, in a heap: whose time is over first is first */
+    uint32_t tickets_at; /* offset / 64 */
+    uint32_t tickets_zero;
     struct list turns;   /* sessions with a turn in flight: what began first ends first */
     uint64_t ncloses;    /* sessions whose gate is CLOSED */
     uint32_t resets;     /* namespaces that are being swept */
@@ -791,6 +798,7 @@ ARENA_LIST(closing_list, session, in_away)
 ARENA_LIST(ticket_list, session, in_tickets)
 ARENA_LIST(turn_list, session, in_turns)
 ARENA_LIST(closes_list, session, in_turns)
+ARENA_LIST(conn_turn_list, session, in_conn)
 ARENA_LIST(retire_list, retire, in_engine)
 ARENA_LIST(pull_list, pull, active)
 ARENA_LIST(serve_list, serve, active)
@@ -821,15 +829,6 @@ static inline uint32_t gen_next(uint32_t gen)
 static inline void touch(struct core *c)
 {
     c->touched = 1;
-}
-
-/* What counts as passed, or what is waited for, is another: waits_flush looks. */
-static inline void waits_look(struct core *c, struct engine *e)
-{
-    if (e->nwaits == 0 && e->nfollowed == 0)
-        return;
-    e->waits_changed = c->waits_changed = 1;
-    touch(c);
 }
 
 /* Records that this step may still look at, in loops whose length is not that of the request:
@@ -903,5 +902,6 @@ static inline uint32_t retire_slot(const struct core *c, const struct retire *re
 }
 
 #include "core/arena/held_shares.h"
+#include "core/arena/looks.h"
 
 #endif

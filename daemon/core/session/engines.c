@@ -261,6 +261,7 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
     share_put(c, SHARE_ENGINES, e->tenant);
     c->nending--;
     c->nengines--;
+    ticket_looks(c); /* records of its tenant are free, and refills of it are over */
     touch(c);
 }
 

@@ -45,8 +45,9 @@ static void pool_begin_close(struct core *c, struct pool *p)
     pool_state_move(&p->state, POOL_CLOSING);
     c->nclosing++;
     p->close_at = c->npinned > 0 ? 0 : NONE;
+    p->close_session = p->sessions > 0 ? 0 : c->limits.sessions;
     serve_end_pool(c, pool_slot(c, p));
-    tickets_end_pool(c, pool_slot(c, p));
+    tickets_end_pool(c, p, c->visits + PIECE_VISITS_MAX);
     touch(c);
 }
 
@@ -239,6 +240,7 @@ static void unpin_piece(struct core *c, struct pool *p, uint32_t end)
 /* False: there is more to do. */
 static bool close_piece(struct core *c, struct pool *p, uint32_t end)
 {
+    tickets_end_pool(c, p, end);
     unpin_piece(c, p, end);
     while (c->visits < end && obtain_settle(c, p) && (evict_one(c, p) || host_evict_one(c, p)))
         ;

@@ -102,6 +102,7 @@ void session_turn_over(struct core *c, struct session *s, bool ended)
     struct tenant *t = tenant_at(c, engine_at(c, s->engine)->tenant);
 
     turn_list_remove(c, &c->turns, session_slot(c, s));
+    conn_turn_list_remove(c, &conn_at(c, s->turn_conn)->turns, session_slot(c, s));
     t->turns--;
     session_records_turn_over(c, s, ended);
     touch(c);
@@ -119,12 +120,10 @@ void session_turn_over(struct core *c, struct session *s, bool ended)
 
 void session_turns_lost(struct core *c, uint32_t conn)
 {
-    for (uint32_t i = c->turns.head, next; i != NONE; i = next) {
-        struct session *s = session_at(c, i);
+    while (conn_at(c, conn)->turns.n > 0) {
+        struct session *s = session_at(c, conn_at(c, conn)->turns.head);
 
-        next = turn_list_next(c, i);
-        if (s->turn_conn != conn)
-            continue;
+        c->visits++;
         tenant_at(c, engine_at(c, s->engine)->tenant)->turns_lost++;
         session_turn_over(c, s, false);
     }
@@ -149,6 +148,10 @@ bool session_close_told(struct core *c, struct actions *out, struct session *s, 
 
     if (s->close_conn == NONE)
         return true;
+    if (!conn_at(c, to.conn)->open || conn_at(c, to.conn)->gen != s->close_conn >> 32) {
+        s->close_conn = NONE; /* it has gone */
+        return true;
+    }
     if (actions_room(out) == 0)
         return false;
     s->close_conn = NONE;

@@ -192,11 +192,10 @@ static uint32_t stands_ms(const struct core *c, uint32_t wanted)
     return wanted == 0 || wanted > most ? (uint32_t)most : wanted;
 }
 
-static void stand(struct core *c, struct session *s, uint32_t ms)
+static void stand(const struct core *c, struct session *s, uint32_t ms)
 {
     s->ticket_until_ns = c->now_ns + ms * NS_PER_MS;
-    if (s->ticket_until_ns < c->tickets_until_ns)
-        c->tickets_until_ns = s->ticket_until_ns;
+    handed_timed(c, s);
 }
 
 /* Where it promised one, that is the ticket: its key stays. */
@@ -206,7 +205,7 @@ static void make(struct core *c, struct session *s, const uint64_t key[2])
         return;
     s->ticket_key[0] = key[0];
     s->ticket_key[1] = key[1];
-    ticket_list_push(c, &c->tickets, session_slot(c, s));
+    handed_made(c, s);
     tickets_of(c, s)->made++;
     tickets_of(c, s)->standing++;
 }
@@ -326,16 +325,15 @@ enum tern_err ticket_drop(struct core *c, struct actions *out, struct call *call
     return TERN_OK;
 }
 
-void tickets_end_pool(struct core *c, uint32_t pool)
+void tickets_end_pool(struct core *c, struct pool *p, uint32_t end_visits)
 {
-    const struct list *lists[] = {&c->tickets, &c->tickets_due};
+    for (; p->close_session < c->limits.sessions && c->visits < end_visits; c->visits++) {
+        struct session *s = session_at(c, p->close_session++);
 
-    for (uint32_t l = 0; l < 2; l++)
-        for (uint32_t i = lists[l]->head, next; i != NONE; i = next) {
-            next = ticket_list_next(c, i);
-            if (session_at(c, i)->pool == pool && !session_at(c, i)->ticket_ends)
-                end(c, session_at(c, i));
-        }
+        if (s->state != SESSION_EMPTY && s->ticket_state != TICKET_NONE && !s->ticket_ends &&
+            s->pool == pool_slot(c, p))
+            end(c, s);
+    }
 }
 
 /* --- as time passes --- */
@@ -373,27 +371,28 @@ void ticket_sealed(struct core *c, struct seal_id job)
         for (uint32_t at = s->owned[g].head; at != NONE; at = page_list_next(c, at))
             page_seal_state_move(&page_at(c, at)->seal, PAGE_SEAL_DONE);
     c->seals_running--;
+    ticket_looks(c);
     ticket_state_move(&s->ticket_state, TICKET_OPEN);
     handed_look(c, s);
 }
 
 /* Does STATE that it borrows of its path wait for the step of a refill (T18)? That one may be named
  * by the session's last commit alone. What it owns itself waits for no other's. */
-static bool refill_waits(const struct core *c, const struct session *s)
+static bool refill_waits(struct core *c, const struct session *s)
 {
     const struct pool *p = session_pool(c, s);
+    const uint32_t low = s->written > p->window_max ? s->written - p->window_max : 0;
 
-    for (uint32_t i = 0; i < p->ngroups; i++) {
-        const struct group *g = &p->group[i];
+    for (uint32_t at = s->node; node_at(c, at)->depth > low;
+         at = node_at(c, at)->parent, c->visits++)
+        for (uint32_t i = 0; i < p->ngroups && node_at(c, at)->state.refilling; i++) {
+            const uint32_t end = segment_end(&p->group[i], node_at(c, at)->depth);
 
-        if (g->layout.family != FAMILY_WINDOW)
-            continue;
-        for (uint32_t at = session_borrows_to(c, s, i);
-             segment_end(g, node_at(c, at)->depth) > window_first(g, s->written);
-             at = node_at(c, at)->parent)
-            if (node_at(c, at)->state.refilling & 1u << i)
+            if (node_at(c, at)->state.refilling & 1u << i &&
+                p->group[i].layout.family == FAMILY_WINDOW && end <= s->base[i] &&
+                end > window_first(&p->group[i], s->written))
                 return true;
-    }
+        }
     return false;
 }
 
@@ -461,57 +460,58 @@ static bool turn(struct core *c, struct actions *out, struct session *s)
     return s->ticket_state != TICKET_QUEUED || seal_begin(c, out, s);
 }
 
-/* Those whose time is over end (Y3), and the next time is known again. */
-static void expire(struct core *c)
+/* Those whose time is over end (Y3). False: there are more. */
+static bool expire(struct core *c)
 {
-    const struct list *lists[] = {&c->tickets, &c->tickets_due};
+    for (uint32_t n = 0; ticket_deadline(c) <= c->now_ns; n++, c->visits++) {
+        struct session *s = session_at(c, *ticket_heap(c, 0));
 
-    c->tickets_until_ns = UINT64_MAX;
-    for (uint32_t l = 0; l < 2; l++)
-        for (uint32_t i = lists[l]->head, next; i != NONE; i = next) {
-            struct session *s = session_at(c, i);
+        if (n == TICKETS_ENDED_MAX)
+            return false;
+        tickets_of(c, s)->expired++;
+        end(c, s);
+    }
+    return true;
+}
 
-            next = ticket_list_next(c, i);
-            if (s->ticket_ends || (s->ticket_state == TICKET_PROMISED && s->follower != NONE))
-                continue;
-            if (c->now_ns >= s->ticket_until_ns) {
-                tickets_of(c, s)->expired++;
-                end(c, s);
-            } else if (s->ticket_until_ns < c->tickets_until_ns) {
-                c->tickets_until_ns = s->ticket_until_ns;
-            }
-        }
-    touch(c);
+/* What still waits goes behind those that were not looked at. */
+static void look_later(struct core *c, uint32_t slot)
+{
+    ticket_list_remove(c, &c->tickets_due, slot);
+    ticket_list_push(c, &c->tickets_due, slot);
 }
 
 bool tickets_flush(struct core *c, struct actions *out)
 {
-    bool all = true;
+    bool all = expire(c);
 
-    if (c->now_ns >= c->tickets_until_ns)
-        expire(c);
-    for (uint32_t i = c->tickets_due.head, next; i != NONE; i = next) {
+    for (uint32_t n = 0; c->tickets_looks > 0 && c->tickets_due.n > 0; n++) {
+        uint32_t i = c->tickets_due.head;
         struct session *s = session_at(c, i);
 
-        next = ticket_list_next(c, i);
-        if (visits_left(c) == 0 || !seal_has_room(out))
+        if (n == TICKETS_ENDED_MAX || visits_left(c) == 0 || !seal_has_room(out))
             return false;
+        c->tickets_looks--;
         c->visits++;
-        if (!turn(c, out, s))
+        if (!turn(c, out, s)) {
+            look_later(c, i);
             continue;
+        }
         if (s->ticket_state == TICKET_NONE) {
             all = false; /* what it held comes free in pieces: see sessions_flush */
             continue;
         }
         ticket_list_remove(c, &c->tickets_due, i);
-        ticket_list_push(c, &c->tickets, i);
         s->ticket_due = 0;
         all = all && s->follower == NONE; /* it may be offered what has come: see serve_flush */
     }
-    return all && visits_left(c) > 0; /* turn records of one may be left over */
+    if (visits_left(c) > 0)
+        return all;
+    ticket_looks(c); /* turn records of one may be left over */
+    return false;
 }
 
 uint64_t ticket_deadline(const struct core *c)
 {
-    return c->tickets_until_ns;
+    return c->tickets > 0 ? handed_until(session_at(c, *ticket_heap(c, 0))) : UINT64_MAX;
 }

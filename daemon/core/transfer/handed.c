@@ -44,15 +44,59 @@ enum tern_err handed_ready(const struct core *c, const struct session *s)
     return s->ticket_state == TICKET_OPEN && s->follower == NONE ? TERN_OK : TERN_BUSY;
 }
 
-/* A time that was put off while a transfer read it counts again. */
-static void read_no_more(struct core *c, struct session *s)
+/* --- in the order of their times --- */
+
+uint64_t handed_until(const struct session *s)
 {
-    if (s->ticket_ends)
-        handed_look(c, s);
-    else if (s->ticket_until_ns < c->tickets_until_ns)
-        c->tickets_until_ns = s->ticket_until_ns;
-    touch(c);
+    bool put_off = s->ticket_state == TICKET_PROMISED && s->follower != NONE;
+
+    return s->ticket_ends || put_off ? UINT64_MAX : s->ticket_until_ns;
 }
+
+static uint64_t until_at(const struct core *c, uint32_t i)
+{
+    return handed_until(session_at(c, *ticket_heap(c, i)));
+}
+
+static void place(const struct core *c, uint32_t i, struct session *s)
+{
+    *ticket_heap(c, i) = session_slot(c, s);
+    s->ticket_at = i;
+}
+
+void handed_timed(const struct core *c, struct session *s)
+{
+    const uint64_t until = handed_until(s);
+    uint32_t i = s->ticket_at, next;
+
+    for (; i > 0 && until < until_at(c, (i - 1) / 2); i = (i - 1) / 2)
+        place(c, i, session_at(c, *ticket_heap(c, (i - 1) / 2)));
+    for (; (next = 2 * i + 1) < c->tickets; i = next) {
+        next += next + 1 < c->tickets && until_at(c, next + 1) < until_at(c, next);
+        if (until <= until_at(c, next))
+            break;
+        place(c, i, session_at(c, *ticket_heap(c, next)));
+    }
+    place(c, i, s);
+}
+
+void handed_made(struct core *c, struct session *s)
+{
+    place(c, c->tickets++, s);
+    handed_timed(c, s);
+}
+
+static void heap_leave(struct core *c, const struct session *s)
+{
+    struct session *last = session_at(c, *ticket_heap(c, --c->tickets));
+
+    if (last == s)
+        return;
+    place(c, s->ticket_at, last);
+    handed_timed(c, last);
+}
+
+/* --- who reads it --- */
 
 /* The ranks of an engine ring for its sessions that are followed. */
 static void follower_set(struct core *c, struct session *s, uint32_t serve)
@@ -66,6 +110,8 @@ static void follower_set(struct core *c, struct session *s, uint32_t serve)
         waits_look(c, e);
     }
     s->follower = serve;
+    if (s->ticket_state != TICKET_NONE)
+        handed_timed(c, s); /* a promise's time is put off while a transfer reads it */
 }
 
 void handed_left_engine(struct core *c, struct session *s)
@@ -80,8 +126,9 @@ void handed_left_engine(struct core *c, struct session *s)
 void handed_follow(struct core *c, struct session *s, uint32_t serve)
 {
     follower_set(c, s, serve);
-    if (serve == NONE)
-        read_no_more(c, s);
+    if (serve == NONE && s->ticket_ends)
+        handed_look(c, s);
+    touch(c);
 }
 
 bool handed_tail_equals(const struct core *c, const struct session *s, const struct req_tokens *t)
@@ -94,11 +141,11 @@ void handed_look(struct core *c, struct session *s)
     uint32_t slot = session_slot(c, s);
 
     touch(c);
-    if (s->ticket_due)
-        return;
-    ticket_list_remove(c, &c->tickets, slot);
-    ticket_list_push(c, &c->tickets_due, slot);
+    handed_timed(c, s); /* it may end */
+    if (!s->ticket_due)
+        ticket_list_push(c, &c->tickets_due, slot);
     s->ticket_due = 1;
+    ticket_looks(c);
 }
 
 void handed_serve(struct core *c, struct session *s, bool serves)
@@ -131,12 +178,9 @@ void handed_taken(struct core *c, struct session *s)
 
 void handed_leave(struct core *c, struct session *s)
 {
-    uint32_t slot = session_slot(c, s);
-
     if (s->ticket_due)
-        ticket_list_remove(c, &c->tickets_due, slot);
-    else
-        ticket_list_remove(c, &c->tickets, slot);
+        ticket_list_remove(c, &c->tickets_due, session_slot(c, s));
+    heap_leave(c, s);
     ticket_state_move(&s->ticket_state, TICKET_NONE);
     tickets_of(c, s)->standing--;
     s->ticket_due = s->ticket_ends = 0;

@@ -34,6 +34,12 @@ void handed_left_engine(struct core *c, struct session *s);
 bool handed_done(struct core *c, const struct ticket *t);
 /* The peer has all of it: it ends when nothing reads it. */
 void handed_taken(struct core *c, struct session *s);
+/* It is a ticket from now on. */
+void handed_made(struct core *c, struct session *s);
+/* When its time is over (Y3); UINT64_MAX: it ends already, or is a promise that is followed. */
+uint64_t handed_until(const struct session *s);
+/* That may be another. */
+void handed_timed(const struct core *c, struct session *s);
 /* It is looked at in this step, or in the next. */
 void handed_look(struct core *c, struct session *s);
 /* It is about to be CLOSING, or what it promised is over: it is no ticket any more. */

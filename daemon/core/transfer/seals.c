@@ -63,6 +63,7 @@ void seal_done(struct core *c, struct seal_id job)
                 page_seal_state_move(&page_at(c, at)->seal, PAGE_SEAL_DONE);
     seal_state_move(&n->work.seal, SEAL_DONE);
     c->seals_running--;
+    ticket_looks(c);
     c->seal_bytes -= job_bytes(pool_at(c, n->pool));
     if (node_waits(c, n)) { /* its STATE was refilled meanwhile */
         seal_state_move(&n->work.seal, SEAL_NONE);

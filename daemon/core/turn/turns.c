@@ -29,11 +29,16 @@ enum tern_err turn_begin(struct core *c, struct actions *out, struct call *call,
     if (s->gate != GATE_FREE)
         return refuse(ret, TERN_CONFLICT,
                       "this is the handle of the turn in flight: end that turn first");
+    if (call->conn->turns.n >= TURNS_OF_CONN_MAX)
+        return refuse(ret, TERN_BUSY,
+                      "65,536 turns that began on this connection are in flight: end some, or use "
+                      "another connection");
     gate_state_move(&s->gate, GATE_CLAIMED);
     s->turn_gen = s->gen_last = gen_next(s->gen_last);
     s->turn_conn = call->req->conn;
     s->turn_begun_ns = c->now_ns;
     turn_list_push(c, &c->turns, session_slot(c, s));
+    conn_turn_list_push(c, &call->conn->turns, session_slot(c, s));
     tenant_of(c, s)->turns++;
     tenant_of(c, s)->turns_begun++;
     touch(c);
@@ -72,25 +77,13 @@ enum tern_err request_session_close(struct core *c, struct actions *out, struct 
         return err == TERN_OK ? TERN_OK : refuse(ret, err, text ? text : "");
     }
     gate_state_move(&s->gate, GATE_CLOSING);
-    s->close_conn = call->req->conn;
+    s->close_conn = call->req->conn | (uint64_t)call->conn->gen << 32;
     s->close_request = call->req->request_id;
     s->close_trace = call->req->trace_id;
     s->close_step = r->step;
     call->later = true;
     touch(c);
     return TERN_OK;
-}
-
-void turn_conn_closed(struct core *c, uint32_t conn)
-{
-    session_turns_lost(c, conn);
-    for (uint32_t i = c->turns.head; i != NONE; i = turn_list_next(c, i))
-        if (session_at(c, i)->close_conn == conn)
-            session_at(c, i)->close_conn = NONE;
-    for (uint32_t t = 0; t < c->limits.tenants && c->ncloses > 0; t++)
-        for (uint32_t i = tenant_at(c, t)->closes.head; i != NONE; i = closes_list_next(c, i))
-            if (session_at(c, i)->close_conn == conn)
-                session_at(c, i)->close_conn = NONE;
 }
 
 uint64_t turn_deadline(const struct core *c)
@@ -102,7 +95,7 @@ uint64_t turn_deadline(const struct core *c)
 
 bool turns_expire(struct core *c)
 {
-    for (uint32_t n = 0; turn_deadline(c) <= c->now_ns; n++) {
+    for (uint32_t n = 0; turn_deadline(c) <= c->now_ns; n++, c->visits++) {
         struct session *s = session_at(c, c->turns.head);
 
         if (n == TURNS_ENDED_MAX)

@@ -5,8 +5,6 @@
 
 #include "core/arena/arena.h"
 
-/* The connection has gone: its turns are over, and that a session was closed is not told there. */
-void turn_conn_closed(struct core *c, uint32_t conn);
 /* Ends the turns whose time is over. False: there are more. */
 bool turns_expire(struct core *c);
 /* Closes the sessions whose turn has ended, where a SessionClose waited for that. False: work is

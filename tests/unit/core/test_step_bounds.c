@@ -2,6 +2,7 @@
  * left over goes on in the next step, and others are answered in between. core_step checks the sum
  * itself. TERN_FULL=1: pools and engines as large as they may become. */
 #include "unit/rig/rig_host.h"
+#include "unit/rig/rig_ticket.h"
 
 #include <stdlib.h>
 
@@ -471,4 +472,52 @@ TEST(t20_a_session_that_gives_back_ends_with_its_engine_or_by_a_close)
         assert_int_equal(rig_view(b.rig).sessions, closes && i % 2 == 0);
         rig_destroy(b.rig);
     }
+}
+
+/* What an event that has nothing to do with them looks at, beside so many tickets whose step does
+ * not pass, and so many turns. */
+static uint32_t visits_beside(uint32_t n)
+{
+    struct rig_options o = rig_defaults();
+    struct event timer = {.kind = EV_TIMER};
+    struct request turn = {.op = OP_TURN_BEGIN};
+    struct rig_session *s;
+    struct bench b;
+    uint32_t visits;
+
+    o.limits.sessions = o.tenant[0].sessions_max = 2 * n + 8;
+    o.limits.retires = 4 * n + 128;
+    o.limits.nodes = o.limits.pages = o.limits.slabs = o.limits.token_blocks = 16 * n + 4096;
+    o.tenant[0].memory_bytes = 16u << 20;
+    b = bench_with(&o, 4, 2 * n + 16);
+    b.rig->no_audit = true;
+    for (uint32_t i = 0; i < n; i++) {
+        s = rig_committed(b.rig, &b.e, b.pool, 1 + i, 4);
+        hand_over(s, 1000000, 0);
+        rig_session_free(s);
+        s = rig_session(b.rig, &b.e, b.pool, 1);
+        turn.turn_begin.session = s->id;
+        assert_ok(rig_request(b.rig, b.e.conn[0], &turn)->err);
+        rig_session_free(s);
+    }
+    rig_timers(b.rig);
+    timer.now_ns = ++b.rig->now_ns;
+    b.rig->no_audit = false;
+    rig_event(b.rig, &timer); /* and what the heap of tickets and the lists of turns say */
+    b.rig->no_audit = true;
+    core_step(b.rig->core, &timer, b.rig->out);
+    visits = b.rig->core->visits;
+    assert_int_equal(b.rig->core->tickets, n);
+    timer.now_ns = b.rig->now_ns += o.limits.ticket_deadline_ns;
+    rig_event(b.rig, &timer);
+    rig_timers(b.rig);
+    assert_int_equal(b.rig->core->tickets, 0); /* all in one order of their times */
+    rig_destroy(b.rig);
+    return visits;
+}
+
+/* T20, Y3, M7. */
+TEST(step_an_event_costs_the_same_beside_any_number_of_tickets_and_turns)
+{
+    assert_int_equal(visits_beside(500), visits_beside(8));
 }
