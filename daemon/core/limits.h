@@ -46,11 +46,12 @@
 /* T20: records that one step of the core looks at. A loop goes on up to STEP_TURNS_MAX, and its
  * last turn may add STEP_PATH_MAX: what a store does with the longest path that is stored, or a
  * request with the longest table that moves. */
-#define STEP_TURNS_MAX 131072
-#define STEP_TABLE_MAX                                                                             \
-    131072 /* chunks of a session with STATE or a host tier; chunks, or pages of a group, of one   \
-       fetch or hand-over */
-#define DISK_PATH_MAX        65536 /* chunks of a prefix on the disk */
+#define STEP_TURNS_MAX       131072
+#define STEP_TABLE_MAX       131072 /* chunks of a session (T20); of a fetch, also pages of a group */
+#define TRANSFERS_MAX        65536  /* in, and out: each event looks at those that are active */
+#define DISK_FILES_MAX       262144 /* a reset of a namespace looks at all of them */
+#define DISK_ROOTS_MAX       65536  /* likewise: namespaces, by layout, of a tenant on the disk */
+#define DISK_PATH_MAX        65536  /* chunks of a prefix on the disk */
 #define STEP_PATH_MAX        (12 * DISK_PATH_MAX)
 #define STEP_VISITS_MAX      (STEP_TURNS_MAX + STEP_PATH_MAX)
 #define PIECE_VISITS_MAX     4096  /* those of a piece of work that goes on in the next step */

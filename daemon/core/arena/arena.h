@@ -463,13 +463,13 @@ struct pull { /* a transfer in */
                          stopped until it is quiet */
     struct serve_id serve;
     struct serve_id given_back; /* the last offer's for which no pair of layouts was to be had */
-    uint32_t at_least; /* tokens that the session is to have at the end; 0: what there is */
-    uint32_t awaited;  /* of at_least, what the source was asked for last */
-    uint32_t wait_ms;  /* WAITING: the last pause */
-    uint32_t prefetch; /* 1: no decode waits for it */
-    uint32_t zero_too;
-    uint32_t tail;  /* 1: the session still owns what it owned at the Fetch */
-    uint32_t chunk; /* of a fetch from the disk: the chunk that it reads up to, pinned; NONE */
+    uint32_t at_least;  /* tokens that the session is to have at the end; 0: what there is */
+    uint32_t awaited;   /* of at_least, what the source was asked for last */
+    uint32_t wait_ms;   /* WAITING: the last pause */
+    uint32_t prefetch;  /* 1: no decode waits for it */
+    uint32_t publishes; /* RUNNING: 1: more of what came is to be published than a step does */
+    uint32_t tail;      /* 1: the session still owns what it owned at the Fetch */
+    uint32_t chunk;     /* of a fetch from the disk: the chunk that it reads up to, pinned; NONE */
     struct ticket ticket;  /* of a fetch by ticket; id.gen 0: none */
     struct token_buf blob; /* that came with it */
     uint32_t blob_bytes;

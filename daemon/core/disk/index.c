@@ -257,7 +257,7 @@ uint32_t disk_root_make(struct core *c, struct disk_tree of)
 
     if (at != NONE)
         return at;
-    at = chunk_take(c, of.tenant);
+    at = tenant_at(c, of.tenant)->disk_roots.n < DISK_ROOTS_MAX ? chunk_take(c, of.tenant) : NONE;
     if (at == NONE)
         return NONE;
     k = disk_chunk_at(c, at);

@@ -296,6 +296,21 @@ static void wait_begin(const struct core *c, struct pull *p, const struct req_fe
     p->wait_until_ns = c->now_ns + (wanted < longest ? wanted : longest);
 }
 
+enum tern_err fetch_at_once(const struct core *c, const struct session *s, uint32_t to,
+                            struct reply *ret)
+{
+    const struct pool *p = session_pool(c, s);
+    const uint32_t pages = pool_table_refs(p, to), chunks = to / p->align;
+
+    return pages <= STEP_TABLE_MAX && chunks <= STEP_TABLE_MAX
+               ? TERN_OK
+               : refuse_numbers(ret, TERN_UNSUPPORTED,
+                                "so long a table does not move: it has # chunks and # pages, of "
+                                "131,072 each at most; fetch less of it (depth), or open the pool "
+                                "with larger pages",
+                                (const uint32_t[REPLY_NUMBERS]){chunks, pages});
+}
+
 enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
                                 const struct req_fetch *r, struct reply *ret)
 {
@@ -340,6 +355,8 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
         return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
     if (r->ticket.id.gen == 0 && (to <= s->written || space_at(c, s->space)->reset))
         return TERN_OK; /* it is all here; or the peer has the name's new content alone */
+    TRY(fetch_at_once(c, s, to, ret));
+    c->visits += 2 * to / session_pool(c, s)->align;
     if (!pieces_fit(c, s, to))
         return refuse(ret, TERN_INVALID,
                       "a chunk has more than 1,024 extra keys: a fetch cannot ask for it");

@@ -17,6 +17,9 @@ enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *
 enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret);
 /* Y2: does it ask for just what the ticket has? */
+/* T20: does so much go at once? UNSUPPORTED: its path is too long, or it has too many pages. */
+enum tern_err fetch_at_once(const struct core *c, const struct session *s, uint32_t to,
+                            struct reply *ret);
 enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
                                 const struct req_fetch *r, struct reply *ret);
 struct tokens_range {

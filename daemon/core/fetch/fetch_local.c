@@ -92,6 +92,7 @@ static enum tern_err local_check(struct core *c, struct actions *out, const stru
     TRY(session_may_fetch(c, s, ret));
     TRY(find(c, call, ret_from, ret));
     TRY(fetch_ticket_fits(c, s, r, ret));
+    TRY(fetch_at_once(c, s, s->tokens.end, ret));
     if (s->tokens.end != (*ret_from)->written || !tokens_agree(c, out, s, *ret_from))
         return refuse(ret, TERN_INVALID, TICKET_OTHER_TOKENS);
     if (share_room(c, SHARE_RETIRES, call->engine->tenant) < tail_records(c, s, r->step))
@@ -114,7 +115,7 @@ static void borrow_path(struct core *c, struct session *s, const struct session 
 
     if (s->state_from == before && from->state_from > before)
         s->state_from = state_from = from->state_from;
-    for (; s->committed < from->committed; s->committed += p->align)
+    for (; s->committed < from->committed; s->committed += p->align, c->visits++)
         tokens_drop_chunk(c, &s->tokens);
     node_pin(c, from->node, REF_DEVICE);
     node_unpin(c, s->node, REF_DEVICE);

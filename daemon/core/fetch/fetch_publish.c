@@ -95,6 +95,7 @@ static void fetch_publish(struct core *c, struct pull *p)
     struct session *s = session_at(c, p->session);
     struct engine *e = engine_at(c, s->engine);
 
+    p->publishes = 0;
     pull_drop_front(c, p);
     while ((p->tail || s->allocated < p->to) && pull_chunk_verified(c, p, next_depth(c, p, s))) {
         struct list duplicates;
@@ -113,6 +114,11 @@ static void fetch_publish(struct core *c, struct pull *p)
         bool adopted = false;
 
         duplicates = LIST_EMPTY;
+        if (visits_left(c) == 0) {
+            p->publishes = 1; /* fetch_flush goes on in the next step */
+            return;
+        }
+        c->visits++;
         if (!publish_ready(c, p, s)) {
             pull_set_ending(c, p, TERN_BUSY);
             return;
@@ -288,7 +294,7 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
         pages_free(c, &s->owned[g]); /* all are this transfer's, and no engine has seen them */
     s->whole_from = 0;
     s->written = s->allocated = s->committed;
-    while (s->committed > p->start && !state_resumable(c, s->node)) {
+    for (; s->committed > p->start && !state_resumable(c, s->node); c->visits++) {
         uint32_t from = s->node, parent = node_at(c, from)->parent;
 
         untake_chunk(c, s, node_at(c, from));
@@ -670,6 +676,7 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
                               (const uint32_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
         return TERN_OK; /* the disk knows no more */
+    TRY(fetch_at_once(c, s, most, ret));
     if (share_room(c, SHARE_PULLS, pull_holder(c, call->engine, link_disk(&c->limits))) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
     take_from_disk(c, out, disk_pull(c, call, chunk));
@@ -714,12 +721,16 @@ bool fetch_flush(struct core *c, struct actions *out)
         struct pull *p = pull_at(c, i);
 
         next = p->active.next;
+        c->visits++;
         pull_check_time(c, p);
+        if (p->state == PULL_RUNNING && p->publishes)
+            fetch_publish(c, p);
+        all = all && !p->publishes;
         if (p->state == PULL_RUNNING)
             all = fetch_wait_tell(c, out, p) && pull_early_answer(c, out, p) && all;
         if (p->state != PULL_ASKED_ENDS && p->state != PULL_RUNNING_ENDS && !pull_takes_first(p))
             continue;
-        if (actions_room(out) < 4 || (p->blob_bytes > 0 && out->opens) ||
+        if (visits_left(c) == 0 || actions_room(out) < 4 || (p->blob_bytes > 0 && out->opens) ||
             !refs_fit(out,
                       (struct runs_wanted){.runs = 2 * GROUPS_MAX,
                                            .refs = pool_table_refs(pool_at(c, p->pool), p->to)}))

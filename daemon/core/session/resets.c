@@ -330,6 +330,9 @@ bool reset_spread(struct core *c, struct actions *out)
 
         if (!r->due)
             continue;
+        if (visits_left(c) == 0)
+            return false;
+        c->visits += c->limits.peers;
         if (spread(c, out, r))
             reset_settled(c, r);
         else

@@ -108,9 +108,11 @@ static struct handing count_pages(const struct core *c, const struct session *s)
 }
 
 /* May it be handed over in the state that it is in? */
-static enum tern_err state_check(const struct core *c, const struct session *s, struct reply *ret)
+static enum tern_err state_check(struct core *c, const struct session *s, struct reply *ret)
 {
     const struct pool *p = session_pool(c, s);
+    const uint32_t path = s->committed / p->align;
+    uint32_t walk = path;
 
     TRY(session_is_matched(s, ret));
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
@@ -126,6 +128,15 @@ static enum tern_err state_check(const struct core *c, const struct session *s, 
                               "# tokens are written and # of them committed: commit all whole "
                               "chunks, then hand over",
                               (const uint32_t[REPLY_NUMBERS]){s->written, s->committed});
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        walk += p->group[g].reach < path ? p->group[g].reach : path;
+    if (walk > STEP_TABLE_MAX)
+        return refuse_numbers(ret, TERN_UNSUPPORTED,
+                              "so long a session is not handed over: its path, and the windows on "
+                              "it, have # chunks, of 131,072 at most: open the pool with a larger "
+                              "align_tokens",
+                              (const uint32_t[REPLY_NUMBERS]){walk});
+    c->visits += walk;
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_whole(c, s, &p->group[g]))
             return refuse(ret, TERN_INVALID, NO_STATE_THERE);

@@ -317,6 +317,7 @@ void pull_reserve(struct core *c, struct pull *p, uint32_t to)
 
         for (uint32_t i = 0; i < range.n; i++)
             page_list_push(c, &p->pages[g], take_page(c, p, g));
+        c->visits += range.n;
         p->cursor[g] = p->untold[g] = p->pages[g].head;
         p->base[g] = range.first;
     }
@@ -523,10 +524,19 @@ static void forget_batches(struct core *c, struct pull *p)
 static void quarantine(struct core *c, struct pull *p)
 {
     for (uint32_t g = 0; g < c->limits.groups; g++)
-        for (uint32_t at = p->pages[g].head; at != NONE; at = page_list_next(c, at)) {
+        for (uint32_t at = p->pages[g].head; at != NONE; at = page_list_next(c, at), c->visits++) {
             page_move(c, page_at(c, at), PAGE_QUARANTINE, pull_slot(c, p));
             p->quarantined_ns = c->now_ns;
         }
+}
+
+static void pull_give_back(struct core *c, struct pull *p)
+{
+    for (uint32_t g = 0; g < c->limits.groups; g++) {
+        c->visits += p->pages[g].n;
+        pages_free(c, &p->pages[g]);
+    }
+    pull_free(c, p);
 }
 
 /* Ends the transfer: at once if nothing was asked to write, else when the data path has proven that
@@ -536,9 +546,7 @@ void pull_stop(struct core *c, struct actions *out, struct pull *p)
     struct action *stop;
 
     if (p->state != PULL_RUNNING_ENDS) { /* nothing was asked to write */
-        for (uint32_t g = 0; g < c->limits.groups; g++)
-            pages_free(c, &p->pages[g]);
-        pull_free(c, p);
+        pull_give_back(c, p);
         return;
     }
     pull_history_unpin(c, p); /* it publishes no more */
@@ -557,9 +565,7 @@ void pull_proved_quiet(struct core *c, struct pull_id id)
 
     if (!p || p->state != PULL_STOPPING)
         return;
-    for (uint32_t g = 0; g < c->limits.groups; g++)
-        pages_free(c, &p->pages[g]);
-    pull_free(c, p);
+    pull_give_back(c, p);
 }
 
 uint64_t pull_deadline(const struct core *c)

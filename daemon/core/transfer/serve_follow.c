@@ -81,7 +81,7 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
         *ret_session = t;
         return TERN_UNSUPPORTED;
     }
-    if (!state_fits(c, t, m))
+    if (!state_fits(c, t, m) || m->to / pool_at(c, t->pool)->align > STEP_TABLE_MAX)
         return TERN_UNSUPPORTED;
     *ret_handed = t->state == SESSION_HANDED && t->written != m->to ? t->written : 0;
     if (*ret_handed > 0 || m->to == 0 || t->committed > m->to ||
@@ -217,7 +217,8 @@ static void look_running(struct core *c, struct serve *s, const struct session *
         return;
     s->wait_node = NONE;
     best = at;
-    for (; node_at(c, at)->depth > node_at(c, s->node)->depth; at = node_at(c, at)->parent)
+    for (; node_at(c, at)->depth > node_at(c, s->node)->depth;
+         at = node_at(c, at)->parent, c->visits++)
         if (!node_ready(s, node_at(c, at))) {
             s->wait_node = at;
             s->wait_gen = node_at(c, at)->gen;

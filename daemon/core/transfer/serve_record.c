@@ -170,10 +170,13 @@ void serve_move(struct core *c, struct serve *s, uint32_t node)
     s->state_from = node_at(c, node)->depth;
 }
 
-void serve_advance(const struct core *c, struct serve *s)
+void serve_advance(struct core *c, struct serve *s)
 {
-    while (s->wait_node != NONE) {
+    for (; s->wait_node != NONE; c->visits++) {
         const struct node *n = node_at(c, s->wait_node);
+
+        if (visits_left(c) == 0)
+            return; /* serve_flush goes on */
 
         if (n->depth <= s->history && n->depth <= s->state_from)
             s->wait_node = NONE;

@@ -34,7 +34,7 @@ void serve_set_ending(struct core *c, struct serve *s, enum tern_err tell);
 /* Its pin goes to that node; it holds no STATE yet. */
 void serve_move(struct core *c, struct serve *s, uint32_t node);
 /* Goes up to the first node whose checksums are missing; NONE when all of [from, to) are there. */
-void serve_advance(const struct core *c, struct serve *s);
+void serve_advance(struct core *c, struct serve *s);
 
 /* A message about it to its peer; there must be room. */
 struct peer_msg *serve_msg_add(struct core *c, struct actions *out, const struct serve *s,

@@ -36,12 +36,13 @@ static void find_prefix(struct core *c, uint32_t link, const struct peer_msg *m,
     const uint32_t asking = asking_pool(c, link, m);
 
     *ret = (struct found){.pool = NONE, .node = NONE};
-    for (uint32_t i = 0; i < c->limits.pools && !ret->more; i++) {
+    for (uint32_t i = 0; i < c->limits.pools && !ret->more && visits_left(c) > 0; i++) {
         const struct pool *p = pool_at(c, i);
         struct token_view w = serve_view(c, m, p->align);
         uint32_t root, node;
 
-        if (p->state != POOL_OPEN || p->tenant != m->tenant || i == asking)
+        if (p->state != POOL_OPEN || p->tenant != m->tenant || i == asking ||
+            m->to / p->align > STEP_TABLE_MAX)
             continue;
         root = space_root(c, i, m->ns);
         if (root == NONE)
@@ -51,6 +52,7 @@ static void find_prefix(struct core *c, uint32_t link, const struct peer_msg *m,
             continue;
         }
         node = node_walk(c, root, &w);
+        c->visits += node_at(c, node)->depth / p->align;
         ret->more = serve_more_follow(c, m, node);
         if (!ret->more)
             node = state_above(c, node);
@@ -317,7 +319,7 @@ static void name_pages(struct core *c, struct actions *out, const struct serve *
     const struct transfer_span span = {s->from, s->asked_history, s->to};
     uint32_t node = s->node;
 
-    while (node_at(c, node)->depth > piece.until)
+    for (; node_at(c, node)->depth > piece.until; c->visits++)
         node = node_at(c, node)->parent;
     for (uint32_t g = 0; g < p->ngroups; g++) {
         struct transfer_range mv = transfer_piece_pages(p, &p->group[g], span, piece);
@@ -331,6 +333,7 @@ static void name_pages(struct core *c, struct actions *out, const struct serve *
             node_refs(c, node, &p->group[g], mv.first, refs);
         name_spans(out, mv, span_shape(&p->group[g], s->peer_tokens[g]).ours, refs);
         c->pages_served += mv.n;
+        c->visits += mv.n;
     }
 }
 
@@ -423,6 +426,7 @@ static bool flush(struct core *c, struct actions *out, bool prefetch, bool seale
         struct serve *s = serve_at(c, i);
 
         next = s->active.next;
+        c->visits++;
         if (s->prefetch != prefetch)
             continue;
         if (c->now_ns >= s->deadline_ns)
@@ -431,6 +435,9 @@ static bool flush(struct core *c, struct actions *out, bool prefetch, bool seale
             all = false;
         else if (s->follow)
             serve_follow_look(c, s);
+        if (s->state == SERVE_SEALING && !s->follow)
+            serve_advance(c, s); /* where the last step did not get to its end */
+        all = all && (s->wait_node == NONE || visits_left(c) > 0);
         if (s->state == SERVE_SEALING_ENDS || s->state == SERVE_OPEN_ENDS)
             all = finish(c, out, s) && all;
         else if (may_offer(s))

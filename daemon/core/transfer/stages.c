@@ -70,6 +70,7 @@ void stages_settle(struct core *c)
 {
     if (!c->touched)
         return; /* all is as it was */
+    c->visits += c->pulls_active.n + c->serves_active.n;
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         struct pull *p = pull_at(c, i);
 

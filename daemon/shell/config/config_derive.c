@@ -27,7 +27,6 @@
 #define TRANSFERS_EACH      4u  /* for a tenant with a peer */
 #define TRANSFERS_MIN       256u
 #define TABLE_REST_BYTES    65536u /* of an answer, beside its page refs */
-#define TRANSFERS_MAX       65536u
 
 /* ---- names ---- */
 

@@ -56,6 +56,8 @@ void config_derive_spill(struct config *c)
         l->disk_chunks = (uint32_t)likely_chunks(c);
     if (l->disk_files == 0)
         l->disk_files = (l->disk_chunks + CHUNKS_PER_FILE - 1) / CHUNKS_PER_FILE;
+    if (l->disk_files > DISK_FILES_MAX)
+        l->disk_files = DISK_FILES_MAX;
     if (l->disk_blocks == 0)
         l->disk_blocks = l->disk_chunks < COUNT_MAX / BLOCKS_PER_CHUNK
                              ? l->disk_chunks * BLOCKS_PER_CHUNK

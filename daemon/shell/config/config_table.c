@@ -221,9 +221,9 @@ const struct setting config_settings[] = {
           "Turn records that are checked at a time"),
     COUNT(SIZED, "limits", "resets", "limit-resets", limits.resets, 1, 4096, "256",
           "Resets of namespaces that a peer has not heard of, because it is away"),
-    LIMIT(pulls, "limit-pulls", NULL,
+    COUNT(SIZED, "limits", "pulls", "limit-pulls", limits.pulls, 1, TRANSFERS_MAX, NULL,
           "Transfers in at a time; default: 4 for each tenant with each peer, at least 256"),
-    LIMIT(serves, "limit-serves", NULL,
+    COUNT(SIZED, "limits", "serves", "limit-serves", limits.serves, 1, TRANSFERS_MAX, NULL,
           "Transfers out at a time; default: 4 for each tenant with each peer, at least 256"),
     COUNT(
         SIZED, "limits", "reserved_percent", "limit-reserved-percent", limits.reserved_percent, 0,
@@ -234,8 +234,8 @@ const struct setting config_settings[] = {
           "0",
           "Chunks of prefixes on the disk; 0: as many as spill.bytes has room for if each has one "
           "page of page_bytes_min, from 1024 to 262144"),
-    COUNT(SIZED, "limits", "disk_files", "limit-disk-files", limits.disk_files, 0, COUNT_MAX, "0",
-          "Files on the disk; 0: one for 4 chunks"),
+    COUNT(SIZED, "limits", "disk_files", "limit-disk-files", limits.disk_files, 0, DISK_FILES_MAX,
+          "0", "Files on the disk; 0: one for 4 chunks"),
     COUNT(SIZED, "limits", "disk_stores", "limit-disk-stores", limits.disk_stores, 1, 256, "4",
           "Prefixes that are being stored at a time, or wait for that"),
     COUNT(SIZED, "limits", "disk_blocks", "limit-disk-blocks", limits.disk_blocks, 0, COUNT_MAX,

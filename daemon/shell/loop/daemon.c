@@ -225,6 +225,11 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
     size_t bytes;
 
     plan_tenants(d->config, tenants);
+    if (d->limits.table_pages > STEP_TABLE_MAX)
+        log_event(LEVEL_WARN, "long_tables", "pages=%u most=%u reason=%s", d->limits.table_pages,
+                  STEP_TABLE_MAX,
+                  "frame_body_max allows tables of more pages than move at once: sessions of so "
+                  "many are neither fetched nor handed over");
     if (core_size(&d->limits, &bytes) != TERN_OK)
         return fail(why, cap, TERN_INVALID,
                     "the limits do not make a core: one of them is 0 or too large");

@@ -206,3 +206,24 @@ TEST(fetch_bytes_in_flight_are_each_tenants_own)
     assert_ok(rig_fetched(p.d, p.d->fetch));
     assert_leaves_whole(rig_fetched(d, d->fetch), d, 8);
 }
+
+/* T20: what goes at once has so many chunks at most; nothing changes where it would be more. */
+TEST(limits_fetch_of_a_table_that_is_too_long_unsupported)
+{
+    static uint32_t tokens[STEP_TABLE_MAX + 1];
+    struct rig_options o = rig_defaults();
+    struct request match = {.op = OP_MATCH}, fetch = {.op = OP_FETCH};
+    uint64_t changes;
+    struct pair p;
+
+    o.limits.token_blocks = o.limits.table_pages = 2 * STEP_TABLE_MAX;
+    p = pair_with(o, 1, 64, 64);
+    p.d = rig_session(p.dest, &p.de, p.dp, 1);
+    match.match.session = fetch.fetch.session = p.d->id;
+    match.match.tokens = (struct req_tokens){.v = tokens, .n = STEP_TABLE_MAX + 1};
+    assert_ok(rig_request(p.dest, p.d->conn, &match)->err);
+    changes = core_changes(p.dest->core);
+    assert_err(TERN_UNSUPPORTED, rig_request(p.dest, p.d->conn, &fetch)->err);
+    assert_int_equal(p.dest->last->number[0], STEP_TABLE_MAX + 1);
+    assert_int_equal(core_changes(p.dest->core), changes);
+}
