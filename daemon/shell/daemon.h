@@ -8,7 +8,7 @@
 
 #include "core/query.h"
 #include "seam/disk/disk.h"
-#include "seam/io/io.h"
+#include "seam/io/closer.h"
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
 #include "shell/admin/refusals.h"
@@ -110,6 +110,7 @@ struct daemon {
     struct event_queue queue;
     void (*carry_out)(struct daemon *d); /* d->actions, after each step */
 
+    struct closer *closer; /* of clients' sockets */
     struct stream_pool *streams;
     struct client_conns conns;
     struct peer_links links;

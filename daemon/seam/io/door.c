@@ -1,5 +1,6 @@
 /* See door.h. What must stay true: a descriptor is in one place, or it was handed on or closed; a
- * place is free as soon as its descriptor is, since the ring holds no operation on it. */
+ * place is free as soon as its descriptor is, since the ring holds no operation on it. A place that
+ * is free is there for whoever is accepted: those who go for a newcomer free none at once. */
 #include "seam/io/door.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "seam/io/io_states.h"
 
 #define NOWHERE    UINT32_MAX
 #define EVENTS_MAX 32
@@ -26,8 +28,9 @@ struct origin {
 };
 
 struct place {
-    int fd;    /* -1: free */
-    bool held; /* it was to enter, and there was no room */
+    struct door *door;
+    enum door_place_state state;
+    int fd;
     bool hung_up;
     struct origin origin;
     uint64_t since_ns, order;
@@ -39,10 +42,11 @@ struct door {
     struct io_op op;
     bool posted, ending;
     uint64_t order;
-    uint32_t waiting;
+    uint32_t waiting; /* or held */
     struct door_stats stats;
     uint8_t bytes[DOOR_LOOK_BYTES];
-    struct place place[]; /* config.places */
+    uint32_t nplaces; /* config.places of them are for those who wait */
+    struct place place[];
 };
 
 /* ---- where they come from ---- */
@@ -83,65 +87,95 @@ static bool same(const struct origin *a, const struct origin *b)
     return a->family == b->family && a->net == b->net;
 }
 
+static bool waits(const struct place *p)
+{
+    return p->state == DOOR_PLACE_WAITING || p->state == DOOR_PLACE_HELD;
+}
+
 static uint32_t count_of(const struct door *door, const struct origin *from)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < door->config.places; i++)
-        n += door->place[i].fd >= 0 && same(&door->place[i].origin, from);
+    for (uint32_t i = 0; i < door->nplaces; i++)
+        n += waits(&door->place[i]) && same(&door->place[i].origin, from);
     return n;
 }
 
 /* ---- places ---- */
 
-/* Its descriptor is somebody else's now, or closed. */
-static void place_free(struct door *door, struct place *p)
+static void left(void *ctx)
 {
-    p->fd = -1;
-    door->waiting--;
+    struct place *p = ctx;
+
+    door_place_state_move(&p->state, DOOR_PLACE_FREE);
+    if (p->door->config.left)
+        p->door->config.left(p->door->config.ctx);
 }
 
 static void send_away(struct door *door, struct place *p)
 {
-    close(p->fd);
-    place_free(door, p);
+    if (waits(p))
+        door->waiting--;
+    if (door->config.closer)
+        (void)epoll_ctl(door->epoll_fd, EPOLL_CTL_DEL, p->fd, NULL);
+    door_place_state_move(&p->state, DOOR_PLACE_CLOSING);
+    if (closer_close(door->config.closer, door->config.lane, p->fd, left, p))
+        door_place_state_move(&p->state, DOOR_PLACE_FREE);
 }
 
-static enum door_verdict look(struct door *door, int fd)
+/* What comes beside the bytes is not taken in by a look, and the kernel tells of it. */
+static enum door_verdict look(struct door *door, const struct place *p)
 {
-    ssize_t n =
-        recv(fd, door->bytes, door->config.look_bytes, MSG_PEEK | MSG_DONTWAIT | MSG_NOSIGNAL);
+    struct iovec iov = {door->bytes, door->config.look_bytes};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t n = recvmsg(p->fd, &msg, MSG_PEEK | MSG_DONTWAIT | MSG_NOSIGNAL);
 
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? DOOR_WAIT : DOOR_REFUSE;
+    if (msg.msg_flags & MSG_CTRUNC) {
+        door->stats.brought++;
+        door->stats.brought_by = p->origin.net;
+        return DOOR_REFUSE;
+    }
     return n == 0 ? DOOR_REFUSE : door->config.look(door->config.ctx, door->bytes, (uint32_t)n);
+}
+
+/* Its first message is whole. A connection that has entered is somebody else's. */
+static enum door_verdict let_in(struct door *door, struct place *p)
+{
+    struct epoll_event ev = {.events = NEWS, .data.u32 = (uint32_t)(p - door->place)};
+    enum door_verdict verdict = DOOR_WAIT;
+
+    if (epoll_ctl(door->epoll_fd, EPOLL_CTL_DEL, p->fd, NULL) == 0)
+        verdict = door->config.enter(door->config.ctx, p->fd);
+    if (verdict == DOOR_WAIT && epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, p->fd, &ev) != 0)
+        verdict = DOOR_REFUSE;
+    return verdict;
 }
 
 /* Lets it in or sends it away, if it can be decided. False: it stays. */
 static bool decide(struct door *door, struct place *p)
 {
-    enum door_verdict verdict = look(door, p->fd);
-    int fd = p->fd;
+    enum door_verdict verdict = look(door, p);
 
-    p->held = false;
+    if (p->state == DOOR_PLACE_HELD)
+        door_place_state_move(&p->state, DOOR_PLACE_WAITING);
     if (verdict == DOOR_WAIT && p->hung_up)
         verdict = DOOR_REFUSE; /* what is missing never comes */
     if (verdict == DOOR_WAIT)
         return false;
+    if (verdict == DOOR_ENTER)
+        verdict = let_in(door, p);
+    if (verdict == DOOR_WAIT) {
+        door_place_state_move(&p->state, DOOR_PLACE_HELD);
+        return false;
+    }
     if (verdict == DOOR_REFUSE) {
         send_away(door, p);
         return true;
     }
-    if (epoll_ctl(door->epoll_fd, EPOLL_CTL_DEL, fd, NULL) != 0 ||
-        !door->config.enter(door->config.ctx, fd)) {
-        struct epoll_event ev = {.events = NEWS, .data.u32 = (uint32_t)(p - door->place)};
-
-        p->held = true;
-        if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0)
-            send_away(door, p);
-        return false;
-    }
-    place_free(door, p);
+    door_place_state_move(&p->state, DOOR_PLACE_FREE);
+    door->waiting--;
     return true;
 }
 
@@ -151,13 +185,13 @@ static struct place *oldest(struct door *door, const struct origin *from)
 {
     struct place *found = NULL;
 
-    for (uint32_t i = 0; i < door->config.places; i++) {
+    for (uint32_t i = 0; i < door->nplaces; i++) {
         struct place *p = &door->place[i];
 
-        if (p->fd < 0 || (from && !same(&p->origin, from)))
+        if (!waits(p) || (from && !same(&p->origin, from)))
             continue;
-        if (!found || (found->held && !p->held) ||
-            (found->held == p->held && p->order < found->order))
+        if (!found || found->state > p->state ||
+            (found->state == p->state && p->order < found->order))
             found = p;
     }
     return found;
@@ -168,8 +202,8 @@ static const struct origin *fullest(const struct door *door)
     const struct origin *found = NULL;
     uint32_t most = 0;
 
-    for (uint32_t i = 0; i < door->config.places; i++) {
-        uint32_t n = door->place[i].fd < 0 ? 0 : count_of(door, &door->place[i].origin);
+    for (uint32_t i = 0; i < door->nplaces; i++) {
+        uint32_t n = waits(&door->place[i]) ? count_of(door, &door->place[i].origin) : 0;
 
         if (n <= most)
             continue;
@@ -190,41 +224,58 @@ static void make_room(struct door *door, const struct origin *from)
     p = oldest(door, share ? from : fullest(door));
     if (decide(door, p))
         return;
-    if (p->fd >= 0)
-        send_away(door, p);
+    send_away(door, p);
     door->stats.displaced++;
 }
 
-static void place_take(struct door *door, int fd, const struct origin *from, uint64_t now_ns)
+static struct place *free_place(struct door *door)
 {
-    struct epoll_event ev = {.events = NEWS};
+    for (uint32_t i = 0; i < door->nplaces; i++)
+        if (door->place[i].state == DOOR_PLACE_FREE)
+            return &door->place[i];
+    return NULL;
+}
 
-    for (uint32_t i = 0; i < door->config.places; i++) {
-        struct place *p = &door->place[i];
-
-        if (p->fd >= 0)
-            continue;
-        ev.data.u32 = i;
-        if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0)
-            break;
-        *p = (struct place){.fd = fd, .origin = *from, .since_ns = now_ns, .order = ++door->order};
-        door->waiting++;
-        decide(door, p);
-        return;
-    }
-    close(fd);
+bool door_has_place(const struct door *door)
+{
+    return free_place((struct door *)(uintptr_t)door) != NULL;
 }
 
 void door_arrived(struct door *door, int fd, uint64_t now_ns)
 {
     struct origin from = origin_of(fd);
+    struct epoll_event ev = {.events = NEWS};
+    struct place *p;
 
     if (door->ending) {
-        close(fd);
+        door_turn_away(door, fd);
         return;
     }
     make_room(door, &from);
-    place_take(door, fd, &from, now_ns);
+    p = free_place(door);
+    check(p);
+    p->fd = fd;
+    p->hung_up = false;
+    p->origin = from;
+    p->since_ns = now_ns;
+    p->order = ++door->order;
+    ev.data.u32 = (uint32_t)(p - door->place);
+    if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0) {
+        send_away(door, p);
+        return;
+    }
+    door_place_state_move(&p->state, DOOR_PLACE_WAITING);
+    door->waiting++;
+    decide(door, p);
+}
+
+void door_turn_away(struct door *door, int fd)
+{
+    struct place *p = free_place(door);
+
+    check(p);
+    p->fd = fd;
+    send_away(door, p);
 }
 
 /* ---- time and the ring ---- */
@@ -240,7 +291,7 @@ static void look_at_news(struct door *door)
             struct place *p = &door->place[ev[i].data.u32];
 
             p->hung_up = p->hung_up || ev[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
-            if (p->fd >= 0)
+            if (waits(p))
                 decide(door, p);
         }
     } while (n == EVENTS_MAX);
@@ -268,13 +319,13 @@ static void post(struct door *door)
 
 void door_again(struct door *door)
 {
-    for (uint32_t k = 0; k < door->config.places; k++) {
+    for (uint32_t k = 0; k < door->nplaces; k++) {
         struct place *found = NULL;
 
-        for (uint32_t i = 0; i < door->config.places; i++) {
+        for (uint32_t i = 0; i < door->nplaces; i++) {
             struct place *p = &door->place[i];
 
-            if (p->fd >= 0 && p->held && (!found || p->order < found->order))
+            if (p->state == DOOR_PLACE_HELD && (!found || p->order < found->order))
                 found = p;
         }
         if (!found || !decide(door, found))
@@ -287,10 +338,10 @@ void door_tick(struct door *door, uint64_t now_ns)
     post(door);
     look_at_news(door);
     door_again(door);
-    for (uint32_t i = 0; i < door->config.places; i++) {
+    for (uint32_t i = 0; i < door->nplaces; i++) {
         struct place *p = &door->place[i];
 
-        if (p->fd < 0 || now_ns < p->since_ns || now_ns - p->since_ns < door->config.wait_ns)
+        if (!waits(p) || now_ns < p->since_ns || now_ns - p->since_ns < door->config.wait_ns)
             continue;
         door->stats.overdue++;
         send_away(door, p);
@@ -307,9 +358,14 @@ void door_stats(const struct door *door, struct door_stats *ret)
 
 /* ---- life ---- */
 
+static uint32_t places_of(uint32_t places)
+{
+    return (places ? places : DOOR_PLACES) + DOOR_LEAVING;
+}
+
 uint64_t door_bytes(uint32_t places)
 {
-    return sizeof(struct door) + (places ? places : DOOR_PLACES) * sizeof(struct place);
+    return sizeof(struct door) + places_of(places) * sizeof(struct place);
 }
 
 enum tern_err door_create(const struct door_config *config, struct door **ret)
@@ -326,8 +382,9 @@ enum tern_err door_create(const struct door_config *config, struct door **ret)
         door->config.share = DOOR_SHARE;
     if (!config->wait_ns)
         door->config.wait_ns = DOOR_WAIT_NS;
-    for (uint32_t i = 0; i < door->config.places; i++)
-        door->place[i].fd = -1;
+    door->nplaces = places_of(config->places);
+    for (uint32_t i = 0; i < door->nplaces; i++)
+        door->place[i].door = door;
     door->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (door->epoll_fd < 0) {
         free(door);
@@ -345,8 +402,8 @@ void door_destroy(struct door *door)
     if (!door)
         return;
     door->ending = true;
-    for (uint32_t i = 0; i < door->config.places; i++)
-        if (door->place[i].fd >= 0)
+    for (uint32_t i = 0; i < door->nplaces; i++)
+        if (waits(&door->place[i]))
             send_away(door, &door->place[i]);
     if (door->posted)
         io_cancel(door->config.io, &door->op);

@@ -53,11 +53,28 @@ uint32_t io_run(struct io *io, uint64_t deadline_ns);
 
 uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
 
-void io_accept(struct io *io, struct io_op *op, int fd); /* multishot */
+void io_accept(struct io *io, struct io_op *op, int fd, bool multishot);
 /* Waits until there is something to read, and reads it into a buffer of that group; -ENOBUFS: the
  * group has none left, and nothing was read. */
 void io_recv_buffers(struct io *io, struct io_op *op, int fd, uint32_t group);
 void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool wait_all);
+
+/* How it is received from a client's socket, decided once, before its first byte is read: as from
+ * any other where the kernel refuses descriptors (client_fds.h). Else `look` is set, the bytes are
+ * looked at first, and only those that bring no descriptors are taken. The caller's, beside the
+ * operation. */
+struct io_client {
+    bool look;
+    struct msghdr msg;
+    struct iovec iov;
+};
+void io_client_init(struct io_client *client, int fd);
+/* As io_recv_buffers, and as io_recv without wait_all. -EBADMSG: the client has sent descriptors,
+ * nothing was taken, and none of them was touched; closer_close (closer.h) ends the socket. */
+void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *client, int fd,
+                            uint32_t group);
+void io_recv_client(struct io *io, struct io_op *op, struct io_client *client, int fd, void *buf,
+                    size_t n);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
 void io_sendmsg(
     struct io *io, struct io_op *op, int fd,

@@ -1,5 +1,5 @@
-/* The states of an operation of the ring, and of a task of the data threads (base/states.h says how
- * to read the tables). */
+/* The states of an operation of the ring, of a task of the data threads and of a place of a door
+ * (base/states.h says how to read the tables). */
 #ifndef SEAM_IO_STATES_H
 #define SEAM_IO_STATES_H
 
@@ -31,5 +31,16 @@ STATE_MACHINE_IN(uint64_t, io_op, IO_OP, IO_OP_STATE_TABLE)
       "the data thread's still; its cancel is on the way, and it comes back soon")
 
 STATE_MACHINE(io_task, IO_TASK, IO_TASK_STATE_TABLE)
+
+/* A place of a door (door.h), and the connection in it. */
+#define DOOR_PLACE_STATE_TABLE(X)                                                                  \
+    X(DOOR_PLACE, FREE, TO(DOOR_PLACE, WAITING) | TO(DOOR_PLACE, CLOSING), "nobody is there")      \
+    X(DOOR_PLACE, WAITING, TO(DOOR_PLACE, HELD) | TO(DOOR_PLACE, CLOSING) | TO(DOOR_PLACE, FREE),  \
+      "its first message is not whole")                                                            \
+    X(DOOR_PLACE, HELD, TO(DOOR_PLACE, WAITING) | TO(DOOR_PLACE, CLOSING) | TO(DOOR_PLACE, FREE),  \
+      "it was to enter, and there was no room")                                                    \
+    X(DOOR_PLACE, CLOSING, TO(DOOR_PLACE, FREE), "it was sent away, and is being closed")
+
+STATE_MACHINE(door_place, DOOR_PLACE, DOOR_PLACE_STATE_TABLE)
 
 #endif

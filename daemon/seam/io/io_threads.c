@@ -180,7 +180,9 @@ static bool thread_begin(struct io_thread *t)
 {
     struct io_config config = {.entries = RING_ENTRIES};
 
-    prctl(PR_SET_NAME, "tern-data");
+    prctl(PR_SET_NAME, t->all->config.name);
+    if (t->all->config.begin && (t->why = t->all->config.begin()) != NULL)
+        return false;
     if (io_create(&config, &t->io, &t->why) != TERN_OK)
         return false;
     t->wake_op.done = on_wake;

@@ -17,7 +17,7 @@
 struct io_threads;
 struct io_thread;
 
-#define IO_THREADS_MAX 64u
+#define IO_THREADS_MAX 66u /* data threads, or one a tenant and one of the operators */
 
 enum io_task_kind { IO_TASK_RECEIVE, IO_TASK_SEND, IO_TASK_WORK };
 
@@ -49,6 +49,10 @@ struct io_threads_config {
     uint32_t threads; /* 1 to IO_THREADS_MAX */
     uint32_t tasks;   /* that can be away at a time, of those that receive and send */
     uint32_t works;   /* and of plain work, which is not called back */
+    const char *name; /* of the threads; static, at most 15 bytes */
+    /* On each thread, before it takes a task; what is missing, static, ends io_threads_create.
+     * NULL: there is nothing to prepare. */
+    const char *(*begin)(void);
 };
 
 /* What io_threads_create will take, but for stacks and the kernel's share. */

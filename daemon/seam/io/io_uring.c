@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/undumped.h"
+#include "seam/io/client_fds.h"
 #include "seam/io/io_states.h"
 #include "seam/io/uring_compat.h"
 
@@ -124,12 +125,17 @@ static size_t buffers_size(const struct io *io)
     return (size_t)io->groups * io->buffers * io->buffer_bytes;
 }
 
+static void *buffer_at(const struct io *io, uint32_t buffer)
+{
+    return io->buf_mem + (size_t)buffer * io->buffer_bytes;
+}
+
 static void buffer_add(struct io *io, uint32_t buffer)
 {
     struct io_uring_buf_ring *ring = io->buf_ring[buffer / io->buffers];
 
-    io_uring_buf_ring_add(ring, io->buf_mem + (size_t)buffer * io->buffer_bytes, io->buffer_bytes,
-                          (unsigned short)buffer, io_uring_buf_ring_mask(io->buffers), 0);
+    io_uring_buf_ring_add(ring, buffer_at(io, buffer), io->buffer_bytes, (unsigned short)buffer,
+                          io_uring_buf_ring_mask(io->buffers), 0);
     io_uring_buf_ring_advance(ring, 1);
 }
 
@@ -338,11 +344,14 @@ static void post_sqe(struct io *io, struct io_op *op, struct io_uring_sqe *sqe)
     post(io, op);
 }
 
-void io_accept(struct io *io, struct io_op *op, int fd)
+void io_accept(struct io *io, struct io_op *op, int fd, bool multishot)
 {
     struct io_uring_sqe sqe = {0};
 
-    io_uring_prep_multishot_accept(&sqe, fd, NULL, NULL, SOCK_CLOEXEC);
+    if (multishot)
+        io_uring_prep_multishot_accept(&sqe, fd, NULL, NULL, SOCK_CLOEXEC);
+    else
+        io_uring_prep_accept(&sqe, fd, NULL, NULL, SOCK_CLOEXEC);
     post_sqe(io, op, &sqe);
 }
 
@@ -365,6 +374,49 @@ void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool 
 
     check(n <= INT32_MAX);
     io_uring_prep_recv(&sqe, fd, buf, n, wait_all ? MSG_WAITALL : 0);
+    post_sqe(io, op, &sqe);
+}
+
+/* A look at an OOB byte passes it by, and reading frees what came with it, unless it is in line. */
+void io_client_init(struct io_client *client, int fd)
+{
+    int one = 1;
+
+    client->look = client_fds_may_come(fd);
+    if (client->look)
+        check(setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &one, sizeof one) == 0);
+}
+
+void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *client, int fd,
+                            uint32_t group)
+{
+    struct io_uring_sqe sqe = {0};
+
+    if (!client->look) {
+        io_recv_buffers(io, op, fd, group);
+        return;
+    }
+    check(group < io->groups);
+    client->msg = (struct msghdr){0};
+    io_uring_prep_recvmsg(&sqe, fd, &client->msg, MSG_PEEK);
+    sqe.ioprio |= IORING_RECVSEND_POLL_FIRST;
+    sqe.flags |= IOSQE_BUFFER_SELECT;
+    sqe.buf_group = (uint16_t)group;
+    post_sqe(io, op, &sqe);
+}
+
+void io_recv_client(struct io *io, struct io_op *op, struct io_client *client, int fd, void *buf,
+                    size_t n)
+{
+    struct io_uring_sqe sqe = {0};
+
+    if (!client->look) {
+        io_recv(io, op, fd, buf, n, false);
+        return;
+    }
+    client->iov = (struct iovec){buf, n};
+    client->msg = (struct msghdr){.msg_iov = &client->iov, .msg_iovlen = 1};
+    io_uring_prep_recvmsg(&sqe, fd, &client->msg, MSG_PEEK);
     post_sqe(io, op, &sqe);
 }
 
@@ -443,6 +495,24 @@ void io_cancel(struct io *io, struct io_op *op)
 
 /* ------------------------------------------------------------------ completion */
 
+/* A look at n bytes has ended: takes exactly those, since more may have come, with descriptors. A
+ * look ends behind the first message that brings some, and says so. */
+static int32_t take_seen(struct io *io, const struct io_uring_cqe *cqe,
+                         const struct io_uring_sqe *sqe)
+{
+    const struct msghdr *msg = (const struct msghdr *)(uintptr_t)sqe->addr;
+    size_t n = (size_t)cqe->res;
+    ssize_t got;
+    void *to;
+
+    if (msg->msg_flags & MSG_CTRUNC)
+        return -EBADMSG;
+    to = cqe->flags & IORING_CQE_F_BUFFER ? buffer_at(io, cqe->flags >> IORING_CQE_BUFFER_SHIFT)
+                                          : msg->msg_iov->iov_base;
+    got = recv(sqe->fd, to, n, MSG_DONTWAIT);
+    return got > 0 ? (int32_t)got : -EIO;
+}
+
 static void complete(struct io *io, const struct io_uring_cqe *cqe)
 {
     struct io_op *op = io_uring_cqe_get_data(cqe);
@@ -465,6 +535,13 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
             return;
         }
         op_move(op, IO_OP_IDLE);
+    }
+    if (res > 0 && (uint8_t)op->pending[0] == IORING_OP_RECVMSG) {
+        struct io_uring_sqe sqe;
+
+        memcpy(&sqe, op->pending, STATE_AT * sizeof op->pending[0]);
+        if (sqe.msg_flags & MSG_PEEK)
+            res = take_seen(io, cqe, &sqe);
     }
     if (res == -ENOBUFS)
         io->stats.buffers_empty++;
@@ -556,7 +633,7 @@ uint32_t io_run(struct io *io, uint64_t deadline_ns)
 const void *io_buffer(struct io *io, uint32_t buffer)
 {
     check(buffer < io->groups * io->buffers);
-    return io->buf_mem + (size_t)buffer * io->buffer_bytes;
+    return buffer_at(io, buffer);
 }
 
 void io_buffer_put(struct io *io, uint32_t buffer)

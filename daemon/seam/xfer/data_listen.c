@@ -25,13 +25,14 @@ static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
     return DOOR_REFUSE;
 }
 
-static bool enter(void *ctx, int fd)
+static enum door_verdict enter(void *ctx, int fd)
 {
     struct data_conn *conn = data_conn_take(ctx, NULL, fd);
 
-    if (conn)
-        data_source_start(conn);
-    return conn != NULL;
+    if (!conn)
+        return DOOR_WAIT;
+    data_source_start(conn);
+    return DOOR_ENTER;
 }
 
 enum tern_err data_door_create(struct xfer *xfer)
@@ -72,7 +73,7 @@ void data_conns_accept(struct xfer *xfer)
         return;
     conns->accepting = true;
     conns->accept_op.done = accept_done;
-    io_accept(xfer->config.io, &conns->accept_op, conns->listen_fd);
+    io_accept(xfer->config.io, &conns->accept_op, conns->listen_fd, true);
 }
 
 static int listen_on(const struct addrinfo *ai)

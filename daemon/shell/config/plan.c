@@ -265,6 +265,20 @@ void plan_streams(const struct config *config, struct stream_config *ret)
     ret->send_buffers_reserved[config->ntenants + 1] = LINK_SEND_BUFFERS_MAX;
 }
 
+/* Every socket of a client has a slot or a place at a door until it is closed. */
+void plan_closer(const struct config *config, struct closer_config *ret)
+{
+    uint32_t door = config->strangers + DOOR_LEAVING, most = config->admin_conns_max;
+
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        if (config->tenants[i].conns_max > most)
+            most = config->tenants[i].conns_max;
+    static_assert(CONFIG_TENANTS_MAX + 1 <= IO_THREADS_MAX, "a thread for everybody");
+    *ret = (struct closer_config){.lanes = config->ntenants + 1,
+                                  .sockets = plan_conns(config) + (config->ntenants + 1) * door,
+                                  .lane_sockets = most + door};
+}
+
 /* ---- what they take ---- */
 
 static uint64_t core_bytes(const struct config *config)
@@ -282,15 +296,17 @@ static uint64_t core_bytes(const struct config *config)
 static uint64_t connection_bytes(const struct config *config)
 {
     struct stream_config streams;
+    struct closer_config closer;
 
     plan_streams(config, &streams);
+    plan_closer(config, &closer);
     return stream_pool_bytes(&streams) + (uint64_t)plan_conns(config) * sizeof(struct client_conn) +
            (uint64_t)config->limits.links * (sizeof(struct peer_link) + sizeof(uint64_t)) +
            resolver_bytes(config->limits.peers) +
            (uint64_t)config->procs_max * sizeof(struct proc) +
            (config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX * sizeof(struct subscription) +
            (uint64_t)(config->ntenants + 2) * door_bytes(config->strangers) +
-           (uint64_t)streams.shares * IO_BUFFERS * IO_BUFFER_BYTES +
+           closer_bytes(&closer) + (uint64_t)streams.shares * IO_BUFFERS * IO_BUFFER_BYTES +
            BUDGET_BYTES(plan_body_max(config)) + FRAME_HEADER_BYTES + plan_body_max(config) +
            ADMIN_TEXT_BYTES + CONFIG_READER_STACK_BYTES + sizeof(struct config);
 }
@@ -374,7 +390,7 @@ uint64_t plan_descriptors(const struct config *config)
 {
     uint32_t doors = config->ntenants + 3;
     uint64_t n = (uint64_t)plan_conns(config) + config->procs_max + config->limits.links +
-                 config->data_conns_max + (uint64_t)doors * (config->strangers + 1) +
+                 config->data_conns_max + (uint64_t)doors * (config->strangers + 1 + DOOR_LEAVING) +
                  (uint64_t)config->ntenants * (config->limits.engines + 1) + OTHER_DESCRIPTORS;
 
     for (uint32_t i = 0; i < config->ntenants; i++)
@@ -383,7 +399,8 @@ uint64_t plan_descriptors(const struct config *config)
         n += CUDA_DESCRIPTORS;
     if (config->spill_dir[0])
         n += DISK_DESCRIPTORS + (uint64_t)config->spill_threads * DISK_THREAD_DESCRIPTORS;
-    return n + 2ull * config->data_threads; /* the ring of each, and what wakes it */
+    /* The ring of each thread that moves pages or closes, and what wakes it. */
+    return n + 2ull * (config->data_threads + config->ntenants + 1);
 }
 
 /* ---- telling it ---- */

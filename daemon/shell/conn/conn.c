@@ -51,8 +51,8 @@ void conns_finish(struct daemon *d)
     for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
         listen_stop(&d->conns.tenant[i]);
     for (uint32_t i = 0; d->conns.v && i < d->conns.n; i++) {
-        if (d->conns.v[i].state != CLIENT_CONN_FREE)
-            close(d->conns.v[i].stream.fd);
+        if (d->conns.v[i].state != CLIENT_CONN_FREE && d->conns.v[i].stream.fd >= 0)
+            closer_close(d->closer, 0, d->conns.v[i].stream.fd, NULL, NULL);
     }
     undumped_put(d->conns.v, d->conns.n * sizeof(*d->conns.v));
     d->conns.v = NULL;
@@ -247,8 +247,19 @@ static void on_refused(struct stream *s, const struct frame_header *h)
         "as many large requests are arriving as this tenant may have at a time: repeat it");
 }
 
-static const struct stream_ops conn_stream_ops = {
-    .frame = on_frame, .refused = on_refused, .closed = on_closed, .finished = on_finished};
+static void on_brought(struct stream *s)
+{
+    const struct client_conn *c = conn_of(s);
+
+    log_descriptors_sent(conn_is_admin(c) ? "admin" : c->d->config->tenants[c->tenant].name, 1,
+                         pid_of(c));
+}
+
+static const struct stream_ops conn_stream_ops = {.frame = on_frame,
+                                                  .refused = on_refused,
+                                                  .closed = on_closed,
+                                                  .finished = on_finished,
+                                                  .brought = on_brought};
 
 /* ---- the beginning ---- */
 
@@ -299,9 +310,9 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
     return TERN_OK;
 }
 
-/* Refuses a connection without taking a slot or memory, and without waiting for the other side: the
- * refusal is written to the socket before anything was read, as the answer to request 0, a number
- * that no request has. */
+/* Refuses a connection, which the door closes, without taking a slot or memory, and without waiting
+ * for the other side: the refusal is written to the socket before anything was read, as the answer
+ * to request 0, a number that no request has. */
 static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_err err,
                          const char *why)
 {
@@ -311,7 +322,6 @@ static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_er
     log_event(LEVEL_WARN, "conn_limit", "tenant=%s err=%s reason=%s",
               tenant == NONE ? "" : d->config->tenants[tenant].name, err_name(err), why);
     (void)!send(fd, d->frame, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-    close(fd);
 }
 
 static uint32_t slots_of(const struct config *config, uint32_t tenant)
@@ -320,7 +330,7 @@ static uint32_t slots_of(const struct config *config, uint32_t tenant)
 }
 
 /* Its Hello is there. */
-static bool enter(struct daemon *d, uint32_t tenant, int fd)
+static enum door_verdict enter(struct daemon *d, uint32_t tenant, int fd)
 {
     struct client_conns *cs = &d->conns;
     struct event ev = {.kind = EV_CONN_OPENED};
@@ -330,10 +340,10 @@ static bool enter(struct daemon *d, uint32_t tenant, int fd)
 
     if (err != TERN_OK) {
         refuse_early(d, tenant, fd, err, why);
-        return true;
+        return DOOR_REFUSE;
     }
     if (*held_of(d, tenant) >= slots_of(d->config, tenant))
-        return false;
+        return DOOR_WAIT;
     check(c);
     *held_of(d, tenant) += 1;
     cs->free = c->next_free;
@@ -358,13 +368,13 @@ static bool enter(struct daemon *d, uint32_t tenant, int fd)
                 tenant == NONE ? d->config->ntenants : tenant, HELLO_BODY_MAX,
                 tenant == NONE ? ADMIN_SEND_BUFFERS_MAX : CONN_SEND_BUFFERS_MAX);
     if (c->refusal != TERN_OK)
-        return true;
+        return DOOR_ENTER;
     ev.conn.conn = c->slot;
     ev.conn.tenant = tenant == NONE ? 0 : tenant;
     ev.conn.proc = c->proc;
     ev.conn.admin = tenant == NONE;
     daemon_event(d, &ev);
-    return true;
+    return DOOR_ENTER;
 }
 
 static void accepted(struct listener *l, int fd)
@@ -372,13 +382,34 @@ static void accepted(struct listener *l, int fd)
     struct daemon *d = l->ctx;
     char why[CONN_WHY_BYTES];
     enum tern_err err = has_room(d, l->tag, why);
+    struct door *door = conn_door(d, l->tag)->door;
 
     if (err != TERN_OK)
         refuse_early(d, l->tag, fd, err, why);
-    else if (d->state == DAEMON_STOPPED)
-        close(fd);
+    if (err != TERN_OK || d->state == DAEMON_STOPPED)
+        door_turn_away(door, fd);
     else
-        door_arrived(conn_door(d, l->tag)->door, fd, io_now_ns());
+        door_arrived(door, fd, io_now_ns());
+}
+
+static bool has_place(const struct listener *l)
+{
+    return door_has_place(conn_door(l->ctx, l->tag)->door);
+}
+
+/* The first listener whose kernel refuses nobody's descriptors needs the threads that close. */
+static enum tern_err open_listener(struct daemon *d, uint32_t tenant, struct listener *l, char *why,
+                                   size_t cap)
+{
+    const char *text;
+
+    if (l->guarded && closer_start(d->closer, &text) != TERN_OK) {
+        snprintf(why, cap, "%s: %s", l->path, text);
+        return TERN_INTERNAL;
+    }
+    l->has_place = has_place;
+    listen_start(l, d->io, accepted, d, tenant);
+    return TERN_OK;
 }
 
 /* What the service manager handed over. A wrong name is told before its socket is in our way. */
@@ -429,10 +460,10 @@ enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
         return TERN_INTERNAL;
     }
     TRY(listen_all(d, why, cap));
-    listen_start(&cs->admin, d->io, accepted, d, NONE);
+    TRY(open_listener(d, NONE, &cs->admin, why, cap));
     for (uint32_t i = 0; i < config->ntenants; i++)
         if (!config_tenant_free(config, i))
-            listen_start(&cs->tenant[i], d->io, accepted, d, i);
+            TRY(open_listener(d, i, &cs->tenant[i], why, cap));
     return TERN_OK;
 }
 
@@ -442,8 +473,7 @@ enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_
     struct listener *l = &d->conns.tenant[tenant];
 
     TRY(listen_unix(l, with->socket, with->mode, why, cap));
-    listen_start(l, d->io, accepted, d, tenant);
-    return TERN_OK;
+    return open_listener(d, tenant, l, why, cap);
 }
 
 void conns_tick(struct daemon *d, uint64_t now_ns)

@@ -47,7 +47,7 @@ struct client_conn_ops {
 struct client_door {
     struct daemon *d;
     uint32_t tenant; /* NONE: of the operators */
-    bool (*enter)(struct daemon *d, uint32_t tenant, int fd);
+    enum door_verdict (*enter)(struct daemon *d, uint32_t tenant, int fd);
     struct door *door;       /* owned */
     struct door_stats shown; /* what the log has told */
     bool again;              /* a slot is free: those who were to enter are asked again */
@@ -87,16 +87,19 @@ static inline bool conn_is_admin(const struct client_conn *c)
     return c->tenant == NONE;
 }
 
-/* conn_door.c. `enter` takes fd over. False: a connection of that tenant is being closed, and its
- * slot will do. */
+/* conn_door.c. `enter` as in door.h; DOOR_WAIT: a connection of that tenant is being closed, and
+ * its slot will do. */
 enum tern_err conn_doors_create(struct daemon *d,
-                                bool (*enter)(struct daemon *d, uint32_t tenant, int fd));
+                                enum door_verdict (*enter)(struct daemon *d, uint32_t tenant,
+                                                           int fd));
 void conn_doors_destroy(struct daemon *d); /* before any connection: it runs the ring */
 void conn_doors_tick(struct daemon *d, uint64_t now_ns);
 void conn_doors_again(struct daemon *d); /* outside a step of the core */
 struct client_door *conn_door(struct daemon *d, uint32_t tenant);
 /* Tells the log what the door has done since `shown`. */
 void door_log_change(const struct door_stats *now, const char *name, struct door_stats *shown);
+/* Processes of that tenant (or "admin") have sent descriptors, and were not served any more. */
+void log_descriptors_sent(const char *name, uint64_t connections, int32_t pid);
 /* Is the first frame there, as the first bytes on a socket show it? */
 enum door_verdict frame_at_door(const uint8_t *bytes, uint32_t n);
 

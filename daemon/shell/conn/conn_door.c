@@ -24,11 +24,19 @@ static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
     return frame_at_door(bytes, n);
 }
 
-static bool enter(void *ctx, int fd)
+static enum door_verdict enter(void *ctx, int fd)
 {
     const struct client_door *door = ctx;
 
     return door->enter(door->d, door->tenant, fd);
+}
+
+static void left(void *ctx)
+{
+    const struct client_door *door = ctx;
+    struct client_conns *cs = &door->d->conns;
+
+    listen_again(door->tenant == NONE ? &cs->admin : &cs->tenant[door->tenant]);
 }
 
 struct client_door *conn_door(struct daemon *d, uint32_t tenant)
@@ -37,7 +45,8 @@ struct client_door *conn_door(struct daemon *d, uint32_t tenant)
 }
 
 enum tern_err conn_doors_create(struct daemon *d,
-                                bool (*enter_at)(struct daemon *d, uint32_t tenant, int fd))
+                                enum door_verdict (*enter_at)(struct daemon *d, uint32_t tenant,
+                                                              int fd))
 {
     const struct config *c = d->config;
     uint32_t wait_ms = c->deadlines.hello_ms < c->deadlines.partial_frame_ms
@@ -53,7 +62,10 @@ enum tern_err conn_doors_create(struct daemon *d,
                                            .look_bytes = FRAME_HEADER_BYTES + HELLO_BODY_MAX,
                                            .look = look,
                                            .enter = enter,
-                                           .ctx = door};
+                                           .left = left,
+                                           .ctx = door,
+                                           .closer = d->closer,
+                                           .lane = i};
 
         door->d = d;
         door->enter = enter_at;
@@ -71,6 +83,13 @@ void conn_doors_destroy(struct daemon *d)
     }
 }
 
+void log_descriptors_sent(const char *name, uint64_t connections, int32_t pid)
+{
+    log_event(LEVEL_WARN, "descriptors_sent", "door=%s connections=%" PRIu64 " pid=%d reason=%s",
+              name, connections, pid,
+              "a client sent descriptors, which the daemon takes from nobody: its connection ends");
+}
+
 void door_log_change(const struct door_stats *now, const char *name, struct door_stats *shown)
 {
     if (now->displaced != shown->displaced)
@@ -81,6 +100,8 @@ void door_log_change(const struct door_stats *now, const char *name, struct door
     if (now->overdue != shown->overdue)
         log_event(LEVEL_INFO, "strangers_overdue", "door=%s connections=%" PRIu64 " reason=%s",
                   name, now->overdue - shown->overdue, "no whole frame within the deadline");
+    if (now->brought != shown->brought)
+        log_descriptors_sent(name, now->brought - shown->brought, (int32_t)now->brought_by);
     *shown = *now;
 }
 

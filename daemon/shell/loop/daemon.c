@@ -419,11 +419,17 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;
     struct stream_config streams;
+    struct closer_config closer;
 
+    plan_closer(config, &closer);
+    closer.io = d->io;
     plan_streams(config, &streams);
     streams.io = d->io;
     d->frame = undumped_take(FRAME_HEADER_BYTES + (size_t)plan_body_max(config), true);
     d->text = undumped_take(ADMIN_TEXT_BYTES, true);
+    if (closer_create(&closer, &d->closer) != TERN_OK)
+        return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
+    streams.closer = d->closer;
     if (!d->frame || !d->text || stream_pool_create(&streams, &d->streams) != TERN_OK ||
         wire_in_init(&d->in, config, plan_body_max(config)) != TERN_OK ||
         proc_table_init(&d->procs, d->io, config->procs_max, proc_gone, d) != TERN_OK ||
@@ -506,6 +512,7 @@ void daemon_destroy(struct daemon *d)
         daemon_state_move(&d->state, DAEMON_STOPPED);
     if (d->streams)
         stream_pool_mute(d->streams);
+    closer_end(d->closer);
     conn_doors_destroy(d);
     links_door_destroy(d);
     xfer_destroy(d->xfer);
@@ -513,6 +520,7 @@ void daemon_destroy(struct daemon *d)
     reload_finish_all(d);
     spill_finish(d);
     conns_finish(d);
+    closer_destroy(d->closer);
     subscribe_finish(d);
     links_finish(d);
     stream_pool_destroy(d->streams);

@@ -50,7 +50,7 @@ static void make_way(struct daemon *d, uint64_t now_ns)
     stream_close(&ls->v[shaking->head].stream, "its handshake lasted, and other callers wait");
 }
 
-static bool enter(void *ctx, int fd)
+static enum door_verdict enter(void *ctx, int fd)
 {
     struct daemon *d = ctx;
     struct peer_links *ls = &d->links;
@@ -59,10 +59,10 @@ static bool enter(void *ctx, int fd)
 
     if (idle->n == 0 || busy >= handshakes_max(ls)) {
         make_way(d, io_now_ns());
-        return false;
+        return DOOR_WAIT;
     }
     ls->connected(&ls->v[idle->head], fd);
-    return true;
+    return DOOR_ENTER;
 }
 
 enum tern_err links_door_create(struct daemon *d)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "seam/io/client_fds.h"
 #include "shell/log/log.h"
 
 #define WHY_NOT_MADE "%s: %s (does its folder exist, and may this user write there?)"
@@ -97,6 +98,7 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
         snprintf(why, cap, "%s: %s", path, strerror(errno));
         return TERN_INTERNAL;
     }
+    l->guarded = !client_fds_refuse(l->fd);
     /* The mode has to hold from the first instant, so the file is made without any right for
      * others. */
     old = umask(0177);
@@ -159,6 +161,14 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
     return TERN_OK;
 }
 
+/* One that is guarded takes connections one by one. */
+static void ask(struct listener *l)
+{
+    l->waits = l->guarded && !l->has_place(l);
+    if (!l->waits)
+        io_accept(l->io, &l->op, l->fd, !l->guarded);
+}
+
 static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct listener *l = (struct listener *)(void *)((char *)op - offsetof(struct listener, op));
@@ -173,7 +183,7 @@ static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     if (!(flags & IO_LAST))
         return;
     if (res >= 0)
-        io_accept(l->io, &l->op, l->fd);
+        ask(l);
     else
         l->resume_ns = io_now_ns() + LISTEN_PAUSE_NS;
 }
@@ -186,7 +196,13 @@ void listen_start(struct listener *l, struct io *io, void (*accepted)(struct lis
     l->ctx = ctx;
     l->tag = tag;
     l->op.done = accept_done;
-    io_accept(io, &l->op, l->fd);
+    ask(l);
+}
+
+void listen_again(struct listener *l)
+{
+    if (l->waits)
+        ask(l);
 }
 
 void listen_tick(struct listener *l, uint64_t now_ns)
@@ -194,14 +210,16 @@ void listen_tick(struct listener *l, uint64_t now_ns)
     if (l->fd < 0 || !l->resume_ns || now_ns < l->resume_ns)
         return;
     l->resume_ns = 0;
-    io_accept(l->io, &l->op, l->fd);
+    ask(l);
 }
 
 void listen_stop(struct listener *l)
 {
     if (l->fd < 0)
         return;
-    close(l->fd);
+    /* Descriptors may have come with those that nobody accepted: the exit of the process closes. */
+    if (!l->guarded)
+        close(l->fd);
     l->fd = -1;
     if (l->path[0] && !l->given)
         unlink(l->path);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "seam/io/client_fds.h"
 #include "shell/log/log.h"
 
 #define LISTEN_FDS_START 3
@@ -97,7 +98,8 @@ enum tern_err listen_fds_take(struct listen_fds *fds, const char *name, const ch
             return TERN_INVALID;
         }
         l->fd = fds->v[i].fd;
-        l->given = true;
+        l->given = l->guarded = true; /* whoever connected before was refused nothing */
+        (void)client_fds_refuse(l->fd);
         snprintf(l->path, sizeof(l->path), "%s", path);
         fds->v[i].fd = -1;
         log_event(LEVEL_INFO, "socket_taken", "name=%s path=%s", name, path);

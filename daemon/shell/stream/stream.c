@@ -14,6 +14,9 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     s->ops = ops;
     stream_state_move(&s->state, STREAM_OPEN);
     s->fd = fd;
+    s->client = (struct io_client){.look = false};
+    if (pool->config.closer)
+        io_client_init(&s->client, fd);
     s->share = share;
     s->splitter = (struct splitter){.body_max = body_max};
     s->send_buffers_max = send_buffers_max;

@@ -18,7 +18,7 @@
 
 #include "base/tern_err.h"
 #include "proto/frame.h"
-#include "seam/io/io.h"
+#include "seam/io/closer.h"
 #include "shell/stream/stream_states.h"
 #include "shell/tls/tls.h"
 
@@ -44,6 +44,8 @@ struct stream_ops {
     /* Called once, after `closed`: the ring is done with the stream and the descriptor is closed.
      */
     void (*finished)(struct stream *s);
+    /* The client has sent descriptors; `closed` follows. NULL: no client's stream. */
+    void (*brought)(struct stream *s);
     /* For streams with TLS only. `secured` is called once, before the first frame: the other side
      * is who it must be, and frames may be put. `tls_refused` is called at most once, before
      * `closed`. */
@@ -68,6 +70,7 @@ struct stream {
     enum stream_state state;
     int fd;
     struct io_op recv, send;
+    struct io_client client;    /* how it is received */
     bool send_posted;           /* the ring still holds that operation */
     struct stream *prev, *next; /* those that are open, for the deadlines */
     struct tls_session *tls;    /* borrowed until `finished`; NULL: in the clear */
@@ -102,6 +105,7 @@ struct stream {
 
 struct stream_config {
     struct io *io;         /* with a group of receive buffers for each share */
+    struct closer *closer; /* borrowed, a lane a share; NULL: no stream is a client's */
     uint32_t streams;      /* open at a time: each can always queue one send buffer */
     uint32_t send_buffers; /* beyond that, for whoever comes first */
     uint32_t shares;

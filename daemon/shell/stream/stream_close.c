@@ -2,7 +2,6 @@
  * when the ring holds none of its operations and it stands in no list, and `closed` comes exactly
  * once before that. */
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "shell/stream/stream_internal.h"
 
@@ -13,21 +12,34 @@ void stream_start_send_deadline(struct stream *s)
         s->send_ns = io_now_ns() + s->pool->config.slow_ns;
 }
 
-void stream_finish_if_quiet(struct stream *s)
+static void is_closed(void *ctx)
 {
-    if (s->state != STREAM_CLOSED || s->input_state != STREAM_INPUT_NONE || s->send_posted)
-        return;
-    while (s->first)
-        send_buffer_put_first(s);
-    close(s->fd);
-    s->fd = -1;
+    struct stream *s = ctx;
+
     stream_state_move(&s->state, STREAM_UNUSED);
     s->ops->finished(s);
 }
 
+void stream_finish_if_quiet(struct stream *s)
+{
+    int fd = s->fd;
+
+    if (s->state != STREAM_CLOSED || s->input_state != STREAM_INPUT_NONE || s->send_posted)
+        return;
+    while (s->first)
+        send_buffer_put_first(s);
+    s->fd = -1;
+    if (closer_close(s->pool->config.closer, s->share, fd, is_closed, s)) {
+        stream_state_move(&s->state, STREAM_UNUSED);
+        s->ops->finished(s);
+    } else {
+        stream_state_move(&s->state, STREAM_CLOSING);
+    }
+}
+
 void stream_close(struct stream *s, const char *why)
 {
-    if (s->state == STREAM_UNUSED || s->state == STREAM_CLOSED)
+    if (s->state == STREAM_UNUSED || s->state == STREAM_CLOSED || s->state == STREAM_CLOSING)
         return;
     if (s->state == STREAM_FLUSHING || s->state == STREAM_DOOMED) {
         why = s->close_reason;

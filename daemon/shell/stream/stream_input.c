@@ -50,7 +50,7 @@ static void ready(struct stream *s)
 void stream_input_ask(struct stream *s)
 {
     stream_input_state_move(&s->input_state, STREAM_INPUT_ASKED);
-    io_recv_buffers(s->pool->config.io, &s->recv, s->fd, s->share);
+    io_recv_client_buffers(s->pool->config.io, &s->recv, &s->client, s->fd, s->share);
 }
 
 void stream_input_wake(struct stream_pool *pool, uint32_t share)

@@ -175,8 +175,12 @@ void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     }
     stream_input_state_move(&s->input_state, STREAM_INPUT_NONE);
     stream_input_wake(pool, s->share);
-    if (s->state != STREAM_CLOSED)
-        stream_close_by_peer(s, res == 0 ? "closed by the other side" : "receive failed");
-    else
+    if (s->state == STREAM_CLOSED) {
         stream_finish_if_quiet(s);
+    } else if (res == -EBADMSG) {
+        s->ops->brought(s);
+        stream_close(s, "it sent descriptors, which nobody here takes");
+    } else {
+        stream_close_by_peer(s, res == 0 ? "closed by the other side" : "receive failed");
+    }
 }

@@ -12,8 +12,9 @@
       "it reads no more and closes when what is queued has been sent")                             \
     X(STREAM, DOOMED, TO(STREAM, CLOSED),                                                          \
       "what it had not begun to send was taken from it: the next flush closes it")                 \
-    X(STREAM, CLOSED, TO(STREAM, UNUSED),                                                          \
-      "the owner was told; the ring still holds operations of it")
+    X(STREAM, CLOSED, TO(STREAM, UNUSED) | TO(STREAM, CLOSING),                                    \
+      "the owner was told; the ring still holds operations of it")                                 \
+    X(STREAM, CLOSING, TO(STREAM, UNUSED), "a thread closes its descriptor")
 
 STATE_MACHINE(stream, STREAM, STREAM_STATE_TABLE)
 

@@ -30,7 +30,7 @@ void door_destroy(struct door *door)
 void door_arrived(struct door *door, int fd, uint64_t now_ns)
 {
     (void)now_ns;
-    if (!door->config.enter(door->config.ctx, fd))
+    if (door->config.enter(door->config.ctx, fd) != DOOR_ENTER)
         close(fd);
 }
 

@@ -726,8 +726,9 @@ void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *
     op_due(o, rw_soon());
 }
 
-void io_accept(struct io *io, struct io_op *op, int fd)
+void io_accept(struct io *io, struct io_op *op, int fd, bool multishot)
 {
+    check(multishot);
     op_due(op_take(io, op, OP_ACCEPT, fd), rw_soon());
 }
 

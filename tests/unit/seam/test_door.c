@@ -30,12 +30,13 @@ static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
     return bytes[0] == 'x' ? DOOR_REFUSE : n < 3 ? DOOR_WAIT : DOOR_ENTER;
 }
 
-static bool enter(void *ctx, int fd)
+static enum door_verdict enter(void *ctx, int fd)
 {
     (void)ctx;
-    if (room)
-        in[nin++] = fd;
-    return room;
+    if (!room)
+        return DOOR_WAIT;
+    in[nin++] = fd;
+    return DOOR_ENTER;
 }
 
 FIXTURE(set_up)

@@ -110,7 +110,7 @@ TEST(io_connect_accept_send_recv_work)
     assert_int_equal(bind(lfd, (struct sockaddr *)&addr, len), 0);
     assert_int_equal(listen(lfd, 8), 0);
     assert_int_equal(getsockname(lfd, (struct sockaddr *)&addr, &len), 0);
-    io_accept(io, &acc.op, lfd);
+    io_accept(io, &acc.op, lfd, true);
     for (uint32_t i = 0; i < 3; i++) { /* one accept, three connections */
         c[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         io_connect(io, &con.op, c[i], (struct sockaddr *)&addr, len);

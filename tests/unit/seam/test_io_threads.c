@@ -76,7 +76,7 @@ static void until_back(const struct pair *p, uint32_t times)
 static void open_threads(uint32_t n)
 {
     struct io_config ring = {.entries = 64};
-    struct io_threads_config config = {.threads = n, .tasks = PAIRS};
+    struct io_threads_config config = {.threads = n, .tasks = PAIRS, .name = "tern-data"};
     const char *why = "";
 
     memset(pair, 0, sizeof pair);

@@ -1,0 +1,211 @@
+/* See closer.h. The threads are data threads (io_threads.h), one a lane, each with a timer that
+ * sends it a signal while it closes. A wait that a signal interrupts, as the linger of a TCP
+ * socket, ends by the first; one signal ends the waits of all descriptors that the same close
+ * releases. */
+#include "seam/io/closer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "seam/io/client_fds.h"
+#include "seam/io/io_threads.h"
+
+#define CUT_NS      1000000     /* a close that waits is interrupted that often */
+#define STOP_MAX_NS 2000000000u /* at the end, for the closes that are under way */
+#define CUT_SIGNAL  (SIGRTMIN + 1)
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+struct socket {
+    struct io_task task;
+    struct closer *closer;
+    struct socket *next; /* free */
+    int fd;
+    void (*done)(void *ctx);
+    void *ctx;
+};
+
+struct closer {
+    struct closer_config config;
+    struct io_threads *threads; /* owned; NULL: not started */
+    struct socket *socket;      /* owned, config.sockets */
+    struct socket *free;
+    bool ended;
+    struct closer_stats stats;
+};
+
+/* ------------------------------------------------------------------ the threads */
+
+static _Thread_local timer_t cut;
+
+static void ignore(int signal)
+{
+    (void)signal;
+}
+
+static const char *begin(void)
+{
+    struct sigevent to = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = CUT_SIGNAL};
+    struct sigaction act = {.sa_handler = ignore}; /* no SA_RESTART: the wait has to end */
+    sigset_t set;
+
+    to.sigev_notify_thread_id = gettid();
+    sigemptyset(&set);
+    sigaddset(&set, CUT_SIGNAL);
+    if (sigaction(CUT_SIGNAL, &act, NULL) != 0 || pthread_sigmask(SIG_UNBLOCK, &set, NULL) != 0 ||
+        timer_create(CLOCK_MONOTONIC, &to, &cut) != 0)
+        return "no timer";
+    return NULL;
+}
+
+static void set_timer(long ns)
+{
+    struct itimerspec every = {.it_interval.tv_nsec = ns, .it_value.tv_nsec = ns};
+
+    timer_settime(cut, 0, &every, NULL);
+}
+
+static bool close_it(struct io_task *task, int32_t res)
+{
+    struct socket *s = (struct socket *)(void *)((char *)task - offsetof(struct socket, task));
+
+    (void)res;
+    set_timer(CUT_NS);
+    close(s->fd);
+    set_timer(0);
+    return false;
+}
+
+/* ------------------------------------------------------------------ the owner */
+
+static void closed(struct io_task *task, int32_t res)
+{
+    struct socket *s = (struct socket *)(void *)((char *)task - offsetof(struct socket, task));
+    struct closer *closer = s->closer;
+
+    (void)res;
+    s->next = closer->free;
+    closer->free = s;
+    closer->stats.closing--;
+    closer->stats.closed++;
+    if (!closer->ended)
+        s->done(s->ctx);
+}
+
+bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx)
+{
+    struct socket *s;
+
+    if (!closer || !client_fds_may_come(fd)) {
+        close(fd);
+        return true;
+    }
+    if (closer->ended)
+        return true;
+    s = closer->free;
+    check(closer->threads && s && lane < closer->config.lanes);
+    closer->free = s->next;
+    s->fd = fd;
+    s->done = done;
+    s->ctx = ctx;
+    closer->stats.closing++;
+    io_threads_work(closer->threads, &s->task, lane);
+    return false;
+}
+
+void closer_stats(const struct closer *closer, struct closer_stats *ret)
+{
+    *ret = closer->stats;
+}
+
+/* ------------------------------------------------------------------ life */
+
+static struct io_threads_config threads_of(const struct closer_config *config)
+{
+    return (struct io_threads_config){.io = config->io,
+                                      .threads = config->lanes,
+                                      .tasks = 1,
+                                      .works = config->lane_sockets,
+                                      .name = "tern-close",
+                                      .begin = begin};
+}
+
+uint64_t closer_bytes(const struct closer_config *config)
+{
+    struct io_threads_config threads = threads_of(config);
+
+    return sizeof(struct closer) + config->sockets * sizeof(struct socket) +
+           io_threads_bytes(&threads);
+}
+
+enum tern_err closer_create(const struct closer_config *config, struct closer **ret)
+{
+    struct closer *closer = calloc(1, sizeof *closer);
+
+    if (!closer)
+        return TERN_INTERNAL;
+    closer->config = *config;
+    *ret = closer;
+    return TERN_OK;
+}
+
+enum tern_err closer_start(struct closer *closer, const char **ret_why)
+{
+    struct io_threads_config threads = threads_of(&closer->config);
+    const char *why;
+
+    if (closer->threads)
+        return TERN_OK;
+    *ret_why = "no memory, no descriptor or no right to start the threads that close, one a "
+               "tenant: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=), the limit of threads "
+               "(ulimit -u, TasksMax=) or RLIMIT_SIGPENDING (ulimit -i, LimitSIGPENDING=)";
+    if (!closer->socket)
+        closer->socket = calloc(closer->config.sockets, sizeof *closer->socket);
+    if (!closer->socket)
+        return TERN_INTERNAL;
+    for (uint32_t i = 0; i < closer->config.sockets; i++) {
+        struct socket *s = &closer->socket[i];
+
+        s->closer = closer;
+        s->task.work = close_it;
+        s->task.done = closed;
+        s->next = i + 1 < closer->config.sockets ? s + 1 : NULL;
+    }
+    closer->free = closer->socket;
+    return io_threads_create(&threads, &closer->threads, &why);
+}
+
+bool closer_started(const struct closer *closer)
+{
+    return closer->threads != NULL;
+}
+
+void closer_end(struct closer *closer)
+{
+    uint64_t deadline = io_now_ns() + STOP_MAX_NS;
+
+    if (!closer)
+        return;
+    closer->ended = true;
+    while (closer->stats.closing > 0 && io_now_ns() < deadline)
+        io_run(closer->config.io, deadline);
+    if (closer->stats.closing == 0)
+        io_threads_destroy(closer->threads);
+}
+
+/* A close that nothing ends keeps its thread, and what that uses: the process exits soon. */
+void closer_destroy(struct closer *closer)
+{
+    if (!closer || closer->stats.closing > 0)
+        return;
+    free(closer->socket);
+    free(closer);
+}

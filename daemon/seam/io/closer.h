@@ -1,0 +1,48 @@
+/* Closes sockets of clients. One on which descriptors may have come (client_fds.h) is closed by a
+ * thread, because the last close of a client's descriptor may last; a signal every millisecond cuts
+ * short what can be interrupted. Each lane (a tenant, the operators) has a thread of its own: what
+ * cannot be interrupted holds up the closes of its tenant alone. Owner thread only; nothing
+ * allocates after closer_start.
+ *
+ * What must stay true: whoever counts a socket counts it until it is closed, so that a close that
+ * lasts uses up its own tenant's limits and nothing without a limit. */
+#ifndef SEAM_CLOSER_H
+#define SEAM_CLOSER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/tern_err.h"
+#include "seam/io/io.h"
+
+struct closer;
+
+struct closer_config {
+    struct io *io;
+    uint32_t lanes;        /* at most IO_THREADS_MAX */
+    uint32_t sockets;      /* that can be with the threads at a time: as many as there can be */
+    uint32_t lane_sockets; /* of one lane */
+};
+
+uint64_t closer_bytes(const struct closer_config *config); /* what it takes once it is started */
+enum tern_err closer_create(const struct closer_config *config, struct closer **ret);
+/* Some socket will need the threads. INTERNAL with *ret_why set if they cannot be started. */
+enum tern_err closer_start(struct closer *closer, const char **ret_why);
+bool closer_started(const struct closer *closer);
+/* From here on a socket on which descriptors may have come stays open until the process exits: then
+ * nothing lingers. Waits a short time, running the ring, for those that the threads have; `done` is
+ * not called any more. */
+void closer_end(struct closer *closer);
+void closer_destroy(struct closer *closer); /* ended, or never started */
+
+/* Takes fd over. closer NULL: the socket is no client's. True: it is closed. False: a thread closes
+ * it, and done(ctx) is called from io_run when it has. No operation of the ring is left on it. */
+bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx);
+
+struct closer_stats {
+    uint32_t closing; /* with the threads now */
+    uint64_t closed;  /* by them */
+};
+void closer_stats(const struct closer *closer, struct closer_stats *ret);
+
+#endif
