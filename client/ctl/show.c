@@ -165,6 +165,17 @@ static void show_doors(const json_t *doors)
     }
 }
 
+/* How descriptors that clients send are kept out. */
+static void show_descriptors(const json_t *s)
+{
+    printf("  descriptors of clients: %s", j_str(s, "mode"));
+    if (j_u64(s, "connections_ended") > 0)
+        printf("; %s connections ended that had sent some", num(s, "connections_ended"));
+    if (j_u64(s, "closing") > 0)
+        printf(", %s are being closed", num(s, "closing"));
+    printf("\n");
+}
+
 /* Answers that wait to be read, where there are any or were too many. */
 static void show_send_buffers(const json_t *s)
 {
@@ -255,6 +266,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
            num(json_object_get(data, "from_peers"), "common_used"),
            num(json_object_get(data, "from_peers"), "common"));
     show_doors(json_object_get(s, "doors"));
+    show_descriptors(json_object_get(s, "descriptors"));
     show_send_buffers(json_object_get(s, "send_buffers"));
     show_host(json_object_get(s, "host_tier"), j_u64(memory, "host_bytes"));
     show_spill(ctl, json_object_get(s, "spill"), json_object_get(s, "tenants"));

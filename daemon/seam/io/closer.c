@@ -183,11 +183,6 @@ enum tern_err closer_start(struct closer *closer, const char **ret_why)
     return io_threads_create(&threads, &closer->threads, &why);
 }
 
-bool closer_started(const struct closer *closer)
-{
-    return closer->threads != NULL;
-}
-
 void closer_end(struct closer *closer)
 {
     uint64_t deadline = io_now_ns() + STOP_MAX_NS;
@@ -197,8 +192,10 @@ void closer_end(struct closer *closer)
     closer->ended = true;
     while (closer->stats.closing > 0 && io_now_ns() < deadline)
         io_run(closer->config.io, deadline);
-    if (closer->stats.closing == 0)
-        io_threads_destroy(closer->threads);
+    if (closer->stats.closing > 0)
+        return;
+    io_threads_destroy(closer->threads);
+    closer->threads = NULL;
 }
 
 /* A close that nothing ends keeps its thread, and what that uses: the process exits soon. */

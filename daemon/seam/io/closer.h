@@ -28,7 +28,6 @@ uint64_t closer_bytes(const struct closer_config *config); /* what it takes once
 enum tern_err closer_create(const struct closer_config *config, struct closer **ret);
 /* Some socket will need the threads. INTERNAL with *ret_why set if they cannot be started. */
 enum tern_err closer_start(struct closer *closer, const char **ret_why);
-bool closer_started(const struct closer *closer);
 /* From here on a socket on which descriptors may have come stays open until the process exits: then
  * nothing lingers. Waits a short time, running the ring, for those that the threads have; `done` is
  * not called any more. */

@@ -496,7 +496,7 @@ void io_cancel(struct io *io, struct io_op *op)
 /* ------------------------------------------------------------------ completion */
 
 /* A look at n bytes has ended: takes exactly those, since more may have come, with descriptors. A
- * look ends behind the first message that brings some, and says so. */
+ * look at a message that brings some says so. */
 static int32_t take_seen(struct io *io, const struct io_uring_cqe *cqe,
                          const struct io_uring_sqe *sqe)
 {

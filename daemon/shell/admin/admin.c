@@ -424,6 +424,17 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
     text_array_end(out);
 }
 
+/* Descriptors that clients send: how they are kept out, and the connections that ended for them. */
+static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out)
+{
+    text_object(out, "descriptors");
+    text_str(out, "mode", ctx->descriptors);
+    text_u64(out, "connections_ended", ctx->descriptors_brought);
+    text_u64(out, "closing", ctx->closer.closing);
+    text_u64(out, "closed_apart", ctx->closer.closed);
+    text_object_end(out);
+}
+
 /* Answers that wait to be read: against what is reserved for a tenant, and the common rest. */
 static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *out)
 {
@@ -742,6 +753,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_data(ctx, out);
         status_events(ctx, &v, out);
         status_doors(ctx, out);
+        status_descriptors(ctx, out);
         status_send_buffers(ctx, out);
         status_shell(ctx, out);
     } else { /* a tenant hears how many of its retracts came to nothing: it may wait for them */

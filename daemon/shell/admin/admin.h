@@ -75,6 +75,11 @@ struct admin_ctx {
     /* The door of a listening socket, and its name. False: there are no more. A NULL function: none
      * is known. */
     bool (*door)(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret);
+    /* What becomes of descriptors that clients send; a static text, and what it came to. NULL: not
+     * known. */
+    const char *descriptors;
+    uint64_t descriptors_brought;
+    struct closer_stats closer;
     /* What the data path knows of that transfer. False: nothing. A NULL function: likewise. */
     bool (*flow)(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret);
     struct xfer_rdma_view rdma;

@@ -283,6 +283,8 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .flow = flow,
         .door = door,
         .send_share = send_share,
+        .descriptors = conns_descriptors(d),
+        .descriptors_brought = d->conns.brought,
         .refusals = refusals_of,
         .proc_pid = pid_of,
         .group_name = group_name,
@@ -298,6 +300,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
 
     daemon_event(d, &look);
     counts_take(d, &ctx, &tls, &disk);
+    closer_stats(d->closer, &ctx.closer);
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
     *ret_text = why;
     TRY(admin_answer(&ctx, command, args, nargs, tenant, &out, why));

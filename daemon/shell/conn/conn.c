@@ -249,8 +249,9 @@ static void on_refused(struct stream *s, const struct frame_header *h)
 
 static void on_brought(struct stream *s)
 {
-    const struct client_conn *c = conn_of(s);
+    struct client_conn *c = conn_of(s);
 
+    c->d->conns.brought++;
     log_descriptors_sent(conn_is_admin(c) ? "admin" : c->d->config->tenants[c->tenant].name, 1,
                          pid_of(c));
 }
@@ -403,11 +404,11 @@ static enum tern_err open_listener(struct daemon *d, uint32_t tenant, struct lis
 {
     const char *text;
 
-    if (l->guarded && closer_start(d->closer, &text) != TERN_OK) {
+    l->has_place = has_place;
+    if (listen_guarded(l) && closer_start(d->closer, &text) != TERN_OK) {
         snprintf(why, cap, "%s: %s", l->path, text);
         return TERN_INTERNAL;
     }
-    l->has_place = has_place;
     listen_start(l, d->io, accepted, d, tenant);
     return TERN_OK;
 }
@@ -464,6 +465,8 @@ enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
     for (uint32_t i = 0; i < config->ntenants; i++)
         if (!config_tenant_free(config, i))
             TRY(open_listener(d, i, &cs->tenant[i], why, cap));
+    log_event(cs->admin.refuses ? LEVEL_INFO : LEVEL_WARN, "client_descriptors", "mode=%s",
+              conns_descriptors(d));
     return TERN_OK;
 }
 
@@ -474,6 +477,12 @@ enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_
 
     TRY(listen_unix(l, with->socket, with->mode, why, cap));
     return open_listener(d, tenant, l, why, cap);
+}
+
+const char *conns_descriptors(const struct daemon *d)
+{
+    return d->conns.admin.refuses ? "refused by the kernel"
+                                  : "looked for, as the kernel is older than Linux 6.16";
 }
 
 void conns_tick(struct daemon *d, uint64_t now_ns)

@@ -63,6 +63,7 @@ struct client_conns {
      * of another; the last entry is the operators'. */
     uint32_t held[CONFIG_TENANTS_MAX + 1];
     struct client_door door[CONFIG_TENANTS_MAX + 1]; /* the operators' is behind the tenants' */
+    uint64_t brought;  /* connections that ended as their client had sent descriptors */
     uint64_t refused;  /* since the start: those above a limit, and those with a `refusal` */
     uint32_t internal; /* the core's slot for requests of the daemon itself: n */
     struct listener tenant[CONFIG_TENANTS_MAX], admin;
@@ -75,6 +76,8 @@ enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_
                          char *why, size_t cap);
 void conns_tick(struct daemon *d, uint64_t now_ns);
 void conns_finish(struct daemon *d);
+/* How descriptors that clients send are kept out (seam/io/client_fds.h); static. */
+const char *conns_descriptors(const struct daemon *d);
 
 /* NULL unless the core may answer on it. */
 struct client_conn *conn_for_reply(struct daemon *d, uint32_t slot);

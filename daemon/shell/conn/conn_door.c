@@ -113,6 +113,7 @@ void conn_doors_tick(struct daemon *d, uint64_t now_ns)
 
         door_tick(door->door, now_ns);
         door_stats(door->door, &now);
+        d->conns.brought += now.brought - door->shown.brought;
         door_log_change(&now, door->tenant == NONE ? "admin" : d->config->tenants[i].name,
                         &door->shown);
     }

@@ -98,7 +98,7 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
         snprintf(why, cap, "%s: %s", path, strerror(errno));
         return TERN_INTERNAL;
     }
-    l->guarded = !client_fds_refuse(l->fd);
+    l->refuses = client_fds_refuse(l->fd);
     /* The mode has to hold from the first instant, so the file is made without any right for
      * others. */
     old = umask(0177);
@@ -164,9 +164,11 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
 /* One that is guarded takes connections one by one. */
 static void ask(struct listener *l)
 {
-    l->waits = l->guarded && !l->has_place(l);
+    bool guarded = listen_guarded(l);
+
+    l->waits = guarded && !l->has_place(l);
     if (!l->waits)
-        io_accept(l->io, &l->op, l->fd, !l->guarded);
+        io_accept(l->io, &l->op, l->fd, !guarded);
 }
 
 static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
@@ -199,6 +201,11 @@ void listen_start(struct listener *l, struct io *io, void (*accepted)(struct lis
     ask(l);
 }
 
+bool listen_guarded(const struct listener *l)
+{
+    return l->path[0] && (l->given || !l->refuses);
+}
+
 void listen_again(struct listener *l)
 {
     if (l->waits)
@@ -218,7 +225,7 @@ void listen_stop(struct listener *l)
     if (l->fd < 0)
         return;
     /* Descriptors may have come with those that nobody accepted: the exit of the process closes. */
-    if (!l->guarded)
+    if (!listen_guarded(l))
         close(l->fd);
     l->fd = -1;
     if (l->path[0] && !l->given)

@@ -98,8 +98,8 @@ enum tern_err listen_fds_take(struct listen_fds *fds, const char *name, const ch
             return TERN_INVALID;
         }
         l->fd = fds->v[i].fd;
-        l->given = l->guarded = true; /* whoever connected before was refused nothing */
-        (void)client_fds_refuse(l->fd);
+        l->given = true;
+        l->refuses = client_fds_refuse(l->fd); /* but to who connected before */
         snprintf(l->path, sizeof(l->path), "%s", path);
         fds->v[i].fd = -1;
         log_event(LEVEL_INFO, "socket_taken", "name=%s path=%s", name, path);
