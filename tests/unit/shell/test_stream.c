@@ -17,8 +17,15 @@ FIXTURE(set_up)
     return 0;
 }
 
+FIXTURE(set_up_clients)
+{
+    closes_apart = true;
+    return set_up(NULL);
+}
+
 FIXTURE(tear_down)
 {
+    closes_apart = false;
     streams_close(STREAMS);
     return streams_gone();
 }
@@ -82,6 +89,55 @@ TEST_WITH(stream_of_a_mute_pool_tells_its_owner_nothing, set_up, NULL)
     }
     close(far_end[1]);
     assert_int_equal(streams_gone(), 0);
+}
+
+static void send_descriptor(uint32_t i, const void *bytes, size_t n)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec iov = {(void *)(uintptr_t)bytes, n};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *c = (struct cmsghdr *)(void *)control;
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memset(CMSG_DATA(c), 0, sizeof(int));
+    assert_int_equal(sendmsg(far_end[i], &msg, 0), (ssize_t)n);
+}
+
+/* Frames come as ever, until one brings a descriptor: it is not handed out, and the slot is there
+ * again when a thread has closed the socket. */
+TEST_WITH(stream_of_a_client_that_sends_a_descriptor_ends, set_up_clients, tear_down)
+{
+    struct frame_header h = {
+        .version = FRAME_VERSION, .type = FRAME_PING, .request_id = 1, .length = 1};
+    uint8_t frame[FRAME_HEADER_BYTES + 1] = {0};
+    uint64_t end = io_now_ns() + WAIT_NS;
+    struct closer_stats stats;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        h.request_id = i + 1;
+        frame_encode(&h, frame);
+        if (i == 0)
+            assert_int_equal(send(far_end[0], frame, sizeof frame, 0), sizeof frame);
+        else
+            send_descriptor(0, frame, sizeof frame);
+        while (side[0].frames + side[0].closed <= i && io_now_ns() < end) {
+            io_run(io, end);
+            stream_pool_serve(pool);
+        }
+    }
+    assert_int_equal(side[0].frames, 1);
+    assert_int_equal(side[0].brought, 1);
+    assert_string_equal(side[0].why, "it sent descriptors, which nobody here takes");
+    assert_int_equal(side[0].s.state, STREAM_CLOSING);
+    stream_close(&side[0].s, "again");
+    while (!side[0].finished && io_now_ns() < end)
+        io_run(io, end);
+    assert_int_equal(side[0].s.state, STREAM_UNUSED);
+    closer_stats(closer, &stats);
+    assert_int_equal(stats.closed, 1);
 }
 
 /* Sends that on stream i, and lets it be read. */

@@ -21,12 +21,14 @@ struct side {
     struct stream s;    /* first: the callbacks cast */
     struct side *other; /* closed with this one; NULL: none */
     uint32_t frames;    /* that were handed out, in the order of their ids */
-    uint32_t closed, finished;
+    uint32_t closed, finished, brought;
     char why[160];
 };
 
 static struct io *io;
 static struct stream_pool *pool;
+static bool closes_apart; /* clients' streams, which may bring descriptors */
+static struct closer *closer;
 static struct side side[STREAMS_MAX];
 static int far_end[STREAMS_MAX];
 
@@ -56,6 +58,14 @@ static void on_finished(struct stream *s)
     ((struct side *)(void *)s)->finished++;
 }
 
+static void on_brought(struct stream *s)
+{
+    struct side *me = (struct side *)(void *)s;
+
+    assert_int_equal(me->closed, 0);
+    me->brought++;
+}
+
 static void on_tls_met(struct stream *s)
 {
     stream_close(s, "it speaks TLS");
@@ -65,8 +75,11 @@ static void on_tls_met(struct stream *s)
 static inline void streams_open(struct stream_config *config, uint32_t of_share_1,
                                 uint32_t send_buffers_max)
 {
-    static const struct stream_ops ops = {
-        .frame = on_frame, .closed = on_closed, .finished = on_finished, .tls_met = on_tls_met};
+    static const struct stream_ops ops = {.frame = on_frame,
+                                          .closed = on_closed,
+                                          .finished = on_finished,
+                                          .brought = on_brought,
+                                          .tls_met = on_tls_met};
     struct io_config io_config = {
         .entries = 64, .groups = 2, .buffers = RECV_BUFFERS, .buffer_bytes = RECV_BYTES};
     const char *why = "";
@@ -74,6 +87,14 @@ static inline void streams_open(struct stream_config *config, uint32_t of_share_
 
     assert_int_equal(io_create(&io_config, &io, &why), TERN_OK);
     config->io = io;
+    if (closes_apart) {
+        struct closer_config with = {
+            .io = io, .lanes = 2, .sockets = STREAMS_MAX, .lane_sockets = STREAMS_MAX};
+
+        assert_int_equal(closer_create(&with, &closer), TERN_OK);
+        assert_int_equal(closer_start(closer, &why), TERN_OK);
+        config->closer = closer;
+    }
     assert_int_equal(stream_pool_create(config, &pool), TERN_OK);
     memset(side, 0, sizeof side);
     for (uint32_t i = 0; i < config->streams; i++) {
@@ -104,6 +125,9 @@ static inline void streams_close(uint32_t n)
 
 static inline int streams_gone(void)
 {
+    closer_end(closer);
+    closer_destroy(closer);
+    closer = NULL;
     io_destroy(io);
     stream_pool_destroy(pool);
     return 0;
