@@ -96,7 +96,7 @@ static void closed(struct io_task *task, int32_t res)
     closer->free = s;
     closer->stats.closing--;
     closer->stats.closed++;
-    if (!closer->ended)
+    if (s->done && !closer->ended)
         s->done(s->ctx);
 }
 

@@ -35,7 +35,8 @@ void closer_end(struct closer *closer);
 void closer_destroy(struct closer *closer); /* ended, or never started */
 
 /* Takes fd over. closer NULL: the socket is no client's. True: it is closed. False: a thread closes
- * it, and done(ctx) is called from io_run when it has. No operation of the ring is left on it. */
+ * it, and done(ctx) is called from io_run when it has; done NULL: nobody asks. No operation of the
+ * ring is left on it. */
 bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx);
 
 struct closer_stats {

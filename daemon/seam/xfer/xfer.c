@@ -101,7 +101,7 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
 
     if (!config->io || !config->mem || config->links == 0 || config->pulls == 0 ||
         config->serves == 0 || config->data_conns_max < 2 || config->idle_ns == 0 ||
-        config->data_threads == 0 || config->data_threads > XFER_DATA_THREADS_MAX ||
+        config->data_threads == 0 || config->data_threads > XFER_THREADS_MAX ||
         config->connections > XFER_CONNECTIONS_MAX) {
         *ret_why = "transfers: a limit is 0, data_conns_max is below 2, data_threads above 64, or "
                    "connections above 16";

@@ -40,16 +40,16 @@ bool xfer_transport_by_paths(enum xfer_transport transport);
  * else: a path is of one link, one tenant, because a key is good for one tenant's memory alone, and
  * one rail, a device of the destination's. The destination offers, the source answers or refuses;
  * its end is at its device of that number, modulo as many as it has. */
-#define XFER_MRS_MAX          64 /* registrations of one tenant's memory */
-#define XFER_DATA_THREADS_MAX 64
-#define XFER_PATH_TEXT        160
-#define XFER_CALL_TEXT        128
-#define XFER_DEVICE_BYTES     64
-#define XFER_PATH_GID_BYTES   16
-#define XFER_RAILS_MAX        16 /* local devices in use; a path of each, at most, a (link, tenant) */
-#define XFER_RAILS_INITIAL    4
-#define XFER_PATHS_MAX        (1u << 23) /* links x tenants x rails */
-#define XFER_MWS_MAX          64         /* memory windows of a path that is written to */
+#define XFER_MRS_MAX        64 /* registrations of one tenant's memory */
+#define XFER_THREADS_MAX    64
+#define XFER_PATH_TEXT      160
+#define XFER_CALL_TEXT      128
+#define XFER_DEVICE_BYTES   64
+#define XFER_PATH_GID_BYTES 16
+#define XFER_RAILS_MAX      16 /* local devices in use; a path of each, at most, a (link, tenant) */
+#define XFER_RAILS_INITIAL  4
+#define XFER_PATHS_MAX      (1u << 23) /* links x tenants x rails */
+#define XFER_MWS_MAX        64         /* memory windows of a path that is written to */
 
 /* Data connections to one peer that its transfers are spread over, where they go by TCP. */
 #define XFER_CONNECTIONS_MAX 16

@@ -63,7 +63,7 @@ const struct setting config_settings[] = {
           "Largest message body that is accepted"),
     COUNT(STARTS, "", "workers", "workers", workers, 1, MEM_WORKERS_MAX, NULL,
           "Threads for checksums, copies and zeroing; default: one a core, at most 16"),
-    COUNT(STARTS, "", "data_threads", "data-threads", data_threads, 1, XFER_DATA_THREADS_MAX, NULL,
+    COUNT(STARTS, "", "data_threads", "data-threads", data_threads, 1, XFER_THREADS_MAX, NULL,
           "Threads that receive, send and verify pages; default: one a core, at most 16"),
     PLAIN(STARTS, "", "huge_pages", "huge-pages", VALUE_BOOL, huge_pages, "true",
           "Try huge pages for tenants' memory; `ternctl status` says what was got"),

@@ -385,17 +385,21 @@ static void accepted(struct listener *l, int fd)
     enum tern_err err = has_room(d, l->tag, why);
     struct door *door = conn_door(d, l->tag)->door;
 
-    if (err != TERN_OK)
+    if (d->state == DAEMON_STOPPED) { /* and the door may be gone */
+        closer_close(d->closer, 0, fd, NULL, NULL);
+    } else if (err != TERN_OK) {
         refuse_early(d, l->tag, fd, err, why);
-    if (err != TERN_OK || d->state == DAEMON_STOPPED)
         door_turn_away(door, fd);
-    else
+    } else {
         door_arrived(door, fd, io_now_ns());
+    }
 }
 
 static bool has_place(const struct listener *l)
 {
-    return door_has_place(conn_door(l->ctx, l->tag)->door);
+    struct daemon *d = l->ctx;
+
+    return d->state != DAEMON_STOPPED && door_has_place(conn_door(d, l->tag)->door);
 }
 
 /* The first listener whose kernel refuses nobody's descriptors needs the threads that close. */
