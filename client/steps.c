@@ -8,10 +8,12 @@
  * a stream may still write the page. */
 #include "steps.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,6 +61,13 @@ uint64_t control_load(const uint8_t *control, uint32_t at)
     return atomic_load_explicit(word(control, at), memory_order_acquire);
 }
 
+/* A full socket counts as rung. The bell of a daemon older than this library is an eventfd. */
+static void ring(int bell)
+{
+    if (send(bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ENOTSOCK)
+        (void)!write(bell, &(uint64_t){1}, sizeof(uint64_t));
+}
+
 void control_publish(uint8_t *control, uint32_t rank, uint64_t step, int bell)
 {
     uint64_t before = control_load(control, rank * CONTROL_RANK_STRIDE), wanted;
@@ -70,7 +79,7 @@ void control_publish(uint8_t *control, uint32_t rank, uint64_t step, int bell)
     atomic_thread_fence(memory_order_seq_cst);
     wanted = control_load(control, CONTROL_WANTED_AT);
     if (before < wanted && wanted <= step)
-        (void)!write(bell, &(uint64_t){1}, sizeof(uint64_t)); /* EAGAIN: it rings already */
+        ring(bell);
 }
 
 bool steps_in_stream(const struct tern *t, const uint8_t *control)

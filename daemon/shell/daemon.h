@@ -41,17 +41,13 @@ struct event_queue {
 };
 
 /* What the shell keeps of an engine that joined: whose done_step it has to read. */
-struct bell_watch {
-    struct io_op op; /* see mem_bell_fd */
-    struct daemon *daemon;
-};
-
 struct engine_watch {
     enum engine_watch_state state;
     uint32_t gen, tenant, world;
     char name[ENGINE_NAME_MAX];
     uint64_t last[RANKS_MAX]; /* what the core was told */
     uint64_t joined_ns;
+    bool rung; /* since the last turn of the loop */
 };
 
 /* A pool as operators see it. */
@@ -127,7 +123,7 @@ struct daemon {
                                             in: then most are answered */
     struct pool_watch *pools;
     struct io_op mem_op, signal_op;
-    struct bell_watch bells[CONFIG_TENANTS_MAX]; /* of each tenant */
+    bool rung; /* some engine is */
     int signal_fd;
     uint16_t control_port, data_port;
     bool rdma; /* there is a device in use */
@@ -165,8 +161,10 @@ bool engine_watch_end(struct daemon *d, struct engine_id engine);
 /* Tells the core which steps the ranks of that engine (or of all engines) have finished since the
  * last look. */
 void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step);
-/* The tenant's bell was rung: looks at all of its engines. */
-void engine_watch_rung(struct daemon *d, uint32_t tenant);
+/* A bell of the engine in that slot rang. engine_watch_hear looks at each such engine, once a turn
+ * of the loop however many bells rang. */
+void engine_watch_rung(struct daemon *d, uint32_t slot);
+void engine_watch_hear(struct daemon *d);
 void daemon_poll_engine(struct daemon *d, uint32_t slot);
 void daemon_poll_engines(struct daemon *d);
 

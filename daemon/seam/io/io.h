@@ -75,6 +75,9 @@ void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *c
                             uint32_t group);
 void io_recv_client(struct io *io, struct io_op *op, struct io_client *client, int fd, void *buf,
                     size_t n);
+/* The same on a thread of the kernel, whatever is there at once or not: for a socket on which a
+ * read may take long. */
+void io_recv_aside(struct io *io, struct io_op *op, int fd, void *buf, size_t n);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
 void io_sendmsg(
     struct io *io, struct io_op *op, int fd,

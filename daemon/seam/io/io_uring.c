@@ -116,7 +116,7 @@ static int restrict_ring(struct io_uring *ring)
         res[i].sqe_op = opcodes_used[i];
     }
     res[OPCODES_USED].opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED;
-    res[OPCODES_USED].sqe_flags = IOSQE_BUFFER_SELECT | IOSQE_CQE_SKIP_SUCCESS;
+    res[OPCODES_USED].sqe_flags = IOSQE_BUFFER_SELECT | IOSQE_CQE_SKIP_SUCCESS | IOSQE_ASYNC;
     return uring_restrict(ring, res, OPCODES_USED + 1);
 }
 
@@ -417,6 +417,16 @@ void io_recv_client(struct io *io, struct io_op *op, struct io_client *client, i
     client->iov = (struct iovec){buf, n};
     client->msg = (struct msghdr){.msg_iov = &client->iov, .msg_iovlen = 1};
     io_uring_prep_recvmsg(&sqe, fd, &client->msg, MSG_PEEK);
+    post_sqe(io, op, &sqe);
+}
+
+void io_recv_aside(struct io *io, struct io_op *op, int fd, void *buf, size_t n)
+{
+    struct io_uring_sqe sqe = {0};
+
+    check(n <= INT32_MAX);
+    io_uring_prep_recv(&sqe, fd, buf, n, 0);
+    sqe.flags |= IOSQE_ASYNC;
     post_sqe(io, op, &sqe);
 }
 

@@ -187,10 +187,6 @@ uint64_t mem_done_step(const struct mem *mem, uint32_t tenant, uint32_t engine, 
 /* Asks the ranks of the engine to ring when they reach that step; 0: not to. What they showed
  * before is to be read after this, for they ring no more for it. */
 void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t step);
-/* The bell: an eventfd for each tenant, handed to its processes beside their control pages. Whoever
- * has it can wake the daemon with it and do nothing else. Borrowed. */
-int mem_bell_fd(const struct mem *mem, uint32_t tenant);
-void mem_bell_heard(const struct mem *mem, uint32_t tenant); /* so that it can ring again */
 /* Zeroes the steps, keeps the incarnation. */
 void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine);
 

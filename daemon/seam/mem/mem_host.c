@@ -56,7 +56,6 @@ struct mem {
     struct cuda_region on_device[MEM_TENANTS_MAX][RANKS_MAX];
     uint64_t devices_told; /* bits of those whose loss was told */
     int event_fd;
-    int bell[MEM_TENANTS_MAX]; /* eventfds; -1 for none */
     uint64_t bytes, device_bytes, host_bytes, record_bytes, huge_bytes;
     uint64_t copies, spoilt; /* jobs so far; of them those that a fault was put into */
 };
@@ -227,11 +226,6 @@ static enum tern_err create_controls(struct mem *mem, const char **ret_why)
         TRY(region_create_control(&mem->control[i], CONTROL_BYTES, mem->workers, ret_why));
         mem_control_reset(mem, i / mem->config.engines, i % mem->config.engines);
     }
-    for (uint32_t t = 0; t < mem->config.tenants; t++) {
-        mem->bell[t] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (mem->bell[t] < 0)
-            return region_why("eventfd", ret_why);
-    }
     return TERN_OK;
 }
 
@@ -279,7 +273,6 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
     }
     mem->config = *config;
     mem->event_fd = -1;
-    memset(mem->bell, 0xff, sizeof mem->bell);
     for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
         (&mem->region[0][0][0])[i] = REGION_NONE;
     for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
@@ -327,9 +320,6 @@ void mem_destroy(struct mem *mem)
         region_close(&mem->control[i]);
     if (mem->event_fd >= 0)
         close(mem->event_fd);
-    for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
-        if (mem->bell[t] >= 0)
-            close(mem->bell[t]);
     free(mem->control);
     free(mem->pool);
     free(mem->sums);
@@ -795,19 +785,6 @@ void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t s
 
     mem_fault_try(control_want, &w); /* where the page is gone, nobody rings */
     atomic_thread_fence(memory_order_seq_cst);
-}
-
-int mem_bell_fd(const struct mem *mem, uint32_t tenant)
-{
-    check(tenant < mem->config.tenants);
-    return mem->bell[tenant];
-}
-
-void mem_bell_heard(const struct mem *mem, uint32_t tenant)
-{
-    uint64_t rung;
-
-    (void)!read(mem_bell_fd(mem, tenant), &rung, sizeof(rung)); /* EAGAIN: it was heard before */
 }
 
 void mem_stats(const struct mem *mem, struct mem_stats *ret)

@@ -13,6 +13,7 @@
 #define DISK_DESCRIPTORS        8   /* its folder, its lock, what wakes the owner */
 #define DISK_THREAD_DESCRIPTORS 4   /* a ring, and the file in work with its folder */
 #define CUDA_DESCRIPTORS        128 /* that the driver of GPUs opens for itself */
+#define CONN_DESCRIPTORS        2   /* its socket, and the daemon's end of its bell */
 #define OTHER_DESCRIPTORS       64 /* the ring, the workers' and the resolver's, the log, libraries */
 
 /* ---- the seams' configurations ---- */
@@ -389,8 +390,9 @@ uint64_t plan_machine_bytes(void)
 uint64_t plan_descriptors(const struct config *config)
 {
     uint32_t doors = config->ntenants + 3;
-    uint64_t n = (uint64_t)plan_conns(config) + config->procs_max + config->limits.links +
-                 config->data_conns_max + (uint64_t)doors * (config->strangers + 1 + DOOR_LEAVING) +
+    uint64_t n = (uint64_t)plan_conns(config) * CONN_DESCRIPTORS + config->procs_max +
+                 config->limits.links + config->data_conns_max +
+                 (uint64_t)doors * (config->strangers + 1 + DOOR_LEAVING) +
                  (uint64_t)config->ntenants * (config->limits.engines + 1) + OTHER_DESCRIPTORS;
 
     for (uint32_t i = 0; i < config->ntenants; i++)

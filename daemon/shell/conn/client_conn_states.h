@@ -13,7 +13,8 @@
       "the core knows it; Hello has to come first")                                                \
     X(CLIENT_CONN, OPEN, TO(CLIENT_CONN, CLOSED), "it was greeted, and requests may come")         \
     X(CLIENT_CONN, CLOSED, TO(CLIENT_CONN, FREE),                                                  \
-      "the core was told; the ring still holds operations of it")
+      "the core was told; the ring still holds operations of it, or its last answer with "         \
+      "descriptors is unread")
 
 STATE_MACHINE(client_conn, CLIENT_CONN, CLIENT_CONN_STATE_TABLE)
 

@@ -27,18 +27,39 @@ static struct client_conn *conn_of(struct stream *s)
     return (struct client_conn *)(void *)((char *)s - offsetof(struct client_conn, stream));
 }
 
+static uint32_t *held_of(struct daemon *d, uint32_t tenant)
+{
+    return &d->conns.held[tenant == NONE ? d->config->ntenants : tenant];
+}
+
+static void free_if_quiet(struct client_conn *c)
+{
+    struct client_conns *cs = &c->d->conns;
+
+    if (c->state != CLIENT_CONN_CLOSED || c->stream.state != STREAM_UNUSED ||
+        c->bell.state != BELL_NONE || c->fds.ended >= 0)
+        return;
+    client_conn_state_move(&c->state, CLIENT_CONN_FREE);
+    c->next_free = cs->free;
+    cs->free = c;
+    *held_of(c->d, c->tenant) -= 1;
+    conn_door(c->d, c->tenant)->again = true;
+}
+
 enum tern_err conns_init(struct daemon *d)
 {
     struct client_conns *cs = &d->conns;
 
     cs->n = plan_conns(d->config);
     cs->internal = cs->n;
+    cs->quiet = free_if_quiet;
     cs->v = undumped_take(cs->n * sizeof(*cs->v), false);
     if (!cs->v)
         return TERN_INTERNAL;
     for (uint32_t i = cs->n; i-- > 0;) {
         cs->v[i].d = d;
         cs->v[i].slot = i;
+        cs->v[i].bell.fd = cs->v[i].fds.given = cs->v[i].fds.ended = -1;
         cs->v[i].next_free = cs->free;
         cs->free = &cs->v[i];
     }
@@ -51,8 +72,12 @@ void conns_finish(struct daemon *d)
     for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
         listen_stop(&d->conns.tenant[i]);
     for (uint32_t i = 0; d->conns.v && i < d->conns.n; i++) {
-        if (d->conns.v[i].state != CLIENT_CONN_FREE && d->conns.v[i].stream.fd >= 0)
-            closer_close(d->closer, 0, d->conns.v[i].stream.fd, NULL, NULL);
+        struct client_conn *c = &d->conns.v[i];
+        int fds[] = {c->stream.fd, c->bell.fd, c->fds.given, c->fds.ended};
+
+        for (size_t k = 0; c->state != CLIENT_CONN_FREE && k < sizeof fds / sizeof *fds; k++)
+            if (fds[k] >= 0)
+                closer_close(d->closer, 0, fds[k], NULL, NULL);
     }
     undumped_put(d->conns.v, d->conns.n * sizeof(*d->conns.v));
     d->conns.v = NULL;
@@ -92,27 +117,17 @@ static void on_closed(struct stream *s, const char *why)
               c->slot, pid_of(c), why);
     client_conn_state_move(&c->state, CLIENT_CONN_CLOSED);
     count_open(c, -1);
+    bell_end(c);
+    conn_fds_end(c);
     d->conns.ops->closed(c);
     if (!known)
         return;
     daemon_later(d, &ev);
 }
 
-static uint32_t *held_of(struct daemon *d, uint32_t tenant)
-{
-    return &d->conns.held[tenant == NONE ? d->config->ntenants : tenant];
-}
-
 static void on_finished(struct stream *s)
 {
-    struct client_conn *c = conn_of(s);
-    struct client_conns *cs = &c->d->conns;
-
-    client_conn_state_move(&c->state, CLIENT_CONN_FREE);
-    c->next_free = cs->free;
-    cs->free = c;
-    *held_of(c->d, c->tenant) -= 1;
-    conn_door(c->d, c->tenant)->again = true;
+    free_if_quiet(conn_of(s));
 }
 
 void conn_close(struct client_conn *c, const char *why)
@@ -308,6 +323,14 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
                  config->tenants[tenant].name, cs->tenant_open[tenant]);
         return TERN_QUOTA;
     }
+    if (tenant != NONE && cs->unread[tenant] > 0 &&
+        cs->tenant_open[tenant] + cs->unread[tenant] >= config->tenants[tenant].conns_max) {
+        snprintf(why, CONN_WHY_BYTES,
+                 "tenant %s has %u connections, and %u that have ended with an unread answer that "
+                 "carries descriptors: read it, or close those sockets",
+                 config->tenants[tenant].name, cs->tenant_open[tenant], cs->unread[tenant]);
+        return TERN_QUOTA;
+    }
     return TERN_OK;
 }
 
@@ -352,6 +375,7 @@ static enum door_verdict enter(struct daemon *d, uint32_t tenant, int fd)
     c->engine = NONE;
     c->last_request = 0;
     c->drain_request = c->reload_request = 0;
+    c->fds.unread_at = 0;
     c->refusal_text = "";
     c->proc = NONE;
     if (tenant == NONE)
@@ -494,5 +518,7 @@ void conns_tick(struct daemon *d, uint64_t now_ns)
     listen_tick(&d->conns.admin, now_ns);
     for (uint32_t i = 0; i < d->config->ntenants; i++)
         listen_tick(&d->conns.tenant[i], now_ns);
+    for (uint32_t i = 0; i < d->conns.n; i++)
+        conn_fds_look(&d->conns.v[i]);
     conn_doors_tick(d, now_ns);
 }

@@ -8,6 +8,7 @@
 #include "core/core.h"
 #include "seam/io/door.h"
 #include "shell/config/config.h"
+#include "shell/conn/bell.h"
 #include "shell/conn/client_conn_states.h"
 #include "shell/stream/listen.h"
 #include "shell/stream/stream.h"
@@ -27,6 +28,8 @@ struct client_conn {
     int32_t pid;           /* of an operator's process, as its socket says; 0: not to be seen */
     uint32_t uid;          /* likewise its user */
     uint32_t engine;       /* slot of the engine that it joined; NONE */
+    struct client_bell bell;
+    struct conn_fds fds;
     uint64_t last_request;
     uint64_t drain_request;  /* that waits for the end of a drain; 0: none */
     uint64_t reload_request; /* that waits for the configuration to be read; 0: none */
@@ -57,8 +60,12 @@ struct client_conns {
     const struct client_conn_ops *ops; /* static */
     struct client_conn *v;             /* owned; [0, n) */
     uint32_t n, open;
+    void (*quiet)(struct client_conn *c); /* frees the slot if nothing of an ended one is left */
     struct client_conn *free;
+    struct client_conn
+        *giving; /* whose answer carries a descriptor that the client alone will have */
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
+    uint32_t unread[CONFIG_TENANTS_MAX]; /* ended connections with an unread answer: see bell.h */
     /* Slots that are not free: open, or closed and still with the ring. A tenant's are never those
      * of another; the last entry is the operators'. */
     uint32_t held[CONFIG_TENANTS_MAX + 1];

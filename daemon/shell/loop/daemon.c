@@ -100,19 +100,6 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
 }
 
-static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
-{
-    struct bell_watch *bell = (struct bell_watch *)(void *)op; /* its first member */
-    struct daemon *d = bell->daemon;
-    uint32_t tenant = (uint32_t)(bell - d->bells);
-
-    (void)res;
-    (void)buffer;
-    engine_watch_rung(d, tenant);
-    if (flags & IO_LAST)
-        io_poll_in(d->io, op, mem_bell_fd(d->mem, tenant), true);
-}
-
 /* The configuration was read anew. */
 static void reloaded(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
@@ -315,10 +302,6 @@ static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
     log_devices(d);
     d->mem_op.done = mem_ready;
     io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
-    for (uint32_t t = 0; t < d->config->ntenants; t++) {
-        d->bells[t] = (struct bell_watch){.op.done = rung, .daemon = d};
-        io_poll_in(d->io, &d->bells[t].op, mem_bell_fd(d->mem, t), true);
-    }
     return TERN_OK;
 }
 
@@ -594,6 +577,8 @@ static void turn(struct daemon *d)
     uint64_t now_ns;
 
     io_run(d->io, xfer_poll(d->xfer) ? 0 : next_deadline(d));
+    conn_fds_sent(d);
+    engine_watch_hear(d);
     daemon_run_queue(d);
     stream_pool_serve(d->streams);
     daemon_run_queue(d);

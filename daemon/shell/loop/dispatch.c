@@ -128,6 +128,31 @@ static bool region_known(const struct daemon *d, uint32_t tenant, const struct r
     return !lost;
 }
 
+/* The descriptors that go with an answer. Fails if one of them cannot be made; `why` then says so.
+ */
+static enum tern_err fds_of(struct client_conn *c, const struct reply *r,
+                            const struct wire_region *region, int fds[STREAM_FDS_MAX],
+                            uint32_t *ret_n, char why[BELL_WHY_BYTES])
+{
+    const struct mem *mem = c->d->mem;
+    uint32_t n = 0;
+    int bell;
+
+    if (r->op == OP_POOL_MAP && r->err == TERN_OK) {
+        check(c->engine != NONE);
+        TRY(bell_give(c, &bell, why));
+        fds[n++] = mem_region_fd(mem, c->tenant, r->pool_map.region);
+        fds[n++] = mem_control_fd(mem, c->tenant, c->engine);
+        fds[n++] = bell;
+        if (region->sums.fd >= 0)
+            fds[n++] = region->sums.fd;
+    }
+    if (r->op == OP_RECORD_MAP && r->err == TERN_OK)
+        fds[n++] = mem_record_fd(mem, c->tenant);
+    *ret_n = n;
+    return TERN_OK;
+}
+
 static void reply_send(struct daemon *d, const struct reply *r)
 {
     struct client_conn *c = conn_for_reply(d, r->conn);
@@ -135,6 +160,7 @@ static void reply_send(struct daemon *d, const struct reply *r)
     struct wire_region region = {0};
     int fds[STREAM_FDS_MAX];
     uint32_t nfds = 0;
+    char why[BELL_WHY_BYTES];
     struct reply told;
     size_t n;
 
@@ -155,16 +181,13 @@ static void reply_send(struct daemon *d, const struct reply *r)
         told.text = "the GPU that the pool lies on has failed: look at the log of the daemon";
         r = &told;
     }
-    if (r->op == OP_POOL_MAP && r->err == TERN_OK) {
-        check(c->engine != NONE);
-        fds[nfds++] = mem_region_fd(d->mem, tenant, r->pool_map.region);
-        fds[nfds++] = mem_control_fd(d->mem, tenant, c->engine);
-        fds[nfds++] = mem_bell_fd(d->mem, tenant);
-        if (region.sums.fd >= 0)
-            fds[nfds++] = region.sums.fd;
+    if (fds_of(c, r, &region, fds, &nfds, why) != TERN_OK) {
+        told = *r;
+        told.err = TERN_BUSY;
+        told.text = why;
+        r = &told;
+        log_failure(r);
     }
-    if (r->op == OP_RECORD_MAP && r->err == TERN_OK)
-        fds[nfds++] = mem_record_fd(d->mem, tenant);
     if (r->op == OP_FETCH && r->err == TERN_UNSUPPORTED) {
         told = *r;
         told.text = layouts_text(d, r);
@@ -182,7 +205,8 @@ static void reply_send(struct daemon *d, const struct reply *r)
             "the answer is larger than frame_body_max: raise it, or ask for less at a time");
         return;
     }
-    conn_send(c, n, fds, nfds);
+    if (conn_send(c, n, fds, nfds) && nfds > 0)
+        conn_fds_queued(c);
 }
 
 void dispatch_reply(struct daemon *d, const struct reply *r)

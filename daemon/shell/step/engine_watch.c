@@ -78,11 +78,18 @@ void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step)
     d->step_poll_ns = 0;
 }
 
-/* A rank of some engine of the tenant has reached what was wanted. */
-void engine_watch_rung(struct daemon *d, uint32_t tenant)
+void engine_watch_rung(struct daemon *d, uint32_t slot)
 {
-    mem_bell_heard(d->mem, tenant);
-    for (uint32_t i = 0; i < d->limits.engines; i++)
-        if (d->engines[i].state == ENGINE_WATCH_ACTIVE && d->engines[i].tenant == tenant)
-            daemon_poll_engine(d, i);
+    d->rung = d->engines[slot].rung = true;
+}
+
+void engine_watch_hear(struct daemon *d)
+{
+    for (uint32_t i = 0; d->rung && i < d->limits.engines; i++) {
+        if (!d->engines[i].rung)
+            continue;
+        d->engines[i].rung = false;
+        daemon_poll_engine(d, i);
+    }
+    d->rung = false;
 }

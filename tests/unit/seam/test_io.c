@@ -2,7 +2,9 @@
  * cancellation at each stage, buffers that run out. One thread, sockets of its own. */
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -209,6 +211,47 @@ TEST(io_poll_reports_an_eventfd)
         assert_int_equal(read(event, &v, sizeof v), sizeof v);
     }
     close(event);
+}
+
+/* Threads that the kernel has made for rings of this process. */
+static uint32_t kernel_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    uint32_t n = 0;
+
+    for (struct dirent *e; (e = readdir(tasks)) != NULL;) {
+        char path[PATH_MAX], name[32] = "";
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+        f = fopen(path, "r");
+        if (f && fgets(name, sizeof name, f))
+            n += strncmp(name, "iou-wrk", 7) == 0;
+        if (f)
+            fclose(f);
+    }
+    closedir(tasks);
+    return n;
+}
+
+/* What is there already is read by such a thread, and not by the caller. */
+TEST(io_recv_aside_reads_on_a_thread_of_the_kernel)
+{
+    struct seen r = {.op.done = note};
+    char bytes[4];
+    int pair[2];
+
+    open_io(8, 0, 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(write(pair[1], "abcdef", 6), 6);
+    assert_int_equal(kernel_threads(), 0);
+    io_recv_aside(io, &r.op, pair[0], bytes, sizeof bytes);
+    run_until(&r.n, 1);
+    assert_int_equal(r.res[0], 4);
+    assert_memory_equal(bytes, "abcd", 4);
+    assert_int_not_equal(kernel_threads(), 0);
+    close(pair[0]);
+    close(pair[1]);
 }
 
 /* Fault 13: a queue of 4, 500 operations at once, each completes exactly once. */

@@ -1,0 +1,222 @@
+/* See bell.h. A read wakes whoever waits on the client's end, in the reader's time: a client can
+ * hang thousands of epolls on it. Reading also releases descriptors that a client sent along. So a
+ * thread of the kernel reads, and the owner only polls. */
+#include "shell/conn/bell.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "shell/config/plan.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16; older kernels refuse it */
+#endif
+
+static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
+static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
+
+static struct client_conn *conn_of(struct io_op *op)
+{
+    return (struct client_conn *)(void *)((char *)op - offsetof(struct client_conn, bell.op));
+}
+
+static int pid_of(const struct client_conn *c)
+{
+    return (int)proc_pid(&c->d->procs, c->proc);
+}
+
+static void bell_move(struct client_bell *b, enum bell_state to)
+{
+    bell_state_move(&b->state, to);
+    if (to == BELL_NONE) {
+        close(b->fd);
+        b->fd = -1;
+    }
+}
+
+static void listen_to(struct client_conn *c)
+{
+    bell_move(&c->bell, BELL_LISTENING);
+    c->bell.op.done = rung;
+    io_poll_in(c->d->io, &c->bell.op, c->bell.fd, false);
+}
+
+static void gone(struct client_conn *c)
+{
+    bell_move(&c->bell, BELL_NONE);
+    c->d->conns.quiet(c);
+}
+
+/* Some rank of the connection's engine has reached what was wanted; or a client rings for nothing.
+ */
+static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct client_conn *c = conn_of(op);
+
+    (void)flags;
+    (void)buffer;
+    if (c->engine != NONE && c->bell.state == BELL_LISTENING)
+        engine_watch_rung(c->d, c->engine);
+    if (c->bell.state == BELL_ENDING || res < 0 || (res & POLLHUP)) {
+        gone(c);
+        return;
+    }
+    bell_move(&c->bell, BELL_DRAINING);
+    op->done = drained;
+    io_recv_aside(c->d->io, op, c->bell.fd, c->bell.bytes, sizeof c->bell.bytes);
+}
+
+static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct client_conn *c = conn_of(op);
+
+    (void)flags;
+    (void)buffer;
+    if (c->bell.state == BELL_ENDING || res == 0) {
+        gone(c);
+    } else if (res < 0) {
+        bell_move(&c->bell, BELL_DEAF);
+        log_event(LEVEL_WARN, "bell_lost", "conn=%u pid=%d reason=%s", c->slot, pid_of(c),
+                  strerror(-res));
+    } else {
+        listen_to(c);
+    }
+}
+
+void bell_end(struct client_conn *c)
+{
+    if (c->bell.state == BELL_DEAF)
+        bell_move(&c->bell, BELL_NONE);
+    if (c->bell.state == BELL_NONE)
+        return;
+    bell_move(&c->bell, BELL_ENDING);
+    io_cancel(c->d->io, &c->bell.op);
+}
+
+/* Returns true if the client has closed its end, or shut it down. */
+static bool client_left(const struct client_bell *b)
+{
+    struct pollfd p = {.fd = b->fd};
+
+    return poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
+}
+
+static void close_given(struct client_conn *c)
+{
+    if (c->fds.given >= 0)
+        close(c->fds.given);
+    c->fds.given = -1;
+}
+
+static enum tern_err no_bell(const struct client_conn *c, char why[BELL_WHY_BYTES])
+{
+    struct rlimit files = {0};
+    int error = errno;
+
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    snprintf(why, BELL_WHY_BYTES,
+             "the daemon has no descriptor for a bell: %s: it may have %" PRIu64
+             " and wants %" PRIu64 ": raise LimitNOFILE= or ulimit -Hn",
+             strerror(error), (uint64_t)files.rlim_cur, plan_descriptors(c->d->config));
+    return TERN_BUSY;
+}
+
+enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BYTES])
+{
+    static const int off = 0;
+    int pair[2];
+
+    close_given(c); /* of an answer that could not be encoded */
+    if (c->bell.state != BELL_NONE && !client_left(&c->bell)) {
+        c->fds.given = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    } else if (c->bell.state == BELL_NONE &&
+               socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) {
+        (void)setsockopt(pair[0], SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof off);
+        (void)fcntl(pair[1], F_SETFL, O_NONBLOCK); /* a client may ring by write(2) */
+        c->bell.fd = pair[0];
+        c->fds.given = pair[1];
+        listen_to(c);
+    } else {
+        errno = c->bell.state == BELL_NONE ? errno : EAGAIN; /* the old one is about to go */
+    }
+    if (c->fds.given < 0)
+        return no_bell(c, why);
+    *ret_fd = c->fds.given;
+    return TERN_OK;
+}
+
+/* ---- descriptors in flight ---- */
+
+void conn_fds_queued(struct client_conn *c)
+{
+    c->fds.unread_at = c->stream.queued_bytes;
+    if (c->fds.given < 0)
+        return;
+    c->fds.next = c->d->conns.giving;
+    c->d->conns.giving = c;
+}
+
+/* A Unix socket counts as outgoing what the other side has not read. */
+static bool all_read(int fd)
+{
+    int left = 0;
+
+    return ioctl(fd, SIOCOUTQ, &left) == 0 && left == 0;
+}
+
+bool conn_fds_unread(struct client_conn *c)
+{
+    if (c->fds.unread_at && stream_sent(&c->stream, c->fds.unread_at) && all_read(c->stream.fd))
+        c->fds.unread_at = 0;
+    return c->fds.unread_at != 0;
+}
+
+void conn_fds_sent(struct daemon *d)
+{
+    struct client_conn **at = &d->conns.giving, *c;
+
+    while ((c = *at) != NULL) {
+        if (c->state != CLIENT_CONN_CLOSED && !stream_sent(&c->stream, c->fds.unread_at)) {
+            at = &c->fds.next;
+            continue;
+        }
+        *at = c->fds.next;
+        close_given(c);
+    }
+}
+
+void conn_fds_end(struct client_conn *c)
+{
+    conn_fds_sent(c->d);
+    if (c->fds.unread_at == 0 || all_read(c->stream.fd))
+        return;
+    c->fds.ended = fcntl(c->stream.fd, F_DUPFD_CLOEXEC, 0);
+    if (c->fds.ended < 0) {
+        log_event(LEVEL_WARN, "descriptors_unowned", "conn=%u pid=%d reason=%s", c->slot, pid_of(c),
+                  strerror(errno));
+        return;
+    }
+    c->d->conns.unread[c->tenant]++;
+}
+
+void conn_fds_look(struct client_conn *c)
+{
+    if (c->fds.ended < 0 || !all_read(c->fds.ended))
+        return;
+    close(c->fds.ended);
+    c->fds.ended = -1;
+    c->d->conns.unread[c->tenant]--;
+    c->d->conns.quiet(c);
+}

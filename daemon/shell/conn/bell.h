@@ -1,0 +1,56 @@
+/* The bell of a connection, and the descriptors that an answer carries. A rank rings by one byte on
+ * a socket of its own: the daemon keeps one end, the client gets the other with its first PoolMap.
+ * conn.c, dispatch.c and request.c call this; owner thread only. Invariants: the daemon shares no
+ * open file description with a client; a connection has at most one unread answer that carries
+ * descriptors, also after the connection has ended. */
+#ifndef SHELL_BELL_H
+#define SHELL_BELL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/tern_err.h"
+#include "seam/io/io.h"
+#include "shell/conn/bell_states.h"
+
+#define BELL_BYTES     64  /* read at a time; the bytes say nothing */
+#define BELL_WHY_BYTES 192 /* of the reason why there is no bell */
+
+struct client_conn;
+struct daemon;
+
+struct client_bell {
+    struct io_op op;
+    enum bell_state state;
+    int fd; /* owned; -1: none */
+    uint8_t bytes[BELL_BYTES];
+};
+
+/* The last answer with descriptors. */
+struct conn_fds {
+    uint64_t unread_at; /* of the stream's queued_bytes: where that answer ends; 0: it was read */
+    int given;          /* owned until the kernel has taken the answer: the client's own; -1 */
+    int ended;          /* owned: the socket of an ended connection with an unread answer; -1 */
+    struct client_conn *next; /* in client_conns.giving */
+};
+
+/* The third descriptor of a PoolMap's answer: the client's end of a new bell or, where the client
+ * still has the bell of this connection, /dev/null in its place. It stays ours until the answer is
+ * sent. On failure `why` says what is missing. */
+enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BYTES]);
+/* The connection has ended. */
+void bell_end(struct client_conn *c);
+
+/* An answer with descriptors was queued as the stream's last frame. */
+void conn_fds_queued(struct client_conn *c);
+/* Returns true if the other side has not read the last answer with descriptors. */
+bool conn_fds_unread(struct client_conn *c);
+/* Closes the ends that clients have received by now. Once a turn. */
+void conn_fds_sent(struct daemon *d);
+/* The connection has ended: keeps its socket while the answer is unread. The kernel counts the
+ * descriptors in it against us, and the socket alone tells when they are gone. */
+void conn_fds_end(struct client_conn *c);
+/* Looks whether the answer of an ended connection has been read. */
+void conn_fds_look(struct client_conn *c);
+
+#endif
