@@ -4,9 +4,13 @@
 #include "internal.h"
 
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
+
+#define FDS_TRIES  16u      /* of a call whose answer brings descriptors, while it is BUSY */
+#define FDS_NAP_NS 1000000u /* between two of them */
 
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret)
 {
@@ -204,8 +208,8 @@ enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMess
     return call_status(t, *ret);
 }
 
-enum tern_err call_answer_fds(struct tern *t, struct call *call, struct call_fds *ret_fds,
-                              const ProtobufCMessage **ret)
+static enum tern_err call_answer_fds(struct tern *t, struct call *call, struct call_fds *ret_fds,
+                                     const ProtobufCMessage **ret)
 {
     enum tern_err err;
 
@@ -219,6 +223,27 @@ enum tern_err call_answer_fds(struct tern *t, struct call *call, struct call_fds
         client_socket_take_fds(&t->socket, ret_fds->v, CLIENT_FDS_MAX, &ret_fds->n) != TERN_OK)
         err = set_error(t, TERN_MALFORMED, "the answer came without its descriptors");
     client_socket_drop_fds(&t->socket);
+    return err;
+}
+
+/* The daemon has one unread answer with descriptors in each connection, and BUSY for what is asked
+ * behind it: a late answer to a call that has timed out, say. This call has read all that came. */
+enum tern_err call_whole_fds(struct tern *t, uint16_t type, const ProtobufCMessage *msg,
+                             uint32_t deadline_ms, struct call_fds *ret_fds,
+                             const ProtobufCMessage **ret)
+{
+    const uint64_t until_ns = deadline_at(deadline_ms);
+    enum tern_err err = TERN_BUSY;
+
+    for (uint32_t tries = 0; err == TERN_BUSY && tries < FDS_TRIES; tries++) {
+        struct call call;
+
+        if (tries > 0)
+            nanosleep(&(struct timespec){.tv_nsec = FDS_NAP_NS}, NULL);
+        TRY(call_start_by(t, type, until_ns, &call));
+        TRY(call_put(t, &call, 0, msg));
+        err = call_answer_fds(t, &call, ret_fds, ret);
+    }
     return err;
 }
 

@@ -312,8 +312,9 @@ struct call_fds {
     int v[CLIENT_FDS_MAX];
     uint32_t n; /* 1 or more */
 };
-enum tern_err call_answer_fds(struct tern *t, struct call *call, struct call_fds *ret_fds,
-                              const ProtobufCMessage **ret);
+enum tern_err call_whole_fds(struct tern *t, uint16_t type, const ProtobufCMessage *msg,
+                             uint32_t deadline_ms, struct call_fds *ret_fds,
+                             const ProtobufCMessage **ret);
 /* MALFORMED, with a text, and all are closed: there are not so many. */
 enum tern_err call_fds_are(struct tern *t, const struct call_fds *fds, uint32_t n);
 /* The error of an answer, which every one has in a Status in field 1; its words are taken. */

@@ -285,7 +285,7 @@ static enum tern_err map_answer(struct tern *t, const struct call_fds *fds,
     if (reply->sums)
         close(fds->v[FD_SUMS]);
     if (err == TERN_OK && t->bell < 0)
-        t->bell = fds->v[FD_BELL]; /* all pools have the same */
+        t->bell = fds->v[FD_BELL]; /* in later answers another descriptor has its place */
     else
         close(fds->v[FD_BELL]);
     return err;
@@ -309,20 +309,16 @@ enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_m
     const ProtobufCMessage *msg;
     struct tern_pool *pool;
     struct call_fds fds;
-    struct call call;
     enum tern_err err;
 
     m.has_pool = m.has_sums = 1;
     m.pool = handle;
     m.sums = 1;
-    TRY(call_start(t, FRAME_POOL_MAP, deadline_ms, &call));
     pool = calloc(1, sizeof(*pool));
     if (!pool)
         return set_error(t, TERN_INTERNAL, "no memory");
     pool->owner = t;
-    err = call_put(t, &call, 0, &m.base);
-    if (err == TERN_OK)
-        err = call_answer_fds(t, &call, &fds, &msg);
+    err = call_whole_fds(t, FRAME_POOL_MAP, &m.base, deadline_ms, &fds, &msg);
     if (err == TERN_OK)
         err = map_answer(t, &fds, (const Tern__Wire__PoolMapReply *)msg, pool);
     if (err != TERN_OK)

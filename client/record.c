@@ -25,19 +25,15 @@ enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms, struct tern
     Tern__Wire__RecordMap ask = TERN__WIRE__RECORD_MAP__INIT;
     const ProtobufCMessage *msg;
     struct tern_records *m;
-    struct call call;
     struct call_fds fds;
     enum tern_err err;
 
     ask.has_reserved_one = 1;
     ask.reserved_one = 1;
-    TRY(call_start(t, FRAME_RECORD_MAP, deadline_ms, &call));
     m = calloc(1, sizeof(*m));
     if (!m)
         return set_error(t, TERN_INTERNAL, "no memory");
-    err = call_put(t, &call, 0, &ask.base);
-    if (err == TERN_OK)
-        err = call_answer_fds(t, &call, &fds, &msg);
+    err = call_whole_fds(t, FRAME_RECORD_MAP, &ask.base, deadline_ms, &fds, &msg);
     if (err == TERN_OK)
         err = call_fds_are(t, &fds, 1);
     if (err != TERN_OK)

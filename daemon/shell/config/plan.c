@@ -13,7 +13,7 @@
 #define DISK_DESCRIPTORS        8   /* its folder, its lock, what wakes the owner */
 #define DISK_THREAD_DESCRIPTORS 4   /* a ring, and the file in work with its folder */
 #define CUDA_DESCRIPTORS        128 /* that the driver of GPUs opens for itself */
-#define CONN_DESCRIPTORS        2   /* its socket, and the daemon's end of its bell */
+#define CONN_DESCRIPTORS        3 /* its socket, and the two ends of its bell until one was sent */
 #define OTHER_DESCRIPTORS       64 /* the ring, the workers' and the resolver's, the log, libraries */
 
 /* ---- the seams' configurations ---- */
@@ -403,6 +403,11 @@ uint64_t plan_descriptors(const struct config *config)
         n += DISK_DESCRIPTORS + (uint64_t)config->spill_threads * DISK_THREAD_DESCRIPTORS;
     /* The ring of each thread that moves pages or closes, and what wakes it. */
     return n + 2ull * (config->data_threads + config->ntenants + 1);
+}
+
+uint64_t plan_descriptors_in_flight(const struct config *config)
+{
+    return (uint64_t)(plan_conns(config) - config->admin_conns_max) * STREAM_FDS_MAX;
 }
 
 /* ---- telling it ---- */

@@ -51,6 +51,9 @@ void plan_memory(const struct config *config, struct plan_memory *ret);
 uint64_t plan_machine_bytes(void);
 /* Descriptors that may be open at a time. */
 uint64_t plan_descriptors(const struct config *config);
+/* The most descriptors that unread answers can hold: one answer for each connection of a tenant.
+ * The kernel counts them against the daemon's user and compares them with RLIMIT_NOFILE, too. */
+uint64_t plan_descriptors_in_flight(const struct config *config);
 /* Bytes of the tenants' memory that lie on GPUs, and so are none of the machine's. */
 uint64_t plan_device_bytes(const struct config *config);
 /* RDMA devices in use, at the most: of tenants without GPUs and names one for all. */

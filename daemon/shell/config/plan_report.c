@@ -68,6 +68,8 @@ void plan_report(const struct config *config, FILE *out)
     rails(config, out);
     figure(out, "descriptors", plan_descriptors(config),
            "at the most: LimitNOFILE= or ulimit -Hn, or more");
+    figure(out, "in_flight", plan_descriptors_in_flight(config),
+           "descriptors in unread answers at the most: LimitNOFILE= is to be no less");
     figure(out, "spill_bytes", config->spill_dir[0] ? config->spill_bytes : 0,
            config->spill_dir[0] ? "on the disk, beside spill.headroom that stays free" : "");
     figure(out, "machine_bytes", plan_machine_bytes(),

@@ -168,6 +168,20 @@ void conn_fds_queued(struct client_conn *c)
     c->d->conns.giving = c;
 }
 
+void conn_fds_unsent(struct client_conn *c)
+{
+    struct rlimit files = {0};
+
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    c->fds.unread_at = 0;
+    log_event(LEVEL_WARN, "descriptors_in_flight",
+              "tenant=%s pid=%d limit=%" PRIu64 " in_flight=%" PRIu64 " reason=%s",
+              config_tenant_word(c->d->config, c->tenant), pid_of(c), (uint64_t)files.rlim_cur,
+              plan_descriptors_in_flight(c->d->config),
+              "processes of the daemon's user have more descriptors in unread messages than the "
+              "limit: raise LimitNOFILE= above `in_flight`, and let only ternd run as that user");
+}
+
 /* A Unix socket counts as outgoing what the other side has not read. */
 static bool all_read(int fd)
 {

@@ -43,6 +43,8 @@ void bell_end(struct client_conn *c);
 
 /* An answer with descriptors was queued as the stream's last frame. */
 void conn_fds_queued(struct client_conn *c);
+/* It was not sent after all. */
+void conn_fds_unsent(struct client_conn *c);
 /* Returns true if the other side has not read the last answer with descriptors. */
 bool conn_fds_unread(struct client_conn *c);
 /* Closes the ends that clients have received by now. Once a turn. */

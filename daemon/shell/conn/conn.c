@@ -271,11 +271,27 @@ static void on_brought(struct stream *s)
                          pid_of(c));
 }
 
+static size_t on_fds_refused(struct stream *s, const struct frame_header *h,
+                             const uint8_t **ret_frame)
+{
+    struct client_conn *c = conn_of(s);
+    struct frame_header request = *h;
+
+    conn_fds_unsent(c);
+    request.type--;
+    *ret_frame = c->d->frame;
+    return wire_out_status(&request, TERN_BUSY,
+                           "the kernel takes no more descriptors from the daemon's user: "
+                           "event=descriptors_in_flight in the daemon's log says more; ask again",
+                           c->d->config->frame_body_max, c->d->frame);
+}
+
 static const struct stream_ops conn_stream_ops = {.frame = on_frame,
                                                   .refused = on_refused,
                                                   .closed = on_closed,
                                                   .finished = on_finished,
-                                                  .brought = on_brought};
+                                                  .brought = on_brought,
+                                                  .fds_refused = on_fds_refused};
 
 /* ---- the beginning ---- */
 

@@ -161,7 +161,7 @@ static enum tern_err fail(char *why, size_t cap, enum tern_err err, const char *
  * done. */
 static void start_process(const struct config *config)
 {
-    uint64_t most = plan_descriptors(config);
+    uint64_t most = plan_descriptors(config), flight = plan_descriptors_in_flight(config);
     struct rlimit files = {.rlim_max = RLIM_INFINITY};
     sigset_t set;
 
@@ -173,11 +173,12 @@ static void start_process(const struct config *config)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    if (files.rlim_max < most)
-        log_event(LEVEL_WARN, "few_descriptors", "has=%" PRIu64 " wants=%" PRIu64 " reason=%s",
-                  (uint64_t)files.rlim_max, most,
-                  "connections are refused when there are no more: raise LimitNOFILE= or "
-                  "ulimit -Hn");
+    if (files.rlim_max < most || files.rlim_max < flight)
+        log_event(LEVEL_WARN, "few_descriptors",
+                  "has=%" PRIu64 " wants=%" PRIu64 " in_flight=%" PRIu64 " reason=%s",
+                  (uint64_t)files.rlim_max, most, flight,
+                  "connections and mappings are refused when there are no more: raise "
+                  "LimitNOFILE= or ulimit -Hn");
 }
 
 /* From here on the loop takes the signals. All other threads block them. */

@@ -192,14 +192,15 @@ static void peer_names(struct findings *f, const struct config *config)
 /* The daemon starts with fewer, and refuses connections when it has no more of them. */
 static void descriptors(struct findings *f, const struct config *config)
 {
-    uint64_t most = plan_descriptors(config);
+    uint64_t most = plan_descriptors(config), flight = plan_descriptors_in_flight(config);
     struct rlimit files;
 
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < most)
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && (files.rlim_max < most || files.rlim_max < flight))
         fprintf(f->out,
-                "ternd: warning: %" PRIu64 " descriptors may be open at a time, and this "
-                "process may have %" PRIu64 ": raise LimitNOFILE= or ulimit -Hn\n",
-                most, (uint64_t)files.rlim_max);
+                "ternd: warning: %" PRIu64 " descriptors may be open at a time, and %" PRIu64
+                " may wait in unread answers; this process may have %" PRIu64
+                " of either: raise LimitNOFILE= or ulimit -Hn\n",
+                most, flight, (uint64_t)files.rlim_max);
 }
 
 uint32_t preflight(const struct config *config, FILE *out)

@@ -113,6 +113,12 @@ static void core_request(struct client_conn *c, const struct frame_header *h, co
     }
     if (ev.request.op == OP_POOL_OPEN && layouts_refused(c, h, &ev.request.pool_open))
         return;
+    if ((ev.request.op == OP_POOL_MAP || ev.request.op == OP_RECORD_MAP) && conn_fds_unread(c)) {
+        conn_send_status(c, h, TERN_BUSY,
+                         "the last answer that carries descriptors has not been read, or answers "
+                         "behind it: read them, then ask again");
+        return;
+    }
     ev.request.conn = c->slot;
     ev.request.request_id = h->request_id;
     if (ev.request.op == OP_ENGINE_LEAVE && c->engine != NONE)

@@ -39,6 +39,10 @@ struct stream_ops {
     void (*frame)(struct stream *s, const struct frame_header *h, const uint8_t *body);
     /* A large frame came, and its body is thrown away because its share has no free buffer. */
     void (*refused)(struct stream *s, const struct frame_header *h);
+    /* The kernel takes no descriptors from us now, so this frame was not sent. Returns the bytes of
+     * another frame that goes in its place without any, in *ret_frame. */
+    size_t (*fds_refused)(struct stream *s, const struct frame_header *h,
+                          const uint8_t **ret_frame);
     /* Called once, from inside stream_close or a completion: no frame follows. `why` is static. */
     void (*closed)(struct stream *s, const char *why);
     /* Called once, after `closed`: the ring is done with the stream and the descriptor is closed.

@@ -1,6 +1,7 @@
 /* Sending: the queue, one send in flight, TLS records on their way out. See stream.h. What must
  * stay true: a frame is queued whole or the stream is closed; descriptors leave with the first byte
  * of their frame. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -40,6 +41,30 @@ void stream_send_start(struct stream *s)
     io_sendmsg(s->pool->config.io, &s->send, s->fd, &s->msg);
 }
 
+/* The first frame of the queue goes without its descriptors, as another one. False: it cannot. */
+static bool replace_first(struct stream *s)
+{
+    struct send_buffer *c = s->first;
+    struct frame_header h;
+    const uint8_t *frame;
+    size_t old, n;
+
+    if (!s->ops->fds_refused || !c->nfds ||
+        frame_decode(c->data, s->splitter.body_max, &h) != TERN_OK)
+        return false;
+    old = FRAME_HEADER_BYTES + h.length;
+    n = s->ops->fds_refused(s, &h, &frame);
+    if (old > c->used || c->used - old + n > sizeof(c->data))
+        return false;
+    memmove(c->data + n, c->data + old, c->used - old);
+    memcpy(c->data, frame, n);
+    c->used = (uint32_t)(c->used - old + n);
+    c->nfds = 0;
+    s->queued_bytes += n - old;
+    s->deadline_bytes += n - old;
+    return true;
+}
+
 void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct stream *s = stream_of(op, send);
@@ -56,6 +81,10 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     }
     if (s->state == STREAM_DOOMED)
         return;
+    if (res == -ETOOMANYREFS && replace_first(s)) {
+        stream_send_start(s);
+        return;
+    }
     if (res < 0) {
         stream_close_by_peer(s, "send failed");
         return;

@@ -37,6 +37,8 @@ enum twist {
     EMPTY_RANGE,
     CONTROL_SHORT,
     OTHER_INCARNATION,
+    EVENTFD,      /* the bell is one */
+    BUSY_TWICE,   /* the first two PoolMaps are answered with it */
     LATE,         /* answered after the client has given up, before the next request's answer */
     LATE_BROKEN,  /* the same, its body is no message */
     LATE_REFUSED, /* the same, refused, in one piece with the next answer */
@@ -45,7 +47,7 @@ enum twist {
 
 struct memory {
     enum twist twist;
-    int region, control, bell;
+    int region, control, bell, ear; /* the two ends of the bell */
     uint8_t *region_at, *control_at;
     atomic_bool left; /* EngineLeave came */
 };
@@ -54,10 +56,18 @@ static struct memory memory;
 
 static void memory_init(struct memory *m, enum twist twist)
 {
+    int pair[2];
+
     m->twist = twist;
     m->region = memfd_create("region", MFD_CLOEXEC);
     m->control = memfd_create("control", MFD_CLOEXEC);
-    m->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    m->bell = pair[0];
+    m->ear = pair[1];
+    if (twist == EVENTFD) {
+        close(m->bell);
+        m->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    }
     assert_int_equal(ftruncate(m->region, REGION), 0);
     assert_int_equal(ftruncate(m->control, twist == CONTROL_SHORT ? 512 : CONTROL), 0);
     m->region_at = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, m->region, 0);
@@ -75,7 +85,8 @@ static void memory_finish(struct memory *m)
     close(m->region);
     close(m->control);
     close(m->bell);
-    *m = (struct memory){.region = -1, .control = -1, .bell = -1};
+    close(m->ear);
+    *m = (struct memory){.region = -1, .control = -1, .bell = -1, .ear = -1};
 }
 
 static void reply_map(struct fake *f, struct memory *m, bool broken)
@@ -119,13 +130,25 @@ static void reply_refusal_and_map(struct fake *f, struct memory *m, uint64_t ref
     send_fds(f, frames, n, fds, 3);
 }
 
+static void reply_busy(struct fake *f)
+{
+    Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
+    Tern__Wire__Status status = fake_status(TERN_BUSY, NULL, NULL);
+
+    reply.status = &status;
+    fake_reply(f, &reply);
+}
+
 static void serve_pools(struct fake *f)
 {
     struct memory *m = f->ctx;
     struct frame_header late = {0};
+    uint32_t busy = 0;
 
     while (fake_read(f)) {
-        if (f->h.type == FRAME_POOL_MAP && m->twist >= LATE && !late.type) {
+        if (f->h.type == FRAME_POOL_MAP && m->twist == BUSY_TWICE && busy++ < 2) {
+            reply_busy(f);
+        } else if (f->h.type == FRAME_POOL_MAP && m->twist >= LATE && !late.type) {
             late = f->h;
         } else if (f->h.type == FRAME_POOL_MAP && m->twist == LATE_REFUSED) {
             reply_refusal_and_map(f, m, late.request_id);
@@ -297,7 +320,7 @@ TEST(pool_map_answer_twisted_typed_error_no_leak)
         [CONTROL_SHORT] = TERN_MALFORMED, [OTHER_INCARNATION] = TERN_GONE,
     };
 
-    for (enum twist twist = NO_FDS; twist < LATE; twist++) {
+    for (enum twist twist = NO_FDS; twist < EVENTFD; twist++) {
         uint32_t before = open_fds();
         struct tern_pool *pool = NULL;
 
@@ -374,9 +397,10 @@ TEST(done_step_is_published_and_never_goes_back)
 /* How often the bell was rung since the last look. */
 static uint64_t rung(void)
 {
-    uint64_t n;
+    char bytes[64];
+    ssize_t n = recv(memory.ear, bytes, sizeof bytes, MSG_DONTWAIT);
 
-    return read(memory.bell, &n, sizeof(n)) == (ssize_t)sizeof(n) ? n : 0;
+    return n > 0 ? (uint64_t)n : 0;
 }
 
 /* E10: publishing makes a system call when it reaches the step that somebody waits for, and else
@@ -398,6 +422,52 @@ TEST(done_step_rings_once_when_it_reaches_what_is_wanted)
     assert_int_equal(rung(), 1);
     assert_ok(tern_done_step(pool, 7));
     assert_int_equal(rung(), 0);
+}
+
+/* A socket that is full rings already, and nobody waits for room in it. The daemon that ended is
+ * not told, and no signal comes. */
+TEST(done_step_with_a_full_bell_does_not_wait)
+{
+    struct tern_pool *pool;
+    uint64_t *wanted;
+
+    start_pools(GOOD, TERN_WORKER, 2);
+    wanted = (uint64_t *)(void *)(memory.control_at + 64 * (RANKS_MAX + 1));
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    while (send(memory.bell, "", 1, MSG_DONTWAIT) == 1)
+        ;
+    *wanted = 5;
+    assert_ok(tern_done_step(pool, 5));
+    assert_int_equal(published(2), 5);
+    assert_int_equal(shutdown(memory.ear, SHUT_RDWR), 0);
+    *wanted = 6;
+    assert_ok(tern_done_step(pool, 6));
+    assert_int_equal(published(2), 6);
+}
+
+/* An answer with descriptors, which another call did not wait for, was still unread. */
+TEST(pool_map_asks_again_while_it_is_busy)
+{
+    struct tern_pool *pool;
+
+    start_pools(BUSY_TWICE, TERN_WORKER, 2);
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    assert_string_equal(tern_error_text(t), "");
+}
+
+/* The bell of a daemon that is older than this library. */
+TEST(done_step_rings_an_eventfd)
+{
+    struct tern_pool *pool;
+    uint64_t *wanted, n = 0;
+
+    start_pools(EVENTFD, TERN_WORKER, 2);
+    wanted = (uint64_t *)(void *)(memory.control_at + 64 * (RANKS_MAX + 1));
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    *wanted = 5;
+    assert_ok(tern_done_step(pool, 5));
+    assert_int_equal(read(memory.bell, &n, sizeof n), sizeof n);
+    assert_int_equal(n, 1);
 }
 
 /* Where there is a driver after all, this thread has no context. */
