@@ -25,6 +25,9 @@ struct io_op {
     /* res >= 0: bytes, a file descriptor or poll mask; < 0: -errno. EINTR and EAGAIN never get
      * here. */
     void (*done)(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
+    /* A thread of the kernel carries it out, and not this one when there is something to do: for a
+     * socket whose other end belongs to somebody who can make each call on it take long. */
+    bool aside;
     struct io_op *next;  /* io's own */
     uint64_t pending[8]; /* io's own: a submission that waits for room */
 };
@@ -52,6 +55,8 @@ void io_destroy(struct io *io);
 uint32_t io_run(struct io *io, uint64_t deadline_ns);
 
 uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
+/* Submits what was posted, and carries out what needs no waiting: for a caller that times it. */
+void io_submit(struct io *io);
 
 void io_accept(struct io *io, struct io_op *op, int fd, bool multishot);
 /* Waits until there is something to read, and reads it into a buffer of that group; -ENOBUFS: the
@@ -75,9 +80,6 @@ void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *c
                             uint32_t group);
 void io_recv_client(struct io *io, struct io_op *op, struct io_client *client, int fd, void *buf,
                     size_t n);
-/* The same on a thread of the kernel, whatever is there at once or not: for a socket on which a
- * read may take long. */
-void io_recv_aside(struct io *io, struct io_op *op, int fd, void *buf, size_t n);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
 void io_sendmsg(
     struct io *io, struct io_op *op, int fd,

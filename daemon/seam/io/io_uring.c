@@ -340,6 +340,8 @@ static void post(struct io *io, struct io_op *op)
 static void post_sqe(struct io *io, struct io_op *op, struct io_uring_sqe *sqe)
 {
     io_uring_sqe_set_data(sqe, op);
+    if (op->aside)
+        sqe->flags |= IOSQE_ASYNC;
     op_keep(op, sqe);
     post(io, op);
 }
@@ -392,7 +394,7 @@ void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *c
 {
     struct io_uring_sqe sqe = {0};
 
-    if (!client->look) {
+    if (!client->look || op->aside) {
         io_recv_buffers(io, op, fd, group);
         return;
     }
@@ -410,23 +412,13 @@ void io_recv_client(struct io *io, struct io_op *op, struct io_client *client, i
 {
     struct io_uring_sqe sqe = {0};
 
-    if (!client->look) {
+    if (!client->look || op->aside) {
         io_recv(io, op, fd, buf, n, false);
         return;
     }
     client->iov = (struct iovec){buf, n};
     client->msg = (struct msghdr){.msg_iov = &client->iov, .msg_iovlen = 1};
     io_uring_prep_recvmsg(&sqe, fd, &client->msg, MSG_PEEK);
-    post_sqe(io, op, &sqe);
-}
-
-void io_recv_aside(struct io *io, struct io_op *op, int fd, void *buf, size_t n)
-{
-    struct io_uring_sqe sqe = {0};
-
-    check(n <= INT32_MAX);
-    io_uring_prep_recv(&sqe, fd, buf, n, 0);
-    sqe.flags |= IOSQE_ASYNC;
     post_sqe(io, op, &sqe);
 }
 
@@ -618,6 +610,11 @@ static void submit_and_wait(struct io *io, uint64_t deadline_ns)
     ts.tv_sec = (long long)((deadline_ns - now) / 1000000000u);
     ts.tv_nsec = (long long)((deadline_ns - now) % 1000000000u);
     io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, &ts, NULL);
+}
+
+void io_submit(struct io *io)
+{
+    io_uring_submit(&io->ring);
 }
 
 uint32_t io_run(struct io *io, uint64_t deadline_ns)

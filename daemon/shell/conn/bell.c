@@ -50,6 +50,7 @@ static void listen_to(struct client_conn *c)
 {
     bell_move(&c->bell, BELL_LISTENING);
     c->bell.op.done = rung;
+    c->bell.op.aside = false;
     io_poll_in(c->d->io, &c->bell.op, c->bell.fd, false);
 }
 
@@ -75,7 +76,8 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
     }
     bell_move(&c->bell, BELL_DRAINING);
     op->done = drained;
-    io_recv_aside(c->d->io, op, c->bell.fd, c->bell.bytes, sizeof c->bell.bytes);
+    op->aside = true;
+    io_recv(c->d->io, op, c->bell.fd, c->bell.bytes, sizeof c->bell.bytes, false);
 }
 
 static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)

@@ -4,6 +4,7 @@
  * after both. */
 #include "shell/conn/conn.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,12 +287,23 @@ static size_t on_fds_refused(struct stream *s, const struct frame_header *h,
                            c->d->config->frame_body_max, c->d->frame);
 }
 
+static void on_aside(struct stream *s, uint64_t ns)
+{
+    const struct client_conn *c = conn_of(s);
+
+    log_event(LEVEL_WARN, "conn_aside", "conn=%u pid=%d send_us=%" PRIu64 " reason=%s", c->slot,
+              pid_of(c), ns / 1000,
+              "calls on its socket take long, or it sends a few bytes at a time: a thread of the "
+              "kernel works on it; do not wait on that socket in many places");
+}
+
 static const struct stream_ops conn_stream_ops = {.frame = on_frame,
                                                   .refused = on_refused,
                                                   .closed = on_closed,
                                                   .finished = on_finished,
                                                   .brought = on_brought,
-                                                  .fds_refused = on_fds_refused};
+                                                  .fds_refused = on_fds_refused,
+                                                  .aside = on_aside};
 
 /* ---- the beginning ---- */
 

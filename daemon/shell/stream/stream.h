@@ -43,6 +43,9 @@ struct stream_ops {
      * another frame that goes in its place without any, in *ret_frame. */
     size_t (*fds_refused)(struct stream *s, const struct frame_header *h,
                           const uint8_t **ret_frame);
+    /* Calls on the socket take long, `ns` of the owner's time: a thread of the kernel carries them
+     * out from now on. NULL: they are never timed. */
+    void (*aside)(struct stream *s, uint64_t ns);
     /* Called once, from inside stream_close or a completion: no frame follows. `why` is static. */
     void (*closed)(struct stream *s, const char *why);
     /* Called once, after `closed`: the ring is done with the stream and the descriptor is closed.
@@ -75,6 +78,9 @@ struct stream {
     int fd;
     struct io_op recv, send;
     struct io_client client;    /* how it is received */
+    uint64_t timed_ns;          /* its sends are not timed before */
+    uint32_t strikes;           /* timed sends in a row that took long */
+    uint32_t pieces;            /* small ones received since the last whole frame */
     bool send_posted;           /* the ring still holds that operation */
     struct stream *prev, *next; /* those that are open, for the deadlines */
     struct tls_session *tls;    /* borrowed until `finished`; NULL: in the clear */

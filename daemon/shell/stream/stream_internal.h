@@ -29,6 +29,7 @@ struct stream_pool {
     uint32_t nready;              /* streams in all lists of those that are ready */
     uint32_t turn_frames;         /* handed out in the turn that is under way */
     bool doomed;                  /* some stream is */
+    uint64_t timed_ns;            /* when the sends of a flush are timed next */
     bool mute;                    /* no owner hears of a stream any more */
     uint64_t ndoomed;
     uint8_t *big; /* shares x STREAM_BIG_SHARE buffers of big_bytes */
@@ -88,6 +89,9 @@ void stream_finish_if_quiet(struct stream *s);
 
 void stream_send_start(struct stream *s); /* something is queued, and no send is in flight */
 void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
+
+/* From now on a thread of the kernel works on the socket. */
+void stream_aside(struct stream *s, uint64_t ns);
 
 /* ---- stream_recv.c ---- */
 

@@ -13,12 +13,17 @@
 #define TLS_MAJOR      3
 #define TLS_AS_LENGTH  0x10000u /* no record's first bytes are a frame's length below that */
 
+/* A frame comes in a few pieces, unless the client wants it to be read often. */
+#define PIECE_BYTES 4096
+#define PIECES_MAX  8u
+
 /* Plain bytes that are taken of a TLS record at a time: a few small frames. */
 #define TLS_BITE_BYTES 1024
 
 static void deliver(struct stream *s, const struct frame_header *h, const uint8_t *body)
 {
     s->partial_ns = 0;
+    s->pieces = 0;
     s->ops->frame(s, h, body);
     stream_body_put(s);
 }
@@ -164,6 +169,8 @@ void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         return;
     if (res > 0) {
         check(flags & IO_BUFFER);
+        if (res < PIECE_BYTES && ++s->pieces > PIECES_MAX)
+            stream_aside(s, 0); /* it is read more often than it has to be, and answered seldom */
         stream_input_keep(s, buffer, (size_t)res);
         return;
     }

@@ -3,9 +3,16 @@
  * of their frame. */
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/check.h"
 #include "shell/stream/stream_internal.h"
+
+#define ASIDE_FLUSH_NS 200000u   /* between two flushes of which sends are timed */
+#define ASIDE_EVERY_NS 10000000u /* between two timed sends of one stream */
+#define ASIDE_SEND_NS  20000u    /* of this thread's time for a send, and for each byte of it */
+#define ASIDE_BYTE_NS  2u
+#define ASIDE_STRIKES  3u /* in a row: an interrupt takes time, too */
 
 #define stream_of(op_ptr, member)                                                                  \
     ((struct stream *)(void *)((char *)(op_ptr)-offsetof(struct stream, member)))
@@ -216,15 +223,58 @@ static void close_doomed(struct stream_pool *pool)
     } while (s);
 }
 
+/* ---- sockets that take long ---- */
+
+/* A send or a receive on a Unix socket wakes all who wait on the client's end, in the caller's
+ * time, and a client can hang thousands of epolls on it. */
+void stream_aside(struct stream *s, uint64_t ns)
+{
+    if (s->send.aside || !s->ops->aside)
+        return;
+    s->send.aside = s->recv.aside = true;
+    s->ops->aside(s, ns);
+}
+
+static uint64_t own_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void send_timed(struct stream *s, uint64_t now_ns)
+{
+    uint64_t bytes = s->queued_bytes - s->sent_bytes, before, took;
+
+    s->timed_ns = now_ns + ASIDE_EVERY_NS;
+    s->pool->timed_ns = now_ns + ASIDE_FLUSH_NS;
+    io_submit(s->pool->config.io);
+    before = own_ns();
+    stream_send_start(s);
+    io_submit(s->pool->config.io);
+    took = own_ns() - before;
+    s->strikes = took > ASIDE_SEND_NS + bytes * ASIDE_BYTE_NS ? s->strikes + 1 : 0;
+    if (s->strikes >= ASIDE_STRIKES)
+        stream_aside(s, took);
+}
+
 void stream_pool_flush(struct stream_pool *pool)
 {
+    const uint64_t now_ns = pool->ndirty > 0 ? io_now_ns() : 0;
+    const bool timed = now_ns >= pool->timed_ns;
+
     while (pool->doomed)
         close_doomed(pool);
     for (uint32_t i = 0; i < pool->ndirty; i++) {
         struct stream *s = pool->dirty[i];
 
         s->dirty = false;
-        if ((s->state == STREAM_OPEN || s->state == STREAM_FLUSHING) && s->first && !s->send_posted)
+        if ((s->state != STREAM_OPEN && s->state != STREAM_FLUSHING) || !s->first || s->send_posted)
+            continue;
+        if (timed && now_ns >= s->timed_ns && s->ops->aside && !s->send.aside)
+            send_timed(s, now_ns);
+        else
             stream_send_start(s);
     }
     pool->ndirty = 0;

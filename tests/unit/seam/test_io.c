@@ -235,9 +235,9 @@ static uint32_t kernel_threads(void)
 }
 
 /* What is there already is read by such a thread, and not by the caller. */
-TEST(io_recv_aside_reads_on_a_thread_of_the_kernel)
+TEST(io_aside_reads_on_a_thread_of_the_kernel)
 {
-    struct seen r = {.op.done = note};
+    struct seen r = {.op = {.done = note, .aside = true}};
     char bytes[4];
     int pair[2];
 
@@ -245,7 +245,7 @@ TEST(io_recv_aside_reads_on_a_thread_of_the_kernel)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     assert_int_equal(write(pair[1], "abcdef", 6), 6);
     assert_int_equal(kernel_threads(), 0);
-    io_recv_aside(io, &r.op, pair[0], bytes, sizeof bytes);
+    io_recv(io, &r.op, pair[0], bytes, sizeof bytes, false);
     run_until(&r.n, 1);
     assert_int_equal(r.res[0], 4);
     assert_memory_equal(bytes, "abcd", 4);

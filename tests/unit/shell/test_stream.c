@@ -1,5 +1,8 @@
 /* The deadlines of streams: one sweep closes all that are past theirs, whatever the end of one of
  * them does to the others. */
+#include <sys/epoll.h>
+#include <sys/resource.h>
+
 #include "unit/shell/test_stream_rig.h"
 
 #define STREAMS 3
@@ -177,4 +180,66 @@ TEST_WITH(stream_that_meets_no_tls_does_not_say_so, set_up, tear_down)
     side[1].s.splitter.body_max = 1u << 20;
     hears(1, frame, sizeof frame);
     assert_int_equal(side[1].closed, 0);
+}
+
+/* Whole frames, however many, and one that comes in few pieces, are read by the owner. */
+TEST_WITH(stream_that_sends_byte_after_byte_is_set_aside, set_up, tear_down)
+{
+    struct frame_header h = {
+        .length = 8, .version = FRAME_VERSION, .type = FRAME_PING, .request_id = 1};
+    uint8_t frame[FRAME_HEADER_BYTES + 8] = {0};
+
+    for (; h.request_id <= 20; h.request_id++) {
+        frame_encode(&h, frame);
+        hears(0, frame, 10);
+        hears(0, frame + 10, sizeof frame - 10);
+    }
+    assert_int_equal(side[0].frames, 20);
+    assert_int_equal(side[0].aside, 0);
+    h.request_id = 1;
+    frame_encode(&h, frame);
+    for (size_t i = 0; i < sizeof frame; i++)
+        hears(1, frame + i, 1);
+    assert_int_equal(side[1].aside, 1);
+    assert_int_equal(side[1].frames, 1); /* it is served all the same */
+}
+
+#define WAITERS 4000u /* each takes 60 ns or more of a send */
+
+static void flush_a_frame(uint32_t i, uint64_t id)
+{
+    struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PING, .request_id = id};
+    uint8_t frame[FRAME_HEADER_BYTES];
+    uint64_t end = io_now_ns() + WAIT_NS;
+
+    frame_encode(&h, frame);
+    assert_true(stream_put(&side[i].s, frame, sizeof frame, NULL, 0));
+    stream_pool_flush(pool);
+    while (side[i].s.send_posted && io_now_ns() < end)
+        io_run(io, end);
+    assert_int_equal(recv(far_end[i], frame, sizeof frame, MSG_WAITALL), sizeof frame);
+    usleep(12000); /* the next flush is timed again */
+}
+
+TEST_WITH(stream_whose_far_end_many_wait_on_is_set_aside, set_up, tear_down)
+{
+    struct rlimit files;
+    int epoll = epoll_create1(EPOLL_CLOEXEC), most = 0, copies[WAITERS];
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    for (; most < (int)WAITERS && (copies[most] = dup(far_end[0])) >= 0; most++)
+        assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, copies[most],
+                                   &(struct epoll_event){.events = EPOLLIN | EPOLLOUT}),
+                         0);
+    for (uint64_t id = 1; id <= 8; id++) {
+        flush_a_frame(0, id);
+        flush_a_frame(1, id);
+    }
+    assert_int_equal(side[0].aside, 1);
+    assert_int_equal(side[1].aside, 0);
+    while (most > 0)
+        close(copies[--most]);
+    close(epoll);
 }

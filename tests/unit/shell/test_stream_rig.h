@@ -21,7 +21,7 @@ struct side {
     struct stream s;    /* first: the callbacks cast */
     struct side *other; /* closed with this one; NULL: none */
     uint32_t frames;    /* that were handed out, in the order of their ids */
-    uint32_t closed, finished, brought;
+    uint32_t closed, finished, brought, aside;
     char why[160];
 };
 
@@ -66,6 +66,12 @@ static void on_brought(struct stream *s)
     me->brought++;
 }
 
+static void on_aside(struct stream *s, uint64_t ns)
+{
+    (void)ns;
+    ((struct side *)(void *)s)->aside++;
+}
+
 static void on_tls_met(struct stream *s)
 {
     stream_close(s, "it speaks TLS");
@@ -79,7 +85,8 @@ static inline void streams_open(struct stream_config *config, uint32_t of_share_
                                           .closed = on_closed,
                                           .finished = on_finished,
                                           .brought = on_brought,
-                                          .tls_met = on_tls_met};
+                                          .tls_met = on_tls_met,
+                                          .aside = on_aside};
     struct io_config io_config = {
         .entries = 64, .groups = 2, .buffers = RECV_BUFFERS, .buffer_bytes = RECV_BYTES};
     const char *why = "";
