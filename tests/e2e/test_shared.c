@@ -1,0 +1,489 @@
+/* Everything that a client has in common with the daemon, as docs/rules.md lists it, in the hands
+ * of a tenant that means harm. Each case is a line of that list, or several. After each, a
+ * neighbour of another tenant is served in time; at the end SIGTERM ends the daemon in time,
+ * although children of the attacker hold all of it still. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rig_daemon.h"
+#include "testing/test.h"
+
+#define L             64u
+#define PAGES         64u
+#define LENGTH        (4 * L)
+#define RECORD_MEMORY (8u << 20)
+#define HARM_MS       300  /* how long a case goes on that needs time */
+#define BREATH_US     3000 /* between two rounds of both: the worker seals pages meanwhile */
+#define EPOLLS        1500u
+#define CHILDREN      6u
+#define UNREAD        2000u /* requests that nobody reads the answers of */
+
+enum { REGION, CONTROL, BELL, RECORDS, REQUESTS, SHARED };
+
+static struct daemon d;
+static char other[SPAWN_PATH_BYTES]; /* the neighbour's socket */
+static struct engine neighbour;
+static struct rig_answer answer;
+static int shared[SHARED]; /* the attacker's descriptors */
+static uint64_t last_id, pool;
+static pid_t children[CHILDREN];
+
+static void answered(int fd, uint16_t type, uint64_t id, enum tern_err want)
+{
+    do
+        assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
+    while (answer.h.request_id != id);
+    assert_int_equal(answer.h.type, type + 1);
+    assert_err(want, rig_status(&answer));
+}
+
+static void ask(uint16_t type, const ProtobufCMessage *m)
+{
+    assert_true(rig_message(shared[REQUESTS], type, ++last_id, 0, m));
+    answered(shared[REQUESTS], type, last_id, TERN_OK);
+}
+
+/* ---- the neighbour ---- */
+
+/* Ping, Match, pages, a step and a commit, of tokens that nobody has had before. */
+static void neighbour_is_served(void)
+{
+    static uint32_t first;
+    uint64_t begun_ms = rig_now_ms();
+    struct engine_session s = {0};
+    uint32_t tokens[LENGTH];
+
+    for (uint32_t i = 0; i < LENGTH; i++)
+        tokens[i] = ++first;
+    assert_true(rig_alive(&d));
+    assert_ok(neighbour.tern, tern_ping(neighbour.tern, RIG_WAIT_MS));
+    assert_ok(neighbour.tern, engine_begin(&s, &neighbour, tokens, LENGTH));
+    assert_ok(neighbour.tern, engine_run(&s));
+    assert_ok(neighbour.tern, tern_wait_published(neighbour.tern, neighbour.step, RIG_WAIT_MS));
+    assert_int_equal(engine_wrong(&s, LENGTH), 0);
+    assert_ok(neighbour.tern, engine_end(&s));
+    assert_true(rig_now_ms() - begun_ms < RIG_AT_ONCE_MS);
+}
+
+/* The attacker's own connection goes on. */
+static void attacker_is_served(void)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+
+    ask(FRAME_PING, &m.base);
+}
+
+FIXTURE(served)
+{
+    neighbour_is_served();
+    return 0;
+}
+
+/* ---- the attacker ---- */
+
+static void attacker_joins(void)
+{
+    Tern__Wire__EngineJoin join = TERN__WIRE__ENGINE_JOIN__INIT;
+    Tern__Wire__Group group = TERN__WIRE__GROUP__INIT, *list[1] = {&group};
+    Tern__Wire__PoolOpen open = TERN__WIRE__POOL_OPEN__INIT;
+    Tern__Wire__PoolRef map = TERN__WIRE__POOL_REF__INIT;
+    Tern__Wire__RecordMap records = TERN__WIRE__RECORD_MAP__INIT;
+
+    shared[REQUESTS] = rig_greeted(d.socket);
+    last_id = 1;
+    join.name = (char *)(uintptr_t) "attacker";
+    join.has_role = join.has_world = true;
+    join.role = TERN_WORKER;
+    join.world = 1;
+    ask(FRAME_ENGINE_JOIN, &join.base);
+    group.name = (char *)(uintptr_t) "kv";
+    group.has_page_tokens = group.has_page_bytes = true;
+    group.page_tokens = L;
+    group.page_bytes = RIG_PAGE;
+    open.n_groups = 1;
+    open.groups = list;
+    open.has_bytes = true;
+    open.bytes = PAGES * RIG_PAGE;
+    ask(FRAME_POOL_OPEN, &open.base);
+    pool = ((const Tern__Wire__PoolOpenReply *)rig_decoded(&answer, FRAME_POOL_OPEN_REPLY))->pool;
+    map.has_pool = true;
+    map.pool = pool;
+    ask(FRAME_POOL_MAP, &map.base);
+    assert_int_equal(answer.nfds, 3);
+    for (uint32_t i = REGION; i <= BELL; i++)
+        shared[i] = answer.fds[i];
+    records.has_reserved_one = 1;
+    records.reserved_one = 1;
+    ask(FRAME_RECORD_MAP, &records.base);
+    assert_int_equal(answer.nfds, 1);
+    shared[RECORDS] = answer.fds[0];
+}
+
+static uint64_t size_of(int fd)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    return (uint64_t)st.st_size;
+}
+
+static uint8_t *mapped(int fd)
+{
+    void *at = mmap(NULL, size_of(fd), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    assert_ptr_not_equal(at, MAP_FAILED);
+    return at;
+}
+
+/* Each memory that the attacker has. */
+static const uint32_t memories[] = {REGION, CONTROL, RECORDS};
+#define MEMORIES (sizeof memories / sizeof *memories)
+
+FIXTURE(start)
+{
+    signal(SIGIO, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    rig_record_memory = RECORD_MEMORY;
+    rig_start_two(&d, other, NULL);
+    rig_record_memory = 0;
+    neighbour = rig_engine(other, "neighbour", L, 16 * PAGES * RIG_PAGE);
+    attacker_joins();
+    neighbour_is_served();
+    return 0;
+}
+
+FIXTURE(stop)
+{
+    int status = rig_stop(&d);
+
+    engine_close(&neighbour);
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        if (children[i] > 0 && kill(children[i], SIGKILL) == 0)
+            waitpid(children[i], NULL, 0);
+    assert_int_equal(status, 0);
+    return 0;
+}
+
+TEST_GROUP(start, stop);
+TEST_EACH(NULL, served);
+
+/* ---- open file descriptions ---- */
+
+TEST(shared_flags_owners_and_offsets)
+{
+    static const int flags[] = {O_NONBLOCK, O_APPEND, O_ASYNC, O_DIRECT, O_NOATIME, 0};
+
+    for (uint32_t i = 0; i < SHARED; i++)
+        for (size_t k = 0; k < sizeof flags / sizeof *flags; k++) {
+            (void)fcntl(shared[i], F_SETFL, O_RDWR | flags[k]);
+            (void)fcntl(shared[i], F_SETOWN, k % 2 ? (int)d.pid : (int)getpid());
+            (void)fcntl(shared[i], F_SETSIG, k % 2 ? SIGUSR1 : SIGIO);
+            (void)lseek(shared[i], 12345, SEEK_SET);
+            attacker_is_served();
+        }
+    neighbour_is_served();
+    for (uint32_t i = 0; i < SHARED; i++) {
+        (void)fcntl(shared[i], F_SETFL, O_RDWR);
+        (void)fcntl(shared[i], F_SETOWN, 0);
+    }
+    attacker_is_served();
+}
+
+TEST(shared_locks_and_leases)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    for (uint32_t i = 0; i < SHARED; i++) {
+        (void)flock(shared[i], LOCK_EX | LOCK_NB);
+        (void)fcntl(shared[i], F_OFD_SETLK, &all);
+        (void)fcntl(shared[i], F_SETLK, &all);
+        (void)fcntl(shared[i], F_SETLEASE, F_WRLCK);
+    }
+    attacker_is_served();
+    neighbour_is_served(); /* all of them are held */
+}
+
+TEST(shared_sizes_and_seals_are_fixed)
+{
+    for (size_t i = 0; i < MEMORIES; i++) {
+        int fd = shared[memories[i]];
+        uint64_t bytes = size_of(fd);
+
+        assert_int_equal(ftruncate(fd, 0), -1);
+        assert_int_equal(errno, EPERM);
+        assert_int_equal(ftruncate(fd, (off_t)bytes * 2), -1);
+        assert_int_equal(fallocate(fd, 0, (off_t)bytes, 4096), -1);
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+        assert_int_equal(errno, EPERM);
+        assert_true(size_of(fd) == bytes);
+    }
+    attacker_is_served();
+}
+
+/* ---- memory ---- */
+
+static atomic_bool harming;
+
+static void *punches(void *unused)
+{
+    (void)unused;
+    while (atomic_load(&harming))
+        for (size_t i = 0; i < MEMORIES; i++)
+            (void)fallocate(shared[memories[i]], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                            (off_t)size_of(shared[memories[i]]));
+    return NULL;
+}
+
+/* Noise all over the control page: done steps, the step that is wanted, the incarnation. */
+static void *scribbles_control(void *unused)
+{
+    uint64_t *words = (uint64_t *)(void *)mapped(shared[CONTROL]), noise = 88172645463325252u;
+    size_t n = size_of(shared[CONTROL]) / sizeof *words;
+
+    (void)unused;
+    while (atomic_load(&harming))
+        for (size_t i = 0; i < n; i++) {
+            noise ^= noise << 13;
+            noise ^= noise >> 7;
+            noise ^= noise << 17;
+            atomic_store((_Atomic uint64_t *)(void *)&words[i], noise >> noise % 64);
+        }
+    munmap(words, n * sizeof *words);
+    return NULL;
+}
+
+static void *scribbles_records(void *unused)
+{
+    uint8_t *at = mapped(shared[RECORDS]);
+
+    (void)unused;
+    for (uint8_t v = 0xff; atomic_load(&harming); v--)
+        memset(at, v, size_of(shared[RECORDS]));
+    munmap(at, size_of(shared[RECORDS]));
+    return NULL;
+}
+
+/* Both tenants go on while a thread of the attacker does that. */
+static void goes_on_beside(void *(*harm)(void *), void (*attacker)(void))
+{
+    uint64_t until = rig_now_ms() + HARM_MS;
+    pthread_t thread;
+
+    atomic_store(&harming, true);
+    assert_int_equal(pthread_create(&thread, NULL, harm, NULL), 0);
+    while (rig_now_ms() < until) {
+        attacker();
+        neighbour_is_served();
+        usleep(BREATH_US);
+    }
+    atomic_store(&harming, false);
+    pthread_join(thread, NULL);
+    attacker_is_served();
+}
+
+TEST(shared_memory_with_holes)
+{
+    goes_on_beside(punches, attacker_is_served);
+}
+
+TEST(shared_control_page_full_of_noise)
+{
+    goes_on_beside(scribbles_control, attacker_is_served);
+}
+
+/* An engine of the attacker's tenant puts turn records whose bytes change meanwhile. */
+static void records_are_put(void)
+{
+    static const float logprobs[LENGTH];
+    struct engine e = rig_engine(d.socket, "recorder", L, PAGES * RIG_PAGE);
+    struct tern_new_record record = {.ntokens = LENGTH, .logprobs = logprobs, .nlogprobs = LENGTH};
+    struct tern_recorded recorded;
+    struct tern_records *m;
+    uint32_t tokens[LENGTH] = {1};
+    tern_session s, turn;
+
+    record.tokens = tokens;
+    assert_ok(e.tern, tern_records_map(e.tern, RIG_WAIT_MS, &m));
+    assert_ok(e.tern, tern_session_open(e.tern, e.pool, &e.ns, RIG_WAIT_MS, &s));
+    for (uint32_t i = 0; i < 8; i++) {
+        assert_ok(e.tern, tern_turn_begin(e.tern, s, RIG_WAIT_MS, &turn));
+        (void)tern_records_append(m, turn, &record, RIG_WAIT_MS, &recorded); /* typed, or done */
+        assert_ok(e.tern, tern_turn_end(e.tern, turn, TERN_STEP_NONE, RIG_WAIT_MS));
+    }
+    engine_close(&e);
+}
+
+TEST(shared_records_that_change_while_they_are_checked)
+{
+    goes_on_beside(scribbles_records, records_are_put);
+    goes_on_beside(punches, records_are_put);
+}
+
+TEST(shared_mappings_advised_and_protected)
+{
+    static const int advice[] = {
+        MADV_DONTNEED,          MADV_REMOVE, MADV_HUGEPAGE, MADV_RANDOM, MADV_FREE,
+        25 /* MADV_COLLAPSE */, 21 /* MADV_PAGEOUT */};
+
+    for (size_t i = 0; i < MEMORIES; i++) {
+        int fd = shared[memories[i]];
+        uint8_t *at = mapped(fd);
+
+        (void)mlock(at, size_of(fd));
+        for (size_t k = 0; k < sizeof advice / sizeof *advice; k++)
+            (void)madvise(at, size_of(fd), advice[k]);
+        assert_int_equal(mprotect(at, size_of(fd), PROT_NONE), 0);
+        attacker_is_served();
+        neighbour_is_served();
+        munmap(at, size_of(fd));
+    }
+}
+
+/* ---- sockets ---- */
+
+static bool rings(const void *bytes, size_t n)
+{
+    return send(shared[BELL], bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+}
+
+static void *rings_without_end(void *unused)
+{
+    static const char noise[4096];
+
+    (void)unused;
+    while (atomic_load(&harming)) {
+        (void)rings(noise, 1);
+        (void)rings(noise, sizeof noise);
+    }
+    return NULL;
+}
+
+TEST(shared_bell_rung_without_end)
+{
+    goes_on_beside(rings_without_end, attacker_is_served);
+}
+
+/* Descriptors come with the ring where the kernel lets them; the daemon keeps none. */
+TEST(shared_bell_with_descriptors)
+{
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec iov = {(char[1]){0}, 1};
+    struct msghdr m = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *cm = CMSG_FIRSTHDR(&m);
+    uint32_t before = rig_fds(&d);
+
+    cm->cmsg_level = SOL_SOCKET;
+    cm->cmsg_type = SCM_RIGHTS;
+    cm->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(cm), &(int){STDERR_FILENO}, sizeof(int));
+    for (uint32_t i = 0; i < 1000; i++)
+        (void)sendmsg(shared[BELL], &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+    wait_until(rig_fds(&d) <= before);
+}
+
+/* A child that waits on that socket in many ways, until `stop`: each send and read of the daemon
+ * wakes all of them. */
+static pid_t waits_on(int fd)
+{
+    pid_t child = fork();
+
+    if (child != 0)
+        return child;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (uint32_t i = 0; i < EPOLLS; i++) {
+        struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
+
+        if (epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, fd, &ev) < 0)
+            break;
+    }
+    pause();
+    _exit(0);
+}
+
+/* logged: what the log says in the end; NULL: nothing. */
+static void epolls_on(int fd, void (*attacker)(void), const char *logged)
+{
+    pid_t child[2] = {waits_on(fd), waits_on(fd)};
+    uint64_t begun = rig_now_ms();
+
+    while (rig_now_ms() < begun + HARM_MS || (logged && !rig_log_has(&d, logged, 0))) {
+        assert_true(rig_now_ms() < begun + RIG_WAIT_MS);
+        attacker();
+        neighbour_is_served();
+        usleep(BREATH_US);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        kill(child[i], SIGKILL);
+        waitpid(child[i], NULL, 0);
+    }
+}
+
+static void ring(void)
+{
+    (void)rings("", 1);
+}
+
+TEST(shared_bell_with_thousands_of_waiters)
+{
+    epolls_on(shared[BELL], ring, NULL);
+}
+
+TEST(shared_request_socket_with_thousands_of_waiters)
+{
+    epolls_on(shared[REQUESTS], attacker_is_served, "event=conn_aside");
+}
+
+TEST(shared_request_socket_whose_answers_nobody_reads)
+{
+    Tern__Wire__PoolRef map = TERN__WIRE__POOL_REF__INIT;
+    int fd = rig_greeted(d.socket);
+
+    map.has_pool = true;
+    map.pool = pool;
+    for (uint64_t id = 2; id < UNREAD && rig_message(fd, FRAME_POOL_MAP, id, 0, &map.base); id++)
+        ;
+    neighbour_is_served();
+    close(fd);
+    attacker_is_served();
+}
+
+/* The last case of the list: children that keep all of it when the attacker has ended, until the
+ * daemon has. What they do to it then counts for nobody. */
+TEST(shared_descriptors_kept_by_children)
+{
+    for (uint32_t i = 0; i < CHILDREN; i++) {
+        children[i] = fork();
+        if (children[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;) {
+                (void)rings("", 1);
+                (void)fallocate(shared[REGION], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                                RIG_PAGE);
+                usleep(1000);
+            }
+        }
+    }
+    assert_int_equal(shutdown(shared[REQUESTS], SHUT_RDWR), 0);
+    for (uint32_t i = 0; i < SHARED; i++)
+        close(shared[i]);
+    neighbour_is_served();
+}
