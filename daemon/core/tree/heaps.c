@@ -98,7 +98,7 @@ static void hang(const struct core *c, uint32_t up, enum heap_kind k, uint32_t s
         node_at(c, slot)->heap[k].up = up;
 }
 
-static uint32_t meld(const struct core *c, enum heap_kind k, uint32_t a, uint32_t b)
+static uint32_t meld(const struct core *c, uint32_t a, enum heap_kind k, uint32_t b)
 {
     uint32_t root = NONE, last = NONE;
 
@@ -126,7 +126,7 @@ void heap_remove(const struct core *c, uint32_t *root, enum heap_kind k, uint32_
 
     hang(c, NONE, k, l->left);
     hang(c, NONE, k, l->right);
-    sub = meld(c, k, l->left, l->right);
+    sub = meld(c, l->left, k, l->right);
     if (sub != NONE)
         node_at(c, sub)->heap[k].up = up;
     if (up == NONE)
@@ -143,7 +143,7 @@ void heap_remove(const struct core *c, uint32_t *root, enum heap_kind k, uint32_
 void heap_insert(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot)
 {
     node_at(c, slot)->heap[k].rank = 1; /* its links are NONE as long as it is in no heap */
-    *root = meld(c, k, *root, slot);
+    *root = meld(c, *root, k, slot);
 }
 
 static void offer_tiers(struct core *c, struct pool *p, uint32_t slot)

@@ -276,8 +276,9 @@ void plan_closer(const struct config *config, struct closer_config *ret)
             most = config->tenants[i].conns_max;
     static_assert(CONFIG_TENANTS_MAX + 1 <= IO_THREADS_MAX, "a thread for everybody");
     *ret = (struct closer_config){.lanes = config->ntenants + 1,
-                                  .sockets = plan_conns(config) + (config->ntenants + 1) * door,
-                                  .lane_sockets = most + door};
+                                  .sockets = plan_conns(config) * CONN_DESCRIPTORS +
+                                             (config->ntenants + 1) * door,
+                                  .lane_sockets = most * CONN_DESCRIPTORS + door};
 }
 
 /* ---- what they take ---- */

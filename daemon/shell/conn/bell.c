@@ -16,13 +16,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "seam/io/client_fds.h"
 #include "shell/config/plan.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
-
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83 /* Linux 6.16; older kernels refuse it */
-#endif
 
 static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
 static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
@@ -37,27 +34,30 @@ static int pid_of(const struct client_conn *c)
     return (int)proc_pid(&c->d->procs, c->proc);
 }
 
-static void bell_move(struct client_bell *b, enum bell_state to)
+static void bell_closed(void *ctx)
 {
-    bell_state_move(&b->state, to);
-    if (to == BELL_NONE) {
-        close(b->fd);
-        b->fd = -1;
-    }
+    struct client_conn *c = ctx;
+
+    bell_state_move(&c->bell.state, BELL_NONE);
+    c->d->conns.quiet(c);
+}
+
+static void bell_close(struct client_conn *c)
+{
+    int fd = c->bell.fd;
+
+    bell_state_move(&c->bell.state, BELL_CLOSING);
+    c->bell.fd = -1;
+    if (closer_close(c->d->closer, c->tenant, fd, bell_closed, c))
+        bell_closed(c);
 }
 
 static void listen_to(struct client_conn *c)
 {
-    bell_move(&c->bell, BELL_LISTENING);
+    bell_state_move(&c->bell.state, BELL_LISTENING);
     c->bell.op.done = rung;
     c->bell.op.aside = false;
     io_poll_in(c->d->io, &c->bell.op, c->bell.fd, false);
-}
-
-static void gone(struct client_conn *c)
-{
-    bell_move(&c->bell, BELL_NONE);
-    c->d->conns.quiet(c);
 }
 
 /* Some rank of the connection's engine has reached what was wanted; or a client rings for nothing.
@@ -71,10 +71,10 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
     if (c->engine != NONE && c->bell.state == BELL_LISTENING)
         engine_watch_rung(c->d, c->engine);
     if (c->bell.state == BELL_ENDING || res < 0 || (res & POLLHUP)) {
-        gone(c);
+        bell_close(c);
         return;
     }
-    bell_move(&c->bell, BELL_DRAINING);
+    bell_state_move(&c->bell.state, BELL_DRAINING);
     op->done = drained;
     op->aside = true;
     io_recv(c->d->io, op, c->bell.fd, c->bell.bytes, sizeof c->bell.bytes, false);
@@ -87,9 +87,9 @@ static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
     (void)flags;
     (void)buffer;
     if (c->bell.state == BELL_ENDING || res == 0) {
-        gone(c);
+        bell_close(c);
     } else if (res < 0) {
-        bell_move(&c->bell, BELL_DEAF);
+        bell_state_move(&c->bell.state, BELL_DEAF);
         log_event(LEVEL_WARN, "bell_lost", "conn=%u pid=%d reason=%s", c->slot, pid_of(c),
                   strerror(-res));
     } else {
@@ -100,10 +100,10 @@ static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
 void bell_end(struct client_conn *c)
 {
     if (c->bell.state == BELL_DEAF)
-        bell_move(&c->bell, BELL_NONE);
-    if (c->bell.state == BELL_NONE)
+        bell_close(c);
+    if (c->bell.state == BELL_NONE || c->bell.state == BELL_CLOSING)
         return;
-    bell_move(&c->bell, BELL_ENDING);
+    bell_state_move(&c->bell.state, BELL_ENDING);
     io_cancel(c->d->io, &c->bell.op);
 }
 
@@ -137,15 +137,15 @@ static enum tern_err no_bell(const struct client_conn *c, char why[BELL_WHY_BYTE
 
 enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BYTES])
 {
-    static const int off = 0;
+    const bool closing = c->bell.state == BELL_ENDING || c->bell.state == BELL_CLOSING;
     int pair[2];
 
     close_given(c); /* of an answer that could not be encoded */
-    if (c->bell.state != BELL_NONE && !client_left(&c->bell)) {
+    if (c->bell.state != BELL_NONE && !closing && !client_left(&c->bell)) {
         c->fds.given = open("/dev/null", O_WRONLY | O_CLOEXEC);
     } else if (c->bell.state == BELL_NONE &&
                socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) {
-        (void)setsockopt(pair[0], SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof off);
+        (void)client_fds_refuse(pair[0]);          /* else the thread of the kernel releases them */
         (void)fcntl(pair[1], F_SETFL, O_NONBLOCK); /* a client may ring by write(2) */
         c->bell.fd = pair[0];
         c->fds.given = pair[1];
@@ -227,12 +227,23 @@ void conn_fds_end(struct client_conn *c)
     c->d->conns.unread[c->tenant]++;
 }
 
-void conn_fds_look(struct client_conn *c)
+static void ended_closed(void *ctx)
 {
-    if (c->fds.ended < 0 || !all_read(c->fds.ended))
-        return;
-    close(c->fds.ended);
-    c->fds.ended = -1;
+    struct client_conn *c = ctx;
+
+    c->fds.closing = false;
     c->d->conns.unread[c->tenant]--;
     c->d->conns.quiet(c);
+}
+
+void conn_fds_look(struct client_conn *c)
+{
+    int fd = c->fds.ended;
+
+    if (fd < 0 || !all_read(fd))
+        return;
+    c->fds.ended = -1;
+    c->fds.closing = true;
+    if (closer_close(c->d->closer, c->tenant, fd, ended_closed, c))
+        ended_closed(c);
 }

@@ -31,6 +31,7 @@ struct conn_fds {
     uint64_t unread_at; /* of the stream's queued_bytes: where that answer ends; 0: it was read */
     int given;          /* owned until the kernel has taken the answer: the client's own; -1 */
     int ended;          /* owned: the socket of an ended connection with an unread answer; -1 */
+    bool closing;       /* that socket is with the thread that closes */
     struct client_conn *next; /* in client_conns.giving */
 };
 

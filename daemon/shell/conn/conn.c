@@ -38,7 +38,7 @@ static void free_if_quiet(struct client_conn *c)
     struct client_conns *cs = &c->d->conns;
 
     if (c->state != CLIENT_CONN_CLOSED || c->stream.state != STREAM_UNUSED ||
-        c->bell.state != BELL_NONE || c->fds.ended >= 0)
+        c->bell.state != BELL_NONE || c->fds.ended >= 0 || c->fds.closing)
         return;
     client_conn_state_move(&c->state, CLIENT_CONN_FREE);
     c->next_free = cs->free;

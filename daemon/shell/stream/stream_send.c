@@ -10,7 +10,7 @@
 
 #define ASIDE_FLUSH_NS 200000u   /* between two flushes of which sends are timed */
 #define ASIDE_EVERY_NS 10000000u /* between two timed sends of one stream */
-#define ASIDE_SEND_NS  20000u    /* of this thread's time for a send, and for each byte of it */
+#define ASIDE_SEND_NS  100000u   /* of this thread's time for a send, and for each byte of it */
 #define ASIDE_BYTE_NS  2u
 #define ASIDE_STRIKES  3u /* in a row: an interrupt takes time, too */
 
