@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "bugs/bugs.h"
+#include "large/run.h"
 #include "rdma/run.h"
 #include "report.h"
 #include "sim.h"
@@ -95,6 +96,11 @@ static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, ui
                 return i + 1;
             continue;
         }
+        if (BUG_IS_LARGE(planted_bug)) {
+            if (!large_plays(first + i, what))
+                return i + 1;
+            continue;
+        }
         history_make(first + i, h);
         *what = w->what;
         if (!sim_run(w, h, &hash))
@@ -136,6 +142,12 @@ static void bug_keep(struct sim *w, struct history *h, unsigned bug, const struc
         snprintf(path, sizeof path, "bug-%u", bug);
         if (!rdma_seed(f->seed, &what))
             rdma_keep(dir, path, bug_text(bug));
+        planted_bug = 0;
+        return;
+    }
+    if (BUG_IS_LARGE(bug)) {
+        snprintf(path, sizeof path, "bug-%u", bug);
+        large_keep(f->seed, dir, path, bug_text(bug));
         planted_bug = 0;
         return;
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "bugrun.h"
+#include "large/run.h"
 #include "options.h"
 #include "rdma/run.h"
 #include "replay.h"
@@ -80,8 +81,23 @@ static const char *const fault_name[] = {
 #undef X
 };
 
+static int run_large(const struct options *o)
+{
+    static struct large_report large;
+
+    large_begin(&large, o->first, o->verbose);
+    for (uint64_t i = 0; i < o->seeds && (o->keep_going || large.r.violations < STOP_AFTER); i++)
+        large_seed(&large, o->first + i, o->twice, o->shrink_to);
+    if (!o->json)
+        large_print_most(&large);
+    return report_print(&large.r, NULL, o->json);
+}
+
+#define LARGE_EVERY 8 /* seeds: such a one has a history with a large geometry, too */
+
 static int run_seeds(const struct options *o)
 {
+    static struct large_report large;
     static struct sim w;
     static struct history h;
     struct states states = {.mask = 1023};
@@ -105,13 +121,18 @@ static int run_seeds(const struct options *o)
     sim_create(&w);
     w.verbose = o->verbose;
     w.audit_every = (uint32_t)o->audit_every;
-    for (uint64_t i = 0; i < o->seeds && (o->keep_going || r.violations < STOP_AFTER); i++)
+    large_begin(&large, o->first, o->verbose);
+    for (uint64_t i = 0;
+         i < o->seeds && (o->keep_going || r.violations + large.r.violations < STOP_AFTER); i++) {
         run_seed(&w, &h, o, &r, &states, o->first + i);
-    r.seconds += cpu_seconds();
+        if ((o->first + i) % LARGE_EVERY == 0)
+            large_seed(&large, o->first + i, o->twice, o->shrink_to);
+    }
+    r.seconds += cpu_seconds() - large.r.seconds;
     r.events = w.events;
     free(states.seen);
     sim_destroy(&w);
-    return report_print(&r, o->json);
+    return report_print(&r, large.r.histories ? &large.r : NULL, o->json);
 }
 
 static int run_history(const struct options *o)
@@ -156,7 +177,7 @@ int main(int argc, char **argv)
     struct options o;
 
     options_read(argc, argv, &o);
-    if (o.bug && !o.tape && !o.rdma)
+    if (o.bug && !o.tape && !o.rdma && !o.large)
         return bugs_run(o.bug, o.seeds, o.first, o.json, o.shrink_to);
     if (o.bug && !bug_plant(o.bug)) {
         fprintf(stderr, "tern-sim: no such bug in this build\n");
@@ -164,6 +185,10 @@ int main(int argc, char **argv)
     }
     if (o.tape && tape_is_rdmas(o.tape))
         return rdma_tape(o.tape, o.verbose);
+    if (o.tape && large_is_tape(o.tape))
+        return large_tape(o.tape, o.verbose);
+    if (o.large)
+        return run_large(&o);
     if (o.rdma)
         return rdma_run(&(struct rdma_options){.seeds = o.seeds,
                                                .first = o.first,

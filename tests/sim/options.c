@@ -19,6 +19,7 @@ enum key {
     KEY_AUDIT,
     KEY_KEEP_GOING,
     KEY_RDMA,
+    KEY_LARGE,
     KEY_BUG,
 };
 
@@ -38,6 +39,10 @@ static const struct argp_option table[] = {
     {"rdma", KEY_RDMA, NULL, 0,
      "Histories of the transfers alone, over modelled NICs and sockets; --bug N plants one of the "
      "seam's bugs",
+     0},
+    {"large", KEY_LARGE, NULL, 0,
+     "Histories with large geometries alone, which else each eighth seed has beside its own: one "
+     "core with tables and windows near their limits, and the cost of each step as a rule",
      0},
     {"bug", KEY_BUG, "N|all", 0,
      "With a planted bug, which only tern-sim-bugs has: the seeds it took to find it. --shrink DIR "
@@ -81,6 +86,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_VERBOSE: o->verbose = true; return 0;
     case KEY_KEEP_GOING: o->keep_going = true; return 0;
     case KEY_BUG: o->bug = arg; return 0;
+    case KEY_LARGE: o->large = true; return 0;
     case KEY_RDMA: o->rdma = true; return 0;
     case ARGP_KEY_ARG: argp_error(state, "\"%s\" is no option", arg); return 0;
     default: return ARGP_ERR_UNKNOWN;

@@ -8,7 +8,7 @@
 struct options {
     uint64_t seeds, first, audit_every;
     const char *tape, *shrink_to, *bug;
-    bool json, twice, verbose, keep_going, rdma;
+    bool json, twice, verbose, keep_going, rdma, large;
 };
 
 /* Ends the program with a message where they make no sense. */

@@ -59,12 +59,12 @@ void json_put(json_t *object, const char *key, uint64_t value)
     json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-static uint32_t print_json(const struct report *r)
+static json_t *report_object(const struct report *r, uint32_t *ret_missed)
 {
     json_t *root = json_object(), *seeds = json_array(), *faults = json_object(),
            *marks = json_object(), *list = json_array();
-    uint32_t missed = marks_missed(r, list);
 
+    *ret_missed = marks_missed(r, list);
     for (uint64_t i = 0; i < r->nfailing; i++)
         json_array_append_new(seeds, json_integer((json_int_t)r->failing[i]));
     for (uint32_t i = 0; i < r->nfaults; i++)
@@ -82,21 +82,37 @@ static uint32_t print_json(const struct report *r)
     json_object_set_new(root, "faults", faults);
     json_object_set_new(root, "marks", marks);
     json_object_set_new(root, "marks_missed", list);
-    json_end(root);
-    return missed;
+    return root;
 }
 
-int report_print(const struct report *r, bool json)
+static bool print_text(const struct report *r)
 {
-    if (json)
-        return print_json(r) || r->violations ? 1 : 0;
     printf("%llu histories%s from seed %llu, %llu events, ", (unsigned long long)r->histories,
            r->over, (unsigned long long)r->first, (unsigned long long)r->events);
     if (r->states)
         printf("%llu states, ", (unsigned long long)r->states);
     printf("%llu violations, %.0f histories a second\n", (unsigned long long)r->violations,
            per_second(r));
-    return marks_missed(r, NULL) || r->violations ? 1 : 0;
+    return marks_missed(r, NULL) > 0;
+}
+
+int report_print(const struct report *r, const struct report *large, bool json)
+{
+    bool missed = false;
+    uint32_t n = 0, more = 0;
+    json_t *root;
+
+    if (json) {
+        root = report_object(r, &n);
+        if (large)
+            json_object_set_new(root, "large", report_object(large, &more));
+        json_end(root);
+        missed = n + more > 0;
+    } else {
+        missed = print_text(r);
+        missed = (large && print_text(large)) || missed;
+    }
+    return missed || r->violations || (large && large->violations) ? 1 : 0;
 }
 
 void json_end(json_t *root)

@@ -18,7 +18,7 @@ struct mark_row {
 };
 
 struct report {
-    const char *over; /* what the histories are of: "" or " over RDMA" */
+    const char *over; /* what the histories are of: "", " over RDMA", " with large geometries" */
     uint64_t first, histories, events, violations, nfailing, failing[FAILING_MAX];
     uint64_t states; /* distinct ones at the ends; 0: not counted */
     double seconds;  /* of this process's time on the processor */
@@ -33,8 +33,9 @@ struct report {
 /* A history, played once or twice, is over. */
 void report_history(struct report *r);
 void report_failure(struct report *r, uint64_t seed);
-/* Returns the exit status: 0 if nothing failed and no mark was missed. */
-int report_print(const struct report *r, bool json);
+/* Returns the exit status: 0 if nothing failed and no mark was missed. `large`: of the histories
+ * with large geometries that were played beside; NULL: none were. */
+int report_print(const struct report *r, const struct report *large, bool json);
 
 double cpu_seconds(void);
 void json_put(json_t *object, const char *key, uint64_t value);

@@ -119,5 +119,5 @@ int rdma_run(const struct rdma_options *o)
     }
     r.seconds += cpu_seconds();
     r.events = rw.events_all;
-    return report_print(&r, o->json);
+    return report_print(&r, NULL, o->json);
 }

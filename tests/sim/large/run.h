@@ -1,0 +1,29 @@
+/* Histories with large geometries, beside those of sim.h: see world.h. */
+#ifndef LARGE_RUN_H
+#define LARGE_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../report.h"
+
+struct large_report {
+    struct report r;
+    uint64_t most_visits, most_work, work_seed, visits_seed; /* of one step, over all of them */
+    const char *work_event;
+};
+
+void large_begin(struct large_report *ret, uint64_t first, bool verbose);
+/* Plays one, twice if `twice`. False: it broke a promise, which was said. */
+bool large_seed(struct large_report *r, uint64_t seed, bool twice, const char *shrink_to);
+/* The dearest steps, and in which seeds they were. */
+void large_print_most(const struct large_report *r);
+
+bool large_is_tape(const char *path);
+int large_tape(const char *path, bool verbose);
+
+/* For planted bugs: false if the seed breaks a promise, which *ret_what says. */
+bool large_plays(uint64_t seed, const char **ret_what);
+void large_keep(uint64_t seed, const char *dir, const char *name, const char *why);
+
+#endif
