@@ -25,9 +25,15 @@ struct hosts {
     int mute_fd;   /* a listener there, owned; -1: there is no such peer */
 };
 
-/* `limits` goes below `limits:` of `here`; `mute` gives it another peer, which its caller plays.
- * False with a message on standard error; hosts_stop is due in any case. */
-bool hosts_start(struct hosts *h, const char *limits, bool mute);
+/* Of `here`. large: small pages, and more memory; spills: a disk tier. */
+struct hosts_needs {
+    const char *limits; /* goes below `limits:` */
+    bool mute;          /* it has another peer, which its caller plays */
+    bool large, spills;
+};
+
+/* False with a message on standard error; hosts_stop is due in any case. */
+bool hosts_start(struct hosts *h, const struct hosts_needs *needs);
 void hosts_stop(struct hosts *h);
 
 /* ---- tenant A ---- */
@@ -84,6 +90,10 @@ void b_round(struct tenant_b *b);
  * reserved for B before the next one comes. */
 bool b_begin(struct tenant_b *b);
 void b_leave(struct tenant_b *b);
+/* Matches, between b_begin and b_leave, of which one is due each millisecond for so many ns: the
+ * times are from when each was due, so that a daemon that stood still is seen by all that had to
+ * wait for it. */
+void b_watch(struct tenant_b *b, uint64_t ns);
 const char *b_kind_name(enum b_kind kind);
 
 #endif

@@ -10,7 +10,7 @@
 #include "engine/proc.h"
 #include "neighbours_tables.h"
 
-#define GAP_NS    (UINT64_C(1000000000) / A_PER_S)
+#define SECOND_NS UINT64_C(1000000000)
 #define LATE_NS   UINT64_C(100000000) /* what is later than that is not made up for */
 #define FILL_NS   UINT64_C(30000000000)
 #define SETTLED   32 /* requests at its rate, before B begins; within its share all are done */
@@ -31,7 +31,7 @@ enum a_answer a_answer_of(const struct tenant_a *a, const struct tern *t, enum t
 {
     if (err == TERN_OK)
         return A_DONE;
-    if ((err == TERN_BUSY || err == TERN_QUOTA) &&
+    if ((err == TERN_BUSY || err == TERN_QUOTA) && !a->table->costs &&
         (!a->table->says || strstr(tern_error_text(t), a->table->says)))
         return A_REFUSED;
     fprintf(stderr, "tern-bench: tenant A, %s: %s: %s\n", a->table->name, tern_strerror(err),
@@ -63,6 +63,12 @@ static bool fill(struct tenant_a *a)
         if (ask(a, true) == A_FAILED)
             return false;
     return answer == A_REFUSED;
+}
+
+/* What costs is refused by nobody: there is nothing to fill, or to wait for. */
+static bool prepare(struct tenant_a *a, bool over)
+{
+    return (!a->table->prepare || a->table->prepare(a, over)) && ask(a, over) == A_DONE;
 }
 
 /* Until nothing that A holds keeps it from what it asks for. */
@@ -104,7 +110,7 @@ static void go_on(struct tenant_a *a, int fd, bool over)
         uint64_t now = clock_ns();
 
         ask(a, over);
-        due += GAP_NS;
+        due += SECOND_NS / a_per_s(a->table);
         if (now > due + LATE_NS)
             due = now;
     }
@@ -122,7 +128,9 @@ static _Noreturn void a_main(struct tenant_a *a, int fd)
         struct a_tally before = a->tally;
 
         a->tally = (struct a_tally){0};
-        report.ready = report.ready && (over ? fill(a) : settle(a));
+        report.ready = report.ready && (a->table->costs ? prepare(a, over)
+                                        : over          ? fill(a)
+                                                        : settle(a));
         report.tally = before;
         if (!proc_send(fd, &report, sizeof report) || !report.ready)
             break;

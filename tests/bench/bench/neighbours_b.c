@@ -2,6 +2,7 @@
  * for B, so that nothing that A does may make an operation fail. Every operation is timed, and
  * every byte that a fetch brings is compared outside the measured time. */
 #include <stdio.h>
+#include <time.h>
 
 #include "engine/bytes.h"
 #include "engine/profile.h"
@@ -14,6 +15,8 @@
 #define SAMPLES_MAX   200000
 #define SAYS_MAX      5 /* failures that are shown in words */
 #define HEARS_EVERY   8 /* rounds, of which the ring and the socket hold the changes */
+#define WATCH_TOKENS  512
+#define WATCH_NS      UINT64_C(1000000)
 #define KEPT_ID       1000000u
 #define OWN_ID        2000000u
 
@@ -197,6 +200,35 @@ bool b_begin(struct tenant_b *b)
     }
     newcomer_asks(b);
     return true;
+}
+
+static void wait_until(uint64_t due)
+{
+    uint64_t now = clock_ns(), ns = now < due ? due - now : 0;
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+
+    if (ns > 0)
+        nanosleep(&t, NULL);
+}
+
+void b_watch(struct tenant_b *b, uint64_t ns)
+{
+    uint32_t tokens[WATCH_TOKENS];
+    struct tern_tokens list = {.v = tokens, .n = WATCH_TOKENS};
+    struct engine *e = &b->here;
+    struct engine_session s;
+    uint64_t due = clock_ns(), until = due + ns;
+    struct tern_result r;
+
+    block_tokens(KEPT_ID, 0, WATCH_TOKENS, tokens);
+    if (!timed(b, e, B_MATCH, due, engine_begin(&s, e, tokens, WATCH_TOKENS)))
+        return;
+    for (; due < until; due += WATCH_NS) {
+        wait_until(due);
+        timed(b, e, B_MATCH, due,
+              tern_match(e->tern, s.id, &list, TERN_STEP_NONE, MEMBER_CALL_MS, &r));
+    }
+    end(b, &s);
 }
 
 void b_leave(struct tenant_b *b)

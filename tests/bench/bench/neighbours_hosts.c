@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -13,11 +14,14 @@
 #include "engine/proc.h"
 #include "neighbours.h"
 
-#define PEER_UP_MS 10000
+#define PEER_UP_MS       10000
+#define LARGE_PAGE_BYTES 256
 
 struct place {
     struct daemon *daemon;
-    const char *other, *limits; /* the peer's name; what stands below `limits` */
+    const char *other; /* the peer's name */
+    const struct hosts_needs *needs;
+    const char *dir;
     char *b_socket;
     uint16_t port, other_port, mute_port; /* mute_port 0: there is none */
 };
@@ -25,6 +29,7 @@ struct place {
 static bool write_config(const struct place *p)
 {
     struct daemon *d = p->daemon;
+    const struct hosts_needs *n = p->needs;
     FILE *f = fopen(d->config, "we");
 
     if (!f)
@@ -33,10 +38,16 @@ static bool write_config(const struct place *p)
             "node: %s\nlog_level: warn\npage_bytes_min: %u\nlisten: 127.0.0.1:%u\n"
             "insecure_peers: true\nadmin:\n  socket: %s\n"
             "deadlines:\n  slow_reader_ms: 120000\n  transfer_ms: 120000\n",
-            d->node, NEIGHBOUR_PAGE_BYTES, p->port, d->admin);
+            d->node, n->large ? LARGE_PAGE_BYTES : NEIGHBOUR_PAGE_BYTES, p->port, d->admin);
+    if (n->spills)
+        fprintf(f,
+                "spill:\n  dir: %s/spill\n  bytes: 64M\n  headroom: 0\n  threads: 1\n  depth: 1\n",
+                p->dir);
     fprintf(f, "tenants:\n");
-    fprintf(f, "  - name: " NEIGHBOUR_A "\n    socket: %s\n    memory: 16M\n    regions: 2\n",
-            d->socket);
+    fprintf(f, "  - name: " NEIGHBOUR_A "\n    socket: %s\n    memory: %s\n    regions: 2\n",
+            d->socket, n->large ? "96M" : "16M");
+    if (n->spills)
+        fprintf(f, "    spill_bytes: 32M\n");
     fprintf(f, "  - name: " NEIGHBOUR_B "\n    socket: %s\n    memory: 16M\n", p->b_socket);
     fprintf(f,
             "peers:\n  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [" NEIGHBOUR_A
@@ -45,8 +56,8 @@ static bool write_config(const struct place *p)
     if (p->mute_port)
         fprintf(f, "  - name: mute\n    address: 127.0.0.1:%u\n    tenants: [" NEIGHBOUR_A "]\n",
                 p->mute_port);
-    if (p->limits)
-        fprintf(f, "limits:\n%s", p->limits);
+    if (n->limits)
+        fprintf(f, "limits:\n%s", n->limits);
     return fclose(f) == 0;
 }
 
@@ -75,18 +86,22 @@ static bool listen_mute(struct hosts *h)
     return true;
 }
 
-static bool start_both(struct hosts *h, const char *limits)
+static bool start_both(struct hosts *h, const struct hosts_needs *needs)
 {
+    static const struct hosts_needs none;
     char why[SPAWN_WHY_BYTES] = "";
     struct place here = {.daemon = &h->here,
                          .other = "there",
-                         .limits = limits,
+                         .needs = needs,
+                         .dir = h->dir,
                          .b_socket = h->b_here,
                          .port = port_free(),
                          .other_port = port_free(),
                          .mute_port = h->mute_port},
                  there = {.daemon = &h->there,
                           .other = "here",
+                          .needs = &none,
+                          .dir = h->dir,
                           .b_socket = h->b_there,
                           .port = here.other_port,
                           .other_port = here.port};
@@ -111,11 +126,19 @@ static bool find_data_port(struct hosts *h)
     return h->data_port != 0;
 }
 
-bool hosts_start(struct hosts *h, const char *limits, bool mute)
+static bool make_spill(const struct hosts *h)
+{
+    char dir[96];
+
+    snprintf(dir, sizeof dir, "%s/spill", h->dir);
+    return mkdir(dir, 0700) == 0;
+}
+
+bool hosts_start(struct hosts *h, const struct hosts_needs *needs)
 {
     *h = (struct hosts){.here.pid = -1, .there.pid = -1, .mute_fd = -1};
-    return tempdir_make(h->dir, sizeof h->dir, "tern-bench") && (!mute || listen_mute(h)) &&
-           start_both(h, limits) &&
+    return tempdir_make(h->dir, sizeof h->dir, "tern-bench") && (!needs->mute || listen_mute(h)) &&
+           (!needs->spills || make_spill(h)) && start_both(h, needs) &&
            tern_connect(h->here.admin, MEMBER_CALL_MS, &h->admin) == TERN_OK && find_data_port(h) &&
            admin_wait_peer(h->admin, "there", PEER_UP_MS);
 }

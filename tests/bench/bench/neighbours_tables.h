@@ -25,6 +25,11 @@ struct a_table {
     const char *limits; /* of `here`, as in its configuration */
     const char *says;   /* in the words of a refusal; NULL: it has none */
     bool mute;          /* with a peer that A plays */
+    /* It is not refused: `over` costs the daemon what it must not cost others. B is looked at by
+     * requests that are due each millisecond. The limits of `here` are large then. */
+    bool costs, spills;                             /* spills: to a disk tier */
+    uint32_t per_s;                                 /* requests; 0: A_PER_S */
+    bool (*prepare)(struct tenant_a *a, bool over); /* before a turn; NULL: nothing is to be done */
     bool (*open)(struct tenant_a *a);
     enum a_answer (*over)(struct tenant_a *a);
     enum a_answer (*within)(struct tenant_a *a);
@@ -37,6 +42,14 @@ extern const struct a_table a_namespaces, a_nodes, a_token_blocks,
 extern const struct a_table a_pulls, a_serves;                          /* neighbours_peers.c */
 extern const struct a_table a_send_buffers, a_events;                   /* neighbours_conns.c */
 extern const struct a_table a_data_door, a_control_door, a_socket_door; /* neighbours_doors.c */
+extern const struct a_table a_commits, a_publishing, a_evictions, a_stores, a_tickets,
+    a_collisions;                                            /* neighbours_steps.c */
+extern const struct a_table a_bell, a_descriptors, a_unread; /* neighbours_shared.c */
+
+static inline uint32_t a_per_s(const struct a_table *table)
+{
+    return table->per_s ? table->per_s : A_PER_S;
+}
 
 /* An engine with a pool of that many pages. */
 bool a_join(struct tenant_a *a, uint32_t pages);
