@@ -82,35 +82,24 @@ static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct 
     struct tickets_view tickets;
     struct records_view v;
 
-    text_array(out, "tenants");
+    TEXT(out, OPEN_ARRAY("tenants"));
     for (uint32_t i = 0; i < ctx->config->ntenants; i++) {
         if ((tenant != NONE && tenant != i) || config_tenant_free(ctx->config, i))
             continue;
         core_records(ctx->core, i, &v);
-        text_object(out, NULL);
-        text_str(out, "tenant", ctx->config->tenants[i].name);
-        text_object(out, "records");
-        text_u64(out, "pages", v.total);
-        text_u64(out, "used", v.used);
-        text_u64(out, "held", v.held);
-        text_u64(out, "records", v.records);
-        text_u64(out, "page_bytes", RECORD_PAGE_BYTES);
-        text_object_end(out);
+        TEXT(out, OPEN_OBJECT(NULL), STR("tenant", ctx->config->tenants[i].name),
+             OBJECT("records", U64("pages", v.total), U64("used", v.used), U64("held", v.held),
+                    U64("records", v.records), U64("page_bytes", RECORD_PAGE_BYTES)));
         core_tickets(ctx->core, i, &tickets);
-        text_object(out, "tickets");
-        text_u64(out, "standing", tickets.standing);
-        text_u64(out, "made", tickets.made);
-        text_u64(out, "taken", tickets.taken);
-        text_u64(out, "dropped", tickets.dropped);
-        text_u64(out, "expired", tickets.expired);
-        text_u64(out, "ended",
-                 tickets.made - tickets.taken - tickets.dropped - tickets.expired -
-                     tickets.standing);
-        text_object_end(out);
+        TEXT(out, OBJECT("tickets", U64("standing", tickets.standing), U64("made", tickets.made),
+                         U64("taken", tickets.taken), U64("dropped", tickets.dropped),
+                         U64("expired", tickets.expired),
+                         U64("ended", tickets.made - tickets.taken - tickets.dropped -
+                                          tickets.expired - tickets.standing)));
         admin_spill_tenant(ctx, i, out);
-        text_object_end(out);
+        TEXT(out, CLOSE_OBJECT);
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 static const struct list lists[] = {
@@ -158,18 +147,12 @@ static enum tern_err answer_list(const struct admin_ctx *ctx, const struct list 
 {
     uint32_t next;
 
-    text_object(out, NULL);
-    text_u64(out, "slots", list->slots(ctx));
+    TEXT(out, OPEN_OBJECT(NULL), U64("slots", list->slots(ctx)));
     if (list->head)
         list->head(ctx, q->only.tenant, out);
-    text_array(out, list->command);
+    TEXT(out, OPEN_ARRAY(list->command));
     TRY(rows(ctx, list, q, out, &next));
-    text_array_end(out);
-    if (next < list->slots(ctx))
-        text_u64(out, "next", next);
-    else
-        text_str(out, "next", NULL);
-    text_object_end(out);
+    TEXT(out, CLOSE_ARRAY, text_or_null(next < list->slots(ctx), U64("next", next)), CLOSE_OBJECT);
     return text_whole(out) ? TERN_OK : TERN_BUSY;
 }
 
@@ -177,34 +160,32 @@ static enum tern_err answer_list(const struct admin_ctx *ctx, const struct list 
 
 static void error_counts(const uint64_t *errors, struct text_out *out)
 {
-    text_object(out, "errors");
+    TEXT(out, OPEN_OBJECT("errors"));
     for (uint32_t i = TERN_OK + 1; i < TERN_ERR_COUNT; i++)
-        text_u64(out, err_name((enum tern_err)i), errors[i]);
-    text_object_end(out);
+        TEXT(out, U64(err_name((enum tern_err)i), errors[i]));
+    TEXT(out, CLOSE_OBJECT);
 }
 
 static void status_refusals(const struct admin_ctx *ctx, struct text_out *out)
 {
-    text_array(out, "refusals");
+    TEXT(out, OPEN_ARRAY("refusals"));
     for (uint32_t i = 0; ctx->refusals != NULL && i < ctx->config->ntenants; i++) {
         const struct refusals *r = ctx->refusals(ctx->ctx, i);
 
         if (config_tenant_free(ctx->config, i))
             continue;
-        text_object(out, NULL);
-        text_str(out, "tenant", ctx->config->tenants[i].name);
+        TEXT(out, OPEN_OBJECT(NULL), STR("tenant", ctx->config->tenants[i].name));
         error_counts(r->errors, out);
-        text_str(out, "last", r->last == TERN_OK ? NULL : err_name(r->last));
-        text_str(out, "last_op", r->last == TERN_OK ? NULL : op_name(r->last_op));
-        text_str(out, "last_text", r->last_text[0] ? r->last_text : NULL);
-        if (r->last == TERN_OK)
-            text_str(out, "last_s", NULL);
-        else
-            text_f64(out, "last_s",
-                     ctx->now_ns > r->last_ns ? (double)(ctx->now_ns - r->last_ns) / SECOND_NS : 0);
-        text_object_end(out);
+        TEXT(out, STR("last", r->last == TERN_OK ? NULL : err_name(r->last)),
+             STR("last_op", r->last == TERN_OK ? NULL : op_name(r->last_op)),
+             STR("last_text", r->last_text[0] ? r->last_text : NULL),
+             text_or_null(r->last != TERN_OK,
+                          F64("last_s", ctx->now_ns > r->last_ns
+                                            ? (double)(ctx->now_ns - r->last_ns) / SECOND_NS
+                                            : 0)),
+             CLOSE_OBJECT);
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* A tenant hears of its own errors; operators of all, and of each tenant's. */
@@ -222,10 +203,10 @@ static void status_errors(const struct admin_ctx *ctx, uint32_t tenant, struct t
 
 static void status_pools(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
-    text_array(out, "pools");
+    TEXT(out, OPEN_ARRAY("pools"));
     for (uint32_t i = 0; i < pool_slots(ctx); i++)
         admin_pool_groups(ctx, i, tenant, out);
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 static uint32_t status_sessions(const struct admin_ctx *ctx, const struct core_view *v,
@@ -248,12 +229,8 @@ static void status_turns(const struct admin_ctx *ctx, uint32_t tenant, struct te
         all.expired += t.expired;
         all.lost += t.lost;
     }
-    text_object(out, "turns");
-    text_u64(out, "turns_in_flight", all.in_flight);
-    text_u64(out, "turns_begun", all.begun);
-    text_u64(out, "turns_expired", all.expired);
-    text_u64(out, "turns_lost", all.lost);
-    text_object_end(out);
+    TEXT(out, OBJECT("turns", U64("turns_in_flight", all.in_flight), U64("turns_begun", all.begun),
+                     U64("turns_expired", all.expired), U64("turns_lost", all.lost)));
 }
 
 /* What the host tier holds and did; all values are 0 where there is none. Pages of a pool lie in
@@ -268,20 +245,13 @@ static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
         if (core_pool_view(ctx->core, i, &p) && p.tier == TIER_HOST)
             bytes += p.bytes * p.regions;
     }
-    text_object(out, "host_tier");
-    text_u64(out, "bytes", bytes);
-    text_u64(out, "host_copies", v->host_copies);
-    text_u64(out, "host_copies_failed", v->host_copies_failed);
-    text_u64(out, "host_copies_again", v->host_copies_again);
-    text_u64(out, "host_uncopied", v->host_uncopied);
-    text_u64(out, "host_loads", v->host_loads);
-    text_u64(out, "copies", v->copies);
-    text_u64(out, "copied_bytes", ctx->mem.copied_bytes);
-    text_u64(out, "copies_corrupt", ctx->mem.copies_corrupt);
-    text_u64(out, "retracts", v->retracts);
-    text_u64(out, "retracts_undone", v->retracts_undone);
-    text_u64(out, "recovers", v->recovers);
-    text_object_end(out);
+    TEXT(out, OBJECT("host_tier", U64("bytes", bytes), U64("host_copies", v->host_copies),
+                     U64("host_copies_failed", v->host_copies_failed),
+                     U64("host_copies_again", v->host_copies_again),
+                     U64("host_uncopied", v->host_uncopied), U64("host_loads", v->host_loads),
+                     U64("copies", v->copies), U64("copied_bytes", ctx->mem.copied_bytes),
+                     U64("copies_corrupt", ctx->mem.copies_corrupt), U64("retracts", v->retracts),
+                     U64("retracts_undone", v->retracts_undone), U64("recovers", v->recovers)));
 }
 
 /* NULL: there are no devices. */
@@ -296,36 +266,30 @@ static const char *device_checksums(const struct mem_stats *m)
 
 static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
 {
-    text_object(out, "memory");
-    text_str(out, "kind", "memfd");
-    text_u64(out, "bytes", ctx->mem.bytes);
-    text_u64(out, "device_bytes", ctx->mem.device_bytes);
-    text_u64(out, "devices", ctx->mem.devices);
-    text_u64(out, "devices_lost", ctx->mem.devices_lost);
-    text_str(out, "device_checksums", device_checksums(&ctx->mem));
-    text_u64(out, "checksums_by_kernels", ctx->mem.work.sums_by_kernels);
-    text_u64(out, "checksums_by_copies", ctx->mem.work.sums_by_copies);
-    text_u64(out, "checksums_by_engine", ctx->mem.work.sums_by_engine);
-    text_u64(out, "rows_by_kernels", ctx->mem.work.rows_by_kernels);
-    text_u64(out, "rows_by_copies", ctx->mem.work.rows_by_copies);
-    text_u64(out, "moved_bytes_within", ctx->mem.work.moved_within);
-    text_u64(out, "moved_bytes_by_peer", ctx->mem.work.moved_by_peer);
-    text_u64(out, "moved_bytes_staged", ctx->mem.work.moved_staged);
-    text_bool(out, "huge_pages_wanted", ctx->config->huge_pages);
-    text_u64(out, "huge_page_bytes", ctx->mem.huge_page_bytes);
-    text_u64(out, "sealed_pages", ctx->mem.sealed_pages);
-    text_u64(out, "zeroed_bytes", ctx->mem.zeroed_bytes);
-    text_u64(out, "host_bytes", ctx->mem.host_bytes);
-    text_u64(out, "record_bytes", ctx->mem.record_bytes);
-    text_u64(out, "records_checked", ctx->mem.records_checked);
-    text_u64(out, "copied_pages", ctx->mem.copied_pages);
-    text_u64(out, "copied_bytes", ctx->mem.copied_bytes);
-    text_u64(out, "copies_corrupt", ctx->mem.copies_corrupt);
-    text_u64(out, "copies_spoilt", ctx->mem.copies_spoilt);
-    text_u64(out, "queue_high_water", ctx->mem.queue_high_water);
-    text_u64(out, "faults", ctx->mem.faults);
-    text_u64(out, "workers", ctx->config->workers);
-    text_object_end(out);
+    TEXT(out,
+         OBJECT(
+             "memory", STR("kind", "memfd"), U64("bytes", ctx->mem.bytes),
+             U64("device_bytes", ctx->mem.device_bytes), U64("devices", ctx->mem.devices),
+             U64("devices_lost", ctx->mem.devices_lost),
+             STR("device_checksums", device_checksums(&ctx->mem)),
+             U64("checksums_by_kernels", ctx->mem.work.sums_by_kernels),
+             U64("checksums_by_copies", ctx->mem.work.sums_by_copies),
+             U64("checksums_by_engine", ctx->mem.work.sums_by_engine),
+             U64("rows_by_kernels", ctx->mem.work.rows_by_kernels),
+             U64("rows_by_copies", ctx->mem.work.rows_by_copies),
+             U64("moved_bytes_within", ctx->mem.work.moved_within),
+             U64("moved_bytes_by_peer", ctx->mem.work.moved_by_peer),
+             U64("moved_bytes_staged", ctx->mem.work.moved_staged),
+             BOOL("huge_pages_wanted", ctx->config->huge_pages),
+             U64("huge_page_bytes", ctx->mem.huge_page_bytes),
+             U64("sealed_pages", ctx->mem.sealed_pages), U64("zeroed_bytes", ctx->mem.zeroed_bytes),
+             U64("host_bytes", ctx->mem.host_bytes), U64("record_bytes", ctx->mem.record_bytes),
+             U64("records_checked", ctx->mem.records_checked),
+             U64("copied_pages", ctx->mem.copied_pages), U64("copied_bytes", ctx->mem.copied_bytes),
+             U64("copies_corrupt", ctx->mem.copies_corrupt),
+             U64("copies_spoilt", ctx->mem.copies_spoilt),
+             U64("queue_high_water", ctx->mem.queue_high_water), U64("faults", ctx->mem.faults),
+             U64("workers", ctx->config->workers)));
 }
 
 /* Pairs of a region on a GPU and a NIC in use; where RDMA is asked for and none is in use, regions
@@ -338,67 +302,40 @@ static void status_regions(const struct admin_ctx *ctx, struct text_out *out)
     for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->ctx, i, &v); i++)
         if (v.gpu && (v.device || ctx->rdma.wanted))
             n[!v.device || v.how == XFER_REGISTERED_NO]++;
-    text_u64(out, "gpu_regions", n[0]);
-    text_u64(out, "gpu_regions_unregistered", n[1]);
+    TEXT(out, U64("gpu_regions", n[0]), U64("gpu_regions_unregistered", n[1]));
 }
 
 static void status_data(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct xfer_stats *x = &ctx->xfer;
 
-    text_object(out, "data");
-    text_u64(out, "port", ctx->data_port);
-    text_u64(out, "conns", x->conns);
-    text_u64(out, "pages_in", x->pages_in);
-    text_u64(out, "pages_out", x->pages_out);
-    text_u64(out, "payload_bytes_in", x->payload_bytes_in);
-    text_u64(out, "payload_bytes_out", x->payload_bytes_out);
-    text_u64(out, "socket_bytes_in", x->socket_bytes_in);
-    text_u64(out, "socket_bytes_out", x->socket_bytes_out);
-    text_u64(out, "corrupt_detected", x->corrupt_detected);
-    text_u64(out, "corrupt_injected", x->corrupt_injected);
-    text_u64(out, "gone_answers", x->gone_answers);
-    text_u64(out, "refused", x->refused);
-    text_u64(out, "over_share", x->over_share);
-    text_u64(out, "conns_retired", x->conns_retired);
-    text_u64(out, "pages_again", x->pages_again);
-    text_object(out, "threads");
-    text_u64(out, "threads", x->threads.threads);
-    text_u64(out, "tasks", x->threads.away);
-    text_u64(out, "tasks_done", x->threads.done);
-    text_object_end(out);
-    text_object(out, "from_peers"); /* use against share: see limits.data_conns_max */
-    text_u64(out, "conns", x->inbound);
-    text_u64(out, "limit", x->inbound_max);
-    text_u64(out, "reserved", x->inbound_min);
-    text_u64(out, "common_used", x->inbound_common);
-    text_u64(out, "common", x->inbound_common_max);
-    text_object_end(out);
-    text_object(out, "verbs");
-    text_u64(out, "paths_up", x->paths_up);
-    text_u64(out, "paths_made", x->paths_made);
-    text_u64(out, "paths_failed", x->paths_failed);
-    text_u64(out, "pieces_again", x->pieces_again);
-    text_u64(out, "batches_moved", x->batches_moved);
-    text_u64(out, "pages_in", x->verbs_pages_in);
-    text_u64(out, "pages_out", x->verbs_pages_out);
-    text_u64(out, "bytes_in", x->verbs_bytes_in);
-    text_u64(out, "ring_bytes_in", x->ring_bytes_in);
-    text_u64(out, "ring_bytes_out", x->ring_bytes_out);
-    text_u64(out, "reads_posted", x->reads_posted);
-    text_u64(out, "read_errors", x->read_errors);
-    text_u64(out, "late_reads", x->late_reads);
-    text_u64(out, "writes_posted", x->writes_posted);
-    text_u64(out, "grants_revoked", x->grants_revoked);
-    text_u64(out, "late_writes", x->late_writes);
-    text_u64(out, "windows_open", x->windows_open);
-    text_u64(out, "stale_completions", x->stale_completions);
-    text_u64(out, "stale_answers", x->stale_answers);
-    text_u64(out, "cq_high_water", x->cq_high_water);
-    text_u64(out, "cq_events", x->cq_events);
+    TEXT(out, OPEN_OBJECT("data"), U64("port", ctx->data_port), U64("conns", x->conns),
+         U64("pages_in", x->pages_in), U64("pages_out", x->pages_out),
+         U64("payload_bytes_in", x->payload_bytes_in),
+         U64("payload_bytes_out", x->payload_bytes_out), U64("socket_bytes_in", x->socket_bytes_in),
+         U64("socket_bytes_out", x->socket_bytes_out), U64("corrupt_detected", x->corrupt_detected),
+         U64("corrupt_injected", x->corrupt_injected), U64("gone_answers", x->gone_answers),
+         U64("refused", x->refused), U64("over_share", x->over_share),
+         U64("conns_retired", x->conns_retired), U64("pages_again", x->pages_again),
+         OBJECT("threads", U64("threads", x->threads.threads), U64("tasks", x->threads.away),
+                U64("tasks_done", x->threads.done)),
+         OBJECT("from_peers", /* use against share: see limits.data_conns_max */
+                U64("conns", x->inbound), U64("limit", x->inbound_max),
+                U64("reserved", x->inbound_min), U64("common_used", x->inbound_common),
+                U64("common", x->inbound_common_max)),
+         OPEN_OBJECT("verbs"), U64("paths_up", x->paths_up), U64("paths_made", x->paths_made),
+         U64("paths_failed", x->paths_failed), U64("pieces_again", x->pieces_again),
+         U64("batches_moved", x->batches_moved), U64("pages_in", x->verbs_pages_in),
+         U64("pages_out", x->verbs_pages_out), U64("bytes_in", x->verbs_bytes_in),
+         U64("ring_bytes_in", x->ring_bytes_in), U64("ring_bytes_out", x->ring_bytes_out),
+         U64("reads_posted", x->reads_posted), U64("read_errors", x->read_errors),
+         U64("late_reads", x->late_reads), U64("writes_posted", x->writes_posted),
+         U64("grants_revoked", x->grants_revoked), U64("late_writes", x->late_writes),
+         U64("windows_open", x->windows_open), U64("stale_completions", x->stale_completions),
+         U64("stale_answers", x->stale_answers), U64("cq_high_water", x->cq_high_water),
+         U64("cq_events", x->cq_events));
     status_regions(ctx, out);
-    text_object_end(out);
-    text_object_end(out);
+    TEXT(out, CLOSE_OBJECT, CLOSE_OBJECT);
 }
 
 /* Who has connected and has not said who it is: against the places at that socket, and the share
@@ -408,31 +345,23 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
     struct door_stats s;
     const char *name;
 
-    text_array(out, "doors");
+    TEXT(out, OPEN_ARRAY("doors"));
     for (uint32_t i = 0; ctx->door && ctx->door(ctx->ctx, i, &name, &s); i++) {
         if (*name == '\0')
             continue; /* of a tenant that is free */
-        text_object(out, NULL);
-        text_str(out, "door", name);
-        text_u64(out, "waiting", s.waiting);
-        text_u64(out, "places", s.places);
-        text_u64(out, "share", s.share);
-        text_u64(out, "displaced", s.displaced);
-        text_u64(out, "overdue", s.overdue);
-        text_object_end(out);
+        TEXT(out, OBJECT(NULL, STR("door", name), U64("waiting", s.waiting),
+                         U64("places", s.places), U64("share", s.share),
+                         U64("displaced", s.displaced), U64("overdue", s.overdue)));
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* Descriptors that clients send: how they are kept out, and the connections that ended for them. */
 static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out)
 {
-    text_object(out, "descriptors");
-    text_str(out, "mode", ctx->descriptors);
-    text_u64(out, "connections_ended", ctx->descriptors_brought);
-    text_u64(out, "closing", ctx->closer.closing);
-    text_u64(out, "closed_apart", ctx->closer.closed);
-    text_object_end(out);
+    TEXT(out, OBJECT("descriptors", STR("mode", ctx->descriptors),
+                     U64("connections_ended", ctx->descriptors_brought),
+                     U64("closing", ctx->closer.closing), U64("closed_apart", ctx->closer.closed)));
 }
 
 /* Answers that wait to be read: against what is reserved for a tenant, and the common rest. */
@@ -441,23 +370,15 @@ static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *ou
     struct stream_share s = {0};
     const char *name;
 
-    text_object(out, "send_buffers");
-    text_u64(out, "bytes", SEND_BUFFER_BYTES);
-    text_array(out, "shares");
+    TEXT(out, OPEN_OBJECT("send_buffers"), U64("bytes", SEND_BUFFER_BYTES), OPEN_ARRAY("shares"));
     for (uint32_t i = 0; ctx->send_share && ctx->send_share(ctx->ctx, i, &name, &s); i++) {
         if (*name == '\0')
             continue;
-        text_object(out, NULL);
-        text_str(out, "share", name);
-        text_u64(out, "used", s.used);
-        text_u64(out, "reserved", s.reserved);
-        text_object_end(out);
+        TEXT(out,
+             OBJECT(NULL, STR("share", name), U64("used", s.used), U64("reserved", s.reserved)));
     }
-    text_array_end(out);
-    text_u64(out, "common_used", s.common_used);
-    text_u64(out, "common", s.common);
-    text_u64(out, "made_way", s.doomed);
-    text_object_end(out);
+    TEXT(out, CLOSE_ARRAY, U64("common_used", s.common_used), U64("common", s.common),
+         U64("made_way", s.doomed), CLOSE_OBJECT);
 }
 
 /* This node's own; null in the clear. left_s is negative once it has expired. */
@@ -466,79 +387,54 @@ static void status_certificate(const struct admin_ctx *ctx, struct text_out *out
     const struct tls_stats *own = ctx->tls;
 
     if (own == NULL) {
-        text_str(out, "certificate", NULL);
+        TEXT(out, STR("certificate", NULL));
         return;
     }
-    text_object(out, "certificate");
-    text_str(out, "not_after", own->own.not_after);
-    text_f64(out, "left_s", (double)own->left_s);
-    text_f64(out, "life_s", (double)own->own.life_s);
-    text_bool(out, "own_ca", own->own.own_ca);
-    text_object_end(out);
+    TEXT(out, OBJECT("certificate", STR("not_after", own->own.not_after),
+                     F64("left_s", (double)own->left_s), F64("life_s", (double)own->own.life_s),
+                     BOOL("own_ca", own->own.own_ca)));
 }
 
 static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
 {
-    text_u64(out, "conns", ctx->conns);
-    text_u64(out, "conns_refused", ctx->conns_refused);
-    text_u64(out, "engine_processes_exited", ctx->procs_exited);
-    text_object(out, "io");
-    text_u64(out, "completions", ctx->io.completions);
-    text_u64(out, "cq_overflows", ctx->io.cq_overflows);
-    text_u64(out, "sq_waits", ctx->io.sq_waits);
-    text_u64(out, "buffers_empty", ctx->io.buffers_empty);
-    text_object_end(out);
-    text_object(out, "tape");
-    text_u64(out, "recorded", ctx->tape.recorded);
-    text_u64(out, "dropped", ctx->tape.dropped);
-    text_u64(out, "bytes_used", ctx->tape.bytes_used);
-    text_bool(out, "tokens_kept", ctx->config->tape_tokens);
-    text_object_end(out);
-    text_object(out, "log");
-    text_u64(out, "suppressed", log_suppressed());
-    text_u64(out, "lost", log_lost());
-    text_str(out, "level", log_level_name(log_level_now()));
-    if (ctx->log_level_ns > ctx->now_ns)
-        text_f64(out, "level_left_s", (double)(ctx->log_level_ns - ctx->now_ns) / SECOND_NS);
-    else
-        text_str(out, "level_left_s", NULL);
-    text_object_end(out);
-    text_bool(out, "insecure_peers", ctx->config->insecure_peers);
+    TEXT(out, U64("conns", ctx->conns), U64("conns_refused", ctx->conns_refused),
+         U64("engine_processes_exited", ctx->procs_exited),
+         OBJECT("io", U64("completions", ctx->io.completions),
+                U64("cq_overflows", ctx->io.cq_overflows), U64("sq_waits", ctx->io.sq_waits),
+                U64("buffers_empty", ctx->io.buffers_empty)),
+         OBJECT("tape", U64("recorded", ctx->tape.recorded), U64("dropped", ctx->tape.dropped),
+                U64("bytes_used", ctx->tape.bytes_used),
+                BOOL("tokens_kept", ctx->config->tape_tokens)),
+         OBJECT("log", U64("suppressed", log_suppressed()), U64("lost", log_lost()),
+                STR("level", log_level_name(log_level_now())),
+                text_or_null(
+                    ctx->log_level_ns > ctx->now_ns,
+                    F64("level_left_s", (double)(ctx->log_level_ns - ctx->now_ns) / SECOND_NS))),
+         BOOL("insecure_peers", ctx->config->insecure_peers));
     status_certificate(ctx, out);
-    text_object(out, "fault_injection");
-    text_u64(out, "corrupt_pages", ctx->config->fault_corrupt_pages);
-    text_u64(out, "copy_corrupt_every", ctx->config->fault_copy_corrupt_every);
-    text_bool(out, "checks_on_owner", ctx->config->fault_checks_on_owner);
-    text_u64(out, "disk_write_every", ctx->config->fault_disk_write_every);
-    text_u64(out, "disk_full_after", ctx->config->fault_disk_full_after);
-    text_u64(out, "step_visits", ctx->config->limits.step_visits);
-    text_object_end(out);
+    TEXT(out, OBJECT("fault_injection", U64("corrupt_pages", ctx->config->fault_corrupt_pages),
+                     U64("copy_corrupt_every", ctx->config->fault_copy_corrupt_every),
+                     BOOL("checks_on_owner", ctx->config->fault_checks_on_owner),
+                     U64("disk_write_every", ctx->config->fault_disk_write_every),
+                     U64("disk_full_after", ctx->config->fault_disk_full_after),
+                     U64("step_visits", ctx->config->limits.step_visits)));
 }
 
 static void status_steps_over(const struct steps_over *v, struct text_out *out)
 {
-    text_object(out, "steps_over");
-    text_u64(out, "steps", v->steps);
-    text_u64(out, "bound", v->bound);
-    text_str(out, "longest_event", v->steps > 0 ? tape_event_word(v->kind) : NULL);
-    text_u64(out, "longest_visits", v->visits);
-    text_object_end(out);
+    TEXT(out, OBJECT("steps_over", U64("steps", v->steps), U64("bound", v->bound),
+                     STR("longest_event", v->steps > 0 ? tape_event_word(v->kind) : NULL),
+                     U64("longest_visits", v->visits)));
 }
 
 static void status_core(const struct core_view *v, struct text_out *out)
 {
-    text_u64(out, "evicted_nodes", v->evicted_nodes);
-    text_u64(out, "evicted_pages", v->evicted_pages);
-    text_u64(out, "pages_corrupt", v->corrupt_detected);
-    text_u64(out, "pages_pulled", v->pages_pulled);
-    text_u64(out, "pages_served", v->pages_served);
-    text_u64(out, "dup_chunks", v->dup_chunks);
-    text_u64(out, "early_told", v->early_told);
-    text_u64(out, "early_pages", v->early_pages);
-    text_u64(out, "early_again", v->early_again);
-    text_u64(out, "token_blocks_free", v->token_blocks_free);
-    text_u64(out, "nodes_free", v->nodes_free);
-    text_u64(out, "retires_free", v->retires_free);
+    TEXT(out, U64("evicted_nodes", v->evicted_nodes), U64("evicted_pages", v->evicted_pages),
+         U64("pages_corrupt", v->corrupt_detected), U64("pages_pulled", v->pages_pulled),
+         U64("pages_served", v->pages_served), U64("dup_chunks", v->dup_chunks),
+         U64("early_told", v->early_told), U64("early_pages", v->early_pages),
+         U64("early_again", v->early_again), U64("token_blocks_free", v->token_blocks_free),
+         U64("nodes_free", v->nodes_free), U64("retires_free", v->retires_free));
 }
 
 /* One figure of a table for each tenant; a tenant hears of itself alone. */
@@ -547,13 +443,13 @@ static void status_by_tenant(const struct admin_ctx *ctx, struct share_of of, co
 {
     struct share_view v;
 
-    text_object(out, key);
+    TEXT(out, OPEN_OBJECT(key));
     for (uint32_t t = 0; t < ctx->config->ntenants; t++)
         if ((of.tenant == NONE || t == of.tenant) && !config_tenant_free(ctx->config, t) &&
             core_share_view(ctx->core, (struct share_of){of.table, t}, &v))
-            text_u64(out, ctx->config->tenants[t].name,
-                     strcmp(key, "used") == 0 ? v.used : v.reserved);
-    text_object_end(out);
+            TEXT(out,
+                 U64(ctx->config->tenants[t].name, strcmp(key, "used") == 0 ? v.used : v.reserved));
+    TEXT(out, CLOSE_OBJECT);
 }
 
 /* What tenants hold of the tables that they share. */
@@ -561,18 +457,15 @@ static void status_shares(const struct admin_ctx *ctx, uint32_t tenant, struct t
 {
     struct share_view v;
 
-    text_array(out, "shares");
+    TEXT(out, OPEN_ARRAY("shares"));
     for (uint32_t i = 0; core_share_view(ctx->core, (struct share_of){i, 0}, &v); i++) {
-        text_object(out, NULL);
-        text_str(out, "table", v.setting);
-        text_str(out, "records", v.records);
-        text_u64(out, "limit", v.limit);
-        text_u64(out, "common_free", v.rest);
+        TEXT(out, OPEN_OBJECT(NULL), STR("table", v.setting), STR("records", v.records),
+             U64("limit", v.limit), U64("common_free", v.rest));
         status_by_tenant(ctx, (struct share_of){i, tenant}, "reserved", out);
         status_by_tenant(ctx, (struct share_of){i, tenant}, "used", out);
-        text_object_end(out);
+        TEXT(out, CLOSE_OBJECT);
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* How long a quarantine has lasted and for whom, which an operator needs to end it. The age goes by
@@ -584,13 +477,12 @@ static void status_quarantine(const struct admin_ctx *ctx, const struct core_vie
     struct transfer_view t = {.link = NONE};
 
     core_pull_view(ctx->core, since_ns ? v->oldest_quarantine.slot : NONE, &t);
-    text_u64(out, "quarantine_oldest_ms",
-             since_ns && ctx->now_ns > since_ns ? (ctx->now_ns - since_ns) / MS_NS : 0);
-    text_object(out, "quarantine_holder");
-    text_str(out, "peer", t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : "");
-    text_hex(out, "transfer", pull_id_pack(t.pull));
-    text_u64(out, "pages", t.quarantined);
-    text_object_end(out);
+    TEXT(out,
+         U64("quarantine_oldest_ms",
+             since_ns && ctx->now_ns > since_ns ? (ctx->now_ns - since_ns) / MS_NS : 0),
+         OBJECT("quarantine_holder",
+                STR("peer", t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : ""),
+                HEX("transfer", pull_id_pack(t.pull)), U64("pages", t.quarantined)));
 }
 
 /* The engines whose steps do not come, while something waits for them (E8). */
@@ -599,22 +491,18 @@ static void status_overdue(const struct admin_ctx *ctx, uint32_t tenant, struct 
     uint64_t limit_ns = (uint64_t)ctx->config->deadlines.step_alarm_ms * MS_NS;
     struct engine_view e;
 
-    text_array(out, "steps_overdue");
+    TEXT(out, OPEN_ARRAY("steps_overdue"));
     for (uint32_t i = 0; i < core_limits_of(ctx->core)->engines; i++) {
         if (!core_engine_view(ctx->core, i, &e) || (tenant != NONE && e.tenant != tenant) ||
             !engine_overdue(&e, limit_ns, ctx->now_ns))
             continue;
-        text_object(out, NULL);
-        text_str(out, "engine", e.name);
-        text_str(out, "tenant", ctx->config->tenants[e.tenant].name);
-        text_u64(out, "rank", e.rank_behind);
-        text_u63(out, "done_step", e.done_step[e.rank_behind]);
-        text_u63(out, "named_step", e.named);
-        text_bool(out, "jumped", e.jumped);
-        text_u64(out, "waiting_ms", (ctx->now_ns - e.waits_since_ns) / MS_NS);
-        text_object_end(out);
+        TEXT(out,
+             OBJECT(NULL, STR("engine", e.name), STR("tenant", ctx->config->tenants[e.tenant].name),
+                    U64("rank", e.rank_behind), text_u63("done_step", e.done_step[e.rank_behind]),
+                    text_u63("named_step", e.named), BOOL("jumped", e.jumped),
+                    U64("waiting_ms", (ctx->now_ns - e.waits_since_ns) / MS_NS)));
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* The engines of which a process ended while others live on: they keep their pages till then. */
@@ -622,32 +510,29 @@ static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct te
 {
     struct engine_view e;
 
-    text_array(out, "engines_stuck");
+    TEXT(out, OPEN_ARRAY("engines_stuck"));
     for (uint32_t i = 0; i < core_limits_of(ctx->core)->engines; i++) {
         if (!core_engine_view(ctx->core, i, &e) || (tenant != NONE && e.tenant != tenant) ||
             !e.dying)
             continue;
-        text_object(out, NULL);
-        text_str(out, "engine", e.name);
-        text_str(out, "tenant", ctx->config->tenants[e.tenant].name);
+        TEXT(out, OPEN_OBJECT(NULL), STR("engine", e.name),
+             STR("tenant", ctx->config->tenants[e.tenant].name));
         admin_engine_pids(ctx, &e, out);
-        text_object_end(out);
+        TEXT(out, CLOSE_OBJECT);
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* How many of each kind are on, also where none is. */
 static void status_alarm_counts(const struct admin_ctx *ctx, struct text_out *out)
 {
-    text_array(out, "alarm_counts");
+    TEXT(out, OPEN_ARRAY("alarm_counts"));
     for (enum alarm_kind k = 0; ctx->alarms_of && k < ALARM_KINDS; k++) {
-        text_object(out, NULL);
-        text_str(out, "name", alarm_row(k)->name);
-        text_str(out, "severity", log_level_name(alarm_row(k)->severity));
-        text_u64(out, "on", ctx->alarms_of[k]);
-        text_object_end(out);
+        TEXT(out, OBJECT(NULL, STR("name", alarm_row(k)->name),
+                         STR("severity", log_level_name(alarm_row(k)->severity)),
+                         U64("on", ctx->alarms_of[k])));
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* Those that are on, as many as are shown. */
@@ -656,34 +541,25 @@ static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
     struct alarm_view v;
     uint32_t at = 0;
 
-    text_u64(out, "alarms_on", ctx->alarms_on);
+    TEXT(out, U64("alarms_on", ctx->alarms_on));
     status_alarm_counts(ctx, out);
-    text_array(out, "alarms");
+    TEXT(out, OPEN_ARRAY("alarms"));
     for (uint32_t n = 0; n < ALARMS_SHOWN && ctx->alarm && ctx->alarm(ctx->ctx, &at, &v); n++) {
-        text_object(out, NULL);
-        text_str(out, "name", v.name);
-        text_str(out, "severity", v.severity);
-        text_str(out, "subject", v.subject);
-        text_f64(out, "since_s", admin_age_s(ctx, v.since_ns));
-        text_str(out, "text", v.text);
-        text_str(out, "action", v.action);
-        text_object_end(out);
+        TEXT(out, OBJECT(NULL, STR("name", v.name), STR("severity", v.severity),
+                         STR("subject", v.subject), F64("since_s", admin_age_s(ctx, v.since_ns)),
+                         STR("text", v.text), STR("action", v.action)));
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* Changes of the tree; those that are kept are numbered [first, next). */
 static void status_events(const struct admin_ctx *ctx, const struct core_view *v,
                           struct text_out *out)
 {
-    text_object(out, "events");
-    text_u64(out, "first", v->event_first);
-    text_u64(out, "next", v->event_next);
-    text_u64(out, "limit", core_limits_of(ctx->core)->events); /* of each tenant */
-    text_u64(out, "subscriptions", ctx->subscriptions);
-    text_u64(out, "told", ctx->events_sent);
-    text_u64(out, "lost", ctx->events_lost);
-    text_object_end(out);
+    TEXT(out, OBJECT("events", U64("first", v->event_first), U64("next", v->event_next),
+                     U64("limit", core_limits_of(ctx->core)->events), /* of each tenant */
+                     U64("subscriptions", ctx->subscriptions), U64("told", ctx->events_sent),
+                     U64("lost", ctx->events_lost)));
 }
 
 /* Counts the peers that this daemon can fetch from; the core's count of links includes the other
@@ -717,13 +593,10 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     struct core_view v;
 
     core_view(ctx->core, &v);
-    text_object(out, NULL);
-    text_str(out, "node", ctx->config->node);
-    text_str(out, "version", TERN_VERSION);
-    text_hex(out, "incarnation", v.incarnation);
-    text_u64(out, "uptime_s", (ctx->now_ns - ctx->start_ns) / SECOND_NS);
-    text_bool(out, "draining", v.draining);
-    text_u64(out, "sessions", status_sessions(ctx, &v, q->tenant));
+    TEXT(out, OPEN_OBJECT(NULL), STR("node", ctx->config->node), STR("version", TERN_VERSION),
+         HEX("incarnation", v.incarnation),
+         U64("uptime_s", (ctx->now_ns - ctx->start_ns) / SECOND_NS), BOOL("draining", v.draining),
+         U64("sessions", status_sessions(ctx, &v, q->tenant)));
     status_turns(ctx, q->tenant, out);
     status_tenants(ctx, q->tenant, out);
     admin_figures("figures", ctx, q->tenant, out);
@@ -733,16 +606,13 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     status_overdue(ctx, q->tenant, out);
     status_stuck(ctx, q->tenant, out);
     if (q->tenant == NONE) {
-        text_u64(out, "engines", v.engines);
-        text_u64(out, "prefix_nodes", v.nodes);
-        text_u64(out, "peers", config_peers(ctx->config));
-        text_u64(out, "peers_up", peers_up(ctx));
-        text_u64(out, "peers_fallback", peers_fallback(ctx));
-        text_u64(out, "links_up", v.links_up);
-        text_u64(out, "listen_port", ctx->listen_port);
-        text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);
-        text_u64(out, "namespaces_reset", v.namespaces_reset);
-        text_u64(out, "resets_spreading", v.resets_spreading);
+        TEXT(out, U64("engines", v.engines), U64("prefix_nodes", v.nodes),
+             U64("peers", config_peers(ctx->config)), U64("peers_up", peers_up(ctx)),
+             U64("peers_fallback", peers_fallback(ctx)), U64("links_up", v.links_up),
+             U64("listen_port", ctx->listen_port),
+             U64("transfers_active", (uint64_t)v.pulls + v.serves),
+             U64("namespaces_reset", v.namespaces_reset),
+             U64("resets_spreading", v.resets_spreading));
         status_alarms(ctx, out);
         status_steps_over(core_steps_over(ctx->core), out);
         status_core(&v, out);
@@ -757,14 +627,13 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_send_buffers(ctx, out);
         status_shell(ctx, out);
     } else { /* a tenant hears how many of its retracts came to nothing: it may wait for them */
-        text_object(out, "host_tier");
-        text_u64(out, "retracts_undone", core_retracts_undone(ctx->core, q->tenant));
-        text_object_end(out);
+        TEXT(out, OBJECT("host_tier",
+                         U64("retracts_undone", core_retracts_undone(ctx->core, q->tenant))));
     }
     /* The hash covers the whole arena and takes milliseconds, so it is made only when asked for. */
     if (q->core_hash && q->tenant == NONE)
-        text_hex(out, "core_hash", core_hash(ctx->core));
-    text_object_end(out);
+        TEXT(out, HEX("core_hash", core_hash(ctx->core)));
+    TEXT(out, CLOSE_OBJECT);
     return text_whole(out) ? TERN_OK : TERN_BUSY;
 }
 

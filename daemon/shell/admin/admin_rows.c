@@ -25,23 +25,7 @@ void admin_namespace(struct text_out *out, struct namespace_id ns)
 
     snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)ns.hi,
              (unsigned long long)ns.lo);
-    text_str(out, "namespace", text);
-}
-
-void admin_id(struct text_out *out, const char *key, bool there, uint64_t packed)
-{
-    if (there)
-        text_hex(out, key, packed);
-    else
-        text_str(out, key, NULL);
-}
-
-static void node_or_null(struct text_out *out, const char *key, uint32_t node)
-{
-    if (node == NONE)
-        text_str(out, key, NULL);
-    else
-        text_u64(out, key, node);
+    TEXT(out, STR("namespace", text));
 }
 
 static const char *const ref_names[] = {[REF_DEVICE] = "device", [REF_TRANSFER] = "transfer",
@@ -65,29 +49,16 @@ static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p,
     char numbered[16];
 
     snprintf(numbered, sizeof numbered, "group%u", group);
-    text_str(out, "group", name != NULL ? name : numbered);
-    text_str(out, "family", families[g->layout.family]);
-    text_u64(out, "page_tokens", g->layout.page_tokens);
-    text_u64(out, "page_bytes", g->layout.page_bytes);
-    text_u64(out, "window", g->layout.window);
-    text_u64(out, "total", g->total);
-    text_u64(out, "free", g->free);
-    text_u64(out, "leased", g->leased);
-    text_u64(out, "session", g->session);
-    text_u64(out, "snapshot", g->snapshot);
-    text_u64(out, "reclaimable", g->reclaimable);
-    text_u64(out, "evictable", g->evictable);
-    if (borrowed)
-        text_u64(out, "borrowed", borrowed[group]);
-    else
-        text_str(out, "borrowed", NULL);
-    text_u64(out, "transfer", g->transfer);
-    text_u64(out, "ticket", g->ticket);
-    text_u64(out, "retiring", g->retiring);
-    text_u64(out, "zeroing", g->zeroing);
-    text_u64(out, "quarantine", g->quarantine);
-    text_u64(out, "peak_session", g->peak_session);
-    text_u64(out, "peak_snapshot", g->peak_snapshot);
+    TEXT(out, STR("group", name != NULL ? name : numbered),
+         STR("family", families[g->layout.family]), U64("page_tokens", g->layout.page_tokens),
+         U64("page_bytes", g->layout.page_bytes), U64("window", g->layout.window),
+         U64("total", g->total), U64("free", g->free), U64("leased", g->leased),
+         U64("session", g->session), U64("snapshot", g->snapshot),
+         U64("reclaimable", g->reclaimable), U64("evictable", g->evictable));
+    TEXT(out, text_or_null(borrowed, U64("borrowed", borrowed ? borrowed[group] : 0)));
+    TEXT(out, U64("transfer", g->transfer), U64("ticket", g->ticket), U64("retiring", g->retiring),
+         U64("zeroing", g->zeroing), U64("quarantine", g->quarantine),
+         U64("peak_session", g->peak_session), U64("peak_snapshot", g->peak_snapshot));
 }
 
 void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
@@ -101,14 +72,11 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
         return;
     known = core_pool_borrowed(ctx->core, slot, ctx->node_bits, ctx->visits, borrowed);
     for (uint32_t i = 0; i < p.ngroups; i++) {
-        text_object(out, NULL);
-        text_hex(out, "pool", pool_id_pack(p.id));
-        text_str(out, "tenant", admin_tenant_name(ctx, p.tenant));
-        text_str(out, "tier", tier_names[p.tier]);
-        text_u64(out, "ranks", p.regions);
-        text_u64(out, "bytes", p.bytes);
+        TEXT(out, OPEN_OBJECT(NULL), HEX("pool", pool_id_pack(p.id)),
+             STR("tenant", admin_tenant_name(ctx, p.tenant)), STR("tier", tier_names[p.tier]),
+             U64("ranks", p.regions), U64("bytes", p.bytes));
         group_counts(ctx, &p, slot, i, known ? borrowed : NULL, out);
-        text_object_end(out);
+        TEXT(out, CLOSE_OBJECT);
     }
 }
 
@@ -135,40 +103,32 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
         (only->tenant != NONE && p.tenant != only->tenant) || !of_engine(ctx, only, p.engine))
         return false;
     known = core_pool_borrowed(ctx->core, slot, ctx->node_bits, ctx->visits, borrowed);
-    text_object(out, NULL);
-    text_hex(out, "pool", pool_id_pack(p.id));
-    text_u64(out, "slot", slot);
-    text_str(out, "tenant", admin_tenant_name(ctx, p.tenant));
-    text_str(out, "engine", core_engine_view(ctx->core, p.engine, &engine) ? engine.name : NULL);
-    text_str(out, "state", p.zeroing ? "zeroing" : p.closing ? "closing" : "open");
-    text_str(out, "tier", tier_names[p.tier]);
+    TEXT(out, OPEN_OBJECT(NULL), HEX("pool", pool_id_pack(p.id)), U64("slot", slot),
+         STR("tenant", admin_tenant_name(ctx, p.tenant)),
+         STR("engine", core_engine_view(ctx->core, p.engine, &engine) ? engine.name : NULL),
+         STR("state", p.zeroing   ? "zeroing"
+                      : p.closing ? "closing"
+                                  : "open"),
+         STR("tier", tier_names[p.tier]));
     has_other = core_pool_view(ctx->core, p.other, &other);
-    admin_id(out, "other_tier", has_other, pool_id_pack(other.id));
-    text_array(out, "devices"); /* of rank 0, 1 and so on */
+    TEXT(out, text_or_null(has_other, HEX("other_tier", pool_id_pack(other.id))),
+         OPEN_ARRAY("devices") /* of rank 0, 1 and so on */
+    );
     for (uint32_t i = 0; i < p.regions; i++) {
         config_region_name(ctx->config, p.tenant, p.region[i], device);
-        text_str(out, NULL, device);
+        TEXT(out, STR(NULL, device));
     }
-    text_array_end(out);
-    text_u64(out, "offset", p.offset);
-    text_u64(out, "bytes", p.bytes);
-    text_u64(out, "slab_bytes", p.slab_bytes);
-    text_u64(out, "slabs", p.slabs);
-    text_u64(out, "slabs_free", p.slabs_free);
-    text_u64(out, "nodes", p.nodes);
-    text_u64(out, "align_tokens", p.align_tokens);
-    text_str(out, "supersede", modes[p.supersede]);
-    text_array(out, "groups");
+    TEXT(out, CLOSE_ARRAY, U64("offset", p.offset), U64("bytes", p.bytes),
+         U64("slab_bytes", p.slab_bytes), U64("slabs", p.slabs), U64("slabs_free", p.slabs_free),
+         U64("nodes", p.nodes), U64("align_tokens", p.align_tokens),
+         STR("supersede", modes[p.supersede]), OPEN_ARRAY("groups"));
     for (uint32_t i = 0; i < p.ngroups; i++) {
-        text_object(out, NULL);
+        TEXT(out, OPEN_OBJECT(NULL));
         group_counts(ctx, &p, slot, i, known ? borrowed : NULL, out);
-        text_u64(out, "units", p.group[i].layout.units);
-        text_u64(out, "reserve", p.group[i].layout.reserve);
-        text_u64(out, "cap_pages", p.group[i].layout.cap_pages);
-        text_object_end(out);
+        TEXT(out, U64("units", p.group[i].layout.units), U64("reserve", p.group[i].layout.reserve),
+             U64("cap_pages", p.group[i].layout.cap_pages), CLOSE_OBJECT);
     }
-    text_array_end(out);
-    text_object_end(out);
+    TEXT(out, CLOSE_ARRAY, CLOSE_OBJECT);
     return true;
 }
 
@@ -181,13 +141,10 @@ static void session_hold(const struct admin_ctx *ctx, const struct session_view 
     struct node_view node = {0};
     bool there = core_node_view(ctx->core, s->node, &node);
 
-    node_or_null(out, "node", s->node);
-    admin_id(out, "node_id", there, node_id_pack(node.id));
-    text_str(out, "ref", there ? ref_names[s->ref] : NULL);
-    if (there)
-        text_f64(out, "ref_s", admin_age_s(ctx, s->ref_since_ns));
-    else
-        text_str(out, "ref_s", NULL);
+    TEXT(out, text_or_null(s->node != NONE, U64("node", s->node)),
+         text_or_null(there, HEX("node_id", node_id_pack(node.id))),
+         STR("ref", there ? ref_names[s->ref] : NULL),
+         text_or_null(there, F64("ref_s", admin_age_s(ctx, s->ref_since_ns))));
 }
 
 static bool own_session(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
@@ -205,20 +162,16 @@ static void session_named(const struct admin_ctx *ctx, const struct session_view
     struct engine_view engine;
     bool has_engine = core_engine_view(ctx->core, s->engine.slot, &engine);
 
-    text_hex(out, "session", session_id_pack(s->id));
-    text_str(out, "tenant", admin_tenant_name(ctx, s->tenant));
-    text_str(out, "engine", has_engine ? engine.name : NULL);
-    text_hex(out, "pool", pool_id_pack(s->pool));
+    TEXT(out, HEX("session", session_id_pack(s->id)),
+         STR("tenant", admin_tenant_name(ctx, s->tenant)),
+         STR("engine", has_engine ? engine.name : NULL), HEX("pool", pool_id_pack(s->pool)));
 }
 
 static void session_turn(const struct admin_ctx *ctx, const struct session_view *s,
                          struct text_out *out)
 {
-    text_str(out, "turn", s->turn_word[0] ? s->turn_word : NULL);
-    if (s->turn_begun_ns)
-        text_f64(out, "turn_s", admin_age_s(ctx, s->turn_begun_ns));
-    else
-        text_str(out, "turn_s", NULL);
+    TEXT(out, STR("turn", s->turn_word[0] ? s->turn_word : NULL),
+         text_or_null(s->turn_begun_ns, F64("turn_s", admin_age_s(ctx, s->turn_begun_ns))));
 }
 
 bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
@@ -228,20 +181,16 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, const struct 
 
     if (!own_session(ctx, slot, only, &s))
         return false;
-    text_object(out, NULL);
+    TEXT(out, OPEN_OBJECT(NULL));
     session_named(ctx, &s, out);
     admin_namespace(out, s.ns);
-    text_str(out, "state", s.state_word);
-    text_u64(out, "committed", s.lengths.committed);
-    text_u64(out, "written", s.lengths.written);
-    text_u64(out, "allocated", s.lengths.allocated);
-    text_u64(out, "tokens", s.tokens);
+    TEXT(out, STR("state", s.state_word), U64("committed", s.lengths.committed),
+         U64("written", s.lengths.written), U64("allocated", s.lengths.allocated),
+         U64("tokens", s.tokens));
     session_hold(ctx, &s, out);
     session_turn(ctx, &s, out);
-    text_u64(out, "records", s.records);
-    text_u64(out, "recorded", s.recorded);
-    text_f64(out, "idle_s", admin_age_s(ctx, s.last_use_ns));
-    text_object_end(out);
+    TEXT(out, U64("records", s.records), U64("recorded", s.recorded),
+         F64("idle_s", admin_age_s(ctx, s.last_use_ns)), CLOSE_OBJECT);
     return true;
 }
 
@@ -253,16 +202,13 @@ bool admin_ticket_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
 
     if (!own_session(ctx, slot, only, &s) || !s.ticket_word[0])
         return false;
-    text_object(out, NULL);
+    TEXT(out, OPEN_OBJECT(NULL));
     session_named(ctx, &s, out);
     admin_namespace(out, s.ns);
-    text_str(out, "ticket", s.ticket_word);
-    text_u64(out, "length", s.lengths.written);
-    text_u64(out, "committed", s.lengths.committed);
-    text_u64(out, "blob_bytes", s.blob_bytes);
-    text_f64(out, "age_s", admin_age_s(ctx, s.ref_since_ns));
-    text_f64(out, "left_s", (double)s.ticket_left_ns / 1e9);
-    text_object_end(out);
+    TEXT(out, STR("ticket", s.ticket_word), U64("length", s.lengths.written),
+         U64("committed", s.lengths.committed), U64("blob_bytes", s.blob_bytes),
+         F64("age_s", admin_age_s(ctx, s.ref_since_ns)),
+         F64("left_s", (double)s.ticket_left_ns / 1e9), CLOSE_OBJECT);
     return true;
 }
 
@@ -274,25 +220,23 @@ bool admin_record_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
 
     if (!own_session(ctx, slot, only, &s) || (s.records == 0 && s.record_pages == 0))
         return false;
-    text_object(out, NULL);
+    TEXT(out, OPEN_OBJECT(NULL));
     session_named(ctx, &s, out);
-    text_u64(out, "records", s.records);
-    text_u64(out, "recorded", s.recorded);
-    text_u64(out, "pages", s.record_pages);
-    text_u64(out, "blob_pages", s.blob_pages);
+    TEXT(out, U64("records", s.records), U64("recorded", s.recorded), U64("pages", s.record_pages),
+         U64("blob_pages", s.blob_pages));
     session_turn(ctx, &s, out);
-    text_object_end(out);
+    TEXT(out, CLOSE_OBJECT);
     return true;
 }
 
 void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
                        struct text_out *out)
 {
-    text_array(out, "pids"); /* of rank 0, 1 and so on, then of the pure scheduler */
+    TEXT(out, OPEN_ARRAY("pids")); /* of rank 0, 1 and so on, then of the pure scheduler */
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         if (e->procs[i] != NONE && ctx->proc_pid != NULL)
-            text_u64(out, NULL, ctx->proc_pid(ctx->ctx, e->procs[i]));
-    text_array_end(out);
+            TEXT(out, U64(NULL, ctx->proc_pid(ctx->ctx, e->procs[i])));
+    TEXT(out, CLOSE_ARRAY);
 }
 
 bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
@@ -303,23 +247,15 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
     if (!core_engine_view(ctx->core, slot, &e) ||
         (only->tenant != NONE && e.tenant != only->tenant) || !of_engine(ctx, only, slot))
         return false;
-    text_object(out, NULL);
-    text_hex(out, "engine", engine_id_pack(e.id));
-    text_str(out, "name", e.name);
-    text_str(out, "tenant", admin_tenant_name(ctx, e.tenant));
-    text_str(out, "state", e.state_word);
-    text_u64(out, "world", e.world);
-    text_u64(out, "procs_alive", e.procs_alive);
+    TEXT(out, OPEN_OBJECT(NULL), HEX("engine", engine_id_pack(e.id)), STR("name", e.name),
+         STR("tenant", admin_tenant_name(ctx, e.tenant)), STR("state", e.state_word),
+         U64("world", e.world), U64("procs_alive", e.procs_alive));
     admin_engine_pids(ctx, &e, out);
-    text_u64(out, "sessions", e.sessions);
-    text_array(out, "done_step");
+    TEXT(out, U64("sessions", e.sessions), OPEN_ARRAY("done_step"));
     for (uint32_t i = 0; i < e.world && i < RANKS_MAX; i++)
-        text_u63(out, NULL, e.done_step[i]);
-    text_array_end(out);
-    text_u63(out, "retiring_until", e.retiring_until);
-    text_u63(out, "named_step", e.named);
-    text_u64(out, "jumps", e.jumps);
-    text_object_end(out);
+        TEXT(out, text_u63(NULL, e.done_step[i]));
+    TEXT(out, CLOSE_ARRAY, text_u63("retiring_until", e.retiring_until),
+         text_u63("named_step", e.named), U64("jumps", e.jumps), CLOSE_OBJECT);
     return true;
 }
 
@@ -330,10 +266,10 @@ static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
 {
     const uint64_t *n = ctx->peer_refused(ctx->ctx, peer);
 
-    text_object(out, key);
+    TEXT(out, OPEN_OBJECT(key));
     for (uint32_t i = 0; i < TLS_REFUSALS; i++)
-        text_u64(out, tls_refusal_name((enum tls_refusal)i), n[i]);
-    text_object_end(out);
+        TEXT(out, U64(tls_refusal_name((enum tls_refusal)i), n[i]));
+    TEXT(out, CLOSE_OBJECT);
 }
 
 static uint64_t breaches(const struct admin_ctx *ctx, uint32_t slot)
@@ -349,21 +285,18 @@ bool admin_falls_back(const struct admin_ctx *ctx, uint32_t slot)
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     (void)tenant;
-    text_u64(out, "breaches_unnamed", breaches(ctx, NONE));
+    TEXT(out, U64("breaches_unnamed", breaches(ctx, NONE)));
     if (ctx->tls == NULL) {
-        text_str(out, "tls", NULL);
+        TEXT(out, STR("tls", NULL));
         return;
     }
-    text_object(out, "tls");
-    text_str(out, "not_after", ctx->tls->own.not_after);
-    text_u64(out, "reloads", ctx->tls->reloads);
-    text_u64(out, "reloads_failed", ctx->tls->reloads_failed);
-    text_u64(out, "handshakes", ctx->tls->handshakes);
-    text_u64(out, "memory_bytes", ctx->tls->memory_bytes);
-    text_u64(out, "memory_used_max", ctx->tls->memory_used_max);
-    text_u64(out, "memory_refused", ctx->tls->memory_refused);
+    TEXT(out, OPEN_OBJECT("tls"), STR("not_after", ctx->tls->own.not_after),
+         U64("reloads", ctx->tls->reloads), U64("reloads_failed", ctx->tls->reloads_failed),
+         U64("handshakes", ctx->tls->handshakes), U64("memory_bytes", ctx->tls->memory_bytes),
+         U64("memory_used_max", ctx->tls->memory_used_max),
+         U64("memory_refused", ctx->tls->memory_refused));
     refused(ctx, "refused_unnamed", NONE, out);
-    text_object_end(out);
+    TEXT(out, CLOSE_OBJECT);
 }
 
 /* The value is null in the clear. The version and what follows describe the link as it is now. */
@@ -373,16 +306,14 @@ static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out
     bool up = ctx->tls != NULL && ctx->peer_tls(ctx->ctx, slot, &p);
 
     if (ctx->tls == NULL) {
-        text_str(out, "tls", NULL);
+        TEXT(out, STR("tls", NULL));
         return;
     }
-    text_object(out, "tls");
-    text_str(out, "version", p.version);
-    text_str(out, "cipher", p.cipher);
-    text_str(out, "peer_name", up ? ctx->config->peers[slot].name : NULL);
-    text_str(out, "not_after", up ? p.not_after : NULL);
+    TEXT(out, OPEN_OBJECT("tls"), STR("version", p.version), STR("cipher", p.cipher),
+         STR("peer_name", up ? ctx->config->peers[slot].name : NULL),
+         STR("not_after", up ? p.not_after : NULL));
     refused(ctx, "refused", slot, out);
-    text_object_end(out);
+    TEXT(out, CLOSE_OBJECT);
 }
 
 /* Only the first paths are shown, because a row has to fit. */
@@ -390,18 +321,15 @@ static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_o
 {
     struct xfer_path_view path;
 
-    text_array(out, "paths");
+    TEXT(out, OPEN_ARRAY("paths"));
     for (uint32_t i = 0; ctx->peer_path != NULL && i < PEER_PATHS_MAX; i++) {
         if (!ctx->peer_path(ctx->ctx, slot, i, &path))
             break;
-        text_object(out, NULL);
-        text_str(out, "device", path.device);
-        text_str(out, "tenant", ctx->config->tenants[path.tenant].name);
-        text_str(out, "state", path.state_word);
-        text_str(out, "reason", path.reason);
-        text_object_end(out);
+        TEXT(out, OBJECT(NULL, STR("device", path.device),
+                         STR("tenant", ctx->config->tenants[path.tenant].name),
+                         STR("state", path.state_word), STR("reason", path.reason)));
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* Why the link is not up; null, 0 and null while it is. */
@@ -413,13 +341,9 @@ static void peer_down_cause(const struct admin_ctx *ctx, uint32_t slot, struct t
 
     if (ctx->peer_down_cause != NULL)
         error = ctx->peer_down_cause(ctx->ctx, slot, &attempts, &since_ns);
-    text_u64(out, "breaches", breaches(ctx, slot));
-    text_str(out, "last_error", error);
-    text_u64(out, "attempts", attempts);
-    if (error != NULL)
-        text_f64(out, "since_s", admin_age_s(ctx, since_ns));
-    else
-        text_str(out, "since_s", NULL);
+    TEXT(out, U64("breaches", breaches(ctx, slot)), STR("last_error", error),
+         U64("attempts", attempts),
+         text_or_null(error != NULL, F64("since_s", admin_age_s(ctx, since_ns))));
 }
 
 bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
@@ -437,32 +361,24 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
         ctx->peer_link(ctx->ctx, slot, &link);
     state =
         ctx->peer_state_word == NULL ? NULL : ctx->peer_state_word(ctx->ctx, slot, &incarnation);
-    text_object(out, NULL);
-    text_str(out, "peer", p->name);
-    text_str(out, "host", p->address.host);
-    text_u64(out, "port", p->address.port);
-    text_str(out, "origin", config_peer_origin(p));
-    text_str(out, "state", p->leaving ? "leaving" : state);
+    TEXT(out, OPEN_OBJECT(NULL), STR("peer", p->name), STR("host", p->address.host),
+         U64("port", p->address.port), STR("origin", config_peer_origin(p)),
+         STR("state", p->leaving ? "leaving" : state));
     peer_down_cause(ctx, slot, out);
-    text_hex(out, "incarnation", incarnation);
-    text_str(out, "transport", link.transport);
-    text_str(out, "moves", link.push ? "push" : "pull");
-    text_str(out, "transport_reason", link.reason);
-    text_bool(out, "fallback", admin_falls_back(ctx, slot));
-    text_object(out, "connections"); /* for pages */
-    text_u64(out, "limit", link.connections);
-    text_u64(out, "up", link.conns_up);
-    text_u64(out, "calling", link.conns_calling);
-    text_u64(out, "retired", link.conns_retired);
-    text_object_end(out);
-    text_array(out, "tenants");
+    TEXT(out, HEX("incarnation", incarnation), STR("transport", link.transport),
+         STR("moves", link.push ? "push" : "pull"), STR("transport_reason", link.reason),
+         BOOL("fallback", admin_falls_back(ctx, slot)),
+         OBJECT("connections", /* for pages */
+                U64("limit", link.connections), U64("up", link.conns_up),
+                U64("calling", link.conns_calling), U64("retired", link.conns_retired)),
+         OPEN_ARRAY("tenants"));
     for (uint32_t i = 0; i < ctx->config->ntenants; i++)
         if (p->tenants >> i & 1)
-            text_str(out, NULL, ctx->config->tenants[i].name);
-    text_array_end(out);
+            TEXT(out, STR(NULL, ctx->config->tenants[i].name));
+    TEXT(out, CLOSE_ARRAY);
     peer_paths(ctx, slot, out);
     peer_tls(ctx, slot, out);
-    text_object_end(out);
+    TEXT(out, CLOSE_OBJECT);
     return true;
 }
 
@@ -477,17 +393,12 @@ static const char *tier_of(const struct node_view *n)
 
 static void node_place(const struct admin_ctx *ctx, const struct node_view *n, struct text_out *out)
 {
-    text_str(out, "tier", tier_of(n));
-    text_bool(out, "copying", n->copying);
-    text_u64(out, "host_pages", n->host_pages);
-    text_object(out, "refs");
+    TEXT(out, STR("tier", tier_of(n)), BOOL("copying", n->copying),
+         U64("host_pages", n->host_pages), OPEN_OBJECT("refs"));
     for (uint32_t i = 0; i < REF_KINDS; i++)
-        text_u64(out, ref_names[i], n->refs[i]);
-    text_object_end(out);
-    if (n->refs[REF_ADMIN] > 0)
-        text_f64(out, "admin_s", admin_age_s(ctx, n->admin_since_ns));
-    else
-        text_str(out, "admin_s", NULL);
+        TEXT(out, U64(ref_names[i], n->refs[i]));
+    TEXT(out, CLOSE_OBJECT,
+         text_or_null(n->refs[REF_ADMIN] > 0, F64("admin_s", admin_age_s(ctx, n->admin_since_ns))));
 }
 
 bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
@@ -497,25 +408,17 @@ bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
 
     if (!core_node_view(ctx->core, slot, &n) || (only->pool != NONE && n.pool != only->pool))
         return false;
-    text_object(out, NULL);
-    text_u64(out, "slot", n.slot);
-    text_hex(out, "id", node_id_pack(n.id));
-    node_or_null(out, "parent", n.parent);
-    admin_id(out, "parent_id", n.parent != NONE, node_id_pack(n.parent_id));
-    text_u64(out, "pool", n.pool);
+    TEXT(out, OPEN_OBJECT(NULL), U64("slot", n.slot), HEX("id", node_id_pack(n.id)),
+         text_or_null(n.parent != NONE, U64("parent", n.parent)),
+         text_or_null(n.parent != NONE, HEX("parent_id", node_id_pack(n.parent_id))),
+         U64("pool", n.pool));
     admin_namespace(out, n.ns);
-    text_hex(out, "chain", n.chain);
-    text_u64(out, "depth", n.depth);
-    text_u64(out, "children", n.children);
-    text_u64(out, "pages", n.pages);
+    TEXT(out, HEX("chain", n.chain), U64("depth", n.depth), U64("children", n.children),
+         U64("pages", n.pages));
     node_place(ctx, &n, out);
-    text_f64(out, "age_s", admin_age_s(ctx, n.last_use_ns));
-    text_bool(out, "visible", n.visible);
-    text_bool(out, "sealed", n.sealed);
-    text_u64(out, "state_pages", n.state_pages);
-    text_bool(out, "reclaimable", n.reclaimable);
-    text_bool(out, "resumable", n.resumable);
-    text_u64(out, "borrowers", n.borrowers);
-    text_object_end(out);
+    TEXT(out, F64("age_s", admin_age_s(ctx, n.last_use_ns)), BOOL("visible", n.visible),
+         BOOL("sealed", n.sealed), U64("state_pages", n.state_pages),
+         BOOL("reclaimable", n.reclaimable), BOOL("resumable", n.resumable),
+         U64("borrowers", n.borrowers), CLOSE_OBJECT);
     return true;
 }

@@ -20,8 +20,6 @@ admin_row admin_pool_row, admin_session_row, admin_ticket_row, admin_record_row,
 
 const char *admin_tenant_name(const struct admin_ctx *ctx, uint32_t tenant);
 double admin_age_s(const struct admin_ctx *ctx, uint64_t then_ns);
-/* An id, or null where there is nothing. */
-void admin_id(struct text_out *out, const char *key, bool there, uint64_t packed);
 void admin_namespace(struct text_out *out, struct namespace_id ns);
 
 /* The pids of the engine's processes that live. */

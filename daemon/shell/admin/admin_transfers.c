@@ -42,7 +42,7 @@ static bool verifies(const struct transfer_view *t, const struct xfer_flow_view 
 static void put_stages(const struct admin_ctx *ctx, const struct transfer_view *t,
                        const struct xfer_flow_view *flow, struct text_out *out)
 {
-    text_object(out, "stage_s");
+    TEXT(out, OPEN_OBJECT("stage_s"));
     for (uint32_t i = 0; i < TRANSFER_STAGES; i++) {
         uint64_t ns = transfer_stage_ns(&t->times, (enum transfer_stage)i, ctx->now_ns);
 
@@ -50,11 +50,11 @@ static void put_stages(const struct admin_ctx *ctx, const struct transfer_view *
             continue;
         if (i == STAGE_WIRE)
             ns = ns > flow->verifying_ns ? ns - flow->verifying_ns : 0;
-        text_f64(out, stages[i].word, (double)ns / SECOND_NS);
+        TEXT(out, F64(stages[i].word, (double)ns / SECOND_NS));
         if (i == STAGE_WIRE)
-            text_f64(out, STAGE_VERIFIES, (double)flow->verifying_ns / SECOND_NS);
+            TEXT(out, F64(STAGE_VERIFIES, (double)flow->verifying_ns / SECOND_NS));
     }
-    text_object_end(out);
+    TEXT(out, CLOSE_OBJECT);
 }
 
 /* Seconds of each wait, and of all. */
@@ -63,18 +63,17 @@ static void put_waits(const struct admin_ctx *ctx, const struct transfer_view *t
 {
     uint64_t all = 0;
 
-    text_str(out, "waits_for", t->times.wait == WAIT_NOTHING ? NULL : waits[t->times.wait].word);
-    text_object(out, "wait_s");
+    TEXT(out, STR("waits_for", t->times.wait == WAIT_NOTHING ? NULL : waits[t->times.wait].word),
+         OPEN_OBJECT("wait_s"));
     for (uint32_t i = WAIT_NOTHING + 1; i < TRANSFER_WAITS; i++) {
         uint64_t ns = transfer_wait_ns(&t->times, (enum transfer_wait)i, ctx->now_ns);
 
         if (!is_of(&waits[i], t))
             continue;
-        text_f64(out, waits[i].word, (double)ns / SECOND_NS);
+        TEXT(out, F64(waits[i].word, (double)ns / SECOND_NS));
         all += ns;
     }
-    text_object_end(out);
-    text_f64(out, "waited_s", (double)all / SECOND_NS);
+    TEXT(out, CLOSE_OBJECT, F64("waited_s", (double)all / SECOND_NS));
 }
 
 static void put_amounts(const struct admin_ctx *ctx, const struct transfer_view *t,
@@ -83,38 +82,31 @@ static void put_amounts(const struct admin_ctx *ctx, const struct transfer_view 
     double age_s = admin_age_s(ctx, t->started_ns);
     uint64_t moved = t->outgoing ? flow->bytes : t->bytes_verified;
 
-    text_u64(out, "pages", t->pages);
-    text_u64(out, "bytes", t->bytes);
+    TEXT(out, U64("pages", t->pages), U64("bytes", t->bytes));
     if (t->outgoing) {
-        text_u64(out, "pages_sent", flow->pages);
-        text_u64(out, "bytes_sent", flow->bytes);
+        TEXT(out, U64("pages_sent", flow->pages), U64("bytes_sent", flow->bytes));
     } else {
-        text_u64(out, "pages_asked", t->pages_asked);
-        text_u64(out, "bytes_asked", t->bytes_asked);
+        TEXT(out, U64("pages_asked", t->pages_asked), U64("bytes_asked", t->bytes_asked));
         /* From the disk they come with their verdict. */
-        text_u64(out, "pages_arrived", t->peer == NONE ? t->pages_verified : flow->pages);
-        text_u64(out, "bytes_arrived", t->peer == NONE ? t->bytes_verified : flow->bytes);
-        text_u64(out, "pages_verified", t->pages_verified);
-        text_u64(out, "bytes_verified", t->bytes_verified);
-        text_u64(out, "pages_published", t->pages_published);
-        text_u64(out, "bytes_published", t->bytes_published);
+        TEXT(out, U64("pages_arrived", t->peer == NONE ? t->pages_verified : flow->pages),
+             U64("bytes_arrived", t->peer == NONE ? t->bytes_verified : flow->bytes),
+             U64("pages_verified", t->pages_verified), U64("bytes_verified", t->bytes_verified),
+             U64("pages_published", t->pages_published),
+             U64("bytes_published", t->bytes_published));
     }
-    text_u64(out, "bytes_per_s", rate_of(t->outgoing ? flow->rate : t->rate, ctx->now_ns));
-    text_u64(out, "mean_bytes_per_s", age_s > 0 ? (uint64_t)((double)moved / age_s) : 0);
+    TEXT(out, U64("bytes_per_s", rate_of(t->outgoing ? flow->rate : t->rate, ctx->now_ns)),
+         U64("mean_bytes_per_s", age_s > 0 ? (uint64_t)((double)moved / age_s) : 0));
 }
 
 static void put_named(const struct admin_ctx *ctx, const struct transfer_view *t,
                       struct text_out *out)
 {
-    text_hex(out, "transfer", t->outgoing ? serve_id_pack(t->serve) : pull_id_pack(t->pull));
-    text_str(out, "direction", t->outgoing ? "out" : "in");
-    text_str(out, "tier", t->peer == NONE ? "disk" : "peer");
-    text_str(out, "peer", peer_name(ctx, t));
-    text_u64(out, "link", t->link);
-    text_str(out, "tenant", admin_tenant_name(ctx, t->tenant));
-    text_bool(out, "ticket", t->ticket);
-    text_str(out, "class", t->prefetch ? "prefetch" : "decode");
-    text_hex(out, "trace_id", t->trace_id);
+    TEXT(out, HEX("transfer", t->outgoing ? serve_id_pack(t->serve) : pull_id_pack(t->pull)),
+         STR("direction", t->outgoing ? "out" : "in"),
+         STR("tier", t->peer == NONE ? "disk" : "peer"), STR("peer", peer_name(ctx, t)),
+         U64("link", t->link), STR("tenant", admin_tenant_name(ctx, t->tenant)),
+         BOOL("ticket", t->ticket), STR("class", t->prefetch ? "prefetch" : "decode"),
+         HEX("trace_id", t->trace_id));
 }
 
 /* Inbound transfers have the slots [0, pulls), outbound ones those after them. */
@@ -135,21 +127,19 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, const struct
         return false;
     if (ctx->flow == NULL || !ctx->flow(ctx->ctx, &t, &flow))
         flow = (struct xfer_flow_view){0};
-    text_object(out, NULL);
+    TEXT(out, OPEN_OBJECT(NULL));
     put_named(ctx, &t, out);
-    text_str(out, "state", t.state_word);
-    text_str(out, "stage", verifies(&t, &flow) ? STAGE_VERIFIES : stages[t.times.stage].word);
+    TEXT(out, STR("state", t.state_word),
+         STR("stage", verifies(&t, &flow) ? STAGE_VERIFIES : stages[t.times.stage].word));
     put_stages(ctx, &t, &flow, out);
     put_waits(ctx, &t, out);
-    text_u64(out, "from", t.from);
-    text_u64(out, "to", t.to);
-    text_u64(out, "published", t.published);
+    TEXT(out, U64("from", t.from), U64("to", t.to), U64("published", t.published));
     put_amounts(ctx, &t, &flow, out);
     holds = core_node_view(ctx->core, t.node, &node);
-    admin_id(out, "node_id", holds, node_id_pack(node.id));
-    text_f64(out, "age_s", admin_age_s(ctx, t.started_ns));
-    text_f64(out, "left_s",
-             t.deadline_ns > ctx->now_ns ? (double)(t.deadline_ns - ctx->now_ns) / SECOND_NS : 0);
-    text_object_end(out);
+    TEXT(out, text_or_null(holds, HEX("node_id", node_id_pack(node.id))),
+         F64("age_s", admin_age_s(ctx, t.started_ns)),
+         F64("left_s",
+             t.deadline_ns > ctx->now_ns ? (double)(t.deadline_ns - ctx->now_ns) / SECOND_NS : 0),
+         CLOSE_OBJECT);
     return true;
 }

@@ -194,30 +194,26 @@ static void kicked(const struct daemon *d, const struct reply *r, struct text_ou
 {
     struct engine_view e;
 
-    text_u64(out, "alive", r->engine_kick.alive);
-    text_array(out, "pids"); /* of those that live */
+    TEXT(out, U64("alive", r->engine_kick.alive), OPEN_ARRAY("pids")); /* of those that live */
     if (core_engine_view(d->core, r->engine_kick.engine.slot, &e))
         for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
             if (e.procs[i] != NONE)
-                text_u64(out, NULL, (uint64_t)proc_pid(&d->procs, e.procs[i]));
-    text_array_end(out);
+                TEXT(out, U64(NULL, (uint64_t)proc_pid(&d->procs, e.procs[i])));
+    TEXT(out, CLOSE_ARRAY);
 }
 
 void core_act_answer(const struct daemon *d, const struct reply *r, struct text_out *out)
 {
     switch (r->op) {
-    case OP_PIN: text_u64(out, "refs", r->pin.refs); break;
+    case OP_PIN: TEXT(out, U64("refs", r->pin.refs)); break;
     case OP_SESSION_END:
-        if (r->session_end.until_step)
-            text_u63(out, "until_step", r->session_end.until_step);
-        else
-            text_str(out, "until_step", NULL);
+        TEXT(out, text_or_null(r->session_end.until_step,
+                               text_u63("until_step", r->session_end.until_step)));
         break;
     case OP_ENGINE_KICK: kicked(d, r, out); break;
-    case OP_POOL_END: text_u64(out, "nodes", r->pool_end.nodes); break;
+    case OP_POOL_END: TEXT(out, U64("nodes", r->pool_end.nodes)); break;
     default:
-        text_u64(out, "nodes", r->evict.nodes);
-        text_u64(out, "pages", r->evict.pages);
-        text_u64(out, "host_pages", r->evict.host_pages);
+        TEXT(out, U64("nodes", r->evict.nodes));
+        TEXT(out, U64("pages", r->evict.pages), U64("host_pages", r->evict.host_pages));
     }
 }

@@ -8,68 +8,46 @@
 
 static void devices(const struct xfer_rdma_view *v, struct text_out *out)
 {
-    text_array(out, "devices");
+    TEXT(out, OPEN_ARRAY("devices"));
     for (uint32_t i = 0; i < v->ndevices; i++) {
-        text_object(out, NULL);
-        text_str(out, "device", v->found[i].name);
-        text_str(out, "state", v->found[i].state);
-        text_object_end(out);
+        TEXT(out, OBJECT(NULL, STR("device", v->found[i].name), STR("state", v->found[i].state)));
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
-/* Writes a limit; null means that there is none. Readers of JSON take whole numbers up to 63 bits.
- */
-static void limit(struct text_out *out, const char *key, uint64_t bytes)
+/* Null: there is none. Readers of JSON take whole numbers up to 63 bits. */
+static struct text_field limit(const char *key, uint64_t bytes)
 {
-    if (bytes > INT64_MAX)
-        text_str(out, key, NULL);
-    else
-        text_u64(out, key, bytes);
+    return text_or_null(bytes <= INT64_MAX, U64(key, bytes));
 }
 
-static void node(struct text_out *out, int numa)
+static struct text_field node(int numa)
 {
-    if (numa >= 0)
-        text_u64(out, "numa_node", (uint64_t)numa);
-    else
-        text_str(out, "numa_node", NULL);
+    return text_or_null(numa >= 0, U64("numa_node", (uint64_t)numa));
 }
 
 static void rails(const struct xfer_rdma_view *v, struct text_out *out)
 {
-    text_array(out, "rails");
+    TEXT(out, OPEN_ARRAY("rails"));
     for (uint32_t i = 0; i < v->nrails; i++) {
         const struct xfer_rail_view *r = &v->rail[i];
 
-        text_object(out, NULL);
-        text_str(out, "device", r->device);
-        node(out, r->node);
-        text_u64(out, "port", r->port);
-        text_u64(out, "gid_index", r->gid_index);
-        text_u64(out, "pkey", r->pkey);
-        text_u64(out, "mtu", r->mtu);
-        text_u64(out, "rd_atomic", r->rd_atomic);
-        text_bool(out, "windows", r->memory_windows);
-        text_bool(out, "lost", r->lost);
-        text_u64(out, "send_queue", v->send_queue);
-        text_u64(out, "completion_queue", r->completion_queue);
-        text_u64(out, "registered_bytes", r->registered_bytes);
-        text_u64(out, "registrations", r->registrations);
-        text_u64(out, "bytes_asked", r->bytes_asked);
-        limit(out, "registration_bytes_max", r->max_mr_bytes);
-        text_object_end(out);
+        TEXT(out, OBJECT(NULL, STR("device", r->device), node(r->node), U64("port", r->port),
+                         U64("gid_index", r->gid_index), U64("pkey", r->pkey), U64("mtu", r->mtu),
+                         U64("rd_atomic", r->rd_atomic), BOOL("windows", r->memory_windows),
+                         BOOL("lost", r->lost), U64("send_queue", v->send_queue),
+                         U64("completion_queue", r->completion_queue),
+                         U64("registered_bytes", r->registered_bytes),
+                         U64("registrations", r->registrations), U64("bytes_asked", r->bytes_asked),
+                         limit("registration_bytes_max", r->max_mr_bytes)));
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* Null: that of the port, or none. */
-static void number(struct text_out *out, const char *key, uint32_t value)
+static struct text_field number(const char *key, uint32_t value)
 {
-    if (value == UINT32_MAX)
-        text_str(out, key, NULL);
-    else
-        text_u64(out, key, value);
+    return text_or_null(value != UINT32_MAX, U64(key, value));
 }
 
 /* Which device each region's pages go over, and why. */
@@ -78,47 +56,36 @@ static void regions(const struct admin_ctx *ctx, struct text_out *out)
     struct xfer_region_view r;
 
     static_assert(NONE == UINT32_MAX && XFER_BY_PORT == UINT32_MAX, "what `number` takes for none");
-    text_array(out, "regions");
+    TEXT(out, OPEN_ARRAY("regions"));
     for (uint32_t t = 0; ctx->rdma_region && t < ctx->config->ntenants; t++)
         for (uint32_t i = 0; i < ctx->config->tenants[t].regions; i++) {
             if (!ctx->rdma_region(ctx->ctx, &ctx->rdma, t, i, &r))
                 continue;
-            text_object(out, NULL);
-            text_str(out, "tenant", config_tenant_word(ctx->config, t));
-            text_u64(out, "region", i);
-            text_str(out, "gpu", r.gpu);
-            text_str(out, "pci", r.pci);
-            text_str(out, "device", r.device);
-            number(out, "rail", r.rail);
-            text_str(out, "reason", r.reason);
-            text_object_end(out);
+            TEXT(out,
+                 OBJECT(NULL, STR("tenant", config_tenant_word(ctx->config, t)), U64("region", i),
+                        STR("gpu", r.gpu), STR("pci", r.pci), STR("device", r.device),
+                        number("rail", r.rail), STR("reason", r.reason)));
         }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* What queue pairs are made with. */
 static void tuning(const struct xfer_rdma_tuning *t, struct text_out *out)
 {
-    text_object(out, "tuning");
-    number(out, "gid_index", t->gid_index);
-    number(out, "mtu", t->mtu);
-    text_u64(out, "pkey_index", t->pkey_index);
-    text_u64(out, "traffic_class", t->traffic_class);
-    text_u64(out, "service_level", t->service_level);
-    text_u64(out, "timeout", t->timeout);
-    text_u64(out, "retries", t->retries);
-    text_u64(out, "rnr_retries", t->rnr_retries);
-    text_u64(out, "rnr_timer", t->rnr_timer);
-    text_object_end(out);
+    TEXT(out, OBJECT("tuning", number("gid_index", t->gid_index), number("mtu", t->mtu),
+                     U64("pkey_index", t->pkey_index), U64("traffic_class", t->traffic_class),
+                     U64("service_level", t->service_level), U64("timeout", t->timeout),
+                     U64("retries", t->retries), U64("rnr_retries", t->rnr_retries),
+                     U64("rnr_timer", t->rnr_timer)));
 }
 
 static void nodes(struct text_out *out, const char *key, uint64_t mask)
 {
-    text_array(out, key);
+    TEXT(out, OPEN_ARRAY(key));
     for (uint64_t i = 0; i < 64; i++)
         if (mask >> i & 1)
-            text_u64(out, NULL, i);
-    text_array_end(out);
+            TEXT(out, U64(NULL, i));
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* Memory, workers and devices belong on one NUMA node. There is no warning where a node is not
@@ -127,10 +94,10 @@ static void numa(const struct xfer_rdma_view *v, struct text_out *out)
 {
     char text[200];
 
-    text_object(out, "numa");
+    TEXT(out, OPEN_OBJECT("numa"));
     nodes(out, "memory", v->memory_nodes);
     nodes(out, "workers", v->cpu_nodes);
-    text_array(out, "warnings");
+    TEXT(out, OPEN_ARRAY("warnings"));
     for (uint32_t i = 0; i < v->nrails; i++) {
         int node = v->rail[i].node;
 
@@ -139,34 +106,29 @@ static void numa(const struct xfer_rdma_view *v, struct text_out *out)
                      "%s is on node %d and tenants' memory on another: start ternd under numactl "
                      "--membind=%d, or choose another device",
                      v->rail[i].device, node, node);
-            text_str(out, NULL, text);
+            TEXT(out, STR(NULL, text));
         }
         if (node >= 0 && v->cpu_nodes & ~((uint64_t)1 << node)) {
             snprintf(text, sizeof text,
                      "%s is on node %d and workers may run on another: start ternd under numactl "
                      "--cpunodebind=%d",
                      v->rail[i].device, node, node);
-            text_str(out, NULL, text);
+            TEXT(out, STR(NULL, text));
         }
     }
-    text_array_end(out);
-    text_object_end(out);
+    TEXT(out, CLOSE_ARRAY, CLOSE_OBJECT);
 }
 
 /* Null: there was none. */
 static void self_test(const struct xfer_self_test *test, uint64_t now_ns, struct text_out *out)
 {
     if (!test || test->result == XFER_SELF_TEST_NONE) {
-        text_str(out, "self_test", NULL);
+        TEXT(out, STR("self_test", NULL));
         return;
     }
-    text_object(out, "self_test");
-    text_str(out, "result", xfer_self_test_word[test->result]);
-    text_u64(out, "bytes", test->bytes);
-    text_u64(out, "us", test->ns / 1000);
-    text_u64(out, "age_ms", (now_ns - test->at_ns) / 1000000);
-    text_str(out, "reason", test->why);
-    text_object_end(out);
+    TEXT(out, OBJECT("self_test", STR("result", xfer_self_test_word[test->result]),
+                     U64("bytes", test->bytes), U64("us", test->ns / 1000),
+                     U64("age_ms", (now_ns - test->at_ns) / 1000000), STR("reason", test->why)));
 }
 
 /* Each region of memory of GPUs, and a tenant's of the host together, beside each NIC in use. */
@@ -174,23 +136,18 @@ static void memory(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct xfer_registration_view v;
 
-    text_array(out, "memory");
+    TEXT(out, OPEN_ARRAY("memory"));
     for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->ctx, i, &v); i++) {
-        text_object(out, NULL);
-        text_str(out, "tenant", admin_tenant_name(ctx, v.tenant));
-        text_u64(out, "region", v.region);
-        text_u64(out, "regions", v.regions);
-        text_str(out, "kind", v.gpu ? "gpu" : "host");
-        text_str(out, "gpu", v.gpu);
-        text_str(out, "device", v.device);
-        text_str(out, "registered", xfer_registered_word[v.how]);
-        text_str(out, "reason", v.device ? v.why : ctx->rdma.why);
-        text_u64(out, "ring_bytes", v.ring_bytes);
-        text_str(out, "no_ring", v.no_ring);
+        TEXT(out, OPEN_OBJECT(NULL), STR("tenant", admin_tenant_name(ctx, v.tenant)),
+             U64("region", v.region), U64("regions", v.regions),
+             STR("kind", v.gpu ? "gpu" : "host"), STR("gpu", v.gpu), STR("device", v.device),
+             STR("registered", xfer_registered_word[v.how]),
+             STR("reason", v.device ? v.why : ctx->rdma.why), U64("ring_bytes", v.ring_bytes),
+             STR("no_ring", v.no_ring));
         self_test(v.test, ctx->now_ns, out);
-        text_object_end(out);
+        TEXT(out, CLOSE_OBJECT);
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 /* The other ones, and whether copies between the two are the GPUs' own. */
@@ -198,68 +155,51 @@ static void peers(const struct admin_ctx *ctx, uint32_t device, struct text_out 
 {
     struct mem_device_view other;
 
-    text_array(out, "peers");
+    TEXT(out, OPEN_ARRAY("peers"));
     for (uint32_t i = 0; ctx->device(ctx->ctx, i, &other); i++) {
         const char *why = i == device ? NULL : ctx->no_peers(ctx->ctx, device, i);
 
         if (i == device)
             continue;
-        text_object(out, NULL);
-        text_str(out, "gpu", other.uuid);
-        text_bool(out, "peer_access", why == NULL);
-        text_str(out, "reason", why);
-        text_object_end(out);
+        TEXT(out, OBJECT(NULL, STR("gpu", other.uuid), BOOL("peer_access", why == NULL),
+                         STR("reason", why)));
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 static void gpus(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct mem_device_view v;
 
-    text_array(out, "gpus");
+    TEXT(out, OPEN_ARRAY("gpus"));
     for (uint32_t i = 0; ctx->device && ctx->device(ctx->ctx, i, &v); i++) {
-        text_object(out, NULL);
-        text_str(out, "gpu", v.uuid);
-        text_str(out, "lost", v.lost);
-        text_bool(out, "kernels", v.no_kernels == NULL);
-        text_str(out, "reason", v.no_kernels);
-        node(out, v.facts.node);
-        if (v.facts.mps < 0)
-            text_str(out, "mps", NULL);
-        else
-            text_bool(out, "mps", v.facts.mps > 0);
-        text_u64(out, "pool_bytes", v.facts.pool_bytes);
-        text_u64(out, "kernel_bytes", v.facts.kernel_bytes);
+        TEXT(out, OPEN_OBJECT(NULL), STR("gpu", v.uuid), STR("lost", v.lost),
+             BOOL("kernels", v.no_kernels == NULL), STR("reason", v.no_kernels), node(v.facts.node),
+             text_or_null(v.facts.mps >= 0, BOOL("mps", v.facts.mps > 0)),
+             U64("pool_bytes", v.facts.pool_bytes), U64("kernel_bytes", v.facts.kernel_bytes));
         peers(ctx, i, out);
-        text_object_end(out);
+        TEXT(out, CLOSE_OBJECT);
     }
-    text_array_end(out);
+    TEXT(out, CLOSE_ARRAY);
 }
 
 enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct xfer_rdma_view *v = &ctx->rdma;
 
-    text_object(out, NULL);
-    text_object(out, "rdma");
-    text_bool(out, "built", v->built);
-    text_bool(out, "wanted", v->wanted);
-    text_bool(out, "in_use", v->open);
-    text_str(out, "reason", v->why);
-    text_bool(out, "wide_keys", ctx->config->rdma_wide_keys);
+    TEXT(out, OPEN_OBJECT(NULL), OPEN_OBJECT("rdma"), BOOL("built", v->built),
+         BOOL("wanted", v->wanted), BOOL("in_use", v->open), STR("reason", v->why),
+         BOOL("wide_keys", ctx->config->rdma_wide_keys));
     devices(v, out);
     rails(v, out);
     regions(ctx, out);
     tuning(&ctx->config->rdma, out);
     numa(v, out);
     memory(ctx, out);
-    limit(out, "memlock_bytes", v->memlock_bytes);
-    text_bool(out, "memlock_exempt", v->memlock_exempt);
-    text_u64(out, "memlock_needed_bytes", v->memlock_needed);
-    text_u64(out, "memlock_devices", v->memlock_devices);
-    text_object_end(out);
+    TEXT(out, limit("memlock_bytes", v->memlock_bytes), BOOL("memlock_exempt", v->memlock_exempt),
+         U64("memlock_needed_bytes", v->memlock_needed), U64("memlock_devices", v->memlock_devices),
+         CLOSE_OBJECT);
     gpus(ctx, out);
-    text_object_end(out);
+    TEXT(out, CLOSE_OBJECT);
     return text_whole(out) ? TERN_OK : TERN_BUSY;
 }

@@ -16,15 +16,10 @@ static void put(struct daemon *d, const struct config_peer *peer, size_t *ret_n)
     struct text_out out;
 
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    text_object(&out, NULL);
-    text_str(&out, "peer", peer->name);
-    text_str(&out, "host", peer->address.host);
-    text_u64(&out, "port", peer->address.port);
-    text_str(&out, "origin", config_peer_origin(peer));
-    text_bool(&out, "leaving", peer->leaving);
-    text_u64(&out, "peers", config_peers(d->config));
-    text_u64(&out, "limit", d->limits.peers);
-    text_object_end(&out);
+    TEXT(&out, OBJECT(NULL, STR("peer", peer->name), STR("host", peer->address.host),
+                      U64("port", peer->address.port), STR("origin", config_peer_origin(peer)),
+                      BOOL("leaving", peer->leaving), U64("peers", config_peers(d->config)),
+                      U64("limit", d->limits.peers)));
     *ret_n = out.len;
 }
 

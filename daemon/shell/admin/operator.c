@@ -356,16 +356,12 @@ static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, 
     TRY(save_tape(d, path, keep, ret_text));
     tape_stats(d->tape, &stats);
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    text_object(&out, NULL);
-    text_str(&out, "path", path);
-    text_u64(&out, "recorded", stats.recorded);
-    text_u64(&out, "dropped", stats.dropped);
-    text_bool(&out, "complete", stats.dropped == 0);
-    text_bool(&out, "tokens_kept", keep);
+    TEXT(&out, OPEN_OBJECT(NULL), STR("path", path), U64("recorded", stats.recorded),
+         U64("dropped", stats.dropped), BOOL("complete", stats.dropped == 0),
+         BOOL("tokens_kept", keep));
     /* A replay of this tape must end with this hash, if the tape is complete and kept its tokens.
      */
-    text_hex(&out, "core_hash", core_hash(d->core));
-    text_object_end(&out);
+    TEXT(&out, HEX("core_hash", core_hash(d->core)), CLOSE_OBJECT);
     *ret_n = out.len;
     return TERN_OK;
 }
@@ -391,11 +387,9 @@ static enum tern_err log_level_command(struct daemon *d, const Tern__Wire__Admin
         return TERN_INVALID;
     log_level_change(d, level, for_s);
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    text_object(&out, NULL);
-    text_str(&out, "level", log_level_name(level));
-    text_str(&out, "configured", log_level_name(d->config->log_level));
-    text_u64(&out, "for_s", d->log_level_ns ? for_s : 0);
-    text_object_end(&out);
+    TEXT(&out, OBJECT(NULL, STR("level", log_level_name(level)),
+                      STR("configured", log_level_name(d->config->log_level)),
+                      U64("for_s", d->log_level_ns ? for_s : 0)));
     *ret_n = out.len;
     return TERN_OK;
 }
@@ -409,13 +403,11 @@ static size_t drain_text(struct daemon *d)
     struct text_out out;
 
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    text_object(&out, NULL);
-    text_bool(&out, "draining", draining);
-    text_u64(&out, "sessions", drain_sessions(d));
-    text_u64(&out, "drain_ms", d->config->deadlines.drain_ms);
-    text_u64(&out, "left_ms",
-             draining && d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0);
-    text_object_end(&out);
+    TEXT(&out,
+         OBJECT(NULL, BOOL("draining", draining), U64("sessions", drain_sessions(d)),
+                U64("drain_ms", d->config->deadlines.drain_ms),
+                U64("left_ms",
+                    draining && d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0)));
     return out.len;
 }
 
@@ -517,9 +509,9 @@ void operator_reply(struct daemon *d, struct client_conn *c, const struct reply 
         return;
     }
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    text_object(&out, NULL);
+    TEXT(&out, OPEN_OBJECT(NULL));
     core_act_answer(d, r, &out);
-    text_object_end(&out);
+    TEXT(&out, CLOSE_OBJECT);
     send_text(d, c, FRAME_ADMIN_REPLY, r->request_id, out.len);
 }
 

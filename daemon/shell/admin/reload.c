@@ -163,13 +163,10 @@ static void row(struct reloading *r, const struct config_change *change, const c
 {
     if (++r->rows > ROWS_MAX)
         return;
-    text_object(&r->out, NULL);
-    text_str(&r->out, "setting", change->setting);
-    text_str(&r->out, "was", change->was[0] ? change->was : NULL);
-    text_str(&r->out, "is", change->is[0] ? change->is : NULL);
-    text_str(&r->out, "outcome", outcome);
-    text_str(&r->out, "why", why);
-    text_object_end(&r->out);
+    TEXT(&r->out, OBJECT(NULL, STR("setting", change->setting),
+                         STR("was", change->was[0] ? change->was : NULL),
+                         STR("is", change->is[0] ? change->is : NULL), STR("outcome", outcome),
+                         STR("why", why)));
 }
 
 static bool found(void *ctx, const struct config_change *change)
@@ -198,20 +195,14 @@ static void compare(struct reloading *r)
     struct daemon *d = r->d;
 
     text_init(&r->out, d->text, ADMIN_TEXT_BYTES);
-    text_object(&r->out, NULL);
-    text_bool(&r->out, "reloaded", !r->dry_run);
-    text_bool(&r->out, "dry_run", r->dry_run);
-    text_str(&r->out, "file", d->config->file[0] ? d->config->file : NULL);
-    text_str(&r->out, "not_after", r->own.not_after[0] ? r->own.not_after : NULL);
-    text_bool(&r->out, "own_ca", r->own.own_ca);
-    text_array(&r->out, "changes");
+    TEXT(&r->out, OPEN_OBJECT(NULL), BOOL("reloaded", !r->dry_run), BOOL("dry_run", r->dry_run),
+         STR("file", d->config->file[0] ? d->config->file : NULL),
+         STR("not_after", r->own.not_after[0] ? r->own.not_after : NULL),
+         BOOL("own_ca", r->own.own_ca), OPEN_ARRAY("changes"));
     config_compare(d->config, r->is, found, r);
-    text_array_end(&r->out);
-    text_u64(&r->out, "done", r->result->done);
-    text_u64(&r->out, "restart", r->result->restart);
-    text_u64(&r->out, "failed", r->result->failed);
-    text_u64(&r->out, "left_out", r->rows > ROWS_MAX ? r->rows - ROWS_MAX : 0);
-    text_object_end(&r->out);
+    TEXT(&r->out, CLOSE_ARRAY, U64("done", r->result->done), U64("restart", r->result->restart),
+         U64("failed", r->result->failed),
+         U64("left_out", r->rows > ROWS_MAX ? r->rows - ROWS_MAX : 0), CLOSE_OBJECT);
     r->result->n = r->out.len;
 }
 

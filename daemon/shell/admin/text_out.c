@@ -47,7 +47,8 @@ void text_init(struct text_out *out, char *buf, size_t cap)
     buf[0] = '\0';
 }
 
-void text_printf(struct text_out *out, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put_format(struct text_out *out,
+                                                             const char *format, ...)
 {
     size_t room = out->cap - out->len;
     va_list args;
@@ -91,6 +92,17 @@ static void put_string(struct text_out *out, const char *s)
     put_char(out, '"');
 }
 
+static void put_number(struct text_out *out, uint64_t value)
+{
+    char digits[20]; /* of 2^64 - 1 */
+    size_t at = sizeof digits;
+
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    put(out, digits + at, sizeof digits - at);
+}
+
 /* The comma before this member and its key. */
 static void member(struct text_out *out, const char *key)
 {
@@ -105,9 +117,8 @@ static void member(struct text_out *out, const char *key)
     }
 }
 
-static void open_level(struct text_out *out, const char *key, const char *bracket)
+static void open_level(struct text_out *out, const char *bracket)
 {
-    member(out, key);
     put_text(out, bracket);
     check(out->depth < TEXT_DEPTH_MAX);
     out->depth++;
@@ -121,77 +132,38 @@ static void close_level(struct text_out *out, const char *bracket)
     put_text(out, bracket);
 }
 
-void text_object(struct text_out *out, const char *key)
+void text_fields(struct text_out *out, const struct text_field *f)
 {
-    open_level(out, key, "{");
+    for (; f->kind != TEXT_LAST; f++) {
+        if (f->kind != TEXT_CLOSE)
+            member(out, f->key);
+        if (f->kind == TEXT_OPEN)
+            open_level(out, f->text);
+        else if (f->kind == TEXT_CLOSE)
+            close_level(out, f->text);
+        else if (f->kind == TEXT_U64)
+            put_number(out, f->number);
+        else if (f->kind == TEXT_HEX)
+            put_format(out, "\"%016" PRIx64 "\"", f->number);
+        else if (f->kind == TEXT_F64 && isfinite(f->real))
+            put_format(out, "%.3f", f->real);
+        else if (f->kind == TEXT_BOOL)
+            put_text(out, f->truth ? "true" : "false");
+        else if (f->kind == TEXT_STR && f->text != NULL)
+            put_string(out, f->text);
+        else
+            put_text(out, "null");
+    }
 }
 
-void text_object_end(struct text_out *out)
+struct text_field text_u63(const char *key, uint64_t value)
 {
-    close_level(out, "}");
+    return U64(key, value < INT64_MAX ? value : INT64_MAX);
 }
 
-void text_array(struct text_out *out, const char *key)
+struct text_field text_or_null(bool there, struct text_field field)
 {
-    open_level(out, key, "[");
-}
-
-void text_array_end(struct text_out *out)
-{
-    close_level(out, "]");
-}
-
-void text_str(struct text_out *out, const char *key, const char *value)
-{
-    member(out, key);
-    if (value == NULL)
-        put_text(out, "null");
-    else
-        put_string(out, value);
-}
-
-void text_u64(struct text_out *out, const char *key, uint64_t value)
-{
-    char digits[20]; /* of 2^64 - 1 */
-    size_t at = sizeof digits;
-
-    member(out, key);
-    do
-        digits[--at] = (char)('0' + value % 10);
-    while ((value /= 10) > 0);
-    put(out, digits + at, sizeof digits - at);
-}
-
-void text_u63(struct text_out *out, const char *key, uint64_t value)
-{
-    text_u64(out, key, value < INT64_MAX ? value : INT64_MAX);
-}
-
-void text_u64_str(struct text_out *out, const char *key, uint64_t value)
-{
-    member(out, key);
-    text_printf(out, "\"%" PRIu64 "\"", value);
-}
-
-void text_hex(struct text_out *out, const char *key, uint64_t value)
-{
-    member(out, key);
-    text_printf(out, "\"%016" PRIx64 "\"", value);
-}
-
-void text_f64(struct text_out *out, const char *key, double value)
-{
-    member(out, key);
-    if (isfinite(value))
-        text_printf(out, "%.3f", value);
-    else
-        put_text(out, "null");
-}
-
-void text_bool(struct text_out *out, const char *key, bool value)
-{
-    member(out, key);
-    put_text(out, value ? "true" : "false");
+    return there ? field : STR(field.key, NULL);
 }
 
 bool text_whole(const struct text_out *out)

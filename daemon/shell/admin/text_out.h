@@ -21,28 +21,49 @@ struct text_out {
 /* cap is 1 or more. */
 void text_init(struct text_out *out, char *buf, size_t cap);
 
-/* Plain text, for what is no JSON. */
-void text_printf(struct text_out *out, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* A member of an object, or an element of an array. */
+struct text_field {
+    enum {
+        TEXT_LAST,
+        TEXT_STR,
+        TEXT_U64,
+        TEXT_HEX,
+        TEXT_F64,
+        TEXT_BOOL,
+        TEXT_OPEN,
+        TEXT_CLOSE
+    } kind;
+    const char *key; /* NULL: inside an array or at the top */
+    union {
+        const char *text; /* NULL: null */
+        uint64_t number;
+        double real;
+        bool truth;
+    };
+};
 
-/* Each takes the key inside an object and NULL inside an array or at the top. Commas and escapes
- * are theirs. */
-void text_object(struct text_out *out, const char *key);
-void text_object_end(struct text_out *out);
-void text_array(struct text_out *out, const char *key);
-void text_array_end(struct text_out *out);
-void text_str(struct text_out *out, const char *key,
-              const char *value); /* NULL: null. Bytes that are no UTF-8 become U+FFFD */
-void text_u64(struct text_out *out, const char *key, uint64_t value);
-/* At most INT64_MAX: many readers of JSON take no larger integer. For numbers that clients choose.
- */
-void text_u63(struct text_out *out, const char *key, uint64_t value);
-void text_u64_str(struct text_out *out, const char *key,
-                  uint64_t value); /* "123": for readers whose numbers are doubles */
-void text_hex(struct text_out *out, const char *key, uint64_t value); /* "00000000000000ff" */
-void text_f64(struct text_out *out, const char *key,
-              double value); /* three decimals; not finite: null */
-void text_bool(struct text_out *out, const char *key, bool value);
+/* TEXT(out, STR("a", text), OBJECT("b", U64("c", n))) writes members in order; commas and escapes
+ * are its own. What has loops or conditions inside is opened and closed by fields of their own. */
+#define TEXT(out, ...) text_fields(out, (const struct text_field[]){__VA_ARGS__, {TEXT_LAST}})
+void text_fields(struct text_out *out, const struct text_field *fields); /* up to TEXT_LAST */
+
+#define FIELD(kind_, key_, ...) ((struct text_field){.kind = kind_, .key = key_, __VA_ARGS__})
+#define STR(key, value)         FIELD(TEXT_STR, key, .text = value) /* what is no UTF-8: U+FFFD */
+#define U64(key, value)         FIELD(TEXT_U64, key, .number = value)
+#define HEX(key, value)         FIELD(TEXT_HEX, key, .number = value) /* "00000000000000ff" */
+#define F64(key, value)         FIELD(TEXT_F64, key, .real = value)   /* not finite: null */
+#define BOOL(key, value)        FIELD(TEXT_BOOL, key, .truth = value)
+#define OPEN_OBJECT(key)        FIELD(TEXT_OPEN, key, .text = "{")
+#define CLOSE_OBJECT            FIELD(TEXT_CLOSE, NULL, .text = "}")
+#define OPEN_ARRAY(key)         FIELD(TEXT_OPEN, key, .text = "[")
+#define CLOSE_ARRAY             FIELD(TEXT_CLOSE, NULL, .text = "]")
+#define OBJECT(key, ...)        OPEN_OBJECT(key), __VA_ARGS__, CLOSE_OBJECT
+
+/* A number of at most INT64_MAX: many readers of JSON take no larger integer. For numbers that
+ * clients choose. */
+struct text_field text_u63(const char *key, uint64_t value);
+/* Null where it is not there. */
+struct text_field text_or_null(bool there, struct text_field field);
 
 /* True if the text is whole: every object closed and nothing cut off. */
 bool text_whole(const struct text_out *out);
