@@ -30,51 +30,11 @@ struct list {
     const char *command;
     bool for_tenants;
     unsigned filters;
-    uint32_t (*slots)(const struct admin_ctx *ctx);
+    size_t slots; /* where struct core_limits says how many there are */
     admin_row *row;
     /* What stands before the rows, of that tenant or of all; NULL: nothing. */
     void (*head)(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 };
-
-static uint32_t pool_slots(const struct admin_ctx *ctx)
-{
-    return core_limits_of(ctx->core)->pools;
-}
-
-static uint32_t session_slots(const struct admin_ctx *ctx)
-{
-    return core_limits_of(ctx->core)->sessions;
-}
-
-static uint32_t engine_slots(const struct admin_ctx *ctx)
-{
-    return core_limits_of(ctx->core)->engines;
-}
-
-static uint32_t peer_slots(const struct admin_ctx *ctx)
-{
-    return ctx->config->npeers;
-}
-
-static uint32_t transfer_slots(const struct admin_ctx *ctx)
-{
-    return core_limits_of(ctx->core)->pulls + core_limits_of(ctx->core)->serves;
-}
-
-static uint32_t disk_slots(const struct admin_ctx *ctx)
-{
-    return core_limits_of(ctx->core)->disk_chunks;
-}
-
-static uint32_t namespace_slots(const struct admin_ctx *ctx)
-{
-    return core_limits_of(ctx->core)->namespaces;
-}
-
-static uint32_t node_slots(const struct admin_ctx *ctx)
-{
-    return core_limits_of(ctx->core)->nodes;
-}
 
 /* What each tenant has; a tenant hears of itself alone. */
 static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
@@ -102,25 +62,37 @@ static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct 
     TEXT(out, CLOSE_ARRAY);
 }
 
+#define LIMIT(member) offsetof(struct core_limits, member)
 static const struct list lists[] = {
-    {"pools", true, BY_TENANT | BY_ENGINE, pool_slots, admin_pool_row, NULL},
-    {"sessions", true, BY_TENANT | BY_ENGINE, session_slots, admin_session_row, NULL},
-    {"records", true, BY_TENANT | BY_ENGINE, session_slots, admin_record_row, status_tenants},
-    {"tickets", true, BY_TENANT | BY_ENGINE, session_slots, admin_ticket_row, status_tenants},
-    {"engines", true, BY_TENANT | BY_ENGINE, engine_slots, admin_engine_row, NULL},
-    {"peers", false, BY_TENANT | BY_PEER, peer_slots, admin_peer_row, admin_peers_head},
-    {"transfers", false, BY_TENANT | BY_PEER, transfer_slots, admin_transfer_row, NULL},
-    {"tree", false, 0, node_slots, admin_node_row, NULL},
-    {"disk", false, BY_TENANT, disk_slots, admin_disk_row, admin_disk_head},
-    {"namespaces", true, BY_TENANT, namespace_slots, admin_namespace_row, NULL},
+    {"pools", true, BY_TENANT | BY_ENGINE, LIMIT(pools), admin_pool_row, NULL},
+    {"sessions", true, BY_TENANT | BY_ENGINE, LIMIT(sessions), admin_session_row, NULL},
+    {"records", true, BY_TENANT | BY_ENGINE, LIMIT(sessions), admin_record_row, status_tenants},
+    {"tickets", true, BY_TENANT | BY_ENGINE, LIMIT(sessions), admin_ticket_row, status_tenants},
+    {"engines", true, BY_TENANT | BY_ENGINE, LIMIT(engines), admin_engine_row, NULL},
+    {"peers", false, BY_TENANT | BY_PEER, LIMIT(peers), admin_peer_row, admin_peers_head},
+    {"transfers", false, BY_TENANT | BY_PEER, LIMIT(pulls), admin_transfer_row, NULL},
+    {"tree", false, 0, LIMIT(nodes), admin_node_row, NULL},
+    {"disk", false, BY_TENANT, LIMIT(disk_chunks), admin_disk_row, admin_disk_head},
+    {"namespaces", true, BY_TENANT, LIMIT(namespaces), admin_namespace_row, NULL},
 };
+
+static uint32_t slots_of(const struct admin_ctx *ctx, const struct list *list)
+{
+    const struct core_limits *limits = core_limits_of(ctx->core);
+
+    if (list->row == admin_peer_row)
+        return ctx->config->npeers;
+    if (list->row == admin_transfer_row) /* inbound ones, then those that go out */
+        return limits->pulls + limits->serves;
+    return *(const uint32_t *)((const char *)limits + list->slots);
+}
 
 /* One page of rows. *ret_next is the first slot that is not in it; `slots` at the end of the list.
  */
 static enum tern_err rows(const struct admin_ctx *ctx, const struct list *list,
                           const struct question *q, struct text_out *out, uint32_t *ret_next)
 {
-    uint32_t slots = list->slots(ctx), n = 0, slot = q->from, end = slots;
+    uint32_t slots = slots_of(ctx, list), n = 0, slot = q->from, end = slots;
 
     if (slot < slots && slots - slot > ADMIN_SCAN_MAX)
         end = slot + ADMIN_SCAN_MAX;
@@ -147,12 +119,13 @@ static enum tern_err answer_list(const struct admin_ctx *ctx, const struct list 
 {
     uint32_t next;
 
-    TEXT(out, OPEN_OBJECT(NULL), U64("slots", list->slots(ctx)));
+    TEXT(out, OPEN_OBJECT(NULL), U64("slots", slots_of(ctx, list)));
     if (list->head)
         list->head(ctx, q->only.tenant, out);
     TEXT(out, OPEN_ARRAY(list->command));
     TRY(rows(ctx, list, q, out, &next));
-    TEXT(out, CLOSE_ARRAY, text_or_null(next < list->slots(ctx), U64("next", next)), CLOSE_OBJECT);
+    TEXT(out, CLOSE_ARRAY, text_or_null(next < slots_of(ctx, list), U64("next", next)),
+         CLOSE_OBJECT);
     return text_whole(out) ? TERN_OK : TERN_BUSY;
 }
 
@@ -170,7 +143,7 @@ static void status_refusals(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("refusals"));
     for (uint32_t i = 0; ctx->refusals != NULL && i < ctx->config->ntenants; i++) {
-        const struct refusals *r = ctx->refusals(ctx->ctx, i);
+        const struct refusals *r = ctx->refusals(ctx->daemon, i);
 
         if (config_tenant_free(ctx->config, i))
             continue;
@@ -195,7 +168,7 @@ static void status_errors(const struct admin_ctx *ctx, uint32_t tenant, struct t
 
     for (uint32_t t = 0; ctx->refusals != NULL && t < ctx->config->ntenants; t++)
         for (uint32_t i = 0; i < TERN_ERR_COUNT && (tenant == NONE || tenant == t); i++)
-            errors[i] += ctx->refusals(ctx->ctx, t)->errors[i];
+            errors[i] += ctx->refusals(ctx->daemon, t)->errors[i];
     error_counts(errors, out);
     if (tenant == NONE)
         status_refusals(ctx, out);
@@ -204,7 +177,7 @@ static void status_errors(const struct admin_ctx *ctx, uint32_t tenant, struct t
 static void status_pools(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("pools"));
-    for (uint32_t i = 0; i < pool_slots(ctx); i++)
+    for (uint32_t i = 0; i < core_limits_of(ctx->core)->pools; i++)
         admin_pool_groups(ctx, i, tenant, out);
     TEXT(out, CLOSE_ARRAY);
 }
@@ -241,7 +214,7 @@ static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
     uint64_t bytes = 0;
     struct pool_view p;
 
-    for (uint32_t i = 0; i < pool_slots(ctx); i++) {
+    for (uint32_t i = 0; i < core_limits_of(ctx->core)->pools; i++) {
         if (core_pool_view(ctx->core, i, &p) && p.tier == TIER_HOST)
             bytes += p.bytes * p.regions;
     }
@@ -299,7 +272,7 @@ static void status_regions(const struct admin_ctx *ctx, struct text_out *out)
     struct xfer_registration_view v;
     uint64_t n[2] = {0, 0};
 
-    for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->ctx, i, &v); i++)
+    for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->daemon, i, &v); i++)
         if (v.gpu && (v.device || ctx->rdma.wanted))
             n[!v.device || v.how == XFER_REGISTERED_NO]++;
     TEXT(out, U64("gpu_regions", n[0]), U64("gpu_regions_unregistered", n[1]));
@@ -346,7 +319,7 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
     const char *name;
 
     TEXT(out, OPEN_ARRAY("doors"));
-    for (uint32_t i = 0; ctx->door && ctx->door(ctx->ctx, i, &name, &s); i++) {
+    for (uint32_t i = 0; ctx->door && ctx->door(ctx->daemon, i, &name, &s); i++) {
         if (*name == '\0')
             continue; /* of a tenant that is free */
         TEXT(out, OBJECT(NULL, STR("door", name), U64("waiting", s.waiting),
@@ -371,7 +344,7 @@ static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *ou
     const char *name;
 
     TEXT(out, OPEN_OBJECT("send_buffers"), U64("bytes", SEND_BUFFER_BYTES), OPEN_ARRAY("shares"));
-    for (uint32_t i = 0; ctx->send_share && ctx->send_share(ctx->ctx, i, &name, &s); i++) {
+    for (uint32_t i = 0; ctx->send_share && ctx->send_share(ctx->daemon, i, &name, &s); i++) {
         if (*name == '\0')
             continue;
         TEXT(out,
@@ -544,7 +517,7 @@ static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, U64("alarms_on", ctx->alarms_on));
     status_alarm_counts(ctx, out);
     TEXT(out, OPEN_ARRAY("alarms"));
-    for (uint32_t n = 0; n < ALARMS_SHOWN && ctx->alarm && ctx->alarm(ctx->ctx, &at, &v); n++) {
+    for (uint32_t n = 0; n < ALARMS_SHOWN && ctx->alarm && ctx->alarm(ctx->daemon, &at, &v); n++) {
         TEXT(out, OBJECT(NULL, STR("name", v.name), STR("severity", v.severity),
                          STR("subject", v.subject), F64("since_s", admin_age_s(ctx, v.since_ns)),
                          STR("text", v.text), STR("action", v.action)));
@@ -570,7 +543,7 @@ static uint32_t peers_up(const struct admin_ctx *ctx)
     uint32_t n = 0;
 
     for (uint32_t i = 0; ctx->peer_state_word != NULL && i < ctx->config->npeers; i++) {
-        const char *state = ctx->peer_state_word(ctx->ctx, i, &incarnation);
+        const char *state = ctx->peer_state_word(ctx->daemon, i, &incarnation);
 
         n += state != NULL && strcmp(state, "up") == 0;
     }

@@ -45,7 +45,7 @@ static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p,
     const struct group_view *g = &p->group[group];
     static const char *const families[] = {
         [FAMILY_HISTORY] = "history", [FAMILY_WINDOW] = "window", [FAMILY_RECURRENT] = "recurrent"};
-    const char *name = ctx->group_name == NULL ? NULL : ctx->group_name(ctx->ctx, slot, group);
+    const char *name = ctx->group_name == NULL ? NULL : ctx->group_name(ctx->daemon, slot, group);
     char numbered[16];
 
     snprintf(numbered, sizeof numbered, "group%u", group);
@@ -235,7 +235,7 @@ void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
     TEXT(out, OPEN_ARRAY("pids")); /* of rank 0, 1 and so on, then of the pure scheduler */
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         if (e->procs[i] != NONE && ctx->proc_pid != NULL)
-            TEXT(out, U64(NULL, ctx->proc_pid(ctx->ctx, e->procs[i])));
+            TEXT(out, U64(NULL, ctx->proc_pid(ctx->daemon, e->procs[i])));
     TEXT(out, CLOSE_ARRAY);
 }
 
@@ -264,7 +264,7 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
 static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
                     struct text_out *out)
 {
-    const uint64_t *n = ctx->peer_refused(ctx->ctx, peer);
+    const uint64_t *n = ctx->peer_refused(ctx->daemon, peer);
 
     TEXT(out, OPEN_OBJECT(key));
     for (uint32_t i = 0; i < TLS_REFUSALS; i++)
@@ -274,12 +274,12 @@ static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
 
 static uint64_t breaches(const struct admin_ctx *ctx, uint32_t slot)
 {
-    return ctx->peer_protocol_errors ? ctx->peer_protocol_errors(ctx->ctx, slot) : 0;
+    return ctx->peer_protocol_errors ? ctx->peer_protocol_errors(ctx->daemon, slot) : 0;
 }
 
 bool admin_falls_back(const struct admin_ctx *ctx, uint32_t slot)
 {
-    return ctx->peer_falls_back && ctx->peer_falls_back(ctx->ctx, slot);
+    return ctx->peer_falls_back && ctx->peer_falls_back(ctx->daemon, slot);
 }
 
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
@@ -303,7 +303,7 @@ void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_
 static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
     struct tls_peer p = {.version = NULL};
-    bool up = ctx->tls != NULL && ctx->peer_tls(ctx->ctx, slot, &p);
+    bool up = ctx->tls != NULL && ctx->peer_tls(ctx->daemon, slot, &p);
 
     if (ctx->tls == NULL) {
         TEXT(out, STR("tls", NULL));
@@ -323,7 +323,7 @@ static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_o
 
     TEXT(out, OPEN_ARRAY("paths"));
     for (uint32_t i = 0; ctx->peer_path != NULL && i < PEER_PATHS_MAX; i++) {
-        if (!ctx->peer_path(ctx->ctx, slot, i, &path))
+        if (!ctx->peer_path(ctx->daemon, slot, i, &path))
             break;
         TEXT(out, OBJECT(NULL, STR("device", path.device),
                          STR("tenant", ctx->config->tenants[path.tenant].name),
@@ -340,7 +340,7 @@ static void peer_down_cause(const struct admin_ctx *ctx, uint32_t slot, struct t
     uint64_t since_ns = 0;
 
     if (ctx->peer_down_cause != NULL)
-        error = ctx->peer_down_cause(ctx->ctx, slot, &attempts, &since_ns);
+        error = ctx->peer_down_cause(ctx->daemon, slot, &attempts, &since_ns);
     TEXT(out, U64("breaches", breaches(ctx, slot)), STR("last_error", error),
          U64("attempts", attempts),
          text_or_null(error != NULL, F64("since_s", admin_age_s(ctx, since_ns))));
@@ -358,9 +358,9 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
         (only->peer && strcmp(p->name, only->peer) != 0))
         return false;
     if (ctx->peer_link != NULL)
-        ctx->peer_link(ctx->ctx, slot, &link);
+        ctx->peer_link(ctx->daemon, slot, &link);
     state =
-        ctx->peer_state_word == NULL ? NULL : ctx->peer_state_word(ctx->ctx, slot, &incarnation);
+        ctx->peer_state_word == NULL ? NULL : ctx->peer_state_word(ctx->daemon, slot, &incarnation);
     TEXT(out, OPEN_OBJECT(NULL), STR("peer", p->name), STR("host", p->address.host),
          U64("port", p->address.port), STR("origin", config_peer_origin(p)),
          STR("state", p->leaving ? "leaving" : state));

@@ -82,7 +82,7 @@ static void stats_peers(const struct admin_ctx *ctx, struct text_out *out)
             continue;
         TEXT(out, OPEN_OBJECT(NULL), STR("peer", ctx->config->peers[i].name),
              OPEN_OBJECT("bytes_in"));
-        for (uint32_t k = 0; ctx->peer_bytes(ctx->ctx, i, k, &transport, &bytes); k++)
+        for (uint32_t k = 0; ctx->peer_bytes(ctx->daemon, i, k, &transport, &bytes); k++)
             TEXT(out, U64(transport, bytes));
         TEXT(out, CLOSE_OBJECT, U64("fetched_tokens", f->tokens), U64("failed_fetches", f->failed));
         histogram_put("fetch", &f->brought, out);

@@ -125,7 +125,7 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, const struct
     if ((only->tenant != NONE && t.tenant != only->tenant) ||
         (only->peer && (!peer_name(ctx, &t) || strcmp(peer_name(ctx, &t), only->peer) != 0)))
         return false;
-    if (ctx->flow == NULL || !ctx->flow(ctx->ctx, &t, &flow))
+    if (ctx->flow == NULL || !ctx->flow(ctx->daemon, &t, &flow))
         flow = (struct xfer_flow_view){0};
     TEXT(out, OPEN_OBJECT(NULL));
     put_named(ctx, &t, out);

@@ -59,7 +59,7 @@ static void regions(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, OPEN_ARRAY("regions"));
     for (uint32_t t = 0; ctx->rdma_region && t < ctx->config->ntenants; t++)
         for (uint32_t i = 0; i < ctx->config->tenants[t].regions; i++) {
-            if (!ctx->rdma_region(ctx->ctx, &ctx->rdma, t, i, &r))
+            if (!ctx->rdma_region(ctx->daemon, &ctx->rdma, t, i, &r))
                 continue;
             TEXT(out,
                  OBJECT(NULL, STR("tenant", config_tenant_word(ctx->config, t)), U64("region", i),
@@ -137,7 +137,7 @@ static void memory(const struct admin_ctx *ctx, struct text_out *out)
     struct xfer_registration_view v;
 
     TEXT(out, OPEN_ARRAY("memory"));
-    for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->ctx, i, &v); i++) {
+    for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->daemon, i, &v); i++) {
         TEXT(out, OPEN_OBJECT(NULL), STR("tenant", admin_tenant_name(ctx, v.tenant)),
              U64("region", v.region), U64("regions", v.regions),
              STR("kind", v.gpu ? "gpu" : "host"), STR("gpu", v.gpu), STR("device", v.device),
@@ -156,8 +156,8 @@ static void peers(const struct admin_ctx *ctx, uint32_t device, struct text_out 
     struct mem_device_view other;
 
     TEXT(out, OPEN_ARRAY("peers"));
-    for (uint32_t i = 0; ctx->device(ctx->ctx, i, &other); i++) {
-        const char *why = i == device ? NULL : ctx->no_peers(ctx->ctx, device, i);
+    for (uint32_t i = 0; ctx->device(ctx->daemon, i, &other); i++) {
+        const char *why = i == device ? NULL : ctx->no_peers(ctx->daemon, device, i);
 
         if (i == device)
             continue;
@@ -172,7 +172,7 @@ static void gpus(const struct admin_ctx *ctx, struct text_out *out)
     struct mem_device_view v;
 
     TEXT(out, OPEN_ARRAY("gpus"));
-    for (uint32_t i = 0; ctx->device && ctx->device(ctx->ctx, i, &v); i++) {
+    for (uint32_t i = 0; ctx->device && ctx->device(ctx->daemon, i, &v); i++) {
         TEXT(out, OPEN_OBJECT(NULL), STR("gpu", v.uuid), STR("lost", v.lost),
              BOOL("kernels", v.no_kernels == NULL), STR("reason", v.no_kernels), node(v.facts.node),
              text_or_null(v.facts.mps >= 0, BOOL("mps", v.facts.mps > 0)),

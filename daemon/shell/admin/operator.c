@@ -55,41 +55,9 @@ static void send_text(struct daemon *d, struct client_conn *c, uint16_t type, ui
     } while (at < n);
 }
 
-static const char *peer_state_word(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
-{
-    return link_state_name(ctx, peer, ret_incarnation);
-}
-
-static bool peer_falls_back(void *ctx, uint32_t peer)
-{
-    return link_falls_back(ctx, peer);
-}
-
-static uint64_t peer_protocol_errors(void *ctx, uint32_t peer)
-{
-    return links_protocol_errors(ctx, peer);
-}
-
-static const char *peer_down_cause(void *ctx, uint32_t peer, uint32_t *ret_attempts,
-                                   uint64_t *ret_since_ns)
-{
-    return link_down_cause(ctx, peer, ret_attempts, ret_since_ns);
-}
-
-static bool peer_tls(void *ctx, uint32_t peer, struct tls_peer *ret)
-{
-    return link_tls_peer(ctx, peer, ret);
-}
-
-static const uint64_t *peer_refused(void *ctx, uint32_t peer)
-{
-    return links_refused(ctx, peer);
-}
-
 /* The data port's, the control port's, those of the tenants, and that of the operators. */
-static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret)
+static bool door(const struct daemon *d, uint32_t i, const char **ret_name, struct door_stats *ret)
 {
-    const struct daemon *d = ctx;
     uint32_t tenants = d->config->ntenants;
     struct xfer_stats xfer;
 
@@ -111,9 +79,9 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
     return true;
 }
 
-static bool send_share(void *ctx, uint32_t i, const char **ret_name, struct stream_share *ret)
+static bool send_share(const struct daemon *d, uint32_t i, const char **ret_name,
+                       struct stream_share *ret)
 {
-    const struct daemon *d = ctx;
     uint32_t tenants = d->config->ntenants;
 
     if (i > tenants + 1)
@@ -123,76 +91,58 @@ static bool send_share(void *ctx, uint32_t i, const char **ret_name, struct stre
     return true;
 }
 
-static void peer_link(void *ctx, uint32_t peer, struct xfer_link_view *ret)
+static void peer_link(const struct daemon *d, uint32_t peer, struct xfer_link_view *ret)
 {
-    const struct daemon *d = ctx;
-
     xfer_link_view(d->xfer, peer, ret);
 }
 
-static bool peer_bytes(void *ctx, uint32_t peer, uint32_t i, const char **ret_transport,
-                       uint64_t *ret_bytes)
+static bool peer_bytes(const struct daemon *d, uint32_t peer, uint32_t i,
+                       const char **ret_transport, uint64_t *ret_bytes)
 {
-    const struct daemon *d = ctx;
-
     return d->xfer && xfer_link_bytes(d->xfer, peer, i, ret_transport, ret_bytes);
 }
 
-static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
+static bool peer_path(const struct daemon *d, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
 {
-    const struct daemon *d = ctx;
-
     return xfer_path_view(d->xfer, peer, i, ret);
 }
 
-static bool registration(void *ctx, uint32_t i, struct xfer_registration_view *ret)
+static bool registration(const struct daemon *d, uint32_t i, struct xfer_registration_view *ret)
 {
-    const struct daemon *d = ctx;
-
     return d->xfer && xfer_registration_view(d->xfer, i, ret);
 }
 
-static bool device(void *ctx, uint32_t i, struct mem_device_view *ret)
+static bool device(const struct daemon *d, uint32_t i, struct mem_device_view *ret)
 {
-    const struct daemon *d = ctx;
-
     return mem_device_view(d->mem, i, ret);
 }
 
-static const char *no_peers(void *ctx, uint32_t i, uint32_t other)
+static const char *no_peers(const struct daemon *d, uint32_t i, uint32_t other)
 {
-    const struct daemon *d = ctx;
-
     return mem_no_peers(d->mem, i, other);
 }
 
-static bool flow(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret)
+static bool flow(const struct daemon *d, const struct transfer_view *transfer,
+                 struct xfer_flow_view *ret)
 {
-    const struct daemon *d = ctx;
-
     if (!d->xfer)
         return false;
     return transfer->outgoing ? xfer_outflow_view(d->xfer, transfer->serve, ret)
                               : xfer_inflow_view(d->xfer, transfer->pull, ret);
 }
 
-static const struct refusals *refusals_of(void *ctx, uint32_t tenant)
+static const struct refusals *refusals_of(const struct daemon *d, uint32_t tenant)
 {
-    const struct daemon *d = ctx;
-
     return &d->refusals[tenant];
 }
 
-static uint64_t pid_of(void *ctx, uint32_t proc)
+static uint64_t pid_of(const struct daemon *d, uint32_t proc)
 {
-    const struct daemon *d = ctx;
-
     return (uint64_t)proc_pid(&d->procs, proc);
 }
 
-static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
+static const char *group_name(const struct daemon *d, uint32_t pool, uint32_t group)
 {
-    struct daemon *d = ctx;
     struct pool_view view;
     const struct pool_watch *w;
 
@@ -209,16 +159,14 @@ static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
     return w->names[group];
 }
 
-static bool alarm_of(void *ctx, uint32_t *at, struct alarm_view *ret)
+static bool alarm_of(struct daemon *d, uint32_t *at, struct alarm_view *ret)
 {
-    return alarms_view(ctx, at, io_now_ns(), ret);
+    return alarms_view(d, at, io_now_ns(), ret);
 }
 
-static bool rdma_region(void *ctx, const struct xfer_rdma_view *rdma, uint32_t tenant,
+static bool rdma_region(const struct daemon *d, const struct xfer_rdma_view *rdma, uint32_t tenant,
                         uint32_t region, struct xfer_region_view *ret)
 {
-    const struct daemon *d = ctx;
-
     return d->xfer && xfer_region_view(d->xfer, rdma, tenant, region, ret);
 }
 
@@ -267,13 +215,13 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .events_lost = d->subs.lost,
         .listen_port = d->control_port,
         .data_port = d->data_port,
-        .peer_state_word = peer_state_word,
-        .peer_protocol_errors = peer_protocol_errors,
-        .peer_down_cause = peer_down_cause,
-        .peer_tls = peer_tls,
-        .peer_refused = peer_refused,
+        .peer_state_word = link_state_name,
+        .peer_protocol_errors = links_protocol_errors,
+        .peer_down_cause = link_down_cause,
+        .peer_tls = link_tls_peer,
+        .peer_refused = links_refused,
         .peer_link = peer_link,
-        .peer_falls_back = peer_falls_back,
+        .peer_falls_back = link_falls_back,
         .rdma_region = rdma_region,
         .peer_bytes = peer_bytes,
         .peer_path = peer_path,
@@ -295,7 +243,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .answered = d->answered,
         .node_bits = d->node_bits,
         .visits = &visits,
-        .ctx = d,
+        .daemon = d,
     };
 
     daemon_event(d, &look);

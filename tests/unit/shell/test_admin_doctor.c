@@ -24,10 +24,10 @@ FIXTURE(stop_doctor)
 }
 
 /* The first is on a GPU, and its device a rail; the second has none. */
-static bool region(void *ctx, const struct xfer_rdma_view *rdma, uint32_t tenant, uint32_t number,
-                   struct xfer_region_view *ret)
+static bool region(const struct daemon *d, const struct xfer_rdma_view *rdma, uint32_t tenant,
+                   uint32_t number, struct xfer_region_view *ret)
 {
-    (void)ctx;
+    (void)d;
     assert_ptr_equal(rdma, &s.ctx.rdma);
     assert_int_equal(tenant, 0);
     *ret = number == 0
@@ -54,14 +54,14 @@ TEST_WITH(admin_doctor_tells_each_region_its_device_and_why, start_doctor, stop_
 }
 
 /* Of three NICs: the first has passed, the second failed, the third was not tested. */
-static bool registration(void *ctx, uint32_t i, struct xfer_registration_view *ret)
+static bool registration(const struct daemon *d, uint32_t i, struct xfer_registration_view *ret)
 {
     static const struct xfer_self_test tests[] = {
         {.result = XFER_SELF_TEST_PASSED, .at_ns = 2000000000, .bytes = 16384, .ns = 65999},
         {.result = XFER_SELF_TEST_FAILED, .at_ns = 4999999999, .why = "byte 7"},
         {.result = XFER_SELF_TEST_NONE}};
 
-    (void)ctx;
+    (void)d;
     *ret = (struct xfer_registration_view){
         .regions = 1, .device = "mlx5_1", .why = "", .no_ring = "", .test = &tests[i < 3 ? i : 0]};
     return i < 3;
@@ -89,9 +89,9 @@ TEST_WITH(admin_doctor_tells_what_the_self_test_found_and_when, start_doctor, st
  * none. */
 static bool no_nic;
 
-static bool gpu_registration(void *ctx, uint32_t i, struct xfer_registration_view *ret)
+static bool gpu_registration(const struct daemon *d, uint32_t i, struct xfer_registration_view *ret)
 {
-    (void)ctx;
+    (void)d;
     *ret = (struct xfer_registration_view){.region = i,
                                            .regions = 1,
                                            .gpu = i < 2 ? "GPU-1" : NULL,
@@ -121,19 +121,19 @@ TEST(admin_status_counts_gpu_regions_that_no_nic_knows)
     }
 }
 
-static bool gpu(void *ctx, uint32_t device, struct mem_device_view *ret)
+static bool gpu(const struct daemon *d, uint32_t device, struct mem_device_view *ret)
 {
     static const char *const uuids[] = {"GPU-0", "GPU-1", "GPU-2"};
 
-    (void)ctx;
+    (void)d;
     if (device < 3)
         *ret = (struct mem_device_view){.uuid = uuids[device]};
     return device < 3;
 }
 
-static const char *no_peers(void *ctx, uint32_t device, uint32_t other)
+static const char *no_peers(const struct daemon *d, uint32_t device, uint32_t other)
 {
-    (void)ctx;
+    (void)d;
     assert_int_not_equal(device, other);
     return device + other == 1 ? "no link" : NULL;
 }

@@ -21,49 +21,50 @@ static void put_keys(const json_t *v, char *keys)
     }
 }
 
-static bool peer_tls(void *ctx, uint32_t peer, struct tls_peer *ret)
+static bool peer_tls(struct daemon *d, uint32_t peer, struct tls_peer *ret)
 {
-    (void)ctx;
+    (void)d;
     (void)peer;
     *ret = (struct tls_peer){.version = "TLSv1.3", .not_after = "2031-11-29T08:35:07Z"};
     return true;
 }
 
-static const uint64_t *peer_refused(void *ctx, uint32_t peer)
+static const uint64_t *peer_refused(const struct daemon *d, uint32_t peer)
 {
     static const uint64_t none[TLS_REFUSALS];
 
-    (void)ctx;
+    (void)d;
     (void)peer;
     return none;
 }
 
-static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
+static bool peer_path(const struct daemon *d, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
 {
-    (void)ctx;
+    (void)d;
     (void)peer;
     *ret = (struct xfer_path_view){.device = "rdma0"};
     return i == 0;
 }
 
-static bool send_share(void *ctx, uint32_t i, const char **ret_name, struct stream_share *ret)
+static bool send_share(const struct daemon *d, uint32_t i, const char **ret_name,
+                       struct stream_share *ret)
 {
-    (void)ctx;
+    (void)d;
     *ret_name = "first";
     *ret = (struct stream_share){.reserved = 1};
     return i == 0;
 }
 
-static bool alarm_that_is_on(void *ctx, uint32_t *at, struct alarm_view *ret)
+static bool alarm_that_is_on(struct daemon *d, uint32_t *at, struct alarm_view *ret)
 {
-    (void)ctx;
+    (void)d;
     *ret = (struct alarm_view){.name = "peer_down", .severity = "warn", .action = "look"};
     return (*at)++ == 0;
 }
 
-static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret)
+static bool door(const struct daemon *d, uint32_t i, const char **ret_name, struct door_stats *ret)
 {
-    (void)ctx;
+    (void)d;
     *ret_name = "data";
     *ret = (struct door_stats){.places = 1};
     return i == 0;

@@ -30,17 +30,18 @@ static struct scene {
     json_t *answer; /* the last */
 } s;
 
-static inline const char *peer_state_word(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
+static inline const char *peer_state_word(struct daemon *d, uint32_t peer,
+                                          uint64_t *ret_incarnation)
 {
-    (void)ctx;
+    (void)d;
     *ret_incarnation = 0xf00dull << 48 | peer;
     return "up";
 }
 
-static inline const char *peer_down_cause(void *ctx, uint32_t peer, uint32_t *ret_attempts,
-                                          uint64_t *ret_since_ns)
+static inline const char *peer_down_cause(const struct daemon *d, uint32_t peer,
+                                          uint32_t *ret_attempts, uint64_t *ret_since_ns)
 {
-    (void)ctx;
+    (void)d;
     (void)peer;
     *ret_attempts = 3;
     *ret_since_ns = s.ctx.now_ns - 2500000000u;
@@ -49,21 +50,21 @@ static inline const char *peer_down_cause(void *ctx, uint32_t peer, uint32_t *re
 
 static struct refusals refused_to[2];
 
-static inline const struct refusals *refusals_of(void *ctx, uint32_t tenant)
+static inline const struct refusals *refusals_of(const struct daemon *d, uint32_t tenant)
 {
-    (void)ctx;
+    (void)d;
     return &refused_to[tenant];
 }
 
-static inline uint64_t pid_of(void *ctx, uint32_t proc)
+static inline uint64_t pid_of(const struct daemon *d, uint32_t proc)
 {
-    (void)ctx;
+    (void)d;
     return 4000 + proc;
 }
 
-static inline const char *group_name(void *ctx, uint32_t pool, uint32_t group)
+static inline const char *group_name(const struct daemon *d, uint32_t pool, uint32_t group)
 {
-    (void)ctx;
+    (void)d;
     return pool == 0 && group == 0 ? "kv" : NULL;
 }
 

@@ -4,10 +4,10 @@
 
 static struct histogram timed[OP_COUNT];
 
-static bool peer_bytes(void *ctx, uint32_t peer, uint32_t i, const char **ret_transport,
-                       uint64_t *ret_bytes)
+static bool peer_bytes(const struct daemon *d, uint32_t peer, uint32_t i,
+                       const char **ret_transport, uint64_t *ret_bytes)
 {
-    (void)ctx;
+    (void)d;
     *ret_transport = i == 0 ? "verbs" : "tcp";
     *ret_bytes = 1000 + 100 * peer + i;
     return i < 2;

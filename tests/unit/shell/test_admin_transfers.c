@@ -60,9 +60,10 @@ TEST(transfers_tell_their_class)
 /* What the data path says of both. */
 static struct xfer_flow_view flow_now;
 
-static bool flow(void *ctx, const struct transfer_view *transfer, struct xfer_flow_view *ret)
+static bool flow(const struct daemon *d, const struct transfer_view *transfer,
+                 struct xfer_flow_view *ret)
 {
-    (void)ctx;
+    (void)d;
     (void)transfer;
     *ret = flow_now;
     return true;
