@@ -2,6 +2,7 @@
  * says for each kind of alarm how. */
 #include "shell/alarm/alarms.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,231 +12,155 @@
 #define MS_NS 1000000u
 #define MIB   (1024.0 * 1024.0)
 
-/* What one alarm is about: the i-th of what its kind is one each of. */
-struct source {
-    enum alarm_fact (*fact)(struct daemon *d, uint32_t i, uint64_t now_ns);
-    /* Adds what is known of it now; NULL: there is nothing to add. */
-    void (*detail)(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES]);
+/* About the i-th of what the kind has one alarm each of: is the condition there? */
+struct asked {
+    struct daemon *d;
+    uint32_t i;
+    uint64_t now_ns;
+    char *detail; /* ALARM_DETAIL_BYTES: what is known of it now is wanted, too; NULL: it is not */
 };
+
+__attribute__((format(printf, 2, 3))) static void say(const struct asked *a, const char *format,
+                                                      ...)
+{
+    va_list args;
+
+    if (!a->detail)
+        return;
+    va_start(args, format);
+    vsnprintf(a->detail, ALARM_DETAIL_BYTES, format, args);
+    va_end(args);
+}
 
 /* ---- of the daemon ---- */
 
-static enum alarm_fact quarantine(struct daemon *d, uint32_t i, uint64_t now_ns)
+static enum alarm_fact quarantine(const struct asked *a)
 {
-    struct core_view v;
-
-    (void)i;
-    core_view(d->core, &v);
-    return alarm_quarantine(&v, now_ns);
-}
-
-static void quarantine_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
-                              char ret[ALARM_DETAIL_BYTES])
-{
+    const struct config *c = a->d->config;
     struct transfer_view t;
     struct core_view v;
 
-    (void)i;
-    core_view(d->core, &v);
-    if (v.oldest_quarantine_ns && core_pull_view(d->core, v.oldest_quarantine.slot, &t))
-        snprintf(ret, ALARM_DETAIL_BYTES,
-                 "%u pages for %" PRIu64 " ms, transfer %016" PRIx64 " from peer %s", t.quarantined,
-                 (now_ns - v.oldest_quarantine_ns) / MS_NS, pull_id_pack(t.pull),
-                 t.link < d->config->npeers ? d->config->peers[t.link].name : "(the disk)");
+    core_view(a->d->core, &v);
+    if (v.oldest_quarantine_ns && core_pull_view(a->d->core, v.oldest_quarantine.slot, &t))
+        say(a, "%u pages for %" PRIu64 " ms, transfer %016" PRIx64 " from peer %s", t.quarantined,
+            (a->now_ns - v.oldest_quarantine_ns) / MS_NS, pull_id_pack(t.pull),
+            t.link < c->npeers ? c->peers[t.link].name : "(the disk)");
+    return alarm_quarantine(&v, a->now_ns);
 }
 
-static enum alarm_fact backlog(struct daemon *d, uint32_t i, uint64_t now_ns)
+static enum alarm_fact backlog(const struct asked *a)
 {
+    uint32_t retires = a->d->limits.retires;
     struct core_view v;
 
-    (void)i;
-    (void)now_ns;
-    core_view(d->core, &v);
-    return alarm_backlog(&v, d->limits.retires);
+    core_view(a->d->core, &v);
+    say(a, "%u of %u in use", retires - v.retires_free, retires);
+    return alarm_backlog(&v, retires);
 }
 
-static void backlog_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
-                           char ret[ALARM_DETAIL_BYTES])
+static enum alarm_fact full(const struct asked *a)
 {
-    struct core_view v;
-
-    (void)i;
-    (void)now_ns;
-    core_view(d->core, &v);
-    snprintf(ret, ALARM_DETAIL_BYTES, "%u of %u in use", d->limits.retires - v.retires_free,
-             d->limits.retires);
-}
-
-static enum alarm_fact full(struct daemon *d, uint32_t i, uint64_t now_ns)
-{
+    const struct config *c = a->d->config;
     struct disk_stats v = {0};
 
-    (void)i;
-    (void)now_ns;
-    if (d->disk)
-        disk_stats(d->disk, &v);
+    if (a->d->disk)
+        disk_stats(a->d->disk, &v);
+    say(a, "%.1f MiB are free in %.256s, and %.1f MiB have to stay so (spill.headroom)",
+        (double)v.free_bytes / MIB, c->spill_dir, (double)c->spill_headroom / MIB);
     return alarm_full(&v);
 }
 
-static void full_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES])
-{
-    struct disk_stats v;
-
-    (void)i;
-    (void)now_ns;
-    disk_stats(d->disk, &v);
-    snprintf(ret, ALARM_DETAIL_BYTES,
-             "%.1f MiB are free in %.256s, and %.1f MiB have to stay so (spill.headroom)",
-             (double)v.free_bytes / MIB, d->config->spill_dir,
-             (double)d->config->spill_headroom / MIB);
-}
-
-static enum alarm_fact failing(struct daemon *d, uint32_t i, uint64_t now_ns)
+static enum alarm_fact failing(const struct asked *a)
 {
     struct disk_stats v = {0};
 
-    (void)i;
-    (void)now_ns;
-    if (d->disk)
-        disk_stats(d->disk, &v);
+    if (a->d->disk)
+        disk_stats(a->d->disk, &v);
+    say(a, "%" PRIu64 " writes and %" PRIu64 " reads, the last: %s", v.write_errors, v.read_errors,
+        v.error ? strerror(v.error) : "wrong bytes");
     return alarm_failing(&v);
 }
 
-static void failing_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
-                           char ret[ALARM_DETAIL_BYTES])
-{
-    struct disk_stats v;
-
-    (void)i;
-    (void)now_ns;
-    disk_stats(d->disk, &v);
-    snprintf(ret, ALARM_DETAIL_BYTES, "%" PRIu64 " writes and %" PRIu64 " reads, the last: %s",
-             v.write_errors, v.read_errors, v.error ? strerror(v.error) : "wrong bytes");
-}
-
-static enum alarm_fact tape(struct daemon *d, uint32_t i, uint64_t now_ns)
+/* Who asks for the detail must not set the mark of the tick. */
+static enum alarm_fact tape(const struct asked *a)
 {
     struct tape_stats v = {0};
 
-    (void)i;
-    if (d->tape)
-        tape_stats(d->tape, &v);
-    return alarm_tape(&d->alarms.tape, &v, now_ns);
+    if (a->d->tape)
+        tape_stats(a->d->tape, &v);
+    say(a, "%" PRIu64 " events are on it, of %" PRIu64, v.recorded - v.dropped, v.recorded);
+    return a->detail ? ALARM_IS_NEARLY : alarm_tape(&a->d->alarms.tape, &v, a->now_ns);
 }
 
-static void tape_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES])
+static enum alarm_fact over(const struct asked *a)
 {
-    struct tape_stats v;
+    const struct steps_over *v = core_steps_over(a->d->core);
 
-    (void)i;
-    (void)now_ns;
-    tape_stats(d->tape, &v);
-    snprintf(ret, ALARM_DETAIL_BYTES, "%" PRIu64 " events are on it, of %" PRIu64,
-             v.recorded - v.dropped, v.recorded);
-}
-
-static enum alarm_fact over(struct daemon *d, uint32_t i, uint64_t now_ns)
-{
-    (void)i;
-    return alarm_refused(d->over.last_ns, now_ns);
-}
-
-static void over_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES])
-{
-    const struct steps_over *v = core_steps_over(d->core);
-
-    (void)i;
-    (void)now_ns;
-    snprintf(ret, ALARM_DETAIL_BYTES, "%" PRIu64 " steps, the longest with %u of %u records, by %s",
-             v->steps, v->visits, v->bound, tape_event_word(v->kind));
+    if (v->steps > 0)
+        say(a, "%" PRIu64 " steps, the longest with %u of %u records, by %s", v->steps, v->visits,
+            v->bound, tape_event_word(v->kind));
+    return alarm_refused(a->d->over.last_ns, a->now_ns);
 }
 
 /* ---- of an engine ---- */
 
 /* False: no engine has the slot. */
-static bool engine_of(const struct daemon *d, uint32_t i, struct engine_view *ret)
+static bool engine_of(const struct asked *a, struct engine_view *ret)
 {
-    return d->engines[i].state == ENGINE_WATCH_ACTIVE && core_engine_view(d->core, i, ret);
+    return a->d->engines[a->i].state == ENGINE_WATCH_ACTIVE &&
+           core_engine_view(a->d->core, a->i, ret);
 }
 
-static enum alarm_fact step(struct daemon *d, uint32_t i, uint64_t now_ns)
+static enum alarm_fact step(const struct asked *a)
 {
-    uint64_t limit_ns = (uint64_t)d->config->deadlines.step_alarm_ms * MS_NS;
+    uint64_t limit_ns = (uint64_t)a->d->config->deadlines.step_alarm_ms * MS_NS;
     struct engine_view e;
 
-    return engine_of(d, i, &e) ? alarm_step(&e, limit_ns, now_ns) : ALARM_IS_NOT;
+    if (!engine_of(a, &e))
+        return ALARM_IS_NOT;
+    if (e.waits_since_ns)
+        say(a,
+            "rank %u (pid %d) has finished step %" PRIu64 " of %" PRIu64 "%s, and %" PRIu64
+            " ms have passed",
+            e.rank_behind, (int)proc_pid(&a->d->procs, e.procs[e.rank_behind]),
+            e.done_step[e.rank_behind], e.named, e.jumped ? ", which is not believed" : "",
+            (a->now_ns - e.waits_since_ns) / MS_NS);
+    return alarm_step(&e, limit_ns, a->now_ns);
 }
 
-static void step_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES])
-{
-    struct engine_view e;
-
-    if (engine_of(d, i, &e) && e.waits_since_ns)
-        snprintf(ret, ALARM_DETAIL_BYTES,
-                 "rank %u (pid %d) has finished step %" PRIu64 " of %" PRIu64 "%s, and %" PRIu64
-                 " ms have passed",
-                 e.rank_behind, (int)proc_pid(&d->procs, e.procs[e.rank_behind]),
-                 e.done_step[e.rank_behind], e.named, e.jumped ? ", which is not believed" : "",
-                 (now_ns - e.waits_since_ns) / MS_NS);
-}
-
-static enum alarm_fact stuck(struct daemon *d, uint32_t i, uint64_t now_ns)
+static enum alarm_fact stuck(const struct asked *a)
 {
     struct engine_view e;
 
-    (void)now_ns;
-    return engine_of(d, i, &e) ? alarm_stuck(&e) : ALARM_IS_NOT;
-}
-
-static void stuck_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
-                         char ret[ALARM_DETAIL_BYTES])
-{
-    struct engine_view e;
-
-    (void)now_ns;
-    if (!engine_of(d, i, &e))
-        return;
-    snprintf(ret, ALARM_DETAIL_BYTES, "pids ");
-    proc_pids(&d->procs, e.procs, ret + strlen(ret), ALARM_DETAIL_BYTES - strlen(ret));
+    if (!engine_of(a, &e))
+        return ALARM_IS_NOT;
+    say(a, "pids ");
+    if (a->detail)
+        proc_pids(&a->d->procs, e.procs, a->detail + strlen(a->detail),
+                  ALARM_DETAIL_BYTES - strlen(a->detail));
+    return alarm_stuck(&e);
 }
 
 /* ---- of a tenant, and of its share of a table ---- */
 
-static enum alarm_fact memory(struct daemon *d, uint32_t i, uint64_t now_ns)
+/* The detail is the words of the last refusal, if that was it. */
+static enum alarm_fact refusal(const struct asked *a, enum tern_err err, uint64_t last_ns)
 {
-    return alarm_refused(d->refusals[i].exhausted_ns, now_ns);
+    const struct refusals *r = &a->d->refusals[a->i];
+
+    if (r->last == err)
+        say(a, "%s", r->last_text);
+    return alarm_refused(last_ns, a->now_ns);
 }
 
-static enum alarm_fact quota(struct daemon *d, uint32_t i, uint64_t now_ns)
+static enum alarm_fact memory(const struct asked *a)
 {
-    return alarm_refused(d->refusals[i].quota_ns, now_ns);
+    return refusal(a, TERN_POOL_EXHAUSTED, a->d->refusals[a->i].exhausted_ns);
 }
 
-/* The words of the last refusal, if that was it. */
-static void refusal_detail(const struct refusals *r, enum tern_err err,
-                           char ret[ALARM_DETAIL_BYTES])
+static enum alarm_fact quota(const struct asked *a)
 {
-    if (r->last == err && r->last_text[0])
-        snprintf(ret, ALARM_DETAIL_BYTES, "%s", r->last_text);
-}
-
-static void memory_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
-                          char ret[ALARM_DETAIL_BYTES])
-{
-    (void)now_ns;
-    refusal_detail(&d->refusals[i], TERN_POOL_EXHAUSTED, ret);
-}
-
-static void quota_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
-                         char ret[ALARM_DETAIL_BYTES])
-{
-    (void)now_ns;
-    refusal_detail(&d->refusals[i], TERN_QUOTA, ret);
-}
-
-static enum alarm_fact share(struct daemon *d, uint32_t i, uint64_t now_ns)
-{
-    return alarm_refused(d->refusals[i / CORE_SHARES].share_ns[i % CORE_SHARES], now_ns);
+    return refusal(a, TERN_QUOTA, a->d->refusals[a->i].quota_ns);
 }
 
 static bool share_of(const struct daemon *d, uint32_t i, struct share_view *ret)
@@ -243,57 +168,45 @@ static bool share_of(const struct daemon *d, uint32_t i, struct share_view *ret)
     return core_share_view(d->core, (struct share_of){i % CORE_SHARES, i / CORE_SHARES}, ret);
 }
 
-static void share_detail(struct daemon *d, uint32_t i, uint64_t now_ns,
-                         char ret[ALARM_DETAIL_BYTES])
+static enum alarm_fact share(const struct asked *a)
 {
     struct share_view v;
 
-    (void)now_ns;
-    if (share_of(d, i, &v))
-        snprintf(ret, ALARM_DETAIL_BYTES, "%u %s, %u of them reserved, of %u in all", v.used,
-                 v.records, v.reserved, v.limit);
+    if (a->detail && share_of(a->d, a->i, &v))
+        say(a, "%u %s, %u of them reserved, of %u in all", v.used, v.records, v.reserved, v.limit);
+    return alarm_refused(a->d->refusals[a->i / CORE_SHARES].share_ns[a->i % CORE_SHARES],
+                         a->now_ns);
 }
 
 /* ---- of a peer ---- */
 
-static enum alarm_fact peer(struct daemon *d, uint32_t i, uint64_t now_ns)
+static enum alarm_fact peer(const struct asked *a)
 {
-    (void)now_ns;
-    if (i >= d->config->npeers || !d->config->peers[i].name[0] || d->config->peers[i].leaving)
-        return ALARM_IS_NOT;
-    return link_serves(&d->links.v[i]) ? ALARM_IS_NOT : ALARM_IS;
-}
-
-static void peer_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES])
-{
+    const struct config *c = a->d->config;
+    const char *cause;
     uint64_t since_ns;
     uint32_t attempts;
-    const char *cause = link_down_cause(d, i, &attempts, &since_ns);
 
-    (void)now_ns;
+    if (a->i >= c->npeers || !c->peers[a->i].name[0] || c->peers[a->i].leaving)
+        return ALARM_IS_NOT;
+    cause = link_down_cause(a->d, a->i, &attempts, &since_ns);
     if (cause && attempts == 0)
-        snprintf(ret, ALARM_DETAIL_BYTES, "%s", cause);
+        say(a, "%s", cause);
     else if (cause)
-        snprintf(ret, ALARM_DETAIL_BYTES, "%s (%u attempts)", cause, attempts);
+        say(a, "%s (%u attempts)", cause, attempts);
+    return link_serves(&a->d->links.v[a->i]) ? ALARM_IS_NOT : ALARM_IS;
 }
 
 /* ---- of a GPU ---- */
 
-static enum alarm_fact gpu(struct daemon *d, uint32_t i, uint64_t now_ns)
+static enum alarm_fact gpu(const struct asked *a)
 {
     struct mem_device_view v;
 
-    (void)now_ns;
-    return mem_device_view(d->mem, i, &v) && v.lost ? ALARM_IS : ALARM_IS_NOT;
-}
-
-static void gpu_detail(struct daemon *d, uint32_t i, uint64_t now_ns, char ret[ALARM_DETAIL_BYTES])
-{
-    struct mem_device_view v;
-
-    (void)now_ns;
-    if (mem_device_view(d->mem, i, &v) && v.lost)
-        snprintf(ret, ALARM_DETAIL_BYTES, "%s", v.lost);
+    if (!mem_device_view(a->d->mem, a->i, &v) || !v.lost)
+        return ALARM_IS_NOT;
+    say(a, "%s", v.lost);
+    return ALARM_IS;
 }
 
 /* All of them are known when memory has been made; NULL: a daemon of tests, without. */
@@ -307,20 +220,20 @@ static uint32_t gpus_of(const struct daemon *d)
     return n;
 }
 
-static const struct source sources[ALARM_KINDS] = {
-    [ALARM_KIND_QUARANTINE_OLD] = {quarantine, quarantine_detail},
-    [ALARM_KIND_STEP_OVERDUE] = {step, step_detail},
-    [ALARM_KIND_ENGINE_STUCK] = {stuck, stuck_detail},
-    [ALARM_KIND_RETIRE_BACKLOG] = {backlog, backlog_detail},
-    [ALARM_KIND_SPILL_FULL] = {full, full_detail},
-    [ALARM_KIND_SPILL_FAILING] = {failing, failing_detail},
-    [ALARM_KIND_TAPE_LOST] = {tape, tape_detail},
-    [ALARM_KIND_STEP_OVER] = {over, over_detail},
-    [ALARM_KIND_SHARE_EXHAUSTED] = {share, share_detail},
-    [ALARM_KIND_MEMORY_EXHAUSTED] = {memory, memory_detail},
-    [ALARM_KIND_QUOTA_REACHED] = {quota, quota_detail},
-    [ALARM_KIND_PEER_DOWN] = {peer, peer_detail},
-    [ALARM_KIND_DEVICE_LOST] = {gpu, gpu_detail},
+static enum alarm_fact (*const sources[ALARM_KINDS])(const struct asked *a) = {
+    [ALARM_KIND_QUARANTINE_OLD] = quarantine,
+    [ALARM_KIND_STEP_OVERDUE] = step,
+    [ALARM_KIND_ENGINE_STUCK] = stuck,
+    [ALARM_KIND_RETIRE_BACKLOG] = backlog,
+    [ALARM_KIND_SPILL_FULL] = full,
+    [ALARM_KIND_SPILL_FAILING] = failing,
+    [ALARM_KIND_TAPE_LOST] = tape,
+    [ALARM_KIND_STEP_OVER] = over,
+    [ALARM_KIND_SHARE_EXHAUSTED] = share,
+    [ALARM_KIND_MEMORY_EXHAUSTED] = memory,
+    [ALARM_KIND_QUOTA_REACHED] = quota,
+    [ALARM_KIND_PEER_DOWN] = peer,
+    [ALARM_KIND_DEVICE_LOST] = gpu,
 };
 
 /* ---- all of them ---- */
@@ -402,8 +315,7 @@ static void view_of(struct daemon *d, const struct alarm *a, uint64_t now_ns,
                                .severity = log_level_name(row->severity),
                                .action = row->action,
                                .since_ns = a->since_ns};
-    if (sources[a->kind].detail)
-        sources[a->kind].detail(d, i, now_ns, detail);
+    (void)sources[a->kind](&(struct asked){d, i, now_ns, detail});
     snprintf(ret->text, sizeof ret->text, "%s%s%s", row->means, detail[0] ? ": " : "", detail);
     if (a->state == ALARM_FALLING)
         snprintf(ret->text, sizeof ret->text,
@@ -435,10 +347,9 @@ static void tell(struct daemon *d, const struct alarm *a, enum alarm_news news, 
 static void look(struct daemon *d, uint32_t at, uint64_t now_ns)
 {
     struct alarm *a = &d->alarms.v[at];
+    const struct asked asked = {d, at - d->alarms.first[a->kind], now_ns, NULL};
 
-    tell(d, a,
-         alarm_look(a, sources[a->kind].fact(d, at - d->alarms.first[a->kind], now_ns), now_ns),
-         now_ns);
+    tell(d, a, alarm_look(a, sources[a->kind](&asked), now_ns), now_ns);
 }
 
 void alarms_tick(struct daemon *d, uint64_t now_ns)
