@@ -79,7 +79,7 @@ struct steps_watch {
 };
 
 struct daemon {
-    struct config *config; /* borrowed; see shell/admin/reload.h for who changes it */
+    struct config *config; /* borrowed; see shell/admin/operator.h for who changes it */
     enum daemon_state state;
     uint64_t incarnation, start_ns, last_ns;
     uint64_t tick_ns, step_poll_ns;

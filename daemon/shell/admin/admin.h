@@ -10,7 +10,6 @@
 #include "seam/io/io.h"
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
-#include "shell/admin/admin_args.h"
 #include "shell/admin/refusals.h"
 #include "shell/admin/text_out.h"
 #include "shell/alarm/alarms.h"
@@ -19,6 +18,7 @@
 #include "shell/tape/tape.h"
 #include "shell/tls/tls.h"
 
+#define ADMIN_WHY_BYTES    192
 #define ADMIN_ROWS_DEFAULT 256 /* rows of one answer without limit= */
 #define ADMIN_ROWS_MAX     4096
 #define ADMIN_SCAN_MAX     65536 /* slots looked at for one answer: the owner thread has other work */
@@ -133,5 +133,20 @@ struct admin_ctx {
 enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, char *const *args,
                            size_t nargs, uint32_t tenant, struct text_out *out,
                            char why[ADMIN_WHY_BYTES]);
+
+/* ---- admin_args.c: arguments of commands; each text is one "KEY=VALUE" ---- */
+
+/* An argument that a command takes. If it is absent, the value stays what it was. */
+struct admin_arg {
+    const char *key;
+    uint32_t *number;  /* decimal digits up to `max`; NULL: it is a text */
+    const char **text; /* borrowed from the argument */
+    uint32_t max;
+};
+
+/* INVALID: a key is not among `takes`, or a value is not the number that it must be; `why` is a
+ * text for the answer that says which. Nothing is done then. */
+enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
+                         const struct admin_arg *takes, size_t ntakes, char why[ADMIN_WHY_BYTES]);
 
 #endif

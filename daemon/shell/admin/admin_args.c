@@ -1,5 +1,5 @@
-/* See admin_args.h. */
-#include "shell/admin/admin_args.h"
+/* See admin.h. */
+#include "shell/admin/admin.h"
 
 #include <stdbool.h>
 #include <stdio.h>

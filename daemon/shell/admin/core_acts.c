@@ -1,12 +1,12 @@
-/* See core_acts.h. Ids come as lists show them: at most 16 hexadecimal digits. */
-#include "shell/admin/core_acts.h"
+/* See operator.h. Ids come as lists show them: at most 16 hexadecimal digits. */
+#include "shell/admin/operator.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "shell/admin/admin_args.h"
-#include "shell/daemon.h"
+#include "base/err.h"
+#include "shell/admin/admin.h"
 
 static enum tern_err id_of(const char *text, uint64_t *ret)
 {

@@ -1,5 +1,5 @@
-/* See drain.h. */
-#include "shell/admin/drain.h"
+/* See operator.h. */
+#include "shell/admin/operator.h"
 
 #include "shell/log/log.h"
 #include "shell/log/notify.h"

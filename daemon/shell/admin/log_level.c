@@ -1,5 +1,5 @@
-/* See log_level.h. */
-#include "shell/admin/log_level.h"
+/* See operator.h. */
+#include "shell/admin/operator.h"
 
 #include "shell/log/log.h"
 

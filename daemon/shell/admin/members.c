@@ -1,12 +1,11 @@
-/* See members.h. */
-#include "shell/admin/members.h"
+/* See operator.h. */
+#include "shell/admin/operator.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
-#include "shell/admin/admin_args.h"
-#include "shell/admin/text_out.h"
+#include "shell/admin/admin.h"
 
 #define OPERATOR   "operator"
 #define MEMBERSHIP "membership"

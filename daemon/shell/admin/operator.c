@@ -12,12 +12,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "shell/admin/admin.h"
-#include "shell/admin/core_acts.h"
-#include "shell/admin/drain.h"
-#include "shell/admin/log_level.h"
-#include "shell/admin/members.h"
 #include "shell/admin/operator.h"
-#include "shell/admin/reload.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 

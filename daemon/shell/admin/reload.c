@@ -1,14 +1,10 @@
-/* See reload.h. */
-#include "shell/admin/reload.h"
+/* See operator.h. */
+#include "shell/admin/operator.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
-#include "shell/admin/drain.h"
-#include "shell/admin/log_level.h"
-#include "shell/admin/members.h"
-#include "shell/admin/text_out.h"
 #include "shell/config/config_change.h"
 #include "shell/conn/tenant_join.h"
 #include "shell/log/log.h"

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "shell/config/config_derive.h"
 #include "shell/config/config_table.h"
 
 static enum tern_err loader_init(struct loader *l, char *why, size_t why_cap)

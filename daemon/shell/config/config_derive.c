@@ -1,6 +1,6 @@
 /* Derives what follows from the settings, and checks whether they fit each other and this machine.
  */
-#include "shell/config/config_derive.h"
+#include "shell/config/config_table.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "shell/config/config_derive.h"
+#include "shell/config/config_table.h"
 
 const char *config_peer_wrong(const struct config_peer *peer)
 {

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "seam/disk/disk_crypt.h"
-#include "shell/config/config_derive.h"
+#include "shell/config/config_table.h"
 
 #define DISK_CHUNKS_MIN  1024u
 #define DISK_CHUNKS_MAX  (1u << 18) /* 256 GiB of chunks of 1 MiB: some hundred MiB of records */

@@ -15,15 +15,11 @@
 #include "base/err.h"
 #include "base/undumped.h"
 #include "seam/mem/mem_fault.h"
-#include "shell/admin/drain.h"
-#include "shell/admin/log_level.h"
 #include "shell/admin/operator.h"
-#include "shell/admin/reload.h"
 #include "shell/config/plan.h"
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
 #include "shell/loop/dispatch.h"
-#include "shell/loop/engine_log.h"
 #include "shell/loop/spill.h"
 
 /* ---- what reports to us ---- */

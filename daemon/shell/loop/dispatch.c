@@ -11,7 +11,6 @@
 #include "shell/log/log.h"
 #include "shell/loop/crash.h"
 #include "shell/loop/dispatch.h"
-#include "shell/loop/engine_log.h"
 #include "shell/wire/wire_out.h"
 
 #define STEP_OVER_TELL_NS UINT64_C(10000000000)

@@ -1,5 +1,5 @@
-/* See engine_log.h. */
-#include "shell/loop/engine_log.h"
+/* See dispatch.h. */
+#include "shell/loop/dispatch.h"
 
 #include "shell/log/log.h"
 

@@ -10,7 +10,6 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/loop/dispatch.h"
-#include "shell/loop/engine_log.h"
 #include "shell/wire/wire_out.h"
 
 static void ping(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
