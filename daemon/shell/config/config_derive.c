@@ -33,21 +33,18 @@
 static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
 {
     const struct config_tenant *t = &l->config->tenants[i];
-    enum origin origin = l->tenant_origin[i];
 
     if (t->name[0] == '\0')
-        return loader_fail(l, origin, "tenants", (int)i, NULL, "needs a name");
+        return tenant_fail(l, i, NULL, "needs a name");
     if (t->socket[0] == '\0')
-        return loader_fail(l, origin, "tenants", (int)i, NULL,
-                           "needs a socket, the path that its engines connect to");
+        return tenant_fail(l, i, NULL, "needs a socket, the path that its engines connect to");
     if (strcmp(t->socket, l->config->admin_socket) == 0)
-        return loader_fail(l, origin, "tenants", (int)i, "socket", "is the admin socket");
+        return tenant_fail(l, i, "socket", "is the admin socket");
     for (uint32_t j = 0; j < i; j++) {
         if (strcmp(l->config->tenants[j].name, t->name) == 0)
-            return loader_fail(l, origin, "tenants", (int)i, "name", "another tenant is called %s",
-                               t->name);
+            return tenant_fail(l, i, "name", "another tenant is called %s", t->name);
         if (strcmp(l->config->tenants[j].socket, t->socket) == 0)
-            return loader_fail(l, origin, "tenants", (int)i, "socket", "tenant %s has that socket",
+            return tenant_fail(l, i, "socket", "tenant %s has that socket",
                                l->config->tenants[j].name);
     }
     return TERN_OK;
@@ -57,18 +54,16 @@ static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
 static enum tern_err sizes_are_whole(struct loader *l, uint32_t i)
 {
     const struct config_tenant *t = &l->config->tenants[i];
-    enum origin origin = l->tenant_origin[i];
 
     if (t->memory_bytes == 0)
-        return loader_fail(l, origin, "tenants", (int)i, NULL,
-                           "needs memory, the bytes for its pages in each region");
+        return tenant_fail(l, i, NULL, "needs memory, the bytes for its pages in each region");
     if (t->devices.n > 0 && t->devices.n != t->regions)
-        return loader_fail(l, origin, "tenants", (int)i, "devices",
+        return tenant_fail(l, i, "devices",
                            "names %" PRIu32 " devices for %" PRIu32
                            " regions: each region lies on one",
                            t->devices.n, t->regions);
     if (t->device_memory && t->devices.n == 0)
-        return loader_fail(l, origin, "tenants", (int)i, "device_memory",
+        return tenant_fail(l, i, "device_memory",
                            "needs devices, the UUIDs of the GPUs: `nvidia-smi -L` shows them");
     return TERN_OK;
 }
@@ -76,14 +71,13 @@ static enum tern_err sizes_are_whole(struct loader *l, uint32_t i)
 static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
 {
     const struct config_peer *p = &l->config->peers[i];
-    enum origin origin = l->peer_origin[i];
     const char *text;
 
     if (p->name[0] == '\0')
-        return loader_fail(l, origin, "peers", (int)i, NULL, "needs a name");
+        return peer_fail(l, i, NULL, "needs a name");
     text = config_peer_wrong(p);
     if (text != NULL)
-        return loader_fail(l, origin, "peers", (int)i, NULL, "%s", text);
+        return peer_fail(l, i, NULL, "%s", text);
     return TERN_OK;
 }
 
@@ -119,15 +113,13 @@ static enum tern_err peer_tenants(struct loader *l, uint32_t i)
     char *rest = NULL, *names = l->peer_tenants[i];
 
     if (names == NULL)
-        return loader_fail(l, l->peer_origin[i], "peers", (int)i, NULL,
-                           "needs tenants, the list of those that it may ask for");
+        return peer_fail(l, i, NULL, "needs tenants, the list of those that it may ask for");
     for (char *name = strtok_r(names, "+", &rest); name != NULL;
          name = strtok_r(NULL, "+", &rest)) {
         uint32_t slot;
 
         if (config_tenant_slot(l->config, name, &slot) != TERN_OK)
-            return loader_fail(l, l->peer_origin[i], "peers", (int)i, "tenants",
-                               "there is no tenant %.80s", name);
+            return peer_fail(l, i, "tenants", "there is no tenant %.80s", name);
         l->config->peers[i].tenants |= (uint64_t)1 << slot;
     }
     return TERN_OK;
@@ -320,7 +312,7 @@ void config_derive(struct loader *l)
 static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uint64_t bytes,
                               uint64_t total, uint64_t has)
 {
-    return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, key,
+    return tenant_fail(l, i, key,
                        "with this tenant's %" PRIu64 " MiB in each of its %u regions the tenants "
                        "ask for %" PRIu64 " MiB; this machine has %" PRIu64 " MiB: lower it",
                        bytes >> 20, l->config->tenants[i].regions, total >> 20, has >> 20);
@@ -347,7 +339,7 @@ static enum tern_err check_memory(struct loader *l)
             return too_much(l, i, "host_memory", t->host_bytes, total, has);
         total += t->record_bytes;
         if (total > has)
-            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "record_memory",
+            return tenant_fail(l, i, "record_memory",
                                "with this tenant's %" PRIu64 " MiB the tenants ask for %" PRIu64
                                " MiB; this machine has %" PRIu64 " MiB: lower it",
                                t->record_bytes >> 20, total >> 20, has >> 20);
@@ -365,11 +357,11 @@ static enum tern_err check_pages(struct loader *l)
         uint64_t records = l->config->tenants[i].record_bytes;
 
         if (records > 0 && records < RECORD_PAGE_BYTES)
-            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "record_memory",
+            return tenant_fail(l, i, "record_memory",
                                "has no room for a page of %u bytes: raise it, or set it to 0",
                                RECORD_PAGE_BYTES);
         if (l->config->tenants[i].memory_bytes < 2 * page)
-            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "memory",
+            return tenant_fail(l, i, "memory",
                                "has no room for two pages of page_bytes_min, which is %" PRIu64
                                ", so no pool fits: raise it, or lower page_bytes_min",
                                page);
@@ -400,9 +392,9 @@ static enum tern_err check_tls(struct loader *l)
         return loader_fail(l, origin, "tls", -1, files[at].key,
                            "tls needs ca, cert and key: all three files");
     if (c->insecure_peers)
-        return loader_fail(l, loader_origin(l, "", "insecure_peers"), "", -1, "insecure_peers",
-                           "peers talk by TLS or in the clear, not both: leave out one of "
-                           "tls and insecure_peers");
+        return setting_fail(l, "", "insecure_peers",
+                            "peers talk by TLS or in the clear, not both: leave out one of "
+                            "tls and insecure_peers");
     if (!tls_built())
         return loader_fail(l, origin, "tls", -1, files[at].key,
                            "this ternd was built without OpenSSL: peers need insecure_peers");
@@ -420,16 +412,16 @@ static enum tern_err check_peers(struct loader *l)
     const char *text = tls_built() ? with : without;
 
     if (l->config->limits.peers < l->config->npeers)
-        return loader_fail(l, loader_origin(l, "limits", "peers"), "limits", -1, "peers",
-                           "%" PRIu32 " peers are configured: let it be as many at least",
-                           l->config->npeers);
+        return setting_fail(l, "limits", "peers",
+                            "%" PRIu32 " peers are configured: let it be as many at least",
+                            l->config->npeers);
     if (l->config->insecure_peers || l->config->tls_cert[0] != '\0')
         return TERN_OK;
     if (l->config->npeers > 0)
-        return loader_fail(l, l->peer_origin[0], "peers", 0, NULL, "%s", text);
+        return peer_fail(l, 0, NULL, "%s", text);
     if (l->config->listen.host[0] == '\0')
         return TERN_OK;
-    return loader_fail(l, loader_origin(l, "", "listen"), "", -1, "listen", "%s", text);
+    return setting_fail(l, "", "listen", "%s", text);
 }
 
 static enum tern_err check_ports(struct loader *l)
@@ -438,9 +430,9 @@ static enum tern_err check_ports(struct loader *l)
 
     if (c->data_port == 0 || c->data_port != c->listen.port)
         return TERN_OK;
-    return loader_fail(l, loader_origin(l, "", "data_port"), "", -1, "data_port",
-                       "is the port of `listen` already: choose another one, or 0, and the kernel "
-                       "chooses");
+    return setting_fail(l, "", "data_port",
+                        "is the port of `listen` already: choose another one, or 0, and the kernel "
+                        "chooses");
 }
 
 static bool is_rail(const struct config *c, const char *name)
@@ -456,13 +448,13 @@ static enum tern_err check_nics(struct loader *l, uint32_t i)
     const struct config_tenant *t = &l->config->tenants[i];
 
     if (t->rdma_devices.n > 0 && t->rdma_devices.n != t->regions)
-        return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "rdma_devices",
+        return tenant_fail(l, i, "rdma_devices",
                            "names %" PRIu32 " devices for %" PRIu32
                            " regions: say one for each, or auto",
                            t->rdma_devices.n, t->regions);
     for (uint32_t r = 0; r < t->rdma_devices.n; r++)
         if (!is_rail(l->config, t->rdma_devices.name[r]))
-            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "rdma_devices",
+            return tenant_fail(l, i, "rdma_devices",
                                "%s is none of those that rdma_device names: name it there as "
                                "well, or let rdma_device be auto",
                                t->rdma_devices.name[r]);
@@ -478,20 +470,21 @@ static enum tern_err check_rails(struct loader *l)
     uint64_t paths;
 
     if (named > l->config->rdma_rails)
-        return loader_fail(l, loader_origin(l, "limits", "rdma_rails"), "limits", -1, "rdma_rails",
-                           "is %" PRIu32 ", and rdma_device or tenants[].rdma_devices name %" PRIu32
-                           " devices: raise it, to %u at most, or name fewer",
-                           l->config->rdma_rails, named, XFER_RAILS_MAX);
+        return setting_fail(l, "limits", "rdma_rails",
+                            "is %" PRIu32
+                            ", and rdma_device or tenants[].rdma_devices name %" PRIu32
+                            " devices: raise it, to %u at most, or name fewer",
+                            l->config->rdma_rails, named, XFER_RAILS_MAX);
     plan_xfer(l->config, &x);
     paths = (uint64_t)x.links * x.rdma.tenants * x.rdma.rails;
     if (paths <= XFER_PATHS_MAX || (x.rdma.pulls == 0 && !x.rdma.serves))
         return TERN_OK;
-    return loader_fail(l, loader_origin(l, "limits", "rdma_rails"), "limits", -1, "rdma_rails",
-                       "makes %" PRIu64 " paths, one for each of %" PRIu32 " links, %" PRIu32
-                       " tenants and %" PRIu32
-                       " rails; there may be %u: lower it, or limits.peers, "
-                       "or limits.inbound_links",
-                       paths, x.links, x.rdma.tenants, x.rdma.rails, XFER_PATHS_MAX);
+    return setting_fail(l, "limits", "rdma_rails",
+                        "makes %" PRIu64 " paths, one for each of %" PRIu32 " links, %" PRIu32
+                        " tenants and %" PRIu32
+                        " rails; there may be %u: lower it, or limits.peers, "
+                        "or limits.inbound_links",
+                        paths, x.links, x.rdma.tenants, x.rdma.rails, XFER_PATHS_MAX);
 }
 
 /* What the devices of this host say shows when they are opened (seam/xfer/verbs/port.c). */
@@ -505,8 +498,7 @@ static enum tern_err check_rdma(struct loader *l)
         TRY(check_nics(l, i));
     TRY(check_rails(l));
     if (mtu != XFER_BY_PORT && (mtu < 256 || (mtu & (mtu - 1)) != 0))
-        return loader_fail(l, loader_origin(l, "rdma", "mtu"), "rdma", -1, "mtu",
-                           "must be 256, 512, 1024, 2048 or 4096, or auto");
+        return setting_fail(l, "rdma", "mtu", "must be 256, 512, 1024, 2048 or 4096, or auto");
     return TERN_OK;
 }
 

@@ -138,8 +138,7 @@ enum tern_err loader_tenant_set(struct loader *l, uint32_t slot, size_t field, c
     char reason[REASON_BYTES];
 
     if (value_parse(s, text, &l->config->tenants[slot], reason) != TERN_OK)
-        return loader_fail(l, l->tenant_origin[slot], "tenants", (int)slot, s->key,
-                           "%s, not \"%.80s\"", reason, text);
+        return tenant_fail(l, slot, s->key, "%s, not \"%.80s\"", reason, text);
     l->tenant_given[slot] |= 1u << field;
     return TERN_OK;
 }
@@ -162,8 +161,7 @@ enum tern_err loader_peer_set(struct loader *l, uint32_t slot, size_t field, con
     char reason[REASON_BYTES];
 
     if (value_parse(s, text, &l->config->peers[slot], reason) != TERN_OK)
-        return loader_fail(l, l->peer_origin[slot], "peers", (int)slot, s->key, "%s, not \"%.80s\"",
-                           reason, text);
+        return peer_fail(l, slot, s->key, "%s, not \"%.80s\"", reason, text);
     return TERN_OK;
 }
 
@@ -174,8 +172,7 @@ enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *na
     size_t have = names == NULL ? 0 : strlen(names), n = strlen(name);
 
     if (n == 0 || strchr(name, '+') != NULL || have + n + 2 > PEER_TENANTS_BYTES)
-        return loader_fail(l, l->peer_origin[slot], "peers", (int)slot, "tenants",
-                           "\"%.80s\" is no tenant", name);
+        return peer_fail(l, slot, "tenants", "\"%.80s\" is no tenant", name);
     names = realloc(names, have + n + 2);
     if (names == NULL)
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "out of memory");

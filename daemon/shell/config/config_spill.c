@@ -66,11 +66,6 @@ void config_derive_spill(struct config *c)
 
 /* ---- checks ---- */
 
-static enum tern_err refused(struct loader *l, const char *key, const char *text)
-{
-    return loader_fail(l, loader_origin(l, "spill", key), "spill", -1, key, "%s", text);
-}
-
 static enum tern_err check_tenants(struct loader *l)
 {
     const struct config *c = l->config;
@@ -81,12 +76,12 @@ static enum tern_err check_tenants(struct loader *l)
 
         total += t->spill_bytes;
         if (total > c->spill_bytes)
-            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "spill_bytes",
+            return tenant_fail(l, i, "spill_bytes",
                                "with this tenant's %" PRIu64 " bytes the tenants ask for %" PRIu64
                                " bytes of the disk tier; spill.bytes is %" PRIu64,
                                t->spill_bytes, total, c->spill_bytes);
         if (c->spill_dir[0] != '\0' && t->name[0] == '.')
-            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "name",
+            return tenant_fail(l, i, "name",
                                "begins with a dot, and each tenant has a folder of its name in "
                                "spill.dir: choose another name");
     }
@@ -100,17 +95,19 @@ enum tern_err config_check_spill(struct loader *l)
     TRY(check_tenants(l));
     if (c->spill_dir[0] == '\0') {
         if (c->spill_bytes > 0)
-            return refused(l, "bytes",
-                           "says how much may be stored, and spill.dir not where: name "
-                           "a folder with --spill-dir");
+            return setting_fail(l, "spill", "bytes",
+                                "says how much may be stored, and spill.dir not where: name "
+                                "a folder with --spill-dir");
         if (c->spill_key_file[0] != '\0')
-            return refused(l, "encrypt_key_file", "there is nothing to encrypt without spill.dir");
+            return setting_fail(l, "spill", "encrypt_key_file",
+                                "there is nothing to encrypt without spill.dir");
         return TERN_OK;
     }
     if (c->spill_bytes == 0)
-        return refused(l, "dir", "needs spill.bytes, how much may be stored there (--spill-bytes)");
+        return setting_fail(l, "spill", "dir",
+                            "needs spill.bytes, how much may be stored there (--spill-bytes)");
     if (c->spill_key_file[0] != '\0' && !disk_crypt_built())
-        return refused(l, "encrypt_key_file",
-                       "this ternd was built without OpenSSL: it cannot encrypt");
+        return setting_fail(l, "spill", "encrypt_key_file",
+                            "this ternd was built without OpenSSL: it cannot encrypt");
     return TERN_OK;
 }

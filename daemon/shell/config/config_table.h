@@ -116,6 +116,13 @@ enum origin loader_origin(const struct loader *l, const char *section, const cha
 enum tern_err loader_fail(struct loader *l, enum origin origin, const char *section, int index,
                           const char *key, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
+/* The same, of a setting, and of the i-th entry of a list; key NULL: of the entry as a whole. */
+#define setting_fail(l, section, key, ...)                                                         \
+    loader_fail(l, loader_origin(l, section, key), section, -1, key, __VA_ARGS__)
+#define tenant_fail(l, i, key, ...)                                                                \
+    loader_fail(l, (l)->tenant_origin[i], "tenants", (int)(i), key, __VA_ARGS__)
+#define peer_fail(l, i, key, ...)                                                                  \
+    loader_fail(l, (l)->peer_origin[i], "peers", (int)(i), key, __VA_ARGS__)
 
 /* ---- config_derive.c, the second half of loading: names become slots, open settings are derived
  * from the others, and the whole is checked. config.c calls these in this order. ---- */

@@ -1,7 +1,9 @@
 /* Reading and printing one value by its kind. YAML and flags come through here alike, so both
  * accept and refuse the same texts, and what config_print writes is read back as the same value. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -214,68 +216,51 @@ static enum tern_err parse_by_port(const struct setting *s, const char *text, vo
     return err;
 }
 
-/* Names joined by '+', `most` of them with `name_bytes` each; none where it is `none`. */
-static enum tern_err parse_names(const char *text, const char *none, uint32_t most,
-                                 uint32_t name_bytes, char *names, uint32_t *ret_n,
+/* How a struct of names in config.h is written: joined by '+', or `none` where there is none. */
+static const struct names_kind {
+    const char *none;
+    uint32_t most, bytes; /* bytes: of each */
+    bool differ;
+} names_kinds[] = {
+    [VALUE_DEVICES] = {"auto", XFER_RAILS_MAX, CONFIG_NAME_BYTES, true},
+    [VALUE_REGIONS] = {"index", RANKS_MAX, CONFIG_DEVICE_BYTES, true},
+    [VALUE_NICS] = {"auto", RANKS_MAX, CONFIG_NAME_BYTES, false},
+};
+
+/* Each of those structs. */
+struct names {
+    uint32_t n;
+    char name[];
+};
+static_assert(offsetof(struct config_devices, name) == offsetof(struct names, name) &&
+                  offsetof(struct config_regions, name) == offsetof(struct names, name) &&
+                  offsetof(struct config_nics, name) == offsetof(struct names, name),
+              "names stand behind their number");
+
+static enum tern_err parse_names(const struct setting *s, const char *text, struct names *field,
                                  char reason[REASON_BYTES])
 {
-    const struct setting name = {.size = name_bytes};
+    const struct names_kind *kind = &names_kinds[s->kind];
+    const struct setting name = {.size = kind->bytes};
     char copy[RANKS_MAX * CONFIG_NAME_BYTES + 1];
-    uint32_t n = 0;
 
+    memset(field, 0, s->size);
     if (strlen(text) >= sizeof copy)
         return fail(reason, "is too long");
     strcpy(copy, text);
-    for (char *rest = copy, *one; strcmp(text, none) != 0 && (one = strsep(&rest, "+"));) {
-        if (n == most) {
-            snprintf(reason, REASON_BYTES, "must be at most %" PRIu32 " devices", most);
+    for (char *rest = copy, *one; strcmp(text, kind->none) != 0 && (one = strsep(&rest, "+"));) {
+        char *to = field->name + (size_t)field->n * kind->bytes;
+
+        if (field->n == kind->most) {
+            snprintf(reason, REASON_BYTES, "must be at most %" PRIu32 " devices", kind->most);
             return TERN_INVALID;
         }
-        TRY(parse_name(&name, one, names + (size_t)n++ * name_bytes, reason));
-    }
-    *ret_n = n;
-    return TERN_OK;
-}
-
-static enum tern_err differ(const char *names, uint32_t n, uint32_t name_bytes,
-                            char reason[REASON_BYTES])
-{
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < i; k++)
-            if (strcmp(names + (size_t)i * name_bytes, names + (size_t)k * name_bytes) == 0)
+        TRY(parse_name(&name, one, to, reason));
+        for (char *other = field->name; kind->differ && other < to; other += kind->bytes)
+            if (strcmp(other, to) == 0)
                 return fail(reason, "names a device twice");
-    return TERN_OK;
-}
-
-static enum tern_err parse_devices(const char *text, struct config_devices *field,
-                                   char reason[REASON_BYTES])
-{
-    struct config_devices d = {.n = 0};
-
-    TRY(parse_names(text, "auto", XFER_RAILS_MAX, CONFIG_NAME_BYTES, d.name[0], &d.n, reason));
-    TRY(differ(d.name[0], d.n, CONFIG_NAME_BYTES, reason));
-    *field = d;
-    return TERN_OK;
-}
-
-static enum tern_err parse_regions(const char *text, struct config_regions *field,
-                                   char reason[REASON_BYTES])
-{
-    struct config_regions d = {.n = 0};
-
-    TRY(parse_names(text, "index", RANKS_MAX, CONFIG_DEVICE_BYTES, d.name[0], &d.n, reason));
-    TRY(differ(d.name[0], d.n, CONFIG_DEVICE_BYTES, reason));
-    *field = d;
-    return TERN_OK;
-}
-
-static enum tern_err parse_nics(const char *text, struct config_nics *field,
-                                char reason[REASON_BYTES])
-{
-    struct config_nics d = {.n = 0};
-
-    TRY(parse_names(text, "auto", RANKS_MAX, CONFIG_NAME_BYTES, d.name[0], &d.n, reason));
-    *field = d;
+        field->n++;
+    }
     return TERN_OK;
 }
 
@@ -297,9 +282,9 @@ enum tern_err value_parse(const struct setting *s, const char *text, void *base,
             return TERN_OK;
         return fail(ret_reason, "must be error, warn, info or debug");
     case VALUE_TRANSPORT: return parse_transport(text, field, ret_reason);
-    case VALUE_DEVICES: return parse_devices(text, field, ret_reason);
-    case VALUE_REGIONS: return parse_regions(text, field, ret_reason);
-    case VALUE_NICS: return parse_nics(text, field, ret_reason);
+    case VALUE_DEVICES:
+    case VALUE_REGIONS:
+    case VALUE_NICS: return parse_names(s, text, field, ret_reason);
     case VALUE_BY_PORT: return parse_by_port(s, text, field, ret_reason);
     }
     return fail(ret_reason, "has a kind that nobody reads");
@@ -328,12 +313,11 @@ static void put(struct text *t, const char *format, ...)
     t->left -= n;
 }
 
-static void put_names(struct text *out, const char *none, uint32_t n, const char *names,
-                      size_t name_bytes)
+static void put_names(struct text *out, const struct names_kind *kind, const struct names *field)
 {
-    put(out, "\"%s", n == 0 ? none : "");
-    for (uint32_t i = 0; i < n; i++)
-        put(out, "%s%s", i ? "+" : "", names + i * name_bytes);
+    put(out, "\"%s", field->n == 0 ? kind->none : "");
+    for (uint32_t i = 0; i < field->n; i++)
+        put(out, "%s%s", i ? "+" : "", field->name + (size_t)i * kind->bytes);
     put(out, "\"");
 }
 
@@ -359,9 +343,6 @@ static void put_endpoint(struct text *out, const struct config_endpoint *e)
 void value_text(const struct setting *s, const void *base, char *ret, size_t cap)
 {
     const void *field = (const char *)base + s->offset;
-    const struct config_devices *devices = field;
-    const struct config_regions *regions = field;
-    const struct config_nics *nics = field;
     struct text out = {ret, cap};
 
     switch (s->kind) {
@@ -377,12 +358,8 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
         put(&out, "%s", xfer_transport_word[*(const enum xfer_transport *)field]);
         break;
     case VALUE_DEVICES:
-        put_names(&out, "auto", devices->n, devices->name[0], CONFIG_NAME_BYTES);
-        break;
     case VALUE_REGIONS:
-        put_names(&out, "index", regions->n, regions->name[0], CONFIG_DEVICE_BYTES);
-        break;
-    case VALUE_NICS: put_names(&out, "auto", nics->n, nics->name[0], CONFIG_NAME_BYTES); break;
+    case VALUE_NICS: put_names(&out, &names_kinds[s->kind], field); break;
     case VALUE_BY_PORT:
         if (*(const uint32_t *)field == XFER_BY_PORT)
             put(&out, "auto");
