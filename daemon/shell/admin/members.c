@@ -10,19 +10,16 @@
 #define OPERATOR   "operator"
 #define MEMBERSHIP "membership"
 
-static void put(struct daemon *d, const struct config_peer *peer, size_t *ret_n)
+static void put(const struct daemon *d, const struct config_peer *peer, struct text_out *out)
 {
-    struct text_out out;
-
-    text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    TEXT(&out, OBJECT(NULL, STR("peer", peer->name), STR("host", peer->address.host),
-                      U64("port", peer->address.port), STR("origin", config_peer_origin(peer)),
-                      BOOL("leaving", peer->leaving), U64("peers", config_peers(d->config)),
-                      U64("limit", d->limits.peers)));
-    *ret_n = out.len;
+    TEXT(out, OBJECT(NULL, STR("peer", peer->name), STR("host", peer->address.host),
+                     U64("port", peer->address.port), STR("origin", config_peer_origin(peer)),
+                     BOOL("leaving", peer->leaving), U64("peers", config_peers(d->config)),
+                     U64("limit", d->limits.peers)));
 }
 
-static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n, char *why)
+static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, struct text_out *out,
+                         char *why)
 {
     struct config_peer_text text = {.name = NULL};
     const char *origin = OPERATOR;
@@ -63,11 +60,11 @@ static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, size_t *r
     peer.by_operator = true;
     peer.by_member = strcmp(origin, MEMBERSHIP) == 0;
     links_join(d, &peer);
-    put(d, &peer, ret_n);
+    put(d, &peer, out);
     return TERN_OK;
 }
 
-static enum tern_err take_away(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+static enum tern_err take_away(struct daemon *d, const Tern__Wire__Admin *m, struct text_out *out,
                                char *why)
 {
     const char *name = "";
@@ -81,7 +78,7 @@ static enum tern_err take_away(struct daemon *d, const Tern__Wire__Admin *m, siz
         return TERN_INVALID;
     }
     member_leave(d, slot);
-    put(d, &d->config->peers[slot], ret_n);
+    put(d, &d->config->peers[slot], out);
     return TERN_OK;
 }
 
@@ -91,12 +88,11 @@ void member_leave(struct daemon *d, uint32_t slot)
     links_leave(d, slot);
 }
 
-enum tern_err member_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+enum tern_err member_command(struct daemon *d, const Tern__Wire__Admin *m, struct text_out *out,
                              const char **ret_text)
 {
     static char why[CONFIG_WHY_BYTES];
 
     *ret_text = why;
-    return strcmp(m->command, "peer-add") == 0 ? add(d, m, ret_n, why)
-                                               : take_away(d, m, ret_n, why);
+    return strcmp(m->command, "peer-add") == 0 ? add(d, m, out, why) : take_away(d, m, out, why);
 }

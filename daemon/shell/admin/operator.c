@@ -189,12 +189,12 @@ static void counts_take(const struct daemon *d, struct admin_ctx *ctx, struct tl
 }
 
 static enum tern_err describe(struct daemon *d, const char *command, char *const *args,
-                              size_t nargs, uint32_t tenant, size_t *ret_n, const char **ret_text)
+                              size_t nargs, uint32_t tenant, struct text_out *out,
+                              const char **ret_text)
 {
     static char why[ADMIN_WHY_BYTES];
     struct event look = {.kind = EV_LOOK};
     uint32_t visits = ADMIN_VISITS_MAX;
-    struct text_out out;
     struct tls_stats tls;
     struct disk_stats disk;
     struct admin_ctx ctx = {
@@ -244,30 +244,34 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
     daemon_event(d, &look);
     counts_take(d, &ctx, &tls, &disk);
     closer_stats(d->closer, &ctx.closer);
-    text_init(&out, d->text, ADMIN_TEXT_BYTES);
     *ret_text = why;
-    TRY(admin_answer(&ctx, command, args, nargs, tenant, &out, why));
-    *ret_n = out.len;
-    return TERN_OK;
+    return admin_answer(&ctx, command, args, nargs, tenant, out, why);
 }
 
-/* ---- arguments ---- */
+/* ---- commands ---- */
 
-/* The caller borrows the text of a failure for this one answer. */
-static enum tern_err arguments(const Tern__Wire__Admin *m, const struct admin_arg *takes, size_t n,
-                               const char **ret_text)
+/* An operator asks. */
+struct asked {
+    struct client_conn *c;
+    const struct frame_header *h;
+    const Tern__Wire__Admin *m;
+    struct text_out out; /* the answer, in d->text; OK and none: it comes later */
+    const char *why;     /* why the command failed; borrowed for this one answer */
+};
+
+static enum tern_err arguments(struct asked *a, const struct admin_arg *takes, size_t n)
 {
     static char why[ADMIN_WHY_BYTES];
 
-    *ret_text = why;
-    return admin_args(m->command, m->args, m->n_args, takes, n, why);
+    a->why = why;
+    return admin_args(a->m->command, a->m->args, a->m->n_args, takes, n, why);
 }
+
+#define ARGUMENTS(a, takes) arguments(a, takes, sizeof takes / sizeof *takes)
 
 /* ---- tape ---- */
 
-/* The caller borrows the text of a failure for this one answer. */
-static enum tern_err save_tape(const struct daemon *d, const char *path, bool keep,
-                               const char **ret_text)
+static enum tern_err save_tape(const struct daemon *d, const char *path, bool keep, struct asked *a)
 {
     static char why[PATH_MAX + 256];
     int cause;
@@ -276,145 +280,145 @@ static enum tern_err save_tape(const struct daemon *d, const char *path, bool ke
     if (err != TERN_OK)
         snprintf(why, sizeof(why), "%s: the tape cannot be written: %s: %s", path, strerror(cause),
                  tape_save_hint(cause));
-    *ret_text = why;
+    a->why = why;
     return err;
 }
 
-static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
-                                  const char **ret_text)
+static enum tern_err tape_command(struct daemon *d, struct asked *a)
 {
     const char *path = d->config->tape_file;
     uint32_t tokens = d->config->tape_tokens;
     const struct admin_arg takes[] = {{.key = "path", .text = &path},
                                       {.key = "tokens", .number = &tokens, .max = 1}};
     struct tape_stats stats;
-    struct text_out out;
     bool keep;
 
-    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
+    TRY(ARGUMENTS(a, takes));
     keep = d->config->tape_tokens || tokens == 1;
-    *ret_text = "this daemon records no tape: set tape.bytes";
+    a->why = "this daemon records no tape: set tape.bytes";
     if (!d->tape)
         return TERN_UNSUPPORTED;
-    TRY(save_tape(d, path, keep, ret_text));
+    TRY(save_tape(d, path, keep, a));
     tape_stats(d->tape, &stats);
-    text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    TEXT(&out, OPEN_OBJECT(NULL), STR("path", path), U64("recorded", stats.recorded),
-         U64("dropped", stats.dropped), BOOL("complete", stats.dropped == 0),
-         BOOL("tokens_kept", keep));
     /* A replay of this tape must end with this hash, if the tape is complete and kept its tokens.
      */
-    TEXT(&out, HEX("core_hash", core_hash(d->core)), CLOSE_OBJECT);
-    *ret_n = out.len;
+    TEXT(&a->out, OBJECT(NULL, STR("path", path), U64("recorded", stats.recorded),
+                         U64("dropped", stats.dropped), BOOL("complete", stats.dropped == 0),
+                         BOOL("tokens_kept", keep), HEX("core_hash", core_hash(d->core))));
     return TERN_OK;
 }
 
 /* ---- log-level ---- */
 
-static enum tern_err log_level_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
-                                       const char **ret_text)
+static enum tern_err log_level_command(struct daemon *d, struct asked *a)
 {
     const char *name = "";
     uint32_t for_s = LOG_LEVEL_S;
     const struct admin_arg takes[] = {{.key = "level", .text = &name},
                                       {.key = "for_s", .number = &for_s, .max = LOG_LEVEL_S_MAX}};
     enum log_level level;
-    struct text_out out;
 
-    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
-    *ret_text = "the level is error, warn, info or debug";
+    TRY(ARGUMENTS(a, takes));
+    a->why = "the level is error, warn, info or debug";
     if (!log_level_parse(name, &level))
         return TERN_INVALID;
-    *ret_text = "for_s is from 1 on";
+    a->why = "for_s is from 1 on";
     if (for_s == 0)
         return TERN_INVALID;
     log_level_change(d, level, for_s);
-    text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    TEXT(&out, OBJECT(NULL, STR("level", log_level_name(level)),
-                      STR("configured", log_level_name(d->config->log_level)),
-                      U64("for_s", d->log_level_ns ? for_s : 0)));
-    *ret_n = out.len;
+    TEXT(&a->out, OBJECT(NULL, STR("level", log_level_name(level)),
+                         STR("configured", log_level_name(d->config->log_level)),
+                         U64("for_s", d->log_level_ns ? for_s : 0)));
     return TERN_OK;
 }
 
 /* ---- drain, undrain ---- */
 
-static size_t drain_text(struct daemon *d)
+static void put_drain(const struct daemon *d, struct text_out *out)
 {
     bool draining = d->state != DAEMON_SERVING;
     uint64_t now_ns = io_now_ns();
-    struct text_out out;
 
-    text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    TEXT(&out,
-         OBJECT(NULL, BOOL("draining", draining), U64("sessions", drain_sessions(d)),
-                U64("drain_ms", d->config->deadlines.drain_ms),
-                U64("left_ms",
-                    draining && d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0)));
-    return out.len;
+    TEXT(out, OBJECT(NULL, BOOL("draining", draining), U64("sessions", drain_sessions(d)),
+                     U64("drain_ms", d->config->deadlines.drain_ms),
+                     U64("left_ms",
+                         draining && d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0)));
 }
 
-/* *ret_n 0: operator_drained will answer. */
-static enum tern_err drain_command(struct daemon *d, struct client_conn *c,
-                                   const struct frame_header *h, const Tern__Wire__Admin *m,
-                                   size_t *ret_n, const char **ret_text)
+/* Where it waits, operator_drained will answer. */
+static enum tern_err drain_command(struct daemon *d, struct asked *a)
 {
     uint32_t wait = 0;
     const struct admin_arg takes[] = {{.key = "wait", .number = &wait, .max = 1}};
 
-    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
-    *ret_text = "this connection waits for the end of a drain already";
-    if (wait && c->drain_request != 0)
+    TRY(ARGUMENTS(a, takes));
+    a->why = "this connection waits for the end of a drain already";
+    if (wait && a->c->drain_request != 0)
         return TERN_BUSY;
     drain_begin(d, DAEMON_DRAINING);
     if (wait && drain_sessions(d) > 0 && d->state != DAEMON_STORING)
-        c->drain_request = h->request_id;
+        a->c->drain_request = a->h->request_id;
     else
-        *ret_n = drain_text(d);
+        put_drain(d, &a->out);
     return TERN_OK;
 }
 
-static enum tern_err undrain_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
-                                     const char **ret_text)
+static enum tern_err undrain_command(struct daemon *d, struct asked *a)
 {
-    TRY(arguments(m, NULL, 0, ret_text));
-    TRY(drain_undo(d, ret_text));
+    TRY(arguments(a, NULL, 0));
+    TRY(drain_undo(d, &a->why));
     operator_drained(d);
-    *ret_n = drain_text(d);
+    put_drain(d, &a->out);
     return TERN_OK;
 }
 
-/* ---- reload ---- */
+/* ---- those of other files ---- */
 
 /* operator_reloaded will answer. */
-static enum tern_err reload_command(struct daemon *d, struct client_conn *c,
-                                    const struct frame_header *h, const Tern__Wire__Admin *m,
-                                    const char **ret_text)
+static enum tern_err reload_command(struct daemon *d, struct asked *a)
 {
     uint32_t dry_run = 0;
     const struct admin_arg takes[] = {{.key = "dry_run", .number = &dry_run, .max = 1}};
 
-    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
-    *ret_text = "the configuration is being read already: ask again in a moment";
+    TRY(ARGUMENTS(a, takes));
+    a->why = "the configuration is being read already: ask again in a moment";
     if (!reload_begin(d, dry_run == 1))
         return TERN_BUSY;
-    c->reload_request = h->request_id;
+    a->c->reload_request = a->h->request_id;
     return TERN_OK;
 }
 
-/* ---- the log of what operators do ---- */
-
-/* Is it a command that changes something, or writes a file? */
-static bool is_act(const char *command)
+static enum tern_err peer_command(struct daemon *d, struct asked *a)
 {
-    static const char *const acts[] = {"drain",     "undrain",  "reload",     "tape",
-                                       "log-level", "peer-add", "peer-remove"};
+    return member_command(d, a->m, &a->out, &a->why);
+}
+
+/* operator_reply has the result, or will. */
+static enum tern_err core_command(struct daemon *d, struct asked *a)
+{
+    return core_act(d, a->c, a->h, a->m, &a->why);
+}
+
+typedef enum tern_err command_run(struct daemon *d, struct asked *a);
+
+/* What changes something, or writes a file; NULL: any other command. */
+static command_run *act_of(const char *command)
+{
+    static const struct {
+        const char *command;
+        command_run *run;
+    } acts[] = {{"drain", drain_command},         {"undrain", undrain_command},
+                {"reload", reload_command},       {"tape", tape_command},
+                {"log-level", log_level_command}, {"peer-add", peer_command},
+                {"peer-remove", peer_command}};
 
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
-        if (strcmp(command, acts[i]) == 0)
-            return true;
-    return core_act_is(command);
+        if (strcmp(command, acts[i].command) == 0)
+            return acts[i].run;
+    return core_act_is(command) ? core_command : NULL;
 }
+
+/* ---- the log of what operators do ---- */
 
 static void log_asked(const struct client_conn *c, uint64_t request, const Tern__Wire__Admin *m)
 {
@@ -463,13 +467,16 @@ void operator_drained(struct daemon *d)
     for (uint32_t i = 0; i < d->conns.n; i++) {
         struct client_conn *c = conn_for_reply(d, i);
         char result[ACT_ARGS_BYTES];
+        struct text_out out;
 
         if (!c || c->drain_request == 0)
             continue;
         snprintf(result, sizeof result, "%u sessions%s", drain_sessions(d),
                  d->state == DAEMON_SERVING ? ", taken back" : "");
         log_done(c, c->drain_request, "drain", TERN_OK, result);
-        send_text(d, c, FRAME_ADMIN_REPLY, c->drain_request, drain_text(d));
+        text_init(&out, d->text, ADMIN_TEXT_BYTES);
+        put_drain(d, &out);
+        send_text(d, c, FRAME_ADMIN_REPLY, c->drain_request, out.len);
         c->drain_request = 0;
     }
 }
@@ -504,43 +511,20 @@ void operator_reloaded(struct daemon *d, const struct reload_result *result)
 
 /* ---- requests ---- */
 
-static void admin_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
-                          const Tern__Wire__Admin *m)
+static void admin_request(struct daemon *d, struct asked *a)
 {
-    const char *command = m->command ? m->command : "", *text = "";
-    bool act = is_act(command);
-    enum tern_err err = TERN_OK;
-    size_t n = 0;
+    const char *command = a->m->command ? a->m->command : "";
+    command_run *act = act_of(command);
+    enum tern_err err;
 
     if (act)
-        log_asked(c, h->request_id, m);
-    if (core_act_is(command)) {
-        err = core_act(d, c, h, m, &text);
-        if (err == TERN_OK)
-            return; /* operator_reply has the result, or will */
-        log_done(c, h->request_id, command, err, text);
-        answer(d, c, h, err, text, 0);
-        return;
-    }
-    if (strcmp(command, "drain") == 0)
-        err = drain_command(d, c, h, m, &n, &text);
-    else if (strcmp(command, "undrain") == 0)
-        err = undrain_command(d, m, &n, &text);
-    else if (strcmp(command, "reload") == 0)
-        err = reload_command(d, c, h, m, &text);
-    else if (strcmp(command, "peer-add") == 0 || strcmp(command, "peer-remove") == 0)
-        err = member_command(d, m, &n, &text);
-    else if (strcmp(command, "tape") == 0)
-        err = tape_command(d, m, &n, &text);
-    else if (strcmp(command, "log-level") == 0)
-        err = log_level_command(d, m, &n, &text);
-    else
-        err = describe(d, command, m->args, m->n_args, NONE, &n, &text);
-    if (err == TERN_OK && n == 0)
-        return; /* operator_drained or operator_reloaded will answer */
+        log_asked(a->c, a->h->request_id, a->m);
+    err = act ? act(d, a) : describe(d, command, a->m->args, a->m->n_args, NONE, &a->out, &a->why);
+    if (err == TERN_OK && a->out.len == 0)
+        return; /* another of these functions answers */
     if (act)
-        log_done(c, h->request_id, command, err, err == TERN_OK ? "" : text);
-    answer(d, c, h, err, text, n);
+        log_done(a->c, a->h->request_id, command, err, err == TERN_OK ? "" : a->why);
+    answer(d, a->c, a->h, err, a->why, a->out.len);
 }
 
 void operator_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
@@ -548,16 +532,17 @@ void operator_request(struct daemon *d, struct client_conn *c, const struct fram
 {
     const ProtobufCMessage *msg;
     enum tern_err err = wire_in_message(&d->in, h, body, &msg);
-    const char *text = "";
-    size_t n = 0;
+    struct asked a = {.c = c, .h = h, .why = ""};
 
+    text_init(&a.out, d->text, ADMIN_TEXT_BYTES);
     if (err != TERN_OK) {
         conn_send_status(c, h, err, "");
         stream_finish(&c->stream, "malformed body");
     } else if (h->type == FRAME_ADMIN) {
-        admin_request(d, c, h, (const Tern__Wire__Admin *)(const void *)msg);
+        a.m = (const Tern__Wire__Admin *)(const void *)msg;
+        admin_request(d, &a);
     } else {
-        err = describe(d, "status", NULL, 0, c->tenant, &n, &text);
-        answer(d, c, h, err, text, n);
+        err = describe(d, "status", NULL, 0, c->tenant, &a.out, &a.why);
+        answer(d, c, h, err, a.why, a.out.len);
     }
 }

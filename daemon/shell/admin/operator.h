@@ -55,8 +55,8 @@ void log_level_tick(struct daemon *d, uint64_t now_ns);
  * socket. What they add stands in no file: it is gone with the daemon, and a reload leaves it
  * alone. ---- */
 
-/* Writes the answer to d->text. *ret_text is borrowed for this one answer. */
-enum tern_err member_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+/* *ret_text is borrowed for this one answer. */
+enum tern_err member_command(struct daemon *d, const Tern__Wire__Admin *m, struct text_out *out,
                              const char **ret_text);
 /* A peer of a file or of an operator leaves. */
 void member_leave(struct daemon *d, uint32_t slot);
