@@ -351,6 +351,9 @@ static void fill_peer_runs(const struct peer_msg *msg, Tern__Wire__Run *runs,
     }
 }
 
+/* A number that is left out where it is 0. */
+#define TELL(m, msg, member) ((m)->has_##member = (msg)->member != 0, (m)->member = (msg)->member)
+
 /* Whose it is, and what: of a request for a transfer or a reset. */
 static void fill_peer_identity(const struct peer_msg *msg, const char *tenant,
                                Tern__Wire__PeerMsg *m)
@@ -361,8 +364,7 @@ static void fill_peer_identity(const struct peer_msg *msg, const char *tenant,
         m->ns_hi = msg->ns.hi;
         m->ns_lo = msg->ns.lo;
     }
-    m->has_fields_hash = msg->fields_hash != 0;
-    m->fields_hash = msg->fields_hash;
+    TELL(m, msg, fields_hash);
     m->has_layout_hash = msg->kind == PEER_PULL_OPEN || msg->layout_hash != 0;
     m->layout_hash = msg->layout_hash;
 }
@@ -401,30 +403,21 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     m.pull = pull_id_pack(msg->pull);
     m.serve = serve_id_pack(msg->serve);
     m.sequence = sequence;
-    m.has_trace_id = msg->trace_id != 0;
-    m.trace_id = msg->trace_id;
+    TELL(&m, msg, trace_id);
     m.has_err = msg->err != TERN_OK;
     m.err = msg->err;
-    m.has_retry_ms = msg->retry_ms != 0;
-    m.retry_ms = msg->retry_ms;
+    TELL(&m, msg, retry_ms);
     m.has_from = m.has_to = true;
-    m.has_history = msg->history != 0;
-    m.history = msg->history;
-    m.has_at_least = msg->at_least != 0;
-    m.at_least = msg->at_least;
+    TELL(&m, msg, history);
+    TELL(&m, msg, at_least);
     m.has_prefetch = m.prefetch = msg->prefetch;
     m.from = msg->from;
     m.to = msg->to;
-    m.has_at = msg->at != 0;
-    m.at = msg->at;
-    m.has_until = msg->until != 0;
-    m.until = msg->until;
-    m.has_handed = msg->handed != 0;
-    m.handed = msg->handed;
-    m.has_units = msg->units != 0;
-    m.units = msg->units;
-    m.has_reset = msg->reset != 0;
-    m.reset = msg->reset;
+    TELL(&m, msg, at);
+    TELL(&m, msg, until);
+    TELL(&m, msg, handed);
+    TELL(&m, msg, units);
+    TELL(&m, msg, reset);
     fill_peer_identity(msg, tenant, &m);
     if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS) {
         m.has_tokens = m.has_keys = true;
