@@ -602,19 +602,6 @@ bool core_disk_entry_view(const struct core *core, uint32_t slot, struct disk_en
     return true;
 }
 
-bool core_disk_entry(const struct core *core, uint32_t tenant, uint32_t *at,
-                     struct disk_entry_view *ret)
-{
-    /* *at: 0 at first, then the entry that comes next, + 1. */
-    uint32_t chunk = *at == 0 ? tenant_at(core, tenant)->disk_entries.head : *at - 1;
-
-    if (chunk == NONE || !core_disk_entry_view(core, chunk, ret))
-        return false;
-    chunk = disk_entry_list_next(core, chunk);
-    *at = chunk == NONE ? NONE : chunk + 1;
-    return true;
-}
-
 bool core_disk_idle(const struct core *core)
 {
     return core->disk_stores.n == 0 && core->disk_sweep == NONE && core->disk_gone_first == NONE;

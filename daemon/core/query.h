@@ -271,10 +271,6 @@ void core_tickets(const struct core *core, uint32_t tenant, struct tickets_view 
 void core_records(const struct core *core, uint32_t tenant, struct records_view *ret);
 void core_disk(const struct core *core, uint32_t tenant, struct disk_view *ret);
 bool core_disk_entry_view(const struct core *core, uint32_t slot, struct disk_entry_view *ret);
-/* Those of a tenant, the one stored first at first. False: it has no more. *at: 0 at first; where
- * the walk stands, for the next call. */
-bool core_disk_entry(const struct core *core, uint32_t tenant, uint32_t *at,
-                     struct disk_entry_view *ret);
 /* Is nothing being stored, nor to be stored before the daemon ends (EV_SHUTDOWN)? */
 bool core_disk_idle(const struct core *core);
 uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
@@ -310,8 +306,6 @@ bool core_event_chunk_size(const struct core *core, const struct tree_event_view
 /* Copies so many of them, in the same step of the caller. */
 void core_event_chunk(const struct core *core, const struct tree_event_view *e,
                       uint32_t *ret_tokens, struct extra_key *ret_keys);
-/* False: that one has been lost, or has not happened. */
-bool core_event_view(const struct core *core, uint64_t seq, struct tree_event_view *ret);
 const struct core_limits *core_limits_of(const struct core *core);
 
 #endif

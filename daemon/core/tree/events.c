@@ -179,15 +179,3 @@ void core_event_range(const struct core *c, uint64_t *ret_first, uint64_t *ret_n
     *ret_first = oldest;
     *ret_next = c->event_next;
 }
-
-bool core_event_view(const struct core *c, uint64_t seq, struct tree_event_view *ret)
-{
-    struct tree_event_view e;
-
-    for (uint32_t i = 0; i < c->limits.tenants; i++)
-        if (core_event_own_view(c, i, core_event_own_at(c, i, seq), &e) && e.seq == seq) {
-            *ret = e;
-            return true;
-        }
-    return false;
-}

@@ -2,8 +2,8 @@
  * `limits.events` changes, so that no tenant's changes overwrite another's. Each change has a
  * number, which all tenants count together, and is one of its tenant's own, which are counted
  * from 1. A subscriber reads from a number on; what its tenant's ring has overwritten since is
- * lost. Written by nodes.c, retires.c and host.c through tree_event; read through core_event_view
- * (query.h). */
+ * lost. Written by nodes.c, retires.c and host.c through tree_event; read through
+ * core_event_own_view (query.h). */
 #ifndef CORE_EVENTS_H
 #define CORE_EVENTS_H
 

@@ -35,7 +35,7 @@ static void compare(uint32_t align, const struct tern_namespace *ns,
     assert_ok(rig_commit(s, tokens->n / align * align, 0));
     assert_int_equal(tern_chains(ns, &list, align, chains, CHUNKS + 1), tokens->n / align);
     for (uint32_t i = 0; i < tokens->n / align; i++) {
-        assert_true(core_event_view(rig->core, i + 1, &event));
+        assert_true(rig_event_view(rig->core, i + 1, &event));
         assert_int_equal(event.depth, (i + 1) * align);
         assert_true(event.chain == chains[i]);
     }

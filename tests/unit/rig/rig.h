@@ -296,6 +296,8 @@ struct group_view rig_group_view(struct rig *rig, struct pool_id pool, uint32_t 
 uint32_t rig_free(struct rig *rig, struct pool_id pool);     /* of group 0 */
 uint32_t rig_retiring(struct rig *rig, struct pool_id pool); /* of group 0 */
 struct core_view rig_view(struct rig *rig);
+/* The change of that number, of whatever tenant. False: it has been lost, or has not happened. */
+bool rig_event_view(const struct core *core, uint64_t seq, struct tree_event_view *ret);
 
 /* A core that broke its contract with the shell, or a test that used the rig wrongly: as
  * oracle_fail. */

@@ -169,6 +169,14 @@ uint32_t rig_retiring(struct rig *rig, struct pool_id pool)
     return rig_group_view(rig, pool, 0).retiring;
 }
 
+bool rig_event_view(const struct core *core, uint64_t seq, struct tree_event_view *ret)
+{
+    for (uint32_t i = 0; i < core_limits_of(core)->tenants; i++)
+        if (core_event_own_view(core, i, core_event_own_at(core, i, seq), ret) && ret->seq == seq)
+            return true;
+    return false;
+}
+
 struct core_view rig_view(struct rig *rig)
 {
     struct core_view v;

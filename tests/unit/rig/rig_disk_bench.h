@@ -4,6 +4,7 @@
 #ifndef TEST_RIG_DISK_BENCH_H
 #define TEST_RIG_DISK_BENCH_H
 
+#include "core/disk/entries.h"
 #include "unit/rig/rig_spill.h"
 #include "unit/rig/rig_test.h"
 
@@ -76,12 +77,19 @@ static inline struct disk_view disk_seen(const struct disk_bench *b)
 static inline bool disk_entry(const struct disk_bench *b, uint32_t depth,
                               struct disk_entry_view *ret)
 {
-    uint32_t at = 0;
+    const struct core *core = b->rig->core;
 
-    while (core_disk_entry(b->rig->core, 0, &at, ret))
-        if (ret->depth == depth)
+    for (uint32_t at = tenant_at(core, 0)->disk_entries.head; at != NONE;
+         at = disk_entry_list_next(core, at))
+        if (core_disk_entry_view(core, at, ret) && ret->depth == depth)
             return true;
     return false;
+}
+
+/* The one that was stored first. */
+static inline bool disk_entry_first(const struct disk_bench *b, struct disk_entry_view *ret)
+{
+    return core_disk_entry_view(b->rig->core, tenant_at(b->rig->core, 0)->disk_entries.head, ret);
 }
 
 /* The request id of a Store. */

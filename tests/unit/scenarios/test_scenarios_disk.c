@@ -200,7 +200,6 @@ TEST(d_e)
                                                          .interval = 4096});
     struct rig_session *s;
     struct disk_entry_view v;
-    uint32_t at = 0;
 
     store_as(&b, rig_committed(b.rig, &b.e, b.pool, 1, 12), DISK_EVICT);
     for (uint32_t i = 0; i < 15; i++)
@@ -209,7 +208,7 @@ TEST(d_e)
     store_as(&b, rig_committed(b.rig, &b.e, b.pool, 2, 12), DISK_EVICT);
     disk_entry_use(b.rig->core,
                    disk_entry_list_next(b.rig->core, tenant_at(b.rig->core, 0)->disk_entries.head));
-    assert_true(core_disk_entry(b.rig->core, 0, &at, &v));
+    assert_true(disk_entry_first(&b, &v));
     assert_int_equal(v.hits, 15);
     s = rig_committed(b.rig, &b.e, b.pool, 3, 12);
     store_as(&b, s, DISK_EVICT);
@@ -290,7 +289,7 @@ TEST(d_e_an_anchor_weighs_double)
     store_as(&b, rig_committed(b.rig, &b.e, b.pool, 2, 12), DISK_EVICT);
     store_as(&b, rig_committed(b.rig, &b.e, b.pool, 3, 12), DISK_EVICT);
     assert_int_equal(disk_seen(&b).counts.evicted, 1);
-    assert_true(core_disk_entry(b.rig->core, 0, &(uint32_t){0}, &v));
+    assert_true(disk_entry_first(&b, &v));
     assert_int_equal(v.reason, DISK_COLD);
     disk_bench_end(&b);
 }

@@ -17,7 +17,7 @@ static struct tree_event_view event_no(const struct rig *rig, uint64_t seq)
 {
     struct tree_event_view e;
 
-    if (!core_event_view(rig->core, seq, &e))
+    if (!rig_event_view(rig->core, seq, &e))
         fail_msg("no change has the number %llu", (unsigned long long)seq);
     return e;
 }
@@ -222,10 +222,10 @@ TEST(ring_keeps_the_last_and_no_other)
         core_event_range(b.rig->core, &first, &next);
         assert_int_equal(next, n + 1);
         assert_int_equal(first, n > RING ? n - RING + 1 : 1);
-        assert_false(core_event_view(b.rig->core, 0, &e));
-        assert_false(core_event_view(b.rig->core, first - 1, &e));
-        assert_false(core_event_view(b.rig->core, next, &e));
-        assert_false(core_event_view(b.rig->core, next + RING, &e));
+        assert_false(rig_event_view(b.rig->core, 0, &e));
+        assert_false(rig_event_view(b.rig->core, first - 1, &e));
+        assert_false(rig_event_view(b.rig->core, next, &e));
+        assert_false(rig_event_view(b.rig->core, next + RING, &e));
         for (uint64_t i = first; i < next; i++) {
             assert_int_equal(event_no(b.rig, i).seq, i);
             assert_int_equal(event_no(b.rig, i).kind, i % 2 ? TREE_STORED : TREE_REMOVED);

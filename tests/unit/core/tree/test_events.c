@@ -19,12 +19,12 @@ TEST(changes_of_tier_are_told)
     assert_ok(rig_abort(b.s, 0));
     assert_int_equal(evicts(&b, 0), 2);
     for (uint32_t i = 0; i < 6; i++) {
-        assert_true(core_event_view(b.rig->core, i + 1, &v));
+        assert_true(rig_event_view(b.rig->core, i + 1, &v));
         assert_int_equal(v.kind, want[i].kind);
         assert_int_equal(v.on_device, want[i].device);
         assert_int_equal(v.on_host, want[i].host);
         assert_int_equal(v.depth, 4);
     }
-    assert_false(core_event_view(b.rig->core, 7, &v));
+    assert_false(rig_event_view(b.rig->core, 7, &v));
     bench_ends_clean(&b);
 }
