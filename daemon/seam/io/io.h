@@ -71,15 +71,12 @@ void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool 
 struct io_client {
     bool look;
     struct msghdr msg;
-    struct iovec iov;
 };
 void io_client_init(struct io_client *client, int fd);
-/* As io_recv_buffers, and as io_recv without wait_all. -EBADMSG: the client has sent descriptors,
- * nothing was taken, and none of them was touched; closer_close (closer.h) ends the socket. */
+/* As io_recv_buffers. -EBADMSG: the client has sent descriptors, nothing was taken, and none of
+ * them was touched; closer_close (closer.h) ends the socket. */
 void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *client, int fd,
                             uint32_t group);
-void io_recv_client(struct io *io, struct io_op *op, struct io_client *client, int fd, void *buf,
-                    size_t n);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
 void io_sendmsg(
     struct io *io, struct io_op *op, int fd,

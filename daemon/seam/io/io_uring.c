@@ -407,21 +407,6 @@ void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *c
     post_sqe(io, op, &sqe);
 }
 
-void io_recv_client(struct io *io, struct io_op *op, struct io_client *client, int fd, void *buf,
-                    size_t n)
-{
-    struct io_uring_sqe sqe = {0};
-
-    if (!client->look || op->aside) {
-        io_recv(io, op, fd, buf, n, false);
-        return;
-    }
-    client->iov = (struct iovec){buf, n};
-    client->msg = (struct msghdr){.msg_iov = &client->iov, .msg_iovlen = 1};
-    io_uring_prep_recvmsg(&sqe, fd, &client->msg, MSG_PEEK);
-    post_sqe(io, op, &sqe);
-}
-
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all)
 {
     struct io_uring_sqe sqe = {0};
@@ -505,13 +490,10 @@ static int32_t take_seen(struct io *io, const struct io_uring_cqe *cqe,
     const struct msghdr *msg = (const struct msghdr *)(uintptr_t)sqe->addr;
     size_t n = (size_t)cqe->res;
     ssize_t got;
-    void *to;
 
     if (msg->msg_flags & MSG_CTRUNC)
         return -EBADMSG;
-    to = cqe->flags & IORING_CQE_F_BUFFER ? buffer_at(io, cqe->flags >> IORING_CQE_BUFFER_SHIFT)
-                                          : msg->msg_iov->iov_base;
-    got = recv(sqe->fd, to, n, MSG_DONTWAIT);
+    got = recv(sqe->fd, buffer_at(io, cqe->flags >> IORING_CQE_BUFFER_SHIFT), n, MSG_DONTWAIT);
     return got > 0 ? (int32_t)got : -EIO;
 }
 

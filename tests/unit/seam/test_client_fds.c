@@ -178,21 +178,6 @@ TEST_WITH(client_descriptors_out_of_band_are_told, set_up, tear_down)
     receives(1, "!");
 }
 
-TEST_WITH(client_receives_into_memory_of_the_caller, set_up, tear_down)
-{
-    char in[4] = "";
-
-    io_recv_client(io, &op, &client, fd[0], in, sizeof in);
-    assert_int_equal(write(fd[1], "abcde", 5), 5);
-    run_until(&completions, 1);
-    assert_int_equal(res, 4);
-    assert_memory_equal(in, "abcd", 4);
-    send_with(fd[1], "f", 0, 0);
-    io_recv_client(io, &op, &client, fd[0], in, sizeof in);
-    run_until(&completions, 2);
-    assert_int_equal(res, -EBADMSG);
-}
-
 /* Where the kernel refuses them nothing else changes: the socket is received from and closed like
  * any other. */
 TEST_WITH(client_that_the_kernel_refuses_is_like_any_other, set_up, tear_down)
