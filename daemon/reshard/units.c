@@ -1,7 +1,5 @@
 #include "reshard/units.h"
 
-#include <stddef.h>
-
 #include "reshard/holds.h"
 
 /* What [at, at + bytes) has of the unit. */

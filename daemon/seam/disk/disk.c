@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "base/undumped.h"
 #include "seam/disk/disk_state.h"
 #include "seam/own_threads.h"
@@ -41,22 +42,6 @@ static struct disk_job *list_pop(struct job_list *list)
     if (!list->head)
         list->tail = NULL;
     return job;
-}
-
-/* A job begins with its struct disk_job. */
-static struct write_job *as_write(struct disk_job *job)
-{
-    return (struct write_job *)(void *)job;
-}
-
-static struct read_job *as_read(struct disk_job *job)
-{
-    return (struct read_job *)(void *)job;
-}
-
-static struct drop_job *as_drop(struct disk_job *job)
-{
-    return (struct drop_job *)(void *)job;
 }
 
 /* ------------------------------------------------------------------ figures */
@@ -153,9 +138,9 @@ static void run_drops(struct disk_thread *t, struct drop_job *first)
     uint32_t n = 1;
 
     while (first->drop.place.offset != 0 && n < DROPS_AT_ONCE && waiting->head &&
-           as_drop(waiting->head)->drop.place.offset != 0 &&
-           of_one_file(&as_drop(waiting->head)->drop, &first->drop))
-        drop[n++] = as_drop(list_pop(waiting));
+           container_of(waiting->head, struct drop_job, job)->drop.place.offset != 0 &&
+           of_one_file(&container_of(waiting->head, struct drop_job, job)->drop, &first->drop))
+        drop[n++] = container_of(list_pop(waiting), struct drop_job, job);
     pthread_mutex_unlock(&disk->lock);
     disk_drop_run(t, drop, n);
     pthread_mutex_lock(&disk->lock);
@@ -210,11 +195,11 @@ static void *thread_main(void *arg)
         if (!job)
             rest(disk);
         else if (job->kind == JOB_READ)
-            run_read(t, as_read(job));
+            run_read(t, container_of(job, struct read_job, job));
         else if (job->kind == JOB_WRITE)
-            run_write(t, as_write(job));
+            run_write(t, container_of(job, struct write_job, job));
         else
-            run_drops(t, as_drop(job));
+            run_drops(t, container_of(job, struct drop_job, job));
     }
     pthread_mutex_unlock(&disk->lock);
     return NULL;
@@ -507,7 +492,7 @@ void disk_write(struct disk *disk, const struct disk_write *write)
     check(write->npages <= DISK_WRITE_PAGES && write->ntokens <= OPEN_TOKENS_MAX);
     check(write->nkeys <= EXTRA_KEYS_MAX && write->tenant < disk->config.tenants);
     pthread_mutex_lock(&disk->lock);
-    job = as_write(job_take(disk, JOB_WRITE));
+    job = container_of(job_take(disk, JOB_WRITE), struct write_job, job);
     pthread_mutex_unlock(&disk->lock);
     job->write = *write;
     job->write.extents =
@@ -534,7 +519,7 @@ void disk_drop(struct disk *disk, const struct disk_drop *drop)
 
     check(drop->tenant < disk->config.tenants);
     pthread_mutex_lock(&disk->lock);
-    job = as_drop(job_take(disk, JOB_DROP));
+    job = container_of(job_take(disk, JOB_DROP), struct drop_job, job);
     job->drop = *drop;
     disk->changes++;
     job_start(disk, &job->job);
@@ -550,7 +535,7 @@ static void pull_cancel(struct disk *disk, struct pull_state *pull)
 
     disk->waiting[JOB_READ] = (struct job_list){0};
     while ((job = list_pop(&waiting)) != NULL) {
-        bool of_it = pull_id_equal(as_read(job)->pull, pull->id);
+        bool of_it = pull_id_equal(container_of(job, struct read_job, job)->pull, pull->id);
 
         list_push(of_it ? &disk->unused[JOB_READ] : &disk->waiting[JOB_READ], job);
         taken += of_it ? 1 : 0;
@@ -590,7 +575,7 @@ void disk_read(struct disk *disk, const struct action *act)
         pthread_mutex_unlock(&disk->lock);
         return;
     }
-    job = as_read(job_take(disk, JOB_READ));
+    job = container_of(job_take(disk, JOB_READ), struct read_job, job);
     job->pull = act->pull.pull;
     job->batch = act->pull.batch;
     job->pool = act->pull.pool;
@@ -649,17 +634,17 @@ static bool job_event(struct disk *disk, struct disk_job *job, struct event *ret
 {
     memset(ret, 0, sizeof *ret);
     if (job->kind == JOB_READ)
-        return read_event(disk, as_read(job), ret);
+        return read_event(disk, container_of(job, struct read_job, job), ret);
     disk->changes--;
     if (job->kind == JOB_WRITE) {
         ret->kind = EV_DISK_WRITTEN;
-        ret->written.store = as_write(job)->write.store;
+        ret->written.store = container_of(job, struct write_job, job)->write.store;
         ret->written.err = job->err;
         return true;
     }
     ret->kind = EV_DISK_DROPPED;
-    ret->dropped.file = as_drop(job)->drop.place.file;
-    return as_drop(job)->drop.place.offset == 0 && job->err == TERN_OK;
+    ret->dropped.file = container_of(job, struct drop_job, job)->drop.place.file;
+    return container_of(job, struct drop_job, job)->drop.place.offset == 0 && job->err == TERN_OK;
 }
 
 /* Behind all that was finished: nothing of such a pull is left there. */

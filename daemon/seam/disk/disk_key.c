@@ -8,8 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/err.h"
-
 #define PATH_SHOWN   200 /* bytes of the path in a message */
 #define HEX_DIGITS   (2 * DISK_KEY_BYTES)
 #define READ_AT_ONCE 128 /* more than any key file has */

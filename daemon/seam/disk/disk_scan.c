@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "seam/disk/disk_footer.h"
 
 #define FILES_AT_FIRST 256

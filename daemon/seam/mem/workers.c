@@ -4,12 +4,10 @@
  * handle. */
 #include "seam/mem/workers.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "seam/mem/mem_fault.h"

@@ -13,28 +13,9 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "base/undumped.h"
 #include "seam/mem/mem_pack.h"
-
-static struct data_conn *conn_of_send(struct io_op *op)
-{
-    return (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, send_op));
-}
-
-static struct data_conn *conn_of_recv(struct io_op *op)
-{
-    return (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, recv_op));
-}
-
-static struct data_conn *conn_of_send_task(struct io_task *task)
-{
-    return (struct data_conn *)(void *)((char *)task - offsetof(struct data_conn, send_task));
-}
-
-static struct data_conn *conn_of_recv_task(struct io_task *task)
-{
-    return (struct data_conn *)(void *)((char *)task - offsetof(struct data_conn, recv_task));
-}
 
 /* ------------------------------------------------------------------ slots */
 
@@ -277,7 +258,7 @@ static bool send_ended(struct data_conn *conn, bool well)
 
 static void buffer_sent(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct data_conn *conn = conn_of_send(op);
+    struct data_conn *conn = container_of(op, struct data_conn, send_op);
 
     (void)flags, (void)buffer;
     if (!send_ended(conn, res > 0))
@@ -300,7 +281,7 @@ void data_conn_send_buffer(struct data_conn *conn)
 
 static bool pages_packed(struct io_task *task)
 {
-    struct data_conn *conn = conn_of_send_task(task);
+    struct data_conn *conn = container_of(task, struct data_conn, send_task);
 
     return !conn->walk.packed || mem_pack(conn->xfer->config.mem, conn->packed,
                                           conn->iov + conn->walk.at, conn->walk.whole.iov_len);
@@ -308,7 +289,7 @@ static bool pages_packed(struct io_task *task)
 
 static bool pages_gone(struct io_task *task, int32_t res)
 {
-    struct data_conn *conn = conn_of_send_task(task);
+    struct data_conn *conn = container_of(task, struct data_conn, send_task);
 
     data_conn_progress(conn);
     walk_over(conn, (uint64_t)res);
@@ -366,7 +347,7 @@ static void receive_ended(struct data_conn *conn, uint64_t n, int32_t res)
 
 static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct data_conn *conn = conn_of_recv(op);
+    struct data_conn *conn = container_of(op, struct data_conn, recv_op);
     uint64_t n = res > 0 ? (uint64_t)res : 0;
 
     (void)flags, (void)buffer;
@@ -394,7 +375,7 @@ void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all)
 
 static bool pages_landed(struct io_task *task, int32_t res)
 {
-    struct data_conn *conn = conn_of_recv_task(task);
+    struct data_conn *conn = container_of(task, struct data_conn, recv_task);
 
     data_conn_progress(conn);
     if (conn->walk.packed) /* what a page that is gone did not take it does not agree with */
@@ -411,7 +392,7 @@ static bool pages_landed(struct io_task *task, int32_t res)
 
 static void pages_received(struct io_task *task, int32_t res)
 {
-    struct data_conn *conn = conn_of_recv_task(task);
+    struct data_conn *conn = container_of(task, struct data_conn, recv_task);
 
     receive_ended(conn, conn->walk.moved, res);
 }
@@ -467,7 +448,7 @@ static void call_ended(const struct data_conn *conn, int error)
 
 static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct data_conn *conn = conn_of_send(op);
+    struct data_conn *conn = container_of(op, struct data_conn, send_op);
     const struct xfer_link *link = &conn->xfer->link[conn->peer_link];
 
     (void)flags, (void)buffer;

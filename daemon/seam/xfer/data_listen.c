@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "seam/xfer/data_conn.h"
 
 /* HELLO was meant for a daemon that was here before, or its token is of no link that is up. */
@@ -52,8 +53,7 @@ enum tern_err data_door_create(struct xfer *xfer)
 
 static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct data_conns *conns =
-        (struct data_conns *)(void *)((char *)op - offsetof(struct data_conns, accept_op));
+    struct data_conns *conns = container_of(op, struct data_conns, accept_op);
     struct xfer *xfer = conns->conn[0].xfer;
 
     (void)buffer;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "seam/xfer/data_conn.h"
 
 #define SOURCE_RX_BYTES (2 * XFER_WRITE_BYTES) /* a request in work and the next one read ahead */
@@ -464,14 +465,12 @@ static void send_ended(struct data_conn *conn, uint64_t n, int32_t res)
 static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     (void)flags, (void)buffer;
-    send_ended((struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, send_op)),
-               res > 0 ? (uint64_t)res : 0, res);
+    send_ended(container_of(op, struct data_conn, send_op), res > 0 ? (uint64_t)res : 0, res);
 }
 
 static void task_sent(struct io_task *task, int32_t res)
 {
-    struct data_conn *conn =
-        (struct data_conn *)(void *)((char *)task - offsetof(struct data_conn, send_task));
+    struct data_conn *conn = container_of(task, struct data_conn, send_task);
 
     send_ended(conn, conn->walk.moved, res);
 }
@@ -480,8 +479,7 @@ static void task_sent(struct io_task *task, int32_t res)
 
 static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct data_conn *conn =
-        (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, recv_op));
+    struct data_conn *conn = container_of(op, struct data_conn, recv_op);
     struct data_request *r = conn->request;
 
     (void)flags, (void)buffer;

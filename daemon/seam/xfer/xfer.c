@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "base/err.h"
 #include "seam/xfer/data_conn.h"
 #include "seam/xfer/transfers.h"
 

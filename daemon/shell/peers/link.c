@@ -5,23 +5,18 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "base/err.h"
 #include "base/undumped.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
-
-static struct peer_link *link_of(struct stream *s)
-{
-    return (struct peer_link *)(void *)((char *)s - offsetof(struct peer_link, stream));
-}
 
 /* Has the link a stream that has to be closed? The states between these two have one. */
 static bool has_stream(const struct peer_link *l)
@@ -33,7 +28,7 @@ static bool has_stream(const struct peer_link *l)
 
 static void on_closed(struct stream *s, const char *why)
 {
-    struct peer_link *l = link_of(s);
+    struct peer_link *l = container_of(s, struct peer_link, stream);
     struct daemon *d = l->d;
     bool known = link_up(l), changed = false;
     struct event ev = {.kind = EV_LINK_DOWN, .link = {.link = l->slot}};
@@ -62,7 +57,7 @@ static void on_closed(struct stream *s, const char *why)
 
 static void on_finished(struct stream *s)
 {
-    struct peer_link *l = link_of(s);
+    struct peer_link *l = container_of(s, struct peer_link, stream);
 
     peer_link_state_move(&l->state, PEER_LINK_IDLE);
     link_listed(l);
@@ -123,7 +118,7 @@ static void path_message(struct peer_link *l, const struct frame_header *h, cons
 
 static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
 {
-    struct peer_link *l = link_of(s);
+    struct peer_link *l = container_of(s, struct peer_link, stream);
 
     if (l->state == PEER_LINK_GREETING) {
         link_greeting_frame(l, h, body);
@@ -149,17 +144,17 @@ static void on_body_refused(struct stream *s, const struct frame_header *h)
 
 static void on_secured(struct stream *s)
 {
-    link_greet(link_of(s));
+    link_greet(container_of(s, struct peer_link, stream));
 }
 
 static void on_tls_refused(struct stream *s, enum tls_refusal why, const char *detail)
 {
-    link_tls_refused(link_of(s), why, detail);
+    link_tls_refused(container_of(s, struct peer_link, stream), why, detail);
 }
 
 static void on_tls_met(struct stream *s)
 {
-    link_tls_met(link_of(s));
+    link_tls_met(container_of(s, struct peer_link, stream));
 }
 
 static const struct stream_ops link_stream_ops = {.frame = on_frame,

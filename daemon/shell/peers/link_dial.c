@@ -9,12 +9,12 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "base/err.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
@@ -79,8 +79,7 @@ static void dial_failed(struct peer_link *l, uint32_t address, int cause, const 
 
 static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct peer_link *l =
-        (struct peer_link *)(void *)((char *)op - offsetof(struct peer_link, dial));
+    struct peer_link *l = container_of(op, struct peer_link, dial);
     uint32_t i = l->next_addr % l->naddrs;
     int fd = l->dial_fd;
 
@@ -277,8 +276,7 @@ void link_dial_tick(struct peer_link *l, uint64_t now_ns)
 
 static void resolved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct peer_links *ls =
-        (struct peer_links *)(void *)((char *)op - offsetof(struct peer_links, resolved));
+    struct peer_links *ls = container_of(op, struct peer_links, resolved);
     struct resolve_answer answer;
     uint32_t slot;
 

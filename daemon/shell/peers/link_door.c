@@ -2,8 +2,6 @@
  * is whole, a Hello or, with TLS, the first record. Behind it a handshake has a link, and TLS a
  * session: those are few, and one that lasts makes way when others wait. See link.h. What must stay
  * true: handshakes leave an inbound link for each peer that is configured. */
-#include <sys/socket.h>
-
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"

@@ -1,7 +1,6 @@
 /* The messages between the RDMA ends of two daemons, on their control connection. This is the only
  * file of the shell that sees keys and addresses of registered memory; none of them reaches the
  * core, a tape or a log. A tenant that the peer may not ask for is refused here. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

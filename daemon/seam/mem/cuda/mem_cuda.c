@@ -2,7 +2,6 @@
  * A region is made in stages, so that its end undoes what was done and no more. Of a lost device,
  * and of the memory that it reaches, nothing is taken back, since a copy may still be at it: that
  * ends with the process. */
-#include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

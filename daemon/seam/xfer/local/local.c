@@ -8,16 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
+#include "base/container.h"
 #include "seam/mem/mem_touch.h"
-#include "seam/xfer/data_conn.h"
-#include "seam/xfer/local/local.h"
+#include "seam/xfer/transfers.h"
 
 #define LOCAL_COPIES 8u   /* under way at a time */
 #define LOCAL_SUMS   512u /* checksums of a piece, unless one page has more */
 
 struct local_copy {
-    struct io_task task; /* first: see copy_of */
+    struct io_task task;
     struct transport *t;
     bool away;
     uint32_t peer_link, inflow;
@@ -38,11 +37,6 @@ struct local {
 static uint32_t sums_of(uint32_t sums_per_page)
 {
     return sums_per_page > LOCAL_SUMS ? sums_per_page : LOCAL_SUMS;
-}
-
-static struct local_copy *copy_of(struct io_task *task)
-{
-    return (struct local_copy *)(void *)task;
 }
 
 /* ------------------------------------------------------------------ on a data thread */
@@ -69,7 +63,7 @@ static bool page_copied(struct local_copy *c, uint32_t i, const uint64_t *sums)
 
 static bool copy_pages(struct io_task *task, int32_t res)
 {
-    struct local_copy *c = copy_of(task);
+    struct local_copy *c = container_of(task, struct local_copy, task);
     const struct xfer *xfer = c->t->xfer;
     const uint64_t *sums = c->sums;
 
@@ -121,7 +115,7 @@ static void tell_batch(struct local_copy *c)
 
 static void copied(struct io_task *task, int32_t res)
 {
-    struct local_copy *c = copy_of(task);
+    struct local_copy *c = container_of(task, struct local_copy, task);
     struct transport *t = c->t;
     const uint32_t number = c->batch;
 

@@ -8,9 +8,6 @@
  * a scratch buffer. That is better than closing the connection: what is still to come is at most
  * one piece plus heads (the source answers GONE once it was told), other pulls on the connection
  * lose nothing, and nobody asks twice. The proof of quiet does not wait for the skipping. */
-#include <errno.h>
-#include <stdlib.h>
-
 #include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
 

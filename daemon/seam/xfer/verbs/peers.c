@@ -2,7 +2,6 @@
  * that wait for a path that comes or does not, and what operators are told. */
 #include <stdlib.h>
 
-#include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
 bool link_pieces(struct verbs *v, uint32_t link)

@@ -2,7 +2,6 @@
  * there: a GID, a P_Key, an MTU. Where it is not the device is not used, and the view says what is
  * there. Called by rail.c. */
 #include <endian.h>
-#include <errno.h>
 #include <stdio.h>
 
 #include "seam/xfer/verbs/verbs.h"

@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "seam/mem/numa.h"
 #include "seam/xfer/verbs/selftest/selftest.h"
 
@@ -467,8 +467,7 @@ bool verbs_poll(struct transport *t)
 
 static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct verbs_rail *rail =
-        (struct verbs_rail *)(void *)((char *)op - offsetof(struct verbs_rail, cq_op));
+    struct verbs_rail *rail = container_of(op, struct verbs_rail, cq_op);
     struct ibv_cq *cq;
     unsigned events = 0;
     void *ctx;
@@ -500,8 +499,7 @@ static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
  * the pair could not be destroyed. */
 static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct verbs_rail *rail =
-        (struct verbs_rail *)(void *)((char *)op - offsetof(struct verbs_rail, async_op));
+    struct verbs_rail *rail = container_of(op, struct verbs_rail, async_op);
     struct ibv_async_event event;
     bool fatal = false;
 

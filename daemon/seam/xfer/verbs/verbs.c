@@ -4,13 +4,14 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "base/err.h"
 #include "seam/xfer/memlock.h"
 #include "seam/xfer/verbs/verbs.h"
 
 static void setup_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct verbs *v = (struct verbs *)(void *)((char *)op - offsetof(struct verbs, setup_op));
+    struct verbs *v = container_of(op, struct verbs, setup_op);
     uint64_t n;
 
     (void)res, (void)buffer;

@@ -6,12 +6,8 @@
  * What must stay true: from piece_verify until piece_verified the piece holds its inflow, so its
  * pages, the batch's list of them and their checksums are those that the thread was given. */
 #include "base/check.h"
+#include "base/container.h"
 #include "seam/xfer/verbs/verbs.h"
-
-static struct verbs_piece *piece_of_task(struct io_task *task)
-{
-    return (struct verbs_piece *)(void *)((char *)task - offsetof(struct verbs_piece, task));
-}
 
 /* ------------------------------------------------------------------ on a data thread */
 
@@ -33,7 +29,7 @@ static bool page_is_right(struct xfer *xfer, const struct verbs_piece *piece, ui
 
 static bool verify_pages(struct io_task *task, int32_t res)
 {
-    struct verbs_piece *piece = piece_of_task(task);
+    struct verbs_piece *piece = container_of(task, struct verbs_piece, task);
     struct xfer *xfer = piece->v->xfer;
     const struct batch *batch = &xfer->batch[piece->verified];
     const uint64_t *sums = piece->sums;
@@ -76,7 +72,7 @@ static void tell_batch(struct xfer *xfer, const struct verbs_piece *piece)
 
 static void piece_verified(struct io_task *task, int32_t res)
 {
-    struct verbs_piece *piece = piece_of_task(task);
+    struct verbs_piece *piece = container_of(task, struct verbs_piece, task);
     struct verbs *v = piece->v;
     struct verbs_path *p = &v->path[piece->path];
     uint32_t pull = piece->pull, number = piece->batch;

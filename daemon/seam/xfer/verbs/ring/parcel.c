@@ -7,13 +7,9 @@
  * done, well or not, or its queue pair destroyed, whatever became of its request and of its
  * connection. While the task is away it holds its serve, whose pages the thread reads. */
 #include "base/check.h"
+#include "base/container.h"
 #include "seam/mem/mem_pack.h"
 #include "seam/xfer/verbs/verbs.h"
-
-static struct verbs_parcel *parcel_of_task(struct io_task *task)
-{
-    return (struct verbs_parcel *)(void *)((char *)task - offsetof(struct verbs_parcel, task));
-}
 
 /* ------------------------------------------------------------------ on a data thread */
 
@@ -60,7 +56,7 @@ static void pack_page(struct packing *k, uint8_t *from, uint64_t bytes)
 
 static bool pack(struct io_task *task, int32_t res)
 {
-    struct verbs_parcel *parcel = parcel_of_task(task);
+    struct verbs_parcel *parcel = container_of(task, struct verbs_parcel, task);
     const struct mem *mem = parcel->v->xfer->config.mem;
     uint32_t regions = mem_transfer_regions(mem, parcel->pool);
     struct packing k = {.parcel = parcel, .left = XFER_SLOT_BYTES};
@@ -92,7 +88,7 @@ static struct data_conn *conn_of(const struct verbs *v, const struct verbs_parce
 
 static void packed(struct io_task *task, int32_t res)
 {
-    struct verbs_parcel *parcel = parcel_of_task(task);
+    struct verbs_parcel *parcel = container_of(task, struct verbs_parcel, task);
     struct verbs *v = parcel->v;
     struct data_conn *conn = conn_of(v, parcel);
     uint32_t serve = parcel->serve;
