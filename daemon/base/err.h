@@ -1,5 +1,6 @@
 /* Using the error table inside the daemon: names, texts, and TRY, the one macro that changes
- * control flow. */
+ * control flow: it returns what is not 0, be it an error of the table, an errno, or a fault or a
+ * refusal of another enum. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
@@ -12,8 +13,8 @@ enum tern_err_category err_category(enum tern_err err);
 
 #define TRY(expr)                                                                                  \
     do {                                                                                           \
-        enum tern_err try_err_ = (expr);                                                           \
-        if (try_err_ != TERN_OK)                                                                   \
+        __typeof__(expr) try_err_ = (expr);                                                        \
+        if (try_err_ != 0)                                                                         \
             return try_err_;                                                                       \
     } while (0)
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/err.h"
 #include "reshard/holds.h"
 
 #define REFUSE_IF(condition, NAME)                                                                 \
@@ -120,15 +121,11 @@ enum reshard_refusal reshard_check_layout(const struct reshard_layout *l)
     REFUSE_IF(l->nfields == 0 || l->nfields > RESHARD_FIELDS_MAX, FIELDS);
     for (uint32_t i = 0; i < l->nfields; i++) {
         const struct reshard_field *f = &l->field[i];
-        enum reshard_refusal refusal;
 
         REFUSE_IF(layout_field(l, f->name) != f, FIELDS);
         REFUSE_IF(f->element_bytes == 0 || f->element_bytes > RESHARD_ELEMENT_BYTES_MAX, ELEMENT);
-        refusal = check_axes(l, f);
-        if (refusal == RESHARD_NONE)
-            refusal = check_strides(l, f, &end[i]);
-        if (refusal != RESHARD_NONE)
-            return refusal;
+        TRY(check_axes(l, f));
+        TRY(check_strides(l, f, &end[i]));
         for (uint32_t k = 0; k < i; k++)
             REFUSE_IF(f->offset < end[k] && l->field[k].offset < end[i], OVERLAP);
     }
@@ -174,12 +171,9 @@ static enum reshard_refusal check_fields(const struct reshard_field *a,
 enum reshard_refusal reshard_check(const struct reshard_pair *pair)
 {
     const struct reshard_layout *a = pair->from, *b = pair->to;
-    enum reshard_refusal refusal = reshard_check_layout(a);
 
-    if (refusal == RESHARD_NONE)
-        refusal = reshard_check_layout(b);
-    if (refusal != RESHARD_NONE)
-        return refusal;
+    TRY(reshard_check_layout(a));
+    TRY(reshard_check_layout(b));
     REFUSE_IF(!same_name(a->name, b->name), OTHER_GROUP);
     REFUSE_IF(a->nfields != b->nfields, OTHER_FIELDS);
     REFUSE_IF(a->page_tokens != b->page_tokens &&
@@ -193,9 +187,7 @@ enum reshard_refusal reshard_check(const struct reshard_pair *pair)
         const struct reshard_field *f = layout_field(a, b->field[i].name);
 
         REFUSE_IF(!f, OTHER_FIELDS);
-        refusal = check_fields(f, &b->field[i]);
-        if (refusal != RESHARD_NONE)
-            return refusal;
+        TRY(check_fields(f, &b->field[i]));
     }
     return RESHARD_NONE;
 }

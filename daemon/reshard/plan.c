@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/err.h"
 #include "reshard/holds.h"
 #include "reshard/shape.h"
 
@@ -252,10 +253,8 @@ static void plan_page(struct planner *p, struct side from, struct side to)
 static enum reshard_refusal plan_span(struct planner *p, const struct reshard_pair *pair)
 {
     struct side from = {.l = pair->from}, to = {.l = pair->to};
-    enum reshard_refusal refusal = reshard_check(pair);
 
-    if (refusal != RESHARD_NONE)
-        return refusal;
+    TRY(reshard_check(pair));
     numbers_fill(pair, &p->source);
     p->out->n = 0;
     from.pages = span_pages(pair->from, pair->to);

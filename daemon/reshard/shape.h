@@ -5,8 +5,7 @@
 
 #include "reshard/plan.h"
 
-/* The box of elements that a piece moves: one loop for each axis, in any order, and in each a
- * different axis. */
+/* The box of elements that a piece moves: one loop for each axis, in any order. */
 struct box {
     uint64_t row_bytes; /* an element, then what adjoins it */
     uint32_t nloops;

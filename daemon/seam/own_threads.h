@@ -23,6 +23,18 @@ static inline void own_threads_mask(sigset_t *ret_before)
     pthread_sigmask(SIG_SETMASK, &blocked, ret_before);
 }
 
+/* Starts such a thread. 0, or an errno. */
+static inline int own_thread_start(pthread_t *ret, void *(*run)(void *ctx), void *ctx)
+{
+    sigset_t before;
+    int rc;
+
+    own_threads_mask(&before);
+    rc = pthread_create(ret, NULL, run, ctx);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
 /* An eventfd takes every write but one that would pass 2^64; a full one is readable all the same.
  */
 static inline void eventfd_wake(int fd)
@@ -30,6 +42,14 @@ static inline void eventfd_wake(int fd)
     uint64_t one = 1;
 
     while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+static inline void eventfd_clear(int fd)
+{
+    uint64_t count;
+
+    while (read(fd, &count, sizeof count) < 0 && errno == EINTR)
         ;
 }
 

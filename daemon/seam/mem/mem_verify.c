@@ -159,12 +159,6 @@ bool mem_verify_landed(struct mem_verify *v)
     return !v->wrong && (v->ahead || mem_spread(v->mem, v->pool, &v->page));
 }
 
-enum mem_verdict mem_verify_end(bool right, const struct mem_asker *asker)
-{
-    (void)asker; /* the answer is there */
-    return right ? MEM_RIGHT : MEM_CORRUPT;
-}
-
 bool mem_sums_known(struct mem *mem, uint32_t record, uint32_t n)
 {
     const uint64_t *sums = mem_sums(mem, record);

@@ -2,32 +2,17 @@
  * come and never looks at them; the memory compares them with the checksums that travelled beside
  * them. Host memory does so piece by piece, while the bytes are in cache, on the thread that brings
  * them: mem_verify_begin to mem_verify_landed may run on a data thread, one thread at a time for a
- * page. mem_verify_end is the owner thread's; of host memory the answer is there by then. Memory
- * that the CPU cannot read answers later: its verdict comes by a call.
+ * page.
  *
- * What must stay true: no byte of the page is written between mem_verify_landed and the verdict,
- * and the page, its record and its pool stay the caller's from mem_verify_begin until then. */
+ * What must stay true: no byte of the page is written while mem_verify_landed looks at it, and the
+ * page, its record and its pool stay the caller's from mem_verify_begin until then. */
 #ifndef SEAM_MEM_VERIFY_H
 #define SEAM_MEM_VERIFY_H
 
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem.h"
 
-enum mem_verdict {
-    MEM_RIGHT = 0, /* the bytes agree with their checksums, which are in mem_sums now */
-    MEM_CORRUPT,   /* they do not, or a page of memory is gone */
-    MEM_LATER,     /* not known yet: `verdict` will be called once, with one of the other two */
-};
-
-/* Who is to hear of a later verdict. The token is the caller's. */
-struct mem_asker {
-    void (*verdict)(void *ctx, uint64_t token, enum mem_verdict verdict);
-    void *ctx;
-    uint64_t token;
-};
-
-/* A page in work. The struct is the caller's and needs no clean-up: one that was begun and is never
- * ended costs nothing. */
+/* A page in work. The struct is the caller's and needs no clean-up. */
 struct mem_verify {
     struct mem *mem;           /* borrowed */
     const struct mem_far *far; /* how its bytes are reached; NULL: by the CPU */
@@ -57,14 +42,11 @@ void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
  * kept, and `sums` is not looked at. Else what the others were hashed to then has to agree with
  * `sums` now. */
 void mem_verify_units(struct mem_verify *v, uint64_t units, bool ahead);
-/* The first `to` bytes of what comes of that region are there. Regions come in order, each to its
- * end. */
+/* The first `to` bytes of what comes of that region are there. Regions come whole, in order. */
 void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to);
-/* All bytes are there. A page that is right is copied to the regions that transfers do not move.
- * False: it is corrupt, or a page of memory is gone. */
+/* All bytes are there. A page that is right is copied to the regions that transfers do not move,
+ * and its checksums are in mem_sums now. False: it is corrupt, or a page of memory is gone. */
 bool mem_verify_landed(struct mem_verify *v);
-/* What the owner thread may make of a page of which mem_verify_landed said `right`. */
-enum mem_verdict mem_verify_end(bool right, const struct mem_asker *asker);
 
 /* Whether the first n checksums of a record are known: a page that could not be read when it was
  * sealed has none. */

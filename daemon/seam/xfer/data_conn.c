@@ -35,12 +35,13 @@ void data_conn_progress(struct data_conn *conn)
     atomic_store_explicit(&conn->progress_ns, io_now_ns(), memory_order_relaxed);
 }
 
-uint32_t data_conn_lane(const struct data_conn *conn)
+/* Of its tasks: both of a connection go to one thread, those of the next one to the next. */
+static uint32_t lane_of(const struct data_conn *conn)
 {
     return (uint32_t)(conn - conn->xfer->conns->conn);
 }
 
-void data_conn_cancel_receive(struct data_conn *conn)
+static void cancel_receive(struct data_conn *conn)
 {
     io_cancel(conn->xfer->config.io, &conn->recv_op);
     io_threads_cancel(conn->xfer->threads, &conn->recv_task);
@@ -93,7 +94,7 @@ static void end(struct data_conn *conn, bool failed)
     data_conn_state_move(&conn->state, DATA_CONN_CLOSING);
     shutdown(conn->fd, SHUT_RDWR);
     if (conn->receiving)
-        data_conn_cancel_receive(conn);
+        cancel_receive(conn);
     if (conn->sending)
         data_conn_cancel_send(conn);
     if (conn->caller) {
@@ -308,7 +309,7 @@ void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
     conn->send_task.done = done;
     conn->send_task.msg.msg_flags = MSG_WAITALL;
     walk_piece(conn, &conn->send_task, DATA_SEND_PIECE);
-    io_threads_send(conn->xfer->threads, &conn->send_task, data_conn_lane(conn), conn->fd);
+    io_threads_send(conn->xfer->threads, &conn->send_task, lane_of(conn), conn->fd);
 }
 
 /* ------------------------------------------------------------------ receiving */
@@ -355,8 +356,9 @@ static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     receive_ended(conn, n, res);
 }
 
-/* Any thread. The tick may lower it while a data thread sets it; then it lowers it again. */
-void data_conn_await(struct data_conn *conn, uint64_t n)
+/* Fewer than n bytes wake nobody: a wake-up costs the source's core more than a segment does. Any
+ * thread. The tick may lower it while a data thread sets it; then it lowers it again. */
+static void await(struct data_conn *conn, uint64_t n)
 {
     int bytes = (int)n;
 
@@ -369,7 +371,7 @@ void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all)
 {
     conn->receiving = true;
     conn->recv_op.done = received;
-    data_conn_await(conn, all ? n : 1);
+    await(conn, all ? n : 1);
     io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, at, n, false);
 }
 
@@ -386,7 +388,7 @@ static bool pages_landed(struct io_task *task, int32_t res)
     atomic_fetch_add_explicit(&conn->xfer->landed_bytes, (uint64_t)res, memory_order_relaxed);
     if (conn->walk.left == 0)
         return false;
-    data_conn_await(conn, walk_piece(conn, task, DATA_RECV_BYTES));
+    await(conn, walk_piece(conn, task, DATA_RECV_BYTES));
     return true;
 }
 
@@ -406,8 +408,8 @@ void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
     conn->recv_task.work = pages_landed;
     conn->recv_task.done = pages_received;
     conn->recv_task.msg.msg_flags = 0;
-    data_conn_await(conn, walk_piece(conn, &conn->recv_task, DATA_RECV_BYTES));
-    io_threads_receive(conn->xfer->threads, &conn->recv_task, data_conn_lane(conn), conn->fd);
+    await(conn, walk_piece(conn, &conn->recv_task, DATA_RECV_BYTES));
+    io_threads_receive(conn->xfer->threads, &conn->recv_task, lane_of(conn), conn->fd);
 }
 
 void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
@@ -416,7 +418,7 @@ void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
         struct data_conn *conn = &xfer->conns->conn[i];
 
         if (conn->state == DATA_CONN_OPEN && conn->recv_inflow == inflow)
-            data_conn_cancel_receive(conn);
+            cancel_receive(conn);
     }
 }
 
@@ -551,7 +553,7 @@ void data_conns_tick(struct xfer *xfer, uint64_t now_ns)
                 call_ended(conn, ETIMEDOUT);
             data_conn_fail(conn);
         } else if (busy && conn->receiving && still_ns > xfer->config.idle_ns / 2)
-            data_conn_await(conn, 1); /* a slow peer is not a silent one: takes what there is */
+            await(conn, 1); /* a slow peer is not a silent one: takes what there is */
     }
 }
 

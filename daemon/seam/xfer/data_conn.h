@@ -158,8 +158,6 @@ void data_conn_fail(struct data_conn *conn); /* ends it; safe to call twice */
 void data_conn_end(struct data_conn *conn);  /* the same, and its path has not failed */
 void data_conn_reap(struct data_conn *conn); /* frees it once nothing is in flight */
 void data_conn_progress(struct data_conn *conn);
-/* Fewer than n bytes wake nobody: a wake-up costs the source's core more than a segment does. */
-void data_conn_await(struct data_conn *conn, uint64_t n);
 void data_conn_send_buffer(struct data_conn *conn); /* of a caller: what is in the buffer */
 /* Some of n bytes that are no page's; all of them, if they are awaited. */
 void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all);
@@ -170,9 +168,6 @@ void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
  * went out. */
 void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
                           void (*done)(struct io_task *task, int32_t res));
-/* Of its tasks: both of a connection go to one thread, those of the next one to the next. */
-uint32_t data_conn_lane(const struct data_conn *conn);
-void data_conn_cancel_receive(struct data_conn *conn);
 void data_conn_cancel_send(struct data_conn *conn);
 void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow); /* cancels such receives */
 

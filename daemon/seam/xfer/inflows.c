@@ -1,15 +1,14 @@
 /* Inflows, which are the seam's records of pulls, their batches, and the pages that arrive. A batch
  * is offered to the transports in their order; the one that takes it asks for its pages and reports
- * what came; the core hears of the batch when every page was answered and the memory has given its
- * verdict on all that came. Called by the shell's owner thread and by the transports.
+ * what came; the core hears of the batch when every page was answered. Called by the shell's owner
+ * thread and by the transports.
  *
  * What must stay true: an inflow is idle only when nothing holds it, and its slot, like the batches
- * that it dropped, is used again only then. So a verdict that comes late finds the batch that it
- * was asked for, or one that is free and still the inflow's. */
+ * that it dropped, is used again only then. So what a device or a data thread ends late finds the
+ * batch that it was asked for, or one that is free and still the inflow's. */
 #include <stdatomic.h>
 
 #include "base/check.h"
-#include "seam/xfer/data_conn.h"
 #include "seam/xfer/transfers.h"
 
 /* ------------------------------------------------------------------ quiet and broken */
@@ -55,7 +54,7 @@ static void inflow_idle(struct xfer *xfer, struct inflow *inflow)
 static void inflow_quiet(struct xfer *xfer, uint32_t slot)
 {
     struct inflow *inflow = &xfer->inflow[slot];
-    struct event event;
+    struct event event = {.kind = EV_PULL_QUIET, .pull_quiet = {.pull = inflow_id(xfer, slot)}};
 
     if (inflow->state != INFLOW_STOPPING || inflow->holds > 0)
         return;
@@ -65,9 +64,6 @@ static void inflow_quiet(struct xfer *xfer, uint32_t slot)
         check(!t->own || !t->ops->holds(t, slot));
     }
     inflow_idle(xfer, inflow);
-    memset(&event, 0, sizeof event);
-    event.kind = EV_PULL_QUIET;
-    event.pull_quiet.pull = inflow_id(xfer, slot);
     xfer->config.emit(xfer->config.ctx, &event);
 }
 
@@ -133,16 +129,13 @@ static void inflow_drop(struct xfer *xfer, uint32_t slot)
 
 void inflow_break(struct xfer *xfer, uint32_t slot, enum tern_err err)
 {
-    struct event event;
+    struct event event = {.kind = EV_PULL_BROKEN,
+                          .broken = {.pull = inflow_id(xfer, slot), .err = err}};
 
     if (xfer->inflow[slot].state != INFLOW_ACTIVE)
         return;
     inflow_state_move(&xfer->inflow[slot].state, INFLOW_BROKEN);
     inflow_drop(xfer, slot);
-    memset(&event, 0, sizeof event);
-    event.kind = EV_PULL_BROKEN;
-    event.broken.pull = inflow_id(xfer, slot);
-    event.broken.err = err;
     xfer->config.emit(xfer->config.ctx, &event);
 }
 
@@ -158,36 +151,11 @@ void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_e
 
 /* ------------------------------------------------------------------ for operators */
 
-/* The states of its batches have changed. */
-static void inflow_watch(struct inflow *inflow, const struct batch *batch)
-{
-    uint32_t verifying = 0, others = 0;
-
-    for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
-        if (inflow->batch[b] == NONE || !batch_used(&batch[inflow->batch[b]]))
-            continue;
-        verifying += batch[inflow->batch[b]].state == BATCH_VERIFYING;
-        others += batch[inflow->batch[b]].state != BATCH_VERIFYING;
-    }
-    if (inflow->seen.verifying == (verifying > 0 && others == 0))
-        return;
-    inflow->seen.verifying = !inflow->seen.verifying;
-    if (inflow->seen.verifying)
-        inflow->verifying_since_ns = io_now_ns();
-    else
-        inflow->seen.verifying_ns += io_now_ns() - inflow->verifying_since_ns;
-}
-
 bool xfer_inflow_view(const struct xfer *xfer, struct pull_id pull, struct xfer_flow_view *ret)
 {
-    const struct inflow *inflow;
-
     if (pull.slot >= xfer->config.pulls || xfer->inflow[pull.slot].gen != pull.gen)
         return false;
-    inflow = &xfer->inflow[pull.slot];
-    *ret = inflow->seen;
-    if (inflow->seen.verifying)
-        ret->verifying_ns += io_now_ns() - inflow->verifying_since_ns;
+    *ret = xfer->inflow[pull.slot].seen;
     return true;
 }
 
@@ -211,7 +179,6 @@ static void inflow_begin(struct xfer *xfer, struct pull_id id, uint32_t peer_lin
     inflow->peer_link = peer_link;
     inflow->holds = 0;
     inflow->seen = (struct xfer_flow_view){0};
-    inflow->verifying_since_ns = 0;
     inflow->began = ++xfer->inflows_begun;
     inflow->decided = false;
 }
@@ -243,12 +210,11 @@ static void batch_queue(struct xfer *xfer, uint32_t number, const struct transpo
 
     batch->lane = t->lane;
     batch->gone = false;
-    batch->asked = batch->answered = batch->verifying = batch->lost = 0;
+    batch->asked = batch->answered = batch->lost = 0;
     memset(batch->ok, 0, sizeof batch->ok);
     memset(batch->again, 0, sizeof batch->again);
     batch_state_move(&batch->state, BATCH_QUEUED);
     queue_push(xfer, &lane_of(xfer, batch)->queue, number);
-    inflow_watch(&xfer->inflow[batch->inflow], xfer->batch);
 }
 
 /* Of a layout like ours there is a plan, too, where several ranks hold the same; what comes by RDMA
@@ -325,18 +291,17 @@ static struct transport *transport_of_pull(struct xfer *xfer, const struct actio
     if (!xfer->link[act->pull.link].up)
         return NULL;
     if (xfer->inflow[act->pull.pull.slot].pair)
-        return transport_reshards(xfer, act->pull.link);
+        return transport_reshards(xfer);
     return transport_for(xfer, act->pull.link, act->pull.pool, NULL);
 }
 
 /* Units go by what carries whole pages alone: none of them is to be had. */
 static void units_refused(struct xfer *xfer, const struct action *act)
 {
-    struct event event = {.kind = EV_PULLED};
+    struct event event = {
+        .kind = EV_PULLED,
+        .pulled = {.pull = act->pull.pull, .batch = act->pull.batch, .whole = true}};
 
-    event.pulled.pull = act->pull.pull;
-    event.pulled.batch = act->pull.batch;
-    event.pulled.whole = true;
     xfer_link_whole(xfer, act->pull.link, act->pull.pool);
     xfer->config.emit(xfer->config.ctx, &event);
 }
@@ -564,7 +529,6 @@ static void batch_done(struct xfer *xfer, uint32_t number)
     }
     batch_state_move(&batch->state, BATCH_FREE);
     batch_put(xfer, place_of(&xfer->inflow[batch->inflow], number));
-    inflow_watch(&xfer->inflow[batch->inflow], xfer->batch);
     event.pulled.pull = inflow_id(xfer, batch->inflow);
     event.pulled.batch = batch->number;
     memcpy(event.pulled.ok, batch->ok, sizeof batch->ok);
@@ -577,14 +541,8 @@ void batch_answered(struct xfer *xfer, uint32_t number, uint32_t n)
 
     batch->answered += n;
     check(batch->answered <= batch->asked);
-    if (batch->answered < batch->n)
-        return;
-    if (batch->verifying == 0) {
+    if (batch->answered == batch->n)
         batch_done(xfer, number);
-        return;
-    }
-    batch_state_move(&batch->state, BATCH_VERIFYING);
-    inflow_watch(&xfer->inflow[batch->inflow], xfer->batch);
 }
 
 /* ------------------------------------------------------------------ another transport */
@@ -602,32 +560,19 @@ bool batch_has_another_way(struct xfer *xfer, uint32_t number)
     return another_for(xfer, &xfer->batch[number]) != NULL;
 }
 
-/* False: its pull broke. */
-static bool batch_requeue(struct xfer *xfer, uint32_t number, enum tern_err err)
-{
-    struct transport *t = another_for(xfer, &xfer->batch[number]);
-
-    if (t)
-        batch_queue(xfer, number, t);
-    else
-        inflow_break(xfer, xfer->batch[number].inflow, err);
-    return t != NULL;
-}
-
 void batch_hand_on(struct xfer *xfer, uint32_t number, enum tern_err err)
 {
-    struct batch *batch = &xfer->batch[number];
+    const struct batch *batch = &xfer->batch[number];
+    const struct transport *t = another_for(xfer, batch);
 
-    if (!batch_has_another_way(xfer, number)) {
+    if (!t) {
         inflow_break(xfer, batch->inflow, err);
         return;
     }
     if (batch->state == BATCH_QUEUED)
         queue_remove(xfer, number);
-    batch_state_move(&batch->state, BATCH_MOVING);
     xfer->stats.batches_moved++;
-    if (batch->verifying == 0) /* else with the last verdict */
-        batch_requeue(xfer, number, err);
+    batch_queue(xfer, number, t);
 }
 
 void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_t peer_link)
@@ -649,44 +594,6 @@ static uint32_t pages_of(const struct xfer *xfer, const struct batch *batch, uin
     return pair ? pair->group[batch_pages(batch, i)->group].to_pages : 1;
 }
 
-static void page_verified(struct xfer *xfer, uint32_t number, uint32_t i, enum mem_verdict verdict)
-{
-    struct batch *batch = &xfer->batch[number];
-    struct transport *t = &xfer->transport[batch->lane];
-
-    if (verdict != MEM_RIGHT) {
-        xfer->stats.corrupt_detected += batch->part == PART_WHOLE; /* else it was written again */
-        return;
-    }
-    xfer_set_bit(batch->ok, i);
-    xfer->stats.pages_in += pages_of(xfer, batch, i);
-    if (t->ops->page_in)
-        t->ops->page_in(t, batch_page_bytes(xfer, batch, i));
-}
-
-/* One that the memory owed. Its batch may be free by now, since its pull ended; then only the hold
- * is left of it. */
-static void verdict_came(void *ctx, uint64_t token, enum mem_verdict verdict)
-{
-    struct xfer *xfer = ctx;
-    uint32_t number = (uint32_t)(token >> 32);
-    struct batch *batch = &xfer->batch[number];
-    uint32_t slot = batch->inflow;
-    const struct transport *t = &xfer->transport[batch->lane];
-
-    check(verdict != MEM_LATER);
-    if (batch_used(batch)) {
-        page_verified(xfer, number, (uint32_t)token, verdict);
-        batch->verifying--;
-        if (batch->state == BATCH_VERIFYING && batch->verifying == 0)
-            batch_done(xfer, number);
-        else if (batch->state == BATCH_MOVING && batch->verifying == 0 &&
-                 batch_requeue(xfer, number, TERN_PEER_LOST))
-            transports_pump_after(xfer, t, xfer->inflow[slot].peer_link);
-    }
-    inflow_release(xfer, slot);
-}
-
 void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t number, uint32_t i,
                    const uint64_t *sums)
 {
@@ -701,26 +608,33 @@ void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t number, uint32
         mem_verify_units(&a->verify, batch->units, batch->part == PART_EARLY);
 }
 
-/* Fault injection: flips a bit of that many distinct pages, once each, in one region. */
-static void inject(const struct arrival *a, uint32_t region, uint64_t to)
+/* Fault injection: flips a bit of that many distinct pages, once each. `page`: of the batch, the
+ * first of a span; `at`: the one whose bit that is. */
+static void inject(struct xfer *xfer, uint32_t pool, const struct page_at *page,
+                   const struct page_at *at, uint32_t region, uint64_t where)
 {
-    struct xfer *xfer = a->xfer;
-    const struct batch *batch = &xfer->batch[a->batch];
-    const struct page_at *page = batch_pages(batch, a->i);
-    uint64_t where = (page->record * 2654435761u) % a->verify.page_bytes;
-
-    if (region != page->record % a->verify.regions || where < a->at || where >= to ||
-        xfer->injected[page->record] == (uint64_t)page->gen + 1)
+    if (xfer->injected[page->record] == (uint64_t)page->gen + 1)
         return;
     if (atomic_fetch_add(&xfer->injections, 1) >= xfer->config.fault_corrupt_pages) {
         atomic_fetch_sub(&xfer->injections, 1);
         return;
     }
     xfer->injected[page->record] = (uint64_t)page->gen + 1;
-    mem_verify_spoil(xfer->config.mem, batch->pool, page, region, where);
+    mem_verify_spoil(xfer->config.mem, pool, at, region, where);
 }
 
-/* Fault injection, of a span that is resharded: its first byte. */
+/* In one region, once the byte has come. */
+static void inject_reached(const struct arrival *a, uint32_t region, uint64_t to)
+{
+    const struct batch *batch = &a->xfer->batch[a->batch];
+    const struct page_at *page = batch_pages(batch, a->i);
+    uint64_t where = (page->record * 2654435761u) % a->verify.page_bytes;
+
+    if (region == page->record % a->verify.regions && where >= a->at && where < to)
+        inject(a->xfer, batch->pool, page, page, region, where);
+}
+
+/* Of a span that is resharded its first byte. */
 static void inject_resharded(struct xfer *xfer, uint32_t number, uint32_t i,
                              const struct mem_reshard *way)
 {
@@ -729,15 +643,8 @@ static void inject_resharded(struct xfer *xfer, uint32_t number, uint32_t i,
     struct reshard_cursor c = {.piece = 0};
     struct reshard_run run;
 
-    if (xfer->injected[page->record] == (uint64_t)page->gen + 1 ||
-        !reshard_cursor_next(way->plan, way->part, &c, &run))
-        return;
-    if (atomic_fetch_add(&xfer->injections, 1) >= xfer->config.fault_corrupt_pages) {
-        atomic_fetch_sub(&xfer->injections, 1);
-        return;
-    }
-    xfer->injected[page->record] = (uint64_t)page->gen + 1;
-    mem_verify_spoil(xfer->config.mem, batch->pool, &page[run.to.page], run.to.rank, run.to.at);
+    if (reshard_cursor_next(way->plan, way->part, &c, &run))
+        inject(xfer, batch->pool, page, &page[run.to.page], run.to.rank, run.to.at);
 }
 
 bool arrival_resharded(struct xfer *xfer, uint32_t number, uint32_t i, const uint64_t *sums)
@@ -763,7 +670,7 @@ bool arrival_resharded(struct xfer *xfer, uint32_t number, uint32_t i, const uin
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to)
 {
     if (a->xfer->injected && a->xfer->batch[a->batch].part == PART_WHOLE)
-        inject(a, region, to);
+        inject_reached(a, region, to);
     mem_verify_arrived(&a->verify, region, to);
     a->at = to < a->verify.region_bytes ? to : 0;
 }
@@ -776,9 +683,7 @@ bool arrival_landed(struct arrival *a)
 void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
 {
     struct batch *batch = &xfer->batch[number];
-    struct mem_asker asker = {
-        .verdict = verdict_came, .ctx = xfer, .token = (uint64_t)number << 32 | i};
-    enum mem_verdict verdict = mem_verify_end(right, &asker);
+    struct transport *t = &xfer->transport[batch->lane];
     struct xfer_flow_view *seen = &xfer->inflow[batch->inflow].seen;
     uint64_t bytes = batch_page_bytes(xfer, batch, i);
 
@@ -787,10 +692,12 @@ void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
     seen->pages += pages_of(xfer, batch, i);
     seen->bytes += bytes;
     rate_add(&seen->rate, io_now_ns(), bytes);
-    if (verdict != MEM_LATER) {
-        page_verified(xfer, number, i, verdict);
+    if (!right) {
+        xfer->stats.corrupt_detected += batch->part == PART_WHOLE; /* else it was written again */
         return;
     }
-    batch->verifying++;
-    inflow_hold(xfer, batch->inflow);
+    xfer_set_bit(batch->ok, i);
+    xfer->stats.pages_in += pages_of(xfer, batch, i);
+    if (t->ops->page_in)
+        t->ops->page_in(t, bytes);
 }

@@ -1,8 +1,6 @@
 /* How much memory this process may lock, and how much registrations would lock, which is memory of
  * the host alone: that of tenants, and the rings of those on GPUs. It is reported whether RDMA is
  * wanted, built in, or neither. Called at start. */
-#include "seam/xfer/memlock.h"
-
 #include <stdio.h>
 #include <sys/resource.h>
 

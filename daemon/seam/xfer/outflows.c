@@ -14,16 +14,13 @@ static struct outflow *outflow_of(struct xfer *xfer, struct serve_id id)
 static void outflow_quiet(struct xfer *xfer, uint32_t slot)
 {
     struct outflow *outflow = &xfer->outflow[slot];
-    struct event event;
+    struct event event = {.kind = EV_SERVE_QUIET, .serve_quiet = {.serve = {slot, outflow->gen}}};
 
     if (outflow->state != OUTFLOW_STOPPING || outflow->holds > 0)
         return;
     check(!data_conns_read(xfer, slot));
     outflow_state_move(&outflow->state, OUTFLOW_NONE);
     pair_put(&outflow->pair);
-    memset(&event, 0, sizeof event);
-    event.kind = EV_SERVE_QUIET;
-    event.serve_quiet.serve = (struct serve_id){slot, outflow->gen};
     xfer->config.emit(xfer->config.ctx, &event);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/err.h"
 #include "reshard/holds.h"
 #include "reshard/units.h"
 #include "seam/xfer/transfers.h"
@@ -339,11 +340,10 @@ static enum reshard_refusal moved_fill(const struct pairs *pairs, struct pair *p
                                        const struct reshard_way *way, struct pair_plan *plan)
 {
     struct reshard_units units = {.v = pairs->units, .room = PAIR_SUMS_MAX};
-    enum reshard_refusal refusal = reshard_units(way, &units, NULL);
-    uint32_t words = (units.n + 63) / 64;
+    uint32_t words;
 
-    if (refusal != RESHARD_NONE)
-        return refusal;
+    TRY(reshard_units(way, &units, NULL));
+    words = (units.n + 63) / 64;
     if (words > PAIR_MOVED_WORDS - p->nmoved)
         return RESHARD_UNITS;
     plan->moved = p->moved + p->nmoved;
@@ -361,37 +361,28 @@ static enum reshard_refusal plan_make(const struct pairs *pairs, struct pair *p,
     const struct reshard_pair pair = {&g->from, &g->to};
     struct pair_plan *plan = &g->variant[variant];
     const struct reshard_way way = {&pair, &plan->plan, &plan->map};
-    enum reshard_refusal refusal = plan_room(p, &plan->plan);
 
-    if (refusal == RESHARD_NONE)
-        refusal = reshard_plan(&pair, variant, &plan->plan);
-    if (refusal == RESHARD_NONE) {
-        p->npieces += plan->plan.n;
-        refusal = plan_room(p, &plan->map);
-    }
-    if (refusal == RESHARD_NONE)
-        refusal = reshard_map(&pair, variant, &plan->map);
-    if (refusal == RESHARD_NONE && (!rows_add(p, &plan->plan) || !rows_add(p, &plan->map)))
-        refusal = RESHARD_ROWS;
-    if (refusal == RESHARD_NONE) {
-        p->npieces += plan->map.n;
-        plan->bytes = reshard_plan_bytes(&plan->plan, PIECE_MOVE) / g->from_pages;
-        refusal = starts_fill(p, g, plan);
-    }
-    if (refusal == RESHARD_NONE)
-        refusal = moved_fill(pairs, p, &way, plan);
-    return refusal == RESHARD_ROOM ? RESHARD_PIECES : refusal;
+    TRY(plan_room(p, &plan->plan));
+    TRY(reshard_plan(&pair, variant, &plan->plan));
+    p->npieces += plan->plan.n;
+    TRY(plan_room(p, &plan->map));
+    TRY(reshard_map(&pair, variant, &plan->map));
+    p->npieces += plan->map.n;
+    if (!rows_add(p, &plan->plan) || !rows_add(p, &plan->map))
+        return RESHARD_ROWS;
+    plan->bytes = reshard_plan_bytes(&plan->plan, PIECE_MOVE) / g->from_pages;
+    TRY(starts_fill(p, g, plan));
+    return moved_fill(pairs, p, &way, plan);
 }
 
 static enum reshard_refusal group_make(const struct xfer *xfer, struct pair *p, uint32_t number)
 {
     struct pair_group *g = &p->group[number];
     const struct reshard_pair pair = {&g->from, &g->to};
-    enum reshard_refusal refusal = reshard_check(&pair);
+    enum reshard_refusal refusal;
     uint64_t sums = (uint64_t)g->from.units * g->from.ranks * g->from.stages;
 
-    if (refusal != RESHARD_NONE)
-        return refusal;
+    TRY(reshard_check(&pair));
     g->from_pages = span_pages(&g->from, &g->to);
     g->to_pages = span_pages(&g->to, &g->from);
     if (sums * g->from_pages > PAIR_SUMS_MAX)
@@ -401,7 +392,7 @@ static enum reshard_refusal group_make(const struct xfer *xfer, struct pair *p, 
     refusal = visits_add(p, g);
     for (uint32_t v = 0; v < g->variants && refusal == RESHARD_NONE; v++)
         refusal = plan_make(xfer->pairs, p, g, v);
-    return refusal;
+    return refusal == RESHARD_ROOM ? RESHARD_PIECES : refusal;
 }
 
 /* The layouts of one, without plans yet. */

@@ -31,16 +31,12 @@ STATE_MACHINE(outflow, OUTFLOW, OUTFLOW_STATE_TABLE)
 /* Pages of one pull that the core asked for by one action. */
 #define BATCH_STATE_TABLE(X)                                                                       \
     X(BATCH, FREE, TO(BATCH, QUEUED), "no batch has this slot")                                    \
-    X(BATCH, QUEUED, TO(BATCH, ASKED) | TO(BATCH, MOVING) | TO(BATCH, FREE),                       \
-      "in the queue of a transport, which has not asked for all of its pages")                     \
-    X(BATCH, ASKED,                                                                                \
-      TO(BATCH, VERIFYING) | TO(BATCH, MOVING) | TO(BATCH, FREE) | TO(BATCH, QUEUED),              \
+    X(BATCH, QUEUED, TO(BATCH, ASKED) | TO(BATCH, QUEUED) | TO(BATCH, FREE),                       \
+      "in the queue of a transport, which has not asked for all of its pages; queued again if "    \
+      "another one is to ask for them anew")                                                       \
+    X(BATCH, ASKED, TO(BATCH, FREE) | TO(BATCH, QUEUED),                                           \
       "all of its pages were asked for, and not all were answered; queued again if some were "     \
-      "lost with their connection")                                                                \
-    X(BATCH, VERIFYING, TO(BATCH, FREE),                                                           \
-      "all pages were answered; the memory owes verdicts of some")                                 \
-    X(BATCH, MOVING, TO(BATCH, QUEUED) | TO(BATCH, FREE),                                          \
-      "to be asked for anew by another transport, when the memory has verified what had come")
+      "lost with their connection, or another transport is to ask for them anew")
 
 STATE_MACHINE(batch, BATCH, BATCH_STATE_TABLE)
 

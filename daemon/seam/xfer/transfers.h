@@ -3,8 +3,8 @@
  * call and who may call us, and which transport a batch goes over). The transports use it, and
  * nobody outside seam/xfer. Owner thread only.
  *
- * Promise P2 rests on two counts. inflow->holds: receives, requests to a device and verdicts of the
- * memory that may still touch the pages of a pull. outflow->holds: sends and requests to a device
+ * Promise P2 rests on two counts. inflow->holds: receives, requests to a device and tasks of data
+ * threads that may still touch the pages of a pull. outflow->holds: sends and requests to a device
  * that may still read the pages of a serve. EV_PULL_QUIET and EV_SERVE_QUIET are emitted in one
  * place each, with the count at 0. */
 #ifndef SEAM_XFER_TRANSFERS_H
@@ -45,8 +45,7 @@
 /* How often pages of a batch may be lost with the last connection that was there. */
 #define XFER_LOST_MAX 3u
 
-/* Batches not wholly asked for, in the order in which their pulls began. batch_in_turn says whose
- * turn it is. */
+/* Batches not wholly asked for, in the order in which their pulls began; for batch_in_turn. */
 struct batch_queue {
     uint32_t head;
 };
@@ -93,11 +92,10 @@ struct inflow {
     uint64_t began;    /* ascending */
     struct pair *pair; /* held: the source's pages are resharded; NULL: they come as they are */
     bool decided;      /* which of the two: with its first batch */
-    /* Its batches; NONE. One that was dropped stays the inflow's until that is idle, because a
-     * verdict or a request to a device may still name it. */
+    /* Its batches; NONE. One that was dropped stays the inflow's until that is idle, because a data
+     * thread or a request to a device may still name it. */
     uint32_t batch[PULL_BATCHES_MAX];
     struct xfer_flow_view seen;
-    uint64_t verifying_since_ns; /* while it is so; else 0 */
 };
 
 struct batch_span {
@@ -117,8 +115,7 @@ struct batch {
      * struct and its functions say `page`, of what is asked for and verified at once. */
     uint32_t n;
     uint32_t asked, answered;
-    uint32_t verifying; /* those whose verdict the memory owes */
-    uint32_t lost;      /* how often it lost pages with the last connection there was */
+    uint32_t lost; /* how often it lost pages with the last connection there was */
     uint64_t again[XFER_MASK_WORDS]; /* of the pages asked for: lost, and to be asked for again */
     uint32_t next;                   /* in the queue */
     struct serve_id serve;
@@ -285,8 +282,7 @@ bool arrival_landed(struct arrival *a);
 /* The same of a span that is resharded, whose bytes came by its plan; sums: as the source has them,
  * of the pages that came. */
 bool arrival_resharded(struct xfer *xfer, uint32_t batch, uint32_t i, const uint64_t *sums);
-/* On the owner thread, for page i of a batch that is in use: what arrival_landed said. The memory
- * gives its verdict, now or later. */
+/* On the owner thread, for page i of a batch that is in use: what arrival_landed said. */
 void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
 
 /* ------------------------------------------------------------------ outflows.c */
@@ -322,7 +318,7 @@ struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t 
                                 const struct transport *after);
 
 /* The one that carries pages that are resharded, whatever was asked for: all daemons have it. */
-struct transport *transport_reshards(struct xfer *xfer, uint32_t peer_link);
+struct transport *transport_reshards(struct xfer *xfer);
 /* Units of pages cannot come ahead over that link, as what carries its pages carries whole ones:
  * operators are told, once. */
 void xfer_link_whole(struct xfer *xfer, uint32_t peer_link, uint32_t pool);

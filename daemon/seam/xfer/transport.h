@@ -1,5 +1,5 @@
 /* The door between transfers and the transports that carry their pages. What all transports share
- * (pulls, serves, batches, deadlines, proofs of quiet, verdicts of the memory) is in transfers.h;
+ * (pulls, serves, batches, deadlines, proofs of quiet) is in transfers.h;
  * what one of them does in its own way it does behind these operations. A transport includes
  * neither the header of another one nor calls it.
  *
@@ -100,12 +100,12 @@ struct transport_ops {
     bool (*path_view)(const struct transport *t, uint32_t peer_link, uint32_t i,
                       struct xfer_path_view *ret);
     void (*rdma_view)(const struct transport *t, struct xfer_rdma_view *ret);
-    /* How a NIC of its own, the i-th, knows ret->region of ret->tenant. False: there are not so
-     * many. */
+    /* How its i-th NIC knows ret->region of ret->tenant. False: there are not so many. */
     bool (*registration_view)(const struct transport *t, uint32_t i,
                               struct xfer_registration_view *ret);
 };
 
+extern const struct transport_ops local_transport; /* of the link that a daemon has to itself */
 /* All that are built in, best first; ends with NULL. */
 extern const struct transport_ops *const transports_built[];
 

@@ -1,6 +1,4 @@
-/* The transports that are built in, best first: a line each. And the words that operators have for
- * them. */
-#include "seam/xfer/local/local.h"
+/* The transports that are built in, best first, and the words that operators have for them. */
 #include "seam/xfer/tcp/tcp.h"
 #include "seam/xfer/transport.h"
 #ifdef TERN_HAVE_VERBS

@@ -197,8 +197,7 @@ struct xfer_config {
     /* May who was admitted by that link ask for pages of that serve? False only for one that lives
      * and is another link's. NULL: each may ask for all. */
     bool (*serve_allowed)(void *ctx, struct serve_id serve, uint32_t link);
-    /* core_layout_used on the live core: what a peer told of that layout stays. NULL: nothing has
-     * to. */
+    /* core_layout_used on the live core: what a peer told of that layout stays. NULL: nothing. */
     bool (*layout_used)(void *ctx, uint64_t hash);
     void *ctx;
 };
@@ -282,6 +281,9 @@ struct xfer_rdma_view {
     uint32_t send_queue;
 };
 void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
+/* Memory of the host that each tenant on GPUs gets for its ring, and that RDMA locks, at the most,
+ * on whichever and however many devices (verbs/ring/bounce.c). */
+uint64_t xfer_ring_bytes(const struct xfer_rdma_config *config);
 
 /* How a NIC knows a region of a tenant's memory, as X(name, its word), NO for "not at all". */
 #define XFER_REGISTERED_TABLE(X)                                                                   \
@@ -341,8 +343,7 @@ struct xfer_registration_view {
     const char *no_ring;
     const struct xfer_self_test *test; /* borrowed; NULL: there is none */
 };
-/* The i-th pair of a region and a NIC in use, or region, where there is no NIC. False: there are no
- * more. */
+/* The i-th pair of a region and a NIC in use, or region, where there is no NIC. False: none. */
 bool xfer_registration_view(const struct xfer *xfer, uint32_t i,
                             struct xfer_registration_view *ret);
 /* Which device a region's pages go over, where that is ready and they lie in no other region. Texts
@@ -424,14 +425,11 @@ struct xfer_stats {
 };
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
 
-/* What the data path knows of one transfer, for operators. In: pages that have come, right or not,
- * and whether all that are on their way have come and wait for the memory's verdict. Out: pages
- * that have left. */
+/* What the data path knows of one transfer, for operators. In: pages that have come, right or not.
+ * Out: pages that have left. */
 struct xfer_flow_view {
     uint64_t pages, bytes;
     struct rate rate; /* of the bytes */
-    bool verifying;
-    uint64_t verifying_ns; /* for how long it was so */
 };
 /* False: nothing of it was asked for or served. */
 bool xfer_inflow_view(const struct xfer *xfer, struct pull_id pull, struct xfer_flow_view *ret);

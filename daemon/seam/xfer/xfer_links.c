@@ -201,9 +201,8 @@ struct transport *transport_for(struct xfer *xfer, uint32_t number, uint32_t poo
     return t;
 }
 
-struct transport *transport_reshards(struct xfer *xfer, uint32_t number)
+struct transport *transport_reshards(struct xfer *xfer)
 {
-    (void)number;
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         if (xfer->transport[i].own && xfer->transport[i].ops->reshards)
             return &xfer->transport[i];
@@ -212,41 +211,39 @@ struct transport *transport_reshards(struct xfer *xfer, uint32_t number)
 
 static const char resharded[] = "pages of pools of another layout come by tcp";
 
-void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
+/* Operators are told, once, of a part of the pages. */
+static void note_part(const struct xfer *xfer, uint32_t number, uint32_t pool, bool *told,
+                      const struct transport *t, const char *reason)
 {
-    const struct transport *t = transport_for(xfer, number, pool, NULL);
-    struct xfer_link *link = &xfer->link[number];
-
-    if (link->by_tcp || !t || t->ops->reshards)
+    if (*told)
         return;
-    link->by_tcp = true;
-    if (xfer->config.rdma.path_note)
-        xfer->config.rdma.path_note(
-            xfer->config.ctx, number,
-            &(struct xfer_note){.tenant = mem_pool_tenant(xfer->config.mem, pool),
-                                .transport = transport_reshards(xfer, number)->ops->name,
-                                .reason = resharded,
-                                .kind = XFER_NOTE_PART});
-}
-
-static const char whole[] = "pages of a session that is followed come when they are committed, for "
-                            "units of pages come by tcp alone";
-
-void xfer_link_whole(struct xfer *xfer, uint32_t number, uint32_t pool)
-{
-    const struct transport *t = transport_for(xfer, number, pool, NULL);
-    struct xfer_link *link = &xfer->link[number];
-
-    if (link->whole || !t)
-        return;
-    link->whole = true;
+    *told = true;
     if (xfer->config.rdma.path_note)
         xfer->config.rdma.path_note(
             xfer->config.ctx, number,
             &(struct xfer_note){.tenant = mem_pool_tenant(xfer->config.mem, pool),
                                 .transport = t->ops->name,
-                                .reason = whole,
+                                .reason = reason,
                                 .kind = XFER_NOTE_PART});
+}
+
+void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
+{
+    const struct transport *t = transport_for(xfer, number, pool, NULL);
+
+    if (t && !t->ops->reshards)
+        note_part(xfer, number, pool, &xfer->link[number].by_tcp, transport_reshards(xfer),
+                  resharded);
+}
+
+void xfer_link_whole(struct xfer *xfer, uint32_t number, uint32_t pool)
+{
+    const struct transport *t = transport_for(xfer, number, pool, NULL);
+
+    if (t)
+        note_part(xfer, number, pool, &xfer->link[number].whole, t,
+                  "pages of a session that is followed come when they are committed, for units of "
+                  "pages come by tcp alone");
 }
 
 /* Fills *ret with the first one behind `after` that carries the link's pages. */

@@ -1,14 +1,12 @@
 /* The rows of transfers: what the core knows of one (its stage, what it waits for, pages and bytes)
- * and what the data path does. That pages have come and wait for their verdict the data path alone
- * knows: in the core they are on the wire. */
+ * and what the data path does. */
 #include <string.h>
 
 #include "base/rate.h"
 #include "proto/messages.h"
 #include "shell/admin/admin_rows.h"
 
-#define SECOND_NS      1000000000.0
-#define STAGE_VERIFIES "verifying"
+#define SECOND_NS 1000000000.0
 
 /* A word, and of which transfers. */
 struct word {
@@ -33,26 +31,16 @@ static const char *peer_name(const struct admin_ctx *ctx, const struct transfer_
     return t->peer < ctx->config->npeers ? ctx->config->peers[t->peer].name : NULL;
 }
 
-static bool verifies(const struct transfer_view *t, const struct xfer_flow_view *flow)
-{
-    return !t->outgoing && t->times.stage == STAGE_WIRE && flow->verifying;
-}
-
 /* Seconds in each stage. */
 static void put_stages(const struct admin_ctx *ctx, const struct transfer_view *t,
-                       const struct xfer_flow_view *flow, struct text_out *out)
+                       struct text_out *out)
 {
     TEXT(out, OPEN_OBJECT("stage_s"));
     for (uint32_t i = 0; i < TRANSFER_STAGES; i++) {
         uint64_t ns = transfer_stage_ns(&t->times, (enum transfer_stage)i, ctx->now_ns);
 
-        if (!is_of(&stages[i], t))
-            continue;
-        if (i == STAGE_WIRE)
-            ns = ns > flow->verifying_ns ? ns - flow->verifying_ns : 0;
-        TEXT(out, F64(stages[i].word, (double)ns / SECOND_NS));
-        if (i == STAGE_WIRE)
-            TEXT(out, F64(STAGE_VERIFIES, (double)flow->verifying_ns / SECOND_NS));
+        if (is_of(&stages[i], t))
+            TEXT(out, F64(stages[i].word, (double)ns / SECOND_NS));
     }
     TEXT(out, CLOSE_OBJECT);
 }
@@ -129,9 +117,8 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, const struct
         flow = (struct xfer_flow_view){0};
     TEXT(out, OPEN_OBJECT(NULL));
     put_named(ctx, &t, out);
-    TEXT(out, STR("state", t.state_word),
-         STR("stage", verifies(&t, &flow) ? STAGE_VERIFIES : stages[t.times.stage].word));
-    put_stages(ctx, &t, &flow, out);
+    TEXT(out, STR("state", t.state_word), STR("stage", stages[t.times.stage].word));
+    put_stages(ctx, &t, out);
     put_waits(ctx, &t, out);
     TEXT(out, U64("from", t.from), U64("to", t.to), U64("published", t.published));
     put_amounts(ctx, &t, &flow, out);

@@ -3,7 +3,7 @@
  * do with it. */
 #include <inttypes.h>
 
-#include "seam/xfer/memlock.h"
+#include "seam/xfer/xfer.h"
 #include "shell/config/plan.h"
 
 #define KEY_WIDTH 18

@@ -147,8 +147,7 @@ static void look_for_twin(const struct peer_link *l, uint64_t incarnation)
 
 /* ---- hello ---- */
 
-/* A daemon may be its own peer, for what moves between its pools. Whoever else has its name is
- * none. */
+/* A daemon may be its own peer, for what moves between its pools. Nobody else may have its name. */
 static bool has_our_name(const struct peer_link *l, const char *node, uint64_t incarnation)
 {
     return node && strcmp(node, l->d->config->node) == 0 && incarnation != l->d->incarnation;

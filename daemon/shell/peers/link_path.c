@@ -72,8 +72,7 @@ void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg)
         send_message(l, msg, d->config->tenants[msg->tenant].name);
 }
 
-/* A fallback is a warning when it begins. One that is there again each time that the link comes up
- * is the same one still. */
+/* A fallback is a warning when it begins. One that comes back with the link is the same one. */
 void link_path_note(void *ctx, uint32_t slot, const struct xfer_note *note)
 {
     struct daemon *d = ctx;

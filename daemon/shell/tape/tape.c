@@ -102,8 +102,7 @@ static size_t words_at_most(const struct event *e)
 
 #define PREFETCH_WORDS 128 /* of 16 a cache line: a usual record */
 
-/* A full ring is larger than the caches, so what the next event will read and overwrite is
- * prefetched now. */
+/* A full ring is larger than the caches, so what the next event overwrites is prefetched now. */
 static void prefetch_oldest(const struct tape *t)
 {
     for (size_t at = t->first; at < t->first + PREFETCH_WORDS && at < t->nwords; at += 16)

@@ -452,8 +452,7 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
 
 /* ---- token lists ---- */
 
-/* The kinds of field that are one, or have one each: counted in `n`, and the one with that number
- * found. */
+/* The kinds of field that are one, or have one each: counted in `n`, and number i is found. */
 #define LIST_TOKENS(of, member, limit)                                                             \
     if (n++ == i)                                                                                  \
         list = &(of).member;

@@ -177,7 +177,7 @@ static const char answer_keys[] =
     "slots transfers(transfer direction tier peer link tenant ticket class trace_id state stage "
 static const char *const transfer_keys[] = {
     TRANSFER_NAMED
-    "stage_s(queued wire verifying published ending) "
+    "stage_s(queued wire published ending) "
     "waits_for wait_s(source busy_source commit credit proof) waited_s "
     "from to published pages bytes pages_asked bytes_asked pages_arrived bytes_arrived "
     "pages_verified bytes_verified pages_published bytes_published "

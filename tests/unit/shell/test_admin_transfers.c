@@ -96,7 +96,7 @@ TEST(transfers_tell_their_stage_amounts_and_waits)
           " 'bytes_verified': 2048, 'pages_published': 4, 'bytes_published': 2048}");
     tells(row_of("transfers", 0, 1),
           "{'bytes_per_s': 0, 'mean_bytes_per_s': 512, 'age_s': 4.0, 'waited_s': 4.0,"
-          " 'stage_s': {'queued': 0.0, 'wire': 4.0, 'verifying': 0.0},"
+          " 'stage_s': {'queued': 0.0, 'wire': 4.0},"
           " 'wait_s': {'credit': 4.0, 'busy_source': 0.0}}");
     s.ctx.now_ns = p.dest->now_ns;
     tells(row_of("transfers", 0, 1), "{'bytes_per_s': 2048, 'mean_bytes_per_s': 1024}");
@@ -104,15 +104,10 @@ TEST(transfers_tell_their_stage_amounts_and_waits)
     tells(row_of("transfers", 0, 1), "{'stage': 'ending', 'waits_for': 'proof'}");
 }
 
-/* What has come and waits for its verdict the data path alone knows. */
-TEST(transfers_that_verify_are_told_so)
+TEST(transfers_tell_what_has_left)
 {
     struct pair p = pair_on_its_way();
 
-    flow_now.verifying = true;
-    flow_now.verifying_ns = 1500 * NS_PER_MS;
-    tells(row_of("transfers", 0, 1),
-          "{'stage': 'verifying', 'stage_s': {'wire': 2.5, 'verifying': 1.5}}");
     s.ctx.core = p.source->core;
     s.ctx.now_ns = p.source->now_ns;
     flow_now.rate = (struct rate){.second = s.ctx.now_ns / RATE_SPAN_NS, .now = 99};

@@ -10,7 +10,7 @@
 
 #include "base/container.h"
 #include "seam/mem/mem_touch.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/data_conn.h"
 
 #define LOCAL_COPIES 8u   /* under way at a time */
 #define LOCAL_SUMS   512u /* checksums of a piece, unless one page has more */

@@ -27,17 +27,8 @@ static bool begin(struct transport *t, struct data_conn *conn)
 static void gather_zeros(const struct data_request *r, struct data_gather *g)
 {
     const struct tcp *tcp = r->transport->own;
-    uint64_t left = r->pages_left;
 
-    while (left > 0) {
-        uint64_t n = left < TCP_SCRATCH ? left : TCP_SCRATCH;
-
-        if (g->n == XFER_PIECE_PARTS || g->bytes_max - g->bytes < n)
-            return;
-        g->iov[g->n++] = (struct iovec){tcp->zeros, n};
-        g->bytes += n;
-        left -= n;
-    }
+    (void)tcp_gather_again(g, tcp->zeros, r->pages_left, XFER_PIECE_PARTS);
 }
 
 /* The same of pages that leave resharded, stretch by stretch. */

@@ -100,16 +100,8 @@ static bool target_pages(struct data_conn *conn, const struct batch_part *part,
 static bool target_scratch(struct data_conn *conn, struct data_gather *t)
 {
     const struct tcp *tcp = conn->transport->own;
-    uint64_t left = tcp_caller_of(conn)->body_left;
 
-    while (left > 0 && t->n < TCP_SKIP_PARTS) {
-        uint64_t n = left < TCP_SCRATCH ? left : TCP_SCRATCH;
-
-        t->iov[t->n++] = (struct iovec){tcp->scratch, n};
-        t->bytes += n;
-        left -= n;
-    }
-    return left == 0;
+    return tcp_gather_again(t, tcp->scratch, tcp_caller_of(conn)->body_left, TCP_SKIP_PARTS);
 }
 
 static bool target_body(struct data_conn *conn, const struct batch_part *part,

@@ -66,6 +66,20 @@ static inline struct tcp_caller *tcp_caller_of(const struct data_conn *conn)
     return conn->own;
 }
 
+/* So many bytes that are all of one TCP_SCRATCH, in at most so many parts. True: all fit. */
+static inline bool tcp_gather_again(struct data_gather *g, uint8_t *scratch, uint64_t left,
+                                    uint32_t parts)
+{
+    for (uint64_t n; left > 0; left -= n) {
+        n = left < TCP_SCRATCH ? left : TCP_SCRATCH;
+        if (g->n >= parts || g->bytes_max - g->bytes < n)
+            return false;
+        g->iov[g->n++] = (struct iovec){scratch, n};
+        g->bytes += n;
+    }
+    return true;
+}
+
 /* ask.c */
 void tcp_pump(struct transport *t, uint32_t peer_link);
 void tcp_drop(struct transport *t, uint32_t inflow);

@@ -94,29 +94,17 @@ static void answer(struct verbs *v, const struct verbs_path *p)
     send_to_peer(v, p, &msg);
 }
 
-static struct xfer_path_msg refusal(const struct verbs_path *p, uint32_t epoch, const char *text)
+/* push: it may be pushed. What it would read by is a key to all of the tenant's memory. */
+static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, bool push,
+                   const char *text)
 {
-    struct xfer_path_msg msg = {
-        .kind = XFER_PATH_REFUSE, .tenant = p->tenant, .rail = p->rail, .epoch = epoch};
+    struct xfer_path_msg msg = {.kind = XFER_PATH_REFUSE,
+                                .tenant = p->tenant,
+                                .rail = p->rail,
+                                .epoch = epoch,
+                                .push = push};
 
     snprintf(msg.text, sizeof msg.text, "%s", text);
-    return msg;
-}
-
-static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, const char *text)
-{
-    struct xfer_path_msg msg = refusal(p, epoch, text);
-
-    send_to_peer(v, p, &msg);
-}
-
-/* What it would read by is a key to all of the tenant's memory. It may be pushed. */
-static void refuse_to_be_read(struct verbs *v, const struct verbs_path *p, uint32_t epoch,
-                              const char *text)
-{
-    struct xfer_path_msg msg = refusal(p, epoch, text);
-
-    msg.push = true;
     send_to_peer(v, p, &msg);
 }
 
@@ -178,11 +166,11 @@ static void path_accept(struct verbs *v, struct verbs_path *p)
 {
     check(!p->qp && p->source);
     if (rail_of(v, p)->view.lost) {
-        refuse(v, p, p->offer.epoch, "its daemon has lost the device");
+        refuse(v, p, p->offer.epoch, false, "its daemon has lost the device");
         return;
     }
     if (!our_endpoint(v, p)) {
-        refuse(v, p, p->offer.epoch, "no random number for it");
+        refuse(v, p, p->offer.epoch, false, "no random number for it");
         return;
     }
     p->their_epoch = p->offer.epoch;
@@ -229,7 +217,7 @@ static void path_stop(struct verbs *v, struct verbs_path *p)
     if (!was_ready || !p->source || !p->push)
         return;
     if (!p->offer.waits)
-        refuse(v, p, p->their_epoch, p->reason);
+        refuse(v, p, p->their_epoch, false, p->reason);
     writes_go_on(v, p);
 }
 
@@ -257,7 +245,7 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
         path_lost(v, p);
 }
 
-void path_close(struct verbs *v, struct verbs_path *p, const char *why)
+static void path_close(struct verbs *v, struct verbs_path *p, const char *why)
 {
     p->wanted = p->offer.waits = false;
     if (!p->doubted) /* else why it failed stands until a page comes */
@@ -287,7 +275,7 @@ static bool job_failed(struct verbs *v, struct verbs_path *p)
     if (p->job_errno == 0)
         return false;
     if (p->source)
-        refuse(v, p, p->their_epoch, "its daemon could not make or connect a queue pair");
+        refuse(v, p, p->their_epoch, false, "its daemon could not make or connect a queue pair");
     path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
     return true;
 }
@@ -511,15 +499,16 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
 
     if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
         msg->mtu > IBV_MTU_4096 || (msg->push && !mws_sound(msg))) {
-        refuse(v, p, msg->epoch, "this daemon gives nothing by RDMA, or not with that offer");
+        refuse(v, p, msg->epoch, false,
+               "this daemon gives nothing by RDMA, or not with that offer");
         return;
     }
     if (d->n == 0 && !d->ring.mr) {
-        refuse(v, p, msg->epoch, unregistered);
+        refuse(v, p, msg->epoch, false, unregistered);
         return;
     }
     if (!msg->push && (d->n == 0 || !rdma(v)->wide_keys)) {
-        refuse_to_be_read(v, p, msg->epoch, d->n == 0 ? unregistered : not_wide);
+        refuse(v, p, msg->epoch, true, d->n == 0 ? unregistered : not_wide);
         return;
     }
     p->source = true;

@@ -16,6 +16,7 @@
 #include <errno.h>
 
 #include "base/check.h"
+#include "base/err.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ runs */
@@ -139,8 +140,7 @@ static void mw_take(struct verbs *v, struct verbs_path *p, struct verbs_run *run
     v->xfer->stats.windows_open++;
 }
 
-/* Those of the piece open nothing any more: the device has closed them, or they went with the queue
- * pair. */
+/* Those of the piece open nothing any more: they were closed, or went with the queue pair. */
 static void mws_give(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
 {
     for (uint32_t i = 0; i < piece->nruns; i++)
@@ -377,6 +377,14 @@ void pushes_forgotten(struct verbs *v, const struct verbs_path *p)
     }
 }
 
+/* Posts one. 0 or an errno. */
+static int push_receive(struct verbs *v, struct verbs_path *p)
+{
+    struct ibv_recv_wr *bad, wr = {.wr_id = path_wr_id(v, p, 0) | VERBS_RECEIVE};
+
+    return ibv_post_recv(p->qp, &wr, &bad);
+}
+
 void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc)
 {
     int rc;
@@ -405,13 +413,6 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
 
 /* ------------------------------------------------------------------ made and unmade */
 
-int push_receive(struct verbs *v, struct verbs_path *p)
-{
-    struct ibv_recv_wr *bad, wr = {.wr_id = path_wr_id(v, p, 0) | VERBS_RECEIVE};
-
-    return ibv_post_recv(p->qp, &wr, &bad);
-}
-
 bool push_hold(struct verbs *v, struct verbs_path *p)
 {
     const struct verbs_rail *rail = rail_of(v, p);
@@ -439,24 +440,16 @@ int push_make(struct verbs *v, struct verbs_path *p)
             return errno ? errno : EIO;
     }
     p->job_what = "ibv_post_recv";
-    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        int rc = push_receive(v, p);
-
-        if (rc)
-            return rc;
-    }
+    for (uint32_t i = 0; i < VERBS_PIECES; i++)
+        TRY(push_receive(v, p));
     return 0;
 }
 
-/* A memory window that is freed opens nothing any more; one that is bound has to go before its
- * pair. */
+/* A memory window that is freed opens nothing; one that is bound has to go before its pair. */
 int push_unmake(struct verbs_path *p)
 {
     for (uint32_t i = 0; i < VERBS_MWS; i++) {
-        int rc = p->mw[i] ? ibv_dealloc_mw(p->mw[i]) : 0;
-
-        if (rc)
-            return rc;
+        TRY(p->mw[i] ? ibv_dealloc_mw(p->mw[i]) : 0);
         p->mw[i] = NULL;
     }
     return 0;

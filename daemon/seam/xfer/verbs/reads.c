@@ -192,7 +192,8 @@ static void reads_posted(struct verbs *v, const struct verbs_path *p, struct ver
     }
 }
 
-bool piece_post(struct verbs *v, struct verbs_piece *piece)
+/* Posts what there is credit for. False: the path failed, or the connection. */
+static bool piece_post(struct verbs *v, struct verbs_piece *piece)
 {
     struct verbs_path *p = &v->path[piece->path];
 

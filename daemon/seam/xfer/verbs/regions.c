@@ -163,15 +163,12 @@ static void tell(struct registering *r, uint64_t *last_ns)
 /* Fewer than asked for is fine: the first piece of work is done by whoever is there. */
 static uint32_t start_threads(struct registering *r, pthread_t *thread)
 {
-    sigset_t before;
     uint32_t n = 0;
 
-    own_threads_mask(&before);
     atomic_store(&r->running, r->threads);
-    while (n < r->threads && pthread_create(&thread[n], NULL, register_thread, r) == 0)
+    while (n < r->threads && own_thread_start(&thread[n], register_thread, r) == 0)
         n++;
     atomic_fetch_sub(&r->running, r->threads - n);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return n;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/err.h"
 #include "seam/own_threads.h"
 #include "seam/xfer/verbs/verbs.h"
 
@@ -103,12 +104,9 @@ int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp
         .rnr_retry = (uint8_t)rail->tuning->rnr_retries, /* a receive is always posted */
         .sq_psn = ends->ours->psn,
         .max_rd_atomic = ends->answers ? 1 : smaller(rail->rd_init, ends->theirs->rd_atomic)};
-    int rc;
 
     *ret_what = "a queue pair to RTR";
-    rc = to_receive(rail, qp, ends);
-    if (rc)
-        return rc;
+    TRY(to_receive(rail, qp, ends));
     *ret_what = "a queue pair to RTS";
     return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
@@ -147,17 +145,15 @@ int setup_end_now(struct verbs_path *p)
 
 static int work(struct verbs *v, struct verbs_path *p)
 {
-    int rc = 0;
-
     switch (p->job) {
     case JOB_NONE: break;
     case JOB_MAKE: return make(v, p);
-    case JOB_ACCEPT: rc = make(v, p); return rc ? rc : connect_both(v, p);
+    case JOB_ACCEPT: TRY(make(v, p)); return connect_both(v, p);
     case JOB_CONNECT: return connect_both(v, p);
     case JOB_STOP: return stop(p);
     case JOB_END: return setup_end_now(p);
     }
-    return rc;
+    return 0;
 }
 
 static void *run(void *ctx)
@@ -196,13 +192,12 @@ static bool worker_start(struct verbs *v, struct verbs_worker *w)
     if (!w->todo)
         return false;
     pthread_cond_init(&w->wake, NULL);
-    w->started = pthread_create(&w->thread, NULL, run, w) == 0;
+    w->started = own_thread_start(&w->thread, run, w) == 0;
     return w->started;
 }
 
 enum tern_err setup_start(struct verbs *v)
 {
-    sigset_t before;
     bool started = true;
 
     pthread_mutex_init(&v->lock, NULL);
@@ -210,10 +205,8 @@ enum tern_err setup_start(struct verbs *v)
     v->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!v->finished || v->event_fd < 0)
         return TERN_INTERNAL;
-    own_threads_mask(&before);
     for (uint32_t i = 0; i < VERBS_WORKERS && started; i++)
         started = worker_start(v, &v->worker[i]);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started ? TERN_OK : TERN_INTERNAL;
 }
 

@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "base/container.h"
 #include "base/err.h"
-#include "seam/xfer/memlock.h"
 #include "seam/xfer/verbs/verbs.h"
 
 static void setup_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)

@@ -396,7 +396,6 @@ void path_carried(struct verbs *v, struct verbs_path *p); /* a page has come ove
 void path_advance(struct verbs *v, struct verbs_path *p); /* a draining one may be quiet */
 void paths_finished(struct verbs *v);
 void paths_tick(struct verbs *v, uint64_t now_ns);
-void path_close(struct verbs *v, struct verbs_path *p, const char *why);
 
 static inline struct verbs_path *path_of(const struct verbs *v, uint32_t link, uint32_t tenant,
                                          uint32_t rail)
@@ -410,8 +409,7 @@ static inline struct verbs_rail *rail_of(struct verbs *v, const struct verbs_pat
     return &v->rail[p->rail % v->nrails];
 }
 
-/* Somebody waits for credit: if it is for places in the completion queue, other paths' completions
- * bring it. */
+/* Somebody waits for credit: places in the completion queue come by other paths' completions. */
 static inline void rail_full(struct verbs_rail *rail)
 {
     if (rail->view.completion_queue - rail->cq_used < 2 * XFER_RUNS_MAX)
@@ -476,8 +474,6 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
 void piece_free(struct verbs_piece *piece);
 void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
 void piece_end(struct verbs *v, struct verbs_piece *piece);
-/* Posts what there is credit for. False: the path failed, or the connection. */
-bool piece_post(struct verbs *v, struct verbs_piece *piece);
 /* It is to be read, from its beginning: the regions of each of those rails over the path of that,
  * or all of it (0) over p, which is ready. */
 void piece_read(struct verbs *v, struct verbs_piece *piece, struct verbs_path *p, uint32_t rails);
@@ -539,7 +535,6 @@ void pushes_ended(struct verbs *v, struct verbs_path *p); /* the queue pair was 
 void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc);
 void push_refused(struct verbs *v,
                   struct verbs_path *p); /* it broke: by a write to a closed grant? */
-int push_receive(struct verbs *v, struct verbs_path *p); /* posts one; 0 or an errno */
 /* Places for what a path completes unasked. False: the completion queue is too full. */
 bool push_hold(struct verbs *v, struct verbs_path *p);
 void push_unhold(struct verbs *v, struct verbs_path *p);

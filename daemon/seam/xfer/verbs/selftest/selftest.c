@@ -399,8 +399,7 @@ static void merge(struct xfer_self_test *to, const struct xfer_self_test *more, 
              more->why);
 }
 
-/* A device that has failed with memory of a GPU, and of which no more is found out, gets no other
- * one's untested. */
+/* A device that has failed with memory of a GPU gets no other one's untested. */
 static void doubt(const struct self_test *t, struct xfer_self_test *test)
 {
     if (!t->gpu_failed || !t->none[0] || test->result != XFER_SELF_TEST_NOT_POSSIBLE)
@@ -493,12 +492,8 @@ static void *run(void *ctx)
 static void run_apart(struct self_test *t)
 {
     pthread_t thread;
-    sigset_t before;
-    int rc;
+    int rc = own_thread_start(&thread, run, t);
 
-    own_threads_mask(&before);
-    rc = pthread_create(&thread, NULL, run, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc == 0) {
         pthread_join(thread, NULL);
         return;
