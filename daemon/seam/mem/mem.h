@@ -78,7 +78,7 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
 /* Which of the tenant's regions are the pool's, in the order of the ranks. */
 const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool);
 
-/* For mem_touch.h, and for the kernel where mem_on_device says no. */
+/* For mem_touch.h, and for the kernel where mem_is_far says no. */
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index);
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
@@ -107,8 +107,6 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant);
  * them, and slab 0 of a pool, which is a page at least, is never handed out. 0: not known. */
 uint64_t mem_unheld_bytes(const struct mem *mem);
 uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool);
-/* The pool's pages are memory of GPUs: the CPU, and the kernel, do not reach them. */
-bool mem_on_device(const struct mem *mem, uint32_t pool);
 /* The GPU that a region of a tenant lies on, and what processes map of it; NULL: memory of the
  * host. *ret_lost: it has failed, so nobody is to map it. */
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
@@ -137,8 +135,8 @@ struct mem_brought mem_brought(const struct mem *mem, uint32_t tenant, uint32_t 
 const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region);
 /* A GPU that memory lies on. False: there are not so many. Any thread. */
 struct mem_device_view {
-    const char *uuid;
-    const char *lost;       /* why it is; NULL: it is not */
+    const char *uuid, *pci; /* pci: as mem_region_pci */
+    const char *lost;       /* why it is: the call and its error; NULL: it is not */
     const char *no_kernels; /* why the CPU hashes its pages; NULL: kernels of its own do */
     struct mem_device_facts {
         int node; /* NUMA; -1: not known */

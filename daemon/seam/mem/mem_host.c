@@ -6,7 +6,6 @@
  * of a host tier; a job of the workers carries its own copy of where its pools lie; after the start
  * the owner thread calls nothing of a device, which may take long to answer. */
 #include <assert.h>
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include "seam/mem/mem_region.h"
 #include "seam/mem/mem_touch.h"
 #include "seam/mem/workers.h"
+#include "seam/own_threads.h"
 
 #define PAGE_BYTES       4096u /* what memory is rounded up to */
 #define CONTROL_STRIDE   64u   /* bytes from one rank's done_step to the next: a cache line each */
@@ -477,22 +477,26 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
     return mem->config.tenant[tenant].regions;
 }
 
-bool mem_on_device(const struct mem *mem, uint32_t pool)
+/* Of the GPU that the region lies on. False: memory of the host. */
+static bool region_view(const struct mem *mem, uint32_t tenant, uint32_t region,
+                        struct mem_device_view *ret)
 {
-    return place_of(mem, pool)->far != NULL;
+    check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
+    if (!on_devices(&mem->config, tenant))
+        return false;
+    check(cuda_device_view(mem->cuda, mem->on_device[tenant][region].device, ret));
+    return true;
 }
 
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
                               uint64_t *ret_bytes, bool *ret_lost)
 {
-    struct cuda_device_view view;
+    struct mem_device_view view;
 
-    check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
-    if (!on_devices(&mem->config, tenant))
+    if (!region_view(mem, tenant, region, &view))
         return NULL;
-    check(cuda_device_view(mem->cuda, mem->on_device[tenant][region].device, &view));
     *ret_bytes = mem->on_device[tenant][region].bytes;
-    *ret_lost = view.lost;
+    *ret_lost = view.lost != NULL;
     return view.uuid;
 }
 
@@ -512,26 +516,14 @@ enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t regio
 
 const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region)
 {
-    struct cuda_device_view view;
+    struct mem_device_view view;
 
-    check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
-    if (!on_devices(&mem->config, tenant))
-        return NULL;
-    check(cuda_device_view(mem->cuda, mem->on_device[tenant][region].device, &view));
-    return view.pci;
+    return region_view(mem, tenant, region, &view) ? view.pci : NULL;
 }
 
 bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_view *ret)
 {
-    struct cuda_device_view view;
-
-    if (!mem->cuda || !cuda_device_view(mem->cuda, device, &view))
-        return false;
-    *ret = (struct mem_device_view){.uuid = view.uuid,
-                                    .lost = view.lost ? view.why : NULL,
-                                    .no_kernels = view.no_kernels,
-                                    .facts = view.facts};
-    return true;
+    return mem->cuda && cuda_device_view(mem->cuda, device, ret);
 }
 
 const char *mem_no_peers(const struct mem *mem, uint32_t device, uint32_t other)
@@ -541,13 +533,13 @@ const char *mem_no_peers(const struct mem *mem, uint32_t device, uint32_t other)
 
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why)
 {
-    struct cuda_device_view view;
+    struct mem_device_view view;
 
     for (uint32_t i = 0; mem->cuda && cuda_device_view(mem->cuda, i, &view); i++)
         if (view.lost && !(mem->devices_told >> i & 1)) {
             mem->devices_told |= UINT64_C(1) << i;
             *ret_uuid = view.uuid;
-            *ret_why = view.why;
+            *ret_why = view.lost;
             return true;
         }
     return false;
@@ -602,12 +594,7 @@ int mem_event_fd(const struct mem *mem)
 
 void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx)
 {
-    uint64_t count;
-    ssize_t got;
-
-    do
-        got = read(mem->event_fd, &count, sizeof count);
-    while (got < 0 && errno == EINTR);
+    eventfd_clear(mem->event_fd);
     workers_poll(mem->workers, emit, ctx);
     if (mem->device_workers)
         workers_poll(mem->device_workers, emit, ctx);
@@ -790,7 +777,7 @@ void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t s
 void mem_stats(const struct mem *mem, struct mem_stats *ret)
 {
     struct workers_stats w, d = {0};
-    struct cuda_device_view view;
+    struct mem_device_view view;
 
     workers_stats(mem->workers, &w);
     if (mem->device_workers)

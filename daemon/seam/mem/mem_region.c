@@ -113,8 +113,7 @@ static bool allocate(int fd, uint64_t bytes)
     return false;
 }
 
-/* Allocates every page, then seals the size. fallocate comes last: it finds everything there, and
- * proves it. */
+/* Allocates every page, then seals the size. fallocate comes last: it proves that all is there. */
 static bool region_fill(struct region *r, struct workers *workers, bool huge)
 {
     if (!workers_populate(workers, r->base, r->bytes, huge && !r->hugetlb)) {

@@ -32,7 +32,7 @@ static void copy_touch(void *ctx)
     memcpy(c->to, c->from, c->n);
 }
 
-static bool copy_near(void *to, const void *from, uint64_t n)
+bool mem_near_copy(void *to, const void *from, uint64_t n)
 {
     struct copying c = {.to = to, .from = from, .n = n};
 
@@ -50,7 +50,7 @@ struct stretch {
 static bool piece_taken(void *ctx, uint8_t *bytes, uint64_t n)
 {
     struct stretch *s = ctx;
-    bool ok = copy_near(s->to, bytes, n);
+    bool ok = mem_near_copy(s->to, bytes, n);
 
     s->to += n;
     return ok;
@@ -59,7 +59,7 @@ static bool piece_taken(void *ctx, uint8_t *bytes, uint64_t n)
 static bool piece_filled(void *ctx, uint8_t *bytes, uint64_t n)
 {
     struct stretch *s = ctx;
-    bool ok = copy_near(bytes, s->from, n);
+    bool ok = mem_near_copy(bytes, s->from, n);
 
     s->from += n;
     return ok;
@@ -96,7 +96,7 @@ bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)
     const struct mem_far *far = far_of(mem, at);
 
     if (!far)
-        return copy_near(to, at, n);
+        return mem_near_copy(to, at, n);
     mem_fault_not_owner();
     return mem_far_get(far, to, at, n);
 }
@@ -106,7 +106,7 @@ bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n)
     const struct mem_far *far = far_of(mem, at);
 
     if (!far)
-        return copy_near(at, from, n);
+        return mem_near_copy(at, from, n);
     mem_fault_not_owner();
     return mem_far_put(far, at, from, n);
 }

@@ -44,6 +44,9 @@ struct mem_far {
     bool (*nic_wrote)(void *ctx, const void *at);
 };
 
+/* n bytes between memory that the CPU reaches, pages or not. False: a page is gone. */
+bool mem_near_copy(void *to, const void *from, uint64_t n);
+
 /* All n bytes at once, of memory that is far. */
 bool mem_far_get(const struct mem_far *far, void *to, const void *at, uint64_t n);
 bool mem_far_put(const struct mem_far *far, void *at, const void *from, uint64_t n);

@@ -139,14 +139,9 @@ static void *worker_main(void *arg)
 
 static bool start_threads(struct workers *w, uint32_t threads)
 {
-    sigset_t before;
-    bool ok = true;
-
-    own_threads_mask(&before);
-    for (; ok && w->threads < threads; w->threads += ok ? 1 : 0)
-        ok = pthread_create(&w->thread[w->threads], NULL, worker_main, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return ok;
+    while (w->threads < threads && own_thread_start(&w->thread[w->threads], worker_main, w) == 0)
+        w->threads++;
+    return w->threads == threads;
 }
 
 uint64_t workers_bytes(uint32_t jobs)

@@ -13,8 +13,7 @@
 
 struct workers;
 
-/* Where a pool lies, by value: a job keeps its own copy, so the owner may open another pool in that
- * slot. */
+/* Where a pool lies; a job keeps a copy, so that the owner may open another pool in that slot. */
 struct pool_place {
     uint8_t *base[RANKS_MAX];  /* first byte of the pool in each rank's region */
     uint8_t region[RANKS_MAX]; /* of the tenant's, that of each rank */
@@ -40,8 +39,7 @@ void workers_destroy(
 /* `sums` is the store of mem_sums: sums_per_page values a record. */
 void workers_seal(struct workers *w, struct seal_id job, const struct pool_place *place,
                   const struct page_at *pages, uint32_t n, uint64_t *sums, uint32_t sums_per_page);
-/* `sums` likewise, of both lists' records. `spoil`: fault injection, one byte of the copy goes
- * wrong. */
+/* `sums` likewise, of both lists' records. `spoil`: fault injection, one copied byte goes wrong. */
 void workers_copy(struct workers *w, struct copy_id job, const struct pool_place *from_place,
                   const struct pool_place *to_place, const struct page_at *from,
                   const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,

@@ -73,35 +73,9 @@ static const struct mem_far *far_of(const struct job *job)
 
 /* The end of a copy that lies in memory of the host: where the next piece goes to or comes from. */
 struct near_end {
-    uint8_t *at, *piece;
-    uint64_t n;
+    uint8_t *at;
     bool spoil; /* fault injection: the next byte goes wrong */
 };
-
-static void near_written(void *ctx)
-{
-    const struct near_end *e = ctx;
-
-    memcpy(e->at, e->piece, e->n);
-}
-
-static void near_read(void *ctx)
-{
-    const struct near_end *e = ctx;
-
-    memcpy(e->piece, e->at, e->n);
-}
-
-static bool near_next(struct near_end *e, void (*touch)(void *ctx), uint8_t *piece, uint64_t n)
-{
-    bool ok;
-
-    e->piece = piece;
-    e->n = n;
-    ok = mem_fault_bytes(touch, e);
-    e->at += n;
-    return ok;
-}
 
 static void near_spoil(struct near_end *e, uint8_t *piece)
 {
@@ -112,15 +86,21 @@ static void near_spoil(struct near_end *e, uint8_t *piece)
 
 static bool near_takes(void *ctx, uint8_t *piece, uint64_t n)
 {
-    near_spoil(ctx, piece);
-    return near_next(ctx, near_written, piece, n);
+    struct near_end *e = ctx;
+    uint8_t *at = e->at;
+
+    near_spoil(e, piece);
+    e->at += n;
+    return mem_near_copy(at, piece, n);
 }
 
 static bool near_gives(void *ctx, uint8_t *piece, uint64_t n)
 {
-    bool ok = near_next(ctx, near_read, piece, n);
+    struct near_end *e = ctx;
+    bool ok = mem_near_copy(piece, e->at, n);
 
-    near_spoil(ctx, piece);
+    near_spoil(e, piece);
+    e->at += n;
     return ok;
 }
 
@@ -298,8 +278,7 @@ static void seal_unit(const struct job *job, uint32_t i, uint32_t region, uint32
         checksum_unit(page_bytes(&job->place, page, region) + from, to - from);
 }
 
-/* True if the bytes agree with the checksum that the source's record has, which the target's gets
- * too. */
+/* True if the bytes agree with the checksum of the source's record, which the target's gets too. */
 static bool copy_unit(const struct job *job, uint32_t i, uint32_t region, uint32_t unit)
 {
     const struct page_at *page = &job->page[i], *to_page = &job->to[i];

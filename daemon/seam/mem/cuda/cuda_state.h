@@ -82,8 +82,7 @@ static inline struct cuda_pair *cuda_pair_of(struct cuda *c, const struct cuda_d
 {
     return a < b ? &c->pair[a - c->device][b - c->device] : &c->pair[b - c->device][a - c->device];
 }
-/* Whether a copy that never ended may still be at the device's memory: its own, or that of one that
- * reaches it. */
+/* May a copy that never ended still be at the device's memory: its own, or one that reaches it? */
 bool cuda_may_be_touched(struct cuda *c, const struct cuda_device *d);
 
 /* cuda_export.c */

@@ -1,7 +1,6 @@
 /* See mem_cuda.h. What a start asks of the driver, call by call, and what it takes back at the end.
  * A region is made in stages, so that its end undoes what was done and no more. Of a lost device,
- * and of the memory that it reaches, nothing is taken back, since a copy may still be at it: that
- * ends with the process. */
+ * and of the memory that it reaches, nothing is taken back, since a copy may still be at it. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -239,8 +238,7 @@ static CUmemAllocationProp prop_of(const struct cuda_device *d)
     return prop;
 }
 
-/* How much there is on that device, where there was too little. The context that is current may be
- * another one's. */
+/* How much there is on that device, where there was too little. Another context may be current. */
 static enum tern_err create_failed(const struct cuda_device *d, const struct cuda_region *r,
                                    CUresult result, const char **ret_why)
 {
@@ -364,18 +362,17 @@ const struct mem_far *cuda_far(const struct cuda *c)
     return &c->far;
 }
 
-bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *ret)
+bool cuda_device_view(struct cuda *c, uint32_t device, struct mem_device_view *ret)
 {
     struct cuda_device *d = &c->device[device];
 
     if (device >= c->ndevices)
         return false;
-    *ret = (struct cuda_device_view){.uuid = d->uuid,
-                                     .pci = d->pci,
-                                     .lost = atomic_load(&d->lost),
-                                     .no_kernels = d->kernels ? NULL : d->no_kernels,
-                                     .facts = d->facts};
-    ret->why = ret->lost ? d->why : NULL;
+    *ret = (struct mem_device_view){.uuid = d->uuid,
+                                    .pci = d->pci,
+                                    .lost = atomic_load(&d->lost) ? d->why : NULL,
+                                    .no_kernels = d->kernels ? NULL : d->no_kernels,
+                                    .facts = d->facts};
     return true;
 }
 

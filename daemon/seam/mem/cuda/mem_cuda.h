@@ -66,15 +66,8 @@ const char *cuda_no_peers(struct cuda *c, uint32_t device, uint32_t other);
 
 const struct mem_far *cuda_far(const struct cuda *c);
 
-struct cuda_device_view {
-    const char *uuid, *pci;
-    bool lost;
-    const char *why;        /* if it is: the call and its error; valid as long as the struct cuda */
-    const char *no_kernels; /* why it has none; NULL: it has */
-    struct mem_device_facts facts;
-};
-/* False: there are not so many. Any thread. */
-bool cuda_device_view(struct cuda *c, uint32_t device, struct cuda_device_view *ret);
+/* As mem_device_view; texts are valid as long as the struct cuda. */
+bool cuda_device_view(struct cuda *c, uint32_t device, struct mem_device_view *ret);
 /* Of all devices, since the start. Any thread. */
 void cuda_work(const struct cuda *c, struct mem_far_work *ret);
 
