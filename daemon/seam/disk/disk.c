@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/container.h"
+#include "base/err.h"
 #include "base/undumped.h"
 #include "seam/disk/disk_state.h"
 #include "seam/own_threads.h"
@@ -316,15 +317,12 @@ static enum tern_err create_files(struct disk *disk, const char **ret_why)
         .lane_bytes = (uint64_t)c->depth * DISK_PIECE_BYTES,
         .lock = true,
     };
-    enum tern_err err;
 
     disk->files = c->files;
     disk->stats.direct = true;
     if (c->files)
         return TERN_OK;
-    err = file_ops_create(&config, &disk->ops, ret_why);
-    if (err != TERN_OK)
-        return err;
+    TRY(file_ops_create(&config, &disk->ops, ret_why));
     disk->files = file_ops_files(disk->ops);
     disk->stats.direct = file_ops_direct(disk->ops);
     return TERN_OK;
@@ -334,7 +332,6 @@ static enum tern_err create_thread(struct disk *disk, uint32_t i, const char **r
 {
     struct disk_thread *t = &disk->threads[i];
     const struct disk_config *c = &disk->config;
-    sigset_t before;
 
     t->disk = disk;
     t->blocks = create_memory(DISK_BLOCK, DISK_LANE_PIECES * DISK_BLOCK, MADV_NORMAL);
@@ -342,22 +339,16 @@ static enum tern_err create_thread(struct disk *disk, uint32_t i, const char **r
         return TERN_INTERNAL;
     pieces_init(&t->pieces, disk->files, i, c->depth,
                 disk->staging + (uint64_t)i * c->depth * DISK_PIECE_BYTES, t->blocks);
-    if (c->encrypt) {
-        enum tern_err err = disk_crypt_create(c->key, &t->crypt, ret_why);
-
-        if (err != TERN_OK)
-            return err;
-    }
+    if (c->encrypt)
+        TRY(disk_crypt_create(c->key, &t->crypt, ret_why));
     t->block = calloc(1, DISK_BLOCK);
     t->meta = create_memory(DISK_BLOCK, disk->meta_bytes, MADV_NORMAL);
     t->footer = create_memory(DISK_BLOCK, disk_footer_bytes_max(), MADV_NORMAL);
     t->seal = calloc(DISK_WRITE_EXTENTS, sizeof *t->seal);
-    t->reader = reader_create();
+    t->reader = calloc(1, reader_bytes());
     if (!t->block || !t->meta || !t->footer || !t->seal || !t->reader)
         return TERN_INTERNAL;
-    own_threads_mask(&before);
-    t->started = pthread_create(&t->thread, NULL, thread_main, t) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    t->started = own_thread_start(&t->thread, thread_main, t) == 0;
     return t->started ? TERN_OK : TERN_INTERNAL;
 }
 
@@ -365,29 +356,25 @@ static enum tern_err create_all(struct disk *disk, const char **ret_why)
 {
     const char *memory = "no memory, no descriptor or no right to start the threads of the disk "
                          "tier: lower their number, or that of the pieces of each";
-    enum tern_err err;
 
     *ret_why = memory;
     disk->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     disk->threads = calloc(disk->config.threads, sizeof *disk->threads);
     if (disk->event_fd < 0 || !disk->threads || !create_staging(disk) || !create_jobs(disk))
         return TERN_INTERNAL;
-    err = create_files(disk, ret_why);
-    if (err != TERN_OK)
-        return err;
+    TRY(create_files(disk, ret_why));
     *ret_why = memory;
-    for (uint32_t i = 0; err == TERN_OK && i < disk->config.threads; i++)
-        err = create_thread(disk, i, ret_why);
-    return err;
+    for (uint32_t i = 0; i < disk->config.threads; i++)
+        TRY(create_thread(disk, i, ret_why));
+    return TERN_OK;
 }
 
 enum tern_err disk_create(const struct disk_config *config, struct disk **ret, const char **ret_why)
 {
     struct disk *disk;
-    enum tern_err err = check_config(config, ret_why);
+    enum tern_err err;
 
-    if (err != TERN_OK)
-        return err;
+    TRY(check_config(config, ret_why));
     disk = calloc(1, sizeof *disk);
     if (!disk) {
         *ret_why = "no memory for the tables of the disk tier";
@@ -680,13 +667,10 @@ static bool next_event(struct disk *disk, struct event *ret, bool *ret_tell)
 
 void disk_poll(struct disk *disk, void (*emit)(void *ctx, struct event *event), void *ctx)
 {
-    uint64_t count, rounds = (uint64_t)disk->config.writes + disk->config.reads +
-                             disk->config.drops + disk->config.pulls;
-    ssize_t got;
+    uint64_t rounds = (uint64_t)disk->config.writes + disk->config.reads + disk->config.drops +
+                      disk->config.pulls;
 
-    do
-        got = read(disk->event_fd, &count, sizeof count);
-    while (got < 0 && errno == EINTR);
+    eventfd_clear(disk->event_fd);
     for (; rounds > 0; rounds--) { /* a callback may ask for more: bounded all the same */
         struct event event;
         bool more, tell;

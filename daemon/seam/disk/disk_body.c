@@ -7,14 +7,9 @@
 #include "base/undumped.h"
 #include "seam/disk/disk.h"
 
-static uint64_t whole_blocks(uint64_t bytes)
-{
-    return (bytes + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK;
-}
-
 bool disk_memory_get(struct disk_memory *m, uint64_t bytes)
 {
-    bytes = whole_blocks(bytes);
+    bytes = disk_whole_blocks(bytes);
     if (bytes <= m->bytes)
         return true;
     disk_memory_free(m);
@@ -151,7 +146,7 @@ static void begin(struct disk_body *b, const struct disk_head *head, const uint8
     if (disk_meta_bytes(&head->extent) == 0)
         meta_end(b);
     if (head->seal.key_id)
-        disk_open_begin(b->crypt, DISK_KEY_BODIES, head->seal.nonce, block, disk_associated());
+        disk_open_begin(b->crypt, DISK_KEY_BODIES, head->seal.nonce, block, DISK_ASSOCIATED);
 }
 
 struct reading { /* how far a body was asked for, and has come */
@@ -245,7 +240,7 @@ enum disk_fault disk_body_list(struct disk_body *b, const struct disk_head *head
                                const uint8_t *block)
 {
     uint64_t list = disk_list_bytes(&head->extent), token;
-    struct disk_piece piece = {.bytes = whole_blocks(list),
+    struct disk_piece piece = {.bytes = disk_whole_blocks(list),
                                .offset = head->extent.place.offset + DISK_BLOCK};
 
     if (head->seal.key_id)

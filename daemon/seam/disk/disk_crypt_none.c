@@ -30,8 +30,7 @@ uint64_t disk_crypt_key_id(const struct disk_crypt *c)
 bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
                       uint8_t ret_nonce[DISK_NONCE_BYTES])
 {
-    (void)c;
-    (void)ret_nonce;
+    (void)c, (void)ret_nonce;
     *ret_key_id = 0;
     return false;
 }
@@ -39,17 +38,12 @@ bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
 void disk_seal_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n)
 {
-    (void)c;
-    (void)key;
-    (void)nonce;
-    (void)associated;
-    (void)n;
+    (void)c, (void)key, (void)nonce, (void)associated, (void)n;
 }
 
 bool disk_seal_end(struct disk_crypt *c, uint8_t ret_tag[DISK_TAG_BYTES])
 {
-    (void)c;
-    (void)ret_tag;
+    (void)c, (void)ret_tag;
     return false;
 }
 
@@ -61,14 +55,11 @@ void disk_open_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonc
 
 bool disk_open_end(struct disk_crypt *c, const uint8_t tag[DISK_TAG_BYTES])
 {
-    (void)c;
-    (void)tag;
+    (void)c, (void)tag;
     return false;
 }
 
 void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n)
 {
-    (void)c;
-    (void)bytes;
-    (void)n;
+    (void)c, (void)bytes, (void)n;
 }

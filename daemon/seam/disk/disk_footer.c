@@ -5,15 +5,11 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/err.h"
 #include "seam/mem/checksum.h"
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "lists lie on the disk as in memory");
 static_assert(DISK_HEAD_BYTES % 8 == 0 && sizeof(struct extra_key) % 8 == 0, "lists are aligned");
-
-static size_t whole_blocks(size_t bytes)
-{
-    return (bytes + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK;
-}
 
 static size_t body_bytes_max(void)
 {
@@ -25,7 +21,7 @@ static size_t body_bytes_max(void)
 
 size_t disk_footer_bytes_max(void)
 {
-    return DISK_BLOCK + whole_blocks(body_bytes_max()) + DISK_BLOCK;
+    return DISK_BLOCK + disk_whole_blocks(body_bytes_max()) + DISK_BLOCK;
 }
 
 /* ---- building one ---- */
@@ -64,7 +60,7 @@ size_t disk_footer_end(struct disk_footer *f, struct disk_place at,
                                    .incarnation = file->incarnation,
                                    .body_bytes = f->bytes,
                                    .nextents = f->nextents};
-    size_t bytes = whole_blocks(f->bytes);
+    size_t bytes = disk_whole_blocks(f->bytes);
     uint8_t *body = f->memory + DISK_BLOCK;
     struct disk_trailer t = {.file = at.file,
                              .incarnation = file->incarnation,
@@ -77,7 +73,7 @@ size_t disk_footer_end(struct disk_footer *f, struct disk_place at,
         if (!disk_crypt_fresh(crypt, &h.key_id, h.nonce))
             return 0;
         disk_put_footer_header(f->memory, &h, file->tenant);
-        disk_seal_begin(crypt, DISK_KEY_BODIES, h.nonce, f->memory, disk_footer_associated());
+        disk_seal_begin(crypt, DISK_KEY_BODIES, h.nonce, f->memory, DISK_FOOTER_ASSOCIATED);
         disk_crypt_update(crypt, body, f->bytes);
         if (!disk_seal_end(crypt, h.tag))
             return 0;
@@ -93,14 +89,11 @@ size_t disk_footer_end(struct disk_footer *f, struct disk_place at,
 static enum disk_fault next(struct disk_footer_reader *r, struct disk_footer_entry *ret)
 {
     struct disk_place at = {r->trailer.file, r->next_offset};
-    enum disk_fault fault;
 
     if (r->end - r->at < DISK_HEAD_BYTES)
         return DISK_FAULT_SHAPE;
     ret->head_bytes = r->at;
-    fault = disk_get_head(r->at, at, r->trailer.footer_at, r->tenant, &ret->head);
-    if (fault != DISK_FAULT_NONE)
-        return fault;
+    TRY(disk_get_head(r->at, at, r->trailer.footer_at, r->tenant, &ret->head));
     if (ret->head.incarnation != r->trailer.incarnation)
         return DISK_FAULT_ADDRESS;
     if (ret->head.seal.key_id != r->key_id)
@@ -119,12 +112,8 @@ static enum disk_fault look_at_all(struct disk_footer_reader r)
 {
     struct disk_footer_entry entry;
 
-    while (r.left > 0) {
-        enum disk_fault fault = next(&r, &entry);
-
-        if (fault != DISK_FAULT_NONE)
-            return fault;
-    }
+    while (r.left > 0)
+        TRY(next(&r, &entry));
     return r.at == r.end && r.next_offset == r.trailer.footer_at ? DISK_FAULT_NONE
                                                                  : DISK_FAULT_SHAPE;
 }
@@ -140,7 +129,7 @@ static enum disk_fault open_body(const struct disk_footer_header *h, uint8_t *me
         return DISK_FAULT_CHECKSUM;
     if (!crypt)
         return DISK_FAULT_NONE;
-    disk_open_begin(crypt, DISK_KEY_BODIES, h->nonce, memory, disk_footer_associated());
+    disk_open_begin(crypt, DISK_KEY_BODIES, h->nonce, memory, DISK_FOOTER_ASSOCIATED);
     disk_crypt_update(crypt, body, h->body_bytes);
     return disk_open_end(crypt, h->tag) ? DISK_FAULT_NONE : DISK_FAULT_CHECKSUM;
 }
@@ -152,17 +141,13 @@ enum disk_fault disk_footer_open(struct disk_footer_reader *r, uint8_t *memory,
     struct disk_place at = {trailer->file, trailer->footer_at};
     uint64_t room = trailer->file_bytes - trailer->footer_at - 2 * DISK_BLOCK;
     struct disk_footer_header h;
-    enum disk_fault fault = disk_get_footer_header(memory, at, tenant, &h);
 
-    if (fault != DISK_FAULT_NONE)
-        return fault;
+    TRY(disk_get_footer_header(memory, at, tenant, &h));
     if (h.incarnation != trailer->incarnation)
         return DISK_FAULT_ADDRESS;
-    if (h.body_bytes > room || whole_blocks(h.body_bytes) != room)
+    if (h.body_bytes > room || disk_whole_blocks(h.body_bytes) != room)
         return DISK_FAULT_SHAPE;
-    fault = open_body(&h, memory, crypt);
-    if (fault != DISK_FAULT_NONE)
-        return fault;
+    TRY(open_body(&h, memory, crypt));
     *r = (struct disk_footer_reader){.at = memory + DISK_BLOCK,
                                      .end = memory + DISK_BLOCK + h.body_bytes,
                                      .trailer = *trailer,

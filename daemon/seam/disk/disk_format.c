@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/err.h"
 #include "seam/mem/checksum.h"
 
 #define MAGIC_FILE    0x454c49464e524554ull /* "TERNFILE" */
@@ -15,16 +16,14 @@
 #define MAGIC_FOOTER  0x544f4f464e524554ull /* "TERNFOOT" */
 #define MAGIC_TRAILER 0x4c4941544e524554ull /* "TERNTAIL" */
 
-#define SUM_AT            (DISK_BLOCK - 8u)
-#define KEY_ID_AT         104u
-#define NONCE_AT          112u
-#define ASSOCIATED        128u
-#define HEAD_TAG_AT       ASSOCIATED
-#define PRIVATE_AT        144u
-#define FOOTER_ASSOCIATED 120u
-#define NAME_DIGITS       16
-#define NAME_END          ".tern"
-#define NAME_UNFINISHED   ".tern.tmp"
+#define SUM_AT          (DISK_BLOCK - 8u)
+#define KEY_ID_AT       104u
+#define NONCE_AT        112u
+#define HEAD_TAG_AT     DISK_ASSOCIATED
+#define PRIVATE_AT      144u
+#define NAME_DIGITS     16
+#define NAME_END        ".tern"
+#define NAME_UNFINISHED ".tern.tmp"
 
 const char *disk_fault_word(enum disk_fault fault)
 {
@@ -71,45 +70,34 @@ bool disk_parse_name(const char *name, uint64_t *ret_file, bool *ret_unfinished)
 /* ---- fields ---- */
 
 struct coder {
-    uint8_t *to;         /* put; else NULL */
-    const uint8_t *from; /* get */
-    size_t at;
+    union {
+        uint8_t *to;         /* put */
+        const uint8_t *from; /* get */
+    };
+    bool put;
     bool odd; /* what must be zero was not */
+    size_t at;
 };
-
-static void code_number(struct coder *c, uint64_t *v, size_t bytes)
-{
-    if (!c->to)
-        *v = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        if (c->to)
-            c->to[c->at + i] = (uint8_t)(*v >> 8 * i);
-        else
-            *v |= (uint64_t)c->from[c->at + i] << 8 * i;
-    }
-    c->at += bytes;
-}
-
-static void code64(struct coder *c, uint64_t *v)
-{
-    code_number(c, v, 8);
-}
-
-static void code32(struct coder *c, uint32_t *v)
-{
-    uint64_t wide = *v;
-
-    code_number(c, &wide, 4);
-    *v = (uint32_t)wide;
-}
 
 static void code_bytes(struct coder *c, void *v, size_t n)
 {
-    if (c->to)
+    if (c->put)
         memcpy(c->to + c->at, v, n);
     else
         memcpy(v, c->from + c->at, n);
     c->at += n;
+}
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers lie on the disk as in memory");
+
+static void code64(struct coder *c, uint64_t *v)
+{
+    code_bytes(c, v, sizeof *v);
+}
+
+static void code32(struct coder *c, uint32_t *v)
+{
+    code_bytes(c, v, sizeof *v);
 }
 
 static void code_zero32(struct coder *c)
@@ -124,7 +112,7 @@ static void code_begin(struct coder *c, uint8_t *to, const uint8_t *from, uint64
 {
     uint32_t version = DISK_FORMAT_VERSION;
 
-    *c = (struct coder){.to = to, .from = from};
+    *c = to ? (struct coder){.to = to, .put = true} : (struct coder){.from = from};
     if (to)
         memset(to, 0, DISK_BLOCK);
     code64(c, &magic);
@@ -133,7 +121,7 @@ static void code_begin(struct coder *c, uint8_t *to, const uint8_t *from, uint64
 
 static void put_sum(uint8_t *block)
 {
-    struct coder sum = {.to = block, .at = SUM_AT};
+    struct coder sum = {.to = block, .put = true, .at = SUM_AT};
     uint64_t v = checksum_unit(block, SUM_AT);
 
     code64(&sum, &v);
@@ -217,11 +205,9 @@ void disk_put_file_header(uint8_t *block, const struct disk_file_header *h)
 enum disk_fault disk_get_file_header(const uint8_t *block, uint64_t file, const char *tenant,
                                      struct disk_file_header *ret)
 {
-    enum disk_fault fault = get_begin(block, MAGIC_FILE);
     struct coder c;
 
-    if (fault != DISK_FAULT_NONE)
-        return fault;
+    TRY(get_begin(block, MAGIC_FILE));
     code_begin(&c, NULL, block, 0);
     code_file(&c, ret);
     if (ret->file != file)
@@ -253,11 +239,9 @@ void disk_put_trailer(uint8_t *block, const struct disk_trailer *t)
 enum disk_fault disk_get_trailer(const uint8_t *block, uint64_t file, uint64_t file_bytes,
                                  struct disk_trailer *ret)
 {
-    enum disk_fault fault = get_begin(block, MAGIC_TRAILER);
     struct coder c;
 
-    if (fault != DISK_FAULT_NONE)
-        return fault;
+    TRY(get_begin(block, MAGIC_TRAILER));
     code_begin(&c, NULL, block, 0);
     code_trailer(&c, ret);
     if (ret->file != file)
@@ -299,7 +283,7 @@ static void code_head(struct coder *c, struct disk_head *h, char tenant[DISK_TEN
     check(c->at == NONCE_AT);
     code_bytes(c, h->seal.nonce, DISK_NONCE_BYTES);
     code_zero32(c);
-    check(c->at == ASSOCIATED);
+    check(c->at == DISK_ASSOCIATED);
     while (c->at < PRIVATE_AT) /* the head's tag, when it is sealed */
         code_zero32(c);
     code32(c, &e->part);
@@ -330,14 +314,9 @@ static void code_head(struct coder *c, struct disk_head *h, char tenant[DISK_TEN
     check(c->at == DISK_HEAD_BYTES);
 }
 
-size_t disk_associated(void)
-{
-    return ASSOCIATED;
-}
-
 bool disk_seal_extent(struct disk_crypt *crypt, uint8_t *block)
 {
-    disk_seal_begin(crypt, DISK_KEY_HEADS, block + NONCE_AT, block, ASSOCIATED);
+    disk_seal_begin(crypt, DISK_KEY_HEADS, block + NONCE_AT, block, DISK_ASSOCIATED);
     disk_crypt_update(crypt, block + PRIVATE_AT, DISK_HEAD_BYTES - PRIVATE_AT);
     if (!disk_seal_end(crypt, block + HEAD_TAG_AT))
         return false;
@@ -347,18 +326,16 @@ bool disk_seal_extent(struct disk_crypt *crypt, uint8_t *block)
 
 enum disk_fault disk_open_extent(struct disk_crypt *crypt, uint8_t *block)
 {
-    enum disk_fault fault = get_begin(block, MAGIC_EXTENT);
     struct coder c = {.from = block, .at = KEY_ID_AT};
     uint64_t key_id;
 
-    if (fault != DISK_FAULT_NONE)
-        return fault;
+    TRY(get_begin(block, MAGIC_EXTENT));
     code64(&c, &key_id);
     if (key_id != (crypt ? disk_crypt_key_id(crypt) : 0))
         return DISK_FAULT_KEY;
     if (!crypt)
         return DISK_FAULT_NONE;
-    disk_open_begin(crypt, DISK_KEY_HEADS, block + NONCE_AT, block, ASSOCIATED);
+    disk_open_begin(crypt, DISK_KEY_HEADS, block + NONCE_AT, block, DISK_ASSOCIATED);
     disk_crypt_update(crypt, block + PRIVATE_AT, DISK_HEAD_BYTES - PRIVATE_AT);
     if (!disk_open_end(crypt, block + HEAD_TAG_AT))
         return DISK_FAULT_CHECKSUM;
@@ -470,13 +447,10 @@ enum disk_fault disk_get_head(const uint8_t *bytes, struct disk_place at, uint64
 enum disk_fault disk_get_extent(const uint8_t *block, struct disk_place at, uint64_t file_bytes,
                                 const char *tenant, struct disk_head *ret)
 {
-    enum disk_fault fault = get_begin(block, MAGIC_EXTENT);
-
-    if (fault == DISK_FAULT_NONE)
-        fault = disk_get_head(block, at, file_bytes, tenant, ret);
-    if (fault == DISK_FAULT_NONE && !zeros(block + DISK_HEAD_BYTES, SUM_AT - DISK_HEAD_BYTES))
-        fault = DISK_FAULT_SHAPE;
-    return fault;
+    TRY(get_begin(block, MAGIC_EXTENT));
+    TRY(disk_get_head(block, at, file_bytes, tenant, ret));
+    return zeros(block + DISK_HEAD_BYTES, SUM_AT - DISK_HEAD_BYTES) ? DISK_FAULT_NONE
+                                                                    : DISK_FAULT_SHAPE;
 }
 
 bool disk_extent_agrees(const struct disk_extent *a, const struct disk_extent *b)
@@ -514,16 +488,11 @@ static void code_footer(struct coder *c, struct disk_footer_header *h,
     code_bytes(c, tenant, DISK_TENANT_NAME);
     code64(c, &h->body_bytes);
     code64(c, &h->key_id);
-    check(c->at == FOOTER_ASSOCIATED);
+    check(c->at == DISK_FOOTER_ASSOCIATED);
     code_bytes(c, h->nonce, DISK_NONCE_BYTES);
     code_zero32(c);
     code64(c, &h->body_sum);
     code_bytes(c, h->tag, DISK_TAG_BYTES);
-}
-
-size_t disk_footer_associated(void)
-{
-    return FOOTER_ASSOCIATED;
 }
 
 void disk_put_footer_header(uint8_t *block, const struct disk_footer_header *h, const char *tenant)
@@ -541,12 +510,10 @@ void disk_put_footer_header(uint8_t *block, const struct disk_footer_header *h, 
 enum disk_fault disk_get_footer_header(const uint8_t *block, struct disk_place at,
                                        const char *tenant, struct disk_footer_header *ret)
 {
-    enum disk_fault fault = get_begin(block, MAGIC_FOOTER);
     char name[DISK_TENANT_NAME];
     struct coder c;
 
-    if (fault != DISK_FAULT_NONE)
-        return fault;
+    TRY(get_begin(block, MAGIC_FOOTER));
     *ret = (struct disk_footer_header){.zero = 0};
     code_begin(&c, NULL, block, 0);
     code_footer(&c, ret, name);

@@ -71,6 +71,11 @@ struct disk_file_header {
     char tenant[DISK_TENANT_NAME];
 };
 
+static inline uint64_t disk_whole_blocks(uint64_t bytes)
+{
+    return (bytes + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK;
+}
+
 /* `block` is DISK_BLOCK bytes, everywhere in this header. */
 void disk_put_file_header(uint8_t *block, const struct disk_file_header *h);
 /* `file`, `tenant`: whose it must be. */
@@ -124,7 +129,7 @@ enum disk_fault disk_check_head(const struct disk_head *h, uint64_t file_bytes);
 void disk_put_extent(uint8_t *block, const struct disk_head *h, const char *tenant);
 /* For a body that is encrypted the header's block is needed before the tag and the sums are known:
  * its associated data do not differ when it is put again with them. */
-size_t disk_associated(void); /* bytes of the block that are associated data, from its beginning */
+#define DISK_ASSOCIATED 128u /* bytes of the block that are associated data, from its beginning */
 /* From what disk_put_extent puts to what may be written, in place. Only the last of what is put
  * with one nonce may be sealed. False: it could not be, and must not be written. */
 bool disk_seal_extent(struct disk_crypt *crypt, uint8_t *block);
@@ -160,7 +165,7 @@ struct disk_footer_header {
 void disk_put_footer_header(uint8_t *block, const struct disk_footer_header *h, const char *tenant);
 enum disk_fault disk_get_footer_header(const uint8_t *block, struct disk_place at,
                                        const char *tenant, struct disk_footer_header *ret);
-size_t disk_footer_associated(void);
+#define DISK_FOOTER_ASSOCIATED 120u        /* likewise */
 bool disk_is_footer(const uint8_t *block); /* by its magic alone */
 
 #endif

@@ -8,7 +8,6 @@
  * with its tag. The page's bytes are hashed where they lie then, in the memory of the pool. */
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -62,11 +61,6 @@ struct reader {
     struct mem_verify verify;
 };
 
-struct reader *reader_create(void)
-{
-    return calloc(1, sizeof(struct reader));
-}
-
 uint64_t reader_bytes(void)
 {
     return sizeof(struct reader);
@@ -87,11 +81,6 @@ static uint32_t page_sums(const struct reader *r, uint32_t i)
 static bool place_equal(struct disk_place a, struct disk_place b)
 {
     return a.file == b.file && a.offset == b.offset;
-}
-
-static uint64_t whole_blocks(uint64_t bytes)
-{
-    return (bytes + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK;
 }
 
 /* What is wanted of a file from here to there; close to the last span it is one with it. */
@@ -115,9 +104,9 @@ static void run_add(struct reader *r, uint32_t first, uint32_t n)
     const struct disk_page *last = &r->job->from[first + n - 1];
     const struct disk_extent *e = &from->extent;
     uint64_t body = e->place.offset + DISK_BLOCK;
-    uint64_t meta_end = body + whole_blocks(disk_meta_bytes(e));
+    uint64_t meta_end = body + disk_whole_blocks(disk_meta_bytes(e));
     uint64_t pages = body + from->body_at / DISK_BLOCK * DISK_BLOCK;
-    uint64_t end = body + whole_blocks(last->body_at + page_bytes(r, first + n - 1));
+    uint64_t end = body + disk_whole_blocks(last->body_at + page_bytes(r, first + n - 1));
 
     if (r->t->crypt)
         end = e->place.offset + disk_extent_bytes(e);
@@ -352,7 +341,7 @@ static void header_came(struct reader *r, uint8_t *block)
     }
     r->opening = r->t->crypt != NULL;
     if (r->opening)
-        disk_open_begin(r->t->crypt, DISK_KEY_BODIES, r->head.seal.nonce, block, disk_associated());
+        disk_open_begin(r->t->crypt, DISK_KEY_BODIES, r->head.seal.nonce, block, DISK_ASSOCIATED);
 }
 
 /* Bytes [at, end) of its body; the first that come have all that is no page before any that is. */

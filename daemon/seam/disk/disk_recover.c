@@ -4,9 +4,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
+#include "base/check.h"
+#include "base/err.h"
 #include "seam/disk/disk_scan.h"
+#include "seam/disk/disk_state.h"
 
 #define WHY_BYTES 384
 
@@ -58,8 +62,7 @@ static void recovered(void *ctx, const struct scan_found *f)
     }
 }
 
-/* A file that this daemon cannot read though it is whole is no leftover: an operator has to say
- * what becomes of it. */
+/* A file that is whole and that this daemon cannot read is no leftover: an operator decides. */
 static enum tern_err refuse_unreadable(struct recovery *r, const char **ret_why)
 {
     static const char *const texts[DISK_FAULTS] = {
@@ -180,9 +183,7 @@ enum tern_err disk_recover_files(const struct disk_config *config, const struct 
     r.scan.files = files;
     r.scan.found = recovered;
     r.scan.ctx = &r;
-    err = disk_scan_begin(&r.scan, ret_why);
-    if (err != TERN_OK)
-        return err;
+    TRY(disk_scan_begin(&r.scan, ret_why));
     err = recover_all(&r, ret_why);
     disk_scan_end(&r.scan);
     ret->ns = now_ns() - begun;
@@ -214,13 +215,45 @@ enum tern_err disk_verify_files(const struct disk_config *config, const struct d
     struct disk_scan scan = {
         .config = config, .files = files, .bodies = true, .found = verified, .ctx = &to};
     struct disk_file_header h;
-    enum tern_err err = disk_scan_begin(&scan, ret_why);
 
-    if (err != TERN_OK)
-        return err;
+    TRY(disk_scan_begin(&scan, ret_why));
     for (uint32_t i = 0; i < scan.nfiles; i++)
         if (!scan.file[i].unfinished)
             disk_scan_file(&scan, &scan.file[i], &h);
     disk_scan_end(&scan);
     return TERN_OK;
+}
+
+/* ---- with the files of a running tier, and with files of its own ---- */
+
+enum tern_err disk_recover(struct disk *disk, void (*emit)(void *ctx, struct event *event),
+                           void (*note)(void *ctx, const char *file, uint64_t offset,
+                                        enum disk_fault fault),
+                           void *ctx, struct disk_recovery *ret, const char **ret_why)
+{
+    const struct disk_recover_to to = {.emit = emit, .note = note, .ctx = ctx};
+    enum tern_err err;
+
+    check(!disk->recovered);
+    disk->recovered = true;
+    err = disk_recover_files(&disk->config, disk->files, &to, ret, ret_why);
+    explicit_bzero(disk->config.key, sizeof disk->config.key); /* each thread has its own context */
+    return err;
+}
+
+enum tern_err disk_verify(const struct disk_config *config,
+                          void (*found)(void *ctx, const struct disk_verified *v), void *ctx,
+                          const char **ret_why)
+{
+    const struct file_ops_config c = {.dir = config->dir, .lanes = 1};
+    struct file_ops *ops = NULL;
+    enum tern_err err = TERN_OK;
+
+    if (!config->files)
+        err = file_ops_create(&c, &ops, ret_why);
+    if (err == TERN_OK)
+        err = disk_verify_files(config, ops ? file_ops_files(ops) : config->files, found, ctx,
+                                ret_why);
+    file_ops_destroy(ops);
+    return err;
 }

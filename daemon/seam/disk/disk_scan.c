@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "seam/disk/disk_footer.h"
 
 #define FILES_AT_FIRST 256
@@ -258,7 +259,6 @@ static enum disk_fault open_footer(struct disk_scan *s, uint64_t file, uint64_t 
                                    struct disk_footer_reader *r)
 {
     struct disk_trailer t;
-    enum disk_fault fault;
     uint64_t bytes;
 
     *ret_at = 0;
@@ -267,9 +267,7 @@ static enum disk_fault open_footer(struct disk_scan *s, uint64_t file, uint64_t 
     *ret_at = s->bytes - DISK_BLOCK;
     if (!read_at(s, s->blocks.v, DISK_BLOCK, *ret_at))
         return DISK_FAULT_READ;
-    fault = disk_get_trailer(s->blocks.v, file, s->bytes, &t);
-    if (fault != DISK_FAULT_NONE)
-        return fault;
+    TRY(disk_get_trailer(s->blocks.v, file, s->bytes, &t));
     if (s->known && t.incarnation != s->incarnation)
         return DISK_FAULT_ADDRESS;
     bytes = *ret_at - t.footer_at;
@@ -278,12 +276,10 @@ static enum disk_fault open_footer(struct disk_scan *s, uint64_t file, uint64_t 
     *ret_at = t.footer_at;
     if (!disk_memory_get(&s->footer, bytes) || !read_at(s, s->footer.v, bytes, t.footer_at))
         return DISK_FAULT_READ;
-    fault = disk_footer_open(r, s->footer.v, &t, s->now.tenant, s->crypt);
-    if (fault == DISK_FAULT_NONE) {
-        s->known = true;
-        s->incarnation = t.incarnation;
-    }
-    return fault;
+    TRY(disk_footer_open(r, s->footer.v, &t, s->now.tenant, s->crypt));
+    s->known = true;
+    s->incarnation = t.incarnation;
+    return DISK_FAULT_NONE;
 }
 
 /* ---- without one ---- */
@@ -323,14 +319,12 @@ static int open_file(struct disk_scan *s, const struct scan_file *f)
 static enum disk_fault read_header(struct disk_scan *s, const struct scan_file *f,
                                    struct disk_file_header *ret)
 {
-    enum disk_fault fault;
-
     if (s->bytes < DISK_BLOCK)
         return DISK_FAULT_SHAPE;
     if (!read_at(s, s->blocks.v, DISK_BLOCK, 0))
         return DISK_FAULT_READ;
-    fault = disk_get_file_header(s->blocks.v, f->file, s->now.tenant, ret);
-    return fault == DISK_FAULT_NONE && ret->key_id != our_key(s) ? DISK_FAULT_KEY : fault;
+    TRY(disk_get_file_header(s->blocks.v, f->file, s->now.tenant, ret));
+    return ret->key_id == our_key(s) ? DISK_FAULT_NONE : DISK_FAULT_KEY;
 }
 
 enum disk_fault disk_scan_header(struct disk_scan *s, const struct scan_file *f)

@@ -121,16 +121,12 @@ struct disk {
 /* Fsync and its kin, counted. */
 int disk_sync_file(struct disk *disk, int file);
 int disk_sync_folder(struct disk *disk, const char *name);
-/* Of a write: POOL_EXHAUSTED: there is no room; else DISK, and its errno is kept for the stats. */
-enum tern_err disk_err(struct disk *disk, int error);
 
 /* On a thread of the disk's. They fill in the job's err. */
 void disk_write_run(struct disk_thread *t, struct write_job *w);
 void disk_read_run(struct disk_thread *t, struct read_job *r);
 void disk_drop_run(struct disk_thread *t, struct drop_job *const *drop, uint32_t n);
 
-/* The reader's memory; NULL: there is none. */
-struct reader *reader_create(void);
-uint64_t reader_bytes(void);
+uint64_t reader_bytes(void); /* of a struct reader, which begins with zeros */
 
 #endif

@@ -247,7 +247,7 @@ static enum tern_err put_extent(struct stream *s, uint32_t i, const struct curso
         return TERN_DISK; /* a layout that the format has no numbers for */
     if (crypt) {
         disk_put_extent(s->t->block, &head, tenant_of(s));
-        disk_seal_begin(crypt, DISK_KEY_BODIES, seal->nonce, s->t->block, disk_associated());
+        disk_seal_begin(crypt, DISK_KEY_BODIES, seal->nonce, s->t->block, DISK_ASSOCIATED);
     }
     seal->meta_sum = checksum_unit(s->t->meta, n);
     seal->list_sum = checksum_unit(s->t->meta, disk_list_bytes(e));
@@ -338,7 +338,8 @@ static enum tern_err put_headers(struct stream *s)
 
 /* ------------------------------------------------------------------ the file */
 
-enum tern_err disk_err(struct disk *disk, int error)
+/* POOL_EXHAUSTED: there is no room; else DISK, and its errno is kept for the stats. */
+static enum tern_err disk_err(struct disk *disk, int error)
 {
     if (error == -ENOSPC || error == -EDQUOT)
         return TERN_POOL_EXHAUSTED;
@@ -383,7 +384,6 @@ static enum tern_err make_room(struct disk *disk, const struct disk_write *w)
 static enum tern_err fill(struct stream *s)
 {
     const struct disk_files *files = s->t->disk->files;
-    enum tern_err err;
     int r = 0;
 
     if (s->job->fault == ENOSPC)
@@ -392,18 +392,13 @@ static enum tern_err fill(struct stream *s)
         r = files->reserve(files->ctx, s->file, extents_end(&s->job->write));
     if (r < 0)
         return disk_err(s->t->disk, r);
-    err = put_bodies(s);
-    if (err == TERN_OK)
-        err = settle(s);
-    if (err == TERN_OK)
-        err = put_headers(s);
-    if (err == TERN_OK)
-        err = settle(s);
-    return err;
+    TRY(put_bodies(s));
+    TRY(settle(s));
+    TRY(put_headers(s));
+    return settle(s);
 }
 
-/* From its temporary name to its real one. If it cannot be known whether the name is durable, there
- * shall be none. */
+/* From its temporary name to its real one. A name that is not known to be durable is taken back. */
 static enum tern_err give_name(struct disk *disk, const char *from, const char *to)
 {
     const struct disk_files *files = disk->files;

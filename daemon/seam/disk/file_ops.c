@@ -54,19 +54,16 @@ struct file_ops {
 
 /* ------------------------------------------------------------------ names and files */
 
-static int dir_of(const struct file_ops *ops, const char *name)
+/* False: the name has no folder, or a longer one than any of ours. */
+static bool folder_of(const char *name, char ret[DISK_NAME_MAX])
 {
-    char folder[DISK_NAME_MAX];
-    const char *slash = strchr(name, '/');
-    size_t n = slash ? (size_t)(slash - name) : 0;
-    int fd;
+    size_t n = strcspn(name, "/");
 
-    if (n == 0 || n >= sizeof folder)
-        return -EINVAL;
-    memcpy(folder, name, n);
-    folder[n] = '\0';
-    fd = openat(ops->dir, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
+    if (n == 0 || n >= DISK_NAME_MAX || !name[n])
+        return false;
+    memcpy(ret, name, n);
+    ret[n] = '\0';
+    return true;
 }
 
 static int sync_fd(int fd, int (*how)(int fd))
@@ -83,12 +80,9 @@ static int sync_fd(int fd, int (*how)(int fd))
 static int make_folder(const struct file_ops *ops, const char *name)
 {
     char folder[DISK_NAME_MAX];
-    size_t n = strcspn(name, "/");
 
-    if (n == 0 || n >= sizeof folder)
+    if (!folder_of(name, folder))
         return -EINVAL;
-    memcpy(folder, name, n);
-    folder[n] = '\0';
     if (mkdirat(ops->dir, folder, FOLDER_MODE) < 0)
         return errno == EEXIST ? 0 : -errno;
     return sync_fd(ops->dir, fsync);
@@ -169,10 +163,15 @@ static int files_rename(void *ctx, const char *from, const char *to)
 
 static int files_sync_folder(void *ctx, const char *name)
 {
-    int fd = dir_of(ctx, name), r;
+    const struct file_ops *ops = ctx;
+    char folder[DISK_NAME_MAX];
+    int fd, r;
 
+    if (!folder_of(name, folder))
+        return -EINVAL;
+    fd = openat(ops->dir, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return fd;
+        return -errno;
     r = sync_fd(fd, fsync);
     close(fd);
     return r;
@@ -248,18 +247,13 @@ static int post(struct file_ops *ops, uint32_t lane, uint32_t i)
     const struct op *op = &l->op[i];
     struct io_uring_sqe *sqe = io_uring_get_sqe(&l->ring);
     bool fixed = lies_in_lane(ops, lane, &op->left);
-    unsigned bytes = (unsigned)op->left.bytes;
     int r;
 
     check(sqe); /* the queue has an entry for each op */
-    if (fixed && op->write)
-        io_uring_prep_write_fixed(sqe, op->file, op->left.memory, bytes, op->left.offset, 0);
-    else if (fixed)
-        io_uring_prep_read_fixed(sqe, op->file, op->left.memory, bytes, op->left.offset, 0);
-    else if (op->write)
-        io_uring_prep_write(sqe, op->file, op->left.memory, bytes, op->left.offset);
-    else
-        io_uring_prep_read(sqe, op->file, op->left.memory, bytes, op->left.offset);
+    io_uring_prep_rw(fixed ? (op->write ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED)
+                           : (op->write ? IORING_OP_WRITE : IORING_OP_READ),
+                     sqe, op->file, op->left.memory, (unsigned)op->left.bytes, op->left.offset);
+    sqe->buf_index = 0; /* all of the lane is one buffer */
     io_uring_sqe_set_data64(sqe, i);
     do
         r = io_uring_submit(&l->ring);

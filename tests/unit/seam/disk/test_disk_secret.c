@@ -219,7 +219,7 @@ static void differ(const uint8_t *a, const uint8_t *b, uint64_t n)
     footers_alike(a, b, &t);
     for (uint32_t i = 0; i < file.write.nextents; i++) {
         const uint8_t *x = a + file.extent[i].place.offset, *y = b + file.extent[i].place.offset;
-        const uint64_t tag = disk_associated(), sum = DISK_BLOCK - 8;
+        const uint64_t tag = DISK_ASSOCIATED, sum = DISK_BLOCK - 8;
 
         assert_memory_equal(x, y, NONCE_AT);
         assert_int_equal(same_bytes(x + NONCE_AT, y + NONCE_AT, DISK_NONCE_BYTES), 0);
@@ -284,7 +284,7 @@ TEST(no_two_extents_have_the_same_nonce)
 /* They have one nonce: what is known of one must not open the other. */
 TEST(a_head_and_its_body_have_key_streams_of_their_own)
 {
-    const size_t from = disk_associated() + DISK_TAG_BYTES, length = 256; /* of tokens, too */
+    const size_t from = DISK_ASSOCIATED + DISK_TAG_BYTES, length = 256; /* of tokens, too */
     struct disk_head head[RIG_SPILL_EXTENTS];
     uint8_t plain[DISK_BLOCK], *bytes;
     const uint8_t *block;
