@@ -19,6 +19,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "base/undumped.h"
+
 #define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
 #define TCP_PIECE_BYTES  4096u
 #define TCP_PATH_BYTES   2048u /* so that what waits for room calls another path */
@@ -34,6 +36,12 @@
 void *sim_calloc(size_t n, size_t size);
 void sim_free(void *p);
 void *sim_mmap(size_t n);
+
+/* A tenant's ring, or a buffer of a data connection. */
+static inline void *sim_undumped(size_t n)
+{
+    return n == (size_t)XFER_RING_SLOTS * XFER_SLOT_BYTES ? sim_mmap(n) : sim_calloc(1, n);
+}
 
 int sim_socket(int family, int type, int protocol);
 int sim_close(int fd);
@@ -88,6 +96,8 @@ static inline FILE *sim_no_file(const char *path)
 #define free(p)                                sim_free(p)
 #define mmap(at, n, ...)                       (sim_nothing(at), sim_mmap(n))
 #define munmap(at, n)                          sim_free(at)
+#define undumped_take(n, present)              sim_undumped(n)
+#define undumped_put(at, n)                    sim_free(at)
 #define socket(family, type, protocol)         sim_socket(family, type, protocol)
 #define close(fd)                              sim_close(fd)
 #define shutdown(fd, how)                      sim_shutdown(fd, how)
