@@ -126,10 +126,19 @@ bool core_rig_turn(struct core_rig *rig, struct session_id session, const uint32
     struct request step = {.op = OP_STEP, .step = {.ops = ops, .n = 2}};
     uint64_t start = clock_ns();
     const struct reply *r = core_rig_ask(rig, &step);
+    uint32_t got = 0;
 
+    /* A long commit is taken in pieces, and repeated as libtern does. */
+    while (r && r->err == TERN_OK && r->step.results[r->step.n - 1].err == TERN_BUSY &&
+           r->step.results[r->step.n - 1].lengths.committed > got) {
+        got = r->step.results[r->step.n - 1].lengths.committed;
+        step.step.ops = &ops[1];
+        step.step.n = 1;
+        r = core_rig_ask(rig, &step);
+    }
     *ret_us = (double)(clock_ns() - start) / 1e3;
-    return r && r->err == TERN_OK && r->step.n == 2 && r->step.results[1].err == TERN_OK &&
-           r->step.results[1].lengths.committed == to;
+    return r && r->err == TERN_OK && r->step.results[r->step.n - 1].err == TERN_OK &&
+           r->step.results[r->step.n - 1].lengths.committed == to;
 }
 
 bool core_rig_evict(struct core_rig *rig)
