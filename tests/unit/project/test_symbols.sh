@@ -55,7 +55,8 @@ echo "core: $(defined "$core" | wc -l) symbols of its own, none forbidden"
 
 # With planted bugs the core asks for planted_bug, which is above: so only the twin of tern-sim-bugs can have them.
 twin=$build/tests/sim/libtern_core_bugs.a
-if [[ -f $twin && $(forbidden "$twin" "$base") != planted_bug ]]; then
+# It is compiled to count what it runs, too.
+if [[ -f $twin && $(forbidden "$twin" "$base" | grep -vx __sanitizer_cov_trace_pc) != planted_bug ]]; then
     echo "self-test: the core with planted bugs should need planted_bug: $(forbidden "$twin" "$base")"
     exit 1
 fi
