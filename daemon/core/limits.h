@@ -59,6 +59,7 @@
 #define GIVE_BACK_VISITS_MAX 32768 /* after so many what is released goes on in the next step */
 #define NODE_VISITS          4     /* what a node that is made or published counts for */
 #define RECORDS_A_VISIT      32    /* pages or blocks taken, or blocks passed, that count for one */
+#define NODES_A_VISIT        8     /* nodes that are only looked at on a walk, that count for one */
 #define KEPT_CHUNKS_MAX      32768 /* in the tree, whose tokens an Abort copies for the session */
 #define GIVE_AT_ONCE_PAGES   64    /* of one operation, also behind so many */
 #define EVICTIONS_MAX        4     /* of operators, under way */

@@ -840,6 +840,12 @@ static inline uint32_t visits_left(const struct core *c)
                                                        : 0;
 }
 
+/* A walk that changes nothing, whose length a path bounds. */
+static inline void walked(struct core *c, uint32_t nodes)
+{
+    c->visits += nodes / NODES_A_VISIT;
+}
+
 /* Up to where what is released comes free in the step that releases it. */
 static inline uint32_t give_back_end(const struct core *c)
 {

@@ -30,18 +30,13 @@ uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32
 uint32_t disk_node_at(struct core *c, struct disk_cut cut)
 {
     const struct pool *p = node_pool(c, node_at(c, cut.node));
-    uint32_t at = cut.node, first = NONE;
+    const struct path below = {cut.node, cut.depth};
+    uint32_t at = state_above(c, node_above(c, below)), first;
 
-    c->visits += node_at(c, cut.node)->depth / p->align;
-
-    while (node_at(c, at)->depth > cut.depth)
-        at = node_at(c, at)->parent;
-    at = state_above(c, at);
+    c->visits += node_at(c, cut.node)->depth / p->align; /* what the store looks at first, too */
     if (p->nstate == 0 || node_at(c, at)->depth > 0)
         return at;
-    for (uint32_t up = cut.node; node_at(c, up)->depth > cut.depth; up = node_at(c, up)->parent)
-        if (state_resumable(c, up))
-            first = up;
+    first = state_first_below(c, below);
     return first == NONE ? at : first;
 }
 

@@ -281,6 +281,20 @@ static void untake_chunk(struct core *c, struct session *s, const struct node *n
     tokens_init(&s->tokens, n->depth - align);
 }
 
+/* The last chunk that the session borrows is its own no longer. */
+static void chunk_back(struct core *c, struct session *s)
+{
+    const uint32_t from = s->node, parent = node_at(c, from)->parent,
+                   depth = node_at(c, parent)->depth;
+
+    untake_chunk(c, s, node_at(c, from));
+    node_pin(c, parent, REF_DEVICE);
+    state_unhold(c, (struct path){from, depth});
+    s->node = parent;
+    s->committed = s->written = s->allocated = depth;
+    node_unpin(c, from, REF_DEVICE);
+}
+
 /* A transfer that ends early may have published HISTORY whose STATE never came. It stays in the
  * tree; the session goes back to where it can go on from. */
 static void step_back(struct core *c, const struct pull *p, struct session *s)
@@ -294,16 +308,10 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
         pages_free(c, &s->owned[g]); /* all are this transfer's, and no engine has seen them */
     s->whole_from = 0;
     s->written = s->allocated = s->committed;
-    for (; s->committed > p->start && !state_resumable(c, s->node); c->visits++) {
-        uint32_t from = s->node, parent = node_at(c, from)->parent;
-
-        untake_chunk(c, s, node_at(c, from));
-        node_pin(c, parent, REF_DEVICE);
-        state_unhold(c, (struct path){from, s->committed - pool->align});
-        s->node = parent;
-        s->committed = s->written = s->allocated = s->committed - pool->align;
-        node_unpin(c, from, REF_DEVICE);
-    }
+    /* What is let go may be superseded: it is looked for again from where it was found. */
+    for (uint32_t to; s->committed > p->start && (to = state_above(c, s->node)) != s->node;)
+        for (; s->committed > p->start && s->node != to; c->visits++)
+            chunk_back(c, s);
     for (uint32_t g = 0; g < pool->ngroups; g++)
         s->base[g] = s->committed / pool->group[g].layout.page_tokens;
     if (s->finished > s->tokens.end)

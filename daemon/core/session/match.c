@@ -56,8 +56,7 @@ static enum tern_err peek_from(const struct core *c, const struct req_peek *r, u
 
 /* How deep the disk would bring a session that has the path to `node` and goes on as the view does;
  * 0: not deeper than `depth`. */
-static uint32_t disk_deeper(const struct core *c, uint32_t node, struct token_view *w,
-                            uint32_t depth)
+static uint32_t disk_deeper(struct core *c, uint32_t node, struct token_view *w, uint32_t depth)
 {
     uint32_t chunk;
 
@@ -66,6 +65,8 @@ static uint32_t disk_deeper(const struct core *c, uint32_t node, struct token_vi
             ->reset) /* what the disk has is the name's new content */
         return 0;
     chunk = disk_reach(c, node, w);
+    walked(c, (node_at(c, node)->depth + (chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth)) /
+                  w->align);
     return chunk != NONE && disk_chunk_at(c, chunk)->depth > depth ? disk_chunk_at(c, chunk)->depth
                                                                    : 0;
 }
@@ -285,11 +286,12 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
             s->finished = s->tokens.end;
         return refuse(ret, TERN_BUSY, text);
     }
-    if (!m->more)
-        ret->match.host_depth =
-            found_on_host(c, (struct host_reach){.from = node, .to = host_down(c, reached, &w)});
-    if (!m->more)
-        ret->match.disk_depth = disk_deeper(c, host_down(c, reached, &w), &w, depth);
+    if (!m->more) {
+        uint32_t deepest = host_down(c, reached, &w);
+
+        ret->match.host_depth = found_on_host(c, (struct host_reach){.from = node, .to = deepest});
+        ret->match.disk_depth = disk_deeper(c, deepest, &w, depth);
+    }
     if (!kept && s->finished > common)
         s->finished = common; /* what differs is replaced: an Abort must not take it for finished */
     if (!kept)

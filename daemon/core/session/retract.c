@@ -51,6 +51,7 @@ static void drop(struct core *c, struct engine *e, struct session *s, uint64_t s
 
     session_free_tail(c, s, s->committed, &pages);
     *ret_freed = pages.n;
+    c->visits += pages.n; /* retract_check limits them */
     node_pin(c, s->node, REF_RETRACTED);
     /* The pin ends with the step; the borrows of STATE go over to the new one (T17). */
     retire_release(c, e, step, &pages, (struct path){s->node, s->committed});
@@ -78,6 +79,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     }
     session_free_tail(c, s, s->written, &pages);
     *ret_freed = pages.n;
+    c->visits += pages.n;
     retire_release(c, e, step, &pages, (struct path){NONE, 0});
     session_state_move(&s->state, SESSION_RETRACTING);
     s->target = s->node;
@@ -227,6 +229,7 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     node_pin(c, device, REF_TRANSFER);
     load_hold(c, (struct path){path.node, s->load_state_from});
     err = pages_make_room(c, call->engine, p, need, &ret->shortage);
+    c->visits += node_at(c, path.node)->depth / p->align; /* last: else nothing would make room */
     if (err != TERN_OK) {
         load_let_go(c, (struct path){path.node, s->load_state_from});
         node_unpin(c, device, REF_TRANSFER);
@@ -525,8 +528,12 @@ static bool retract_fails(struct core *c, const struct session *s, bool failed)
            host_back_path(c, (struct path){s->node, s->state_from}, &unused) != TERN_OK;
 }
 
+/* It waits for copies and for its step: where nothing changed, neither has come. */
 static void retract_step(struct core *c, struct session *s, bool failed)
 {
+    if (!c->touched && !c->left_over && !failed)
+        return;
+    walked(c, 2 * node_at(c, s->node)->depth / session_pool(c, s)->align);
     s->target = host_reached(c, s->target); /* what is on the host stays: it is pinned there */
     if (node_at(c, s->target)->depth == 0 &&
         host_has_path(c, (struct path){s->node, s->state_from})) {

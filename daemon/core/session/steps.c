@@ -30,6 +30,7 @@ void steps_count(struct core *c, struct engine *e)
     c->nbehind += e->passed == e->done_min;
     e->passed = min;
     e->waits_since_ns = c->now_ns;
+    touch(c);
     retire_advance(c, e, give_back_end(c));
 }
 

@@ -34,15 +34,15 @@ bool host_path_comes(const struct core *c, uint32_t slot);
 
 /* Deepest node below `at`, or itself, that agrees with the view and whose path is on the device or
  * the host. */
-uint32_t host_down(const struct core *c, uint32_t at, struct token_view *w);
+uint32_t host_down(struct core *c, uint32_t at, struct token_view *w);
 /* The path from a node of the device down to one below it, or to itself. */
 struct host_reach {
     uint32_t from, to;
 };
 /* Deepest node of it that the device could be made to resume with the help of the host tier. */
-uint32_t host_above(const struct core *c, struct host_reach reach);
+uint32_t host_above(struct core *c, struct host_reach reach);
 /* Both: deepest such node below `from`, or itself, that agrees with the view. */
-uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w);
+uint32_t host_walk(struct core *c, uint32_t from, struct token_view *w);
 
 /* Counts a load among the loaders of the nodes of the path deeper than `state_from`; nothing that
  * they have leaves a tier while it lasts. */

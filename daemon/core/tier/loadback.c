@@ -8,8 +8,9 @@
 #include "core/tree/events.h"
 #include "core/tree/state.h"
 
-uint32_t host_down(const struct core *c, uint32_t at, struct token_view *w)
+uint32_t host_down(struct core *c, uint32_t at, struct token_view *w)
 {
+    const uint32_t from = at;
     uint32_t child;
 
     if (node_pool(c, node_at(c, at))->tiers[TIER_HOST] == NONE ||
@@ -25,40 +26,19 @@ uint32_t host_down(const struct core *c, uint32_t at, struct token_view *w)
             break;
         at = child;
     }
+    walked(c, (node_at(c, at)->depth - node_at(c, from)->depth) / w->align);
     return at;
 }
 
-static bool somewhere_complete(const struct core *c, const struct group *g, uint32_t slot)
+uint32_t host_above(struct core *c, struct host_reach reach)
 {
-    for (uint32_t i = 0, up = slot; i < g->reach && node_at(c, up)->depth > 0;
-         i++, up = node_at(c, up)->parent) {
-        const struct node *n = node_at(c, up);
+    const uint32_t least = node_at(c, reach.from)->depth,
+                   at = state_above_on_both(c, (struct path){reach.to, least});
 
-        if ((n->group[g->index].pages[TIER_DEVICE] == NONE &&
-             n->group[g->index].pages[TIER_HOST] == NONE) ||
-            n->state.refilling & 1u << g->index)
-            return false;
-    }
-    return true;
+    return node_at(c, at)->depth > least ? at : reach.from;
 }
 
-uint32_t host_above(const struct core *c, struct host_reach reach)
-{
-    const struct pool *p = node_pool(c, node_at(c, reach.to));
-    uint32_t at = reach.to;
-
-    for (; at != reach.from; at = node_at(c, at)->parent) {
-        uint32_t g = 0;
-
-        while (g < p->ngroups && somewhere_complete(c, &p->group[g], at))
-            g++;
-        if (g == p->ngroups)
-            break;
-    }
-    return at;
-}
-
-uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
+uint32_t host_walk(struct core *c, uint32_t from, struct token_view *w)
 {
     return host_above(c, (struct host_reach){.from = from, .to = host_down(c, from, w)});
 }
@@ -102,6 +82,7 @@ void load_let_go(struct core *c, struct path path)
         struct node *n = node_at(c, at);
 
         up = n->parent;
+        c->visits++;
         if (--n->work.loaders > 0)
             continue;
         if (copy_goes_to(n, TIER_DEVICE))
@@ -166,6 +147,7 @@ uint32_t load_begin(struct core *c, struct path path)
                 pages += p->group[g].segment;
             }
         copy_begin(n, TIER_HOST, TIER_DEVICE, COPY_QUEUED);
+        c->visits += NODE_VISITS;
         node_changed(c, at);
         state_settle(c, at);
         copy_list_insert(c, &c->copies_queued, at, below);

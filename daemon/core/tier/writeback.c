@@ -173,6 +173,7 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
     enum tern_err room;
 
     check(node_at(c, path.node)->refs[REF_HOST] > 0); /* what is there of the path stays */
+    walked(c, 2 * node_at(c, path.node)->depth / p->align);
     for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
@@ -186,8 +187,10 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
             const struct node *n = node_at(c, at);
 
             if (n->work.copy == COPY_NONE && must_have(p, n, path.state_from) &&
-                host_lacks_any(p, n))
+                host_lacks_any(p, n)) {
                 writeback_begin(c, at);
+                c->visits += NODE_VISITS;
+            }
         }
     if (room != TERN_POOL_EXHAUSTED)
         return room;

@@ -160,26 +160,67 @@ bool state_resumable(const struct core *c, uint32_t slot)
     return bound == 0 || bound < node_at(c, slot)->depth;
 }
 
-/* One look at each node: what lacks something is below no candidate, so its parent is the next. */
-uint32_t state_above(const struct core *c, uint32_t slot)
+/* The same of a node that the host may give what the device lacks. */
+static uint32_t lacks_on_both(const struct pool *p, const struct node *n)
 {
-    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
-    uint32_t found = slot;
+    uint32_t reach = 0;
 
-    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].reach > reach &&
+            ((n->group[g].pages[TIER_DEVICE] == NONE && n->group[g].pages[TIER_HOST] == NONE) ||
+             n->state.refilling & 1u << g))
+            reach = p->group[g].reach;
+    return reach > 0 ? n->depth + (reach - 1) * p->align : 0;
+}
+
+/* One look at each node: what lacks something is below no candidate, so its parent is the next. No
+ * further up than `state_from`. */
+static uint32_t deepest(struct core *c, struct path path,
+                        uint32_t (*lacks)(const struct pool *, const struct node *))
+{
+    const struct pool *p = pool_at(c, node_at(c, path.node)->pool);
+    uint32_t found = path.node, at = path.node;
+
+    for (; node_at(c, found)->depth > path.state_from && node_at(c, at)->depth > 0;
+         at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
         if (node_at(c, found)->depth - n->depth >= window_span(p) || n->state.claims_window)
             break;
-        if (lacks_to(p, n) >= node_at(c, found)->depth)
+        if (lacks(p, n) >= node_at(c, found)->depth)
             found = n->parent;
     }
+    walked(c, (node_at(c, path.node)->depth - node_at(c, at)->depth) / p->align);
     return found;
 }
 
-uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
+uint32_t state_above(struct core *c, uint32_t slot)
 {
-    return state_above(c, node_walk(c, root, w));
+    return deepest(c, (struct path){slot, 0}, lacks_to);
+}
+
+uint32_t state_above_on_both(struct core *c, struct path path)
+{
+    return deepest(c, path, lacks_on_both);
+}
+
+/* Downwards: what the nodes so far lack is below no candidate. */
+uint32_t state_first_below(struct core *c, struct path path)
+{
+    const struct pool *p = pool_at(c, node_at(c, path.node)->pool);
+    uint32_t above = node_above(c, path), depth = node_at(c, above)->depth;
+    uint32_t bound = bound_above(c, above, &c->visits);
+
+    while (depth < node_at(c, path.node)->depth) {
+        uint32_t at = node_above(c, (struct path){path.node, depth += p->align}), lacks;
+
+        c->visits++;
+        lacks = lacks_to(p, node_at(c, at));
+        bound = bound > lacks ? bound : lacks;
+        if (bound < depth)
+            return at;
+    }
+    return NONE;
 }
 
 /* --- the reclaim list --- */
@@ -627,7 +668,7 @@ void state_leave(struct core *c, uint32_t slot)
 void state_lend_host(struct core *c, struct path path, bool host)
 {
     for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
-         at = node_at(c, at)->parent) {
+         at = node_at(c, at)->parent, c->visits++) {
         struct node *n = node_at(c, at);
 
         if (host)

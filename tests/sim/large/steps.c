@@ -16,7 +16,7 @@
  * visited, for each token, operation or page that its event or its answers name, and for each rank.
  * A record and an item may have something in each group. A loop that counts no visits breaks that
  * at once. */
-#define WORK_FIXED     60000u
+#define WORK_FIXED     80000u
 #define WORK_PER_VISIT (400u + 50u * lw.cfg.ngroups)
 #define WORK_PER_ITEM  (64u * (1 + lw.cfg.ngroups))
 #define WORK_PER_RANK  400u
@@ -31,7 +31,7 @@
 #define WORK_ENDS 400000000u /* a step that runs on so long is ended in its midst */
 
 struct lworld lw;
-static uint32_t stores_before; /* the step */
+static uint32_t stores_before, away_before; /* the step */
 
 void lruns_on(void)
 {
@@ -85,12 +85,14 @@ static const char *event_name(const struct event *ev)
     return names[ev->kind] ? names[ev->kind] : "another event";
 }
 
-/* A fetch and a hand-over look at a whole table, or its path, and so does a store. */
+/* A fetch and a hand-over look at a whole table, or its path, and so do a store and a session that
+ * goes to the host or comes from there. */
 static bool needs_a_path(const struct event *ev)
 {
-    if (stores_before + lw.core->disk_stores.n > 0)
+    if (stores_before + lw.core->disk_stores.n + away_before + lw.core->away.n > 0)
         return true;
-    return ev->kind == EV_REQUEST && (ev->request.op == OP_FETCH || ev->request.op == OP_HANDOFF);
+    return ev->kind == EV_REQUEST && (ev->request.op == OP_FETCH || ev->request.op == OP_HANDOFF ||
+                                      ev->request.op == OP_RETRACT || ev->request.op == OP_RECOVER);
 }
 
 /* What the event brings with it, or its answers name, takes its time. */
@@ -142,6 +144,7 @@ void lstep(struct event *event, uint64_t items)
     event->now_ns = ++lw.now;
     idle = is_idle(event);
     stores_before = lw.core->disk_stores.n;
+    away_before = lw.core->away.n;
     lw.reply = NULL;
     work_done = 0;
     work_most = WORK_ENDS;

@@ -4,6 +4,7 @@
 
 #include "core/session/record.h"
 #include "core/tree/nodes.h"
+#include "core/tree/state.h"
 
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@
 /* A piece, and what ends it: a claim of a resume point that each of its nodes is told of. */
 #define PIECE_MOST (2 * GIVE_BACK_VISITS_MAX + 4 * PIECE_VISITS_MAX)
 
-enum phase { COMMIT, PUBLISH, EVICT, CLOSE, PHASES };
+enum phase { COMMIT, PUBLISH, EVICT, CLOSE, OTHER, PHASES };
 
 struct meter {
     struct bench b;
@@ -181,4 +182,93 @@ TEST(t20_a_long_path_costs_what_it_has_where_the_window_covers_it)
 TEST(t20_a_long_path_costs_what_it_has_where_the_window_covers_half_of_it)
 {
     assert_linear(CHUNKS / 2);
+}
+
+/* --- sessions that come and go --- */
+
+/* One session has the path, written and not committed. */
+static void tail_begin(struct meter *m, uint32_t chunks)
+{
+    path_begin(m, chunks, 0);
+    meter_phase(m, OTHER);
+}
+
+static uint64_t drop_costs(uint32_t chunks)
+{
+    struct meter *m = malloc(sizeof *m);
+    struct request r = {.op = OP_RETRACT};
+    const struct reply *reply;
+    uint64_t visits;
+
+    tail_begin(m, chunks);
+    r.retract.session = m->id;
+    r.retract.mode = RETRACT_DROP;
+    r.retract.step = 7;
+    reply = rig_request(m->b.rig, m->b.s->conn, &r);
+    assert_non_null(reply);
+    assert_err(TERN_OK, reply->err);
+    meter_phase(m, COMMIT);
+    assert_true(m->most[OTHER] <= PIECE_MOST);
+    visits = m->total[OTHER];
+    free(m);
+    return visits;
+}
+
+TEST(t20_a_retract_counts_the_pages_that_it_drops)
+{
+    uint64_t one = drop_costs(CHUNKS), two = drop_costs(2 * CHUNKS);
+
+    assert_true(one >= CHUNKS && two >= 2 * CHUNKS && two <= 22 * one / 10);
+}
+
+/* --- walks up a path --- */
+
+enum walk { ON_BOTH, FIRST_BELOW };
+
+/* The device lacks the windows of all of the path but for its end, so that no node but the last
+ * ones can be resumed, whoever looks. */
+static uint64_t walk_costs(uint32_t chunks, enum walk walk)
+{
+    struct meter *m = malloc(sizeof *m);
+    struct core *c;
+    uint32_t node, found;
+    uint64_t visits;
+
+    path_begin(m, chunks, chunks / 2);
+    path_commit(m, 7);
+    rig_engine_done(m->b.rig, &m->b.e, 7);
+    rig_timers(m->b.rig);
+    c = m->b.rig->core;
+    node = session_at(c, m->id.slot)->node;
+    assert_int_equal(node_at(c, node)->depth, chunks);
+    c->visits = 0;
+    for (uint32_t at = node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
+        node_at(c, at)->state.claims_window = 0;
+    node_at(c, node_above(c, (struct path){node, chunks / 4}))->state.refilling = 1u << 1;
+    if (walk == ON_BOTH) /* which is not deeper than half of it, and the nearest below it is */
+        found = state_above_on_both(
+            c, (struct path){node_above(c, (struct path){node, chunks / 2}), 0});
+    else
+        found = state_first_below(c, (struct path){node, chunks / 4});
+    assert_int_equal(node_at(c, found)->depth, walk == ON_BOTH ? chunks / 4 - 1 : 3 * (chunks / 4));
+    visits = c->visits;
+    free(m); /* the rig's teardown looks at no core */
+    return visits;
+}
+
+static void assert_walks(enum walk walk)
+{
+    uint64_t one = walk_costs(CHUNKS, walk), two = walk_costs(2 * CHUNKS, walk);
+
+    assert_true(one > 0 && one <= 2 * CHUNKS && two <= 22 * one / 10);
+}
+
+TEST(t20_what_the_host_could_bring_is_found_in_one_walk)
+{
+    assert_walks(ON_BOTH);
+}
+
+TEST(t20_the_first_that_can_be_resumed_is_found_in_one_walk)
+{
+    assert_walks(FIRST_BELOW);
 }
