@@ -6,6 +6,7 @@
 #include "core/arena/hashed.h"
 #include "core/tree/events.h"
 #include "core/tree/state.h"
+#include "core/tree/tokens.h"
 
 /* --- finding --- */
 
@@ -207,21 +208,36 @@ uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk)
     return entry;
 }
 
-uint32_t disk_reach(const struct core *c, uint32_t node, struct token_view *w)
+/* Down from the chunk, and up again. The chunk that differs is looked at, too. */
+static uint32_t reach_from(struct core *c, const struct pool *p, uint32_t chunk,
+                           struct token_view *w)
 {
-    uint32_t chunk = disk_of_path(c, node);
+    uint32_t at = disk_walk(c, chunk, w),
+             down = disk_chunk_at(c, at)->depth - disk_chunk_at(c, chunk)->depth;
 
-    if (chunk != NONE && disk_chunk_at(c, chunk)->depth == node_at(c, node)->depth)
-        chunk = disk_walk(c, chunk, w);
-    return chunk == NONE ? NONE : disk_above(c, node_pool(c, node_at(c, node)), chunk);
+    walked(c, (1 + down / w->align) * tokens_blocks_per_chunk(w->align) +
+                  disk_chunk_at(c, at)->depth / w->align);
+    return disk_above(c, p, at);
 }
 
-uint32_t disk_reach_anew(const struct core *c, const struct pool *p, struct namespace_id ns,
+uint32_t disk_reach(struct core *c, uint32_t node, struct token_view *w)
+{
+    const struct node *n = node_at(c, node);
+    uint32_t chunk = disk_of_path(c, node);
+
+    walked(c, n->depth / TOKEN_BLOCK); /* their tokens were compared */
+    if (chunk == NONE)
+        return NONE;
+    return disk_chunk_at(c, chunk)->depth == n->depth ? reach_from(c, node_pool(c, n), chunk, w)
+                                                      : disk_above(c, node_pool(c, n), chunk);
+}
+
+uint32_t disk_reach_anew(struct core *c, const struct pool *p, struct namespace_id ns,
                          struct token_view *w)
 {
     uint32_t root = disk_root(c, (struct disk_tree){p->tenant, ns, p->layout_hash});
 
-    return root == NONE ? NONE : disk_above(c, p, disk_walk(c, root, w));
+    return root == NONE ? NONE : reach_from(c, p, root, w);
 }
 
 /* --- making --- */

@@ -59,9 +59,9 @@ uint32_t disk_walk(const struct core *c, uint32_t from, struct token_view *w);
 uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk);
 /* Where a session could get to: from the deepest chunk of the path to `node` that is on the disk,
  * down along the view. NONE for nowhere. */
-uint32_t disk_reach(const struct core *c, uint32_t node, struct token_view *w);
+uint32_t disk_reach(struct core *c, uint32_t node, struct token_view *w);
 /* The same, from no node at all: a namespace of the pool of which memory has nothing. */
-uint32_t disk_reach_anew(const struct core *c, const struct pool *p, struct namespace_id ns,
+uint32_t disk_reach_anew(struct core *c, const struct pool *p, struct namespace_id ns,
                          struct token_view *w);
 
 /* What a chunk is made of. `blocks` and `keys` are copied into records of the index. */

@@ -65,14 +65,12 @@ static uint32_t disk_deeper(struct core *c, uint32_t node, struct token_view *w,
             ->reset) /* what the disk has is the name's new content */
         return 0;
     chunk = disk_reach(c, node, w);
-    walked(c, (node_at(c, node)->depth + (chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth)) /
-                  w->align);
     return chunk != NONE && disk_chunk_at(c, chunk)->depth > depth ? disk_chunk_at(c, chunk)->depth
                                                                    : 0;
 }
 
 /* The same of a Peek where memory has nothing of the namespace, as after a start. */
-static uint32_t disk_alone(const struct core *c, const struct pool *p, const struct req_peek *r,
+static uint32_t disk_alone(struct core *c, const struct pool *p, const struct req_peek *r,
                            struct token_view *w)
 {
     uint32_t chunk;

@@ -219,6 +219,7 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     s->load_pin = device;
     s->load_state_from =
         path.state_from < node_at(c, device)->depth ? path.state_from : node_at(c, device)->depth;
+    walked(c, 2 * node_at(c, path.node)->depth / p->align);
     err = path_written(c, s, device, false) ? load_need(c, path, need) : TERN_BUSY;
     if (err != TERN_OK)
         return refuse(ret, err,
@@ -341,6 +342,7 @@ static void adopt(struct core *c, struct session *s)
     tail_give_way(c, s, s->tail_step);
     while (s->committed < node_at(c, s->target)->depth) {
         tokens_drop_chunk(c, &s->tokens);
+        c->visits += tokens_blocks_per_chunk(p->align);
         s->committed += p->align;
     }
     s->written = s->allocated = s->committed;
@@ -497,6 +499,8 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
                         s->load_op == OP_RECOVER ? s->state_from : state_low(c, s->target)};
     enum tern_err err = TERN_OK;
 
+    if (failed || node_on_device(node_at(c, s->target))) /* else one look is enough */
+        walked(c, 2 * node_at(c, s->target)->depth / session_pool(c, s)->align);
     if (!load_done(c, path)) {
         if (failed || node_on_device(node_at(c, s->target)))
             err = load_failed(c, path);

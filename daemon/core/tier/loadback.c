@@ -7,6 +7,7 @@
 #include "core/tree/copies.h"
 #include "core/tree/events.h"
 #include "core/tree/state.h"
+#include "core/tree/tokens.h"
 
 uint32_t host_down(struct core *c, uint32_t at, struct token_view *w)
 {
@@ -26,7 +27,9 @@ uint32_t host_down(struct core *c, uint32_t at, struct token_view *w)
             break;
         at = child;
     }
-    walked(c, (node_at(c, at)->depth - node_at(c, from)->depth) / w->align);
+    /* The chunk that differs is looked at, too. */
+    walked(c, (1 + (node_at(c, at)->depth - node_at(c, from)->depth) / w->align) *
+                  tokens_blocks_per_chunk(w->align));
     return at;
 }
 

@@ -66,6 +66,7 @@ static void writeback_begin(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
     struct pool *p = node_pool(c, n);
 
+    c->visits += NODE_VISITS;
     n->work.copy_tries = 0; /* writeback_again knows better */
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (host_lacks(p, n, g))
@@ -187,10 +188,8 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
             const struct node *n = node_at(c, at);
 
             if (n->work.copy == COPY_NONE && must_have(p, n, path.state_from) &&
-                host_lacks_any(p, n)) {
+                host_lacks_any(p, n))
                 writeback_begin(c, at);
-                c->visits += NODE_VISITS;
-            }
         }
     if (room != TERN_POOL_EXHAUSTED)
         return room;

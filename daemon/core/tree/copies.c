@@ -3,12 +3,15 @@
 
 #include "core/tree/nodes.h"
 
+#define COPY_PAGES_A_VISIT 4 /* taken for a copy, perhaps each from another slab */
+
 void copy_pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t group)
 {
     struct list pages = LIST_EMPTY;
 
     for (uint32_t i = 0; i < p->group[group].segment; i++)
         page_list_push(c, &pages, page_take(c, p, group, PAGE_COPYING, slot));
+    c->visits += pages.n / COPY_PAGES_A_VISIT;
     node_at(c, slot)->group[group].copying = pages.head;
 }
 

@@ -17,7 +17,7 @@
  * A record and an item may have something in each group. A loop that counts no visits breaks that
  * at once. */
 #define WORK_FIXED     80000u
-#define WORK_PER_VISIT (400u + 50u * lw.cfg.ngroups)
+#define WORK_PER_VISIT (600u + 50u * lw.cfg.ngroups)
 #define WORK_PER_ITEM  (64u * (1 + lw.cfg.ngroups))
 #define WORK_PER_RANK  400u
 /* Of a step in which every loop goes on in pieces, and none looks at a whole path or table. */
