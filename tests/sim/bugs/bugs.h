@@ -135,13 +135,11 @@
     X(122, PARCEL_EARLY, "use slots of the ring again that a device still reads")                  \
     X(123, COMMIT_AT_ONCE, "commit however many chunks in one step")                               \
     X(124, COMMIT_UNCOUNTED, "count no visits for the chunks of a commit")                         \
-    X(125, PUBLISH_AT_ONCE, "publish all that a step has written in one step of the core")         \
     X(126, CLOSE_AT_ONCE, "give all pages of a session back in one step")                          \
     X(127, UNHOLD_UNCOUNTED, "count no visits for the path that a session lets go")                \
     X(128, RETIRE_AT_ONCE, "free all pages that wait for a step in one step of the core")          \
     X(129, TICKETS_EACH_EVENT, "look at every session with a ticket at each event")                \
     X(130, REACH_COUNTED, "count the reach of an entry beyond its root")                           \
-    X(131, EVICT_AT_ONCE, "evict for an operator all in one step")                                 \
     X(132, RESET_AT_ONCE, "free all nodes of a namespace that was reset in one step")              \
     X(133, POINTS_WALKED, "walk up from each node that is published to the root")
 

@@ -24,7 +24,7 @@
 #define VISITS_IN_PIECES (STEP_VISITS_MAX - STEP_PATH_MAX + PIECE_VISITS_MAX)
 /* Where nothing is left over and nothing is due, whatever the tables hold. */
 #define IDLE_VISITS 64u
-#define IDLE_WORK   40000u
+#define IDLE_WORK   12000u
 #define SETTLE_MAX  200000u
 /* Whatever it visits: what others have to wait for. */
 #define WORK_MOST 16000000u
