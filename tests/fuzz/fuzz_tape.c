@@ -20,7 +20,7 @@
 #include "testing/secret.h"
 #include "unit/rig/rig.h"
 
-#define ARENA_BYTES_MAX ((size_t)1 << 19)
+#define ARENA_BYTES_MAX ((size_t)1 << 20)
 #define RAW             0x74u /* in the place of the first byte of the magic */
 #define TENANTS         2u
 #define CLOCK_MAX       ((uint64_t)1 << 62)
