@@ -128,15 +128,18 @@ bool core_rig_turn(struct core_rig *rig, struct session_id session, const uint32
     const struct reply *r = core_rig_ask(rig, &step);
     uint32_t got = 0;
 
+    *ret_us = (double)(clock_ns() - start) / 1e3;
     /* A long commit is taken in pieces, and repeated as libtern does. */
     while (r && r->err == TERN_OK && r->step.results[r->step.n - 1].err == TERN_BUSY &&
            r->step.results[r->step.n - 1].lengths.committed > got) {
         got = r->step.results[r->step.n - 1].lengths.committed;
         step.step.ops = &ops[1];
         step.step.n = 1;
+        core_rig_settle(rig);
+        start = clock_ns();
         r = core_rig_ask(rig, &step);
+        *ret_us += (double)(clock_ns() - start) / 1e3;
     }
-    *ret_us = (double)(clock_ns() - start) / 1e3;
     return r && r->err == TERN_OK && r->step.results[r->step.n - 1].err == TERN_OK &&
            r->step.results[r->step.n - 1].lengths.committed == to;
 }
