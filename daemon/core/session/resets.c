@@ -81,11 +81,30 @@ static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespac
     return found;
 }
 
-static struct reset *reset_find(struct core *c, uint64_t id)
+/* A peer can work out the ids of others, so an id alone names no reset. */
+static struct reset *reset_told(struct core *c, const struct peer_msg *m)
 {
-    for (uint32_t i = 0; i < c->limits.resets; i++)
-        if (reset_at(c, i)->state != RESET_EMPTY && reset_at(c, i)->id == id)
-            return reset_at(c, i);
+    for (uint32_t i = 0; i < c->limits.resets; i++) {
+        struct reset *r = reset_at(c, i);
+
+        if (r->state != RESET_EMPTY && r->id == m->reset && r->tenant == m->tenant &&
+            r->ns.hi == m->ns.hi && r->ns.lo == m->ns.lo)
+            return r;
+    }
+    return NULL;
+}
+
+/* The reset of that id that this peer was told of, and has not answered. */
+static struct reset *reset_awaited(struct core *c, uint32_t link, uint64_t id)
+{
+    for (uint32_t i = 0; i < c->limits.resets; i++) {
+        struct reset *r = reset_at(c, i);
+
+        if (r->state != RESET_EMPTY && r->id == id &&
+            heard_of(c, r, link)->state != HEARD_NOTHING &&
+            heard_of(c, r, link)->state != HEARD_ALL)
+            return r;
+    }
     return NULL;
 }
 
@@ -170,7 +189,7 @@ static void told_again(struct core *c, struct actions *out, uint32_t link, struc
 
 static void told(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
 {
-    struct reset *r = reset_find(c, msg->reset);
+    struct reset *r = reset_told(c, msg);
     bool over;
 
     if (r) {
@@ -202,9 +221,8 @@ void reset_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         told(c, out, link, msg);
         return;
     }
-    r = reset_find(c, msg->reset);
-    if (!r || heard_of(c, r, link)->state == HEARD_NOTHING ||
-        heard_of(c, r, link)->state == HEARD_ALL)
+    r = reset_awaited(c, link, msg->reset);
+    if (!r)
         return; /* too late */
     heard_state_move(&heard_of(c, r, link)->state, msg->err == TERN_OK ? HEARD_ALL : HEARD_PARTLY);
     reset_changed(c, r);
