@@ -1,6 +1,6 @@
-/* The processes that are connected: their pidfds, their start times, the proofs of their exit. See
- * proc.h. What must stay true: a start time is believed only if the pidfd is still alive after
- * /proc was read, so that both belong to one process. */
+/* The processes that are connected: their pidfds, and the proofs of their exit. See proc.h.
+ * Invariant: no pid is given to another process before its process has exited, so a connection
+ * comes from a watched process if it has the same pid and the pidfd of neither has exited. */
 #include "shell/conn/proc.h"
 
 #include <errno.h>
@@ -17,9 +17,6 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5; not in every libc's headers */
 #endif
-
-#define STAT_BYTES      1024 /* of /proc/PID/stat that we read */
-#define STAT_START_TIME 22   /* its field number */
 
 static const char why_namespace[] =
     "the daemon cannot see this process (another pid namespace): run both in one, for instance "
@@ -70,42 +67,6 @@ static int exited(int pidfd)
     return poll(&p, 1, 0);
 }
 
-/* Reads field 22 of the line. Fields are counted from behind the name, because the name may hold
- * blanks and parentheses. */
-static bool parse_start_time(const char *line, uint64_t *ret)
-{
-    const char *p = strrchr(line, ')');
-
-    for (int field = 2; p && field < STAT_START_TIME; field++) {
-        p = strchr(p, ' ');
-        if (p)
-            p++;
-    }
-    if (!p || *p < '0' || *p > '9')
-        return false;
-    *ret = strtoull(p, NULL, 10);
-    return true;
-}
-
-static bool read_start_time(pid_t pid, uint64_t *ret)
-{
-    char path[64], line[STAT_BYTES];
-    ssize_t n;
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    errno = 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    n = read(fd, line, sizeof(line) - 1);
-    close(fd);
-    if (n <= 0)
-        return false;
-    line[n] = '\0';
-    return parse_start_time(line, ret);
-}
-
 /* Without SO_PEERPIDFD: the pid may have been recycled between connect and now. If the connection
  * is still open after pidfd_open, the process that made it was there (or a child that took it
  * over). */
@@ -150,26 +111,24 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
 }
 
 /* BUSY: descriptors have run out. GONE: that process has exited. */
-static enum tern_err identify(int sock, pid_t pid, int *ret_pidfd, uint64_t *ret_start_time)
+static enum tern_err identify(int sock, pid_t pid, int *ret_pidfd)
 {
     int fd = pidfd_of(sock, pid);
     bool none_free = fd < 0 && (errno == EMFILE || errno == ENFILE);
 
-    if (fd >= 0 && read_start_time(pid, ret_start_time) && exited(fd) == 0) {
+    if (fd >= 0 && exited(fd) == 0) {
         *ret_pidfd = fd;
         return TERN_OK;
     }
-    if (fd >= 0) {
-        none_free = errno == EMFILE || errno == ENFILE;
+    if (fd >= 0)
         close(fd);
-    }
     return none_free ? TERN_BUSY : TERN_GONE;
 }
 
-static uint32_t find(const struct proc_table *t, pid_t pid, uint64_t start_time)
+static uint32_t find(const struct proc_table *t, pid_t pid)
 {
     for (uint32_t i = 0; i < t->n; i++) {
-        if (t->v[i].state == PROC_WATCHED && t->v[i].pid == pid && t->v[i].start_time == start_time)
+        if (t->v[i].state == PROC_WATCHED && t->v[i].pid == pid && exited(t->v[i].pidfd) == 0)
             return i;
     }
     return t->n;
@@ -194,7 +153,6 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_
 {
     struct ucred cred = {0};
     socklen_t len = sizeof(cred);
-    uint64_t start_time;
     uint32_t slot;
     enum tern_err err;
     struct proc *p;
@@ -204,14 +162,14 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_
         *ret_why = why_namespace;
         return TERN_DENIED;
     }
-    err = identify(sock, cred.pid, &pidfd, &start_time);
+    err = identify(sock, cred.pid, &pidfd);
     if (err != TERN_OK) {
         *ret_why = err == TERN_BUSY
                        ? "no descriptor is free to watch the process: raise RLIMIT_NOFILE"
                        : "the process that connected has exited";
         return err;
     }
-    slot = find(t, cred.pid, start_time);
+    slot = find(t, cred.pid);
     if (slot < t->n) {
         close(pidfd);
         *ret_slot = slot;
@@ -228,7 +186,6 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_
     proc_state_move(&p->state, PROC_WATCHED);
     p->pid = cred.pid;
     p->tenant = tenant;
-    p->start_time = start_time;
     p->pidfd = pidfd;
     p->table = t;
     p->poll.done = proc_exited;

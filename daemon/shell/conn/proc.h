@@ -20,7 +20,6 @@ struct proc {
     enum proc_state state;
     pid_t pid;
     uint32_t tenant; /* on whose socket it was first seen */
-    uint64_t start_time;
     int pidfd;
     struct io_op poll;
     struct proc_table *table;
