@@ -64,6 +64,7 @@
 #define GIVE_AT_ONCE_PAGES   64    /* of one operation, also behind so many */
 #define EVICTIONS_MAX        4     /* of operators, under way */
 #define CHANGED_MAX          1024  /* nodes that wait to be counted, after a step */
+#define RETIRE_LOOKS_MAX     256   /* releases of later steps that a release is put before */
 #define SHORTAGE_RETIRES_MAX 32    /* releases looked at for one shortage answer */
 #define TURNS_ENDED_MAX      4096  /* turns that end by themselves in one step of the core */
 #define TURNS_OF_CONN_MAX    65536 /* turns in flight that began on one connection */

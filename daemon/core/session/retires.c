@@ -84,10 +84,11 @@ static void record_put(struct core *c, const struct engine *e, uint32_t slot)
 }
 
 /* A record of the engine for `step`, in its place in the order; later ones of the same step come
- * behind. */
+ * behind. Behind RETIRE_LOOKS_MAX records of later steps it waits for the step of the next one: a
+ * later step proves no less, and delays this engine alone. */
 static struct retire *record_take(struct core *c, struct engine *e, uint64_t step)
 {
-    uint32_t slot = retire_slot_take(c), later = NONE;
+    uint32_t slot = retire_slot_take(c), later = NONE, looks = 0;
     struct retire *r = retire_at(c, slot);
 
     share_take(c, SHARE_RETIRES, e->tenant);
@@ -96,8 +97,13 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
         e->waits_since_ns = c->now_ns;
     for (uint32_t at = retire_list_last(c, &e->retires);
          at != NONE && retire_at(c, at)->step > step;
-         at = retire_list_before(c, &e->retires, at), c->visits++)
+         at = retire_list_before(c, &e->retires, at), c->visits++) {
+        if (looks++ == RETIRE_LOOKS_MAX) {
+            step = retire_at(c, at)->step;
+            break;
+        }
         later = at;
+    }
     retire_list_insert(c, &e->retires, slot, later);
     if (e->state == ENGINE_ENDING && e->drop_at == later) /* what gives it back begins with it */
         e->drop_at = slot;

@@ -123,7 +123,7 @@ enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t 
 
 void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
 {
-    uint32_t keep, last = NONE, at = b->head, key = b->keys, last_key = NONE;
+    uint32_t keep, last = NONE, at = b->head, key = b->keys, last_key = NONE, keys = 0;
     struct token_heads rest;
 
     check(end >= b->first);
@@ -145,10 +145,9 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
     else
         *block_next(c, last) = NONE;
     b->tail = last;
-    while (key != NONE && key_at(c, key)->position < end) {
+    for (; key != NONE && key_at(c, key)->position < end; key = key_at(c, key)->next, keys++)
         last_key = key;
-        key = key_at(c, key)->next;
-    }
+    c->visits += keys / RECORDS_A_VISIT;
     rest.keys = key;
     tokens_free(c, b->tenant, rest);
     if (last_key == NONE)
