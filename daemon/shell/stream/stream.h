@@ -22,13 +22,14 @@
 #include "shell/stream/stream_states.h"
 #include "shell/tls/tls.h"
 
-#define SEND_BUFFER_BYTES  16384 /* of the send queue */
-#define STREAM_IOV_MAX     8     /* send buffers of one send */
-#define STREAM_FDS_MAX     4     /* descriptors beside one frame */
-#define STREAM_SMALL_BYTES 4096  /* a partial body up to this needs no borrowed buffer */
-#define STREAM_TURN_FRAMES 32    /* that a share hands out in its turn, a frame of each stream */
-#define STREAM_TURN_BYTES  16384 /* asked and answered in a turn: what is large ends it earlier */
-#define STREAM_SHARES_MAX  66    /* tenants, the operators, the peers */
+#define SEND_BUFFER_BYTES  16384  /* of the send queue */
+#define STREAM_IOV_MAX     8      /* send buffers of one send */
+#define STREAM_FDS_MAX     4      /* descriptors beside one frame */
+#define STREAM_SMALL_BYTES 4096   /* a partial body up to this needs no borrowed buffer */
+#define STREAM_TURN_FRAMES 32     /* that a share hands out in its turn, a frame of each stream */
+#define STREAM_TURN_NS     250000 /* a turn that has lasted so long ends: small frames may be dear */
+#define STREAM_TURN_BYTES  16384  /* asked and answered in a turn: what is large ends it earlier */
+#define STREAM_SHARES_MAX  66     /* tenants, the operators, the peers */
 #define STREAM_BIG_SHARE                                                                           \
     8 /* big buffers that one share (a tenant, the admins, the peers) can hold */
 
@@ -174,7 +175,7 @@ struct stream_share {
 void stream_share_view(const struct stream_pool *pool, uint32_t share, struct stream_share *ret);
 
 /* Gives each share that has received something its turn: its streams hand out a frame each, one
- * after the other, until STREAM_TURN_FRAMES or STREAM_TURN_BYTES are used up. What is left waits
+ * after the other, until STREAM_TURN_FRAMES, _BYTES or _NS are used up. What is left waits
  * for the next call. Call it after each io_run. */
 void stream_pool_serve(struct stream_pool *pool);
 /* Is something left for the next call? Then the loop must not wait. */

@@ -148,12 +148,12 @@ static uint64_t serve(struct stream *s)
 void stream_pool_serve(struct stream_pool *pool)
 {
     for (uint32_t share = 0; pool->nready > 0 && share < pool->config.shares; share++) {
-        uint64_t bytes = 0;
+        uint64_t bytes = 0, end = io_now_ns() + STREAM_TURN_NS;
         struct stream *s;
 
         pool->turn_frames = 0;
         while (pool->turn_frames < STREAM_TURN_FRAMES && bytes < STREAM_TURN_BYTES &&
-               (s = stream_input_serve(pool, share)) != NULL)
+               (bytes == 0 || io_now_ns() < end) && (s = stream_input_serve(pool, share)) != NULL)
             bytes += serve(s);
     }
 }

@@ -12,7 +12,7 @@
 #define ASIDE_EVERY_NS 10000000u /* between two timed sends of one stream */
 #define ASIDE_SEND_NS  100000u   /* of this thread's time for a send, and for each byte of it */
 #define ASIDE_BYTE_NS  2u
-#define ASIDE_STRIKES  3u /* in a row: an interrupt takes time, too */
+#define ASIDE_STRIKES  4u /* in a row: an interrupt takes time, too */
 
 #define stream_of(op_ptr, member)                                                                  \
     ((struct stream *)(void *)((char *)(op_ptr)-offsetof(struct stream, member)))
