@@ -179,8 +179,7 @@ static bool decide(struct door *door, struct place *p)
     return true;
 }
 
-/* The one of that origin, or of all (NULL), that goes first: one that has said nothing, and the
- * oldest of those. */
+/* Who of that origin, or of all (NULL), goes first: the oldest of those that have said nothing. */
 static struct place *oldest(struct door *door, const struct origin *from)
 {
     struct place *found = NULL;

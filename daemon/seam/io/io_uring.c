@@ -29,9 +29,8 @@
 #define BUFFERS_ALL 65536u /* of all groups: their numbers have 16 bits */
 #define OPCODES_MAX 256u   /* that one probe can tell of */
 
-/* An operation's state (io_states.h) is kept in a word of the submission that none of our opcodes
- * uses.
- */
+/* An operation's state (io_states.h) is in a word of the submission that none of our opcodes
+ * uses. */
 #define STATE_AT 7
 
 struct io {
@@ -103,9 +102,8 @@ static bool probe_opcodes(struct io_uring *ring)
     return all;
 }
 
-/* Restricts the ring to the operations that we use, because seccomp does not see what travels
- * inside it. No register operation is allowed afterwards, so the buffer ring is registered before.
- */
+/* Restricts the ring to operations that we use, because seccomp does not see what travels inside
+ * it. No register operation is allowed afterwards, so the buffer ring is registered before. */
 static int restrict_ring(struct io_uring *ring)
 {
     struct io_uring_restriction res[OPCODES_USED + 1];
@@ -251,8 +249,7 @@ static void op_keep(struct io_op *op, const struct io_uring_sqe *sqe)
     memcpy(op->pending, sqe, STATE_AT * sizeof(op->pending[0]));
 }
 
-/* A free submission entry; a full queue is submitted once. NULL: the kernel takes no more for now.
- */
+/* A free submission entry; a full queue is submitted once. NULL: the kernel takes no more now. */
 static struct io_uring_sqe *sqe_take(struct io *io)
 {
     struct io_uring_sqe *sqe;
@@ -286,8 +283,7 @@ static void wait_push(struct io *io, struct io_op *op)
     io->stats.sq_waits++;
 }
 
-/* Takes an operation off the list. This is rare: its cancel never found room, and it completed by
- * itself. */
+/* Takes an operation off the list. This is rare: it completed before its cancel found room. */
 static void wait_unlink(struct io *io, const struct io_op *op)
 {
     struct io_op *prev = NULL, *at = io->wait_head;
@@ -555,8 +551,7 @@ static uint32_t reap(struct io *io)
     return done;
 }
 
-/* Counts each time the kernel had to park completions; they come back with the next entry (NODROP).
- */
+/* Counts each time the kernel parked completions; they come back with the next entry (NODROP). */
 static void note_overflow(struct io *io)
 {
     bool now = io_uring_cq_has_overflow(&io->ring);
@@ -574,8 +569,7 @@ static void submit_and_wait(struct io *io, uint64_t deadline_ns)
 
     if (io_uring_cq_ready(&io->ring) > 0) {
         /* Completions are there already: no wait, no clock, and no system call but to submit.
-         * Submitting runs deferred work, too; otherwise a stream of completions at submission would
-         * starve it. */
+         * Submitting runs deferred work, too, which completions at submission would else starve. */
         if (io_uring_sq_ready(&io->ring) > 0)
             io_uring_submit_and_get_events(&io->ring);
         return;

@@ -1,6 +1,5 @@
-/* See resolve.h. One mutex guards the slots; it is not held during a lookup. What must stay true:
- * a slot's host is written only while no thread reads it; the memory is there for as long as a
- * thread is. */
+/* See resolve.h. One mutex guards the slots; it is not held during a lookup. What must stay true: a
+ * slot's host is written only while no thread reads it; the memory is there while a thread is. */
 #include "seam/io/resolve.h"
 
 #include <errno.h>

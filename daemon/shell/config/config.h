@@ -167,16 +167,14 @@ struct config {
 enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap);
 void config_destroy(struct config *config);
 
-/* Loads the YAML text alone, without flags, as config_load does with the file. For the fuzz target
- * and tests. */
+/* Loads the YAML text without flags, as config_load does the file. For fuzzing and tests. */
 enum tern_err config_load_text(const char *name, const void *bytes, size_t n, struct config **ret,
                                char *why, size_t why_cap);
 
 /* Prints the configuration as a YAML file that would give the same one. */
 void config_print(const struct config *config, FILE *out);
 
-/* Finds a tenant or a peer by its name. INVALID: there is none of that name, and *ret is untouched.
- */
+/* Finds a tenant or a peer by its name. INVALID: there is none of that name; *ret is untouched. */
 enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret);
 enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret);
 uint32_t config_tenants(const struct config *config); /* slots of tenants that are in use */

@@ -30,8 +30,7 @@ struct pass {
     enum tern_err err;
 };
 
-/* Reads key=value,key=value and calls `set` for each. The text is the caller's copy and is cut up.
- */
+/* Reads key=value,key=value and calls `set` for each. The text is the caller's copy, and cut up. */
 static enum tern_err entry(struct loader *l, const char *flag, char *text, uint32_t slot, int index,
                            enum tern_err (*set)(struct loader *, uint32_t, int, const char *,
                                                 const char *))

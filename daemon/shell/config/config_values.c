@@ -20,8 +20,7 @@ static enum tern_err fail(char reason[REASON_BYTES], const char *text)
     return TERN_INVALID;
 }
 
-/* Digits of `base` up to *ret_end; false for none or more than 64 bits. No sign, no blank, no 0x.
- */
+/* Digits of `base` up to *ret_end; false for none or more than 64 bits. No sign, blank or 0x. */
 static bool digits(const char *text, uint32_t base, uint64_t *ret, const char **ret_end)
 {
     const char *c = text;
@@ -147,8 +146,7 @@ static enum tern_err parse_path(const struct setting *s, const char *text, void 
     return TERN_OK;
 }
 
-/* HOST:PORT; an IPv6 address in brackets. Empty means "not configured", where that has a meaning.
- */
+/* HOST:PORT; an IPv6 address in brackets. Empty means "not configured", where it means so. */
 static enum tern_err parse_endpoint(const struct setting *s, const char *text, void *field,
                                     char reason[REASON_BYTES])
 {

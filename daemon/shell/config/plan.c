@@ -155,8 +155,7 @@ uint32_t plan_rails_named(const struct config *c)
     return c->rdma_device.n > 0 ? c->rdma_device.n : names(c, device_of);
 }
 
-/* Memory is registered only if a peer may fetch from it by RDMA, or we may fetch from a peer by
- * RDMA. */
+/* Memory is registered only if a peer may fetch from it by RDMA, or we may from a peer. */
 static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
 {
     bool wanted = false;

@@ -60,8 +60,7 @@ static void listen_to(struct client_conn *c)
     io_poll_in(c->d->io, &c->bell.op, c->bell.fd, false);
 }
 
-/* Some rank of the connection's engine has reached what was wanted; or a client rings for nothing.
- */
+/* Some rank of the connection's engine has reached what was wanted, or rings for nothing. */
 static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct client_conn *c = conn_of(op);

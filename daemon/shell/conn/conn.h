@@ -97,8 +97,7 @@ static inline bool conn_is_admin(const struct client_conn *c)
     return c->tenant == NONE;
 }
 
-/* conn_door.c. `enter` as in door.h; DOOR_WAIT: a connection of that tenant is being closed, and
- * its slot will do. */
+/* conn_door.c. `enter` as in door.h; DOOR_WAIT: the slot of one that is being closed will do. */
 enum tern_err conn_doors_create(struct daemon *d,
                                 enum door_verdict (*enter)(struct daemon *d, uint32_t tenant,
                                                            int fd));

@@ -107,8 +107,7 @@ static bool read_start_time(pid_t pid, uint64_t *ret)
 }
 
 /* Without SO_PEERPIDFD: the pid may have been recycled between connect and now. If the connection
- * is still open after pidfd_open, the process that made it was there (or a child that took it
- * over). */
+ * is still open after pidfd_open, its process (or a child that took it over) was there. */
 static int pidfd_of(int sock, pid_t pid)
 {
     struct pollfd p = {.fd = sock, .events = POLLRDHUP};

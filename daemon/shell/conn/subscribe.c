@@ -78,8 +78,7 @@ static bool take(const struct core *core, const struct event_reader *r,
     return true;
 }
 
-/* Reads the ring of one tenant. What another one does is not looked at and costs no change of this
- * one. */
+/* Reads the ring of one tenant. What another one does costs no change of this one. */
 static void read_own(const struct core *core, struct event_reader *r, struct event_page *page,
                      uint64_t numbers)
 {
@@ -105,8 +104,7 @@ static void read_own(const struct core *core, struct event_reader *r, struct eve
         r->at = numbers;
 }
 
-/* Reads the rings of all tenants, in the order of their numbers. A number that no ring has was
- * overwritten. */
+/* Reads the rings of all tenants, by their numbers. One that no ring has was overwritten. */
 static void read_all(const struct core *core, struct event_reader *r, struct event_page *page,
                      uint64_t numbers)
 {
@@ -324,8 +322,7 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
 }
 
 /* The first answer says where the subscription begins. An operator is told the names of all
- * tenants, too, unless a small frame_body_max leaves no room: then an operator sees tenants as
- * numbers. */
+ * tenants, too, unless a small frame_body_max leaves no room: then operators see numbers. */
 static void welcome(struct daemon *d, struct client_conn *c, const struct frame_header *h)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;

@@ -98,8 +98,7 @@ uint64_t log_lost(void)
     return logger.lost;
 }
 
-/* A line shows CLOCK_REALTIME, so that it can be compared with lines of other hosts; the allowances
- * use CLOCK_MONOTONIC. */
+/* A line shows CLOCK_REALTIME, as lines of other hosts do; the allowances use CLOCK_MONOTONIC. */
 static uint64_t now(clockid_t clock)
 {
     struct timespec t;
@@ -177,8 +176,7 @@ static void put_value(struct line *l, const char *value)
     put_char(l, '"');
 }
 
-/* Reads the integer that the conversion names, with the length that the caller passed, and widens
- * it. */
+/* Reads the integer that the conversion names, with the length that was passed, and widens it. */
 static uint64_t take_integer(const char *lengths, bool is_signed, va_list *args)
 {
     if (strcmp(lengths, "ll") == 0 || strcmp(lengths, "j") == 0)

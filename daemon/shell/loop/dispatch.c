@@ -127,8 +127,7 @@ static bool region_known(const struct daemon *d, uint32_t tenant, const struct r
     return !lost;
 }
 
-/* The descriptors that go with an answer. Fails if one of them cannot be made; `why` then says so.
- */
+/* The descriptors that go with an answer. Fails if one of them cannot be made, as `why` says. */
 static enum tern_err fds_of(struct client_conn *c, const struct reply *r,
                             const struct wire_region *region, int fds[STREAM_FDS_MAX],
                             uint32_t *ret_n, char why[BELL_WHY_BYTES])

@@ -1,7 +1,6 @@
 /* Which engines have joined, and which steps their ranks have finished: read from the control pages
  * that the engines write, and told to the core, at once where a rank rings because somebody waits.
- * See daemon.h. What must stay true: what an engine wrote that had the slot before counts for
- * nobody. */
+ * See daemon.h. What must stay true: what the slot's last engine wrote counts for nobody. */
 #include <string.h>
 
 #include "base/check.h"

@@ -99,8 +99,7 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
         return TERN_INTERNAL;
     }
     l->refuses = client_fds_refuse(l->fd);
-    /* The mode has to hold from the first instant, so the file is made without any right for
-     * others. */
+    /* The mode has to hold from the first instant, so the file is made with no right for others. */
     old = umask(0177);
     bound = bind(l->fd, (struct sockaddr *)&addr, sizeof(addr));
     umask(old);

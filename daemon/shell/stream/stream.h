@@ -48,14 +48,12 @@ struct stream_ops {
     void (*aside)(struct stream *s, uint64_t ns);
     /* Called once, from inside stream_close or a completion: no frame follows. `why` is static. */
     void (*closed)(struct stream *s, const char *why);
-    /* Called once, after `closed`: the ring is done with the stream and the descriptor is closed.
-     */
+    /* Called once, after `closed`: the ring is done with it and the descriptor is closed. */
     void (*finished)(struct stream *s);
     /* The client has sent descriptors; `closed` follows. NULL: no client's stream. */
     void (*brought)(struct stream *s);
     /* For streams with TLS only. `secured` is called once, before the first frame: the other side
-     * is who it must be, and frames may be put. `tls_refused` is called at most once, before
-     * `closed`. */
+     * is who it must be, and frames may be put. `tls_refused` at most once, before `closed`. */
     void (*secured)(struct stream *s);
     void (*tls_refused)(struct stream *s, enum tls_refusal why, const char *detail);
     /* For streams in the clear that may meet TLS; NULL: it is a frame of a wrong length. A TLS

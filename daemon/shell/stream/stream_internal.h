@@ -68,8 +68,7 @@ void stream_input_keep(struct stream *s, uint32_t buffer, size_t n);
 void stream_input_starve(struct stream *s);
 /* A stream that waits for a buffer may try: one was given back, or was not needed. */
 void stream_input_wake(struct stream_pool *pool, uint32_t share);
-/* The one whose turn it is; NULL: none of the share has input. Its turn ends with one of the next
- * two. */
+/* Whose turn it is; NULL: none of the share has input. The turn ends with one of the next two. */
 struct stream *stream_input_serve(struct stream_pool *pool, uint32_t share);
 void stream_input_again(struct stream *s); /* something is left */
 void stream_input_used(struct stream *s);  /* nothing is, or nobody wants it any more */

@@ -1,6 +1,5 @@
-/* Sending: the queue, one send in flight, TLS records on their way out. See stream.h. What must
- * stay true: a frame is queued whole or the stream is closed; descriptors leave with the first byte
- * of their frame. */
+/* Sending: the queue, one send in flight, TLS records on their way out. What must stay true: a
+ * frame is queued whole or the stream is closed; descriptors leave with the first byte of it. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>

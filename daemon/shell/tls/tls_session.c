@@ -90,8 +90,7 @@ static enum tls_refusal refusal_of_verify(long result)
     }
 }
 
-/* Maps one of OpenSSL's errors to a refusal; TLS_REFUSALS: the error by itself says nothing about
- * the peer. */
+/* Maps one of OpenSSL's errors to a refusal; TLS_REFUSALS: it says nothing about the peer. */
 static enum tls_refusal refusal_of_error(unsigned long e)
 {
     int reason = ERR_GET_REASON(e);
