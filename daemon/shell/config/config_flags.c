@@ -200,11 +200,8 @@ static void options_build(struct options *o)
         {"config", KEY_CONFIG, "FILE", 0, "YAML file; flags override what it says", 1},
         {"check-config", KEY_CHECK, NULL, 0,
          "Print what is in force and exit; status 0 only if it is valid, the TLS files can be "
-         "used, "
-         "the sockets' folders written to and `listen` bound; names that do not resolve are told. "
-         "Not "
-         "looked at: "
-         "ports in use, free memory, RDMA devices, GPUs",
+         "used, the sockets' folders written to and `listen` bound; names that do not resolve are "
+         "told. Not looked at: ports in use, free memory, RDMA devices, GPUs",
          1},
         {"plan", KEY_PLAN, NULL, 0,
          "Print what a host needs for the configuration and exit: memory, what is locked for RDMA, "

@@ -65,8 +65,7 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct client_conn *c = conn_of(op);
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     if (c->engine != NONE && c->bell.state == BELL_LISTENING)
         engine_watch_rung(c->d, c->engine);
     if (c->bell.state == BELL_ENDING || res < 0 || (res & POLLHUP)) {
@@ -83,8 +82,7 @@ static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
 {
     struct client_conn *c = conn_of(op);
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     if (c->bell.state == BELL_ENDING || res == 0) {
         bell_close(c);
     } else if (res < 0) {

@@ -23,8 +23,7 @@
 
 static const char why_namespace[] =
     "the daemon cannot see this process (another pid namespace): run both in one, for instance "
-    "with "
-    "--pid=host or hostPID: true, or with shareProcessNamespace in one pod";
+    "with --pid=host or hostPID: true, or with shareProcessNamespace in one pod";
 
 enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
                               void (*gone)(void *ctx, uint32_t slot), void *ctx)
@@ -133,8 +132,7 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     struct proc *p = (struct proc *)(void *)((char *)op - offsetof(struct proc, poll));
     struct proc_table *t = p->table;
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     if (res < 0 || exited(p->pidfd) != 1) {
         /* This is no proof of an exit: poll again. */
         if (res != -ECANCELED)

@@ -84,8 +84,7 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, mem_op));
     const char *device, *why;
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return; /* its verdicts would go to transfers that are being taken apart */
     mem_poll(d->mem, later, d);
@@ -101,8 +100,7 @@ static void reloaded(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, reload.op));
     struct reload_result result;
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return;
     if (reload_finish(d, &result)) {
@@ -135,8 +133,7 @@ static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, signal_op));
     struct signalfd_siginfo info;
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     while (read(d->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
         take_signal(d, info.ssi_signo);
     if (flags & IO_LAST)

@@ -53,8 +53,7 @@ static void disk_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t b
 {
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, spill.op));
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return;
     disk_poll(d->disk, later, d);

@@ -82,8 +82,7 @@ static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     uint32_t i = l->next_addr % l->naddrs;
     int fd = l->dial_fd;
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     l->dial_fd = -1;
     if (res < 0 || l->moved) {
         close(fd);
@@ -278,8 +277,7 @@ static void resolved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     struct resolve_answer answer;
     uint32_t slot;
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     while (resolver_take(ls->resolver, &slot, &answer))
         resolve_answered(&ls->v[slot], &answer, io_now_ns());
     if (flags & IO_LAST)

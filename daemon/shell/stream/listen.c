@@ -69,8 +69,7 @@ enum tern_err listen_unix_may(const char *path, char *why, size_t cap)
     }
     if (!is_socket(path) && access(path, F_OK) == 0) {
         snprintf(why, cap,
-                 "%s: there is something that is no socket: remove it or choose another "
-                 "path",
+                 "%s: there is something that is no socket: remove it or choose another path",
                  path);
         return TERN_CONFLICT;
     }

@@ -76,8 +76,7 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     struct stream *s = stream_of(op, send);
     bool progress = false;
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     if (s->pool->mute)
         return;
     s->send_posted = false;

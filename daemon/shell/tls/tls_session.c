@@ -46,9 +46,7 @@ static int bio_write(BIO *bio, const char *from, size_t n, size_t *ret_n)
 
 static long bio_ctrl(BIO *bio, int cmd, long num, void *ptr)
 {
-    (void)bio;
-    (void)num;
-    (void)ptr;
+    (void)bio, (void)num, (void)ptr;
     return cmd == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
