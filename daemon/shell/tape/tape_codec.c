@@ -19,7 +19,7 @@ void codec_u32(struct codec *c, uint32_t *v)
         c->at = 0;
 }
 
-void codec_u64(struct codec *c, uint64_t *v)
+static void codec_u64(struct codec *c, uint64_t *v)
 {
     uint32_t low = (uint32_t)*v, high = (uint32_t)(*v >> 32);
 
