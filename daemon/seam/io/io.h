@@ -32,12 +32,11 @@ struct io_op {
 };
 
 struct io_config {
-    uint32_t entries;      /* submission queue */
-    uint32_t groups;       /* of receive buffers: who empties one leaves the others full */
-    uint32_t buffers;      /* of each group, a power of two */
-    uint32_t buffer_bytes; /* of one of them */
-    uint32_t
-        fault_sq_full; /* fault injection: every n-th submission finds the queue full; 0: none */
+    uint32_t entries;       /* submission queue */
+    uint32_t groups;        /* of receive buffers: who empties one leaves the others full */
+    uint32_t buffers;       /* of each group, a power of two */
+    uint32_t buffer_bytes;  /* of one of them */
+    uint32_t fault_sq_full; /* injected: each n-th submission finds the queue full; 0: none */
 };
 
 /* INTERNAL with *ret_why set (what is missing and what to do: io_uring denied by the container,

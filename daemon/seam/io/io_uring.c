@@ -244,8 +244,9 @@ static void op_move(struct io_op *op, enum io_op_state to)
 }
 
 /* Keeps the submission for as long as the operation lasts; its state stays. */
-static void op_keep(struct io_op *op, const struct io_uring_sqe *sqe)
+static void op_keep(struct io_op *op, struct io_uring_sqe *sqe, void *data)
 {
+    io_uring_sqe_set_data(sqe, data);
     memcpy(op->pending, sqe, STATE_AT * sizeof(op->pending[0]));
 }
 
@@ -320,26 +321,24 @@ static void wait_flush(struct io *io)
     }
 }
 
-static void post(struct io *io, struct io_op *op)
+/* What op_keep has kept goes to the kernel, or waits for room. */
+static void post(struct io *io, struct io_op *op, enum io_op_state waits, enum io_op_state posted)
 {
     struct io_uring_sqe *sqe = io->wait_head ? NULL : sqe_take(io);
 
-    if (!sqe) {
-        op_move(op, IO_OP_WAITING);
+    op_move(op, sqe ? posted : waits);
+    if (sqe)
+        sqe_fill(sqe, op);
+    else
         wait_push(io, op);
-        return;
-    }
-    sqe_fill(sqe, op);
-    op_move(op, IO_OP_IN_FLIGHT);
 }
 
 static void post_sqe(struct io *io, struct io_op *op, struct io_uring_sqe *sqe)
 {
-    io_uring_sqe_set_data(sqe, op);
     if (op->aside)
         sqe->flags |= IOSQE_ASYNC;
-    op_keep(op, sqe);
-    post(io, op);
+    op_keep(op, sqe, op);
+    post(io, op, IO_OP_WAITING, IO_OP_IN_FLIGHT);
 }
 
 void io_accept(struct io *io, struct io_op *op, int fd, bool multishot)
@@ -451,12 +450,11 @@ void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot)
  * so the answer always comes from io_run and never from inside the call. */
 void io_cancel(struct io *io, struct io_op *op)
 {
-    struct io_uring_sqe sqe = {0}, *room;
+    struct io_uring_sqe sqe = {0};
 
     if (op_state(op) == IO_OP_WAITING) {
         io_uring_prep_nop(&sqe);
-        io_uring_sqe_set_data(&sqe, op);
-        op_keep(op, &sqe);
+        op_keep(op, &sqe, op);
         op_move(op, IO_OP_CANCELLED);
         return;
     }
@@ -464,16 +462,8 @@ void io_cancel(struct io *io, struct io_op *op)
         return;
     io_uring_prep_cancel(&sqe, op, 0);
     sqe.flags |= IOSQE_CQE_SKIP_SUCCESS; /* the operation's own completion tells how it ended */
-    io_uring_sqe_set_data(&sqe, NULL);
-    op_keep(op, &sqe);
-    room = io->wait_head ? NULL : sqe_take(io);
-    if (room) {
-        sqe_fill(room, op);
-        op_move(op, IO_OP_CANCELLED);
-    } else {
-        op_move(op, IO_OP_CANCEL_WAITING);
-        wait_push(io, op);
-    }
+    op_keep(op, &sqe, NULL);
+    post(io, op, IO_OP_CANCEL_WAITING, IO_OP_CANCELLED);
 }
 
 /* ------------------------------------------------------------------ completion */
@@ -511,7 +501,7 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
             (res == -EINTR || res == -EAGAIN || (uint8_t)op->pending[0] == IORING_OP_NOP))
             res = -ECANCELED;
         if (res == -EINTR || res == -EAGAIN) {
-            post(io, op);
+            post(io, op, IO_OP_WAITING, IO_OP_IN_FLIGHT);
             return;
         }
         op_move(op, IO_OP_IDLE);

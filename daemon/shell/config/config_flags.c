@@ -12,8 +12,7 @@
 #include "base/err.h"
 #include "shell/config/config_table.h"
 
-#define KEY_SETTING                                                                                \
-    0x1000 /* the setting's index is added; above every character, so there is no short form */
+#define KEY_SETTING 0x1000 /* plus the setting's index; no character, so there is no short form */
 #define KEY_CONFIG  'c'
 #define KEY_CHECK   0x2000
 #define KEY_TENANT  0x2001
@@ -171,8 +170,7 @@ static int group_of(const char *section)
     return 0;
 }
 
-#define DOC_BYTES 256
-
+#define DOC_BYTES  256
 #define KEYS_BYTES 512
 
 struct options {

@@ -110,12 +110,11 @@ static enum tern_err parse_bool(const char *text, void *field, char reason[REASO
 {
     static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
 
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++)
         if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
             *(bool *)field = strcmp(text, yes[i]) == 0;
             return TERN_OK;
         }
-    }
     return fail(reason, "must be true or false");
 }
 
@@ -190,12 +189,11 @@ static enum tern_err parse_transport(const char *text, void *field, char reason[
         XFER_TRANSPORT_TABLE(X);
 #undef X
 
-    for (size_t i = 0; i < XFER_TRANSPORTS; i++) {
+    for (size_t i = 0; i < XFER_TRANSPORTS; i++)
         if (strcmp(text, xfer_transport_word[i]) == 0) {
             *(enum xfer_transport *)field = (enum xfer_transport)i;
             return TERN_OK;
         }
-    }
     return fail(reason, words);
 }
 
@@ -296,9 +294,7 @@ struct text {
     size_t left; /* with the NUL */
 };
 
-static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(struct text *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
 {
     va_list args;
     size_t n;

@@ -35,10 +35,9 @@ enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
 
 void proc_table_finish(struct proc_table *t)
 {
-    for (uint32_t i = 0; t->v && i < t->n; i++) {
+    for (uint32_t i = 0; t->v && i < t->n; i++)
         if (t->v[i].state == PROC_WATCHED)
             close(t->v[i].pidfd);
-    }
     free(t->v);
     t->v = NULL;
 }

@@ -126,9 +126,7 @@ static void read_all(const struct core *core, struct event_reader *r, struct eve
             break; /* what is lost is told before what follows it */
         r->lost += e->seq - r->at;
         r->at = e->seq;
-        if (e->seq == numbers)
-            break;
-        if (!take(core, r, e, page))
+        if (e->seq == numbers || !take(core, r, e, page))
             break;
         r->at++;
         if (!core_event_own_view(core, from, ++own[from], e))
@@ -283,11 +281,6 @@ void subscribe_pump(struct daemon *d)
 
 /* ---- requests ---- */
 
-static uint32_t share_of(const struct daemon *d, uint32_t conn)
-{
-    return d->conns.v[conn].tenant;
-}
-
 static enum tern_err start(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                            const Tern__Wire__Subscribe *m, const char **ret_text)
 {
@@ -299,7 +292,7 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
     if (m->from > next)
         return TERN_INVALID;
     for (uint32_t i = 0; i < d->subs.n; i++)
-        held += share_of(d, d->subs.v[i].conn) == c->tenant;
+        held += d->conns.v[d->subs.v[i].conn].tenant == c->tenant;
     *ret_text =
         "tokens are told on a tenant's socket, and where `events_tokens: true` is set for the "
         "tenant in ternd's configuration: subscribe without them, or set it and restart";
@@ -342,8 +335,7 @@ static void welcome(struct daemon *d, struct client_conn *c, const struct frame_
         n = encode(d, h->request_id, &m);
     }
     check(n > 0);
-    if (conn_send(c, n, NULL,
-                  0)) /* else the connection is closed, and the subscription has gone with it */
+    if (conn_send(c, n, NULL, 0)) /* else the subscription has gone with the connection */
         s->mark = c->stream.queued_bytes;
 }
 

@@ -39,8 +39,7 @@ static struct {
     bool is_socket, torn; /* torn: a part of the last line was written */
     uint64_t (*now_ns)(void);
     uint64_t suppressed, lost, lost_told;
-    struct bucket
-        bucket[LOG_EVENTS_MAX + 1]; /* the last is shared by the events that found no room */
+    struct bucket bucket[LOG_EVENTS_MAX + 1]; /* the last is of the events that found no room */
 } logger = {.most = LEVEL_INFO, .fd = STDERR_FILENO};
 
 struct line {
@@ -58,12 +57,11 @@ const char *log_level_name(enum log_level level)
 
 bool log_level_parse(const char *name, enum log_level *ret)
 {
-    for (size_t i = 0; i < sizeof level_names / sizeof *level_names; i++) {
+    for (size_t i = 0; i < sizeof level_names / sizeof *level_names; i++)
         if (strcmp(name, level_names[i]) == 0) {
             *ret = (enum log_level)i;
             return true;
         }
-    }
     return false;
 }
 
@@ -213,8 +211,7 @@ static const char *put_conversion(struct line *l, const char *f, va_list *args)
 
         strcat(spec, (const char[]){'j', letter, '\0'});
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored                                                                     \
-    "-Wformat-nonliteral" /* built above from a checked subset of the caller's literal */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* of a checked part of the literal */
         snprintf(text, sizeof text, spec, take_integer(lengths, is_signed, args));
 #pragma GCC diagnostic pop
         put_text(l, text);

@@ -227,10 +227,9 @@ static void engine_gone(struct daemon *d, struct engine_id engine)
     alarms_engine_gone(d, engine.slot, io_now_ns());
     if (!engine_watch_end(d, engine))
         return;
-    for (uint32_t i = 0; i < d->conns.n; i++) {
+    for (uint32_t i = 0; i < d->conns.n; i++)
         if (d->conns.v[i].engine == engine.slot)
             d->conns.v[i].engine = NONE;
-    }
 }
 
 /* From the disk, or from a peer. */

@@ -23,8 +23,7 @@
 #define LINK_BODY_MAX         (FRAME_BODY_MAX + (128u << 10)) /* a PULL_OPEN with its tokens and keys */
 #define LINK_SEND_BUFFERS_MAX 256 /* of 16 KiB: messages that wait for one peer */
 #define LINK_ADDRS_MAX        RESOLVE_ADDRS_MAX
-#define LINK_REDIAL_MIN_NS                                                                         \
-    100000000u /* the first pause; doubled up to the cap, plus or minus a quarter */
+#define LINK_REDIAL_MIN_NS    100000000u /* doubled up to the cap, plus or minus a quarter */
 #define LINK_REDIAL_MAX_NS    5000000000u
 #define LINK_DIALS_MAX        1024u        /* attempts under way, over all peers */
 #define LINK_DIALS_PER_S      200u         /* attempts that begin in a second, over all peers */

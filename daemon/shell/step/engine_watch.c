@@ -59,10 +59,9 @@ void daemon_poll_engine(struct daemon *d, uint32_t slot)
 
 void daemon_poll_engines(struct daemon *d)
 {
-    for (uint32_t i = 0; i < d->limits.engines; i++) {
+    for (uint32_t i = 0; i < d->limits.engines; i++)
         if (d->engines[i].state == ENGINE_WATCH_ACTIVE)
             daemon_poll_engine(d, i);
-    }
 }
 
 /* Called within a step: what the ranks have shown before they were asked to ring is looked at in

@@ -29,8 +29,7 @@
 #define STREAM_TURN_FRAMES 32    /* that a share hands out in its turn, a frame of each stream */
 #define STREAM_TURN_BYTES  16384 /* asked and answered in a turn: what is large ends it earlier */
 #define STREAM_SHARES_MAX  66    /* tenants, the operators, the peers */
-#define STREAM_BIG_SHARE                                                                           \
-    8 /* big buffers that one share (a tenant, the admins, the peers) can hold */
+#define STREAM_BIG_SHARE   8     /* big buffers that one share can hold */
 
 struct stream;
 
@@ -124,8 +123,7 @@ struct stream_config {
 
 struct stream_pool;
 
-uint64_t
-stream_pool_bytes(const struct stream_config *config); /* what the pool takes, at the most */
+uint64_t stream_pool_bytes(const struct stream_config *config); /* that it takes, at the most */
 enum tern_err stream_pool_create(const struct stream_config *config, struct stream_pool **ret);
 void stream_pool_destroy(struct stream_pool *pool); /* after io_destroy */
 
