@@ -8,7 +8,6 @@
 #include "base/err.h"
 #include "client/tape/tape_read.h"
 #include "shell/tape/tape_codec.h"
-#include "shell/tape/tape_file.h"
 
 #define READ_AT_ONCE ((size_t)1 << 20)
 #define CLOCK_MAX    INT64_MAX /* ns: the core adds deadlines to the time of an event */

@@ -16,7 +16,6 @@
 #include "core/query.h"
 #include "fuzz/passed.h"
 #include "shell/tape/tape_codec.h"
-#include "shell/tape/tape_file.h"
 #include "testing/secret.h"
 #include "unit/rig/rig.h"
 

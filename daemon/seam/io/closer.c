@@ -1,7 +1,6 @@
 /* See closer.h. The threads are data threads (io_threads.h), one a lane, each with a timer that
  * sends it a signal while it closes. A wait that a signal interrupts, as the linger of a TCP
- * socket, ends by the first; one signal ends the waits of all descriptors that the same close
- * releases. */
+ * socket, ends by the first, for all descriptors that the close releases. */
 #include "seam/io/closer.h"
 
 #include <errno.h>

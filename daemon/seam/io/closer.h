@@ -29,14 +29,12 @@ enum tern_err closer_create(const struct closer_config *config, struct closer **
 /* Some socket will need the threads. INTERNAL with *ret_why set if they cannot be started. */
 enum tern_err closer_start(struct closer *closer, const char **ret_why);
 /* From here on a socket on which descriptors may have come stays open until the process exits: then
- * nothing lingers. Waits a short time, running the ring, for those that the threads have; `done` is
- * not called any more. */
+ * nothing lingers. Runs the ring a short time for those that threads have, but calls no `done`. */
 void closer_end(struct closer *closer);
 void closer_destroy(struct closer *closer); /* ended, or never started */
 
 /* Takes fd over. closer NULL: the socket is no client's. True: it is closed. False: a thread closes
- * it, and done(ctx) is called from io_run when it has; done NULL: nobody asks. No operation of the
- * ring is left on it. */
+ * it, and io_run calls done(ctx) when it has; done NULL: nobody asks. The ring is done with fd. */
 bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx);
 
 struct closer_stats {

@@ -15,12 +15,10 @@
 #include "base/check.h"
 #include "seam/io/io_states.h"
 
-#define NOWHERE    UINT32_MAX
-#define EVENTS_MAX 32
-#define NEWS       (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a connection that waits */
-#define STOP_MAX_NS                                                                                \
-    2000000000u /* a poll that was cancelled ends at once, or something is wrong                   \
-                 */
+#define NOWHERE     UINT32_MAX
+#define EVENTS_MAX  32
+#define NEWS        (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a connection that waits */
+#define STOP_MAX_NS 2000000000u /* a cancelled poll ends at once, or something is wrong */
 
 struct origin {
     uint32_t family;
@@ -179,8 +177,7 @@ static bool decide(struct door *door, struct place *p)
     return true;
 }
 
-/* The one of that origin, or of all (NULL), that goes first: one that has said nothing, and the
- * oldest of those. */
+/* Who of that origin, or of all (NULL), goes first: the oldest of those that have said nothing. */
 static struct place *oldest(struct door *door, const struct origin *from)
 {
     struct place *found = NULL;

@@ -22,8 +22,7 @@ struct io;
 
 /* Zeroed before its first use. */
 struct io_op {
-    /* res >= 0: bytes, a file descriptor or poll mask; < 0: -errno. EINTR and EAGAIN never get
-     * here. */
+    /* res >= 0: bytes, a file descriptor or poll mask; < 0: -errno. Never EINTR or EAGAIN. */
     void (*done)(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
     /* A thread of the kernel carries it out, and not this one when there is something to do: for a
      * socket whose other end belongs to somebody who can make each call on it take long. */
@@ -33,12 +32,11 @@ struct io_op {
 };
 
 struct io_config {
-    uint32_t entries;      /* submission queue */
-    uint32_t groups;       /* of receive buffers: who empties one leaves the others full */
-    uint32_t buffers;      /* of each group, a power of two */
-    uint32_t buffer_bytes; /* of one of them */
-    uint32_t
-        fault_sq_full; /* fault injection: every n-th submission finds the queue full; 0: none */
+    uint32_t entries;       /* submission queue */
+    uint32_t groups;        /* of receive buffers: who empties one leaves the others full */
+    uint32_t buffers;       /* of each group, a power of two */
+    uint32_t buffer_bytes;  /* of one of them */
+    uint32_t fault_sq_full; /* injected: each n-th submission finds the queue full; 0: none */
 };
 
 /* INTERNAL with *ret_why set (what is missing and what to do: io_uring denied by the container,
@@ -66,8 +64,7 @@ void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool 
 
 /* How it is received from a client's socket, decided once, before its first byte is read: as from
  * any other where the kernel refuses descriptors (client_fds.h). Else `look` is set, the bytes are
- * looked at first, and only those that bring no descriptors are taken. The caller's, beside the
- * operation. */
+ * looked at first, and only those that bring no descriptors are taken. It is the caller's. */
 struct io_client {
     bool look;
     struct msghdr msg;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "seam/own_threads.h"
 
 #define RING_ENTRIES   256u /* of a thread's ring; what does not fit waits in it */
@@ -138,7 +139,7 @@ static void post(struct io_thread *t, struct io_task *task)
 
 static void moved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct io_task *task = (struct io_task *)(void *)((char *)op - offsetof(struct io_task, op));
+    struct io_task *task = container_of(op, struct io_task, op);
     struct io_thread *t = task->thread;
     bool more = res > 0 && task->work && task->work(task, res);
 
@@ -167,8 +168,7 @@ static void take(struct io_thread *t, const struct item *item)
 
 static void on_wake(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct io_thread *t =
-        (struct io_thread *)(void *)((char *)op - offsetof(struct io_thread, wake_op));
+    struct io_thread *t = container_of(op, struct io_thread, wake_op);
 
     (void)res, (void)buffer;
     woken(t->wake_fd);
@@ -333,8 +333,7 @@ static void take_back(struct io_threads *threads, struct io_thread *t)
 
 static void on_told(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct io_threads *threads =
-        (struct io_threads *)(void *)((char *)op - offsetof(struct io_threads, told_op));
+    struct io_threads *threads = container_of(op, struct io_threads, told_op);
 
     (void)buffer;
     if (flags & IO_LAST)

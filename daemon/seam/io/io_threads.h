@@ -68,8 +68,7 @@ void io_threads_destroy(struct io_threads *threads);
 void io_threads_receive(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd);
 void io_threads_send(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd);
 void io_threads_work(struct io_threads *threads, struct io_task *task, uint32_t lane);
-/* Calls it back: it comes soon, with -ECANCELED or what it has done. One that is not away stays.
- * Not of plain work. */
+/* Calls one that is away back: it comes soon, with -ECANCELED or what it did. Not plain work. */
 void io_threads_cancel(struct io_threads *threads, struct io_task *task);
 
 struct io_threads_stats {

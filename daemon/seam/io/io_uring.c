@@ -29,9 +29,8 @@
 #define BUFFERS_ALL 65536u /* of all groups: their numbers have 16 bits */
 #define OPCODES_MAX 256u   /* that one probe can tell of */
 
-/* An operation's state (io_states.h) is kept in a word of the submission that none of our opcodes
- * uses.
- */
+/* An operation's state (io_states.h) is in a word of the submission that none of our opcodes
+ * uses. */
 #define STATE_AT 7
 
 struct io {
@@ -103,9 +102,8 @@ static bool probe_opcodes(struct io_uring *ring)
     return all;
 }
 
-/* Restricts the ring to the operations that we use, because seccomp does not see what travels
- * inside it. No register operation is allowed afterwards, so the buffer ring is registered before.
- */
+/* Restricts the ring to operations that we use, because seccomp does not see what travels inside
+ * it. No register operation is allowed afterwards, so the buffer ring is registered before. */
 static int restrict_ring(struct io_uring *ring)
 {
     struct io_uring_restriction res[OPCODES_USED + 1];
@@ -246,13 +244,13 @@ static void op_move(struct io_op *op, enum io_op_state to)
 }
 
 /* Keeps the submission for as long as the operation lasts; its state stays. */
-static void op_keep(struct io_op *op, const struct io_uring_sqe *sqe)
+static void op_keep(struct io_op *op, struct io_uring_sqe *sqe, void *data)
 {
+    io_uring_sqe_set_data(sqe, data);
     memcpy(op->pending, sqe, STATE_AT * sizeof(op->pending[0]));
 }
 
-/* A free submission entry; a full queue is submitted once. NULL: the kernel takes no more for now.
- */
+/* A free submission entry; a full queue is submitted once. NULL: the kernel takes no more now. */
 static struct io_uring_sqe *sqe_take(struct io *io)
 {
     struct io_uring_sqe *sqe;
@@ -286,8 +284,7 @@ static void wait_push(struct io *io, struct io_op *op)
     io->stats.sq_waits++;
 }
 
-/* Takes an operation off the list. This is rare: its cancel never found room, and it completed by
- * itself. */
+/* Takes an operation off the list. This is rare: it completed before its cancel found room. */
 static void wait_unlink(struct io *io, const struct io_op *op)
 {
     struct io_op *prev = NULL, *at = io->wait_head;
@@ -324,26 +321,24 @@ static void wait_flush(struct io *io)
     }
 }
 
-static void post(struct io *io, struct io_op *op)
+/* What op_keep has kept goes to the kernel, or waits for room. */
+static void post(struct io *io, struct io_op *op, enum io_op_state waits, enum io_op_state posted)
 {
     struct io_uring_sqe *sqe = io->wait_head ? NULL : sqe_take(io);
 
-    if (!sqe) {
-        op_move(op, IO_OP_WAITING);
+    op_move(op, sqe ? posted : waits);
+    if (sqe)
+        sqe_fill(sqe, op);
+    else
         wait_push(io, op);
-        return;
-    }
-    sqe_fill(sqe, op);
-    op_move(op, IO_OP_IN_FLIGHT);
 }
 
 static void post_sqe(struct io *io, struct io_op *op, struct io_uring_sqe *sqe)
 {
-    io_uring_sqe_set_data(sqe, op);
     if (op->aside)
         sqe->flags |= IOSQE_ASYNC;
-    op_keep(op, sqe);
-    post(io, op);
+    op_keep(op, sqe, op);
+    post(io, op, IO_OP_WAITING, IO_OP_IN_FLIGHT);
 }
 
 void io_accept(struct io *io, struct io_op *op, int fd, bool multishot)
@@ -455,12 +450,11 @@ void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot)
  * so the answer always comes from io_run and never from inside the call. */
 void io_cancel(struct io *io, struct io_op *op)
 {
-    struct io_uring_sqe sqe = {0}, *room;
+    struct io_uring_sqe sqe = {0};
 
     if (op_state(op) == IO_OP_WAITING) {
         io_uring_prep_nop(&sqe);
-        io_uring_sqe_set_data(&sqe, op);
-        op_keep(op, &sqe);
+        op_keep(op, &sqe, op);
         op_move(op, IO_OP_CANCELLED);
         return;
     }
@@ -468,16 +462,8 @@ void io_cancel(struct io *io, struct io_op *op)
         return;
     io_uring_prep_cancel(&sqe, op, 0);
     sqe.flags |= IOSQE_CQE_SKIP_SUCCESS; /* the operation's own completion tells how it ended */
-    io_uring_sqe_set_data(&sqe, NULL);
-    op_keep(op, &sqe);
-    room = io->wait_head ? NULL : sqe_take(io);
-    if (room) {
-        sqe_fill(room, op);
-        op_move(op, IO_OP_CANCELLED);
-    } else {
-        op_move(op, IO_OP_CANCEL_WAITING);
-        wait_push(io, op);
-    }
+    op_keep(op, &sqe, NULL);
+    post(io, op, IO_OP_CANCEL_WAITING, IO_OP_CANCELLED);
 }
 
 /* ------------------------------------------------------------------ completion */
@@ -515,7 +501,7 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
             (res == -EINTR || res == -EAGAIN || (uint8_t)op->pending[0] == IORING_OP_NOP))
             res = -ECANCELED;
         if (res == -EINTR || res == -EAGAIN) {
-            post(io, op);
+            post(io, op, IO_OP_WAITING, IO_OP_IN_FLIGHT);
             return;
         }
         op_move(op, IO_OP_IDLE);
@@ -555,8 +541,7 @@ static uint32_t reap(struct io *io)
     return done;
 }
 
-/* Counts each time the kernel had to park completions; they come back with the next entry (NODROP).
- */
+/* Counts each time the kernel parked completions; they come back with the next entry (NODROP). */
 static void note_overflow(struct io *io)
 {
     bool now = io_uring_cq_has_overflow(&io->ring);
@@ -574,8 +559,7 @@ static void submit_and_wait(struct io *io, uint64_t deadline_ns)
 
     if (io_uring_cq_ready(&io->ring) > 0) {
         /* Completions are there already: no wait, no clock, and no system call but to submit.
-         * Submitting runs deferred work, too; otherwise a stream of completions at submission would
-         * starve it. */
+         * Submitting runs deferred work, too, which completions at submission would else starve. */
         if (io_uring_sq_ready(&io->ring) > 0)
             io_uring_submit_and_get_events(&io->ring);
         return;

@@ -1,6 +1,5 @@
-/* See resolve.h. One mutex guards the slots; it is not held during a lookup. What must stay true:
- * a slot's host is written only while no thread reads it; the memory is there for as long as a
- * thread is. */
+/* See resolve.h. One mutex guards the slots; it is not held during a lookup. What must stay true: a
+ * slot's host is written only while no thread reads it; the memory is there while a thread is. */
 #include "seam/io/resolve.h"
 
 #include <errno.h>
@@ -125,13 +124,6 @@ static void resolver_free(struct resolver *r)
     free(r);
 }
 
-static void wake_owner(struct resolver *r)
-{
-    uint64_t one = 1;
-
-    (void)!write(r->event_fd, &one, sizeof one); /* a full counter is readable, too */
-}
-
 /* Called with the lock held; the lock is released during the lookup. */
 static void look(struct resolver *r, struct query *q)
 {
@@ -150,7 +142,7 @@ static void look(struct resolver *r, struct query *q)
     q->answer = answer;
     query_state_move(&q->state, QUERY_DONE);
     list_push(r, &r->done, q);
-    wake_owner(r);
+    eventfd_wake(r->event_fd);
 }
 
 static void *run(void *ctx)

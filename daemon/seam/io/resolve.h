@@ -39,8 +39,7 @@ struct resolver;
 uint64_t resolver_bytes(uint32_t slots); /* what its tables take */
 /* No more threads than slots. `lookup`: resolve_system, or a test's own. */
 enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct resolver **ret);
-/* Does not wait for a name service: a thread that still waits ends when it has heard, and frees the
- * memory then. */
+/* Does not wait for a name service: a thread that still does frees the memory when it has heard. */
 void resolver_destroy(struct resolver *r);
 int resolver_event_fd(const struct resolver *r); /* readable when resolver_take has something */
 

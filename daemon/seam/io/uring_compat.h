@@ -37,8 +37,7 @@ static inline int uring_enable(const struct io_uring *ring)
     return uring_register(ring, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 }
 
-/* The ring's memory is mapped rather than taken from the heap: it has to start on a page. 0 or
- * -errno. */
+/* The ring's memory is mapped, since it has to start on a page. Returns 0 or -errno. */
 static inline int uring_buf_ring_setup(struct io_uring *ring, unsigned entries,
                                        unsigned short group, struct io_uring_buf_ring **ret)
 {

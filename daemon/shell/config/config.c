@@ -10,10 +10,15 @@
 #include "base/err.h"
 #include "shell/config/config_table.h"
 
-static enum tern_err loader_init(struct loader *l, char *why, size_t why_cap)
+static enum tern_err loader_create(struct loader **ret, char *why, size_t why_cap)
 {
+    struct loader *l = *ret = calloc(1, sizeof *l);
     char reason[REASON_BYTES];
 
+    if (l == NULL) {
+        snprintf(why, why_cap, "out of memory");
+        return TERN_INVALID;
+    }
     l->why = why;
     l->why_cap = why_cap;
     l->file_name = "";
@@ -30,6 +35,8 @@ static enum tern_err loader_init(struct loader *l, char *why, size_t why_cap)
 
 static void loader_destroy(struct loader *l)
 {
+    if (l == NULL)
+        return;
     for (uint32_t i = 0; i < CONFIG_PEERS_MAX; i++)
         free(l->peer_tenants[i]);
     config_destroy(l->config);
@@ -90,15 +97,10 @@ static enum tern_err load(int argc, char **argv, struct loader *l, uint8_t **ret
 
 enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap)
 {
-    struct loader *l = calloc(1, sizeof *l);
+    struct loader *l;
     uint8_t *bytes = NULL;
-    enum tern_err err;
+    enum tern_err err = loader_create(&l, why, why_cap);
 
-    if (l == NULL) {
-        snprintf(why, why_cap, "out of memory");
-        return TERN_INVALID;
-    }
-    err = loader_init(l, why, why_cap);
     if (err == TERN_OK)
         err = load(argc, argv, l, &bytes);
     if (err == TERN_OK)
@@ -111,19 +113,15 @@ enum tern_err config_load(int argc, char **argv, struct config **ret, char *why,
 enum tern_err config_load_text(const char *name, const void *bytes, size_t n, struct config **ret,
                                char *why, size_t why_cap)
 {
-    struct loader *l = calloc(1, sizeof *l);
-    enum tern_err err;
+    struct loader *l;
+    enum tern_err err = loader_create(&l, why, why_cap);
 
-    if (l == NULL) {
-        snprintf(why, why_cap, "out of memory");
-        return TERN_INVALID;
-    }
-    err = loader_init(l, why, why_cap);
-    l->file_name = name;
-    l->text = bytes;
-    l->text_bytes = n;
-    if (err == TERN_OK)
+    if (err == TERN_OK) {
+        l->file_name = name;
+        l->text = bytes;
+        l->text_bytes = n;
         err = yaml_load(l);
+    }
     if (err == TERN_OK)
         err = finish(l, ret);
     loader_destroy(l);

@@ -117,9 +117,8 @@ struct config {
     struct config_peer peers[CONFIG_PEERS_MAX];
     uint32_t by_name[CONFIG_PEERS_MAX]; /* the slots of the peers as loaded, by their names */
 
-    uint64_t
-        page_bytes_min;     /* the smallest page that tenants will use: page records come from it */
-    uint32_t inbound_links; /* connections from peers that may be open at a time */
+    uint64_t page_bytes_min;        /* the smallest that tenants use: page records come from it */
+    uint32_t inbound_links;         /* connections from peers that may be open at a time */
     uint32_t data_conns_max;        /* data connections, both ways together */
     uint32_t send_buffers;          /* of 16 KiB: for whoever comes first */
     uint32_t send_buffers_reserved; /* for each tenant alone */
@@ -139,8 +138,7 @@ struct config {
     uint64_t rdma_mr_bytes;                           /* of one registration */
     uint32_t rdma_rails;                              /* devices at a time, our own or a peer's */
     struct xfer_rdma_tuning rdma;
-    bool
-        rdma_wide_keys; /* peers that read get a key to all of a tenant's memory; else none reads */
+    bool rdma_wide_keys; /* who reads gets a key to all of a tenant's memory; else none reads */
     enum log_level log_level;
 
     char spill_dir[4096];      /* "": there is no disk tier */
@@ -167,16 +165,14 @@ struct config {
 enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap);
 void config_destroy(struct config *config);
 
-/* Loads the YAML text alone, without flags, as config_load does with the file. For the fuzz target
- * and tests. */
+/* Loads the YAML text without flags, as config_load does the file. For fuzzing and tests. */
 enum tern_err config_load_text(const char *name, const void *bytes, size_t n, struct config **ret,
                                char *why, size_t why_cap);
 
 /* Prints the configuration as a YAML file that would give the same one. */
 void config_print(const struct config *config, FILE *out);
 
-/* Finds a tenant or a peer by its name. INVALID: there is none of that name, and *ret is untouched.
- */
+/* Finds a tenant or a peer by its name. INVALID: there is none of that name; *ret is untouched. */
 enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret);
 enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret);
 uint32_t config_tenants(const struct config *config); /* slots of tenants that are in use */

@@ -1,5 +1,4 @@
-/* Derives what follows from the settings, and checks whether they fit each other and this machine.
- */
+/* Derives what follows from the settings, and checks if they fit each other and this machine. */
 #include "shell/config/config_table.h"
 
 #include <inttypes.h>
@@ -347,8 +346,7 @@ static enum tern_err check_memory(struct loader *l)
     return TERN_OK;
 }
 
-/* Index 0 of a pool is never used, so a pool has at least two pages. Record memory has one, or
- * there is none. */
+/* Index 0 of a pool is never used, so a pool has two pages at least, record memory one or none. */
 static enum tern_err check_pages(struct loader *l)
 {
     uint64_t page = l->config->page_bytes_min;
@@ -518,8 +516,7 @@ static enum tern_err check_limits(struct loader *l)
     return TERN_OK;
 }
 
-/* Finds the limit that somebody set and that takes more than half of `total`; NULL: there is none.
- */
+/* Finds the limit that somebody set and that takes more than half of `total`; NULL: none. */
 static const struct setting *costliest_limit(struct loader *l, uint64_t total)
 {
     const struct setting *found = NULL;

@@ -12,8 +12,7 @@
 #include "base/err.h"
 #include "shell/config/config_table.h"
 
-#define KEY_SETTING                                                                                \
-    0x1000 /* the setting's index is added; above every character, so there is no short form */
+#define KEY_SETTING 0x1000 /* plus the setting's index; no character, so there is no short form */
 #define KEY_CONFIG  'c'
 #define KEY_CHECK   0x2000
 #define KEY_TENANT  0x2001
@@ -30,8 +29,7 @@ struct pass {
     enum tern_err err;
 };
 
-/* Reads key=value,key=value and calls `set` for each. The text is the caller's copy and is cut up.
- */
+/* Reads key=value,key=value and calls `set` for each. The text is the caller's copy, and cut up. */
 static enum tern_err entry(struct loader *l, const char *flag, char *text, uint32_t slot, int index,
                            enum tern_err (*set)(struct loader *, uint32_t, int, const char *,
                                                 const char *))
@@ -172,8 +170,7 @@ static int group_of(const char *section)
     return 0;
 }
 
-#define DOC_BYTES 256
-
+#define DOC_BYTES  256
 #define KEYS_BYTES 512
 
 struct options {
@@ -201,11 +198,8 @@ static void options_build(struct options *o)
         {"config", KEY_CONFIG, "FILE", 0, "YAML file; flags override what it says", 1},
         {"check-config", KEY_CHECK, NULL, 0,
          "Print what is in force and exit; status 0 only if it is valid, the TLS files can be "
-         "used, "
-         "the sockets' folders written to and `listen` bound; names that do not resolve are told. "
-         "Not "
-         "looked at: "
-         "ports in use, free memory, RDMA devices, GPUs",
+         "used, the sockets' folders written to and `listen` bound; names that do not resolve are "
+         "told. Not looked at: ports in use, free memory, RDMA devices, GPUs",
          1},
         {"plan", KEY_PLAN, NULL, 0,
          "Print what a host needs for the configuration and exit: memory, what is locked for RDMA, "

@@ -82,8 +82,7 @@ static size_t walk_event(struct walk *w, const yaml_event_t *e, const char *sect
 }
 
 /* Finds the last place that fits, because a key that is given twice is wrong at its second place.
- * It stops at bytes that are no YAML and reports the line in *ret_broken, with the parser's words.
- */
+ * It stops at bytes that are no YAML: *ret_broken is their line, with the parser's words. */
 static size_t walk_file(const struct loader *l, const char *section, int index, const char *key,
                         size_t *ret_broken, char problem[YAML_PROBLEM_BYTES])
 {

@@ -337,8 +337,7 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
     {"tenants", "regions", NULL, VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(regions), 1, RANKS_MAX,
      "1",
      "Regions of memory, one a device: an engine takes one a rank, and engines on different "
-     "devices "
-     "live side by side"},
+     "devices live side by side"},
     {"tenants", "devices", NULL, VALUE_REGIONS, CHANGE_SIZED, TENANT_FIELD(devices), 0, 0, "index",
      "What the ranks call the regions' devices when they join: a UUID a region, NAME+NAME; index: "
      "0, 1 and so on"},

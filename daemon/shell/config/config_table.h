@@ -77,8 +77,7 @@ struct loader {
     size_t why_cap;
 };
 
-/* config_values.c. Reads `text` into the field at `base`; on failure `ret_reason` says what would
- * be right. */
+/* config_values.c. Reads `text` into the field at `base`; `ret_reason` says what would be right. */
 #define REASON_BYTES 256
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
                           char ret_reason[REASON_BYTES]);
@@ -102,8 +101,7 @@ size_t yaml_line(const struct loader *l, const char *section, int index, const c
 enum tern_err flags_first_pass(int argc, char **argv, struct loader *l);
 enum tern_err flags_apply(int argc, char **argv, struct loader *l);
 
-/* config_loader.c: values enter here, from the file and from flags. On failure each sets the
- * message. */
+/* config_loader.c: values enter here, from the file and flags. On failure each sets the message. */
 enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enum origin origin);
 enum tern_err loader_tenant_add(struct loader *l, enum origin origin, uint32_t *ret_slot);
 enum tern_err loader_tenant_set(struct loader *l, uint32_t slot, size_t field, const char *text);

@@ -20,8 +20,7 @@ static enum tern_err fail(char reason[REASON_BYTES], const char *text)
     return TERN_INVALID;
 }
 
-/* Digits of `base` up to *ret_end; false for none or more than 64 bits. No sign, no blank, no 0x.
- */
+/* Digits of `base` up to *ret_end; false for none or more than 64 bits. No sign, blank or 0x. */
 static bool digits(const char *text, uint32_t base, uint64_t *ret, const char **ret_end)
 {
     const char *c = text;
@@ -111,12 +110,11 @@ static enum tern_err parse_bool(const char *text, void *field, char reason[REASO
 {
     static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
 
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++)
         if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
             *(bool *)field = strcmp(text, yes[i]) == 0;
             return TERN_OK;
         }
-    }
     return fail(reason, "must be true or false");
 }
 
@@ -147,8 +145,7 @@ static enum tern_err parse_path(const struct setting *s, const char *text, void 
     return TERN_OK;
 }
 
-/* HOST:PORT; an IPv6 address in brackets. Empty means "not configured", where that has a meaning.
- */
+/* HOST:PORT; an IPv6 address in brackets. Empty means "not configured", where it means so. */
 static enum tern_err parse_endpoint(const struct setting *s, const char *text, void *field,
                                     char reason[REASON_BYTES])
 {
@@ -192,12 +189,11 @@ static enum tern_err parse_transport(const char *text, void *field, char reason[
         XFER_TRANSPORT_TABLE(X);
 #undef X
 
-    for (size_t i = 0; i < XFER_TRANSPORTS; i++) {
+    for (size_t i = 0; i < XFER_TRANSPORTS; i++)
         if (strcmp(text, xfer_transport_word[i]) == 0) {
             *(enum xfer_transport *)field = (enum xfer_transport)i;
             return TERN_OK;
         }
-    }
     return fail(reason, words);
 }
 
@@ -298,9 +294,7 @@ struct text {
     size_t left; /* with the NUL */
 };
 
-static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(struct text *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
 {
     va_list args;
     size_t n;

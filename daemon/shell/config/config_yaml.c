@@ -25,8 +25,7 @@ struct raw_peer {
     uint32_t ntenants;
 };
 
-/* What libcyaml fills; NULL where the file says nothing. Sections are mappings that lie at offset
- * 0. */
+/* What libcyaml fills; NULL where the file says nothing. Sections are mappings at offset 0. */
 struct raw {
     char *v[SETTINGS_MAX];
     struct raw_tenant *tenants;
@@ -154,8 +153,7 @@ static void schema_build(struct schema *s)
     schema_lists(s);
 }
 
-/* The name in quotes that follows `before` in a backtrace line; false if the line is none of that
- * form. */
+/* The name in quotes that follows `before` in a backtrace line; false if there is none. */
 static bool quoted(const char *line, const char *before, char *ret, size_t cap)
 {
     const char *start = strstr(line, before);
@@ -238,8 +236,7 @@ static enum tern_err explain(struct loader *l, struct complaint *c, cyaml_err_t 
     static const char unknown[] = "Unexpected key: ", twice[] = "Mapping field already seen: ";
     const char *text = c->text[0] != '\0' ? c->text : cyaml_strerror(err);
 
-    /* In a list it counts the entry that is being read from 1, and from 0 when it is one too many.
-     */
+    /* In a list it counts the entry that is being read from 1, from 0 when it is one too many. */
     if (c->index >= 0 && err != CYAML_ERR_SEQUENCE_ENTRIES_MAX)
         c->index--;
     if (strncmp(c->text, unknown, strlen(unknown)) == 0) {

@@ -155,8 +155,7 @@ uint32_t plan_rails_named(const struct config *c)
     return c->rdma_device.n > 0 ? c->rdma_device.n : names(c, device_of);
 }
 
-/* Memory is registered only if a peer may fetch from it by RDMA, or we may fetch from a peer by
- * RDMA. */
+/* Memory is registered only if a peer may fetch from it by RDMA, or we may from a peer. */
 static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
 {
     bool wanted = false;
@@ -166,11 +165,11 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
     ret->rails = config->rdma_rails;
     ret->tuning = &config->rdma;
     ret->wide_keys = config->rdma_wide_keys;
-    for (uint32_t i = 0; i < config->ntenants; i++)
+    for (uint32_t i = 0; i < config->ntenants; i++) {
         ret->on_gpus += config->tenants[i].device_memory;
-    for (uint32_t i = 0; i < config->ntenants; i++)
         if (config->tenants[i].rdma_devices.n > 0)
             ret->region_device[i] = config->tenants[i].rdma_devices.name;
+    }
     for (uint32_t i = 0; i < config->npeers; i++) {
         wanted = wanted || xfer_transport_by_paths(config->peers[i].transport);
         ret->push = ret->push || config->peers[i].push;

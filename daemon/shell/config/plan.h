@@ -27,8 +27,7 @@ uint32_t plan_stream_shares(const struct config *config);
 void plan_streams(const struct config *config, struct stream_config *ret);
 uint32_t plan_conns(const struct config *config); /* on Unix sockets */
 void plan_closer(const struct config *config, struct closer_config *ret);
-/* The most processes of that tenant that are watched: its share of limits.procs goes by conns_max.
- */
+/* The most processes of that tenant that are watched: its share of limits.procs is by conns_max. */
 uint32_t plan_procs(const struct config *config, uint32_t tenant);
 uint32_t plan_body_max(const struct config *config);
 

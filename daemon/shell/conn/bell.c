@@ -60,14 +60,12 @@ static void listen_to(struct client_conn *c)
     io_poll_in(c->d->io, &c->bell.op, c->bell.fd, false);
 }
 
-/* Some rank of the connection's engine has reached what was wanted; or a client rings for nothing.
- */
+/* Some rank of the connection's engine has reached what was wanted, or rings for nothing. */
 static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct client_conn *c = conn_of(op);
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     if (c->engine != NONE && c->bell.state == BELL_LISTENING)
         engine_watch_rung(c->d, c->engine);
     if (c->bell.state == BELL_ENDING || res < 0 || (res & POLLHUP)) {
@@ -84,8 +82,7 @@ static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
 {
     struct client_conn *c = conn_of(op);
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     if (c->bell.state == BELL_ENDING || res == 0) {
         bell_close(c);
     } else if (res < 0) {

@@ -121,19 +121,13 @@ static void on_closed(struct stream *s, const char *why)
     bell_end(c);
     conn_fds_end(c);
     d->conns.ops->closed(c);
-    if (!known)
-        return;
-    daemon_later(d, &ev);
+    if (known)
+        daemon_later(d, &ev);
 }
 
 static void on_finished(struct stream *s)
 {
     free_if_quiet(conn_of(s));
-}
-
-void conn_close(struct client_conn *c, const char *why)
-{
-    stream_close(&c->stream, why);
 }
 
 void conns_close_proc(struct daemon *d, uint32_t proc)
@@ -143,7 +137,7 @@ void conns_close_proc(struct daemon *d, uint32_t proc)
 
         if (known_to_core(c) && c->proc == proc) {
             c->stream.peer_closed = true;
-            conn_close(c, "its process has exited");
+            stream_close(&c->stream, "its process has exited");
         }
     }
 }
@@ -210,7 +204,7 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
     enum tern_err err;
 
     if (h->type != FRAME_HELLO) {
-        conn_close(c, "a request before Hello");
+        stream_close(&c->stream, "a request before Hello");
         return;
     }
     err = wire_in_message(&d->in, h, body, &msg);
@@ -376,11 +370,6 @@ static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_er
     (void)!send(fd, d->frame, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static uint32_t slots_of(const struct config *config, uint32_t tenant)
-{
-    return tenant == NONE ? config->admin_conns_max : config->tenants[tenant].conns_max;
-}
-
 /* Its Hello is there. */
 static enum door_verdict enter(struct daemon *d, uint32_t tenant, int fd)
 {
@@ -394,7 +383,8 @@ static enum door_verdict enter(struct daemon *d, uint32_t tenant, int fd)
         refuse_early(d, tenant, fd, err, why);
         return DOOR_REFUSE;
     }
-    if (*held_of(d, tenant) >= slots_of(d->config, tenant))
+    if (*held_of(d, tenant) >=
+        (tenant == NONE ? d->config->admin_conns_max : d->config->tenants[tenant].conns_max))
         return DOOR_WAIT;
     check(c);
     *held_of(d, tenant) += 1;

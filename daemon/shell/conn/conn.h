@@ -62,8 +62,7 @@ struct client_conns {
     uint32_t n, open;
     void (*quiet)(struct client_conn *c); /* frees the slot if nothing of an ended one is left */
     struct client_conn *free;
-    struct client_conn
-        *giving; /* whose answer carries a descriptor that the client alone will have */
+    struct client_conn *giving; /* whose answer carries what the client alone will have */
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
     uint32_t unread[CONFIG_TENANTS_MAX]; /* ended connections with an unread answer: see bell.h */
     /* Slots that are not free: open, or closed and still with the ring. A tenant's are never those
@@ -88,7 +87,6 @@ const char *conns_descriptors(const struct daemon *d);
 
 /* NULL unless the core may answer on it. */
 struct client_conn *conn_for_reply(struct daemon *d, uint32_t slot);
-void conn_close(struct client_conn *c, const char *why);
 /* Closes the connections of a process. Called before the core hears of its exit. */
 void conns_close_proc(struct daemon *d, uint32_t proc);
 
@@ -97,8 +95,7 @@ static inline bool conn_is_admin(const struct client_conn *c)
     return c->tenant == NONE;
 }
 
-/* conn_door.c. `enter` as in door.h; DOOR_WAIT: a connection of that tenant is being closed, and
- * its slot will do. */
+/* conn_door.c. `enter` as in door.h; DOOR_WAIT: the slot of one that is being closed will do. */
 enum tern_err conn_doors_create(struct daemon *d,
                                 enum door_verdict (*enter)(struct daemon *d, uint32_t tenant,
                                                            int fd));

@@ -1,6 +1,5 @@
 /* The doors of the Unix sockets (seam/io/door.h): a client whose Hello is not whole yet waits at
- * the door of its tenant, with a share for each process, and holds no connection of the tenant's.
- * See conn.h. */
+ * the door of its tenant, with a share for each process, and holds none of its connections. */
 #include <inttypes.h>
 
 #include "base/err.h"

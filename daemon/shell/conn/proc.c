@@ -20,8 +20,7 @@
 
 static const char why_namespace[] =
     "the daemon cannot see this process (another pid namespace): run both in one, for instance "
-    "with "
-    "--pid=host or hostPID: true, or with shareProcessNamespace in one pod";
+    "with --pid=host or hostPID: true, or with shareProcessNamespace in one pod";
 
 enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
                               void (*gone)(void *ctx, uint32_t slot), void *ctx)
@@ -33,10 +32,9 @@ enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
 
 void proc_table_finish(struct proc_table *t)
 {
-    for (uint32_t i = 0; t->v && i < t->n; i++) {
+    for (uint32_t i = 0; t->v && i < t->n; i++)
         if (t->v[i].state == PROC_WATCHED)
             close(t->v[i].pidfd);
-    }
     free(t->v);
     t->v = NULL;
 }
@@ -68,8 +66,7 @@ static int exited(int pidfd)
 }
 
 /* Without SO_PEERPIDFD: the pid may have been recycled between connect and now. If the connection
- * is still open after pidfd_open, the process that made it was there (or a child that took it
- * over). */
+ * is still open after pidfd_open, its process (or a child that took it over) was there. */
 static int pidfd_of(int sock, pid_t pid)
 {
     struct pollfd p = {.fd = sock, .events = POLLRDHUP};
@@ -95,8 +92,7 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     struct proc *p = (struct proc *)(void *)((char *)op - offsetof(struct proc, poll));
     struct proc_table *t = p->table;
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     if (res < 0 || exited(p->pidfd) != 1) {
         /* This is no proof of an exit: poll again. */
         if (res != -ECANCELED)

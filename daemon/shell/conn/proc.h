@@ -1,8 +1,7 @@
 /* The processes at the other end of our Unix sockets. Each process has one slot, however many
  * connections it has; it is known by pid and start time and held by a pidfd, so that a recycled pid
  * is never mistaken for it. A slot is kept until the kernel has proved the exit, and only then the
- * core is told. Used by conn.c and daemon.c, owner thread only, no allocation after
- * proc_table_init. */
+ * core is told. Used by conn.c and daemon.c, owner thread only; it allocates at init alone. */
 #ifndef SHELL_PROC_H
 #define SHELL_PROC_H
 
@@ -29,8 +28,7 @@ struct proc_table {
     struct io *io;
     struct proc *v; /* owned */
     uint32_t n;
-    /* Called when the kernel has proved that the process in `slot` has exited. The slot is free
-     * afterwards. */
+    /* Called when the kernel has proved that the process in `slot` has exited. Then it is free. */
     void (*gone)(void *ctx, uint32_t slot);
     void *ctx;
 };
@@ -41,8 +39,7 @@ void proc_table_finish(struct proc_table *t);
 
 /* Finds or takes the slot of the process that connected `sock` to a socket of that tenant, of which
  * at most `share` processes are watched. DENIED: the process cannot be watched from here; BUSY: the
- * table or the share is full; GONE: it has exited already. *ret_why is static and says what to do.
- */
+ * table or the share is full; GONE: it has exited already. *ret_why, static, says what to do. */
 enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_t share,
                         uint32_t *ret_slot, const char **ret_why);
 

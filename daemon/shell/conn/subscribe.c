@@ -78,8 +78,7 @@ static bool take(const struct core *core, const struct event_reader *r,
     return true;
 }
 
-/* Reads the ring of one tenant. What another one does is not looked at and costs no change of this
- * one. */
+/* Reads the ring of one tenant. What another one does costs no change of this one. */
 static void read_own(const struct core *core, struct event_reader *r, struct event_page *page,
                      uint64_t numbers)
 {
@@ -105,8 +104,7 @@ static void read_own(const struct core *core, struct event_reader *r, struct eve
         r->at = numbers;
 }
 
-/* Reads the rings of all tenants, in the order of their numbers. A number that no ring has was
- * overwritten. */
+/* Reads the rings of all tenants, by their numbers. One that no ring has was overwritten. */
 static void read_all(const struct core *core, struct event_reader *r, struct event_page *page,
                      uint64_t numbers)
 {
@@ -128,9 +126,7 @@ static void read_all(const struct core *core, struct event_reader *r, struct eve
             break; /* what is lost is told before what follows it */
         r->lost += e->seq - r->at;
         r->at = e->seq;
-        if (e->seq == numbers)
-            break;
-        if (!take(core, r, e, page))
+        if (e->seq == numbers || !take(core, r, e, page))
             break;
         r->at++;
         if (!core_event_own_view(core, from, ++own[from], e))
@@ -285,11 +281,6 @@ void subscribe_pump(struct daemon *d)
 
 /* ---- requests ---- */
 
-static uint32_t share_of(const struct daemon *d, uint32_t conn)
-{
-    return d->conns.v[conn].tenant;
-}
-
 static enum tern_err start(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                            const Tern__Wire__Subscribe *m, const char **ret_text)
 {
@@ -301,7 +292,7 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
     if (m->from > next)
         return TERN_INVALID;
     for (uint32_t i = 0; i < d->subs.n; i++)
-        held += share_of(d, d->subs.v[i].conn) == c->tenant;
+        held += d->conns.v[d->subs.v[i].conn].tenant == c->tenant;
     *ret_text =
         "tokens are told on a tenant's socket, and where `events_tokens: true` is set for the "
         "tenant in ternd's configuration: subscribe without them, or set it and restart";
@@ -324,8 +315,7 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
 }
 
 /* The first answer says where the subscription begins. An operator is told the names of all
- * tenants, too, unless a small frame_body_max leaves no room: then an operator sees tenants as
- * numbers. */
+ * tenants, too, unless a small frame_body_max leaves no room: then operators see numbers. */
 static void welcome(struct daemon *d, struct client_conn *c, const struct frame_header *h)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
@@ -345,8 +335,7 @@ static void welcome(struct daemon *d, struct client_conn *c, const struct frame_
         n = encode(d, h->request_id, &m);
     }
     check(n > 0);
-    if (conn_send(c, n, NULL,
-                  0)) /* else the connection is closed, and the subscription has gone with it */
+    if (conn_send(c, n, NULL, 0)) /* else the subscription has gone with the connection */
         s->mark = c->stream.queued_bytes;
 }
 

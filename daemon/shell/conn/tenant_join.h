@@ -9,8 +9,7 @@
 
 #define TENANT_WHY_BYTES 1024
 
-/* Why a tenant of a new configuration needs a restart; NULL: it does not. `text` has room for what
- * is not static. */
+/* Why a tenant of a new configuration needs a restart; NULL: it does not. `text` may hold that. */
 const char *tenant_needs_restart(const struct daemon *d, const struct config_change *change,
                                  char text[TENANT_WHY_BYTES]);
 /* Whether it could join, as far as that shows without doing it; or does it. On failure its slot

@@ -39,8 +39,7 @@ static struct {
     bool is_socket, torn; /* torn: a part of the last line was written */
     uint64_t (*now_ns)(void);
     uint64_t suppressed, lost, lost_told;
-    struct bucket
-        bucket[LOG_EVENTS_MAX + 1]; /* the last is shared by the events that found no room */
+    struct bucket bucket[LOG_EVENTS_MAX + 1]; /* the last is of the events that found no room */
 } logger = {.most = LEVEL_INFO, .fd = STDERR_FILENO};
 
 struct line {
@@ -58,12 +57,11 @@ const char *log_level_name(enum log_level level)
 
 bool log_level_parse(const char *name, enum log_level *ret)
 {
-    for (size_t i = 0; i < sizeof level_names / sizeof *level_names; i++) {
+    for (size_t i = 0; i < sizeof level_names / sizeof *level_names; i++)
         if (strcmp(name, level_names[i]) == 0) {
             *ret = (enum log_level)i;
             return true;
         }
-    }
     return false;
 }
 
@@ -98,8 +96,7 @@ uint64_t log_lost(void)
     return logger.lost;
 }
 
-/* A line shows CLOCK_REALTIME, so that it can be compared with lines of other hosts; the allowances
- * use CLOCK_MONOTONIC. */
+/* A line shows CLOCK_REALTIME, as lines of other hosts do; the allowances use CLOCK_MONOTONIC. */
 static uint64_t now(clockid_t clock)
 {
     struct timespec t;
@@ -177,8 +174,7 @@ static void put_value(struct line *l, const char *value)
     put_char(l, '"');
 }
 
-/* Reads the integer that the conversion names, with the length that the caller passed, and widens
- * it. */
+/* Reads the integer that the conversion names, with the length that was passed, and widens it. */
 static uint64_t take_integer(const char *lengths, bool is_signed, va_list *args)
 {
     if (strcmp(lengths, "ll") == 0 || strcmp(lengths, "j") == 0)
@@ -215,8 +211,7 @@ static const char *put_conversion(struct line *l, const char *f, va_list *args)
 
         strcat(spec, (const char[]){'j', letter, '\0'});
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored                                                                     \
-    "-Wformat-nonliteral" /* built above from a checked subset of the caller's literal */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* of a checked part of the literal */
         snprintf(text, sizeof text, spec, take_integer(lengths, is_signed, args));
 #pragma GCC diagnostic pop
         put_text(l, text);

@@ -176,8 +176,7 @@ const char *crash_keep_tape(void)
                : "none";
 }
 
-/* True: this thread is the first one here. False: it came here before, during the report or after
- * it. */
+/* True: this thread is the first one here. False: it came before, during or after the report. */
 static bool first_to_end(void)
 {
     int me = gettid(), before = 0;

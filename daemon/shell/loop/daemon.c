@@ -1,5 +1,4 @@
-/* The daemon's life: what is made at start and in which order, the owner loop, the end. See
- * daemon.h. */
+/* The daemon's life: what is made at start and in which order, the owner loop, the end. */
 #include "shell/daemon.h"
 
 #include <signal.h>
@@ -85,8 +84,7 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, mem_op));
     const char *device, *why;
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return; /* its verdicts would go to transfers that are being taken apart */
     mem_poll(d->mem, later, d);
@@ -102,8 +100,7 @@ static void reloaded(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, reload.op));
     struct reload_result result;
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return;
     if (reload_finish(d, &result)) {
@@ -130,15 +127,13 @@ static void take_signal(struct daemon *d, uint32_t number)
         daemon_state_move(&d->state, DAEMON_STOPPED); /* asked twice: at once */
 }
 
-/* Reads all pending signals: several may have come with one wake-up, and none of them wakes us
- * again. */
+/* Reads all pending signals: several may have come with one wake-up, and none wakes us again. */
 static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, signal_op));
     struct signalfd_siginfo info;
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     while (read(d->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
         take_signal(d, info.ssi_signo);
     if (flags & IO_LAST)
@@ -153,8 +148,7 @@ static enum tern_err fail(char *why, size_t cap, enum tern_err err, const char *
     return err;
 }
 
-/* A start with much memory takes long; SIGTERM and SIGINT end it, and SIGHUP waits until it is
- * done. */
+/* A start with much memory takes long; SIGTERM and SIGINT end it, and SIGHUP waits for its end. */
 static void start_process(const struct config *config)
 {
     uint64_t most = plan_descriptors(config), flight = plan_descriptors_in_flight(config);

@@ -127,8 +127,7 @@ static bool region_known(const struct daemon *d, uint32_t tenant, const struct r
     return !lost;
 }
 
-/* The descriptors that go with an answer. Fails if one of them cannot be made; `why` then says so.
- */
+/* The descriptors that go with an answer. Fails if one of them cannot be made, as `why` says. */
 static enum tern_err fds_of(struct client_conn *c, const struct reply *r,
                             const struct wire_region *region, int fds[STREAM_FDS_MAX],
                             uint32_t *ret_n, char why[BELL_WHY_BYTES])
@@ -228,10 +227,9 @@ static void engine_gone(struct daemon *d, struct engine_id engine)
     alarms_engine_gone(d, engine.slot, io_now_ns());
     if (!engine_watch_end(d, engine))
         return;
-    for (uint32_t i = 0; i < d->conns.n; i++) {
+    for (uint32_t i = 0; i < d->conns.n; i++)
         if (d->conns.v[i].engine == engine.slot)
             d->conns.v[i].engine = NONE;
-    }
 }
 
 /* From the disk, or from a peer. */

@@ -26,10 +26,13 @@ static void later(void *ctx, struct event *ev)
 }
 
 /* What came since the last look is one line: of the last one, with how many there are. */
-static void log_bad(struct daemon *d, const struct disk_bad *bad)
+static void log_damage(struct daemon *d)
 {
     char name[DISK_NAME_MAX];
+    struct disk_stats s;
+    const struct disk_bad *bad = &s.bad;
 
+    disk_stats(d->disk, &s);
     if (bad->n == d->spill.bad)
         return;
     disk_file_name(name, d->config->tenants[bad->tenant].name, bad->at.file, false);
@@ -41,20 +44,11 @@ static void log_bad(struct daemon *d, const struct disk_bad *bad)
     d->spill.bad = bad->n;
 }
 
-static void log_damage(struct daemon *d)
-{
-    struct disk_stats s;
-
-    disk_stats(d->disk, &s);
-    log_bad(d, &s.bad);
-}
-
 static void disk_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, spill.op));
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return;
     disk_poll(d->disk, later, d);

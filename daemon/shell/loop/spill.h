@@ -11,8 +11,7 @@
 enum tern_err spill_start(struct daemon *d, char *why, size_t cap);
 void spill_finish(struct daemon *d); /* behind the ring, and before the memory */
 
-/* Bytes that the whole file system has too few for spill.bytes beside the headroom; 0: none, or it
- * cannot be told. */
+/* What the whole file system lacks for spill.bytes and the headroom; 0: nothing, or not known. */
 uint64_t spill_lacks(const struct config *config);
 
 #endif

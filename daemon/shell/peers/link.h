@@ -23,8 +23,7 @@
 #define LINK_BODY_MAX         (FRAME_BODY_MAX + (128u << 10)) /* a PULL_OPEN with its tokens and keys */
 #define LINK_SEND_BUFFERS_MAX 256 /* of 16 KiB: messages that wait for one peer */
 #define LINK_ADDRS_MAX        RESOLVE_ADDRS_MAX
-#define LINK_REDIAL_MIN_NS                                                                         \
-    100000000u /* the first pause; doubled up to the cap, plus or minus a quarter */
+#define LINK_REDIAL_MIN_NS    100000000u /* doubled up to the cap, plus or minus a quarter */
 #define LINK_REDIAL_MAX_NS    5000000000u
 #define LINK_DIALS_MAX        1024u        /* attempts under way, over all peers */
 #define LINK_DIALS_PER_S      200u         /* attempts that begin in a second, over all peers */
@@ -160,15 +159,13 @@ void link_data_dialled(void *ctx, uint32_t slot, uint16_t port, int error);
 /* link_path.c: the messages between xfer and the peer's xfer. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
 void link_path_note(void *ctx, uint32_t slot, const struct xfer_note *note);
-/* Pages of some tenant come from that peer by another way than RDMA, which `auto` asks for first.
- */
+/* Pages of some tenant come from that peer by another way than RDMA, which `auto` asks first. */
 bool link_falls_back(const struct daemon *d, uint32_t peer);
 void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *path);
 
 /* The state of the outbound link to that peer, as operators see it. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
-/* Why the same link is not up. NULL: it is up, or nothing has failed yet, and both results are 0.
- */
+/* Why the same link is not up. NULL: it is up, or nothing has failed yet; both results are 0. */
 const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                             uint64_t *ret_since_ns);
 /* How often a connection was ended for what the peer sent, or it said what it may not; peer NONE:
@@ -182,8 +179,7 @@ enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry
 /* Fills in what TLS knows about the outbound link to that peer. False: the link is not up, or in
  * the clear. */
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret);
-/* Refused connections, [TLS_REFUSALS]; peer NONE: of those who dialled us and were not known yet.
- */
+/* Refused connections, [TLS_REFUSALS]; peer NONE: of those who dialled us and are unknown. */
 const uint64_t *links_refused(const struct daemon *d, uint32_t peer);
 
 #endif

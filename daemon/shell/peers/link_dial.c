@@ -5,8 +5,7 @@
  * which count it; the owner thread never waits for a name service; a name that is not known holds
  * up no other peer, and where RESOLVE_THREADS of them hear nothing the others wait LINK_RESOLVE_NS
  * at the most; where the name service is silent the addresses that it gave last are tried, soon if
- * a link over them was lost just now; where it says that there is no such name they are forgotten.
- */
+ * a link over them was lost just now; where it says that there is no such name it forgets them. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -83,8 +82,7 @@ static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     uint32_t i = l->next_addr % l->naddrs;
     int fd = l->dial_fd;
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     l->dial_fd = -1;
     if (res < 0 || l->moved) {
         close(fd);
@@ -199,8 +197,7 @@ void links_pace_tick(struct peer_links *ls, uint64_t now_ns)
     ls->pace.may_begin = more < LINK_DIALS_PER_S ? (uint32_t)more : LINK_DIALS_PER_S;
 }
 
-/* A quarter of the attempts is for links that were up a moment ago: they do not wait behind peers
- * that are away. */
+/* A quarter of the attempts is for links that were up just now: they wait behind no absent peer. */
 static bool was_lost(const struct peer_link *l)
 {
     return l->down_ns != 0 && l->attempts == 0;
@@ -280,8 +277,7 @@ static void resolved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     struct resolve_answer answer;
     uint32_t slot;
 
-    (void)res;
-    (void)buffer;
+    (void)res, (void)buffer;
     while (resolver_take(ls->resolver, &slot, &answer))
         resolve_answered(&ls->v[slot], &answer, io_now_ns());
     if (flags & IO_LAST)

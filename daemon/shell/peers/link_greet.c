@@ -63,8 +63,7 @@ static bool admit(struct peer_link *l)
     return true;
 }
 
-/* An outbound link opens the data path to the port that the peer named. False: the link is closed.
- */
+/* An outbound link opens the data path to the port that the peer named. False: the link closes. */
 static bool open_data_path(struct peer_link *l, uint64_t incarnation, uint32_t data_port)
 {
     struct sockaddr_storage addr;

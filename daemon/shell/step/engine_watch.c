@@ -1,7 +1,6 @@
 /* Which engines have joined, and which steps their ranks have finished: read from the control pages
  * that the engines write, and told to the core, at once where a rank rings because somebody waits.
- * See daemon.h. What must stay true: what an engine wrote that had the slot before counts for
- * nobody. */
+ * See daemon.h. What must stay true: what the slot's last engine wrote counts for nobody. */
 #include <string.h>
 
 #include "base/check.h"
@@ -60,10 +59,9 @@ void daemon_poll_engine(struct daemon *d, uint32_t slot)
 
 void daemon_poll_engines(struct daemon *d)
 {
-    for (uint32_t i = 0; i < d->limits.engines; i++) {
+    for (uint32_t i = 0; i < d->limits.engines; i++)
         if (d->engines[i].state == ENGINE_WATCH_ACTIVE)
             daemon_poll_engine(d, i);
-    }
 }
 
 /* Called within a step: what the ranks have shown before they were asked to ring is looked at in

@@ -69,8 +69,7 @@ enum tern_err listen_unix_may(const char *path, char *why, size_t cap)
     }
     if (!is_socket(path) && access(path, F_OK) == 0) {
         snprintf(why, cap,
-                 "%s: there is something that is no socket: remove it or choose another "
-                 "path",
+                 "%s: there is something that is no socket: remove it or choose another path",
                  path);
         return TERN_CONFLICT;
     }
@@ -99,8 +98,7 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
         return TERN_INTERNAL;
     }
     l->refuses = client_fds_refuse(l->fd);
-    /* The mode has to hold from the first instant, so the file is made without any right for
-     * others. */
+    /* The mode has to hold from the first instant, so the file is made with no right for others. */
     old = umask(0177);
     bound = bind(l->fd, (struct sockaddr *)&addr, sizeof(addr));
     umask(old);

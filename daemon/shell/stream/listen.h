@@ -1,6 +1,5 @@
 /* Listening sockets: Unix paths for tenants and operators, TCP for peers. The ring accepts
- * connections. When descriptors run out a listener pauses, so that existing connections live on,
- * and resumes later. */
+ * connections. When descriptors run out a listener pauses, and connections live on. */
 #ifndef SHELL_LISTEN_H
 #define SHELL_LISTEN_H
 

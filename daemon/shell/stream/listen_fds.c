@@ -22,8 +22,7 @@ static enum tern_err refuse(char *why, size_t cap, const char *text)
     return TERN_INVALID;
 }
 
-/* The ring waits for connections itself, and a socket that does not block would end that at once.
- */
+/* The ring waits for connections itself, and one that does not block would end that at once. */
 static bool prepare(int fd)
 {
     int flags = fcntl(fd, F_GETFL);

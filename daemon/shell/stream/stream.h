@@ -30,8 +30,7 @@
 #define STREAM_TURN_NS     250000 /* a turn that has lasted so long ends: small frames may be dear */
 #define STREAM_TURN_BYTES  16384  /* asked and answered in a turn: what is large ends it earlier */
 #define STREAM_SHARES_MAX  66     /* tenants, the operators, the peers */
-#define STREAM_BIG_SHARE                                                                           \
-    8 /* big buffers that one share (a tenant, the admins, the peers) can hold */
+#define STREAM_BIG_SHARE   8      /* big buffers that one share can hold */
 
 struct stream;
 
@@ -49,14 +48,12 @@ struct stream_ops {
     void (*aside)(struct stream *s, uint64_t ns);
     /* Called once, from inside stream_close or a completion: no frame follows. `why` is static. */
     void (*closed)(struct stream *s, const char *why);
-    /* Called once, after `closed`: the ring is done with the stream and the descriptor is closed.
-     */
+    /* Called once, after `closed`: the ring is done with it and the descriptor is closed. */
     void (*finished)(struct stream *s);
     /* The client has sent descriptors; `closed` follows. NULL: no client's stream. */
     void (*brought)(struct stream *s);
     /* For streams with TLS only. `secured` is called once, before the first frame: the other side
-     * is who it must be, and frames may be put. `tls_refused` is called at most once, before
-     * `closed`. */
+     * is who it must be, and frames may be put. `tls_refused` at most once, before `closed`. */
     void (*secured)(struct stream *s);
     void (*tls_refused)(struct stream *s, enum tls_refusal why, const char *detail);
     /* For streams in the clear that may meet TLS; NULL: it is a frame of a wrong length. A TLS
@@ -127,8 +124,7 @@ struct stream_config {
 
 struct stream_pool;
 
-uint64_t
-stream_pool_bytes(const struct stream_config *config); /* what the pool takes, at the most */
+uint64_t stream_pool_bytes(const struct stream_config *config); /* that it takes, at the most */
 enum tern_err stream_pool_create(const struct stream_config *config, struct stream_pool **ret);
 void stream_pool_destroy(struct stream_pool *pool); /* after io_destroy */
 

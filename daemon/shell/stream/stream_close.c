@@ -29,12 +29,10 @@ void stream_finish_if_quiet(struct stream *s)
     while (s->first)
         send_buffer_put_first(s);
     s->fd = -1;
-    if (closer_close(s->pool->config.closer, s->share, fd, is_closed, s)) {
-        stream_state_move(&s->state, STREAM_UNUSED);
-        s->ops->finished(s);
-    } else {
+    if (closer_close(s->pool->config.closer, s->share, fd, is_closed, s))
+        is_closed(s);
+    else
         stream_state_move(&s->state, STREAM_CLOSING);
-    }
 }
 
 void stream_close(struct stream *s, const char *why)

@@ -40,7 +40,7 @@ static void unlink_from(struct stream_list *list, const struct stream *s)
             push(list, at);
 }
 
-static void ready(struct stream *s)
+void stream_input_ready(struct stream *s)
 {
     stream_input_state_move(&s->input_state, STREAM_INPUT_READY);
     push(&s->pool->inputs[s->share].ready, s);
@@ -67,7 +67,7 @@ void stream_input_keep(struct stream *s, uint32_t buffer, size_t n)
     s->input_n = n;
     s->input_buffer = buffer;
     s->pool->inputs[s->share].kept++;
-    ready(s);
+    stream_input_ready(s);
 }
 
 void stream_input_starve(struct stream *s)
@@ -91,11 +91,6 @@ struct stream *stream_input_serve(struct stream_pool *pool, uint32_t share)
     pool->nready--;
     stream_input_state_move(&s->input_state, STREAM_INPUT_SERVED);
     return s;
-}
-
-void stream_input_again(struct stream *s)
-{
-    ready(s);
 }
 
 static void give_back(struct stream *s)
@@ -123,7 +118,7 @@ void stream_input_closed(struct stream *s)
     if (s->input_state != STREAM_INPUT_STARVED)
         return;
     unlink_from(&s->pool->inputs[s->share].starved, s);
-    ready(s);
+    stream_input_ready(s);
 }
 
 bool stream_pool_has_input(const struct stream_pool *pool)

@@ -38,9 +38,6 @@ struct stream_pool {
     uint32_t *nbig_free;
 };
 
-#define stream_of(op_ptr, member)                                                                  \
-    ((struct stream *)(void *)((char *)(op_ptr)-offsetof(struct stream, member)))
-
 /* ---- stream_pool.c ---- */
 
 /* A large buffer for the body of the frame that is arriving; NULL: the share holds no free one. */
@@ -68,10 +65,9 @@ void stream_input_keep(struct stream *s, uint32_t buffer, size_t n);
 void stream_input_starve(struct stream *s);
 /* A stream that waits for a buffer may try: one was given back, or was not needed. */
 void stream_input_wake(struct stream_pool *pool, uint32_t share);
-/* The one whose turn it is; NULL: none of the share has input. Its turn ends with one of the next
- * two. */
+/* Whose turn it is; NULL: none of the share has input. The turn ends with one of the next two. */
 struct stream *stream_input_serve(struct stream_pool *pool, uint32_t share);
-void stream_input_again(struct stream *s); /* something is left */
+void stream_input_ready(struct stream *s); /* something is left, or has come */
 void stream_input_used(struct stream *s);  /* nothing is, or nobody wants it any more */
 /* The stream is closed: no buffer will come, so it is served next, to be handed back. */
 void stream_input_closed(struct stream *s);
@@ -87,7 +83,6 @@ void stream_finish_if_quiet(struct stream *s);
 
 /* ---- stream_send.c ---- */
 
-void stream_send_start(struct stream *s); /* something is queued, and no send is in flight */
 void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
 
 /* From now on a thread of the kernel works on the socket. */

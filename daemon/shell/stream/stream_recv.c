@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "shell/stream/stream_internal.h"
 
 /* How a TLS record begins: its type, and 3.1 or 3.3. */
@@ -81,13 +82,6 @@ static void feed_frame(struct stream *s, const uint8_t **in, size_t *n)
 
 /* ---- TLS ---- */
 
-/* The last record is an alert that names the reason; it still leaves. */
-static void tls_failed(struct stream *s)
-{
-    s->ops->tls_refused(s, tls_refusal_of(s->tls), tls_detail(s->tls));
-    stream_finish(s, "TLS failed");
-}
-
 /* A long body is taken as it comes, and nothing after it. */
 static size_t bite_bytes(const struct splitter *s)
 {
@@ -115,7 +109,10 @@ bool stream_feed_records(struct stream *s, const uint8_t **in, size_t *n)
             feed_frame(s, &plain, &plain_n);
         break;
     case TLS_ENDED: stream_close_by_peer(s, "closed by the other side"); break;
-    case TLS_FAILED: tls_failed(s); break;
+    case TLS_FAILED: /* the last record is an alert that names the reason; it still leaves */
+        s->ops->tls_refused(s, tls_refusal_of(s->tls), tls_detail(s->tls));
+        stream_finish(s, "TLS failed");
+        break;
     }
     return true;
 }
@@ -138,7 +135,7 @@ static uint64_t serve(struct stream *s)
     }
     n = n - s->input_n + (size_t)(s->queued_bytes - before);
     if (left && s->state == STREAM_OPEN)
-        stream_input_again(s);
+        stream_input_ready(s);
     else
         stream_input_used(s);
     stream_finish_if_quiet(s);
@@ -162,7 +159,7 @@ void stream_pool_serve(struct stream_pool *pool)
 
 void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct stream *s = stream_of(op, recv);
+    struct stream *s = container_of(op, struct stream, recv);
     struct stream_pool *pool = s->pool;
 
     if (pool->mute)

@@ -1,11 +1,11 @@
-/* Sending: the queue, one send in flight, TLS records on their way out. See stream.h. What must
- * stay true: a frame is queued whole or the stream is closed; descriptors leave with the first byte
- * of their frame. */
+/* Sending: the queue, one send in flight, TLS records on their way out. What must stay true: a
+ * frame is queued whole or the stream is closed; descriptors leave with the first byte of it. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "shell/stream/stream_internal.h"
 
 #define ASIDE_FLUSH_NS 200000u   /* between two flushes of which sends are timed */
@@ -14,10 +14,8 @@
 #define ASIDE_BYTE_NS  2u
 #define ASIDE_STRIKES  4u /* in a row: an interrupt takes time, too */
 
-#define stream_of(op_ptr, member)                                                                  \
-    ((struct stream *)(void *)((char *)(op_ptr)-offsetof(struct stream, member)))
-
-void stream_send_start(struct stream *s)
+/* Something is queued, and no send is in flight. */
+static void send_start(struct stream *s)
 {
     struct send_buffer *c = s->first;
     size_t n = 0;
@@ -74,11 +72,10 @@ static bool replace_first(struct stream *s)
 
 void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct stream *s = stream_of(op, send);
+    struct stream *s = container_of(op, struct stream, send);
     bool progress = false;
 
-    (void)flags;
-    (void)buffer;
+    (void)flags, (void)buffer;
     if (s->pool->mute)
         return;
     s->send_posted = false;
@@ -89,7 +86,7 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     if (s->state == STREAM_DOOMED)
         return;
     if (res == -ETOOMANYREFS && replace_first(s)) {
-        stream_send_start(s);
+        send_start(s);
         return;
     }
     if (res < 0) {
@@ -114,7 +111,7 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     else if (progress)
         s->send_ns = io_now_ns() + s->pool->config.slow_ns;
     if (s->first) {
-        stream_send_start(s);
+        send_start(s);
         return;
     }
     if (s->state == STREAM_FLUSHING)
@@ -251,7 +248,7 @@ static void send_timed(struct stream *s, uint64_t now_ns)
     s->pool->timed_ns = now_ns + ASIDE_FLUSH_NS;
     io_submit(s->pool->config.io);
     before = own_ns();
-    stream_send_start(s);
+    send_start(s);
     io_submit(s->pool->config.io);
     took = own_ns() - before;
     s->strikes = took > ASIDE_SEND_NS + bytes * ASIDE_BYTE_NS ? s->strikes + 1 : 0;
@@ -275,7 +272,7 @@ void stream_pool_flush(struct stream_pool *pool)
         if (timed && now_ns >= s->timed_ns && s->ops->aside && !s->send.aside)
             send_timed(s, now_ns);
         else
-            stream_send_start(s);
+            send_start(s);
     }
     pool->ndirty = 0;
 }

@@ -16,7 +16,6 @@
 #include "base/hash.h"
 #include "base/undumped.h"
 #include "shell/tape/tape_codec.h"
-#include "shell/tape/tape_file.h"
 
 #define OUT_WORDS 4096 /* written out at a time */
 

@@ -1,5 +1,4 @@
-/* The walk over the fields of each event kind; those of a request are listed in proto/messages.h.
- * See tape_codec.h. */
+/* The walk over the fields of each kind of event; proto/messages.h lists those of a request. */
 #include "shell/tape/tape_codec.h"
 
 #include <string.h>
@@ -20,7 +19,7 @@ void codec_u32(struct codec *c, uint32_t *v)
         c->at = 0;
 }
 
-void codec_u64(struct codec *c, uint64_t *v)
+static void codec_u64(struct codec *c, uint64_t *v)
 {
     uint32_t low = (uint32_t)*v, high = (uint32_t)(*v >> 32);
 
@@ -237,8 +236,7 @@ static void ticket(struct codec *c, struct ticket *v)
     codec_u64(c, &(of).member[1]);
 
 /* What an operator asks for has no message in tern.proto that would show a field that messages.h
- * forgets, and a tape without it would play another request. The fields that are named fill the
- * struct. */
+ * forgets, and a tape without it would play another request. The named fields fill the struct. */
 #define F(of, member, KIND, limit) +sizeof(((struct request *)0)->of.member)
 #define ALL_NAMED(NAME, of)                                                                        \
     static_assert(sizeof((struct request *)0)->of - (0 REQUEST_##NAME(F)) <                        \

@@ -7,6 +7,8 @@
 #ifndef SHELL_TAPE_CODEC_H
 #define SHELL_TAPE_CODEC_H
 
+#include <assert.h>
+
 #include "core/core.h"
 #include "proto/messages.h"
 
@@ -16,6 +18,24 @@
 #define EVENT_WORDS_MAX   (64 + GROUPS_MAX * GROUP_WORDS) /* of any event without what it borrows */
 #define OP_WORDS_MAX      16                              /* of one operation of a Step */
 #define RUN_WORDS         3                               /* of one run without its refs */
+
+#define TAPE_MAGIC       0x455041544e524554u /* "TERNTAPE" */
+#define TAPE_COMPLETE    1u
+#define TAPE_TOKENS_KEPT 2u
+
+/* A tape can be read on the machine type that wrote it and by the same build of the core; `version`
+ * and `limits_bytes` refuse others. */
+struct tape_file_head {
+    uint64_t magic;
+    uint32_t version, flags;
+    uint32_t limits_bytes, tenants; /* configurations that follow the head */
+    uint64_t incarnation, first, events;
+    struct core_limits limits;
+};
+
+static_assert(sizeof(struct tape_file_head) % 8 == 0, "records behind it are aligned");
+static_assert(sizeof(struct tenant_config) == 48,
+              "records behind it are aligned, and nothing undefined is written");
 
 struct codec {
     bool reading;
@@ -35,7 +55,6 @@ struct codec_room {
 void codec_event(struct codec *c, struct event *event, struct codec_room *room);
 
 void codec_u32(struct codec *c, uint32_t *v);
-void codec_u64(struct codec *c, uint64_t *v);
 void codec_put_words(struct codec *c, const uint32_t *words, size_t n);
 
 /* The token lists of an event: one of a Match, one of each operation of a

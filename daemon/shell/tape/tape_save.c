@@ -15,8 +15,7 @@
 #define TMP_SUFFIX ".tmp"
 #define HEX_DIGITS 16 /* of an incarnation */
 
-/* Only a plain file may be replaced, not a device nor what a symbolic link points to. Returns 0 if
- * it may. */
+/* Only a plain file may be replaced, not a device nor what a symbolic link points to. 0: it may. */
 static int refused(const char *path)
 {
     struct stat st;
@@ -102,8 +101,7 @@ static bool older(const struct stat *a, const struct stat *b)
                                                   : a->st_mtim.tv_nsec < b->st_mtim.tv_nsec;
 }
 
-/* Counts the tapes and finds the oldest one. Tapes that were not written to their end are deleted.
- */
+/* Counts the tapes and finds the oldest one. Tapes not written to their end are deleted. */
 static uint32_t look(DIR *dir, const char *prefix, char ret_oldest[NAME_MAX + 1])
 {
     struct stat st, oldest = {0};

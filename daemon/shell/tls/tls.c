@@ -26,22 +26,19 @@ bool tls_built(void)
 
 static void *hook_take(size_t n, const char *file, int line)
 {
-    (void)file;
-    (void)line;
+    (void)file, (void)line;
     return tls_arena_take(n);
 }
 
 static void *hook_resize(void *p, size_t n, const char *file, int line)
 {
-    (void)file;
-    (void)line;
+    (void)file, (void)line;
     return tls_arena_resize(p, n);
 }
 
 static void hook_put(void *p, const char *file, int line)
 {
-    (void)file;
-    (void)line;
+    (void)file, (void)line;
     tls_arena_put(p);
 }
 

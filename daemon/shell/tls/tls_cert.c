@@ -63,10 +63,7 @@ static enum tern_err read_file(const char *path, size_t *ret_n, char *why, size_
 /* Nobody can be asked for a pass phrase. */
 static int no_phrase(char *buf, int size, int writing, void *ctx)
 {
-    (void)buf;
-    (void)size;
-    (void)writing;
-    (void)ctx;
+    (void)buf, (void)size, (void)writing, (void)ctx;
     return -1;
 }
 

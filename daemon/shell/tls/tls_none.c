@@ -1,5 +1,4 @@
-/* A build without OpenSSL: no session is ever made, and a configuration that asks for TLS is
- * refused. See tls.h. */
+/* A build without OpenSSL: no session is made, and a configuration that asks for TLS is refused. */
 #include <stdio.h>
 
 #include "base/check.h"

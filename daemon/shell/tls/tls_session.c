@@ -46,9 +46,7 @@ static int bio_write(BIO *bio, const char *from, size_t n, size_t *ret_n)
 
 static long bio_ctrl(BIO *bio, int cmd, long num, void *ptr)
 {
-    (void)bio;
-    (void)num;
-    (void)ptr;
+    (void)bio, (void)num, (void)ptr;
     return cmd == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
@@ -90,8 +88,7 @@ static enum tls_refusal refusal_of_verify(long result)
     }
 }
 
-/* Maps one of OpenSSL's errors to a refusal; TLS_REFUSALS: the error by itself says nothing about
- * the peer. */
+/* Maps one of OpenSSL's errors to a refusal; TLS_REFUSALS: it says nothing about the peer. */
 static enum tls_refusal refusal_of_error(unsigned long e)
 {
     int reason = ERR_GET_REASON(e);

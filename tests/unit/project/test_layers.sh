@@ -24,7 +24,7 @@ local   | daemon/seam/xfer/local | base/* core/* seam/mem/mem_touch.h seam/xfer/
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/mem/mem_pack.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/xfer/data_conn.h seam/xfer/memlock.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/* reshard/* kernels/strided.h | +any
 client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h shell/tape/tape.h kernels/driver.h kernels/kernels.h | +any
-tape    | client/tape  | base/* core/core.h shell/tape/tape.h shell/tape/tape_codec.h shell/tape/tape_file.h client/tape/* | +any
+tape    | client/tape  | base/* core/core.h shell/tape/tape.h shell/tape/tape_codec.h client/tape/* | +any
 kernels | kernels      | kernels/*                                                          | +libc +system dlfcn.h
 TABLE
 apart="client/tape" # its own row alone holds for it, and not the one of the folder that it lies in
