@@ -38,7 +38,6 @@ static void unit_begin(struct disk_body *b)
     uint64_t from, to = checksum_unit_span(r->page_bytes, r->units, b->unit, &from);
 
     b->left = to - from;
-    b->ncarry = 0;
     checksum_begin(&b->hash);
 }
 
@@ -66,36 +65,13 @@ static void unit_end(struct disk_body *b)
         unit_begin(b);
 }
 
-/* Returns how many of the n bytes it took, all of the unit in work. Blocks that lie whole in the
- * piece are hashed there. */
-static size_t unit_take(struct disk_body *b, const uint8_t *bytes, size_t n)
-{
-    size_t take = n < b->left ? n : b->left;
-
-    if (b->ncarry == 0 && take != b->left)
-        take -= take >= CHECKSUM_BLOCK ? take % CHECKSUM_BLOCK : 0;
-    if (b->ncarry == 0 && (take == b->left || take >= CHECKSUM_BLOCK)) {
-        checksum_feed(&b->hash, bytes, take);
-        b->left -= take;
-        return take;
-    }
-    if (take > CHECKSUM_BLOCK - b->ncarry)
-        take = CHECKSUM_BLOCK - b->ncarry;
-    memcpy(b->carry + b->ncarry, bytes, take);
-    b->ncarry += (uint32_t)take;
-    b->left -= take;
-    if (b->ncarry == CHECKSUM_BLOCK || b->left == 0) {
-        checksum_feed(&b->hash, b->carry, b->ncarry);
-        b->ncarry = 0;
-    }
-    return take;
-}
-
 static void pages_take(struct disk_body *b, const uint8_t *bytes, size_t n)
 {
     while (n > 0 && b->run < b->head->nruns) {
-        size_t took = unit_take(b, bytes, n);
+        size_t took = n < b->left ? n : b->left;
 
+        checksum_feed(&b->hash, bytes, took);
+        b->left -= took;
         bytes += took;
         n -= took;
         if (b->left == 0)

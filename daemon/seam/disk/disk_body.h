@@ -33,8 +33,6 @@ struct disk_body {                   /* zeros but for what is the caller's */
     uint64_t left; /* bytes of the unit in work */
     bool wrong;
     struct checksum hash;
-    uint32_t ncarry; /* of the block that is not whole yet */
-    uint8_t carry[CHECKSUM_BLOCK];
 };
 
 void disk_body_free(struct disk_body *b);

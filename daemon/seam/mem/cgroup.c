@@ -4,9 +4,10 @@
 #include "seam/mem/cgroup.h"
 
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "seam/mem/numa.h"
 
 #define LIMIT_NONE (UINT64_MAX / 4) /* version 1 has no word for it, only a very large number */
 
@@ -23,26 +24,13 @@ static const struct hierarchy hierarchies[] = {
      "total_inactive_file ", false},
 };
 
-/* The number behind `key` in a file of lines. False: there is none, as with "max". */
 static bool number(const char *folder, const char *name, const char *key, uint64_t *ret)
 {
-    char path[2 * PATH_MAX], line[256];
-    unsigned long long value;
-    bool found = false;
-    FILE *f;
+    char path[2 * PATH_MAX];
 
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
         return false;
-    f = fopen(path, "re");
-    if (!f)
-        return false;
-    while (!found && fgets(line, sizeof line, f))
-        found =
-            strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &value) == 1;
-    fclose(f);
-    if (found)
-        *ret = value;
-    return found;
+    return file_number(path, key, 10, ret);
 }
 
 static void look(const struct hierarchy *h, const char *folder, struct cgroup_memory *ret)

@@ -77,12 +77,12 @@ void checksum_begin(struct checksum *c)
 {
     c->nleaves = 0;
     c->folded = 0;
+    c->npart = 0;
 }
 
-void checksum_feed(struct checksum *c, const void *bytes, size_t n)
+/* Whole blocks, or the end of the unit. */
+static void feed_blocks(struct checksum *c, const uint8_t *p, size_t n)
 {
-    const uint8_t *p = bytes;
-
     while (n > 0) {
         size_t room, take;
 
@@ -97,8 +97,33 @@ void checksum_feed(struct checksum *c, const void *bytes, size_t n)
     }
 }
 
+void checksum_feed(struct checksum *c, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+
+    while (n > 0) {
+        size_t room = CHECKSUM_BLOCK - c->npart, take = n < room ? n : room;
+
+        if (c->npart == 0 && n >= CHECKSUM_BLOCK) {
+            take = n - n % CHECKSUM_BLOCK;
+            feed_blocks(c, p, take);
+        } else {
+            memcpy(c->part + c->npart, p, take);
+            c->npart += (uint32_t)take;
+        }
+        if (c->npart == CHECKSUM_BLOCK) {
+            feed_blocks(c, c->part, CHECKSUM_BLOCK);
+            c->npart = 0;
+        }
+        p += take;
+        n -= take;
+    }
+}
+
 uint64_t checksum_end(struct checksum *c)
 {
+    feed_blocks(c, c->part, c->npart);
+    c->npart = 0;
     if (c->folded) {
         fold(c);
         return XXH3_64bits_digest(state_of(c));
@@ -112,6 +137,6 @@ uint64_t checksum_unit(const void *bytes, size_t n)
     struct checksum c;
 
     checksum_begin(&c);
-    checksum_feed(&c, bytes, n);
+    feed_blocks(&c, bytes, n);
     return checksum_end(&c);
 }

@@ -16,8 +16,9 @@ uint64_t checksum_unit(const void *bytes, size_t n);
  * checksum this is, none is given away. */
 #define CHECKSUM_NONE 0
 
-/* A unit that comes in pieces: begin, feed, end. Every piece but the last is a multiple of
- * CHECKSUM_BLOCK long. The struct is the caller's and needs no clean-up. */
+/* A unit that comes in pieces of any length: begin, feed, end. What is left of a piece behind its
+ * last whole block is copied until the block is whole. The struct is the caller's and needs no
+ * clean-up. */
 #define CHECKSUM_LEAVES     64  /* block values kept before they are folded into the state */
 #define CHECKSUM_FOLD_BYTES 640 /* room for an XXH3 state, aligned by hand inside */
 struct checksum {
@@ -25,6 +26,8 @@ struct checksum {
     uint32_t nleaves;
     uint32_t folded; /* the state below holds earlier leaves */
     uint8_t state[CHECKSUM_FOLD_BYTES];
+    uint32_t npart; /* of a block that is not whole yet */
+    uint8_t part[CHECKSUM_BLOCK];
 };
 
 void checksum_begin(struct checksum *c);

@@ -108,7 +108,7 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant);
 uint64_t mem_unheld_bytes(const struct mem *mem);
 uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool);
 /* The GPU that a region of a tenant lies on, and what processes map of it; NULL: memory of the
- * host. *ret_lost: it has failed, so nobody is to map it. */
+ * host. *ret_lost: it has failed, so nobody is to map it. Either may be NULL. */
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
                               uint64_t *ret_bytes, bool *ret_lost);
 /* For registration with NICs at start, of a region on a GPU alone. Whether one may be given it:

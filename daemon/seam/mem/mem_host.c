@@ -495,8 +495,10 @@ const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t r
 
     if (!region_view(mem, tenant, region, &view))
         return NULL;
-    *ret_bytes = mem->on_device[tenant][region].bytes;
-    *ret_lost = view.lost != NULL;
+    if (ret_bytes)
+        *ret_bytes = mem->on_device[tenant][region].bytes;
+    if (ret_lost)
+        *ret_lost = view.lost != NULL;
     return view.uuid;
 }
 

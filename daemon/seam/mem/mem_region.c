@@ -15,6 +15,7 @@
 #include "base/undumped.h"
 #include "seam/mem/cgroup.h"
 #include "seam/mem/mem_fault.h"
+#include "seam/mem/numa.h"
 
 #define PAGE_BYTES         4096u
 #define HUGE_BYTES         (2u << 20)
@@ -160,28 +161,13 @@ enum tern_err region_create_control(struct region *r, uint64_t bytes, struct wor
 
 /* ------------------------------------------------------------------ how much there is */
 
-static uint64_t file_number(const char *path, const char *key)
-{
-    char line[256];
-    unsigned long long value = UINT64_MAX;
-    FILE *f = fopen(path, "re");
-
-    if (!f)
-        return UINT64_MAX;
-    while (fgets(line, sizeof line, f)) {
-        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &value) == 1)
-            break;
-    }
-    fclose(f);
-    return value;
-}
-
 enum tern_err region_memory_suffices(uint64_t need, const char **ret_why)
 {
-    uint64_t kib = file_number("/proc/meminfo", "MemAvailable:");
-    uint64_t have = kib == UINT64_MAX ? UINT64_MAX : kib << 10;
+    uint64_t kib, have = UINT64_MAX;
     struct cgroup_memory group;
 
+    if (file_number("/proc/meminfo", "MemAvailable:", 10, &kib))
+        have = kib << 10;
     cgroup_memory(CGROUP_ROOT, &group);
     have = group.left < have ? group.left : have;
     if (need <= have && have - need >= KEEP_FREE_BYTES)

@@ -4,6 +4,8 @@
 #include <ctype.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,6 +27,25 @@ uint64_t numa_of_memory(const uint8_t *base, uint64_t bytes)
         if (status[i] >= 0 && status[i] < NUMA_NODES_MAX)
             nodes |= (uint64_t)1 << status[i];
     return nodes;
+}
+
+bool file_number(const char *path, const char *key, int base, uint64_t *ret)
+{
+    char line[256], *end;
+    bool found = false;
+    FILE *f = fopen(path, "re");
+
+    if (!f)
+        return false;
+    while (!found && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0) {
+            unsigned long long value = strtoull(line + strlen(key), &end, base);
+
+            found = end != line + strlen(key);
+            *ret = found ? value : *ret;
+        }
+    fclose(f);
+    return found;
 }
 
 static FILE *node_file(const char *sys, int node, const char *name)

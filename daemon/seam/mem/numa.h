@@ -1,9 +1,11 @@
 /* Which NUMA node things are on: memory, the CPUs that we may run on, devices. Nodes are bits of a
  * mask; 0 and -1 mean not known (one node, an old kernel, a container that hides it), and never an
- * error. Called at start by mem_host.c, cuda/mem_cuda.c and verbs/rail.c. */
+ * error. Called at start by mem_host.c, cuda/mem_cuda.c and verbs/rail.c. Beside that, one number of
+ * a file of the kernel. */
 #ifndef SEAM_NUMA_H
 #define SEAM_NUMA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define NUMA_NODES_MAX 64
@@ -18,5 +20,9 @@ int numa_of_rdma_device(const char *sys, const char *device);
 int numa_distance(const char *sys, int from, int to);
 /* To the nearest of some nodes. */
 int numa_nearest(const char *sys, int from, uint64_t nodes);
+
+/* The number behind `key` at the beginning of a line of a file of the kernel, to that base. False:
+ * there is none, as with "max". */
+bool file_number(const char *path, const char *key, int base, uint64_t *ret);
 
 #endif

@@ -16,6 +16,7 @@
 #include "base/container.h"
 #include "base/undumped.h"
 #include "seam/mem/mem_pack.h"
+#include "seam/mem/numa.h"
 
 /* ------------------------------------------------------------------ slots */
 
@@ -585,17 +586,11 @@ uint64_t data_conns_bytes(const struct xfer_config *c, uint32_t sums_per_page,
     return sizeof(struct data_conns) + c->data_conns_max * conn + door_bytes(c->strangers);
 }
 
-static long sysctl_number(const char *path)
+static bool system_allows(const char *path)
 {
-    long value = 0;
-    FILE *f = fopen(path, "re");
+    uint64_t most;
 
-    if (!f)
-        return 0;
-    if (fscanf(f, "%ld", &value) != 1)
-        value = 0;
-    fclose(f);
-    return value;
+    return file_number(path, "", 10, &most) && most >= DATA_SOCKET_BYTES;
 }
 
 /* A size that the system would cut down is not set at all: the kernel's own tuning goes further. */
@@ -603,10 +598,10 @@ static int socket_bytes(const struct xfer_config *c)
 {
     if (c->socket_buffer_bytes > 0)
         return (int)c->socket_buffer_bytes;
-    if (sysctl_number("/proc/sys/net/core/rmem_max") < DATA_SOCKET_BYTES ||
-        sysctl_number("/proc/sys/net/core/wmem_max") < DATA_SOCKET_BYTES)
-        return 0;
-    return DATA_SOCKET_BYTES;
+    return system_allows("/proc/sys/net/core/rmem_max") &&
+                   system_allows("/proc/sys/net/core/wmem_max")
+               ? DATA_SOCKET_BYTES
+               : 0;
 }
 
 static bool create_conn(struct xfer *xfer, struct data_conn *conn)

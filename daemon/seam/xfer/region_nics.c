@@ -116,12 +116,10 @@ bool xfer_region_view(const struct xfer *xfer, const struct xfer_rdma_view *rdma
 {
     const struct xfer_region *r = &xfer->region[tenant][region];
     const struct mem *mem = xfer->config.mem;
-    uint64_t bytes;
-    bool lost;
 
     if (!rdma->built)
         return false;
-    *ret = (struct xfer_region_view){.gpu = mem_region_device(mem, tenant, region, &bytes, &lost),
+    *ret = (struct xfer_region_view){.gpu = mem_region_device(mem, tenant, region, NULL, NULL),
                                      .pci = mem_region_pci(mem, tenant, region),
                                      .reason = reason_of(r),
                                      .rail = r->rail};

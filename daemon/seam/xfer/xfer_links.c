@@ -425,15 +425,13 @@ static bool registration_rows(const struct xfer *xfer, uint32_t i,
 bool xfer_registration_view(const struct xfer *xfer, uint32_t i, struct xfer_registration_view *ret)
 {
     const struct mem *mem = xfer->config.mem;
-    uint64_t bytes;
     uint32_t n;
-    bool lost;
 
     for (uint32_t t = 0; t < xfer->config.rdma.tenants; t++) {
         uint32_t regions = mem_region_count(mem, t), alike;
 
         for (uint32_t r = 0; r < regions; r += alike, i -= n) {
-            const char *gpu = mem_region_device(mem, t, r, &bytes, &lost);
+            const char *gpu = mem_region_device(mem, t, r, NULL, NULL);
 
             alike = gpu ? 1 : regions - r;
             *ret = (struct xfer_registration_view){

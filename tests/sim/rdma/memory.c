@@ -487,8 +487,10 @@ const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t r
 {
     if (!rw.cfg.far[mem->node])
         return NULL;
-    (void)mem_region_base(mem, tenant, region, ret_bytes);
-    *ret_lost = false;
+    if (ret_bytes)
+        (void)mem_region_base(mem, tenant, region, ret_bytes);
+    if (ret_lost)
+        *ret_lost = false;
     return "GPU";
 }
 

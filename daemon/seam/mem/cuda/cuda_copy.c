@@ -379,12 +379,12 @@ static bool far_move(void *ctx, void *to, const void *from, uint64_t n)
     return ok;
 }
 
-void cuda_copy_init(struct cuda *c)
-{
-    c->far = (struct mem_far){.ctx = c,
-                              .holds = far_holds,
-                              .get = far_get,
-                              .put = far_put,
-                              .zero = far_zero,
-                              .move = far_move};
-}
+const struct mem_far cuda_far_calls = {.holds = far_holds,
+                                       .get = far_get,
+                                       .put = far_put,
+                                       .zero = far_zero,
+                                       .move = far_move,
+                                       .gather = cuda_far_gather,
+                                       .scatter = cuda_far_scatter,
+                                       .sums = cuda_far_sums,
+                                       .nic_wrote = cuda_nic_wrote};

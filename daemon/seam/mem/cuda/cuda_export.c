@@ -101,7 +101,7 @@ enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bo
 
 /* ---- struct mem_far ---- */
 
-static bool nic_wrote(void *ctx, const void *at)
+bool cuda_nic_wrote(void *ctx, const void *at)
 {
     struct cuda_device *d = cuda_device_at(ctx, at);
     const struct driver *api = &d->cuda->driver;
@@ -122,9 +122,4 @@ static bool nic_wrote(void *ctx, const void *at)
     if (result != CUDA_SUCCESS)
         cuda_lose(d, call, driver_error_name(&d->cuda->driver, result));
     return result == CUDA_SUCCESS;
-}
-
-void cuda_export_init(struct cuda *c)
-{
-    c->far.nic_wrote = nic_wrote;
 }

@@ -165,7 +165,7 @@ static bool sums_by_copies(struct cuda *c, const struct mem_far_pages *p, uint64
     return true;
 }
 
-static bool far_sums(void *ctx, const struct mem_far_pages *pages, uint64_t *ret)
+bool cuda_far_sums(void *ctx, const struct mem_far_pages *pages, uint64_t *ret)
 {
     struct cuda *c = ctx;
     struct cuda_device *d = cuda_device_at(c, pages->base);
@@ -185,9 +185,4 @@ static bool far_sums(void *ctx, const struct mem_far_pages *pages, uint64_t *ret
         atomic_fetch_add(&c->sums_by_kernels, ok ? (uint64_t)part.n * part.units : 0);
     }
     return ok;
-}
-
-void cuda_kernels_init(struct cuda *c)
-{
-    c->far.sums = far_sums;
 }

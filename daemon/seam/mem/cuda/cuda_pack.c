@@ -204,18 +204,12 @@ static bool rows_move(struct cuda *c, const struct iovec *v, uint64_t bytes, uin
     return all;
 }
 
-static bool far_gather(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed)
+bool cuda_far_gather(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed)
 {
     return rows_move(ctx, v, bytes, packed, false);
 }
 
-static bool far_scatter(void *ctx, const struct iovec *v, uint64_t bytes, const uint8_t *packed)
+bool cuda_far_scatter(void *ctx, const struct iovec *v, uint64_t bytes, const uint8_t *packed)
 {
     return rows_move(ctx, v, bytes, (uint8_t *)(uintptr_t)packed, true);
-}
-
-void cuda_pack_init(struct cuda *c)
-{
-    c->far.gather = far_gather;
-    c->far.scatter = far_scatter;
 }

@@ -85,18 +85,18 @@ static inline struct cuda_pair *cuda_pair_of(struct cuda *c, const struct cuda_d
 /* May a copy that never ended still be at the device's memory: its own, or one that reaches it? */
 bool cuda_may_be_touched(struct cuda *c, const struct cuda_device *d);
 
-/* cuda_export.c */
-void cuda_export_init(struct cuda *c);
-
-/* cuda_pack.c */
-void cuda_pack_init(struct cuda *c);
+/* struct mem_far, which cuda_copy.c fills in, but for the context. */
+extern const struct mem_far cuda_far_calls;
+bool cuda_nic_wrote(void *ctx, const void *at); /* cuda_export.c */
+bool cuda_far_gather(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed);
+bool cuda_far_scatter(void *ctx, const struct iovec *v, uint64_t bytes, const uint8_t *packed);
+bool cuda_far_sums(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
 
 /* What a lane has of the scratch, a piece of each: what kernels are told (lists, tables), what they
  * work in, and checksums. */
 enum { SCRATCH_TOLD, SCRATCH_WORK, SCRATCH_SUMS, SCRATCH_PARTS };
 
 /* cuda_kernels.c */
-void cuda_kernels_init(struct cuda *c);
 /* The device's context is current. Without kernels it is used all the same, and no_kernels says
  * why; only of a device that is lost is the call named that failed. */
 const char *cuda_kernels_open(struct cuda_device *d, CUresult *ret);
@@ -107,7 +107,6 @@ bool cuda_launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_
                  union kernels_args *args);
 
 /* cuda_copy.c */
-void cuda_copy_init(struct cuda *c);
 /* Makes the lanes; the device's context is current. Names the call that failed, or NULL. */
 const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret);
 void cuda_lanes_destroy(struct cuda_device *d);

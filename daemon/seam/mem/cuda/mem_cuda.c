@@ -66,10 +66,8 @@ enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, s
     }
     c->event_fd = event_fd;
     c->wait_ms = wait_ms;
-    cuda_copy_init(c);
-    cuda_kernels_init(c);
-    cuda_pack_init(c);
-    cuda_export_init(c);
+    c->far = cuda_far_calls;
+    c->far.ctx = c;
     if (driver_open(&c->driver, library, &why) != DRIVER_OK) {
         snprintf(why_text, sizeof why_text,
                  "a tenant's memory is on devices (device_memory): %s; or leave device_memory out",

@@ -209,9 +209,6 @@ static uint32_t register_threads(uint64_t bytes)
 static bool open_domains(struct verbs *v, struct verbs_rail *rail, struct registering *r,
                          char *ret_why, size_t cap)
 {
-    uint64_t bytes;
-    bool lost;
-
     rail->domain = calloc(v->tenants, sizeof *rail->domain);
     for (uint32_t t = 0; t < v->tenants; t++) {
         if (rail->domain)
@@ -220,7 +217,7 @@ static bool open_domains(struct verbs *v, struct verbs_rail *rail, struct regist
             snprintf(ret_why, cap, "no protection domain: %s", strerror(errno));
             return false;
         }
-        rail->domain[t].far = mem_region_device(v->xfer->config.mem, t, 0, &bytes, &lost) != NULL;
+        rail->domain[t].far = mem_region_device(v->xfer->config.mem, t, 0, NULL, NULL) != NULL;
         if (!cut_tenant(v, rail, t, ret_why, cap))
             return false;
         r->n += rail->domain[t].far ? 0 : rail->domain[t].n;

@@ -149,12 +149,11 @@ bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool)
 {
     const struct mem *mem = v->xfer->config.mem;
     const uint8_t *region = mem_pool_regions(mem, pool);
-    uint64_t bytes;
     bool lost = false;
 
     if (v->rail[0].domain[tenant].far)
         for (uint32_t r = 0; !lost && r < mem_pool_ranks(mem, pool); r++)
-            (void)mem_region_device(mem, tenant, region[r], &bytes, &lost);
+            (void)mem_region_device(mem, tenant, region[r], NULL, &lost);
     return lost;
 }
 

@@ -508,8 +508,6 @@ static void tell(const struct verbs *v, const struct verbs_rail *rail)
     struct xfer_self_test passed = {.result = XFER_SELF_TEST_PASSED};
     struct xfer_registration_view all = {
         .tenant = NONE, .device = rail->view.device, .test = &passed};
-    uint64_t bytes;
-    bool lost;
 
     for (uint32_t t = 0; c->rdma.self_tested && t < v->tenants; t++)
         for (uint32_t r = 0; r < mem_region_count(c->mem, t); r++) {
@@ -518,7 +516,7 @@ static void tell(const struct verbs *v, const struct verbs_rail *rail)
                 .tenant = t,
                 .region = r,
                 .regions = d->far ? 1 : mem_region_count(c->mem, t), /* of which the first tells */
-                .gpu = mem_region_device(c->mem, t, r, &bytes, &lost),
+                .gpu = mem_region_device(c->mem, t, r, NULL, NULL),
                 .device = rail->view.device,
                 .test = &d->region[r].test};
 
