@@ -5,8 +5,7 @@
  * Linux 6.16 refuses them at the sender (SO_PASSRIGHTS). Where it cannot, with an older kernel or
  * for a connection that was queued at a listener before the listener had the option, the owner
  * looks first (io_recv_client_buffers) and reads only what brings no descriptors, and a closing
- * thread (closer.h) closes. The socket itself tells which of the two it is, at any time:
- * client_fds_may_come. */
+ * thread (closer.h) closes. The socket itself tells which of the two it is, at any time. */
 #ifndef SEAM_CLIENT_FDS_H
 #define SEAM_CLIENT_FDS_H
 

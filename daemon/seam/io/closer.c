@@ -3,7 +3,6 @@
  * socket, ends by the first, for all descriptors that the close releases. */
 #include "seam/io/closer.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>

@@ -15,7 +15,6 @@
 #include "base/check.h"
 #include "seam/io/io_states.h"
 
-#define NOWHERE     UINT32_MAX
 #define EVENTS_MAX  32
 #define NEWS        (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a connection that waits */
 #define STOP_MAX_NS 2000000000u /* a cancelled poll ends at once, or something is wrong */

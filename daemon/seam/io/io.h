@@ -48,8 +48,7 @@ void io_destroy(struct io *io);
  * them.
  *
  * io_run submits, waits until at least one completion or until deadline_ns (CLOCK_MONOTONIC;
- * UINT64_MAX: for ever; 0: do not wait), and calls every completion that is there. Returns how
- * many. */
+ * UINT64_MAX: for ever; 0: do not wait), and calls every completion there is; returns how many. */
 uint32_t io_run(struct io *io, uint64_t deadline_ns);
 
 uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
@@ -75,16 +74,13 @@ void io_client_init(struct io_client *client, int fd);
 void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *client, int fd,
                             uint32_t group);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
-void io_sendmsg(
-    struct io *io, struct io_op *op, int fd,
-    const struct msghdr *msg); /* msg is borrowed until done; its msg_flags (MSG_WAITALL) hold for
-                                  the call, here and in io_recvmsg */
+/* msg is borrowed until done; its msg_flags (MSG_WAITALL) hold for the call, also in io_recvmsg. */
+void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *msg);
 void io_recvmsg(struct io *io, struct io_op *op, int fd, struct msghdr *msg);
 void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr,
                 socklen_t len);
 void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot);
-void io_cancel(struct io *io,
-               struct io_op *op); /* `op` still completes, with -ECANCELED or its result */
+void io_cancel(struct io *io, struct io_op *op); /* it completes: with -ECANCELED or a result */
 
 const void *io_buffer(struct io *io, uint32_t buffer);
 void io_buffer_put(struct io *io, uint32_t buffer);

@@ -18,8 +18,7 @@
 #define RESOLVE_TEXT       96
 
 struct resolve_answer {
-    enum tern_err err; /* INVALID: there is no such name; TIMED_OUT: no name service answers, for
-                          now; INTERNAL: any other failure */
+    enum tern_err err; /* INVALID: no such name; TIMED_OUT: no service answers; INTERNAL: else */
     char text[RESOLVE_TEXT]; /* the system's words; "" with OK */
     uint32_t n;
     struct sockaddr_storage addr[RESOLVE_ADDRS_MAX];

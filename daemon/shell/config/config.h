@@ -27,8 +27,7 @@
 #define CONFIG_WHY_BYTES    512 /* enough for every message of config_load */
 
 struct config_endpoint {
-    char host[CONFIG_HOST_BYTES]; /* "" for "not configured"; an IPv6 address stands without its
-                                     brackets */
+    char host[CONFIG_HOST_BYTES]; /* "": not configured; an IPv6 address has no brackets */
     uint16_t port;                /* 0 in a listener: the kernel chooses, the daemon says which */
 };
 

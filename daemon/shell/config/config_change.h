@@ -24,8 +24,7 @@ struct config_change {
     uint64_t tenants; /* of a peer, by their slots in the configuration in force */
     char setting[CONFIG_CHANGE_NAME];
     char was[CONFIG_CHANGE_VALUE], is[CONFIG_CHANGE_VALUE]; /* as in the file; "": there is none */
-    const char *why; /* borrowed for the call: why it needs a restart; NULL: it can be done at once
-                      */
+    const char *why; /* borrowed for the call: why it needs a restart; NULL: it needs none */
 };
 
 /* False: it was not taken over, nor would be. Of a tenant that is added peers get nothing then. */

@@ -9,8 +9,6 @@
 
 #define PEER_TENANTS_BYTES (CONFIG_TENANTS_MAX * CONFIG_NAME_BYTES + 1)
 
-/* ---- messages ---- */
-
 static const char *entry_name(const struct loader *l, const char *section, int index)
 {
     if (index < 0)
@@ -85,8 +83,6 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
     snprintf(l->why, l->why_cap, "%s%s", place, text);
     return TERN_INVALID;
 }
-
-/* ---- values ---- */
 
 enum origin loader_origin(const struct loader *l, const char *section, const char *key)
 {

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
-#include "base/err.h"
 #include "shell/config/config_table.h"
 
 const char *config_peer_wrong(const struct config_peer *peer)

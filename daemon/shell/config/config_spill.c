@@ -64,8 +64,6 @@ void config_derive_spill(struct config *c)
                              : COUNT_MAX;
 }
 
-/* ---- checks ---- */
-
 static enum tern_err check_tenants(struct loader *l)
 {
     const struct config *c = l->config;

@@ -211,7 +211,7 @@ static const char *put_conversion(struct line *l, const char *f, va_list *args)
 
         strcat(spec, (const char[]){'j', letter, '\0'});
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* of a checked part of the literal */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* built from a checked part of it */
         snprintf(text, sizeof text, spec, take_integer(lengths, is_signed, args));
 #pragma GCC diagnostic pop
         put_text(l, text);

@@ -4,11 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/err.h"
 #include "reshard/plan.h"
 #include "shell/admin/operator.h"
 #include "shell/daemon.h"
-#include "shell/log/log.h"
 #include "shell/loop/dispatch.h"
 #include "shell/wire/wire_out.h"
 

@@ -3,7 +3,6 @@
  * session: those are few, and one that lasts makes way when others wait. See link.h. What must stay
  * true: handshakes leave an inbound link for each peer that is configured. */
 #include "shell/daemon.h"
-#include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
 
 #define TLS_HEAD_BYTES 5 /* of a record: type, version and length */

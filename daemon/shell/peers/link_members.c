@@ -35,8 +35,6 @@ static void end_links(struct daemon *d, uint32_t slot, const char *why)
             link_close(d, i, why);
 }
 
-/* ---- joining ---- */
-
 static uint32_t free_slot(const struct daemon *d)
 {
     uint32_t i = 0;
@@ -93,8 +91,6 @@ void links_join(struct daemon *d, const struct config_peer *peer)
               peer->address.host, peer->address.port, config_peer_origin(peer));
 }
 
-/* ---- changes ---- */
-
 void links_change(struct daemon *d, uint32_t slot, const struct config_peer *to)
 {
     struct peer_link *l = &d->links.v[slot];
@@ -108,8 +104,6 @@ void links_change(struct daemon *d, uint32_t slot, const struct config_peer *to)
     if (l->state == PEER_LINK_IDLE)
         link_due(l, 0);
 }
-
-/* ---- leaving ---- */
 
 static bool is_quiet(const struct daemon *d, uint32_t slot)
 {

@@ -92,8 +92,6 @@ const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incar
     return link_up(l) && l->no_data ? "no_data" : names[l->state];
 }
 
-/* ---- why a peer is not there ---- */
-
 uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer)
 {
     return d->links.protocol_errors[peer == NONE ? CONFIG_PEERS_MAX : peer];

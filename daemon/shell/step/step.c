@@ -5,8 +5,6 @@
 #include "base/check.h"
 #include "shell/daemon.h"
 
-/* ---- the queue ---- */
-
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)
 {
     /* Whatever is outstanding reports each kind of event at most once before the core has heard it:
@@ -31,8 +29,6 @@ void daemon_later(struct daemon *d, const struct event *ev)
     q->v[(q->head + q->n) % q->cap] = *ev;
     q->n++;
 }
-
-/* ---- stepping ---- */
 
 static void step(struct daemon *d, struct event *ev)
 {

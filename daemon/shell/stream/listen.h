@@ -1,5 +1,5 @@
 /* Listening sockets: Unix paths for tenants and operators, TCP for peers. The ring accepts
- * connections. When descriptors run out a listener pauses, and connections live on. */
+ * connections. When descriptors run out a listener pauses for a time, and connections live on. */
 #ifndef SHELL_LISTEN_H
 #define SHELL_LISTEN_H
 
@@ -45,7 +45,6 @@ void listen_start(struct listener *l, struct io *io, void (*accepted)(struct lis
 bool listen_guarded(const struct listener *l);
 void listen_again(struct listener *l);                 /* there is a place, perhaps */
 void listen_tick(struct listener *l, uint64_t now_ns); /* resumes a paused listener */
-void listen_stop(struct listener *l); /* closes and unlinks; call it before the start or when the
-                                         ring has gone */
+void listen_stop(struct listener *l); /* closes, unlinks; before the start or without the ring */
 
 #endif

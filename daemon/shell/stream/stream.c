@@ -48,8 +48,6 @@ void stream_secure(struct stream *s, struct tls_session *tls)
     stream_feed_records(s, &none, &n); /* the side that began speaks first */
 }
 
-/* ---- deadlines ---- */
-
 static bool is_past(uint64_t deadline_ns, uint64_t now_ns)
 {
     return deadline_ns && now_ns >= deadline_ns;

@@ -124,7 +124,7 @@ struct stream_config {
 
 struct stream_pool;
 
-uint64_t stream_pool_bytes(const struct stream_config *config); /* that it takes, at the most */
+uint64_t stream_pool_bytes(const struct stream_config *config); /* what it takes, at the most */
 enum tern_err stream_pool_create(const struct stream_config *config, struct stream_pool **ret);
 void stream_pool_destroy(struct stream_pool *pool); /* after io_destroy */
 

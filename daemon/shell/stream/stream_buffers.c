@@ -47,8 +47,6 @@ static void give_back(struct stream *s, struct send_buffer *c)
         share_put(s);
 }
 
-/* ---- who holds most ---- */
-
 static uint32_t unsent(const struct stream *s)
 {
     return s->send_buffers - (s->send_posted ? s->send_buffers_posted : 0);
@@ -98,8 +96,6 @@ static void doom(struct stream *s)
     s->pool->ndoomed++;
     send_buffers_drop(s);
 }
-
-/* ---- the queue ---- */
 
 static bool may_take(struct stream *s)
 {

@@ -3,7 +3,6 @@
  * them at the most, so a backlog uses up nobody else's. See stream.h. What must stay true: who
  * waits for a buffer has something to read; while somebody does, another stream of its share holds
  * a buffer or has been woken, and each that ends its wait wakes the next. */
-#include "base/check.h"
 #include "shell/stream/stream_internal.h"
 
 static void push(struct stream_list *list, struct stream *s)
@@ -79,8 +78,6 @@ void stream_input_starve(struct stream *s)
     if (in->kept == 0)
         stream_input_wake(s->pool, s->share);
 }
-
-/* ---- turns ---- */
 
 struct stream *stream_input_serve(struct stream_pool *pool, uint32_t share)
 {

@@ -91,8 +91,6 @@ void stream_pool_slow(struct stream_pool *pool, uint64_t slow_ns)
     pool->config.slow_ns = slow_ns;
 }
 
-/* ---- buffers ---- */
-
 uint8_t *stream_body_take(struct stream *s)
 {
     struct stream_pool *pool = s->pool;

@@ -80,8 +80,6 @@ static void feed_frame(struct stream *s, const uint8_t **in, size_t *n)
     }
 }
 
-/* ---- TLS ---- */
-
 /* A long body is taken as it comes, and nothing after it. */
 static size_t bite_bytes(const struct splitter *s)
 {
@@ -116,8 +114,6 @@ bool stream_feed_records(struct stream *s, const uint8_t **in, size_t *n)
     }
     return true;
 }
-
-/* ---- turns ---- */
 
 /* Hands out a frame of the stream, or the frames in some bytes of a TLS record. Returns the bytes
  * that were asked and answered. */
@@ -154,8 +150,6 @@ void stream_pool_serve(struct stream_pool *pool)
             bytes += serve(s);
     }
 }
-
-/* ---- the ring ---- */
 
 void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {

@@ -76,8 +76,6 @@ const char *tape_save_hint(int err)
     }
 }
 
-/* ---- those of crashes ---- */
-
 void tape_crash_name(char *ret, size_t cap, const char *file, uint64_t incarnation)
 {
     snprintf(ret, cap, "%s.%016llx", file, (unsigned long long)incarnation);

@@ -10,7 +10,6 @@
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 
-#include "base/err.h"
 #include "base/undumped.h"
 #include "shell/tls/tls_arena.h"
 #include "shell/tls/tls_openssl.h"

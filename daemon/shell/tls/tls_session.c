@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/err.h"
 #include "proto/frame.h"
 #include "shell/tls/tls_openssl.h"
 
