@@ -572,8 +572,6 @@ void core_disk(const struct core *core, uint32_t tenant, struct disk_view *ret)
                               .entries = t->disk_entries.n,
                               .chunks = t->disk_chunks,
                               .files = t->disk_nfiles,
-                              .chunks_max = core->limits.disk_chunks,
-                              .files_max = core->limits.disk_files,
                               .counts = t->disk};
     for (uint32_t at = core->disk_stores.head; at != NONE; at = disk_store_list_next(core, at))
         ret->stores += disk_store_at(core, at)->tenant == tenant;

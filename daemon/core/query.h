@@ -91,7 +91,6 @@ struct tickets_view {
 struct disk_view {
     uint64_t budget, used;                   /* bytes */
     uint32_t entries, chunks, files, stores; /* stores: under way, or waiting */
-    uint32_t chunks_max, files_max;          /* of all tenants */
     struct disk_counts counts;
 };
 

@@ -4,14 +4,13 @@
 #include <string.h>
 
 #include "core/arena/actions.h"
-#include "core/disk/recover.h"
+#include "core/disk/entries.h"
 #include "core/disk/stores.h"
 #include "core/evictions.h"
 #include "core/fetch/fetch.h"
 #include "core/memory/pages.h"
 #include "core/session/engines.h"
 #include "core/session/leases.h"
-#include "core/session/pool_requests.h"
 #include "core/session/record.h"
 #include "core/session/resets.h"
 #include "core/session/retires.h"
@@ -23,12 +22,9 @@
 #include "core/tier/host.h"
 #include "core/transfer/peer_words.h"
 #include "core/transfer/pulls.h"
-#include "core/transfer/seals.h"
 #include "core/transfer/serve_early.h"
 #include "core/transfer/serves.h"
-#include "core/transfer/stages.h"
 #include "core/tree/nodes.h"
-#include "core/turn/turn_records.h"
 #include "core/turn/turns.h"
 
 enum tern_err request_step(struct core *c, struct actions *out, struct call *call,

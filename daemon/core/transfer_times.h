@@ -1,5 +1,5 @@
 /* In which stage a transfer is and what it waits for, and for how long it was so: what operators
- * ask of it (query.h). Derived from its state, never decided upon: see transfer/stages.h. */
+ * ask of it (query.h). Derived from its state, never decided upon: see transfer/stages.c. */
 #ifndef CORE_TRANSFER_TIMES_H
 #define CORE_TRANSFER_TIMES_H
 

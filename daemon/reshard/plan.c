@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 #include "reshard/holds.h"
-#include "reshard/shape.h"
 
 #define RECENT_MAX 16 /* pieces between the same two pages that a new one may adjoin */
 

@@ -1,4 +1,4 @@
-#include "reshard/shape.h"
+#include "reshard/plan.h"
 
 static void loop_drop(struct box *b, uint32_t k)
 {

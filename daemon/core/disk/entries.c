@@ -134,8 +134,9 @@ static bool is_needless(const struct disk_chunk *k)
     return disk_is_entry(k) && k->reason == DISK_CONTINUED;
 }
 
-/* STATE goes where no entry that stays claims it, the new one neither. */
-uint64_t disk_prunable(const struct core *c, const struct disk_new *e)
+/* How many bytes the end of what it makes needless will bring. STATE goes where no entry that stays
+ * claims it, the new one neither. */
+static uint64_t disk_prunable(const struct core *c, const struct disk_new *e)
 {
     uint32_t claiming = 0, n = 0, last = e->chunk; /* last: the first that claims it no more */
     uint64_t bytes = 0;

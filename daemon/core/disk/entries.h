@@ -31,14 +31,13 @@ uint64_t disk_entry_bytes(const struct core *c, uint32_t chunk); /* of all that 
 uint64_t disk_entry_own(const struct core *c, uint32_t chunk);   /* of these, that no other needs */
 uint64_t disk_entry_score(const struct core *c, uint32_t chunk); /* D7, in 1/2^24 tokens a byte */
 
-/* Entries that a new one makes needless: how many bytes that will bring, and their end. */
+/* Entries that a new one makes needless, and their end. */
 struct disk_new {
     uint32_t chunk; /* the deepest that it has on the disk */
     uint32_t above; /* of chunks that end behind that depth it needs STATE */
     uint32_t reach; /* its own, and that of all entries of its tree */
     enum disk_reason reason;
 };
-uint64_t disk_prunable(const struct core *c, const struct disk_new *e);
 void disk_prune(struct core *c, uint32_t chunk, enum disk_reason reason);
 
 /* Room for so many bytes of the tenant, within its budget and, of what the new entry makes
@@ -71,5 +70,12 @@ bool disk_leads_through_bad(const struct core *c, uint32_t chunk);
 bool disk_bad_flush(struct core *c);
 /* N1: what is on the disk under that name is never found again, and goes. */
 void disk_reset(struct core *c, uint32_t tenant, struct namespace_id ns);
+
+/* What earlier runs have left on the disk, as a start finds it (D8): chunks and entries again, if
+ * everything that they need is there. */
+void disk_found(struct core *c, const struct event *ev);
+void disk_ready(struct core *c, uint64_t next_file, uint64_t served_ns);
+/* After that, what nothing leads to goes, and what is over the budget. False: there is more. */
+bool disk_recover_flush(struct core *c);
 
 #endif

@@ -1,6 +1,6 @@
-/* See recover.h. A chunk is linked to the one before it by the place of that one, which two chunks
+/* See entries.h. A chunk is linked to the one before it by the place of that one, which two chunks
  * never share, and not by a hash alone. */
-#include "core/disk/recover.h"
+#include "core/disk/entries.h"
 
 #include "base/hash.h"
 #include "core/arena/hashed.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/arena/actions.h"
-#include "core/disk/recover.h"
+#include "core/disk/entries.h"
 #include "core/disk/store_files.h"
 #include "core/tree/state.h"
 
@@ -142,32 +142,25 @@ static bool is_reset(const struct core *c, const struct disk_store *s)
     return space_at(c, node_at(c, s->node)->space)->reset;
 }
 
-/* Its step has passed: what it needs stays on the device until it is written. False: it is over. */
-static bool due_look(struct core *c, struct actions *out, struct disk_store *s)
+/* Its step has passed: what it needs stays on the device until it is written. */
+static void due_look(struct core *c, struct actions *out, struct disk_store *s)
 {
     const struct node *n = node_at(c, s->node);
 
     if (!n->used || n->gen != s->node_gen || !node_on_device(n) || is_reset(c, s)) {
         store_end(c, out, s, TERN_GONE);
-        return false;
-    }
-    if (path_of(c, s->node) > DISK_PATH_MAX) {
+    } else if (path_of(c, s->node) > DISK_PATH_MAX) {
         store_end(c, out, s, TERN_UNSUPPORTED);
-        return false;
-    }
-    if (!node_visible(n))
-        return true;
-    if (!state_resumable(c, s->node)) {
+    } else if (node_visible(n) && !state_resumable(c, s->node)) {
         store_end(c, out, s, TERN_GONE);
-        return false;
+    } else if (node_visible(n)) {
+        node_pin(c, s->node, REF_TRANSFER);
+        s->state_from = state_low(c, s->node);
+        c->visits += 2 * (n->depth - s->state_from) / node_pool(c, n)->align;
+        state_hold(c, (struct path){s->node, s->state_from});
+        disk_store_state_move(&s->state, DISK_STORE_QUEUED);
+        touch(c);
     }
-    node_pin(c, s->node, REF_TRANSFER);
-    s->state_from = state_low(c, s->node);
-    c->visits += 2 * (n->depth - s->state_from) / node_pool(c, n)->align;
-    state_hold(c, (struct path){s->node, s->state_from});
-    disk_store_state_move(&s->state, DISK_STORE_QUEUED);
-    touch(c);
-    return true;
 }
 
 /* --- stores that nobody asks for --- */
@@ -277,7 +270,7 @@ static bool stores_flush(struct core *c, struct actions *out)
         if (over(c) && s->state != DISK_STORE_WRITING)
             store_end(c, out, s, TERN_BUSY);
         else if (s->state == DISK_STORE_DUE)
-            (void)due_look(c, out, s);
+            due_look(c, out, s);
         else if (s->state == DISK_STORE_QUEUED && is_reset(c, s))
             store_end(c, out, s, TERN_GONE); /* its chunks would be those of the new content */
     }
@@ -326,12 +319,6 @@ static bool writes_flush(struct core *c, struct actions *out)
     return !may_try_again(c);
 }
 
-/* A reset is answered when nothing of before is left. */
-static bool more_to_do(const struct core *c)
-{
-    return c->disk_resets_over || sweep_may_go_on(c);
-}
-
 bool disk_flush(struct core *c, struct actions *out)
 {
     bool all;
@@ -348,7 +335,8 @@ bool disk_flush(struct core *c, struct actions *out)
         return false; /* what is written next may need the records */
     if (c->disk_ready && c->now_ns >= c->disk_pause_ns)
         all = writes_flush(c, out) && all;
-    return disk_gone_flush(c, out) && !more_to_do(c) && all;
+    /* A reset is answered when nothing of before is left. */
+    return disk_gone_flush(c, out) && !c->disk_resets_over && !sweep_may_go_on(c) && all;
 }
 
 uint64_t disk_deadline(const struct core *c)

@@ -39,8 +39,6 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w);
  * end. True: there were some, or one writes and lets go of what it pins in a moment. */
 bool disk_gives_way(struct core *c, const struct pool *p);
 void disk_conn_closed(struct core *c, uint32_t conn);
-/* A leaf is about to leave memory. */
-void disk_evicted(struct core *c, uint32_t node);
 /* Has what is next to be done, done. False: work is left. */
 bool disk_flush(struct core *c, struct actions *out);
 /* Has something left memory since then, so that what leaves it next is to be stored? */

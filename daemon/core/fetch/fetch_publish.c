@@ -13,7 +13,6 @@
 #include "core/session/room.h"
 #include "core/session/slide.h"
 #include "core/transfer/peer_words.h"
-#include "core/transfer/pull_disk.h"
 #include "core/transfer/pull_early.h"
 #include "core/transfer/pulls.h"
 #include "core/transfer/resharded.h"

@@ -11,7 +11,7 @@
 #include "core/session/retires.h"
 #include "core/session/room.h"
 #include "core/session/slide.h"
-#include "core/transfer/seals.h"
+#include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
@@ -24,9 +24,8 @@ struct segment {
 /* Moves the group's next n pages there. */
 static void segment_fill(struct core *c, struct segment to, struct chunk_source *src, uint32_t n)
 {
-    struct list pages;
+    struct list pages = LIST_EMPTY;
 
-    pages = LIST_EMPTY;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t record = page_list_pop(c, &src->pages[to.group]);
         struct page *pg = page_at(c, record);

@@ -14,4 +14,10 @@ void engine_conn_closed(struct core *c, uint32_t conn);
 void engine_step_done(struct core *c, struct engine_id engine, uint32_t rank, uint64_t step);
 void engine_attach(struct core *c, struct engine *e, uint32_t pool);
 
+/* Opening, mapping and closing pools. */
+void pool_zeroed(struct core *c, struct pool_id pool);
+/* Takes closing pools on: their prefixes go as pins end, then their range is zeroed and given back.
+ */
+bool pool_flush(struct core *c, struct actions *out);
+
 #endif

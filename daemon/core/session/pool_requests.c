@@ -2,7 +2,6 @@
  * there for the next engine of the tenant that asks for the same (orphan_find). A range of memory
  * is used for something else only when every engine that mapped it is gone, and after it was
  * zeroed; and only by its tenant. */
-#include "core/session/pool_requests.h"
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"

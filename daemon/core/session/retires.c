@@ -6,7 +6,7 @@
 #include "core/memory/pages.h"
 #include "core/session/steps.h"
 #include "core/tier/host.h"
-#include "core/transfer/seals.h"
+#include "core/transfer/serves.h"
 #include "core/tree/events.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"

@@ -10,7 +10,7 @@
 #include "core/session/sessions.h"
 #include "core/session/steps.h"
 #include "core/transfer/handed.h"
-#include "core/transfer/serve_ticket.h"
+#include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
 #include "core/tree/records.h"
 #include "core/tree/state.h"
@@ -196,17 +196,15 @@ static void hand_pages(struct core *c, struct session *s)
     retire_release(c, engine_at(c, s->engine), s->ticket_step, &pages, (struct path){NONE, 0});
 }
 
-static uint32_t stands_ms(const struct core *c, uint32_t wanted)
+/* Returns for how many ms it stands. */
+static uint32_t stand(const struct core *c, struct session *s, uint32_t wanted)
 {
     uint64_t most = c->limits.ticket_deadline_ns / NS_PER_MS;
+    uint32_t ms = wanted == 0 || wanted > most ? (uint32_t)most : wanted;
 
-    return wanted == 0 || wanted > most ? (uint32_t)most : wanted;
-}
-
-static void stand(const struct core *c, struct session *s, uint32_t ms)
-{
     s->ticket_until_ns = c->now_ns + ms * NS_PER_MS;
     handed_timed(c, s);
+    return ms;
 }
 
 /* Where it promised one, that is the ticket: its key stays. */
@@ -254,8 +252,7 @@ enum tern_err request_handoff(struct core *c, struct actions *out, struct call *
     make(c, s, r->key);
     ticket_state_move(&s->ticket_state, TICKET_WAITING);
     handed_look(c, s);
-    ret->handoff.deadline_ms = stands_ms(c, r->deadline_ms);
-    stand(c, s, ret->handoff.deadline_ms);
+    ret->handoff.deadline_ms = stand(c, s, r->deadline_ms);
     ret->handoff.ticket = ticket(c, s, s->written);
     return TERN_OK;
 }
@@ -272,8 +269,7 @@ enum tern_err ticket_open(struct core *c, struct actions *out, struct call *call
     make(c, s, r->key);
     if (s->ticket_state == TICKET_NONE)
         ticket_state_move(&s->ticket_state, TICKET_PROMISED);
-    ret->ticket_open.deadline_ms = stands_ms(c, r->deadline_ms);
-    stand(c, s, ret->ticket_open.deadline_ms);
+    ret->ticket_open.deadline_ms = stand(c, s, r->deadline_ms);
     ret->ticket_open.ticket = ticket(c, s, 0);
     touch(c);
     return TERN_OK;
@@ -287,11 +283,8 @@ static enum tern_err ticket_of(const struct core *c, const struct call *call,
 {
     enum tern_err err = handed_find(c, call->engine->tenant, t, ret_session);
 
-    if (err == TERN_DENIED)
-        return refuse(ret, err, TICKET_DENIED);
-    if (err != TERN_OK)
-        return refuse(ret, err, TICKET_GONE);
-    return TERN_OK;
+    return err == TERN_OK ? TERN_OK
+                          : refuse(ret, err, err == TERN_DENIED ? TICKET_DENIED : TICKET_GONE);
 }
 
 enum tern_err ticket_renew(struct core *c, struct actions *out, struct call *call,
@@ -303,8 +296,7 @@ enum tern_err ticket_renew(struct core *c, struct actions *out, struct call *cal
     (void)out;
     TRY(ticket_of(c, call, &r->ticket, &s, ret));
     ret->ticket_renew.ticket = r->ticket;
-    ret->ticket_renew.deadline_ms = stands_ms(c, r->deadline_ms);
-    stand(c, s, ret->ticket_renew.deadline_ms);
+    ret->ticket_renew.deadline_ms = stand(c, s, r->deadline_ms);
     touch(c);
     return TERN_OK;
 }
@@ -485,13 +477,6 @@ static bool expire(struct core *c)
     return true;
 }
 
-/* What still waits goes behind those that were not looked at. */
-static void look_later(struct core *c, uint32_t slot)
-{
-    ticket_list_remove(c, &c->tickets_due, slot);
-    ticket_list_push(c, &c->tickets_due, slot);
-}
-
 bool tickets_flush(struct core *c, struct actions *out)
 {
     bool all = expire(c);
@@ -504,8 +489,9 @@ bool tickets_flush(struct core *c, struct actions *out)
             return false;
         c->tickets_looks--;
         c->visits++;
-        if (!turn(c, out, s)) {
-            look_later(c, i);
+        if (!turn(c, out, s)) { /* it goes behind those that were not looked at */
+            ticket_list_remove(c, &c->tickets_due, i);
+            ticket_list_push(c, &c->tickets_due, i);
             continue;
         }
         if (s->ticket_state == TICKET_NONE) {

@@ -5,7 +5,6 @@
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
-#include "core/transfer/pull_disk.h"
 #include "core/transfer/pull_early.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"

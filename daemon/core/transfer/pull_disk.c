@@ -1,6 +1,6 @@
-/* See pull_disk.h. In the place of a peer's page, a page that comes from the disk names its chunk,
+/* See pulls.h. In the place of a peer's page, a page that comes from the disk names its chunk,
  * and its number in the segment of its group, from 1. */
-#include "core/transfer/pull_disk.h"
+#include "core/transfer/pulls.h"
 
 #include "core/disk/entries.h"
 #include "core/tree/state.h"

@@ -4,7 +4,6 @@
  * where it shares a processor with the workers: who waits for them is not told of all at the end
  * (Y4). A job holds a reference, so its pages cannot be given to anyone else while a worker reads
  * them. */
-#include "core/transfer/seals.h"
 
 #include "core/arena/actions.h"
 #include "core/arena/count.h"

@@ -1,5 +1,5 @@
-/* See serve_ticket.h. */
-#include "core/transfer/serve_ticket.h"
+/* See serves.h. */
+#include "core/transfer/serves.h"
 
 #include "core/arena/actions.h"
 #include "core/transfer/handed.h"

@@ -15,7 +15,6 @@
 #include "core/transfer/serve_early.h"
 #include "core/transfer/serve_follow.h"
 #include "core/transfer/serve_record.h"
-#include "core/transfer/serve_ticket.h"
 #include "core/transfer/spans.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"

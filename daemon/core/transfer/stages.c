@@ -1,4 +1,4 @@
-#include "core/transfer/stages.h"
+#include "core/transfer/serves.h"
 
 #include "core/transfer/pulls.h"
 

@@ -122,16 +122,22 @@ static uint32_t window_span(const struct pool *p)
 }
 
 /* Down to that depth nobody can resume below this node: it lacks STATE, or has some that waits for
- * its step. 0: it has all. */
-static uint32_t lacks_to(const struct pool *p, const struct node *n)
+ * its step. on_both: the host may give it what the device lacks. 0: it has all. */
+static inline uint32_t lacks(const struct pool *p, const struct node *n, bool on_both)
 {
     uint32_t reach = 0;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (p->group[g].reach > reach &&
-            (n->group[g].pages[TIER_DEVICE] == NONE || n->state.refilling & 1u << g))
+        if (p->group[g].reach > reach && ((n->group[g].pages[TIER_DEVICE] == NONE &&
+                                           !(on_both && n->group[g].pages[TIER_HOST] != NONE)) ||
+                                          n->state.refilling & 1u << g))
             reach = p->group[g].reach;
     return reach > 0 ? n->depth + (reach - 1) * p->align : 0;
+}
+
+static uint32_t lacks_to(const struct pool *p, const struct node *n)
+{
+    return lacks(p, n, false);
 }
 
 /* Down to which depth nobody can resume at or below the node, for what it or its ancestors lack, as
@@ -143,9 +149,9 @@ static uint32_t bound_above(const struct core *c, uint32_t slot, uint32_t *visit
 
     for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent, ++*visits) {
         const struct node *n = node_at(c, at);
-        uint32_t lacks = lacks_to(p, n);
+        uint32_t to = lacks_to(p, n);
 
-        bound = bound > lacks ? bound : lacks;
+        bound = bound > to ? bound : to;
         if (n->state.claims_window || bound >= n->depth + window_span(p) - p->align ||
             node_at(c, slot)->depth - n->depth >= window_span(p))
             break;
@@ -160,23 +166,9 @@ bool state_resumable(const struct core *c, uint32_t slot)
     return bound == 0 || bound < node_at(c, slot)->depth;
 }
 
-/* The same of a node that the host may give what the device lacks. */
-static uint32_t lacks_on_both(const struct pool *p, const struct node *n)
-{
-    uint32_t reach = 0;
-
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (p->group[g].reach > reach &&
-            ((n->group[g].pages[TIER_DEVICE] == NONE && n->group[g].pages[TIER_HOST] == NONE) ||
-             n->state.refilling & 1u << g))
-            reach = p->group[g].reach;
-    return reach > 0 ? n->depth + (reach - 1) * p->align : 0;
-}
-
 /* One look at each node: what lacks something is below no candidate, so its parent is the next. No
  * further up than `state_from`. */
-static uint32_t deepest(struct core *c, struct path path,
-                        uint32_t (*lacks)(const struct pool *, const struct node *))
+static uint32_t deepest(struct core *c, struct path path, bool on_both)
 {
     const struct pool *p = pool_at(c, node_at(c, path.node)->pool);
     uint32_t found = path.node, at = path.node;
@@ -187,7 +179,7 @@ static uint32_t deepest(struct core *c, struct path path,
 
         if (node_at(c, found)->depth - n->depth >= window_span(p) || n->state.claims_window)
             break;
-        if (lacks(p, n) >= node_at(c, found)->depth)
+        if (lacks(p, n, on_both) >= node_at(c, found)->depth)
             found = n->parent;
     }
     walked(c, (node_at(c, path.node)->depth - node_at(c, at)->depth) / p->align);
@@ -196,12 +188,12 @@ static uint32_t deepest(struct core *c, struct path path,
 
 uint32_t state_above(struct core *c, uint32_t slot)
 {
-    return deepest(c, (struct path){slot, 0}, lacks_to);
+    return deepest(c, (struct path){slot, 0}, false);
 }
 
 uint32_t state_above_on_both(struct core *c, struct path path)
 {
-    return deepest(c, path, lacks_on_both);
+    return deepest(c, path, true);
 }
 
 /* Downwards: what the nodes so far lack is below no candidate. */
@@ -212,11 +204,11 @@ uint32_t state_first_below(struct core *c, struct path path)
     uint32_t bound = bound_above(c, above, &c->visits);
 
     while (depth < node_at(c, path.node)->depth) {
-        uint32_t at = node_above(c, (struct path){path.node, depth += p->align}), lacks;
+        uint32_t at = node_above(c, (struct path){path.node, depth += p->align}), to;
 
         c->visits++;
-        lacks = lacks_to(p, node_at(c, at));
-        bound = bound > lacks ? bound : lacks;
+        to = lacks_to(p, node_at(c, at));
+        bound = bound > to ? bound : to;
         if (bound < depth)
             return at;
     }
@@ -225,16 +217,11 @@ uint32_t state_first_below(struct core *c, struct path path)
 
 /* --- the reclaim list --- */
 
-static void count_reclaimable(const struct core *c, struct pool *p, const struct node *n, bool in)
+static void count_reclaimable(struct pool *p, const struct node *n, bool in)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (group_is_state(&p->group[g]) && n->group[g].pages[TIER_DEVICE] != NONE) {
-            if (in)
-                p->group[g].reclaimable += p->group[g].segment;
-            else
-                p->group[g].reclaimable -= p->group[g].segment;
-        }
-    (void)c;
+        if (group_is_state(&p->group[g]) && n->group[g].pages[TIER_DEVICE] != NONE)
+            p->group[g].reclaimable += in ? p->group[g].segment : -p->group[g].segment;
 }
 
 static void reclaim_add(struct core *c, uint32_t slot)
@@ -243,7 +230,7 @@ static void reclaim_add(struct core *c, uint32_t slot)
     struct pool *p = pool_at(c, n->pool);
 
     reclaim_list_push(c, &p->reclaim, slot);
-    count_reclaimable(c, p, n, true);
+    count_reclaimable(p, n, true);
     touch(c);
 }
 
@@ -255,7 +242,7 @@ static void reclaim_remove(struct core *c, uint32_t slot)
     if (!state_reclaimable(n))
         return;
     reclaim_list_remove(c, &p->reclaim, slot);
-    count_reclaimable(c, p, n, false);
+    count_reclaimable(p, n, false);
     touch(c);
 }
 
@@ -617,10 +604,10 @@ void state_arrived(struct core *c, uint32_t slot, bool state, uint32_t *last)
     if (p->nstate == 0)
         return;
     if (n->parent == *last || state || may_claim(n)) {
-        uint32_t lacks = lacks_to(p, n), above = node_at(c, n->parent)->state.bound;
+        uint32_t needs = lacks_to(p, n), above = node_at(c, n->parent)->state.bound;
 
         n->state.bound = n->parent != *last ? bound_above(c, slot, &c->visits)
-                         : lacks > above    ? lacks
+                         : needs > above    ? needs
                                             : above;
         *last = slot;
         arrived(c, slot);

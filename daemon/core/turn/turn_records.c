@@ -1,4 +1,4 @@
-/* See turn_records.h. A record is written in three short steps within a turn (M6): a prepare hands
+/* See turns.h. A record is written in three short steps within a turn (M6): a prepare hands
  * out pages, the engine writes them, and a put has a worker look at them; what the worker found
  * comes back as an event, and only then is anything stored. Whatever the answer to a put or a
  * rollback is, what was prepared is used up by it.
@@ -6,7 +6,7 @@
  * The list of tokens that a session's records have is known by a hash of it at the length of each
  * record. So a list that is put is compared with the one that is stored (M4), and a prompt with the
  * lists to roll back to (M3), without a token on the owner thread. */
-#include "core/turn/turn_records.h"
+#include "core/turn/turns.h"
 
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "unit/rig/rig_disk_bench.h"
 
 #include "core/disk/entries.h"
-#include "core/disk/recover.h"
 #include "core/disk/stores.h"
 
 static struct disk_bench bench(uint64_t budget)
