@@ -14,14 +14,14 @@ bool undumped(void *at, size_t bytes)
     return from >= to || madvise((void *)from, to - from, MADV_DONTDUMP) == 0;
 }
 
-static size_t whole_pages(size_t bytes)
+size_t undumped_bytes(size_t bytes)
 {
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
 void *undumped_take(size_t bytes, bool present)
 {
-    const size_t n = whole_pages(bytes);
+    const size_t n = undumped_bytes(bytes);
     void *at = mmap(NULL, n, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | (present ? MAP_POPULATE : 0), -1, 0);
 
@@ -36,5 +36,5 @@ void *undumped_take(size_t bytes, bool present)
 void undumped_put(void *at, size_t bytes)
 {
     if (at)
-        munmap(at, whole_pages(bytes));
+        munmap(at, undumped_bytes(bytes));
 }

@@ -580,8 +580,8 @@ uint64_t data_conns_bytes(const struct xfer_config *c, uint32_t sums_per_page,
                           const struct transport_ops *const *transports)
 {
     uint64_t conn = sizeof(struct data_conn) + DATA_IOVS * sizeof(struct iovec) +
-                    meta_bytes(sums_per_page) + DATA_PACKED_BYTES + DATA_BUFFER_BYTES +
-                    own_bytes(transports);
+                    undumped_bytes(meta_bytes(sums_per_page)) + DATA_PACKED_BYTES +
+                    DATA_BUFFER_BYTES + undumped_bytes(own_bytes(transports));
 
     return sizeof(struct data_conns) + c->data_conns_max * conn + door_bytes(c->strangers);
 }
