@@ -66,7 +66,9 @@ keys "rows peers" "([r['page_bytes'] for r in j['rows']] == [16384, 65536, 26214
 keys "rows wrong" "j['wrong'] == 0 and [r['piece_bytes'] for r in j['rows']] == [64, 256, 1024, 4096, 16384, 65536] and all(k in r
     for r in j['rows'] for k in ('raw_gb_s', 'sent_gb_s', 'sent_packed_gb_s', 'sent_ratio', 'sent_core_ratio', 'received_gb_s',
     'received_packed_gb_s', 'received_ratio', 'received_core_ratio'))" "$TERN_BIN/tern-bench" reshard --quick --json
-keys "rows" "all(r['a_refused'] > 0 and r['b_failed'] == 0 and all(k in r for k in ('table', 'p99_ratio')) for r in j['rows'])" \
+# Of a table A is refused; of what costs the daemon's steps or shares its sockets it need not be.
+costs="('long commits', 'publishing', 'evictions', 'disk entries', 'tickets', 'collisions', 'bell', 'descriptors', 'unread answers')"
+keys "rows" "all((r['a_refused'] > 0 or r['table'] in $costs) and r['b_failed'] == 0 and all(k in r for k in ('table', 'p99_ratio')) for r in j['rows'])" \
     "$TERN_BIN/tern-bench" neighbours --quick --json
 
 "$TERN_BIN/tern-replay" --spawn --sessions 20 --turns 20 --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?"
