@@ -44,7 +44,8 @@ struct text_field {
 
 /* TEXT(out, STR("a", text), OBJECT("b", U64("c", n))) writes members in order; commas and escapes
  * are its own. What has loops or conditions inside is opened and closed by fields of their own. */
-#define TEXT(out, ...) text_fields(out, (const struct text_field[]){__VA_ARGS__, {.kind = TEXT_LAST}})
+#define TEXT(out, ...)                                                                             \
+    text_fields(out, (const struct text_field[]){__VA_ARGS__, {.kind = TEXT_LAST}})
 void text_fields(struct text_out *out, const struct text_field *fields); /* up to TEXT_LAST */
 
 #define FIELD(kind_, key_, ...) ((struct text_field){.kind = kind_, .key = key_, __VA_ARGS__})
