@@ -5,12 +5,12 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "seam/io/client_fds.h"
 #include "seam/io/io_threads.h"
 
@@ -73,7 +73,7 @@ static void set_timer(long ns)
 
 static bool close_it(struct io_task *task, int32_t res)
 {
-    struct socket *s = (struct socket *)(void *)((char *)task - offsetof(struct socket, task));
+    struct socket *s = container_of(task, struct socket, task);
 
     (void)res;
     set_timer(CUT_NS);
@@ -86,7 +86,7 @@ static bool close_it(struct io_task *task, int32_t res)
 
 static void closed(struct io_task *task, int32_t res)
 {
-    struct socket *s = (struct socket *)(void *)((char *)task - offsetof(struct socket, task));
+    struct socket *s = container_of(task, struct socket, task);
     struct closer *closer = s->closer;
 
     (void)res;

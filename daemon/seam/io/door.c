@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "seam/io/io_states.h"
 
 #define EVENTS_MAX  32
@@ -295,7 +295,7 @@ static void look_at_news(struct door *door)
 
 static void news(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct door *door = (struct door *)(void *)((char *)op - offsetof(struct door, op));
+    struct door *door = container_of(op, struct door, op);
 
     (void)res, (void)buffer;
     if (flags & IO_LAST)

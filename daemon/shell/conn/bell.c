@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -16,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "seam/io/client_fds.h"
 #include "shell/config/plan.h"
 #include "shell/daemon.h"
@@ -26,7 +26,7 @@ static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
 
 static struct client_conn *conn_of(struct io_op *op)
 {
-    return (struct client_conn *)(void *)((char *)op - offsetof(struct client_conn, bell.op));
+    return container_of(op, struct client_conn, bell.op);
 }
 
 static int pid_of(const struct client_conn *c)

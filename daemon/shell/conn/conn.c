@@ -5,7 +5,6 @@
 #include "shell/conn/conn.h"
 
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "base/err.h"
 #include "base/undumped.h"
 #include "shell/config/plan.h"
@@ -25,7 +25,7 @@
 
 static struct client_conn *conn_of(struct stream *s)
 {
-    return (struct client_conn *)(void *)((char *)s - offsetof(struct client_conn, stream));
+    return container_of(s, struct client_conn, stream);
 }
 
 static uint32_t *held_of(struct daemon *d, uint32_t tenant)

@@ -6,13 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/container.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5; not in every libc's headers */
@@ -89,7 +90,7 @@ static int pidfd_of(int sock, pid_t pid)
 
 static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct proc *p = (struct proc *)(void *)((char *)op - offsetof(struct proc, poll));
+    struct proc *p = container_of(op, struct proc, poll);
     struct proc_table *t = p->table;
 
     (void)flags, (void)buffer;

@@ -2,7 +2,6 @@
 #include "shell/daemon.h"
 
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "base/err.h"
 #include "base/undumped.h"
 #include "seam/mem/mem_fault.h"
@@ -81,7 +81,7 @@ static void proc_gone(void *ctx, uint32_t slot)
 
 static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, mem_op));
+    struct daemon *d = container_of(op, struct daemon, mem_op);
     const char *device, *why;
 
     (void)res, (void)buffer;
@@ -97,7 +97,7 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 /* The configuration was read anew. */
 static void reloaded(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, reload.op));
+    struct daemon *d = container_of(op, struct daemon, reload.op);
     struct reload_result result;
 
     (void)res, (void)buffer;
@@ -130,7 +130,7 @@ static void take_signal(struct daemon *d, uint32_t number)
 /* Reads all pending signals: several may have come with one wake-up, and none wakes us again. */
 static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, signal_op));
+    struct daemon *d = container_of(op, struct daemon, signal_op);
     struct signalfd_siginfo info;
 
     (void)res, (void)buffer;

@@ -4,12 +4,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/container.h"
 #include "base/err.h"
 #include "seam/disk/disk_key.h"
 #include "shell/config/plan.h"
@@ -46,7 +46,7 @@ static void log_damage(struct daemon *d)
 
 static void disk_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, spill.op));
+    struct daemon *d = container_of(op, struct daemon, spill.op);
 
     (void)res, (void)buffer;
     if (d->state == DAEMON_STOPPED)

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "base/err.h"
 #include "seam/io/client_fds.h"
 #include "shell/log/log.h"
@@ -171,7 +171,7 @@ static void ask(struct listener *l)
 
 static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct listener *l = (struct listener *)(void *)((char *)op - offsetof(struct listener, op));
+    struct listener *l = container_of(op, struct listener, op);
 
     (void)buffer;
     if (res >= 0) {
