@@ -159,9 +159,9 @@ static int run_history(const struct options *o)
     return ok ? 0 : 1;
 }
 
-static bool tape_is_rdmas(const char *path)
+static bool tape_begins(const char *path, const char *magic)
 {
-    char line[sizeof RDMA_MAGIC] = "";
+    char line[64] = "";
     FILE *f = fopen(path, "r");
 
     if (!f)
@@ -169,7 +169,8 @@ static bool tape_is_rdmas(const char *path)
     if (!fgets(line, sizeof line, f))
         line[0] = '\0';
     fclose(f);
-    return strcmp(line, RDMA_MAGIC) == 0;
+    line[strcspn(line, "\n")] = '\0';
+    return strcmp(line, magic) == 0;
 }
 
 int main(int argc, char **argv)
@@ -183,9 +184,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "tern-sim: no such bug in this build\n");
         return 2;
     }
-    if (o.tape && tape_is_rdmas(o.tape))
+    if (o.tape && tape_begins(o.tape, RDMA_MAGIC))
         return rdma_tape(o.tape, o.verbose);
-    if (o.tape && large_is_tape(o.tape))
+    if (o.tape && tape_begins(o.tape, LARGE_MAGIC))
         return large_tape(o.tape, o.verbose);
     if (o.large)
         return run_large(&o);

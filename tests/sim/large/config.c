@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "run.h"
+
 #define TOKENS_MOST 2000000u /* of a prompt, where the windows do not call for more */
 #define PAGES_MOST  400000u  /* of a prompt, all groups */
 #define CHUNKS_MOST 300000u

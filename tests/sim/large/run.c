@@ -214,19 +214,6 @@ void large_keep(uint64_t seed, const char *dir, const char *name, const char *wh
         keep(&h, dir, name, why);
 }
 
-bool large_is_tape(const char *path)
-{
-    char line[sizeof LARGE_MAGIC] = "";
-    FILE *f = fopen(path, "r");
-
-    if (!f)
-        return false;
-    if (!fgets(line, sizeof line, f))
-        line[0] = '\0';
-    fclose(f);
-    return strcmp(line, LARGE_MAGIC) == 0;
-}
-
 int large_tape(const char *path, bool verbose)
 {
     static struct lhistory h;

@@ -19,7 +19,7 @@ bool large_seed(struct large_report *r, uint64_t seed, bool twice, const char *s
 /* The dearest steps, and in which seeds they were. */
 void large_print_most(const struct large_report *r);
 
-bool large_is_tape(const char *path);
+#define LARGE_MAGIC "tern-sim large history 1" /* its file begins so */
 int large_tape(const char *path, bool verbose);
 
 /* For planted bugs: false if the seed breaks a promise, which *ret_what says. */

@@ -17,7 +17,6 @@
 #include "base/prng.h"
 #include "core/core.h"
 
-#define LARGE_MAGIC    "tern-sim large history 1"
 #define LARGE_CHOICES  64u
 #define LARGE_PROMPTS  4u
 #define LARGE_TRACKED  8u /* sessions that the model follows; the others only hold a ticket */
