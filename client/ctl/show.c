@@ -223,6 +223,16 @@ static void show_records(const struct ctl *ctl, const char *before, const json_t
     }
 }
 
+static void show_tape(const json_t *tape)
+{
+    const json_t *back = json_object_get(tape, "reaches_back_s");
+
+    if (json_is_number(back))
+        printf("  a tape would reach back %s: %s events, %s before them dropped\n",
+               human_age(json_number_value(back)),
+               human_count(j_u64(tape, "recorded") - j_u64(tape, "dropped")), num(tape, "dropped"));
+}
+
 static void show_daemon(const struct ctl *ctl, const json_t *s)
 {
     const json_t *memory = json_object_get(s, "memory"), *data = json_object_get(s, "data");
@@ -249,6 +259,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
         printf(", resets of namespaces that not all peers have heard of %s",
                num(s, "resets_spreading"));
     printf("\n");
+    show_tape(json_object_get(s, "tape"));
     show_turns(json_object_get(s, "turns"));
     show_records(ctl, "  ", json_object_get(s, "tenants"));
     show_memory(memory);

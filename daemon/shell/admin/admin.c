@@ -377,6 +377,9 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
                 U64("buffers_empty", ctx->io.buffers_empty)),
          OBJECT("tape", U64("recorded", ctx->tape.recorded), U64("dropped", ctx->tape.dropped),
                 U64("bytes_used", ctx->tape.bytes_used),
+                text_or_null(
+                    ctx->tape.oldest_ns > 0,
+                    F64("reaches_back_s", (double)(ctx->now_ns - ctx->tape.oldest_ns) / SECOND_NS)),
                 BOOL("tokens_kept", ctx->config->tape_tokens)),
          OBJECT("log", U64("suppressed", log_suppressed()), U64("lost", log_lost()),
                 STR("level", log_level_name(log_level_now())),

@@ -97,16 +97,6 @@ enum alarm_fact alarm_stuck(const struct engine_view *e)
     return fact(e->dying);
 }
 
-/* What was on the tape at a mark has to be there still when the next one is set. */
-enum alarm_fact alarm_tape(struct alarm_tape *mark, const struct tape_stats *v, uint64_t now_ns)
-{
-    bool lost = mark->marked_ns != 0 && v->dropped > mark->recorded;
-
-    if (mark->marked_ns == 0 || now_ns - mark->marked_ns >= ALARM_TAPE_NS)
-        *mark = (struct alarm_tape){.marked_ns = now_ns, .recorded = v->recorded, .lost = lost};
-    return fact(lost || mark->lost);
-}
-
 enum alarm_fact alarm_full(const struct disk_stats *v)
 {
     return fact(v->full);

@@ -9,11 +9,9 @@
 #include "shell/alarm/alarm_states.h"
 #include "shell/alarm/alarm_table.h"
 #include "shell/log/log.h"
-#include "shell/tape/tape.h"
 
 #define ALARM_QUARANTINE_NS 10000000000u /* a data path without progress has ended before */
 #define ALARM_REFUSED_NS    10000000000u /* a refusal counts for so long */
-#define ALARM_TAPE_NS       2000000000u  /* the tape has to reach back so far */
 #define ALARM_BACKLOG_PARTS 4            /* of the records: 3 of 4 begin it, less than 2 end it */
 
 enum alarm_kind {
@@ -63,19 +61,12 @@ enum alarm_news alarm_look(struct alarm *a, enum alarm_fact fact, uint64_t now_n
 /* What it is about is gone. */
 enum alarm_news alarm_end(struct alarm *a);
 
-/* What the tape held at the last mark. All zero at first. */
-struct alarm_tape {
-    uint64_t marked_ns, recorded;
-    bool lost; /* between the last two marks */
-};
-
 /* ---- the conditions ---- */
 
 enum alarm_fact alarm_quarantine(const struct core_view *v, uint64_t now_ns);
 enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires);
 enum alarm_fact alarm_step(const struct engine_view *e, uint64_t limit_ns, uint64_t now_ns);
 enum alarm_fact alarm_stuck(const struct engine_view *e);
-enum alarm_fact alarm_tape(struct alarm_tape *mark, const struct tape_stats *v, uint64_t now_ns);
 enum alarm_fact alarm_full(const struct disk_stats *v);
 enum alarm_fact alarm_failing(const struct disk_stats *v);
 /* last_ns: of the last refusal; 0: there was none. */

@@ -48,10 +48,6 @@
       "see what the error says of the folder: its owner, its mode, whether it is there; else "     \
       "look "                                                                                      \
       "at the kernel's log of the disk")                                                           \
-    X(TAPE_LOST, tape_lost, DAEMON, WARN, 0, 20000,                                                \
-      "the tape holds less than the last 2 s of events", "it has held more for 20 s",              \
-      "events leave the tape so soon that it will not show what led to a crash",                   \
-      "raise tape.bytes")                                                                          \
     X(STEP_OVER, step_over_bound, DAEMON, ERROR, 0, 0,                                             \
       "a step of the core has looked at more records than a step may", "none did for 10 s",        \
       "a step of the core took longer than it may, and all clients waited for it",                 \

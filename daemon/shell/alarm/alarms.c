@@ -81,17 +81,6 @@ static enum alarm_fact failing(const struct asked *a)
     return alarm_failing(&v);
 }
 
-/* Who asks for the detail must not set the mark of the tick. */
-static enum alarm_fact tape(const struct asked *a)
-{
-    struct tape_stats v = {0};
-
-    if (a->d->tape)
-        tape_stats(a->d->tape, &v);
-    say(a, "%" PRIu64 " events are on it, of %" PRIu64, v.recorded - v.dropped, v.recorded);
-    return a->detail ? ALARM_IS_NEARLY : alarm_tape(&a->d->alarms.tape, &v, a->now_ns);
-}
-
 static enum alarm_fact over(const struct asked *a)
 {
     const struct steps_over *v = core_steps_over(a->d->core);
@@ -227,7 +216,6 @@ static enum alarm_fact (*const sources[ALARM_KINDS])(const struct asked *a) = {
     [ALARM_KIND_RETIRE_BACKLOG] = backlog,
     [ALARM_KIND_SPILL_FULL] = full,
     [ALARM_KIND_SPILL_FAILING] = failing,
-    [ALARM_KIND_TAPE_LOST] = tape,
     [ALARM_KIND_STEP_OVER] = over,
     [ALARM_KIND_SHARE_EXHAUSTED] = share,
     [ALARM_KIND_MEMORY_EXHAUSTED] = memory,

@@ -23,7 +23,6 @@ struct alarms {
     uint32_t on;                 /* how many are */
     uint32_t on_of[ALARM_KINDS]; /* of each kind */
     uint32_t first[ALARM_KINDS]; /* of each kind */
-    struct alarm_tape tape;
 };
 
 /* An alarm that is on, as operators see it. */

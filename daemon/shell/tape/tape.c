@@ -190,6 +190,14 @@ void tape_record(struct tape *tape, const struct event *event)
     write_record(tape, &copy);
 }
 
+/* The body begins with the event's kind and now_ns. */
+static uint64_t oldest_ns(const struct tape *t)
+{
+    size_t at = t->first + RECORD_HEAD_WORDS + 1;
+
+    return t->words[at % t->nwords] | (uint64_t)t->words[(at + 1) % t->nwords] << 32;
+}
+
 void tape_stats(const struct tape *tape, struct tape_stats *ret)
 {
     *ret = (struct tape_stats){0};
@@ -198,6 +206,8 @@ void tape_stats(const struct tape *tape, struct tape_stats *ret)
     ret->recorded = tape->recorded;
     ret->dropped = tape->dropped;
     ret->bytes_used = tape->used * sizeof(uint32_t);
+    if (tape->used > 0)
+        ret->oldest_ns = oldest_ns(tape);
 }
 
 /* ---- writing out ---- */

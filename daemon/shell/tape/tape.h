@@ -66,6 +66,7 @@ const char *tape_event_word(uint32_t kind); /* "unknown" where there is none */
 struct tape_stats {
     uint64_t recorded, dropped; /* events */
     uint64_t bytes_used;
+    uint64_t oldest_ns; /* now_ns of the oldest event in the ring; 0: the ring is empty */
 };
 void tape_stats(const struct tape *tape, struct tape_stats *ret);
 

@@ -147,31 +147,6 @@ TEST(alarm_disk_is_full_or_fails)
     assert_int_equal(alarm_failing(&fails), ALARM_IS);
 }
 
-/* 100 events a second into a tape that holds `holds` of them. */
-static enum alarm_fact tape_at(struct alarm_tape *mark, uint64_t second, uint64_t holds)
-{
-    uint64_t recorded = second * 100, dropped = recorded > holds ? recorded - holds : 0;
-
-    return alarm_tape(mark, &(struct tape_stats){.recorded = recorded, .dropped = dropped},
-                      START + second * S);
-}
-
-TEST(alarm_tape_is_one_that_holds_less_than_two_seconds)
-{
-    struct alarm_tape mark = {0};
-
-    for (uint64_t s = 0; s < 100; s++)
-        assert_int_equal(tape_at(&mark, s, 200), ALARM_IS_NOT);
-    for (uint64_t s = 100; s < 104; s++)
-        tape_at(&mark, s, 199);
-    for (uint64_t s = 104; s < 200; s++)
-        assert_int_equal(tape_at(&mark, s, 199), ALARM_IS);
-    for (uint64_t s = 200; s < 206; s++)
-        tape_at(&mark, s, 5000);
-    for (uint64_t s = 206; s < 300; s++)
-        assert_int_equal(tape_at(&mark, s, 5000), ALARM_IS_NOT);
-}
-
 TEST(alarm_refusal_counts_for_ten_seconds)
 {
     assert_int_equal(alarm_refused(0, 5 * S), ALARM_IS_NOT);

@@ -293,28 +293,6 @@ TEST_WITH(alarms_of_a_backlog_say_how_long_it_is, NULL, stop)
     none();
 }
 
-TEST_WITH(alarms_of_a_tape_that_loses_events_soon, start, stop)
-{
-    const struct tenant_config tenant = {.memory_bytes = 1 << 20, .regions = 1};
-    const struct tape_config tape = {
-        .bytes = TAPE_BYTES_MIN, .limits = d.limits, .tenant = &tenant, .tenants = 1};
-    const struct event timer = {.kind = EV_TIMER};
-
-    assert_int_equal(tape_create(&tape, &d.tape), TERN_OK);
-    for (uint32_t s = 0; s < 30; s++) {
-        tape_record(d.tape, &timer);
-        ticks(1);
-    }
-    none();
-    for (uint32_t i = 0; i < 1000; i++)
-        tape_record(d.tape, &timer);
-    ticks(1);
-    assert_string_equal(only().name, "tape_lost");
-    assert_has(only().text, " events are on it, of 1030");
-    ticks(41);
-    none();
-}
-
 TEST_WITH(alarms_of_many_peers_are_looked_at_by_turns, NULL, stop)
 {
     rig_test_setup(NULL);

@@ -156,6 +156,8 @@ TEST(tape_full_ring_keeps_the_last_events)
             in.now_ns = i;
             if (i < stats.dropped)
                 continue;
+            if (i == stats.dropped)
+                assert_int_equal(stats.oldest_ns, in.now_ns);
             assert_int_equal(tape_next(reader, &out), TERN_OK);
             event_same(&in, &out);
         }
