@@ -40,6 +40,15 @@ void link_schedule_redial(struct peer_link *l, uint64_t now_ns)
     link_due(l, now_ns + l->pause_ns - quarter + prng_u64(&l->d->links.prng) % (2 * quarter));
 }
 
+void link_redial_soon(struct peer_link *l, uint64_t now_ns)
+{
+    uint64_t at_ns = now_ns + LINK_REDIAL_MIN_NS;
+
+    l->pause_ns = 0;
+    if (l->state == PEER_LINK_IDLE && l->d->links.due_ns[l->slot] > at_ns)
+        link_due(l, at_ns);
+}
+
 /* An attempt has failed: it is counted, told as the cause, and followed by a pause. text: why an
  * address did not do; without one the name is the cause. */
 static void attempt_failed(struct peer_link *l, const char *text)

@@ -190,6 +190,7 @@ static void greeted(struct peer_link *l, const struct frame_header *h, const uin
     l->peer = peer;
     look_for_twin(l, m->incarnation);
     replace_older(l);
+    link_redial_soon(&l->d->links.v[peer], io_now_ns());
     if (l->stream.state == STREAM_OPEN)
         come_up(l, m->incarnation, m->data_port);
 }

@@ -77,6 +77,9 @@ enum tern_err links_names_init(struct daemon *d, char *why, size_t cap);
 void links_names_finish(struct daemon *d);
 /* Sets when an outbound link dials again. */
 void link_schedule_redial(struct peer_link *l, uint64_t now_ns);
+/* The peer of an outbound link has dialled us, so it is there: the link waits no longer than
+ * LINK_REDIAL_MIN_NS for its next attempt. A peer that dials in a loop gets no more attempts. */
+void link_redial_soon(struct peer_link *l, uint64_t now_ns);
 /* Lets so many attempts begin as the time that has passed allows. */
 void links_pace_tick(struct peer_links *ls, uint64_t now_ns);
 /* May an attempt begin? lost: of a link that was up a moment ago. */

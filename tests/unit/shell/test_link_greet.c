@@ -379,6 +379,26 @@ TEST_WITH(a_peer_that_is_configured_is_let_in, start, stop)
     assert_int_equal(seen.opened, 0);
 }
 
+/* It was started anew, and our attempts had failed often enough to wait for seconds. */
+TEST_WITH(a_peer_that_dials_us_is_dialled_soon, start, stop)
+{
+    Tern__Wire__PeerHello east = a_hello("east");
+    const uint64_t second = 1000000000;
+
+    links[EAST].state = links[WEST].state = PEER_LINK_IDLE;
+    links[EAST].pause_ns = links[WEST].pause_ns = LINK_REDIAL_MAX_NS;
+    due_ns[EAST] = due_ns[WEST] = io_now_ns() + 4 * second;
+    said(IN_A, FRAME_PEER_HELLO, &east.base);
+    assert_in_range(due_ns[EAST], io_now_ns(), io_now_ns() + LINK_REDIAL_MIN_NS);
+    assert_true(due_ns[WEST] > io_now_ns() + 3 * second);
+    link_schedule_redial(&links[EAST], io_now_ns()); /* pauses grow from the smallest again */
+    assert_true(due_ns[EAST] < io_now_ns() + 2 * LINK_REDIAL_MIN_NS);
+    due_ns[EAST] = 1; /* an attempt that is due already is put off by no greeting */
+    memset(&seen, 0, sizeof seen);
+    said(IN_B, FRAME_PEER_HELLO, &east.base);
+    assert_int_equal(due_ns[EAST], 1);
+}
+
 /* Cut off, it dials again before we notice. */
 TEST_WITH(a_peer_that_dials_again_replaces_its_older_link, start, stop)
 {
