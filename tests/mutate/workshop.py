@@ -14,7 +14,8 @@ import tarfile
 # What is unused or oddly written after a change is no fault that a mutant is about.
 NOT_ASKED = ["empty-body", "unused-variable", "unused-but-set-variable", "unused-parameter", "unused-function", "unused-label",
              "unused-value", "parentheses", "dangling-else", "misleading-indentation", "type-limits", "logical-not-parentheses",
-             "bool-compare", "bool-operation", "int-in-bool-context", "unused-but-set-parameter", "unused-const-variable"]
+             "bool-compare", "bool-operation", "int-in-bool-context", "unused-but-set-parameter", "unused-const-variable",
+             "format-truncation"]  # the last depends on the level of optimisation, of which this build has less
 CONFIGURE = [
     "-DCMAKE_BUILD_TYPE=Mutants",
     "-DCMAKE_C_FLAGS_MUTANTS=-O1",
