@@ -347,7 +347,7 @@ void ticket_take(struct sim *w, uint32_t d, struct session *s, const struct tfet
 {
     const struct lengths *l = &r->fetch.lengths;
     uint32_t before = s->committed;
-    bool had = s->fetch_wrote >= n && !f->local;
+    bool had = s->fetch_wrote >= n;
 
     EXPECT((!s->fetch_tail || had) && !f->forged && s->tenant == of->tenant && s->ntokens == n &&
                w->common[s->variant][of->variant] >= n,

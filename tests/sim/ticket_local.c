@@ -69,9 +69,16 @@ static void check_taken(struct sim *w, uint32_t d, const struct session *s)
                "granule %u of the ticket is in no table", i);
 }
 
-/* Nothing of its own is left in its table: it is closed. */
-static void from_ends(struct sim *w, uint32_t d, struct session *from)
+/* It is closed. Where its pages have changed their owner, nothing of its own is left in its table.
+ */
+static void from_ends(struct sim *w, uint32_t d, struct session *from, const struct tk *t, bool had)
 {
+    if (had) {
+        session_forget(w, d, from, t->left ? 0 : t->step);
+        ticket_forget(w, d, (uint32_t)(from - w->d[d].session));
+        w->tickets[d]->closing = 1;
+        return;
+    }
     from->allocated = from->written = from->committed;
     for (STATE_GROUPS(w, g)) {
         for (uint32_t at = from->first[g]; at < from->top[g]; at++)
@@ -111,6 +118,7 @@ void ticket_local(struct sim *w, uint32_t d, struct session *s, const struct tfe
     struct tk *t = ticket_of(w, d, &f->of.ticket);
     struct session *from = t ? ticket_session(w, d, t) : NULL;
     struct shown of;
+    bool had;
 
     if (r->err != TERN_OK) {
         refused(w, d, s, f, r);
@@ -118,11 +126,13 @@ void ticket_local(struct sim *w, uint32_t d, struct session *s, const struct tfe
     }
     EXPECT(f->want == TERN_OK && t, "ticket_local_given", "OK, and not %u", f->want);
     of = *shown_of(w, d, t);
+    had = s->fetch_wrote >= from->written;
     s->turn = TURN_OPEN;
-    pages_let_go(w, d, from);
+    if (!had)
+        pages_let_go(w, d, from);
     ticket_take(w, d, s, f, &of, from->written, r);
     check_taken(w, d, s);
     w->tickets[d]->taken[from->tenant]++;
-    from_ends(w, d, from);
+    from_ends(w, d, from, t, had);
     MARK(ticket_taken_here);
 }

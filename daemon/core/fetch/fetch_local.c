@@ -83,19 +83,27 @@ static bool tokens_agree(struct core *c, struct actions *out, const struct sessi
     return handed_tail_equals(c, from, &tail);
 }
 
+/* Y2: then the blob alone comes. The ticket has just the session's tokens, or local_check refuses.
+ */
+static bool has_all(const struct session *s)
+{
+    return s->written == s->tokens.end;
+}
+
 static enum tern_err local_check(struct core *c, struct actions *out, const struct call *call,
                                  struct session **ret_from, struct reply *ret)
 {
     const struct req_fetch *r = &call->req->fetch;
     const struct session *s = call->session;
 
-    TRY(session_may_fetch(c, s, ret));
+    TRY(has_all(s) ? session_may_fetch_nothing(s, ret) : session_may_fetch(c, s, ret));
     TRY(find(c, call, ret_from, ret));
     TRY(fetch_ticket_fits(c, s, r, ret));
     TRY(fetch_at_once(c, s, s->tokens.end, ret));
     if (s->tokens.end != (*ret_from)->written || !tokens_agree(c, out, s, *ret_from))
         return refuse(ret, TERN_INVALID, TICKET_OTHER_TOKENS);
-    if (share_room(c, SHARE_RETIRES, call->engine->tenant) < tail_records(c, s, r->step))
+    if (!has_all(s) &&
+        share_room(c, SHARE_RETIRES, call->engine->tenant) < tail_records(c, s, r->step))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     if (!refs_fit(out,
                   (struct runs_wanted){.runs = 2 * GROUPS_MAX,
@@ -150,6 +158,19 @@ static void take_pages(struct core *c, struct session *s, struct session *from, 
     s->written = s->allocated = from->written;
 }
 
+static void take_over(struct core *c, struct actions *out, const struct call *call,
+                      struct session *from)
+{
+    struct session *s = call->session;
+    const uint32_t before = s->committed;
+
+    tail_give_way(c, s, call->req->fetch.step);
+    borrow_path(c, s, from);
+    take_pages(c, s, from, s->committed > before);
+    count(c, s->space, FIGURE_HANDED, s->written - before);
+    session_runs(c, out, s, before);
+}
+
 static void give_blob(const struct core *c, struct actions *out, const struct session *from,
                       struct reply *ret)
 {
@@ -165,18 +186,14 @@ enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *
                               struct reply *ret)
 {
     struct session *s = call->session, *from;
-    const uint32_t before = s->committed;
 
     ret->fetch.lengths = session_lengths(s);
     ret->fetch.tokens = s->tokens.end;
     TRY(local_check(c, out, call, &from, ret));
-    tail_give_way(c, s, call->req->fetch.step);
-    borrow_path(c, s, from);
-    take_pages(c, s, from, s->committed > before);
-    count(c, s->space, FIGURE_HANDED, s->written - before);
+    if (!has_all(s))
+        take_over(c, out, call, from);
     session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);
-    session_runs(c, out, s, before);
     give_blob(c, out, from, ret);
     ret->fetch.lengths = session_lengths(s);
     handed_taken(c, from);

@@ -163,3 +163,32 @@ TEST(y2_state_at_the_exact_length_is_there_after_a_local_fetch)
             for (uint32_t there = 0; there <= n; there += 2 * shapes[i].align)
                 state_stays(shapes[i], n, there);
 }
+
+/* It keeps its own pages and its own STATE, whether it has committed all of them or a part. */
+TEST(y2_session_that_has_computed_its_state_gets_the_blob_of_a_local_ticket)
+{
+    for (uint32_t n = 37; n <= 40; n += 3) {
+        for (uint32_t committed = 16; committed <= n; committed += 8) {
+            struct pair p = state_pair((struct state_shape){8, 4, 12});
+            struct rig_engine e = decoder(&p);
+            struct rig_session *d = rig_session(p.source, &e, p.sp, 1);
+            struct ticket t;
+
+            assert_ok(rig_match(d, rig_tokens(1, n), n));
+            for (uint32_t at = 8; at <= committed; at += 8) {
+                assert_ok(rig_run_to(d, rig_tokens(1, n), at));
+                assert_ok(rig_commit(d, at, 0));
+            }
+            t = hand_over(state_computed(&p, 8, n), 0, 5);
+            assert_ok(rig_run_to(d, rig_tokens(1, n), n));
+            assert_ok(ticket_fetched(d, t));
+            assert_lengths(d, committed, n, n);
+            assert_int_equal(rig_wrong(d, n), 0);
+            assert_true(blob_came(d, 5));
+            assert_err(TERN_GONE, ticket_fetched(session_with(p.source, &e, p.sp, 1, n), t));
+            assert_int_equal(rig_group_view(p.source, p.sp, 2).ticket, 0);
+            assert_ok(rig_close(d, 0));
+            rig_destroy_all();
+        }
+    }
+}
