@@ -92,27 +92,19 @@ build() { # FOLDER CMAKE-ARGUMENTS... [--target TARGET]
     cmake -S . -B "$dir" -G Ninja "$@" && cmake --build "$dir" -j "$jobs" "${target[@]}"
 }
 
-# What is left of a daemon where OpenSSL is not: all but TLS, and it says so.
-without_openssl() {
-    cmake -S . -B build-bare -G Ninja -DTERN_TLS=OFF | tee build-bare.log && grep -q 'left out: TLS' build-bare.log &&
-        rm build-bare.log && cmake --build build-bare -j "$jobs" --target ternd tern-replay test_config &&
-        ! grep -Eq 'libssl|libcrypto' <<<"$(ldd build-bare/bin/ternd)" && TERN_SOURCE=$PWD build-bare/tests/test_config &&
-        build-bare/bin/tern-replay --spawn --sessions 2 --turns 2
-}
-
 # A machine without what Tern can do without, whatever is installed here: it is not found. All of the build
 # passes, says what is left out, and needs none of it.
 without_packages() {
     local finder=$PWD/build/pkg-config-of-few part
-    printf '#!/bin/sh\nfor word; do case $word in libibverbs*|openssl*|cmocka*|libmicrohttpd*|libcurl*) exit 1 ;; esac; done\nexec pkg-config "$@"\n' \
+    printf '#!/bin/sh\nfor word; do case $word in cmocka*|libmicrohttpd*|libcurl*) exit 1 ;; esac; done\nexec pkg-config "$@"\n' \
         >"$finder" && chmod +x "$finder" || return
     cmake -S . -B build-few -G Ninja -DPKG_CONFIG_EXECUTABLE="$finder" -DPATCH=OFF -DSCDOC=OFF -DNVCC=OFF | tee build-few.log || return
-    for part in 'TLS: ' 'VERBS: ' 'KERNELS: ' 'MAN: ' 'AGENT: ' 'MEMBER: ' 'patch '; do
+    for part in 'KERNELS: ' 'MAN: ' 'AGENT: ' 'MEMBER: ' 'patch '; do
         grep -q "left out: $part" build-few.log || return
     done
     rm build-few.log
     cmake --build build-few -j "$jobs" || return
-    ! grep -E 'ibverbs|libssl|libcrypto|systemd|cmocka|cuda|microhttpd|curl' <<<"$(ldd build-few/bin/*)" || return
+    ! grep -E 'systemd|cmocka|cuda|microhttpd|curl' <<<"$(ldd build-few/bin/*)" || return
     build-few/bin/tern-replay --spawn --sessions 2 --turns 2
 }
 
@@ -181,7 +173,6 @@ else
 fi
 stage "demo" "what README begins with" bash deploy/demo.sh
 
-[[ $full -eq 1 ]] && stage "without OpenSSL" "built, and a replay in the clear" without_openssl
 stage "without packages" "all of it, and a replay" without_packages
 
 # The second compiler builds everything, with sanitizers: they read the same warnings.

@@ -87,17 +87,14 @@ if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
     ends 2 "" setpriv --reuid 65534 --regid 65534 --clear-groups "$DIR/ternd" --config "$DIR/check.yaml" --check-config
     [[ $(grep -c "this user may not make a socket in" "$DIR/out") == 2 ]] || fail "not two: $(cat "$DIR/out")"
 fi
-if ! "$TERN_BIN/ternd" --config "$DIR/check.yaml" --insecure-peers=no --tls-ca=/x --tls-cert=/x --tls-key=/x \
-    --check-config 2>&1 | grep -q 'built without OpenSSL'; then
-    bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" e2e other >/dev/null 2>&1
-    tls() { echo "tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/$1.pem, key: $DIR/certs/$2.key}"; }
-    check 0 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e e2e)"
-    check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls none none)" "tls: $DIR/certs/none.pem: No such file"
-    check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e other)" \
-        "tls: $DIR/certs/other.key: is not the key of the certificate"
-    check 2 "$DIR/none" 192.0.2.1:7001 "[fe80::1%nosuch0]:7001" "$(tls other other)" \
-        "admin.sock: its folder" "t0.sock: its folder" "tls: .*DNS:e2e" "listen: 192.0.2.1" "peer other: "
-fi
+bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" e2e other >/dev/null 2>&1
+tls() { echo "tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/$1.pem, key: $DIR/certs/$2.key}"; }
+check 0 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e e2e)"
+check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls none none)" "tls: $DIR/certs/none.pem: No such file"
+check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e other)" \
+    "tls: $DIR/certs/other.key: is not the key of the certificate"
+check 2 "$DIR/none" 192.0.2.1:7001 "[fe80::1%nosuch0]:7001" "$(tls other other)" \
+    "admin.sock: its folder" "t0.sock: its folder" "tls: .*DNS:e2e" "listen: 192.0.2.1" "peer other: "
 [[ -z $(ls "$DIR/run") ]] || fail "left behind: $(ls "$DIR/run")"
 
 # and a start that fails says the same, and one with few descriptors what is missing

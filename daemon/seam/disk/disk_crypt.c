@@ -28,11 +28,6 @@ struct disk_crypt {
     uint64_t key_id;
 };
 
-bool disk_crypt_built(void)
-{
-    return true;
-}
-
 static bool derive(const uint8_t key[DISK_KEY_BYTES], const char *label,
                    uint8_t ret[DISK_KEY_BYTES])
 {

@@ -1,7 +1,6 @@
-/* Bodies and heads under AES-256-GCM, by OpenSSL; a build without it has disk_crypt_none.c and
- * refuses to be given a key. A context is made at start, belongs to one thread at a time and has
- * one message in work at most: begin, then update with its bytes in order, in pieces of any length
- * and in place, then an end. Nothing allocates in between.
+/* Bodies and heads under AES-256-GCM, by OpenSSL. A context is made at start, belongs to one thread
+ * at a time and has one message in work at most: begin, then update with its bytes in order, in
+ * pieces of any length and in place, then an end. Nothing allocates in between.
  *
  * The key that is given seals nothing itself: each of the keys below is HMAC-SHA256 of its label
  * under it. So one nonce may serve a body and the head in front of it.
@@ -25,8 +24,7 @@ enum disk_key { DISK_KEY_BODIES, DISK_KEY_HEADS, DISK_KEYS };
 
 struct disk_crypt;
 
-bool disk_crypt_built(void);
-/* UNSUPPORTED: this build has no OpenSSL. INTERNAL: OpenSSL has no AES-256-GCM, or no memory. */
+/* INTERNAL: OpenSSL has no AES-256-GCM, or no memory. */
 enum tern_err disk_crypt_create(const uint8_t key[DISK_KEY_BYTES], struct disk_crypt **ret,
                                 const char **ret_why);
 void disk_crypt_destroy(struct disk_crypt *c); /* NULL: nothing */

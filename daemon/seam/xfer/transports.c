@@ -1,15 +1,11 @@
 /* The transports that are built in, best first, and the words that operators have for them. */
 #include "seam/xfer/tcp/tcp.h"
 #include "seam/xfer/transport.h"
-#ifdef TERN_HAVE_VERBS
 #include "seam/xfer/verbs/verbs.h"
-#endif
 
 const struct transport_ops *const transports_built[] = {
     &local_transport,
-#ifdef TERN_HAVE_VERBS
     &verbs_transport,
-#endif
     &tcp_transport,
     NULL,
 };

@@ -393,21 +393,14 @@ static enum tern_err check_tls(struct loader *l)
         return setting_fail(l, "", "insecure_peers",
                             "peers talk by TLS or in the clear, not both: leave out one of "
                             "tls and insecure_peers");
-    if (!tls_built())
-        return loader_fail(l, origin, "tls", -1, files[at].key,
-                           "this ternd was built without OpenSSL: peers need insecure_peers");
     return TERN_OK;
 }
 
 static enum tern_err check_peers(struct loader *l)
 {
-    static const char with[] =
+    static const char text[] =
         "daemons prove who they are by certificates: name them under `tls` (ca, cert, key); or, "
         "where the network between them is trusted, say --insecure-peers (insecure_peers: true)";
-    static const char without[] =
-        "this ternd was built without OpenSSL, so daemons talk in the clear: where the network "
-        "between them is trusted say --insecure-peers (insecure_peers: true)";
-    const char *text = tls_built() ? with : without;
 
     if (l->config->limits.peers < l->config->npeers)
         return setting_fail(l, "limits", "peers",

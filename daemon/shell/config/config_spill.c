@@ -104,8 +104,5 @@ enum tern_err config_check_spill(struct loader *l)
     if (c->spill_bytes == 0)
         return setting_fail(l, "spill", "dir",
                             "needs spill.bytes, how much may be stored there (--spill-bytes)");
-    if (c->spill_key_file[0] != '\0' && !disk_crypt_built())
-        return setting_fail(l, "spill", "encrypt_key_file",
-                            "this ternd was built without OpenSSL: it cannot encrypt");
     return TERN_OK;
 }

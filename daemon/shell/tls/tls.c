@@ -16,11 +16,6 @@
 
 #define SECURITY_LEVEL 2 /* of OpenSSL: 112 bits at least */
 
-bool tls_built(void)
-{
-    return true;
-}
-
 /* ---- OpenSSL's memory ---- */
 
 static void *hook_take(size_t n, const char *file, int line)

@@ -2,7 +2,7 @@
  * decides whether the peer is who it must be. It uses no sockets: a session is given the bytes that
  * came and hands out the bytes to send; streams carry both. The files are read at start and by
  * tls_reload; existing sessions keep what they began with. Owner thread only. OpenSSL's memory
- * comes from tls_arena.h. In a build without OpenSSL, tls_none.c stands in, refusing everything. */
+ * comes from tls_arena.h. */
 #ifndef SHELL_TLS_H
 #define SHELL_TLS_H
 
@@ -69,8 +69,6 @@ struct tls_stats {
 
 struct tls;
 struct tls_session;
-
-bool tls_built(void); /* is TLS in this build? */
 
 /* INVALID with `why`, which names the file and what is wrong with it; INTERNAL: no memory. */
 uint64_t tls_bytes(uint32_t sessions); /* what the sessions take, at the most */

@@ -13,8 +13,6 @@ static const struct mark_row mark_table[] = {
 };
 _Static_assert(RM_COUNT <= MARKS_MAX, "the report counts each");
 
-const bool rdma_built = true;
-
 static struct rhistory kept;
 
 bool rdma_seed(uint64_t seed, const char **ret_what)

@@ -1,4 +1,4 @@
-/* `tern-sim --rdma`, and the seam's planted bugs. A build without libibverbs has neither. */
+/* `tern-sim --rdma`, and the seam's planted bugs. */
 #ifndef RDMA_RUN_H
 #define RDMA_RUN_H
 
@@ -12,8 +12,6 @@ struct rdma_options {
     const char *shrink_to;
     bool json, twice, verbose, keep_going;
 };
-
-extern const bool rdma_built;
 
 int rdma_run(const struct rdma_options *options);
 int rdma_tape(const char *path, bool verbose);

@@ -182,17 +182,16 @@ TEST(config_every_setting_of_spill_is_read)
 
     snprintf(text, sizeof text,
              "spill: {dir: /tmp, bytes: 3M, interval: 4097, align: 4096, trim: 0, least: 0, "
-             "threads: 2, depth: 3, %sheadroom: 5}\n"
+             "threads: 2, depth: 3, encrypt_key_file: /k, headroom: 5}\n"
              "limits: {disk_chunks: 7, disk_files: 6, disk_stores: 5, disk_keys: 9}\n"
              "faults: {disk_write_every: 11, disk_full_after: 12}\n"
              "deadlines: {shutdown_ms: 13}\n" TENANT "    spill_bytes: 1M\n" TWO
-             "    spill_bytes: 0\n",
-             disk_crypt_built() ? "encrypt_key_file: /k, " : "");
+             "    spill_bytes: 0\n");
     set = accepted(text);
     assert_int_equal(set->limits.disk_interval, 8192);
     assert_int_equal(set->limits.disk_trim + set->limits.disk_least, 0);
     assert_true(plan_disk(set, &disk));
-    assert_int_equal(disk.encrypt, disk_crypt_built());
+    assert_true(disk.encrypt);
     assert_int_equal(disk.threads * 100 + disk.depth * 10 + disk.writes, 235);
     assert_int_equal(disk.headroom_bytes, 5);
     assert_int_equal(disk.fault_write_every * 100 + disk.fault_full_after, 1112);

@@ -147,10 +147,6 @@ TEST(config_tls_is_whole_and_instead_of_the_clear)
     refused("tls: {key: a.key}\n" TENANT, "t.yaml:1: tls.key: ", "absolute");
     refused("tls: {crt: /t/a.pem}\n" TENANT, "t.yaml:1: tls.crt: ", "unknown key");
     refused("insecure_peers: true\n" TLS_FILES TENANT, "t.yaml:1: insecure_peers: ", "not both");
-    if (!tls_built()) {
-        refused(TLS_FILES TENANT, "t.yaml:4: tls.key: ", "without OpenSSL");
-        return;
-    }
     c = accepted(TLS_FILES "listen: 127.0.0.1:0\n" TENANT
                            "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n");
     assert_false(c->insecure_peers);

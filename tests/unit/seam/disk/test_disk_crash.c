@@ -240,8 +240,6 @@ TEST(the_writers_files_survive_a_crash_at_any_step)
 
 TEST(the_writers_encrypted_files_survive_a_crash_at_any_step)
 {
-    if (!disk_crypt_built())
-        skip();
     play(true, &(struct sim_disk_faults){.seed = 1});
     crash_everywhere("encrypted");
     end();

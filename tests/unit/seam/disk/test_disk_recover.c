@@ -96,8 +96,6 @@ TEST(a_crash_at_any_instant_leaves_what_was_encrypted)
 {
     struct world_tally t;
 
-    if (!disk_crypt_built())
-        skip();
     t = crash_worlds(4, true, RIG_DISK_RIGHT, 0);
     print_tally("encrypted", &t);
     assert_unhurt(&t);
@@ -159,8 +157,7 @@ static void suffer_both(const char *what, const struct sim_disk_faults *kind)
     struct sim_disk_hits hits = {.torn = 0};
 
     suffer(kind, 300, false, &t, &hits);
-    if (disk_crypt_built())
-        suffer(kind, 60, true, &t, &hits);
+    suffer(kind, 60, true, &t, &hits);
     printf("fault=34 %s=%u: found=%" PRIu64 " told_by_checksum=%" PRIu64 " not_taken=%" PRIu64
            " wrong_bytes=%" PRIu64 "\n",
            what, hits.torn + hits.misdirected + hits.dropped, t.found, t.not_good, t.lost,
@@ -250,7 +247,7 @@ FIXTURE(world_start)
 
 FIXTURE(world_start_encrypted)
 {
-    world_make(&world, 5, disk_crypt_built(), RIG_DISK_RIGHT, NULL);
+    world_make(&world, 5, true, RIG_DISK_RIGHT, NULL);
     return 0;
 }
 
@@ -643,8 +640,6 @@ WORLD_TEST(rot_is_told_wherever_it_is)
 
 TEST_WITH(rot_is_told_wherever_it_is_in_encrypted_files, world_start_encrypted, world_stop)
 {
-    if (!disk_crypt_built())
-        skip();
     rot_everywhere();
 }
 
@@ -665,8 +660,6 @@ TEST_WITH(files_of_another_key_are_refused_and_stay, world_start_encrypted, worl
 {
     struct disk_config config = world.config;
 
-    if (!disk_crypt_built())
-        skip();
     for (uint32_t i = 0; i < 2; i++) {
         struct scene s = scene_of(0);
 
@@ -682,8 +675,6 @@ WORLD_TEST(files_in_the_clear_are_refused_where_there_is_a_key)
 {
     struct scene s;
 
-    if (!disk_crypt_built())
-        skip();
     s = scene_of(0);
     world.config.encrypt = true;
     refused_for_its_key(&s);
@@ -694,8 +685,6 @@ TEST_WITH(encrypted_extents_are_found_without_a_footer, world_start_encrypted, w
 {
     struct scene s;
 
-    if (!disk_crypt_built())
-        skip();
     s = scene_of(2);
     s.bytes[s.n - 1] ^= 1;
     recover_scene(&s);
@@ -718,8 +707,6 @@ TEST_WITH(a_header_that_was_forged_is_told_by_the_tag, world_start_encrypted, wo
 {
     uint32_t told = 0, n;
 
-    if (!disk_crypt_built())
-        skip();
     n = world.file[2].nextents;
     for (uint32_t k = 0; k < n; k++) {
         for (uint32_t at = 12; at <= DISK_HEAD_BYTES; at += 3) {
@@ -749,8 +736,6 @@ TEST_WITH(a_header_says_what_its_body_was_sealed_with, world_start_encrypted, wo
 {
     uint32_t n;
 
-    if (!disk_crypt_built())
-        skip();
     n = world.file[2].nextents;
     for (uint32_t k = 0; k < n; k++) {
         struct scene s = scene_of(2);
