@@ -135,7 +135,8 @@ TERN_API enum tern_err tern_record_put(struct tern_records *m, tern_session turn
  * prepare.
  *   INVALID    Nothing is prepared that could be rolled back to. Or more than blobs_kept - 1
  *              records would go, counted together since the last append (of a session that merges:
- *              more than 15). Nothing was changed.
+ *              more than 15), or the record that would be last has lost its blobs. Nothing was
+ *              changed.
  *   MALFORMED  A token id is 2^31 or more. Nothing was changed. The connection lives on.
  *   GONE, CORRUPT, BUSY  As for tern_record_put. */
 TERN_API enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn,

@@ -93,6 +93,13 @@ static void do_record(struct sim *w, uint32_t d)
     records_write_late(w, d);
     if (chance(w, 60))
         record_work(w, d, pick(w, 4));
+    if (chance(w, 10)) { /* a session whose turns follow each other has many records */
+        for (uint32_t n = 4 + pick(w, 28); n > 0 && s != NO && w->d[d].session[s].live; n--) {
+            ask_record(w, d, s);
+            record_work(w, d, pick(w, 4));
+        }
+        return;
+    }
     for (uint32_t n = 1 + pick(w, 4); n > 0 && s != NO; n--)
         ask_record(w, d, s);
 }

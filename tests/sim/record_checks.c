@@ -74,6 +74,14 @@ static uint32_t length_before(const struct recs *m, const struct rec_session *of
     return behind < of->n ? m->rec[of->list[of->n - 1 - behind]].n * of->scale : 0;
 }
 
+/* M3: the record that would be last has lost its blobs. */
+static bool ends_stripped(const struct recs *m, const struct rec_session *of, uint32_t behind)
+{
+    const struct rec *last = behind < of->n ? &m->rec[of->list[of->n - 1 - behind]] : NULL;
+
+    return last && last->dropped && last->body.nblobs > 0;
+}
+
 static struct verdict judge(struct sim *w, uint32_t d, const struct session *s, const struct rec *r,
                             bool corrupt)
 {
@@ -100,7 +108,7 @@ static struct verdict judge(struct sim *w, uint32_t d, const struct session *s, 
     }
     most = (of->kept ? of->kept : BLOBS_KEPT_MAX) - 1;
     v.behind = behind_prompt(m, of, r);
-    if (v.behind > 0 && v.behind + of->rolled > most)
+    if ((v.behind > 0 && v.behind + of->rolled > most) || ends_stripped(m, of, v.behind))
         v.err = TERN_INVALID;
     else
         v.ends = s->committed > length_before(m, of, v.behind);

@@ -332,6 +332,8 @@ static enum tern_err prepare_choose(struct sim *w, uint32_t d, const struct sess
     if (chance(w, of->n > 1 ? 35 : 10)) {
         p->kind = RECORD_ROLLBACK;
         p->length = chance(w, 15) ? 0 : 1 + pick(w, from + 8 < most ? from + 8 : most);
+        if (of->n > 0 && chance(w, 40)) /* as if one of the last turns were tried again */
+            p->length = w->recs[d]->rec[of->list[of->n - 1 - pick(w, of->n < 4 ? of->n : 4)]].n;
         p->length *= of->scale;
         return chance(w, 4) && spoil(w, p) ? TERN_MALFORMED : TERN_OK;
     }

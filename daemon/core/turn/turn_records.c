@@ -269,6 +269,11 @@ static void strip(struct core *c, struct session *s)
     }
 }
 
+static bool stripped(const struct turn_record *r)
+{
+    return r->body.nblobs > 0 && r->body.blob[0].dropped;
+}
+
 static bool hash_equal(struct list_hash a, struct list_hash b)
 {
     return a.hi == b.hi && a.lo == b.lo;
@@ -318,13 +323,13 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
     if (found->nhashes == 0 || found->nhashes - 1 > s->records.n)
         return (struct outcome){TERN_INTERNAL, "the stored list has changed under the rollback"};
     behind = behind_prompt(c, s, r, found);
-    if (behind > rollback_left(s))
+    at = record_list_last(c, &s->records);
+    for (uint32_t i = 0; i < behind && at != NONE; i++)
+        at = record_list_before(c, &s->records, at);
+    if (behind > rollback_left(s) || (at != NONE && stripped(turn_record_at(c, at))))
         return (struct outcome){TERN_INVALID,
                                 "that is further back than the session keeps blobs for "
                                 "(blobs_kept): nothing was changed; close it and open another"};
-    at = s->records.n > behind ? record_list_last(c, &s->records) : NONE;
-    for (uint32_t i = 0; i < behind && at != NONE; i++)
-        at = record_list_before(c, &s->records, at);
     length = at == NONE ? 0 : turn_record_at(c, at)->body.length;
     if (s->committed > length)
         table.err = session_table_end(c, out, s, r->step, length, &table.text);

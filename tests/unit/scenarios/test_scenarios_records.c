@@ -67,6 +67,28 @@ TEST(m_b_a_rollback_onto_a_record_without_its_blobs_is_refused)
     assert_int_equal(used(&r), 2 + pages(50000));
 }
 
+/* M3: an append drops the blobs of one record only, and a rollback brings none back. */
+TEST(m_b_a_rollback_behind_an_append_ends_at_no_record_without_its_blobs)
+{
+    static const uint32_t lengths[] = {20, 30, 40, 55};
+    struct recorder r = start(3, false);
+
+    for (uint32_t i = 0; i < 5; i++)
+        records_turn(&r, 10 * i + 20);
+    recorder_begin(&r);
+    assert_ok(rolls_back(&r, 1, 45, 0)->err);
+    assert_int_equal(r.rig->last->rollback.length, 40);
+    recorder_end(&r);
+    records_turn(&r, 55);
+    recorder_begin(&r);
+    assert_int_equal(records_read(&r, 4, lengths), 1u << 2 | 1u << 3);
+    assert_err(TERN_INVALID, rolls_back(&r, 1, 35, 0)->err);
+    assert_int_equal(records_read(&r, 4, lengths), 1u << 2 | 1u << 3);
+    assert_ok(rolls_back(&r, 1, 54, 0)->err);
+    assert_int_equal(r.rig->last->rollback.length, 40);
+    recorder_end(&r);
+}
+
 /* M11: bytes come back as they were written. What a merge of the last turn reads, log-probabilities
  * of all and blobs of the last, is the same with and without retention. */
 TEST(m_c_a_merge_reads_the_same_bytes_where_blobs_were_dropped)
