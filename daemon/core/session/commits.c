@@ -76,18 +76,20 @@ static bool refill_allowed(struct core *c, const struct engine *e, struct segmen
 }
 
 /* Where the step has passed already, a resume point below may have its window again. What was added
- * to a node that has its checksums has none yet. */
+ * to a node that has its checksums has none yet; a node that is not published came from a peer. */
 static void refilled(struct core *c, uint32_t slot, struct chunk_source *src)
 {
     struct node *n = node_at(c, slot);
 
-    if (!node_visible(n) || n->state.refilling)
+    if (n->state.refilling)
         return;
-    state_arrived(c, slot, true, &src->arrived);
+    if (node_visible(n))
+        state_arrived(c, slot, true, &src->arrived);
     if (src->arriving || n->work.seal != SEAL_DONE)
         return;
     seal_state_move(&n->work.seal, SEAL_NONE);
-    seal_queue(c, slot);
+    if (node_visible(n))
+        seal_queue(c, slot);
 }
 
 /* A RECURRENT page is the state at one depth. The session hands its own over and goes on with a

@@ -295,6 +295,23 @@ TEST(s11_recurrent_page_comes_where_chunks_are_another_engines)
     }
 }
 
+/* A chunk that came waits for a step with its checksums, and a commit adds STATE that has none. */
+TEST(s11_state_added_to_a_chunk_that_came_gets_its_checksum)
+{
+    struct pair p = with_state(rig_window(16, 40, 64));
+    struct rig_session *s = rig_session(p.dest, &p.de, p.dp, 1);
+    struct node_view v;
+
+    assert_ok(rig_match(s, seq1, 400));
+    commit_to(s, seq1, 64, 3);
+    assert_leaves_whole(fetch_all(p.d), p.d, 320);
+    commit_to(s, seq1, 128, 3);
+    rig_engine_done(p.dest, &p.de, 3);
+    assert_int_equal(rig_depth(p.d, seq1, 400), 320);
+    for (uint32_t i = 0; i < p.dest->options.limits.nodes; i++)
+        assert_true(!core_node_view(p.dest->core, i, &v) || v.depth == 0 || v.sealed);
+}
+
 /* Where it could not go back to its committed length, it does not fetch. */
 TEST(s11_window_that_was_left_refuses_a_fetch)
 {
