@@ -277,6 +277,8 @@ bool lsession_fetch(struct lsession *s, uint32_t peer, const struct ticket *tick
 {
     struct request r = {.op = OP_FETCH};
 
+    if (s->space == lw.space)
+        lfetched(s->prompt);
     r.fetch.session = s->id;
     r.fetch.peer = ticket ? NONE : peer;
     r.fetch.step = fence_of(s);

@@ -220,7 +220,7 @@ static bool do_reset(void)
     if (reply && reply->err != TERN_OK)
         return false;
     lw.space++;
-    memset(lw.known, 0, sizeof lw.known);
+    lrestarted(false); /* the new content has nothing on the disk either */
     lsettle();
     return reply != NULL;
 }

@@ -375,7 +375,7 @@ void lworld_restart(bool keep_disk)
 {
     for (uint32_t i = 0; i < LARGE_TRACKED; i++)
         lw.session[i].state = L_IDLE;
-    memset(lw.known, 0, sizeof lw.known);
+    lrestarted(keep_disk);
     lw.nheld = lw.njobs = 0;
     lpages_clear();
     core_begin();

@@ -127,12 +127,12 @@ void ltable_written(struct lsession *s, uint32_t from, uint32_t to)
     }
 }
 
-uint32_t lknown(uint32_t prompt)
+static uint32_t known_of(const uint32_t known[LARGE_PROMPTS], uint32_t prompt)
 {
     uint32_t most = 0;
 
     for (uint32_t q = 0; q < LARGE_PROMPTS; q++) {
-        uint32_t n = lw.known[q],
+        uint32_t n = known[q],
                  both = lw.common[q] < lw.common[prompt] ? lw.common[q] : lw.common[prompt];
 
         if (q == 0 && prompt != 0)
@@ -146,8 +146,28 @@ uint32_t lknown(uint32_t prompt)
     return most / lw.cfg.align * lw.cfg.align;
 }
 
+uint32_t lknown(uint32_t prompt)
+{
+    return known_of(lw.known, prompt);
+}
+
 void lcommitted(uint32_t prompt, uint32_t depth)
 {
     if (depth > lw.known[prompt])
         lw.known[prompt] = depth;
+}
+
+void lrestarted(bool keep_disk)
+{
+    for (uint32_t q = 0; q < LARGE_PROMPTS; q++) {
+        uint32_t n = lw.known[q] > lw.disk_known[q] ? lw.known[q] : lw.disk_known[q];
+
+        lw.disk_known[q] = keep_disk ? n : 0;
+    }
+    memset(lw.known, 0, sizeof lw.known);
+}
+
+void lfetched(uint32_t prompt)
+{
+    lcommitted(prompt, known_of(lw.disk_known, prompt));
 }

@@ -151,6 +151,7 @@ struct lworld {
     struct engine_id engine;
     struct pool_id pool;
     uint32_t prompt_tokens, common[LARGE_PROMPTS], known[LARGE_PROMPTS];
+    uint32_t disk_known[LARGE_PROMPTS]; /* what the disk may have of lives before this one */
     uint32_t *tokens[LARGE_PROMPTS];
     struct lsession session[LARGE_TRACKED];
     struct lpage *page[GROUPS_MAX];
@@ -225,6 +226,8 @@ void lpages_clear(void);
 /* The longest prefix of the prompt that anybody has committed since the namespace began. */
 uint32_t lknown(uint32_t prompt);
 void lcommitted(uint32_t prompt, uint32_t depth);
+void lrestarted(bool keep_disk); /* nothing is in memory; the disk may have what it had */
+void lfetched(uint32_t prompt);  /* and a fetch brings that back */
 
 /* ---- asks.c ---- */
 void llate(const struct reply *reply);                           /* the answer that came late */
