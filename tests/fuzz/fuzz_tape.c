@@ -24,7 +24,9 @@
 #define TENANTS         2u
 #define CLOCK_MAX       ((uint64_t)1 << 62)
 #define HEAD_BYTES      (sizeof(struct tape_file_head) + TENANTS * sizeof(struct tenant_config))
-#define TIME_AT         4  /* bytes, of an event's time in its record: behind the kind */
+#define TIME_AT         4 /* bytes, of an event's time in its record: behind the kind */
+#define RECORD_LEAST    (4 * RECORD_HEAD_WORDS + 16) /* bytes: kind and time, and a word beside */
+#define TAPE_BYTES_MAX  ((size_t)1 << 20)
 #define FLUSHES_MAX     64 /* timers after an event while the core has work left over */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -32,10 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct actions *actions;
 static void *arena;
 
-static bool start(const struct tape_header *head)
+static bool playable(const struct tape_header *head)
 {
-    const struct core_limits most = {.table_pages = TABLE_PAGES_MAX};
-    struct hash_secret secret = secret_from(1);
     size_t bytes;
 
     if (core_size(&head->limits, &bytes) != TERN_OK || bytes > ARENA_BYTES_MAX ||
@@ -45,6 +45,16 @@ static bool start(const struct tape_header *head)
         if (head->tenant[i].regions == 0 || head->tenant[i].regions > RANKS_MAX ||
             head->tenant[i].sessions_max == 0 || head->tenant[i].memory_bytes > (uint64_t)1 << 50)
             return false;
+    return true;
+}
+
+static void start(const struct tape_header *head)
+{
+    const struct core_limits most = {.table_pages = TABLE_PAGES_MAX};
+    struct hash_secret secret = secret_from(1);
+    size_t bytes;
+
+    check(core_size(&head->limits, &bytes) == TERN_OK);
     if (arena == NULL) {
         arena = aligned_alloc(64, ARENA_BYTES_MAX);
         actions = calloc(1, actions_bytes(&most));
@@ -53,7 +63,6 @@ static bool start(const struct tape_header *head)
     actions_init(actions, &head->limits);
     memset(arena, 0, bytes);
     core_init(arena, &head->limits, head->tenant, head->incarnation, &secret);
-    return true;
 }
 
 /* The shell promises that a list holds as many tokens as it says; the reader keeps that promise for
@@ -140,59 +149,102 @@ static void right_head(uint8_t *bytes)
     }
 }
 
-/* Each record's length is that of its parts, which end with the bytes at the latest; and time does
- * not run backwards. */
+/* The record's head says what its event takes of the words that are there, where those can be read;
+ * else what it says itself is kept, within them. */
+static void right_parts(uint32_t *record, uint32_t left)
+{
+    static struct codec_room room;
+    struct codec c = {.reading = true, .words = record + RECORD_HEAD_WORDS, .n = left};
+    uint32_t *head = record;
+    uint64_t keys = 0, tokens = 0;
+    struct event e = {0};
+
+    codec_event(&c, &e, &room);
+    for (uint32_t i = 0; !c.bad && i < codec_lists(&e); i++) {
+        keys += codec_list(&e, i).nkeys;
+        tokens += codec_list(&e, i).n;
+    }
+    head[1] = c.bad ? head[1] % 1024 & ~1u : (uint32_t)(c.at + 1) & ~1u;
+    head[1] = head[1] < left ? head[1] : left & ~1u;
+    left -= head[1];
+    head[2] = c.bad ? head[2] : (uint32_t)keys;
+    head[2] = keys <= UINT32_MAX && head[2] <= left / KEY_WORDS ? head[2] : 0;
+    left -= head[2] * (uint32_t)KEY_WORDS;
+    head[3] = c.bad ? head[3] : (uint32_t)tokens;
+    head[3] = tokens <= UINT32_MAX && head[3] <= left ? head[3] : 0;
+    head[0] = (RECORD_HEAD_WORDS + head[1] + head[2] * (uint32_t)KEY_WORDS + head[3] + 1) / 2 * 8;
+}
+
+/* Each record's parts end with the bytes at the latest, its kind is one that there is, and time
+ * does not run backwards. */
 static void right_records(uint8_t *bytes, size_t n)
 {
     uint64_t now_ns = 0, at_ns;
     size_t at = HEAD_BYTES;
     uint32_t kind;
 
-    while (n - at >= 4 * RECORD_HEAD_WORDS + 8 + sizeof at_ns) {
-        uint32_t head[RECORD_HEAD_WORDS], left = (uint32_t)((n - at) / 8 * 2) - RECORD_HEAD_WORDS;
+    while (n - at >= RECORD_LEAST) {
+        uint8_t *body = bytes + at + 4 * RECORD_HEAD_WORDS;
+        uint32_t *record = (uint32_t *)(void *)(bytes + at);
 
-        memcpy(head, bytes + at, sizeof head);
-        head[1] = head[1] % 1024 & ~1u;
-        head[1] = head[1] < left ? head[1] : left & ~1u;
-        left -= head[1];
-        head[2] = head[2] <= left / KEY_WORDS ? head[2] : 0;
-        left -= head[2] * (uint32_t)KEY_WORDS;
-        head[3] = head[3] <= left ? head[3] : 0;
-        head[0] =
-            (RECORD_HEAD_WORDS + head[1] + head[2] * (uint32_t)KEY_WORDS + head[3] + 1) / 2 * 8;
-        memcpy(bytes + at, head, sizeof head);
-        memcpy(&kind, bytes + at + sizeof head, sizeof kind);
+        memcpy(&kind, body, sizeof kind);
         if (kind < EV_TIMER || kind >= EV_COUNT)
             kind = EV_TIMER + kind % (EV_COUNT - EV_TIMER);
-        memcpy(bytes + at + sizeof head, &kind, sizeof kind);
-        memcpy(&at_ns, bytes + at + sizeof head + TIME_AT, sizeof at_ns);
+        memcpy(body, &kind, sizeof kind);
+        memcpy(&at_ns, body + TIME_AT, sizeof at_ns);
         at_ns %= CLOCK_MAX;
         if (at_ns < now_ns)
             at_ns = now_ns + at_ns % 1000000000u;
         now_ns = at_ns;
-        memcpy(bytes + at + sizeof head + TIME_AT, &at_ns, sizeof at_ns);
-        at += head[0];
+        memcpy(body + TIME_AT, &at_ns, sizeof at_ns);
+        right_parts(record, (uint32_t)((n - at) / 8 * 2) - RECORD_HEAD_WORDS);
+        at += record[0];
     }
+}
+
+/* A tape of the bytes: what is too short for a head and a record goes on with zeros. */
+static enum tern_err open_made(const uint8_t *data, size_t size, struct tape_reader **ret)
+{
+    static _Alignas(8) uint8_t tape[TAPE_BYTES_MAX];
+
+    memcpy(tape, data, size);
+    if (data[0] == RAW) {
+        tape[0] = (uint8_t)TAPE_MAGIC;
+        return tape_open(tape, size, ret);
+    }
+    if (size < HEAD_BYTES + RECORD_LEAST) {
+        memset(tape + size, 0, HEAD_BYTES + RECORD_LEAST - size);
+        size = HEAD_BYTES + RECORD_LEAST;
+    }
+    right_head(tape);
+    right_records(tape, size);
+    return tape_open(tape, size, ret);
+}
+
+/* Its head can be played, and its first event read. */
+bool fuzz_gets_past(const uint8_t *data, size_t size)
+{
+    struct tape_reader *reader = NULL;
+    struct event e;
+    bool ok;
+
+    if (size == 0 || size > TAPE_BYTES_MAX || open_made(data, size, &reader) != TERN_OK)
+        return false;
+    ok = playable(tape_header(reader)) && next(reader, &e);
+    tape_close(reader);
+    return ok;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static _Alignas(8) uint8_t tape[1 << 20];
     struct tape_reader *reader = NULL;
     struct event e;
 
     fuzz_begin();
-    if (size == 0 || size > sizeof tape)
+    if (size == 0 || size > TAPE_BYTES_MAX || open_made(data, size, &reader) != TERN_OK)
         return 0;
-    memcpy(tape, data, size);
-    tape[0] = tape[0] == RAW ? (uint8_t)TAPE_MAGIC : tape[0];
-    if (data[0] != RAW && size >= HEAD_BYTES) {
-        right_head(tape);
-        right_records(tape, size);
-    }
-    if (tape_open(tape, size, &reader) != TERN_OK)
-        return 0;
-    if (start(tape_header(reader))) {
+    if (playable(tape_header(reader))) {
+        start(tape_header(reader));
         play(reader);
     } else {
         while (next(reader, &e))
