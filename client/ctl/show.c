@@ -122,6 +122,12 @@ static void show_memory(const json_t *memory)
         printf(" + records %s", human_bytes(j_u64(memory, "record_bytes")));
     printf(", huge pages %s, %s workers\n", human_bytes(j_u64(memory, "huge_page_bytes")),
            num(memory, "workers"));
+    printf("  holes in memory of clients: ");
+    if (j_u64(memory, "with_holes") == 0)
+        printf("refused by the kernel\n");
+    else
+        printf("possible in %s memories; waited for %s times, %s ms in all\n",
+               num(memory, "with_holes"), num(memory, "waits"), num(memory, "waited_ms"));
     if (j_u64(memory, "devices") > 0)
         printf("  copied between GPUs %s by peer access, %s through memory of the host; within a "
                "GPU %s\n",

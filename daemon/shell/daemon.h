@@ -84,7 +84,7 @@ struct daemon {
     uint64_t incarnation, start_ns, last_ns;
     uint64_t tick_ns, step_poll_ns;
     uint64_t drain_began_ns, drain_ns; /* drain_ns: when it ends, whatever is left */
-    uint64_t faults_seen;              /* mem_stats' faults that the log has told of */
+    uint64_t faults_seen, waits_seen;  /* of mem_stats, as the log has told */
     uint64_t procs_exited;             /* processes that ended without leaving their engine */
     struct alarms alarms;
     struct steps_watch over;

@@ -1,9 +1,11 @@
 /* Everything that a client has in common with the daemon, as docs/rules.md lists it, in the hands
  * of a tenant that means harm. Each case is a line of that list, or several. After each, a
  * neighbour of another tenant is served in time; at the end SIGTERM ends the daemon in time,
- * although children of the attacker hold all of it still. */
+ * although children of the attacker hold all of it still. With TERN_TEST_HOLES in the environment
+ * the daemon has no CAP_LINUX_IMMUTABLE, so the kernel refuses no holes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,6 +35,9 @@
 #define EPOLLS        1500u
 #define CHILDREN      6u
 #define UNREAD        2000u /* requests that nobody reads the answers of */
+#define MAPPERS       2u
+#define MAPS          15000u /* of each */
+#define HOLE          (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
 
 enum { REGION, CONTROL, BELL, RECORDS, REQUESTS, SHARED };
 
@@ -42,6 +47,7 @@ static struct engine neighbour;
 static struct rig_answer answer;
 static int shared[SHARED]; /* the attacker's descriptors */
 static uint64_t last_id, pool;
+static bool holes; /* the kernel lets clients punch them */
 static pid_t children[CHILDREN];
 
 static void answered(int fd, uint16_t type, uint64_t id, enum tern_err want)
@@ -155,8 +161,17 @@ static uint8_t *mapped(int fd)
 static const uint32_t memories[] = {REGION, CONTROL, RECORDS};
 #define MEMORIES (sizeof memories / sizeof *memories)
 
+/* Does a daemon that starts now refuse holes? */
+static bool refuses_holes(void)
+{
+    if (getenv("TERN_TEST_HOLES"))
+        (void)prctl(PR_CAPBSET_DROP, CAP_LINUX_IMMUTABLE); /* fails for whom it is nothing to */
+    return geteuid() == 0 && prctl(PR_CAPBSET_READ, CAP_LINUX_IMMUTABLE) == 1;
+}
+
 FIXTURE(start)
 {
+    holes = !refuses_holes();
     signal(SIGIO, SIG_IGN);
     signal(SIGUSR1, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
@@ -166,6 +181,7 @@ FIXTURE(start)
     neighbour = rig_engine(other, "neighbour", L, 16 * PAGES * RIG_PAGE);
     attacker_joins();
     neighbour_is_served();
+    assert_int_equal(rig_log_has(&d, "event=client_memory with_holes=0", 0), !holes);
     return 0;
 }
 
@@ -238,17 +254,45 @@ TEST(shared_sizes_and_seals_are_fixed)
     attacker_is_served();
 }
 
+TEST(shared_pages_stay)
+{
+    static const int modes[] = {HOLE,
+                                FALLOC_FL_ZERO_RANGE,
+                                FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+                                FALLOC_FL_COLLAPSE_RANGE,
+                                FALLOC_FL_INSERT_RANGE,
+                                FALLOC_FL_UNSHARE_RANGE};
+
+    if (holes)
+        skip();
+    for (size_t i = 0; i < MEMORIES; i++) {
+        int fd = shared[memories[i]];
+        uint8_t *at = mapped(fd);
+
+        for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
+            assert_int_equal(fallocate(fd, modes[k], 0, 4096), -1);
+            assert_int_equal(errno, EPERM);
+        }
+        assert_int_equal(madvise(at, size_of(fd), MADV_REMOVE), -1);
+        assert_int_equal(errno, EPERM);
+        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        munmap(at, size_of(fd));
+    }
+    attacker_is_served();
+}
+
 /* ---- memory ---- */
 
 static atomic_bool harming;
+static atomic_ullong punched;
 
 static void *punches(void *unused)
 {
     (void)unused;
     while (atomic_load(&harming))
         for (size_t i = 0; i < MEMORIES; i++)
-            (void)fallocate(shared[memories[i]], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                            (off_t)size_of(shared[memories[i]]));
+            if (fallocate(shared[memories[i]], HOLE, 0, (off_t)size_of(shared[memories[i]])) == 0)
+                atomic_fetch_add(&punched, 1);
     return NULL;
 }
 
@@ -302,6 +346,52 @@ static void goes_on_beside(void *(*harm)(void *), void (*attacker)(void))
 TEST(shared_memory_with_holes)
 {
     goes_on_beside(punches, attacker_is_served);
+    assert_int_equal(atomic_load(&punched) > 0, holes);
+}
+
+/* A child that maps each memory many times; every other mapping has another protection, since
+ * neighbours would become one. */
+static pid_t maps_often(void)
+{
+    pid_t child = fork();
+
+    if (child != 0)
+        return child;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (uint32_t i = 0; i < MAPS; i++)
+        (void)mmap(NULL, 4096, PROT_READ | (i % 2 ? PROT_WRITE : 0), MAP_SHARED,
+                   shared[memories[i % MEMORIES]], 0);
+    kill(getpid(), SIGSTOP);
+    _exit(0);
+}
+
+/* The owner looks at the control page at each ring. */
+static void rings_and_asks(void)
+{
+    (void)send(shared[BELL], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    attacker_is_served();
+}
+
+TEST(shared_memory_mapped_very_often_with_holes)
+{
+    pid_t child[MAPPERS];
+    int status;
+
+    for (uint32_t i = 0; i < MAPPERS; i++) {
+        child[i] = maps_often();
+        assert_int_equal(waitpid(child[i], &status, WUNTRACED), child[i]);
+        assert_true(WIFSTOPPED(status));
+    }
+    atomic_store(&punched, 0);
+    do
+        goes_on_beside(punches, rings_and_asks);
+    while (holes && !rig_log_has(&d, "event=memory_waited tenant=t0", 0));
+    assert_int_equal(atomic_load(&punched) > 0, holes);
+    for (uint32_t i = 0; i < MAPPERS; i++) {
+        kill(child[i], SIGKILL);
+        waitpid(child[i], NULL, 0);
+    }
+    assert_int_equal(rig_log_has(&d, "event=memory_waited", 0), holes);
 }
 
 TEST(shared_control_page_full_of_noise)
@@ -476,8 +566,7 @@ TEST(shared_descriptors_kept_by_children)
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             for (;;) {
                 (void)rings("", 1);
-                (void)fallocate(shared[REGION], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                                RIG_PAGE);
+                (void)fallocate(shared[REGION], HOLE, 0, RIG_PAGE);
                 usleep(1000);
             }
         }

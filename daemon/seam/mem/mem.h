@@ -181,11 +181,12 @@ int mem_region_fd(const struct mem *mem, uint32_t tenant,
 /* A control page is a tenant's, like its regions: that of engine slot e is another one for each, so
  * what a process goes on writing after its engine has ended stays inside its tenant (fault 4). */
 int mem_control_fd(const struct mem *mem, uint32_t tenant, uint32_t engine); /* borrowed */
-uint64_t mem_done_step(const struct mem *mem, uint32_t tenant, uint32_t engine, uint32_t rank);
+uint64_t mem_done_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint32_t rank);
 /* Asks the ranks of the engine to ring when they reach that step; 0: not to. What they showed
  * before is to be read after this, for they ring no more for it. */
 void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t step);
-/* Zeroes the steps, keeps the incarnation. */
+/* Zeroes the steps, keeps the incarnation; where the owner cannot touch the page now, before it
+ * reads a step from there. */
 void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine);
 
 struct mem_stats {
@@ -208,6 +209,11 @@ struct mem_stats {
     uint64_t copies_spoilt;              /* jobs that fault_copy_corrupt_every has hit */
     uint64_t faults; /* touches of pages whose backing was gone: a client did that (fault 40), or
                         the machine has lost the memory */
+    struct mem_holes {
+        uint32_t memories;         /* that clients can punch holes into; 0: the kernel refuses */
+        uint32_t waited_for;       /* the tenant of the last wait */
+        uint64_t waits, waited_ns; /* of the owner, for control pages among them */
+    } holes;
 };
 void mem_stats(const struct mem *mem, struct mem_stats *ret);
 

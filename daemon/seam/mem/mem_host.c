@@ -11,12 +11,14 @@
 #include <string.h>
 
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/brought.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "kernels/driver.h"
+#include "seam/io/io.h"
 #include "seam/mem/cuda/mem_cuda.h"
 #include "seam/mem/mem.h"
 #include "seam/mem/mem_fault.h"
@@ -30,6 +32,7 @@
 #define REGION_BYTES_MAX (1ull << 46) /* so that sums over tenants and regions do not wrap */
 #define ENGINES_MAX      48u          /* the core's ENGINES_LIMIT */
 #define TIERS            2
+#define WAIT_SHARE       200u /* the owner waits for control pages of a tenant 0.5 % of the time */
 
 #define CONTROL_INCARNATION RANKS_MAX /* lines behind those of the ranks */
 #define CONTROL_WANTED      (RANKS_MAX + 1)
@@ -44,9 +47,14 @@ struct pool {
 
 struct mem {
     struct mem_config config;
-    struct region region[TIERS][MEM_TENANTS_MAX][RANKS_MAX]; /* by enum tier */
-    struct region record[MEM_TENANTS_MAX];
-    struct region brought[MEM_TENANTS_MAX][RANKS_MAX]; /* of regions on devices */
+    union {
+        struct {
+            struct region region[TIERS][MEM_TENANTS_MAX][RANKS_MAX]; /* by enum tier */
+            struct region record[MEM_TENANTS_MAX];
+            struct region brought[MEM_TENANTS_MAX][RANKS_MAX]; /* of regions on devices */
+        };
+        struct region each[MEM_TENANTS_MAX * ((TIERS + 1) * RANKS_MAX + 1)]; /* all of these */
+    };
     struct region *control; /* owned, [tenant * config.engines + engine] */
     struct pool *pool;      /* owned, config.pools */
     uint64_t *sums;         /* owned, page_records * sums_per_page */
@@ -58,6 +66,8 @@ struct mem {
     int event_fd;
     uint64_t bytes, device_bytes, host_bytes, record_bytes, huge_bytes;
     uint64_t copies, spoilt; /* jobs so far; of them those that a fault was put into */
+    struct mem_holes holes;
+    uint64_t untouched_ns[MEM_TENANTS_MAX]; /* until then it touches none of that tenant */
 };
 
 static uint64_t tier_bytes(const struct tenant_config *t, enum tier tier)
@@ -144,6 +154,15 @@ void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_ho
                   (uint64_t)c->tenants * c->engines * (CONTROL_BYTES + sizeof(struct region));
 }
 
+static enum tern_err create_region(struct mem *mem, struct region *r, enum region_kind kind,
+                                   uint64_t bytes, const char **ret_why)
+{
+    TRY(region_create(r, kind, bytes, mem->config.huge_pages && kind != REGION_CONTROL,
+                      mem->workers, ret_why));
+    mem->holes.memories += r->holes;
+    return TERN_OK;
+}
+
 static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const char **ret_why)
 {
     const struct tenant_config *t = &mem->config.tenant[tenant];
@@ -157,8 +176,8 @@ static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const c
             .kind = REGION_DEVICE, .fd = made->fd, .base = made->base, .bytes = made->bytes};
         mem->bytes += made->bytes;
         mem->device_bytes += made->bytes;
-        TRY(region_create_control(&mem->brought[tenant][i], brought_bytes(&mem->config, tenant),
-                                  mem->workers, ret_why));
+        TRY(create_region(mem, &mem->brought[tenant][i], REGION_CONTROL,
+                          brought_bytes(&mem->config, tenant), ret_why));
     }
     return TERN_OK;
 }
@@ -175,8 +194,8 @@ static enum tern_err create_tier(struct mem *mem, enum tier tier, uint32_t tenan
     for (uint32_t i = 0; i < t->regions && bytes > 0; i++) {
         struct region *r = &mem->region[tier][tenant][i];
 
-        TRY(region_create(r, tier == TIER_HOST ? REGION_PRIVATE : REGION_SHARED, bytes,
-                          mem->config.huge_pages, mem->workers, ret_why));
+        TRY(create_region(mem, r, tier == TIER_HOST ? REGION_PRIVATE : REGION_SHARED, bytes,
+                          ret_why));
         if (tier == TIER_HOST)
             mem->host_bytes += r->bytes;
         else
@@ -191,8 +210,7 @@ static enum tern_err create_records(struct mem *mem, uint32_t tenant, const char
 
     if (bytes == 0)
         return TERN_OK;
-    TRY(region_create(&mem->record[tenant], REGION_SHARED, bytes, mem->config.huge_pages,
-                      mem->workers, ret_why));
+    TRY(create_region(mem, &mem->record[tenant], REGION_SHARED, bytes, ret_why));
     mem->record_bytes += mem->record[tenant].bytes;
     return TERN_OK;
 }
@@ -200,7 +218,7 @@ static enum tern_err create_records(struct mem *mem, uint32_t tenant, const char
 static enum tern_err create_regions(struct mem *mem, const char **ret_why)
 {
     const struct mem_config *c = &mem->config;
-    uint64_t need = 0;
+    uint64_t need = 0, before = region_huge_bytes(), huge;
 
     for (uint32_t t = 0; t < c->tenants; t++)
         need += ((on_devices(c, t) ? 0 : c->tenant[t].memory_bytes) + c->tenant[t].host_bytes) *
@@ -214,16 +232,15 @@ static enum tern_err create_regions(struct mem *mem, const char **ret_why)
     }
     if (mem->cuda)
         cuda_peers_open(mem->cuda, c->no_peers);
-    if (c->huge_pages)
-        mem->huge_bytes =
-            region_huge_bytes(&mem->region[0][0][0], sizeof mem->region / sizeof(struct region));
+    huge = region_huge_bytes();
+    mem->huge_bytes = c->huge_pages && huge > before ? huge - before : 0;
     return TERN_OK;
 }
 
 static enum tern_err create_controls(struct mem *mem, const char **ret_why)
 {
     for (uint32_t i = 0; i < controls(mem); i++) {
-        TRY(region_create_control(&mem->control[i], CONTROL_BYTES, mem->workers, ret_why));
+        TRY(create_region(mem, &mem->control[i], REGION_CONTROL, CONTROL_BYTES, ret_why));
         mem_control_reset(mem, i / mem->config.engines, i % mem->config.engines);
     }
     return TERN_OK;
@@ -273,12 +290,8 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
     }
     mem->config = *config;
     mem->event_fd = -1;
-    for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
-        (&mem->region[0][0][0])[i] = REGION_NONE;
-    for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
-        mem->record[t] = REGION_NONE;
-    for (size_t i = 0; i < sizeof mem->brought / sizeof(struct region); i++)
-        (&mem->brought[0][0])[i] = REGION_NONE;
+    for (size_t i = 0; i < sizeof mem->each / sizeof *mem->each; i++)
+        mem->each[i] = REGION_NONE;
     for (size_t i = 0; i < sizeof mem->on_device / sizeof(struct cuda_region); i++)
         (&mem->on_device[0][0])[i] = CUDA_REGION_NONE;
     err = create_tables(mem, ret_why);
@@ -310,12 +323,8 @@ void mem_destroy(struct mem *mem)
                 mem->region[TIER_DEVICE][t][i] = REGION_NONE;
             }
     cuda_destroy(mem->cuda);
-    for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
-        region_close(&(&mem->region[0][0][0])[i]);
-    for (uint32_t t = 0; t < MEM_TENANTS_MAX; t++)
-        region_close(&mem->record[t]);
-    for (size_t i = 0; i < sizeof mem->brought / sizeof(struct region); i++)
-        region_close(&(&mem->brought[0][0])[i]);
+    for (size_t i = 0; i < sizeof mem->each / sizeof *mem->each; i++)
+        region_close(&mem->each[i]);
     for (uint32_t i = 0; mem->control && i < controls(mem); i++)
         region_close(&mem->control[i]);
     if (mem->event_fd >= 0)
@@ -691,7 +700,7 @@ int mem_record_fd(const struct mem *mem, uint32_t tenant)
     return mem->record[tenant].fd;
 }
 
-static const struct region *control_of(const struct mem *mem, uint32_t tenant, uint32_t engine)
+static struct region *control_of(const struct mem *mem, uint32_t tenant, uint32_t engine)
 {
     check(tenant < mem->config.tenants && engine < mem->config.engines);
     return &mem->control[tenant * mem->config.engines + engine];
@@ -708,71 +717,86 @@ static _Atomic uint64_t *control_word(const struct region *control, uint32_t lin
     return (_Atomic uint64_t *)(void *)(control->base + line * CONTROL_STRIDE);
 }
 
-struct control_read {
+struct control_touch {
     _Atomic uint64_t *word;
     uint64_t value;
+    bool store; /* else load */
 };
 
-static void control_read(void *ctx)
+static void control_access(void *ctx)
 {
-    struct control_read *r = ctx;
+    struct control_touch *t = ctx;
 
-    r->value = atomic_load_explicit(r->word, memory_order_acquire);
+    if (t->store)
+        atomic_store_explicit(t->word, t->value, memory_order_release);
+    else
+        t->value = atomic_load_explicit(t->word, memory_order_acquire);
 }
 
-uint64_t mem_done_step(const struct mem *mem, uint32_t tenant, uint32_t engine, uint32_t rank)
+/* Invariant: the owner touches control pages here only. A page that cannot get a hole is there, so
+ * the touch waits for nothing. Else, a wait of w, which is no preemption, keeps the owner from the
+ * tenant's control pages for WAIT_SHARE * w. False: the page was not touched, or not there. */
+static bool control_touch(struct mem *mem, uint32_t tenant, const struct region *control,
+                          struct control_touch *t)
 {
-    struct control_read r = {0};
+    uint64_t begun_ns, took_ns;
+    struct rusage before, after;
+    bool there;
 
-    check(rank < RANKS_MAX);
-    r.word = control_word(control_of(mem, tenant, engine), rank);
-    return mem_fault_try(control_read, &r) ? r.value : 0; /* no step is done that is not there */
+    if (!control->holes)
+        return mem_fault_try(control_access, t);
+    begun_ns = io_now_ns();
+    if (begun_ns < mem->untouched_ns[tenant])
+        return false;
+    getrusage(RUSAGE_THREAD, &before);
+    there = mem_fault_try(control_access, t);
+    getrusage(RUSAGE_THREAD, &after);
+    if (after.ru_nvcsw != before.ru_nvcsw) {
+        took_ns = io_now_ns() - begun_ns;
+        mem->untouched_ns[tenant] = begun_ns + WAIT_SHARE * took_ns;
+        mem->holes.waits++;
+        mem->holes.waited_for = tenant;
+        mem->holes.waited_ns += took_ns;
+    }
+    return there;
 }
 
-struct control_write {
-    const struct region *control;
-    uint64_t incarnation;
-};
-
-static void control_write(void *ctx)
+static bool control_put(struct mem *mem, uint32_t tenant, const struct region *control,
+                        uint32_t line, uint64_t value)
 {
-    const struct control_write *w = ctx;
+    struct control_touch t = {.word = control_word(control, line), .value = value, .store = true};
 
-    for (uint32_t rank = 0; rank < RANKS_MAX; rank++)
-        atomic_store_explicit(control_word(w->control, rank), 0, memory_order_release);
-    atomic_store_explicit(control_word(w->control, CONTROL_WANTED), 0, memory_order_release);
-    atomic_store_explicit(control_word(w->control, CONTROL_INCARNATION), w->incarnation,
-                          memory_order_release);
+    return control_touch(mem, tenant, control, &t);
 }
 
 void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine)
 {
-    struct control_write w = {.control = control_of(mem, tenant, engine),
-                              .incarnation = mem->config.incarnation};
+    struct region *control = control_of(mem, tenant, engine);
 
-    mem_fault_try(control_write, &w); /* a page that comes back is zero, and of no incarnation */
+    control->stale = false;
+    for (uint32_t line = 0; line <= CONTROL_WANTED && !control->stale; line++)
+        control->stale = !control_put(mem, tenant, control, line,
+                                      line == CONTROL_INCARNATION ? mem->config.incarnation : 0);
 }
 
-struct control_want {
-    _Atomic uint64_t *word;
-    uint64_t step;
-};
-
-static void control_want(void *ctx)
+uint64_t mem_done_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint32_t rank)
 {
-    const struct control_want *w = ctx;
+    struct region *control = control_of(mem, tenant, engine);
+    struct control_touch t = {.word = control_word(control, rank)};
 
-    atomic_store_explicit(w->word, w->step, memory_order_relaxed);
+    check(rank < RANKS_MAX);
+    if (control->stale)
+        mem_control_reset(mem, tenant, engine);
+    /* No step is done that is not there. */
+    return !control->stale && control_touch(mem, tenant, control, &t) ? t.value : 0;
 }
 
 /* The fence stands between this store and the reads of done_step that follow; a rank has one
  * between its done_step and its look at this word. So one of the two sees what the other wrote. */
 void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t step)
 {
-    struct control_want w = {.word = control_word(control_of(mem, tenant, engine), CONTROL_WANTED),
-                             .step = step};
-
-    mem_fault_try(control_want, &w); /* where the page is gone, nobody rings */
+    /* Where the page is gone, nobody rings. */
+    control_put(mem, tenant, control_of(mem, tenant, engine), CONTROL_WANTED, step);
     atomic_thread_fence(memory_order_seq_cst);
 }
 
@@ -808,4 +832,5 @@ void mem_stats(const struct mem *mem, struct mem_stats *ret)
     ret->queue_high_water =
         w.queue_high_water > d.queue_high_water ? w.queue_high_water : d.queue_high_water;
     ret->faults = mem_fault_count();
+    ret->holes = mem->holes;
 }

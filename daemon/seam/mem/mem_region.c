@@ -1,6 +1,6 @@
-/* See mem_region.h. What must stay true: a descriptor leaves here only after its memory is fully
- * allocated and its size is sealed, so no client can shrink it under us; a private region never has
- * a descriptor at all. */
+/* See mem_region.h. Invariant: a descriptor leaves here only after its memory is fully allocated,
+ * its size is sealed, and its pages are fixed where the kernel can do that, so that no client can
+ * take a page away from under the daemon. A private region never has a descriptor. */
 #include "seam/mem/mem_region.h"
 
 #include <errno.h>
@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -58,7 +60,7 @@ void region_close(struct region *r)
 /* Huge pages need an address that is a multiple of theirs, which mmap does not give by itself. */
 static uint8_t *map_aligned(const struct region *r)
 {
-    int flags = r->kind == REGION_SHARED
+    int flags = r->kind != REGION_PRIVATE
                     ? MAP_SHARED
                     : MAP_PRIVATE | MAP_ANONYMOUS | (r->hugetlb ? MAP_HUGETLB : 0);
     uint64_t slack = r->bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
@@ -84,14 +86,14 @@ static uint8_t *map_aligned(const struct region *r)
     return at;
 }
 
-static bool region_open(struct region *r, enum region_kind kind, const char *name, uint64_t bytes,
-                        bool hugetlb)
+static bool region_open(struct region *r, enum region_kind kind, uint64_t bytes, bool hugetlb)
 {
+    const char *name = kind == REGION_CONTROL ? "tern-control" : "tern-pages";
     uint64_t unit = hugetlb ? HUGE_BYTES : PAGE_BYTES;
 
     *r = (struct region){
         .kind = kind, .fd = -1, .hugetlb = hugetlb, .bytes = (bytes + unit - 1) / unit * unit};
-    if (kind == REGION_SHARED) {
+    if (kind != REGION_PRIVATE) {
         r->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (hugetlb ? MFD_HUGETLB : 0));
         if (r->fd < 0 || ftruncate(r->fd, (off_t)r->bytes) < 0)
             return false;
@@ -114,6 +116,15 @@ static bool allocate(int fd, uint64_t bytes)
     return false;
 }
 
+/* A client can map a page as often as it likes, and the kernel visits every mapping of a page that
+ * a hole takes away, while whoever touches the page waits. Nobody punches holes into an immutable
+ * file, by fallocate or by MADV_REMOVE, and mappings of it are written as ever. Setting the flag
+ * and clearing it takes CAP_LINUX_IMMUTABLE; files of hugetlb have no such flag. */
+static bool fix_pages(int fd)
+{
+    return ioctl(fd, FS_IOC_SETFLAGS, &(int){FS_IMMUTABLE_FL}) == 0;
+}
+
 /* Allocates every page, then seals the size. fallocate comes last: it proves that all is there. */
 static bool region_fill(struct region *r, struct workers *workers, bool huge)
 {
@@ -123,16 +134,17 @@ static bool region_fill(struct region *r, struct workers *workers, bool huge)
     }
     if (r->kind == REGION_PRIVATE)
         return true;
-    if (!allocate(r->fd, r->bytes))
+    if (!allocate(r->fd, r->bytes) || fcntl(r->fd, F_ADD_SEALS, SEALS) < 0)
         return false;
-    return fcntl(r->fd, F_ADD_SEALS, SEALS) == 0;
+    r->holes = !fix_pages(r->fd);
+    return true;
 }
 
 /* A private region is watched as well: memory that the machine has lost costs one page. */
 static enum tern_err region_watch(struct region *r, const char **ret_why)
 {
     if (!mem_fault_watch(r->base, r->bytes, r->hugetlb ? HUGE_BYTES : PAGE_BYTES,
-                         r->kind == REGION_SHARED))
+                         r->kind != REGION_PRIVATE))
         return region_why("SIGBUS handler", ret_why);
     return TERN_OK;
 }
@@ -140,22 +152,15 @@ static enum tern_err region_watch(struct region *r, const char **ret_why)
 enum tern_err region_create(struct region *r, enum region_kind kind, uint64_t bytes, bool huge,
                             struct workers *workers, const char **ret_why)
 {
+    static const char *const what[] = {"page memory", "control page", "host memory"};
+
     if (huge) {
-        if (region_open(r, kind, "tern-pages", bytes, true) && region_fill(r, workers, true))
+        if (region_open(r, kind, bytes, true) && region_fill(r, workers, true))
             return region_watch(r, ret_why);
         region_close(r);
     }
-    if (!region_open(r, kind, "tern-pages", bytes, false) || !region_fill(r, workers, huge))
-        return region_why(kind == REGION_SHARED ? "page memory" : "host memory", ret_why);
-    return region_watch(r, ret_why);
-}
-
-enum tern_err region_create_control(struct region *r, uint64_t bytes, struct workers *workers,
-                                    const char **ret_why)
-{
-    if (!region_open(r, REGION_SHARED, "tern-control", bytes, false) ||
-        !region_fill(r, workers, false))
-        return region_why("control page", ret_why);
+    if (!region_open(r, kind, bytes, false) || !region_fill(r, workers, huge))
+        return region_why(what[kind], ret_why);
     return region_watch(r, ret_why);
 }
 
@@ -180,46 +185,14 @@ enum tern_err region_memory_suffices(uint64_t need, const char **ret_why)
     return TERN_INVALID;
 }
 
-/* Neighbours of the same kind are one mapping to the kernel, so a line may begin before a region.
- */
-static bool line_is_of(const char *line, const struct region *regions, size_t n)
-{
-    unsigned long long from, to;
-
-    if (sscanf(line, "%llx-%llx", &from, &to) != 2)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        uintptr_t base = (uintptr_t)regions[i].base;
-
-        if (base && base < to && from < base + regions[i].bytes)
-            return true;
-    }
-    return false;
-}
-
-uint64_t region_huge_bytes(const struct region *regions, size_t n)
+uint64_t region_huge_bytes(void)
 {
     static const char *const keys[] = {
         "ShmemPmdMapped:", "AnonHugePages:", "Shared_Hugetlb:", "Private_Hugetlb:"};
-    char line[512];
-    uint64_t bytes = 0;
-    bool ours = false;
-    FILE *f = fopen("/proc/self/smaps", "re");
+    uint64_t bytes = 0, kib;
 
-    if (!f)
-        return 0;
-    while (fgets(line, sizeof line, f)) {
-        unsigned long long kib;
-
-        if (line[0] < 'A' || line[0] > 'Z') {
-            ours = line_is_of(line, regions, n);
-            continue;
-        }
-        for (size_t k = 0; ours && k < sizeof keys / sizeof keys[0]; k++)
-            if (strncmp(line, keys[k], strlen(keys[k])) == 0 &&
-                sscanf(line + strlen(keys[k]), "%llu", &kib) == 1)
-                bytes += kib << 10;
-    }
-    fclose(f);
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+        if (file_number("/proc/self/smaps_rollup", keys[k], 10, &kib))
+            bytes += kib << 10;
     return bytes;
 }

@@ -195,10 +195,13 @@ void workers_destroy(struct workers *w)
     free(w);
 }
 
+/* Returns with the lock held, for job_start. */
 static struct job *job_take(struct workers *w, enum job_kind kind)
 {
-    struct job *job = list_pop(&w->unused);
+    struct job *job;
 
+    pthread_mutex_lock(&w->lock);
+    job = list_pop(&w->unused);
     check(job); /* the core counts its jobs against the same limit */
     job->kind = kind;
     job->taken = job->done = job->items = 0;
@@ -229,7 +232,6 @@ void workers_seal(struct workers *w, struct seal_id id, const struct pool_place 
     struct job *job;
 
     check(n <= SEAL_PAGES_MAX);
-    pthread_mutex_lock(&w->lock);
     job = job_take(w, JOB_SEAL);
     job->seal = id;
     job->place = *place;
@@ -249,7 +251,6 @@ void workers_copy(struct workers *w, struct copy_id id, const struct pool_place 
     struct job *job;
 
     check(n <= SEAL_PAGES_MAX);
-    pthread_mutex_lock(&w->lock);
     job = job_take(w, JOB_COPY);
     job->copy = id;
     job->place = *from_place;
@@ -267,10 +268,8 @@ void workers_copy(struct workers *w, struct copy_id id, const struct pool_place 
 void workers_check_record(struct workers *w, const struct record_job *record, const uint8_t *memory,
                           bool here)
 {
-    struct job *job;
+    struct job *job = job_take(w, JOB_RECORD);
 
-    pthread_mutex_lock(&w->lock);
-    job = job_take(w, JOB_RECORD);
     job->record = *record;
     job->memory = memory;
     if (here) {
@@ -285,10 +284,8 @@ void workers_check_record(struct workers *w, const struct record_job *record, co
 
 void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place)
 {
-    struct job *job;
+    struct job *job = job_take(w, JOB_ZERO);
 
-    pthread_mutex_lock(&w->lock);
-    job = job_take(w, JOB_ZERO);
     job->zero = pool;
     job->place = *place;
     job_start(w, job);
@@ -302,7 +299,6 @@ bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool hug
 
     if (bytes == 0)
         return true;
-    pthread_mutex_lock(&w->lock);
     job = job_take(w, JOB_POPULATE);
     job->place = (struct pool_place){.base = {base}, .bytes = bytes, .regions = 1};
     job->huge = huge;

@@ -6,7 +6,6 @@
 #include "seam/mem/workers_job.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -380,13 +379,7 @@ static bool populate(uint8_t *at, uint64_t n, bool huge)
             *(volatile uint8_t *)(at + i) = 0;
         madvise(at, n, MADV_COLLAPSE);
     }
-    if (madvise(at, n, MADV_POPULATE_WRITE) == 0)
-        return true;
-    if (errno != EINVAL)
-        return false;
-    for (uint64_t i = 0; i < n; i += PAGE_BYTES) /* before Linux 5.14: touch each page */
-        *(volatile uint8_t *)(at + i) = 0;
-    return true;
+    return madvise(at, n, MADV_POPULATE_WRITE) == 0;
 }
 
 struct zeroing {

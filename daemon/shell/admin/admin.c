@@ -262,6 +262,8 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
              U64("copies_corrupt", ctx->mem.copies_corrupt),
              U64("copies_spoilt", ctx->mem.copies_spoilt),
              U64("queue_high_water", ctx->mem.queue_high_water), U64("faults", ctx->mem.faults),
+             U64("with_holes", ctx->mem.holes.memories), U64("waits", ctx->mem.holes.waits),
+             U64("waited_ms", ctx->mem.holes.waited_ns / 1000000),
              U64("workers", ctx->config->workers)));
 }
 

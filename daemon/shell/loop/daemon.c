@@ -282,6 +282,7 @@ static void log_devices(const struct daemon *d)
 static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
 {
     struct mem_config mem;
+    struct mem_stats stats;
     const char *text = "";
     enum tern_err err;
 
@@ -291,6 +292,9 @@ static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
     if (err != TERN_OK)
         return fail(why, cap, err, text);
     log_devices(d);
+    mem_stats(d->mem, &stats);
+    log_event(stats.holes.memories > 0 ? LEVEL_WARN : LEVEL_INFO, "client_memory",
+              "with_holes=%" PRIu32, stats.holes.memories);
     d->mem_op.done = mem_ready;
     io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
     return TERN_OK;
@@ -529,18 +533,22 @@ static uint64_t next_deadline(const struct daemon *d)
     return d->tick_ns < at ? d->tick_ns : at;
 }
 
-/* A fault means that a client punched a hole into its memory or that the machine lost it; whatever
- * touched it has failed. */
+/* A fault or a wait means that a client punched a hole into its memory or that the machine took the
+ * page; after a fault, whatever touched it has failed. */
 static void warn_of_faults(struct daemon *d)
 {
     struct mem_stats stats;
 
     mem_stats(d->mem, &stats);
-    if (stats.faults == d->faults_seen)
-        return;
-    log_event(LEVEL_WARN, "memory_lost", "touches=%" PRIu64 " all=%" PRIu64,
-              stats.faults - d->faults_seen, stats.faults);
+    if (stats.faults != d->faults_seen)
+        log_event(LEVEL_WARN, "memory_lost", "touches=%" PRIu64 " all=%" PRIu64,
+                  stats.faults - d->faults_seen, stats.faults);
+    if (stats.holes.waits != d->waits_seen)
+        log_event(LEVEL_WARN, "memory_waited", "tenant=%s waits=%" PRIu64 " all_ms=%" PRIu64,
+                  config_tenant_word(d->config, stats.holes.waited_for), stats.holes.waits,
+                  stats.holes.waited_ns / 1000000);
     d->faults_seen = stats.faults;
+    d->waits_seen = stats.holes.waits;
 }
 
 static void tick(struct daemon *d, uint64_t now_ns)

@@ -1,6 +1,7 @@
 /* mem over memfd: geometry, sealing, zeroing, checksums, control pages, and what a hostile mapper
  * can do. */
 #include "testing/test.h"
+#include "unit/rig/rig_holes.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/rig/rig_mem.h"
 
@@ -212,7 +213,9 @@ TEST(mem_fault_40_truncation_is_refused_and_holes_are_survived)
     uint8_t zero[8192] = {0};
     int fd;
 
+    holes_refused(false);
     rig_init();
+    holes_refused(true);
     fd = mem_region_fd(rig.mem, 0, 0);
     assert_int_equal(ftruncate(fd, 0), -1);
     assert_int_equal(errno, EPERM);
@@ -222,10 +225,8 @@ TEST(mem_fault_40_truncation_is_refused_and_holes_are_survived)
     assert_int_equal(errno, EPERM);
     assert_int_equal(ftruncate(mem_control_fd(rig.mem, 0, 1), 0), -1);
     memset(mem_page(rig.mem, 0, 0, 0, 2), 0x77, 16384);
-    assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4 * MIB), 0);
-    assert_int_equal(fallocate(mem_control_fd(rig.mem, 0, 0),
-                               FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
-                     0);
+    assert_int_equal(fallocate(fd, HOLE, 0, 4 * MIB), 0);
+    assert_int_equal(fallocate(mem_control_fd(rig.mem, 0, 0), HOLE, 0, 4096), 0);
     mem_seal(rig.mem, (struct seal_id){1, 1}, 0, &page, 1);
     mem_zero(rig.mem, (struct pool_id){0, 1});
     take_events(rig.mem, &rig.back, 2);
@@ -487,6 +488,30 @@ TEST(mem_control_page_without_memory_has_no_step_done)
     mem_control_reset(rig.mem, 1, 2);
     memcpy(&value, lost.view + 64 * RANKS_MAX, sizeof value);
     assert_int_equal(value, 0x1234567890abcdefu);
+    lost_close(&lost);
+}
+
+/* A control page that could not be touched when an engine joined is zeroed before it is read. */
+TEST(mem_control_page_that_was_not_there_is_reset_before_it_is_read)
+{
+    struct lost lost;
+    uint64_t value = 41;
+
+#ifdef __SANITIZE_THREAD__
+    skip(); /* as above */
+#endif
+    rig_init();
+    lost_open(&lost, mapping_of(mem_control_fd(rig.mem, 1, 2)), CONTROL_BYTES);
+    lost_cut(&lost);
+    mem_control_reset(rig.mem, 1, 2);
+    lost_back(&lost);
+    memcpy(lost.view + 64 * 5, &value, sizeof value); /* of the engine before */
+    assert_int_equal(mem_done_step(rig.mem, 1, 2, 5), 0);
+    memcpy(&value, lost.view + 64 * RANKS_MAX, sizeof value);
+    assert_int_equal(value, 0x1234567890abcdefu);
+    value = 42;
+    memcpy(lost.view + 64 * 5, &value, sizeof value);
+    assert_int_equal(mem_done_step(rig.mem, 1, 2, 5), 42);
     lost_close(&lost);
 }
 

@@ -1,6 +1,7 @@
 /* The host tier behind the seam: where its memory lies, copies between the tiers, and what happens
  * to bytes that went wrong on either side. */
 #include "testing/test.h"
+#include "unit/rig/rig_holes.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/rig/rig_mem.h"
 
@@ -280,13 +281,13 @@ TEST(mem_copy_of_pages_whose_backing_is_gone_is_corrupt)
     uint64_t before;
     uint8_t *page;
 
+    holes_refused(false);
     rig_filled();
+    holes_refused(true);
     mem_stats(rig.mem, &stats);
     before = stats.faults;
     assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
-    assert_int_equal(fallocate(mem_region_fd(rig.mem, 0, 1),
-                               FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4 * MIB),
-                     0);
+    assert_int_equal(fallocate(mem_region_fd(rig.mem, 0, 1), HOLE, 0, 4 * MIB), 0);
     assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_CORRUPT);
     for (uint32_t i = 0; i < PAGES; i++)
         fill(DEVICE, &rig.device[i], 100 + i);

@@ -116,7 +116,7 @@ static const char answer_keys[] =
     "huge_pages_wanted "
     "huge_page_bytes sealed_pages zeroed_bytes host_bytes record_bytes records_checked "
     "copied_pages copied_bytes "
-    "copies_corrupt copies_spoilt queue_high_water faults workers) data(port conns "
+    "copies_corrupt copies_spoilt queue_high_water faults with_holes waits waited_ms workers) data(port conns "
     "pages_in pages_out payload_bytes_in payload_bytes_out socket_bytes_in "
     "socket_bytes_out corrupt_detected corrupt_injected gone_answers refused over_share "
     "conns_retired pages_again "
