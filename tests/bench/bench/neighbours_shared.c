@@ -1,15 +1,19 @@
 /* What tenant A of `tern-bench neighbours` has in common with the daemon, and does to it what it
- * can: rings without end, epolls on the bell and on the request socket, descriptors that linger
- * when they are closed, and answers with descriptors that nobody reads. The A that keeps its place
- * asks as often and does nothing of that. */
+ * can: rings without end, epolls on the bell and on the request socket, holes in a control page
+ * that is mapped very often, descriptors that linger when they are closed, and answers with
+ * descriptors that nobody reads. The A that keeps its place asks as often and does nothing of that.
+ */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -137,6 +141,79 @@ const struct a_table a_bell = {.name = "bell",
                                .prepare = bell_prepare,
                                .over = bell_over,
                                .within = bell_within};
+
+/* ---- holes: libtern's mapping of the control page, and very many others of it ---- */
+
+#define MAPS         60000 /* below vm.max_map_count */
+#define CONTROL_SIZE 8192
+#define PAUSE_MS     5 /* between two holes */
+
+static uint8_t *page, *maps[MAPS];
+static uint32_t nmaps;
+static atomic_bool punches;
+static pthread_t puncher;
+
+/* The daemon may refuse it. */
+static void *punch(void *unused)
+{
+    (void)unused;
+    while (atomic_load(&punches)) {
+        (void)madvise(page, CONTROL_SIZE, MADV_REMOVE);
+        sleep_ms(PAUSE_MS);
+    }
+    return NULL;
+}
+
+static bool page_find(void)
+{
+    FILE *f = fopen("/proc/self/maps", "re");
+    char line[256];
+
+    while (f && !page && fgets(line, sizeof line, f))
+        if (strstr(line, "memfd:tern-control") && sscanf(line, "%p", (void **)&page) != 1)
+            page = NULL;
+    if (f)
+        fclose(f);
+    return page != NULL;
+}
+
+static bool holes_open(struct tenant_a *a)
+{
+    return bell_open(a) && page_find();
+}
+
+/* An old size of 0 maps the same pages once more. */
+static bool holes_prepare(struct tenant_a *a, bool over)
+{
+    (void)a;
+    if (atomic_exchange(&punches, false))
+        pthread_join(puncher, NULL);
+    while (nmaps > 0)
+        munmap(maps[--nmaps], CONTROL_SIZE);
+    for (; over && nmaps < MAPS; nmaps++) {
+        maps[nmaps] = mremap(page, 0, CONTROL_SIZE, MREMAP_MAYMOVE);
+        if (maps[nmaps] == MAP_FAILED)
+            break;
+    }
+    if (!over)
+        return true;
+    atomic_store(&punches, true);
+    return nmaps >= MAPS / 2 && pthread_create(&puncher, NULL, punch, NULL) == 0;
+}
+
+/* The daemon looks at the page at each ring. */
+static enum a_answer ring_once(struct tenant_a *a)
+{
+    ring(a);
+    return A_DONE;
+}
+
+const struct a_table a_holes = {.name = "holes",
+                                .costs = true,
+                                .open = holes_open,
+                                .prepare = holes_prepare,
+                                .over = ring_once,
+                                .within = ring_once};
 
 /* ---- descriptors: a socket that takes a second to close goes along with half a Hello ---- */
 
