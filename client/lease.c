@@ -3,6 +3,8 @@
  * hands to sender.c. See lease.h. */
 #include "lease.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -127,7 +129,7 @@ enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct 
                                              .room = room_of(l, now->lengths.allocated)};
             lease_slot_state_move(&l->slot[i].state, LEASE_SLOT_LIVE);
             leased_put(l, i);
-            l->cold[i] = (struct lease_cold){.err = TERN_OK};
+            l->cold[i] = (struct lease_cold){.err = TERN_OK, .said_in = l->iteration};
             *ret = i;
             return TERN_OK;
         }
@@ -236,8 +238,10 @@ enum tern_err tern_lease_extend(struct tern_lease *l, uint32_t at, const uint32_
     for (uint32_t i = 0; i < n; i++) /* one or two */
         s->waiting[s->nwaiting++] = tokens[i];
     s->tokens += n;
-    s->told = s->told && s->written == written;
+    s->told = s->told && s->written == written && s->allocated == allocated;
     s->written = written;
+    if (l->has_state)
+        l->cold[at].said_in = l->iteration;
     *ret_runs = l->run + l->nruns;
     *ret_nruns = runs;
     if (pages > 0) {
@@ -279,9 +283,28 @@ enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t at, uint32_t leng
     return TERN_OK;
 }
 
+/* A commit at the written length hands over the page that the device's steps overwrite (T21). So no
+ * step may have begun since that length was the session's, and none begins before the answer has
+ * named the page to go on with: tern_lease_submit. */
+static enum tern_err state_stands(struct tern_lease *l, uint32_t at, uint64_t step)
+{
+    char text[QUICK_TEXT_MAX];
+
+    if (l->cold[at].said_in == l->iteration && step >= l->dispatched)
+        return TERN_OK;
+    snprintf(text, sizeof text,
+             "step %" PRIu64
+             " was submitted since the session was extended to written %u, or since "
+             "the step that the commit names, and may have overwritten its RECURRENT state: extend "
+             "it to what is written now, and commit that before the next tern_lease_submit",
+             l->dispatched, l->slot[at].written);
+    return set_error(l->t, TERN_CONFLICT, text);
+}
+
 enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t at, uint32_t depth, uint64_t step)
 {
     struct lease_slot *s;
+    bool state;
 
     TRY(slot_of(l, at, &s));
     TRY(check_step(l->t, step));
@@ -293,6 +316,9 @@ enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t at, uint32_t dept
         return set_error(l->t, TERN_BUSY,
                          "a rewind of this session is not answered yet: tern_lease_submit and "
                          "tern_lease_wait, then commit");
+    state = l->has_state && depth == s->written;
+    if (state)
+        TRY(state_stands(l, at, step));
     TRY(tell_lengths(l, at));
     if (!lease_has_room(l, 0, 0, 0))
         return is_full(l);
@@ -301,7 +327,7 @@ enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t at, uint32_t dept
                      .kind = CLIENT_COMMIT, .session = s->session, .length = depth, .step = step},
                  at, 0);
     l->cold[at].commits = true;
-    l->cold[at].commit_step = step;
+    l->cold[at].commit_step = state ? 0 : step;
     l->ncommits++;
     return TERN_OK;
 }

@@ -32,7 +32,7 @@ struct lease_slot {
     uint32_t written, allocated; /* likewise */
     uint32_t room;               /* so many tokens its pages have room for, in every group */
     uint16_t nwaiting;           /* tokens that wait to be told: the last of the list */
-    bool told;                   /* `written` was told */
+    bool told;                   /* `written` and `allocated` were told */
     enum lease_slot_state state;
     uint32_t waiting[TERN_LEASE_TOKENS_MAX];
 };
@@ -46,7 +46,8 @@ struct lease_cold {
                              nothing is committed before */
     uint32_t astray;      /* pages that an assign of it named, and that was refused */
     bool commits;         /* a commit of it was not handed out yet */
-    uint64_t commit_step; /* by that step it has to be */
+    uint64_t commit_step; /* by that step it has to be; 0: before any further one begins */
+    uint64_t said_in;     /* the iteration in which `written` was said last */
     uint64_t leave_step;  /* LEAVING: the last that may touch what is astray */
     enum tern_err err;    /* of the first operation that was refused */
     char text[QUICK_TEXT_MAX];
@@ -95,6 +96,9 @@ struct tern_lease {
     struct tern *t; /* borrowed */
     struct tern_lease *next;
     uint64_t pool;
+    uint64_t iteration,
+        dispatched; /* Steps that were submitted with a step, and the last of those */
+    bool has_state; /* a group is RECURRENT */
     uint32_t ngroups, nslots;
     struct lease_group group[TERN_GROUPS_MAX];
     struct lease_slot *slot;   /* nslots */

@@ -71,6 +71,8 @@ static size_t lease_lay(struct tern_lease *l, const struct tern_layout *layout,
         struct tern_page *page = part(l, &at, most, sizeof *page);
 
         held += most;
+        if (l && most == 0)
+            l->has_state = true;
         if (l && most > 0)
             l->group[g] = (struct lease_group){.page_tokens = layout->groups[g].page_tokens,
                                                .low = marks[g].low,
@@ -160,8 +162,12 @@ static enum tern_err commits_told(struct tern_lease *l, uint64_t step)
     for (uint32_t i = 0; l->ncommits > 0 && i < l->nslots; i++)
         if (l->cold[i].commits && l->cold[i].commit_step < step)
             return set_error(l->t, TERN_BUSY,
-                             "the table of a session may change by a commit whose step is before "
-                             "this one: tern_lease_wait, then tern_lease_told");
+                             l->cold[i].commit_step == 0
+                                 ? "a commit hands over the RECURRENT page of a session, and its "
+                                   "answer names the next one: tern_lease_wait, tern_lease_told, "
+                                   "copy, and submit again"
+                                 : "the table of a session may change by a commit whose step is "
+                                   "before this one: tern_lease_wait, then tern_lease_told");
     return TERN_OK;
 }
 
@@ -286,14 +292,17 @@ enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step)
         return set_error(l->t, TERN_DAEMON_LOST, NULL);
     if (l->under_way > 0 && (is_behind(l) || commits_told(l, step) != TERN_OK))
         TRY(take_answers(l));
-    TRY(commits_told(l, step));
     if (l->nstray > 0)
         give_strays(l);
-    TRY(send_step(l));
+    TRY(send_step(l)); /* also where `step` has to wait: for what this one asks, perhaps */
     refill_all(l);
     l->t->text[0] = '\0';
-    return l->t->socket.state == CLIENT_SOCKET_UP ? TERN_OK
-                                                  : set_error(l->t, TERN_DAEMON_LOST, NULL);
+    if (l->t->socket.state != CLIENT_SOCKET_UP)
+        return set_error(l->t, TERN_DAEMON_LOST, NULL);
+    TRY(commits_told(l, step));
+    l->iteration += step > 0;
+    l->dispatched = step > 0 ? step : l->dispatched;
+    return TERN_OK;
 }
 
 /* ---- waiting, and what was answered ---- */

@@ -98,7 +98,14 @@ TERN_API enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t session,
  * So `step` is the last step that may be dispatched before that answer was applied: name one some
  * steps ahead, and tern_lease_submit holds to it.
  *
- *   BUSY  A commit of this session is under way, or a rewind is not answered yet. */
+ * With a RECURRENT group and a depth that is the written length, the session's state becomes the
+ * tree's, and each step of the device would overwrite it. So `step` is the one that wrote it, and
+ * tern_lease_submit lets no further step begin before the answer was taken, whose run names the
+ * page to go on in and the one to copy from.
+ *   BUSY      A commit of this session is under way, or a rewind is not answered yet.
+ *   CONFLICT  A step was submitted since the session was extended to that length, or behind `step`,
+ *             and may have overwritten the state. Extend it to what is written now (its lengths may
+ *             be the same), and commit that before the next submit. */
 TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session, uint32_t depth,
                                          uint64_t step);
 /* Leaves what was gathered to the sending thread, as one Step, and asks for more pages if the stock
@@ -106,9 +113,11 @@ TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session,
  * tern_lease_told. `step`: the one that the engine dispatches next; 0: none, as where only pages
  * are waited for. After an error all stays gathered, and goes with the next call.
  *   BUSY  The daemon has not answered the last Steps yet, or the socket is full. Or, with a step,
- *         the answer to a commit which named a step before it was not taken: then the step is not
- *         to be dispatched, since its kernels would use pages that are given back. In both cases
- *         tern_lease_wait, then tern_lease_told until it says BUSY, then this call again. */
+ *         the answer to a commit which named a step before it, or which hands over a RECURRENT
+ *         state, was not taken: then what was gathered is sent, and the step is not to be
+ *         dispatched, since its kernels would use pages that are given back, or overwrite that
+ *         state. In all cases tern_lease_wait, then tern_lease_told until it says BUSY, then this
+ *         call again. */
 TERN_API enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step);
 /* Sends what was submitted, and waits until all of it is answered. */
 TERN_API enum tern_err tern_lease_wait(struct tern_lease *l, uint32_t deadline_ms);

@@ -154,7 +154,9 @@ class Lease:
         s.allocated, s.written, s.tokens = min(s.allocated, n), min(s.written, n), min(s.tokens, n)
 
     def commit(self, s: Session, depth: int, *, step: int) -> None:
-        """As Session.commit; told() has the answer. `step`: the last that is dispatched before that was taken."""
+        """As Session.commit; told() has the answer. `step`: the last that is dispatched before that was taken. With a
+        recurrent group, commit what the last extend has said is written, by the step that wrote it (else Conflict):
+        submit() is Busy then until told() has the answer, whose copies are to be made before the next step."""
         n = number("depth", depth)
         self.connection._check(lib.tern_lease_commit(self._l, self._slot(s), n, s._named(step)))
 

@@ -63,6 +63,48 @@ def test_sessions_decode_without_a_request(engine: tern.Engine) -> None:
     pool.close()
 
 
+def dispatch(lease: tern.Lease, step: int) -> None:
+    """As the engine guide has it: no step begins before the answers that it waits for."""
+    while True:
+        try:
+            return lease.submit(step=step)
+        except tern.Busy:
+            lease.wait()
+            for told in lease.told():
+                assert told.error is None and not told.failed
+                told.session.apply(told.result.copies)
+
+
+def test_a_leased_commit_publishes_the_state_of_its_own_depth(engine: tern.Engine) -> None:
+    """T21: the device overwrites the state in every step."""
+    pool = engine.open_pool([KV, SSM], bytes=POOL)
+    ssm = pool.pages("ssm")
+    with pool.lease(high=16) as lease, pool.session(ns("leased-state")) as s:
+        lease.wait()
+        s.match(range(LAST))
+        s.extend(written=PROMPT, allocated=PROMPT + 1)
+        lease.add(s)
+        for t in range(PROMPT, LAST):
+            with engine.step() as step:
+                dispatch(lease, step)
+                ssm[s.table("ssm")[0]] = t + 1
+                lease.extend(s, written=t + 1, allocated=t + 2)
+                if (t + 1) % PAGE == 0:
+                    lease.commit(s, t + 1, step=step + (4 if t % 32 < 16 else 0))
+        dispatch(lease, step + 1)
+        lease.remove(s, step=step)
+        lease.submit()
+        lease.wait()
+        s.close(step=step)
+    engine.connection.wait_published(step)
+    for depth in range(2 * PAGE, LAST + 1, PAGE):
+        with pool.session(ns("leased-state")) as s:
+            assert s.match(range(depth)).matched == depth
+            s.apply(s.extend(allocated=depth + 1).copies)
+            assert (ssm[s.table("ssm")[0]] == depth).all()
+    pool.close()
+
+
 def test_what_is_refused_late_is_told(engine: tern.Engine) -> None:
     pool = engine.open_pool([KV], bytes=POOL)
     with pool.lease(high=8) as lease:

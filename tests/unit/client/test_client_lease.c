@@ -373,6 +373,78 @@ TEST(lease_commit_answer_is_taken_before_its_step_is_over)
     assert_int_equal(script.op[0].step, 5);
 }
 
+/* T21: the answer to a commit at the written length names the page that the session goes on in. The
+ * Step that commits is sent, and no step begins before that answer was taken. */
+TEST(t21_lease_commit_hands_state_over_before_a_step_overwrites_it)
+{
+    const struct tern_group kinds[] = {
+        groups[0],
+        {.name = "ssm", .family = TERN_RECURRENT, .page_bytes = 4096, .page_tokens = PT}};
+    const struct tern_layout with_state = {.groups = kinds, .ngroups = 2, .bytes = 1 << 20};
+    const struct tern_lease_marks marks[] = {{.low = LOW, .high = HIGH}, {0, 0}};
+    const struct tern_result now = {.lengths = {0, 15, 20}, .tokens = 15};
+    struct tern_lease_told told;
+    const struct tern_run *runs;
+    uint32_t n;
+
+    script.runs = true;
+    start(serve, NULL);
+    assert_ok(tern_lease_begin(t, POOL, &with_state, marks, 4, &lease));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_ok(tern_lease_add(lease, 1, &now, &seq[0]));
+    assert_ok(tern_lease_submit(lease, 4));
+    assert_ok(extend(0, 1, 16, 20, &runs, &n));
+    assert_ok(tern_lease_commit(lease, seq[0], 16, 9));
+    assert_err(TERN_BUSY, tern_lease_submit(lease, 5)); /* though step 9 is far */
+    assert_non_null(strstr(tern_error_text(t), "RECURRENT"));
+    assert_ok(tern_lease_wait(lease, 0)); /* that Step was sent */
+    assert_int_equal(script.op[script.nops - 1].kind, 3);
+    assert_err(TERN_BUSY, tern_lease_submit(lease, 5));
+    assert_ok(tern_lease_told(lease, &told));
+    assert_ok(tern_lease_submit(lease, 5));
+}
+
+/* T21: a step that was submitted behind the extend may have overwritten the state. */
+TEST(t21_lease_commit_of_a_state_that_a_step_has_overwritten_is_refused)
+{
+    const struct tern_group kinds[] = {
+        groups[0],
+        {.name = "ssm", .family = TERN_RECURRENT, .page_bytes = 4096, .page_tokens = PT}};
+    const struct tern_layout with_state = {.groups = kinds, .ngroups = 2, .bytes = 1 << 20};
+    const struct tern_lease_marks marks[] = {{.low = LOW, .high = HIGH}, {0, 0}};
+    const struct tern_result now = {.lengths = {0, 16, 20}, .tokens = 16};
+    const struct tern_run *runs;
+    uint32_t n;
+
+    start(serve, NULL);
+    assert_ok(tern_lease_begin(t, POOL, &with_state, marks, 4, &lease));
+    assert_ok(tern_lease_add(lease, 1, &now, &seq[0]));
+    assert_ok(tern_lease_submit(lease, 4));
+    assert_err(TERN_CONFLICT, tern_lease_commit(lease, seq[0], 16, 9));
+    assert_non_null(strstr(tern_error_text(t), "step 4 was submitted"));
+    assert_ok(extend(0, 0, 16, 20, &runs, &n)); /* it took no part in step 4 */
+    assert_err(TERN_CONFLICT, tern_lease_commit(lease, seq[0], 16, 3));
+    assert_ok(tern_lease_commit(lease, seq[0], 16, 4));
+}
+
+/* E5: the daemon is told of both lengths, also where only what is allocated has changed. */
+TEST(e5_lease_tells_an_extend_of_the_allocated_length_alone)
+{
+    const struct tern_run *runs;
+    uint32_t n;
+
+    begin();
+    assert_ok(extend(0, 0, 20, 24, &runs, &n));
+    assert_int_equal(n, 0);
+    assert_ok(tern_lease_remove(lease, seq[0], 3));
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_int_equal(script.nops, 1);
+    assert_int_equal(script.op[0].kind, 9);
+    assert_int_equal(script.op[0].length, 24);
+    assert_int_equal(script.op[0].written, 20);
+}
+
 /* If the daemon refuses the rewind, the table has other pages than the engine thinks: nothing is
  * committed before it has answered. What the daemon has all pages for is told by an assign without
  * any, so that it takes none of its own. */
