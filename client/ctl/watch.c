@@ -56,7 +56,7 @@ static void show(const struct ctl *ctl, const struct tern_event *e)
             hex(e->chain), "parent_chain", hex(e->parent_chain)));
         return;
     }
-    printf("%10llu  ", (unsigned long long)e->number);
+    printf("%16llu  ", (unsigned long long)e->number);
     paint(ctl, kind_colour(e->kind), "%-7s", kind_name(e->kind));
     printf("  %-6s  %-*.*s  %08x  %10u  %016llx  %016llx\n", tier_name(e), TENANT_SHOWN,
            TENANT_SHOWN, e->tenant ? e->tenant : "-", (unsigned)(e->ns_hi >> 32), e->depth,
@@ -68,7 +68,7 @@ static void show_lost(const struct ctl *ctl, uint64_t lost)
     if (ctl->json)
         line_json(json_pack("{s:s, s:I}", "event", "lost", "changes", (json_int_t)lost));
     else
-        paint(ctl, RED, "%10s  %s changes were overwritten before they could be sent\n", "lost",
+        paint(ctl, RED, "%16s  %s changes were overwritten before they could be sent\n", "lost",
               human_count(lost));
 }
 
@@ -79,7 +79,7 @@ static void show_begin(const struct ctl *ctl, uint64_t next)
                             "incarnation", hex(tern_incarnation(ctl->tern))));
         return;
     }
-    paint(ctl, BOLD, "%10s  %-7s  %-6s  %-*s  %-8s  %10s  %-16s  %-16s\n", "NUMBER", "CHANGE",
+    paint(ctl, BOLD, "%16s  %-7s  %-6s  %-*s  %-8s  %10s  %-16s  %-16s\n", "NUMBER", "CHANGE",
           "TIER", TENANT_SHOWN, "TENANT", "SPACE", "DEPTH", "CHAIN", "PARENT");
     fprintf(stderr, "waiting for changes from number %llu on; interrupt to end\n",
             (unsigned long long)next);
@@ -131,7 +131,9 @@ static int run_watch(struct ctl *ctl)
 
 static const struct argp_option watch_options[] = {
     {"from", OPT_FROM, "NUMBER", 0,
-     "Begin with that change, if it is still kept; default: the next to come", 0},
+     "Begin with that change, if it is still kept; 1: the oldest that is; default: the next to "
+     "come",
+     0},
     {"changes", OPT_CHANGES, "N", 0, "End after N changes", 0},
     {0},
 };

@@ -67,8 +67,8 @@ enum tern_event_kind { TERN_STORED = 1, TERN_TIER = 2, TERN_REMOVED = 3 };
  * all tokens and extra keys from the first to there. Equal prefixes have equal chains in all pools
  * of equal L and on all daemons of one version. */
 struct tern_event {
-    uint64_t number; /* ascending, from 1 at the daemon's start; the numbers of other tenants and
-                        namespaces are missing here */
+    uint64_t number; /* ascending, and others after each start of the daemon; the numbers of other
+                        tenants and namespaces are missing here */
     enum tern_event_kind kind;
     uint32_t depth;
     uint64_t chain, parent_chain; /* parent: of the chunk before it; 0 for the first chunk */
@@ -88,20 +88,20 @@ struct tern_events {
     uint32_t n;    /* may be 0 */
     uint64_t lost; /* if not 0: so many changes of the tenant (at the first answer: at most so
                       many) were missed before v[0]. Forget what you know, or subscribe anew */
-    uint64_t next; /* pass it as `from` to go on behind this answer, with the same incarnation */
+    uint64_t next; /* pass it as `from` to go on behind this answer, on any connection */
 };
 
 /* Asks for the changes of one namespace; ns NULL: of the whole tenant, and on the admin socket of
- * all tenants. `from` is the number of the first change that is wanted; 0: from now on. No engine
- * is needed. It works like a submitted request (one of TERN_INFLIGHT_MAX): the first answer with
- * this cookie says that the subscription has begun, and each later one brings changes, until one
- * has an err, which is the last.
+ * all tenants. `from` is the number of the first change that is wanted; 0: from now on; 1: from
+ * the oldest that is kept. No engine is needed. It works like a submitted request (one of
+ * TERN_INFLIGHT_MAX): the first answer with this cookie says that the subscription has begun, and
+ * each later one brings changes, until one has an err, which is the last.
  *
  * The daemon never waits for a subscriber. It keeps the last changes of each tenant (limits.events
  * in its configuration), and what is overwritten before it could be sent is counted as `lost`. So
  * is what exceeds TERN_EVENTS_KEPT while tern_poll is not called. BUSY is as for tern_submit_match.
  * In an answer:
- *   INVALID   No change has the number `from` yet, because the daemon was started anew.
+ *   GONE      `from` is of another life of the daemon. Forget what was told, and subscribe from 1.
  *   QUOTA     There are as many subscriptions as there may be. End one. */
 TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns,
                                       uint64_t from, uint64_t cookie);

@@ -367,6 +367,8 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->recovers = c->recovers;
     ret->copies = c->copies_queued.n + c->copies_running;
     core_event_range(c, &ret->event_first, &ret->event_next);
+    ret->event_first += core_event_base(c);
+    ret->event_next += core_event_base(c);
 }
 
 const struct figure_counts *core_tenant_figures(const struct core *core, uint32_t tenant)

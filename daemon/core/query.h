@@ -235,7 +235,7 @@ struct core_view {
     uint64_t retracts, recovers;
     uint64_t retracts_undone;         /* a copy was given up: those sessions run on */
     uint32_t copies;                  /* under way now, a node each */
-    uint64_t event_first, event_next; /* numbers of the oldest change kept, of the next to come */
+    uint64_t event_first, event_next; /* as told: the oldest change kept, the next to come */
 };
 
 /* False: there is no such table, or no such tenant. Tables are numbered from 0. */
@@ -284,6 +284,9 @@ bool core_peer_used(const struct core *core, uint32_t peer);
 /* Numbers of the oldest change kept, of whatever tenant, and of the next to come; equal where there
  * is none. */
 void core_event_range(const struct core *core, uint64_t *ret_first, uint64_t *ret_next);
+/* X6: whoever stores a number has it with this added, which is another one in each life of the
+ * daemon: sums of it are below 2^53, so they are exact as a double, too. */
+uint64_t core_event_base(const struct core *core);
 /* Snapshot pages in running sessions' tables, each counted once. `bits`: scratch of one bit a node,
  * (limits.nodes + 63) / 64 words, all 0 before and afterwards. *visits: the nodes that may still
  * be looked at; false where those were not enough. */

@@ -307,6 +307,8 @@ static void link_event(struct core *c, const struct event *ev)
     touch(c);
     if (ev->kind == EV_LINK_UP) {
         l->up = 1;
+        if (l->incarnation != ev->link.incarnation)
+            l->former = l->incarnation;
         l->incarnation = ev->link.incarnation;
         l->peer = ev->link.peer;
         reset_link_up(c, ev->link.link);

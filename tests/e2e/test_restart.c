@@ -21,6 +21,8 @@
 struct held {
     struct engine e;
     struct engine_session s;
+    struct tern_ticket ticket;
+    uint64_t next; /* the number of the next change */
 };
 
 static char dir[64];
@@ -68,12 +70,33 @@ static void opened(struct engine *e)
     assert_int_equal(depth, 0);
 }
 
-/* Everything is committed, and the session still runs. */
+/* Where a subscription would begin; 0, and *ret_err: it does not. */
+static uint64_t begins_at(struct tern *t, uint64_t from, enum tern_err *ret_err)
+{
+    struct tern_answer a;
+    uint64_t next = 0;
+
+    assert_ok(t, tern_subscribe(t, NULL, from, 1));
+    assert_ok(t, answer_wait(t, CALL_MS, &a));
+    *ret_err = a.err;
+    if (a.err == TERN_OK) {
+        next = a.events->next;
+        assert_ok(t, tern_unsubscribe(t, 1, CALL_MS));
+    }
+    return next;
+}
+
+/* Everything is committed, the session still runs, and the engine keeps what it may go on with. */
 static void engine_works(struct held *h)
 {
+    enum tern_err err;
+
     engine_free(&h->s);
     assert_ok(h->e.tern, engine_begin(&h->s, &h->e, tokens, TOKENS));
     assert_ok(h->e.tern, engine_run(&h->s));
+    assert_ok(h->e.tern, tern_ticket_open(h->e.tern, h->s.id, 0, CALL_MS, &h->ticket));
+    h->next = begins_at(h->e.tern, 0, &err);
+    assert_err(TERN_OK, err);
 }
 
 /* Requests are under way, and the daemon dies; in one run of four nothing was. */
@@ -115,7 +138,14 @@ static void old_handles_are_gone(struct tern *t, const struct held *old)
     struct tern_result r;
     tern_session s;
     uint32_t depth;
+    enum tern_err err;
 
+    (void)begins_at(t, old->next, &err);
+    gone(err, "subscribe");
+    (void)begins_at(t, old->next - 1, &err);
+    gone(err, "subscribe");
+    gone(tern_ticket_renew(t, old->ticket.text, 0, CALL_MS, &depth), "ticket_renew");
+    gone(tern_ticket_drop(t, old->ticket.text, CALL_MS), "ticket_drop");
     gone(tern_match(t, old->s.id, &list, TERN_STEP_NONE, CALL_MS, &r), "match");
     for (enum engine_op_kind kind = ENGINE_EXTEND; kind <= ENGINE_SNAPSHOT_RELEASE; kind++) {
         op.kind = kind;
@@ -131,7 +161,7 @@ static void old_handles_are_gone(struct tern *t, const struct held *old)
     gone(tern_pool_close(t, old->e.pool, CALL_MS), "pool_close");
 }
 
-TEST_WITH(restarted_daemon_is_empty_and_old_handles_are_gone, set_up, tear_down)
+TEST_WITH(x6_restarted_daemon_is_empty_and_what_was_kept_of_it_is_gone, set_up, tear_down)
 {
     struct held old = {0}, now = {0};
     uint64_t wrong = 0;

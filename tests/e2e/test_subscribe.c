@@ -230,7 +230,8 @@ TEST(subscriber_goes_on_where_it_was)
     hear(t, at - from);
     assert_int_equal(heard.events, KEPT);
     assert_int_equal(heard.v[0].number, at - KEPT);
-    refused(t, TERN_INVALID, at + 1, 3);
+    refused(t, TERN_GONE, at + 1, 3);
+    refused(t, TERN_GONE, 21, 3); /* of another life */
     assert_ok(t, tern_ping(t, 0));
     tern_destroy(t);
 }

@@ -253,8 +253,9 @@ class Async:
     async def subscribe(
         self, ns: Namespace | None = None, *, start: int = 0, tokens: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """Changes of a namespace, or of the whole tenant, from number `start` on; 0: from now on. tokens: with what the
-        stored chunks are of, which the tenant's `events_tokens` has to allow."""
+        """Changes of a namespace, or of the whole tenant, from number `start` on; 0: from now on; 1: from the oldest
+        that is kept. Gone: the number is of another life of the daemon, so forget what was told, and start at 1.
+        tokens: with what the stored chunks are of, which the tenant's `events_tokens` has to allow."""
         self._cookie += 1
         cookie, p = self._cookie, self.connection._p
         queue: asyncio.Queue[Event | Exception] = asyncio.Queue()

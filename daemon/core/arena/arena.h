@@ -404,6 +404,7 @@ struct link {
     uint32_t room_kept; /* while pages are asked for: an older transfer waits for room on it */
     uint32_t vacant;    /* 1: of a slot of peers that nobody has */
     uint64_t incarnation, bytes_in_flight;
+    uint64_t former; /* the incarnation before that one, of which all is gone (X6); 0: none */
     struct peer_figures figures; /* of a peer's own slot */
 };
 

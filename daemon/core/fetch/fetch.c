@@ -135,15 +135,17 @@ static enum tern_err ticket_source(const struct core *c, const struct ticket *t,
                                    struct reply *ret)
 {
     uint32_t up = 0;
+    bool restarted = false;
 
     for (uint32_t i = 0; i < c->limits.peers; i++) {
         up += link_at(c, i)->up;
+        restarted |= link_at(c, i)->former == t->incarnation;
         if (!link_at(c, i)->up || link_at(c, i)->incarnation != t->incarnation)
             continue;
         *ret_peer = i;
         return TERN_OK;
     }
-    if (up == c->members)
+    if (restarted || up == c->members)
         return refuse(ret, TERN_GONE,
                       "the daemon that gave the ticket was restarted, or is no peer of this one");
     return refuse(

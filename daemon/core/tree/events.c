@@ -165,6 +165,11 @@ void core_event_chunk(const struct core *c, const struct tree_event_view *e, uin
     }
 }
 
+uint64_t core_event_base(const struct core *c)
+{
+    return hash_mix(c->incarnation, 1) >> 12;
+}
+
 void core_event_range(const struct core *c, uint64_t *ret_first, uint64_t *ret_next)
 {
     uint64_t oldest = c->event_next;

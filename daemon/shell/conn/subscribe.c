@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/err.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 
@@ -217,6 +218,8 @@ static uint32_t read_changes(struct daemon *d, struct event_reader *r,
     c->room = frame_room(d);
     c->bytes = 0;
     n = subscribe_read(d->core, r, &page);
+    for (uint32_t i = 0; i < n; i++)
+        subs->events[i].number += core_event_base(d->core);
     ret->has_events = true;
     ret->events = wire_bytes(subs->events, n * sizeof(*subs->events));
     if (!r->tokens)
@@ -255,7 +258,7 @@ static bool send_changes(struct daemon *d, struct subscription *s)
     if (n == 0 && s->reader.lost == 0)
         return s->reader.at < next;
     m.has_next = true;
-    m.next = s->reader.at;
+    m.next = core_event_base(d->core) + s->reader.at;
     m.has_lost = s->reader.lost > 0;
     m.lost = s->reader.lost;
     frame = encode(d, s->request_id, &m);
@@ -280,16 +283,27 @@ void subscribe_pump(struct daemon *d)
 
 /* ---- requests ---- */
 
+/* 0 stands for the next change, and 1 for the oldest that is kept. */
+static enum tern_err find_start(const struct core *core, uint64_t from, uint64_t *ret)
+{
+    const uint64_t base = core_event_base(core);
+    uint64_t first, next;
+
+    core_event_range(core, &first, &next);
+    *ret = from > 1 ? from - base : from == 0 ? next : 1;
+    return from <= 1 || (from > base && from - base <= next) ? TERN_OK : TERN_GONE;
+}
+
 static enum tern_err start(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                            const Tern__Wire__Subscribe *m, const char **ret_text)
 {
-    uint64_t first, next;
     uint32_t held = 0;
+    uint64_t at;
 
-    core_event_range(d->core, &first, &next);
-    *ret_text = "no change has that number yet: they begin at 1 with each start of the daemon";
-    if (m->from > next)
-        return TERN_INVALID;
+    *ret_text =
+        "no change of this life of the daemon has that number: forget what was told before, "
+        "and subscribe from 1, the oldest change that is kept";
+    TRY(find_start(d->core, m->from, &at));
     for (uint32_t i = 0; i < d->subs.n; i++)
         held += d->conns.v[d->subs.v[i].conn].tenant == c->tenant;
     *ret_text =
@@ -302,7 +316,7 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
         return TERN_QUOTA;
     check(d->subs.n < d->subs.cap);
     d->subs.v[d->subs.n++] = (struct subscription){
-        .reader = {.at = m->from ? m->from : next,
+        .reader = {.at = at,
                    .tenant = c->tenant,
                    .one_ns = m->ns != NULL,
                    .tokens = m->tokens,
@@ -325,7 +339,7 @@ static void welcome(struct daemon *d, struct client_conn *c, const struct frame_
     for (uint32_t i = 0; i < d->config->ntenants; i++)
         names[i] = (char *)(uintptr_t)d->config->tenants[i].name;
     m.has_next = true;
-    m.next = s->reader.at;
+    m.next = core_event_base(d->core) + s->reader.at;
     m.tenants = names;
     m.n_tenants = conn_is_admin(c) ? d->config->ntenants : 0;
     n = encode(d, h->request_id, &m);

@@ -236,6 +236,22 @@ TEST(y1_ticket_that_is_forged_or_foreign_is_denied)
     assert_came(&p, d);
 }
 
+/* Another peer is not connected, so who gave a ticket that nobody knows may be there later. */
+TEST(x6_ticket_of_a_former_life_of_a_peer_is_gone)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+    struct ticket t = hand_over(s, 0, 0);
+    struct event again = {.kind = EV_LINK_UP, .link = {.incarnation = t.incarnation + 7}};
+
+    rig_event(p.dest, &(struct event){.kind = EV_LINK_DOWN});
+    assert_err(TERN_PEER_LOST, ticket_fetched(d, t)); /* it may be the same when it is back */
+    rig_event(p.dest, &again);
+    assert_err(TERN_GONE, ticket_fetched(d, t));
+    t.incarnation++;
+    assert_err(TERN_PEER_LOST, ticket_fetched(d, t)); /* of somebody else */
+}
+
 TEST(y2_tokens_have_to_be_those_that_were_handed_over)
 {
     struct pair p = pair_limited(1 << 20);
