@@ -89,6 +89,7 @@ enum tern_err async_quick(struct tern *t, const struct quick_request *q, struct 
 enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,
                                 uint64_t step, uint64_t cookie)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_MATCH, .session = s, .match = {.tokens = tokens, .step = step}};
 
@@ -107,6 +108,7 @@ static enum tern_err submit(struct tern *t, const struct quick_request *q, uint6
 enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
                                 uint32_t depth, uint64_t step, uint64_t cookie)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_FETCH,
         .session = s,
@@ -119,6 +121,7 @@ enum tern_err tern_submit_prefetch(struct tern *t, tern_session s, const char *p
                                    uint32_t at_least, uint32_t depth, uint64_t step,
                                    uint64_t cookie)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_FETCH,
         .session = s,
@@ -131,6 +134,7 @@ enum tern_err tern_submit_prefetch(struct tern *t, tern_session s, const char *p
 enum tern_err tern_submit_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
                                        uint64_t step, uint64_t cookie)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_FETCH, .session = s, .fetch = {.ticket = ticket, .step = step}};
 
@@ -142,6 +146,7 @@ enum tern_err tern_submit_fetch_ticket(struct tern *t, tern_session s, const cha
 enum tern_err tern_submit_fetch_follow(struct tern *t, tern_session s, const char *ticket,
                                        uint64_t step, uint64_t cookie)
 {
+    ENTER(t);
     struct quick_request q = {.type = FRAME_FETCH,
                               .session = s,
                               .fetch = {.ticket = ticket, .step = step, .follow = true}};
@@ -154,6 +159,7 @@ enum tern_err tern_submit_fetch_follow(struct tern *t, tern_session s, const cha
 enum tern_err tern_submit_fetch_wait(struct tern *t, tern_session s, uint32_t above,
                                      uint64_t cookie)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_FETCH_WAIT, .session = s, .fetch_wait = {.above = above}};
 
@@ -162,6 +168,7 @@ enum tern_err tern_submit_fetch_wait(struct tern *t, tern_session s, uint32_t ab
 
 enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie)
 {
+    ENTER(t);
     struct quick_request q = {.type = FRAME_RECOVER, .session = s};
 
     return async_quick(t, &q, NULL, 1, cookie);
@@ -169,6 +176,7 @@ enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cooki
 
 enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie)
 {
+    ENTER(t);
     struct quick_request q = {.type = FRAME_WAIT_PUBLISHED, .wait_step = step};
 
     TRY(check_wait(t, step));
@@ -177,6 +185,7 @@ enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t
 
 enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth, uint64_t cookie)
 {
+    ENTER(t);
     Tern__Wire__Store m = TERN__WIRE__STORE__INIT;
     struct outgoing o;
 
@@ -316,6 +325,7 @@ static enum tern_err hand_out_lost(struct tern *t, struct tern_answer *ret)
 
 enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
 {
+    ENTER(t);
     bool received = false;
 
     t->text[0] = '\0';

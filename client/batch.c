@@ -21,6 +21,7 @@ struct tern_batch {
 
 enum tern_err tern_batch_create(struct tern *t, struct tern_batch **ret)
 {
+    ENTER(t);
     struct tern_batch *b = malloc(sizeof *b);
     uint8_t *arena = malloc(t->socket.body_max);
 
@@ -103,6 +104,7 @@ enum tern_err tern_batch_extend(struct tern_batch *b, tern_session s,
                                 const struct tern_tokens *append, uint32_t written,
                                 uint32_t allocated)
 {
+    ENTER(b->t);
     struct client_op op = {
         .kind = CLIENT_EXTEND, .session = s, .length = allocated, .written = written};
 
@@ -113,6 +115,7 @@ enum tern_err tern_batch_extend(struct tern_batch *b, tern_session s,
 
 enum tern_err tern_batch_commit(struct tern_batch *b, tern_session s, uint32_t depth, uint64_t step)
 {
+    ENTER(b->t);
     return add(
         b, (struct client_op){.kind = CLIENT_COMMIT, .session = s, .length = depth, .step = step});
 }
@@ -120,6 +123,7 @@ enum tern_err tern_batch_commit(struct tern_batch *b, tern_session s, uint32_t d
 enum tern_err tern_batch_rewind(struct tern_batch *b, tern_session s, uint32_t length,
                                 uint64_t step)
 {
+    ENTER(b->t);
     return add(
         b, (struct client_op){.kind = CLIENT_REWIND, .session = s, .length = length, .step = step});
 }
@@ -127,6 +131,7 @@ enum tern_err tern_batch_rewind(struct tern_batch *b, tern_session s, uint32_t l
 enum tern_err tern_batch_finish(struct tern_batch *b, tern_session s, uint32_t length,
                                 uint64_t step)
 {
+    ENTER(b->t);
     return add(
         b, (struct client_op){.kind = CLIENT_FINISH, .session = s, .length = length, .step = step});
 }
@@ -134,6 +139,7 @@ enum tern_err tern_batch_finish(struct tern_batch *b, tern_session s, uint32_t l
 enum tern_err tern_batch_slide(struct tern_batch *b, tern_session s, uint32_t next_commit,
                                uint64_t step)
 {
+    ENTER(b->t);
     return add(b, (struct client_op){
                       .kind = CLIENT_SLIDE, .session = s, .length = next_commit, .step = step});
 }
@@ -141,6 +147,7 @@ enum tern_err tern_batch_slide(struct tern_batch *b, tern_session s, uint32_t ne
 enum tern_err tern_batch_written(struct tern_batch *b, tern_session s,
                                  const struct tern_units *units, uint64_t step)
 {
+    ENTER(b->t);
     return add(b, (struct client_op){.kind = CLIENT_WRITTEN,
                                      .session = s,
                                      .length = units->until,
@@ -150,16 +157,19 @@ enum tern_err tern_batch_written(struct tern_batch *b, tern_session s,
 
 enum tern_err tern_batch_snapshot_release(struct tern_batch *b, tern_session s)
 {
+    ENTER(b->t);
     return add(b, (struct client_op){.kind = CLIENT_SNAPSHOT_RELEASE, .session = s});
 }
 
 enum tern_err tern_batch_abort(struct tern_batch *b, tern_session s, uint64_t step)
 {
+    ENTER(b->t);
     return add(b, (struct client_op){.kind = CLIENT_ABORT, .session = s, .step = step});
 }
 
 enum tern_err tern_batch_session_close(struct tern_batch *b, tern_session s, uint64_t step)
 {
+    ENTER(b->t);
     return add(b, (struct client_op){.kind = CLIENT_CLOSE, .session = s, .step = step});
 }
 
@@ -188,6 +198,7 @@ static enum tern_err check_batch(struct tern_batch *b)
 enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
                              const struct tern_result **ret_results, uint32_t *ret_done)
 {
+    ENTER(b->t);
     struct quick_request q = {.type = FRAME_STEP, .step = {.ops = b->op, .n = b->n}};
     struct tern *t = b->t;
     uint32_t n = b->n, got, done;
@@ -213,6 +224,7 @@ enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
 
 enum tern_err tern_batch_submit(struct tern_batch *b, uint64_t cookie)
 {
+    ENTER(b->t);
     struct quick_request q = {.type = FRAME_STEP, .step = {.ops = b->op, .n = b->n}};
     struct asked *asked;
     enum tern_err err;

@@ -5,16 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/err.h"
 
 #define PAGE_TOKENS_MOST 4096u /* that one page covers */
-
-bool is_owner(const struct tern *t)
-{
-    return t->pid == getpid();
-}
 
 static enum tern_err list_too_long(struct tern *t, const struct tern_tokens *tokens)
 {

@@ -22,6 +22,7 @@ enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t step, const 
                            uint32_t blob_bytes, uint32_t stands_ms, uint32_t deadline_ms,
                            struct tern_ticket *ret)
 {
+    ENTER(t);
     Tern__Wire__Handoff m = TERN__WIRE__HANDOFF__INIT;
     const ProtobufCMessage *msg;
 
@@ -40,6 +41,7 @@ enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t step, const 
 enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t stands_ms,
                                uint32_t deadline_ms, struct tern_ticket *ret)
 {
+    ENTER(t);
     Tern__Wire__TicketOpen m = TERN__WIRE__TICKET_OPEN__INIT;
     const ProtobufCMessage *msg;
 
@@ -53,6 +55,7 @@ enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t stands_m
 enum tern_err tern_ticket_renew(struct tern *t, const char *ticket, uint32_t stands_ms,
                                 uint32_t deadline_ms, uint32_t *ret_stands_ms)
 {
+    ENTER(t);
     Tern__Wire__TicketRenew m = TERN__WIRE__TICKET_RENEW__INIT;
     const ProtobufCMessage *msg;
     struct tern_ticket stands;
@@ -69,6 +72,7 @@ enum tern_err tern_ticket_renew(struct tern *t, const char *ticket, uint32_t sta
 
 enum tern_err tern_ticket_drop(struct tern *t, const char *ticket, uint32_t deadline_ms)
 {
+    ENTER(t);
     Tern__Wire__TicketDrop m = TERN__WIRE__TICKET_DROP__INIT;
     const ProtobufCMessage *msg;
 

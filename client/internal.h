@@ -1,5 +1,6 @@
 /* What the files of libtern share: the connection object and the ways to make a call. Not
  * installed. Each file calls those above it in this list and never one below:
+ *   use           who is in a call: one thread of the process that connected
  *   socket        frames, in and out
  *   sender        the thread that sends for a lease
  *   send          a request into the send buffer
@@ -27,7 +28,7 @@
 #ifndef CLIENT_INTERNAL_H
 #define CLIENT_INTERNAL_H
 
-#include <sys/types.h>
+#include <stdatomic.h>
 
 #include "proto/codec.h"
 #include "quick.h"
@@ -105,7 +106,7 @@ struct unheld {
 
 struct tern {
     struct client_socket socket;
-    pid_t pid; /* whose it is: a forked child may only let go of it */
+    _Atomic uintptr_t *user; /* owned, on a page of its own: use.c */
     uint64_t incarnation, next_number;
     uint64_t trace_id; /* that requests carry; 0: none */
     enum member_kind member;
@@ -156,6 +157,23 @@ struct tern_records {
     uint64_t bytes;
 };
 
+/* ---- use.c ---- */
+
+/* INTERNAL: no memory. */
+enum tern_err use_create(struct tern *t);
+void use_finish(struct tern *t);
+/* Not in a forked child: the connection, the engine and the mappings are its parent's. */
+bool is_owner(const struct tern *t);
+/* The first line of each call of tern.h. DAEMON_LOST: in a forked child. CONFLICT: another thread
+ * is in a call. The words of both are use_refused's, and the connection is not touched. */
+#define ENTER(connection)                                                                          \
+    struct tern *entered_ __attribute__((cleanup(use_end))) = NULL;                                \
+    TRY(use_begin((connection), &entered_))
+enum tern_err use_begin(struct tern *t, struct tern **ret);
+void use_end(struct tern **t);
+/* Why this thread's last call on it was refused; NULL: it was not. */
+const char *use_refused(const struct tern *t);
+
 /* ---- sender.c ---- */
 
 /* Begins the thread that sends what is left to it. INTERNAL: it cannot be begun (errno). */
@@ -191,8 +209,6 @@ void put_whole(struct writer *w, const ProtobufCMessage *msg);
 
 /* ---- check.c ---- */
 
-/* Not in a forked child: the connection, the engine and the mappings are its parent's. */
-bool is_owner(const struct tern *t);
 /* INVALID with a text: lists that point nowhere or are longer than a request may be. */
 enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens);
 /* A call that gives pages back names a step. */

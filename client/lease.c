@@ -117,6 +117,7 @@ static uint32_t room_of(const struct tern_lease *l, uint32_t allocated)
 enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct tern_result *now,
                              uint32_t *ret)
 {
+    ENTER(l->t);
     l->t->text[0] = '\0';
     TRY(check_leased(l->t, s));
     for (uint32_t i = 0; i < l->nslots; i++)
@@ -140,6 +141,7 @@ enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct 
 
 enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t at, uint64_t step)
 {
+    ENTER(l->t);
     struct lease_slot *s = NULL;
     enum tern_err err = slot_of(l, at, &s);
 
@@ -225,6 +227,7 @@ enum tern_err tern_lease_extend(struct tern_lease *l, uint32_t at, const uint32_
                                 uint32_t n, uint32_t written, uint32_t allocated,
                                 const struct tern_run **ret_runs, uint32_t *ret_nruns)
 {
+    ENTER(l->t);
     uint32_t pages = 0, runs = 0;
     struct lease_slot *s;
 
@@ -263,6 +266,7 @@ enum tern_err tern_lease_extend(struct tern_lease *l, uint32_t at, const uint32_
 
 enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t at, uint32_t length, uint64_t step)
 {
+    ENTER(l->t);
     struct lease_slot *s;
 
     TRY(slot_of(l, at, &s));
@@ -303,6 +307,7 @@ static enum tern_err state_stands(struct tern_lease *l, uint32_t at, uint64_t st
 
 enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t at, uint32_t depth, uint64_t step)
 {
+    ENTER(l->t);
     struct lease_slot *s;
     bool state;
 

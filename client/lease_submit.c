@@ -122,6 +122,7 @@ enum tern_err tern_lease_begin(struct tern *t, uint64_t pool, const struct tern_
                                const struct tern_lease_marks *marks, uint32_t sessions,
                                struct tern_lease **ret)
 {
+    ENTER(t);
     struct tern_lease *l;
     enum tern_err err;
 
@@ -287,6 +288,7 @@ static bool is_behind(const struct tern_lease *l)
 
 enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step)
 {
+    ENTER(l->t);
     l->t->text[0] = '\0';
     if (l->t->socket.state != CLIENT_SOCKET_UP)
         return set_error(l->t, TERN_DAEMON_LOST, NULL);
@@ -319,11 +321,13 @@ static enum tern_err wait_until(struct tern_lease *l, uint64_t deadline_ns)
 
 enum tern_err tern_lease_wait(struct tern_lease *l, uint32_t deadline_ms)
 {
+    ENTER(l->t);
     return wait_until(l, deadline_at(deadline_ms));
 }
 
 enum tern_err tern_lease_told(struct tern_lease *l, struct tern_lease_told *ret)
 {
+    ENTER(l->t);
     struct lease_news *news;
 
     l->t->text[0] = '\0';
@@ -394,6 +398,7 @@ enum tern_err tern_lease_end(struct tern_lease **lease, uint32_t deadline_ms)
 
     if (!l)
         return TERN_OK;
+    ENTER(l->t);
     for (uint32_t i = 0; i < l->nslots; i++)
         if (l->slot[i].state == LEASE_SLOT_LIVE || l->slot[i].state == LEASE_SLOT_FAILED)
             return set_error(l->t, TERN_CONFLICT, "remove the sessions of the lease first");

@@ -31,6 +31,7 @@ enum tern_err tern_extend(struct tern *t, tern_session s, const struct tern_toke
                           uint32_t written, uint32_t allocated, uint32_t deadline_ms,
                           struct tern_result *ret)
 {
+    ENTER(t);
     struct client_op op = {
         .kind = CLIENT_EXTEND, .session = s, .length = allocated, .written = written};
 
@@ -44,6 +45,7 @@ enum tern_err tern_extend(struct tern *t, tern_session s, const struct tern_toke
 enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                           uint32_t deadline_ms, struct tern_result *ret)
 {
+    ENTER(t);
     const struct client_op op = {
         .kind = CLIENT_COMMIT, .session = s, .length = depth, .step = step};
     struct tern_result r = {.err = TERN_OK};
@@ -69,6 +71,7 @@ enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64
 enum tern_err tern_rewind(struct tern *t, tern_session s, uint32_t length, uint64_t step,
                           uint32_t deadline_ms, struct tern_result *ret)
 {
+    ENTER(t);
     return do_op(
         t, &(struct client_op){.kind = CLIENT_REWIND, .session = s, .length = length, .step = step},
         deadline_ms, ret);
@@ -77,6 +80,7 @@ enum tern_err tern_rewind(struct tern *t, tern_session s, uint32_t length, uint6
 enum tern_err tern_finish(struct tern *t, tern_session s, uint32_t length, uint64_t step,
                           uint32_t deadline_ms, struct tern_result *ret)
 {
+    ENTER(t);
     return do_op(
         t, &(struct client_op){.kind = CLIENT_FINISH, .session = s, .length = length, .step = step},
         deadline_ms, ret);
@@ -85,6 +89,7 @@ enum tern_err tern_finish(struct tern *t, tern_session s, uint32_t length, uint6
 enum tern_err tern_slide(struct tern *t, tern_session s, uint32_t next_commit, uint64_t step,
                          uint32_t deadline_ms, struct tern_result *ret)
 {
+    ENTER(t);
     return do_op(t,
                  &(struct client_op){
                      .kind = CLIENT_SLIDE, .session = s, .length = next_commit, .step = step},
@@ -94,6 +99,7 @@ enum tern_err tern_slide(struct tern *t, tern_session s, uint32_t next_commit, u
 enum tern_err tern_written(struct tern *t, tern_session s, const struct tern_units *units,
                            uint64_t step, uint32_t deadline_ms, struct tern_result *ret)
 {
+    ENTER(t);
     return do_op(t,
                  &(struct client_op){.kind = CLIENT_WRITTEN,
                                      .session = s,
@@ -106,6 +112,7 @@ enum tern_err tern_written(struct tern *t, tern_session s, const struct tern_uni
 enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uint32_t deadline_ms,
                                     struct tern_result *ret)
 {
+    ENTER(t);
     return do_op(t, &(struct client_op){.kind = CLIENT_SNAPSHOT_RELEASE, .session = s}, deadline_ms,
                  ret);
 }
@@ -113,6 +120,7 @@ enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uint32_t dea
 enum tern_err tern_abort(struct tern *t, tern_session s, uint64_t step, uint32_t deadline_ms,
                          struct tern_result *ret)
 {
+    ENTER(t);
     return do_op(t, &(struct client_op){.kind = CLIENT_ABORT, .session = s, .step = step},
                  deadline_ms, ret);
 }

@@ -110,6 +110,7 @@ static void put_group(const struct tern_group *from, struct group_parts *parts)
 enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, uint32_t deadline_ms,
                              uint64_t *ret_pool, uint32_t *ret_align_tokens)
 {
+    ENTER(t);
     Tern__Wire__PoolOpen m = TERN__WIRE__POOL_OPEN__INIT;
     const Tern__Wire__PoolOpenReply *reply;
     const ProtobufCMessage *msg;
@@ -149,6 +150,7 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
 
 enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms)
 {
+    ENTER(t);
     Tern__Wire__PoolRef m = TERN__WIRE__POOL_REF__INIT;
     const ProtobufCMessage *msg;
 
@@ -305,6 +307,7 @@ static void pool_link(struct tern *t, struct tern_pool *pool)
 enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_ms,
                             struct tern_pool **ret)
 {
+    ENTER(t);
     Tern__Wire__PoolRef m = TERN__WIRE__POOL_REF__INIT;
     const ProtobufCMessage *msg;
     struct tern_pool *pool;
@@ -414,6 +417,7 @@ static enum tern_err check_done(struct tern *t, uint64_t step)
 
 enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
 {
+    ENTER(p->owner);
     struct tern *t = p->owner;
 
     TRY(check_done(t, step));
@@ -430,6 +434,7 @@ enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
 enum tern_err tern_checksums_on_stream(struct tern_pool *p, const struct tern_checksums *of,
                                        void *cu_stream)
 {
+    ENTER(p->owner);
     struct tern *t = p->owner;
 
     TRY(check_done(t, of->step));
@@ -444,6 +449,7 @@ enum tern_err tern_checksums_on_stream(struct tern_pool *p, const struct tern_ch
 enum tern_err tern_done_step_on_stream(struct tern_pool *p, uint64_t step, void *cu_stream,
                                        enum tern_step_by *ret_by)
 {
+    ENTER(p->owner);
     struct tern *t = p->owner;
 
     TRY(check_done(t, step));

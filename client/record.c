@@ -22,6 +22,7 @@ _Static_assert(TERN_RECORD_SPANS_MAX == WIRE_SPANS_MAX && TERN_BLOBS_MAX == WIRE
 
 enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms, struct tern_records **ret)
 {
+    ENTER(t);
     Tern__Wire__RecordMap ask = TERN__WIRE__RECORD_MAP__INIT;
     const ProtobufCMessage *msg;
     struct tern_records *m;
@@ -278,6 +279,7 @@ enum tern_err tern_record_prepare(struct tern_records *m, tern_session turn, uin
                                   uint32_t logprobs, const struct tern_blob *blobs, uint32_t nblobs,
                                   uint32_t deadline_ms, struct tern_record *ret)
 {
+    ENTER(m->owner);
     struct plan plan = {.length = length, .nlogprobs = logprobs, .blobs = blobs, .nblobs = nblobs};
 
     return prepare(m, turn, &plan, deadline_at(deadline_ms), ret);
@@ -287,6 +289,7 @@ enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern_session 
                                            uint32_t length, uint32_t deadline_ms,
                                            struct tern_record *ret)
 {
+    ENTER(m->owner);
     return prepare(m, turn, &(struct plan){.rollback = true, .length = length},
                    deadline_at(deadline_ms), ret);
 }
@@ -361,12 +364,14 @@ static enum tern_err rollback(struct tern_records *m, tern_session turn, uint64_
 enum tern_err tern_record_put(struct tern_records *m, tern_session turn, uint32_t deadline_ms,
                               struct tern_recorded *ret)
 {
+    ENTER(m->owner);
     return put(m, turn, deadline_at(deadline_ms), ret);
 }
 
 enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn, uint64_t step,
                                    uint32_t deadline_ms, struct tern_recorded *ret)
 {
+    ENTER(m->owner);
     TRY(check_step(m->owner, step));
     return rollback(m, turn, step, deadline_at(deadline_ms), ret);
 }
@@ -405,6 +410,7 @@ enum tern_err tern_record_get(struct tern_records *m, tern_session turn, uint32_
                               struct tern_record *ret, uint32_t max, uint32_t deadline_ms,
                               uint32_t *ret_n, uint32_t *ret_records)
 {
+    ENTER(m->owner);
     uint64_t deadline_ns = deadline_at(deadline_ms);
     uint32_t n = 0, got = 0, records = 0;
 
@@ -499,6 +505,7 @@ enum tern_err tern_records_append(struct tern_records *m, tern_session turn,
                                   const struct tern_new_record *record, uint32_t deadline_ms,
                                   struct tern_recorded *ret)
 {
+    ENTER(m->owner);
     uint64_t deadline_ns = deadline_at(deadline_ms);
     struct tern_record at;
 
@@ -521,6 +528,7 @@ enum tern_err tern_records_rollback(struct tern_records *m, tern_session turn,
                                     const uint32_t *tokens, uint32_t n, uint64_t step,
                                     uint32_t deadline_ms, struct tern_recorded *ret)
 {
+    ENTER(m->owner);
     uint64_t deadline_ns = deadline_at(deadline_ms);
     struct tern_record at;
 

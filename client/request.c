@@ -49,6 +49,7 @@ static enum tern_err match_pieces(struct tern *t, struct quick_request *q, uint3
 enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,
                          uint64_t step, uint32_t deadline_ms, struct tern_result *ret)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_MATCH, .session = s, .match = {.tokens = tokens, .step = step}};
     const uint8_t *body;
@@ -138,6 +139,7 @@ enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint3
                          uint32_t depth, uint64_t step, uint32_t deadline_ms,
                          struct tern_result *ret)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_FETCH,
         .session = s,
@@ -150,6 +152,7 @@ enum tern_err tern_prefetch(struct tern *t, tern_session s, const char *peer, ui
                             uint32_t depth, uint64_t step, uint32_t deadline_ms,
                             struct tern_result *ret)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_FETCH,
         .session = s,
@@ -162,6 +165,7 @@ enum tern_err tern_prefetch(struct tern *t, tern_session s, const char *peer, ui
 enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket, uint64_t step,
                                 uint32_t deadline_ms, struct tern_result *ret)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_FETCH, .session = s, .fetch = {.ticket = ticket, .step = step}};
 
@@ -173,6 +177,7 @@ enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *tick
 enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const char *ticket, uint64_t step,
                                 uint32_t deadline_ms, struct tern_result *ret)
 {
+    ENTER(t);
     struct quick_request q = {.type = FRAME_FETCH,
                               .session = s,
                               .fetch = {.ticket = ticket, .step = step, .follow = true}};
@@ -196,6 +201,7 @@ static enum tern_err ask_fetch(struct tern *t, const struct quick_request *q, ui
 enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above, uint32_t deadline_ms,
                               struct tern_result *ret)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_FETCH_WAIT, .session = s, .fetch_wait = {.above = above}};
 
@@ -205,6 +211,7 @@ enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above, ui
 enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline_ms,
                                struct tern_result *ret)
 {
+    ENTER(t);
     struct quick_request q = {
         .type = FRAME_FETCH_WAIT, .session = s, .fetch_wait = {.pages = true}};
 
@@ -213,6 +220,7 @@ enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline
 
 enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms)
 {
+    ENTER(t);
     Tern__Wire__FetchCancel m = TERN__WIRE__FETCH_CANCEL__INIT;
     const ProtobufCMessage *msg;
 
@@ -224,6 +232,7 @@ enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadlin
 enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t deadline_ms,
                            struct tern_result *ret)
 {
+    ENTER(t);
     struct quick_request q = {.type = FRAME_RECOVER, .session = s};
 
     return bring(t, &q, deadline_ms, ret);
@@ -246,6 +255,7 @@ static void take_retracted(const Tern__Wire__RetractReply *reply, struct tern_re
 enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mode mode,
                            uint64_t step, uint32_t deadline_ms, struct tern_retracted *ret)
 {
+    ENTER(t);
     Tern__Wire__Retract m = TERN__WIRE__RETRACT__INIT;
     const Tern__Wire__RetractReply *reply;
     const ProtobufCMessage *msg = NULL;

@@ -19,6 +19,7 @@ enum tern_err tern_session_open_with(struct tern *t, uint64_t pool, const struct
                                      const struct tern_session_options *options,
                                      uint32_t deadline_ms, tern_session *ret)
 {
+    ENTER(t);
     Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;
     Tern__Wire__Namespace wire_ns;
     const ProtobufCMessage *msg;
@@ -95,6 +96,7 @@ enum tern_err tern_peek_depths(struct tern *t, uint64_t pool, const struct tern_
                                const struct tern_tokens *tokens, uint32_t deadline_ms,
                                struct tern_depths *ret)
 {
+    ENTER(t);
     uint64_t deadline_ns = deadline_at(deadline_ms);
     Tern__Wire__Peek m = TERN__WIRE__PEEK__INIT;
     Tern__Wire__Namespace wire_ns;
@@ -120,6 +122,7 @@ enum tern_err tern_peek_history(struct tern *t, uint64_t pool, const struct tern
                                 const struct tern_tokens *tokens, uint32_t deadline_ms,
                                 uint32_t *ret_depth, uint32_t *ret_history_depth)
 {
+    ENTER(t);
     struct tern_depths depths;
 
     TRY(tern_peek_depths(t, pool, ns, tokens, deadline_ms, &depths));
@@ -131,6 +134,7 @@ enum tern_err tern_peek_history(struct tern *t, uint64_t pool, const struct tern
 enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                         const struct tern_tokens *tokens, uint32_t deadline_ms, uint32_t *ret_depth)
 {
+    ENTER(t);
     struct tern_depths depths;
 
     TRY(tern_peek_depths(t, pool, ns, tokens, deadline_ms, &depths));
@@ -141,6 +145,7 @@ enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespa
 enum tern_err tern_store(struct tern *t, tern_session s, uint32_t depth, uint32_t deadline_ms,
                          struct tern_stored *ret)
 {
+    ENTER(t);
     Tern__Wire__Store m = TERN__WIRE__STORE__INIT;
     const ProtobufCMessage *msg;
 
@@ -167,6 +172,7 @@ static enum tern_err not_published(struct tern *t, enum tern_err err, uint64_t s
 
 enum tern_err tern_wait_published(struct tern *t, uint64_t step, uint32_t deadline_ms)
 {
+    ENTER(t);
     enum tern_err err;
     Tern__Wire__WaitPublished m = TERN__WIRE__WAIT_PUBLISHED__INIT;
     const ProtobufCMessage *msg;
@@ -188,6 +194,7 @@ enum tern_err tern_namespace_reset_peers(struct tern *t, const struct tern_names
                                          uint32_t deadline_ms, uint32_t *ret_nodes,
                                          uint32_t *ret_unreached)
 {
+    ENTER(t);
     Tern__Wire__NamespaceReset m = TERN__WIRE__NAMESPACE_RESET__INIT;
     Tern__Wire__Namespace wire_ns;
     const ProtobufCMessage *msg;

@@ -36,6 +36,7 @@ static enum tern_err begin(struct tern *t, Tern__Wire__Subscribe *m,
 enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns, uint64_t from,
                              uint64_t cookie)
 {
+    ENTER(t);
     Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
 
     m.has_from = 1;
@@ -46,6 +47,7 @@ enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns, ui
 enum tern_err tern_subscribe_tokens(struct tern *t, const struct tern_namespace *ns, uint64_t from,
                                     uint64_t cookie)
 {
+    ENTER(t);
     Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
 
     m.has_from = m.has_tokens = m.tokens = 1;
@@ -63,6 +65,7 @@ static struct pending *find_cookie(struct tern *t, uint64_t cookie)
 
 enum tern_err tern_unsubscribe(struct tern *t, uint64_t cookie, uint32_t deadline_ms)
 {
+    ENTER(t);
     Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
     struct pending *p = find_cookie(t, cookie);
     const ProtobufCMessage *msg;

@@ -30,7 +30,9 @@ static _Thread_local char connect_text[QUICK_TEXT_MAX];
 
 const char *tern_error_text(const struct tern *t)
 {
-    return t ? t->text : connect_text;
+    const char *refused = t ? use_refused(t) : NULL;
+
+    return refused ? refused : t ? t->text : connect_text;
 }
 
 uint64_t tern_incarnation(const struct tern *t)
@@ -158,10 +160,12 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
     t = calloc(1, sizeof(*t));
     if (!t)
         return not_connected(TERN_INTERNAL, "");
-    t->pid = getpid();
     t->pending_free = UINT64_MAX;
     t->kept_head = t->kept_tail = NO_SLOT;
     t->bell = -1;
+    err = use_create(t);
+    if (err != TERN_OK)
+        goto out_free;
     err = client_socket_open(&t->socket, socket_path, ms);
     if (err != TERN_OK)
         goto out_free;
@@ -180,6 +184,7 @@ out_close:
         errno = ECONNRESET;
 out_free:
     not_connected(err, t->text);
+    use_finish(t);
     free(t);
     return err;
 }
@@ -210,6 +215,7 @@ void tern_destroy(struct tern *t)
         close(t->bell);
     steps_finish(t);
     client_socket_close(&t->socket);
+    use_finish(t);
     free(t);
 }
 
@@ -222,6 +228,7 @@ enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role, u
 enum tern_err tern_join_device(struct tern *t, const char *name, enum tern_role role, uint32_t rank,
                                uint32_t world, const char *device, uint32_t deadline_ms)
 {
+    ENTER(t);
     Tern__Wire__EngineJoin m = TERN__WIRE__ENGINE_JOIN__INIT;
     const ProtobufCMessage *msg;
 
@@ -249,6 +256,7 @@ enum tern_err tern_join_device(struct tern *t, const char *name, enum tern_role 
 
 enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms)
 {
+    ENTER(t);
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
     const ProtobufCMessage *msg;
 
@@ -300,6 +308,7 @@ static enum tern_err ask_json(struct tern *t, uint16_t type, const ProtobufCMess
 
 enum tern_err tern_stats(struct tern *t, uint32_t deadline_ms, const char **ret_json)
 {
+    ENTER(t);
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
 
     return ask_json(t, FRAME_STATS, &m.base, deadline_ms, ret_json);
@@ -308,6 +317,7 @@ enum tern_err tern_stats(struct tern *t, uint32_t deadline_ms, const char **ret_
 enum tern_err tern_admin(struct tern *t, const char *command, const char *const *args,
                          uint32_t nargs, uint32_t deadline_ms, const char **ret_json)
 {
+    ENTER(t);
     Tern__Wire__Admin m = TERN__WIRE__ADMIN__INIT;
     char *copies[WIRE_ARGS_MAX];
 

@@ -7,6 +7,7 @@
 enum tern_err tern_turn_begin(struct tern *t, tern_session s, uint32_t deadline_ms,
                               tern_session *ret)
 {
+    ENTER(t);
     Tern__Wire__TurnBegin m = TERN__WIRE__TURN_BEGIN__INIT;
     const Tern__Wire__TurnBeginReply *reply;
     const ProtobufCMessage *msg;
@@ -23,6 +24,7 @@ enum tern_err tern_turn_begin(struct tern *t, tern_session s, uint32_t deadline_
 
 enum tern_err tern_turn_end(struct tern *t, tern_session turn, uint64_t step, uint32_t deadline_ms)
 {
+    ENTER(t);
     Tern__Wire__TurnEnd m = TERN__WIRE__TURN_END__INIT;
     const ProtobufCMessage *msg;
 
@@ -35,6 +37,7 @@ enum tern_err tern_turn_end(struct tern *t, tern_session turn, uint64_t step, ui
 enum tern_err tern_session_close(struct tern *t, tern_session s, uint64_t step,
                                  uint32_t deadline_ms, struct tern_result *ret)
 {
+    ENTER(t);
     Tern__Wire__SessionClose m = TERN__WIRE__SESSION_CLOSE__INIT;
     const ProtobufCMessage *msg = NULL;
     enum tern_err err;

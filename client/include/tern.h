@@ -13,8 +13,10 @@
  *   tern_record.h   what turns leave beside KV
  *   tern_async.h    requests that nobody waits for, and subscriptions
  *
- * Threads. A struct tern and everything got from it belong to one thread at a time; different
- * connections are independent. The library starts no thread but that of a connection with leases
+ * Threads. A struct tern and everything got from it belong to one thread at a time, and may be
+ * handed on between two calls; different connections are independent. A call while another thread
+ * is in one is refused (TERN_CONFLICT), and both connection and the other call are as if it had not
+ * been made. The library starts no thread but that of a connection with leases
  * (tern_lease.h), installs no signal handler and never logs.
  *
  * Blocking. A call with a deadline_ms (0: TERN_DEADLINE_DEFAULT_MS) blocks at most that long and
@@ -33,7 +35,8 @@
  *
  * fork(). After a fork the connection is the parent's. Its pools and its record memory are not
  * mapped in the child, and the child may call tern_pool_unmap, tern_records_unmap and tern_destroy
- * on it, and nothing else. */
+ * on it. Every other call there is refused as TERN_DAEMON_LOST, with words of its own, and nothing
+ * is sent: the child makes a connection of its own. Neither check makes a system call. */
 #ifndef TERN_H
 #define TERN_H
 
@@ -79,6 +82,7 @@ typedef uint64_t tern_session;
  * tern_err.h lists the errors. The comment of a function names those that mean something of its
  * own. Besides, any function may return these:
  *   DAEMON_LOST, TIMED_OUT, MALFORMED   see above.
+ *   CONFLICT   Another thread is in a call on this connection: see Threads.
  *   INVALID    An argument is out of range. Correct it.
  *   BUSY       A limit on concurrent work is reached, a turn of the session is in flight, or not
  *              every rank of the engine has joined yet. Repeat the call after a pause.

@@ -41,6 +41,8 @@ class Event:
     ns: int = 0  # a hash of the namespace
 
 
+PAUSE_S = 0.001  # until a connection that another thread uses is looked at again
+
 _KINDS = {1: "stored", 2: "tier", 3: "removed"}
 
 
@@ -87,6 +89,16 @@ class Async:
             self._loop.call_soon(self._drain)
 
     def _drain(self) -> None:
+        guard = self.connection._guard
+        if not guard.enter():  # another thread is in a call, which takes in what has come
+            self._loop.call_later(PAUSE_S, self._drain)
+            return
+        try:
+            self._drain_now()
+        finally:
+            guard.leave()
+
+    def _drain_now(self) -> None:
         self._soon = False
         handle, answer = self.connection._handle, _lib.Answer()
         if handle is None:

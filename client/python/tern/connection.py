@@ -18,6 +18,7 @@ import numpy.typing as npt
 from . import _lib
 from ._lib import STEP_NONE, lib
 from .errors import DaemonLost, Invalid, Unsupported, error_of
+from .guard import Guard, one_thread
 from .layout import (
     ROLES,
     U64_MAX,
@@ -84,12 +85,14 @@ class Depths:
     disk: int = 0  # the same from the disk, or less than that for a list of more than one request; 0: no more than `resumable`
 
 
+@one_thread
 class Connection:
-    """One connection of one process; it belongs to one thread at a time. It is no use after a fork:
-    start processes by spawn. close() ends it, or the last array of pages does, whichever is later."""
+    """One connection of one process; it belongs to one thread at a time, and may be handed on between two calls: else
+    Conflict. In a forked child each call but close() is DaemonLost: start processes by spawn, or connect anew. close() ends it, or the last array of pages does, whichever is later."""
 
     def __init__(self, path: str, *, deadline_ms: int = 0) -> None:
         pointer = ct.c_void_p()
+        self._guard = Guard()
         self._handle: Handle | None = None
         self._holders: WeakSet[Dropping] = WeakSet()
         self._async: Asynchronous | None = None
@@ -214,6 +217,7 @@ class Connection:
         return Engine(self, name)
 
 
+@one_thread
 class Engine:
     """What this process has joined. Leaving the `with` block closes the connection, and so leaves
     the engine.
@@ -288,6 +292,7 @@ class Engine:
                 pool.done_step_on_stream(self.last_step, stream)
 
 
+@one_thread
 class Pool:
     """A mapped pool: pages as arrays, and the sessions that run in it.
 

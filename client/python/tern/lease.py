@@ -11,6 +11,7 @@ from . import _lib
 from ._lib import lib
 from .connection import Pool
 from .errors import Busy, DaemonLost, TernError, error_of
+from .guard import one_thread
 from .layout import TokenList, c_ids, c_layout, milliseconds, number, step_number
 from .session import Answered, Result, Session
 
@@ -26,6 +27,7 @@ class Told:
     error: TernError | None
 
 
+@one_thread
 class Lease:
     """A stock of pages of a pool, for sessions that decode. `extend` takes pages from it without a request, and
     `submit` tells the daemon of a whole iteration without waiting. While a session is in a lease, any other call

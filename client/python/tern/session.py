@@ -15,6 +15,7 @@ from . import _lib, records
 from ._lib import STEP_NONE, lib
 from .connection import Engine, Pool
 from .errors import DaemonLost, Gone, Invalid, Shortage, TernError, error_of
+from .guard import one_thread
 from .layout import (
     MODES,
     ExtraKey,
@@ -127,6 +128,7 @@ def shortage_of(c: _lib.Shortage, pool: Pool) -> Shortage:
     return Shortage(name, c.needed, c.free, c.evictable, c.retiring, c.until_step)
 
 
+@one_thread
 class Session:
     """One request, or all turns of one conversation. `table(group)` is its block table, kept up to
     date by every answer. In a `with` block it is closed at the end, at the highest step that was
@@ -426,6 +428,7 @@ class Session:
             self.open = False  # it ended with its engine or its daemon
 
 
+@one_thread
 class Turn(Session):
     """The session for one client, from the beginning of a `with` block to its end: Busy is raised at
     once while another turn is in flight, and for whoever uses the session itself meanwhile. The turn
@@ -539,6 +542,7 @@ class BatchFailed(TernError):
         self.failed = failed
 
 
+@one_thread
 class Batch:
     """The operations of one iteration, in order, as one request. `with batch:` sends them at the end
     of the block and raises BatchFailed if one of them failed; run() sends them and raises nothing of

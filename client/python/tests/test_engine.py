@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import gc
 import itertools
+import os
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +97,83 @@ def test_recurrent_state_is_copied_before_it_goes_on(engine: tern.Engine) -> Non
         s.finish(18, step=step)  # back to the committed length, whose state the tree has
         assert (s.committed, s.written, s.tokens) == (16, 16, 18)
     pool.close()
+
+
+def in_a_child(call: Callable[[], object]) -> str:
+    """What the call raises in a forked child."""
+    here, there = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forks beside threads
+        pid = os.fork()
+    if pid == 0:
+        try:
+            call()
+            told = "nothing"
+        except tern.TernError as error:
+            told = f"{type(error).__name__}: {error}"
+        os.write(there, told.encode())
+        os._exit(0)
+    os.close(there)
+    assert os.waitpid(pid, 0)[1] == 0
+    with os.fdopen(here) as told_by_child:
+        return told_by_child.read()
+
+
+def test_fork_leaves_the_connection_to_the_parent(daemons: tuple[Daemon, Daemon]) -> None:
+    with tern.connect(daemons[0].socket) as c:
+        pool = c.join(next(names)).open_pool([KV], bytes=POOL)
+        with pool.session(ns("fork")) as s:
+            s.match(range(PAGE))
+            s.extend(written=PAGE, allocated=PAGE)
+            calls: list[Callable[[], object]] = [
+                lambda: s.abort(step=tern.STEP_NONE),
+                lambda: pool.peek(ns("fork"), range(PAGE)),
+                lambda: s.close(step=tern.STEP_NONE),
+                lambda: pool.done_step(1),
+                c.ping,
+                c.stats,
+            ]
+            for call in calls:
+                assert "forked child, and the connection is its parent's" in in_a_child(call)
+            assert in_a_child(c.close) == "nothing"
+            assert in_a_child(lambda: tern.connect(daemons[0].socket).ping()) == "nothing"
+            s.extend(append=[7], written=PAGE + 1, allocated=PAGE + 1)  # nothing of it was carried out
+        pool.close()
+
+
+def test_threads_may_hand_a_connection_on_and_not_share_it(daemons: tuple[Daemon, Daemon]) -> None:
+    with tern.connect(daemons[0].socket) as c:
+        pool = c.join(next(names)).open_pool([KV], bytes=POOL)
+        with pool.session(ns("threads")) as s:
+            s.match(range(2 * PAGE))
+            s.extend(written=2 * PAGE, allocated=2 * PAGE)
+            s.commit(2 * PAGE, step=tern.STEP_NONE)
+        told: set[str] = set()
+        right: list[int] = []
+
+        def use(chunks: int) -> None:
+            for _ in range(300):
+                try:
+                    right.append(pool.peek(ns("threads"), range(chunks * PAGE)).resumable == chunks * PAGE)
+                except tern.TernError as error:
+                    told.add(f"{type(error).__name__}: {error}")
+
+        def run(at_once: bool) -> None:
+            threads = [threading.Thread(target=use, args=(i % 2 + 1,)) for i in range(4)]
+            for thread in threads:
+                thread.start()
+                if not at_once:
+                    thread.join()
+            for thread in threads:
+                thread.join()
+
+        run(at_once=False)
+        assert not told and len(right) == 1200
+        run(at_once=True)
+        assert len(told) == 1 and all(right)
+        assert "Conflict: another thread is in a call on this connection" in told.pop()
+        c.ping()  # it lives
+        pool.close()
 
 
 def test_pages_outlive_the_connection(daemons: tuple[Daemon, Daemon]) -> None:

@@ -26,3 +26,19 @@ planted() { # FILE SED-EXPRESSION
 planted client/include/tern_session.h 's/uint32_t committed, written, allocated;/uint32_t committed, written, allocated, more;/'
 planted daemon/base/tern_err.h 's/X(GONE, 9,/X(GONE, 19,/'
 planted client/libtern.map '/tern_ping;/d'
+
+# Each call that a thread or a forked child must not make begins by ENTER (client/use.c), or is another such call.
+unguarded() { # FILE...: those that are not
+    awk '
+        /^enum tern_err tern_[a-z_]*\(/ { name = $3; sub(/\(.*/, "", name); body = "" }
+        name { body = body $0 }
+        name && /^}/ {
+            if (body !~ /ENTER\(/ && body !~ /\{ +return tern_[a-z_]*\(/ && name !~ /^tern_(connect|section_(read|write))$/)
+                print FILENAME ": " name " has no ENTER"
+            name = ""
+        }' "$@"
+}
+bad=$(unguarded "$root"/client/*.c)
+[[ -z $bad ]] || { echo "$bad"; exit 1; }
+sed '/ENTER(t);/d' "$root/client/tern.c" >"$copy/tern.c"
+[[ $(unguarded "$copy/tern.c" | wc -l) == 4 ]] || { echo "self-test: calls without ENTER are not seen"; exit 1; }
