@@ -61,6 +61,14 @@ uint64_t hold_before(const struct reshard_layout *l, const struct reshard_field 
     return channels;
 }
 
+struct held_section held_section(const struct reshard_layout *l, const struct reshard_field *f,
+                                 uint32_t k)
+{
+    const struct reshard_section s = field_section(f, k);
+
+    return (struct held_section){f, hold_of(l, f, &s), s.width, hold_before(l, f, k)};
+}
+
 uint64_t axis_local(const struct reshard_layout *l, const struct reshard_field *f,
                     const struct reshard_axis *a)
 {

@@ -30,6 +30,16 @@ static inline uint32_t hold_first(const struct hold *s, uint32_t rank)
 {
     return rank / s->copies * s->parts;
 }
+/* What a rank's page has of section k. */
+struct held_section {
+    const struct reshard_field *f;
+    struct hold hold;
+    uint32_t width;
+    uint64_t before; /* channels of the page in front of it */
+};
+
+struct held_section held_section(const struct reshard_layout *l, const struct reshard_field *f,
+                                 uint32_t k);
 /* How many channels of a rank's page stand before the section. */
 uint64_t hold_before(const struct reshard_layout *l, const struct reshard_field *f, uint32_t k);
 

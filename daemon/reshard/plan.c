@@ -5,17 +5,12 @@
 #include "base/err.h"
 #include "reshard/holds.h"
 
-#define RECENT_MAX 16 /* pieces between the same two pages that a new one may adjoin */
-
-/* The number that each field and section of the destination has at the source. */
-struct numbers {
-    uint8_t field[RESHARD_FIELDS_MAX], section[RESHARD_FIELDS_MAX][RESHARD_SECTIONS_MAX];
-};
+#define RECENT_MAX  16 /* pieces between the same two pages that a new one may adjoin */
+#define PIECE_STEPS 16 /* what a piece costs, beside a look at two pages */
 
 struct planner {
-    struct numbers source;
+    struct reshard_ready *ready;
     uint64_t span;
-    bool from_all; /* a map, with pieces from every rank that holds something */
     struct reshard_plan *out;
     uint32_t nrecent;
     struct reshard_piece recent[RECENT_MAX];
@@ -26,8 +21,7 @@ struct side {
     const struct reshard_layout *l;
     uint32_t rank, page; /* as in struct reshard_end */
     uint32_t pages;      /* of the span */
-    const struct reshard_field *f;
-    uint32_t section; /* its number in f */
+    const struct held_section *s;
 };
 
 /* ---- pieces on their way into the list ---- */
@@ -77,99 +71,200 @@ static struct run run_common(const struct run *a, const struct run *b)
 /* Which part of an axis the page has; of heads and channels, which part of the section. */
 static struct run side_run(const struct side *s, const struct reshard_axis *a)
 {
-    uint64_t local = axis_local(s->l, s->f, a);
+    const uint64_t layers = a->length / s->l->stages;
 
-    if (a->kind == AXIS_LAYER)
-        return (struct run){.first = s->rank / s->l->ranks * local, .n = local};
-    if (a->kind == AXIS_TOKEN)
-        return (struct run){.first = s->page * local, .n = local};
-    if (a->kind == AXIS_HEAD || a->kind == AXIS_CHANNEL) {
-        struct reshard_section section = field_section(s->f, s->section);
-        struct hold hold = hold_of(s->l, s->f, &section);
-
-        return (struct run){.first =
-                                (uint64_t)hold_first(&hold, s->rank % s->l->ranks) * section.width,
-                            .n = (uint64_t)hold.parts * section.width};
+    switch (a->kind) {
+    case AXIS_LAYER: return (struct run){s->rank / s->l->ranks * layers, layers};
+    case AXIS_TOKEN: return (struct run){(uint64_t)s->page * a->length, a->length};
+    case AXIS_HEAD:
+    case AXIS_CHANNEL:
+        return (struct run){(uint64_t)hold_first(&s->s->hold, s->rank % s->l->ranks) * s->s->width,
+                            (uint64_t)s->s->hold.parts * s->s->width};
+    default: return (struct run){0, a->length};
     }
-    return (struct run){.first = 0, .n = local};
 }
 
-/* Where along the axis the page has what is number `first` of the pool. */
-static uint64_t side_at(const struct side *s, const struct reshard_axis *a, uint64_t first)
+/* Adds the part of an axis that both pages have to the box. False: they have none in common. */
+static bool box_add(const struct side *from, const struct side *to, const struct reshard_axis *b,
+                    struct box *io, struct reshard_piece *io_piece)
 {
-    uint64_t before = a->kind == AXIS_CHANNEL ? hold_before(s->l, s->f, s->section) : 0;
-    struct run run = side_run(s, a);
+    const struct reshard_axis *a = field_axis(from->s->f, b->kind);
+    const struct run here = side_run(from, a), there = side_run(to, b),
+                     common = run_common(&here, &there);
+    const bool channel = b->kind == AXIS_CHANNEL;
 
-    return (before + first - run.first) * a->stride;
+    io_piece->from.at += ((channel ? from->s->before : 0) + common.first - here.first) * a->stride;
+    io_piece->to.at += ((channel ? to->s->before : 0) + common.first - there.first) * b->stride;
+    if (common.n > 1)
+        io->loop[io->nloops++] = (struct strided_loop){common.n, a->stride, b->stride};
+    return common.n > 0;
 }
 
 /* The part of a section that both pages have. False: none. */
 static bool common_box(const struct side *from, const struct side *to, struct box *ret,
                        struct reshard_piece *ret_piece)
 {
-    *ret = (struct box){.row_bytes = to->f->element_bytes};
-    ret_piece->from = (struct reshard_end){from->rank, from->page, from->f->offset};
-    ret_piece->to = (struct reshard_end){to->rank, to->page, to->f->offset};
-    for (uint32_t i = 0; i < to->f->naxes; i++) {
-        const struct reshard_axis *b = &to->f->axis[i], *a = field_axis(from->f, b->kind);
-        struct run here = side_run(from, a), there = side_run(to, b);
-        struct run common = run_common(&here, &there);
+    const struct reshard_field *f = to->s->f;
+    bool common = true;
 
-        if (common.n == 0)
-            return false;
-        ret_piece->from.at += side_at(from, a, common.first);
-        ret_piece->to.at += side_at(to, b, common.first);
-        ret->loop[ret->nloops++] =
-            (struct strided_loop){.n = common.n, .from_stride = a->stride, .to_stride = b->stride};
-    }
-    return true;
+    ret->row_bytes = f->element_bytes;
+    ret->nloops = 0;
+    ret_piece->from = (struct reshard_end){from->rank, from->page, from->s->f->offset};
+    ret_piece->to = (struct reshard_end){to->rank, to->page, f->offset};
+    for (uint32_t i = 0; common && i < f->naxes; i++)
+        common = box_add(from, to, &f->axis[i], ret, ret_piece);
+    return common;
 }
 
 /* ---- which ranks ---- */
 
-/* Which of so many ranks that hold the same takes part in a transfer of this page. */
-static uint32_t who_takes_part(const struct planner *p, const struct side *s, uint32_t copies)
+/* The sections, a bit each, in whose transfer the rank takes part: of the ranks that hold the same
+ * it is their turn by turns. */
+static uint64_t takes_part(const uint64_t copies[RESHARD_COPIES], uint64_t span,
+                           const struct side *s)
 {
-    return (uint32_t)((p->span * s->pages + s->page) % copies);
+    uint64_t sections = 0;
+
+    for (uint32_t k = 0; k < RESHARD_COPIES; k++)
+        if (reshard_turn(span * s->pages + s->page, s->rank % s->l->ranks, k))
+            sections |= copies[k];
+    return sections;
 }
 
-static uint32_t section_copies(const struct side *s)
+/* False: the plans of the pair have cost all that they may. */
+static bool steps_take(struct planner *p, uint64_t n)
 {
-    struct reshard_section section = field_section(s->f, s->section);
-
-    return hold_of(s->l, s->f, &section).copies;
+    p->ready->steps -= n < p->ready->steps ? n : p->ready->steps;
+    return p->ready->steps > 0;
 }
 
-static bool takes_part(const struct planner *p, const struct side *s)
+static void plan_section(struct planner *p, enum reshard_piece_kind kind, const struct side *from,
+                         const struct side *to)
 {
-    uint32_t copies = section_copies(s);
+    struct reshard_piece piece = {.kind = kind};
+    struct reshard_end whole_from, whole_to;
+    struct box box;
+    uint64_t parts;
 
-    return s->rank % s->l->ranks % copies == who_takes_part(p, s, copies);
+    if (!steps_take(p, PIECE_STEPS) || !common_box(from, to, &box, &piece))
+        return;
+    box_join(&box);
+    parts = box_parts(&box);
+    whole_from = piece.from;
+    whole_to = piece.to;
+    for (uint64_t i = 0; i < parts && p->out->n <= RESHARD_PIECES_MAX; i++) {
+        uint64_t from_at, to_at;
+
+        if (i > 0 && !steps_take(p, PIECE_STEPS))
+            return;
+        piece.shape = box_part(&box, i, &from_at, &to_at);
+        piece.from.at = whole_from.at + from_at;
+        piece.to.at = whole_to.at + to_at;
+        piece_add(p, &piece);
+    }
 }
 
-/* Whether both ranks have parts of the section. */
-static bool section_meets(const struct side *from, const struct side *to)
+/* All sections, a bit each, that go from one page to another. */
+static void plan_pages(struct planner *p, enum reshard_piece_kind kind, struct side from,
+                       struct side to, uint64_t sections)
 {
-    const struct reshard_section s = field_section(to->f, to->section);
-    const struct hold here = hold_of(from->l, from->f, &s), there = hold_of(to->l, to->f, &s);
-    const uint32_t first = hold_first(&here, from->rank % from->l->ranks),
-                   other = hold_first(&there, to->rank % to->l->ranks);
+    const struct reshard_ready *r = p->ready;
 
-    return first < other + there.parts && other < first + here.parts;
+    for (; sections; sections &= sections - 1) {
+        uint32_t k = (uint32_t)__builtin_ctzll(sections);
+
+        from.s = kind == PIECE_MOVE ? &r->from[k] : &r->to[k];
+        to.s = &r->to[k];
+        plan_section(p, kind, &from, &to);
+    }
 }
 
-/* Whether the section goes between these two ranks. What moves does so between the ranks that take
- * part; what is spread comes from the one of the destination, to each other that holds the same. */
-static bool section_goes(const struct planner *p, enum reshard_piece_kind kind,
-                         const struct side *from, const struct side *to)
+/* What moves from one page to another. */
+static void plan_moves(struct planner *p, const struct side *from, const struct side *to,
+                       uint64_t sections)
 {
-    uint32_t copies = section_copies(to);
+    const struct reshard_ready *r = p->ready;
 
-    if (kind == PIECE_MOVE)
-        return (p->from_all || takes_part(p, from)) && takes_part(p, to);
-    return from->rank != to->rank && from->rank / copies == to->rank / copies &&
-           takes_part(p, from);
+    if (sections && steps_take(p, 1))
+        plan_pages(p, PIECE_MOVE, *from, *to,
+                   sections & r->move[to->rank % to->l->ranks][from->rank % from->l->ranks]);
 }
+
+static void plan_page(struct planner *p, struct side from, struct side to)
+{
+    const struct reshard_ready *r = p->ready;
+    const uint32_t to_ranks = to.l->ranks * to.l->stages;
+    const uint32_t from_ranks = from.l->ranks * from.l->stages;
+
+    for (to.rank = 0; to.rank < to_ranks; to.rank++) {
+        const uint64_t gets = takes_part(r->to_copies, p->span, &to);
+
+        for (from.page = 0; gets && from.page < from.pages; from.page++)
+            for (from.rank = 0; from.rank < from_ranks; from.rank++)
+                plan_moves(p, &from, &to, gets & takes_part(r->from_copies, p->span, &from));
+    }
+    from = to;
+    for (to.rank = 0; to.rank < to_ranks; to.rank++)
+        for (from.rank = to.rank / to.l->ranks * to.l->ranks;
+             from.rank < (to.rank / to.l->ranks + 1) * to.l->ranks; from.rank++)
+            plan_pages(p, PIECE_SPREAD, from, to,
+                       r->spread[to.rank % to.l->ranks][from.rank % to.l->ranks] &
+                           takes_part(r->to_copies, p->span, &from));
+}
+
+/* What comes from a page of the source, whichever rank sends it. */
+static void map_page(struct planner *p, struct side from, struct side to)
+{
+    const uint32_t to_ranks = to.l->ranks * to.l->stages;
+
+    for (to.page = 0; to.page < to.pages; to.page++)
+        for (to.rank = 0; to.rank < to_ranks; to.rank++)
+            plan_moves(p, &from, &to, takes_part(p->ready->to_copies, p->span, &to));
+}
+
+static enum reshard_refusal plan_end(struct planner *p)
+{
+    recent_out(p, p->nrecent);
+    if (p->ready->steps == 0)
+        return RESHARD_VISITS;
+    if (p->out->n > RESHARD_PIECES_MAX)
+        return RESHARD_PIECES;
+    return p->out->n > p->out->room ? RESHARD_ROOM : RESHARD_NONE;
+}
+
+enum reshard_refusal reshard_plan_ready(struct reshard_ready *r, uint64_t span,
+                                        struct reshard_plan *io)
+{
+    struct planner p = {.ready = r, .span = span, .out = io};
+    struct side from = {.l = r->pair.from, .pages = span_pages(r->pair.from, r->pair.to)};
+    struct side to = {.l = r->pair.to, .pages = span_pages(r->pair.to, r->pair.from)};
+
+    io->n = 0;
+    for (to.page = 0; to.page < to.pages; to.page++)
+        plan_page(&p, from, to);
+    return plan_end(&p);
+}
+
+enum reshard_refusal reshard_map_ready(struct reshard_ready *r, uint64_t span,
+                                       struct reshard_plan *io, uint32_t *ret_starts)
+{
+    struct planner p = {.ready = r, .span = span, .out = io};
+    struct side from = {.l = r->pair.from, .pages = span_pages(r->pair.from, r->pair.to)};
+    struct side to = {.l = r->pair.to, .pages = span_pages(r->pair.to, r->pair.from)};
+    uint32_t k = 0;
+
+    io->n = 0;
+    for (from.page = 0; from.page < from.pages; from.page++)
+        for (from.rank = 0; from.rank < from.l->ranks * from.l->stages; from.rank++) {
+            ret_starts[k++] = io->n;
+            map_page(&p, from, to);
+            recent_out(&p, p.nrecent);
+        }
+    ret_starts[k] = io->n;
+    return plan_end(&p);
+}
+
+/* ---- what all plans of a pair share ---- */
 
 static uint32_t section_number(const struct reshard_field *f, const struct reshard_section *s)
 {
@@ -180,118 +275,62 @@ static uint32_t section_number(const struct reshard_field *f, const struct resha
     return k;
 }
 
-static void plan_section(struct planner *p, enum reshard_piece_kind kind, const struct side *from,
-                         const struct side *to)
-{
-    struct reshard_piece whole = {.kind = kind};
-    struct box box;
-    uint64_t parts;
-
-    if (!section_meets(from, to) || !section_goes(p, kind, from, to) ||
-        !common_box(from, to, &box, &whole))
-        return;
-    box_join(&box);
-    parts = box_parts(&box);
-    for (uint64_t i = 0; i < parts && p->out->n <= RESHARD_PIECES_MAX; i++) {
-        struct reshard_piece piece = whole;
-        uint64_t from_at, to_at;
-
-        piece.shape = box_part(&box, i, &from_at, &to_at);
-        piece.from.at += from_at;
-        piece.to.at += to_at;
-        piece_add(p, &piece);
-    }
-}
-
 /* Looked up once, and not by its name for each two pages. */
-static void numbers_fill(const struct reshard_pair *pair, struct numbers *ret)
+static void sections_fill(struct reshard_ready *r)
 {
-    for (uint32_t i = 0; i < pair->to->nfields; i++) {
-        const struct reshard_field *to = &pair->to->field[i],
-                                   *from = layout_field(pair->from, to->name);
+    for (uint32_t i = 0; i < r->pair.to->nfields; i++) {
+        const struct reshard_field *to = &r->pair.to->field[i],
+                                   *from = layout_field(r->pair.from, to->name);
 
-        ret->field[i] = (uint8_t)(from - pair->from->field);
-        for (uint32_t k = 0; k < field_sections(to); k++) {
+        for (uint32_t k = 0; k < field_sections(to); k++, r->n++) {
             const struct reshard_section s = field_section(to, k);
+            const uint64_t bit = 1ull << r->n;
 
-            ret->section[i][k] = (uint8_t)section_number(from, &s);
+            r->to[r->n] = held_section(r->pair.to, to, k);
+            r->from[r->n] = held_section(r->pair.from, from, section_number(from, &s));
+            r->to_copies[__builtin_ctz(r->to[r->n].hold.copies)] |= bit;
+            r->from_copies[__builtin_ctz(r->from[r->n].hold.copies)] |= bit;
         }
     }
 }
 
-/* All that goes from one page to another. */
-static void plan_pages(struct planner *p, enum reshard_piece_kind kind, struct side from,
-                       struct side to)
+/* What moves goes between ranks that have parts of the section. What is spread goes from one rank
+ * of the destination to each other that holds the same. */
+static void ranks_fill(struct reshard_ready *r, uint32_t k)
 {
-    for (uint32_t i = 0; i < to.l->nfields; i++) {
-        to.f = &to.l->field[i];
-        from.f = &from.l->field[kind == PIECE_MOVE ? p->source.field[i] : i];
-        for (to.section = 0; to.section < field_sections(to.f); to.section++) {
-            from.section = kind == PIECE_MOVE ? p->source.section[i][to.section] : to.section;
-            plan_section(p, kind, &from, &to);
-        }
+    const struct hold *from = &r->from[k].hold, *to = &r->to[k].hold;
+
+    for (uint32_t there = 0; there < r->pair.to->ranks; there++) {
+        const uint32_t first = hold_first(to, there);
+
+        for (uint32_t here = 0; here < r->pair.from->ranks; here++)
+            if (hold_first(from, here) < first + to->parts &&
+                first < hold_first(from, here) + from->parts)
+                r->move[there][here] |= 1ull << k;
+        for (uint32_t here = 0; here < r->pair.to->ranks; here++)
+            if (here != there && here / to->copies == there / to->copies)
+                r->spread[there][here] |= 1ull << k;
     }
 }
 
-static void plan_page(struct planner *p, struct side from, struct side to)
+enum reshard_refusal reshard_prepare(const struct reshard_pair *pair, uint64_t steps,
+                                     struct reshard_ready *ret)
 {
-    uint32_t to_ranks = to.l->ranks * to.l->stages, from_ranks = from.l->ranks * from.l->stages;
-
-    for (to.rank = 0; to.rank < to_ranks; to.rank++)
-        for (from.page = 0; from.page < from.pages; from.page++)
-            for (from.rank = 0; from.rank < from_ranks; from.rank++)
-                plan_pages(p, PIECE_MOVE, from, to);
-    if (p->from_all)
-        return;
-    from = to;
-    for (to.rank = 0; to.rank < to_ranks; to.rank++)
-        for (from.rank = 0; from.rank < to_ranks; from.rank++)
-            plan_pages(p, PIECE_SPREAD, from, to);
-}
-
-static enum reshard_refusal plan_span(struct planner *p, const struct reshard_pair *pair)
-{
-    struct side from = {.l = pair->from}, to = {.l = pair->to};
-
     TRY(reshard_check(pair));
-    numbers_fill(pair, &p->source);
-    p->out->n = 0;
-    from.pages = span_pages(pair->from, pair->to);
-    to.pages = span_pages(pair->to, pair->from);
-    for (to.page = 0; to.page < to.pages; to.page++)
-        plan_page(p, from, to);
-    recent_out(p, p->nrecent);
-    if (p->out->n > RESHARD_PIECES_MAX)
-        return RESHARD_PIECES;
-    return p->out->n > p->out->room ? RESHARD_ROOM : RESHARD_NONE;
+    *ret = (struct reshard_ready){.pair = *pair, .steps = steps};
+    sections_fill(ret);
+    for (uint32_t k = 0; k < ret->n; k++)
+        ranks_fill(ret, k);
+    return RESHARD_NONE;
 }
 
 enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
                                   struct reshard_plan *io)
 {
-    struct planner p = {.span = span, .out = io};
+    struct reshard_ready r;
 
-    return plan_span(&p, pair);
-}
-
-enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t span,
-                                 struct reshard_plan *io)
-{
-    struct planner p = {.span = span, .out = io, .from_all = true};
-
-    return plan_span(&p, pair);
-}
-
-uint64_t reshard_visits(const struct reshard_pair *pair)
-{
-    const struct reshard_layout *from = pair->from, *to = pair->to;
-    const uint64_t from_ranks = from->ranks * from->stages, to_ranks = to->ranks * to->stages;
-    uint64_t sections = 0;
-
-    for (uint32_t i = 0; i < to->nfields; i++)
-        sections += field_sections(&to->field[i]);
-    return span_pages(to, from) * to_ranks * sections *
-           (span_pages(from, to) * from_ranks + to_ranks);
+    TRY(reshard_prepare(pair, UINT64_MAX, &r));
+    return reshard_plan_ready(&r, span, io);
 }
 
 static uint32_t copies_most(const struct reshard_layout *l)

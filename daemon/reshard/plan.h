@@ -14,7 +14,7 @@
 #define RESHARD_PLAN_H
 
 #include "kernels/strided.h"
-#include "reshard/layout.h"
+#include "reshard/holds.h"
 
 /* MOVE: from a page of the source to one of the destination. SPREAD: from a rank's page to the same
  * page of another rank, both of the destination; it reads what moved, and so comes after the bytes
@@ -41,19 +41,45 @@ struct reshard_plan {
     uint32_t n; /* how many there are, also if there is no room for them: ROOM */
 };
 
-/* span: its number in the transfer. The other refusals are those of reshard_check. */
-enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
-                                  struct reshard_plan *io);
+#define RESHARD_SECTIONS_ALL (RESHARD_FIELDS_MAX * RESHARD_SECTIONS_MAX) /* of a page */
+#define RESHARD_COPIES       4 /* ranks that hold the same: 1, 2, 4 or 8 */
+
+/* What all plans of a pair share. A set of sections has a bit for each, by its number here. */
+struct reshard_ready {
+    struct reshard_pair pair;
+    uint64_t steps; /* that are left to the plans; 0: they are too many */
+    uint32_t n;     /* sections of the destination, in the order of its fields */
+    struct held_section from[RESHARD_SECTIONS_ALL], to[RESHARD_SECTIONS_ALL];
+    uint64_t from_copies[RESHARD_COPIES], to_copies[RESHARD_COPIES]; /* that 2^k ranks hold */
+    uint64_t move[RESHARD_RANKS_MAX][RESHARD_RANKS_MAX]; /* to, from: that both have parts of */
+    uint64_t spread[RESHARD_RANKS_MAX][RESHARD_RANKS_MAX];
+};
+
+/* steps: what all plans and maps that are made of it may cost together, one for each two pages that
+ * are looked at and more for a piece. The other refusals are those of reshard_check. */
+enum reshard_refusal reshard_prepare(const struct reshard_pair *pair, uint64_t steps,
+                                     struct reshard_ready *ret);
+
+/* span: its number in the transfer. VISITS: no steps are left. */
+enum reshard_refusal reshard_plan_ready(struct reshard_ready *ready, uint64_t span,
+                                        struct reshard_plan *io);
 
 /* Where each byte of the source comes to lie at the destination, whichever rank sent it: like the
  * pieces that move, but from every rank that holds what they move. For checks of what came
- * (units.h). */
-enum reshard_refusal reshard_map(const struct reshard_pair *pair, uint64_t span,
-                                 struct reshard_plan *io);
+ * (units.h). They are in the order of the source's pages: those of rank r of page p are
+ * [ret_starts[k], ret_starts[k + 1]), where k is p * all ranks + r. */
+enum reshard_refusal reshard_map_ready(struct reshard_ready *ready, uint64_t span,
+                                       struct reshard_plan *io, uint32_t *ret_starts);
 
-/* At most so many parts of pages, each a section of two pages, a plan or a map looks at: what it
- * costs, whatever comes of it. */
-uint64_t reshard_visits(const struct reshard_pair *pair);
+/* One plan alone, whatever it costs. */
+enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
+                                  struct reshard_plan *io);
+
+/* Is it this rank's turn, of the 2^k that hold the same? turn: the number of the page. */
+static inline bool reshard_turn(uint64_t turn, uint32_t rank, uint32_t k)
+{
+    return ((turn ^ rank) & ((1u << k) - 1)) == 0;
+}
 
 /* After so many spans the plans and maps are the same again: a power of two, RESHARD_RANKS_MAX at
  * most. */

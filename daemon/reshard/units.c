@@ -1,6 +1,156 @@
 #include "reshard/units.h"
 
+#include <string.h>
+
 #include "reshard/holds.h"
+
+/* ---- what the units of a page hold ---- */
+
+/* The axes of a rank's page that have more than one step, from the smallest stride on. */
+struct field_box {
+    uint64_t at, bytes; /* of the first row */
+    uint32_t nloops;
+    struct {
+        uint64_t n, stride;
+    } loop[AXIS_KINDS];
+};
+
+struct marks {
+    const struct reshard_layout *l;
+    uint32_t *runs;
+    uint8_t *held, mark;
+    bool too_many;
+};
+
+static void mark_run(struct marks *m, uint64_t at, uint64_t bytes)
+{
+    const uint64_t share = m->l->page_bytes / m->l->units, last = m->l->units - 1;
+    uint64_t first = at / share < last ? at / share : last,
+             end = (at + bytes - 1) / share < last ? (at + bytes - 1) / share : last;
+
+    m->too_many = m->too_many || *m->runs == 0;
+    if (m->too_many)
+        return;
+    *m->runs -= 1;
+    for (; first <= end; first++)
+        m->held[first] |= m->mark;
+}
+
+/* Marks the units that the box has bytes in. The inner loops whose gaps no unit fits into are one
+ * run, and each step of the others begins another one. */
+static void mark_box(struct marks *m, struct field_box b)
+{
+    const uint64_t share = m->l->page_bytes / m->l->units;
+    uint64_t step[AXIS_KINDS] = {0};
+    uint32_t inner = 0, k;
+
+    for (; inner < b.nloops && b.loop[inner].stride - b.bytes < share; inner++)
+        b.bytes += (b.loop[inner].n - 1) * b.loop[inner].stride;
+    do {
+        mark_run(m, b.at, b.bytes);
+        for (k = inner; k < b.nloops && step[k] + 1 == b.loop[k].n; k++) {
+            b.at -= step[k] * b.loop[k].stride;
+            step[k] = 0;
+        }
+        if (k < b.nloops) {
+            b.at += b.loop[k].stride;
+            step[k]++;
+        }
+    } while (k < b.nloops && !m->too_many);
+}
+
+/* What a rank's page has of a field; of channels only those of a section, unless it is NULL. */
+static struct field_box box_of(const struct reshard_layout *l, const struct reshard_field *f,
+                               const struct held_section *s)
+{
+    struct field_box b = {.at = f->offset, .bytes = f->element_bytes};
+
+    for (uint32_t i = 0; i < f->naxes; i++) {
+        const struct reshard_axis *a = &f->axis[i];
+        const bool section = s && a->kind == AXIS_CHANNEL;
+        uint64_t n = section ? (uint64_t)s->hold.parts * s->width : axis_local(l, f, a);
+        uint32_t k = b.nloops;
+
+        b.at += section ? s->before * a->stride : 0;
+        if (n == 1)
+            continue;
+        for (; k > 0 && b.loop[k - 1].stride > a->stride; k--)
+            b.loop[k] = b.loop[k - 1];
+        b.loop[k].n = n;
+        b.loop[k].stride = a->stride;
+        b.nloops++;
+    }
+    return b;
+}
+
+/* Behind each step of each loop there may be a gap before the next one. Returns where the field
+ * ends. */
+static uint64_t mark_gaps(struct marks *m, const struct field_box *field)
+{
+    struct field_box b = *field;
+
+    while (b.nloops > 0) {
+        const uint64_t reach = b.bytes, n = b.loop[0].n, stride = b.loop[0].stride;
+
+        b.at += reach;
+        b.bytes = stride - reach;
+        b.loop[0].n = n - 1;
+        if (b.bytes > 0)
+            mark_box(m, b);
+        b.at -= reach;
+        b.bytes = reach + (n - 1) * stride;
+        b.nloops--;
+        for (uint32_t k = 0; k < b.nloops; k++)
+            b.loop[k] = b.loop[k + 1];
+    }
+    return b.at + b.bytes;
+}
+
+/* What lies between the fields, which may stand in any order. */
+static void mark_between(struct marks *m, const uint64_t *end)
+{
+    const struct reshard_layout *l = m->l;
+
+    for (uint32_t i = 0; i <= l->nfields; i++) {
+        const uint64_t from = i < l->nfields ? end[i] : 0;
+        uint64_t to = l->page_bytes;
+
+        for (uint32_t k = 0; k < l->nfields; k++)
+            if (l->field[k].offset >= from && l->field[k].offset < to)
+                to = l->field[k].offset;
+        if (to > from)
+            mark_run(m, from, to - from);
+    }
+}
+
+enum reshard_refusal reshard_units(const struct reshard_layout *l, uint32_t *io_runs,
+                                   uint8_t *ret_held)
+{
+    struct marks m = {.l = l, .runs = io_runs, .held = ret_held};
+    uint64_t end[RESHARD_FIELDS_MAX];
+
+    memset(ret_held, 0, l->units);
+    for (uint32_t i = 0; i < l->nfields; i++) {
+        const struct reshard_field *f = &l->field[i];
+        const struct field_box whole = box_of(l, f, NULL);
+
+        for (uint32_t k = 0; k < field_sections(f); k++) {
+            const struct held_section s = held_section(l, f, k);
+
+            m.mark = (uint8_t)s.hold.copies; /* 2^k */
+            mark_box(&m, box_of(l, f, &s));
+        }
+        m.mark = UNIT_PADDED;
+        end[i] = mark_gaps(&m, &whole);
+    }
+    mark_between(&m, end);
+    for (uint32_t unit = 0; unit < l->units && !m.too_many; unit++)
+        if (ret_held[unit] > UNIT_PADDED)
+            return RESHARD_UNIT_PADDED;
+    return m.too_many ? RESHARD_VISITS : RESHARD_NONE;
+}
+
+/* ---- where they came to lie ---- */
 
 /* What [at, at + bytes) has of the unit. */
 static uint64_t bytes_within(const struct reshard_unit *u, uint64_t at, uint64_t bytes)
@@ -9,82 +159,6 @@ static uint64_t bytes_within(const struct reshard_unit *u, uint64_t at, uint64_t
     uint64_t last = at + bytes < unit_end ? at + bytes : unit_end;
 
     return last > first ? last - first : 0;
-}
-
-static void units_begin(const struct reshard_layout *l, uint32_t pages, struct reshard_units *io)
-{
-    uint32_t ranks = l->ranks * l->stages, n = 0;
-
-    for (uint32_t page = 0; page < pages; page++)
-        for (uint32_t rank = 0; rank < ranks; rank++)
-            for (uint32_t unit = 0; unit < l->units; unit++) {
-                uint64_t from = reshard_unit_from(l, unit);
-
-                io->v[n++] = (struct reshard_unit){.rank = rank,
-                                                   .page = page,
-                                                   .unit = unit,
-                                                   .from = from,
-                                                   .bytes = reshard_unit_end(l, unit) - from};
-            }
-}
-
-/* A row that the units of a page have. */
-static void units_row(const struct reshard_layout *l, const struct reshard_piece *piece,
-                      uint64_t row, bool is_map, struct reshard_unit *page_units)
-{
-    uint64_t at = piece->from.at + strided_from(&piece->shape, row);
-    uint64_t end = at + piece->shape.row_bytes, share = l->page_bytes / l->units;
-
-    while (at < end) {
-        struct reshard_unit *u = &page_units[at / share < l->units ? at / share : l->units - 1];
-        uint64_t n = bytes_within(u, at, end - at);
-
-        at += n;
-        if (!is_map) {
-            u->moved += n;
-            continue;
-        }
-        u->there += n;
-        u->to_ranks |= 1ull << piece->to.rank;
-        u->to_pages |= 1ull << piece->to.page;
-    }
-}
-
-static void units_count(const struct reshard_way *way, bool is_map, struct reshard_units *io)
-{
-    const struct reshard_layout *l = way->pair->from;
-    const struct reshard_plan *p = is_map ? way->map : way->plan;
-
-    for (uint32_t i = 0; i < p->n; i++) {
-        const struct reshard_piece *piece = &p->v[i];
-        uint64_t rows = piece->kind == PIECE_MOVE ? strided_rows(&piece->shape) : 0;
-        uint32_t page = piece->from.page * l->ranks * l->stages + piece->from.rank;
-
-        for (uint64_t row = 0; row < rows; row++)
-            units_row(l, piece, row, is_map, &io->v[page * l->units]);
-    }
-}
-
-enum reshard_refusal reshard_units(const struct reshard_way *way, struct reshard_units *io,
-                                   uint32_t *ret_bad)
-{
-    const struct reshard_layout *l = way->pair->from;
-    uint32_t pages = span_pages(l, way->pair->to);
-
-    io->n = pages * l->ranks * l->stages * l->units;
-    if (io->n > io->room)
-        return RESHARD_ROOM;
-    units_begin(l, pages, io);
-    units_count(way, false, io);
-    units_count(way, true, io);
-    for (uint32_t i = 0; i < io->n; i++) {
-        if (io->v[i].moved == 0 || io->v[i].there == io->v[i].bytes)
-            continue;
-        if (ret_bad)
-            *ret_bad = i;
-        return RESHARD_UNIT_PADDED;
-    }
-    return RESHARD_NONE;
 }
 
 /* Which steps [first, end) of a loop reach into a unit. The loop begins at `at`, and each of its

@@ -4,41 +4,43 @@
  * also where another rank has sent some of them that holds the same: if the two do not hold the
  * same the unit does not agree.
  *
- * Of whole spans, which is what is fetched, every unit that sends something can be verified, but
- * for this: UNIT_PADDED  A unit holds fields beside bytes of no field, which never move. The pool
- * of the source has to declare units that end where its fields do; it is refused when it is opened.
- * What is refused must not be fetched: nothing is published unverified. */
+ * A destination gets every byte of every field of whole spans. So every unit that sends something
+ * can be verified, unless it holds fields beside bytes of no field, which never move: UNIT_PADDED.
+ * The pool of the source has to declare units that end where its fields do; it is refused when it
+ * is opened. What is refused must not be fetched: nothing is published unverified.
+ *
+ * What a unit holds follows from the layout alone. The fields of a page do not overlap, and each
+ * axis steps over all that those below it reach, so a field's bytes and the gaps between them are
+ * boxes. A box whose gaps are smaller than a unit covers all units that it reaches into. */
 #ifndef RESHARD_UNITS_H
 #define RESHARD_UNITS_H
 
 #include "reshard/plan.h"
 
+#define UNIT_PADDED 0x80u /* of reshard_units: it holds bytes of no field */
+
+/* ret_held[unit of a rank's page]: bit k, it holds bytes of a section that 2^k ranks hold alike.
+ * UNIT_PADDED, or VISITS where more runs of bytes lie apart than *io_runs, which are counted off:
+ * what it costs. */
+enum reshard_refusal reshard_units(const struct reshard_layout *l, uint32_t *io_runs,
+                                   uint8_t *ret_held);
+
+/* Whether the unit sends something where it is that page's turn (plan.h). */
+static inline bool reshard_unit_moves(uint8_t held, uint64_t turn, uint32_t rank)
+{
+    bool moves = false;
+
+    for (uint32_t k = 0; k < RESHARD_COPIES; k++)
+        moves = moves || (held >> k & 1 && reshard_turn(turn, rank, k));
+    return moves;
+}
+
+/* Some bytes of a page of the source, such as a unit. */
 struct reshard_unit {
-    uint32_t rank, page;  /* of the source, as in struct reshard_end */
-    uint32_t unit;        /* of that page */
+    uint32_t rank, page;  /* as in struct reshard_end */
     uint64_t from, bytes; /* where in the page it lies */
-    uint64_t moved;       /* bytes of it that its rank sends. 0: there is nothing to verify */
-    uint64_t there;       /* bytes of it that the destination gets */
-    uint64_t to_ranks, to_pages; /* where they lie there, a bit each: one of each, or they wait for
-                                    each other */
 };
 
-struct reshard_units {
-    struct reshard_unit *v; /* the caller's; NULL with room 0: only to be counted */
-    uint32_t room;
-    uint32_t n; /* of all pages of all ranks: v[(page * all ranks + rank) * units + unit] */
-};
-
-/* A plan of layouts whose source is this one, and the map of the same pair and span. */
-struct reshard_way {
-    const struct reshard_pair *pair;
-    const struct reshard_plan *plan, *map;
-};
-
-/* All units of the source. ROOM, UNIT_PADDED: *ret_bad (may be NULL) is the unit that is refused.
- */
-enum reshard_refusal reshard_units(const struct reshard_way *way, struct reshard_units *io,
-                                   uint32_t *ret_bad);
 /* Equal shares of a rank's page; what is left over goes to the last. */
 static inline uint64_t reshard_unit_from(const struct reshard_layout *l, uint32_t unit)
 {

@@ -3,14 +3,14 @@
  * (sglang 30997, and 23744 and 23746 before it). docs/museum.md tells the stories.
  *
  * What a byte of a page should be comes from unit/rig/rig_reshard.h, which knows no plan. */
-#include "reshard/units.h"
+#include "oracle/units_counted.h"
 #include "unit/reshard/reshard_rig.h"
 
 static struct pool source, wanted;
 static uint8_t got[POOL_BYTES];
 static uint8_t *page[POOL_PAGES * POOL_RANKS];
 static struct reshard_piece moves[PIECES_MAX], maps[PIECES_MAX];
-static struct reshard_unit units[POOL_PAGES * POOL_RANKS];
+static struct counted_unit units[POOL_PAGES * POOL_RANKS];
 
 /* Both pools of one kind, without gaps, with a layer outermost; one span. */
 static void pools_of(enum world_kind kind, uint32_t from_ranks, uint32_t to_ranks)
@@ -115,8 +115,12 @@ static struct reshard_plan planned(struct reshard_piece *v)
 {
     const struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
     struct reshard_plan p = {.v = v, .room = PIECES_MAX};
+    uint32_t starts[POOL_PAGES * POOL_RANKS + 1];
+    struct reshard_ready ready;
 
-    assert_int_equal(v == moves ? reshard_plan(&pair, 0, &p) : reshard_map(&pair, 0, &p),
+    assert_int_equal(reshard_prepare(&pair, UINT64_MAX, &ready), RESHARD_NONE);
+    assert_int_equal(v == moves ? reshard_plan_ready(&ready, 0, &p)
+                                : reshard_map_ready(&ready, 0, &p, starts),
                      RESHARD_NONE);
     return p;
 }
@@ -158,17 +162,15 @@ static uint32_t units_that_disagree(void)
     static uint8_t there[WORLD_PAGE_MAX];
     const struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
     struct reshard_plan plan = planned(moves), map = planned(maps);
-    const struct reshard_way way = {.pair = &pair, .plan = &plan, .map = &map};
-    struct reshard_units u = {.v = units, .room = sizeof units / sizeof *units};
+    const uint32_t nunits = units_count(&(struct units_counted){&pair, &plan, &map}, units);
     uint32_t n = 0;
 
-    assert_int_equal(reshard_units(&way, &u, NULL), RESHARD_NONE);
-    for (uint32_t i = 0; i < u.n; i++) {
-        const uint8_t *taken = source.page[units[i].rank] + units[i].from;
+    for (uint32_t i = 0; i < nunits; i++) {
+        const struct reshard_unit *u = &units[i].at;
 
-        assert_int_equal(units[i].there, units[i].bytes);
-        reshard_unit_runs(&map, &units[i], gather, there);
-        n += memcmp(there, taken, units[i].bytes) != 0;
+        assert_int_equal(units[i].there, u->bytes);
+        reshard_unit_runs(&map, u, gather, there);
+        n += memcmp(there, source.page[u->rank] + u->from, u->bytes) != 0;
     }
     return n;
 }

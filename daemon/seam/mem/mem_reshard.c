@@ -70,11 +70,10 @@ static void collect(void *ctx, const struct reshard_unit_run *run)
 static uint64_t unit_sum(struct landing *l, const struct reshard_unit *whole)
 {
     const struct mem_reshard *way = l->way;
-    const uint32_t unit = whole->unit,
-                   k = whole->page * way->from->ranks * way->from->stages + whole->rank;
+    const uint32_t k = whole->page * way->from->ranks * way->from->stages + whole->rank;
     const struct reshard_plan mine = {.v = way->map->v + way->map_of[k],
                                       .n = way->map_of[k + 1] - way->map_of[k]};
-    uint64_t at = reshard_unit_from(way->from, unit), end = reshard_unit_end(way->from, unit);
+    uint64_t at = whole->from, end = at + whole->bytes;
     struct checksum sum;
 
     checksum_begin(&sum);
@@ -97,10 +96,10 @@ static bool page_verified(struct landing *l, uint32_t page, const uint64_t *sums
 
     for (uint32_t rank = 0, k = 0; rank < ranks; rank++)
         for (uint32_t unit = 0; unit < from->units; unit++, k++) {
-            const struct reshard_unit whole = {.rank = rank, .page = page, .unit = unit};
-            const uint32_t bit = page * ranks * from->units + k;
+            const uint64_t at = reshard_unit_from(from, unit);
+            const struct reshard_unit whole = {rank, page, at, reshard_unit_end(from, unit) - at};
 
-            if (!(l->way->moved[bit / 64] >> (bit % 64) & 1))
+            if (!reshard_unit_moves(l->way->held[unit], l->way->turn + page, rank % from->ranks))
                 continue;
             if (sums[k] == CHECKSUM_NONE || unit_sum(l, &whole) != sums[k])
                 return false;

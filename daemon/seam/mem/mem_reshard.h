@@ -14,11 +14,11 @@ struct mem_reshard {
     const struct reshard_layout *from;
     const struct reshard_plan *plan;
     const struct reshard_plan *map; /* its pieces by the page and rank that they come from */
-    const uint32_t *map_of; /* those of rank r of page p: [map_of[k], map_of[k + 1]), where k is p *
-                               ranks + r */
-    const uint64_t *moved;  /* bit k * units + unit: it has sent some of it */
-    struct reshard_part part; /* of the source's pages, what came */
-    uint32_t pages;           /* of ours */
+    const uint32_t *map_of;         /* where those of each page and rank begin (plan.h) */
+    const uint8_t *held;            /* what the units of a page of the source hold (units.h) */
+    uint64_t turn;                  /* of the first page of the span at the source */
+    struct reshard_part part;       /* of the source's pages, what came */
+    uint32_t pages;                 /* of ours */
 };
 
 /* sums: of the source's pages that came, [page][rank][unit]. False: something is not as it was

@@ -658,7 +658,8 @@ bool arrival_resharded(struct xfer *xfer, uint32_t number, uint32_t i, const uin
                                     .plan = &plan->plan,
                                     .map = &plan->map,
                                     .map_of = plan->map_of,
-                                    .moved = plan->moved,
+                                    .held = g->held,
+                                    .turn = (uint64_t)batch->ref[i].index * g->from_pages,
                                     .part = {batch->span[i].first, batch->span[i].n},
                                     .pages = g->to_pages};
 

@@ -33,7 +33,6 @@ struct pairs {
     struct told *peers;      /* owned, npeers */
     uint64_t *links;         /* owned, links_words of each of them */
     struct refused *refused; /* owned, for each of `own` and of `peers`: theirs sends, ours does */
-    struct reshard_unit *units; /* owned, PAIR_SUMS_MAX: where plans are looked at */
 };
 
 /* ------------------------------------------------------------------ life */
@@ -50,10 +49,8 @@ uint64_t pairs_bytes(const struct xfer_config *c)
     return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
            peers * links_words(c) * sizeof(uint64_t) +
            2 * c->pools * peers * sizeof(struct refused) +
-           PAIR_SUMS_MAX * sizeof(struct reshard_unit) +
-           (c->pairs + 1) *
-               (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
-                PAIR_MOVED_WORDS * sizeof(uint64_t) + PAIR_STARTS_MAX * sizeof(uint32_t));
+           (c->pairs + 1) * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
+                             PAIR_UNITS_MAX + PAIR_STARTS_MAX * sizeof(uint32_t));
 }
 
 enum tern_err pairs_create(struct xfer *xfer)
@@ -67,12 +64,11 @@ enum tern_err pairs_create(struct xfer *xfer)
         return TERN_INTERNAL;
     p->links_words = links_words(c);
     p->own = calloc(c->pools ? c->pools : 1, sizeof *p->own);
-    p->units = calloc(PAIR_SUMS_MAX, sizeof *p->units);
     p->peers = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * sizeof *p->peers);
     p->links = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * p->links_words * sizeof *p->links);
     p->refused = calloc((size_t)c->pools * c->pairs * LAYOUTS_A_PAIR + 1, 2 * sizeof *p->refused);
     p->pair = calloc(c->pairs + 1, sizeof *p->pair);
-    if (!p->own || !p->units || !p->peers || !p->links || !p->refused || !p->pair)
+    if (!p->own || !p->peers || !p->links || !p->refused || !p->pair)
         return TERN_INTERNAL;
     p->npairs = c->pairs;
     p->npeers = c->pairs * LAYOUTS_A_PAIR;
@@ -80,9 +76,9 @@ enum tern_err pairs_create(struct xfer *xfer)
         p->peers[i].links = p->links + (size_t)i * p->links_words;
     for (uint32_t i = 0; i <= p->npairs; i++) {
         p->pair[i].pieces = calloc(PAIR_PIECES_MAX, sizeof *p->pair[i].pieces);
-        p->pair[i].moved = calloc(PAIR_MOVED_WORDS, sizeof *p->pair[i].moved);
+        p->pair[i].held = calloc(PAIR_UNITS_MAX, sizeof *p->pair[i].held);
         p->pair[i].starts = calloc(PAIR_STARTS_MAX, sizeof *p->pair[i].starts);
-        all = all && p->pair[i].pieces && p->pair[i].moved && p->pair[i].starts;
+        all = all && p->pair[i].pieces && p->pair[i].held && p->pair[i].starts;
     }
     return all ? TERN_OK : TERN_INTERNAL;
 }
@@ -95,7 +91,7 @@ void pairs_destroy(struct xfer *xfer)
         return;
     for (uint32_t i = 0; p->pair && i <= p->npairs; i++) {
         free(p->pair[i].pieces);
-        free(p->pair[i].moved);
+        free(p->pair[i].held);
         free(p->pair[i].starts);
     }
     free(p->pair);
@@ -103,7 +99,6 @@ void pairs_destroy(struct xfer *xfer)
     free(p->peers);
     free(p->links);
     free(p->refused);
-    free(p->units);
     free(p);
     xfer->pairs = NULL;
 }
@@ -259,63 +254,6 @@ void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
 
 /* ------------------------------------------------------------------ a pair */
 
-static uint32_t piece_start(const struct reshard_piece *p, uint32_t ranks)
-{
-    return p->from.page * ranks + p->from.rank;
-}
-
-/* By the page and rank that they come from. Shell's sort: in place, and without a call. Its steps
- * are 1, 4, 13 and so on: with powers of two ranks that take turns would need a square of moves. */
-static void map_sort(struct reshard_plan *map, uint32_t ranks)
-{
-    struct reshard_piece piece;
-    uint32_t gap = 1;
-
-    while (gap < map->n / 3)
-        gap = 3 * gap + 1;
-    for (; gap > 0; gap /= 3)
-        for (uint32_t i = gap; i < map->n; i++) {
-            uint32_t k = i;
-
-            piece = map->v[i];
-            for (; k >= gap && piece_start(&piece, ranks) < piece_start(&map->v[k - gap], ranks);
-                 k -= gap)
-                map->v[k] = map->v[k - gap];
-            map->v[k] = piece;
-        }
-}
-
-/* Where the pieces of each page and rank begin, and where the last ones end. */
-static enum reshard_refusal starts_fill(struct pair *p, const struct pair_group *g,
-                                        struct pair_plan *plan)
-{
-    const uint32_t ranks = g->from.ranks * g->from.stages, n = g->from_pages * ranks;
-
-    if (n + 1 > PAIR_STARTS_MAX - p->nstarts)
-        return RESHARD_PIECES;
-    map_sort(&plan->map, ranks);
-    plan->map_of = p->starts + p->nstarts;
-    p->nstarts += n + 1;
-    for (uint32_t k = 0, i = 0; k <= n; k++) {
-        while (i < plan->map.n && piece_start(&plan->map.v[i], ranks) < k)
-            i++;
-        plan->map_of[k] = i;
-    }
-    return RESHARD_NONE;
-}
-
-/* The plans and maps of a group are still to be made. */
-static enum reshard_refusal visits_add(struct pair *p, const struct pair_group *g)
-{
-    const struct reshard_pair pair = {&g->from, &g->to};
-    const uint64_t visits = 2 * g->variants * reshard_visits(&pair);
-
-    if (visits > PAIR_VISITS_MAX - p->visits)
-        return RESHARD_VISITS;
-    p->visits += visits;
-    return RESHARD_NONE;
-}
-
 /* False: with this plan they are too many. */
 static bool rows_add(struct pair *p, const struct reshard_plan *plan)
 {
@@ -335,63 +273,55 @@ static enum reshard_refusal plan_room(const struct pair *p, struct reshard_plan 
     return ret->room > 0 ? RESHARD_NONE : RESHARD_PIECES;
 }
 
-/* The checksums that count. */
-static enum reshard_refusal moved_fill(const struct pairs *pairs, struct pair *p,
-                                       const struct reshard_way *way, struct pair_plan *plan)
+/* What the source's units hold: whatever it goes to, of which the plans say more. */
+static enum reshard_refusal units_make(struct pair *p, const struct reshard_layout *from,
+                                       uint32_t pages, uint8_t **ret)
 {
-    struct reshard_units units = {.v = pairs->units, .room = PAIR_SUMS_MAX};
-    uint32_t words;
-
-    TRY(reshard_units(way, &units, NULL));
-    words = (units.n + 63) / 64;
-    if (words > PAIR_MOVED_WORDS - p->nmoved)
+    if ((uint64_t)from->units * from->ranks * from->stages * pages > PAIR_SUMS_MAX ||
+        from->units > PAIR_UNITS_MAX - p->nheld)
         return RESHARD_UNITS;
-    plan->moved = p->moved + p->nmoved;
-    p->nmoved += words;
-    memset(plan->moved, 0, words * sizeof *plan->moved);
-    for (uint32_t i = 0; i < units.n; i++)
-        if (units.v[i].moved > 0)
-            plan->moved[i / 64] |= 1ull << (i % 64);
-    return RESHARD_NONE;
+    *ret = p->held + p->nheld;
+    p->nheld += from->units;
+    return reshard_units(from, &p->runs, *ret);
 }
 
-static enum reshard_refusal plan_make(const struct pairs *pairs, struct pair *p,
+static enum reshard_refusal plan_make(struct pair *p, struct reshard_ready *ready,
                                       struct pair_group *g, uint32_t variant)
 {
-    const struct reshard_pair pair = {&g->from, &g->to};
+    const uint32_t starts = g->from_pages * g->from.ranks * g->from.stages + 1;
     struct pair_plan *plan = &g->variant[variant];
-    const struct reshard_way way = {&pair, &plan->plan, &plan->map};
 
+    if (starts > PAIR_STARTS_MAX - p->nstarts)
+        return RESHARD_PIECES;
     TRY(plan_room(p, &plan->plan));
-    TRY(reshard_plan(&pair, variant, &plan->plan));
+    TRY(reshard_plan_ready(ready, variant, &plan->plan));
     p->npieces += plan->plan.n;
     TRY(plan_room(p, &plan->map));
-    TRY(reshard_map(&pair, variant, &plan->map));
+    plan->map_of = p->starts + p->nstarts;
+    p->nstarts += starts;
+    TRY(reshard_map_ready(ready, variant, &plan->map, plan->map_of));
     p->npieces += plan->map.n;
     if (!rows_add(p, &plan->plan) || !rows_add(p, &plan->map))
         return RESHARD_ROWS;
     plan->bytes = reshard_plan_bytes(&plan->plan, PIECE_MOVE) / g->from_pages;
-    TRY(starts_fill(p, g, plan));
-    return moved_fill(pairs, p, &way, plan);
+    return RESHARD_NONE;
 }
 
-static enum reshard_refusal group_make(const struct xfer *xfer, struct pair *p, uint32_t number)
+static enum reshard_refusal group_make(struct pair *p, struct pair_group *g)
 {
-    struct pair_group *g = &p->group[number];
     const struct reshard_pair pair = {&g->from, &g->to};
     enum reshard_refusal refusal;
-    uint64_t sums = (uint64_t)g->from.units * g->from.ranks * g->from.stages;
+    struct reshard_ready ready;
 
-    TRY(reshard_check(&pair));
+    TRY(reshard_prepare(&pair, p->steps, &ready));
     g->from_pages = span_pages(&g->from, &g->to);
     g->to_pages = span_pages(&g->to, &g->from);
-    if (sums * g->from_pages > PAIR_SUMS_MAX)
-        return RESHARD_UNITS;
-    g->sums = (uint32_t)sums;
+    g->sums = g->from.units * g->from.ranks * g->from.stages;
     g->variants = reshard_variants(&pair);
-    refusal = visits_add(p, g);
+    refusal = units_make(p, &g->from, g->from_pages, &g->held);
     for (uint32_t v = 0; v < g->variants && refusal == RESHARD_NONE; v++)
-        refusal = plan_make(xfer->pairs, p, g, v);
+        refusal = plan_make(p, &ready, g, v);
+    p->steps = ready.steps;
     return refusal == RESHARD_ROOM ? RESHARD_PIECES : refusal;
 }
 
@@ -399,8 +329,10 @@ static enum reshard_refusal group_make(const struct xfer *xfer, struct pair *p, 
 static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
 {
     p->used = 0; /* until it is made */
-    p->npieces = p->nmoved = p->nstarts = 0;
-    p->rows = p->visits = 0;
+    p->npieces = p->nheld = p->nstarts = 0;
+    p->rows = 0;
+    p->steps = PAIR_STEPS_MAX;
+    p->runs = PAIR_RUNS_MAX;
     p->alike = same_layouts(from, to);
     p->ngroups = from.n < to.n ? from.n : to.n;
     for (uint32_t g = 0; g < p->ngroups; g++) {
@@ -409,14 +341,13 @@ static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
     }
 }
 
-static struct refused pair_make(const struct xfer *xfer, struct pair *p, struct layouts from,
-                                struct layouts to)
+static struct refused pair_make(struct pair *p, struct layouts from, struct layouts to)
 {
     struct refused ret = {.why = from.n == to.n ? RESHARD_NONE : RESHARD_OTHER_GROUP};
 
     pair_fill(p, from, to);
     for (uint32_t g = 0; g < p->ngroups && ret.why == RESHARD_NONE; g++)
-        ret = (struct refused){(uint8_t)group_make(xfer, p, g), (uint8_t)g};
+        ret = (struct refused){(uint8_t)group_make(p, &p->group[g]), (uint8_t)g};
     return ret;
 }
 
@@ -474,7 +405,7 @@ enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pa
         p = pair_spare(pairs);
         if (!p)
             return TERN_BUSY;
-        *refused = pair_make(xfer, p, from, to);
+        *refused = pair_make(p, from, to);
         if (refused->why != RESHARD_NONE)
             return TERN_UNSUPPORTED;
         p->ours_sends = ask->ours_sends;
@@ -518,19 +449,19 @@ void pairs_forget(struct xfer *xfer, uint32_t link)
             pairs->pair[i].used = 0;
 }
 
-/* Why there is no pair of the two: tried in the one that is kept for that. */
-static struct refused refusal_of(const struct xfer *xfer, struct layouts from, struct layouts to)
-{
-    return pair_make(xfer, &xfer->pairs->pair[xfer->pairs->npairs], from, to);
-}
-
 enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_layout *l,
                                        uint32_t n, char ret_group[RESHARD_NAME_MAX])
 {
-    const struct refused r = refusal_of(xfer, (struct layouts){l, n}, (struct layouts){l, n});
+    struct pair *p = &xfer->pairs->pair[xfer->pairs->npairs];
+    enum reshard_refusal refusal = RESHARD_NONE;
+    uint8_t *held;
 
-    memcpy(ret_group, l[r.group].name, RESHARD_NAME_MAX);
-    return r.why;
+    pair_fill(p, (struct layouts){l, 0}, (struct layouts){l, 0});
+    for (uint32_t g = 0; g < n && refusal == RESHARD_NONE; g++) {
+        memcpy(ret_group, l[g].name, RESHARD_NAME_MAX);
+        refusal = units_make(p, &l[g], 1, &held);
+    }
+    return refusal;
 }
 
 enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, uint64_t other_hash,
@@ -547,7 +478,8 @@ enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, 
         return RESHARD_NONE;
     r = refused_of(xfer->pairs, own, other, false);
     if (r->why == RESHARD_NONE)
-        *r = refusal_of(xfer, layouts_told(other), layouts_told(own));
+        *r = pair_make(&xfer->pairs->pair[xfer->pairs->npairs], layouts_told(other),
+                       layouts_told(own));
     memcpy(ret_group, own->group[r->group].name, RESHARD_NAME_MAX);
     return r->why;
 }

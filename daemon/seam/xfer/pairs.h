@@ -15,20 +15,20 @@
 struct xfer;
 struct xfer_config;
 
-#define PAIR_PIECES_MAX  8192u      /* of all plans and maps of a pair, over all groups */
-#define PAIR_ROWS_MAX    (1u << 20) /* likewise: the owner thread visits each when it makes a pair */
-#define PAIR_VISITS_MAX  (1u << 20) /* likewise of the parts of pages that it looks at for them */
-#define PAIR_SUMS_MAX    8192u /* checksums of the source's pages of a span, over all its ranks */
-#define PAIR_MOVED_WORDS 4096u /* bits of the checksums that count, over all plans */
-#define PAIR_STARTS_MAX  8192u /* where the pieces of each page and rank begin, over all plans */
-#define LAYOUTS_A_PAIR   4u    /* of peers are kept for each pair that there may be */
+#define PAIR_PIECES_MAX 8192u      /* of all plans and maps of a pair, over all groups */
+#define PAIR_ROWS_MAX   (1u << 20) /* likewise */
+#define PAIR_STEPS_MAX  (1u << 17) /* likewise: what they cost the owner thread (plan.h) */
+#define PAIR_SUMS_MAX   8192u  /* checksums of the source's pages of a span, over all its ranks */
+#define PAIR_UNITS_MAX  32768u /* of a page of the source, over all groups */
+#define PAIR_RUNS_MAX   32768u /* of their bytes and gaps, likewise (units.h) */
+#define PAIR_STARTS_MAX 8192u  /* where the pieces of each page and rank begin, over all plans */
+#define LAYOUTS_A_PAIR  4u     /* of peers are kept for each pair that there may be */
 
 /* Which plan a span goes by follows from the number of its first page at the source. */
 struct pair_plan {
     struct reshard_plan plan, map;
     uint32_t *map_of; /* see mem_reshard.h */
-    uint64_t *moved;
-    uint64_t bytes; /* that move of one page of the source */
+    uint64_t bytes;   /* that move of one page of the source */
 };
 
 struct pair_group {
@@ -36,6 +36,7 @@ struct pair_group {
     uint32_t from_pages, to_pages; /* of a span; one of the two is 1 */
     uint32_t sums;                 /* of a page of the source */
     uint32_t variants;
+    uint8_t *held; /* by the units of a page of the source: see units.h */
     struct pair_plan variant[RESHARD_RANKS_MAX];
 };
 
@@ -44,10 +45,11 @@ struct pair {
     bool ours_sends; /* the peer's layout is `to`; else `from` */
     bool alike;      /* both say the same, so pages may also leave as they are */
     uint64_t used;   /* ascending; 0: there is none here */
-    uint32_t ngroups, npieces, nmoved, nstarts;
-    uint64_t rows, visits;        /* of all its plans and maps */
+    uint32_t ngroups, npieces, nheld, nstarts;
+    uint32_t runs;                /* left of PAIR_RUNS_MAX */
+    uint64_t rows, steps;         /* of all its plans and maps; left of PAIR_STEPS_MAX */
     struct reshard_piece *pieces; /* owned, PAIR_PIECES_MAX */
-    uint64_t *moved;              /* owned, PAIR_MOVED_WORDS */
+    uint8_t *held;                /* owned, PAIR_UNITS_MAX */
     uint32_t *starts;             /* owned, PAIR_STARTS_MAX */
     struct pair_group group[GROUPS_MAX];
 };

@@ -368,8 +368,8 @@ void xfer_dismiss(struct xfer *xfer, uint32_t link);
  * open, and again for each pool that opens in that slot. n 0: it does not say. Copied. */
 void xfer_pool_layouts(struct xfer *xfer, uint32_t pool, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n);
-/* Before that: why pages of such a pool could not even go to one that says the same, and so to none
- * at all, and the group that it is about. NONE: they can. */
+/* Before that: why no pages of such a pool could be verified after they were resharded, and the
+ * group that it is about. NONE: they can. It costs at most PAIR_RUNS_MAX runs (units.h). */
 enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_layout *l,
                                        uint32_t n, char ret_group[RESHARD_NAME_MAX]);
 /* Those of a pool of ours that has that hash, to tell a peer; NULL. */

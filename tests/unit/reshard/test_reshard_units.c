@@ -4,74 +4,57 @@
  */
 #include "reshard_rig.h"
 
-#include "reshard/units.h"
+#include "oracle/units_counted.h"
 #include "seam/mem/checksum.h"
 
 #define UNITS_ROOM 65536
 
 static struct pool source, wanted;
-static uint8_t got[POOL_BYTES], sent[POOL_BYTES];
+static uint8_t got[POOL_BYTES];
 static struct reshard_piece pieces[PIECES_MAX], map_pieces[PIECES_MAX];
-static struct reshard_unit units[UNITS_ROOM];
+static struct counted_unit units[UNITS_ROOM];
 static struct reshard_plan plan, map;
-static struct reshard_units list;
-static uint32_t bad;
+static uint32_t nunits, starts[POOL_PAGES * POOL_RANKS + 1];
+static uint8_t held[UNITS_ROOM];
 
 static void plan_of(uint64_t span)
 {
     struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
     uint8_t *to[POOL_PAGES * POOL_RANKS];
     struct reshard_memory m = {{source.page, source.ranks}, {to, wanted.ranks}};
+    struct reshard_ready ready;
 
     for (uint32_t i = 0; i < wanted.pages * wanted.ranks; i++)
         to[i] = got + i * wanted.l.page_bytes;
     plan = (struct reshard_plan){.v = pieces, .room = PIECES_MAX};
     assert_int_equal(RESHARD_NONE, reshard_plan(&pair, span, &plan));
     map = (struct reshard_plan){.v = map_pieces, .room = PIECES_MAX};
-    assert_int_equal(RESHARD_NONE, reshard_map(&pair, span, &map));
+    assert_int_equal(RESHARD_NONE, reshard_prepare(&pair, UINT64_MAX, &ready));
+    assert_int_equal(RESHARD_NONE, reshard_map_ready(&ready, span, &map, starts));
     reshard_carry(&plan, &m);
+    nunits = units_count(&(struct units_counted){&pair, &plan, &map}, units);
 }
 
 static enum reshard_refusal units_of(void)
 {
-    struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
-    struct reshard_way way = {.pair = &pair, .plan = &plan, .map = &map};
+    uint32_t runs = UINT32_MAX;
 
-    list = (struct reshard_units){.v = units, .room = UNITS_ROOM};
-    return reshard_units(&way, &list, &bad);
-}
-
-/* What is sent of the source, byte by byte. */
-static void mark_sent(void)
-{
-    memset(sent, 0, source.bytes);
-    for (uint32_t i = 0; i < plan.n; i++) {
-        const struct reshard_piece *p = &plan.v[i];
-
-        if (p->kind != PIECE_MOVE)
-            continue;
-        EACH_ROW(&p->shape, a, b, c)
-        memset(sent + end_number(&p->from, &source) * source.l.page_bytes + p->from.at +
-                   shape_at(&p->shape, a, b, c),
-               1, p->shape.row_bytes);
-    }
+    memset(held, 0x77, sizeof held);
+    return reshard_units(&source.l, &runs, held);
 }
 
 /* The refusal that is due, found by looking at every byte of every unit. */
 static enum reshard_refusal refusal_due(void)
 {
-    for (uint32_t i = 0; i < source.pages * source.ranks; i++)
-        for (uint32_t k = 0; k < source.l.units; k++) {
-            uint64_t from, end = checksum_unit_span(source.l.page_bytes, source.l.units, k, &from);
-            uint64_t moved = 0, held = 0;
+    for (uint32_t k = 0; k < source.l.units; k++) {
+        uint64_t from, end = checksum_unit_span(source.l.page_bytes, source.l.units, k, &from);
+        uint64_t n = 0;
 
-            for (uint64_t at = from; at < end; at++) {
-                moved += sent[i * source.l.page_bytes + at];
-                held += source.held[at];
-            }
-            if (moved > 0 && held < end - from)
-                return RESHARD_UNIT_PADDED;
-        }
+        for (uint64_t at = from; at < end; at++)
+            n += source.held[at];
+        if (n > 0 && n < end - from)
+            return RESHARD_UNIT_PADDED;
+    }
     return RESHARD_NONE;
 }
 
@@ -94,16 +77,16 @@ static void gather_run(void *ctx, const struct reshard_unit_run *run)
 }
 
 /* Whether what is at the destination agrees with the source's checksum. */
-static bool unit_agrees(const struct reshard_unit *u)
+static bool unit_agrees(const struct counted_unit *u)
 {
     static struct gather g;
-    const uint8_t *page = source.page[u->page * source.ranks + u->rank];
+    const uint8_t *page = source.page[u->at.page * source.ranks + u->at.rank];
 
     memset(&g, 0, sizeof g);
-    reshard_unit_runs(&map, u, gather_run, &g);
+    reshard_unit_runs(&map, &u->at, gather_run, &g);
     assert_int_equal(u->there, g.n);
     assert_true(u->to_ranks == g.to_ranks && u->to_pages == g.to_pages);
-    return checksum_unit(page + u->from, u->bytes) == checksum_unit(g.bytes, u->bytes);
+    return checksum_unit(page + u->at.from, u->at.bytes) == checksum_unit(g.bytes, u->at.bytes);
 }
 
 /* Units that are to be verified and do not agree. */
@@ -111,7 +94,7 @@ static uint32_t units_wrong(void)
 {
     uint32_t wrong = 0;
 
-    for (uint32_t i = 0; i < list.n; i++)
+    for (uint32_t i = 0; i < nunits; i++)
         wrong += units[i].moved > 0 && !unit_agrees(&units[i]);
     return wrong;
 }
@@ -150,24 +133,29 @@ static void check_pair(uint64_t seed, struct counts *io)
     bool together = false;
 
     plan_of(seed);
-    mark_sent();
     is = units_of();
     assert_int_equal(refusal_due(), is);
     io->pairs++;
     io->padded += is == RESHARD_UNIT_PADDED;
-    if (is != RESHARD_NONE) {
-        assert_true(units[bad].moved > 0 && units[bad].there < units[bad].bytes);
+    if (is != RESHARD_NONE)
         return;
-    }
-    assert_int_equal(source.pages * source.ranks * source.l.units, list.n);
-    for (uint32_t i = 0; i < list.n; i++) {
-        const struct reshard_unit *u = &units[i];
+    assert_int_equal(source.pages * source.ranks * source.l.units, nunits);
+    for (uint32_t i = 0; i < nunits; i++) {
+        const struct counted_unit *u = &units[i];
 
-        assert_int_equal(i, (u->page * source.ranks + u->rank) * source.l.units + u->unit);
+        assert_int_equal(i, (u->at.page * source.ranks + u->at.rank) * source.l.units + u->unit);
+        assert_int_equal(reshard_unit_moves(held[u->unit], seed * source.pages + u->at.page,
+                                            u->at.rank % source.l.ranks),
+                         u->moved > 0);
+        assert_true(u->moved == 0 || u->there == u->at.bytes);
         moved += u->moved;
         together = together || (u->to_ranks & (u->to_ranks - 1)) != 0 ||
                    (u->to_pages & (u->to_pages - 1)) != 0;
     }
+    for (uint32_t k = 0; k < source.pages * source.ranks; k++)
+        for (uint32_t i = starts[k]; i < starts[k + 1]; i++)
+            assert_int_equal(end_number(&map.v[i].from, &source), k);
+    assert_int_equal(starts[source.pages * source.ranks], map.n);
     assert_int_equal(reshard_plan_bytes(&plan, PIECE_MOVE), moved);
     assert_int_equal(0, units_wrong());
     check_change(seed);
@@ -177,10 +165,10 @@ static void check_pair(uint64_t seed, struct counts *io)
 
 /* Every pair of a kind with so many units to the source's pages, of the orders that hold heads
  * behind and before tokens. */
-static struct counts each_pair(enum world_kind kind, const uint32_t tokens[2], uint32_t nunits,
+static struct counts each_pair(enum world_kind kind, const uint32_t tokens[2], uint32_t shares,
                                uint32_t gap)
 {
-    struct world_end from = {.kind = kind, .ranks = 1, .stages = 1, .units = nunits, .gap = gap};
+    struct world_end from = {.kind = kind, .ranks = 1, .stages = 1, .units = shares, .gap = gap};
     struct counts c = {.pairs = 0};
 
     from.page_tokens = tokens[0];
@@ -247,8 +235,8 @@ TEST(reshard_verifies_a_unit_of_one_head_and_one_layer_in_one_rank)
             for (to.ranks = 1; to.ranks <= 8; to.ranks *= 2) {
                 units_between(&from, &to);
                 assert_int_equal(RESHARD_NONE, units_of());
-                for (uint32_t i = 0; i < list.n; i++) {
-                    assert_int_equal(units[i].bytes, units[i].moved);
+                for (uint32_t i = 0; i < nunits; i++) {
+                    assert_int_equal(units[i].at.bytes, units[i].moved);
                     assert_true((units[i].to_ranks & (units[i].to_ranks - 1)) == 0);
                 }
             }
@@ -266,8 +254,8 @@ TEST(reshard_verifies_a_unit_that_another_rank_has_sent_a_part_of)
     units_between(&from, &to);
     assert_int_equal(RESHARD_NONE, units_of());
     for (uint32_t rank = 0; rank < 2; rank++) {
-        assert_int_equal(units[rank].bytes, units[rank].there);
-        assert_int_equal(rank == 1, units[rank].moved < units[rank].bytes);
+        assert_int_equal(units[rank].at.bytes, units[rank].there);
+        assert_int_equal(rank == 1, units[rank].moved < units[rank].at.bytes);
     }
     assert_int_equal(0, units_wrong());
     /* The last channel of the page is C's: the two ranks do not hold the same. */
@@ -283,7 +271,6 @@ TEST(reshard_refuses_a_unit_with_bytes_of_no_field)
 
     units_between(&from, &to);
     assert_int_equal(RESHARD_UNIT_PADDED, units_of());
-    assert_true(units[bad].there < units[bad].bytes);
     /* A gap, a layer's keys and values, a gap and so forth: units of the size of a gap are whole.
      */
     from.units = (uint32_t)source.l.page_bytes / 8;
@@ -304,14 +291,14 @@ TEST(reshard_of_larger_pages_verifies_units_over_several_pages)
     units_between(&from, &to);
     assert_int_equal(RESHARD_NONE, units_of());
     assert_int_equal(0, units_wrong());
-    for (uint32_t i = 0; i < list.n; i++)
+    for (uint32_t i = 0; i < nunits; i++)
         assert_int_equal(0xf, units[i].to_pages);
     from.order = 1; /* tokens outermost: two of them to a unit */
     from.units = 8;
     units_between(&from, &to);
     assert_int_equal(RESHARD_NONE, units_of());
     assert_int_equal(0, units_wrong());
-    for (uint32_t i = 0; i < list.n; i++)
+    for (uint32_t i = 0; i < nunits; i++)
         assert_int_equal(1 << units[i].unit / 2, units[i].to_pages);
 }
 
@@ -328,27 +315,74 @@ TEST(reshard_of_smaller_pages_verifies_each_page_alone)
     units_between(&from, &to);
     assert_int_equal(RESHARD_NONE, units_of());
     assert_int_equal(0, units_wrong());
-    for (uint32_t i = 0; i < list.n; i++)
-        moved[units[i].page] += units[i].moved;
+    for (uint32_t i = 0; i < nunits; i++)
+        moved[units[i].at.page] += units[i].moved;
     for (uint32_t i = 0; i < 4; i++)
         assert_true(moved[i] > 0 && moved[i] == moved[0]);
 }
 
-TEST(reshard_units_without_room_says_how_many)
+/* Rows of a byte, each in a unit of its own: what they hold costs a run each, and no more. */
+TEST(reshard_units_cost_no_more_runs_than_they_may)
 {
-    struct world_end from = {
-        .kind = WORLD_MHA, .ranks = 2, .stages = 2, .page_tokens = 4, .units = 7};
-    struct world_end to = from;
-    struct reshard_pair pair = {.from = &source.l, .to = &wanted.l};
-    struct reshard_way way = {.pair = &pair, .plan = &plan, .map = &map};
-    struct reshard_units none = {.v = NULL};
+    struct reshard_layout l = {.ranks = 1,
+                               .stages = 1,
+                               .units = 4096,
+                               .page_bytes = 4096,
+                               .nfields = 1,
+                               .field[0] = {.name = "s",
+                                            .over = OVER_REPLICATED,
+                                            .element_bytes = 1,
+                                            .naxes = 1,
+                                            .axis = {{AXIS_STATE, 2048, 2}}}};
+    uint32_t runs = 2048 + 2047 + 1;
 
-    to.page_tokens = 8;
-    units_between(&from, &to);
-    assert_int_equal(RESHARD_ROOM, reshard_units(&way, &none, NULL));
-    assert_int_equal(2 * 4 * 7, none.n);
-    none = (struct reshard_units){.v = units, .room = none.n};
-    assert_int_equal(RESHARD_NONE, reshard_units(&way, &none, NULL));
+    assert_int_equal(RESHARD_NONE, reshard_check_layout(&l));
+    assert_int_equal(RESHARD_NONE, reshard_units(&l, &runs, held));
+    assert_int_equal(runs, 0);
+    for (uint32_t k = 0; k < l.units; k++)
+        assert_int_equal(held[k], k % 2 ? UNIT_PADDED : 1);
+    runs = 2048 + 2047;
+    assert_int_equal(RESHARD_VISITS, reshard_units(&l, &runs, held));
+    l.units = 1024;
+    runs = 3;
+    assert_int_equal(RESHARD_UNIT_PADDED, reshard_units(&l, &runs, held));
+    assert_int_equal(runs, 0);
+}
+
+/* Tokens of heads there, heads of tokens here: a million rows of two bytes, in a piece or two. */
+TEST(reshard_costs_by_loops_and_not_by_rows)
+{
+    struct reshard_layout from = {
+        .ranks = 1,
+        .stages = 1,
+        .page_tokens = 1024,
+        .align_tokens = 1024,
+        .units = 64,
+        .page_bytes = 2u << 20,
+        .nfields = 1,
+        .field[0] = {.name = "kv",
+                     .over = OVER_REPLICATED,
+                     .element_bytes = 2,
+                     .naxes = 2,
+                     .axis = {{AXIS_HEAD, 1024, 2}, {AXIS_TOKEN, 1024, 2048}}}};
+    struct reshard_layout to = from;
+    struct reshard_ready ready;
+    uint32_t runs = 1;
+
+    to.field[0].axis[0].stride = 2048;
+    to.field[0].axis[1].stride = 2;
+    plan = (struct reshard_plan){.v = pieces, .room = PIECES_MAX};
+    map = (struct reshard_plan){.v = map_pieces, .room = PIECES_MAX};
+    assert_int_equal(RESHARD_NONE,
+                     reshard_prepare(&(struct reshard_pair){&from, &to}, 2 * 17 + 1, &ready));
+    assert_int_equal(RESHARD_NONE, reshard_plan_ready(&ready, 0, &plan));
+    assert_int_equal(RESHARD_NONE, reshard_map_ready(&ready, 0, &map, starts));
+    assert_int_equal(strided_rows(&plan.v[0].shape), 1u << 20);
+    assert_int_equal(RESHARD_NONE, reshard_units(&from, &runs, held));
+    assert_int_equal(RESHARD_NONE,
+                     reshard_prepare(&(struct reshard_pair){&from, &to}, 2 * 17, &ready));
+    assert_int_equal(RESHARD_NONE, reshard_plan_ready(&ready, 0, &plan));
+    assert_int_equal(RESHARD_VISITS, reshard_map_ready(&ready, 0, &map, starts));
 }
 
 /* A unit is the same bytes as where a pool's checksums are made. */

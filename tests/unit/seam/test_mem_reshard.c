@@ -18,6 +18,7 @@
 #define UNITS_MAX  64u
 #define POOL       0u
 #define INDEX      3u
+#define TURN       1u /* of the page at the source */
 #ifdef TERN_ON_CPU
 #define KERNELS_RUN 2u
 #else
@@ -31,8 +32,8 @@ static struct {
     struct reshard_piece pieces[PIECES_MAX], mapped[PIECES_MAX];
     struct reshard_plan plan, map;
     uint32_t map_of[RANKS + 1];
-    uint64_t moved[UNITS_MAX / 64 + 1], sums[UNITS_MAX];
-    struct reshard_unit units[UNITS_MAX];
+    uint8_t held[UNITS_MAX];
+    uint64_t sums[UNITS_MAX];
     uint8_t source[RANKS][WORLD_PAGE_MAX], like[WORLD_PAGE_MAX];
 } rig;
 
@@ -79,30 +80,13 @@ static void memory(void)
                  &group);
 }
 
-/* Its pieces by the rank that they come from. */
-static void sort_map(void)
-{
-    for (uint32_t i = 1; i < rig.map.n; i++)
-        for (uint32_t k = i; k > 0 && rig.mapped[k].from.rank < rig.mapped[k - 1].from.rank; k--) {
-            struct reshard_piece p = rig.mapped[k];
-
-            rig.mapped[k] = rig.mapped[k - 1];
-            rig.mapped[k - 1] = p;
-        }
-    for (uint32_t r = 0, i = 0; r <= rig.from.ranks; r++) {
-        while (i < rig.map.n && rig.mapped[i].from.rank < r)
-            i++;
-        rig.map_of[r] = i;
-    }
-}
-
 static void open_pair(enum world_kind kind, uint32_t from_ranks, uint32_t to_ranks)
 {
     struct world_end from = {
         .kind = kind, .ranks = from_ranks, .stages = 1, .page_tokens = 16, .order = 0, .units = 4};
     struct reshard_pair pair = {&rig.from, &rig.to};
-    struct reshard_way way = {&pair, &rig.plan, &rig.map};
-    struct reshard_units units = {.v = rig.units, .room = UNITS_MAX};
+    struct reshard_ready ready;
+    uint32_t runs = UNITS_MAX;
 
     rig.to_end = from;
     rig.to_end.ranks = to_ranks;
@@ -112,13 +96,10 @@ static void open_pair(enum world_kind kind, uint32_t from_ranks, uint32_t to_ran
     world_layout(&rig.to_end, &rig.to);
     rig.plan = (struct reshard_plan){.v = rig.pieces, .room = PIECES_MAX};
     rig.map = (struct reshard_plan){.v = rig.mapped, .room = PIECES_MAX};
-    assert_int_equal(RESHARD_NONE, reshard_plan(&pair, 1, &rig.plan));
-    assert_int_equal(RESHARD_NONE, reshard_map(&pair, 1, &rig.map));
-    assert_int_equal(RESHARD_NONE, reshard_units(&way, &units, NULL));
-    sort_map();
-    memset(rig.moved, 0, sizeof rig.moved);
-    for (uint32_t i = 0; i < units.n; i++)
-        rig.moved[i / 64] |= (uint64_t)(units.v[i].moved > 0) << (i % 64);
+    assert_int_equal(RESHARD_NONE, reshard_prepare(&pair, UINT64_MAX, &ready));
+    assert_int_equal(RESHARD_NONE, reshard_plan_ready(&ready, TURN, &rig.plan));
+    assert_int_equal(RESHARD_NONE, reshard_map_ready(&ready, TURN, &rig.map, rig.map_of));
+    assert_int_equal(RESHARD_NONE, reshard_units(&rig.from, &runs, rig.held));
     for (uint32_t r = 0; r < from_ranks; r++) {
         world_fill(&from, r, 0, rig.source[r], NULL);
         for (uint32_t u = 0; u < rig.from.units; u++)
@@ -150,7 +131,8 @@ static bool landed(void)
                                     .plan = &rig.plan,
                                     .map = &rig.map,
                                     .map_of = rig.map_of,
-                                    .moved = rig.moved,
+                                    .held = rig.held,
+                                    .turn = TURN,
                                     .part = whole,
                                     .pages = 1};
 
@@ -257,7 +239,7 @@ TEST(mem_reshard_checksums_count_where_their_rank_has_sent_something)
 {
     open_pair(WORLD_MLA, 4, 2);
     for (uint32_t i = 0; i < 4 * rig.from.units; i++) {
-        bool counts = rig.moved[0] >> i & 1;
+        bool counts = i / rig.from.units == TURN;
         uint64_t right = rig.sums[i];
 
         arrive();
