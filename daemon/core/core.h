@@ -33,6 +33,8 @@ enum peer_msg_kind {
     PEER_MSG_COUNT
 };
 
+#define LAYOUT_NONE UINT64_MAX
+
 struct peer_msg {
     enum peer_msg_kind kind;
     struct pull_id pull;   /* the puller's id of the transfer */
@@ -45,7 +47,8 @@ struct peer_msg {
                           allowed */
     struct namespace_id ns; /* OPEN, RESET */
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool. OFFER: of the source's,
-                               where pages are resharded, or cannot be; else 0 */
+                               where pages are resharded, or cannot be; else 0. LAYOUT_NONE: the
+                               data path has no room for it, which is BUSY */
     uint64_t fields_hash;   /* OPEN: what the fields of its pages hold; 0: it does not say */
     /* OPEN, OFFER: of the groups of the sender's pool; 0: a state, or as many as the receiver's. */
     uint32_t page_tokens[GROUPS_MAX];
@@ -316,8 +319,7 @@ struct action {
         struct disk_drop disk_drop;
         struct {
             struct serve_id serve;
-            uint32_t pool; /* of a SERVE_START */
-            uint32_t link;
+            uint32_t pool, peer;  /* of a SERVE_START */
             uint64_t layout_hash; /* of a SERVE_START: the destination's, as in `pull` */
         } serve;
         struct {

@@ -53,6 +53,8 @@ bool resharded_room(const struct core *c, uint32_t link, struct layout_pair pair
     uint32_t of_peer = 0;
     bool there = false;
 
+    if (pair.from == LAYOUT_NONE || pair.to == LAYOUT_NONE)
+        return false;
     look(c, link_at(c, link)->peer, &seen);
     for (uint32_t i = 0; i < seen.n; i++) {
         if (same_pair(seen.pair[i], pair) && seen.of_peer[i])

@@ -200,7 +200,7 @@ void serve_start(const struct core *c, struct actions *out, struct serve *s)
 
     a->serve.serve = serve_id(c, s);
     a->serve.pool = s->pool;
-    a->serve.link = s->link;
+    a->serve.peer = link_at(c, s->link)->peer;
     a->serve.layout_hash = s->layout_hash;
     serve_state_move(&s->state, SERVE_OPEN);
 }

@@ -234,7 +234,7 @@ static bool inflow_pair(struct xfer *xfer, const struct action *act)
 {
     struct inflow *inflow = inflow_of(xfer, act->pull.pull);
     const struct pair_ask ask = {
-        .pool = act->pull.pool, .link = act->pull.link, .other_hash = act->pull.layout_hash};
+        .pool = act->pull.pool, .peer = act->pull.link, .other_hash = act->pull.layout_hash};
     enum tern_err err = TERN_OK;
 
     if (!inflow->decided && !comes_as_it_is(xfer, act))

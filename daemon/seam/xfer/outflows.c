@@ -40,7 +40,7 @@ void xfer_serve_start(struct xfer *xfer, const struct action *act)
 {
     struct outflow *outflow = outflow_of(xfer, act->serve.serve);
     const struct pair_ask ask = {.pool = act->serve.pool,
-                                 .link = act->serve.link,
+                                 .peer = act->serve.peer,
                                  .other_hash = act->serve.layout_hash,
                                  .ours_sends = true};
 

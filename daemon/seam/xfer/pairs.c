@@ -14,7 +14,7 @@
 struct told {
     uint32_t n; /* groups; 0: there is none */
     uint64_t hash, used;
-    uint64_t *links; /* in pairs->links: those whose peer told it, a bit each; NULL: it is ours */
+    uint64_t *tellers; /* in pairs->tellers: the peers that told it, a bit each; NULL: it is ours */
     struct reshard_layout group[GROUPS_MAX];
 };
 
@@ -27,17 +27,17 @@ static_assert(RESHARD_REFUSALS <= UINT8_MAX && GROUPS_MAX <= UINT8_MAX, "both fi
 
 struct pairs {
     uint64_t used; /* ascending */
-    uint32_t npairs, npeers, links_words;
+    uint32_t npairs, npeers, teller_words;
     struct pair *pair;       /* owned, npairs, and one that only refusals are looked for in */
     struct told *own;        /* owned, config.pools */
     struct told *peers;      /* owned, npeers */
-    uint64_t *links;         /* owned, links_words of each of them */
+    uint64_t *tellers;       /* owned, teller_words of each of them */
     struct refused *refused; /* owned, for each of `own` and of `peers`: theirs sends, ours does */
 };
 
 /* ------------------------------------------------------------------ life */
 
-static uint32_t links_words(const struct xfer_config *c)
+static uint32_t teller_words(const struct xfer_config *c)
 {
     return (c->links + 63) / 64;
 }
@@ -47,7 +47,7 @@ uint64_t pairs_bytes(const struct xfer_config *c)
     uint64_t peers = (uint64_t)c->pairs * LAYOUTS_A_PAIR;
 
     return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
-           peers * links_words(c) * sizeof(uint64_t) +
+           peers * teller_words(c) * sizeof(uint64_t) +
            2 * c->pools * peers * sizeof(struct refused) +
            (c->pairs + 1) * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
                              PAIR_UNITS_MAX + PAIR_STARTS_MAX * sizeof(uint32_t));
@@ -62,18 +62,19 @@ enum tern_err pairs_create(struct xfer *xfer)
     xfer->pairs = p;
     if (!p)
         return TERN_INTERNAL;
-    p->links_words = links_words(c);
+    p->teller_words = teller_words(c);
     p->own = calloc(c->pools ? c->pools : 1, sizeof *p->own);
     p->peers = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * sizeof *p->peers);
-    p->links = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * p->links_words * sizeof *p->links);
+    p->tellers =
+        calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * p->teller_words * sizeof *p->tellers);
     p->refused = calloc((size_t)c->pools * c->pairs * LAYOUTS_A_PAIR + 1, 2 * sizeof *p->refused);
     p->pair = calloc(c->pairs + 1, sizeof *p->pair);
-    if (!p->own || !p->peers || !p->links || !p->refused || !p->pair)
+    if (!p->own || !p->peers || !p->tellers || !p->refused || !p->pair)
         return TERN_INTERNAL;
     p->npairs = c->pairs;
     p->npeers = c->pairs * LAYOUTS_A_PAIR;
     for (uint32_t i = 0; i < p->npeers; i++)
-        p->peers[i].links = p->links + (size_t)i * p->links_words;
+        p->peers[i].tellers = p->tellers + (size_t)i * p->teller_words;
     for (uint32_t i = 0; i <= p->npairs; i++) {
         p->pair[i].pieces = calloc(PAIR_PIECES_MAX, sizeof *p->pair[i].pieces);
         p->pair[i].held = calloc(PAIR_UNITS_MAX, sizeof *p->pair[i].held);
@@ -97,7 +98,7 @@ void pairs_destroy(struct xfer *xfer)
     free(p->pair);
     free(p->own);
     free(p->peers);
-    free(p->links);
+    free(p->tellers);
     free(p->refused);
     free(p);
     xfer->pairs = NULL;
@@ -180,30 +181,35 @@ static bool same_layouts(struct layouts a, struct layouts b)
     return same;
 }
 
-/* What the peer of that link calls so; NONE: that of any. */
-static struct told *told_of(const struct xfer *xfer, uint32_t link, uint64_t hash)
+/* What that peer calls so; NONE: any. */
+static struct told *told_of(const struct xfer *xfer, uint32_t peer, uint64_t hash)
 {
     const struct pairs *p = xfer->pairs;
 
     for (uint32_t i = 0; i < p->npeers; i++) {
         struct told *t = &p->peers[i];
 
-        if (t->n > 0 && t->hash == hash && (link == NONE || xfer_bit(t->links, link)))
+        if (t->n > 0 && t->hash == hash && (peer == NONE || xfer_bit(t->tellers, peer)))
             return t;
     }
     return NULL;
 }
 
-/* The link's peer does not say it any more; what nobody says is forgotten. */
-static void told_clear(const struct pairs *p, struct told *t, uint32_t link)
+/* The peer does not say it any more; what nobody says is forgotten. */
+static void told_clear(const struct pairs *p, struct told *t, uint32_t peer)
 {
     uint64_t others = 0;
 
-    t->links[link / 64] &= ~(1ull << (link % 64));
-    for (uint32_t w = 0; w < p->links_words; w++)
-        others |= t->links[w];
+    t->tellers[peer / 64] &= ~(1ull << (peer % 64));
+    for (uint32_t w = 0; w < p->teller_words; w++)
+        others |= t->tellers[w];
     if (others == 0)
         t->n = 0;
+}
+
+static bool layout_used(const struct xfer *xfer, uint64_t hash)
+{
+    return xfer->config.layout_used && xfer->config.layout_used(xfer->config.ctx, hash);
 }
 
 /* Room for one more: what was told longest ago and no transfer needs. The core has fewer layouts in
@@ -218,23 +224,24 @@ static struct told *told_spare(const struct xfer *xfer)
 
         if (t->n == 0)
             return t;
-        if ((!spare || t->used < spare->used) &&
-            !(xfer->config.layout_used && xfer->config.layout_used(xfer->config.ctx, t->hash)))
+        if ((!spare || t->used < spare->used) && !layout_used(xfer, t->hash))
             spare = t;
     }
     return spare;
 }
 
-void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
+bool xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n)
 {
     const struct layouts told = {l, n};
     struct pairs *p = xfer->pairs;
-    struct told *t = told_of(xfer, link, hash);
+    struct told *t = told_of(xfer, peer, hash);
 
-    check(link < xfer->config.links);
+    check(peer < xfer->config.links);
     if (t && !same_layouts(layouts_told(t), told)) {
-        told_clear(p, t, link);
+        if (layout_used(xfer, hash))
+            return false;
+        told_clear(p, t, peer);
         t = NULL;
     }
     for (uint32_t i = 0; !t && i < p->npeers; i++)
@@ -244,12 +251,13 @@ void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
     if (!t) {
         t = told_spare(xfer);
         if (!t)
-            return;
-        memset(t->links, 0, p->links_words * sizeof *t->links);
+            return false;
+        memset(t->tellers, 0, p->teller_words * sizeof *t->tellers);
         told_set(xfer, t, hash, l, n);
     }
-    xfer_set_bit(t->links, link);
+    xfer_set_bit(t->tellers, peer);
     t->used = ++p->used;
+    return true;
 }
 
 /* ------------------------------------------------------------------ a pair */
@@ -387,7 +395,7 @@ enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pa
 {
     struct pairs *pairs = xfer->pairs;
     const struct told *own = ask->pool < xfer->config.pools ? &pairs->own[ask->pool] : NULL;
-    struct told *other = told_of(xfer, ask->link, ask->other_hash);
+    struct told *other = told_of(xfer, ask->peer, ask->other_hash);
     struct layouts from, to;
     struct refused *refused;
     struct pair *p;
@@ -423,30 +431,6 @@ void pair_put(struct pair **pair)
     check((*pair)->holds > 0);
     (*pair)->holds--;
     *pair = NULL;
-}
-
-static bool pair_is_needed(const struct pairs *pairs, const struct pair *p)
-{
-    bool needed = p->holds > 0;
-
-    for (uint32_t i = 0; !needed && i < pairs->npeers; i++) {
-        const struct told *t = &pairs->peers[i];
-
-        needed = t->n > 0 && pair_has(p, layouts_told(t), p->ours_sends);
-    }
-    return needed;
-}
-
-void pairs_forget(struct xfer *xfer, uint32_t link)
-{
-    struct pairs *pairs = xfer->pairs;
-
-    for (uint32_t i = 0; i < pairs->npeers; i++)
-        if (pairs->peers[i].n > 0 && xfer_bit(pairs->peers[i].links, link))
-            told_clear(pairs, &pairs->peers[i], link);
-    for (uint32_t i = 0; i < pairs->npairs; i++)
-        if (pairs->pair[i].used > 0 && !pair_is_needed(pairs, &pairs->pair[i]))
-            pairs->pair[i].used = 0;
 }
 
 enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_layout *l,

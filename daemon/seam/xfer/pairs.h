@@ -63,21 +63,18 @@ void pairs_destroy(struct xfer *xfer);
 /* Of the layout of a pool of ours; 0: none is known. */
 uint64_t pairs_own_hash(const struct xfer *xfer, uint32_t pool);
 
-/* What a transfer is between: a pool of ours, and one of the peer's on that link. */
+/* What a transfer is between: a pool of ours, and one of the peer's. */
 struct pair_ask {
-    uint32_t pool, link;
+    uint32_t pool, peer;
     uint64_t other_hash;
     bool ours_sends;
 };
 
-/* Held until pair_put. BUSY: all are in use, which the core lets happen only if peers call
+/* Held until pair_put. BUSY: all are in use, which the core lets happen only if several peers call
  * different layouts by one hash. UNSUPPORTED: one of the layouts is not known, or pages of one
  * cannot go to the other. */
 enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pair **ret);
 void pair_put(struct pair **pair); /* NULL is fine */
-/* The link comes up: what its peer told before is forgotten, and so are pairs that nobody holds and
- * that are of no layout any more that another peer has told. */
-void pairs_forget(struct xfer *xfer, uint32_t link);
 
 /* Of a group of the pair's: what a peer asks for has to be looked at before. */
 static inline const struct pair_plan *pair_plan_of(const struct pair *pair, uint32_t group,

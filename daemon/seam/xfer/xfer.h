@@ -376,10 +376,11 @@ enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_l
 const struct reshard_layout *xfer_layouts_of(const struct xfer *xfer, uint64_t hash,
                                              uint32_t *ret_n);
 /* What a peer has told of a pool of its own; each has passed reshard_check_layout. Before the core
- * hears of the message that told it. It is known until the link comes up again, or the peer
- * tells others under that hash; it makes way for another only while no transfer in the core is
- * between pages of that hash. */
-void xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
+ * hears of the message that told it. It makes way for another only while no transfer in the core is
+ * between pages of that hash. False: it is not kept. The peer has told another layout under that
+ * hash, and a transfer needs that one, or transfers need all that are known. So one peer has no
+ * more pairs than the core has counted. */
+bool xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n);
 /* Why pages of a pool of that peer's layout cannot come into one of ours, and the group that it is
  * about. NONE: they can, or one of the two is not known. */

@@ -33,7 +33,6 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
         (addr->sa_family != AF_INET && addr->sa_family != AF_INET6))
         return TERN_INVALID;
     xfer_link_down(xfer, number); /* what was asked of an earlier incarnation is over */
-    pairs_forget(xfer, number);
     link = &xfer->link[number];
     memcpy(&link->addr, addr, len);
     link->addr_len = len;
@@ -116,7 +115,6 @@ void xfer_admit(struct xfer *xfer, uint32_t number, uint64_t token)
 {
     check(number < xfer->config.links && token != 0);
     xfer_dismiss(xfer, number);
-    pairs_forget(xfer, number);
     xfer->link[number].admitted = token;
 }
 

@@ -96,8 +96,9 @@ static void message(struct peer_link *l, const struct frame_header *h, const uin
         return;
     }
     l->received = sequence;
-    if (d->in.nlayouts > 0)
-        xfer_peer_layouts(d->xfer, l->slot, ev.peer.msg.layout_hash, d->in.layouts, d->in.nlayouts);
+    if (d->in.nlayouts > 0 && !xfer_peer_layouts(d->xfer, l->peer, ev.peer.msg.layout_hash,
+                                                 d->in.layouts, d->in.nlayouts))
+        link_layout_refused(l, &ev.peer.msg);
     if (d->in.peer_word != ev.peer.msg.err)
         link_word_refused(l, &ev.peer.msg, d->in.peer_word);
     link_log_transfer(l, &ev.peer.msg, "in");

@@ -276,6 +276,36 @@ TEST(x8_offer_between_too_many_layouts_is_given_back_and_asked_for_again)
     assert_ok(rig_fetched(d[RESHARD_PEER_PAIRS], d[RESHARD_PEER_PAIRS]->fetch));
 }
 
+/* The data path keeps no room for what the peer told: at either end that is BUSY, and is asked
+ * again. */
+TEST(x8_layout_that_the_data_path_does_not_keep_is_put_off)
+{
+    struct pool_id sp;
+    struct pair p = pair_of_many(&sp);
+    struct rig_session *d;
+
+    p.dest->automatic = BY_HAND(RIG_PULL) & BY_HAND(RIG_MSG);
+    d = session_with(p.dest, &p.de, open_shape(p.dest, &p.de, (struct shape){2, 0, 9, 0}), 1, 4);
+    rig_fetch(d, 0, 0);
+    rig_job(p.dest, RIG_MSG, 0)->msg.layout_hash = LAYOUT_NONE;
+    p.source->automatic = BY_HAND(RIG_MSG);
+    rig_complete(p.dest, RIG_MSG);
+    assert_err(TERN_BUSY, rig_job(p.source, RIG_MSG, 0)->msg.err);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    rig_complete(p.source, RIG_MSG);
+    assert_false(ended(d));
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    rig_advance(p.dest, RETRY_MS * NS_PER_MS);
+    rig_job(p.source, RIG_MSG, 0)->msg.layout_hash = LAYOUT_NONE;
+    rig_complete(p.source, RIG_MSG);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 0);
+    assert_false(ended(d));
+    p.source->automatic = RIG_ALL;
+    rig_advance(p.dest, RETRY_MS * NS_PER_MS);
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d, d->fetch));
+}
+
 /* The offer was given back; what the source had said of it before it heard that comes while the
  * next question is on its way, or before it is asked. */
 TEST(x8_what_crosses_an_offer_that_was_given_back_changes_nothing)
