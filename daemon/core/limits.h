@@ -34,7 +34,8 @@
 #define PULL_RETRY_MS_MAX    1000 /* the longest pause that a busy source can make a puller take */
 #define PULL_BUSY_MS_MAX     2000 /* how long a transfer waits for a busy source at most */
 #define PREFETCH_EVERY       8 /* of so many batches of a tenant one is a prefetch's, if one waits */
-#define PREFETCH_LEAVES      4  /* a prefetch leaves that part of each limit to other fetches */
+#define PREFETCH_LEAVES      4     /* a prefetch leaves that part of each limit to other fetches */
+#define RESET_WAIT_MS_MAX    30000 /* how long a reset waits for the answers of its peers */
 #define PULL_WAIT_MS_MAX     16 /* the longest pause between questions whether enough is published */
 #define RESHARD_PAIRS_MAX    8 /* pairs of layouts that transfers are resharded between at a time */
 #define RESHARD_PEER_PAIRS   4 /* of those, with one peer */

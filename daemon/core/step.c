@@ -450,7 +450,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 
 uint64_t core_deadline(const struct core *c)
 {
-    uint64_t at, serves, turns, disk, tickets;
+    uint64_t at, serves, turns, disk, tickets, resets;
 
     if (c->left_over)
         return 0;
@@ -460,6 +460,8 @@ uint64_t core_deadline(const struct core *c)
     tickets = ticket_deadline(c);
     turns = tickets < turns ? tickets : turns;
     disk = disk_deadline(c);
+    resets = reset_deadline(c);
+    at = resets < at ? resets : at;
     at = serves < at ? serves : at;
     at = disk < at ? disk : at;
     return turns < at ? turns : at;

@@ -40,10 +40,29 @@ static void amounts(const struct core *c, const struct pull *p, const struct tra
                     v->pages_verified, v->pages_published, right);
 }
 
+/* N1: who waits for the peers of a reset waits until a time, and the core looks at it then. */
+static void reset_ends(const struct core *c, const struct reset *r)
+{
+    uint32_t told = 0;
+
+    for (uint32_t p = 0; p < c->limits.peers; p++)
+        told += heard_of(c, r, p)->state == HEARD_TOLD;
+    if (r->state != RESET_ASKED || r->due)
+        return;
+    if (c->now_ns >= r->until_ns ? told > 0 : c->resets_until_ns == 0)
+        oracle_fail("audit: N1: reset %llx still waits for %u peers", (unsigned long long)r->id,
+                    told);
+    if (c->now_ns < r->until_ns && c->resets_until_ns > r->until_ns)
+        oracle_fail("audit: N1: reset %llx is looked at too late", (unsigned long long)r->id);
+}
+
 void audit_transfers(struct audit *a)
 {
     const struct core *c = a->c;
     struct transfer_view v;
+
+    for (uint32_t i = 0; i < c->limits.resets; i++)
+        reset_ends(c, reset_at(c, i));
 
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         if (!core_pull_view(c, i, &v))

@@ -9,6 +9,7 @@
     X(link_cut)                                                                                    \
     X(link_one_way)                                                                                \
     X(message_lost)                                                                                \
+    X(answer_kept)                                                                                 \
     X(page_corrupt)                                                                                \
     X(pull_broken)                                                                                 \
     X(late_receive)                                                                                \

@@ -133,6 +133,10 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
         l->lossy = 1;
         return;
     }
+    if (msg->kind == PEER_RESET_DONE && chance(w, 10)) {
+        FAULT(answer_kept);
+        return;
+    }
     if (l->n[dir] == QUEUE) { /* a send buffer that is full for ever ends the connection */
         net_cut(w, mine ? d : sim_far(w, d));
         return;

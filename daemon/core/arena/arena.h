@@ -531,6 +531,7 @@ struct reset { /* see session/resets.c */
     uint32_t own; /* 1: it began here */
     uint32_t due; /* 1: who has heard of it, or who is connected, has changed: see reset_spread */
     uint32_t zero;
+    uint64_t until_ns; /* ASKED: who has not answered by then counts as one that heard in part */
 };
 
 struct heard { /* of a reset, by a peer */
@@ -629,13 +630,13 @@ struct core {
     uint32_t tickets;    /* sessions with a ticket, in a heap: whose time is over first is first */
     uint32_t tickets_at; /* offset / 64 */
     uint32_t tickets_zero;
-    struct list turns;   /* sessions with a turn in flight: what began first ends first */
-    uint64_t ncloses;    /* sessions whose gate is CLOSED */
-    uint32_t resets;     /* namespaces that are being swept */
-    uint32_t nspreading; /* resets of which not all peers have heard */
-    uint32_t members;    /* slots of peers that are not vacant */
-    uint32_t members_zero;
-    uint32_t resets_due; /* those of them that are due */
+    struct list turns;        /* sessions with a turn in flight: what began first ends first */
+    uint64_t ncloses;         /* sessions whose gate is CLOSED */
+    uint32_t resets;          /* namespaces that are being swept */
+    uint32_t members;         /* slots of peers that are not vacant */
+    uint32_t nspreading;      /* resets of which not all peers have heard */
+    uint32_t resets_due;      /* those of them that are due */
+    uint64_t resets_until_ns; /* when the first that waits for peers is over; 0: none waits */
     uint64_t resets_begun, namespaces_reset;
     uint32_t resets_at, heard_at;                                          /* offsets / 64 */
     uint32_t disk_chunks_at, disk_files_at, disk_stores_at, disk_gones_at; /* likewise */

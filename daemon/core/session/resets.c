@@ -29,6 +29,15 @@ static void reset_changed(struct core *c, struct reset *r)
     r->due = 1;
 }
 
+/* From here on peers have so long to answer. The time is the same for all, so the first that waits
+ * is the first to be over. */
+static void reset_wait(struct core *c, struct reset *r)
+{
+    r->until_ns = c->now_ns + RESET_WAIT_MS_MAX * NS_PER_MS;
+    if (c->resets_until_ns == 0)
+        c->resets_until_ns = r->until_ns;
+}
+
 static void reset_settled(struct core *c, struct reset *r)
 {
     c->resets_due -= r->due;
@@ -42,6 +51,38 @@ static void reset_free(struct core *c, struct reset *r)
     reset_state_move(&r->state, RESET_EMPTY);
     c->nspreading--;
     touch(c);
+}
+
+static void say_done(struct actions *out, uint32_t link, uint64_t id, enum tern_err err)
+{
+    struct action *a = action_add(out, ACT_PEER_SEND);
+
+    a->peer.link = link;
+    a->peer.msg.kind = PEER_RESET_DONE;
+    a->peer.msg.reset = id;
+    a->peer.msg.err = err;
+}
+
+/* Whether it came from a peer, and room for one of the tenant's own would be there without it. */
+static bool makes_room(const struct core *c, const struct reset *r, uint32_t tenant)
+{
+    return r->state != RESET_EMPTY && !r->own &&
+           (r->tenant == tenant || share_common(share_holder(c, SHARE_RESETS, r->tenant)) > 0);
+}
+
+/* A reset that begins here takes the place of one that a peer told of, where there is no other: no
+ * peer makes a tenant's own be refused. The peer counts as one that told it for nothing. */
+static void room_make(struct core *c, struct actions *out, uint32_t tenant)
+{
+    for (uint32_t i = 0; i < c->limits.resets && share_room(c, SHARE_RESETS, tenant) == 0; i++) {
+        struct reset *r = reset_at(c, i);
+
+        if (!makes_room(c, r, tenant))
+            continue;
+        if (r->link != NONE)
+            say_done(out, r->link, r->id, TERN_BUSY);
+        reset_free(c, r);
+    }
 }
 
 /* NULL: the tenant has as many as it may, which are remembered for peers that are away. A reset
@@ -76,6 +117,7 @@ static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespac
             heard_state_move(&heard_of(c, found, p)->state, HEARD_ALL);
     }
     c->nspreading++;
+    reset_wait(c, found);
     reset_changed(c, found);
     touch(c);
     return found;
@@ -128,12 +170,12 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
     uint32_t tenant = call->engine->tenant;
     struct reset *r;
 
-    (void)out;
     if (c->members == 0) {
         ret->namespace_reset.nodes = reset_here(c, tenant, req->namespace_reset.ns);
         if (is_over_at_once(c, tenant))
             return TERN_OK;
     }
+    room_make(c, out, tenant);
     r = reset_take(c, tenant, req->namespace_reset.ns, true);
     if (!r)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RESETS));
@@ -157,16 +199,6 @@ bool reset_is_due(const struct core *c, uint32_t link)
 
 /* --- what peers say --- */
 
-static void say_done(struct actions *out, uint32_t link, uint64_t id, enum tern_err err)
-{
-    struct action *a = action_add(out, ACT_PEER_SEND);
-
-    a->peer.link = link;
-    a->peer.msg.kind = PEER_RESET_DONE;
-    a->peer.msg.reset = id;
-    a->peer.msg.err = err;
-}
-
 /* A peer tells us of a reset that we have. Where it began here, or somebody else waits for our
  * whole answer, it has not to wait for that, too. Whoever waited, and lost the link, waits again:
  * our own peers may not have heard yet, and what was reset may still lie on the disk. If it was
@@ -179,8 +211,10 @@ static void told_again(struct core *c, struct actions *out, uint32_t link, struc
         say_done(out, link, r->id, r->own || r->state == RESET_ASKED ? TERN_OK : TERN_PEER_LOST);
         return;
     }
-    if (r->state == RESET_OWED)
+    if (r->state == RESET_OWED) {
         reset_state_move(&r->state, RESET_ASKED);
+        reset_wait(c, r);
+    }
     r->link = link;
     r->teller = teller;
     reset_changed(c, r);
@@ -308,6 +342,7 @@ static void answer(struct core *c, struct actions *out, struct reset *r, uint32_
 /* False: no room. */
 static bool spread(struct core *c, struct actions *out, struct reset *r)
 {
+    const bool late = waited_for(r) && c->now_ns >= r->until_ns;
     uint32_t waiting = 0, unreached = 0;
 
     for (uint32_t p = 0; p < c->limits.peers; p++) {
@@ -316,6 +351,8 @@ static bool spread(struct core *c, struct actions *out, struct reset *r)
                 return false;
             tell(c, out, r, p);
         }
+        if (late && heard_of(c, r, p)->state == HEARD_TOLD)
+            heard_state_move(&heard_of(c, r, p)->state, HEARD_PARTLY);
         waiting += heard_of(c, r, p)->state == HEARD_TOLD;
         unreached +=
             heard_of(c, r, p)->state == HEARD_NOTHING || heard_of(c, r, p)->state == HEARD_PARTLY;
@@ -335,10 +372,34 @@ static bool spread(struct core *c, struct actions *out, struct reset *r)
     return true;
 }
 
+/* Those whose peers have had their time are looked at again. */
+static void resets_expire(struct core *c)
+{
+    if (c->resets_until_ns == 0 || c->now_ns < c->resets_until_ns)
+        return;
+    c->resets_until_ns = 0;
+    for (uint32_t i = 0; i < c->limits.resets; i++) {
+        struct reset *r = reset_at(c, i);
+
+        if (!waited_for(r))
+            continue;
+        if (c->now_ns >= r->until_ns)
+            reset_changed(c, r);
+        else if (c->resets_until_ns == 0 || r->until_ns < c->resets_until_ns)
+            c->resets_until_ns = r->until_ns;
+    }
+}
+
+uint64_t reset_deadline(const struct core *c)
+{
+    return c->resets_until_ns ? c->resets_until_ns : UINT64_MAX;
+}
+
 bool reset_spread(struct core *c, struct actions *out)
 {
     bool all = true;
 
+    resets_expire(c);
     for (uint32_t i = 0; c->disk_resets_over && i < c->limits.resets; i++)
         if (reset_at(c, i)->state != RESET_EMPTY)
             reset_changed(c, reset_at(c, i));

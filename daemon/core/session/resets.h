@@ -14,6 +14,7 @@ void reset_link_down(struct core *c, uint32_t link);
  * joined hears of what still spreads. */
 void reset_peer_changed(struct core *c, uint32_t peer);
 void reset_conn_closed(struct core *c, uint32_t conn);
+uint64_t reset_deadline(const struct core *c); /* when peers have had their time; UINT64_MAX */
 bool reset_spread(struct core *c, struct actions *out); /* false: work is left for want of room */
 
 #endif

@@ -166,6 +166,71 @@ TEST(limits_resets_that_wait_for_peers)
     assert_int_equal(rig_view(p.dest).resets_spreading, 64);
 }
 
+/* A peer that does not answer keeps nobody waiting for ever: it counts as one that heard in part,
+ * also where another one is lost and comes back meanwhile. Its late answer counts. */
+TEST(n1_peer_that_does_not_answer_counts_as_unreached_in_time)
+{
+    struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
+    const struct reply *r;
+    uint64_t id;
+
+    rig_link_up(p.source, 0, p.dest, 1);
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    id = resets(p.dest, p.de.conn[0], 1);
+    rig_advance(p.dest, (RESET_WAIT_MS_MAX - 1) * NS_PER_MS);
+    assert_null(rig_reply_to(p.dest, id));
+    assert_int_equal(core_deadline(p.dest->core), p.dest->now_ns + NS_PER_MS);
+    rig_advance(p.dest, NS_PER_MS);
+    r = rig_reply_to(p.dest, id);
+    assert_ok(r->err);
+    assert_int_equal(r->namespace_reset.unreached, 1);
+    assert_true(core_deadline(p.dest->core) > p.dest->now_ns);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 1);
+    complete_all(p.dest, RIG_MSG);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 0);
+}
+
+/* The one that told us is answered then, too. */
+TEST(n1_peer_that_told_is_answered_in_time)
+{
+    struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
+
+    rig_link_up(p.source, 0, p.dest, 1);
+    p.source->automatic = BY_HAND(RIG_MSG);
+    resets(p.dest, p.de.conn[0], 1);
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1); /* it tells its peer, which is silent */
+    rig_lose_messages(p.source, 0);
+    rig_advance(p.source, RESET_WAIT_MS_MAX * NS_PER_MS);
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
+    assert_int_equal(rig_job(p.source, RIG_MSG, 0)->msg.kind, PEER_RESET_DONE);
+    assert_err(TERN_PEER_LOST, rig_job(p.source, RIG_MSG, 0)->msg.err);
+}
+
+/* However many resets peers tell of, a tenant's own begin as if there were none. */
+TEST(limits_resets_of_peers_refuse_none_of_a_tenant)
+{
+    struct pair p = offered();
+    struct event ev = {.kind = EV_PEER_MSG, .peer.link = p.dest->options.limits.peers};
+    uint32_t before;
+
+    rig_link_down(p.dest, 0);
+    rig_link_up(p.source, 0, p.dest, p.dest->options.limits.peers);
+    rig_link_down(p.dest, 0);
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    ev.peer.msg.kind = PEER_RESET;
+    for (uint32_t i = 0; i < 200; i++) {
+        ev.peer.msg.reset = 1000 + i;
+        ev.peer.msg.ns = (struct namespace_id){.hi = 2, .lo = i};
+        rig_event(p.dest, &ev);
+    }
+    before = rig_jobs(p.dest, RIG_MSG);
+    assert_int_equal(rig_view(p.dest).resets_spreading, 64);
+    for (uint32_t i = 0; i < 64; i++)
+        assert_ok(rig_reply_to(p.dest, resets(p.dest, p.de.conn[0], i))->err);
+    assert_true(rig_jobs(p.dest, RIG_MSG) >= before);
+    assert_err(TERN_BUSY, rig_reply_to(p.dest, resets(p.dest, p.de.conn[0], 1000))->err);
+}
+
 /* ---- peers that leave and join ---- */
 
 static void member(struct rig *rig, uint32_t peer, bool joined)
