@@ -1,7 +1,8 @@
 /* What tenant A of `tern-bench neighbours` makes the core do: long commits and their closes,
  * publishing and evicting under a window that covers the prompt, stores of such prefixes, thousands
- * of tickets, and chunks whose public hash is one and the same. Nothing of it is refused. The A
- * that keeps its place asks as often for the same with a few chunks. */
+ * of tickets, and chunks whose public hash is one and the same; and what it makes the daemon look
+ * at of a pool's layout. Nothing of it is refused for want of room. The A that keeps its place asks
+ * as often for little of the same. */
 #include <stdio.h>
 #include <string.h>
 
@@ -272,3 +273,45 @@ const struct a_table a_collisions = {.name = "collisions",
                                      .open = chunks_open,
                                      .over = look_colliding,
                                      .within = look_ordinary};
+
+/* ---- layouts of half a million rows ---- */
+
+static bool engine_alone(struct tenant_a *a)
+{
+    return a_join(a, 1);
+}
+
+/* A layout is looked at before anything else, and then refused: elements of one byte, of which
+ * every other one is of no field; or, without fields, more than A has. */
+static enum a_answer pool_refused(struct tenant_a *a, bool rows)
+{
+    static const struct tern_axis axes[] = {{"token", 4096, 256}, {"dim", 128, 2}};
+    static const struct tern_field field = {
+        .name = "f", .over = TERN_OVER_REPLICATED, .element_bytes = 1, .axes = axes, .naxes = 2};
+    struct tern_group group = {.name = "kv", .page_tokens = 4096, .page_bytes = 4096 * 256};
+    struct tern_layout layout = {.groups = &group, .ngroups = 1, .bytes = 1ull << 40};
+    enum tern_err err;
+    uint64_t pool;
+
+    group.fields = rows ? &field : NULL;
+    group.nfields = rows;
+    err = tern_pool_open(a->engine.tern, &layout, MEMBER_CALL_MS, &pool, NULL);
+    return err == TERN_INVALID || err == TERN_QUOTA ? A_DONE : a_answer_of(a, a->engine.tern, err);
+}
+
+static enum a_answer open_rows(struct tenant_a *a)
+{
+    return pool_refused(a, true);
+}
+
+static enum a_answer open_plain(struct tenant_a *a)
+{
+    return pool_refused(a, false);
+}
+
+const struct a_table a_layouts = {.name = "pool opens",
+                                  .limits = LONG_LIMITS,
+                                  .costs = true,
+                                  .open = engine_alone,
+                                  .over = open_rows,
+                                  .within = open_plain};
