@@ -24,11 +24,15 @@ uint32_t disk_file_take(struct core *c, const struct disk_file_new *f)
 
 void disk_files_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 {
-    for (uint32_t i = 0; i < c->limits.disk_files; i++, c->visits++) {
+    uint32_t left = tenant_at(c, tenant)->disk_nfiles;
+
+    for (uint32_t i = 0; left > 0; i++, c->visits++) {
         struct disk_file *f = disk_file_at(c, i);
 
-        if (f->state == DISK_FILE_EMPTY || f->tenant != tenant || f->ns.hi != ns.hi ||
-            f->ns.lo != ns.lo || f->reset)
+        if (f->state == DISK_FILE_EMPTY || f->tenant != tenant)
+            continue;
+        left--;
+        if (f->ns.hi != ns.hi || f->ns.lo != ns.lo || f->reset)
             continue;
         f->reset = 1;
         tenant_at(c, tenant)->disk_resets++;

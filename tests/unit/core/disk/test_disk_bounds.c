@@ -161,6 +161,27 @@ TEST(a_reset_looks_at_a_piece_of_the_index_in_each_step)
     disk_bench_end(&b);
 }
 
+/* However many files there may be, one that has none costs no look at them: engines and peers reset
+ * as often as they like. */
+TEST(a_reset_looks_at_no_more_files_than_the_tenant_has)
+{
+    struct disk_bench b = bench(1u << 22);
+    struct request reset = {.op = OP_NAMESPACE_RESET, .namespace_reset.ns = {.hi = 7, .lo = 7}};
+    struct watch w = {.b = &b};
+
+    disk_bench_end(&b);
+    b = (struct disk_bench){.disk = spill_make(), .options = b.options, .ngroups = 1};
+    b.groups[0] = rig_group(4, 512);
+    b.pool_bytes = 512 * 129;
+    b.options.limits.disk_files = 2 * PIECE_VISITS_MAX;
+    disk_bench_start(&b);
+    watch(&w);
+    rig_request(b.rig, b.e.conn[0], &reset);
+    assert_ok(rig_reply_to(b.rig, reset.request_id)->err);
+    assert_in_range(w.most, 0, 64);
+    disk_bench_end(&b);
+}
+
 /* What a crash has brought back is given up in the step that finds it anew; where that has done
  * enough, the rest goes when all was found. */
 TEST(what_is_found_twice_goes_later_where_a_step_has_done_enough)
