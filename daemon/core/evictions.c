@@ -26,7 +26,7 @@ static uint32_t pages_used(const struct core *c, enum tier tier)
 /* False: there is more to do. */
 static bool piece(struct core *c, struct eviction *e)
 {
-    uint32_t end = c->visits + PIECE_VISITS_MAX;
+    uint32_t end = piece_begin(c);
     uint32_t pages = pages_used(c, TIER_DEVICE), host_pages = pages_used(c, TIER_HOST);
     bool ended = true;
 

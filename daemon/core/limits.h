@@ -47,17 +47,21 @@
 /* T20: records that one step of the core looks at. A loop goes on up to STEP_TURNS_MAX, and its
  * last turn may add STEP_PATH_MAX: what a store does with the longest path that is stored, or a
  * request with the longest table that moves. */
-#define STEP_TURNS_MAX       131072
-#define STEP_TABLE_MAX       131072 /* chunks of a session (T20); of a fetch, also pages of a group */
-#define TRANSFERS_MAX        65536  /* in, and out: each event looks at those that are active */
-#define DISK_FILES_MAX       262144 /* a reset of a namespace looks at all of them */
-#define DISK_ROOTS_MAX       65536  /* likewise: namespaces, by layout, of a tenant on the disk */
-#define DISK_PATH_MAX        65536  /* chunks of a prefix on the disk */
-#define STEP_PATH_MAX        (12 * DISK_PATH_MAX)
-#define STEP_VISITS_MAX      (STEP_TURNS_MAX + STEP_PATH_MAX)
-#define PIECE_VISITS_MAX     4096  /* those of a piece of work that goes on in the next step */
+#define STEP_TURNS_MAX  131072
+#define STEP_TABLE_MAX  131072 /* chunks of a session (T20); of a fetch, also pages of a group */
+#define TRANSFERS_MAX   65536  /* in, and out: each event looks at those that are active */
+#define DISK_FILES_MAX  262144 /* a reset of a namespace looks at all of them */
+#define DISK_ROOTS_MAX  65536  /* likewise: namespaces, by layout, of a tenant on the disk */
+#define DISK_PATH_MAX   65536  /* chunks of a prefix on the disk */
+#define STEP_PATH_MAX   (12 * DISK_PATH_MAX)
+#define STEP_VISITS_MAX (STEP_TURNS_MAX + STEP_PATH_MAX)
+/* What the pieces of work of a step may visit together, whose rest goes on in the next step: about
+ * 250 us. A piece may visit PIECE_VISITS_LEAST, however many those before it took. */
+#define PIECE_VISITS_MAX     4096
+#define PIECE_VISITS_LEAST   64
+#define BATCH_VISITS_MAX     32768 /* behind so many the operations of a Step are BUSY */
+#define TAIL_PAGES_MAX       32768 /* of a session that fetches or retracts: they go at once */
 #define SLAB_LOOKS_MAX       16    /* slabs of a group looked at for the one that costs least */
-#define GIVE_BACK_VISITS_MAX 32768 /* after so many what is released goes on in the next step */
 #define NODE_VISITS          4     /* what a node that is made or published counts for */
 #define RECORDS_A_VISIT      32    /* pages or blocks taken, or blocks passed, that count for one */
 #define NODES_A_VISIT        8     /* nodes that are only looked at on a walk, that count for one */
@@ -73,7 +77,6 @@
 #define CLOSES_LOOKS_MAX     64    /* closes behind turns that are tried, of a tenant in a step */
 #define STEPS_UNNAMED_MAX    (1u << 24) /* steps that an engine may finish and name none (E7) */
 #define RESERVE_NODES_MAX    512        /* nodes that join a pool's reserve in one step */
-#define RESET_NODES_MAX      1024       /* nodes of a namespace that was reset, freed in one step */
 #define RECORD_PAGE_BYTES    16384u     /* of a tenant's record memory */
 #define RECORD_RUNS_MAX      8          /* runs of pages that a section of a turn record lies in */
 #define RECORD_LOOKS_MAX     65536      /* free runs looked at for one of them */
@@ -131,9 +134,8 @@ struct core_limits {
     uint32_t disk_interval; /* D1: tokens between continued stores, a multiple of disk_align */
     uint32_t disk_align, disk_trim, disk_least; /* D2, tokens */
     uint32_t disk_blocks, disk_keys;            /* token blocks and extra keys of its index */
-    /* Records of a piece in which what is released comes free. 0: as many as GIVE_BACK_VISITS_MAX
-     * at first, and PIECE_VISITS_MAX from then on. So many nodes join a reserve in one step, too;
-     * 0: RESERVE_NODES_MAX. */
+    /* Records of a piece in which what is released comes free; 0: as many as of any piece. So many
+     * nodes join a reserve in one step, too; 0: RESERVE_NODES_MAX. */
     uint32_t give_back_visits;
     uint32_t step_visits;          /* fault injection: what looks at more counts as too long; 0:
                                       STEP_VISITS_MAX */

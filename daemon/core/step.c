@@ -41,6 +41,7 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
         struct op_result *result = &out->results[ret->step.n++];
 
         *result = (struct op_result){0};
+        piece_begin(c);
         if (op->kind == STEP_UNLEASE)
             lease_return(c, call->engine, op, result);
         else
@@ -419,6 +420,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     check(ev->now_ns >= c->now_ns && out->refs_max == c->limits.table_pages);
     c->now_ns = ev->now_ns;
     c->touched = c->visits = 0;
+    piece_begin(c);
     all = turns_expire(c); /* so that a request with the handle of one comes late */
     apply(c, out, ev);
     all = sessions_flush(c) && all;

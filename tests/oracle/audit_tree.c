@@ -188,7 +188,7 @@ static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
     case HEAP_SPARE: return can_go_behind(c, n, kind);
     case HEAP_RESET:
         return space_at(c, n->space)->reset && n->nrefs == 0 && n->refs[REF_HOST] == 0 &&
-               n->children.n == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;
+               n->children.n == 0 && c->sweep_left == 0 && !c->left_over;
     default: return false;
     }
 }

@@ -140,7 +140,6 @@ struct space { /* a namespace within a pool */
     uint32_t pool, root, used;
     struct list_links in_pool;
     uint32_t reset;         /* N1: never found again; its nodes go as their pins end */
-    uint32_t sweep;         /* the next node to look at; NONE: all were */
     uint32_t nodes;         /* without the root */
     uint32_t held;          /* pins of its nodes, on any tier */
     struct list_links idle; /* in its tenant's list while nobody holds it */
@@ -599,13 +598,15 @@ struct core {
     struct core_limits limits;
     uint64_t incarnation, now_ns, changes, seq, bytes;
     uint32_t touched, draining, left_over;
-    uint32_t node_bytes; /* of a node's record, with its groups */
-    uint32_t visits;     /* records that this step has looked at: see visits_left */
-    uint32_t nchanged;   /* nodes in the `changed` lists of all pools */
-    uint32_t npinned;    /* nodes that operators pinned */
-    uint32_t nwaits;     /* connections that wait for a step */
-    uint32_t nbehind;    /* engines with done_min below `passed` */
-    uint32_t nending;    /* engines that are ENDING */
+    uint32_t node_bytes;           /* of a node's record, with its groups */
+    uint32_t visits;               /* records that this step has looked at: see visits_left */
+    uint32_t piece_end;            /* visits at which a piece of work stops: see piece_begin */
+    uint32_t nchanged;             /* nodes in the `changed` lists of all pools */
+    uint32_t npinned;              /* nodes that operators pinned */
+    uint32_t nwaits;               /* connections that wait for a step */
+    uint32_t nbehind;              /* engines with done_min below `passed` */
+    uint32_t sweep_at, sweep_left; /* the next node that reset_flush looks at, and how many */
+    uint32_t nending;              /* engines that are ENDING */
     struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
@@ -848,18 +849,47 @@ static inline void walked(struct core *c, uint32_t nodes)
     c->visits += nodes / NODES_A_VISIT;
 }
 
-/* Up to where what is released comes free in the step that releases it. */
-static inline uint32_t give_back_end(const struct core *c)
+/* A piece of work begins, which stops at the end that is returned and goes on in a later step, or
+ * is repeated by who asked. */
+static inline uint32_t piece_begin(struct core *c)
 {
-    return c->limits.give_back_visits ? c->limits.give_back_visits : GIVE_BACK_VISITS_MAX;
+    uint32_t end = c->visits + (visits_left(c) > 0 ? PIECE_VISITS_LEAST : 0);
+
+    return c->piece_end = end > PIECE_VISITS_MAX ? end : PIECE_VISITS_MAX;
 }
 
-/* Where a further piece of what is released stops. */
-static inline uint32_t give_back_piece_end(const struct core *c)
+/* Where one stops in which what is released comes free: in the step that released it, and later. */
+static inline uint32_t give_back_end(const struct core *c)
 {
-    uint32_t most = c->limits.give_back_visits;
+    return c->limits.give_back_visits ? c->limits.give_back_visits : c->piece_end;
+}
 
-    return c->visits + (visits_left(c) == 0 ? 0 : most > 0 ? most : PIECE_VISITS_MAX);
+static inline uint32_t give_back_begin(struct core *c)
+{
+    uint32_t end = piece_begin(c), given = c->limits.give_back_visits;
+
+    return given ? c->visits + given : end;
+}
+
+/* Behind so many visits the operations of a Step are BUSY, but for a Close. */
+static inline uint32_t batch_end(const struct core *c)
+{
+    return c->limits.give_back_visits ? c->limits.give_back_visits : BATCH_VISITS_MAX;
+}
+
+static inline bool piece_over(const struct core *c)
+{
+    return c->visits >= c->piece_end;
+}
+
+/* For work that nobody repeats: only the end of the step stops it. Returns the end of the piece
+ * that it is a part of, which is to be set again. */
+static inline uint32_t piece_whole(struct core *c)
+{
+    uint32_t end = c->piece_end;
+
+    c->piece_end = STEP_TURNS_MAX;
+    return end;
 }
 
 /* Is something still to be given back, of what was released already? */

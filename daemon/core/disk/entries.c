@@ -346,7 +346,7 @@ static void bad_look(struct core *c, uint32_t chunk)
 
 bool disk_bad_flush(struct core *c)
 {
-    uint32_t end = c->visits + PIECE_VISITS_MAX;
+    uint32_t end = piece_begin(c);
 
     if (!c->disk_ready)
         return true; /* it is looked at when all was found */

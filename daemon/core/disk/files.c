@@ -98,7 +98,7 @@ void disk_extent_gone(struct core *c, uint32_t file, uint64_t offset, uint64_t b
 
 bool disk_gone_flush(struct core *c, struct actions *out)
 {
-    uint32_t end = c->visits + PIECE_VISITS_MAX;
+    uint32_t end = piece_begin(c);
 
     for (uint32_t said = 0; c->disk_gone_first != NONE;) {
         uint32_t at = c->disk_gone_first;

@@ -247,7 +247,7 @@ static void check_chunk(struct core *c, uint32_t at)
 
 bool disk_recover_flush(struct core *c)
 {
-    uint32_t end = c->visits + PIECE_VISITS_MAX;
+    uint32_t end = piece_begin(c);
 
     for (; c->disk_ready && c->disk_checked < c->limits.disk_chunks; c->disk_checked++) {
         if (c->visits++ >= end || visits_left(c) == 0)

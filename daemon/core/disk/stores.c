@@ -224,7 +224,7 @@ static bool sweep_may_go_on(const struct core *c)
 /* Leaves of the device, while there are records for stores. */
 static bool shutdown_flush(struct core *c)
 {
-    uint32_t end = c->visits + PIECE_VISITS_MAX;
+    uint32_t end = piece_begin(c);
 
     while (c->disk_sweep != NONE) {
         uint32_t slot = c->disk_sweep;

@@ -113,18 +113,22 @@ static void fetch_publish(struct core *c, struct pull *p)
         bool adopted = false;
 
         duplicates = LIST_EMPTY;
-        if (visits_left(c) == 0) {
+        if (piece_over(c)) {
             p->publishes = 1; /* fetch_flush goes on in the next step */
             return;
         }
-        c->visits++;
+        c->visits += NODE_VISITS;
         if (!publish_ready(c, p, s)) {
             pull_set_ending(c, p, TERN_BUSY);
             return;
         }
         if ((p->tail || s->allocated == s->committed) && /* else it owns the chunk before it */
-            p->to - s->committed >= pool_at(c, p->pool)->align)
+            p->to - s->committed >= pool_at(c, p->pool)->align) {
+            uint32_t end = piece_whole(c); /* a fetch that is refused a record ends */
+
             err = chunk_attach(c, s, &src, &adopted);
+            c->piece_end = end;
+        }
         if (p->tail && (err == TERN_OK || err == TERN_GONE)) {
             tail_give_way(c, s, p->tail_step);
             p->tail = 0;
@@ -416,18 +420,22 @@ static enum tern_err make_room(struct core *c, const struct pull *p, uint32_t to
 }
 
 /* Y5: takes the pages for all that it will bring, before the source is asked; or it ends. Needs
- * room for four actions and the answer's runs. */
-static void take_first(struct core *c, struct actions *out, struct pull *p)
+ * room for four actions and the answer's runs. False: more has to be evicted than is left to do in
+ * this step. */
+static bool take_first(struct core *c, struct actions *out, struct pull *p)
 {
     struct shortage shortage = {0};
 
     p->err = make_room(c, p, p->to, NULL, &shortage);
     if (p->err == TERN_OK) {
         pull_reserve(c, p, p->to);
-        return;
+        return true;
     }
+    if (p->err == TERN_BUSY && piece_over(c))
+        return false;
     pull_state_move(&p->state, PULL_ASKED_ENDS);
     fetch_end(c, out, p, &shortage);
+    return true;
 }
 
 /* What the engine of the source gave along. False: the token store has no room for it. */
@@ -724,6 +732,7 @@ bool fetch_flush(struct core *c, struct actions *out)
 {
     bool all = true;
 
+    piece_begin(c);
     for (uint32_t i = c->pulls_active.head, next; i != NONE; i = next) {
         struct pull *p = pull_at(c, i);
 
@@ -743,7 +752,7 @@ bool fetch_flush(struct core *c, struct actions *out)
                                            .refs = pool_table_refs(pool_at(c, p->pool), p->to)}))
             all = false;
         else if (pull_takes_first(p))
-            take_first(c, out, p);
+            all = take_first(c, out, p) && all;
         else
             fetch_end(c, out, p, NULL);
         if ((p->state == PULL_STOPPING || p->state == PULL_EMPTY) && p->err == TERN_OK)

@@ -295,7 +295,7 @@ bool engines_flush(struct core *c, struct actions *out)
         if (e->state != ENGINE_ENDING)
             continue;
         touch(c);
-        if (give_back(c, out, e, give_back_piece_end(c)) && actions_room(out) > 0)
+        if (give_back(c, out, e, give_back_begin(c)) && actions_room(out) > 0)
             engine_end(c, out, e);
         else
             all = false;

@@ -46,7 +46,7 @@ static void pool_begin_close(struct core *c, struct pool *p)
     p->close_at = c->npinned > 0 ? 0 : NONE;
     p->close_session = p->sessions > 0 ? 0 : c->limits.sessions;
     serve_end_pool(c, pool_slot(c, p));
-    tickets_end_pool(c, p, c->visits + PIECE_VISITS_MAX);
+    tickets_end_pool(c, p, piece_begin(c));
     touch(c);
 }
 
@@ -248,7 +248,7 @@ static bool close_piece(struct core *c, struct pool *p, uint32_t end)
 
 bool pool_flush(struct core *c, struct actions *out)
 {
-    uint32_t end = c->visits + PIECE_VISITS_MAX;
+    uint32_t end = piece_begin(c);
     bool all = true;
 
     for (uint32_t i = 0; i < c->limits.pools && c->nclosing > 0; i++) {

@@ -224,7 +224,7 @@ bool retire_advance(struct core *c, struct engine *e, uint32_t end)
 
 bool retires_flush(struct core *c)
 {
-    uint32_t end = give_back_piece_end(c);
+    uint32_t end = give_back_begin(c);
     bool all = true;
 
     for (uint32_t i = 0; i < c->limits.engines && c->nbehind > 0 && all; i++)

@@ -118,7 +118,7 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
             ret, TERN_INVALID,
             "the STATE of what is committed has left the table, so nothing could go on from "
             "there: retract to the HOST, or Abort");
-    if (session_owns(c, s) > GIVE_BACK_VISITS_MAX)
+    if (session_owns(c, s) > TAIL_PAGES_MAX)
         return refuse(ret, TERN_INVALID, TAIL_TOO_LONG);
     if (!retire_ready(c, e, r->step))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));

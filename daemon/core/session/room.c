@@ -82,7 +82,9 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
 
 enum tern_err pages_make_room_now(struct core *c, struct pool *p, const uint32_t *need)
 {
-    uint32_t short_of;
+    uint32_t short_of, end = piece_whole(c);
+    enum tern_err err = pages_admit(c, p, p, need, make_now, &short_of);
 
-    return pages_admit(c, p, p, need, make_now, &short_of);
+    c->piece_end = end;
+    return err;
 }

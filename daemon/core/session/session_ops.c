@@ -470,7 +470,7 @@ static enum tern_err op_written(struct core *c, struct engine *e, struct session
 static enum tern_err apply(struct core *c, struct actions *out, struct engine *e, struct session *s,
                            const struct step_op *op, struct op_result *ret)
 {
-    if (op->kind != STEP_CLOSE && c->visits >= give_back_end(c))
+    if (op->kind != STEP_CLOSE && c->visits >= batch_end(c))
         return refuse_op(ret, TERN_BUSY, STEP_TOO_MUCH);
     if (op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
         if (session_rolls_back(c, s))

@@ -326,7 +326,7 @@ bool session_give_back(struct core *c, struct session *s, uint32_t end)
 
 bool sessions_flush(struct core *c)
 {
-    uint32_t end = give_back_piece_end(c);
+    uint32_t end = give_back_begin(c);
 
     while (c->closing.n > 0)
         if (!session_give_back(c, session_at(c, c->closing.head), end))

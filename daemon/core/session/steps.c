@@ -31,6 +31,7 @@ void steps_count(struct core *c, struct engine *e)
     e->passed = min;
     e->waits_since_ns = c->now_ns;
     touch(c);
+    piece_begin(c);
     retire_advance(c, e, give_back_end(c));
 }
 

@@ -124,13 +124,14 @@ bool writeback_if_room(struct core *c, uint32_t slot)
     /* Making room must not take pages of its own that it has there already, nor, where the host is
      * to have whole prefixes, its parent. */
     bool own = node_on_host(n) && !n->tier[TIER_HOST].corrupt;
-    uint32_t held = own ? slot : n->parent;
+    uint32_t held = own ? slot : n->parent, end = piece_whole(c);
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         need[g] = host_lacks(p, n, g) ? p->group[g].segment : 0;
     if (own || !behind)
         node_pin(c, held, REF_HOST);
     room = behind ? room_behind(c, p, need) : host_room(c, p, need, &group) == TERN_OK;
+    c->piece_end = end;
     if (room)
         writeback_begin(c, slot);
     if (own || !behind)

@@ -7,8 +7,6 @@
 enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *room,
                           const uint32_t *need, evictor *evict, uint32_t *ret_short)
 {
-    const uint32_t end = c->visits + GIVE_BACK_VISITS_MAX;
-
     if (pages_fit(c, room, need, ret_short))
         return TERN_OK;
     if (!obtain_settle(c, p))
@@ -18,10 +16,10 @@ enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *roo
     while (!pages_fit(c, room, need, ret_short)) {
         enum tern_err made = evict(c, p, need, *ret_short);
 
-        if (visits_left(c) == 0 || made == TERN_BUSY)
+        if (made == TERN_BUSY || (made != TERN_OK && piece_over(c)))
             return TERN_BUSY;
         check(made == TERN_OK); /* it was counted as obtainable */
-        if (c->visits >= end && !pages_fit(c, room, need, ret_short))
+        if (piece_over(c) && !pages_fit(c, room, need, ret_short))
             return TERN_BUSY;
     }
     return TERN_OK;

@@ -155,7 +155,6 @@ bool node_remove(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
 
-    c->visits++;
     if (n->children.n > 0 || n->refs[REF_HOST] > 0 ||
         !(device_frees(n) || (!node_on_device(n) && host_frees(n))))
         return false;
@@ -201,47 +200,44 @@ bool evict_unheld(struct core *c, struct pool *p)
     return obtain_settle(c, p) && (evict_one(c, p) || host_evict(c, p, HEAP_ALONE));
 }
 
-/* One pass over all nodes puts the leaves into the heap. A node that loses its last child or its
- * last pin later is offered at that time. */
-static bool sweep_piece(struct core *c, struct space *s, uint32_t *budget)
+/* One pass over all nodes, from the last reset on, puts the leaves of all namespaces that were
+ * reset into the heaps. A node that loses its last child or its last pin later is offered then. */
+static void sweep_piece(struct core *c)
 {
-    while (s->sweep != NONE && *budget > 0) {
-        uint32_t slot = s->sweep;
+    for (; c->sweep_left > 0 && !piece_over(c); c->sweep_left--, c->visits++) {
+        uint32_t slot = c->sweep_at;
+        const struct node *n = node_at(c, slot);
 
-        s->sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
-        c->visits++;
-        *budget -= 1;
-        if (node_at(c, slot)->used && space_at(c, node_at(c, slot)->space) == s)
+        c->sweep_at = slot + 1 < c->limits.nodes ? slot + 1 : 0;
+        if (n->used && space_at(c, n->space)->reset)
             node_offer(c, slot);
         touch(c);
     }
-    return s->sweep == NONE;
 }
 
 bool reset_flush(struct core *c)
 {
-    uint32_t budget = RESET_NODES_MAX;
-
+    if (c->resets == 0)
+        c->sweep_left = 0;
+    piece_begin(c);
+    sweep_piece(c);
     for (uint32_t i = 0; i < c->limits.pools && c->resets > 0; i++) {
         struct pool *p = pool_at(c, i);
 
         if (p->state == POOL_EMPTY || p->tier != TIER_DEVICE)
             continue;
-        for (uint32_t at = p->spaces.head; at != NONE; at = space_list_next(c, at))
-            if (space_at(c, at)->reset && !sweep_piece(c, space_at(c, at), &budget))
-                return false;
         while (p->heap[HEAP_RESET] != NONE) {
             uint32_t slot = p->heap[HEAP_RESET];
 
-            if (budget-- == 0)
+            if (piece_over(c))
                 return false;
-            c->visits++;
             heap_remove(c, &p->heap[HEAP_RESET], HEAP_RESET, slot);
+            c->visits++;
             if (tiers_free(node_at(c, slot)))
                 node_destroy(c, slot);
         }
     }
-    return true;
+    return c->sweep_left == 0;
 }
 
 bool evict_state(struct core *c, struct pool *p)

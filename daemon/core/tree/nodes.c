@@ -106,7 +106,6 @@ static uint32_t space_make(struct core *c, uint32_t pool, struct namespace_id ns
     s->pool = pool;
     s->used = 1;
     s->reset = s->nodes = s->held = 0;
-    s->sweep = NONE;
     s->figures = (struct figure_counts){0};
     s->idle = (struct list_links){.next = NONE, .prev = NONE};
     space_list_push_front(c, &pool_at(c, pool)->spaces, at);
@@ -161,7 +160,7 @@ uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
             continue;
         nodes += space_at(c, at)->nodes;
         space_at(c, at)->reset = 1;
-        space_at(c, at)->sweep = 0;
+        c->sweep_left = c->limits.nodes;
         c->resets++;
         touch(c);
     }
@@ -369,6 +368,7 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
 
     check(n->depth > 0 && n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0);
     check(n->work.loaders == 0 && n->state.host_borrowers == 0);
+    c->visits += NODE_VISITS;
     copy_forget(c, slot);
     state_forget(c, slot);
     evict_forget(c, slot);

@@ -74,10 +74,10 @@ static uint32_t tell_parent(struct core *c, uint32_t slot, enum tier tier)
     return n->parent;
 }
 
-/* A step that has no visits left tells the rest of the ancestors later. */
+/* A piece of work that has no visits left tells the rest of the ancestors later. */
 static bool puts_off(struct core *c, uint32_t at, bool first)
 {
-    if (first || visits_left(c) > 0)
+    if (first || !piece_over(c))
         return false;
     node_changed(c, at);
     return true;
@@ -144,7 +144,7 @@ static void settle_node(struct core *c, uint32_t slot)
 bool obtain_settle(struct core *c, struct pool *p)
 {
     while (p->changed.n > 0) {
-        if (visits_left(c) == 0)
+        if (piece_over(c))
             return false;
         settle_node(c, p->changed.head);
     }
@@ -153,11 +153,10 @@ bool obtain_settle(struct core *c, struct pool *p)
 
 bool obtain_flush(struct core *c, uint32_t most)
 {
-    uint32_t end = c->visits + PIECE_VISITS_MAX;
-
+    piece_begin(c);
     for (uint32_t i = 0; i < c->limits.pools && c->nchanged > most; i++)
         while (pool_at(c, i)->changed.n > 0 && c->nchanged > most) {
-            if (c->visits >= end || visits_left(c) == 0)
+            if (piece_over(c))
                 return false;
             settle_node(c, pool_at(c, i)->changed.head);
         }
@@ -168,7 +167,8 @@ static void leave(struct core *c, uint32_t slot, enum tier tier)
 {
     const struct node_room *r = &node_at(c, slot)->room;
 
-    if (r->own[tier] || r->in[tier])
+    /* Where the node has told nothing yet of what left below it, the parent is told now. */
+    if (r->own[tier] || r->in[tier] || r->passes[tier])
         set_own(c, slot, tier, false, false);
 }
 

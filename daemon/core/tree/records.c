@@ -138,15 +138,14 @@ static bool could_bring(const struct core *c, struct share_of asks, uint32_t n)
 
 bool records_evict(struct core *c, uint32_t pool, enum share_table table, uint32_t n)
 {
-    const uint32_t end = c->visits + GIVE_BACK_VISITS_MAX;
     struct share_of asks = {table, pool_at(c, pool)->tenant}, has = {table, 0};
 
     if (!could_bring(c, asks, n))
         return false;
-    while (share_room(c, table, asks.tenant) < n && c->visits < end &&
-           evict_of_tenant(c, asks, pool))
+    while (share_room(c, table, asks.tenant) < n && evict_of_tenant(c, asks, pool) &&
+           !piece_over(c))
         ;
-    while (share_room(c, table, asks.tenant) < n && c->visits < end &&
+    while (share_room(c, table, asks.tenant) < n && !piece_over(c) &&
            has.tenant < c->limits.tenants)
         if (!makes_way_for(c, asks, has) || !evict_of_tenant(c, has, pool))
             has.tenant++;

@@ -21,7 +21,7 @@
 #define WORK_PER_ITEM  (64u * (1 + lw.cfg.ngroups))
 #define WORK_PER_RANK  400u
 /* Of a step in which every loop goes on in pieces, and none looks at a whole path or table. */
-#define VISITS_IN_PIECES (STEP_VISITS_MAX - STEP_PATH_MAX + PIECE_VISITS_MAX)
+#define VISITS_IN_PIECES (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX)
 /* Where nothing is left over and nothing is due, whatever the tables hold. */
 #define IDLE_VISITS 64u
 #define IDLE_WORK   12000u

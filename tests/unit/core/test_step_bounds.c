@@ -104,7 +104,7 @@ static void assert_in_pieces(struct bench *b, struct pace *pace)
     rig_runs_free(b->rig);
     note_pace(pace, NULL);
     assert_true(pace->most > 0 && pace->most <= PIECE_VISITS_MAX);
-    assert_true(pace->visits > 0 && pace->visits <= 4 * PIECE_VISITS_MAX);
+    assert_true(pace->visits > 0 && pace->visits <= 2 * PIECE_VISITS_MAX);
     assert_true(pace->steps + pace->between >= pace->full_of / PIECE_VISITS_MAX);
     assert_true(pace->between > 0);
     assert_int_equal(rig_view(b->rig).nodes, 0);
@@ -139,6 +139,52 @@ TEST(step_a_full_pool_closes_in_pieces)
     watch(&b, &pace, nodes);
     assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
     assert_in_pieces(&b, &pace);
+}
+
+static void note_total(void *ctx, const struct event *event)
+{
+    struct pace *pace = ctx;
+    uint32_t visits = pace->b->rig->core->visits;
+
+    (void)event;
+    pace->visits = visits > pace->visits ? visits : pace->visits;
+    pace->most += visits;
+    pace->steps++;
+}
+
+#define RESETS 16
+
+/* N1: one pass over all nodes serves every namespace that was reset before it. */
+TEST(step_many_resets_are_swept_once_and_in_pieces)
+{
+    struct bench b = full_bench();
+    struct pace pace = {.b = &b};
+
+    assert_ok(rig_close(b.s, 0));
+    for (uint32_t ns = 2; ns <= RESETS; ns++) {
+        struct rig_session *s = rig_session(b.rig, &b.e, b.pool, ns);
+
+        assert_ok(rig_match(s, rig_tokens(1, 4), 4));
+        assert_ok(rig_run_to(s, rig_tokens(1, 4), 4));
+        assert_ok(rig_commit(s, 4, 0));
+        assert_ok(rig_close(s, 0));
+    }
+    for (uint32_t ns = 1; ns <= RESETS; ns++) {
+        struct event ev = {.kind = EV_REQUEST, .now_ns = b.rig->now_ns};
+
+        ev.request.op = OP_NAMESPACE_RESET;
+        ev.request.conn = b.e.conn[0];
+        ev.request.namespace_reset.ns = (struct namespace_id){.hi = 1, .lo = ns};
+        core_step(b.rig->core, &ev, b.rig->out);
+        assert_err(TERN_OK, b.rig->out->v[0].reply.err);
+    }
+    b.rig->on_event = note_total;
+    b.rig->on_event_ctx = &pace;
+    rig_timers(b.rig);
+    note_total(&pace, NULL);
+    assert_int_equal(rig_view(b.rig).nodes, 0);
+    assert_true(pace.steps > NODES / PIECE_VISITS_MAX && pace.visits <= 2 * PIECE_VISITS_MAX);
+    assert_true(pace.most <= (2 + 2 * NODE_VISITS) * NODES);
 }
 
 /* E4, T11: the first refusal counts what changed since; after that a refusal looks at nothing. */
@@ -184,7 +230,7 @@ TEST(step_an_extend_that_evicts_too_much_goes_on_when_repeated)
             gone = (uint32_t)rig_view(b.rig).evicted_nodes;
             busy++;
         }
-    } while (err == TERN_BUSY && busy < 64);
+    } while (err == TERN_BUSY && busy < 256);
     assert_ok(err);
     assert_true(busy > 0 && gone < MANY);
     assert_int_equal(rig_view(b.rig).evicted_nodes, MANY);
@@ -284,7 +330,7 @@ static void close_all(struct crowd *w, uint64_t step)
     assert_int_equal(r->step.n, CROWD);
     for (uint32_t i = 0; i < CROWD; i++)
         assert_err(TERN_OK, r->step.results[i].err);
-    assert_bounded(w, GIVE_BACK_VISITS_MAX + 2 * PIECE_VISITS_MAX);
+    assert_bounded(w, 2 * PIECE_VISITS_MAX);
 }
 
 /* Every result is there at once, and nobody finds the sessions any more; their pages come free in
@@ -312,7 +358,7 @@ TEST(t20_a_step_that_passes_frees_in_pieces)
     assert_int_equal(rig_retiring(w.b.rig, w.pool), CROWD * OWN_PAGES);
     w.steps = w.between = 0;
     rig_engine_done(w.b.rig, &w.big, 7);
-    assert_bounded(&w, GIVE_BACK_VISITS_MAX + 2 * PIECE_VISITS_MAX);
+    assert_bounded(&w, 2 * PIECE_VISITS_MAX);
     assert_int_equal(rig_free(w.b.rig, w.pool), total);
 }
 
@@ -330,7 +376,7 @@ TEST(t20_an_engine_that_is_gone_is_taken_apart_in_pieces)
         assert_ok(rig_close(w.s[i], 9));
     watch_crowd(&w);
     rig_engine_kill(w.b.rig, &w.big, 0);
-    assert_bounded(&w, GIVE_BACK_VISITS_MAX);
+    assert_bounded(&w, 2 * PIECE_VISITS_MAX);
     assert_int_equal(w.gone + w.b.rig->engines_gone, 1);
     assert_int_equal(rig_view(w.b.rig).nodes, 1); /* the root of the other one's */
     assert_int_equal(rig_free(w.b.rig, w.pool), total);
@@ -421,7 +467,7 @@ TEST(t20_one_huge_session_gives_back_in_pieces)
         assert_err(TERN_OK, r->err);
         assert_int_equal(r->lengths.allocated, keeps);
         for (; gives_back(b.rig->core); pieces++) {
-            assert_true(b.rig->core->visits <= GIVE_BACK_VISITS_MAX + 2 * PIECE_VISITS_MAX);
+            assert_true(b.rig->core->visits <= 2 * PIECE_VISITS_MAX);
             assert_err(TERN_BUSY, huge_op(&b, more)->err);
             answered_between(b.rig, &other, theirs);
         }

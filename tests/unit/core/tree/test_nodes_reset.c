@@ -82,7 +82,7 @@ static void frees_little(void *ctx, const struct event *event)
     uint32_t nodes = rig_view(f->rig).nodes;
 
     (void)event;
-    assert_true(f->nodes <= nodes + RESET_NODES_MAX);
+    assert_true(f->nodes <= nodes + PIECE_VISITS_MAX / NODE_VISITS);
     f->nodes = nodes;
 }
 
