@@ -79,7 +79,6 @@
 #define RESERVE_NODES_MAX    512        /* nodes that join a pool's reserve in one step */
 #define RECORD_PAGE_BYTES    16384u     /* of a tenant's record memory */
 #define RECORD_RUNS_MAX      8          /* runs of pages that a section of a turn record lies in */
-#define RECORD_LOOKS_MAX     65536      /* free runs looked at for one of them */
 #define RECORD_BLOBS_MAX     4          /* blobs of a turn record */
 #define RECORDS_TOLD_MAX     64         /* turn records of one answer */
 #define BLOB_NAME_MAX        32         /* bytes of a blob's name, with the NUL */

@@ -115,6 +115,7 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->serves_at = place(&at, l->serves, sizeof(struct serve));
     c->turn_records_at = place(&at, l->turn_records, sizeof(struct turn_record));
     c->record_bits_at = place(&at, l->record_pages / 64, sizeof(uint64_t));
+    c->record_runs_at = place(&at, 2 * (l->record_pages / 64), sizeof(struct record_runs));
     c->resets_at = place(&at, l->resets, sizeof(struct reset));
     c->heard_at = place(&at, (uint64_t)l->resets * (l->peers + 1), sizeof(struct heard));
     c->events_at = place(&at, l->events * l->tenants, sizeof(struct tree_event));

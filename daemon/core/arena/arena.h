@@ -330,6 +330,12 @@ struct session {
     struct ahead ahead[WRITTEN_MAX]; /* that no follower was told of, in the order of steps */
 };
 
+/* Of a span of pages of record memory, what the free pages at its head, those at its tail and its
+ * longest free run fall short of all of it. So what was never touched is free. */
+struct record_runs {
+    uint32_t head, tail, longest;
+};
+
 struct turn_record { /* see memory/record_pages.h */
     uint32_t gen, state, tenant, kind;
     uint32_t session;          /* that it is of; NONE: LEAVING or HELD */
@@ -559,7 +565,8 @@ struct tenant {
     struct tickets_view tickets;
     struct figure_counts figures;
     struct list idle; /* namespaces that nobody holds: who was given up first comes first */
-    /* Its record memory: words of the bitmap from record_word on, a bit a page. */
+    /* Its record memory: words of the bitmap from record_word on, a bit a page; and from twice as
+     * far on a binary tree over these words, whose root is 1. */
     uint32_t record_word, record_pages, record_used, record_held;
     /* Its part of the disk. */
     struct list disk_entries; /* chunks: what was stored first comes first */
@@ -610,7 +617,7 @@ struct core {
     struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
-        serves_at, turn_records_at, record_bits_at, share_holders_at, flows_at; /* offsets / 64 */
+        serves_at, turn_records_at, record_bits_at, record_runs_at, share_holders_at, flows_at; /* offsets / 64 */
     uint32_t secret_at; /* likewise: of what depends on the secret, up to the end */
     uint32_t tables_zero;
     struct table_place table[HASH_TABLES];
@@ -774,6 +781,12 @@ static inline struct heard *heard_of(const struct core *c, const struct reset *r
 }
 
 /* A bit a page of record memory; 1: it is in use. */
+static inline struct record_runs *record_runs(const struct core *c, uint32_t i)
+{
+    ARENA_BOUND(i, c->limits.record_pages / 32);
+    return (struct record_runs *)((char *)(uintptr_t)c + (size_t)c->record_runs_at * 64) + i;
+}
+
 static inline uint64_t *record_bits(const struct core *c, uint32_t word)
 {
     ARENA_BOUND(word, c->limits.record_pages / 64);

@@ -7,15 +7,14 @@
 
 /* --- pages --- */
 
-/* The first page in [from, end) that is in use, or is not; `end` where there is none. */
-static uint32_t next_page(const struct core *c, const struct tenant *t, struct record_run in,
-                          bool used)
+/* The first page in [from, end) that is in use; `end` where there is none. */
+static uint32_t next_used(const struct core *c, const struct tenant *t, struct record_run in)
 {
     uint32_t from = in.first, end = in.first + in.n;
 
     while (from < end) {
         uint64_t word = *record_bits(c, t->record_word + from / 64);
-        uint64_t wanted = (used ? word : ~word) >> from % 64;
+        uint64_t wanted = word >> from % 64;
 
         if (wanted) {
             from += (uint32_t)__builtin_ctzll(wanted);
@@ -26,35 +25,116 @@ static uint32_t next_page(const struct core *c, const struct tenant *t, struct r
     return end;
 }
 
-/* The first run of at least `least` free pages in that range, cut to `most`; n is 0 where there is
- * none. */
+/* Leaves of the tenant's tree, each a word; those behind the last word count as free. */
+static uint32_t tree_leaves(const struct tenant *t)
+{
+    uint32_t words = div_up(t->record_pages, 64);
+
+    return words > 1 ? 1u << (32 - __builtin_clz(words - 1)) : 1;
+}
+
+/* First of as many free pages in a row, in the word: a bit where they begin. */
+static uint64_t free_in_word(uint64_t used, uint32_t least)
+{
+    uint64_t from = ~used;
+
+    for (uint32_t i = 1; i < least; i++)
+        from &= from >> 1;
+    return from;
+}
+
+static struct record_runs word_runs(uint64_t used)
+{
+    uint32_t longest = 0;
+
+    if (used == 0)
+        return (struct record_runs){64, 64, 64};
+    for (uint64_t from = ~used; from; from &= from >> 1)
+        longest++;
+    return (struct record_runs){(uint32_t)__builtin_ctzll(used), (uint32_t)__builtin_clzll(used),
+                                longest};
+}
+
+/* A node of the tree, in free pages. */
+static struct record_runs runs_of(const struct core *c, const struct tenant *t, uint32_t i,
+                                  uint32_t span)
+{
+    uint32_t word = i - tree_leaves(t);
+    const struct record_runs *r;
+
+    if (span == 64)
+        return word_runs(word < div_up(t->record_pages, 64) ? *record_bits(c, t->record_word + word)
+                                                            : 0);
+    r = record_runs(c, 2 * t->record_word + i);
+    return (struct record_runs){span - r->head, span - r->tail, span - r->longest};
+}
+
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The words have changed. */
+static void tree_update(struct core *c, const struct tenant *t, uint32_t first, uint32_t last)
+{
+    first += tree_leaves(t);
+    last += tree_leaves(t);
+    for (uint32_t half = 64; first > 1; half *= 2) {
+        first /= 2;
+        last /= 2;
+        for (uint32_t i = first; i <= last; i++) {
+            struct record_runs a = runs_of(c, t, 2 * i, half), b = runs_of(c, t, 2 * i + 1, half);
+
+            *record_runs(c, 2 * t->record_word + i) = (struct record_runs){
+                .head = 2 * half - (a.head == half ? half + b.head : a.head),
+                .tail = 2 * half - (b.tail == half ? half + a.tail : b.tail),
+                .longest = 2 * half - max_u32(max_u32(a.longest, b.longest), a.tail + b.head)};
+        }
+    }
+}
+
+/* Where the first run of at least so many free pages begins, in as many looks as the tree is high;
+ * NONE: there is none. */
+static uint32_t first_free(const struct core *c, const struct tenant *t, uint32_t least)
+{
+    uint32_t i = 1, at = 0, half = 32 * tree_leaves(t);
+
+    if (runs_of(c, t, i, 2 * half).longest < least)
+        return NONE;
+    for (; half >= 64; half /= 2) {
+        struct record_runs a = runs_of(c, t, 2 * i, half);
+
+        i *= 2;
+        if (a.longest >= least)
+            continue;
+        if (a.tail + runs_of(c, t, i + 1, half).head >= least)
+            return at + half - a.tail;
+        i++;
+        at += half;
+    }
+    if (at >= t->record_pages)
+        return NONE;
+    return at + (uint32_t)__builtin_ctzll(
+                    free_in_word(*record_bits(c, t->record_word + at / 64), least));
+}
+
+/* The first run of at least `least` free pages, cut to `most`; n is 0 where there is none. Always
+ * from the beginning: what stays as long as its session, a page or a few of numbers, then
+ * lies in the gaps between blobs. Spread over all of the memory it would cut what blobs leave
+ * behind into pieces too short for the next ones, which are always longer. */
 struct wanted {
     uint32_t least, most;
 };
 
-static struct record_run free_run(const struct core *c, const struct tenant *t,
-                                  struct record_run in, struct wanted want)
+static struct record_run search(struct core *c, const struct tenant *t, struct wanted want)
 {
-    uint32_t end = in.first + in.n;
+    uint32_t first = first_free(c, t, want.least), most;
 
-    for (uint32_t looks = 0; looks < RECORD_LOOKS_MAX && in.first < end; looks++) {
-        uint32_t first = next_page(c, t, in, false), stop;
-        uint32_t most = end - first < want.most ? end - first : want.most;
-
-        stop = next_page(c, t, (struct record_run){first, most}, true);
-        if (stop - first >= want.least)
-            return (struct record_run){first, stop - first};
-        in = (struct record_run){stop, end - stop};
-    }
-    return (struct record_run){0, 0};
-}
-
-/* Always from the beginning: what stays as long as its session, a page or a few of numbers, then
- * lies in the gaps between blobs. Spread over all of the memory it would cut what blobs leave
- * behind into pieces too short for the next ones, which are always longer. */
-static struct record_run search(const struct core *c, const struct tenant *t, struct wanted want)
-{
-    return free_run(c, t, (struct record_run){0, t->record_pages}, want);
+    c->visits++;
+    if (first == NONE || first + want.least > t->record_pages)
+        return (struct record_run){0, 0};
+    most = t->record_pages - first < want.most ? t->record_pages - first : want.most;
+    return (struct record_run){first, next_used(c, t, (struct record_run){first, most}) - first};
 }
 
 static void mark(struct core *c, const struct tenant *t, struct record_run run, bool used)
@@ -68,6 +148,8 @@ static void mark(struct core *c, const struct tenant *t, struct record_run run, 
         *word ^= bits;
         at += n;
     }
+    c->visits += run.n / 64;
+    tree_update(c, t, run.first / 64, (run.first + run.n - 1) / 64);
 }
 
 static bool is_blob(const struct turn_record *r, const struct record_section *section)

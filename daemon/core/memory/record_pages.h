@@ -1,5 +1,6 @@
 /* Turn records and the memory that they lie in: pages of a tenant's record memory, a bit each. They
- * are taken in runs, as few as there are, and given back in O(runs + pages / 64). Who writes, reads
+ * are taken in runs, as few as there are, and found and given back in O(log memory + pages / 64),
+ * however the memory is cut up. Who writes, reads
  * and drops records is said in core/turn/turn_records.c; sessions and engines that end give theirs
  * back here. */
 #ifndef CORE_RECORD_PAGES_H
