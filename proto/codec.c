@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "proto/reader.h"
 #include "proto/writer.h"
 
 static_assert(sizeof(struct wire_event) == WIRE_EVENT_BYTES, "an event is copied as it is");
@@ -108,16 +109,46 @@ static enum tern_err check_message(struct sums *sums, const ProtobufCMessage *ms
     return TERN_OK;
 }
 
-enum tern_err wire_decode(struct budget *budget, uint16_t type, const uint8_t *body, size_t n,
-                          const ProtobufCMessage **ret)
+/* Counts the fields of the message and of those inside it down from *left. What is no message at
+ * all is refused by who decodes it. */
+static bool fields_fit(const ProtobufCMessageDescriptor *d, struct reader r, uint32_t *left)
+{
+    struct field f;
+
+    while (reader_next(&r, &f)) {
+        const ProtobufCFieldDescriptor *in =
+            f.type == FIELD_BYTES ? protobuf_c_message_descriptor_get_field(d, f.number) : NULL;
+
+        if (*left == 0)
+            return false;
+        --*left;
+        if (in && in->type == PROTOBUF_C_TYPE_MESSAGE &&
+            !fields_fit(in->descriptor, reader_of(f.bytes, (size_t)f.v), left))
+            return false;
+    }
+    return true;
+}
+
+enum tern_err wire_begin(struct budget *budget, uint16_t type, const uint8_t *body, size_t n)
 {
     const ProtobufCMessageDescriptor *descriptor = wire_descriptor(type);
-    const ProtobufCMessage *msg;
+    uint32_t left = WIRE_BODY_FIELDS;
 
     if (!descriptor)
         return TERN_UNSUPPORTED;
     budget_start(budget, n);
-    msg = protobuf_c_message_unpack(descriptor, &budget->allocator, n, body);
+    return n <= WIRE_SHORT_BYTES || fields_fit(descriptor, reader_of(body, n), &left)
+               ? TERN_OK
+               : TERN_MALFORMED;
+}
+
+enum tern_err wire_decode(struct budget *budget, uint16_t type, const uint8_t *body, size_t n,
+                          const ProtobufCMessage **ret)
+{
+    const ProtobufCMessage *msg;
+
+    TRY(wire_begin(budget, type, body, n));
+    msg = protobuf_c_message_unpack(wire_descriptor(type), &budget->allocator, n, body);
     if (!msg)
         return TERN_MALFORMED;
     TRY(check_message(&(struct sums){{0}}, msg));

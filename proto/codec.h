@@ -37,6 +37,11 @@ struct wire_event {
     uint8_t kind, tiers; /* core/query.h's tree_event_kind; bits 1 << enum tier */
 };
 
+/* What every decoder of a body calls first: the budget begins, and the fields are counted, so that
+ * nobody makes a decoder run long by fields that take two bytes each. UNSUPPORTED, MALFORMED: as
+ * wire_decode. */
+enum tern_err wire_begin(struct budget *budget, uint16_t type, const uint8_t *body, size_t n);
+
 /* Unpacks. *ret lies in the budget until its next budget_start (wire_decode calls it); cast it to
  * the struct of the type: (const Tern__Wire__Match *)msg. UNSUPPORTED: messages.h has
  * no such type. MALFORMED: not such a message, or above a limit or the budget; budget->exceeded

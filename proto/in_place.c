@@ -251,7 +251,7 @@ enum tern_err wire_decode_in_place(struct budget *budget, uint16_t type, const u
 {
     if (type != FRAME_MATCH && type != FRAME_STEP)
         return wire_decode(budget, type, body, n, ret);
-    budget_start(budget, n);
+    TRY(wire_begin(budget, type, body, n));
     return type == FRAME_MATCH ? decode_match(budget, body, n, ret)
                                : decode_step(budget, body, n, ret);
 }

@@ -378,24 +378,26 @@ enum frame_type {
 
 /* ---- what a decoded message can hold ---- */
 
-#define WIRE_GROUPS_MAX    16u   /* of a PoolOpen */
-#define WIRE_BLOBS_MAX     4u    /* of a turn record */
-#define WIRE_RECORDS_MAX   64u   /* of a RecordGetReply */
-#define WIRE_SPANS_MAX     8u    /* of a section of a turn record */
-#define WIRE_AXES_MAX      8u    /* of a group, or of a field */
-#define WIRE_FIELDS_MAX    8u    /* of a group */
-#define WIRE_SECTIONS_MAX  8u    /* of a field */
-#define WIRE_OPS_MAX       1024u /* of a Step, and results of its answer */
-#define WIRE_RUNS_MAX      4096u /* of one message, all its results or operations together */
-#define WIRE_STEP_RUNS_MAX 16u   /* of an operation of a Step */
-#define WIRE_KEYS_MAX      1024u /* extra keys of one token list */
-#define WIRE_ARGS_MAX      16u   /* of an Admin */
-#define WIRE_EVENTS_MAX    4096u /* of a SubscribeReply */
-#define WIRE_NAMES_MAX     64u   /* of tenants in a SubscribeReply */
-#define WIRE_CHUNKS_MAX    64u   /* of a PeerPath */
-#define WIRE_WINDOWS_MAX   64u   /* of a PeerPath */
-#define WIRE_STRING_MAX    255u  /* bytes of every string that is not among the limits below */
-#define WIRE_TEXT_MAX      1023u /* bytes of Status.text and PeerPath.text */
+#define WIRE_GROUPS_MAX    16u    /* of a PoolOpen */
+#define WIRE_BLOBS_MAX     4u     /* of a turn record */
+#define WIRE_RECORDS_MAX   64u    /* of a RecordGetReply */
+#define WIRE_SPANS_MAX     8u     /* of a section of a turn record */
+#define WIRE_AXES_MAX      8u     /* of a group, or of a field */
+#define WIRE_FIELDS_MAX    8u     /* of a group */
+#define WIRE_SECTIONS_MAX  8u     /* of a field */
+#define WIRE_OPS_MAX       1024u  /* of a Step, and results of its answer */
+#define WIRE_SHORT_BYTES   16384u /* fields of a shorter body are not counted */
+#define WIRE_BODY_FIELDS   40960u /* at most of a longer one, with those of all messages in it */
+#define WIRE_RUNS_MAX      4096u  /* of one message, all its results or operations together */
+#define WIRE_STEP_RUNS_MAX 16u    /* of an operation of a Step */
+#define WIRE_KEYS_MAX      1024u  /* extra keys of one token list */
+#define WIRE_ARGS_MAX      16u    /* of an Admin */
+#define WIRE_EVENTS_MAX    4096u  /* of a SubscribeReply */
+#define WIRE_NAMES_MAX     64u    /* of tenants in a SubscribeReply */
+#define WIRE_CHUNKS_MAX    64u    /* of a PeerPath */
+#define WIRE_WINDOWS_MAX   64u    /* of a PeerPath */
+#define WIRE_STRING_MAX    255u   /* bytes of every string that is not among the limits below */
+#define WIRE_TEXT_MAX      1023u  /* bytes of Status.text and PeerPath.text */
 
 /* Fetch.peer that stands for the daemon's own disk: no peer can have such a name. */
 #define WIRE_DISK "/disk"

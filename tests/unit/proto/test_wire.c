@@ -179,13 +179,13 @@ TEST(wire_deep_groups_are_malformed)
     }
 }
 
-/* A body of FRAME_BODY_MAX bytes that is one field over and over, with nothing inside. */
+/* A body that is one field over and over, as often as it may be, with nothing inside. */
 static void empty_pieces(uint16_t type, uint32_t field)
 {
     struct rig_bytes b = {0};
     enum tern_err err;
 
-    while (b.n + 4 <= FRAME_BODY_MAX)
+    for (uint32_t i = 0; i < WIRE_BODY_FIELDS; i++)
         rig_pb_field(&b, field, "", 0);
     rig_budget.high_water = 0;
     err = rig_wire_decode_bytes(type, &b);
@@ -194,7 +194,7 @@ static void empty_pieces(uint16_t type, uint32_t field)
     rig_bytes_finish(&b);
 }
 
-TEST(wire_megabyte_of_empty_submessages_stays_in_budget)
+TEST(wire_most_empty_submessages_stay_in_budget)
 {
     for (const uint16_t *type = rig_wire_types; *type; type++) {
         const ProtobufCMessageDescriptor *d = wire_descriptor(*type);

@@ -1,8 +1,11 @@
 /* The limits of a decoded message: the largest that is allowed passes, one more is MALFORMED. */
 #include <string.h>
 
+#include "proto/in_place.h"
 #include "testing/test.h"
 #include "unit/rig/rig_wire.h"
+
+#define STEP_OPS_TAG 0x0a /* field 1, bytes */
 
 TEST_GROUP(rig_wire_set_up, NULL);
 
@@ -24,6 +27,42 @@ TEST(wire_step_of_most_operations_passes)
     assert_int_equal(rig_wire_decode_message(FRAME_STEP, &step), TERN_OK);
     step.n_ops = WIRE_OPS_MAX + 1;
     assert_int_equal(rig_wire_decode_message(FRAME_STEP, &step), TERN_MALFORMED);
+}
+
+/* n unknown fields of three bytes; ret: their bytes. */
+static size_t put_unknown(uint8_t *to, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(to + (size_t)3 * i, "\xc0\x3e\x01", 3);
+    return (size_t)3 * n;
+}
+
+/* A decoder does not run long for fields that nobody knows, on whichever level they are. */
+TEST(wire_fields_are_limited_over_all_levels)
+{
+    static uint8_t body[3 * (WIRE_BODY_FIELDS + 1) + 8];
+    static const uint16_t types[] = {FRAME_STEP, FRAME_MATCH, FRAME_POOL_OPEN, FRAME_PEER_MSG};
+    const size_t head = 5; /* an operation, and how long it is */
+    const ProtobufCMessage *msg;
+    size_t n = put_unknown(body, WIRE_BODY_FIELDS + 1);
+
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        assert_int_equal(wire_decode_in_place(&rig_budget, types[i], body, n, &msg),
+                         TERN_MALFORMED);
+        assert_int_equal(rig_budget.used, 0); /* before anything was made of it */
+    }
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(wire_decode_in_place(&rig_budget, types[i], body, n - 3, &msg), TERN_OK);
+    for (uint32_t more = 0; more < 2; more++) {
+        n = put_unknown(body + head, WIRE_BODY_FIELDS - 1 + more);
+        body[0] = STEP_OPS_TAG;
+        body[1] = (uint8_t)(n | 0x80);
+        body[2] = (uint8_t)(n >> 7 | 0x80);
+        body[3] = (uint8_t)(n >> 14 | 0x80);
+        body[4] = (uint8_t)(n >> 21);
+        assert_int_equal(wire_decode_in_place(&rig_budget, FRAME_STEP, body, head + n, &msg),
+                         more ? TERN_MALFORMED : TERN_OK);
+    }
 }
 
 TEST(wire_step_reply_of_most_results_passes)
