@@ -228,8 +228,11 @@ struct event {
 struct page_at {
     uint32_t group, index, gen;
     uint32_t record; /* dense number over all pools: the seam's own per-page arrays use it */
-    uint64_t step;   /* SEAL: what the commit of the page named: its engine may have brought the
-                        checksums for that step (base/brought.h). 0: none may be there */
+    union {
+        uint64_t step; /* SEAL: what the commit of the page named: its engine may have brought the
+                          checksums for that step (base/brought.h). 0: none may be there */
+        uint32_t pool; /* DISK_WRITE: that it lies in, of the device tier or of the host tier */
+    };
 };
 
 /* Of a batch between pools of other page_tokens: a span, as transfer/spans.h has it. Of the

@@ -78,7 +78,7 @@ HANDLE(store) /* something that is being written to the disk */
 struct disk_write {
     struct store_id store;
     uint64_t file;
-    uint32_t tenant, pool; /* pool: that the pages are read from, all in its device tier */
+    uint32_t tenant, pool; /* pool: of the device tier; a page names the pool that it lies in */
     uint32_t nextents, npages, ntokens, nkeys;
     const struct disk_extent *extents;
     const struct page_at *pages; /* of the first extent, of the second ...; in order of groups */

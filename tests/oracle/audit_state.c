@@ -27,6 +27,18 @@ static void hold_session(const struct audit *a, struct counts *n, const struct s
         n[at].host_borrowers++;
 }
 
+/* What is deeper than the device had it, the host keeps. */
+static void hold_store(const struct audit *a, struct counts *n, const struct disk_store *s)
+{
+    if (s->state == DISK_STORE_DUE)
+        return;
+    hold(a, n, s->node, s->state_from);
+    for (uint32_t at = s->node; node_at(a->c, at)->depth > s->state_from &&
+                                node_at(a->c, at)->depth > node_at(a->c, s->device)->depth;
+         at = node_at(a->c, at)->parent)
+        n[at].host_borrowers++;
+}
+
 static void count_holders(const struct audit *a, struct counts *n)
 {
     const struct core *c = a->c;
@@ -40,8 +52,7 @@ static void count_holders(const struct audit *a, struct counts *n)
             if (retire_at(c, at)->pin.node != NONE)
                 hold(a, n, retire_at(c, at)->pin.node, retire_at(c, at)->pin.state_from);
     for (uint32_t i = c->disk_stores.head; i != NONE; i = disk_store_list_next(c, i))
-        if (disk_store_at(c, i)->state != DISK_STORE_DUE)
-            hold(a, n, disk_store_at(c, i)->node, disk_store_at(c, i)->state_from);
+        hold_store(a, n, disk_store_at(c, i));
     for (uint32_t i = 0; i < c->limits.serves; i++)
         if (serve_at(c, i)->state != SERVE_EMPTY)
             hold(a, n, serve_at(c, i)->node, serve_at(c, i)->state_from);

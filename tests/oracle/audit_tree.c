@@ -245,8 +245,10 @@ static void hold_sessions(const struct core *c, ref_counts *held)
 static void hold_transfers(const struct core *c, ref_counts *held)
 {
     for (uint32_t i = c->disk_stores.head; i != NONE; i = disk_store_list_next(c, i))
-        if (disk_store_at(c, i)->state != DISK_STORE_DUE)
-            held[disk_store_at(c, i)->node][REF_TRANSFER]++;
+        if (disk_store_at(c, i)->state != DISK_STORE_DUE) {
+            held[disk_store_at(c, i)->device][REF_TRANSFER]++;
+            held[disk_store_at(c, i)->node][REF_HOST] += disk_store_at(c, i)->from_host;
+        }
     for (uint32_t i = 0; i < c->limits.serves; i++)
         if (serve_at(c, i)->state != SERVE_EMPTY && serve_at(c, i)->node != NONE)
             held[serve_at(c, i)->node][REF_TRANSFER]++;

@@ -64,13 +64,16 @@ bool tag_prefix(struct sim *w, uint32_t d, const struct token_at *at, uint32_t *
 void check_page_words(struct sim *w, uint32_t d, const struct words *of, const char *what)
 {
     const uint32_t *want = w->prefix[of->tenant][of->ns][of->variant] + of->pos + 1;
-    uint32_t pool = w->d[d].granule[of->tenant][of->granule].pool, ranks = w->d[d].pool[pool].ranks;
+    uint32_t pool = of->host ? w->d[d].host[of->tenant][of->granule].pool
+                             : w->d[d].granule[of->tenant][of->granule].pool,
+             ranks = w->d[d].pool[pool].ranks;
 
     for (uint32_t r = 0; r < ranks; r++) {
         struct tag_form form = tag_form(w, (struct holder){d, of->group, ranks, r});
 
         for (uint32_t k = 0; k < w->page_granules[of->group]; k++) {
-            const struct tag *tag = tag_at(w, d, pool, r, of->granule + k);
+            const struct tag *tag = of->host ? htag_at(w, d, pool, r, of->granule + k)
+                                             : tag_at(w, d, pool, r, of->granule + k);
 
             for (uint32_t i = of->from; i < of->to; i++)
                 EXPECT(tag_is(&form, tag->v[i], want[i]), what,
@@ -83,5 +86,6 @@ void check_page_words(struct sim *w, uint32_t d, const struct words *of, const c
 void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,
                 uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what)
 {
-    check_page_words(w, d, &(struct words){tenant, granule, group, ns, variant, pos, 0, n}, what);
+    check_page_words(w, d, &(struct words){tenant, granule, group, ns, variant, pos, 0, n, false},
+                     what);
 }

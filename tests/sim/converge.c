@@ -92,14 +92,20 @@ static bool waiting(const struct sim *w)
     return false;
 }
 
-/* A store waits until the disk is tried again. */
+/* A store waits until the disk is tried again, or gave way and pins nothing for a while. */
 static bool disk_waits(struct sim *w)
 {
-    for (uint32_t d = 0; d < DAEMONS; d++)
+    for (uint32_t d = 0; d < DAEMONS; d++) {
         if (disk_is_on(w, d) && disk_pause(w, d) > w->now) {
             w->now = disk_pause(w, d);
             return true;
         }
+        if (disk_is_on(w, d) && !core_disk_idle(w->d[d].core) &&
+            core_deadline(w->d[d].core) <= w->now + DISK_PUT_OFF_MS * MS) {
+            w->now += DISK_PUT_OFF_MS * MS;
+            return true;
+        }
+    }
     return false;
 }
 

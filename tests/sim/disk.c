@@ -159,12 +159,36 @@ static uint32_t pages_of(const struct sim *w, uint32_t d, uint32_t g, uint32_t k
     return g < w->cfg.ngroups ? w->L / w->page_tokens[d][g] : seg_pages(w, d, g, k);
 }
 
+/* What lies on the host was committed there by a copy. */
+static void hold_host_page(struct sim *w, uint32_t d, const struct dfile *f, struct ext *x,
+                           const struct page_at *at)
+{
+    uint32_t first = host_read(w, d, f->pool, at);
+    const struct hpage *h = &w->d[d].host[f->tenant][first];
+
+    x->page[x->npages++] = (struct ext_page){.host = 1,
+                                             .group = (uint8_t)at->group,
+                                             .granule = (uint16_t)first,
+                                             .record = (uint16_t)at->record,
+                                             .gen = at->gen};
+    EXPECT(space_current(w, d, f->tenant, w->d[d].chunk[h->pool][h->chunk].space), "store_of_reset",
+           "depth %u: its namespace was reset", w->d[d].chunk[h->pool][h->chunk].depth * w->L);
+    MARK(stored_from_host);
+}
+
 static void hold_page(struct sim *w, uint32_t d, const struct dfile *f, struct ext *x,
                       const struct page_at *at)
 {
-    struct granule *g = page_granule(w, d, f->pool, at->group, at->index);
-    struct ext_page *p = &x->page[x->npages++];
+    struct granule *g;
+    struct ext_page *p;
 
+    if (at->pool == w->d[d].pool[f->pool].host_slot) {
+        hold_host_page(w, d, f, x, at);
+        return;
+    }
+    EXPECT(at->pool == w->d[d].pool[f->pool].id.slot, "store_pool", "a page of slot %u", at->pool);
+    g = page_granule(w, d, f->pool, at->group, at->index);
+    p = &x->page[x->npages++];
     EXPECT(g->gen == at->gen, "store_stale", "group %u index %u generation %u, which is %u",
            at->group, at->index, at->gen, g->gen);
     EXPECT(at->record < RECORDS && w->d[d].sum_known[at->record], "store_unsealed",
@@ -330,9 +354,21 @@ void take_disk_write(struct sim *w, uint32_t d, const struct action *act)
 
 static void let_go(struct sim *w, uint32_t d, const struct dfile *f, const struct ext *x)
 {
-    for (uint32_t i = 0; i < x->npages; i++)
-        for (uint32_t n = 0; n < w->page_granules[x->page[i].group]; n++)
-            w->d[d].granule[f->tenant][x->page[i].granule + n].sealing--;
+    for (uint32_t i = 0; i < x->npages; i++) {
+        const struct ext_page *p = &x->page[i];
+
+        if (p->host)
+            host_read_end(w, d, f->tenant, p->group, p->granule);
+        for (uint32_t n = 0; !p->host && n < w->page_granules[p->group]; n++)
+            w->d[d].granule[f->tenant][p->granule + n].sealing--;
+    }
+}
+
+static uint32_t page_lacks(const struct sim *w, uint32_t d, const struct dfile *f,
+                           const struct ext_page *p)
+{
+    return p->host ? w->d[d].host[f->tenant][p->granule].lacks
+                   : w->d[d].granule[f->tenant][p->granule].lacks;
 }
 
 static uint32_t stored_skips(struct sim *w, uint32_t d, const struct dfile *f, const struct ext *x,
@@ -341,8 +377,37 @@ static uint32_t stored_skips(struct sim *w, uint32_t d, const struct dfile *f, c
     const struct window_page at = {p->granule, p->group, pos / w->page_tokens[d][p->group],
                                    x->id.k * w->L};
 
-    return p->group < w->cfg.ngroups || recurrent(w, p->group) ? 0
-                                                               : window_skips(w, d, f->tenant, &at);
+    return p->group < w->cfg.ngroups || recurrent(w, p->group)
+               ? 0
+               : window_lacks(w, d, &at, page_lacks(w, d, f, p));
+}
+
+static const struct tag *page_tag(struct sim *w, uint32_t d, const struct dfile *f,
+                                  const struct ext_page *p, uint32_t rank)
+{
+    return p->host ? htag_at(w, d, f->pool, rank, p->granule)
+                   : tag_at(w, d, f->pool, rank, p->granule);
+}
+
+static bool page_agrees(struct sim *w, uint32_t d, const struct dfile *f, const struct ext_page *p,
+                        uint32_t rank)
+{
+    return memcmp(page_tag(w, d, f, p, rank), &w->d[d].sum[p->record][rank],
+                  w->page_tokens[d][p->group] * sizeof(uint32_t)) == 0;
+}
+
+/* Has a bit tipped on the host, in what the file is made of? */
+static bool host_rotted(struct sim *w, uint32_t d, const struct dfile *f)
+{
+    struct disks *k = w->disk[d];
+
+    for (EXTS(k, x))
+        for (uint32_t i = 0; x->state == EXT_COMING && x->file == file_slot(k, f) && i < x->npages;
+             i++)
+            for (uint32_t r = 0; x->page[i].host && r < x->id.ranks; r++)
+                if (!page_agrees(w, d, f, &x->page[i], r))
+                    return true;
+    return false;
 }
 
 /* What is written is what was committed: every byte of it, as it lies there now. */
@@ -357,18 +422,20 @@ static void read_in(struct sim *w, uint32_t d, const struct dfile *f, struct ext
         nth = g == group ? nth + 1 : 0;
         group = g;
         pos = page_token(w, d, g, x->id.k, nth);
-        EXPECT(w->d[d].granule[f->tenant][p->granule].gen == p->gen, "stored_stale",
-               "group %u granule %u was given to another while it was written", g, p->granule);
+        EXPECT((p->host ? w->d[d].host[f->tenant][p->granule].gen
+                        : w->d[d].granule[f->tenant][p->granule].gen) == p->gen,
+               "stored_stale", "group %u granule %u was given to another while it was written", g,
+               p->granule);
         check_page_words(w, d,
                          &(struct words){f->tenant, p->granule, g, x->id.ns, x->id.variant, pos,
-                                         stored_skips(w, d, f, x, p, pos), w->page_tokens[d][g]},
+                                         stored_skips(w, d, f, x, p, pos), w->page_tokens[d][g],
+                                         p->host},
                          "stored_wrong_bytes");
         for (uint32_t r = 0; r < x->id.ranks; r++) {
-            p->lacks = w->d[d].granule[f->tenant][p->granule].lacks;
-            p->tag[r] = *tag_at(w, d, f->pool, r, p->granule);
-            EXPECT(memcmp(&p->tag[r], &w->d[d].sum[p->record][r],
-                          w->page_tokens[d][g] * sizeof(uint32_t)) == 0,
-                   "stored_torn", "group %u granule %u: not what its checksum says", g, p->granule);
+            p->lacks = (uint8_t)page_lacks(w, d, f, p);
+            p->tag[r] = *page_tag(w, d, f, p, r);
+            EXPECT(page_agrees(w, d, f, p, r), "stored_torn",
+                   "group %u granule %u: not what its checksum says", g, p->granule);
         }
     }
 }
@@ -430,7 +497,7 @@ static void end_write(struct sim *w, uint32_t d, struct dfile *f)
     struct event ev = {.kind = EV_DISK_WRITTEN};
 
     ev.written.store = f->store;
-    ev.written.err = write_fault(w);
+    ev.written.err = host_rotted(w, d, f) ? TERN_CORRUPT : write_fault(w);
     k->written = (uint8_t)ev.written.err;
     TRACE("  daemon %u: file %llu is written, err %u\n", d, (unsigned long long)f->number,
           ev.written.err);
@@ -563,7 +630,7 @@ bool disk_work(struct sim *w, uint32_t d)
 static void file_crashed(struct sim *w, uint32_t d, struct dfile *f)
 {
     struct disks *k = w->disk[d];
-    bool whole = chance(w, 50), left = false;
+    bool whole = chance(w, 50) && !(f->state == FILE_WRITING && host_rotted(w, d, f)), left = false;
 
     if (f->state == FILE_WRITING)
         MARK(crash_while_writing);

@@ -22,8 +22,8 @@ struct ident {
 };
 
 struct ext_page {
-    uint8_t group, lacks;
-    uint16_t granule, record; /* while it is written: where it is read from */
+    uint8_t group, lacks, host; /* host: it is read from the host tier */
+    uint16_t granule, record;   /* while it is written: where it is read from */
     uint32_t gen;
     struct tag tag[RANKS];
 };

@@ -135,6 +135,27 @@ static uint32_t host_hand_out(struct sim *w, uint32_t d, uint32_t pool, const st
     return first;
 }
 
+uint32_t host_read(struct sim *w, uint32_t d, uint32_t pool, const struct page_at *at)
+{
+    uint32_t first = host_at(w, d, pool, at);
+    struct hpage *h = &w->d[d].host[pool_of(w, d, pool)->tenant][first];
+
+    EXPECT(h->own == HOST_NODE && h->gen == at->gen && h->pool == pool && h->group == at->group,
+           "host_read_unknown",
+           "host granule %u is of kind %u, generation %u, not %u: it was never acknowledged, or "
+           "has gone",
+           first, h->own, h->gen, at->gen);
+    for (uint32_t k = 0; k < w->page_granules[at->group]; k++)
+        h[k].readers++;
+    return first;
+}
+
+void host_read_end(struct sim *w, uint32_t d, uint32_t tenant, uint32_t group, uint32_t granule)
+{
+    for (uint32_t k = 0; k < w->page_granules[group]; k++)
+        w->d[d].host[tenant][granule + k].readers--;
+}
+
 static uint32_t known_pages(const struct sim *w, uint32_t d, const struct chunk *c)
 {
     uint32_t n = 0;

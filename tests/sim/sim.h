@@ -246,6 +246,9 @@ static inline bool may_be_undone(const struct sim *w, uint32_t d, const struct s
 }
 bool chunk_loading(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 void host_sync(struct sim *w, uint32_t d, struct session *s);
+/* Somebody begins to read a page of the host tier; returns its first granule. And its end. */
+uint32_t host_read(struct sim *w, uint32_t d, uint32_t pool, const struct page_at *at);
+void host_read_end(struct sim *w, uint32_t d, uint32_t tenant, uint32_t group, uint32_t granule);
 bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g);
 uint32_t chunk_pages(const struct sim *w, uint32_t d, uint32_t g, const struct chunk *c);
 
@@ -340,6 +343,7 @@ void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, ui
 /* The same of a page's words [from, to); the first one is that of token `pos`. */
 struct words {
     uint32_t tenant, granule, group, ns, variant, pos, from, to;
+    bool host; /* the granule is one of the host's */
 };
 void check_page_words(struct sim *w, uint32_t d, const struct words *of, const char *what);
 /* The bytes of a pool's granule in the region of that rank. */
@@ -384,6 +388,8 @@ struct window_page {
 };
 uint32_t window_skips(const struct sim *w, uint32_t d, uint32_t tenant,
                       const struct window_page *p);
+/* The same of a page that lacks its first words. */
+uint32_t window_lacks(const struct sim *w, uint32_t d, const struct window_page *p, uint32_t lacks);
 void check_window_page(struct sim *w, uint32_t d, const struct session *s,
                        const struct window_page *p, const char *what);
 uint32_t seg_pages(const struct sim *w, uint32_t d, uint32_t g, uint32_t k);

@@ -54,8 +54,13 @@ struct granule *at_granule(struct sim *w, uint32_t d, const struct session *s, u
 
 uint32_t window_skips(const struct sim *w, uint32_t d, uint32_t tenant, const struct window_page *p)
 {
-    uint32_t lacks = w->d[d].granule[tenant][p->granule].lacks, pt = w->page_tokens[d][p->group],
-             pos = p->at * pt, from = p->t > w->window[p->group] ? p->t - w->window[p->group] : 0;
+    return window_lacks(w, d, p, w->d[d].granule[tenant][p->granule].lacks);
+}
+
+uint32_t window_lacks(const struct sim *w, uint32_t d, const struct window_page *p, uint32_t lacks)
+{
+    uint32_t pt = w->page_tokens[d][p->group], pos = p->at * pt,
+             from = p->t > w->window[p->group] ? p->t - w->window[p->group] : 0;
 
     if (lacks == 0 || from <= pos)
         return 0;
@@ -69,7 +74,8 @@ void check_window_page(struct sim *w, uint32_t d, const struct session *s,
              pos = p->at * pt, end = p->t - pos < pt ? p->t - pos : pt;
 
     check_page_words(
-        w, d, &(struct words){s->tenant, p->granule, p->group, s->ns, s->variant, pos, skips, end},
+        w, d,
+        &(struct words){s->tenant, p->granule, p->group, s->ns, s->variant, pos, skips, end, false},
         what);
 }
 

@@ -123,7 +123,8 @@ struct pool {
     uint32_t reserved;          /* of those, the ones of the reserve */
     uint32_t loads;             /* that wait for copies from the host */
     uint32_t writebacks;        /* copies to the host that are queued or run */
-    uint32_t left_memory;       /* 1: nodes did, since the disk tier looked last */
+    uint32_t ahead[TIER_COUNT]; /* the node that leaves the tier next, and its generation, as of */
+    uint32_t ahead_gen[TIER_COUNT]; /* when it was stored on the disk for that, or was there */
     uint64_t copy_moved_ns;     /* when one of them was queued or ended last */
     uint64_t offset, bytes, slab_bytes; /* the same in each of its regions, and only there */
     uint64_t region_set;                /* bit a region of the tenant */
@@ -215,6 +216,7 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     struct node_room room;
     struct list_links sibling; /* `next` too where the record is free */
     struct list_links keyed;   /* in its pool's list while it has extra keys */
+    struct list_links due;     /* in its tenant's list while a cold store of it waits for a record */
     uint32_t announced;        /* what subscribers know of it: see events.c */
     uint32_t reserved;         /* 1: of the reserve: its copy is on the host, or on its way there */
     uint32_t reserved_children;
@@ -571,6 +573,7 @@ struct tenant {
     /* Its part of the disk. */
     struct list disk_entries; /* chunks: what was stored first comes first */
     struct list disk_roots;   /* chunks of depth 0 */
+    struct list disk_due;     /* nodes whose cold stores wait for records: the oldest first */
     uint32_t disk_writing;    /* the store that writes a file now; NONE */
     uint32_t disk_chunks, disk_nfiles;
     uint32_t disk_blocks, disk_keys; /* of the token store */
@@ -803,6 +806,7 @@ ARENA_LIST(slab_list, slab, in_list)
 ARENA_LIST(space_list, space, in_pool)
 ARENA_LIST(idle_list, space, idle)
 ARENA_LIST(keyed_list, node, keyed)
+ARENA_LIST(due_list, node, due)
 ARENA_LIST(child_list, node, sibling)
 ARENA_LIST(reclaim_list, node, state.reclaim)
 ARENA_LIST(changed_list, node, room.changed)

@@ -63,7 +63,10 @@ struct disk_gone { /* what is to be given back, until it is said */
 struct disk_store { /* see disk/stores.h */
     uint32_t gen, state;
     uint32_t tenant, pool;
-    uint32_t node, node_gen; /* from QUEUED on pinned TRANSFER, with what a resume there needs */
+    uint32_t node, node_gen;
+    /* From QUEUED on: what lies on the device is pinned TRANSFER by its deepest node, what is read
+     * from the host is pinned HOST by `node` (from_host: 1), with the STATE of a resume there. */
+    uint32_t device, from_host;
     uint32_t state_from, reason;
     uint32_t admitted; /* 1: room was made for all of it */
     uint32_t chunk;    /* the deepest of its chunks that is durable: pinned */
@@ -80,6 +83,7 @@ struct disk_store { /* see disk/stores.h */
     uint32_t before;           /* what that session had stored (D1) */
     uint32_t conn;             /* who is to be answered; NONE */
     uint64_t request_id, trace_id, written;
+    uint64_t after_ns; /* DUE: it pins nothing before that */
 };
 
 ARENA_RECORDS(disk_chunk, disk_chunk, disk_chunks)

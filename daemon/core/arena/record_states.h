@@ -216,9 +216,12 @@ STATE_MACHINE(disk_file, DISK_FILE, DISK_FILE_STATE_TABLE)
 #define DISK_STORE_STATE_TABLE(X)                                                                  \
     X(DISK_STORE, EMPTY, TO(DISK_STORE, DUE), "there is none", "empty")                            \
     X(DISK_STORE, DUE, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                             \
-      "the step that wrote its node has not passed: it holds nothing yet", "due")                  \
-    X(DISK_STORE, QUEUED, TO(DISK_STORE, WRITING) | TO(DISK_STORE, EMPTY),                         \
-      "waits for its turn, for checksums or for room; what it needs of the device is pinned",      \
+      "the step that wrote its node has not passed, or others needed the pages at once: it holds " \
+      "nothing",                                                                                   \
+      "due")                                                                                       \
+    X(DISK_STORE, QUEUED,                                                                          \
+      TO(DISK_STORE, WRITING) | TO(DISK_STORE, DUE) | TO(DISK_STORE, EMPTY),                       \
+      "waits for its turn, for checksums or for room; what it needs is pinned where it lies",      \
       "queued")                                                                                    \
     X(DISK_STORE, WRITING, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                         \
       "a file with its next chunks is being written", "writing")

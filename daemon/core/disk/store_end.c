@@ -52,6 +52,47 @@ static void session_told(const struct core *c, const struct disk_store *s)
         of->disk_stored = s->before;
 }
 
+/* --- what it holds --- */
+
+/* What is not on the device the host keeps for it: borrowers of it there may lose the device's. */
+static struct path on_host_alone(const struct core *c, const struct disk_store *s)
+{
+    uint32_t device = node_at(c, s->device)->depth;
+
+    return (struct path){s->node, s->state_from > device ? s->state_from : device};
+}
+
+void store_hold(struct core *c, struct disk_store *s)
+{
+    node_pin(c, s->device, REF_TRANSFER);
+    if (s->from_host)
+        node_pin(c, s->node, REF_HOST);
+    state_hold(c, (struct path){s->node, s->state_from});
+    state_lend_host(c, on_host_alone(c, s), true);
+}
+
+static void let_go(struct core *c, struct disk_store *s)
+{
+    c->visits += (node_at(c, s->node)->depth - s->state_from) / pool_at(c, s->pool)->align;
+    state_lend_host(c, on_host_alone(c, s), false);
+    state_unhold(c, (struct path){s->node, s->state_from});
+    if (s->from_host)
+        node_unpin(c, s->node, REF_HOST);
+    node_unpin(c, s->device, REF_TRANSFER);
+    s->device = NONE;
+    s->from_host = 0;
+}
+
+void store_put_off(struct core *c, struct disk_store *s)
+{
+    let_go(c, s);
+    s->tried = 0;
+    s->awaits = NONE;
+    s->after_ns = c->now_ns + DISK_PUT_OFF_MS * NS_PER_MS;
+    disk_store_state_move(&s->state, DISK_STORE_DUE);
+    touch(c);
+}
+
 /* Needs room for one action. */
 void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err)
 {
@@ -60,9 +101,7 @@ void store_end(struct core *c, struct actions *out, struct disk_store *s, enum t
 
     if (s->state != DISK_STORE_DUE) {
         depth = node_at(c, s->node)->depth;
-        c->visits += (depth - s->state_from) / pool_at(c, s->pool)->align;
-        state_unhold(c, (struct path){s->node, s->state_from});
-        node_unpin(c, s->node, REF_TRANSFER);
+        let_go(c, s);
     }
     if (err != TERN_OK) {
         t->disk.failed++;

@@ -38,21 +38,40 @@ static struct pool *store_pool(const struct core *c, const struct disk_store *s)
 
 /* --- what an extent is made of --- */
 
-/* A refill that waits for its step is nobody's to read yet (T18). */
-static bool group_is_of(const struct pool *p, const struct node *n, uint32_t g, enum disk_part part)
+/* Does the store read the node from the device? What is deeper may come there and go again. */
+static bool on_device(const struct core *c, const struct disk_store *s, const struct node *n)
 {
-    return part == (group_is_state(&p->group[g]) ? DISK_STATE : DISK_HISTORY) &&
-           n->group[g].pages[TIER_DEVICE] != NONE && !(n->state.refilling & 1u << g);
+    return n->depth <= node_at(c, s->device)->depth;
 }
 
-static struct disk_kept kept_of(const struct pool *p, const struct node *n, enum disk_part part)
+/* Where its pages of the group are read from; TIER_COUNT: it has none for the store. A refill that
+ * waits for its step is nobody's to read yet (T18). */
+static enum tier group_tier(const struct core *c, const struct disk_store *s, const struct node *n,
+                            uint32_t g)
 {
+    if (on_device(c, s, n) && n->group[g].pages[TIER_DEVICE] != NONE &&
+        !(n->state.refilling & 1u << g))
+        return TIER_DEVICE;
+    return s->from_host && n->group[g].pages[TIER_HOST] != NONE ? TIER_HOST : TIER_COUNT;
+}
+
+static bool group_is_of(const struct core *c, const struct disk_store *s, const struct node *n,
+                        uint32_t g, enum disk_part part)
+{
+    return part == (group_is_state(&store_pool(c, s)->group[g]) ? DISK_STATE : DISK_HISTORY) &&
+           group_tier(c, s, n, g) != TIER_COUNT;
+}
+
+static struct disk_kept kept_of(const struct core *c, const struct disk_store *s,
+                                const struct node *n, enum disk_part part)
+{
+    const struct pool *p = store_pool(c, s);
     struct disk_kept at = {.file = NONE};
 
     for (uint32_t g = 0; g < p->ngroups; g++) {
         const struct group *of = &p->group[g];
 
-        if (!group_is_of(p, n, g, part))
+        if (!group_is_of(c, s, n, g, part))
             continue;
         at.groups |= 1u << g;
         at.npages += of->segment;
@@ -62,11 +81,11 @@ static struct disk_kept kept_of(const struct pool *p, const struct node *n, enum
     return at;
 }
 
-static uint64_t bytes_of(const struct core *c, const struct pool *p, const struct node *n,
+static uint64_t bytes_of(const struct core *c, const struct disk_store *s, const struct node *n,
                          enum disk_part part)
 {
-    struct disk_kept at = kept_of(p, n, part);
-    struct disk_chunk k = {.align = p->align};
+    struct disk_kept at = kept_of(c, s, n, part);
+    struct disk_chunk k = {.align = store_pool(c, s)->align};
 
     if (part == DISK_HISTORY)
         k.nkeys = tokens_count_keys(c, n->keys);
@@ -74,9 +93,9 @@ static uint64_t bytes_of(const struct core *c, const struct pool *p, const struc
 }
 
 /* Does the chunk lack some of the STATE that the node has? */
-static bool lacks_state(const struct core *c, const struct pool *p, const struct step *at)
+static bool lacks_state(const struct core *c, const struct disk_store *s, const struct step *at)
 {
-    struct disk_kept has = kept_of(p, node_at(c, at->node), DISK_STATE);
+    struct disk_kept has = kept_of(c, s, node_at(c, at->node), DISK_STATE);
     const struct disk_chunk *k;
 
     if (at->chunk == NONE)
@@ -92,17 +111,19 @@ static bool sums_known(const struct node *n)
     return node_visible(n) && n->work.seal == SEAL_DONE;
 }
 
-static void await_sums(const struct core *c, uint32_t node, struct missing *m)
+/* Those of the host's pages are. */
+static void await_sums(const struct core *c, const struct disk_store *s, uint32_t node,
+                       struct missing *m)
 {
-    if (m->awaits == NONE && !sums_known(node_at(c, node)))
+    if (m->awaits == NONE && on_device(c, s, node_at(c, node)) && !sums_known(node_at(c, node)))
         m->awaits = node;
 }
 
 /* What is there may have more groups than the entry needs, as the end of a shorter one has, and
  * stays as it is. */
-static uint64_t state_stays(const struct core *c, const struct pool *p, const struct step *at)
+static uint64_t state_stays(const struct core *c, const struct disk_store *s, const struct step *at)
 {
-    uint64_t needs = bytes_of(c, p, node_at(c, at->node), DISK_STATE), has = 0;
+    uint64_t needs = bytes_of(c, s, node_at(c, at->node), DISK_STATE), has = 0;
 
     if (at->chunk != NONE && disk_chunk_at(c, at->chunk)->kept & DISK_HAS(DISK_STATE))
         has = disk_kept_bytes(disk_chunk_at(c, at->chunk), DISK_STATE,
@@ -135,19 +156,19 @@ static void look(const struct core *c, const struct disk_store *s, struct missin
             ret->total += disk_chunk_at(c, at.chunk)->path_bytes;
             break;
         }
-        ret->total += bytes_of(c, p, node, DISK_HISTORY);
+        ret->total += bytes_of(c, s, node, DISK_HISTORY);
         if (state) { /* what is there may have to be written anew, if the entry that has it goes */
-            ret->total += state_stays(c, p, &at);
-            await_sums(c, at.node, ret);
+            ret->total += state_stays(c, s, &at);
+            await_sums(c, s, at.node, ret);
         }
-        if (state && lacks_state(c, p, &at))
-            ret->bytes += bytes_of(c, p, node, DISK_STATE);
+        if (state && lacks_state(c, s, &at))
+            ret->bytes += bytes_of(c, s, node, DISK_STATE);
         else if (at.chunk != NONE)
             continue;
-        await_sums(c, at.node, ret);
+        await_sums(c, s, at.node, ret);
         if (at.chunk != NONE)
             continue;
-        ret->bytes += bytes_of(c, p, node, DISK_HISTORY);
+        ret->bytes += bytes_of(c, s, node, DISK_HISTORY);
         ret->keys += tokens_count_keys(c, node->keys);
         ret->all++;
         ret->v[n++ % NODES_MAX] = at;
@@ -194,13 +215,16 @@ static void put_pages(const struct core *c, struct filling *f, const struct node
                       enum disk_part part)
 {
     for (uint32_t g = 0; g < f->pool->ngroups; g++) {
-        if (!group_is_of(f->pool, n, g, part))
+        const enum tier tier = group_tier(c, f->store, n, g);
+
+        if (!group_is_of(c, f->store, n, g, part))
             continue;
-        for (uint32_t at = n->group[g].pages[TIER_DEVICE]; at != NONE; at = page_list_next(c, at))
+        for (uint32_t at = n->group[g].pages[tier]; at != NONE; at = page_list_next(c, at))
             f->out->pages[f->write->npages++] = (struct page_at){.group = g,
                                                                  .index = page_at(c, at)->index,
                                                                  .gen = page_at(c, at)->gen,
-                                                                 .record = at};
+                                                                 .record = at,
+                                                                 .pool = page_at(c, at)->pool};
     }
 }
 
@@ -213,7 +237,7 @@ static void put(struct core *c, struct filling *f, const struct node *n, uint32_
     struct disk_extent *e = &f->out->extents[w->nextents++];
     uint64_t bytes;
 
-    *coming = (struct disk_coming){chunk, part, kept_of(f->pool, n, part)};
+    *coming = (struct disk_coming){chunk, part, kept_of(c, f->store, n, part)};
     disk_extent_of(c, chunk, part, &coming->at, e);
     e->place = (struct disk_place){w->file, f->offset};
     coming->at.file = f->store->file;
@@ -248,7 +272,7 @@ static void put_tokens(const struct core *c, const struct node *n, uint32_t alig
 static bool put_history(struct core *c, struct filling *f, uint32_t node)
 {
     const struct node *n = node_at(c, node);
-    struct disk_kept at = kept_of(f->pool, n, DISK_HISTORY);
+    struct disk_kept at = kept_of(c, f->store, n, DISK_HISTORY);
     struct disk_fresh fresh = {.parent = f->chunk,
                                .align = f->pool->align,
                                .chain = n->chain,
@@ -257,7 +281,7 @@ static bool put_history(struct core *c, struct filling *f, uint32_t node)
                                .nkeys = tokens_count_keys(c, n->keys)};
     uint32_t chunk;
 
-    if (!has_room(f, &at, bytes_of(c, f->pool, n, DISK_HISTORY)) ||
+    if (!has_room(f, &at, bytes_of(c, f->store, n, DISK_HISTORY)) ||
         f->write->ntokens + fresh.align > OPEN_TOKENS_MAX ||
         f->write->nkeys + fresh.nkeys > EXTRA_KEYS_MAX)
         return false;
@@ -288,9 +312,9 @@ static bool put_entry(struct core *c, struct filling *f)
     c->visits += 2 * (node_at(c, s->node)->depth - s->state_from) / f->pool->align;
     for (; f->pool->nstate > 0 && node_at(c, at.node)->depth > s->state_from;
          at.node = node_at(c, at.node)->parent, at.chunk = disk_chunk_at(c, at.chunk)->parent)
-        if (lacks_state(c, f->pool, &at)) {
-            need.npages += kept_of(f->pool, node_at(c, at.node), DISK_STATE).npages;
-            bytes += bytes_of(c, f->pool, node_at(c, at.node), DISK_STATE);
+        if (lacks_state(c, s, &at)) {
+            need.npages += kept_of(c, s, node_at(c, at.node), DISK_STATE).npages;
+            bytes += bytes_of(c, s, node_at(c, at.node), DISK_STATE);
             extents++;
         }
     if (!has_room(f, &need, bytes) || f->write->nextents + extents > DISK_WRITE_EXTENTS)
@@ -298,7 +322,7 @@ static bool put_entry(struct core *c, struct filling *f)
     for (at = (struct step){s->node, f->chunk};
          f->pool->nstate > 0 && node_at(c, at.node)->depth > s->state_from;
          at.node = node_at(c, at.node)->parent, at.chunk = disk_chunk_at(c, at.chunk)->parent)
-        if (lacks_state(c, f->pool, &at))
+        if (lacks_state(c, s, &at))
             put(c, f, node_at(c, at.node), at.chunk, DISK_STATE);
     put(c, f, node_at(c, s->node), f->chunk, DISK_ENTRY);
     f->out->extents[f->write->nextents - 1].reason = s->reason;

@@ -31,7 +31,7 @@ uint32_t disk_node_at(struct core *c, struct disk_cut cut)
 {
     const struct pool *p = node_pool(c, node_at(c, cut.node));
     const struct path below = {cut.node, cut.depth};
-    uint32_t at = state_above(c, node_above(c, below)), first;
+    uint32_t at = state_above_on_both(c, (struct path){node_above(c, below), 0}), first;
 
     c->visits += node_at(c, cut.node)->depth / p->align; /* what the store looks at first, too */
     if (p->nstate == 0 || node_at(c, at)->depth > 0)
@@ -98,7 +98,7 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     s->node = w->node;
     s->node_gen = n->gen;
     s->reason = w->reason;
-    s->chunk = s->last = s->file = s->awaits = NONE;
+    s->chunk = s->last = s->file = s->awaits = s->device = NONE;
     s->session = w->session;
     s->before = w->before;
     s->conn = w->conn;
@@ -111,19 +111,45 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     return true;
 }
 
+void disk_store_owe(struct core *c, uint32_t node)
+{
+    if (!due_list_has(c, node))
+        due_list_push(c, &tenant_at(c, node_pool(c, node_at(c, node))->tenant)->disk_due, node);
+    touch(c);
+}
+
+/* Those that waited for a record, the oldest first. */
+static bool due_flush(struct core *c)
+{
+    for (uint32_t i = 0; i < c->limits.tenants; i++) {
+        struct list *due = &tenant_at(c, i)->disk_due;
+
+        while (due->n > 0 && share_room(c, SHARE_DISK_STORES, i) > 0) {
+            struct disk_wanted w = {.node = due->head, .reason = DISK_COLD, .conn = NONE};
+
+            if (visits_left(c) == 0)
+                return false;
+            due_list_remove(c, due, w.node);
+            if (!space_at(c, node_at(c, w.node)->space)->reset)
+                (void)disk_store_begin(c, &w); /* there is a record */
+            touch(c);
+        }
+    }
+    return true;
+}
+
 bool disk_gives_way(struct core *c, const struct pool *p)
 {
     bool any = false;
 
-    for (uint32_t at = c->disk_stores.head, next; at != NONE; at = next) {
+    for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at)) {
         struct disk_store *s = disk_store_at(c, at);
 
-        next = disk_store_list_next(c, at);
         if (pool_at(c, s->pool) != p || s->conn != NONE || s->state == DISK_STORE_DUE)
             continue;
         any = true;
         if (s->state == DISK_STORE_QUEUED && visits_left(c) > 0)
-            store_end(c, NULL, s, TERN_BUSY);
+            store_put_off(c, s);
     }
     return any;
 }
@@ -142,22 +168,35 @@ static bool is_reset(const struct core *c, const struct disk_store *s)
     return space_at(c, node_at(c, s->node)->space)->reset;
 }
 
-/* Its step has passed: what it needs stays on the device until it is written. */
+/* Can all of it be read, from the device as far down as that has it, and from the host? */
+static bool finds_all(struct core *c, struct disk_store *s)
+{
+    bool whole = true;
+
+    for (s->device = s->node; !node_on_device(node_at(c, s->device)); c->visits++) {
+        whole = whole && !node_at(c, s->device)->tier[TIER_HOST].corrupt;
+        s->device = node_at(c, s->device)->parent;
+    }
+    s->from_host = s->device != s->node || !state_resumable(c, s->node);
+    return whole && (!s->from_host ||
+                     (node_on_host(node_at(c, s->node)) && state_resumable_on_both(c, s->node)));
+}
+
+/* Its step has passed: what it needs stays where it lies until it is written. */
 static void due_look(struct core *c, struct actions *out, struct disk_store *s)
 {
     const struct node *n = node_at(c, s->node);
 
-    if (!n->used || n->gen != s->node_gen || !node_on_device(n) || is_reset(c, s)) {
+    if (!n->used || n->gen != s->node_gen || is_reset(c, s)) {
         store_end(c, out, s, TERN_GONE);
     } else if (path_of(c, s->node) > DISK_PATH_MAX) {
         store_end(c, out, s, TERN_UNSUPPORTED);
-    } else if (node_visible(n) && !state_resumable(c, s->node)) {
+    } else if (node_visible(n) && !finds_all(c, s)) {
         store_end(c, out, s, TERN_GONE);
     } else if (node_visible(n)) {
-        node_pin(c, s->node, REF_TRANSFER);
         s->state_from = state_low(c, s->node);
         c->visits += 2 * (n->depth - s->state_from) / node_pool(c, n)->align;
-        state_hold(c, (struct path){s->node, s->state_from});
+        store_hold(c, s);
         disk_store_state_move(&s->state, DISK_STORE_QUEUED);
         touch(c);
     }
@@ -165,48 +204,79 @@ static void due_look(struct core *c, struct actions *out, struct disk_store *s)
 
 /* --- stores that nobody asks for --- */
 
-static void begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
+/* False: there is no record. */
+static bool begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
 {
-    struct disk_wanted w = {.node = state_above(c, leaf), .reason = reason, .conn = NONE};
+    struct disk_wanted w = {.reason = reason, .conn = NONE};
 
     c->visits += path_of(c, leaf);
-    if (node_at(c, w.node)->depth > 0)
-        (void)disk_store_begin(c, &w); /* where there is no record, it goes unstored */
+    while (!node_visible(node_at(c, leaf)))
+        leaf = node_at(c, leaf)->parent;
+    w.node = state_above_on_both(c, (struct path){leaf, 0});
+    return node_at(c, w.node)->depth == 0 || disk_store_begin(c, &w);
 }
 
-/* Where something left memory, what leaves it next is stored. */
-static void evicts_flush(struct core *c)
+/* Has a tier so little room left that something leaves it soon? */
+static bool nearly_full(const struct core *c, const struct pool *p)
 {
-    for (uint32_t i = 0; i < c->limits.pools; i++) {
-        struct pool *p = pool_at(c, i);
-        uint32_t leaf;
-
-        if (!p->left_memory || visits_left(c) == 0)
-            continue;
-        p->left_memory = 0;
-        touch(c);
-        if (p->state != POOL_OPEN || !disk_on(c, p))
-            continue;
-        leaf = evict_next(c, p);
-        if (leaf != NONE && node_visible(node_at(c, leaf)))
-            begin_alone(c, leaf, DISK_EVICT);
-    }
-}
-
-bool disk_evicts_left(const struct core *c)
-{
-    for (uint32_t i = 0; c->limits.disk_chunks > 0 && i < c->limits.pools; i++)
-        if (pool_at(c, i)->left_memory)
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (!group_is_state(&p->group[g]) &&
+            group_free(c, p, g) < p->group[g].segment + group_total(c, p, g) / DISK_AHEAD_PART)
             return true;
     return false;
+}
+
+/* What leaves the tier next, if no other tier of memory has it then; NONE. */
+static uint32_t leaves_next(struct core *c, struct pool *p, enum tier tier)
+{
+    const bool host = p->tiers[TIER_HOST] != NONE;
+    uint32_t leaf;
+
+    if (host && !nearly_full(c, pool_at(c, p->tiers[TIER_HOST])))
+        return NONE;
+    if (tier == TIER_HOST)
+        return host ? evict_next_alone(c, p) : NONE;
+    leaf = nearly_full(c, p) ? evict_next(c, p) : NONE;
+    return leaf == NONE || node_on_host(node_at(c, leaf)) ? NONE : leaf;
+}
+
+/* One at a time of a pool: while it is stored it stays, and others leave before it. */
+static bool stores_ahead(const struct core *c, uint32_t pool)
+{
+    for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at))
+        if (disk_store_at(c, at)->pool == pool && disk_store_at(c, at)->reason == DISK_EVICT)
+            return true;
+    return false;
+}
+
+/* D6: what leaves memory next is stored while it is there. */
+static bool evicts_flush(struct core *c)
+{
+    for (uint32_t i = 0; (c->touched || c->left_over) && i < c->limits.pools; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state != POOL_OPEN || p->tier != TIER_DEVICE || !disk_on(c, p))
+            continue;
+        for (uint32_t t = 0; t < TIER_COUNT && !stores_ahead(c, i); t++) {
+            uint32_t leaf = leaves_next(c, p, t);
+
+            if (visits_left(c) == 0)
+                return false;
+            if (leaf == NONE || (p->ahead[t] == leaf && p->ahead_gen[t] == node_at(c, leaf)->gen) ||
+                !begin_alone(c, leaf, DISK_EVICT))
+                continue;
+            p->ahead[t] = leaf;
+            p->ahead_gen[t] = node_at(c, leaf)->gen;
+        }
+    }
+    return true;
 }
 
 static bool is_leaf(const struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
 
-    return n->used && n->depth > 0 && node_on_device(n) && node_visible(n) &&
-           n->tier[TIER_DEVICE].children == 0 && node_pool(c, n)->state == POOL_OPEN &&
+    return n->used && n->depth > 0 && n->children.n == 0 && node_pool(c, n)->state == POOL_OPEN &&
            !space_at(c, n->space)->reset && disk_on(c, node_pool(c, n));
 }
 
@@ -215,13 +285,7 @@ static bool record_for(const struct core *c, uint32_t slot)
     return share_room(c, SHARE_DISK_STORES, node_pool(c, node_at(c, slot))->tenant) > 0;
 }
 
-/* It stopped at a leaf for want of a record, and there is one now. */
-static bool sweep_may_go_on(const struct core *c)
-{
-    return c->disk_sweep != NONE && (!is_leaf(c, c->disk_sweep) || record_for(c, c->disk_sweep));
-}
-
-/* Leaves of the device, while there are records for stores. */
+/* Leaves of all memory, while there are records for stores. */
 static bool shutdown_flush(struct core *c)
 {
     uint32_t end = piece_begin(c);
@@ -234,7 +298,7 @@ static bool shutdown_flush(struct core *c)
         if (is_leaf(c, slot)) {
             if (!record_for(c, slot))
                 return true; /* it goes on when one has ended */
-            begin_alone(c, slot, DISK_SHUTDOWN);
+            (void)begin_alone(c, slot, DISK_SHUTDOWN);
         }
         c->disk_sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
         touch(c);
@@ -269,7 +333,7 @@ static bool stores_flush(struct core *c, struct actions *out)
             return false;
         if (over(c) && s->state != DISK_STORE_WRITING)
             store_end(c, out, s, TERN_BUSY);
-        else if (s->state == DISK_STORE_DUE)
+        else if (s->state == DISK_STORE_DUE && c->now_ns >= s->after_ns)
             due_look(c, out, s);
         else if (s->state == DISK_STORE_QUEUED && is_reset(c, s))
             store_end(c, out, s, TERN_GONE); /* its chunks would be those of the new content */
@@ -321,6 +385,7 @@ static bool writes_flush(struct core *c, struct actions *out)
 
 bool disk_flush(struct core *c, struct actions *out)
 {
+    uint32_t records;
     bool all;
 
     if (c->limits.disk_chunks == 0)
@@ -328,15 +393,18 @@ bool disk_flush(struct core *c, struct actions *out)
     if (over(c))
         c->disk_sweep = NONE;
     all = disk_recover_flush(c) && disk_bad_flush(c);
-    evicts_flush(c);
+    all = due_flush(c) && all;
+    all = evicts_flush(c) && all;
     all = shutdown_flush(c) && all;
+    records = c->free_disk_stores.n; /* those that come back are for what these had none for */
     all = stores_flush(c, out) && all;
     if (!disk_gone_flush(c, out))
         return false; /* what is written next may need the records */
     if (c->disk_ready && c->now_ns >= c->disk_pause_ns)
         all = writes_flush(c, out) && all;
     /* A reset is answered when nothing of before is left. */
-    return disk_gone_flush(c, out) && !c->disk_resets_over && !sweep_may_go_on(c) && all;
+    return disk_gone_flush(c, out) && !c->disk_resets_over && c->free_disk_stores.n <= records &&
+           all;
 }
 
 uint64_t disk_deadline(const struct core *c)
@@ -347,5 +415,11 @@ uint64_t disk_deadline(const struct core *c)
         first = c->disk_pause_ns;
     if (c->disk_shutdown_ns > c->now_ns && c->disk_shutdown_ns < first)
         first = c->disk_shutdown_ns;
+    for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at)) {
+        uint64_t after = disk_store_at(c, at)->after_ns;
+
+        if (after > c->now_ns && after < first)
+            first = after;
+    }
     return first;
 }

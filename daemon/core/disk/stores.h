@@ -1,7 +1,9 @@
 /* Storing prefixes on the disk. A store is DUE until every rank has passed the step that wrote its
- * node, and holds nothing till then; then it pins what it needs of the device, and file by file
- * writes the chunks that are not on the disk yet; the last file has the entry. Of a tenant one
- * store writes at a time, so what one finds missing no other is writing. */
+ * node, and holds nothing till then; then it pins what it needs, on the device and on the host, and
+ * file by file writes the chunks that are not on the disk yet; the last file has the entry. A store
+ * whose pages others need at once is DUE again. One that finds no record stays due as its node's,
+ * in its tenant's list. Of a tenant one store writes at a time, so what one finds missing no other
+ * is writing. */
 #ifndef CORE_DISK_STORES_H
 #define CORE_DISK_STORES_H
 
@@ -35,14 +37,15 @@ uint32_t disk_node_at(struct core *c, struct disk_cut cut);
 
 /* False: the tenant's share of stores is used up. */
 bool disk_store_begin(struct core *c, const struct disk_wanted *w);
-/* The pool has no more to evict: stores of it that nobody asked for, and that do not write yet,
- * end. True: there were some, or one writes and lets go of what it pins in a moment. */
+/* There was no record for a cold store of the node that nobody waits for: it begins with the next.
+ */
+void disk_store_owe(struct core *c, uint32_t node);
+/* The pool has no more to evict: stores of it that nobody asked for, and that do not write yet, let
+ * go for DISK_PUT_OFF_MS. True: there were some, or one writes and lets go in a moment. */
 bool disk_gives_way(struct core *c, const struct pool *p);
 void disk_conn_closed(struct core *c, uint32_t conn);
 /* Has what is next to be done, done. False: work is left. */
 bool disk_flush(struct core *c, struct actions *out);
-/* Has something left memory since then, so that what leaves it next is to be stored? */
-bool disk_evicts_left(const struct core *c);
 uint64_t disk_deadline(const struct core *c);
 
 /* Events. */

@@ -381,7 +381,9 @@ void session_stores_from(struct core *c, struct session *s)
         s->disk_cold = 0; /* it was stored when it was computed */
 }
 
-static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_reason reason)
+/* *ret_node: down to where; the root: from nowhere can one go on. False: it does not begin. */
+static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_reason reason,
+                  uint32_t *ret_node)
 {
     struct disk_wanted w = {.node = disk_node_at(c, (struct disk_cut){s->node, depth}),
                             .reason = reason,
@@ -389,6 +391,7 @@ static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_r
                             .before = s->disk_stored,
                             .conn = NONE};
 
+    *ret_node = w.node;
     return node_at(c, w.node)->depth > 0 && disk_store_begin(c, &w);
 }
 
@@ -396,22 +399,24 @@ static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_r
 static void store_continued(struct core *c, struct session *s)
 {
     const struct pool *p = session_pool(c, s);
-    uint32_t boundary;
+    uint32_t boundary, node;
 
     if (!disk_on(c, p) || space_at(c, s->space)->reset)
         return;
     boundary = disk_boundary(&c->limits, p, s->committed);
-    if (boundary > s->disk_stored && begin(c, s, boundary, DISK_CONTINUED))
+    if (boundary > s->disk_stored && begin(c, s, boundary, DISK_CONTINUED, &node))
         s->disk_stored = boundary;
 }
 
 void session_store_prompt(struct core *c, struct session *s)
 {
     const struct pool *p = session_pool(c, s);
+    uint32_t node;
 
     if (disk_on(c, p) && s->disk_cold > 0 && s->committed >= s->disk_cold &&
-        !space_at(c, s->space)->reset)
-        (void)begin(c, s, s->disk_cold, DISK_COLD); /* where there is no record, it goes unstored */
+        !space_at(c, s->space)->reset && !begin(c, s, s->disk_cold, DISK_COLD, &node) &&
+        node_at(c, node)->depth > 0)
+        disk_store_owe(c, node);
     s->disk_cold = 0;
 }
 

@@ -83,6 +83,24 @@ bool evict_subtree(struct core *c, uint32_t top)
     return false;
 }
 
+static uint32_t host_next(struct core *c, struct pool *p, enum heap_kind k)
+{
+    while (p->heap[k] != NONE && visits_left(c) > 0) {
+        uint32_t slot = p->heap[k];
+
+        c->visits++;
+        if (heap_fits(node_at(c, slot), k))
+            return slot;
+        heap_remove(c, &p->heap[k], k, slot);
+    }
+    return NONE;
+}
+
+uint32_t evict_next_alone(struct core *c, struct pool *p)
+{
+    return host_next(c, p, HEAP_ALONE);
+}
+
 uint32_t evict_next(struct core *c, struct pool *p)
 {
     static const enum heap_kind kinds[] = {HEAP_CLEAN, HEAP_LEAF};
@@ -138,17 +156,13 @@ bool evict_one(struct core *c, struct pool *p)
 
 static bool host_evict(struct core *c, struct pool *p, enum heap_kind k)
 {
-    while (p->heap[k] != NONE && visits_left(c) > 0) {
-        uint32_t slot = p->heap[k];
+    uint32_t slot = host_next(c, p, k);
 
-        c->visits++;
-        heap_remove(c, &p->heap[k], k, slot);
-        if (!heap_fits(node_at(c, slot), k))
-            continue;
-        node_leave_host(c, slot);
-        return true;
-    }
-    return false;
+    if (slot == NONE)
+        return false;
+    heap_remove(c, &p->heap[k], k, slot);
+    node_leave_host(c, slot);
+    return true;
 }
 
 bool node_remove(struct core *c, uint32_t slot)
@@ -161,7 +175,6 @@ bool node_remove(struct core *c, uint32_t slot)
     if (node_on_device(n))
         count_node(c, n);
     c->evicted_host += node_on_host(n);
-    node_pool(c, n)->left_memory = 1;
     count_pages(c, n, node_destroy(c, slot));
     return true;
 }

@@ -54,7 +54,7 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     n->pool = pool;
     n->parent = n->tokens = n->keys = n->pending_engine = NONE;
     n->children = LIST_EMPTY;
-    n->sibling = n->keyed = nowhere;
+    n->sibling = n->keyed = n->due = nowhere;
     n->depth = n->residency = n->nrefs = 0;
     n->chain = n->admin_ns = 0;
     memset(&n->state, 0, sizeof n->state);
@@ -382,6 +382,8 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     c->host_corrupt -= n->tier[TIER_HOST].corrupt;
     n->residency = n->tier[TIER_HOST].corrupt = 0;
     tree_event(c, slot, TREE_REMOVED);
+    if (due_list_has(c, slot))
+        due_list_remove(c, &tenant_at(c, tenant_of(c, n->pool))->disk_due, slot);
     drop_chunk(c, slot);
     hashed_take_out(c, TABLE_NODES, slot);
     child_list_remove(c, &p->children, slot);

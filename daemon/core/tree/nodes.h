@@ -107,6 +107,8 @@ void node_offer(struct core *c, uint32_t slot);
 bool evict_one(struct core *c, struct pool *p);
 /* The leaf that it would take; NONE for none. */
 uint32_t evict_next(struct core *c, struct pool *p);
+/* The leaf of the tree, on the host alone, that makes way there before others; NONE for none. */
+uint32_t evict_next_alone(struct core *c, struct pool *p);
 /* A node leaves the device if nobody holds it there and nothing is below it there. False: it stays.
  */
 bool evict_leaf(struct core *c, uint32_t slot);

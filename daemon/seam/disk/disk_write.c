@@ -150,13 +150,13 @@ static bool put_unit(struct stream *s, const uint8_t *from, uint64_t bytes, uint
 static bool put_page(struct stream *s, const struct page_at *page)
 {
     struct mem *mem = s->t->disk->config.mem;
-    uint32_t pool = s->job->write.pool, units = mem_units(mem, pool, page->group);
-    uint32_t regions = mem_transfer_regions(mem, pool);
-    uint64_t page_bytes = mem_page_bytes(mem, pool, page->group);
+    uint32_t units = mem_units(mem, page->pool, page->group);
+    uint32_t regions = mem_transfer_regions(mem, page->pool);
+    uint64_t page_bytes = mem_page_bytes(mem, page->pool, page->group);
     const uint64_t *sums = mem_sums(mem, page->record);
 
     for (uint32_t r = 0; r < regions; r++) {
-        const uint8_t *base = mem_page(mem, pool, r, page->group, page->index);
+        const uint8_t *base = mem_page(mem, page->pool, r, page->group, page->index);
 
         for (uint32_t u = 0; u < units; u++) {
             uint64_t from, to = checksum_unit_span(page_bytes, units, u, &from);

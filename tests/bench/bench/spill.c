@@ -94,7 +94,7 @@ static bool create_mem(struct spill *s)
     for (uint32_t i = 0; i < FILE_PAGES; i++) {
         uint64_t *at;
 
-        s->page[i] = (struct page_at){.index = i + 1, .gen = 1, .record = i + 1};
+        s->page[i] = (struct page_at){.index = i + 1, .gen = 1, .record = i + 1}; /* of pool 0 */
         at = mem_page(s->mem, 0, 0, 0, i + 1);
         for (uint32_t k = 0; k < PAGE_BYTES / 8; k++)
             at[k] = prng_u64(&p);

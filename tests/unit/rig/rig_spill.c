@@ -96,10 +96,9 @@ static struct spill_extent *extent_at(struct spill *s, struct disk_place at)
 }
 
 /* Reads the page as it is now, which must be what was sealed. */
-static bool page_read(struct rig *rig, const struct disk_write *w, const struct page_at *at,
-                      struct spill_page *ret)
+static bool page_read(struct rig *rig, const struct page_at *at, struct spill_page *ret)
 {
-    const uint8_t *page = rig_page(rig, w->pool, at->group, at->index, &ret->bytes);
+    const uint8_t *page = rig_page(rig, at->pool, at->group, at->index, &ret->bytes);
 
     ret->group = at->group;
     ret->sum = rig->sums[at->record];
@@ -141,7 +140,7 @@ enum tern_err spill_write(struct rig *rig, const struct disk_write *w)
         x->keys = owned(w->keys, key * sizeof *w->keys, x->e.nkeys * sizeof *w->keys);
         x->page = calloc(x->e.npages + 1, sizeof *x->page);
         for (uint32_t k = 0; k < x->e.npages; k++)
-            if (!page_read(rig, w, &w->pages[page + k], &x->page[k]))
+            if (!page_read(rig, &w->pages[page + k], &x->page[k]))
                 rig_fail("what is written is not what was sealed");
         token += x->e.tokens;
         key += x->e.nkeys;

@@ -255,6 +255,7 @@ void rig_file_add(struct rig_spill *r, struct rig_file *f, enum disk_part part, 
             uint32_t before = w->npages - g * pages - i; /* pages of the extents before */
 
             f->page[w->npages] = rig_spill_page(w->pool, g, before / RIG_SPILL_GROUPS + i);
+            f->page[w->npages].pool = w->pool;
             e->nsums += mem_transfer_sums(r->mem, w->pool, g);
             e->page_bytes += mem_transfer_bytes(r->mem, w->pool, g);
             w->npages++;
