@@ -124,8 +124,8 @@ struct pool {
     uint32_t loads;             /* that wait for copies from the host */
     uint32_t writebacks;        /* copies to the host that are queued or run */
     uint32_t ahead[TIER_COUNT]; /* the node that leaves the tier next, and its generation, as of */
-    uint32_t ahead_gen[TIER_COUNT]; /* when it was stored on the disk for that, or was there */
-    uint64_t copy_moved_ns;     /* when one of them was queued or ended last */
+    uint32_t ahead_gen[TIER_COUNT];     /* when it was stored on the disk for that, or was there */
+    uint64_t copy_moved_ns;             /* when one of them was queued or ended last */
     uint64_t offset, bytes, slab_bytes; /* the same in each of its regions, and only there */
     uint64_t region_set;                /* bit a region of the tenant */
     uint8_t region[RANKS_MAX];          /* of rank r */
@@ -216,9 +216,9 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     struct node_room room;
     struct list_links sibling; /* `next` too where the record is free */
     struct list_links keyed;   /* in its pool's list while it has extra keys */
-    struct list_links due;     /* in its tenant's list while a cold store of it waits for a record */
-    uint32_t announced;        /* what subscribers know of it: see events.c */
-    uint32_t reserved;         /* 1: of the reserve: its copy is on the host, or on its way there */
+    struct list_links due; /* in its tenant's list while a cold store of it waits for a record */
+    uint32_t announced;    /* what subscribers know of it: see events.c */
+    uint32_t reserved;     /* 1: of the reserve: its copy is on the host, or on its way there */
     uint32_t reserved_children;
     uint32_t jump; /* an ancestor further up: see node_above */
     uint64_t seq;
@@ -654,17 +654,20 @@ struct core {
     struct free_list free_disk_chunks, free_disk_files, free_disk_stores, free_disk_gones;
     uint32_t disk_gone_first, disk_gone_last; /* in the order in which they went */
     struct list disk_stores;                  /* in the order in which they began */
-    struct list disk_leaving;                 /* files, in the order in which they are given back */
-    uint32_t disk_turn;                       /* the tenant that wrote a file last */
-    uint32_t disk_ready;                      /* 1: what an earlier run has left was told */
-    uint32_t disk_file_found;                 /* before: the file that it was told of last; NONE */
-    uint32_t disk_checked;                    /* after: the next chunk to look at */
-    uint32_t disk_trimmed;                    /* 1: of that, what was over the budgets has gone */
-    uint32_t disk_resets_over;                /* 1: of some tenant */
-    uint32_t disk_spared;                     /* see disk_spare */
-    uint32_t disk_bad;                        /* chunks that are bad, and roots that were reset */
-    uint32_t disk_bad_at, disk_bad_left;      /* the next chunk to look at for what leads through
-                                                 one, and how many are left of this round */
+    uint32_t disk_lost;                       /* files that are lost */
+    uint32_t disk_gone_held; /* the first of disk_gone_first's list that waits for fetches which */
+    uint64_t disk_gone_held_ns; /* may read it: those that began at that time or before. NONE */
+    struct list disk_leaving;   /* files, in the order in which they are given back */
+    uint32_t disk_turn;         /* the tenant that wrote a file last */
+    uint32_t disk_ready;        /* 1: what an earlier run has left was told */
+    uint32_t disk_file_found;   /* before: the file that it was told of last; NONE */
+    uint32_t disk_checked;      /* after: the next chunk to look at */
+    uint32_t disk_trimmed;      /* 1: of that, what was over the budgets has gone */
+    uint32_t disk_resets_over;  /* 1: of some tenant */
+    uint32_t disk_spared;       /* see disk_spare */
+    uint32_t disk_bad;          /* chunks that are bad, and roots that were reset */
+    uint32_t disk_bad_at, disk_bad_left; /* the next chunk to look at for what leads through
+                                            one, and how many are left of this round */
     uint32_t disk_let_go; /* changes when a chunk is let go, or a file is gone for good; never 0 */
     uint32_t disk_sweep;  /* at shutdown: the next node to look at; NONE: all were, or none */
     uint32_t disk_blocks, disk_keys; /* of the token store */

@@ -50,6 +50,7 @@ struct disk_file { /* see disk/files.h */
     uint32_t state, tenant;
     uint32_t extents; /* that are needed, or are being written */
     uint32_t reset;   /* 1: of a namespace that was reset */
+    uint32_t lost;    /* 1: it is not there any more, though extents of it are needed */
     uint64_t number;
     struct namespace_id ns;
     struct list_links in_list; /* LEAVING: of disk_leaving; `next` where it is free */

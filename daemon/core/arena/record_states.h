@@ -219,8 +219,7 @@ STATE_MACHINE(disk_file, DISK_FILE, DISK_FILE_STATE_TABLE)
       "the step that wrote its node has not passed, or others needed the pages at once: it holds " \
       "nothing",                                                                                   \
       "due")                                                                                       \
-    X(DISK_STORE, QUEUED,                                                                          \
-      TO(DISK_STORE, WRITING) | TO(DISK_STORE, DUE) | TO(DISK_STORE, EMPTY),                       \
+    X(DISK_STORE, QUEUED, TO(DISK_STORE, WRITING) | TO(DISK_STORE, DUE) | TO(DISK_STORE, EMPTY),   \
       "waits for its turn, for checksums or for room; what it needs is pinned where it lies",      \
       "queued")                                                                                    \
     X(DISK_STORE, WRITING, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                         \

@@ -333,10 +333,20 @@ void disk_chunk_bad(struct core *c, uint32_t chunk)
     bad_more(c);
 }
 
+static bool has_lost(const struct core *c, const struct disk_chunk *k)
+{
+    for (uint32_t part = 0; c->disk_lost > 0 && part < DISK_PARTS; part++)
+        if (k->kept & DISK_HAS(part) && disk_file_at(c, k->part[part].file)->lost)
+            return true;
+    return false;
+}
+
 static void bad_look(struct core *c, uint32_t chunk)
 {
     const struct disk_chunk *k = disk_chunk_at(c, chunk);
 
+    if (k->used && has_lost(c, k))
+        disk_chunk_bad(c, chunk);
     if (!k->used || !disk_is_entry(k) || k->pins > 0)
         return;
     c->visits += disk_path(k);
@@ -353,7 +363,7 @@ bool disk_bad_flush(struct core *c)
     for (; c->disk_bad_left > 0; c->disk_bad_left--) {
         if (c->visits++ >= end || visits_left(c) == 0)
             return false;
-        if (c->disk_bad == 0) {
+        if (c->disk_bad + c->disk_lost == 0) {
             c->disk_bad_left = 0;
             return true;
         }

@@ -47,6 +47,7 @@ void disk_file_free(struct core *c, uint32_t file)
     disk_file_state_move(&f->state, DISK_FILE_EMPTY);
     if (f->reset)
         disk_reset_over(c, f->tenant);
+    c->disk_lost -= f->lost;
     share_put(c, SHARE_DISK_FILES, f->tenant);
     tenant_at(c, f->tenant)->disk_nfiles--;
     disk_file_slot_put(c, file);
@@ -96,11 +97,30 @@ void disk_extent_gone(struct core *c, uint32_t file, uint64_t offset, uint64_t b
     disk_file_offer(c, file);
 }
 
+void disk_gone_hold(struct core *c)
+{
+    if (c->disk_gone_held == NONE)
+        c->disk_gone_held = c->disk_gone_last;
+    c->disk_gone_held_ns = c->now_ns;
+}
+
+/* Does a fetch from the disk still run that may read what was given back last? */
+static bool is_read(const struct core *c)
+{
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
+        if (pull_at(c, i)->chunk != NONE && pull_at(c, i)->started_ns <= c->disk_gone_held_ns)
+            return true;
+    return false;
+}
+
 bool disk_gone_flush(struct core *c, struct actions *out)
 {
     uint32_t end = piece_begin(c);
 
-    for (uint32_t said = 0; c->disk_gone_first != NONE;) {
+    if (c->disk_gone_held != NONE && !is_read(c))
+        c->disk_gone_held = NONE;
+
+    for (uint32_t said = 0; c->disk_gone_first != c->disk_gone_held;) {
         uint32_t at = c->disk_gone_first;
         const struct disk_gone *g = disk_gone_at(c, at);
         const struct disk_file *f = disk_file_at(c, g->file);
@@ -123,14 +143,31 @@ bool disk_gone_flush(struct core *c, struct actions *out)
     return true;
 }
 
+/* Chunks that have something in it are bad, as disk_bad_flush finds them. */
+static void lost(struct core *c, uint64_t number)
+{
+    for (uint32_t i = 0; i < c->limits.disk_files; i++, c->visits++) {
+        struct disk_file *f = disk_file_at(c, i);
+
+        if (f->state != DISK_FILE_KEPT || f->lost || (number != 0 && f->number != number))
+            continue;
+        f->lost = 1;
+        c->disk_lost++;
+        c->disk_bad_left = c->limits.disk_chunks;
+        touch(c);
+    }
+}
+
 void disk_file_dropped(struct core *c, uint64_t number)
 {
     uint32_t at = c->disk_leaving.head;
 
     for (; at != NONE && disk_file_at(c, at)->number != number; c->visits++)
         at = disk_leaving_list_next(c, at);
-    if (at == NONE)
+    if (at == NONE) {
+        lost(c, number);
         return;
+    }
     tenant_at(c, disk_file_at(c, at)->tenant)->disk_leaving--;
     disk_leaving_list_remove(c, &c->disk_leaving, at);
     disk_file_free(c, at);

@@ -230,6 +230,10 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
 
     const char *text = p->ticket.id.gen != 0 ? ticket_text(p->err) : NULL;
 
+    if (p->chunk != NONE && p->err == TERN_CORRUPT)
+        text = "what lies on the disk is not what was stored, or its file is gone: it is not "
+               "offered again; what came before stays, compute the rest";
+
     c->errors[p->err]++;
     if (p->conn == NONE)
         return;
@@ -362,6 +366,10 @@ static void count_fetch(struct core *c, const struct pull *p)
     if (s->written <= p->start)
         return;
     count(c, s->space, disk ? FIGURE_DISK : FIGURE_PEER, s->written - p->start);
+    if (disk && p->err == TERN_OK) {
+        disk_entry_use(c, p->chunk);
+        tenant_at(c, p->tenant)->disk.hits++;
+    }
     peer->tokens += s->written - p->start;
     histogram_add(&peer->brought, c->now_ns - p->started_ns);
     count_since(c, LATENCY_FETCH, p->started_ns);
@@ -655,8 +663,6 @@ static struct pull *disk_pull(struct core *c, struct call *call, uint32_t chunk)
     p->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
     p->chunk = chunk;
     disk_pin(c, chunk);
-    disk_entry_use(c, chunk);
-    tenant_at(c, p->tenant)->disk.hits++;
     s->pull = pull_slot(c, p);
     session_state_move(&s->state, SESSION_FETCHING);
     return p;

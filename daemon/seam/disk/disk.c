@@ -590,6 +590,19 @@ void disk_read_stop(struct disk *disk, struct pull_id id)
 
 /* ------------------------------------------------------------------ what is done */
 
+bool disk_is_gone(struct disk *disk)
+{
+    const struct disk_files *files = disk->files;
+
+    if (!files->gone || !files->gone(files->ctx))
+        return false;
+    pthread_mutex_lock(&disk->lock);
+    disk->lost_all |= !disk->stats.gone;
+    disk->stats.gone = true;
+    pthread_mutex_unlock(&disk->lock);
+    return true;
+}
+
 int disk_event_fd(const struct disk *disk)
 {
     return disk->event_fd;
@@ -651,11 +664,32 @@ static bool quiet_event(struct disk *disk, struct event *ret)
     return true;
 }
 
+/* Ahead of what became of the read, or of whatever else: files that are lost. */
+static bool lost_event(struct disk *disk, struct disk_job *job, struct event *ret)
+{
+    struct read_job *read =
+        job && job->kind == JOB_READ ? container_of(job, struct read_job, job) : NULL;
+
+    if (!disk->lost_all && !(read && read->lost_file))
+        return false;
+    memset(ret, 0, sizeof *ret);
+    ret->kind = EV_DISK_DROPPED;
+    ret->dropped.file = disk->lost_all ? 0 : read->lost_file;
+    if (!disk->lost_all)
+        read->lost_file = 0;
+    disk->lost_all = false;
+    return true;
+}
+
 /* False: there is nothing more. *ret_tell: somebody is to hear of it. */
 static bool next_event(struct disk *disk, struct event *ret, bool *ret_tell)
 {
-    struct disk_job *job = list_pop(&disk->finished);
+    struct disk_job *job;
 
+    *ret_tell = lost_event(disk, disk->finished.head, ret);
+    if (*ret_tell)
+        return true;
+    job = list_pop(&disk->finished);
     if (!job) {
         *ret_tell = quiet_event(disk, ret);
         return *ret_tell;
@@ -667,8 +701,8 @@ static bool next_event(struct disk *disk, struct event *ret, bool *ret_tell)
 
 void disk_poll(struct disk *disk, void (*emit)(void *ctx, struct event *event), void *ctx)
 {
-    uint64_t rounds = (uint64_t)disk->config.writes + disk->config.reads + disk->config.drops +
-                      disk->config.pulls;
+    uint64_t rounds = 1 + (uint64_t)disk->config.writes + 2ull * disk->config.reads +
+                      disk->config.drops + disk->config.pulls;
 
     eventfd_clear(disk->event_fd);
     for (; rounds > 0; rounds--) { /* a callback may ask for more: bounded all the same */
@@ -703,6 +737,6 @@ void disk_stats(const struct disk *disk, struct disk_stats *ret)
 
     pthread_mutex_lock(&d->lock);
     *ret = disk->stats;
-    ret->failing = disk->write_failing || disk->read_failing;
+    ret->failing = disk->write_failing || disk->read_failing || ret->gone;
     pthread_mutex_unlock(&d->lock);
 }

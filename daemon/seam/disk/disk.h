@@ -76,7 +76,8 @@ enum tern_err disk_recover(struct disk *disk, void (*emit)(void *ctx, struct eve
                            void *ctx, struct disk_recovery *ret, const char **ret_why);
 
 int disk_event_fd(const struct disk *disk); /* readable when disk_poll has something */
-/* EV_DISK_WRITTEN, EV_DISK_DROPPED, EV_PULLED, EV_PULL_BROKEN (CORRUPT, DISK), EV_PULL_QUIET. */
+/* EV_DISK_WRITTEN, EV_DISK_DROPPED (also of a file that a read did not find), EV_PULLED,
+ * EV_PULL_BROKEN (CORRUPT, DISK), EV_PULL_QUIET. */
 void disk_poll(struct disk *disk, void (*emit)(void *ctx, struct event *event), void *ctx);
 
 void disk_write(struct disk *disk, const struct disk_write *write);
@@ -95,6 +96,7 @@ struct disk_stats {
     uint64_t free_bytes; /* of the file system, as of the last write; kept current while `full` */
     bool full;           /* the last write ended for want of room, and there is none yet */
     bool failing;        /* the last write, or the last read, ended with an error of the disk */
+    bool gone;           /* failing: the folder was removed, and is not there yet anew */
     int error;           /* errno of the last that did; 0: none */
     bool direct;         /* as of the start: false where the file system has no O_DIRECT, and all
                             goes through the page cache */

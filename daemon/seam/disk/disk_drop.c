@@ -11,7 +11,8 @@ static int remove_file(struct disk *disk, const char *name)
 
     if (r < 0 && r != -ENOENT)
         return r;
-    return disk_sync_folder(disk, name);
+    r = disk_sync_folder(disk, name);
+    return r == -ENOENT ? 0 : r; /* it went with its folder */
 }
 
 /* Extents of one file. One that is gone has no bytes any more. */

@@ -47,6 +47,8 @@ struct disk_files {
     /* Calls found for each file of a tenant's folder, in any order; no folder: none. */
     int (*list)(void *ctx, const char *tenant, void (*found)(void *to, const char *name), void *to);
     int (*room)(void *ctx, uint64_t *ret_bytes); /* free bytes of the file system */
+    /* Was the spill directory itself removed? `make` makes it anew. NULL: it never is. */
+    bool (*gone)(void *ctx);
     void *ctx;
 };
 

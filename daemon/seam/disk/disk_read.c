@@ -54,6 +54,7 @@ struct reader {
     uint32_t run_at;
     struct disk_head head;
     bool bad;     /* it is not what it should be */
+    bool missing; /* of the piece: there is no such file */
     bool opening; /* its body is being decrypted */
     uint32_t page, region;
     uint64_t region_at;
@@ -191,7 +192,13 @@ static int file_of(struct reader *r, uint64_t number, struct open_file **ret)
     return err;
 }
 
-/* The next piece, into the next of the thread's. */
+/* A file that is not there any more will never be; all else may be over in a moment. */
+static bool is_gone(int err)
+{
+    return err == -ENOENT || err == -ENOTDIR || err == -ELOOP || err == -ESTALE;
+}
+
+/* The next piece, into the next of the thread's. Of a file that is gone it comes at once. */
 static int ask(struct reader *r)
 {
     const struct span *span = &r->span[r->span_at];
@@ -201,13 +208,15 @@ static int ask(struct reader *r)
     struct open_file *f;
     int err = file_of(r, span->file, &f);
 
-    if (err < 0)
+    if (err < 0 && !is_gone(err))
         return err;
     piece->file = (uint32_t)(f - r->file);
     piece->offset = span->offset + r->span_done;
     piece->bytes = left < DISK_PIECE_BYTES ? left : DISK_PIECE_BYTES;
     r->piece_last[r->asked % p->depth] = span->last;
-    pieces_send(p, piece, f->file, false);
+    piece->res = err;
+    if (err == 0)
+        pieces_send(p, piece, f->file, false);
     f->pieces++;
     r->asked++;
     r->span_done += piece->bytes;
@@ -220,16 +229,19 @@ static int ask(struct reader *r)
 
 /* ------------------------------------------------------------------ what is bad */
 
-static void met_bad(struct reader *r, struct disk_place at, bool missing)
+static void met_bad(struct reader *r, struct disk_place at)
 {
     struct disk *disk = r->t->disk;
 
+    if (r->missing && !disk_is_gone(disk))
+        r->job->lost_file = at.file;
+    at.offset = r->missing ? 0 : at.offset;
     pthread_mutex_lock(&disk->lock);
-    disk->stats.corrupt += missing ? 0 : 1;
+    disk->stats.corrupt += r->missing ? 0 : 1;
     disk->stats.bad = (struct disk_bad){.n = disk->stats.bad.n + 1,
                                         .at = at,
                                         .tenant = mem_pool_tenant(disk->config.mem, r->job->pool),
-                                        .missing = missing};
+                                        .missing = r->missing};
     pthread_mutex_unlock(&disk->lock);
 }
 
@@ -256,7 +268,7 @@ static void page_end(struct reader *r)
     else if (r->lost)
         DISK_COUNT(r->t->disk, corrupt, 1);
     else
-        met_bad(r, r->job->from[r->page].extent.place, false);
+        met_bad(r, r->job->from[r->page].extent.place);
     r->begun = false;
     r->page++;
 }
@@ -324,7 +336,7 @@ static void run_bad(struct reader *r)
     r->bad = true;
     for (uint32_t i = run->first; i < run->first + run->n; i++)
         r->job->ok[i / 64] &= ~(1ull << i % 64);
-    met_bad(r, r->job->from[run->first].extent.place, false);
+    met_bad(r, r->job->from[run->first].extent.place);
 }
 
 static void header_came(struct reader *r, uint8_t *block)
@@ -420,7 +432,8 @@ static int look(struct reader *r)
     pieces_wait(p, piece);
     r->looked++;
     r->file[piece->file].pieces--;
-    if (piece->res == -ENODATA)
+    r->missing = is_gone(piece->res);
+    if (piece->res == -ENODATA || r->missing)
         memset(piece->memory, 0, piece->bytes);
     else if (piece->res < 0)
         return piece->res;
@@ -453,6 +466,7 @@ void disk_read_run(struct disk_thread *t, struct read_job *job)
     int err;
 
     memset(job->ok, 0, sizeof job->ok);
+    job->lost_file = 0;
     r->t = t;
     r->job = job;
     plan(r);
@@ -465,11 +479,8 @@ void disk_read_run(struct disk_thread *t, struct read_job *job)
         file_close(r, &r->file[i]);
     }
     job->job.err = err < 0 ? TERN_DISK : TERN_OK;
-    if (err == -ENOENT && r->span_at < r->nspans &&
-        !atomic_load(&job->stop)) /* the file that was to be opened next */
-        met_bad(r, (struct disk_place){r->span[r->span_at].file, 0}, true);
     pthread_mutex_lock(&t->disk->lock);
-    t->disk->read_failing = err < 0 && err != -ENOENT; /* that is nothing the disk did */
+    t->disk->read_failing = err < 0;
     if (t->disk->read_failing)
         t->disk->stats.error = -err;
     t->disk->stats.read_errors += err < 0 ? 1 : 0;

@@ -42,7 +42,8 @@ struct read_job {
     struct disk_job job;
     struct pull_id pull;
     uint32_t batch, pool, n;
-    _Atomic bool stop; /* nobody wants its pages any more */
+    _Atomic bool stop;  /* nobody wants its pages any more */
+    uint64_t lost_file; /* that is not there any more; 0: none */
     uint64_t ok[PULL_BATCH_PAGES / 64];
     struct page_at page[PULL_BATCH_PAGES];
     struct disk_page from[PULL_BATCH_PAGES];
@@ -108,6 +109,7 @@ struct disk {
     uint32_t quiet;   /* pulls of which that is to be told */
     struct disk_stats stats;          /* but `failing`, which is made of these two: */
     bool write_failing, read_failing; /* as each of its kind ended last */
+    bool lost_all, remake; /* the folder was removed: to be told; the next write makes it anew */
     uint64_t lacked_bytes; /* that must be free for the write that found too little; 0: none did */
 };
 
@@ -121,6 +123,9 @@ struct disk {
 /* Fsync and its kin, counted. */
 int disk_sync_file(struct disk *disk, int file);
 int disk_sync_folder(struct disk *disk, const char *name);
+
+/* Was the folder removed? Then all its files are lost, and the core is told so. */
+bool disk_is_gone(struct disk *disk);
 
 /* On a thread of the disk's. They fill in the job's err. */
 void disk_write_run(struct disk_thread *t, struct write_job *w);

@@ -412,6 +412,18 @@ static enum tern_err give_name(struct disk *disk, const char *from, const char *
     return r < 0 ? disk_err(disk, r) : TERN_OK;
 }
 
+/* The operator is told that the folder is gone before it is made anew: one write fails. */
+static bool may_remake(struct disk *disk)
+{
+    bool may;
+
+    pthread_mutex_lock(&disk->lock);
+    may = disk->remake;
+    disk->remake = true;
+    pthread_mutex_unlock(&disk->lock);
+    return may;
+}
+
 static enum tern_err write_file(struct disk_thread *t, const struct write_job *w)
 {
     struct disk *disk = t->disk;
@@ -422,6 +434,8 @@ static enum tern_err write_file(struct disk_thread *t, const struct write_job *w
     enum tern_err err;
     int r;
 
+    if (disk_is_gone(disk) && !may_remake(disk))
+        return disk_err(disk, -ENOENT);
     TRY(make_room(disk, &w->write));
     disk_file_name(from, tenant, w->write.file, true);
     disk_file_name(to, tenant, w->write.file, false);
@@ -447,6 +461,8 @@ void disk_write_run(struct disk_thread *t, struct write_job *w)
     w->job.err = write_file(t, w);
     pthread_mutex_lock(&disk->lock);
     disk->stats.full = w->job.err == TERN_POOL_EXHAUSTED;
+    if (w->job.err == TERN_OK)
+        disk->stats.gone = disk->remake = false;
     disk->stats.files_written += w->job.err == TERN_OK ? 1 : 0;
     disk->stats.write_errors += w->job.err == TERN_DISK ? 1 : 0;
     disk->stats.corrupt += w->job.err == TERN_CORRUPT ? 1 : 0;

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,9 @@ struct lane {
 
 struct file_ops {
     struct disk_files files;
-    int dir, lock;
+    int dir, lock;    /* the numbers stay; make_dir may put other directories behind them */
+    const char *path; /* borrowed: of the directory */
+    pthread_mutex_t making;
     bool direct;
     uint8_t *staging; /* borrowed */
     uint64_t lane_bytes;
@@ -76,13 +79,53 @@ static int sync_fd(int fd, int (*how)(int fd))
     return r < 0 ? -errno : 0;
 }
 
+static bool files_gone(void *ctx)
+{
+    const struct file_ops *ops = ctx;
+    struct stat st;
+
+    return fstat(ops->dir, &st) == 0 && st.st_nlink == 0;
+}
+
+static int open_lock(int dir)
+{
+    return openat(dir, FILE_OPS_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+}
+
+/* The directory was removed: it is made anew, and is ours alone as before. */
+static int make_dir(struct file_ops *ops)
+{
+    int dir = -1, lock = -1, r = 0;
+
+    pthread_mutex_lock(&ops->making);
+    if (!files_gone(ops))
+        goto out_unlock; /* another thread has made it */
+    if (mkdir(ops->path, FOLDER_MODE) == 0 || errno == EEXIST)
+        dir = open(ops->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lock = dir < 0 ? -1 : open_lock(dir);
+    if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0 || dup3(lock, ops->lock, O_CLOEXEC) < 0 ||
+        dup3(dir, ops->dir, O_CLOEXEC) < 0)
+        r = -errno;
+    if (lock >= 0)
+        close(lock);
+    if (dir >= 0)
+        close(dir);
+
+out_unlock:
+    pthread_mutex_unlock(&ops->making);
+    return r;
+}
+
 /* A tenant's folder is as durable as what will be in it. */
-static int make_folder(const struct file_ops *ops, const char *name)
+static int make_folder(struct file_ops *ops, const char *name)
 {
     char folder[DISK_NAME_MAX];
+    int r;
 
     if (!folder_of(name, folder))
         return -EINVAL;
+    if (files_gone(ops) && (r = make_dir(ops)) < 0)
+        return r;
     if (mkdirat(ops->dir, folder, FOLDER_MODE) < 0)
         return errno == EEXIST ? 0 : -errno;
     return sync_fd(ops->dir, fsync);
@@ -95,7 +138,7 @@ static int open_flags(const struct file_ops *ops)
 
 static int files_make(void *ctx, const char *name, int *ret)
 {
-    const struct file_ops *ops = ctx;
+    struct file_ops *ops = ctx;
     int flags = O_RDWR | O_CREAT | O_EXCL | open_flags(ops);
     int fd = openat(ops->dir, name, flags, FILE_MODE);
 
@@ -124,7 +167,7 @@ static int files_open(void *ctx, const char *name, int *ret, uint64_t *ret_bytes
         return -errno;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
         close(fd);
-        return -EINVAL;
+        return -ENOENT; /* none of ours */
     }
     *ret = fd;
     *ret_bytes = (uint64_t)st.st_size;
@@ -386,8 +429,7 @@ static enum tern_err take_dir(struct file_ops *ops, const struct file_ops_config
         ops->direct = has_direct(ops->dir);
         return TERN_OK;
     }
-    ops->lock =
-        openat(ops->dir, FILE_OPS_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+    ops->lock = open_lock(ops->dir);
     if (ops->lock < 0) {
         *ret_why = why_no_dir(errno);
         return TERN_DISK;
@@ -410,6 +452,8 @@ enum tern_err file_ops_create(const struct file_ops_config *config, struct file_
     if (!ops)
         return TERN_INTERNAL;
     ops->dir = ops->lock = -1;
+    ops->path = config->dir;
+    pthread_mutex_init(&ops->making, NULL);
     ops->staging = config->staging;
     ops->lane_bytes = config->lane_bytes;
     ops->lane = calloc(config->lanes, sizeof *ops->lane);
@@ -441,6 +485,7 @@ enum tern_err file_ops_create(const struct file_ops_config *config, struct file_
         .punch = files_punch,
         .list = files_list,
         .room = files_room,
+        .gone = files_gone,
         .ctx = ops,
     };
     *ret_why = NULL;
@@ -464,6 +509,7 @@ void file_ops_destroy(struct file_ops *ops)
         close(ops->lock);
     if (ops->dir >= 0)
         close(ops->dir);
+    pthread_mutex_destroy(&ops->making);
     free(ops);
 }
 

@@ -69,9 +69,10 @@ void admin_spill(const struct admin_ctx *ctx, struct text_out *out)
     }
     TEXT(out, OPEN_OBJECT("spill"), STR("dir", ctx->config->spill_dir), BOOL("direct", s->direct),
          BOOL("encrypted", ctx->config->spill_key_file[0] != '\0'),
-         STR("state", s->failing ? "failing"
-                      : s->full  ? "full"
-                                 : "ok"),
+         STR("state", s->gone      ? "gone"
+                      : s->failing ? "failing"
+                      : s->full    ? "full"
+                                   : "ok"),
          STR("error", s->error ? strerror(s->error) : NULL),
          U64("budget_bytes", ctx->config->spill_bytes), U64("used_bytes", used_bytes(ctx)),
          U64("free_bytes", s->free_bytes), U64("headroom_bytes", ctx->config->spill_headroom),

@@ -77,7 +77,9 @@ static enum alarm_fact failing(const struct asked *a)
     if (a->d->disk)
         disk_stats(a->d->disk, &v);
     say(a, "%" PRIu64 " writes and %" PRIu64 " reads, the last: %s", v.write_errors, v.read_errors,
-        v.error ? strerror(v.error) : "wrong bytes");
+        v.gone    ? "the folder is gone: it is made anew when something is stored"
+        : v.error ? strerror(v.error)
+                  : "wrong bytes");
     return alarm_failing(&v);
 }
 

@@ -126,8 +126,8 @@ TEST(what_no_step_confirms_is_not_stored)
     disk_bench_end(&b);
 }
 
-/* What is being written stays on the device for that long, and who needs its pages waits; what is
- * only about to be written makes way. */
+/* D6: what is being written stays on the device for that long, and who needs its pages waits; what
+ * is only about to be written lets go, and stays due. */
 TEST(who_needs_pages_does_not_wait_for_stores_that_have_not_begun)
 {
     struct disk_shape shape = FEW;
@@ -157,7 +157,7 @@ TEST(who_needs_pages_does_not_wait_for_stores_that_have_not_begun)
     s = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(s, rig_tokens(5, 64), 64));
     assert_err(TERN_BUSY, rig_run_to(s, rig_tokens(5, 64), 64));
-    assert_int_equal(disk_seen(&b).stores, 0);
+    assert_true(disk_seen(&b).stores > 0); /* they are due still, and pin nothing */
     assert_ok(rig_run_to(s, rig_tokens(5, 64), 64));
     disk_bench_end(&b);
 }
