@@ -30,6 +30,7 @@
     X(copy_spoilt)                                                                                 \
     X(copy_acked_twice)                                                                            \
     X(disk_failed)                                                                                 \
+    X(disk_file_lost)                                                                              \
     X(disk_rotted)                                                                                 \
     X(path_lost)                                                                                   \
     X(path_silent)

@@ -464,7 +464,6 @@ static void became_durable(struct sim *w, uint32_t d, struct dfile *f)
         read_in(w, d, f, x);
         let_go(w, d, f, x);
         x->state = EXT_THERE;
-        x->since = w->now;
         if (x->e.part != DISK_ENTRY)
             continue;
         k->told = (uint16_t)(x - k->ext);
@@ -603,6 +602,27 @@ static void settle_one(struct sim *w, struct disks *k)
     }
 }
 
+/* A file is removed behind the daemon's back. Its disk finds out, and tells. */
+static void lose_one(struct sim *w, uint32_t d)
+{
+    struct disks *k = w->disk[d];
+    struct dfile *f = &k->file[pick(w, DISK_NFILES)];
+    struct event ev = {.kind = EV_DISK_DROPPED, .dropped.file = f->number};
+
+    if (f->state != FILE_THERE || f->lost)
+        return;
+    TRACE("  daemon %u: file %llu is lost\n", d, (unsigned long long)f->number);
+    FAULT(disk_file_lost);
+    f->lost = 1;
+    for (EXTS(k, x))
+        if (x->state == EXT_THERE && x->file == file_slot(k, f)) {
+            x->spoilt = 1;
+            disk_ext_bad(k, x);
+        }
+    k->moved = 1;
+    sim_step(w, d, &ev);
+}
+
 bool disk_work(struct sim *w, uint32_t d)
 {
     struct disks *k = w->disk[d];
@@ -611,6 +631,8 @@ bool disk_work(struct sim *w, uint32_t d)
     if (!disk_is_on(w, d))
         return false;
     settle_one(w, k);
+    if (!w->quiet_phase && chance(w, w->cfg.disk_rot))
+        lose_one(w, d);
     for (uint32_t i = 0; i < DISK_NFILES; i++, at = (at + 1) % DISK_NFILES) {
         struct dfile *f = &k->file[at];
 
@@ -695,7 +717,9 @@ void disk_crash(struct sim *w, uint32_t d)
         x->late = x->half = 0;
     }
     for (uint32_t i = 0; i < DISK_NFILES; i++)
-        if (k->file[i].state != FILE_NONE)
+        if (k->file[i].state != FILE_NONE && k->file[i].lost)
+            file_free(k, &k->file[i]);
+        else if (k->file[i].state != FILE_NONE)
             file_crashed(w, d, &k->file[i]);
     if (!w->quiet_phase && w->cfg.disk_rot)
         rot(w, k);

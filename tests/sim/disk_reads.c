@@ -87,8 +87,9 @@ void disk_page_move(struct sim *w, uint32_t d, const struct pull *p, struct batc
 {
     struct disks *k = w->disk[d];
     const struct ext *x = &k->ext[b->ext[i]];
-    bool there = x->state == EXT_THERE && x->uid == b->uid[i] && !x->spoilt &&
-                 (w->quiet_phase || !chance(w, 4 * w->cfg.disk_rot));
+    /* It was there when it was asked for: what is given back since then stays until it is read. */
+    bool there =
+        x->uid == b->uid[i] && !x->spoilt && (w->quiet_phase || !chance(w, 4 * w->cfg.disk_rot));
     uint32_t flip = corrupt || !there ? pick(w, w->d[d].pool[p->pool].ranks) : NO;
 
     for (uint32_t r = 0; r < w->d[d].pool[p->pool].ranks; r++) {
@@ -120,6 +121,15 @@ static bool leads_through(const struct disks *k, const struct ext *x, const stru
     return x == bad;
 }
 
+void disk_ext_bad(struct disks *k, const struct ext *bad)
+{
+    if (bad->e.part != DISK_HISTORY && bad->up != DISK_EXTS)
+        bad = &k->ext[bad->up];
+    for (EXTS(k, x))
+        if (x->state != EXT_FREE && leads_through(k, x, bad))
+            x->bad = 1;
+}
+
 void disk_page_wrong(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b,
                      uint32_t i)
 {
@@ -129,14 +139,8 @@ void disk_page_wrong(struct sim *w, uint32_t d, const struct pull *p, const stru
     if (p->stopping || p->over || p->broken || bad->uid != b->uid[i] ||
         w->d[d].granule[w->d[d].pool[p->pool].tenant][b->granule[i]].tries == 0)
         return;
-    if (bad->e.part == DISK_STATE && bad->since > w->d[d].opened[p->id.slot % OPENS].since)
-        return; /* written anew since: it was read where it lay before, too */
     TRACE("  part %u of variant %u depth %u is bad\n", bad->e.part, bad->id.variant, bad->e.depth);
-    if (bad->e.part != DISK_HISTORY && bad->up != DISK_EXTS)
-        bad = &k->ext[bad->up];
-    for (EXTS(k, x))
-        if (x->state != EXT_FREE && leads_through(k, x, bad))
-            x->bad = 1;
+    disk_ext_bad(k, bad);
     MARK(bad_extent_found);
 }
 

@@ -43,7 +43,6 @@ struct ext {
     uint8_t must; /* the start that is under way has to find it */
     uint16_t up;  /* the extent that it names as above it; DISK_EXTS: none */
     uint32_t up_uid, uid, content, dropped, npages; /* dropped: the step; 0: it was not */
-    uint64_t since;                                 /* when it became durable */
     struct disk_extent e;
     uint32_t tokens[DISK_TOKENS];
     struct extra_key key;
@@ -52,6 +51,7 @@ struct ext {
 
 struct dfile {
     uint8_t state, tenant, pool;
+    uint8_t lost; /* it is not there any more, and the core was told so */
     uint64_t number;
     struct store_id store;
 };
@@ -116,6 +116,10 @@ static inline struct ident ident_at(const struct sim *w, struct ident id, uint32
 /* What counts as there: what this core may find; that, before the drops of this step; that, and
  * what is being written; what a start has to find. */
 enum look { LOOK_NOW, LOOK_THEN, LOOK_COMING, LOOK_MUST };
+
+/* ---- disk_reads.c ---- */
+/* It cannot be found from now on, nor what hangs on it. */
+void disk_ext_bad(struct disks *k, const struct ext *bad);
 
 /* ---- disk_checks.c ---- */
 struct ext *ext_find(struct disks *k, struct ident id, enum disk_part part, enum look look);

@@ -244,7 +244,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         c->serves_active = c->checks = c->disk_stores = c->disk_leaving = c->tickets_due =
             LIST_EMPTY;
     c->over.bound = c->limits.step_visits ? c->limits.step_visits : STEP_VISITS_MAX;
-    c->disk_gone_first = c->disk_gone_last = c->disk_gone_held = NONE;
+    c->disk_gone_first = c->disk_gone_last = NONE;
     c->disk_sweep = c->disk_file_found = NONE;
     c->disk_next_file = c->disk_let_go = 1;
     c->members = limits->peers;

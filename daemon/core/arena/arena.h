@@ -655,19 +655,17 @@ struct core {
     uint32_t disk_gone_first, disk_gone_last; /* in the order in which they went */
     struct list disk_stores;                  /* in the order in which they began */
     uint32_t disk_lost;                       /* files that are lost */
-    uint32_t disk_gone_held; /* the first of disk_gone_first's list that waits for fetches which */
-    uint64_t disk_gone_held_ns; /* may read it: those that began at that time or before. NONE */
-    struct list disk_leaving;   /* files, in the order in which they are given back */
-    uint32_t disk_turn;         /* the tenant that wrote a file last */
-    uint32_t disk_ready;        /* 1: what an earlier run has left was told */
-    uint32_t disk_file_found;   /* before: the file that it was told of last; NONE */
-    uint32_t disk_checked;      /* after: the next chunk to look at */
-    uint32_t disk_trimmed;      /* 1: of that, what was over the budgets has gone */
-    uint32_t disk_resets_over;  /* 1: of some tenant */
-    uint32_t disk_spared;       /* see disk_spare */
-    uint32_t disk_bad;          /* chunks that are bad, and roots that were reset */
-    uint32_t disk_bad_at, disk_bad_left; /* the next chunk to look at for what leads through
-                                            one, and how many are left of this round */
+    struct list disk_leaving;                 /* files, in the order in which they are given back */
+    uint32_t disk_turn;                       /* the tenant that wrote a file last */
+    uint32_t disk_ready;                      /* 1: what an earlier run has left was told */
+    uint32_t disk_file_found;                 /* before: the file that it was told of last; NONE */
+    uint32_t disk_checked;                    /* after: the next chunk to look at */
+    uint32_t disk_trimmed;                    /* 1: of that, what was over the budgets has gone */
+    uint32_t disk_resets_over;                /* 1: of some tenant */
+    uint32_t disk_spared;                     /* see disk_spare */
+    uint32_t disk_bad;                        /* chunks that are bad, and roots that were reset */
+    uint32_t disk_bad_at, disk_bad_left;      /* the next chunk to look at for what leads through
+                                                 one, and how many are left of this round */
     uint32_t disk_let_go; /* changes when a chunk is let go, or a file is gone for good; never 0 */
     uint32_t disk_sweep;  /* at shutdown: the next node to look at; NONE: all were, or none */
     uint32_t disk_blocks, disk_keys; /* of the token store */

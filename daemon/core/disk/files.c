@@ -97,30 +97,11 @@ void disk_extent_gone(struct core *c, uint32_t file, uint64_t offset, uint64_t b
     disk_file_offer(c, file);
 }
 
-void disk_gone_hold(struct core *c)
-{
-    if (c->disk_gone_held == NONE)
-        c->disk_gone_held = c->disk_gone_last;
-    c->disk_gone_held_ns = c->now_ns;
-}
-
-/* Does a fetch from the disk still run that may read what was given back last? */
-static bool is_read(const struct core *c)
-{
-    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
-        if (pull_at(c, i)->chunk != NONE && pull_at(c, i)->started_ns <= c->disk_gone_held_ns)
-            return true;
-    return false;
-}
-
 bool disk_gone_flush(struct core *c, struct actions *out)
 {
     uint32_t end = piece_begin(c);
 
-    if (c->disk_gone_held != NONE && !is_read(c))
-        c->disk_gone_held = NONE;
-
-    for (uint32_t said = 0; c->disk_gone_first != c->disk_gone_held;) {
+    for (uint32_t said = 0; c->disk_gone_first != NONE;) {
         uint32_t at = c->disk_gone_first;
         const struct disk_gone *g = disk_gone_at(c, at);
         const struct disk_file *f = disk_file_at(c, g->file);

@@ -471,13 +471,8 @@ void disk_part_keep(struct core *c, uint32_t chunk, enum disk_part part, struct 
 {
     struct disk_chunk *k = disk_chunk_at(c, chunk);
 
-    if (k->kept & DISK_HAS(part)) {
-        const uint32_t records = c->free_disk_gones.n;
-
+    if (k->kept & DISK_HAS(part))
         disk_part_leave(c, chunk, part);
-        if (part == DISK_STATE && c->free_disk_gones.n < records)
-            disk_gone_hold(c);
-    }
     k->part[part] = at;
     k->kept |= DISK_HAS(part);
     if (part == DISK_HISTORY) {

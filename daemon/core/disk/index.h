@@ -124,8 +124,6 @@ void disk_reset_over(struct core *c, uint32_t tenant);
 void disk_file_offer(struct core *c, uint32_t file);
 /* Says what is to be given back. False: there is more. */
 bool disk_gone_flush(struct core *c, struct actions *out);
-/* What was given back last is so when the fetches of now have ended: one of them may read it. */
-void disk_gone_hold(struct core *c);
 /* The file is gone for good: it was given back, or is not there for another reason. 0: all are. */
 void disk_file_dropped(struct core *c, uint64_t number);
 

@@ -400,7 +400,7 @@ bool disk_flush(struct core *c, struct actions *out)
     all = stores_flush(c, out) && all;
     if (!disk_gone_flush(c, out))
         return false; /* what is written next may need the records */
-    if (c->disk_ready && c->now_ns >= c->disk_pause_ns && c->disk_gone_first == NONE)
+    if (c->disk_ready && c->now_ns >= c->disk_pause_ns)
         all = writes_flush(c, out) && all;
     /* A reset is answered when nothing of before is left. */
     return disk_gone_flush(c, out) && !c->disk_resets_over && c->free_disk_stores.n <= records &&

@@ -61,17 +61,26 @@ int disk_sync_folder(struct disk *disk, const char *name)
 
 /* ------------------------------------------------------------------ threads */
 
-/* With the lock held, as what follows up to thread_main. One thread is left for reads where there
- * are several. */
+/* With the lock held, as what follows up to thread_main. D7: nothing is given back while a read
+ * that was asked for before may lie in it. Reads that wait go first anyway. */
+static bool may_drop(const struct disk *disk, const struct disk_job *job)
+{
+    for (uint32_t i = 0; job && i < disk->config.threads; i++)
+        if (disk->threads[i].reading && disk->threads[i].reading->job.asked < job->asked)
+            return false;
+    return job != NULL;
+}
+
+/* One thread is left for reads where there are several. */
 static struct disk_job *take_job(struct disk *disk)
 {
     uint32_t writers = disk->config.threads > 1 ? disk->config.threads - 1 : 1;
-    struct disk_job *job = NULL;
 
-    for (uint32_t k = 0; k < JOB_KINDS && !job; k++)
-        if (k != JOB_WRITE || disk->writing < writers)
-            job = list_pop(&disk->waiting[k]);
-    return job;
+    if (disk->waiting[JOB_READ].head)
+        return list_pop(&disk->waiting[JOB_READ]);
+    if (may_drop(disk, disk->waiting[JOB_DROP].head))
+        return list_pop(&disk->waiting[JOB_DROP]);
+    return disk->writing < writers ? list_pop(&disk->waiting[JOB_WRITE]) : NULL;
 }
 
 static void finish(struct disk *disk, struct disk_job *job)
@@ -138,7 +147,7 @@ static void run_drops(struct disk_thread *t, struct drop_job *first)
     struct drop_job *drop[DROPS_AT_ONCE] = {first};
     uint32_t n = 1;
 
-    while (first->drop.place.offset != 0 && n < DROPS_AT_ONCE && waiting->head &&
+    while (first->drop.place.offset != 0 && n < DROPS_AT_ONCE && may_drop(disk, waiting->head) &&
            container_of(waiting->head, struct drop_job, job)->drop.place.offset != 0 &&
            of_one_file(&container_of(waiting->head, struct drop_job, job)->drop, &first->drop))
         drop[n++] = container_of(list_pop(waiting), struct drop_job, job);
@@ -460,6 +469,7 @@ static struct disk_job *job_take(struct disk *disk, enum job_kind kind)
 
 static void job_start(struct disk *disk, struct disk_job *job)
 {
+    job->asked = ++disk->asked;
     list_push(&disk->waiting[job->kind], job);
     pthread_cond_signal(&disk->wake);
 }

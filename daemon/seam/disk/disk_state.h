@@ -26,6 +26,7 @@ struct disk_job { /* what each kind begins with */
     struct disk_job *next;
     enum job_kind kind;
     enum tern_err err;
+    uint64_t asked; /* ascends, in the order in which the core asked */
 };
 
 struct write_job {
@@ -96,7 +97,7 @@ struct disk {
     struct read_job *reads;
     struct drop_job *drops;
     struct pull_state *pulls; /* owned, config.pulls */
-    uint64_t written;         /* files that were asked for */
+    uint64_t written, asked;  /* files that were asked for; jobs of all kinds */
     bool recovered;           /* disk_recover was called: the config has no key any more */
     int event_fd;
 

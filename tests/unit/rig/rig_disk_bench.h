@@ -16,7 +16,7 @@ struct disk_bench {
     struct rig_options options;
     struct group_layout groups[GROUPS_MAX];
     uint32_t ngroups;
-    uint64_t pool_bytes;
+    uint64_t pool_bytes, host_bytes; /* host_bytes 0: the pool has no host tier */
 };
 
 /* A daemon starts over the disk, and an engine opens its pool there. */
@@ -25,6 +25,7 @@ static inline void disk_bench_start(struct disk_bench *b)
     b->options.incarnation++;
     b->rig = rig_create(&b->options);
     rig_spill(b->rig, b->disk);
+    b->rig->host_bytes = b->host_bytes;
     b->e = rig_engine(b->rig, 0, "e", 1);
     assert_ok(rig_pool_open(b->rig, b->e.conn[0], b->groups, b->ngroups, b->pool_bytes, &b->pool));
     assert_ok(rig_map(b->rig, b->e.conn[0], b->pool));
