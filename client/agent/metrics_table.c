@@ -216,6 +216,8 @@ const struct metric metrics_table[] = {
           "1 for the state that the disk tier is in"),
     IS_OF("tern_spill_state", "status.spill.state=failing", "state=failing",
           "1 for the state that the disk tier is in"),
+    IS_OF("tern_spill_state", "status.spill.state=gone", "state=gone",
+          "1 for the state that the disk tier is in"),
     IS("tern_spill_budget_bytes", "status.tenants[tenant].spill.budget_bytes",
        "Bytes of the disk tier that a tenant may have"),
     IS("tern_spill_used_bytes", "status.tenants[tenant].spill.used_bytes",

@@ -73,6 +73,9 @@ static void show_state(const struct ctl *ctl, const json_t *spill)
             "  FULL: at the last store %s were free there, and beside spill.headroom, %s, that is "
             "too little",
             human_bytes(j_u64(spill, "free_bytes")), human_bytes(j_u64(spill, "headroom_bytes")));
+    else if (strcmp(state, "gone") == 0)
+        paint(ctl, RED,
+              "  GONE: the folder was removed, and is made anew when something is stored");
     else if (strcmp(state, "failing") == 0)
         paint(ctl, RED, "  FAILING: %s writes and %s reads failed, the last by: %s",
               num(spill, "write_errors"), num(spill, "read_errors"), j_str(spill, "error"));

@@ -444,6 +444,70 @@ TEST(spill_that_is_bad_is_told_by_its_file)
     assert_int_equal(daemon_end(&rig, RIG_STOP_MS), 0);
 }
 
+/* A fetch that finds no file. */
+static void comes_back_lost(uint32_t id)
+{
+    struct engine_session k;
+
+    open_talk(&k, id);
+    assert_int_equal(k.last.disk_depth, TOKENS);
+    assert_err(TERN_CORRUPT, engine_fetch(&k, TERN_PEER_DISK, 0, RIG_WAIT_MS));
+    close_talk(&k);
+}
+
+/* D4: it is offered once, counts as no use, and is stored anew. */
+TEST(spill_d4_of_which_a_file_is_gone)
+{
+    char path[512];
+
+    start("", "");
+    compute_and_store(1);
+    end();
+    first_file(path);
+    again();
+    assert_int_equal(unlink(path), 0);
+    comes_back_lost(1);
+    assert_int_equal(comes_back(1), 0);
+    assert_int_equal(figure("tenants.0.spill.hits"), 0);
+    assert_int_equal(figure("tenants.0.spill.entries"), 0);
+    assert_true(state_is("ok"));
+    compute_and_store(1);
+    end();
+    again();
+    assert_int_equal(comes_back(1), TOKENS);
+    end();
+}
+
+/* D4: the folder itself. The operator is told, and it is made anew. */
+TEST(spill_d4_of_which_the_folder_is_gone)
+{
+    struct engine_session k;
+    struct tern_stored s;
+    char command[256];
+
+    start("", "");
+    compute_and_store(1);
+    compute_and_store(2);
+    end();
+    again();
+    snprintf(command, sizeof command, "rm -r %s", spill);
+    assert_int_equal(system(command), 0);
+    comes_back_lost(1);
+    assert_true(state_is("gone"));
+    assert_true(alarm_is("spill_failing"));
+    assert_true(rig_log_has(&rig, "the folder is gone", RIG_WAIT_MS));
+    assert_int_equal(comes_back(2), 0); /* it is not offered even once */
+    compute_talk(&k, 1);
+    assert_err(TERN_DISK, store(&k, &s));
+    wait_until(store(&k, &s) == TERN_OK);
+    close_talk(&k);
+    assert_true(state_is("ok"));
+    end();
+    again();
+    assert_int_equal(comes_back(1), TOKENS);
+    end();
+}
+
 /* A file system of our own, for this process and its children. False: it may not be made here. */
 static bool own_file_system(void)
 {

@@ -274,8 +274,9 @@ static void tickets_pass(struct sim *w)
     EXPECT(tickets_until(w) == 0, "tickets_left", "a ticket stands for ever");
 }
 
-/* Everything ends: engines give back what they have, what is cached is stored and goes. */
-static void come_to_rest(struct sim *w)
+/* Everything ends: engines give back what they have, what is cached is stored and goes. `ends`: the
+ * daemons are told to end before. */
+static void come_to_rest(struct sim *w, bool ends)
 {
     turns_near(w);
     for (uint32_t d = 0; d < DAEMONS; d++)
@@ -302,6 +303,13 @@ static void come_to_rest(struct sim *w)
         unpin_all(w, d);
     }
     quiesce(w); /* what was pinned may be copied to the host now */
+    if (ends) {
+        for (uint32_t d = 0; d < DAEMONS; d++)
+            disk_told_to_end(w, d);
+        quiesce(w);
+        for (uint32_t d = 0; d < DAEMONS; d++)
+            disk_check_ended(w, d);
+    }
     for (uint32_t i = 0; i == 0 || (w->cfg.disk && nodes_left(w)); i++) {
         EXPECT(i < ROUNDS, "nodes_left", "after %u rounds", ROUNDS);
         for (uint32_t d = 0; d < DAEMONS; d++)
@@ -322,11 +330,11 @@ void converge(struct sim *w)
     for (uint32_t d = 0; d < DAEMONS; d++)
         if (disk_shutting(w, d))
             daemon_restart(w, d);
-    come_to_rest(w);
+    come_to_rest(w, w->cfg.disk && w->cfg.seed_tokens >> 1 & 1);
     if (!w->cfg.disk)
         return;
     TRACE("the disks are read once more\n");
     for (uint32_t d = 0; d < DAEMONS; d++)
         disk_last_start(w, d);
-    come_to_rest(w);
+    come_to_rest(w, false);
 }

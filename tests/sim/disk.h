@@ -69,5 +69,9 @@ void disk_reset_told(struct sim *w, uint32_t d, const struct peer_msg *msg, bool
 void disk_reset_begun(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns);
 /* At the end: after one more crash everything is matched, and most of it fetched. */
 void disk_last_start(struct sim *w, uint32_t d);
+/* Nobody uses the daemon any more, and it is told to end, with all the time there is. Then, when
+ * all has come to rest: D6. */
+void disk_told_to_end(struct sim *w, uint32_t d);
+void disk_check_ended(struct sim *w, uint32_t d);
 
 #endif

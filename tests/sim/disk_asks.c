@@ -296,6 +296,48 @@ bool disk_shutting(const struct sim *w, uint32_t d)
     return disk_is_on(w, d) && w->disk[d]->shutting;
 }
 
+void disk_told_to_end(struct sim *w, uint32_t d)
+{
+    struct event ev = {.kind = EV_SHUTDOWN, .shutdown.deadline_ns = w->now + 1000000 * MS};
+    struct disk_view v;
+
+    if (!disk_is_on(w, d))
+        return;
+    for (uint32_t t = 0; t < w->cfg.tenants; t++) {
+        core_disk(w->d[d].core, t, &v);
+        w->disk[d]->failed[t] = v.counts.failed + v.counts.evicted;
+    }
+    sim_step(w, d, &ev);
+}
+
+/* D6: the disk has whatever could be resumed from memory, on any tier, unless a store was refused
+ * or made room there, which is judged by itself. Of a pool with STATE it has that for the ends of
+ * paths alone. */
+void disk_check_ended(struct sim *w, uint32_t d)
+{
+    struct disk_view v;
+
+    for (uint32_t e = 0; disk_is_on(w, d) && w->cfg.nstate == 0 && e < ENGINES; e++)
+        for (uint32_t ns = 0; ns < w->cfg.namespaces; ns++)
+            for (uint32_t variant = 0; variant < w->cfg.variants; variant++) {
+                uint32_t tenant = w->d[d].engine[e].tenant, memory, disk;
+
+                if (!disk_has_part(w, d, tenant) || !peek_at(w, d, e, ns, variant, w->span))
+                    continue;
+                memory = w->reply->peek.host_depth > w->reply->peek.depth
+                             ? w->reply->peek.host_depth
+                             : w->reply->peek.depth;
+                disk = disk_depth(w, d, w->d[d].engine[e].pool, ns, variant, w->span, false);
+                core_disk(w->d[d].core, tenant, &v);
+                EXPECT(disk >= memory ||
+                           v.counts.failed + v.counts.evicted > w->disk[d]->failed[tenant],
+                       "end_unstored", "memory has %u tokens of variant %u, the disk %u", memory,
+                       variant, disk);
+                if (memory > 0 && disk >= memory)
+                    MARK(stored_at_the_end);
+            }
+}
+
 static void peek_all(struct sim *w, uint32_t d)
 {
     for (uint32_t e = 0; e < ENGINES; e++)

@@ -194,6 +194,7 @@
     X(bad_extent_found, 130)                                                                       \
     X(bad_entry_left, 120)                                                                         \
     X(stored_from_host, 1)                                                                         \
+    X(stored_at_the_end, 1)                                                                        \
     X(disk_full, 29)                                                                               \
     X(disk_full_then_stored, 19)                                                                   \
     X(disk_match, 1100)                                                                            \

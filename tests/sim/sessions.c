@@ -574,7 +574,7 @@ void match_these(struct sim *w, uint32_t d, uint32_t i, uint32_t variant, uint32
         match_again(w, d, s, variant, n, common, step, base);
 }
 
-void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n)
+bool peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n)
 {
     struct engine *g = &w->d[d].engine[e];
     uint32_t conn = engine_conn(w, d, e);
@@ -583,14 +583,14 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
 
     if (conn == NO || g->dying || g->pool == NO || g->mapped != (1u << g->nprocs) - 1 ||
         !space_ready(w, d, g->tenant, ns))
-        return;
+        return false;
     request_init(w, d, &ev, OP_PEEK, conn);
     ev.request.peek.pool = w->d[d].pool[g->pool].id;
     ev.request.peek.ns = namespace_of(ns, w->cfg.seed_tokens & 1);
     peek_parts(w, d, &ev, variant, n);
     if (w->d[d].pool[g->pool].closing) {
         EXPECT(w->reply->err == TERN_GONE, "peek_closing", "err %u", w->reply->err);
-        return;
+        return false;
     }
     EXPECT(w->reply->err == TERN_OK, "peek_refused", "err %u %s", w->reply->err, w->reply->text);
     check_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n, w->reply->peek.depth);
@@ -605,6 +605,7 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
                      w->reply->peek.disk_depth);
     if (w->reply->peek.history_depth > w->reply->peek.depth)
         MARK(match_shallower_for_state);
+    return true;
 }
 
 void ask_peek(struct sim *w, uint32_t d, uint32_t e)

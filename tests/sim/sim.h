@@ -203,7 +203,8 @@ void peek_parts(struct sim *w, uint32_t d, struct event *ev, uint32_t variant, u
 /* The rest of a Match of an empty session does not come: it is aborted. */
 void match_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t conn);
 void ask_peek(struct sim *w, uint32_t d, uint32_t e);
-void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n);
+/* False: it was not asked, or refused. */
+bool peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n);
 void ask_fetch(struct sim *w, uint32_t d, uint32_t s);
 void fetches_look(struct sim *w, uint32_t d);
 void ask_cancel(struct sim *w, uint32_t d, uint32_t s);

@@ -142,7 +142,10 @@
     X(130, REACH_COUNTED, "count the reach of an entry beyond its root")                           \
     X(132, RESET_AT_ONCE, "free all nodes of a namespace that was reset in one step")              \
     X(133, POINTS_WALKED, "walk up from each node that is published to the root")                  \
-    X(134, ROLLBACK_STRIPPED, "roll back onto a record whose blobs are dropped")
+    X(134, ROLLBACK_STRIPPED, "roll back onto a record whose blobs are dropped")                   \
+    X(140, SHUT_ON_DEVICE, "store at the end what the device has, and not what the host has")      \
+    X(141, LOST_OFFERED, "offer what lay in a file of the disk that is lost")                      \
+    X(142, STORE_UNPINNED, "let the host's copies go while a store reads them")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \

@@ -3,6 +3,7 @@
 #include "testing/test.h"
 #include "unit/rig/rig_spill_dir.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -381,4 +382,59 @@ TEST(what_a_disk_takes_is_said_before)
     assert_true(disk_bytes(&rig.config) >
                 2ull * 3 * DISK_PIECE_BYTES + 2 * disk_footer_bytes_max());
     assert_true(disk_bytes(&rig.config) < 64u << 20);
+}
+
+/* ------------------------------------------------------------------ what is not there any more */
+
+static void remove_one(const struct rig_file *f)
+{
+    char path[RIG_SPILL_PATH];
+
+    rig_spill_path(&rig, f, false, path, sizeof path);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* The core is told which file it is, ahead of the pages, of which none is right. */
+TEST(d4_a_file_that_is_gone_is_told_of)
+{
+    rig_spill_start(&rig, false);
+    rig_file_usual(&rig, &file, 0, 0, 4);
+    assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
+    remove_one(&file);
+    rig_spill_ask(&rig, &file, (struct pull_id){1, 1}, 0, 0, file.write.npages);
+    rig_spill_events(&rig, 2);
+    assert_int_equal(rig.got[0].kind, EV_DISK_DROPPED);
+    assert_int_equal(rig.got[0].dropped.file, 4);
+    assert_int_equal(rig.got[1].kind, EV_PULLED);
+    assert_int_equal(rig.got[1].pulled.ok[0], 0);
+    assert_int_equal(rig_spill_stats(&rig).corrupt, 0);
+    assert_int_equal(rig_spill_stats(&rig).read_errors, 0);
+    assert_true(rig_spill_stats(&rig).bad.missing);
+    assert_false(rig_spill_stats(&rig).failing || rig_spill_stats(&rig).gone);
+}
+
+/* The folder itself: one write fails, so that it is told, and the next one makes it anew. */
+TEST(d4_a_folder_that_is_gone_is_told_of_and_made_anew)
+{
+    char command[RIG_SPILL_PATH + 16];
+
+    rig_spill_start(&rig, false);
+    rig_file_usual(&rig, &file, 0, 0, 4);
+    assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
+    snprintf(command, sizeof command, "rm -r %s", rig.dir);
+    assert_int_equal(system(command), 0);
+    rig_spill_ask(&rig, &file, (struct pull_id){1, 1}, 0, 0, file.write.npages);
+    rig_spill_events(&rig, 2);
+    assert_int_equal(rig.got[0].kind, EV_DISK_DROPPED);
+    assert_int_equal(rig.got[0].dropped.file, 0);
+    assert_int_equal(rig.got[1].kind, EV_PULLED);
+    assert_true(rig_spill_stats(&rig).failing && rig_spill_stats(&rig).gone);
+    rig_file_usual(&rig, &file, 0, 0, 5);
+    assert_int_equal(rig_spill_write(&rig, &file), TERN_DISK);
+    assert_true(rig_spill_stats(&rig).gone);
+    rig_file_usual(&rig, &file, 0, 0, 6);
+    assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
+    assert_false(rig_spill_stats(&rig).failing || rig_spill_stats(&rig).gone);
+    assert_int_equal(rig_spill_read(&rig, &file, 0, 16), RIG_SPILL_ALL(16));
+    there_and_back(1, 2);
 }
