@@ -20,8 +20,7 @@ static const char *end_text(enum tern_err err)
                "pool with a larger align_tokens";
     case TERN_CORRUPT:
         return "a page in memory does not agree with its checksum: nothing of it was stored";
-    case TERN_BUSY:
-        return "its time was over: the daemon is about to end, or its pages are needed at once";
+    case TERN_BUSY: return "its time was over: the daemon is about to end";
     default: return "the disk could not write it: the daemon's log says why; serving goes on";
     }
 }
@@ -67,6 +66,7 @@ void store_hold(struct core *c, struct disk_store *s)
     node_pin(c, s->device, REF_TRANSFER);
     if (s->from_host)
         node_pin(c, s->node, REF_HOST);
+    pool_at(c, s->pool)->host_stores += s->from_host;
     state_hold(c, (struct path){s->node, s->state_from});
     state_lend_host(c, on_host_alone(c, s), true);
 }
@@ -78,6 +78,7 @@ static void let_go(struct core *c, struct disk_store *s)
     state_unhold(c, (struct path){s->node, s->state_from});
     if (s->from_host)
         node_unpin(c, s->node, REF_HOST);
+    pool_at(c, s->pool)->host_stores -= s->from_host;
     node_unpin(c, s->device, REF_TRANSFER);
     s->device = NONE;
     s->from_host = 0;

@@ -171,6 +171,7 @@ static bool is_reset(const struct core *c, const struct disk_store *s)
 /* Can all of it be read, from the device as far down as that has it, and from the host? */
 static bool finds_all(struct core *c, struct disk_store *s)
 {
+    const struct path to = {s->node, 0};
     bool whole = true;
 
     for (s->device = s->node; !node_on_device(node_at(c, s->device)); c->visits++) {
@@ -178,8 +179,8 @@ static bool finds_all(struct core *c, struct disk_store *s)
         s->device = node_at(c, s->device)->parent;
     }
     s->from_host = s->device != s->node || !state_resumable(c, s->node);
-    return whole && (!s->from_host ||
-                     (node_on_host(node_at(c, s->node)) && state_resumable_on_both(c, s->node)));
+    return !s->from_host ||
+           (whole && node_on_host(node_at(c, s->node)) && state_above_on_both(c, to) == s->node);
 }
 
 /* Its step has passed: what it needs stays where it lies until it is written. */

@@ -2,7 +2,6 @@
  * running the node stays on the device: a JOB ref holds it there. */
 #include "core/tier/host.h"
 
-#include "core/arena/disk_records.h"
 #include "core/memory/pages.h"
 #include "core/tree/admit.h"
 #include "core/tree/copies.h"
@@ -318,27 +317,12 @@ static void writeback_fail(struct core *c, uint32_t slot)
     node_offer(c, slot);
 }
 
-/* Does a store read the node's copy on the host, as it is? */
-static bool is_stored_from(const struct core *c, uint32_t slot)
-{
-    const struct node *n = node_at(c, slot);
-
-    for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at)) {
-        const struct disk_store *s = disk_store_at(c, at);
-
-        if (s->state == DISK_STORE_WRITING && s->from_host &&
-            node_above(c, (struct path){s->node, n->depth}) == slot)
-            return true;
-    }
-    return false;
-}
-
 void writeback_acked(struct core *c, uint32_t slot, enum tern_err err)
 {
     struct pool *p = node_pool(c, node_at(c, slot));
 
-    if (err == TERN_OK && node_at(c, slot)->tier[TIER_HOST].corrupt && is_stored_from(c, slot))
-        err = TERN_BUSY; /* what it would heal is being read */
+    if (p->host_stores > 0 && node_at(c, slot)->tier[TIER_HOST].corrupt)
+        err = TERN_BUSY; /* what it would heal a store may be reading */
     p->writebacks--;
     p->copy_moved_ns = c->now_ns;
     if (err == TERN_OK) {

@@ -142,14 +142,14 @@ static uint32_t lacks_to(const struct pool *p, const struct node *n)
 
 /* Down to which depth nobody can resume at or below the node, for what it or its ancestors lack, as
  * far up as windows reach, or to where a claim says that its window is whole. 0: nothing lacks. */
-static uint32_t bound_above_on(const struct core *c, uint32_t slot, bool on_both, uint32_t *visits)
+static uint32_t bound_above(const struct core *c, uint32_t slot, uint32_t *visits)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
     uint32_t bound = 0;
 
     for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent, ++*visits) {
         const struct node *n = node_at(c, at);
-        uint32_t to = lacks(p, n, on_both);
+        uint32_t to = lacks_to(p, n);
 
         bound = bound > to ? bound : to;
         if (n->state.claims_window || bound >= n->depth + window_span(p) - p->align ||
@@ -159,26 +159,11 @@ static uint32_t bound_above_on(const struct core *c, uint32_t slot, bool on_both
     return bound;
 }
 
-static uint32_t bound_above(const struct core *c, uint32_t slot, uint32_t *visits)
-{
-    return bound_above_on(c, slot, false, visits);
-}
-
-static bool resumable(const struct core *c, uint32_t slot, bool on_both)
-{
-    uint32_t visits = 0, bound = bound_above_on(c, slot, on_both, &visits);
-
-    return bound == 0 || bound < node_at(c, slot)->depth;
-}
-
 bool state_resumable(const struct core *c, uint32_t slot)
 {
-    return resumable(c, slot, false);
-}
+    uint32_t visits = 0, bound = bound_above(c, slot, &visits);
 
-bool state_resumable_on_both(const struct core *c, uint32_t slot)
-{
-    return resumable(c, slot, true);
+    return bound == 0 || bound < node_at(c, slot)->depth;
 }
 
 /* One look at each node: what lacks something is below no candidate, so its parent is the next. No
@@ -216,13 +201,13 @@ uint32_t state_first_below(struct core *c, struct path path)
 {
     const struct pool *p = pool_at(c, node_at(c, path.node)->pool);
     uint32_t above = node_above(c, path), depth = node_at(c, above)->depth;
-    uint32_t bound = bound_above_on(c, above, true, &c->visits);
+    uint32_t bound = bound_above(c, above, &c->visits);
 
     while (depth < node_at(c, path.node)->depth) {
         uint32_t at = node_above(c, (struct path){path.node, depth += p->align}), to;
 
         c->visits++;
-        to = lacks(p, node_at(c, at), true);
+        to = lacks_to(p, node_at(c, at));
         bound = bound > to ? bound : to;
         if (bound < depth)
             return at;

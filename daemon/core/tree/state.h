@@ -51,15 +51,12 @@ bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, 
 /* Derived from the chain, each time it is asked (T19). True for every node of a pool without STATE
  * groups. */
 bool state_resumable(const struct core *c, uint32_t slot);
-/* The same, if the host gave what the device lacks. */
-bool state_resumable_on_both(const struct core *c, uint32_t slot);
 /* The deepest node that can be resumed, of this one and those above it; the root for none. */
 uint32_t state_above(struct core *c, uint32_t slot);
 /* The deepest node of the path that could be resumed if the host gave what the device lacks; one at
  * or above `state_from` for none. */
 uint32_t state_above_on_both(struct core *c, struct path path);
-/* The first node of the path that is deeper than `state_from` and could be resumed likewise; NONE.
- */
+/* The first node of the path that is deeper than `state_from` and can be resumed; NONE. */
 uint32_t state_first_below(struct core *c, struct path path);
 /* Frees a node's STATE pages; returns how many. 0: the step has no visits left for all the claims
  * that end first; the next one goes on. */

@@ -110,7 +110,8 @@ struct disk {
     uint32_t quiet;   /* pulls of which that is to be told */
     struct disk_stats stats;          /* but `failing`, which is made of these two: */
     bool write_failing, read_failing; /* as each of its kind ended last */
-    bool lost_all, remake; /* the folder was removed: to be told; the next write makes it anew */
+    bool lost_all;                    /* the folder was removed, and that is to be told */
+    _Atomic bool remake;              /* likewise, and the next write makes it anew */
     uint64_t lacked_bytes; /* that must be free for the write that found too little; 0: none did */
 };
 

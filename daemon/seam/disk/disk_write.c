@@ -412,18 +412,6 @@ static enum tern_err give_name(struct disk *disk, const char *from, const char *
     return r < 0 ? disk_err(disk, r) : TERN_OK;
 }
 
-/* The operator is told that the folder is gone before it is made anew: one write fails. */
-static bool may_remake(struct disk *disk)
-{
-    bool may;
-
-    pthread_mutex_lock(&disk->lock);
-    may = disk->remake;
-    disk->remake = true;
-    pthread_mutex_unlock(&disk->lock);
-    return may;
-}
-
 static enum tern_err write_file(struct disk_thread *t, const struct write_job *w)
 {
     struct disk *disk = t->disk;
@@ -434,8 +422,8 @@ static enum tern_err write_file(struct disk_thread *t, const struct write_job *w
     enum tern_err err;
     int r;
 
-    if (disk_is_gone(disk) && !may_remake(disk))
-        return disk_err(disk, -ENOENT);
+    if (disk_is_gone(disk) && !atomic_exchange(&disk->remake, true))
+        return disk_err(disk, -ENOENT); /* the operator is told before it is made anew */
     TRY(make_room(disk, &w->write));
     disk_file_name(from, tenant, w->write.file, true);
     disk_file_name(to, tenant, w->write.file, false);
@@ -462,7 +450,7 @@ void disk_write_run(struct disk_thread *t, struct write_job *w)
     pthread_mutex_lock(&disk->lock);
     disk->stats.full = w->job.err == TERN_POOL_EXHAUSTED;
     if (w->job.err == TERN_OK)
-        disk->stats.gone = disk->remake = false;
+        disk->remake = disk->stats.gone = false;
     disk->stats.files_written += w->job.err == TERN_OK ? 1 : 0;
     disk->stats.write_errors += w->job.err == TERN_DISK ? 1 : 0;
     disk->stats.corrupt += w->job.err == TERN_CORRUPT ? 1 : 0;
