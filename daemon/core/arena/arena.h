@@ -110,7 +110,6 @@ struct pool {
     uint32_t resumed_anew;              /* nodes of SUCCESSOR_EARLIER */
     uint32_t supersede;
     uint32_t close_at;         /* CLOSING: the next node to look at for a pin; NONE: all were */
-    uint32_t close_session;    /* likewise: the next session, for a ticket */
     struct list spaces;        /* namespaces */
     struct list keyed;         /* nodes with extra keys: who is to make way next comes first */
     uint32_t node_keys;        /* extra keys of its nodes */

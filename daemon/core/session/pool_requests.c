@@ -6,7 +6,6 @@
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/session/engines.h"
-#include "core/session/tickets.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
 
@@ -44,14 +43,13 @@ static void pool_begin_close(struct core *c, struct pool *p)
     pool_state_move(&p->state, POOL_CLOSING);
     c->nclosing++;
     p->close_at = c->npinned > 0 ? 0 : NONE;
-    p->close_session = p->sessions > 0 ? 0 : c->limits.sessions;
     serve_end_pool(c, pool_slot(c, p));
-    tickets_end_pool(c, p, piece_begin(c));
     touch(c);
 }
 
-/* The oldest pool that nobody maps, of those that lie in one of these regions, makes way. */
-static bool orphan_close(struct core *c, uint32_t tenant, uint64_t regions)
+/* The oldest pool that nobody maps, of those that lie in one of these regions, makes way, unless
+ * tickets of it stand (Y3): *ret_tickets is of how many sessions. */
+static bool orphan_close(struct core *c, uint32_t tenant, uint64_t regions, uint32_t *ret_tickets)
 {
     struct pool *oldest = NULL;
 
@@ -59,9 +57,11 @@ static bool orphan_close(struct core *c, uint32_t tenant, uint64_t regions)
         struct pool *p = pool_at(c, i);
 
         if (p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == tenant &&
-            p->engines == 0 && (p->region_set & regions) != 0 &&
-            (!oldest || p->opened_seq < oldest->opened_seq))
-            oldest = p;
+            p->engines == 0 && (p->region_set & regions) != 0) {
+            *ret_tickets += p->sessions;
+            if (p->sessions == 0 && (!oldest || p->opened_seq < oldest->opened_seq))
+                oldest = p;
+        }
     }
     if (!oldest)
         return false;
@@ -89,10 +89,17 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
     enum tern_err err = pool_carve(c, e, r, ret_pool, ret);
     /* Of memory those in the same regions are in the way, of records all. */
     uint64_t regions = err == TERN_QUOTA ? e->region_set : UINT64_MAX;
+    uint32_t tickets = 0;
 
-    if (err == TERN_OK || !pool_possible(c, e->tenant, r) ||
-        !(room_is_coming(c, e->tenant, regions) || orphan_close(c, e->tenant, regions)))
+    if (err == TERN_OK || !pool_possible(c, e->tenant, r))
         return err;
+    if (!room_is_coming(c, e->tenant, regions) && !orphan_close(c, e->tenant, regions, &tickets))
+        return tickets == 0 ? err
+                            : refuse_numbers(ret, TERN_BUSY,
+                                             "tickets of # sessions in a pool that nobody maps "
+                                             "stand: repeat when they are taken or their time is "
+                                             "over",
+                                             (uint32_t[]){tickets, 0});
     return refuse(ret, TERN_BUSY,
                   "a pool that nobody maps is being closed to make room: repeat in a moment");
 }
@@ -239,7 +246,6 @@ static void unpin_piece(struct core *c, struct pool *p, uint32_t end)
 /* False: there is more to do. */
 static bool close_piece(struct core *c, struct pool *p, uint32_t end)
 {
-    tickets_end_pool(c, p, end);
     unpin_piece(c, p, end);
     while (c->visits < end && obtain_settle(c, p) && (evict_one(c, p) || host_evict_one(c, p)))
         ;

@@ -328,17 +328,6 @@ enum tern_err ticket_drop(struct core *c, struct actions *out, struct call *call
     return TERN_OK;
 }
 
-void tickets_end_pool(struct core *c, struct pool *p, uint32_t end_visits)
-{
-    for (; p->close_session < c->limits.sessions && c->visits < end_visits; c->visits++) {
-        struct session *s = session_at(c, p->close_session++);
-
-        if (s->state != SESSION_EMPTY && s->ticket_state != TICKET_NONE && !s->ticket_ends &&
-            s->pool == pool_slot(c, p))
-            end(c, s);
-    }
-}
-
 /* --- as time passes --- */
 
 static void seal(struct core *c, struct actions *out, struct session *s)

@@ -20,8 +20,6 @@
 void ticket_sealed(struct core *c, struct seal_id job);
 /* The ticket of the session is dropped, and with it a session that was handed over. */
 void ticket_end(struct core *c, struct session *s);
-/* All those of a pool that is closed end. */
-void tickets_end_pool(struct core *c, struct pool *p, uint32_t end_visits);
 /* Has done what is next for those that are due. False: work is left. */
 bool tickets_flush(struct core *c, struct actions *out);
 uint64_t ticket_deadline(const struct core *c);

@@ -31,8 +31,9 @@ enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ti
     TRY(handed_named(c, t, &s));
     if (pool_at(c, s->pool)->tenant != tenant)
         return TERN_DENIED;
-    if (s->ticket_ends)
-        return TERN_GONE;
+    if (s->ticket_ends || (s->ticket_state == TICKET_PROMISED && space_at(c, s->space)->reset))
+        return TERN_GONE; /* a promise is over with its namespace's reset, what was handed over is
+                             with its time */
     *ret = s;
     return TERN_OK;
 }
