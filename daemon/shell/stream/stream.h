@@ -184,7 +184,7 @@ void stream_pool_mute(struct stream_pool *pool);
 void stream_pool_slow(struct stream_pool *pool, uint64_t slow_ns);
 
 /* Closes the streams whose buffers were taken. Starts a send for each stream that had something
- * queued since the last call. */
+ * queued since the last call, then a receive for each whose input was used. */
 void stream_pool_flush(struct stream_pool *pool);
 /* Closes streams that are past a deadline. Call it every 100 ms or so. */
 void stream_pool_sweep(struct stream_pool *pool, uint64_t now_ns);

@@ -49,7 +49,15 @@ void stream_input_ready(struct stream *s)
 void stream_input_ask(struct stream *s)
 {
     stream_input_state_move(&s->input_state, STREAM_INPUT_ASKED);
-    io_recv_client_buffers(s->pool->config.io, &s->recv, &s->client, s->fd, s->share);
+    push(&s->pool->asking, s);
+}
+
+void stream_input_post(struct stream_pool *pool)
+{
+    struct stream *s;
+
+    while ((s = pop(&pool->asking)) != NULL)
+        io_recv_client_buffers(pool->config.io, &s->recv, &s->client, s->fd, s->share);
 }
 
 void stream_input_wake(struct stream_pool *pool, uint32_t share)

@@ -26,6 +26,7 @@ struct stream_pool {
     uint32_t common_free;         /* of config.send_buffers */
     uint32_t *used;               /* of each share, beyond the one that each stream is sure of */
     struct stream_inputs *inputs; /* of each share */
+    struct stream_list asking;    /* streams whose receive is posted with the next flush */
     uint32_t nready;              /* streams in all lists of those that are ready */
     uint32_t turn_frames;         /* handed out in the turn that is under way */
     bool doomed;                  /* some stream is */
@@ -57,8 +58,10 @@ uint32_t send_buffers_left(const struct stream *s);
 
 /* ---- stream_input.c ---- */
 
-/* The ring receives for it when there is something to read. */
+/* The ring receives for it when there is something to read, from stream_input_post on: the answers
+ * of a turn leave before the receives that follow them are posted. */
 void stream_input_ask(struct stream *s);
+void stream_input_post(struct stream_pool *pool);
 /* It has received that. */
 void stream_input_keep(struct stream *s, uint32_t buffer, size_t n);
 /* It found no buffer of its share: it receives when one has come back. */

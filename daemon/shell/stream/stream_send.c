@@ -275,4 +275,5 @@ void stream_pool_flush(struct stream_pool *pool)
             send_start(s);
     }
     pool->ndirty = 0;
+    stream_input_post(pool);
 }

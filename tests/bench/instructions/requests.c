@@ -132,6 +132,7 @@ static void daemon_open(int fd)
          TERN_OK);
     must(wire_in_init(&in, config, FRAME_BODY_MAX) == TERN_OK);
     stream_open(&stream, pool, &ops, fd, 0, FRAME_BODY_MAX, SEND_BUFFERS);
+    stream_pool_flush(pool);
     io_run(io, 0);
 }
 

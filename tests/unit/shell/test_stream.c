@@ -126,10 +126,8 @@ TEST_WITH(stream_of_a_client_that_sends_a_descriptor_ends, set_up_clients, tear_
             assert_int_equal(send(far_end[0], frame, sizeof frame, 0), sizeof frame);
         else
             send_descriptor(0, frame, sizeof frame);
-        while (side[0].frames + side[0].closed <= i && io_now_ns() < end) {
-            io_run(io, end);
-            stream_pool_serve(pool);
-        }
+        while (side[0].frames + side[0].closed <= i && io_now_ns() < end)
+            turn(end);
     }
     assert_int_equal(side[0].frames, 1);
     assert_int_equal(side[0].brought, 1);
@@ -149,10 +147,8 @@ static void hears(uint32_t i, const void *bytes, size_t n)
     uint64_t end = io_now_ns() + WAIT_NS / 100;
 
     assert_int_equal(send(far_end[i], bytes, n, 0), n);
-    while (!side[i].closed && io_now_ns() < end) {
-        io_run(io, end);
-        stream_pool_serve(pool);
-    }
+    while (!side[i].closed && io_now_ns() < end)
+        turn(end);
 }
 
 /* An alert, which is shorter than a frame's head, in pieces; and a whole ClientHello's beginning.

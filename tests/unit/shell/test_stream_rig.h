@@ -110,6 +110,15 @@ static inline void streams_open(struct stream_config *config, uint32_t of_share_
         stream_open(&side[i].s, pool, &ops, fd[0], i + of_share_1 >= config->streams, 4096,
                     send_buffers_max);
     }
+    stream_pool_flush(pool); /* so that each receives */
+}
+
+/* As the daemon's loop does it; waits until then, unless something is there. */
+static inline void turn(uint64_t until_ns)
+{
+    stream_pool_flush(pool);
+    io_run(io, stream_pool_has_input(pool) ? 0 : until_ns);
+    stream_pool_serve(pool);
 }
 
 /* Each has ended once, for whatever reason, and holds nothing. */
@@ -121,7 +130,7 @@ static inline void streams_close(uint32_t n)
         stream_close(&side[i].s, "the test is over");
         while (!side[i].finished && io_now_ns() < end) {
             stream_pool_serve(pool);
-            io_run(io, stream_pool_has_input(pool) ? 0 : end);
+            turn(end);
         }
         assert_int_equal(side[i].finished, 1);
         assert_int_equal(side[i].closed, 1);

@@ -43,30 +43,24 @@ static void send_frames(uint32_t i, uint64_t id, uint32_t n, uint32_t length, ui
     assert_int_equal(send(far_end[i], bytes, at, MSG_DONTWAIT | MSG_NOSIGNAL), at);
 }
 
-static void turn(void)
-{
-    io_run(io, 0);
-    stream_pool_serve(pool);
-}
-
 static void arrives(uint32_t i, uint32_t frames)
 {
     uint64_t end = io_now_ns() + WAIT_NS;
 
     while (side[i].frames < frames && !side[i].closed && io_now_ns() < end)
-        turn();
+        turn(0);
     assert_int_equal(side[i].frames, frames);
 }
 
 TEST_WITH(stream_with_a_backlog_lets_others_have_their_turn, set_up, tear_down)
 {
     send_frames(BUSY, 1, FLOOD, 1, FRAME_PING);
-    turn();
+    turn(0);
     assert_in_range(side[BUSY].frames, 1, STREAM_TURN_FRAMES);
     assert_true(stream_pool_has_input(pool));
     send_frames(SAME, 1, 3, 1, FRAME_PING);
     send_frames(OTHER, 1, 3, 1, FRAME_PING);
-    turn();
+    turn(0);
     assert_int_equal(side[SAME].frames, 3);
     assert_int_equal(side[OTHER].frames, 3);
     assert_in_range(side[BUSY].frames, 2, 2 * STREAM_TURN_FRAMES);
@@ -82,7 +76,7 @@ TEST_WITH(stream_turn_ends_after_as_many_bytes, set_up, tear_down)
     for (uint32_t i = 0; i < RECV_BUFFERS; i++)
         send_frames(i, 1, 1, length, FRAME_PING);
     send_frames(OTHER, 1, 1, length, FRAME_PING);
-    turn();
+    turn(0);
     for (uint32_t i = 0; i < RECV_BUFFERS; i++)
         frames += side[i].frames;
     assert_int_equal(frames, STREAM_TURN_BYTES / RECV_BYTES);
@@ -101,7 +95,7 @@ TEST_WITH(stream_floods_of_one_share_leave_the_other_its_buffers, set_up, tear_d
         send_frames(i, 1, FLOOD, 1, FRAME_PING);
     io_run(io, 0);
     send_frames(OTHER, 1, 1, 1, FRAME_PING);
-    turn();
+    turn(0);
     assert_int_equal(side[OTHER].frames, 1);
     for (uint32_t i = 0; i < OTHER; i++)
         arrives(i, FLOOD);
@@ -119,8 +113,8 @@ TEST_WITH(stream_that_is_closed_with_a_backlog_gives_its_buffer_back, set_up, te
         send_frames(i, 1, FLOOD / 2, 1, i % 3 ? FRAME_PING : FRAME_ENGINE_LEAVE);
         send_frames(i, FLOOD / 2 + 1, FLOOD / 2, 1, FRAME_PING);
     }
-    turn();
-    turn();
+    turn(0);
+    turn(0);
     for (uint32_t i = 1; i < OTHER; i += 3)
         stream_close(&side[i].s, "its process has exited");
     for (uint32_t i = 2; i < OTHER; i += 3)
