@@ -161,13 +161,15 @@ static void show_doors(const json_t *doors)
 
     json_array_foreach((json_t *)(uintptr_t)doors, i, door)
     {
-        if (j_u64(door, "waiting") + j_u64(door, "displaced") + j_u64(door, "overdue") == 0)
+        if (j_u64(door, "waiting") + j_u64(door, "displaced") + j_u64(door, "overdue") +
+                j_u64(door, "over_rate") ==
+            0)
             continue;
         printf(
             "  door %s: %s of %s places taken by strangers, %s at most of one origin; sent away: "
-            "%s for others, %s at their deadline\n",
+            "%s for others, %s at their deadline, %s for the rate of their address\n",
             j_str(door, "door"), num(door, "waiting"), num(door, "places"), num(door, "share"),
-            num(door, "displaced"), num(door, "overdue"));
+            num(door, "displaced"), num(door, "overdue"), num(door, "over_rate"));
     }
 }
 

@@ -2,6 +2,7 @@
  * plays everyone who must not come in: without a certificate, of another CA, of another name, too
  * old, in the clear, silent, and with bytes that were said before. Each is refused, logged and
  * counted. The certificates are made by deploy/make-certs.sh. */
+#include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,12 +15,19 @@
 #include "engine/admin.h"
 #include "engine/json.h"
 #include "rig_daemon.h"
+#include "seam/io/door.h"
 #include "seam/xfer/data_wire.h"
 #include "testing/test.h"
 
 #define HALF_OPEN  60   /* more than TLS_HANDSHAKES_MAX */
 #define SLACK_MS   4000 /* of a deadline, on a busy machine */
 #define SAID_BYTES 65536
+
+#define STORM          400
+#define STORM_RATE     16 /* limits.handshakes_per_address, unless it is set */
+#define STORM_PIECE    8
+#define STORM_PIECE_US 20000
+#define STORM_OTHERS   8 /* handshakes with peers meanwhile */
 
 static char certs[64];
 static struct daemon rig, other; /* rig: node e2e, the one under test; other: its real peer */
@@ -410,6 +418,62 @@ TEST(tls_handshakes_that_stand_still_keep_no_peer_out)
     raw_up(&good);
     assert_true(rig_now_ms() - start_ms < RIG_TLS_MS);
     for (uint32_t i = 0; i < HALF_OPEN; i++)
+        close(fd[i]);
+    raw_close(&good);
+    raw_close(&half);
+}
+
+static uint64_t handshakes(void)
+{
+    json_t *answer = admin_ask(admin, "peers", NULL);
+    uint64_t n = json_get_u64(json_object_get(answer, "tls"), "handshakes");
+
+    json_decref(answer);
+    return n;
+}
+
+static uint64_t over_rate(void)
+{
+    json_t *answer = admin_ask(admin, "status", NULL);
+    uint64_t n =
+        json_get_u64(json_row(json_object_get(answer, "doors"), "door", "peers"), "over_rate");
+
+    json_decref(answer);
+    return n;
+}
+
+/* First records from an address of their own, one connection after the other: at a rate the daemon
+ * signs something, and it sends the rest away. A peer of another address comes in meanwhile. */
+TEST(tls_handshakes_of_an_address_have_a_rate)
+{
+    static struct raw half, good;
+    const struct sockaddr_in from = {.sin_family = AF_INET,
+                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 8)},
+                             to = {.sin_family = AF_INET,
+                                   .sin_port = htons(rig.control_port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint64_t before = handshakes(), start_ms = rig_now_ms(), most;
+    int fd[STORM];
+
+    raw_open(&half, NULL, TLS1_3_VERSION);
+    SSL_do_handshake(half.ssl);
+    assert_true(raw_flush(&half));
+    for (uint32_t i = 0; i < STORM; i++) {
+        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(fd[i], (const struct sockaddr *)&from, sizeof from), 0);
+        assert_int_equal(connect(fd[i], (const struct sockaddr *)&to, sizeof to), 0);
+        rig_write(fd[i], half.said, half.nsaid);
+        shutdown(fd[i], SHUT_WR); /* so that a handshake that has begun ends, and makes room */
+        if (i % STORM_PIECE == 0)
+            usleep(STORM_PIECE_US); /* no more than can be in a handshake at a time */
+    }
+    raw_up(&good);
+    assert_true(rig_log_has(&rig, "event=handshakes_over_rate door=peers", RIG_WAIT_MS));
+    assert_true(over_rate() > 0);
+    most = STORM_RATE * (DOOR_BURST_S + 1 + (rig_now_ms() - start_ms) / 1000) + STORM_OTHERS;
+    assert_true(most < STORM);
+    assert_in_range(handshakes() - before, STORM_RATE, most);
+    for (uint32_t i = 0; i < STORM; i++)
         close(fd[i]);
     raw_close(&good);
     raw_close(&half);

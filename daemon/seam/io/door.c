@@ -17,6 +17,7 @@
 
 #define EVENTS_MAX  32
 #define NEWS        (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a connection that waits */
+#define NS_A_SECOND UINT64_C(1000000000)
 #define STOP_MAX_NS 2000000000u /* a cancelled poll ends at once, or something is wrong */
 
 struct origin {
@@ -24,11 +25,18 @@ struct origin {
     uint64_t net;
 };
 
+/* When the next one may enter; DOOR_BURST_S earlier if all of the burst is left. */
+struct pace {
+    struct origin origin;
+    uint64_t next_ns;
+};
+
 struct place {
     struct door *door;
     enum door_place_state state;
     int fd;
     bool hung_up;
+    bool paced; /* it is HELD for the rate of its origin, or of all */
     struct origin origin;
     uint64_t since_ns, order;
 };
@@ -41,6 +49,7 @@ struct door {
     uint64_t order;
     uint32_t waiting; /* or held */
     struct door_stats stats;
+    struct pace pace[DOOR_PACED], all;
     uint8_t bytes[DOOR_LOOK_BYTES];
     uint32_t nplaces; /* config.places of them are for those who wait */
     struct place place[];
@@ -98,6 +107,49 @@ static uint32_t count_of(const struct door *door, const struct origin *from)
     return n;
 }
 
+/* ---- at which rate they enter ---- */
+
+/* That of an origin; of one that is not known that of the origin which has been quiet longest. */
+static struct pace *pace_of(struct door *door, const struct origin *from)
+{
+    struct pace *quiet = &door->pace[0];
+
+    for (uint32_t i = 0; i < DOOR_PACED; i++) {
+        if (same(&door->pace[i].origin, from))
+            return &door->pace[i];
+        if (door->pace[i].next_ns < quiet->next_ns)
+            quiet = &door->pace[i];
+    }
+    *quiet = (struct pace){.origin = *from};
+    return quiet;
+}
+
+static bool in_pace(const struct pace *pace, uint64_t now_ns)
+{
+    return pace->next_ns <= now_ns + DOOR_BURST_S * NS_A_SECOND;
+}
+
+static bool may_enter(struct door *door, const struct origin *from, uint64_t now_ns)
+{
+    return door->config.per_s == 0 ||
+           (in_pace(&door->all, now_ns) && in_pace(pace_of(door, from), now_ns));
+}
+
+static void pace_spend(struct pace *pace, uint64_t per_s, uint64_t now_ns)
+{
+    pace->next_ns = (pace->next_ns > now_ns ? pace->next_ns : now_ns) + NS_A_SECOND / per_s;
+}
+
+static void note_entered(struct door *door, const struct origin *from)
+{
+    uint64_t now_ns = door->config.per_s > 0 ? io_now_ns() : 0;
+
+    if (door->config.per_s == 0)
+        return;
+    pace_spend(pace_of(door, from), door->config.per_s, now_ns);
+    pace_spend(&door->all, (uint64_t)door->config.per_s * DOOR_ORIGINS, now_ns);
+}
+
 /* ---- places ---- */
 
 static void left(void *ctx)
@@ -118,6 +170,12 @@ static void send_away(struct door *door, struct place *p)
     door_place_state_move(&p->state, DOOR_PLACE_CLOSING);
     if (closer_close(door->config.closer, door->config.lane, p->fd, left, p))
         door_place_state_move(&p->state, DOOR_PLACE_FREE);
+}
+
+static void send_away_for(struct door *door, struct place *p, uint64_t *count)
+{
+    *(p->paced ? &door->stats.over_rate : count) += 1;
+    send_away(door, p);
 }
 
 /* What comes beside the bytes is not taken in by a look, and the kernel tells of it. */
@@ -155,6 +213,7 @@ static bool decide(struct door *door, struct place *p)
 {
     enum door_verdict verdict = look(door, p);
 
+    p->paced = verdict == DOOR_ENTER && !may_enter(door, &p->origin, io_now_ns());
     if (p->state == DOOR_PLACE_HELD)
         door_place_state_move(&p->state, DOOR_PLACE_WAITING);
     if (verdict == DOOR_WAIT && p->hung_up)
@@ -162,7 +221,7 @@ static bool decide(struct door *door, struct place *p)
     if (verdict == DOOR_WAIT)
         return false;
     if (verdict == DOOR_ENTER)
-        verdict = let_in(door, p);
+        verdict = p->paced ? DOOR_WAIT : let_in(door, p);
     if (verdict == DOOR_WAIT) {
         door_place_state_move(&p->state, DOOR_PLACE_HELD);
         return false;
@@ -173,6 +232,7 @@ static bool decide(struct door *door, struct place *p)
     }
     door_place_state_move(&p->state, DOOR_PLACE_FREE);
     door->waiting--;
+    note_entered(door, &p->origin);
     return true;
 }
 
@@ -218,10 +278,8 @@ static void make_room(struct door *door, const struct origin *from)
     if (!share && door->waiting < door->config.places)
         return;
     p = oldest(door, share ? from : fullest(door));
-    if (decide(door, p))
-        return;
-    send_away(door, p);
-    door->stats.displaced++;
+    if (!decide(door, p))
+        send_away_for(door, p, &door->stats.displaced);
 }
 
 static struct place *free_place(struct door *door)
@@ -251,7 +309,7 @@ void door_arrived(struct door *door, int fd, uint64_t now_ns)
     p = free_place(door);
     check(p);
     p->fd = fd;
-    p->hung_up = false;
+    p->hung_up = p->paced = false;
     p->origin = from;
     p->since_ns = now_ns;
     p->order = ++door->order;
@@ -313,18 +371,24 @@ static void post(struct door *door)
     io_poll_in(door->config.io, &door->op, door->epoll_fd, true);
 }
 
+/* Whoever waits for the rate alone is passed over. */
 void door_again(struct door *door)
 {
+    const uint64_t now_ns = io_now_ns();
+
+    for (uint32_t i = 0; i < door->nplaces; i++)
+        if (door->place[i].paced)
+            door->place[i].paced = !may_enter(door, &door->place[i].origin, now_ns);
     for (uint32_t k = 0; k < door->nplaces; k++) {
         struct place *found = NULL;
 
         for (uint32_t i = 0; i < door->nplaces; i++) {
             struct place *p = &door->place[i];
 
-            if (p->state == DOOR_PLACE_HELD && (!found || p->order < found->order))
+            if (p->state == DOOR_PLACE_HELD && !p->paced && (!found || p->order < found->order))
                 found = p;
         }
-        if (!found || !decide(door, found))
+        if (!found || (!decide(door, found) && !found->paced))
             return;
     }
 }
@@ -339,8 +403,7 @@ void door_tick(struct door *door, uint64_t now_ns)
 
         if (!waits(p) || now_ns < p->since_ns || now_ns - p->since_ns < door->config.wait_ns)
             continue;
-        door->stats.overdue++;
-        send_away(door, p);
+        send_away_for(door, p, &door->stats.overdue);
     }
 }
 

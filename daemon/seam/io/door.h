@@ -6,8 +6,9 @@
  * origin that has most; those whose first message is there go last. Who hangs up before has a place
  * no more. Nothing is read here: bytes are only looked at. Who sends descriptors beside them is
  * sent away. A closing thread may need time for those who are (closer.h), so a door has some places
- * more, and its listener accepts nobody while no place is free. Owner thread only; nothing
- * allocates after door_create. */
+ * more, and its listener accepts nobody while no place is free. Where whoever enters
+ * costs much (a TLS handshake) an origin enters at a rate, and what it has beyond that waits in its
+ * share of the places. Owner thread only; nothing allocates after door_create. */
 #ifndef SEAM_DOOR_H
 #define SEAM_DOOR_H
 
@@ -22,6 +23,9 @@
 #define DOOR_WAIT_NS    3000000000u /* for the first message, likewise */
 #define DOOR_LOOK_BYTES 8192        /* of the first message that can be looked at */
 #define DOOR_LEAVING    16          /* places more, for those who are being closed */
+#define DOOR_BURST_S    4           /* an origin that was quiet may enter so often at once */
+#define DOOR_ORIGINS    8           /* all of them enter at most at the rate of so many */
+#define DOOR_PACED      64          /* origins whose rate is known; the quietest is forgotten */
 
 enum door_verdict {
     DOOR_WAIT,  /* more has to come; of `enter`: there is no room, and door_again asks again */
@@ -34,6 +38,7 @@ struct door;
 struct door_config {
     struct io *io;
     uint32_t places, share; /* 0: as above */
+    uint32_t per_s;         /* connections of an origin that enter in a second; 0: any number */
     uint64_t wait_ns;       /* 0: as above */
     uint32_t look_bytes;    /* at most DOOR_LOOK_BYTES */
     enum door_verdict (*look)(void *ctx, const uint8_t *bytes, uint32_t n);
@@ -47,6 +52,7 @@ struct door_config {
 struct door_stats {
     uint32_t places, share, waiting;
     uint64_t displaced, overdue; /* sent away for a newcomer; at the end of their time */
+    uint64_t over_rate;          /* either, but they waited for the rate of their origin alone */
     uint64_t brought;            /* sent away as they had sent descriptors */
     uint64_t brought_by;         /* the last of those, a process on a Unix socket */
 };

@@ -324,9 +324,10 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
     for (uint32_t i = 0; ctx->door && ctx->door(ctx->daemon, i, &name, &s); i++) {
         if (*name == '\0')
             continue; /* of a tenant that is free */
-        TEXT(out, OBJECT(NULL, STR("door", name), U64("waiting", s.waiting),
-                         U64("places", s.places), U64("share", s.share),
-                         U64("displaced", s.displaced), U64("overdue", s.overdue)));
+        TEXT(out,
+             OBJECT(NULL, STR("door", name), U64("waiting", s.waiting), U64("places", s.places),
+                    U64("share", s.share), U64("displaced", s.displaced), U64("overdue", s.overdue),
+                    U64("over_rate", s.over_rate)));
     }
     TEXT(out, CLOSE_ARRAY);
 }

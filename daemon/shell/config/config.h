@@ -16,7 +16,7 @@
 #include "seam/xfer/xfer.h"
 #include "shell/log/log.h"
 
-#define CONFIG_SETTINGS_MAX 113
+#define CONFIG_SETTINGS_MAX 114
 #define CONFIG_TENANTS_MAX  64
 #define CONFIG_PEERS_MAX    4096
 #define CONFIG_NAME_BYTES   64  /* with the NUL; letters, digits, '-', '_' and '.' */
@@ -123,8 +123,9 @@ struct config {
     uint32_t send_buffers_reserved; /* for each tenant alone */
     uint32_t strangers;             /* that wait at a door: see seam/io/door.h */
     uint32_t strangers_per_address;
-    uint32_t procs_max;        /* client processes that are watched: see proc.h */
-    struct core_limits limits; /* whole: every field has been set and checked */
+    uint32_t handshakes_per_address; /* of TLS, in a second */
+    uint32_t procs_max;              /* client processes that are watched: see proc.h */
+    struct core_limits limits;       /* whole: every field has been set and checked */
     struct config_deadlines deadlines;
     uint32_t frame_body_max;
     uint32_t workers, data_threads;

@@ -271,6 +271,9 @@ const struct setting config_settings[] = {
     LIMIT_OF(strangers_per_address, "limit-strangers-per-address", 1024, "16",
              "Of those, from one address (an IPv6 /64) or one process: a newcomer takes the place "
              "of the oldest"),
+    LIMIT_OF(handshakes_per_address, "limit-handshakes-per-address", 65536, "16",
+             "TLS handshakes from one address that begin in a second, and of all addresses eight "
+             "times as many; four seconds' worth at once after a pause"),
     BYTES(STARTS, "limits", "peer_bytes_in_flight", "limit-peer-bytes", limits.peer_bytes_in_flight,
           4096, MEMORY_MAX, "256M", "Bytes asked for and not yet here, per peer"),
     BYTES(STARTS, "limits", "tenant_bytes_in_flight", "limit-tenant-bytes",

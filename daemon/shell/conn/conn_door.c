@@ -99,6 +99,11 @@ void door_log_change(const struct door_stats *now, const char *name, struct door
     if (now->overdue != shown->overdue)
         log_event(LEVEL_INFO, "strangers_overdue", "door=%s connections=%" PRIu64 " reason=%s",
                   name, now->overdue - shown->overdue, "no whole frame within the deadline");
+    if (now->over_rate != shown->over_rate)
+        log_event(LEVEL_WARN, "handshakes_over_rate", "door=%s connections=%" PRIu64 " reason=%s",
+                  name, now->over_rate - shown->over_rate,
+                  "their address began as many TLS handshakes as it may: see "
+                  "limits.handshakes_per_address");
     if (now->brought != shown->brought)
         log_descriptors_sent(name, now->brought - shown->brought, (int32_t)now->brought_by);
     *shown = *now;

@@ -21,6 +21,7 @@ static struct door *door;
 static int listener, caller[CALLERS], in[CALLERS];
 static uint32_t ncallers, nin;
 static bool room;
+static uint32_t per_s;
 static uint16_t port;
 
 /* Three bytes are a first message; one that begins with an x is none. */
@@ -46,6 +47,7 @@ FIXTURE(set_up)
                                  .share = SHARE,
                                  .wait_ns = WAIT_NS,
                                  .look_bytes = 16,
+                                 .per_s = per_s,
                                  .look = look,
                                  .enter = enter};
     struct sockaddr_in at = {.sin_family = AF_INET};
@@ -197,6 +199,36 @@ TEST_WITH(door_holds_who_finds_no_room_and_asks_again, set_up, tear_down)
     door_again(door);
     assert_int_equal(nin, 2);
     assert_int_equal(waiting(), 2);
+}
+
+FIXTURE(set_up_paced)
+{
+    per_s = 1;
+    set_up(state);
+    per_s = 0;
+    return 0;
+}
+
+/* A burst, and no more than one a second; the others wait in its share, and other origins are in
+ * no one's way. */
+TEST_WITH(door_origin_enters_at_its_rate, set_up_paced, tear_down)
+{
+    const uint64_t from = io_now_ns();
+    struct door_stats s;
+    uint32_t most;
+
+    for (uint32_t i = 0; i < CALLERS - 1; i++)
+        call(1, "abc");
+    door_again(door);
+    most = DOOR_BURST_S + 1 + (uint32_t)((io_now_ns() - from) / 1000000000);
+    assert_in_range(nin, DOOR_BURST_S + 1, most);
+    assert_in_range(waiting(), 1, SHARE);
+    call(2, "abc");
+    assert_in_range(nin, DOOR_BURST_S + 2, most + 2);
+    door_stats(door, &s);
+    assert_int_equal(s.displaced, 0);
+    assert_int_equal(s.over_rate + s.waiting + nin, CALLERS);
+    assert_true(s.over_rate > 0);
 }
 
 TEST_WITH(door_sends_away_at_the_deadline, set_up, tear_down)

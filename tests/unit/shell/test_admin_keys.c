@@ -128,7 +128,7 @@ static const char answer_keys[] =
     "stale_completions "
     "stale_answers cq_high_water cq_events gpu_regions gpu_regions_unregistered)) events(first "
     "next limit subscriptions told "
-    "lost) doors(door waiting places share displaced overdue) descriptors(mode "
+    "lost) doors(door waiting places share displaced overdue over_rate) descriptors(mode "
     "connections_ended closing closed_apart) send_buffers(bytes "
     "shares(share used reserved) common_used common made_way) conns conns_refused "
     "engine_processes_exited "
