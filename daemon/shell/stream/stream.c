@@ -31,7 +31,7 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     pool->open = s;
     s->recv.done = stream_recv_done;
     s->send.done = stream_send_done;
-    s->recv.aside = s->send.aside = false;
+    s->recv.aside = s->send.aside = ops->aside && io_now_ns() < pool->inputs[share].aside_until_ns;
     s->timed_ns = 0;
     s->strikes = s->pieces = 0;
     stream_input_ask(s);

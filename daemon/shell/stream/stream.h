@@ -44,7 +44,8 @@ struct stream_ops {
     size_t (*fds_refused)(struct stream *s, const struct frame_header *h,
                           const uint8_t **ret_frame);
     /* Calls on the socket take long, `ns` of the owner's time: a thread of the kernel carries them
-     * out from now on. NULL: they are never timed. */
+     * out from now on, and those of all streams of its share that are open or are opened within a
+     * minute, of which no more is told. NULL: they are never timed. */
     void (*aside)(struct stream *s, uint64_t ns);
     /* Called once, from inside stream_close or a completion: no frame follows. `why` is static. */
     void (*closed)(struct stream *s, const char *why);

@@ -14,7 +14,8 @@ struct stream_list {
 /* What has arrived on the streams of a share. */
 struct stream_inputs {
     struct stream_list ready, starved;
-    uint32_t kept; /* receive buffers that its streams hold */
+    uint32_t kept;           /* receive buffers that its streams hold */
+    uint64_t aside_until_ns; /* whatever is opened before is set aside */
 };
 
 struct stream_pool {
@@ -87,6 +88,8 @@ void stream_finish_if_quiet(struct stream *s);
 /* ---- stream_send.c ---- */
 
 void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
+
+#define ASIDE_SHARE_NS UINT64_C(60000000000) /* the streams of who made one take long */
 
 /* From now on a thread of the kernel works on the socket. */
 void stream_aside(struct stream *s, uint64_t ns);

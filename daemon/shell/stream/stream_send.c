@@ -222,14 +222,25 @@ static void close_doomed(struct stream_pool *pool)
 
 /* ---- sockets that take long ---- */
 
-/* A send or a receive on a Unix socket wakes all who wait on the client's end, in the caller's
- * time, and a client can hang thousands of epolls on it. */
 void stream_aside(struct stream *s, uint64_t ns)
 {
     if (s->send.aside || !s->ops->aside)
         return;
     s->send.aside = s->recv.aside = true;
     s->ops->aside(s, ns);
+}
+
+/* A send or a receive on a Unix socket wakes all who wait on the client's end, in the caller's
+ * time, and a client can hang thousands of epolls on it, and on its next connections likewise. */
+static void share_aside(struct stream *s, uint64_t ns)
+{
+    struct stream_pool *pool = s->pool;
+
+    pool->inputs[s->share].aside_until_ns = io_now_ns() + ASIDE_SHARE_NS;
+    stream_aside(s, ns);
+    for (struct stream *t = pool->open; t; t = t->next)
+        if (t->share == s->share && t->ops->aside)
+            t->send.aside = t->recv.aside = true;
 }
 
 static uint64_t own_ns(void)
@@ -253,7 +264,7 @@ static void send_timed(struct stream *s, uint64_t now_ns)
     took = own_ns() - before;
     s->strikes = took > ASIDE_SEND_NS + bytes * ASIDE_BYTE_NS ? s->strikes + 1 : 0;
     if (s->strikes >= ASIDE_STRIKES)
-        stream_aside(s, took);
+        share_aside(s, took);
 }
 
 void stream_pool_flush(struct stream_pool *pool)

@@ -235,6 +235,7 @@ TEST_WITH(stream_whose_far_end_many_wait_on_is_set_aside, set_up, tear_down)
     }
     assert_int_equal(side[0].aside, 1);
     assert_int_equal(side[1].aside, 0);
+    assert_true(side[1].s.send.aside && side[1].s.recv.aside); /* it is of the same share */
     while (most > 0)
         close(copies[--most]);
     close(epoll);
