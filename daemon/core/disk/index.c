@@ -18,7 +18,8 @@ static uint64_t tree_key(const struct core *c, uint32_t tenant, uint64_t layout_
     return keyed_fold(secret_of(c), KEYED_START, layout_hash, KIND_OTHER + tenant);
 }
 
-uint32_t disk_root(const struct core *c, struct disk_tree of)
+/* NONE: there is none, or it was reset. */
+static uint32_t root_of(const struct core *c, struct disk_tree of)
 {
     uint32_t at;
 
@@ -108,7 +109,7 @@ static uint32_t root_of_node(const struct core *c, const struct node *n)
 {
     const struct pool *p = node_pool(c, n);
 
-    return disk_root(c, (struct disk_tree){p->tenant, space_at(c, n->space)->ns, p->layout_hash});
+    return root_of(c, (struct disk_tree){p->tenant, space_at(c, n->space)->ns, p->layout_hash});
 }
 
 uint32_t disk_of_node(const struct core *c, uint32_t node)
@@ -161,7 +162,8 @@ uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w,
     return NONE;
 }
 
-uint32_t disk_walk(const struct core *c, uint32_t from, struct token_view *w)
+/* The deepest chunk below `from`, or itself, that agrees with the view. */
+static uint32_t walk(const struct core *c, uint32_t from, struct token_view *w)
 {
     uint32_t at = from;
 
@@ -212,7 +214,7 @@ uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk)
 static uint32_t reach_from(struct core *c, const struct pool *p, uint32_t chunk,
                            struct token_view *w)
 {
-    uint32_t at = disk_walk(c, chunk, w),
+    uint32_t at = walk(c, chunk, w),
              down = disk_chunk_at(c, at)->depth - disk_chunk_at(c, chunk)->depth;
 
     walked(c, (1 + down / w->align) * tokens_blocks_per_chunk(w->align) +
@@ -235,7 +237,7 @@ uint32_t disk_reach(struct core *c, uint32_t node, struct token_view *w)
 uint32_t disk_reach_anew(struct core *c, const struct pool *p, struct namespace_id ns,
                          struct token_view *w)
 {
-    uint32_t root = disk_root(c, (struct disk_tree){p->tenant, ns, p->layout_hash});
+    uint32_t root = root_of(c, (struct disk_tree){p->tenant, ns, p->layout_hash});
 
     return root == NONE ? NONE : reach_from(c, p, root, w);
 }
@@ -268,7 +270,7 @@ static uint32_t chunk_take(struct core *c, uint32_t tenant)
 
 uint32_t disk_root_make(struct core *c, struct disk_tree of)
 {
-    uint32_t at = disk_root(c, of);
+    uint32_t at = root_of(c, of);
     struct disk_chunk *k;
 
     if (at != NONE)

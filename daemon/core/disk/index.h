@@ -43,8 +43,6 @@ struct disk_tree {
     uint64_t layout_hash;
 };
 
-/* NONE: there is none, or it was reset. */
-uint32_t disk_root(const struct core *c, struct disk_tree of);
 /* The same, and it is made; NONE if no record is to be had. */
 uint32_t disk_root_make(struct core *c, struct disk_tree of);
 /* The chunk of a node's prefix; the root for a root. NONE: it is not there. Every token is
@@ -52,8 +50,6 @@ uint32_t disk_root_make(struct core *c, struct disk_tree of);
 uint32_t disk_of_node(const struct core *c, uint32_t node);
 /* The deepest chunk of its path; NONE: there is no root. */
 uint32_t disk_of_path(const struct core *c, uint32_t node);
-/* The deepest chunk below `from`, or itself, that agrees with the view. */
-uint32_t disk_walk(const struct core *c, uint32_t from, struct token_view *w);
 /* The deepest one, of this and those above it, that a session of the pool can go on from; NONE for
  * none. */
 uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk);

@@ -295,7 +295,8 @@ void record_free(struct core *c, struct turn_record *r)
     turn_record_slot_put(c, turn_record_slot(c, r));
 }
 
-void record_hold(struct core *c, struct turn_record *r, struct engine *e)
+/* Off its list, but its pages stay until the engine has ended: somebody may still touch them. */
+static void hold(struct core *c, struct turn_record *r, struct engine *e)
 {
     leave(c, r);
     session_forget(c, r);
@@ -313,7 +314,7 @@ bool record_exposed(const struct core *c, const struct turn_record *r)
 void record_drop(struct core *c, struct turn_record *r)
 {
     if (record_exposed(c, r))
-        record_hold(c, r, engine_at(c, session_at(c, r->session)->engine));
+        hold(c, r, engine_at(c, session_at(c, r->session)->engine));
     else
         record_free(c, r);
 }
@@ -334,7 +335,7 @@ void session_records_turn_over(struct core *c, struct session *s, bool ended)
     } else if (ended) {
         record_free(c, r);
     } else {
-        record_hold(c, r, engine_at(c, s->engine));
+        hold(c, r, engine_at(c, s->engine));
     }
 }
 

@@ -19,8 +19,6 @@ void section_free(struct core *c, struct turn_record *r, struct record_section *
 struct turn_record *record_take(struct core *c, struct session *s);
 /* Off the list that it is in, with all its pages. */
 void record_free(struct core *c, struct turn_record *r);
-/* Likewise, but its pages stay until the engine has ended: somebody may still touch them. */
-void record_hold(struct core *c, struct turn_record *r, struct engine *e);
 /* One of its session's: a turn that never ended may have been told its pages. */
 bool record_exposed(const struct core *c, const struct turn_record *r);
 /* One of its session's goes: it is held if it is exposed, else free. */

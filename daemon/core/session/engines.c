@@ -15,7 +15,7 @@
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 
-struct engine *engine_find(const struct core *c, struct engine_id id)
+static struct engine *engine_find(const struct core *c, struct engine_id id)
 {
     struct engine *e;
 

@@ -5,7 +5,6 @@
 
 #include "core/session/call.h"
 
-struct engine *engine_find(const struct core *c, struct engine_id id);
 void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc);
 /* Takes engines apart whose last process is gone, each by a piece. False: there is more to do. */
 bool engines_flush(struct core *c, struct actions *out);
