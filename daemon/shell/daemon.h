@@ -6,6 +6,7 @@
 #ifndef SHELL_DAEMON_H
 #define SHELL_DAEMON_H
 
+#include "base/states.h"
 #include "core/query.h"
 #include "seam/disk/disk.h"
 #include "seam/io/closer.h"
@@ -19,12 +20,32 @@
 #include "shell/conn/proc.h"
 #include "shell/conn/subscribe.h"
 #include "shell/peers/link.h"
-#include "shell/step/daemon_states.h"
-#include "shell/step/engine_watch_states.h"
 #include "shell/stream/listen.h"
 #include "shell/stream/stream.h"
 #include "shell/tape/tape.h"
 #include "shell/wire/wire_in.h"
+
+/* The states of an engine's watch. */
+#define ENGINE_WATCH_STATE_TABLE(X)                                                                \
+    X(ENGINE_WATCH, NONE, TO(ENGINE_WATCH, ACTIVE), "no engine has the slot")                      \
+    X(ENGINE_WATCH, ACTIVE, TO(ENGINE_WATCH, NONE), "an engine has joined: its done steps are read")
+
+STATE_MACHINE(engine_watch, ENGINE_WATCH, ENGINE_WATCH_STATE_TABLE)
+
+/* The states of the daemon. */
+#define DAEMON_STATE_TABLE(X)                                                                      \
+    X(DAEMON, STARTING, TO(DAEMON, SERVING) | TO(DAEMON, STOPPED),                                 \
+      "memory, core and sockets are being made; a failure ends it")                                \
+    X(DAEMON, SERVING, TO(DAEMON, DRAINING) | TO(DAEMON, LEAVING) | TO(DAEMON, STOPPED),           \
+      "the daemon is ready")                                                                       \
+    X(DAEMON, DRAINING, TO(DAEMON, SERVING) | TO(DAEMON, STORING) | TO(DAEMON, STOPPED),           \
+      "an operator's wish: it takes no new sessions and waits for the others to end")              \
+    X(DAEMON, LEAVING, TO(DAEMON, STORING) | TO(DAEMON, STOPPED),                                  \
+      "likewise by a signal, and nobody takes it back")                                            \
+    X(DAEMON, STORING, TO(DAEMON, STOPPED), "what is cached is being stored on the disk")          \
+    X(DAEMON, STOPPED, 0, "the loop ends, and the core is stepped no more")
+
+STATE_MACHINE(daemon, DAEMON, DAEMON_STATE_TABLE)
 
 #define IO_ENTRIES       1024
 #define IO_BUFFERS       16 /* that the streams of a share receive into; a power of two */

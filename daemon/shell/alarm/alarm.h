@@ -4,11 +4,22 @@
 #ifndef SHELL_ALARM_H
 #define SHELL_ALARM_H
 
+#include "base/states.h"
 #include "core/query.h"
 #include "seam/disk/disk.h"
-#include "shell/alarm/alarm_states.h"
 #include "shell/alarm/alarm_table.h"
 #include "shell/log/log.h"
+
+/* The states of an alarm. */
+#define ALARM_STATE_TABLE(X)                                                                       \
+    X(ALARM, CLEAR, TO(ALARM, RISING), "its condition does not hold")                              \
+    X(ALARM, RISING, TO(ALARM, CLEAR) | TO(ALARM, ON),                                             \
+      "its condition holds, and has not for long enough")                                          \
+    X(ALARM, ON, TO(ALARM, FALLING), "its beginning was told, and its condition holds, or nearly") \
+    X(ALARM, FALLING, TO(ALARM, ON) | TO(ALARM, CLEAR),                                            \
+      "its condition holds no more, and has not for long enough")
+
+STATE_MACHINE(alarm, ALARM, ALARM_STATE_TABLE)
 
 #define ALARM_QUARANTINE_NS 10000000000u /* a data path without progress has ended before */
 #define ALARM_REFUSED_NS    10000000000u /* a refusal counts for so long */

@@ -9,9 +9,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/states.h"
 #include "base/tern_err.h"
 #include "seam/io/io.h"
-#include "shell/conn/bell_states.h"
+
+/* The states of a connection's bell. */
+#define BELL_STATE_TABLE(X)                                                                        \
+    X(BELL, NONE, TO(BELL, LISTENING), "the connection has no bell")                               \
+    X(BELL, LISTENING, TO(BELL, DRAINING) | TO(BELL, ENDING) | TO(BELL, CLOSING),                  \
+      "the ring polls the socket")                                                                 \
+    X(BELL, DRAINING, TO(BELL, LISTENING) | TO(BELL, DEAF) | TO(BELL, ENDING) | TO(BELL, CLOSING), \
+      "it rang, and a thread of the kernel reads what came")                                       \
+    X(BELL, DEAF, TO(BELL, CLOSING),                                                               \
+      "it cannot be read: the steps are looked at every millisecond")                              \
+    X(BELL, ENDING, TO(BELL, CLOSING), "the connection ended; the ring still holds the operation") \
+    X(BELL, CLOSING, TO(BELL, NONE),                                                               \
+      "the ring is done with the socket, which a thread may have to close")
+
+STATE_MACHINE(bell, BELL, BELL_STATE_TABLE)
 
 #define BELL_BYTES     64  /* read at a time; the bytes say nothing */
 #define BELL_WHY_BYTES 192 /* of the reason why there is no bell */

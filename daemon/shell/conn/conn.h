@@ -5,13 +5,28 @@
 #ifndef SHELL_CONN_H
 #define SHELL_CONN_H
 
+#include "base/states.h"
 #include "core/core.h"
 #include "seam/io/door.h"
 #include "shell/config/config.h"
 #include "shell/conn/bell.h"
-#include "shell/conn/client_conn_states.h"
 #include "shell/stream/listen.h"
 #include "shell/stream/stream.h"
+
+/* The states of a local client's connection. */
+#define CLIENT_CONN_STATE_TABLE(X)                                                                 \
+    X(CLIENT_CONN, FREE, TO(CLIENT_CONN, REFUSED) | TO(CLIENT_CONN, GREETING),                     \
+      "nobody has the slot")                                                                       \
+    X(CLIENT_CONN, REFUSED, TO(CLIENT_CONN, CLOSED),                                               \
+      "its Hello is answered with a refusal, then it closes; the core does not know it")           \
+    X(CLIENT_CONN, GREETING, TO(CLIENT_CONN, OPEN) | TO(CLIENT_CONN, CLOSED),                      \
+      "the core knows it; Hello has to come first")                                                \
+    X(CLIENT_CONN, OPEN, TO(CLIENT_CONN, CLOSED), "it was greeted, and requests may come")         \
+    X(CLIENT_CONN, CLOSED, TO(CLIENT_CONN, FREE),                                                  \
+      "the core was told; the ring still holds operations of it, or its last answer with "         \
+      "descriptors is unread")
+
+STATE_MACHINE(client_conn, CLIENT_CONN, CLIENT_CONN_STATE_TABLE)
 
 #define HELLO_BODY_MAX         4096 /* of a body before the greeting */
 #define CONN_SEND_BUFFERS_MAX  160  /* of 16 KiB: answers that wait for one connection */

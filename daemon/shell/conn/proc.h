@@ -9,11 +9,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/states.h"
 #include "base/tern_err.h"
 #include "core/ids.h"
 #include "core/limits.h"
 #include "seam/io/io.h"
-#include "shell/conn/proc_states.h"
+
+/* The states of a process slot. */
+#define PROC_STATE_TABLE(X)                                                                        \
+    X(PROC, FREE, TO(PROC, WATCHED), "no process has the slot")                                    \
+    X(PROC, WATCHED, TO(PROC, EXITED), "a pidfd of it is held; the core may know it")              \
+    X(PROC, EXITED, TO(PROC, FREE), "the kernel has proved the exit, and the core is being told")
+
+STATE_MACHINE(proc, PROC, PROC_STATE_TABLE)
 
 struct proc {
     enum proc_state state;
