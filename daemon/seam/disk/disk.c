@@ -21,30 +21,6 @@
 #define DROPS_AT_ONCE 64u /* extents of one file that are given back with one sync */
 #define ROOM_LOOK_S   1   /* how often a disk without room is asked for it, while nobody stores */
 
-/* ------------------------------------------------------------------ lists */
-
-static void list_push(struct job_list *list, struct disk_job *job)
-{
-    job->next = NULL;
-    if (list->tail)
-        list->tail->next = job;
-    else
-        list->head = job;
-    list->tail = job;
-}
-
-static struct disk_job *list_pop(struct job_list *list)
-{
-    struct disk_job *job = list->head;
-
-    if (!job)
-        return NULL;
-    list->head = job->next;
-    if (!list->head)
-        list->tail = NULL;
-    return job;
-}
-
 /* ------------------------------------------------------------------ figures */
 
 int disk_sync_file(struct disk *disk, int file)
@@ -76,18 +52,19 @@ static struct disk_job *take_job(struct disk *disk)
 {
     uint32_t writers = disk->config.threads > 1 ? disk->config.threads - 1 : 1;
 
-    if (disk->waiting[JOB_READ].head)
-        return list_pop(&disk->waiting[JOB_READ]);
-    if (may_drop(disk, disk->waiting[JOB_DROP].head))
-        return list_pop(&disk->waiting[JOB_DROP]);
-    return disk->writing < writers ? list_pop(&disk->waiting[JOB_WRITE]) : NULL;
+    if (disk->waiting[JOB_READ].first)
+        return fifo_pop(&disk->waiting[JOB_READ], struct disk_job, link);
+    if (may_drop(disk, fifo_first(&disk->waiting[JOB_DROP], struct disk_job, link)))
+        return fifo_pop(&disk->waiting[JOB_DROP], struct disk_job, link);
+    return disk->writing < writers ? fifo_pop(&disk->waiting[JOB_WRITE], struct disk_job, link)
+                                   : NULL;
 }
 
 static void finish(struct disk *disk, struct disk_job *job)
 {
-    if (!disk->finished.head)
+    if (!disk->finished.first)
         eventfd_wake(disk->event_fd);
-    list_push(&disk->finished, job);
+    fifo_push(&disk->finished, &job->link);
 }
 
 static struct pull_state *pull_of(struct disk *disk, struct pull_id id)
@@ -143,14 +120,15 @@ static bool of_one_file(const struct disk_drop *a, const struct disk_drop *b)
 static void run_drops(struct disk_thread *t, struct drop_job *first)
 {
     struct disk *disk = t->disk;
-    struct job_list *waiting = &disk->waiting[JOB_DROP];
-    struct drop_job *drop[DROPS_AT_ONCE] = {first};
+    struct fifo *waiting = &disk->waiting[JOB_DROP];
+    struct drop_job *drop[DROPS_AT_ONCE] = {first}, *next;
     uint32_t n = 1;
 
-    while (first->drop.place.offset != 0 && n < DROPS_AT_ONCE && may_drop(disk, waiting->head) &&
-           container_of(waiting->head, struct drop_job, job)->drop.place.offset != 0 &&
-           of_one_file(&container_of(waiting->head, struct drop_job, job)->drop, &first->drop))
-        drop[n++] = container_of(list_pop(waiting), struct drop_job, job);
+    while (first->drop.place.offset != 0 && n < DROPS_AT_ONCE &&
+           (next = fifo_first(waiting, struct drop_job, job.link)) != NULL &&
+           may_drop(disk, &next->job) && next->drop.place.offset != 0 &&
+           of_one_file(&next->drop, &first->drop))
+        drop[n++] = fifo_pop(waiting, struct drop_job, job.link);
     pthread_mutex_unlock(&disk->lock);
     disk_drop_run(t, drop, n);
     pthread_mutex_lock(&disk->lock);
@@ -303,15 +281,15 @@ static bool create_jobs(struct disk *disk)
         return false;
     for (uint32_t i = 0; i < c->writes; i++) {
         disk->writes[i].job.kind = JOB_WRITE;
-        list_push(&disk->unused[JOB_WRITE], &disk->writes[i].job);
+        fifo_push(&disk->unused[JOB_WRITE], &disk->writes[i].job.link);
     }
     for (uint32_t i = 0; i < c->reads; i++) {
         disk->reads[i].job.kind = JOB_READ;
-        list_push(&disk->unused[JOB_READ], &disk->reads[i].job);
+        fifo_push(&disk->unused[JOB_READ], &disk->reads[i].job.link);
     }
     for (uint32_t i = 0; i < c->drops; i++) {
         disk->drops[i].job.kind = JOB_DROP;
-        list_push(&disk->unused[JOB_DROP], &disk->drops[i].job);
+        fifo_push(&disk->unused[JOB_DROP], &disk->drops[i].job.link);
     }
     return true;
 }
@@ -460,7 +438,7 @@ void disk_destroy(struct disk *disk)
 /* With the lock held. */
 static struct disk_job *job_take(struct disk *disk, enum job_kind kind)
 {
-    struct disk_job *job = list_pop(&disk->unused[kind]);
+    struct disk_job *job = fifo_pop(&disk->unused[kind], struct disk_job, link);
 
     check(job); /* the core counts its jobs against the same limit */
     job->err = TERN_OK;
@@ -470,7 +448,7 @@ static struct disk_job *job_take(struct disk *disk, enum job_kind kind)
 static void job_start(struct disk *disk, struct disk_job *job)
 {
     job->asked = ++disk->asked;
-    list_push(&disk->waiting[job->kind], job);
+    fifo_push(&disk->waiting[job->kind], &job->link);
     pthread_cond_signal(&disk->wake);
 }
 
@@ -526,15 +504,15 @@ void disk_drop(struct disk *disk, const struct disk_drop *drop)
 /* With the lock held. What waits of it is taken out, what runs is told to end. */
 static void pull_cancel(struct disk *disk, struct pull_state *pull)
 {
-    struct job_list waiting = disk->waiting[JOB_READ];
-    struct disk_job *job;
+    struct fifo waiting = disk->waiting[JOB_READ];
+    struct read_job *job;
     uint32_t taken = 0;
 
-    disk->waiting[JOB_READ] = (struct job_list){0};
-    while ((job = list_pop(&waiting)) != NULL) {
-        bool of_it = pull_id_equal(container_of(job, struct read_job, job)->pull, pull->id);
+    disk->waiting[JOB_READ] = (struct fifo){0};
+    while ((job = fifo_pop(&waiting, struct read_job, job.link)) != NULL) {
+        bool of_it = pull_id_equal(job->pull, pull->id);
 
-        list_push(of_it ? &disk->unused[JOB_READ] : &disk->waiting[JOB_READ], job);
+        fifo_push(of_it ? &disk->unused[JOB_READ] : &disk->waiting[JOB_READ], &job->job.link);
         taken += of_it ? 1 : 0;
     }
     for (uint32_t i = 0; i < disk->config.threads; i++) {
@@ -694,18 +672,18 @@ static bool lost_event(struct disk *disk, struct disk_job *job, struct event *re
 /* False: there is nothing more. *ret_tell: somebody is to hear of it. */
 static bool next_event(struct disk *disk, struct event *ret, bool *ret_tell)
 {
-    struct disk_job *job;
+    struct disk_job *job = fifo_first(&disk->finished, struct disk_job, link);
 
-    *ret_tell = lost_event(disk, disk->finished.head, ret);
+    *ret_tell = lost_event(disk, job, ret);
     if (*ret_tell)
         return true;
-    job = list_pop(&disk->finished);
+    job = fifo_pop(&disk->finished, struct disk_job, link);
     if (!job) {
         *ret_tell = quiet_event(disk, ret);
         return *ret_tell;
     }
     *ret_tell = job_event(disk, job, ret);
-    list_push(&disk->unused[job->kind], job);
+    fifo_push(&disk->unused[job->kind], &job->link);
     return true;
 }
 

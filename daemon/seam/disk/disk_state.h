@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/fifo.h"
 #include "seam/disk/disk.h"
 #include "seam/disk/disk_crypt.h"
 #include "seam/disk/disk_footer.h"
@@ -23,7 +24,7 @@
 enum job_kind { JOB_READ, JOB_DROP, JOB_WRITE, JOB_KINDS };
 
 struct disk_job { /* what each kind begins with */
-    struct disk_job *next;
+    struct fifo_link link;
     enum job_kind kind;
     enum tern_err err;
     uint64_t asked; /* ascends, in the order in which the core asked */
@@ -53,10 +54,6 @@ struct read_job {
 struct drop_job {
     struct disk_job job;
     struct disk_drop drop;
-};
-
-struct job_list {
-    struct disk_job *head, *tail;
 };
 
 /* A transfer whose source is the disk, as long as something of it may run. */
@@ -104,7 +101,7 @@ struct disk {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool stop;
-    struct job_list unused[JOB_KINDS], waiting[JOB_KINDS], finished;
+    struct fifo unused[JOB_KINDS], waiting[JOB_KINDS], finished;
     uint32_t writing; /* threads that write a file */
     uint32_t changes; /* files to be written and bytes to be given back, until they are told */
     uint32_t quiet;   /* pulls of which that is to be told */

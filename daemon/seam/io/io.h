@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/fifo.h"
 #include "base/tern_err.h"
 
 struct io;
@@ -27,8 +28,8 @@ struct io_op {
     /* A thread of the kernel carries it out, and not this one when there is something to do: for a
      * socket whose other end belongs to somebody who can make each call on it take long. */
     bool aside;
-    struct io_op *next;  /* io's own */
-    uint64_t pending[8]; /* io's own: a submission that waits for room */
+    struct fifo_link link; /* io's own */
+    uint64_t pending[8];   /* io's own: a submission that waits for room */
 };
 
 struct io_config {

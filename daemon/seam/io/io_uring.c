@@ -38,7 +38,7 @@ struct io {
     struct io_uring_buf_ring **buf_ring; /* owned mappings, one a group; NULL with no buffers */
     uint8_t *buf_mem;                    /* owned mapping, of the buffers of all groups */
     uint32_t groups, buffers, buffer_bytes;
-    struct io_op *wait_head, *wait_tail;
+    struct fifo waiting; /* operations for which the submission queue had no room */
     uint32_t fault_sq_full, fault_count;
     bool running; /* inside io_run: a callback must not call it again */
     bool overflow_seen;
@@ -275,44 +275,20 @@ static void sqe_fill(struct io_uring_sqe *sqe, const struct io_op *op)
 
 static void wait_push(struct io *io, struct io_op *op)
 {
-    op->next = NULL;
-    if (io->wait_tail)
-        io->wait_tail->next = op;
-    else
-        io->wait_head = op;
-    io->wait_tail = op;
+    fifo_push(&io->waiting, &op->link);
     io->stats.sq_waits++;
-}
-
-/* Takes an operation off the list. This is rare: it completed before its cancel found room. */
-static void wait_unlink(struct io *io, const struct io_op *op)
-{
-    struct io_op *prev = NULL, *at = io->wait_head;
-
-    while (at && at != op) {
-        prev = at;
-        at = at->next;
-    }
-    check(at);
-    if (prev)
-        prev->next = at->next;
-    else
-        io->wait_head = at->next;
-    if (io->wait_tail == at)
-        io->wait_tail = prev;
 }
 
 static void wait_flush(struct io *io)
 {
-    while (io->wait_head) {
-        struct io_op *op = io->wait_head;
+    struct io_op *op;
+
+    while ((op = fifo_first(&io->waiting, struct io_op, link)) != NULL) {
         struct io_uring_sqe *sqe = sqe_take(io);
 
         if (!sqe)
             return;
-        io->wait_head = op->next;
-        if (!io->wait_head)
-            io->wait_tail = NULL;
+        fifo_remove(&io->waiting, &op->link);
         sqe_fill(sqe, op);
         if (op_state(op) == IO_OP_WAITING)
             op_move(op, IO_OP_IN_FLIGHT);
@@ -324,7 +300,7 @@ static void wait_flush(struct io *io)
 /* What op_keep has kept goes to the kernel, or waits for room. */
 static void post(struct io *io, struct io_op *op, enum io_op_state waits, enum io_op_state posted)
 {
-    struct io_uring_sqe *sqe = io->wait_head ? NULL : sqe_take(io);
+    struct io_uring_sqe *sqe = io->waiting.first ? NULL : sqe_take(io);
 
     op_move(op, sqe ? posted : waits);
     if (sqe)
@@ -496,7 +472,7 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
         enum io_op_state state = op_state(op);
 
         if (state == IO_OP_CANCEL_WAITING)
-            wait_unlink(io, op);
+            fifo_remove(&io->waiting, &op->link); /* it completed before its cancel found room */
         if (state != IO_OP_IN_FLIGHT &&
             (res == -EINTR || res == -EAGAIN || (uint8_t)op->pending[0] == IORING_OP_NOP))
             res = -ECANCELED;
@@ -590,7 +566,7 @@ uint32_t io_run(struct io *io, uint64_t deadline_ns)
     check(!io->running);
     io->running = true;
     wait_flush(io);
-    if (io->wait_head || deadline_ns == 0)
+    if (io->waiting.first || deadline_ns == 0)
         io_uring_submit_and_get_events(
             &io->ring); /* operations that wait for room must not wait for a completion, too */
     else

@@ -15,10 +15,6 @@
 #include "seam/mem/workers_job.h"
 #include "seam/own_threads.h"
 
-struct job_list {
-    struct job *head, *tail;
-};
-
 struct workers {
     pthread_mutex_t lock;
     pthread_cond_t wake, populated;
@@ -28,40 +24,18 @@ struct workers {
     int event_fd;
     struct job *jobs; /* owned: njobs of them */
     uint32_t njobs, queued;
-    struct job_list unused, finished;
+    struct fifo unused, finished;
     /* In this order, but that records and ranges take turns; ranges: zero and populate. */
-    struct job_list seals, copies, records, ranges;
+    struct fifo seals, copies, records, ranges;
     bool range_next;
     struct workers_stats stats;
 };
-
-static void list_push(struct job_list *list, struct job *job)
-{
-    job->next = NULL;
-    if (list->tail)
-        list->tail->next = job;
-    else
-        list->head = job;
-    list->tail = job;
-}
-
-static struct job *list_pop(struct job_list *list)
-{
-    struct job *job = list->head;
-
-    if (!job)
-        return NULL;
-    list->head = job->next;
-    if (!list->head)
-        list->tail = NULL;
-    return job;
-}
 
 /* ------------------------------------------------------------------ threads */
 
 /* Transfers wait for seals, sessions that come back for copies. Of records a tenant may put one
  * after the other for as long as it likes, and another waits for zeroed memory. */
-static struct job_list *list_of(struct workers *w, enum job_kind kind)
+static struct fifo *list_of(struct workers *w, enum job_kind kind)
 {
     switch (kind) {
     case JOB_SEAL: return &w->seals;
@@ -76,12 +50,12 @@ static struct job_list *list_of(struct workers *w, enum job_kind kind)
 /* With the lock held: the job that is next, and which of its items the caller does. */
 static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *ret_n)
 {
-    bool range = w->ranges.head && (w->range_next || !w->records.head);
-    struct job_list *list = w->seals.head    ? &w->seals
-                            : w->copies.head ? &w->copies
-                            : range          ? &w->ranges
-                                             : &w->records;
-    struct job *job = list->head;
+    bool range = w->ranges.first && (w->range_next || !w->records.first);
+    struct fifo *list = w->seals.first    ? &w->seals
+                        : w->copies.first ? &w->copies
+                        : range           ? &w->ranges
+                                          : &w->records;
+    struct job *job = fifo_first(list, struct job, link);
 
     if (!job)
         return NULL;
@@ -91,7 +65,7 @@ static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *re
     *ret_n = job_run_length(job);
     job->taken += *ret_n;
     if (job->taken == job->items)
-        list_pop(list);
+        (void)fifo_pop(list, struct job, link);
     return job;
 }
 
@@ -106,9 +80,9 @@ static void finish_run(struct workers *w, struct job *job, uint64_t n, bool ok)
         pthread_cond_signal(&w->populated);
         return;
     }
-    if (!w->finished.head)
+    if (!w->finished.first)
         eventfd_wake(w->event_fd);
-    list_push(&w->finished, job);
+    fifo_push(&w->finished, &job->link);
 }
 
 static void *worker_main(void *arg)
@@ -166,7 +140,7 @@ enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, stru
     if (!w->jobs)
         goto out_destroy;
     for (uint32_t i = 0; i < w->njobs; i++)
-        list_push(&w->unused, &w->jobs[i]);
+        fifo_push(&w->unused, &w->jobs[i].link);
     if (!start_threads(w, threads))
         goto out_destroy;
     *ret_why = NULL;
@@ -201,7 +175,7 @@ static struct job *job_take(struct workers *w, enum job_kind kind)
     struct job *job;
 
     pthread_mutex_lock(&w->lock);
-    job = list_pop(&w->unused);
+    job = fifo_pop(&w->unused, struct job, link);
     check(job); /* the core counts its jobs against the same limit */
     job->kind = kind;
     job->taken = job->done = job->items = 0;
@@ -222,7 +196,7 @@ static void job_start(struct workers *w, struct job *job)
         finish_run(w, job, 1, true);
         return;
     }
-    list_push(list_of(w, job->kind), job);
+    fifo_push(list_of(w, job->kind), &job->link);
     pthread_cond_broadcast(&w->wake);
 }
 
@@ -306,7 +280,7 @@ bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool hug
     while (job->done < job->items)
         pthread_cond_wait(&w->populated, &w->lock);
     ok = !job->failed;
-    list_push(&w->unused, job);
+    fifo_push(&w->unused, &job->link);
     w->queued--;
     pthread_mutex_unlock(&w->lock);
     return ok;
@@ -356,10 +330,10 @@ void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event
         struct job *job;
 
         pthread_mutex_lock(&w->lock);
-        job = list_pop(&w->finished);
+        job = fifo_pop(&w->finished, struct job, link);
         if (job) {
             job_event(w, job, &event);
-            list_push(&w->unused, job);
+            fifo_push(&w->unused, &job->link);
             w->queued--;
         }
         pthread_mutex_unlock(&w->lock);

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "base/fifo.h"
 #include "seam/mem/workers.h"
 
 enum job_kind { JOB_SEAL = 1, JOB_COPY, JOB_RECORD, JOB_ZERO, JOB_POPULATE };
@@ -33,7 +34,7 @@ struct job {
     _Atomic uint32_t brought; /* SEAL: checksums that an engine brought */
     /* SEAL, COPY: units, of a device pages; else pieces of the range. */
     uint64_t items, taken, done;
-    struct job *next;
+    struct fifo_link link;
 };
 
 /* How many items the job has; set once it is otherwise complete. */

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/fifo.h"
 #include "base/states.h"
 #include "base/tern_err.h"
 #include "proto/frame.h"
@@ -119,8 +120,8 @@ struct stream {
     bool peer_closed;           /* the other side ended the stream */
 
     enum stream_input_state input_state;
-    struct stream *input_next; /* of those that are READY, or STARVED, in its share */
-    const uint8_t *input;      /* received and not handed out yet; NULL: it holds no buffer */
+    struct fifo_link input_link; /* of those that are READY, or STARVED, in its share */
+    const uint8_t *input;        /* received and not handed out yet; NULL: it holds no buffer */
     size_t input_n;
     uint32_t input_buffer;
 

@@ -5,64 +5,30 @@
  * a buffer or has been woken, and each that ends its wait wakes the next. */
 #include "shell/stream/stream_internal.h"
 
-static void push(struct stream_list *list, struct stream *s)
-{
-    s->input_next = NULL;
-    if (list->last)
-        list->last->input_next = s;
-    else
-        list->first = s;
-    list->last = s;
-}
-
-static struct stream *pop(struct stream_list *list)
-{
-    struct stream *s = list->first;
-
-    if (!s)
-        return NULL;
-    list->first = s->input_next;
-    if (!list->first)
-        list->last = NULL;
-    return s;
-}
-
-/* Takes it out from wherever it stands. */
-static void unlink_from(struct stream_list *list, const struct stream *s)
-{
-    struct stream_list all = *list;
-    struct stream *at;
-
-    *list = (struct stream_list){0};
-    while ((at = pop(&all)) != NULL)
-        if (at != s)
-            push(list, at);
-}
-
 void stream_input_ready(struct stream *s)
 {
     stream_input_state_move(&s->input_state, STREAM_INPUT_READY);
-    push(&s->pool->inputs[s->share].ready, s);
+    fifo_push(&s->pool->inputs[s->share].ready, &s->input_link);
     s->pool->nready++;
 }
 
 void stream_input_ask(struct stream *s)
 {
     stream_input_state_move(&s->input_state, STREAM_INPUT_ASKED);
-    push(&s->pool->asking, s);
+    fifo_push(&s->pool->asking, &s->input_link);
 }
 
 void stream_input_post(struct stream_pool *pool)
 {
     struct stream *s;
 
-    while ((s = pop(&pool->asking)) != NULL)
+    while ((s = fifo_pop(&pool->asking, struct stream, input_link)) != NULL)
         io_recv_client_buffers(pool->config.io, &s->recv, &s->client, s->fd, s->share);
 }
 
 void stream_input_wake(struct stream_pool *pool, uint32_t share)
 {
-    struct stream *s = pop(&pool->inputs[share].starved);
+    struct stream *s = fifo_pop(&pool->inputs[share].starved, struct stream, input_link);
 
     if (s)
         stream_input_ask(s);
@@ -82,14 +48,14 @@ void stream_input_starve(struct stream *s)
     struct stream_inputs *in = &s->pool->inputs[s->share];
 
     stream_input_state_move(&s->input_state, STREAM_INPUT_STARVED);
-    push(&in->starved, s);
+    fifo_push(&in->starved, &s->input_link);
     if (in->kept == 0)
         stream_input_wake(s->pool, s->share);
 }
 
 struct stream *stream_input_serve(struct stream_pool *pool, uint32_t share)
 {
-    struct stream *s = pop(&pool->inputs[share].ready);
+    struct stream *s = fifo_pop(&pool->inputs[share].ready, struct stream, input_link);
 
     if (!s)
         return NULL;
@@ -122,7 +88,7 @@ void stream_input_closed(struct stream *s)
 {
     if (s->input_state != STREAM_INPUT_STARVED)
         return;
-    unlink_from(&s->pool->inputs[s->share].starved, s);
+    fifo_remove(&s->pool->inputs[s->share].starved, &s->input_link);
     stream_input_ready(s);
 }
 

@@ -7,13 +7,9 @@
 
 #include "shell/stream/stream.h"
 
-struct stream_list {
-    struct stream *first, *last;
-};
-
 /* What has arrived on the streams of a share. */
 struct stream_inputs {
-    struct stream_list ready, starved;
+    struct fifo ready, starved;
     uint32_t kept;           /* receive buffers that its streams hold */
     uint64_t aside_until_ns; /* whatever is opened before is set aside */
 };
@@ -27,7 +23,7 @@ struct stream_pool {
     uint32_t common_free;         /* of config.send_buffers */
     uint32_t *used;               /* of each share, beyond the one that each stream is sure of */
     struct stream_inputs *inputs; /* of each share */
-    struct stream_list asking;    /* streams whose receive is posted with the next flush */
+    struct fifo asking;           /* streams whose receive is posted with the next flush */
     uint32_t nready;              /* streams in all lists of those that are ready */
     uint32_t turn_frames;         /* handed out in the turn that is under way */
     bool doomed;                  /* some stream is */
