@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the packages of deploy/packages.txt that are missing, and what deploy/requirements.txt names for the tests in
-# Python into .venv. It and deploy/vllm.sh alone install anything. Where all of it is there it does nothing and needs no
+# Python into .venv. It and deploy/venv.sh alone install anything. Where all of it is there it does nothing and needs no
 # network. --build leaves out what only the tests need; what their long forms need it installs where TERN_FULL is set, as
 # `tests/run.sh --full` does.
 set -euo pipefail

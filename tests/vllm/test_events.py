@@ -1,6 +1,6 @@
 """What the bridge tells of Tern is what vLLM tells of itself: the events of one vLLM over Tern from its own publisher and
-from the bridge, both decoded by vLLM's structs, are equal but for time, medium, and how many blocks an event has: without adapters and
-salts and with them. What vLLM computed twice it tells twice; Tern has it once. Of sliding windows vLLM keeps, and tells, a few
+from the bridge, both decoded by vLLM's structs, are equal but for time, medium, locality, and how many blocks an event has: without
+adapters and salts and with them. What vLLM computed twice it tells twice; Tern has it once. Of sliding windows vLLM keeps, and tells, a few
 blocks; Tern keeps, and tells, all, and names them alike."""
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def events(replay: str) -> list[Any]:
 
 
 def blocks(told: list[Any]) -> list[Any]:
-    """One event a block of full attention, without the medium, where it comes first."""
+    """One event a block of full attention, without the medium and the locality, where it comes first."""
     found = []
     for event in told:
         assert isinstance(event, structs().BlockStored), event
@@ -126,6 +126,7 @@ def blocks(told: list[Any]) -> list[Any]:
                     token_ids=event.token_ids[i * BLOCK : (i + 1) * BLOCK],
                     extra_keys=[keys[i]],
                     medium=None,
+                    locality=None,
                 )
             )
             parent = name
@@ -208,7 +209,7 @@ def test_events_are_those_of_vllm(tmp_path: Path, daemon: Daemon, case: Case) ->
             assert following.poll() is None, (tmp_path / "bridge.log").read_text()
             time.sleep(0.1)
     assert cleared == structs().AllBlocksCleared()
-    assert {event.medium for event in told} == {"TERN"}
+    assert {(event.medium, event.locality) for event in told} == {(structs().MEDIUM_CPU, "LOCAL")}
     assert len(wanted) > len(case.asked) * sum(len(prompt) // BLOCK for prompt in PROMPTS[:2])
     if mine != wanted:  # short, for the lists are long
         lacking = [one for one in wanted if one not in mine], [one for one in mine if one not in wanted]

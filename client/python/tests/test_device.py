@@ -143,6 +143,7 @@ def test_view_of_a_gpu_says_where_it_lies(gpu: Daemon) -> None:
     with tern.connect(gpu.socket) as c:
         pool = c.join("view").open_pool([KV], bytes=POOL)
         assert (pool.device, pool.ordinal) == (SECOND, 1)
+        assert all(row["device_memory"] for row in c.stats()["pools"])
         with pytest.raises(tern.Unsupported, match="Pool.view"):
             pool.pages("kv")
         view = pool.view("kv")

@@ -25,11 +25,13 @@ from tern.vllm.event_blocks import (
     Adapter,
     Blocks,
     Kind,
+    Place,
     Space,
     Unfit,
     block_hashes,
     cbor,
     kinds_of,
+    place_of,
     sha256_cbor,
 )
 
@@ -110,12 +112,13 @@ def test_stored_chunks_that_follow_each_other_are_one_event() -> None:
         "token_ids": list(range(16)),
         "block_size": BLOCK,
         "lora_id": None,
-        "medium": "TERN",
+        "medium": "CPU",
         "lora_name": None,
         "extra_keys": [None] * 4,
         "group_idx": 0,
         "kv_cache_spec_kind": "full_attention",
         "kv_cache_spec_sliding_window": None,
+        "locality": "LOCAL",
     }
     assert blocks.events() == []
     blocks.take(change("stored", 3, 2, range(8)))  # not into an event that was given out
@@ -127,7 +130,7 @@ def test_stored_chunks_that_follow_each_other_are_one_event() -> None:
 
 
 def test_whole_hashes() -> None:
-    blocks = told_blocks(whole=True, kinds=lambda pool: (Kind(3),))
+    blocks = told_blocks(whole=True, places=lambda pool: Place((Kind(3),)))
     blocks.take(change("stored", 1, 0, range(8)))
     blocks.take(change("removed", 1))
     stored, *removed = blocks.events()
@@ -147,6 +150,49 @@ def test_prefix_of_two_pools_is_removed_with_the_last() -> None:
     assert [e["type"] for e in blocks.events()] == ["BlockRemoved"] * 2
     blocks.take(change("removed", 1, pool=2))
     assert blocks.events() == []
+
+
+def media(events: list[dict[str, Any]]) -> list[tuple[str, str, list[int]]]:
+    return [(e["type"].removeprefix("Block"), e["medium"], e["block_hashes"]) for e in events]
+
+
+def test_each_tier_is_a_medium() -> None:
+    blocks = told_blocks(places=lambda pool: Place(medium="GPU" if pool == 1 else "CPU"))
+    blocks.take(change("stored", 1, 0, range(8)))
+    blocks.take(change("stored", 2, 1, range(8, 16)))
+    blocks.take(change("tier", 1, 0, on_host=True))  # copies come to the host
+    blocks.take(change("tier", 2, 1, on_host=True))
+    on_gpu, on_host = blocks.events()
+    assert on_host == on_gpu | {"medium": "CPU"}
+    assert (on_gpu["medium"], on_gpu["block_hashes"], on_host["token_ids"]) == ("GPU", NUMBERS, [*range(16)])
+    blocks.take(change("tier", 2, 1, on_device=False, on_host=True))  # and outlive the pages of the device
+    assert media(blocks.events()) == [("Removed", "GPU", [n]) for n in (NUMBERS[3], NUMBERS[2])]
+    blocks.take(change("stored", 3, 2, range(8), on_device=False, on_host=True))  # behind what is on the host alone
+    blocks.take(change("tier", 2, 1, on_host=True))  # it comes back to the device, and its copy stays
+    host, gpu = blocks.events()
+    assert (host["medium"], host["parent_block_hash"]) == ("CPU", NUMBERS[3])
+    assert (gpu["medium"], gpu["block_hashes"], gpu["parent_block_hash"]) == ("GPU", NUMBERS[2:], NUMBERS[1])
+    blocks.take(change("stored", 1, 0, range(8), pool=2))  # a pool in host memory, beside the copy on the host
+    blocks.take(change("removed", 1, 0, on_device=False))
+    assert media(blocks.events()) == [("Removed", "GPU", [n]) for n in (NUMBERS[1], NUMBERS[0])]
+    blocks.take(change("removed", 1, 0, on_device=False, pool=2))
+    assert media(blocks.events()) == [("Removed", "CPU", [n]) for n in (NUMBERS[1], NUMBERS[0])]
+
+
+def test_a_pool_in_host_memory_is_on_one_medium() -> None:
+    blocks = told_blocks()
+    blocks.take(change("stored", 1, 0, range(8)))
+    blocks.take(change("tier", 1, 0, on_host=True))
+    blocks.take(change("tier", 1, 0, on_device=False, on_host=True))
+    assert media(blocks.events()) == [("Stored", "CPU", NUMBERS[:2])]
+    blocks.take(change("removed", 1, 0))
+    assert media(blocks.events()) == [("Removed", "CPU", [n]) for n in (NUMBERS[1], NUMBERS[0])]
+
+
+def test_media_are_those_of_vllm() -> None:
+    row = {"family": "history", "page_tokens": BLOCK, "window": 0}
+    assert place_of([row | {"device_memory": True}], BLOCK) == Place((Kind(),), "GPU")
+    assert place_of([row | {"device_memory": False}], BLOCK) == Place((Kind(),), "CPU")
 
 
 def test_what_has_no_name_is_not_told_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +260,7 @@ def test_a_pool_with_windows_has_events_of_each_group() -> None:
     rows.append(full | {"family": "window", "window": 1})  # a state
     kinds = kinds_of(rows, BLOCK)
     assert kinds == (Kind(0, "sliding_window", 8), Kind(1)) and kinds_of([], BLOCK) == (Kind(),)
-    blocks = told_blocks(kinds=lambda pool: kinds if pool == 1 else (Kind(),))
+    blocks = told_blocks(places=lambda pool: Place(kinds if pool == 1 else (Kind(),)))
     blocks.take(change("stored", 1, 0, range(8)))
     blocks.take(change("stored", 2, 1, range(8, 16)))
     blocks.take(change("stored", 3, 2, range(8), pool=2))

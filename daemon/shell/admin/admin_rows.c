@@ -74,6 +74,8 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     for (uint32_t i = 0; i < p.ngroups; i++) {
         TEXT(out, OPEN_OBJECT(NULL), HEX("pool", pool_id_pack(p.id)),
              STR("tenant", admin_tenant_name(ctx, p.tenant)), STR("tier", tier_names[p.tier]),
+             BOOL("device_memory",
+                  p.tier == TIER_DEVICE && ctx->config->tenants[p.tenant].device_memory),
              U64("ranks", p.regions), U64("bytes", p.bytes));
         group_counts(ctx, &p, slot, i, known ? borrowed : NULL, out);
         TEXT(out, CLOSE_OBJECT);

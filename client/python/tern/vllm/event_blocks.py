@@ -4,6 +4,7 @@ values. It needs neither vLLM nor anything outside the standard library."""
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 from ..aio import Event, chains
 from ..layout import Namespace
 
-BLOCKS_MAX = 1_000_000  # that are kept, of some 400 bytes; what is stored beyond is not told
-MEDIUM = "TERN"
+BLOCKS_MAX = 1_000_000  # that are kept, of some 400 bytes and 4 a token; what is stored beyond is not told
+GPU, CPU = "GPU", "CPU"  # vLLM's media. Consumers drop a block on a medium that they do not know
+LOCAL = "LOCAL"  # vLLM's locality: the daemon's memory is that of the host whose bridge this is
 FOUND_MAX = 1 << 16  # namespaces that are kept in mind, also those that are not told
 DEFAULT_SEED = "vllm-none-hash"  # vLLM's own where PYTHONHASHSEED is not set
 
@@ -96,6 +98,26 @@ class Kind:
 FULL = (Kind(),)
 
 
+@dataclass(frozen=True)
+class Place:
+    """What is told of the blocks of a pool. medium: of its device tier; the medium of its host tier is CPU"""
+
+    kinds: tuple[Kind, ...] = FULL
+    medium: str = CPU
+
+    def media(self, change: Event) -> frozenset[str]:
+        """The media on which the change leaves its chunk."""
+        if change.kind == "removed":
+            return frozenset()
+        on = [self.medium] if change.on_device else []
+        return frozenset(on + ([CPU] if change.on_host else []))
+
+
+def place_of(rows: Sequence[dict[str, Any]], block_size: int) -> Place:
+    """rows: of the device tier of one pool in the daemon's stats, one a group"""
+    return Place(kinds_of(rows, block_size), GPU if any(row["device_memory"] for row in rows) else CPU)
+
+
 def kinds_of(rows: Sequence[dict[str, Any]], block_size: int) -> tuple[Kind, ...]:
     """The groups of a pool that are told, of its rows in the daemon's stats: group i of a connector's pool is group i of vLLM.
     A window of one token is a state, which is not told."""
@@ -123,19 +145,27 @@ def block_hashes(
 
 @dataclass(slots=True)
 class _Chunk:
+    """before: the hash of the block before, None of a first chunk. tokens: kept, because a chunk that comes to a further
+    medium is told anew, and the change says none then. media: by pool"""
+
+    before: bytes | None
     hashes: list[bytes]
-    pools: tuple[int, ...]
+    tokens: array[int]
     kinds: tuple[Kind, ...]
     space: Space
+    media: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    def told(self) -> frozenset[str]:
+        return frozenset().union(*self.media.values())
 
 
 @dataclass
 class Blocks:
-    """The blocks of some namespaces that Tern has, fed with the tenant's changes. Equal prefixes in several pools are one:
-    stored with the first of them, and removed with the last.
+    """The blocks of some namespaces that Tern has, fed with the tenant's changes. Equal prefixes in several pools, or on both
+    tiers of one, are one on each medium: stored with the first of them there, and removed with the last.
 
     spaces: by namespace, what its blocks have beside their tokens; changes of others are not told
-    kinds: the groups of a pool
+    places: what is told of a pool's blocks
     whole: events have hashes of 32 bytes, and else of each the last 64 bits as a number
     unnamed: chunks of these that are not told, since it is not known what they follow or what they are of
     """
@@ -143,14 +173,15 @@ class Blocks:
     block_size: int
     spaces: dict[Namespace, Space]
     seed: str = DEFAULT_SEED
-    kinds: Callable[[int], tuple[Kind, ...]] = lambda pool: FULL
+    places: Callable[[int], Place] = lambda pool: Place()
     whole: bool = False
     unnamed: int = 0
     _known: dict[int, _Chunk] = field(default_factory=dict)
     _found: dict[int, Space | None] = field(default_factory=dict)  # by hash of a namespace
     _blocks: int = 0
     _events: list[dict[str, Any]] = field(default_factory=list)
-    _last: tuple[int, tuple[Kind, ...]] = (0, ())  # the chunk that the last events, one a kind, end with, if they are stored
+    # By medium: the chunk with which the last stored events end, and these, one a kind. A removal closes all of them.
+    _last: dict[str, tuple[int, tuple[Kind, ...], list[dict[str, Any]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._root = sha256_cbor(self.seed)
@@ -158,18 +189,21 @@ class Blocks:
     def clear(self) -> None:
         """Nothing is known any more."""
         self._known.clear()
-        self._blocks, self._last = 0, (0, ())
+        self._last.clear()
+        self._blocks = 0
         self._events.append({"type": "AllBlocksCleared"})
 
     def take(self, change: Event) -> None:
-        if change.kind == "stored":
-            self._stored(change)
-        elif change.kind == "removed":
-            self._removed(change)
+        chunk = self._known.get(change.chain)
+        if not chunk and change.kind == "stored":
+            chunk = self._stored(change)
+        if chunk:
+            self._moved(change, chunk)
 
     def events(self) -> list[dict[str, Any]]:
         """Those since the last call, with the keys, and in the order, of vLLM's structs."""
-        events, self._events, self._last = self._events, [], (0, ())
+        events, self._events = self._events, []
+        self._last.clear()
         return events
 
     def _name(self, block: bytes) -> bytes | int:
@@ -188,20 +222,16 @@ class Blocks:
             self._found[change.ns] = next(is_it, None)
         return self._found[change.ns]
 
-    def _stored(self, change: Event) -> None:
-        known = self._known.get(change.chain)
-        if known:
-            if change.pool not in known.pools:
-                known.pools += (change.pool,)
-            return
+    def _stored(self, change: Event) -> _Chunk | None:
+        """A chunk that was not known, or None where it is not told."""
         first = change.parent_chain == 0
         parent = None if first else self._known.get(change.parent_chain)
         space = parent.space if parent else self._space(change) if first and change.tokens else None
         if space is None and change.ns in self._found and self._found[change.ns] is None:
-            return  # of nobody who is told
+            return None  # of nobody who is told
         if not change.tokens or change.keys or space is None:
             self.unnamed += 1
-            return
+            return None
         if len(change.tokens) % self.block_size:
             raise Unfit(
                 f"chunks of {len(change.tokens)} tokens are no whole number of blocks of {self.block_size}: say vLLM's "
@@ -209,57 +239,71 @@ class Blocks:
             )
         if self._blocks + len(change.tokens) // self.block_size > BLOCKS_MAX:
             self.unnamed += 1
-            return
+            return None
         before = parent.hashes[-1] if parent else None
         hashes = block_hashes(before or self._root, change.tokens, self.block_size, space, first)
-        self._known[change.chain] = chunk = _Chunk(hashes, (change.pool,), self.kinds(change.pool), space)
+        chunk = _Chunk(before, hashes, array("I", change.tokens), self.places(change.pool).kinds, space)
+        self._known[change.chain] = chunk
         self._blocks += len(hashes)
-        self._tell(change, before, chunk)
+        return chunk
 
-    def _tell(self, change: Event, before: bytes | None, chunk: _Chunk) -> None:
+    def _moved(self, change: Event, chunk: _Chunk) -> None:
+        """Tells the media to which the chunk came and those that it left."""
+        before = chunk.told()
+        if media := self.places(change.pool).media(change):
+            chunk.media[change.pool] = media
+        else:
+            chunk.media.pop(change.pool, None)
+        now = chunk.told()
+        for medium in sorted(now - before):
+            self._tell(change, chunk, medium)
+        for medium in sorted(before - now):
+            self._gone(chunk, medium)
+        if not now:
+            del self._known[change.chain]
+            self._blocks -= len(chunk.hashes)
+
+    def _tell(self, change: Event, chunk: _Chunk, medium: str) -> None:
         """What follows the last events is added to them, as vLLM tells all blocks of a step at once."""
-        if self._last != (change.parent_chain, chunk.kinds):
-            self._events += [self._begun(chunk.space, before, kind) for kind in chunk.kinds]
-        for event in self._events[-len(chunk.kinds) :]:
-            first = before is None and not event["block_hashes"]
+        end, kinds, events = self._last.get(medium, (0, (), []))
+        if (end, kinds) != (change.parent_chain, chunk.kinds):
+            events = [self._begun(chunk, kind, medium) for kind in chunk.kinds]
+            self._events += events
+        for event in events:
+            first = chunk.before is None
             event["block_hashes"] += map(self._name, chunk.hashes)
-            event["token_ids"] += change.tokens
+            event["token_ids"] += chunk.tokens
             event["extra_keys"] += [chunk.space.told(first and i == 0) for i in range(len(chunk.hashes))]
-        self._last = (change.chain, chunk.kinds)
+        self._last[medium] = (change.chain, chunk.kinds, events)
 
-    def _begun(self, space: Space, before: bytes | None, kind: Kind) -> dict[str, Any]:
+    def _begun(self, chunk: _Chunk, kind: Kind, medium: str) -> dict[str, Any]:
+        adapter = chunk.space.adapter
         return {
             "type": "BlockStored",
             "block_hashes": [],
-            "parent_block_hash": self._name(before) if before else None,
+            "parent_block_hash": self._name(chunk.before) if chunk.before else None,
             "token_ids": [],
             "block_size": self.block_size,
-            "lora_id": space.adapter.number if space.adapter else None,
-            "medium": MEDIUM,
-            "lora_name": space.adapter.name if space.adapter else None,
+            "lora_id": adapter.number if adapter else None,
+            "medium": medium,
+            "lora_name": adapter.name if adapter else None,
             "extra_keys": [],
             "group_idx": kind.group,
             "kv_cache_spec_kind": kind.kind,
             "kv_cache_spec_sliding_window": kind.window,
+            "locality": LOCAL,
         }
 
-    def _removed(self, change: Event) -> None:
-        known = self._known.get(change.chain)
-        if not known:
-            return
-        known.pools = tuple(pool for pool in known.pools if pool != change.pool)
-        if known.pools:
-            return
-        del self._known[change.chain]
-        self._blocks -= len(known.hashes)
-        self._last = (0, ())
-        for block in reversed(known.hashes):  # one each, as vLLM tells them
-            for kind in known.kinds:
+    def _gone(self, chunk: _Chunk, medium: str) -> None:
+        self._last.clear()
+        for block in reversed(chunk.hashes):  # one each, as vLLM tells them
+            for kind in chunk.kinds:
                 self._events.append(
                     {
                         "type": "BlockRemoved",
                         "block_hashes": [self._name(block)],
-                        "medium": MEDIUM,
+                        "medium": medium,
                         "group_idx": kind.group,
+                        "locality": LOCAL,
                     }
                 )

@@ -25,7 +25,7 @@ from ..aio import Async
 from ..connection import Connection
 from ..errors import DaemonLost, TernError
 from ..layout import Namespace
-from .event_blocks import DEFAULT_SEED, Adapter, Blocks, Kind, Space, Unfit, kinds_of
+from .event_blocks import DEFAULT_SEED, Adapter, Blocks, Place, Space, Unfit, place_of
 
 BATCH_MAX = 1024  # events of a batch, about: what one change adds is not divided
 REPLAY_BATCHES, REPLAY_BYTES = 10_000, 256 << 20  # the last batches are kept, as far as both go
@@ -91,22 +91,22 @@ class Publisher:
 
 
 class Pools:
-    """Which groups of vLLM's KV a pool has, as the daemon says of those that it has not said of yet."""
+    """What is told of a pool: its groups of vLLM's KV and where it lies, which the daemon is asked once a pool."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
         self.connection: Connection | None = None
-        self._kinds: dict[int, tuple[Kind, ...]] = {}
+        self._places: dict[int, Place] = {}
 
     def follow(self, connection: Connection) -> None:
         self.connection = connection
-        self._kinds.clear()
+        self._places.clear()
 
-    def kinds(self, pool: int) -> tuple[Kind, ...]:
-        if pool not in self._kinds and self.connection:
+    def place(self, pool: int) -> Place:
+        if pool not in self._places and self.connection:
             rows = [row for row in self.connection.stats()["pools"] if row["tier"] == "device"]
-            self._kinds[pool] = kinds_of([row for row in rows if int(row["pool"], 16) == pool], self.block_size)
-        return self._kinds[pool]
+            self._places[pool] = place_of([row for row in rows if int(row["pool"], 16) == pool], self.block_size)
+        return self._places[pool]
 
 
 async def follow(requests: Async, ns: Namespace | None, blocks: Blocks, publisher: Publisher) -> None:
@@ -207,7 +207,7 @@ def main() -> int:
     told = arguments()
     pools = Pools(told.block_size)
     try:
-        blocks = Blocks(told.block_size, spaces_of(told), told.seed, pools.kinds, told.whole)
+        blocks = Blocks(told.block_size, spaces_of(told), told.seed, pools.place, told.whole)
     except (OSError, UnicodeDecodeError) as why:
         print(f"tern.vllm.events: --salts {told.salts}: {why}", file=sys.stderr)
         return 1
