@@ -41,11 +41,35 @@ def is_gone(client: socket.socket) -> bool:
         return not isinstance(why, BlockingIOError)
 
 
+@contextmanager
+def asked(client: BaseHTTPRequestHandler, server: str, path: str, body: bytes, silence_s: float) -> Iterator[HTTPResponse]:
+    """What a server answers to the client's request. It ends with the client, and what is computed for it ends, too."""
+    connection = HTTPConnection(urlsplit(server).netloc, timeout=silence_s)
+    connection.connect()
+    upstream, ended = connection.sock, Event()  # the answer may own it later
+
+    def watch() -> None:
+        while not is_gone(client.connection):
+            if ended.wait(LOOK_S):
+                return
+        with suppress(OSError):  # it may have ended just now
+            upstream.shutdown(socket.SHUT_RDWR)
+
+    Thread(target=watch, daemon=True).start()
+    try:
+        connection.request("POST", path, body, dict(passed_on(client.headers), Connection="close"))
+        with connection.getresponse() as answer:
+            yield answer
+    finally:
+        ended.set()
+        connection.close()
+
+
 def prefill_body(body: dict[str, Any]) -> dict[str, Any]:
     """The request for one token, which asks for a ticket."""
-    asked = {name: value for name, value in body.items() if name not in ("stream_options", *ONE_TOKEN)}
+    asks = {name: value for name, value in body.items() if name not in ("stream_options", *ONE_TOKEN)}
     one = {name: value for name, value in ONE_TOKEN.items() if name in ("max_tokens", "stream") or name in body}
-    return asked | one | {"kv_transfer_params": {"do_remote_decode": True}}
+    return asks | one | {"kv_transfer_params": {"do_remote_decode": True}}
 
 
 class Proxy(ThreadingHTTPServer):
@@ -58,8 +82,7 @@ class Proxy(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     server: Proxy
-    protocol_version = "HTTP/1.1"
-    error_message_format, error_content_type = "%(explain)s\n", "text/plain"
+    protocol_version, error_message_format, error_content_type = "HTTP/1.1", "%(explain)s\n", "text/plain"
 
     def do_GET(self) -> None:
         self.send_error(200 if self.path == "/health" else 404)
@@ -80,34 +103,11 @@ class Handler(BaseHTTPRequestHandler):
         if not is_gone(self.connection):
             self.answer(body | ({"kv_transfer_params": told} if told else {}))
 
-    @contextmanager
-    def asked(self, server: str, body: dict[str, Any], silence_s: float) -> Iterator[HTTPResponse]:
-        """What an instance answers. It ends with the client, and what the instance computes for it ends, too."""
-        connection = HTTPConnection(urlsplit(server).netloc, timeout=silence_s)
-        connection.connect()
-        upstream, ended = connection.sock, Event()  # the answer may own it later
-
-        def watch() -> None:
-            while not is_gone(self.connection):
-                if ended.wait(LOOK_S):
-                    return
-            with suppress(OSError):  # it may have ended just now
-                upstream.shutdown(socket.SHUT_RDWR)
-
-        Thread(target=watch, daemon=True).start()
-        try:
-            connection.request("POST", self.path, json.dumps(body), dict(passed_on(self.headers), Connection="close"))
-            with connection.getresponse() as answer:
-                yield answer
-        finally:
-            ended.set()
-            connection.close()
-
     def ticket(self, body: dict[str, Any]) -> Any:
         """What the prefill instance hands over; None: nothing, and the decode instance computes the prompt."""
         server = next(self.server.prefill)
         try:
-            with self.asked(server, prefill_body(body), PREFILL_S) as answer:
+            with asked(self, server, self.path, json.dumps(prefill_body(body)).encode(), PREFILL_S) as answer:
                 if answer.status != 200:
                     raise ValueError(f"it answers {answer.status}")
                 return json.load(answer).get("kv_transfer_params")
@@ -117,7 +117,7 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, body: dict[str, Any]) -> None:
         server, begun = next(self.server.decode), False
         try:
-            with self.asked(server, body, DECODE_S) as answer:
+            with asked(self, server, self.path, json.dumps(body).encode(), DECODE_S) as answer:
                 begun = True
                 self.pass_on(answer)
         except (OSError, HTTPException) as why:
