@@ -118,11 +118,11 @@ class Rig:
                 session = pool.session(prompt.ns)
                 session.match(prompt.tokens)
                 end = time.monotonic() + READY_S
-                while True:  # others make way, and are copied to the host first
+                while True:  # others make way: when they have been copied to the host, and when their checksums are there
                     try:
                         session.extend(written=n, allocated=n)
                         break
-                    except tern.Busy:
+                    except (tern.Busy, tern.Exhausted):
                         assert time.monotonic() < end
                         time.sleep(0.001)
                 with engine.step() as step:

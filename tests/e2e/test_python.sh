@@ -21,6 +21,15 @@ for folder in vllm dynamo; do
         fail "the types of tests/$folder"
 done
 
+# What measures the session server works, in short, and is typed.
+(cd "$TERN_SOURCE/tests/bench" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python:$DIR/python/examples "$PYTHON" -m mypy --strict --cache-dir=/dev/null session_turns.py) ||
+    fail "the types of tests/bench/session_turns.py"
+for what in "kept --sessions 2 --turns 3" "health --chats 4 --rounds 1"; do
+    # shellcheck disable=SC2086
+    PYTHONPATH=$DIR/site "$PYTHON" "$TERN_SOURCE/tests/bench/session_turns.py" $what >"$DIR/figures" || fail "session_turns.py $what"
+    [[ $(grep -c '"store"' "$DIR/figures") -eq 3 ]] || fail "session_turns.py $what has not three rows: $(cat "$DIR/figures")"
+done
+
 # Without the library it says what is missing.
 if ERR=$(cd "$DIR" && TERN_LIBRARY=$DIR/none.so PYTHONPATH=$DIR/site "$PYTHON" -c "import tern" 2>&1); then
     fail "no library, and it was content"

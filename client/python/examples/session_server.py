@@ -5,7 +5,7 @@
     POST   /sessions                          {"session_id": ID}
     POST   /sessions/ID/v1/chat/completions   one chat in flight a session; what the model server answers comes unchanged
     GET    /sessions/ID                       messages, and of each turn token ids, log-probabilities and the blobs that there are
-    DELETE /sessions/ID                       204; 202 while a chat is in flight, with whose end the session ends
+    DELETE /sessions/ID                       204; 202 while a chat is in flight, with whose end the session closes
 
 The model server answers as OpenAI's do, with vLLM's `prompt_token_ids` and `choices[0].token_ids`, a log-probability of each
 token, and in `choices[0].blobs`, where it has any, what covers all tokens until then: base64 by name.
@@ -83,7 +83,7 @@ class Store:
     def close(self, session: Any) -> bool:
         """False: a turn is in flight. The session is GONE for others from now on, and ends with that turn."""
         with self.lock, suppress(tern.TimedOut):
-            session.close(step=tern.STEP_NONE, deadline_ms=1)
+            session.close(step=tern.STEP_NONE, deadline_ms=20)
             return True
         return False
 
@@ -178,7 +178,7 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
-    protocol_version, begun = "HTTP/1.1", False  # begun: the client has the head of an answer
+    protocol_version, disable_nagle_algorithm, begun = "HTTP/1.1", True, False  # begun: the client has the head of an answer
 
     def log_request(self, code: object = "-", size: object = "-") -> None: ...
 

@@ -22,8 +22,7 @@ from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-PREFILL_S, DECODE_S = 120.0, 3600.0  # of silence; then decode computes the prompt, or the answer breaks off
-LOOK_S = 0.2  # between looks whether the client is still there
+PREFILL_S, DECODE_S, LOOK_S = 120.0, 3600.0, 0.2  # of silence, then decode computes or the answer breaks off; between looks
 BODY_BYTES_MAX, PIECE = 64 << 20, 1 << 16
 ONE_TOKEN = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1, "n": 1, "stream": False}
 PATHS = ("/v1/completions", "/v1/chat/completions")
@@ -82,7 +81,8 @@ class Proxy(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     server: Proxy
-    protocol_version, error_message_format, error_content_type = "HTTP/1.1", "%(explain)s\n", "text/plain"
+    protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
+    error_message_format, error_content_type = "%(explain)s\n", "text/plain"
 
     def do_GET(self) -> None:
         self.send_error(200 if self.path == "/health" else 404)

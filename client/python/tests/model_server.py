@@ -104,7 +104,10 @@ class ModelServer(ThreadingHTTPServer):
 
 class Answering(BaseHTTPRequestHandler):
     server: ModelServer
-    protocol_version = "HTTP/1.1"
+    protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
+
+    def do_GET(self) -> None:
+        self.send(200, b"{}")
 
     def do_POST(self) -> None:
         asks, told = json.loads(self.rfile.read(int(self.headers["Content-Length"]))), self.server
