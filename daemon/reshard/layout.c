@@ -191,30 +191,3 @@ enum reshard_refusal reshard_check(const struct reshard_pair *pair)
     }
     return RESHARD_NONE;
 }
-
-static bool same_field(const struct reshard_field *a, const struct reshard_field *b)
-{
-    bool same = same_name(a->name, b->name) && a->over == b->over &&
-                a->element_bytes == b->element_bytes && a->offset == b->offset &&
-                a->naxes == b->naxes && a->nsections == b->nsections;
-
-    for (uint32_t i = 0; same && i < a->naxes; i++)
-        same = a->axis[i].kind == b->axis[i].kind && a->axis[i].length == b->axis[i].length &&
-               a->axis[i].stride == b->axis[i].stride;
-    for (uint32_t k = 0; same && k < a->nsections; k++)
-        same = same_name(a->section[k].name, b->section[k].name) &&
-               a->section[k].count == b->section[k].count &&
-               a->section[k].width == b->section[k].width;
-    return same;
-}
-
-bool reshard_same_layout(const struct reshard_layout *a, const struct reshard_layout *b)
-{
-    bool same = same_name(a->name, b->name) && a->ranks == b->ranks && a->stages == b->stages &&
-                a->page_tokens == b->page_tokens && a->align_tokens == b->align_tokens &&
-                a->units == b->units && a->page_bytes == b->page_bytes && a->nfields == b->nfields;
-
-    for (uint32_t i = 0; same && i < a->nfields; i++)
-        same = same_field(&a->field[i], &b->field[i]);
-    return same;
-}

@@ -59,15 +59,6 @@ struct run {
     uint64_t first, n;
 };
 
-static struct run run_common(const struct run *a, const struct run *b)
-{
-    uint64_t first = a->first > b->first ? a->first : b->first;
-    uint64_t end_a = a->first + a->n, end_b = b->first + b->n;
-    uint64_t end = end_a < end_b ? end_a : end_b;
-
-    return (struct run){.first = first, .n = end > first ? end - first : 0};
-}
-
 /* Which part of an axis the page has; of heads and channels, which part of the section. */
 static struct run side_run(const struct side *s, const struct reshard_axis *a)
 {
@@ -89,15 +80,17 @@ static bool box_add(const struct side *from, const struct side *to, const struct
                     struct box *io, struct reshard_piece *io_piece)
 {
     const struct reshard_axis *a = field_axis(from->s->f, b->kind);
-    const struct run here = side_run(from, a), there = side_run(to, b),
-                     common = run_common(&here, &there);
+    const struct run here = side_run(from, a), there = side_run(to, b);
+    const uint64_t first = here.first > there.first ? here.first : there.first,
+                   end_here = here.first + here.n, end_there = there.first + there.n,
+                   end = end_here < end_there ? end_here : end_there;
     const bool channel = b->kind == AXIS_CHANNEL;
 
-    io_piece->from.at += ((channel ? from->s->before : 0) + common.first - here.first) * a->stride;
-    io_piece->to.at += ((channel ? to->s->before : 0) + common.first - there.first) * b->stride;
-    if (common.n > 1)
-        io->loop[io->nloops++] = (struct strided_loop){common.n, a->stride, b->stride};
-    return common.n > 0;
+    io_piece->from.at += ((channel ? from->s->before : 0) + first - here.first) * a->stride;
+    io_piece->to.at += ((channel ? to->s->before : 0) + first - there.first) * b->stride;
+    if (end > first + 1)
+        io->loop[io->nloops++] = (struct strided_loop){end - first, a->stride, b->stride};
+    return end > first;
 }
 
 /* The part of a section that both pages have. False: none. */
@@ -324,23 +317,13 @@ enum reshard_refusal reshard_prepare(const struct reshard_pair *pair, uint64_t s
     return RESHARD_NONE;
 }
 
-enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
-                                  struct reshard_plan *io)
-{
-    struct reshard_ready r;
-
-    TRY(reshard_prepare(pair, UINT64_MAX, &r));
-    return reshard_plan_ready(&r, span, io);
-}
-
 static uint32_t copies_most(const struct reshard_layout *l)
 {
     uint32_t most = 1;
 
     for (uint32_t i = 0; i < l->nfields; i++)
         for (uint32_t k = 0; k < field_sections(&l->field[i]); k++) {
-            struct reshard_section s = field_section(&l->field[i], k);
-            uint32_t copies = hold_of(l, &l->field[i], &s).copies;
+            const uint32_t copies = held_section(l, &l->field[i], k).hold.copies;
 
             most = copies > most ? copies : most;
         }

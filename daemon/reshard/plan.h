@@ -71,10 +71,6 @@ enum reshard_refusal reshard_plan_ready(struct reshard_ready *ready, uint64_t sp
 enum reshard_refusal reshard_map_ready(struct reshard_ready *ready, uint64_t span,
                                        struct reshard_plan *io, uint32_t *ret_starts);
 
-/* One plan alone, whatever it costs. */
-enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
-                                  struct reshard_plan *io);
-
 /* Is it this rank's turn, of the 2^k that hold the same? turn: the number of the page. */
 static inline bool reshard_turn(uint64_t turn, uint32_t rank, uint32_t k)
 {

@@ -7,6 +7,16 @@
 
 #include "reshard/plan.h"
 
+/* One plan alone, whatever it costs. */
+static inline enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
+                                                struct reshard_plan *io)
+{
+    struct reshard_ready ready;
+    enum reshard_refusal refusal = reshard_prepare(pair, UINT64_MAX, &ready);
+
+    return refusal != RESHARD_NONE ? refusal : reshard_plan_ready(&ready, span, io);
+}
+
 /* Where the pages of a span lie: that of `rank` is page[page * ranks + rank], with the ranks of all
  * stages. A page that no piece names may be NULL. Borrowed. */
 struct reshard_pages {

@@ -63,21 +63,15 @@ static void say_done(struct actions *out, uint32_t link, uint64_t id, enum tern_
     a->peer.msg.err = err;
 }
 
-/* Whether it came from a peer, and room for one of the tenant's own would be there without it. */
-static bool makes_room(const struct core *c, const struct reset *r, uint32_t tenant)
-{
-    return r->state != RESET_EMPTY && !r->own &&
-           (r->tenant == tenant || share_common(share_holder(c, SHARE_RESETS, r->tenant)) > 0);
-}
-
-/* A reset that begins here takes the place of one that a peer told of, where there is no other: no
- * peer makes a tenant's own be refused. The peer counts as one that told it for nothing. */
+/* A reset that begins here takes the place of one that a peer told of, where the tenant has no
+ * other: no peer makes a tenant's own be refused. That peer is told BUSY. */
 static void room_make(struct core *c, struct actions *out, uint32_t tenant)
 {
     for (uint32_t i = 0; i < c->limits.resets && share_room(c, SHARE_RESETS, tenant) == 0; i++) {
         struct reset *r = reset_at(c, i);
 
-        if (!makes_room(c, r, tenant))
+        if (r->state == RESET_EMPTY || r->own ||
+            (r->tenant != tenant && share_common(share_holder(c, SHARE_RESETS, r->tenant)) == 0))
             continue;
         if (r->link != NONE)
             say_done(out, r->link, r->id, TERN_BUSY);

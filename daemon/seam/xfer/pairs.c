@@ -18,21 +18,13 @@ struct told {
     struct reshard_layout group[GROUPS_MAX];
 };
 
-/* Why a layout of ours and one of a peer's have no pair, in one direction. */
-struct refused {
-    uint8_t why, group; /* enum reshard_refusal; NONE: they have one, or nobody has tried */
-};
-
-static_assert(RESHARD_REFUSALS <= UINT8_MAX && GROUPS_MAX <= UINT8_MAX, "both fit a byte");
-
 struct pairs {
     uint64_t used; /* ascending */
     uint32_t npairs, npeers, teller_words;
-    struct pair *pair;       /* owned, npairs, and one that only refusals are looked for in */
-    struct told *own;        /* owned, config.pools */
-    struct told *peers;      /* owned, npeers */
-    uint64_t *tellers;       /* owned, teller_words of each of them */
-    struct refused *refused; /* owned, for each of `own` and of `peers`: theirs sends, ours does */
+    struct pair *pair;  /* owned, npairs, and one that only refusals are looked for in */
+    struct told *own;   /* owned, config.pools */
+    struct told *peers; /* owned, npeers */
+    uint64_t *tellers;  /* owned, teller_words of each of them */
 };
 
 /* ------------------------------------------------------------------ life */
@@ -48,7 +40,6 @@ uint64_t pairs_bytes(const struct xfer_config *c)
 
     return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
            peers * teller_words(c) * sizeof(uint64_t) +
-           2 * c->pools * peers * sizeof(struct refused) +
            (c->pairs + 1) * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
                              PAIR_UNITS_MAX + PAIR_STARTS_MAX * sizeof(uint32_t));
 }
@@ -67,9 +58,8 @@ enum tern_err pairs_create(struct xfer *xfer)
     p->peers = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * sizeof *p->peers);
     p->tellers =
         calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * p->teller_words * sizeof *p->tellers);
-    p->refused = calloc((size_t)c->pools * c->pairs * LAYOUTS_A_PAIR + 1, 2 * sizeof *p->refused);
     p->pair = calloc(c->pairs + 1, sizeof *p->pair);
-    if (!p->own || !p->peers || !p->tellers || !p->refused || !p->pair)
+    if (!p->own || !p->peers || !p->tellers || !p->pair)
         return TERN_INTERNAL;
     p->npairs = c->pairs;
     p->npeers = c->pairs * LAYOUTS_A_PAIR;
@@ -99,36 +89,15 @@ void pairs_destroy(struct xfer *xfer)
     free(p->own);
     free(p->peers);
     free(p->tellers);
-    free(p->refused);
     free(p);
     xfer->pairs = NULL;
 }
 
 /* ------------------------------------------------------------------ layouts that are known */
 
-static struct refused *refused_of(const struct pairs *p, const struct told *own,
-                                  const struct told *peer, bool ours_sends)
-{
-    return &p->refused[2 * ((own - p->own) * p->npeers + (peer - p->peers)) + ours_sends];
-}
-
-/* What was found out with the layout that was there before. */
-static void refused_forget(const struct xfer *xfer, const struct told *t)
-{
-    const struct pairs *p = xfer->pairs;
-
-    for (uint32_t i = 0; i < xfer->config.pools; i++)
-        for (uint32_t k = 0; k < p->npeers; k++)
-            if (t == &p->own[i] || t == &p->peers[k])
-                for (uint32_t ours_sends = 0; ours_sends < 2; ours_sends++)
-                    *refused_of(p, &p->own[i], &p->peers[k], ours_sends) = (struct refused){0};
-}
-
-static void told_set(const struct xfer *xfer, struct told *t, uint64_t hash,
-                     const struct reshard_layout *l, uint32_t n)
+static void told_set(struct told *t, uint64_t hash, const struct reshard_layout *l, uint32_t n)
 {
     check(n <= GROUPS_MAX);
-    refused_forget(xfer, t);
     t->hash = hash;
     t->n = n;
     if (n > 0)
@@ -139,7 +108,7 @@ void xfer_pool_layouts(struct xfer *xfer, uint32_t pool, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n)
 {
     check(pool < xfer->config.pools);
-    told_set(xfer, &xfer->pairs->own[pool], hash, l, n);
+    told_set(&xfer->pairs->own[pool], hash, l, n);
 }
 
 const struct reshard_layout *xfer_layouts_of(const struct xfer *xfer, uint64_t hash,
@@ -174,11 +143,7 @@ static struct layouts layouts_told(const struct told *t)
 
 static bool same_layouts(struct layouts a, struct layouts b)
 {
-    bool same = a.n == b.n;
-
-    for (uint32_t g = 0; same && g < a.n; g++)
-        same = reshard_same_layout(&a.v[g], &b.v[g]);
-    return same;
+    return a.n == b.n && memcmp(a.v, b.v, a.n * sizeof *a.v) == 0;
 }
 
 /* What that peer calls so; NONE: any. */
@@ -193,18 +158,6 @@ static struct told *told_of(const struct xfer *xfer, uint32_t peer, uint64_t has
             return t;
     }
     return NULL;
-}
-
-/* The peer does not say it any more; what nobody says is forgotten. */
-static void told_clear(const struct pairs *p, struct told *t, uint32_t peer)
-{
-    uint64_t others = 0;
-
-    t->tellers[peer / 64] &= ~(1ull << (peer % 64));
-    for (uint32_t w = 0; w < p->teller_words; w++)
-        others |= t->tellers[w];
-    if (others == 0)
-        t->n = 0;
 }
 
 static bool layout_used(const struct xfer *xfer, uint64_t hash)
@@ -241,7 +194,7 @@ bool xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
     if (t && !same_layouts(layouts_told(t), told)) {
         if (layout_used(xfer, hash))
             return false;
-        told_clear(p, t, peer);
+        t->tellers[peer / 64] &= ~(1ull << (peer % 64));
         t = NULL;
     }
     for (uint32_t i = 0; !t && i < p->npeers; i++)
@@ -253,7 +206,7 @@ bool xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
         if (!t)
             return false;
         memset(t->tellers, 0, p->teller_words * sizeof *t->tellers);
-        told_set(xfer, t, hash, l, n);
+        told_set(t, hash, l, n);
     }
     xfer_set_bit(t->tellers, peer);
     t->used = ++p->used;
@@ -349,14 +302,19 @@ static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
     }
 }
 
-static struct refused pair_make(struct pair *p, struct layouts from, struct layouts to)
+/* ret_group: the group that a refusal is about. */
+static enum reshard_refusal pair_make(struct pair *p, struct layouts from, struct layouts to,
+                                      uint32_t *ret_group)
 {
-    struct refused ret = {.why = from.n == to.n ? RESHARD_NONE : RESHARD_OTHER_GROUP};
+    enum reshard_refusal refusal = from.n == to.n ? RESHARD_NONE : RESHARD_OTHER_GROUP;
 
+    *ret_group = 0;
     pair_fill(p, from, to);
-    for (uint32_t g = 0; g < p->ngroups && ret.why == RESHARD_NONE; g++)
-        ret = (struct refused){(uint8_t)group_make(p, &p->group[g]), (uint8_t)g};
-    return ret;
+    for (uint32_t g = 0; g < p->ngroups && refusal == RESHARD_NONE; g++) {
+        refusal = group_make(p, &p->group[g]);
+        *ret_group = g;
+    }
+    return refusal;
 }
 
 /* Whether those are one end of its groups. */
@@ -397,13 +355,10 @@ enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pa
     const struct told *own = ask->pool < xfer->config.pools ? &pairs->own[ask->pool] : NULL;
     struct told *other = told_of(xfer, ask->peer, ask->other_hash);
     struct layouts from, to;
-    struct refused *refused;
     struct pair *p;
+    uint32_t group;
 
     if (!own || own->n == 0 || !other)
-        return TERN_UNSUPPORTED;
-    refused = refused_of(pairs, own, other, ask->ours_sends);
-    if (refused->why != RESHARD_NONE)
         return TERN_UNSUPPORTED;
     from = layouts_told(ask->ours_sends ? own : other);
     to = layouts_told(ask->ours_sends ? other : own);
@@ -413,10 +368,8 @@ enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pa
         p = pair_spare(pairs);
         if (!p)
             return TERN_BUSY;
-        *refused = pair_make(p, from, to);
-        if (refused->why != RESHARD_NONE)
+        if (pair_make(p, from, to, &group) != RESHARD_NONE)
             return TERN_UNSUPPORTED;
-        p->ours_sends = ask->ours_sends;
     }
     p->used = ++pairs->used;
     p->holds++;
@@ -451,19 +404,18 @@ enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_l
 enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, uint64_t other_hash,
                                           char ret_group[RESHARD_NAME_MAX])
 {
+    struct pairs *p = xfer->pairs;
     const struct told *own = NULL, *other = told_of(xfer, NONE, other_hash);
-    struct refused *r;
+    enum reshard_refusal refusal;
+    uint32_t group;
 
     ret_group[0] = 0;
     for (uint32_t i = 0; i < xfer->config.pools; i++)
-        if (xfer->pairs->own[i].n > 0 && xfer->pairs->own[i].hash == own_hash)
-            own = &xfer->pairs->own[i];
+        if (p->own[i].n > 0 && p->own[i].hash == own_hash)
+            own = &p->own[i];
     if (!own || !other)
         return RESHARD_NONE;
-    r = refused_of(xfer->pairs, own, other, false);
-    if (r->why == RESHARD_NONE)
-        *r = pair_make(&xfer->pairs->pair[xfer->pairs->npairs], layouts_told(other),
-                       layouts_told(own));
-    memcpy(ret_group, own->group[r->group].name, RESHARD_NAME_MAX);
-    return r->why;
+    refusal = pair_make(&p->pair[p->npairs], layouts_told(other), layouts_told(own), &group);
+    memcpy(ret_group, own->group[group].name, RESHARD_NAME_MAX);
+    return refusal;
 }

@@ -1,10 +1,9 @@
 /* Pairs of layouts that pages are resharded between (N3), with the plans that follow from them, and
  * the layouts that are known: those of our pools, and what peers have told of theirs. An inflow or
  * outflow between different layouts holds its pair; one that nobody holds makes way for the next.
- * A pair is found by what both layouts say, so all links between equal layouts share it. That two
- * of them can have none is remembered as long as both are known. Owner thread, but for what is said
- * of a plan: that stays as it is while the pair is held, and data threads read it. Nothing is
- * allocated after create. */
+ * A pair is found by what both layouts say, so all links between equal layouts share it. Owner
+ * thread, but for what is said of a plan: that stays as it is while the pair is held, and data
+ * threads read it. Nothing is allocated after create. */
 #ifndef SEAM_XFER_PAIRS_H
 #define SEAM_XFER_PAIRS_H
 
@@ -42,9 +41,8 @@ struct pair_group {
 
 struct pair {
     uint32_t holds;
-    bool ours_sends; /* the peer's layout is `to`; else `from` */
-    bool alike;      /* both say the same, so pages may also leave as they are */
-    uint64_t used;   /* ascending; 0: there is none here */
+    bool alike;    /* both say the same, so pages may also leave as they are */
+    uint64_t used; /* ascending; 0: there is none here */
     uint32_t ngroups, npieces, nheld, nstarts;
     uint32_t runs;                /* left of PAIR_RUNS_MAX */
     uint64_t rows, steps;         /* of all its plans and maps; left of PAIR_STEPS_MAX */

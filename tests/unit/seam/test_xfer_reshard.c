@@ -505,40 +505,6 @@ TEST(n3_pair_whose_plans_would_cost_too_much_is_refused_by_name)
     rig_close();
 }
 
-/* A pair that is tried takes the place of the one that was used longest ago: who asks again for
- * what was refused is told so without a try, until one of the two layouts is another. */
-TEST(n3_pair_that_was_refused_is_not_tried_again)
-{
-    struct pair *held[RESHARD_PAIRS_MAX], *one;
-    struct reshard_layout other;
-
-    open_told(&plain);
-    rig_serve_stop(1);
-    other = layout_of(&dst_end);
-    other.field[0].element_bytes *= 2;
-    other.page_bytes *= 2;
-    for (uint32_t i = 0; i < other.field[0].naxes; i++)
-        other.field[0].axis[i].stride *= 2;
-    xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, &other, 1);
-    for (uint32_t round = 0; round < 3; round++) {
-        if (round == 2) { /* the same again is nothing new; this is */
-            other.page_bytes += 2;
-            xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, &other, 1);
-        }
-        tell_many(2, RESHARD_PAIRS_MAX);
-        for (uint32_t i = 0; i < RESHARD_PAIRS_MAX; i++)
-            assert_int_equal(take(2, 1 + i, &held[i]), TERN_OK);
-        for (uint32_t i = 0; i < RESHARD_PAIRS_MAX; i++) {
-            one = held[i];
-            pair_put(&one);
-        }
-        xfer_peer_layouts(rig.src.xfer, 1, HASH_DST, &other, 1);
-        assert_int_equal(take(1, HASH_DST, &one), TERN_UNSUPPORTED);
-        assert_int_equal(held[0]->used > 0, round == 1);
-    }
-    rig_close();
-}
-
 /* What no pair could be made of is known when the pool is opened, also while all pairs are held. */
 TEST(n3_layout_that_could_go_nowhere_is_refused_by_itself)
 {
