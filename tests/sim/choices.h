@@ -29,7 +29,7 @@
     X(one_way, 1, 1)                                                                               \
     X(notice, 8, 0)                                                                                \
     X(corrupt, 14, 1)                                                                              \
-    X(broken, 3, 1)                                                                                \
+    X(broken, 12, 1)                                                                               \
     X(stale_data, 4, 1)                                                                            \
     X(kill, 1, 1)                                                                                  \
     X(kill_leader, 1, 1)                                                                           \

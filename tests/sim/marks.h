@@ -114,7 +114,7 @@
     X(token_blocks_full, 150)                                                                      \
     X(nodes_full, 97)                                                                              \
     X(step_too_much, 150)                                                                          \
-    X(retires_full, 150)                                                                           \
+    X(retires_full, 100)                                                                           \
     X(quota_sessions, 730)                                                                         \
     X(session_ended, 20)                                                                           \
     X(session_end_refused, 48)                                                                     \
@@ -170,9 +170,9 @@
     X(reset_by_peer, 920)                                                                          \
     X(reset_with_running_session, 870)                                                             \
     X(pinned, 300)                                                                                 \
-    X(commit_long, 200)                                                                            \
-    X(match_long, 100)                                                                             \
-    X(fetch_long, 50)                                                                              \
+    X(commit_long, 130)                                                                            \
+    X(match_long, 67)                                                                              \
+    X(fetch_long, 31)                                                                              \
     X(fetch_long_in_pieces, 24)                                                                    \
     X(window_far_behind, 3)                                                                        \
     X(recover_long, 12)                                                                            \
@@ -183,7 +183,7 @@
     X(stored_shutdown, 98)                                                                         \
     X(store_answered, 950)                                                                         \
     X(stored_behind, 300)                                                                          \
-    X(store_refused, 110)                                                                          \
+    X(store_refused, 91)                                                                           \
     X(store_failed, 26)                                                                            \
     X(store_gone, 210)                                                                             \
     X(entry_made_cold, 420)                                                                        \

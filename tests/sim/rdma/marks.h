@@ -56,7 +56,6 @@
     X(path_lost_beside_others, 57)                                                                 \
     X(path_silent_beside_others, 220)                                                              \
     X(last_path_lost, 56)                                                                          \
-    X(asked_on_another_path, 80)                                                                   \
-    X(changed_without_tail, 1)
+    X(asked_on_another_path, 80)
 
 #endif

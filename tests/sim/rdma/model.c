@@ -47,10 +47,8 @@ static void page_wrong(const struct rnode *node, const struct rpull *pull, uint3
 
     /* What its source gave up may have changed on the way. The tail of the answer would have said
      * so, but a path that dies takes that with it, and others go on. */
-    if (page->excused == 0 && rw.cfg.connections > 1 && something_is_gone(pull)) {
-        rw_mark(RM_changed_without_tail);
+    if (page->excused == 0 && rw.cfg.connections > 1 && something_is_gone(pull))
         return;
-    }
     if (page->excused == 0)
         rw_fail("wrong_without_cause", "page %u of node %u is right, and reported wrong",
                 pull->place[at], node->number);
