@@ -21,7 +21,7 @@ look() { # BUG: writes what was found; a bug that this build cannot show has no 
 }
 export -f look
 export DIR sim seeds first
-seq 1 "$planted" | xargs -P "$(nproc)" -I{} bash -c 'look {}' || fail "tern-sim-bugs ended: $(tail -n 3 "$DIR"/*.err)"
+seq "$planted" -1 1 | xargs -P "$(nproc)" -I{} bash -c 'look {}' || fail "tern-sim-bugs ended: $(tail -n 3 "$DIR"/*.err)"
 
 python3 -c '
 import json, pathlib, sys

@@ -165,7 +165,7 @@ bool lsession_compute(struct lsession *s, uint32_t to)
         any = extend(s, to);
         to = s->len.written + (to - s->len.written) / 2;
     }
-    return any && commit(s);
+    return any && (lpick(4) == 0 || commit(s));
 }
 
 bool lsession_close(struct lsession *s)

@@ -60,12 +60,12 @@ struct lconfig {
 /* X(name, weight, least): what a history can do; in how many of 10,000 large histories it has to
  * have been answered with success at least once. */
 #define LARGE_KINDS(X)                                                                             \
-    X(prompt, 40, 9000) /* a session matches, computes and commits a long prompt at once */        \
+    X(prompt, 40, 4900) /* a session matches, computes and commits a long prompt at once */        \
     X(grow, 20, 2000)   /* a session computes and commits some more chunks */                      \
     X(close, 14, 2500)                                                                             \
     X(rewind, 8, 800)                                                                              \
-    X(step, 30, 8000) /* every rank passes the step, and what it lets go comes free */             \
-    X(work, 24, 6000) /* the seams finish what they were asked for */                              \
+    X(step, 30, 4500) /* every rank passes the step, and what it lets go comes free */             \
+    X(work, 24, 3600) /* the seams finish what they were asked for */                              \
     X(time, 8, 3000)                                                                               \
     X(evict, 10, 1500)                                                                             \
     X(retract, 10, 1500)                                                                           \
@@ -75,7 +75,7 @@ struct lconfig {
     X(handoff, 8, 800)                                                                             \
     X(tickets, 10, 500) /* many sessions promise a ticket, or their tickets end */                 \
     X(turns, 6, 800)                                                                               \
-    X(reset, 3, 500)                                                                               \
+    X(reset, 6, 500)                                                                               \
     X(kill, 3, 500)                                                                                \
     X(restart, 4, 800)                                                                             \
     X(idle, 16, 5000) /* events that have nothing to do */
