@@ -73,6 +73,12 @@ void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads)
     share_put_n(c, (struct share_of){SHARE_EXTRA_KEYS, tenant}, keys);
 }
 
+/* Where a search for the first key at or behind that position begins; NONE: there is none. */
+static uint32_t keys_head(const struct core *c, const struct token_buf *b, uint32_t pos)
+{
+    return b->keys != NONE && key_at(c, b->keys_tail)->position >= pos ? b->keys : NONE;
+}
+
 static void key_append(struct core *c, struct token_buf *b, const struct extra_key *key)
 {
     uint32_t i = key_slot_take(c);
@@ -123,7 +129,8 @@ enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t 
 
 void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
 {
-    uint32_t keep, last = NONE, at = b->head, key = b->keys, last_key = NONE, keys = 0;
+    uint32_t keep, last = NONE, at = b->head, key = keys_head(c, b, end), keys = 0;
+    uint32_t last_key = key == NONE && b->keys != NONE ? b->keys_tail : NONE;
     struct token_heads rest;
 
     check(end >= b->first);
@@ -276,7 +283,7 @@ static void keys_start(struct token_view *w, uint32_t from, struct key_walk *k)
     uint32_t first = w->buf ? w->buf->first : 0, end = w->buf ? w->buf->end : 0;
     bool forward = w->keys_from > 0 && from >= w->keys_from;
 
-    k->at = w->buf ? w->buf->keys : NONE;
+    k->at = w->buf ? keys_head(w->c, w->buf, from) : NONE;
     if (forward && w->keys_first == first && w->keys_end == end)
         k->at = w->cursor_key;
     k->i = forward ? w->cursor_i : 0;
@@ -401,7 +408,7 @@ struct view_hashes view_hash(struct token_view *w, uint32_t start, uint64_t pare
 static uint32_t first_key_difference(const struct core *c, const struct token_buf *b, uint32_t pos,
                                      const struct req_tokens *req, uint32_t limit)
 {
-    uint32_t at = b->keys, i = 0;
+    uint32_t at = keys_head(c, b, pos), i = 0;
 
     while (at != NONE && key_at(c, at)->position < pos)
         at = key_at(c, at)->next;

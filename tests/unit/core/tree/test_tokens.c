@@ -1,5 +1,7 @@
 /* Token lists and extra keys: what base means, where lists straddle chunks, what an Abort keeps
  * (S3, S7, N2), and stores of them that are full. */
+#include "core/tree/tokens.h"
+
 #include "unit/rig/rig_pair.h"
 
 /* The token store counts whole blocks: with L = 4 a block holds four tokens. */
@@ -315,4 +317,30 @@ TEST(keys_of_an_extend_are_part_of_the_prefix)
     assert_ok(rig_commit(b.s, 12, 0));
     assert_int_equal(depth_with_keys(b.s, &all), 12);
     assert_int_equal(depth_with_keys(b.s, &none), 8);
+}
+
+/* T20: a list of keys is not walked for what lies behind its last one. */
+TEST(t20_a_rewind_behind_the_last_key_looks_at_no_key)
+{
+    struct bench b = BENCH_LIMITED(limits.extra_keys = 2 * EXTRA_KEYS_MAX, 4, 64);
+    struct core *c = b.rig->core;
+    static struct extra_key many[EXTRA_KEYS_MAX];
+    struct token_buf buf = {.align = EXTRA_KEYS_MAX};
+
+    tokens_init(&buf, 0);
+    for (uint32_t from = 0; from < 2 * EXTRA_KEYS_MAX; from += EXTRA_KEYS_MAX) {
+        for (uint32_t i = 0; i < EXTRA_KEYS_MAX; i++)
+            many[i].position = from + i;
+        assert_ok(tokens_append(c, &buf, rig_tokens(1, EXTRA_KEYS_MAX), EXTRA_KEYS_MAX, many,
+                                EXTRA_KEYS_MAX));
+    }
+    assert_ok(tokens_append(c, &buf, seq1, 8, NULL, 0));
+    c->visits = 0;
+    tokens_truncate(c, &buf, buf.end - 1);
+    assert_true(c->visits <= 2 * EXTRA_KEYS_MAX / TOKEN_BLOCK / RECORDS_A_VISIT + 1);
+    tokens_truncate(c, &buf, 2 * EXTRA_KEYS_MAX - 1); /* the last key goes */
+    assert_true(c->visits >= 2 * EXTRA_KEYS_MAX / RECORDS_A_VISIT - 1);
+    assert_int_equal(key_at(c, buf.keys_tail)->position, 2 * EXTRA_KEYS_MAX - 2);
+    tokens_truncate(c, &buf, 0);
+    assert_int_equal(rig_view(b.rig).token_blocks_free, c->limits.token_blocks);
 }
