@@ -55,40 +55,43 @@ static struct record_runs word_runs(uint64_t used)
                                 longest};
 }
 
-/* A node of the tree, in free pages. */
-static struct record_runs runs_of(const struct core *c, const struct tenant *t, uint32_t i,
-                                  uint32_t span)
+struct tree_node {
+    uint32_t i, span; /* pages */
+};
+
+/* In free pages. */
+static struct record_runs runs_of(const struct core *c, const struct tenant *t, struct tree_node n)
 {
-    uint32_t word = i - tree_leaves(t);
+    uint32_t word = n.i - tree_leaves(t);
     const struct record_runs *r;
 
-    if (span == 64)
+    if (n.span == 64)
         return word_runs(word < div_up(t->record_pages, 64) ? *record_bits(c, t->record_word + word)
                                                             : 0);
-    r = record_runs(c, 2 * t->record_word + i);
-    return (struct record_runs){span - r->head, span - r->tail, span - r->longest};
+    r = record_runs(c, 2 * t->record_word + n.i);
+    return (struct record_runs){n.span - r->head, n.span - r->tail, n.span - r->longest};
 }
 
-static uint32_t max_u32(uint32_t a, uint32_t b)
+/* The pages of that run have changed. */
+static void tree_update(struct core *c, const struct tenant *t, struct record_run run)
 {
-    return a > b ? a : b;
-}
+    uint32_t first = run.first / 64 + tree_leaves(t),
+             last = (run.first + run.n - 1) / 64 + tree_leaves(t);
 
-/* The words have changed. */
-static void tree_update(struct core *c, const struct tenant *t, uint32_t first, uint32_t last)
-{
-    first += tree_leaves(t);
-    last += tree_leaves(t);
     for (uint32_t half = 64; first > 1; half *= 2) {
         first /= 2;
         last /= 2;
         for (uint32_t i = first; i <= last; i++) {
-            struct record_runs a = runs_of(c, t, 2 * i, half), b = runs_of(c, t, 2 * i + 1, half);
+            struct record_runs a = runs_of(c, t, (struct tree_node){2 * i, half}),
+                               b = runs_of(c, t, (struct tree_node){2 * i + 1, half});
+            uint32_t longest = a.longest > b.longest ? a.longest : b.longest;
 
-            *record_runs(c, 2 * t->record_word + i) = (struct record_runs){
-                .head = 2 * half - (a.head == half ? half + b.head : a.head),
-                .tail = 2 * half - (b.tail == half ? half + a.tail : b.tail),
-                .longest = 2 * half - max_u32(max_u32(a.longest, b.longest), a.tail + b.head)};
+            if (a.tail + b.head > longest)
+                longest = a.tail + b.head;
+            *record_runs(c, 2 * t->record_word + i) =
+                (struct record_runs){.head = 2 * half - (a.head == half ? half + b.head : a.head),
+                                     .tail = 2 * half - (b.tail == half ? half + a.tail : b.tail),
+                                     .longest = 2 * half - longest};
         }
     }
 }
@@ -99,15 +102,15 @@ static uint32_t first_free(const struct core *c, const struct tenant *t, uint32_
 {
     uint32_t i = 1, at = 0, half = 32 * tree_leaves(t);
 
-    if (runs_of(c, t, i, 2 * half).longest < least)
+    if (runs_of(c, t, (struct tree_node){i, 2 * half}).longest < least)
         return NONE;
     for (; half >= 64; half /= 2) {
-        struct record_runs a = runs_of(c, t, 2 * i, half);
+        struct record_runs a = runs_of(c, t, (struct tree_node){2 * i, half});
 
         i *= 2;
         if (a.longest >= least)
             continue;
-        if (a.tail + runs_of(c, t, i + 1, half).head >= least)
+        if (a.tail + runs_of(c, t, (struct tree_node){i + 1, half}).head >= least)
             return at + half - a.tail;
         i++;
         at += half;
@@ -149,7 +152,7 @@ static void mark(struct core *c, const struct tenant *t, struct record_run run, 
         at += n;
     }
     c->visits += run.n / 64;
-    tree_update(c, t, run.first / 64, (run.first + run.n - 1) / 64);
+    tree_update(c, t, run);
 }
 
 static bool is_blob(const struct turn_record *r, const struct record_section *section)
