@@ -112,9 +112,4 @@ ARENA_FREE_LIST(disk_gone, free_disk_gones, disk_gone_at(c, i)->next)
 ARENA_FREE_LIST(disk_file, free_disk_files, disk_file_at(c, i)->in_list.next)
 ARENA_FREE_LIST(disk_store, free_disk_stores, disk_store_at(c, i)->in_list.next)
 
-static inline uint32_t disk_store_slot(const struct core *c, const struct disk_store *record)
-{
-    return (uint32_t)(record - disk_store_at(c, 0));
-}
-
 #endif

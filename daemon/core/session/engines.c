@@ -15,16 +15,6 @@
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 
-static struct engine *engine_find(const struct core *c, struct engine_id id)
-{
-    struct engine *e;
-
-    if (id.slot >= c->limits.engines)
-        return NULL;
-    e = engine_at(c, id.slot);
-    return e->state != ENGINE_EMPTY && e->gen == id.gen ? e : NULL;
-}
-
 enum tern_err engine_of_conn(const struct core *c, const struct conn *cn,
                              struct engine **ret_engine, struct reply *ret)
 {

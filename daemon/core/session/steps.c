@@ -54,7 +54,7 @@ void steps_shown(struct core *c, struct engine *e, uint32_t rank, uint64_t step)
 static void wait_answer(struct core *c, struct actions *out, const struct conn *cn,
                         enum tern_err err, const char *text)
 {
-    struct reply_to to = {(uint32_t)(cn - conn_at(c, 0)), cn->wait_request, cn->wait_trace};
+    struct reply_to to = {conn_slot(c, cn), cn->wait_request, cn->wait_trace};
 
     reply_late(out, to, OP_WAIT_PUBLISHED, err, text);
     c->errors[err]++;

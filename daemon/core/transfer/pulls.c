@@ -18,21 +18,6 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-struct pull *pull_find(const struct core *c, struct pull_id id)
-{
-    struct pull *p;
-
-    if (id.slot >= c->limits.pulls)
-        return NULL;
-    p = pull_at(c, id.slot);
-    return p->state != PULL_EMPTY && p->gen == id.gen ? p : NULL;
-}
-
-struct pull_id pull_id(const struct core *c, const struct pull *p)
-{
-    return (struct pull_id){.slot = pull_slot(c, p), .gen = p->gen};
-}
-
 uint32_t pull_holder(const struct core *c, const struct engine *e, uint32_t peer)
 {
     return e->tenant * sources_of(&c->limits) + (peer < c->limits.peers ? peer : c->limits.peers);

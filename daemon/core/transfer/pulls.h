@@ -5,8 +5,6 @@
 
 #include "core/transfer/spans.h"
 
-struct pull *pull_find(const struct core *c, struct pull_id id);
-struct pull_id pull_id(const struct core *c, const struct pull *p);
 /* The engine's tenant must have room in its share. */
 struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer);
 /* Whose share its fetches from that peer are of. */

@@ -10,21 +10,6 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-struct serve *serve_find(const struct core *c, struct serve_id id)
-{
-    struct serve *s;
-
-    if (id.slot >= c->limits.serves)
-        return NULL;
-    s = serve_at(c, id.slot);
-    return s->state != SERVE_EMPTY && s->gen == id.gen ? s : NULL;
-}
-
-struct serve_id serve_id(const struct core *c, const struct serve *s)
-{
-    return (struct serve_id){.slot = serve_slot(c, s), .gen = s->gen};
-}
-
 uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link)
 {
     uint32_t peers = c->limits.peers ? c->limits.peers : 1;

@@ -5,8 +5,6 @@
 
 #include "core/tree/tokens.h"
 
-struct serve *serve_find(const struct core *c, struct serve_id id);
-struct serve_id serve_id(const struct core *c, const struct serve *s);
 /* Whose share the transfer that this message opens is of. Links of one peer follow each other; what
  * the older one began counts as the peer's. */
 uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link);
