@@ -202,6 +202,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
         return;
     queue_copies(w, d, s);
     step = release_step(w, d, s);
+    note_stores(w, d);
     request_init(w, d, &ev, OP_RETRACT, conn);
     ev.request.retract.session = s->handle;
     ev.request.retract.mode = mode;
