@@ -494,7 +494,7 @@ TEST(spill_d4_of_which_the_folder_is_gone)
     assert_int_equal(system(command), 0);
     comes_back_lost(1);
     assert_true(state_is("gone"));
-    assert_true(alarm_is("spill_failing"));
+    wait_until(alarm_is("spill_failing"));
     assert_true(rig_log_has(&rig, "the folder is gone", RIG_WAIT_MS));
     assert_int_equal(comes_back(2), 0); /* it is not offered even once */
     compute_talk(&k, 1);

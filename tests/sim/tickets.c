@@ -641,6 +641,9 @@ enum tern_err shown_expected(struct sim *w, uint32_t d, const struct ticket *t, 
         return TERN_DENIED;
     if (t->length != 0 && (tk->promised || t->length != ticket_session(w, d, tk)->written))
         return TERN_DENIED;
+    if (tk->promised &&
+        !space_current(w, d, shown_of(w, d, tk)->tenant, ticket_session(w, d, tk)->space))
+        return TERN_GONE; /* Y1 */
     return tk->ends ? TERN_GONE : TERN_OK;
 }
 
