@@ -103,17 +103,21 @@ class Indexer:
 
 @dataclass
 class Rig:
-    """on_gpu: that the pool lies there"""
+    """on_gpu: that the pool lies there. ends: of the bridge, until the indexer knows them: it comes late, and asks for the rest"""
 
     daemon: Daemon
     indexer: Indexer
     on_gpu: bool
+    ends: dict[str, str]
 
     def store(self, prompts: list[Prompt]) -> None:
         with tern.connect(self.daemon.socket) as connection:
             engine = connection.join("e", device=GPU if self.on_gpu else None)
             pool = engine.open_pool([KV], bytes=POOL, host_bytes=HOST)
-            for prompt in prompts:
+            for i, prompt in enumerate(prompts):
+                if self.ends and i == len(prompts) // 2:
+                    self.indexer.register(self.ends)
+                    self.ends = {}
                 n = len(prompt.tokens) // BLOCK * BLOCK
                 session = pool.session(prompt.ns)
                 session.match(prompt.tokens)
@@ -168,8 +172,7 @@ def rig(folder: Path, on_gpu: bool) -> Iterator[Rig]:
         line = bridge.stdout.readline()
         assert "ready" in line, logs[0].read_text()
         indexer = Indexer(port, process, logs[1])
-        indexer.register(dict(word.split("=", 1) for word in line.split() if "=" in word))
-        one = Rig(daemon, indexer, on_gpu)
+        one = Rig(daemon, indexer, on_gpu, dict(word.split("=", 1) for word in line.split() if "=" in word))
         yield one
         one.daemon.process.send_signal(signal.SIGTERM)
         assert one.daemon.process.wait(READY_S) == 0
