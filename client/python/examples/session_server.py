@@ -51,10 +51,9 @@ class Store:
 
     def open(self) -> Any:
         with self.lock:
-            with suppress(tern.DaemonLost):
+            with suppress(tern.DaemonLost):  # it was started anew
                 if self._pool:
                     return self._pool.session(tern.Namespace("session-server"))
-            self._pool = None  # the first time, and when the daemon was started anew
             self._pool = tern.connect(self._socket).join("session-server").open_pool([UNUSED], bytes=1 << 20)
             return self._pool.session(tern.Namespace("session-server"))
 
@@ -121,7 +120,7 @@ def joined(pieces: list[Any]) -> dict[str, Any]:
     for piece in pieces:
         told |= {key: piece[key] for key in ("prompt_token_ids", "usage") if piece.get(key) is not None}
         for one in piece["choices"]:
-            need(one.get("index", 0) == 0 and "tool_calls" not in one["delta"], "a stream has one choice, without calls")
+            need(one.get("index", 0) == 0 and not one["delta"].get("tool_calls"), "a stream has one choice, without calls")
             content += one["delta"].get("content") or ""
             ids += one.get("token_ids") or []
             logprobs += (one.get("logprobs") or {}).get("content") or []
@@ -149,13 +148,12 @@ class Chat:
 
     def keep(self, store: Any, turn: Any, turns: int, messages: list[dict[str, Any]], answer: Any) -> None:
         (message, prompt, ids, logprobs, blobs), have = answer, self.ends[turns]
-        zeros = [0.0] * (len(prompt) - have[1])  # the prompt's tokens have no log-probability
         try:
             if turns < len(self.ends) - 1:
                 with store.lock:
                     turn.rollback(prompt[: have[1]], step=tern.STEP_NONE)
                 del self.ends[turns + 1 :], self.messages[have[0] :]
-            store.append(turn, prompt + ids, zeros + logprobs, blobs)
+            store.append(turn, prompt + ids, [0.0] * (len(prompt) - have[1]) + logprobs, blobs)  # the prompt's tokens have none
         except (tern.Conflict, tern.Invalid, tern.Malformed) as why:  # such as other tokens for messages that were there
             raise Refused(502, why) from None
         except tern.Gone as why:  # the session closes with this turn, or the turn has ended at deadlines.turn_ms
@@ -188,8 +186,10 @@ class Handler(BaseHTTPRequestHandler):
             self.routed(path, self.body())
         except Refused as why:
             self.failed(*why.args)
-        except (tern.Gone, tern.DaemonLost) as why:  # a session, or with the daemon all of them
-            self.server.chats.pop(path[1] if len(path) > 1 else "", None)
+        except (tern.Gone, tern.DaemonLost, tern.TimedOut) as why:  # the session has ended, or nobody knows what it has: it ends
+            if chat := self.server.chats.pop(path[1] if len(path) > 1 else "", None):
+                with suppress(tern.TernError):
+                    self.server.store.close(chat.session)
             self.failed(404 if len(path) > 1 else 503, why)
         except tern.TernError as why:
             self.failed({"BUSY": 503, "QUOTA": 507}.get(why.kind, 500), why)
@@ -211,11 +211,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n%s" % (len(data), data, last))
 
     def failed(self, status: int, why: object) -> None:
-        if self.begun or is_gone(self.connection):
-            self.close_connection = True  # a stream ends without its last chunk, which an HTTP client reports
-            print(f"session server: {self.path}: {status}: {why}", file=sys.stderr, flush=True)
-        else:
-            self.send(status, json.dumps({"error": {"message": str(why), "code": status}}).encode())
+        if not self.begun and not is_gone(self.connection):
+            return self.send(status, json.dumps({"error": {"message": str(why), "code": status}}).encode())
+        self.close_connection = True  # a stream ends without its last chunk, which an HTTP client reports
+        print(f"session server: {self.path}: {status}: {why}", file=sys.stderr, flush=True)
 
     def body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")

@@ -452,6 +452,30 @@ def test_daemon_that_starts_anew_ends_its_sessions(tmp_path: Path) -> None:
             rig.end()
 
 
+def test_a_daemon_that_does_not_answer_ends_the_session(tmp_path: Path) -> None:
+    with running(tmp_path / "chats") as daemon:
+        rig = Rig(daemon.socket)
+        session = rig.client.open()
+        assert rig.client.chat(session, talk("a"))[0] == 200
+        rig.model.waits.clear()
+        rig.model.asked.clear()
+        told: list[Any] = []
+        thread = threading.Thread(target=lambda: told.append(rig.client.chat(session, talk(*"ab"))))
+        thread.start()
+        assert rig.model.asked.wait(READY_S)
+        daemon.process.send_signal(signal.SIGSTOP)
+        rig.model.waits.set()
+        until(lambda: session not in rig.server.chats)  # whether the record is there nobody knows
+        assert rig.client.ask("GET", "/health")[0] == 200
+        daemon.process.send_signal(signal.SIGCONT)
+        thread.join(READY_S)
+        assert told[0][0] == 404 and rig.client.chat(session, talk(*"ab"))[0] == 404
+        again, pool = rig.client.open(), rig.server.store._pool
+        assert pool and rig.client.chat(again, talk("a"))[0] == 200
+        until(lambda: pool.connection.stats()["sessions"] == 1)
+        rig.end()
+
+
 def test_busy_and_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_server, "PATIENCE_S", 0.2)
     tenant = "memory: 1M, record_memory: 1M, sessions_max: 3"
