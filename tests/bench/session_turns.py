@@ -60,7 +60,7 @@ class DictSession:
 
 
 class DictStore:
-    """What the example's Store does, without Tern."""
+    """Stands for the example's Store, without Tern."""
 
     def __init__(self, blobs_kept: int) -> None:
         self.lock, self._blobs_kept = threading.Lock(), blobs_kept
@@ -86,7 +86,7 @@ class DictStore:
 
 
 def memory(pid: int) -> dict[str, int]:
-    """Of a process in bytes: its own, that of others which it has touched, and the most of both together."""
+    """Returns the bytes of a process: its own, shared ones that it has touched, and the peak of both together."""
     text = Path(f"/proc/{pid}/status").read_text()
     found = dict(re.findall(r"(RssAnon|RssShmem|VmHWM):\s+(\d+) kB", text))
     return {key: int(value) << 10 for key, value in found.items()}

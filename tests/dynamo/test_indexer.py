@@ -41,7 +41,7 @@ class Prompt:
 
 
 def prompts(seed: int) -> list[Prompt]:
-    """Of conversations that branch: most begin as another does, and many end inside of a block."""
+    """Prompts of conversations that branch: most begin as another does, and many end inside of a block."""
     draw = random.Random(seed)
     roots = [[draw.randrange(1000) for _ in range(8 * BLOCK)] for _ in range(ROOTS)]
     found = []

@@ -97,7 +97,7 @@ def parsed(text: bytes) -> Any:
 
 
 def checked(told: Any) -> tuple[Any, list[int], list[int], list[float], dict[str, bytes]]:
-    """Of an answer its message, the tokens of the prompt and its own, their log-probabilities, and blobs; else one of WRONG."""
+    """Returns the message, the prompt's tokens, the answer's, their log-probabilities and the blobs. Raises one of WRONG."""
     need(len(told["choices"]) == 1, "there is not one choice")
     choice = told["choices"][0]
     need(choice["finish_reason"] in ("stop", "length", "tool_calls"), "the choice is not finished")

@@ -118,7 +118,7 @@ def answered(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def talk(*texts: str) -> list[dict[str, Any]]:
-    """What the user said, with the model's answers between."""
+    """Returns a conversation: the user's texts, with the model's answers between."""
     messages: list[dict[str, Any]] = []
     for text in texts:
         messages += [answered(messages)] if messages else []
@@ -127,7 +127,7 @@ def talk(*texts: str) -> list[dict[str, Any]]:
 
 
 def whole(messages: list[dict[str, Any]]) -> bytes:
-    """What the model server answers to that, to the last byte."""
+    """Returns the answer of the model server, to the last byte."""
     return text_of(answer_of({"messages": messages, "max_tokens": 8, **NEEDED}, BLOB_BYTES), BLOB_BYTES)
 
 

@@ -100,7 +100,7 @@ FULL = (Kind(),)
 
 @dataclass(frozen=True)
 class Place:
-    """What is told of the blocks of a pool. medium: of its device tier; the medium of its host tier is CPU"""
+    """How the blocks of a pool are told. medium: of its device tier; the medium of its host tier is CPU"""
 
     kinds: tuple[Kind, ...] = FULL
     medium: str = CPU

@@ -91,7 +91,7 @@ class Publisher:
 
 
 class Pools:
-    """What is told of a pool: its groups of vLLM's KV and where it lies, which the daemon is asked once a pool."""
+    """How pools are told: their groups of vLLM's KV, and where they lie. The daemon is asked once a pool."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
