@@ -305,7 +305,7 @@ TEST(status_is_whole_or_busy_at_every_size)
 {
     uint32_t busy = 0, whole = 0;
 
-    for (size_t cap = 1; cap < 8192; cap += 11) {
+    for (size_t cap = 1; cap < 16384; cap += 16) {
         enum tern_err err = ask_sized("status", NULL, NULL, NONE, cap);
 
         busy += err == TERN_BUSY;

@@ -89,7 +89,7 @@ static const char answer_keys[] =
     "node version incarnation uptime_s draining sessions "
     "turns(turns_in_flight turns_begun turns_expired turns_lost) "
     "tenants(tenant records(pages used held records page_bytes)" TICKETS SPILL_TENANT
-    ") figures(tenant " FIGURES_COUNTED ") pools(pool tenant tier ranks bytes group "
+    ") figures(tenant " FIGURES_COUNTED ") pools(pool tenant tier device_memory ranks bytes group "
     "family page_tokens page_bytes window total free leased session snapshot "
     "reclaimable evictable borrowed transfer ticket retiring zeroing quarantine peak_session "
     "peak_snapshot) shares(table records limit common_free reserved(first second) used(first "

@@ -17,19 +17,19 @@ static struct config config;
 static struct wire_layout told;
 static uint8_t frame[FRAME_HEADER_BYTES + BODY_MAX];
 
-FIXTURE(wire_begin)
+FIXTURE(decoder_begin)
 {
     assert_int_equal(wire_in_init(&in, &config, BODY_MAX), TERN_OK);
     return 0;
 }
 
-FIXTURE(wire_end)
+FIXTURE(decoder_end)
 {
     wire_in_finish(&in);
     return 0;
 }
 
-TEST_EACH(wire_begin, wire_end);
+TEST_EACH(decoder_begin, decoder_end);
 
 static struct reshard_layout layout_of(enum world_kind kind, uint32_t ranks, uint32_t order)
 {
