@@ -464,6 +464,7 @@ static void became_durable(struct sim *w, uint32_t d, struct dfile *f)
         read_in(w, d, f, x);
         let_go(w, d, f, x);
         x->state = EXT_THERE;
+        x->since = w->now;
         if (x->e.part != DISK_ENTRY)
             continue;
         k->told = (uint16_t)(x - k->ext);

@@ -139,6 +139,8 @@ void disk_page_wrong(struct sim *w, uint32_t d, const struct pull *p, const stru
     if (p->stopping || p->over || p->broken || bad->uid != b->uid[i] ||
         w->d[d].granule[w->d[d].pool[p->pool].tenant][b->granule[i]].tries == 0)
         return;
+    if (bad->e.part == DISK_STATE && bad->since > w->d[d].opened[p->id.slot % OPENS].since)
+        return; /* written anew since: it was read where it lay before, too */
     TRACE("  part %u of variant %u depth %u is bad\n", bad->e.part, bad->id.variant, bad->e.depth);
     disk_ext_bad(k, bad);
     MARK(bad_extent_found);

@@ -43,6 +43,7 @@ struct ext {
     uint8_t must; /* the start that is under way has to find it */
     uint16_t up;  /* the extent that it names as above it; DISK_EXTS: none */
     uint32_t up_uid, uid, content, dropped, npages; /* dropped: the step; 0: it was not */
+    uint64_t since;                                 /* when it became durable */
     struct disk_extent e;
     uint32_t tokens[DISK_TOKENS];
     struct extra_key key;

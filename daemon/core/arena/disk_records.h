@@ -41,6 +41,7 @@ struct disk_chunk {
                             far as one can tell without remembering them: */
     uint32_t path_keys, path_files;
     struct disk_kept part[DISK_PARTS];
+    uint64_t renewed_ns;          /* when STATE that it had was written anew; 0: never */
     uint32_t reason, hits, reach; /* of an entry */
     uint64_t used_ns;             /* serving time (D7) when it was stored, or used last */
 };

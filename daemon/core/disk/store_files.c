@@ -619,6 +619,8 @@ static void file_durable(struct core *c, struct disk_store *s)
         const struct disk_coming *k = &s->coming[i];
 
         t->disk.written_bytes += disk_kept_bytes(disk_chunk_at(c, k->chunk), k->part, &k->at);
+        if (k->part == DISK_STATE && disk_chunk_at(c, k->chunk)->kept & DISK_HAS(DISK_STATE))
+            disk_chunk_at(c, k->chunk)->renewed_ns = c->now_ns;
         if (k->part != DISK_ENTRY)
             disk_part_keep(c, k->chunk, k->part, k->at);
     }

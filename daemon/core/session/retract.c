@@ -68,14 +68,16 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
 
     node_pin(c, s->node, REF_HOST);
     err = host_back_path(c, (struct path){s->node, s->state_from}, &ret->shortage);
-    if (err == TERN_POOL_EXHAUSTED && disk_gives_way(c, session_pool(c, s)))
-        err = TERN_BUSY;
     if (err != TERN_OK) {
         node_unpin(c, s->node, REF_HOST);
         if (err == TERN_BUSY)
             return refuse(ret, err,
-                          "more has to be evicted from the host tier than one step does, or the "
-                          "disk reads it: the session runs on; repeat, it goes on");
+                          "more has to be evicted from the host tier than one step does: the "
+                          "session runs on; repeat, it goes on");
+        if (disk_gives_way(c, session_pool(c, s)))
+            return refuse(ret, TERN_BUSY,
+                          "stores read what could make way on the host, and let go of it: the "
+                          "session runs on; repeat in a moment");
         return refuse(ret, err,
                       "the host tier has not that much room: the session runs on; wait for others "
                       "to recover or close, or retract with DROP");

@@ -4,7 +4,6 @@
 #include "core/transfer/pulls.h"
 
 #include "core/arena/actions.h"
-#include "core/disk/entries.h"
 #include "core/memory/pages.h"
 #include "core/transfer/pull_early.h"
 #include "core/tree/nodes.h"
@@ -97,7 +96,7 @@ static void span_arrived(struct core *c, struct pull *p, uint32_t record, bool o
     c->corrupt_detected++;
     if (++pg->tries >= PULL_TRIES_MAX) {
         if (p->chunk != NONE)
-            disk_chunk_bad(c, pg->source.index);
+            pull_disk_bad(c, p, pg);
         pull_set_ending(c, p, TERN_CORRUPT);
         return;
     }

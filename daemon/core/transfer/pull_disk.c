@@ -59,3 +59,12 @@ const struct disk_page *pull_disk_from(const struct core *c, struct actions *out
     out->nreads += n;
     return from;
 }
+
+void pull_disk_bad(struct core *c, const struct pull *p, const struct page *pg)
+{
+    const struct disk_chunk *k = disk_chunk_at(c, pg->source.index);
+
+    if (k->renewed_ns >= p->started_ns && group_is_state(&pool_at(c, p->pool)->group[pg->group]))
+        return;
+    disk_chunk_bad(c, pg->source.index);
+}

@@ -106,5 +106,8 @@ void pull_told_disk(struct core *c, struct pull *p);
 const struct disk_page *pull_disk_from(const struct core *c, struct actions *out,
                                        const struct pull *p, const struct page_at *pages,
                                        const struct page_ref *refs, uint32_t n);
+/* What was read of this page is not what was written, each time. STATE that was written anew since
+ * the transfer began is not judged: it may have been read where it lay before. */
+void pull_disk_bad(struct core *c, const struct pull *p, const struct page *pg);
 
 #endif

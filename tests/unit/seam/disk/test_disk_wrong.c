@@ -168,8 +168,8 @@ TEST(a_file_that_is_cut_or_gone)
     assert_int_equal(rig_spill_read(&rig, &file, 0, 2), 3);
     assert_int_equal(unlink(path), 0);
     rig_spill_ask(&rig, &file, (struct pull_id){2, 1}, 0, 0, 16);
-    rig_spill_events(&rig, 1);
-    assert_int_equal(rig.got[0].kind, EV_PULL_BROKEN);
-    assert_int_equal(rig.got[0].broken.err, TERN_DISK);
+    rig_spill_events(&rig, 2);
+    assert_int_equal(rig.got[0].kind, EV_DISK_DROPPED);
+    assert_int_equal(rig.got[1].pulled.ok[0], 0);
     assert_false(rig_spill_stats(&rig).failing); /* it is not the disk's fault */
 }
