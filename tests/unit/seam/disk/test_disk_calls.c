@@ -186,7 +186,7 @@ static int w_room(void *ctx, uint64_t *ret_bytes)
 /* One thread, whose calls go through these; `ops` is the file system. */
 static struct file_ops *watch(enum call fail, uint32_t at, int error)
 {
-    struct file_ops_config c = {.dir = rig.dir, .lanes = 1, .lock = true};
+    struct file_ops_config c = {.dir = rig.dir, .lanes = 2, .lock = true};
     struct file_ops *ops;
     const char *why;
 
@@ -487,5 +487,46 @@ TEST(a_hole_is_durable_before_the_disk_is_idle)
     assert_int_equal(fs.log[fs.n - 1], SYNC);
     for (uint32_t i = 2; i <= 4; i++)
         assert_int_equal(fs.log[fs.n - i], PUNCH);
+    unwatch(ops);
+}
+
+static uint32_t punches(void)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < fs.n; i++)
+        n += fs.log[i] == PUNCH;
+    return n;
+}
+
+/* D7: a fetch reads what a store has written anew elsewhere, and its old place is given back. */
+TEST(d7_what_a_read_asked_for_is_given_back_behind_it)
+{
+    struct disk_drop drop;
+    struct file_ops *ops;
+    uint32_t early;
+
+    rig_spill_start(&rig, false);
+    ops = watch(CALLS, 0, 0);
+    rig_spill_close(&rig);
+    rig.config.threads = 2;
+    assert_int_equal(rig_spill_open(&rig), TERN_OK);
+    rig_file_usual(&rig, &file, 0, 0, 4);
+    assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
+    fs.hold_at = fs.reaps + 1;
+    rig_spill_ask(&rig, &file, (struct pull_id){1, 1}, 0, 0, 16);
+    sem_wait(&fs.held);
+    drop = (struct disk_drop){0, disk_extent_bytes(&file.extent[1]), file.extent[1].place};
+    disk_drop(rig.disk, &drop);
+    usleep(50000);
+    early = punches();
+    sem_post(&fs.go);
+    assert_int_equal(early, 0);
+    rig_spill_events(&rig, 1);
+    assert_int_equal(rig.got[0].kind, EV_PULLED);
+    assert_int_equal(rig.got[0].pulled.ok[0], RIG_SPILL_ALL(16));
+    for (uint32_t i = 0; i < 5000 && !disk_idle(rig.disk); i++)
+        rig_spill_quiet_ms(&rig, 1);
+    assert_int_equal(punches(), 1);
     unwatch(ops);
 }
