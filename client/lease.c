@@ -174,6 +174,21 @@ static enum tern_err extend_check(struct tern_lease *l, const struct lease_slot 
     return TERN_OK;
 }
 
+/* More than the pool, or than the stock at its fullest, has: no waiting helps. */
+static enum tern_err never_fits(struct tern_lease *l, uint32_t g, uint32_t needed, bool table)
+{
+    const struct lease_group *of = &l->group[g];
+    char text[QUICK_TEXT_MAX];
+
+    snprintf(text, sizeof text,
+             table ? "it never fits: the session's table would have %u pages of group %u, and the "
+                     "pool has %u: ask for less, or open a larger pool"
+                   : "it never fits: %u pages of group %u at once, and the stock is filled up to "
+                     "%u: extend in smaller parts, or begin the lease with a higher mark",
+             needed, g, table ? of->total : of->high);
+    return set_error(l->t, TERN_QUOTA, text);
+}
+
 /* The pages of each group that the new length needs, all of which the stock has. */
 static enum tern_err stock_has(struct tern_lease *l, const struct lease_slot *s, uint32_t allocated,
                                uint32_t *ret_pages, uint32_t *ret_runs)
@@ -187,6 +202,10 @@ static enum tern_err stock_has(struct tern_lease *l, const struct lease_slot *s,
         const struct lease_group *of = &l->group[g];
         uint32_t need = pages_at(of, allocated) - pages_at(of, s->allocated);
 
+        if (need > of->n && of->history && pages_at(of, allocated) > of->total)
+            return never_fits(l, g, pages_at(of, allocated), true);
+        if (need > of->high)
+            return never_fits(l, g, need, false);
         if (need > of->n && of->err == TERN_POOL_EXHAUSTED)
             return set_error(l->t, TERN_POOL_EXHAUSTED,
                              "the stock is empty, and the pool has not so many pages: retract a "

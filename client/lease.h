@@ -75,6 +75,7 @@ struct lease_stray {
 
 struct lease_group {
     uint32_t page_tokens; /* 0: RECURRENT, its pages are not leased */
+    bool history;         /* its table keeps all pages */
     uint32_t low, high;
     uint32_t n;             /* in the stock */
     struct tern_page *page; /* LEASE_HELD_TIMES * high */
@@ -82,6 +83,7 @@ struct lease_group {
     uint32_t asked;    /* by a PageLease that is under way */
     uint32_t most;     /* what the next one asks for at most: less where so much was refused */
     enum tern_err err; /* of the last one */
+    uint32_t total; /* the most that the pool has, where the daemon has said so; else UINT32_MAX */
 };
 
 /* An answer that waits to be handed out, with its arrays behind it. */

@@ -75,9 +75,11 @@ static size_t lease_lay(struct tern_lease *l, const struct tern_layout *layout,
             l->has_state = true;
         if (l && most > 0)
             l->group[g] = (struct lease_group){.page_tokens = layout->groups[g].page_tokens,
+                                               .history = layout->groups[g].family == TERN_HISTORY,
                                                .low = marks[g].low,
                                                .high = marks[g].high,
                                                .most = marks[g].high,
+                                               .total = UINT32_MAX,
                                                .page = page};
     }
     struct lease_slot *slot = part(l, &at, sessions, sizeof *slot);

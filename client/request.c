@@ -247,6 +247,7 @@ static void take_retracted(const Tern__Wire__RetractReply *reply, struct tern_re
         (struct tern_retracted){.free_now = reply->free_now, .free_at_step = reply->free_at_step};
     if (l)
         ret->lengths = (struct tern_lengths){l->committed, l->written, l->allocated};
+    ret->shortage.evictable = reply->evictable;
     if (s)
         ret->shortage = (struct tern_shortage){s->group,     s->needed,   s->free,
                                                s->evictable, s->retiring, s->until_step};

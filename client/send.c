@@ -39,6 +39,17 @@ uint64_t new_id(struct tern *t, uint32_t slot)
     return ++t->next_number << ID_SLOT_BITS | slot;
 }
 
+static enum tern_err too_large(struct tern *t, size_t bytes)
+{
+    char text[QUICK_TEXT_MAX];
+
+    snprintf(text, sizeof(text),
+             "larger than one request can be: it would have %zu bytes, of %u at most: split the "
+             "step, or match a part and extend by the rest",
+             bytes, t->socket.body_max);
+    return set_error(t, TERN_INVALID, text);
+}
+
 enum tern_err send_room(struct tern *t, size_t body, struct outgoing *ret)
 {
     size_t room = body + (t->trace_id ? TRACE_BYTES : 0);
@@ -46,10 +57,7 @@ enum tern_err send_room(struct tern *t, size_t body, struct outgoing *ret)
     enum tern_err err = client_socket_room(&t->socket, room, &frame);
 
     if (err == TERN_INVALID)
-        return set_error(
-            t, err,
-            "larger than one request can be: split the step, or match a part and extend by the "
-            "rest");
+        return too_large(t, room);
     if (err != TERN_OK)
         return err;
     ret->frame = frame;

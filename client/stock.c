@@ -45,6 +45,8 @@ static bool take_refill(struct tern *t, struct tern_lease *l, uint32_t group, co
     g->err = err < TERN_ERR_COUNT ? (enum tern_err)err : TERN_INTERNAL;
     if (g->err == TERN_OK && !take_pages(g, m))
         return false;
+    if (g->err == TERN_QUOTA && m->status->shortage && m->status->shortage->free > 0)
+        g->total = m->status->shortage->free;
     if (g->err == TERN_OK)
         g->most = g->high;
     else if (g->err == TERN_POOL_EXHAUSTED || g->err == TERN_QUOTA)

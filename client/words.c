@@ -147,10 +147,19 @@ static void refused_pages(const struct asked *a, const struct tern_shortage *s, 
              wait);
 }
 
-/* Here the numbers say more than the daemon's words. */
-static bool is_other_base(const struct asked *a, const struct tern_result *r)
+static void refused_for_ever(const struct asked *a, const struct tern_shortage *s, char *ret)
 {
-    return r->err == TERN_CONFLICT && a->kind == CLIENT_EXTEND;
+    snprintf(ret, QUICK_TEXT_MAX,
+             "%s never fits: group %u needs %u pages at once, and would have %u if nobody else had "
+             "any: ask for less, or open a larger pool",
+             names[a->kind], s->group, s->needed, s->free);
+}
+
+/* Here the numbers say more than the daemon's words. */
+static bool numbers_say_more(const struct asked *a, const struct tern_result *r)
+{
+    return (r->err == TERN_CONFLICT && a->kind == CLIENT_EXTEND) ||
+           (r->err == TERN_QUOTA && r->shortage.needed > 0);
 }
 
 static void refused_base(const struct asked *a, const struct tern_result *r, char *ret)
@@ -167,7 +176,9 @@ static void words_of(const struct asked *a, const struct tern_result *r, char *r
         refused_depth(a->length, r, ret);
     else if (r->err == TERN_INVALID)
         refused_lengths(a, r, ret);
-    else if (is_other_base(a, r))
+    else if (r->err == TERN_QUOTA && r->shortage.needed > 0)
+        refused_for_ever(a, &r->shortage, ret);
+    else if (numbers_say_more(a, r))
         refused_base(a, r, ret);
     else if (r->err == TERN_POOL_EXHAUSTED)
         refused_pages(a, &r->shortage, ret);
@@ -214,7 +225,7 @@ static void say_how_far(const struct tern_result *r, char *text)
 
 enum tern_err said(struct tern *t, const struct asked *a, const struct tern_result *r)
 {
-    if (r->err != TERN_OK && (!t->text[0] || is_other_base(a, r)))
+    if (r->err != TERN_OK && (!t->text[0] || numbers_say_more(a, r)))
         words_of(a, r, t->text);
     else if (r->err == TERN_INVALID && r->handed > 0)
         snprintf(t->text, QUICK_TEXT_MAX,
@@ -232,7 +243,7 @@ enum tern_err said_retracted(struct tern *t, enum tern_err err, const struct ter
 {
     struct tern_result r = {.err = err, .lengths = away->lengths, .shortage = away->shortage};
 
-    if (err == TERN_POOL_EXHAUSTED)
+    if (err == TERN_POOL_EXHAUSTED || numbers_say_more(&(struct asked){.kind = ASKED_RETRACT}, &r))
         words_of(&(struct asked){.kind = ASKED_RETRACT}, &r, t->text);
     return err;
 }
@@ -241,7 +252,7 @@ const char *tern_result_text(struct tern *t, uint32_t i)
 {
     if (i >= t->nresults || t->results[i].err == TERN_OK)
         return "";
-    if (t->store.text_at[i] && !is_other_base(&t->asked[i], &t->results[i]))
+    if (t->store.text_at[i] && !numbers_say_more(&t->asked[i], &t->results[i]))
         return t->store.texts + t->store.text_at[i];
     words_of(&t->asked[i], &t->results[i], t->words);
     return t->words;

@@ -322,7 +322,8 @@ enum message_body {
 #define REPLY_RETRACT(F)                                                                           \
     F(retract, 2, lengths, LENGTHS)                                                                \
     F(retract, 3, free_now, U32)                                                                   \
-    F(retract, 4, free_at_step, U32)
+    F(retract, 4, free_at_step, U32)                                                               \
+    F(retract, 5, evictable, U32)
 #define REPLY_RECOVER(F)                                                                           \
     F(recover, 2, lengths, LENGTHS)                                                                \
     F(recover, 3, tokens, U32)                                                                     \

@@ -82,6 +82,7 @@ TERN_API enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t session,
  *                   with step 0, then tern_lease_wait. Or one Step is full: the same. Nothing was
  *                   taken.
  *   POOL_EXHAUSTED  The same, and the pool has not so many: retract a session.
+ *   QUOTA           It never fits: the pool, or the stock at its high mark, has not so many.
  *   INVALID         The lengths do not fit, or n is above TERN_LEASE_TOKENS_MAX.
  *   GONE            The lease has no session of that number: it was removed.
  *   any other       An earlier operation of this session was refused: remove it from the lease. */

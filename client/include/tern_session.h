@@ -48,14 +48,17 @@ struct tern_page {
  * from written - window on, as far as pages are allocated. What lies before is the session's no
  * more when the step of the commit or slide has passed. A RECURRENT group has one page, and first
  * is 0. Where from.index is not 0, the engine copies page `from` into that page, in stream order,
- * before it continues; `from` is a state that the tree keeps, and it is never written. */
+ * before it continues; `from` is a state that the tree keeps, and it is never written. A page
+ * without `from` is empty in the answer to tern_extend, where the session begins at its first
+ * token; in that to a fetch or a recover it holds the state of the written length. */
 struct tern_run {
     uint32_t group, first, n;
     const struct tern_page *pages;
     struct tern_page from;
 };
 
-/* Why pages ran out, and what waiting would bring. The numbers are pages of `group`. */
+/* Why pages ran out, and what waiting would bring. The numbers are pages of `group`. With QUOTA it
+ * never fits: `needed` would be had at once, and `free` is the most that there could be. */
 struct tern_shortage {
     uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* let all ranks pass it, then repeat; 0: no step will bring more */
@@ -84,7 +87,7 @@ struct tern_result {
     uint32_t
         blob_bytes;   /* Fetch by ticket: what tern_handoff was given along; borrowed as `runs` */
     const void *blob; /* NULL: none */
-    struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
+    struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED, or TERN_QUOTA for pages */
     uint32_t align; /* L, if err is TERN_INVALID because the depth of a commit is no multiple of it;
                        else 0 */
     uint32_t handed;   /* Fetch by ticket, if err is TERN_INVALID: the length that was handed over,
@@ -168,6 +171,8 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   POOL_EXHAUSTED  There are not enough pages. ret->shortage says what to wait for. The session is
  *                   as it was, and nothing was evicted for this request. What an earlier one
  *                   evicted that was answered BUSY stays evicted.
+ *   QUOTA           It never fits: the session's table would have more pages of a group than the
+ *                   pool. ret->shortage has both numbers. Ask for less; waiting does not help.
  *   INVALID         The lengths do not fit the session, or the session is retracted.
  *   BUSY            A record that the daemon needs is not free, for instance because too many
  *                   releases wait for a step: repeat the operation after the next step. Or more has
@@ -367,11 +372,13 @@ enum tern_retract_mode { TERN_RETRACT_HOST = 0, TERN_RETRACT_DROP = 1 };
 
 /* Filled in whenever the daemon answered, also with an error. The two numbers are device pages of
  * all groups together: free at once, and free when `step` has passed. Pages that HOST makes
- * evictable are in neither. */
+ * evictable are in neither: shortage.evictable of an answer that is OK has them, at most, for when
+ * they are copied. Where all three are 0, nothing comes free: what is not committed stays with
+ * HOST, so commit it before, or retract with DROP. */
 struct tern_retracted {
     struct tern_lengths lengths; /* as they are when `step` has passed */
     uint32_t free_now, free_at_step;
-    struct tern_shortage shortage; /* if POOL_EXHAUSTED: pages of the host tier */
+    struct tern_shortage shortage; /* if POOL_EXHAUSTED or QUOTA: pages of the host tier */
 };
 
 /* Takes a session off the device. It waits neither for copies nor for the step. `step` is the last
@@ -383,6 +390,7 @@ struct tern_retracted {
  * memory repeats this call: a session that is away stays away, and one that runs on is retracted
  * anew or the answer says why not.
  *   POOL_EXHAUSTED  The host tier has no room for the prefix. The session runs on, untouched.
+ *   QUOTA           The prefix is larger than the host tier, and never fits: use DROP.
  *   UNSUPPORTED     HOST was asked for, and the pool has no host tier.
  *   INVALID         DROP was asked for, and the session has run so far beyond its committed length
  *                   that the STATE of that length has left its table. Use HOST, or abort.

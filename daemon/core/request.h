@@ -501,7 +501,8 @@ struct request {
     };
 };
 
-/* E4: why POOL_EXHAUSTED, and what waiting would bring. Pages of `group`. */
+/* E4: why POOL_EXHAUSTED, and what waiting would bring. Pages of `group`. Why QUOTA: `needed`, of
+ * `free` at most. */
 struct shortage {
     uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* 0: no step will bring more */
@@ -517,7 +518,7 @@ struct op_result {
     uint32_t tokens;           /* tokens in the session's list */
     uint32_t first_run, nruns; /* in reply.runs */
     uint32_t align;           /* L, if a COMMIT is INVALID whose depth is no multiple of it; or 0 */
-    struct shortage shortage; /* if err is POOL_EXHAUSTED */
+    struct shortage shortage; /* if err is POOL_EXHAUSTED or QUOTA */
     const char *text;         /* of the first operation that has one; static, or NULL */
 };
 
@@ -602,6 +603,7 @@ struct reply {
         } fetch, fetch_wait;
         struct {
             struct lengths lengths;
+            uint32_t evictable; /* HOST: device pages that may go once copied, at most */
             uint32_t free_now, free_at_step; /* device pages that are free now, that will be when
                                                 `step` has passed. Those of the committed prefix
                                                 are neither: RETRACT_HOST makes them evictable

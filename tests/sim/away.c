@@ -154,6 +154,11 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
         check_no_host_room(w, d, s, &r->shortage);
         return true;
     }
+    if (r->err == TERN_QUOTA && mode == RETRACT_HOST) {
+        EXPECT(r->shortage.needed > r->shortage.free, "false_never", "%s", r->text);
+        MARK(retract_host_no_room);
+        return true;
+    }
     if (r->err == TERN_INVALID &&
         (s->turn == TURN_NEW || s->lame ||
          state_may_refuse(w, d, s, mode == RETRACT_HOST ? s->written : s->committed)))

@@ -81,7 +81,12 @@ void check_disk_fetch(struct sim *w, uint32_t d, const struct session *s, const 
         EXPECT(k->broken, "disk_fetch_broken", "%s", r->text);
         MARK(disk_fetch_broken);
         return;
-    case TERN_POOL_EXHAUSTED: MARK(disk_fetch_no_room); return;
+    case TERN_QUOTA:
+    case TERN_POOL_EXHAUSTED:
+        EXPECT(r->err != TERN_QUOTA || r->shortage.needed > r->shortage.free, "false_never", "%s",
+               r->text);
+        MARK(disk_fetch_no_room);
+        return;
     case TERN_TIMED_OUT:
     case TERN_BUSY: return;
     default: violation(w, "disk_fetch_refused", "err %u %s", r->err, r->text);

@@ -311,7 +311,12 @@ void fetch_marks(struct sim *w, uint32_t d, const struct session *s, const struc
         if (s->fetch_at_least > r->fetch.lengths.written)
             MARK(fetch_fell_short);
         break;
-    case TERN_POOL_EXHAUSTED: MARK(fetch_exhausted); break;
+    case TERN_QUOTA:
+    case TERN_POOL_EXHAUSTED:
+        EXPECT(r->err != TERN_QUOTA || r->shortage.needed > r->shortage.free, "false_never", "%s",
+               r->text);
+        MARK(fetch_exhausted);
+        break;
     case TERN_GONE:
         if (s->cancel_sent)
             MARK(fetch_cancel_wins);
@@ -504,7 +509,12 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
         EXPECT(!w->d[d].pool[s->pool].hgranules, "host_fetch_unsupported", "%s", r->text);
         return;
     case TERN_GONE: EXPECT(s->cancel_sent, "host_fetch_gone", "%s", r->text); return;
-    case TERN_POOL_EXHAUSTED: MARK(host_fetch_no_room); return;
+    case TERN_QUOTA:
+    case TERN_POOL_EXHAUSTED:
+        EXPECT(r->err != TERN_QUOTA || r->shortage.needed > r->shortage.free, "false_never", "%s",
+               r->text);
+        MARK(host_fetch_no_room);
+        return;
     case TERN_CORRUPT: EXPECT(w->d[d].spoilt, "host_fetch_corrupt", "%s", r->text); return;
     case TERN_BUSY: return;
     default: violation(w, "host_fetch_refused", "err %u %s", r->err, r->text);

@@ -80,6 +80,10 @@ static void ask_more(struct sim *w, uint32_t d, uint32_t e, uint32_t conn)
         return;
     }
     need[group] = n;
+    if (check_never(w, d, g->pool,
+                    &(struct op_result){.err = w->reply->err, .shortage = w->reply->shortage},
+                    need))
+        return;
     if (w->reply->err == TERN_POOL_EXHAUSTED) {
         check_shortage(w, d, g->pool, &w->reply->shortage, need);
         MARK(lease_exhausted);

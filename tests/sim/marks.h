@@ -13,6 +13,7 @@
     X(match_given_up, 46)                                                                          \
     X(match_repeated, 2200)                                                                        \
     X(extend_evicts, 3000)                                                                         \
+    X(never_fits, 1)                                                                               \
     X(extend_exhausted, 4100)                                                                      \
     X(exhausted_by_retiring, 3100)                                                                 \
     X(adopt_canonical, 2300)                                                                       \

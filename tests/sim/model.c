@@ -1,6 +1,8 @@
 /* What the model knows of pages and prefixes, and the rules that hold for every page that a core
  * hands out (T1, P2), gives to read (P1) or says it lacks (E4). Nothing here is read from a core.
  */
+#include <string.h>
+
 #include "disk.h"
 #include "records.h"
 #include "tickets.h"
@@ -568,6 +570,41 @@ static bool room_fits(const struct sim *w, const struct room *r, const uint32_t 
     if (w->cfg.cap0 && need[0] + r->used[0] > w->cfg.cap0)
         return false;
     return slabs <= r->slabs_sure;
+}
+
+/* Would all of these not fit a pool that has nothing else? */
+static bool never_fits(const struct sim *w, uint32_t d, uint32_t pool, const uint32_t all[GROUPS])
+{
+    uint32_t slab = w->slab, slabs = 0;
+
+    for (uint32_t g = 0; g < w->ngroups; g++)
+        slabs += (all[g] * w->page_granules[g] + slab - 1) / slab;
+    return (w->cfg.cap0 && all[0] > w->cfg.cap0) ||
+           slabs > w->d[d].pool[pool].granules / slab - 1; /* slab 0 is never handed out */
+}
+
+bool check_never(struct sim *w, uint32_t d, uint32_t pool, const struct op_result *r,
+                 const uint32_t all[GROUPS])
+{
+    const struct shortage *sh = &r->shortage;
+    bool never = never_fits(w, d, pool, all);
+
+    if (r->err != TERN_QUOTA) {
+        EXPECT(!never ||
+                   (r->err == TERN_BUSY && (!r->text || !strstr(r->text, "has to be evicted"))) ||
+                   (r->err != TERN_BUSY && r->err != TERN_POOL_EXHAUSTED && r->err != TERN_OK),
+               "never_fits", "err %u, and needs %u/%u of %u granules", r->err, all[0], all[1],
+               w->d[d].pool[pool].granules);
+        return false;
+    }
+    EXPECT(sh->group < w->ngroups && sh->needed > sh->free &&
+               sh->free <= w->d[d].pool[pool].granules / w->page_granules[sh->group],
+           "false_never", "group %u needs %u of %u", sh->group, sh->needed, sh->free);
+    EXPECT(sh->group >= w->cfg.ngroups || (never && sh->needed == all[sh->group]), "false_never",
+           "group %u needs %u, the answer says %u of %u", sh->group, all[sh->group], sh->needed,
+           sh->free);
+    MARK(never_fits);
+    return true;
 }
 
 void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh,

@@ -11,8 +11,11 @@ static void link_event(struct sim *w, uint32_t d, uint32_t number, bool up)
 
     ev.link.link = number;
     ev.link.incarnation = w->d[sim_far(w, d)].incarnation;
-    if (number == 0 && up)
-        w->link[d].incarnation = w->d[sim_far(w, d)].incarnation;
+    if (number == 0 && up) {
+        if (w->link[d].incarnation != ev.link.incarnation)
+            w->link[d].former = w->link[d].incarnation;
+        w->link[d].incarnation = ev.link.incarnation;
+    }
     sim_step(w, d, &ev);
 }
 

@@ -337,6 +337,10 @@ void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GRO
 bool recover_fits(struct sim *w, uint32_t d, const struct session *s);
 void check_cap(struct sim *w, uint32_t d, uint32_t pool);
 void model_before_step(struct sim *w, uint32_t d);
+/* QUOTA, and just then, is said of what the pool could never have; all: the pages of HISTORY groups
+ * that the session would have, 0 of others. True: it was said. */
+bool check_never(struct sim *w, uint32_t d, uint32_t pool, const struct op_result *r,
+                 const uint32_t all[GROUPS]);
 void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh,
                     const uint32_t need[GROUPS]);
 void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,

@@ -275,7 +275,7 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
                        const struct table_run *runs)
 {
     uint32_t a = op->length ? op->length : s->allocated, c = op->written ? op->written : s->written,
-             need[GROUPS] = {0};
+             need[GROUPS] = {0}, all[GROUPS] = {0};
     uint32_t given[GROUPS] = {0};
     bool needed = false;
 
@@ -296,6 +296,11 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
             need[g] = up(a, w->page_tokens[d][g]) > s->top[g]
                           ? up(a, w->page_tokens[d][g]) - s->top[g]
                           : 0;
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        all[g] = up(a, w->page_tokens[d][g]);
+    if ((need[0] || need[1] || need[2] || need[3]) && op->kind == STEP_EXTEND &&
+        check_never(w, d, s->pool, r, all))
+        return;
     if (need[0] || need[1] || need[2] || need[3])
         needed = r->err == TERN_OK || r->err == TERN_BUSY; /* what was evicted for it stays so */
     if (needed)

@@ -188,8 +188,10 @@ void ticket_came_last(struct sim *w, uint32_t d, uint32_t i, uint32_t by)
         MARK(ticket_came_last);
         return;
     }
-    EXPECT(!a || a->answer == TERN_POOL_EXHAUSTED || a->answer == TERN_BUSY, "ticket_lost_last",
-           "ticket %u.%u stands, and a fetch is told %u", t->serve.slot, t->serve.gen, a->answer);
+    EXPECT(!a || a->answer == TERN_POOL_EXHAUSTED || a->answer == TERN_QUOTA ||
+               a->answer == TERN_BUSY,
+           "ticket_lost_last", "ticket %u.%u stands, and a fetch is told %u", t->serve.slot,
+           t->serve.gen, a->answer);
     MARK(ticket_came_not);
 }
 
@@ -284,7 +286,7 @@ void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg)
 /* Y5: a fetch that follows takes its pages first. Did it come that far? */
 static bool began(const struct reply *r)
 {
-    return r->err == TERN_POOL_EXHAUSTED || r->err == TERN_TIMED_OUT ||
+    return r->err == TERN_POOL_EXHAUSTED || r->err == TERN_QUOTA || r->err == TERN_TIMED_OUT ||
            (r->err == TERN_BUSY && !strstr(r->text, "share of") && !strstr(r->text, "resets"));
 }
 
@@ -317,11 +319,15 @@ static void refused(struct sim *w, uint32_t d, struct session *s, const struct t
                    (s->fetch_tail && state_needs_own(w, d, s)),
                "ticket_fetch_invalid", "%s", r->text);
         return;
-    case TERN_PEER_LOST: EXPECT(!w->link[d].up[0], "ticket_fetch_peer", "%s", r->text); return;
+    case TERN_PEER_LOST:
+        EXPECT(!w->link[d].up[0] && w->link[d].former != t->incarnation, "ticket_fetch_peer", "%s",
+               r->text);
+        return;
     case TERN_GONE:
         EXPECT(s->cancel_sent || !space_current(w, d, s->tenant, s->space) ||
                    has_winner(w, &f->of) ||
-                   (w->link[d].up[0] && w->link[d].incarnation != t->incarnation),
+                   (w->link[d].up[0] && w->link[d].incarnation != t->incarnation) ||
+                   w->link[d].former == t->incarnation,
                "ticket_fetch_gone", "%s", r->text);
         MARK(ticket_after_restart);
         return;
@@ -442,7 +448,12 @@ static void check_failure(struct sim *w, uint32_t d, const struct session *s, co
     case TERN_PEER_LOST: MARK(ticket_peer_lost); return;
     case TERN_TIMED_OUT:
     case TERN_CORRUPT:
-    case TERN_POOL_EXHAUSTED: MARK(ticket_fetch_failed); return;
+    case TERN_QUOTA:
+    case TERN_POOL_EXHAUSTED:
+        EXPECT(r->err != TERN_QUOTA || r->shortage.needed > r->shortage.free, "false_never", "%s",
+               r->text);
+        MARK(ticket_fetch_failed);
+        return;
     default: EXPECT(r->err == TERN_BUSY, "ticket_fetch_err", "err %u %s", r->err, r->text);
     }
 }

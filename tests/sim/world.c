@@ -329,6 +329,7 @@ void daemon_restart(struct sim *w, uint32_t d)
         if (m->pool[i].open)
             m->old_pool = m->pool[i].id;
     FAULT(daemon_restarted);
+    w->link[d].incarnation = w->link[d].former = 0; /* it knows of no life of its peer */
     TRACE("  daemon %u restarts\n", d);
     w->events += core_changes(m->core);
     disk_crash(w, d);

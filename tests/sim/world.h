@@ -383,6 +383,7 @@ struct link {        /* one connection from daemon d's outbound link */
                         the initiator has given up */
     uint8_t number;  /* the acceptor's link number */
     uint64_t incarnation; /* of the acceptor, as the initiator was told when it came up */
+    uint64_t former;      /* the one that it was told before that */
     uint8_t head[2], n[2];
     struct message queue[2][QUEUE];
 };

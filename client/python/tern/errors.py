@@ -94,7 +94,13 @@ class Denied(TernError):
 
 
 class Quota(TernError):
+    """A limit that waiting does not lift. Of pages: `shortage.needed` at once, of `shortage.free` at most."""
+
     kind = "QUOTA"
+
+    def __init__(self, text: str, shortage: Shortage | None = None) -> None:
+        super().__init__(text)
+        self.shortage = shortage or Shortage("", 0, 0, 0, 0, 0)
 
 
 class Corrupt(TernError):
@@ -141,8 +147,8 @@ def error_of(
 ) -> TernError:
     """The exception for a number of enum tern_err that is not 0."""
     kind = KINDS[err] if 0 < err < len(KINDS) else Internal
-    if kind is Exhausted:
-        return Exhausted(text, shortage)
+    if kind is Exhausted or kind is Quota:
+        return kind(text, shortage)
     if kind is Busy:
         return Busy(text, retry_ms)
     return kind(text)

@@ -94,6 +94,7 @@ class Answered:
 class Retracted:
     free_now: int  # device pages of all groups
     free_at_step: int  # when the step has passed
+    evictable: int = 0  # "host": pages that may go when they are copied, at most; all 0: nothing comes free
 
 
 @dataclass(frozen=True)
@@ -385,7 +386,7 @@ class Session:
             r.lengths.written,
             r.lengths.allocated,
         )
-        return Retracted(r.free_now, r.free_at_step)
+        return Retracted(r.free_now, r.free_at_step, r.shortage.evictable)
 
     def recover(self, *, deadline_ms: int = 0) -> Result:
         """Brings a retracted session back: its table is whole again; write what `written` lacks. One that is not

@@ -59,7 +59,7 @@ struct pull { /* a transfer in */
     uint32_t holder;           /* whose share it is of */
     uint32_t conn;             /* NONE: nobody waits for the answer */
     uint32_t from, to, start;  /* tokens offered; depth at the Fetch */
-    uint32_t err;              /* that it is to end with */
+    uint32_t err, busy;        /* that it is to end with; of BUSY why, one of enum pull_busy */
     uint32_t transfer_regions; /* as of its pool */
     uint32_t retry, next_batch, done_pages, npages;
     uint32_t cursor[GROUPS_MAX]; /* next page to ask for */

@@ -119,7 +119,7 @@ static void fetch_publish(struct core *c, struct pull *p)
         }
         c->visits += NODE_VISITS;
         if (!publish_ready(c, p, s)) {
-            pull_set_ending(c, p, TERN_BUSY);
+            pull_set_busy(c, p, PULL_BUSY_RETIRES);
             return;
         }
         if ((p->tail || s->allocated == s->committed) && /* else it owns the chunk before it */
@@ -138,7 +138,7 @@ static void fetch_publish(struct core *c, struct pull *p)
             continue;
         }
         if (err != TERN_OK) {
-            pull_set_ending(c, p, err);
+            pull_set_busy(c, p, PULL_BUSY_NODES);
             return;
         }
         s->written = s->allocated = s->committed;
@@ -177,11 +177,22 @@ static const char *ticket_text(enum tern_err err)
                "was answered, as an engine of the same tenant";
     case TERN_INVALID: return TICKET_OTHER_TOKENS;
     case TERN_BUSY:
-        return "another fetch takes the ticket; or its session still runs and has committed "
-               "nothing, or has not matched these tokens; or the step that writes its pages has "
-               "not passed; or records have run out: fetch again in a moment, or follow it";
+        return "its source says that another fetch takes the ticket, that its session still runs "
+               "and has committed nothing or has not matched these tokens, or that the step that "
+               "writes its pages has not passed: fetch again in a moment, or follow it";
     default: return NULL;
     }
+}
+
+static const char *busy_text(const struct pull *p)
+{
+    static const char *const texts[] = {
+#define X(name, text) [PULL_BUSY_##name] = text,
+        PULL_BUSY_TABLE(X)
+#undef X
+    };
+
+    return texts[p->busy];
 }
 
 static const char *end_text(enum tern_err err)
@@ -198,10 +209,6 @@ static const char *end_text(enum tern_err err)
     case TERN_CORRUPT:
         return "a page arrived twice with bytes that do not match its checksum; nothing of it was "
                "published";
-    case TERN_BUSY:
-        return "the peer serves as many transfers as it may, or here records or pairs of layouts "
-               "ran out, what makes way is copied to the host first, or STATE of these tokens "
-               "waits for a step; what was published before stays: fetch again in a moment";
     case TERN_POOL_EXHAUSTED:
         return "the pool has not that many free pages: close or retract sessions, and fetch again";
     case TERN_UNSUPPORTED:
@@ -233,6 +240,8 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     if (p->chunk != NONE && p->err == TERN_CORRUPT)
         text = "what lies on the disk is not what was stored, or its file is gone: it is not "
                "offered again; what came before stays, compute the rest";
+    if (p->err == TERN_BUSY && (!text || p->busy != PULL_BUSY_SOURCE))
+        text = busy_text(p);
 
     c->errors[p->err]++;
     if (p->conn == NONE)
@@ -250,6 +259,8 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
         r->fetch.retry_ms = p->retry_ms ? p->retry_ms : c->limits.busy_retry_ms;
     if (shortage)
         r->shortage = *shortage;
+    if (p->err == TERN_QUOTA)
+        (void)room_refused(r, p->err, NULL);
     if (p->err == TERN_UNSUPPORTED) {
         r->fetch.layout_hash = pool_at(c, p->pool)->layout_hash;
         r->fetch.other_hash = p->layout_hash;
@@ -336,8 +347,10 @@ static void fell_short(const struct core *c, struct pull *p)
         return;
     if (p->ticket.id.gen != 0) { /* which stands: it comes when others' STATE here is published */
         p->err = space_at(c, s->space)->reset ? TERN_GONE : TERN_BUSY;
+        p->busy = PULL_BUSY_STATE;
         return;
     }
+    p->busy = PULL_BUSY_STATE;
     if (p->link == link_disk(&c->limits)) /* which has it still: likewise */
         p->err = TERN_BUSY;
     else
@@ -413,18 +426,22 @@ static void offer_told(struct core *c, struct actions *out, struct pull *p,
 }
 
 /* For all that it will bring, and what is needed beside that. */
-static enum tern_err make_room(struct core *c, const struct pull *p, uint32_t to,
-                               const uint32_t *beside, struct shortage *ret)
+static enum tern_err make_room(struct core *c, struct pull *p, uint32_t to, const uint32_t *beside,
+                               struct shortage *ret)
 {
     struct pool *pool = pool_at(c, p->pool);
-    uint32_t need[GROUPS_MAX] = {0};
+    uint32_t need[GROUPS_MAX] = {0}, held[GROUPS_MAX] = {0};
 
-    for (uint32_t g = 0; g < pool->ngroups; g++)
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
         need[g] =
             transfer_pages(pool, &pool->group[g], (struct transfer_span){p->from, p->history, to})
                 .n +
             (beside ? beside[g] : 0);
-    return pages_make_room(c, engine_at(c, p->engine), pool, need, ret);
+        if (p->session != NONE && !group_is_state(&pool->group[g]))
+            held[g] = session_at(c, p->session)->base[g];
+    }
+    p->busy = PULL_BUSY_ROOM;
+    return pages_make_room(c, engine_at(c, p->engine), pool, (struct page_need){need, held}, ret);
 }
 
 /* Y5: takes the pages for all that it will bring, before the source is asked; or it ends. Needs
@@ -468,6 +485,7 @@ static void offer_later(struct core *c, struct actions *out, struct pull *p,
                         const struct peer_msg *msg)
 {
     p->serve = p->given_back = msg->serve;
+    p->busy = PULL_BUSY_LAYOUTS;
     pull_send(c, out, p, PEER_PULL_DONE)->err = TERN_BUSY;
     if (p->asks < PULL_ASKS_MAX)
         pull_put_off(c, p, c->limits.busy_retry_ms);
@@ -491,7 +509,8 @@ static enum tern_err take_offered(struct core *c, struct pull *p, const struct p
 
     pull_spans_told(c, p, msg, msg->to, beside);
     if (p->follow)
-        TRY(pages_make_room(c, engine_at(c, p->engine), pool_at(c, p->pool), beside, shortage));
+        TRY(pages_make_room(c, engine_at(c, p->engine), pool_at(c, p->pool),
+                            (struct page_need){beside, NULL}, shortage));
     else
         TRY(make_room(c, p, msg->to, beside, shortage));
     if (!p->follow)
@@ -507,6 +526,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
     enum tern_err err;
 
     p->handed = msg->handed;
+    p->busy = PULL_BUSY_SOURCE;
     if (msg->err == TERN_BUSY && msg->retry_ms > 0 && p->asks < PULL_ASKS_MAX) {
         pull_put_off(c, p, msg->retry_ms);
         return;
@@ -522,7 +542,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
     p->serve = msg->serve;
     p->layout_hash = msg->layout_hash;
     if (msg->err == TERN_OK && msg->blob_bytes > 0 && !blob_keep(c, p, msg)) {
-        pull_set_ending(c, p, TERN_BUSY);
+        pull_set_busy(c, p, PULL_BUSY_BLOB);
         return;
     }
     if (msg->err != TERN_OK || has_all(c, p, msg)) {
@@ -575,7 +595,7 @@ static void pull_msg(struct core *c, struct actions *out, struct pull *p,
     if (msg->err == TERN_OK && !pull_offer_fits(c, p, msg)) {
         pull_broke_protocol(c, out, p);
     } else if (p->state == PULL_RUNNING && msg->blob_bytes > 0 && !blob_keep(c, p, msg)) {
-        pull_set_ending(c, p, TERN_BUSY);
+        pull_set_busy(c, p, PULL_BUSY_BLOB);
     } else if (p->state == PULL_RUNNING) {
         offer_told(c, out, p, msg);
     } else {

@@ -208,6 +208,26 @@ bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_
     return stock_fits(p, &stock, need, ret_short);
 }
 
+bool pages_possible(const struct pool *p, const uint32_t *all, uint32_t *ret_short,
+                    uint32_t *ret_most)
+{
+    struct stock stock = {.slabs = p->free_slabs.n};
+    uint32_t left, cap;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        stock.slabs += p->group[g].held;
+    if (stock_fits(p, &stock, all, ret_short))
+        return true;
+    left = stock.slabs;
+    for (uint32_t g = 0; g < *ret_short; g++)
+        left -= div_up(all[g], p->group[g].pages_per_slab);
+    *ret_most = left * p->group[*ret_short].pages_per_slab;
+    cap = p->group[*ret_short].layout.cap_pages;
+    if (cap && *ret_most > cap)
+        *ret_most = cap;
+    return false;
+}
+
 uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_state state,
                    uint32_t owner)
 {

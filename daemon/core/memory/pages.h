@@ -28,6 +28,10 @@ bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
                uint32_t *ret_short);
 /* Would they be, if all that eviction could bring were evicted? */
 bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_short);
+/* Would all[g] pages of each group fit if the pool had nothing else? Else *ret_most is how many of
+ * *ret_short it would have beside those of the groups before. */
+bool pages_possible(const struct pool *p, const uint32_t *all, uint32_t *ret_short,
+                    uint32_t *ret_most);
 /* Would the slab go back to the pool if what may be evicted were? */
 bool slab_loose(const struct slab *s, const struct group *g);
 /* A page is, or is no longer, among those that eviction would free: see tree/obtain.h. */

@@ -35,9 +35,11 @@ static enum tern_err lease_check(const struct core *c, const struct engine *e, c
                       "pages of a RECURRENT group are not leased: the first Extend of a turn "
                       "brings one, and says what to copy into it");
     if (r->pages > lease_most(c) - e->leased_of[r->pool.slot])
-        return refuse(ret, TERN_QUOTA,
-                      "this engine would have more pages of the pool leased than it may: assign or "
-                      "give back some, or raise limits.lease_pages");
+        return refuse_numbers(
+            ret, TERN_QUOTA,
+            "this engine would have # pages of the pool leased, of # that it may: assign or give "
+            "back some, ask for fewer, or raise limits.lease_pages",
+            (const uint32_t[REPLY_NUMBERS]){e->leased_of[r->pool.slot] + r->pages, lease_most(c)});
     return TERN_OK;
 }
 
@@ -54,13 +56,13 @@ enum tern_err page_lease(struct core *c, struct actions *out, struct call *call,
     ret->page_lease.leased = e->leased_of[r->pool.slot];
     TRY(lease_check(c, e, p, r, ret));
     need[r->group] = r->pages;
-    err = pages_make_room(c, e, p, need, &ret->shortage);
-    if (err == TERN_BUSY)
-        return refuse(ret, err, MAKING_ROOM);
+    err = pages_make_room(c, e, p, (struct page_need){need, NULL}, &ret->shortage);
     if (err != TERN_OK)
-        return refuse(ret, err,
-                      "the group has not so many pages for a lease: ask for fewer, or wait for the "
-                      "step that the answer names");
+        return room_refused(ret, err,
+                            err == TERN_BUSY
+                                ? MAKING_ROOM
+                                : "the group has not so many pages for a lease: ask for fewer, or "
+                                  "wait for the step that the answer names");
     refs = run_add(out, (struct table_run){.group = r->group, .n = r->pages});
     check(refs); /* the answer has nothing else */
     for (uint32_t i = 0; i < r->pages; i++) {

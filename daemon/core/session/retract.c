@@ -74,13 +74,14 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
             return refuse(ret, err,
                           "more has to be evicted from the host tier than one step does: the "
                           "session runs on; repeat, it goes on");
-        if (disk_gives_way(c, session_pool(c, s)))
+        if (err == TERN_POOL_EXHAUSTED && disk_gives_way(c, session_pool(c, s)))
             return refuse(ret, TERN_BUSY,
                           "stores read what could make way on the host, and let go of it: the "
                           "session runs on; repeat in a moment");
-        return refuse(ret, err,
-                      "the host tier has not that much room: the session runs on; wait for others "
-                      "to recover or close, or retract with DROP");
+        return room_refused(
+            ret, err,
+            "the host tier has not that much room: the session runs on; wait for others "
+            "to recover or close, or retract with DROP");
     }
     session_free_tail(c, s, s->written, &pages);
     *ret_freed = pages.n;
@@ -143,6 +144,8 @@ enum tern_err session_retract(struct core *c, struct actions *out, struct call *
     TRY(retract_check(c, e, s, r, ret));
     if (session_away(s))
         return TERN_OK;
+    for (uint32_t g = 0; g < c->limits.groups && r->mode == RETRACT_HOST; g++)
+        ret->retract.evictable += s->base[g] - s->first[g];
     if (r->mode == RETRACT_DROP)
         drop(c, e, s, r->step, &freed);
     else
@@ -234,17 +237,18 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
                           : "a commit or a copy of that prefix is under way: repeat in a moment");
     node_pin(c, device, REF_TRANSFER);
     load_hold(c, (struct path){path.node, s->load_state_from});
-    err = pages_make_room(c, call->engine, p, need, &ret->shortage);
+    err = pages_make_room(c, call->engine, p, (struct page_need){need, NULL}, &ret->shortage);
     c->visits += node_at(c, path.node)->depth / p->align; /* last: else nothing would make room */
     if (err != TERN_OK) {
         load_let_go(c, (struct path){path.node, s->load_state_from});
         node_unpin(c, device, REF_TRANSFER);
-        return refuse(ret, err,
-                      err == TERN_BUSY
-                          ? "what makes way for it is evicted in pieces, or copied to the host "
-                            "first: the session stays as it is; repeat in a moment, it goes on"
-                          : "the device has not that much room: the session stays as it is; make "
-                            "room, repeat");
+        return room_refused(
+            ret, err,
+            err == TERN_BUSY
+                ? "what makes way for it is evicted in pieces, or copied to the host "
+                  "first: the session stays as it is; repeat in a moment, it goes on"
+                : "the device has not that much room: the session stays as it is; make "
+                  "room, repeat");
     }
     load_begin(c, path);
     s->load_kib = load_kib(p, need);

@@ -2,22 +2,20 @@
  * where there is not so much to evict (T4, T12, E4). tree/admit.h decides whether anything is. */
 #include "core/session/room.h"
 
+#include "core/arena/refuse.h"
 #include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/retires.h"
 #include "core/tier/host.h"
-#include "core/tree/admit.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
 static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool *p,
-                                   const uint32_t *need, uint32_t group, struct shortage *ret)
+                                   struct shortage *ret)
 {
-    ret->group = group;
-    ret->needed = need[group];
-    ret->free = group_free(c, p, group);
-    ret->evictable = p->group[group].obtainable;
-    ret->retiring = p->group[group].count[PAGE_RETIRING];
+    ret->free = group_free(c, p, ret->group);
+    ret->evictable = p->group[ret->group].obtainable;
+    ret->retiring = p->group[ret->group].count[PAGE_RETIRING];
     ret->until_step = retire_until(c, e, p, ret);
     return TERN_POOL_EXHAUSTED;
 }
@@ -68,22 +66,31 @@ static enum tern_err make_now(struct core *c, struct pool *p, const uint32_t *ne
     return make_some(c, p, need, group, false);
 }
 
-enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
-                              const uint32_t *need, struct shortage *ret)
+enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, struct page_need n,
+                              struct shortage *ret)
 {
-    uint32_t short_of;
-    enum tern_err err = pages_admit(c, p, p, need, make_copied, &short_of);
+    enum tern_err err = pages_admit(c, p, p, n, make_copied, ret);
 
     if (err != TERN_POOL_EXHAUSTED)
         return err;
-    return gives_back(c) || disk_gives_way(c, p) ? TERN_BUSY
-                                                 : shortage_fill(c, e, p, need, short_of, ret);
+    return gives_back(c) || disk_gives_way(c, p) ? TERN_BUSY : shortage_fill(c, e, p, ret);
+}
+
+enum tern_err room_refused(struct reply *ret, enum tern_err err, const char *text)
+{
+    const struct shortage *s = &ret->shortage;
+
+    return err != TERN_QUOTA ? refuse(ret, err, text)
+                             : refuse_numbers(ret, err, NEVER_FITS,
+                                              (const uint32_t[REPLY_NUMBERS]){s->needed, s->free});
 }
 
 enum tern_err pages_make_room_now(struct core *c, struct pool *p, const uint32_t *need)
 {
-    uint32_t short_of, end = piece_whole(c);
-    enum tern_err err = pages_admit(c, p, p, need, make_now, &short_of);
+    struct shortage unused;
+    uint32_t end = piece_whole(c);
+    enum tern_err err =
+        pages_admit(c, p, p, (struct page_need){need, NULL}, make_now, &unused);
 
     c->piece_end = end;
     return err;

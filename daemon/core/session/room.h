@@ -2,19 +2,26 @@
 #ifndef CORE_ROOM_H
 #define CORE_ROOM_H
 
-#include "core/arena/arena.h"
+#include "core/tree/admit.h"
 
 /* Why an operation that needs pages is BUSY. */
 #define MAKING_ROOM                                                                                \
     "more has to be evicted, copied to the host or given back first than one step does: repeat "   \
     "in a moment, it goes on"
 
-/* Makes `need[g]` pages of each group free, evicting. POOL_EXHAUSTED: there is not so much to
- * evict, and nothing was (T11). BUSY: it would take more than one step may do, or what goes next is
+/* Why one that needs pages is QUOTA, with the numbers of the shortage. */
+#define NEVER_FITS                                                                                 \
+    "it never fits: # pages of a group would be needed at once, and there would be # if nobody "   \
+    "else had any: ask for less, or open a larger pool (with a larger cap_pages or host_bytes)"
+
+/* Makes `need[g]` pages of each group free, evicting. QUOTA, POOL_EXHAUSTED: as pages_admit, and
+ * nothing was evicted (T11). BUSY: it would take more than one step may do, or what goes next is
  * copied to the host first, or is being written to the disk; what was evicted stays so, and a
  * repetition goes on. */
-enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
-                              const uint32_t *need, struct shortage *ret);
+enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, struct page_need n,
+                              struct shortage *ret);
+/* Why a request that needs pages is refused: what is said otherwise than that it never fits. */
+enum tern_err room_refused(struct reply *ret, enum tern_err err, const char *text);
 /* The same for who cannot repeat: nothing is copied first. */
 enum tern_err pages_make_room_now(struct core *c, struct pool *p, const uint32_t *need);
 

@@ -27,6 +27,11 @@
     "length: "                                                                                     \
     "for each group, where its own pages end, as many as an Extend would bring"
 
+#define TABLE_NEVER_FITS                                                                           \
+    "it never fits: the pool has fewer pages of a group than the session's table would have "      \
+    "then: "                                                                                       \
+    "ask for less, or open a larger pool (with a larger cap_pages)"
+
 /* The list and the table that the session would have then. Lengths that do not fit it need no
  * words: the asker has the numbers. */
 static enum tern_err extend_fits(const struct core *c, const struct session *s,
@@ -148,7 +153,7 @@ static void assign_take(struct core *c, struct session *s, struct list of[GROUPS
 
 /* Finds the pages and makes them the session's own. */
 static enum tern_err extend_pages(struct core *c, struct actions *out, struct engine *e,
-                                  struct session *s, const struct step_op *op, const uint32_t *need,
+                                  struct session *s, const struct step_op *op, struct page_need n,
                                   struct op_result *ret)
 {
     struct pool *p = session_pool(c, s);
@@ -162,12 +167,12 @@ static enum tern_err extend_pages(struct core *c, struct actions *out, struct en
         return TERN_OK;
     }
     for (uint32_t g = 0; g < p->ngroups; g++)
-        total += need[g];
-    err = total > 0 ? pages_make_room(c, e, p, need, &ret->shortage) : TERN_OK;
-    if (err == TERN_BUSY)
-        return refuse_op(ret, err, MAKING_ROOM);
+        total += n.need[g];
+    err = total > 0 ? pages_make_room(c, e, p, n, &ret->shortage) : TERN_OK;
+    if (err == TERN_BUSY || err == TERN_QUOTA)
+        return refuse_op(ret, err, err == TERN_BUSY ? MAKING_ROOM : TABLE_NEVER_FITS);
     TRY(err);
-    extend_take(c, out, s, need);
+    extend_take(c, out, s, n.need);
     return TERN_OK;
 }
 
@@ -180,12 +185,13 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
                                .allocated = op->length ? op->length : s->allocated};
     const struct token_need tokens = {tokens_blocks_needed(&s->tokens, op->tokens.n),
                                       op->tokens.nkeys};
-    uint32_t need[GROUPS_MAX] = {0};
+    uint32_t need[GROUPS_MAX] = {0}, held[GROUPS_MAX];
     const char *text;
 
     for (uint32_t g = 0; g < p->ngroups && to.allocated <= SESSION_TOKENS_MAX; g++) {
         uint32_t pt = p->group[g].layout.page_tokens, have = s->base[g] + s->owned[g].n;
 
+        held[g] = group_is_state(&p->group[g]) ? s->owned[g].n : have;
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             need[g] = s->owned[g].n == 0 && to.allocated > 0;
         else
@@ -194,7 +200,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     TRY(extend_check(c, out, s, op, &to, need, ret));
     if (tokens_room(c, s->pool, tokens, &text) != TERN_OK)
         return refuse_op(ret, TERN_BUSY, text);
-    TRY(extend_pages(c, out, e, s, op, need, ret));
+    TRY(extend_pages(c, out, e, s, op, (struct page_need){need, held}, ret));
     check(tokens_append(c, &s->tokens, op->tokens.v, op->tokens.n, op->tokens.keys,
                         op->tokens.nkeys) == TERN_OK);
     for (uint32_t g = 0; g < p->ngroups; g++)

@@ -35,9 +35,10 @@ static enum tern_err host_make_some(struct core *c, struct pool *p, const uint32
 
 /* As pages_admit answers. */
 static enum tern_err host_room(struct core *c, struct pool *p, const uint32_t *need,
-                               uint32_t *ret_group)
+                               struct shortage *ret)
 {
-    return pages_admit(c, p, pool_at(c, p->tiers[TIER_HOST]), need, host_make_some, ret_group);
+    return pages_admit(c, p, pool_at(c, p->tiers[TIER_HOST]), (struct page_need){need, NULL},
+                       host_make_some, ret);
 }
 
 static bool checksums_known(const struct core *c, const struct node *n)
@@ -119,7 +120,8 @@ bool writeback_if_room(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
     struct pool *p = node_pool(c, n);
-    uint32_t need[GROUPS_MAX] = {0}, group;
+    uint32_t need[GROUPS_MAX] = {0};
+    struct shortage unused;
     bool behind = p->host_write == HOST_WRITE_BEHIND, room;
     /* Making room must not take pages of its own that it has there already, nor, where the host is
      * to have whole prefixes, its parent. */
@@ -130,7 +132,7 @@ bool writeback_if_room(struct core *c, uint32_t slot)
         need[g] = host_lacks(p, n, g) ? p->group[g].segment : 0;
     if (own || !behind)
         node_pin(c, held, REF_HOST);
-    room = behind ? room_behind(c, p, need) : host_room(c, p, need, &group) == TERN_OK;
+    room = behind ? room_behind(c, p, need) : host_room(c, p, need, &unused) == TERN_OK;
     c->piece_end = end;
     if (room)
         writeback_begin(c, slot);
@@ -171,7 +173,7 @@ static bool must_have(const struct pool *p, const struct node *n, uint32_t state
 enum tern_err host_back_path(struct core *c, struct path path, struct shortage *ret)
 {
     struct pool *p = node_pool(c, node_at(c, path.node));
-    uint32_t need[GROUPS_MAX] = {0}, group;
+    uint32_t need[GROUPS_MAX] = {0};
     enum tern_err room;
 
     check(node_at(c, path.node)->refs[REF_HOST] > 0); /* what is there of the path stays */
@@ -183,7 +185,7 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
              g < p->ngroups && n->work.copy == COPY_NONE && must_have(p, n, path.state_from); g++)
             need[g] += host_lacks(p, n, g) ? p->group[g].segment : 0;
     }
-    room = host_room(c, p, need, &group);
+    room = host_room(c, p, need, ret);
     if (room == TERN_OK)
         for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
             const struct node *n = node_at(c, at);
@@ -192,12 +194,9 @@ enum tern_err host_back_path(struct core *c, struct path path, struct shortage *
                 host_lacks_any(p, n))
                 writeback_begin(c, at);
         }
-    if (room != TERN_POOL_EXHAUSTED)
-        return room;
-    *ret = (struct shortage){.group = group,
-                             .needed = need[group],
-                             .free = group_free(c, pool_at(c, p->tiers[TIER_HOST]), group)};
-    return TERN_POOL_EXHAUSTED;
+    if (room == TERN_POOL_EXHAUSTED)
+        ret->free = group_free(c, pool_at(c, p->tiers[TIER_HOST]), ret->group);
+    return room;
 }
 
 uint32_t host_reached(const struct core *c, uint32_t slot)

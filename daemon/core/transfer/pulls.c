@@ -433,6 +433,12 @@ void pull_set_ending(struct core *c, struct pull *p, enum tern_err err)
     touch(c);
 }
 
+void pull_set_busy(struct core *c, struct pull *p, enum pull_busy why)
+{
+    p->busy = why;
+    pull_set_ending(c, p, TERN_BUSY);
+}
+
 void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p)
 {
     action_add(out, ACT_LINK_CLOSE)->link.link = p->link;

@@ -84,6 +84,31 @@ bool pull_lacks_credit(const struct core *c, const struct pull *p);
 
 /* It is over, with `err` (OK: all of it came), and is ended once there is room for the actions. The
  * first call counts. */
+/* Why a fetch ends as BUSY: X(NAME, what is said). Each says what to wait for. */
+#define PULL_BUSY_TABLE(X)                                                                         \
+    X(SOURCE, "the peer serves as many transfers as it may (its limits.serves); what was "         \
+              "published before stays: fetch again after retry_ms")                                \
+    X(LAYOUTS, "transfers are resharded between as many pairs of layouts as may be at a time; "    \
+               "what was published before stays: fetch again after retry_ms")                      \
+    X(RETIRES, "releases that wait for a step ran out here (limits.retires); what was published "  \
+               "before stays: let a step pass, and fetch again")                                   \
+    X(NODES, "prefix nodes ran out here (limits.nodes); what was published before stays: close "   \
+             "sessions, or raise it, and fetch again")                                             \
+    X(BLOB, "there is no room here for what was handed over with the ticket "                      \
+            "(limits.token_blocks): close sessions, or raise it, and fetch again")                 \
+    X(ROOM, "more has to be evicted, copied to the host or given back first than one step does: "  \
+            "fetch again in a moment, it goes on")                                                 \
+    X(STATE, "the STATE of these tokens that is here waits for another engine's step, or has "     \
+             "gone meanwhile: fetch again in a moment")
+
+enum pull_busy {
+#define X(name, text) PULL_BUSY_##name,
+    PULL_BUSY_TABLE(X)
+#undef X
+};
+
+/* It ends as BUSY for that. */
+void pull_set_busy(struct core *c, struct pull *p, enum pull_busy why);
 void pull_set_ending(struct core *c, struct pull *p, enum tern_err err);
 /* Its source says what it may not: the link is closed. There must be room. */
 void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p);

@@ -20,10 +20,15 @@ static size_t shortage_size(const struct shortage *s)
            number_size(s->evictable) + number_size(s->retiring) + number_size(s->until_step);
 }
 
+static bool has_shortage(enum tern_err err)
+{
+    return err == TERN_POOL_EXHAUSTED || err == TERN_QUOTA;
+}
+
 static size_t status_size(enum tern_err err, size_t text, const struct shortage *s)
 {
     return number_size(err) + (text ? bytes_size(text) : 0) +
-           (err == TERN_POOL_EXHAUSTED ? bytes_size(shortage_size(s)) : 0);
+           (has_shortage(err) ? bytes_size(shortage_size(s)) : 0);
 }
 
 static size_t run_size(const struct table_run *r)
@@ -73,7 +78,7 @@ static void put_status(struct writer *w, enum tern_err err, const char *text,
     put_number(w, 1, err);
     if (n)
         put_bytes(w, 2, text, n);
-    if (err == TERN_POOL_EXHAUSTED)
+    if (has_shortage(err))
         put_shortage(w, 3, s);
 }
 

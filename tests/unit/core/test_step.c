@@ -63,7 +63,7 @@ TEST(errors_are_counted_by_kind)
     rig_extend(b.s, 64, 0, NULL, 0);
     rig_extend(b.s, 64, 0, NULL, 0);
     rig_rewind(b.s, 9, 0);
-    assert_int_equal(rig_view(b.rig).errors[TERN_POOL_EXHAUSTED], 2);
+    assert_int_equal(rig_view(b.rig).errors[TERN_QUOTA], 2);
     assert_int_equal(rig_view(b.rig).errors[TERN_INVALID], 1);
     for (int err = 0; err < TERN_ERR_COUNT; err++) {
         assert_string_not_equal(err_name((enum tern_err)err), "UNKNOWN");

@@ -191,11 +191,13 @@ TEST(step_many_resets_are_swept_once_and_in_pieces)
 TEST(step_a_refused_extend_visits_nothing)
 {
     struct bench b = full_bench();
+    struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 1);
 
     assert_ok(rig_match(b.s, rig_tokens(1, 4000), 4000)); /* pins 1,000 nodes */
+    assert_ok(rig_match(other, rig_tokens(9, 4), 4));     /* and this one */
     for (uint32_t times = 0; times < 2; times++) {
-        assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 4 * NODES + 4, 0, NULL, 0));
-        assert_int_equal(b.rig->res.shortage.evictable, NODES - 1000);
+        assert_err(TERN_POOL_EXHAUSTED, rig_extend(other, 4 * NODES, 0, NULL, 0));
+        assert_int_equal(b.rig->res.shortage.evictable, NODES - 1001);
         assert_true(times == 0 || b.rig->core->visits == 0);
     }
     assert_int_equal(rig_view(b.rig).evicted_nodes, 0);

@@ -72,7 +72,7 @@ TEST(s_d_rejected_before_admission_leaves_the_session_untouched)
     memcpy(before, b.s->table[0], sizeof before);
     changes = core_changes(b.rig->core);
     assert_err(TERN_INVALID, rig_match(b.s, seq1, 15)); /* S3: less than T */
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 49, 0, NULL, 0));
+    assert_err(TERN_QUOTA, rig_extend(b.s, 49, 0, NULL, 0));
     assert_int_not_equal(rig_match_full(b.s, &bad_base, 0), TERN_OK);
     assert_lengths(b.s, 16, 48, 48);
     assert_int_equal(b.s->ntokens, 48);

@@ -93,7 +93,7 @@ TEST(m_i_the_slot_after_failed_work)
     struct session_id own = r.s->id;
 
     r.s->id = r.turn;
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(r.s, 4000, 16, NULL, 0));
+    assert_err(TERN_QUOTA, rig_extend(r.s, 4000, 16, NULL, 0));
     r.s->id = own;
     assert_ok(turn_end(r.rig, r.e.conn[0], r.turn, 0));
     assert_next_succeeds(&r, 0);

@@ -100,11 +100,13 @@ TEST(wire_out_retract_and_recover_decode_as_given)
         r.retract.lengths = some_lengths();
         r.retract.free_now = number32();
         r.retract.free_at_step = number32();
+        r.retract.evictable = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_RETRACT_REPLY, r.request_id);
         same_status(AS(RetractReply)->status, r.err, r.text, &r.shortage);
         same_lengths(AS(RetractReply)->lengths, &r.retract.lengths);
         assert_int_equal(AS(RetractReply)->free_now, r.retract.free_now);
         assert_int_equal(AS(RetractReply)->free_at_step, r.retract.free_at_step);
+        assert_int_equal(AS(RetractReply)->evictable, r.retract.evictable);
 
         r.op = OP_RECOVER;
         r.nruns = some_runs(8, 0);

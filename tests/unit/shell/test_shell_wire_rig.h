@@ -120,7 +120,7 @@ static inline void same_status(const Tern__Wire__Status *m, enum tern_err err, c
     assert_non_null(m);
     assert_int_equal(m->err, err);
     assert_string_equal(m->text ? m->text : "", text);
-    if (err == TERN_POOL_EXHAUSTED)
+    if (err == TERN_POOL_EXHAUSTED || err == TERN_QUOTA)
         same_shortage(m->shortage, s);
     else
         assert_null(m->shortage);

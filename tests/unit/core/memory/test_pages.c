@@ -16,7 +16,7 @@ TEST(page_every_index_unique_and_never_zero)
     assert_int_equal(n, 63); /* all but the reserved one */
     s = rig_session(b.rig, &b.e, pool, 1);
     takes_pages(s, NULL, 0, n);
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, n + 1, 0, NULL, 0));
+    assert_err(TERN_QUOTA, rig_extend(s, n + 1, 0, NULL, 0));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t index = s->table[0][i].index;
 
@@ -90,11 +90,10 @@ TEST(extend_groups_fit_alone_not_together_takes_nothing)
     assert_int_equal(v.group[0].free, 8);
     assert_int_equal(v.group[1].free, 4);
     s = session_with(b.rig, &b.e, pool, 1, 32);
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 16, 0, NULL, 0)); /* 4 x 512 + 4 x 1024 */
+    assert_err(TERN_QUOTA, rig_extend(s, 16, 0, NULL, 0)); /* 4 x 512 + 4 x 1024 */
     assert_lengths(s, 0, 0, 0);
     assert_int_equal(rig_pool_view(b.rig, pool).slabs_free, v.slabs_free);
     assert_ok(rig_extend(s, 8, 0, NULL, 0));
-    assert_err(TERN_POOL_EXHAUSTED,
-               rig_extend(s, 12, 0, NULL, 0)); /* 3 x 512 + 3 x 1024 is 4.5 slabs */
+    assert_err(TERN_QUOTA, rig_extend(s, 12, 0, NULL, 0)); /* 3 x 512 + 3 x 1024 is 4.5 slabs */
     assert_lengths(s, 0, 0, 8);
 }

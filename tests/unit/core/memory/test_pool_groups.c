@@ -61,7 +61,7 @@ TEST(pool_of_all_groups_commits_slides_and_goes_back)
     assert_ok(rig_snapshot_release(s));
     assert_ok(rig_match(s, seq1, 1024));
     all = rig_group_view(st.rig, st.pool, 1).total * 16;
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, all + 16, 0, NULL, 0));
+    assert_err(TERN_QUOTA, rig_extend(s, all + 16, 0, NULL, 0));
     assert_ok(rig_close(s, 0));
     demote_pool(st.rig, st.pool);
     stage_ends(&st);

@@ -29,12 +29,14 @@ TEST(e5_lease_evicts_as_an_extend_does_and_only_if_that_is_enough)
     struct bench b = bench_start(4, 8);
     struct rig_lease l = rig_lease_of(b.rig, &b.e, b.pool);
 
-    rig_put(b.rig, &b.e, b.pool, 2, 16); /* four pages that can go, four that are free */
-    assert_err(TERN_POOL_EXHAUSTED, lease_more(&l, 9));
+    rig_put(b.rig, &b.e, b.pool, 2, 16);       /* four pages that can go, four that are free */
+    assert_err(TERN_QUOTA, lease_more(&l, 9)); /* the pool has 8 */
+    assert_ok(lease_more(&l, 1));
+    assert_err(TERN_POOL_EXHAUSTED, lease_more(&l, 8));
     assert_int_equal(b.rig->last->shortage.evictable, 4);
-    assert_int_equal(b.rig->last->shortage.free, 4);
+    assert_int_equal(b.rig->last->shortage.free, 3);
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 16), 16), 16);
-    assert_ok(lease_more(&l, 7));
+    assert_ok(lease_more(&l, 6));
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 16), 16), 4);
     assert_int_equal(leased(&b), 7);
 }

@@ -200,7 +200,7 @@ TEST(limits_table_of_more_pages_than_an_answer_invalid)
     op.session = b.s->id;
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.length = TABLE_PAGES;
-    assert_err(TERN_POOL_EXHAUSTED, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    assert_err(TERN_QUOTA, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.length = 0; /* tokens alone, whose table a Fetch or a Recover would have to tell */
     op.tokens = match.match.tokens;
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);

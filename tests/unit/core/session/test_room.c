@@ -11,8 +11,8 @@ TEST(engine_shortage_counts_free_evictable_and_retiring)
     computes(other, 2, 12);
     assert_ok(rig_close(other, 6)); /* 3 retiring until 6 */
     computes(b.s, 1, 8);            /* 2 in use, 5 free */
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * 20, 0, NULL, 0));
-    assert_int_equal(b.rig->res.shortage.needed, 20);
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * 9, 0, NULL, 0));
+    assert_int_equal(b.rig->res.shortage.needed, 9);
     /* What was evicted stays evicted (T11), so the two count as free or as evictable, never as
      * both. */
     assert_int_equal(b.rig->res.shortage.free + b.rig->res.shortage.evictable, 7);
@@ -31,13 +31,13 @@ TEST(engine_shortage_does_not_count_what_pins_hold)
     rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session below pins 5 */
     session_with(b.rig, &b.e, b.pool, 1, 20);
     computes_and_commits(b.s, 2, 12, 12, 9); /* 3 pages that nobody sees yet, pinned */
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 12 + 4 * 30, 0, NULL, 0));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 12 + 4 * 15, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.free, 20 - 3 - 8 - 3);
     assert_int_equal(b.rig->res.shortage.evictable, 3 + 3);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).evictable, 3 + 3);
-    assert_int_equal(b.rig->res.shortage.needed, 30);
+    assert_int_equal(b.rig->res.shortage.needed, 15);
     assert_int_equal(rig_view(b.rig).evicted_nodes,
-                     0); /* T11: nothing goes for what can never fit */
+                     0); /* T11: nothing goes for what does not fit */
 }
 
 /* E4: the first step that brings what is missing, of this pool and group. */
@@ -153,8 +153,31 @@ TEST(t11_a_doomed_retraction_evicts_nothing_on_the_host)
     assert_ok(rig_match(b.s, seq1, 8));
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0)); /* it holds two of the host's four */
     b.rig->automatic = BY_HAND(RIG_SEAL);
-    assert_ok(rig_commit(s, 20, 0));
+    assert_ok(rig_commit(s, 12, 0));
     assert_err(TERN_POOL_EXHAUSTED, rig_retract(s, RETRACT_HOST, 0));
     assert_int_equal(b.rig->core->evicted_host, 0);
     assert_true(on_host(&b, 2, 8) && on_host(&b, 1, 8));
+    assert_ok(rig_commit(s, 20, 0));
+    assert_err(TERN_QUOTA, rig_retract(s, RETRACT_HOST, 0)); /* five pages never fit */
+}
+
+/* E4: what the pool could never have is QUOTA with both numbers, whatever can be evicted and
+ * whatever the session has already; what fits the pool if others left is not. */
+TEST(e4_what_never_fits_is_told_apart_from_what_does_not_fit_now)
+{
+    struct bench b = bench_start(4, 20);
+    struct rig_session *other;
+
+    rig_put(b.rig, &b.e, b.pool, 2, 16);
+    assert_ok(rig_match(b.s, seq1, 84));
+    assert_err(TERN_QUOTA, rig_extend(b.s, 84, 0, NULL, 0));
+    assert_int_equal(b.rig->res.shortage.needed, 21);
+    assert_int_equal(b.rig->res.shortage.free, 20);
+    assert_ok(rig_extend(b.s, 8, 0, NULL, 0));
+    assert_err(TERN_QUOTA, rig_extend(b.s, 84, 0, NULL, 0)); /* 19 more, and the two it has */
+    assert_int_equal(b.rig->res.shortage.needed, 21);
+    assert_int_equal(rig_depth(b.s, rig_tokens(2, 16), 16), 16); /* nothing was evicted */
+    other = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(other, rig_tokens(3, 80), 80));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(other, 80, 0, NULL, 0)); /* it would, alone */
 }

@@ -26,7 +26,7 @@ TEST(step_failed_operation_does_not_stop_the_rest)
     assert_ok(reply->err);
     assert_int_equal(reply->step.n, 3);
     assert_ok(reply->step.results[0].err);
-    assert_err(TERN_POOL_EXHAUSTED, reply->step.results[1].err);
+    assert_err(TERN_QUOTA, reply->step.results[1].err);
     assert_int_equal(reply->step.results[1].lengths.allocated, 8);
     assert_ok(reply->step.results[2].err);
     assert_int_equal(reply->step.results[2].lengths.allocated, 12);
@@ -45,7 +45,7 @@ TEST(step_failed_barrier_stops_the_rest)
     reply = steps(&b, ops, 3);
     assert_ok(reply->err);
     assert_int_equal(reply->step.n, 2); /* n < ops: the barrier stopped it */
-    assert_err(TERN_POOL_EXHAUSTED, reply->step.results[1].err);
+    assert_err(TERN_QUOTA, reply->step.results[1].err);
     assert_int_equal(rig_free(b.rig, b.pool), 2);
     ops[1].length = 8; /* a barrier that succeeds stops nothing */
     reply = rig_step_ops(b.rig, b.e.conn[0], ops, 3);
@@ -93,7 +93,7 @@ TEST(extend_one_group_short_takes_nothing)
         struct pool_id pool = two_groups(&b, starved == 0 ? 3 : 0, starved == 1 ? 1 : 0);
         struct rig_session *s = session_with(b.rig, &b.e, pool, 1, 16);
 
-        assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 16, 0, NULL, 0));
+        assert_err(TERN_QUOTA, rig_extend(s, 16, 0, NULL, 0));
         assert_int_equal(b.rig->res.shortage.group, starved);
         assert_int_equal(b.rig->res.shortage.needed, starved == 0 ? 4 : 2);
         assert_lengths(s, 0, 0, 0);

@@ -137,7 +137,7 @@ TEST(y5_follow_that_the_pool_has_no_pages_for_is_refused_with_the_shortage)
     const struct reply *r;
 
     follow(f.d, f.t);
-    assert_err(TERN_POOL_EXHAUSTED, rig_fetched(f.d, f.d->fetch));
+    assert_err(TERN_QUOTA, rig_fetched(f.d, f.d->fetch));
     r = rig_reply_to(f.p.dest, f.d->fetch);
     assert_int_equal(r->shortage.needed, 11);
     assert_int_equal(r->shortage.free, 10);

@@ -132,7 +132,7 @@ TEST(pieces_that_do_not_fit_move_nothing)
     struct pair p = pair_with(OPTIONS_WITH(limits.offer_pages = 3), 4, 64, 12);
 
     pair_offer(&p, TOKENS);
-    assert_err(TERN_POOL_EXHAUSTED, fetch_all(p.d));
+    assert_err(TERN_QUOTA, fetch_all(p.d));
     assert_int_equal(p.dest->pulled_pages, 0);
     assert_int_equal(rig_free(p.dest, p.dp), 12);
 }

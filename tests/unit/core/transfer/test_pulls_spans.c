@@ -308,7 +308,7 @@ TEST(n3_room_is_needed_for_whole_spans)
     /* 41 pages would do, but for the seven that the last page of the source has beside them. */
     p.dp = open_pool(p.dest, &p.de, 2, HISTORY_ALONE, 46);
     p.d = session_with(p.dest, &p.de, p.dp, 1, 81);
-    assert_err(TERN_POOL_EXHAUSTED, ticket_fetched(p.d, t));
+    assert_err(TERN_QUOTA, ticket_fetched(p.d, t));
     assert_int_equal(rig_reply_to(p.dest, p.d->fetch)->shortage.free, 45);
     p.dp = open_pool(p.dest, &p.de, 2, HISTORY_ALONE, 49);
     p.d = session_with(p.dest, &p.de, p.dp, 1, 81);
