@@ -223,16 +223,20 @@ TEST_WITH(alarm_of_a_share_that_is_used_up, NULL, stop)
 
 TEST_WITH(alarm_of_memory_that_is_used_up, NULL, stop)
 {
-    struct engine_session s;
+    struct engine_session s, other;
     struct engine e;
 
     starts("");
     e = rig_engine(rig.socket, "one", L, PAGES * RIG_PAGE);
     assert_ok(e.tern, engine_begin_with(&s, &e, tokens, 0, 2 * PAGES * L));
-    assert_int_equal(engine_extend(&s, 2 * PAGES * L, 0), TERN_POOL_EXHAUSTED);
+    assert_int_equal(engine_extend(&s, 2 * PAGES * L, 0), TERN_QUOTA);
+    assert_ok(e.tern, engine_extend(&s, s.last.shortage.free * L, 0));
+    assert_ok(e.tern, engine_begin_with(&other, &e, tokens, 0, L));
+    assert_int_equal(engine_extend(&other, L, 0), TERN_POOL_EXHAUSTED);
     assert_true(rig_log_has(&rig, "level=warn event=memory_exhausted subject=t0 ", RIG_WAIT_MS));
     assert_shown("memory_exhausted", "t0", "pages");
     assert_true(rig_log_has(&rig, "event=memory_exhausted_ended subject=t0 ", RIG_WAIT_MS));
+    engine_free(&other);
     engine_free(&s);
     engine_close(&e);
 }

@@ -126,15 +126,20 @@ TEST(err_conflict)
 
 TEST(err_pool_exhausted)
 {
-    struct engine_session s = session_with(&e, 2, 0);
+    struct engine_session s = session_with(&e, 2, 0), other = session_with(&e, 3, 0);
     const struct tern_shortage *shortage = &s.last.shortage;
+    struct tern_result r;
 
-    provoked(e.tern, TERN_POOL_EXHAUSTED, engine_extend(&s, POOL / PAGE * TOKENS + TOKENS, 0),
-             "extending beyond the pool");
-    assert_int_equal(s.last.err, TERN_POOL_EXHAUSTED);
-    assert_int_equal(shortage->needed, POOL / PAGE + 1);
+    assert_int_equal(engine_extend(&s, POOL / PAGE * TOKENS + TOKENS, 0), TERN_QUOTA);
+    assert_int_equal(shortage->needed, POOL / PAGE + 1); /* never */
     assert_true(shortage->free > 0 && shortage->free < POOL / PAGE);
+    assert_ok(e.tern, tern_extend(e.tern, s.id, NULL, 0, shortage->free * TOKENS, 0, &r));
+    shortage = &r.shortage;
+    provoked(e.tern, TERN_POOL_EXHAUSTED, tern_extend(e.tern, other.id, NULL, 0, TOKENS, 0, &r),
+             "extending beyond what the others leave of the pool");
+    assert_int_equal(shortage->needed, 1);
     assert_true(shortage->until_step == 0); /* nothing retires: waiting would not help */
+    close_session(&other);
     close_session(&s);
 }
 

@@ -341,7 +341,7 @@ TEST(no_host_tier_or_too_small_a_one)
 
     start_with("    host_memory: 16M\n", 8 * PAGE);
     run_session(&s, 2);
-    assert_err(TERN_POOL_EXHAUSTED,
+    assert_err(TERN_QUOTA,
                tern_retract(e.tern, s.id, TERN_RETRACT_HOST, TERN_STEP_NONE, 0, &gone));
     assert_true(gone.shortage.needed > gone.shortage.free);
     assert_int_equal(gone.lengths.written, TOKENS);

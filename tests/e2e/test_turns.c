@@ -357,7 +357,7 @@ TEST(m_i_the_slot_after_failed_work_and_a_validation_error)
 
     assert_ok(t, tern_turn_begin(t, own, 0, &turn));
     assert_ok(t, work(t, turn, &r));
-    assert_err(TERN_POOL_EXHAUSTED, tern_extend(t, turn, NULL, 0, 4000 * L, 0, &r));
+    assert_err(TERN_QUOTA, tern_extend(t, turn, NULL, 0, 4000 * L, 0, &r));
     assert_ok(t, tern_turn_end(t, turn, TERN_STEP_NONE, 0));
     assert_next_succeeds(t, own);
     assert_ok(t, tern_turn_begin(t, own, 0, &turn));

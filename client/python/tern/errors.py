@@ -147,8 +147,10 @@ def error_of(
 ) -> TernError:
     """The exception for a number of enum tern_err that is not 0."""
     kind = KINDS[err] if 0 < err < len(KINDS) else Internal
-    if kind is Exhausted or kind is Quota:
-        return kind(text, shortage)
+    if kind is Exhausted:
+        return Exhausted(text, shortage)
+    if kind is Quota:
+        return Quota(text, shortage)
     if kind is Busy:
         return Busy(text, retry_ms)
     return kind(text)
