@@ -15,7 +15,6 @@
 #include "shell/admin/refusals.h"
 #include "shell/alarm/alarms.h"
 #include "shell/config/config.h"
-#include "shell/config/config_reader.h"
 #include "shell/conn/conn.h"
 #include "shell/conn/proc.h"
 #include "shell/conn/subscribe.h"
@@ -88,8 +87,7 @@ struct spill_watch {
 
 /* The configuration that is read anew. */
 struct reload_watch {
-    struct io_op op;
-    struct config_reader *reader; /* owned */
+    struct reload_reader *reader; /* owned */
     bool dry_run, by_signal;      /* of the reading that is under way */
     bool again;                   /* a signal came meanwhile */
 };

@@ -12,21 +12,16 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/fifo.h"
 #include "seam/io/resolve_states.h"
 #include "seam/own_threads.h"
 
-#define NO_QUERY UINT32_MAX
-
 struct query {
     enum query_state state;
-    uint32_t prev, next; /* in the list of those that are queued, or of those that are done */
+    struct fifo_link link; /* QUEUED, DONE */
     char host[RESOLVE_HOST_BYTES];
     uint16_t port;
     struct resolve_answer answer;
-};
-
-struct query_list {
-    uint32_t head, tail;
 };
 
 struct resolver {
@@ -34,7 +29,7 @@ struct resolver {
     pthread_cond_t wake, left;
     struct query *query; /* owned: slots of them */
     uint32_t slots, threads, looking;
-    struct query_list queued, done; /* in the order in which they came */
+    struct fifo queued, done;
     resolve_lookup *lookup;
     int event_fd;
     enum resolver_state state;
@@ -83,34 +78,6 @@ bool resolve_number(const char *host, uint16_t port, struct resolve_answer *ret)
     return ret->err == TERN_OK;
 }
 
-/* ------------------------------------------------------------------ lists */
-
-static void list_push(struct resolver *r, struct query_list *list, struct query *q)
-{
-    uint32_t slot = (uint32_t)(q - r->query);
-
-    q->prev = list->tail;
-    q->next = NO_QUERY;
-    *(list->tail == NO_QUERY ? &list->head : &r->query[list->tail].next) = slot;
-    list->tail = slot;
-}
-
-static void list_remove(struct resolver *r, struct query_list *list, const struct query *q)
-{
-    *(q->prev == NO_QUERY ? &list->head : &r->query[q->prev].next) = q->next;
-    *(q->next == NO_QUERY ? &list->tail : &r->query[q->next].prev) = q->prev;
-}
-
-/* NULL: the list is empty. */
-static struct query *list_take(struct resolver *r, struct query_list *list)
-{
-    struct query *q = list->head == NO_QUERY ? NULL : &r->query[list->head];
-
-    if (q)
-        list_remove(r, list, q);
-    return q;
-}
-
 /* ------------------------------------------------------------------ threads */
 
 static void resolver_free(struct resolver *r)
@@ -141,7 +108,7 @@ static void look(struct resolver *r, struct query *q)
     }
     q->answer = answer;
     query_state_move(&q->state, QUERY_DONE);
-    list_push(r, &r->done, q);
+    fifo_push(&r->done, &q->link);
     eventfd_wake(r->event_fd);
 }
 
@@ -152,7 +119,7 @@ static void *run(void *ctx)
 
     pthread_mutex_lock(&r->lock);
     while (r->state == RESOLVER_RUNNING) {
-        struct query *q = list_take(r, &r->queued);
+        struct query *q = fifo_pop(&r->queued, struct query, link);
 
         if (q)
             look(r, q);
@@ -206,7 +173,6 @@ enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct res
     pthread_cond_init(&r->wake, NULL);
     pthread_cond_init(&r->left, NULL);
     r->slots = slots;
-    r->queued = r->done = (struct query_list){NO_QUERY, NO_QUERY};
     r->lookup = lookup;
     r->query = calloc(slots, sizeof *r->query);
     r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -255,7 +221,7 @@ bool resolver_ask(struct resolver *r, uint32_t slot, const char *host, uint16_t 
         snprintf(q->host, sizeof q->host, "%s", host);
         q->port = port;
         query_state_move(&q->state, QUERY_QUEUED);
-        list_push(r, &r->queued, q);
+        fifo_push(&r->queued, &q->link);
         pthread_cond_signal(&r->wake);
     }
     pthread_mutex_unlock(&r->lock);
@@ -271,7 +237,7 @@ void resolver_cancel(struct resolver *r, uint32_t slot)
     if (q->state == QUERY_LOOKING_UP) {
         query_state_move(&q->state, QUERY_CANCELLED);
     } else if (q->state == QUERY_QUEUED || q->state == QUERY_DONE) {
-        list_remove(r, q->state == QUERY_QUEUED ? &r->queued : &r->done, q);
+        fifo_remove(q->state == QUERY_QUEUED ? &r->queued : &r->done, &q->link);
         query_state_move(&q->state, QUERY_FREE);
     }
     pthread_mutex_unlock(&r->lock);
@@ -284,7 +250,7 @@ bool resolver_take(struct resolver *r, uint32_t *ret_slot, struct resolve_answer
 
     (void)!read(r->event_fd, &count, sizeof count);
     pthread_mutex_lock(&r->lock);
-    q = list_take(r, &r->done);
+    q = fifo_pop(&r->done, struct query, link);
     if (q) {
         *ret = q->answer;
         *ret_slot = (uint32_t)(q - r->query);

@@ -87,11 +87,11 @@ void core_act_answer(const struct daemon *d, const struct reply *r, struct text_
  * cannot be used, change nothing; only there, in tenant_join.c and in shell/peers does d->config
  * change. ---- */
 
-/* The file is read; when that is done, `read_done` is called on the owner thread, which then calls
+/* When the file has been read, `read_done` is called on the owner thread, and calls
  * reload_finish. */
-typedef void reload_read_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
+typedef void reload_read_done(struct daemon *d);
 enum tern_err reload_init(struct daemon *d, reload_read_done *read_done, char *why, size_t cap);
-void reload_finish_all(struct daemon *d);
+void reload_end(struct daemon *d); /* before the ring's end */
 
 /* Begins to read the file. False: that is under way. */
 bool reload_begin(struct daemon *d, bool dry_run);
@@ -106,8 +106,8 @@ struct reload_result {
     uint32_t done, restart, failed; /* differences; of a dry run: that would be done */
     size_t n;                       /* with OK: bytes of the answer in d->text */
 };
-/* False: nothing was read. Does what can be done, and tells it in the log and in the answer. */
-bool reload_finish(struct daemon *d, struct reload_result *ret);
+/* Does what can be done, and tells it in the log and in the answer. */
+void reload_finish(struct daemon *d, struct reload_result *ret);
 /* After that: a signal that came meanwhile has its turn. */
 void reload_again(struct daemon *d);
 

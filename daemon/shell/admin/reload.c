@@ -2,13 +2,18 @@
 #include "shell/admin/operator.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/err.h"
+#include "seam/io/io_threads.h"
 #include "shell/config/config_change.h"
 #include "shell/conn/tenant_join.h"
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
+
+#define RELOAD_STOP_NS 2000000000u /* at the end, for a reading that is under way */
 
 #define ROWS_MAX 1024 /* of an answer; ADMIN_TEXT_BYTES holds as many */
 
@@ -26,31 +31,88 @@ struct reloading {
 
 /* ---- asking ---- */
 
-enum tern_err reload_init(struct daemon *d, reload_read_done *read_done, char *why, size_t cap)
-{
-    enum tern_err err = config_reader_create(d->config->argc, d->config->argv, &d->reload.reader);
+/* A thread reads the file, because a disk may be slow and loading allocates. What it writes lies
+ * apart from the daemon: a disk may keep the thread beyond the daemon's end. */
+struct reload_reader {
+    struct io_task task;
+    struct io_threads *threads; /* owned: one */
+    struct daemon *d;
+    reload_read_done *read_done;
+    bool reading;
+    /* Of the thread while it reads: */
+    int argc;
+    char **argv; /* borrowed until the process ends */
+    struct config *config;
+    enum tern_err err;
+    char why[CONFIG_WHY_BYTES];
+};
 
-    if (err != TERN_OK) {
-        snprintf(why, cap,
-                 "no memory, or no right to start the thread that reads the "
-                 "configuration anew");
-        return err;
-    }
-    d->reload.op.done = read_done;
-    io_poll_in(d->io, &d->reload.op, config_reader_event_fd(d->reload.reader), true);
-    return TERN_OK;
+static bool read_file(struct io_task *task, int32_t res)
+{
+    struct reload_reader *r = container_of(task, struct reload_reader, task);
+
+    (void)res;
+    r->err = config_load(r->argc, r->argv, &r->config, r->why, sizeof r->why);
+    return false;
 }
 
-void reload_finish_all(struct daemon *d)
+static void file_read(struct io_task *task, int32_t res)
 {
-    config_reader_destroy(d->reload.reader);
-    d->reload.reader = NULL;
+    struct reload_reader *r = container_of(task, struct reload_reader, task);
+
+    (void)res;
+    r->reading = false;
+    r->read_done(r->d);
+}
+
+enum tern_err reload_init(struct daemon *d, reload_read_done *read_done, char *why, size_t cap)
+{
+    const struct io_threads_config threads = {
+        .io = d->io, .threads = 1, .tasks = 1, .works = 1, .name = "tern-config"};
+    struct reload_reader *r = d->reload.reader = calloc(1, sizeof *r);
+    const char *missing = "no memory";
+
+    if (r) {
+        r->task.work = read_file;
+        r->task.done = file_read;
+        r->d = d;
+        r->read_done = read_done;
+        r->argc = d->config->argc;
+        r->argv = d->config->argv;
+        if (io_threads_create(&threads, &r->threads, &missing) == TERN_OK)
+            return TERN_OK;
+    }
+    snprintf(why, cap, "the thread that reads the configuration anew cannot be started: %s",
+             missing);
+    return TERN_INTERNAL;
+}
+
+/* A thread that a disk keeps stays, and what it uses: the process exits soon. */
+void reload_end(struct daemon *d)
+{
+    struct reload_reader *r = d->reload.reader;
+    uint64_t until_ns = io_now_ns() + RELOAD_STOP_NS;
+
+    if (!r)
+        return;
+    while (r->reading && io_now_ns() < until_ns)
+        io_run(d->io, until_ns);
+    if (r->reading)
+        return;
+    if (r->threads)
+        io_threads_destroy(r->threads);
+    config_destroy(r->config);
+    free(r);
 }
 
 bool reload_begin(struct daemon *d, bool dry_run)
 {
-    if (!config_reader_ask(d->reload.reader))
+    struct reload_reader *r = d->reload.reader;
+
+    if (r->reading)
         return false;
+    r->reading = true;
+    io_threads_work(r->threads, &r->task, 0);
     d->reload.dry_run = dry_run;
     d->reload.by_signal = false;
     return true;
@@ -212,22 +274,22 @@ static void log_result(const struct reload_result *result)
                   result->restart, result->failed);
 }
 
-bool reload_finish(struct daemon *d, struct reload_result *ret)
+void reload_finish(struct daemon *d, struct reload_result *ret)
 {
-    struct reloading r = {.d = d, .dry_run = d->reload.dry_run, .result = ret};
-    struct config *is = NULL;
+    struct reload_reader *read = d->reload.reader;
+    struct config *is = read->config;
+    struct reloading r = {.d = d, .is = is, .dry_run = d->reload.dry_run, .result = ret};
 
-    *ret = (struct reload_result){.by_signal = d->reload.by_signal, .dry_run = d->reload.dry_run};
-    if (!config_reader_take(d->reload.reader, &is, &ret->err, ret->why))
-        return false;
-    r.is = is;
+    *ret = (struct reload_result){
+        .by_signal = d->reload.by_signal, .dry_run = d->reload.dry_run, .err = read->err};
+    memcpy(ret->why, read->why, sizeof ret->why);
+    read->config = NULL;
     if (ret->err == TERN_OK)
-        ret->err = links_reload(d, is, r.dry_run, &r.own, ret->why, sizeof ret->why);
+        ret->err = links_reload(d, r.is, r.dry_run, &r.own, ret->why, sizeof ret->why);
     if (ret->err == TERN_OK)
         compare(&r);
     log_result(ret);
     config_destroy(is);
-    return true;
 }
 
 void reload_again(struct daemon *d)

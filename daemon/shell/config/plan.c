@@ -309,7 +309,7 @@ static uint64_t connection_bytes(const struct config *config)
            (uint64_t)(config->ntenants + 2) * door_bytes(config->strangers) +
            closer_bytes(&closer) + (uint64_t)streams.shares * IO_BUFFERS * IO_BUFFER_BYTES +
            BUDGET_BYTES(plan_body_max(config)) + FRAME_HEADER_BYTES + plan_body_max(config) +
-           ADMIN_TEXT_BYTES + CONFIG_READER_STACK_BYTES + sizeof(struct config);
+           ADMIN_TEXT_BYTES + CONFIG_LOAD_STACK_BYTES + sizeof(struct config);
 }
 
 /* In the order of the text. */

@@ -95,25 +95,20 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 }
 
 /* The configuration was read anew. */
-static void reloaded(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+static void reloaded(struct daemon *d)
 {
-    struct daemon *d = container_of(op, struct daemon, reload.op);
     struct reload_result result;
 
-    (void)res, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return;
-    if (reload_finish(d, &result)) {
-        operator_reloaded(d, &result);
-        if (result.by_signal && d->state == DAEMON_SERVING) {
-            notify_state("READY=1");
-            drain_tell_serving(d, result.err == TERN_OK ? "" : "; the last reload failed: ",
-                               result.err == TERN_OK ? "" : result.why);
-        }
-        reload_again(d);
+    reload_finish(d, &result);
+    operator_reloaded(d, &result);
+    if (result.by_signal && d->state == DAEMON_SERVING) {
+        notify_state("READY=1");
+        drain_tell_serving(d, result.err == TERN_OK ? "" : "; the last reload failed: ",
+                           result.err == TERN_OK ? "" : result.why);
     }
-    if (flags & IO_LAST)
-        io_poll_in(d->io, op, config_reader_event_fd(d->reload.reader), true);
+    reload_again(d);
 }
 
 static void take_signal(struct daemon *d, uint32_t number)
@@ -491,11 +486,11 @@ void daemon_destroy(struct daemon *d)
     if (d->streams)
         stream_pool_mute(d->streams);
     closer_end(d->closer);
+    reload_end(d);
     conn_doors_destroy(d);
     links_door_destroy(d);
     xfer_destroy(d->xfer);
     io_destroy(d->io);
-    reload_finish_all(d);
     spill_finish(d);
     conns_finish(d);
     closer_destroy(d->closer);
