@@ -50,26 +50,10 @@ static const char *bug_text(unsigned n)
     }
 }
 
-/* Without RDMA nothing would find the seam's. */
-static bool bug_findable(unsigned bug)
-{
-    return bug_text(bug) != NULL;
-}
-
-static json_t *not_findable(void)
-{
-    json_t *bugs = json_array();
-
-    for (unsigned bug = 1; bug < BUG_END; bug++)
-        if (bug_text(bug) && !bug_findable(bug))
-            json_array_append_new(bugs, json_integer(bug));
-    return bugs;
-}
-
 bool bug_plant(const char *which)
 {
     planted_bug = (unsigned)atoi(which);
-    return bug_findable(planted_bug);
+    return bug_text(planted_bug) != NULL;
 }
 
 struct found {
@@ -187,7 +171,7 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
 
     if (strcmp(which, "all") != 0)
         from = to = (unsigned)atoi(which);
-    if (from < 1 || to >= BUG_END || (from == to && !bug_findable(from))) {
+    if (from < 1 || to >= BUG_END || (from == to && !bug_text(from))) {
         fprintf(stderr, "tern-sim: bugs are numbered 1 to %u\n", BUG_END - 1);
         return 2;
     }
@@ -195,7 +179,7 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
     for (unsigned bug = from; bug <= to; bug++) {
         struct found f;
 
-        if (!bug_findable(bug))
+        if (!bug_text(bug))
             continue;
         bug_find(&w, &h, bug, first, seeds, &f);
         if (shrink_to && f.seed)
@@ -213,7 +197,6 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
 
         json_object_set_new(root, "bugs", rows);
         json_put(root, "missed", (uint64_t)missed);
-        json_object_set_new(root, "without_rdma", not_findable());
         json_end(root);
     } else {
         json_decref(rows);

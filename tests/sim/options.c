@@ -54,9 +54,7 @@ static const struct argp_option table[] = {
 static const char doc[] =
     "Plays histories of two Tern cores under faults and checks every promise after every event."
     "\vThe figure of histories a second counts processor time of this process.\n\nExit status: 0 "
-    "no "
-    "violation and no mark missed; 1 if not; 2 a wrong command line or an unreadable file; 77 "
-    "--rdma in a build without it.";
+    "no violation and no mark missed; 1 if not; 2 a wrong command line or an unreadable file.";
 
 /* A mistyped number must not end in a run of nothing that passes. */
 static uint64_t number(struct argp_state *state, const char *name, const char *text, uint64_t least)
