@@ -41,9 +41,10 @@ static void on_closed(struct stream *s, const char *why)
         l->next_addr = known ? l->naddrs : l->next_addr + 1;
         changed = !l->cause_known && link_record_cause(l, why);
     }
-    log_event(changed && !known ? LEVEL_WARN : LEVEL_INFO, "link_down",
-              "link=%u peer=%s dir=%s reason=%s", l->slot, link_peer_name(l),
-              link_is_outbound(l) ? "out" : "in", why);
+    /* Strangers without end must not use up what the log allows of peers' links. */
+    log_event(changed && !known ? LEVEL_WARN : LEVEL_INFO,
+              l->peer == NONE ? "caller_left" : "link_down", "link=%u peer=%s dir=%s reason=%s",
+              l->slot, link_peer_name(l), link_is_outbound(l) ? "out" : "in", why);
     if (!link_is_outbound(l))
         xfer_dismiss(d->xfer, l->slot);
     if (!known)
