@@ -208,10 +208,8 @@ static void plan_page(struct planner *p, struct side from, struct side to)
 /* What comes from a page of the source, whichever rank sends it. */
 static void map_page(struct planner *p, struct side from, struct side to)
 {
-    const uint32_t to_ranks = to.l->ranks * to.l->stages;
-
     for (to.page = 0; to.page < to.pages; to.page++)
-        for (to.rank = 0; to.rank < to_ranks; to.rank++)
+        for (to.rank = 0; to.rank < to.l->ranks * to.l->stages; to.rank++)
             plan_moves(p, &from, &to, takes_part(p->ready->to_copies, p->span, &to));
 }
 

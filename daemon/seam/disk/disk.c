@@ -111,11 +111,6 @@ static void run_write(struct disk_thread *t, struct write_job *job)
     finish(disk, &job->job);
 }
 
-static bool of_one_file(const struct disk_drop *a, const struct disk_drop *b)
-{
-    return a->tenant == b->tenant && a->place.file == b->place.file;
-}
-
 /* With it, the extents of its file that come next. */
 static void run_drops(struct disk_thread *t, struct drop_job *first)
 {
@@ -127,7 +122,8 @@ static void run_drops(struct disk_thread *t, struct drop_job *first)
     while (first->drop.place.offset != 0 && n < DROPS_AT_ONCE &&
            (next = fifo_first(waiting, struct drop_job, job.link)) != NULL &&
            may_drop(disk, &next->job) && next->drop.place.offset != 0 &&
-           of_one_file(&next->drop, &first->drop))
+           next->drop.tenant == first->drop.tenant &&
+           next->drop.place.file == first->drop.place.file)
         drop[n++] = fifo_pop(waiting, struct drop_job, job.link);
     pthread_mutex_unlock(&disk->lock);
     disk_drop_run(t, drop, n);
@@ -229,11 +225,6 @@ static bool name_fits(const char *name)
     return name && *name && *name != '.' && !strchr(name, '/') && strlen(name) < DISK_TENANT_NAME;
 }
 
-static bool is_unnamed(const char *name)
-{
-    return name && !*name;
-}
-
 static enum tern_err check_config(const struct disk_config *c, const char **ret_why)
 {
     *ret_why = "the disk tier has 1 to 32 threads of 1 to 32 pieces in flight: change them";
@@ -242,7 +233,7 @@ static enum tern_err check_config(const struct disk_config *c, const char **ret_
         return TERN_INVALID;
     *ret_why = "a tenant's name is no name of a folder: at most 63 bytes, no slash, no dot first";
     for (uint32_t i = 0; i < c->tenants; i++)
-        if (i >= MEM_TENANTS_MAX || !(is_unnamed(c->tenant[i]) || name_fits(c->tenant[i])))
+        if (i >= MEM_TENANTS_MAX || !c->tenant[i] || (*c->tenant[i] && !name_fits(c->tenant[i])))
             return TERN_INVALID;
     return TERN_OK;
 }
@@ -259,14 +250,6 @@ static uint8_t *create_memory(size_t align, size_t bytes, int advice)
     undumped(at, bytes);
     madvise(at, bytes, advice);
     return memset(at, 0, bytes);
-}
-
-/* In huge pages where there are any: what a request to the disk is made of are pieces of memory
- * that lie side by side for the device, too. */
-static bool create_staging(struct disk *disk)
-{
-    disk->staging = create_memory(HUGE_BYTES, staging_bytes(&disk->config), MADV_HUGEPAGE);
-    return disk->staging;
 }
 
 static bool create_jobs(struct disk *disk)
@@ -347,7 +330,9 @@ static enum tern_err create_all(struct disk *disk, const char **ret_why)
     *ret_why = memory;
     disk->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     disk->threads = calloc(disk->config.threads, sizeof *disk->threads);
-    if (disk->event_fd < 0 || !disk->threads || !create_staging(disk) || !create_jobs(disk))
+    /* Huge pages: the memory of a request is contiguous for the device, too. */
+    disk->staging = create_memory(HUGE_BYTES, staging_bytes(&disk->config), MADV_HUGEPAGE);
+    if (disk->event_fd < 0 || !disk->threads || !disk->staging || !create_jobs(disk))
         return TERN_INTERNAL;
     TRY(create_files(disk, ret_why));
     *ret_why = memory;

@@ -190,7 +190,7 @@ enum disk_fault disk_body_check(struct disk_body *b, const struct disk_head *hea
     const uint64_t in_flight = (uint64_t)DISK_BODY_DEPTH * DISK_PIECE_BYTES;
     struct reading r = {.bytes = disk_extent_bytes(&head->extent) - DISK_BLOCK};
 
-    if (head->seal.key_id != (b->crypt ? disk_crypt_key_id(b->crypt) : 0))
+    if (head->seal.key_id != disk_crypt_key_id(b->crypt))
         return DISK_FAULT_KEY;
     if (!disk_memory_get(&b->meta, disk_meta_bytes(&head->extent) + 1) ||
         !disk_memory_get(&b->pieces, r.bytes < in_flight ? r.bytes + 1 : in_flight))

@@ -100,7 +100,7 @@ void disk_crypt_destroy(struct disk_crypt *c)
 
 uint64_t disk_crypt_key_id(const struct disk_crypt *c)
 {
-    return c->key_id;
+    return c ? c->key_id : 0;
 }
 
 bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,

@@ -28,7 +28,7 @@ struct disk_crypt;
 enum tern_err disk_crypt_create(const uint8_t key[DISK_KEY_BYTES], struct disk_crypt **ret,
                                 const char **ret_why);
 void disk_crypt_destroy(struct disk_crypt *c); /* NULL: nothing */
-/* A number that stands for the key, and does not tell it; never 0. */
+/* A number that stands for the key, and does not tell it; never 0. c NULL: 0, for no key. */
 uint64_t disk_crypt_key_id(const struct disk_crypt *c);
 
 /* Fills in the nonce, from the system's random numbers, and the key's id. False: it has none to

@@ -11,17 +11,13 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "lists lie on the disk as in memory");
 static_assert(DISK_HEAD_BYTES % 8 == 0 && sizeof(struct extra_key) % 8 == 0, "lists are aligned");
 
-static size_t body_bytes_max(void)
+size_t disk_footer_bytes_max(void)
 {
     size_t heads = (size_t)DISK_WRITE_EXTENTS * DISK_HEAD_BYTES;
     size_t tokens = (size_t)OPEN_TOKENS_MAX * 4 + (size_t)DISK_WRITE_EXTENTS * 4; /* each to 8 */
+    size_t keys = (size_t)EXTRA_KEYS_MAX * sizeof(struct extra_key);
 
-    return heads + tokens + (size_t)EXTRA_KEYS_MAX * sizeof(struct extra_key);
-}
-
-size_t disk_footer_bytes_max(void)
-{
-    return DISK_BLOCK + disk_whole_blocks(body_bytes_max()) + DISK_BLOCK;
+    return DISK_BLOCK + disk_whole_blocks(heads + tokens + keys) + DISK_BLOCK;
 }
 
 /* ---- building one ---- */
@@ -123,7 +119,7 @@ static enum disk_fault open_body(const struct disk_footer_header *h, uint8_t *me
 {
     uint8_t *body = memory + DISK_BLOCK;
 
-    if (h->key_id != (crypt ? disk_crypt_key_id(crypt) : 0))
+    if (h->key_id != disk_crypt_key_id(crypt))
         return DISK_FAULT_KEY;
     if (checksum_unit(body, h->body_bytes) != h->body_sum)
         return DISK_FAULT_CHECKSUM;

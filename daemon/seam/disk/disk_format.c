@@ -331,7 +331,7 @@ enum disk_fault disk_open_extent(struct disk_crypt *crypt, uint8_t *block)
 
     TRY(get_begin(block, MAGIC_EXTENT));
     code64(&c, &key_id);
-    if (key_id != (crypt ? disk_crypt_key_id(crypt) : 0))
+    if (key_id != disk_crypt_key_id(crypt))
         return DISK_FAULT_KEY;
     if (!crypt)
         return DISK_FAULT_NONE;

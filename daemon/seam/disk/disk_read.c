@@ -301,8 +301,7 @@ static void pages_came(struct reader *r, const uint8_t *bytes, uint64_t at, uint
     struct mem *mem = r->t->disk->config.mem;
 
     while (r->page < run->first + run->n) {
-        uint32_t group = r->job->page[r->page].group;
-        uint64_t region_bytes = mem_page_bytes(mem, r->job->pool, group), n;
+        uint64_t region_bytes = mem_page_bytes(mem, r->job->pool, r->job->page[r->page].group), n;
         uint64_t next = r->job->from[r->page].body_at;
 
         if (r->begun)
@@ -445,11 +444,10 @@ static int look(struct reader *r)
 
 static int read_all(struct reader *r)
 {
-    uint32_t depth = r->t->pieces.depth;
     int err = 0;
 
     while (err == 0 && !atomic_load(&r->job->stop)) {
-        while (err == 0 && r->span_at < r->nspans && r->asked - r->looked < depth)
+        while (err == 0 && r->span_at < r->nspans && r->asked - r->looked < r->t->pieces.depth)
             err = ask(r);
         if (r->asked == r->looked)
             break;

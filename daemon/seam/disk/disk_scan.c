@@ -123,11 +123,6 @@ static void tell_of(struct disk_scan *s, uint64_t offset, enum disk_fault fault)
     tell(s, fault);
 }
 
-static uint64_t our_key(const struct disk_scan *s)
-{
-    return s->crypt ? disk_crypt_key_id(s->crypt) : 0;
-}
-
 /* An extent whose header and list are good: `list` is of disk_list_bytes, aligned to 8. */
 static enum disk_fault take_list(struct disk_scan *s, const uint8_t *list)
 {
@@ -324,7 +319,7 @@ static enum disk_fault read_header(struct disk_scan *s, const struct scan_file *
     if (!read_at(s, s->blocks.v, DISK_BLOCK, 0))
         return DISK_FAULT_READ;
     TRY(disk_get_file_header(s->blocks.v, f->file, s->now.tenant, ret));
-    return ret->key_id == our_key(s) ? DISK_FAULT_NONE : DISK_FAULT_KEY;
+    return ret->key_id == disk_crypt_key_id(s->crypt) ? DISK_FAULT_NONE : DISK_FAULT_KEY;
 }
 
 enum disk_fault disk_scan_header(struct disk_scan *s, const struct scan_file *f)

@@ -298,7 +298,7 @@ static void file_header(const struct stream *s, struct disk_file_header *ret)
     memset(ret, 0, sizeof *ret);
     ret->file = w->file;
     ret->incarnation = s->t->disk->config.incarnation;
-    ret->key_id = s->t->crypt ? disk_crypt_key_id(s->t->crypt) : 0;
+    ret->key_id = disk_crypt_key_id(s->t->crypt);
     strcpy(ret->tenant, tenant_of(s));
     for (uint32_t i = 0; i < w->nextents; i++)
         if (w->extents[i].served_ns > ret->served_ns)

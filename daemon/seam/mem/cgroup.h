@@ -6,8 +6,7 @@
 
 #include <stdint.h>
 
-#define CGROUP_ROOT                                                                                \
-    "" /* `root` below, unless a test has a folder with a proc and a sys of its own */
+#define CGROUP_ROOT "" /* `root` below; a test has a folder with a proc and a sys of its own */
 
 struct cgroup_memory {
     uint64_t most; /* the least limit; UINT64_MAX: none */

@@ -176,8 +176,7 @@ void mem_check_record(struct mem *mem, const struct record_job *job);
 
 /* Of a tenant's record memory, all of it; borrowed, to send. */
 int mem_record_fd(const struct mem *mem, uint32_t tenant);
-int mem_region_fd(const struct mem *mem, uint32_t tenant,
-                  uint32_t region); /* borrowed; to send by SCM_RIGHTS */
+int mem_region_fd(const struct mem *mem, uint32_t tenant, uint32_t region); /* borrowed, to send */
 /* A control page is a tenant's, like its regions: that of engine slot e is another one for each, so
  * what a process goes on writing after its engine has ended stays inside its tenant (fault 4). */
 int mem_control_fd(const struct mem *mem, uint32_t tenant, uint32_t engine); /* borrowed */

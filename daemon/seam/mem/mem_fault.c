@@ -70,14 +70,12 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
             fresh_page(range, (uintptr_t)info->si_addr);
         end_touch();
     }
-    if (previous.sa_flags & SA_SIGINFO) {
+    if (previous.sa_flags & SA_SIGINFO)
         previous.sa_sigaction(sig, info, context);
-    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+    else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
         previous.sa_handler(sig);
-    } else {
-        signal(sig,
-               SIG_DFL); /* the access is repeated and kills the process with the right signal */
-    }
+    else
+        signal(sig, SIG_DFL); /* the access repeats and kills the process with the right signal */
 }
 
 bool mem_fault_watch(const void *base, uint64_t bytes, uint64_t page_bytes, bool shared)
@@ -99,12 +97,11 @@ bool mem_fault_watch(const void *base, uint64_t bytes, uint64_t page_bytes, bool
 
 void mem_fault_unwatch(const void *base)
 {
-    for (size_t i = 0; i < nranges; i++) {
+    for (size_t i = 0; i < nranges; i++)
         if (ranges[i].from == (uintptr_t)base) {
             ranges[i] = ranges[--nranges];
             break;
         }
-    }
     if (nranges == 0 && installed) {
         sigaction(SIGBUS, &previous, NULL);
         installed = false;

@@ -685,8 +685,7 @@ void mem_check_record(struct mem *mem, const struct record_job *job)
     workers_check_record(mem->workers, job, memory->base, mem->config.fault_checks_on_owner);
 }
 
-/* ------------------------------------------------------------------ descriptors and control pages
- */
+/* ------------------------------------------------------------------ descriptors, control pages */
 
 int mem_region_fd(const struct mem *mem, uint32_t tenant, uint32_t region)
 {

@@ -50,19 +50,17 @@ struct stretch {
 static bool piece_taken(void *ctx, uint8_t *bytes, uint64_t n)
 {
     struct stretch *s = ctx;
-    bool ok = mem_near_copy(s->to, bytes, n);
 
     s->to += n;
-    return ok;
+    return mem_near_copy(s->to - n, bytes, n);
 }
 
 static bool piece_filled(void *ctx, uint8_t *bytes, uint64_t n)
 {
     struct stretch *s = ctx;
-    bool ok = mem_near_copy(bytes, s->from, n);
 
     s->from += n;
-    return ok;
+    return mem_near_copy(bytes, s->from - n, n);
 }
 
 bool mem_far_get(const struct mem_far *far, void *to, const void *at, uint64_t n)

@@ -325,8 +325,7 @@ void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event
 {
     struct event event;
 
-    for (uint32_t i = 0; i < w->njobs;
-         i++) { /* a callback may submit another: bounded all the same */
+    for (uint32_t i = 0; i < w->njobs; i++) { /* bounded: a callback may submit another job */
         struct job *job;
 
         pthread_mutex_lock(&w->lock);

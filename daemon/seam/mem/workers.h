@@ -33,8 +33,7 @@ uint64_t workers_bytes(uint32_t jobs); /* that their tables take */
 /* `jobs`: queued or running at most. `event_fd` (borrowed) gets a write when a job is done. */
 enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct workers **ret,
                              const char **ret_why);
-void workers_destroy(
-    struct workers *w); /* finishes no job: ends the threads after their piece, joins them */
+void workers_destroy(struct workers *w); /* finishes no job: joins the threads after a piece */
 
 /* `sums` is the store of mem_sums: sums_per_page values a record. */
 void workers_seal(struct workers *w, struct seal_id job, const struct pool_place *place,

@@ -21,11 +21,10 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#define UNITS_PIECE_BYTES                                                                          \
-    (128u << 10)                  /* what a thread takes at once, so that a job spreads over all */
-#define FAR_PAGES            16u  /* of a device, that a thread has sealed at once */
-#define FAR_SUMS             512u /* of several pages, on the stack */
-#define COPY_BLOCK_BYTES     (64u << 10) /* of CHECKSUM_BLOCKs; stays in the cache of a core */
+#define UNITS_PIECE_BYTES    (128u << 10) /* that a thread takes at once: a job spreads over all */
+#define FAR_PAGES            16u          /* of a device, that a thread has sealed at once */
+#define FAR_SUMS             512u         /* of several pages, on the stack */
+#define COPY_BLOCK_BYTES     (64u << 10)  /* of CHECKSUM_BLOCKs; stays in the cache of a core */
 #define ZERO_PIECE_BYTES     (4u << 20) /* short enough that a seal never waits long behind zeroing */
 #define PAGE_BYTES           4096u
 #define HUGE_BYTES           (2u << 20)
@@ -86,11 +85,10 @@ static void near_spoil(struct near_end *e, uint8_t *piece)
 static bool near_takes(void *ctx, uint8_t *piece, uint64_t n)
 {
     struct near_end *e = ctx;
-    uint8_t *at = e->at;
 
     near_spoil(e, piece);
     e->at += n;
-    return mem_near_copy(at, piece, n);
+    return mem_near_copy(e->at - n, piece, n);
 }
 
 static bool near_gives(void *ctx, uint8_t *piece, uint64_t n)

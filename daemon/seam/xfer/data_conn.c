@@ -343,8 +343,7 @@ static void receive_ended(struct data_conn *conn, uint64_t n, int32_t res)
         return;
     }
     conn->caller->receive(conn);
-    conn->transport->ops->pump(conn->transport,
-                               conn->peer_link); /* there is room to ask for more */
+    conn->transport->ops->pump(conn->transport, conn->peer_link); /* it has room to ask for more */
 }
 
 static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)

@@ -54,13 +54,12 @@ enum tern_err data_door_create(struct xfer *xfer)
 static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct data_conns *conns = container_of(op, struct data_conns, accept_op);
-    struct xfer *xfer = conns->conn[0].xfer;
 
     (void)buffer;
     if (flags & IO_LAST)
         conns->accepting = false; /* out of descriptors, say: the tick asks again */
     if (res >= 0) {
-        data_conn_options(xfer, res);
+        data_conn_options(conns->conn[0].xfer, res);
         door_arrived(conns->door, res, io_now_ns());
     }
 }

@@ -419,15 +419,12 @@ static void sent_bytes(struct data_conn *conn, uint64_t n)
         return;
     }
     conn->out_n = conn->out_at = 0;
-    if (r->state ==
-        DATA_REQUEST_PAGES) { /* what is left to be said goes out with the next answer */
+    if (r->state == DATA_REQUEST_PAGES) { /* the next answer takes along what is left to say */
         r->transport->ops->service->end(conn);
         data_request_state_move(&r->state, DATA_REQUEST_META);
-        next_request(conn);
-        data_source_send(conn);
-        return;
+    } else {
+        data_request_state_move(&r->state, DATA_REQUEST_NONE);
     }
-    data_request_state_move(&r->state, DATA_REQUEST_NONE);
     next_request(conn);
     data_source_send(conn);
 }

@@ -40,8 +40,10 @@ static enum tern_err attribute(struct cuda_device *d, CUdevice_attribute which, 
 }
 
 /* Writes have to be ordered for whoever reads: the region's own GPU, and others that reach it. */
-static enum tern_err takes_nic(struct cuda_device *d, const char **ret_why)
+enum tern_err cuda_region_takes_nic(struct cuda *c, const struct cuda_region *r,
+                                    const char **ret_why)
 {
+    struct cuda_device *d = &c->device[r->device];
     int ordered = 0, flushes = 0;
 
     TRY(attribute(d, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, &ordered, ret_why));
@@ -79,12 +81,6 @@ static enum tern_err export_range(struct cuda_device *d, const struct cuda_regio
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     *ret_fd = fd;
     return TERN_OK;
-}
-
-enum tern_err cuda_region_takes_nic(struct cuda *c, const struct cuda_region *r,
-                                    const char **ret_why)
-{
-    return takes_nic(&c->device[r->device], ret_why);
 }
 
 enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bool pcie,

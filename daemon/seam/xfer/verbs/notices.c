@@ -9,10 +9,8 @@
 /* Is an answer of the peer due? */
 static bool answer_due(const struct data_conn *conn)
 {
-    struct verbs *v = conn->transport->own;
-
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        const struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
+        const struct verbs_piece *piece = piece_of(conn->transport->own, conn->peer_link, i);
 
         if (piece->state != PIECE_FREE && !piece->answered)
             return true;
@@ -173,16 +171,17 @@ static void say_requests(struct verbs *v, struct data_conn *conn)
     }
 }
 
-void verbs_pump(struct verbs *v, uint32_t number)
+void verbs_pump(struct transport *t, uint32_t number)
 {
+    struct verbs *v = t->own;
     struct data_conn *conn;
 
     if (!v->xfer->link[number].up || !v->link[number].piece)
         return;
-    conn = data_conn_of_lane(v->transport, number);
+    conn = data_conn_of_lane(t, number);
     if (!conn) {
         if (next_batch(v, number) != NONE)
-            data_conn_call(v->transport, number, 0, &verbs_caller);
+            data_conn_call(t, number, 0, &verbs_caller);
         return;
     }
     if (conn->state != DATA_CONN_OPEN || conn->sending)
@@ -195,11 +194,6 @@ void verbs_pump(struct verbs *v, uint32_t number)
     say_requests(v, conn);
     if (conn->state == DATA_CONN_OPEN && !conn->sending && conn->out_n > 0)
         data_conn_send_buffer(conn);
-}
-
-void verbs_pump_lane(struct transport *t, uint32_t peer_link)
-{
-    verbs_pump(t->own, peer_link);
 }
 
 /* ------------------------------------------------------------------ what is answered */
@@ -351,8 +345,7 @@ static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret,
 
 static void receive(struct data_conn *conn)
 {
-    const struct verbs_notices *notices = conn->own;
-    uint32_t at = notices->rx_n;
+    uint32_t at = ((const struct verbs_notices *)conn->own)->rx_n;
 
     data_conn_receive(conn, conn->meta + at, (uint32_t)conn->xfer->conns->meta_bytes - at, false);
 }
@@ -379,10 +372,8 @@ static bool received(struct data_conn *conn, uint64_t bytes)
 
 static bool idle(const struct data_conn *conn)
 {
-    struct verbs *v = conn->transport->own;
-
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        const struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
+        const struct verbs_piece *piece = piece_of(conn->transport->own, conn->peer_link, i);
 
         if (piece->state != PIECE_FREE && (piece->batch != NONE || !piece->answered))
             return false;

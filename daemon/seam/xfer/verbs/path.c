@@ -280,12 +280,6 @@ static bool job_failed(struct verbs *v, struct verbs_path *p)
     return true;
 }
 
-static void abandoned(struct verbs *v, struct verbs_path *p)
-{
-    if (!job_failed(v, p))
-        path_stop(v, p);
-}
-
 static void made(struct verbs *v, struct verbs_path *p)
 {
     if (job_failed(v, p))
@@ -425,7 +419,10 @@ void paths_finished(struct verbs *v)
         switch (p->state) {
         case PATH_MAKING: made(v, p); break;
         case PATH_CONNECTING: connected(v, p); break;
-        case PATH_ABANDONED: abandoned(v, p); break;
+        case PATH_ABANDONED:
+            if (!job_failed(v, p))
+                path_stop(v, p);
+            break;
         case PATH_STOPPING:
             path_state_move(&p->state, PATH_DRAINING);
             p->since_ns = io_now_ns();
@@ -484,11 +481,6 @@ static bool mrs_sound(const struct xfer_path_msg *msg)
     return true;
 }
 
-static bool mws_sound(const struct xfer_path_msg *msg)
-{
-    return mrs_sound(msg) && msg->nmws > 0 && msg->nmws <= XFER_MWS_MAX;
-}
-
 static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
 {
     static const char unregistered[] =
@@ -498,7 +490,8 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
     const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
 
     if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
-        msg->mtu > IBV_MTU_4096 || (msg->push && !mws_sound(msg))) {
+        msg->mtu > IBV_MTU_4096 ||
+        (msg->push && (!mrs_sound(msg) || msg->nmws == 0 || msg->nmws > XFER_MWS_MAX))) {
         refuse(v, p, msg->epoch, false,
                "this daemon gives nothing by RDMA, or not with that offer");
         return;

@@ -189,7 +189,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     piece_state_move(&piece->state, PIECE_BINDING);
     piece->answered = true;
     piece->holds = true;
-    piece->path = (uint32_t)(p - v->path);
+    piece->path = path_number(v, p);
     piece->tried |= 1u << p->rail;
     piece->last = p->posted;
     piece->at_ns = io_now_ns();
@@ -215,9 +215,8 @@ static void push_close(struct verbs *v, struct verbs_piece *piece)
                                           .invalidate_rkey = p->mw[piece->run[i].mw]->rkey};
     p->held -= piece->nruns;
     rail_of(v, p)->cq_used -= piece->nruns;
-    if (!wrs_post(v, p, &list)) {
+    if (!wrs_post(v, p, &list))
         path_failed(v, p, "a memory window could not be closed: %s", strerror(errno));
-    }
 }
 
 /* ------------------------------------------------------------------ what a piece hears */
@@ -255,12 +254,11 @@ void push_lost(struct verbs *v, struct verbs_piece *piece)
 static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
 {
     struct verbs_piece *piece = NULL;
-    uint32_t number = (uint32_t)(p - v->path);
 
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES && !piece; i++) {
         struct verbs_piece *at = piece_of(v, p->link, i);
 
-        if ((piece_granted(at) || at->revoked) && at->path == number && at->seq == seq)
+        if ((piece_granted(at) || at->revoked) && at->path == path_number(v, p) && at->seq == seq)
             piece = at;
     }
     if (!piece || piece->batch == NONE)
@@ -305,7 +303,6 @@ void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns)
 
 void pushes_done(struct verbs *v, struct verbs_path *p)
 {
-    uint32_t number = (uint32_t)(p - v->path);
     bool freed = false;
 
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
@@ -313,7 +310,7 @@ void pushes_done(struct verbs *v, struct verbs_path *p)
 
         if (p->state != PATH_READY)
             return; /* what is flushed is told as if it were done */
-        if (!piece_granted(piece) || piece->path != number ||
+        if (!piece_granted(piece) || piece->path != path_number(v, p) ||
             (int32_t)(p->completed - piece->last) < 0)
             continue;
         if (piece->state == PIECE_CLOSING) {
@@ -332,16 +329,13 @@ void pushes_done(struct verbs *v, struct verbs_path *p)
 
 void pushes_ended(struct verbs *v, struct verbs_path *p)
 {
-    uint32_t number = (uint32_t)(p - v->path);
-
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if (!piece_granted(piece) || piece->path != number)
+        if (!piece_granted(piece) || piece->path != path_number(v, p))
             continue;
-        if (piece->state != PIECE_WAITING)
-            piece_state_move(&piece->state,
-                             PIECE_WAITING); /* to be granted again, unless its pull has ended */
+        if (piece->state != PIECE_WAITING) /* to be granted again, unless its pull has ended */
+            piece_state_move(&piece->state, PIECE_WAITING);
         mws_give(v, p, piece);
         piece_done(v, piece);
         if (piece->state == PIECE_WAITING) /* else as it got free */
@@ -353,7 +347,7 @@ void pushes_ended(struct verbs *v, struct verbs_path *p)
 
 void push_refused(struct verbs *v, struct verbs_path *p)
 {
-    uint32_t number = (uint32_t)(p - v->path), revoked = 0;
+    uint32_t number = path_number(v, p), revoked = 0;
 
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++)
         revoked += piece_of(v, p->link, i)->revoked && piece_of(v, p->link, i)->path == number;
@@ -365,12 +359,10 @@ void push_refused(struct verbs *v, struct verbs_path *p)
 
 void pushes_forgotten(struct verbs *v, const struct verbs_path *p)
 {
-    uint32_t number = (uint32_t)(p - v->path);
-
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if (!piece->revoked || piece->path != number)
+        if (!piece->revoked || piece->path != path_number(v, p))
             continue;
         piece->revoked = false;
         piece_free(piece);

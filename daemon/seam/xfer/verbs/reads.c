@@ -224,7 +224,7 @@ static bool piece_post(struct verbs *v, struct verbs_piece *piece)
         }
         if (piece->cursor.page == piece->n && piece->rails_left) {
             p = next_rail(v, piece, p);
-            piece->path = (uint32_t)(p - v->path);
+            piece->path = path_number(v, p);
         }
     }
     return p->state == PATH_READY;
@@ -237,7 +237,7 @@ void piece_read(struct verbs *v, struct verbs_piece *piece, struct verbs_path *p
     piece->cursor = (struct page_cursor){0};
     if (rails)
         p = next_rail(v, piece, p);
-    piece->path = (uint32_t)(p - v->path);
+    piece->path = path_number(v, p);
     v->xfer->stats.pieces_again += piece->tries++ > 0;
     piece_state_move(&piece->state, PIECE_READING);
     piece_post(v, piece);
@@ -348,7 +348,7 @@ void piece_end(struct verbs *v, struct verbs_piece *piece)
 
 static struct verbs_piece *oldest_unposted(struct verbs *v, const struct verbs_path *p)
 {
-    uint32_t number = (uint32_t)(p - v->path), seq = v->link[p->link].seq;
+    uint32_t number = path_number(v, p), seq = v->link[p->link].seq;
     struct verbs_piece *oldest = NULL;
 
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
@@ -372,7 +372,7 @@ static void pieces_go_on(struct verbs *v, struct verbs_path *p)
     }
     if (p->push) {
         pieces_start(v, p->link);
-        verbs_pump(v, p->link);
+        verbs_pump(v->transport, p->link);
         return;
     }
     while (p->state == PATH_READY && (piece = oldest_unposted(v, p)) != NULL)
@@ -489,7 +489,7 @@ bool cq_drain(struct verbs_rail *rail)
             pieces_done(v, &v->path[number]);
             path_advance(v, &v->path[number]);
             pieces_go_on(v, &v->path[number]);
-            verbs_pump(v, v->path[number].link);
+            verbs_pump(v->transport, v->path[number].link);
         }
     }
     if (n < 0)

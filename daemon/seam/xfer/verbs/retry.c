@@ -54,12 +54,11 @@ static uint32_t tries_max(const struct verbs *v)
 
 static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piece)
 {
-    uint32_t tenant = batch_tenant(v, piece->batch);
     uint32_t near = batch_rails(v, piece->batch);
     bool more = piece->tries < tries_max(v);
     struct verbs_path *p = more ? path_for(v, link, piece->batch, near, piece) : NULL;
 
-    if (!p && more && path_coming(v, link, tenant, io_now_ns()))
+    if (!p && more && path_coming(v, link, batch_tenant(v, piece->batch), io_now_ns()))
         return;
     if (!p && !batch_has_another_way(v->xfer, piece->batch)) {
         inflow_break(v->xfer, piece->pull, TERN_PEER_LOST);
@@ -67,15 +66,12 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
     }
     if (piece->holds || !piece->answered)
         return;
-    if (!p) {
+    if (!p)
         batch_given_up(v, link, piece->batch);
-        return;
-    }
-    if (p->push) {
+    else if (p->push)
         piece_push(v, link, p, piece);
-        return;
-    }
-    piece_read(v, piece, p, near);
+    else
+        piece_read(v, piece, p, near);
 }
 
 /* A path that fails meanwhile comes here again, at most once a path: it is not ready any more. */
@@ -92,12 +88,10 @@ void pieces_start(struct verbs *v, uint32_t link)
 
 void path_lost(struct verbs *v, struct verbs_path *p)
 {
-    uint32_t number = (uint32_t)(p - v->path);
-
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if ((piece->path != number && !piece_reads_over(piece, p)) ||
+        if ((piece->path != path_number(v, p) && !piece_reads_over(piece, p)) ||
             piece->state == PIECE_WAITING || (piece->state != PIECE_READING && !piece->holds))
             continue;
         piece->tried |= 1u << p->rail;
@@ -117,7 +111,7 @@ void path_usable(struct verbs *v, struct verbs_path *p)
         return;
     if (p->state == PATH_READY) {
         pieces_start(v, p->link);
-        verbs_pump(v, p->link);
+        verbs_pump(v->transport, p->link);
         return;
     }
     if (path_best(v, p->link, p->tenant) || path_coming(v, p->link, p->tenant, io_now_ns()))

@@ -53,11 +53,10 @@ int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ib
 static int make(struct verbs *v, struct verbs_path *p)
 {
     struct verbs_rail *rail = rail_of(v, p);
-    bool posts = !p->source || p->push;
     int rc = qp_make(rail,
                      &(struct qp_wish){.pd = rail->domain[p->tenant].pd,
                                        .cq = rail->cq,
-                                       .sends = posts ? VERBS_SEND_QUEUE : 1,
+                                       .sends = !p->source || p->push ? VERBS_SEND_QUEUE : 1,
                                        .access = access_of(p)},
                      &p->qp, &p->job_what);
 
@@ -241,7 +240,7 @@ void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job)
     p->job = job;
     pthread_mutex_lock(&v->lock);
     check(w->todo_n < v->npaths);
-    w->todo[(w->todo_at + w->todo_n++) % v->npaths] = (uint32_t)(p - v->path);
+    w->todo[(w->todo_at + w->todo_n++) % v->npaths] = path_number(v, p);
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&v->lock);
 }

@@ -16,9 +16,8 @@ static bool knows(uint16_t frame)
 /* The statuses and checksums of pages that go by RDMA. */
 static bool answer(const struct verbs *v, struct data_conn *conn)
 {
-    const struct data_request *r = conn->request;
     uint64_t place = 0;
-    bool leaves = v && outflow_serves(conn->xfer, r->serve) &&
+    bool leaves = v && outflow_serves(conn->xfer, conn->request->serve) &&
                   memory_readable(v, data_request_pool(conn), &place);
 
     return data_answer_begin(conn, XFER_ANSWER_READ, place, leaves);

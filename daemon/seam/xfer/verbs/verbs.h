@@ -508,6 +508,11 @@ static inline bool piece_granted(const struct verbs_piece *piece)
 
 #define VERBS_RECEIVE ((uint64_t)1 << 63) /* in a receive's name */
 
+static inline uint32_t path_number(const struct verbs *v, const struct verbs_path *p)
+{
+    return (uint32_t)(p - v->path);
+}
+
 /* Requests are named by path, epoch and how many were posted with it: a completion of a queue pair
  * that is gone finds another epoch. */
 static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path *p, uint16_t mark)
@@ -542,7 +547,7 @@ int push_make(struct verbs *v, struct verbs_path *p); /* a thread's; 0 or an err
 int push_unmake(struct verbs_path *p);                /* 0 or an errno */
 
 /* verbs/notices.c */
-void verbs_pump(struct verbs *v, uint32_t peer_link);
+void verbs_pump(struct transport *t, uint32_t peer_link);
 
 /* verbs/source.c */
 void write_go_on(struct verbs *v, struct data_conn *conn); /* of one that waits for its path */
@@ -568,7 +573,6 @@ void writes_done(struct verbs *v, struct verbs_path *p); /* path->completed has 
 /* ------------------------------------------------------------------ behind the door */
 
 bool verbs_takes(const struct transport *t, uint32_t peer_link, uint32_t pool);
-void verbs_pump_lane(struct transport *t, uint32_t peer_link);
 void verbs_drop(struct transport *t, uint32_t inflow);
 bool verbs_holds(const struct transport *t, uint32_t inflow);
 void verbs_link_down(struct transport *t, uint32_t peer_link);

@@ -89,7 +89,7 @@ static void piece_verified(struct io_task *task, int32_t res)
     if (number != NONE)
         path_usable(v, p); /* its batch may wait to go another way */
     pieces_start(v, p->link);
-    verbs_pump(v, p->link); /* a place for a piece is free */
+    verbs_pump(v->transport, p->link); /* a place for a piece is free */
     rings_go_on(v);
 }
 

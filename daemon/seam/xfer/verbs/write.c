@@ -62,7 +62,7 @@ enum verbs_written writes_begin(struct verbs *v, struct data_conn *conn)
         return WRITTEN_NOT;
     if (path_parcels(v, p) && bytes > (uint64_t)XFER_RING_COMES * XFER_SLOT_BYTES)
         return WRITTEN_LOST; /* as no path here will ever do: it comes another way */
-    in->path = (uint32_t)(p - v->path);
+    in->path = path_number(v, p);
     in->run = 0;
     in->run_at = 0;
     return writes_post(v, conn);
@@ -244,13 +244,11 @@ enum verbs_written writes_post(struct verbs *v, struct data_conn *conn)
 /* Those that wait for this path go on, or hear that it went. */
 void writes_go_on(struct verbs *v, const struct verbs_path *p)
 {
-    uint32_t number = (uint32_t)(p - v->path);
-
     for (uint32_t i = 0; i < v->xfer->config.data_conns_max; i++) {
         struct data_conn *conn = &v->xfer->conns->conn[i];
 
         if (conn->state == DATA_CONN_OPEN && conn->request &&
-            conn->request->state == DATA_REQUEST_WAITS && conn->request->path == number)
+            conn->request->state == DATA_REQUEST_WAITS && conn->request->path == path_number(v, p))
             write_go_on(v, conn);
     }
 }

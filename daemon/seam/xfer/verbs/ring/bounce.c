@@ -194,7 +194,7 @@ void rings_go_on(struct verbs *v)
             if (!v->link[link].piece)
                 continue;
             pieces_start(v, link);
-            verbs_pump(v, link);
+            verbs_pump(v->transport, link);
         }
     }
 }
