@@ -39,8 +39,8 @@ struct reshard_section field_section(const struct reshard_field *f, uint32_t k)
     return (struct reshard_section){.count = heads ? heads->length : 1, .width = 1};
 }
 
-struct hold hold_of(const struct reshard_layout *l, const struct reshard_field *f,
-                    const struct reshard_section *s)
+static struct hold hold_of(const struct reshard_layout *l, const struct reshard_field *f,
+                           const struct reshard_section *s)
 {
     if (f->over == OVER_REPLICATED)
         return (struct hold){.parts = s->count, .copies = l->ranks};
@@ -49,7 +49,9 @@ struct hold hold_of(const struct reshard_layout *l, const struct reshard_field *
     return (struct hold){.parts = s->count / l->ranks, .copies = 1};
 }
 
-uint64_t hold_before(const struct reshard_layout *l, const struct reshard_field *f, uint32_t k)
+/* How many channels of a rank's page stand before section k. */
+static uint64_t hold_before(const struct reshard_layout *l, const struct reshard_field *f,
+                            uint32_t k)
 {
     uint64_t channels = 0;
 

@@ -23,8 +23,6 @@ struct hold {
     uint32_t parts, copies;
 };
 
-struct hold hold_of(const struct reshard_layout *l, const struct reshard_field *f,
-                    const struct reshard_section *s);
 /* The first part that a rank of a stage has. */
 static inline uint32_t hold_first(const struct hold *s, uint32_t rank)
 {
@@ -40,9 +38,6 @@ struct held_section {
 
 struct held_section held_section(const struct reshard_layout *l, const struct reshard_field *f,
                                  uint32_t k);
-/* How many channels of a rank's page stand before the section. */
-uint64_t hold_before(const struct reshard_layout *l, const struct reshard_field *f, uint32_t k);
-
 /* How long an axis is in the page of one rank. */
 uint64_t axis_local(const struct reshard_layout *l, const struct reshard_field *f,
                     const struct reshard_axis *a);

@@ -27,8 +27,7 @@
 #define RESHARD_PAGE_BYTES_MAX    (1ull << 40)
 #define RESHARD_PIECES_MAX        65536 /* of a plan */
 
-/* KV: keys and values. CHANNEL: what a convolution state has in the place of heads. DIM and STATE
- * are never divided. */
+/* KV: keys, values. CHANNEL: a convolution state's, like heads. DIM, STATE: never divided. */
 enum reshard_axis_kind {
     AXIS_LAYER,
     AXIS_KV,
@@ -65,9 +64,8 @@ struct reshard_field {
     uint32_t element_bytes;
     uint64_t offset; /* of the first element in the page */
     uint32_t naxes;
-    struct reshard_axis
-        axis[AXIS_KINDS]; /* each kind at most once, and not both HEAD and CHANNEL */
-    uint32_t nsections;   /* 1 or more with CHANNEL, else 0 */
+    struct reshard_axis axis[AXIS_KINDS]; /* each kind at most once; not both HEAD and CHANNEL */
+    uint32_t nsections;                   /* 1 or more with CHANNEL, else 0 */
     struct reshard_section section[RESHARD_SECTIONS_MAX];
 };
 

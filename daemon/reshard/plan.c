@@ -111,8 +111,7 @@ static bool common_box(const struct side *from, const struct side *to, struct bo
 
 /* ---- which ranks ---- */
 
-/* The sections, a bit each, in whose transfer the rank takes part: of the ranks that hold the same
- * it is their turn by turns. */
+/* The sections, a bit each, that the rank transfers: ranks that hold the same take turns. */
 static uint64_t takes_part(const uint64_t copies[RESHARD_COPIES], uint64_t span,
                            const struct side *s)
 {

@@ -77,8 +77,7 @@ static inline bool reshard_turn(uint64_t turn, uint32_t rank, uint32_t k)
     return ((turn ^ rank) & ((1u << k) - 1)) == 0;
 }
 
-/* After so many spans the plans and maps are the same again: a power of two, RESHARD_RANKS_MAX at
- * most. */
+/* Plans and maps repeat after so many spans: a power of two, RESHARD_RANKS_MAX at most. */
 uint32_t reshard_variants(const struct reshard_pair *pair);
 
 /* Bytes of a span that move, and those that are copied at the destination. */
@@ -93,8 +92,7 @@ struct box {
     struct strided_loop loop[AXIS_KINDS];
 };
 
-/* Joins what can be. What is left has its loops by their stride at the destination, outermost
- * first. */
+/* Joins loops where it can, and orders them by stride at the destination, outermost first. */
 void box_join(struct box *b);
 
 /* A part of the box that is a piece: box_parts says how many there are, box_part where part i

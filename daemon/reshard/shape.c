@@ -52,8 +52,7 @@ void box_join(struct box *b)
         }
 }
 
-/* Whether a loop makes pieces of its own: those that run the fewest times do, the first of equals
- * before the others. */
+/* Whether a loop makes pieces of its own: the loops that run least do, of equals the first. */
 static bool loop_is_apart(const struct box *b, uint32_t k)
 {
     uint32_t before = 0;

@@ -9,8 +9,7 @@
 
 #include "reshard/plan.h"
 
-/* Pages of the source's of a span: those that are there. Each has as many bytes that move as the
- * others. */
+/* The pages of a source's span that are there. Equally many bytes of each move. */
 struct reshard_part {
     uint32_t first, n;
 };
@@ -32,8 +31,7 @@ struct reshard_run {
     uint64_t bytes;
 };
 
-/* Behind the first `bytes` of the stream: of all pages there are reshard_plan_bytes(p, PIECE_MOVE).
- */
+/* Behind the first `bytes` of the stream; all pages have reshard_plan_bytes(p, PIECE_MOVE). */
 struct reshard_cursor reshard_cursor_at(const struct reshard_plan *p, struct reshard_part part,
                                         uint64_t bytes);
 /* What is left of the row that the cursor is in, which it then leaves. False: there is no more. */

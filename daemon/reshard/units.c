@@ -83,8 +83,7 @@ static struct field_box box_of(const struct reshard_layout *l, const struct resh
     return b;
 }
 
-/* Behind each step of each loop there may be a gap before the next one. Returns where the field
- * ends. */
+/* A gap may follow each step of each loop. Returns where the field ends. */
 static uint64_t mark_gaps(struct marks *m, const struct field_box *field)
 {
     struct field_box b = *field;

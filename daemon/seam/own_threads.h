@@ -35,8 +35,7 @@ static inline int own_thread_start(pthread_t *ret, void *(*run)(void *ctx), void
     return rc;
 }
 
-/* An eventfd takes every write but one that would pass 2^64; a full one is readable all the same.
- */
+/* An eventfd refuses only a write past 2^64; a full one is readable all the same. */
 static inline void eventfd_wake(int fd)
 {
     uint64_t one = 1;

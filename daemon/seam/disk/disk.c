@@ -150,8 +150,7 @@ static void look_for_room(struct disk *disk)
     disk->lacked_bytes = 0;
 }
 
-/* Until there may be a job. A disk without room is asked for it meanwhile, so that it is not called
- * full for as long as nobody stores. */
+/* Waits for a job. Polls a full disk for room, or it would stay "full" while nobody stores. */
 static void rest(struct disk *disk)
 {
     struct timespec until;

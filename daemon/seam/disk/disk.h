@@ -37,11 +37,9 @@ struct disk_config {
     uint64_t incarnation;
     bool encrypt;
     uint8_t key[DISK_KEY_BYTES];
-    uint64_t headroom_bytes; /* of the file system that stay free: below them a write ends as
-                                POOL_EXHAUSTED */
-    uint32_t
-        fault_write_every; /* fault injection: every so-many-th write fails with EIO; 0: never */
-    uint32_t fault_full_after; /* likewise: writes fail with ENOSPC from this many files on; 0 */
+    uint64_t headroom_bytes;    /* that stay free on the disk, or a write is POOL_EXHAUSTED */
+    uint32_t fault_write_every; /* fault injection: every n-th write fails with EIO; 0: none */
+    uint32_t fault_full_after;  /* likewise: writes fail with ENOSPC from this many files on; 0 */
 };
 
 #define DISK_PIECE_BYTES (1u << 20)
@@ -98,8 +96,7 @@ struct disk_stats {
     bool failing;        /* the last write, or the last read, ended with an error of the disk */
     bool gone;           /* failing: the folder was removed, and is not there yet anew */
     int error;           /* errno of the last that did; 0: none */
-    bool direct;         /* as of the start: false where the file system has no O_DIRECT, and all
-                            goes through the page cache */
+    bool direct;         /* at the start; false: no O_DIRECT, all goes through the page cache */
     struct disk_bad {    /* what reads met that is damaged, or in a file that is not there */
         uint64_t n;
         struct disk_place at; /* of the last one; offset 0: of the whole file */

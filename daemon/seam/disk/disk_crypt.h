@@ -31,8 +31,7 @@ void disk_crypt_destroy(struct disk_crypt *c); /* NULL: nothing */
 /* A number that stands for the key, and does not tell it; never 0. c NULL: 0, for no key. */
 uint64_t disk_crypt_key_id(const struct disk_crypt *c);
 
-/* Fills in the nonce, from the system's random numbers, and the key's id. False: it has none to
- * give, and nothing may be sealed. */
+/* Fills in a random nonce and the key's id. False: no random numbers, so nothing may be sealed. */
 bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
                       uint8_t ret_nonce[DISK_NONCE_BYTES]);
 
@@ -44,8 +43,7 @@ bool disk_seal_end(struct disk_crypt *c, uint8_t ret_tag[DISK_TAG_BYTES]);
 
 void disk_open_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n);
-/* False: these are not the bytes that were sealed, or not under this key, or not beside these
- * associated data. */
+/* False: the bytes, the key or the associated data are not those that were sealed. */
 bool disk_open_end(struct disk_crypt *c, const uint8_t tag[DISK_TAG_BYTES]);
 
 void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n); /* of either */

@@ -16,8 +16,7 @@
 #define DISK_LANE_PIECES 32      /* in flight in a lane at most */
 #define FILE_OPS_LOCK    ".lock" /* in the directory; holds it for one daemon at a time */
 
-struct disk_piece { /* one read or write; the memory is aligned to DISK_BLOCK, so are both numbers
-                     */
+struct disk_piece { /* one read or write; memory, bytes and offset are aligned to DISK_BLOCK */
     void *memory;
     uint64_t bytes, offset;
     uint64_t token; /* the caller's */
@@ -35,14 +34,12 @@ struct disk_files {
     int (*reserve)(void *ctx, int file, uint64_t bytes);
     /* Hands one over; it is moved whole or fails. There is room in the lane. */
     int (*submit)(void *ctx, uint32_t lane, int file, bool write, const struct disk_piece *piece);
-    /* Waits for any of the lane's; *ret_token says which, the result is 0 or its error (-ENODATA:
-     * the file is shorter). */
+    /* Waits for a piece of the lane, *ret_token. 0, or its error; -ENODATA: the file is shorter. */
     int (*reap)(void *ctx, uint32_t lane, uint64_t *ret_token);
     int (*sync)(void *ctx, int file);                           /* its bytes are durable */
     int (*rename)(void *ctx, const char *from, const char *to); /* within one folder */
-    int (*sync_folder)(void *ctx,
-                       const char *name);       /* the folder of that file: names are durable */
-    int (*remove)(void *ctx, const char *name); /* -ENOENT: it is not there */
+    int (*sync_folder)(void *ctx, const char *name); /* of that file: names are durable */
+    int (*remove)(void *ctx, const char *name);      /* -ENOENT: it is not there */
     int (*punch)(void *ctx, int file, uint64_t offset, uint64_t bytes); /* a hole: reads as zeros */
     /* Calls found for each file of a tenant's folder, in any order; no folder: none. */
     int (*list)(void *ctx, const char *tenant, void (*found)(void *to, const char *name), void *to);

@@ -122,8 +122,7 @@ static inline uint64_t disk_list_bytes(const struct disk_extent *e)
     return ((uint64_t)e->tokens * 4 + 7) / 8 * 8 + (uint64_t)e->nkeys * sizeof(struct extra_key);
 }
 
-/* Do its numbers agree, and does it end before file_bytes? SHAPE, or NONE. Who writes asks first:
- * nothing else can be put. */
+/* SHAPE, unless its numbers agree and it ends before file_bytes. disk_put_extent checks it. */
 enum disk_fault disk_check_head(const struct disk_head *h, uint64_t file_bytes);
 /* `tenant` is the name that goes into the header; extent.tenant does not. */
 void disk_put_extent(uint8_t *block, const struct disk_head *h, const char *tenant);
@@ -147,8 +146,7 @@ enum disk_fault disk_get_head(const uint8_t *bytes, struct disk_place at, uint64
 bool disk_extent_agrees(const struct disk_extent *a, const struct disk_extent *b);
 bool disk_is_hole(const uint8_t *block); /* zeros: what stood there was given back */
 
-/* The extra keys of a list, which an earlier run wrote: in order, and within the extent's tokens?
- */
+/* Are the extra keys of a list, from an earlier run, in order and within the extent's tokens? */
 bool disk_keys_fit(const struct disk_extent *e, const struct extra_key *keys);
 
 /* ---- the header of the footer ---- */

@@ -134,8 +134,7 @@ static enum disk_fault take_list(struct disk_scan *s, const uint8_t *list)
     return disk_keys_fit(e, s->now.keys) ? DISK_FAULT_NONE : DISK_FAULT_SHAPE;
 }
 
-/* The header block of what should stand at `at`, as it was read, which is opened; entry NULL: no
- * footer says what it is. */
+/* Opens and checks the header block that was read for `at`. entry NULL: no footer describes it. */
 static enum disk_fault look_at_header(struct disk_scan *s, uint8_t *block, struct disk_place at,
                                       const struct disk_footer_entry *entry)
 {

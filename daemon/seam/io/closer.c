@@ -73,11 +73,9 @@ static void set_timer(long ns)
 
 static bool close_it(struct io_task *task, int32_t res)
 {
-    struct socket *s = container_of(task, struct socket, task);
-
     (void)res;
     set_timer(CUT_NS);
-    close(s->fd);
+    close(container_of(task, struct socket, task)->fd);
     set_timer(0);
     return false;
 }

@@ -29,8 +29,7 @@
 #define BUFFERS_ALL 65536u /* of all groups: their numbers have 16 bits */
 #define OPCODES_MAX 256u   /* that one probe can tell of */
 
-/* An operation's state (io_states.h) is in a word of the submission that none of our opcodes
- * uses. */
+/* An operation's state (io_states.h) lies in a word of the submission that no opcode here uses. */
 #define STATE_AT 7
 
 struct io {
@@ -273,12 +272,6 @@ static void sqe_fill(struct io_uring_sqe *sqe, const struct io_op *op)
     memcpy(sqe, words, sizeof *sqe);
 }
 
-static void wait_push(struct io *io, struct io_op *op)
-{
-    fifo_push(&io->waiting, &op->link);
-    io->stats.sq_waits++;
-}
-
 static void wait_flush(struct io *io)
 {
     struct io_op *op;
@@ -303,10 +296,12 @@ static void post(struct io *io, struct io_op *op, enum io_op_state waits, enum i
     struct io_uring_sqe *sqe = io->waiting.first ? NULL : sqe_take(io);
 
     op_move(op, sqe ? posted : waits);
-    if (sqe)
+    if (sqe) {
         sqe_fill(sqe, op);
-    else
-        wait_push(io, op);
+    } else {
+        fifo_push(&io->waiting, &op->link);
+        io->stats.sq_waits++;
+    }
 }
 
 static void post_sqe(struct io *io, struct io_op *op, struct io_uring_sqe *sqe)
@@ -566,9 +561,8 @@ uint32_t io_run(struct io *io, uint64_t deadline_ns)
     check(!io->running);
     io->running = true;
     wait_flush(io);
-    if (io->waiting.first || deadline_ns == 0)
-        io_uring_submit_and_get_events(
-            &io->ring); /* operations that wait for room must not wait for a completion, too */
+    if (io->waiting.first || deadline_ns == 0) /* what waits for room needs no completion */
+        io_uring_submit_and_get_events(&io->ring);
     else
         submit_and_wait(io, deadline_ns);
     note_overflow(io);

@@ -34,8 +34,7 @@ void checksum_begin(struct checksum *c);
 void checksum_feed(struct checksum *c, const void *bytes, size_t n);
 uint64_t checksum_end(struct checksum *c);
 
-/* The bytes [*ret_from, returned end) of a page that its unit k of `units` covers: equal shares,
- * what is left over goes to the last. */
+/* The bytes [*ret_from, returned end) of a page's unit k: equal shares, the last has the rest. */
 static inline uint64_t checksum_unit_span(uint64_t page_bytes, uint32_t units, uint32_t k,
                                           uint64_t *ret_from)
 {

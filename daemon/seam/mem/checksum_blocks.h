@@ -9,8 +9,7 @@
 
 #include "seam/mem/checksum.h"
 
-/* Hashes n bytes in blocks of CHECKSUM_BLOCK (the last may be short) into out, one value a block.
- */
+/* Hashes n bytes in blocks of CHECKSUM_BLOCK, the last of which may be short: a value each. */
 typedef void checksum_blocks_fn(const void *bytes, size_t n, uint64_t *out);
 
 checksum_blocks_fn checksum_blocks_baseline;

@@ -46,17 +46,15 @@ struct mem_config {
     const char (*device[MEM_TENANTS_MAX])[MEM_DEVICE_BYTES];
     const char *cuda_library;
     bool no_peers;           /* copies between GPUs go through memory of the host, untried */
-    uint32_t device_wait_ms; /* that a GPU may take for a piece of a copy before it counts as lost;
-                                0: a long time */
+    uint32_t device_wait_ms; /* for a piece of a copy, before a GPU is lost; 0: a long time */
     uint32_t fault_copy_corrupt_every; /* fault injection: flip one byte in what every so-many-th
                                           copy job writes, before it is hashed; 0: never */
     bool fault_checks_on_owner;        /* likewise: turn records are looked at where they are asked
                                           for, so that what the workers are for can be measured */
 };
 
-/* What mem_create will take of the host's memory: of the tenants' regions that are there, of their
- * host tiers, of their record memory, and for checksums, jobs, control pages and copies to devices.
- */
+/* What mem_create will take of the host's memory: for regions that lie there, host tiers, record
+ * memory, and for checksums, jobs, control pages and copies to devices. */
 void mem_bytes(const struct mem_config *config, uint64_t *ret_pages, uint64_t *ret_host,
                uint64_t *ret_records, uint64_t *ret_tables);
 /* *ret_why says what failed and what to do (too little memory, RLIMIT, no memfd). */
@@ -64,8 +62,7 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
 void mem_destroy(struct mem *mem); /* joins the workers */
 
 int mem_event_fd(const struct mem *mem); /* readable when mem_poll has something */
-/* Hands over what the workers finished, as EV_SEALED, EV_ZEROED and EV_COPIED events (now_ns is the
- * caller's to set). */
+/* Emits what the workers finished: EV_SEALED, EV_ZEROED, EV_COPIED. The caller sets now_ns. */
 void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx);
 
 /* Tells where a pool lies; before its first page is used. Again for each pool that opens in that
@@ -84,9 +81,8 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
 uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool);
 uint32_t mem_pool_ranks(const struct mem *mem, uint32_t pool); /* each has a region */
-/* A page has come, and agrees with its checksums in the regions that transfers carry: the others
- * get its bytes, and these checksums. Any thread that has the page in work. False: memory of theirs
- * is gone. */
+/* A page has come and agrees with its checksums: copies both to the regions that transfers do not
+ * carry. Any thread that has the page in work. False: memory of those regions is gone. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
 /* What a transfer carries of one page: bytes, and checksums beside them. */
@@ -130,8 +126,7 @@ struct mem_brought {
 };
 struct mem_brought mem_brought(const struct mem *mem, uint32_t tenant, uint32_t region,
                                uint64_t offset);
-/* The PCI address of that GPU, as the driver writes it; "": the driver does not tell. NULL: memory
- * of the host. */
+/* The GPU's PCI address, as the driver writes it; "": it tells none. NULL: memory of the host. */
 const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region);
 /* A GPU that memory lies on. False: there are not so many. Any thread. */
 struct mem_device_view {
@@ -140,10 +135,8 @@ struct mem_device_view {
     const char *no_kernels; /* why the CPU hashes its pages; NULL: kernels of its own do */
     struct mem_device_facts {
         int node; /* NUMA; -1: not known */
-        int mps;  /* 1: what this daemon does there goes through MPS; 0: it does not; -1: not known
-                   */
-        /* Of its memory, the regions' and what kernels work in. What the driver takes for itself it
-         * does not tell. */
+        int mps;  /* 1: our work there goes through MPS; 0: it does not; -1: not known */
+        /* Of its memory: regions, and what kernels work in; not what the driver takes. */
         uint64_t pool_bytes, kernel_bytes;
     } facts; /* as they were at the start */
 };
@@ -184,8 +177,7 @@ uint64_t mem_done_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint32
 /* Asks the ranks of the engine to ring when they reach that step; 0: not to. What they showed
  * before is to be read after this, for they ring no more for it. */
 void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t step);
-/* Zeroes the steps, keeps the incarnation; where the owner cannot touch the page now, before it
- * reads a step from there. */
+/* Zeroes the steps, not the incarnation: now, or before the next read if it may not touch now. */
 void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine);
 
 struct mem_stats {
@@ -196,8 +188,7 @@ struct mem_stats {
         uint64_t sums_by_kernels, sums_by_copies; /* checksums of their pages */
         uint64_t sums_by_engine;                  /* those that were brought with commits */
         uint64_t rows_by_kernels, rows_by_copies; /* stretches of them, packed and unpacked */
-        /* Bytes that were moved within a device, between two by peer access, and between others
-         * through memory of the host. */
+        /* Bytes moved within a device, by peer access, and through memory of the host. */
         uint64_t moved_within, moved_by_peer, moved_staged;
     } work;
     uint64_t host_bytes; /* of their host tiers */

@@ -34,8 +34,7 @@ enum tern_err region_create(struct region *r, enum region_kind kind, uint64_t by
                             struct workers *workers, const char **ret_why);
 void region_close(struct region *r); /* also of what was never made, or only in part */
 
-/* Linux hands out more than there is and kills later, so what does not fit is refused beforehand.
- */
+/* Refuses what does not fit, since Linux hands out more than there is and kills later. */
 enum tern_err region_memory_suffices(uint64_t need, const char **ret_why);
 
 uint64_t region_huge_bytes(void); /* in huge pages of this process, as the kernel says */

@@ -38,8 +38,7 @@ static uint8_t *place_of(const struct landing *l, const struct reshard_end *end)
 
 /* ---- what came ---- */
 
-/* Of memory of a device the runs are noted, with where in the window they belong, and fetched
- * together. */
+/* Fetches the runs noted on devices together, and copies each to its place in the window. */
 static void runs_fetch(struct landing *l)
 {
     const uint8_t *at = l->packed;

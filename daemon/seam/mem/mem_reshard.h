@@ -21,8 +21,7 @@ struct mem_reshard {
     uint32_t pages;                 /* of ours */
 };
 
-/* sums: of the source's pages that came, [page][rank][unit]. False: something is not as it was
- * there, or memory of a page is gone. */
+/* sums: of the source's pages that came, [page][rank][unit]. False: wrong, or memory is gone. */
 bool mem_reshard_landed(struct mem *mem, uint32_t pool, const struct page_at *pages,
                         const struct mem_reshard *way, const uint64_t *sums);
 

@@ -33,8 +33,7 @@ struct mem_far {
     bool (*zero)(void *ctx, void *at, uint64_t n);
     /* Both are its own: on one device, or on two. */
     bool (*move)(void *ctx, void *to, const void *from, uint64_t n);
-    /* The first `bytes` of some stretches, which may lie on several devices, one behind the other
-     * to memory of the host and back. */
+    /* The first `bytes` of stretches on any devices, in order, to host memory and back. */
     bool (*gather)(void *ctx, const struct iovec *stretches, uint64_t bytes, uint8_t *packed);
     bool (*scatter)(void *ctx, const struct iovec *stretches, uint64_t bytes,
                     const uint8_t *packed);
@@ -60,8 +59,7 @@ const struct mem_far *mem_far(const struct mem *mem);
 
 bool mem_is_far(const struct mem *mem, const void *at);
 
-/* `at` is page memory, `to` and `from` are not. False: a page is gone, and what it had to give or
- * to take is left out. */
+/* `at` is page memory, `to` and `from` are not. False: a page is gone, its bytes are left out. */
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n);
 bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n);
 /* From one page to another one, of any memory. */

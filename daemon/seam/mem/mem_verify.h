@@ -48,8 +48,7 @@ void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to);
  * and its checksums are in mem_sums now. False: it is corrupt, or a page of memory is gone. */
 bool mem_verify_landed(struct mem_verify *v);
 
-/* Whether the first n checksums of a record are known: a page that could not be read when it was
- * sealed has none. */
+/* Are a record's first n checksums known? A page that could not be read to be sealed has none. */
 bool mem_sums_known(struct mem *mem, uint32_t record, uint32_t n);
 
 /* Fault injection: flips a bit of a page that is arriving, before it is verified. */

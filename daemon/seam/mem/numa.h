@@ -1,7 +1,7 @@
 /* Which NUMA node things are on: memory, the CPUs that we may run on, devices. Nodes are bits of a
  * mask; 0 and -1 mean not known (one node, an old kernel, a container that hides it), and never an
- * error. Called at start by mem_host.c, cuda/mem_cuda.c and verbs/rail.c. Beside that, one number of
- * a file of the kernel. */
+ * error. Called at start by mem_host.c, cuda/mem_cuda.c and verbs/rail.c. Beside that, one number
+ * of a file of the kernel. */
 #ifndef SEAM_NUMA_H
 #define SEAM_NUMA_H
 
@@ -21,8 +21,7 @@ int numa_distance(const char *sys, int from, int to);
 /* To the nearest of some nodes. */
 int numa_nearest(const char *sys, int from, uint64_t nodes);
 
-/* The number behind `key` at the beginning of a line of a file of the kernel, to that base. False:
- * there is none, as with "max". */
+/* The number behind `key` at the start of a line of a kernel file. False: none, as with "max". */
 bool file_number(const char *path, const char *key, int base, uint64_t *ret);
 
 #endif

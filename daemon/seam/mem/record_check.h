@@ -11,8 +11,7 @@
 
 /* How watched memory is touched: mem_fault_bytes, or mem_fault_try where the owner does it. */
 typedef bool record_touch(void (*touch)(void *ctx), void *ctx);
-/* `memory`: watched, of the tenant. The id and all else of *ret is filled in. CORRUPT: a page of
- * the memory was gone. */
+/* `memory`: the tenant's, watched. Fills in all of *ret. CORRUPT: a page of the memory was gone. */
 void record_check(const struct record_job *job, const uint8_t *memory, record_touch *within,
                   struct record_checked *ret);
 

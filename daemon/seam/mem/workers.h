@@ -48,8 +48,7 @@ void workers_check_record(struct workers *w, const struct record_job *job, const
                           bool here);
 void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place);
 
-/* Populates memory with the threads' help before anything is shared; blocks until done. False: no
- * memory. */
+/* All threads populate memory before anything is shared; blocks. False: no memory. */
 bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool huge);
 
 /* Hands over what is done: for each job its event. The event_fd is the caller's to read, before. */

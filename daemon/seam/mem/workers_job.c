@@ -118,8 +118,7 @@ static void near_hashed(void *ctx)
     }
 }
 
-/* One end of each copy is a device's, the other memory of the host. What was written is hashed
- * where it lies. */
+/* One end is a device's, the other the host's. What was written is hashed where it lies. */
 static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from,
                        const struct group_layout *g, bool spoil, uint64_t *ret_sums)
 {

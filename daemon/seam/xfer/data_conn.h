@@ -61,12 +61,10 @@ struct data_caller {
     /* On a data thread: n more bytes of a receive of pages lie where they were asked for. Verifies
      * what it can. NULL: it receives no pages. */
     void (*landed)(struct data_conn *conn, uint64_t n);
-    /* It has completed: n bytes lie where they were asked for. False: this is not our protocol, and
-     * the connection ends. */
+    /* n bytes lie where they were asked for. False: not our protocol, and the connection ends. */
     bool (*received)(struct data_conn *conn, uint64_t n);
     void (*lost)(struct data_conn *conn); /* it is shut down, and its path has no connection */
-    /* Nothing of it is in flight any more: what was asked for on it is lost. NULL: `lost` did it.
-     */
+    /* Nothing is in flight any more: what was asked for on it is lost. NULL: `lost` did it. */
     void (*ended)(struct data_conn *conn);
     bool (*busy)(const struct data_conn *conn); /* the peer owes us something */
     bool (*idle)(const struct data_conn *conn); /* no pull needs it: its slot may go to another */
@@ -227,8 +225,7 @@ struct data_request {
     uint64_t units; /* REQUEST_EARLY, REQUEST_REST: that move of each page */
     uint32_t n, seq;
     struct xfer_entry entry[XFER_PAGES_MAX];
-    /* The pages of the entries that are given, one behind the other, and where those of each begin.
-     */
+    /* The pages of the entries given, one behind the other, and where each entry's begin. */
     struct page_ref page[XFER_PAGES_MAX];
     uint16_t page_at[XFER_PAGES_MAX];
     uint32_t npages;

@@ -522,8 +522,7 @@ void data_source_start(struct data_conn *conn)
     receive(conn);
 }
 
-/* Busy: it owes us the rest of a frame. The time runs from the frame's first byte, so that one byte
- * now and then does not hold a slot. */
+/* Busy: a frame is incomplete. Timed from its first byte, so that single bytes hold no slot. */
 bool data_source_busy(const struct data_conn *conn, uint64_t now_ns)
 {
     const struct data_request *r = conn->request;

@@ -217,8 +217,7 @@ static void batch_queue(struct xfer *xfer, uint32_t number, const struct transpo
     queue_push(xfer, &lane_of(xfer, batch)->queue, number);
 }
 
-/* Of a layout like ours there is a plan, too, where several ranks hold the same; what comes by RDMA
- * comes as it is. */
+/* Equal layouts also need a plan if several ranks hold the same. RDMA copies pages unchanged. */
 static bool comes_as_it_is(struct xfer *xfer, const struct action *act)
 {
     const struct transport *t = transport_for(xfer, act->pull.link, act->pull.pool, NULL);
@@ -228,8 +227,7 @@ static bool comes_as_it_is(struct xfer *xfer, const struct action *act)
             act->pull.layout_hash == pairs_own_hash(xfer, act->pull.pool));
 }
 
-/* Where the source's pages are of another layout than ours, both ends go by one plan. False: there
- * is none, and the pull broke. */
+/* Pages of another layout: both ends follow one plan. False: there is none, and the pull broke. */
 static bool inflow_pair(struct xfer *xfer, const struct action *act)
 {
     struct inflow *inflow = inflow_of(xfer, act->pull.pull);
@@ -404,8 +402,7 @@ uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uin
     return mem_transfer_sums(xfer->config.mem, batch->pool, group);
 }
 
-/* The page that is asked for next: one that was lost comes first. *ret_end: behind the last that
- * may be asked for with it. */
+/* The next page to ask for, lost ones first. *ret_end: behind the last to ask for with it. */
 static uint32_t next_of(const struct batch *batch, uint32_t *ret_end)
 {
     uint32_t first = 0, end;

@@ -21,8 +21,7 @@
 #include "seam/xfer/units.h"
 #include "seam/xfer/xfer.h"
 
-/* Page bytes that go at once, unless one page is larger; over TCP they are TCP_PIECE_BYTES. Less in
- * the simulator. */
+/* Page bytes of a piece, unless a page is larger; TCP has TCP_PIECE_BYTES. The simulator: fewer. */
 #ifndef XFER_PIECE_BYTES
 #define XFER_PIECE_BYTES (1u << 20)
 #endif
@@ -193,8 +192,7 @@ static inline uint32_t xfer_rails(const struct xfer_rdma_config *c)
     return c->rails ? c->rails : XFER_RAILS_INITIAL;
 }
 
-/* region_nics.c: which device each region gets. `usable`: a bit each of view->found. Returns those
- * that some region gets. */
+/* region_nics.c: gives each region a device. `usable` and returned: bits of view->found. */
 bool regions_matter(const struct xfer *xfer); /* else all of it is memory of the host */
 uint32_t regions_choose(struct xfer *xfer, const struct xfer_rdma_view *view, uint32_t usable);
 
@@ -224,14 +222,12 @@ struct batch_part {
     uint64_t page_bytes;
 };
 
-/* How many of the batch's next pages go into one piece: at least one, and no more than are of so
- * many bytes and checksums. */
+/* Cuts the batch's next piece: at least one page, else at most so many bytes and checksums. */
 struct batch_part batch_cut(const struct xfer *xfer, uint32_t batch, uint64_t bytes_max,
                             uint32_t sums_max);
-/* The queued batch of that transport whose turn it is: tenants in turn, and of each those that a
- * decode waits for before prefetches, and the batch of the pull that began first. `ready`: may that
- * tenant ask now? NULL: each may. NONE: there is none.
- */
+/* The queued batch whose turn it is: tenants in turn, of each those that a decode waits for before
+ * prefetches, then the pull that began first. `ready`: may that tenant ask now? NULL: each may.
+ * NONE: there is none. */
 uint32_t batch_in_turn(const struct transport *t, uint32_t peer_link,
                        bool (*ready)(const struct transport *t, uint32_t peer_link,
                                      uint32_t tenant));
@@ -271,16 +267,14 @@ struct arrival {
     struct mem_verify verify;
 };
 
-/* sums: as the source sent them, [region * units + unit], borrowed until arrival_landed; not looked
- * at of units ahead of their commit. */
+/* sums: the source's, [region * units + unit], borrowed until arrival_landed; not read of EARLY. */
 void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t batch, uint32_t i,
                    const uint64_t *sums);
 /* The bytes [0, to) of that region lie where mem.h says. Regions come in order. */
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to);
 /* All bytes lie there. False: they are not right. */
 bool arrival_landed(struct arrival *a);
-/* The same of a span that is resharded, whose bytes came by its plan; sums: as the source has them,
- * of the pages that came. */
+/* The same of a resharded span, whose bytes came by its plan; sums: the source's, of its pages. */
 bool arrival_resharded(struct xfer *xfer, uint32_t batch, uint32_t i, const uint64_t *sums);
 /* On the owner thread, for page i of a batch that is in use: what arrival_landed said. */
 void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
@@ -309,8 +303,7 @@ bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_lin
 void xfer_link_tick(struct xfer *xfer, uint32_t peer_link, uint64_t now_ns);
 /* The peer link whose token that is; NONE: it is of no link that is up. */
 uint32_t xfer_link_admitted(const struct xfer *xfer, uint64_t token);
-/* One more data connection said the link's token. False: the link has its share, and of what is for
- * all there is none left. */
+/* Counts a data connection that said the link's token. False: no share has room for another one. */
 bool xfer_link_conn_begin(struct xfer *xfer, uint32_t peer_link);
 void xfer_link_conn_end(struct xfer *xfer, uint32_t peer_link); /* NONE: it had said nothing */
 /* The transport that a new batch goes over, or one that `after` gives up; NULL: none takes it. */
@@ -319,8 +312,7 @@ struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t 
 
 /* The one that carries pages that are resharded, whatever was asked for: all daemons have it. */
 struct transport *transport_reshards(struct xfer *xfer);
-/* Units of pages cannot come ahead over that link, as what carries its pages carries whole ones:
- * operators are told, once. */
+/* Tells operators, once, that units cannot come ahead: the link's transport moves whole pages. */
 void xfer_link_whole(struct xfer *xfer, uint32_t peer_link, uint32_t pool);
 /* A pull's pages do, of a link whose others come by RDMA: operators are told, once. */
 void xfer_link_resharded(struct xfer *xfer, uint32_t peer_link, uint32_t pool);

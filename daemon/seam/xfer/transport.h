@@ -33,8 +33,7 @@ struct data_service {
     /* A request of such a frame is in conn's request. It is answered at once, or waits. False: it
      * breaks the protocol, and the connection ends. */
     bool (*begin)(struct transport *t, struct data_conn *conn);
-    /* Of a request in state PAGES: the page bytes that go out next, behind what meta still holds.
-     */
+    /* Of a request in state PAGES: the next page bytes, behind what meta still holds. */
     void (*gather)(struct data_conn *conn, struct data_gather *g);
     /* So many of them are with the kernel. True: there are more. */
     bool (*sent)(struct data_conn *conn, uint64_t n);
@@ -51,8 +50,7 @@ struct transport_ops {
     bool rdma;                     /* it makes paths */
     bool reshards;                 /* it carries pages between pools of different layouts */
     bool units;                    /* it carries units of pages */
-    uint32_t
-        conn_bytes; /* of what it keeps for a data connection that it calls; 0: it calls none */
+    uint32_t conn_bytes; /* that it keeps for a data connection it calls; 0: it calls none */
     const struct data_service *service; /* NULL: nobody asks it by frames */
 
     /* What `create` will take. NULL: nothing. */
@@ -87,8 +85,7 @@ struct transport_ops {
     bool (*poll)(struct transport *t);                          /* as xfer_poll */
     void (*page_in)(struct transport *t, uint64_t bytes); /* a page that it brought was right */
 
-    /* Does it carry the pages of a link that may use it? Leaves ret->transport NULL if it does not.
-     * NULL: it carries them all. */
+    /* Does it carry pages of a link? If not, ret->transport stays NULL. NULL: it carries all. */
     void (*link_view)(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
 
     /* Of one with paths: as the functions of xfer.h with these names. */

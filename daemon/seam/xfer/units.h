@@ -21,8 +21,7 @@ static inline uint64_t unit_walk_bytes(const struct unit_walk *w)
                     : w->page_bytes / w->units * (uint32_t)__builtin_popcountll(w->mask);
 }
 
-/* Where byte `at` of what moves lies in the region, and how many follow it there. at: less than all
- * of it. */
+/* Where byte `at` of what moves lies in the region, and how many follow. at: less than all. */
 static inline uint64_t unit_walk_at(const struct unit_walk *w, uint64_t at, uint64_t *ret_bytes)
 {
     uint64_t share = w->page_bytes / w->units, from;

@@ -133,8 +133,7 @@ struct xfer_rdma_config {
     const char *sys;                       /* NULL: /sys, unless a test has another */
     uint64_t mr_bytes_max;                 /* of one registration; 0: what the device takes */
     uint32_t tenants;
-    uint32_t
-        on_gpus; /* of these, those whose memory is of GPUs: each gets a ring to be pushed to */
+    uint32_t on_gpus; /* of these, those on GPUs: each gets a ring to be pushed to */
     void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
     void (*path_note)(void *ctx, uint32_t link, const struct xfer_note *note);
     /* While a device registers memory, and when it has: of so many bytes, since so long. */
@@ -158,8 +157,7 @@ struct xfer_config {
     uint32_t links, pulls, serves; /* as in core_limits */
     uint32_t pools;                /* likewise; 0: nothing is known of layouts */
     uint32_t pairs; /* of layouts that there are transfers between at most; 0: none is resharded */
-    uint32_t
-        batches; /* that the core has under way at most; 0: as many as so many pulls can have */
+    uint32_t batches;        /* that the core has under way at most; 0: as many as pulls can have */
     uint32_t data_threads;   /* that move and verify page bytes: seam/io/io_threads.h */
     uint32_t data_conns_max; /* both ways together, half of them from peers */
     uint32_t peers;          /* each can always have one from us, or two where there are many */
@@ -169,8 +167,7 @@ struct xfer_config {
     uint32_t strangers, strangers_per_address;
     uint64_t hello_ns;
     uint64_t idle_ns; /* a data connection that makes no progress with work outstanding is broken */
-    uint32_t fault_corrupt_pages; /* fault injection: flip one byte at the receive in that many
-                                     distinct pages, once each */
+    uint32_t fault_corrupt_pages; /* fault injection: flips a byte in so many pages on receive */
     uint32_t socket_buffer_bytes; /* SO_SNDBUF and SO_RCVBUF; 0: 1 MiB, or what the kernel makes of
                                      it where net.core.rmem_max and wmem_max are below that */
     uint64_t incarnation;         /* ours: a data connection that names another is refused */
@@ -208,8 +205,7 @@ void xfer_bytes(const struct xfer_config *config, uint32_t page_records, uint32_
                 uint64_t *ret_shared, uint64_t *ret_rdma);
 enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret,
                           const char **ret_why);
-void xfer_destroy(
-    struct xfer *xfer); /* before io and mem: runs the ring until its operations ended */
+void xfer_destroy(struct xfer *xfer); /* before io and mem: runs the ring until all has ended */
 
 /* Listens for data connections; *ret_port is the port taken (for port 0). host NULL: all. CONFLICT:
  * the port is taken; INVALID: it is no address of this host. *ret_why: the system's words. */
@@ -244,8 +240,7 @@ struct xfer_link_view {
     uint32_t connections, conns_up, conns_calling, conns_retired;
 };
 void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret);
-/* Page bytes that came over that link since the start, by the i-th transport, and its word. False:
- * there are no more. */
+/* Page bytes over that link since the start, by the i-th transport, and its word. False: none. */
 bool xfer_link_bytes(const struct xfer *xfer, uint32_t link, uint32_t i, const char **ret_transport,
                      uint64_t *ret_bytes);
 /* The i-th path of a link. False: it has no more. */
@@ -303,8 +298,7 @@ enum xfer_registered {
 
 extern const char *const xfer_registered_word[XFER_REGISTERED_WAYS];
 
-/* What was found at start, when bytes that are known were moved between that memory and the NIC, as
- * X(name, its word). */
+/* What moving known bytes between that memory and the NIC showed at start, as X(name, word). */
 #define XFER_SELF_TEST_TABLE(X)                                                                    \
     X(NONE, "none")                                                                                \
     X(PASSED, "passed")                                                                            \
@@ -337,8 +331,7 @@ struct xfer_registration_view {
     const char *device;               /* the NIC; NULL: none is in use */
     enum xfer_registered how;
     const char *why; /* it is not known in a better way: what became of those; borrowed */
-    /* Of a GPU's: what peers push comes through so much of the host's memory; 0: they do not push,
-     * and why. */
+    /* Of a GPU's: host memory that pushes come through; 0: peers do not push, and why. */
     uint64_t ring_bytes;
     const char *no_ring;
     const struct xfer_self_test *test; /* borrowed; NULL: there is none */
@@ -426,8 +419,7 @@ struct xfer_stats {
 };
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
 
-/* What the data path knows of one transfer, for operators. In: pages that have come, right or not.
- * Out: pages that have left. */
+/* What operators see of one transfer. In: pages that came, right or not. Out: pages that left. */
 struct xfer_flow_view {
     uint64_t pages, bytes;
     struct rate rate; /* of the bytes */

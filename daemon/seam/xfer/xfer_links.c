@@ -410,10 +410,9 @@ static bool registration_rows(const struct xfer *xfer, uint32_t i,
     const struct transport *t = rdma_of(xfer);
     uint32_t n = 0;
 
-    while (t && t->own && t->ops->registration_view(t, n, ret)) {
+    while (t && t->own && t->ops->registration_view(t, n, ret))
         if (n++ == i)
             return true;
-    }
     if (n == 0 && i == 0)
         return true;
     *ret_n = n > 0 ? n : 1;

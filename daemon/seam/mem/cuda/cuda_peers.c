@@ -72,8 +72,7 @@ static bool access_give(struct cuda *c, struct cuda_pair *p, const struct cuda_d
                     access_set(c, d, other, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
 
-/* Neither of a pair that is none keeps what it was given of the other one's memory. False: the
- * driver would not take it back. */
+/* Takes access back from both devices of a closed pair. False: the driver refused. */
 static bool access_take(struct cuda *c, const struct cuda_device *a, const struct cuda_device *b)
 {
     bool there = access_set(c, a, b, CU_MEM_ACCESS_FLAGS_PROT_NONE) == CUDA_SUCCESS;
@@ -92,8 +91,7 @@ static uint8_t *region_of(const struct cuda *c, const struct cuda_device *d)
     return (uint8_t *)(uintptr_t)c->region[i].base;
 }
 
-/* Bytes of the other one's first region to that of the device, both of which are zero again then.
- */
+/* Copies bytes of the other one's first region to that of the device, and zeroes both again. */
 static bool tried(struct cuda *c, struct cuda_pair *p, struct cuda_device *d,
                   struct cuda_device *other)
 {

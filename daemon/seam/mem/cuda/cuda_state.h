@@ -92,8 +92,7 @@ bool cuda_far_gather(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *
 bool cuda_far_scatter(void *ctx, const struct iovec *v, uint64_t bytes, const uint8_t *packed);
 bool cuda_far_sums(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
 
-/* What a lane has of the scratch, a piece of each: what kernels are told (lists, tables), what they
- * work in, and checksums. */
+/* A lane's pieces of the scratch: what kernels are told (lists, tables), their work, checksums. */
 enum { SCRATCH_TOLD, SCRATCH_WORK, SCRATCH_SUMS, SCRATCH_PARTS };
 
 /* cuda_kernels.c */

@@ -15,8 +15,7 @@
 
 #define MIB_SHIFT 20
 
-/* cuda_create and cuda_region_create run at start alone, on one thread. The longest text lists the
- * devices of the host. */
+/* Used at start alone, by one thread. The longest text lists the devices of the host. */
 static char why_text[DRIVER_SEEN_BYTES + 256];
 
 static enum tern_err refused(const char **ret_why)
@@ -25,8 +24,7 @@ static enum tern_err refused(const char **ret_why)
     return TERN_UNSUPPORTED;
 }
 
-/* A call of the driver that failed: its error, and what to do. Too little memory is the
- * configuration's affair: INVALID. */
+/* A driver's error, and what to do. Too little memory is the configuration's fault: INVALID. */
 static enum tern_err call_failed(const struct cuda *c, const char *who, const char *call,
                                  CUresult result, const char **ret_why)
 {

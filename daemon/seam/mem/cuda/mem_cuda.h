@@ -45,8 +45,7 @@ enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, s
                           const char **ret_why);
 void cuda_destroy(struct cuda *c); /* all regions are closed; NULL is fine */
 
-/* Opens the device, unless it is open, and makes zeroed memory on it. On failure cuda_region_close
- * is still the caller's. */
+/* Opens the device if need be, and makes zeroed memory on it. Close *r on failure, too. */
 enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
                                  uint64_t bytes, const char **ret_why);
 void cuda_region_close(struct cuda *c, struct cuda_region *r);
@@ -57,11 +56,9 @@ enum tern_err cuda_region_takes_nic(struct cuda *c, const struct cuda_region *r,
 enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bool pcie,
                                  int *ret_fd, const char **ret_why);
 
-/* When all regions are made: copies between devices that reach each other are theirs from then on;
- * `off`: they are not. */
+/* Called when all regions are made. Later copies between devices use peer access, unless `off`. */
 void cuda_peers_open(struct cuda *c, bool off);
-/* Why copies between two devices go through memory of the host, valid as long as the struct cuda;
- * NULL: they do not. Any thread. */
+/* Why copies between the two go through the host, valid as `c` is. NULL: not. Any thread. */
 const char *cuda_no_peers(struct cuda *c, uint32_t device, uint32_t other);
 
 const struct mem_far *cuda_far(const struct cuda *c);

@@ -24,8 +24,7 @@ struct local_copy {
     struct batch_part part; /* its batch as it was begun */
     struct serve_id serve;
     uint64_t sent[XFER_MASK_WORDS];  /* pages that may be copied */
-    uint64_t right[XFER_MASK_WORDS]; /* those that agree with their checksums; the thread's while it
-                                        is away */
+    uint64_t right[XFER_MASK_WORDS]; /* those that agree; the thread's while it is away */
     uint64_t *sums;                  /* owned: the source's */
 };
 

@@ -24,13 +24,6 @@ static bool begin(struct transport *t, struct data_conn *conn)
     return true;
 }
 
-static void gather_zeros(const struct data_request *r, struct data_gather *g)
-{
-    const struct tcp *tcp = r->transport->own;
-
-    (void)tcp_gather_again(g, tcp->zeros, r->pages_left, XFER_PIECE_PARTS);
-}
-
 /* The same of pages that leave resharded, stretch by stretch. */
 static void gather_resharded(struct data_conn *conn, struct data_gather *g)
 {
@@ -70,7 +63,8 @@ static void gather(struct data_conn *conn, struct data_gather *g)
     struct page_cursor c = r->cursor;
 
     if (r->over) {
-        gather_zeros(r, g);
+        (void)tcp_gather_again(g, ((const struct tcp *)r->transport->own)->zeros, r->pages_left,
+                               XFER_PIECE_PARTS);
         return;
     }
     if (data_request_pair(conn)) {

@@ -211,8 +211,7 @@ static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t
     return NULL;
 }
 
-/* The statuses: how many pages are given. *ret_lost: none, because the source's end of the path is
- * gone. */
+/* How many pages are given. *ret_lost: none, as the source's end of the path is gone. */
 static uint32_t count_given(const uint8_t *status, uint32_t n, bool *ret_lost)
 {
     uint32_t given = 0;

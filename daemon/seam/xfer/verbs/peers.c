@@ -24,8 +24,7 @@ uint32_t batch_tenant(const struct verbs *v, uint32_t batch)
     return v->xfer->batch[batch].tenant;
 }
 
-/* For all that is known it fails again, which takes seconds. It is tried with one piece, and with
- * none that was lost before. */
+/* It may fail again, which takes seconds: try it with one piece, which was never lost. */
 static bool doubtful(const struct verbs_path *p, const struct verbs_piece *piece)
 {
     return p->doubted && (p->posted > 0 || (piece && piece->tries > 0));

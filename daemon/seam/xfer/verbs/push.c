@@ -59,8 +59,7 @@ static bool runs_add_page(struct runs *runs, const struct verbs_domain *domain, 
     return true;
 }
 
-/* The runs of the slots that n pages of a batch come through. False: more than fit, or too few
- * slots. */
+/* The runs of the slots for n pages of a batch. False: more than fit, or too few slots. */
 static bool runs_of_slots(struct verbs *v, const struct verbs_path *p, const struct batch *batch,
                           uint32_t first, uint32_t n, struct runs *runs)
 {

@@ -65,8 +65,7 @@ static bool nonblocking(int fd)
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
-/* As many as the device takes, for requests and for what comes unasked over paths that are pushed.
- */
+/* As many as the device takes, for requests and for what comes unasked over pushed paths. */
 static uint32_t completions(const struct verbs_rail *rail)
 {
     const struct xfer_rdma_config *c = &rail->v->xfer->config.rdma;
@@ -138,8 +137,7 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     return true;
 }
 
-/* The first of those found are those asked for, in their order; list[i]: NULL, there is none of
- * that name. */
+/* Those asked for come first in `list`, in their order; NULL: there is none of that name. */
 static void rails_by_name(struct verbs *v, struct ibv_device **list)
 {
     const struct xfer_rdma_config *c = &v->xfer->config.rdma;
@@ -495,8 +493,7 @@ static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     }
 }
 
-/* Events of queue pairs are told by their completions, too; what matters is that each is taken, or
- * the pair could not be destroyed. */
+/* Completions tell of a pair's events, too, but each must be taken, or its pair stays forever. */
 static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct verbs_rail *rail = container_of(op, struct verbs_rail, async_op);

@@ -68,8 +68,7 @@ static uint32_t region_from(const struct verbs *v, const struct verbs_piece *pie
     return region;
 }
 
-/* The next bytes of the page at the cursor. False: no room; or, with *ret_sound false, the source
- * names memory that it did not offer. */
+/* The next bytes at the cursor. False: no room; with *ret_sound false: memory was never offered. */
 static bool reads_next(struct verbs *v, const struct verbs_path *p, struct verbs_piece *piece,
                        struct verbs_wrs *r, bool *ret_sound)
 {

@@ -4,9 +4,8 @@
  * piece's pages for the path that was lost. */
 #include "seam/xfer/verbs/verbs.h"
 
-/* All that was asked for of a batch is forgotten, and another transport asks for it. Not while
- * reads of its pages are in flight, or pages are verified: the last of those comes by here again.
- */
+/* Forgets what was asked for of a batch: another transport asks for it. Not while its pages are
+ * read or verified: the last of those comes by here again. */
 static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
 {
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
@@ -27,8 +26,7 @@ void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
         batch_given_up(v, link, number);
 }
 
-/* Its memory windows are bound anew, and it gets another number: what is still answered to the old
- * number says nothing about these. */
+/* Binds windows anew under another number: answers to the old one say nothing of these. */
 static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
                        struct verbs_piece *piece)
 {

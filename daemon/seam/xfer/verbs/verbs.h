@@ -204,8 +204,7 @@ struct verbs_piece {
     struct serve_id serve;
     uint64_t *sums; /* owned, verbs->piece_sums: the source's */
     bool pushed;    /* it was asked for as a push */
-    bool revoked; /* closed, and the source may yet write: until it says not, did, or the path ends
-                   */
+    bool revoked;   /* closed; the source may write until it says not, did, or the path ends */
     uint32_t nruns;
     struct verbs_run run[XFER_RUNS_MAX];
     uint64_t slots;  /* of its tenant's ring, a bit each, that its pages come through; 0: none */
@@ -513,8 +512,7 @@ static inline uint32_t path_number(const struct verbs *v, const struct verbs_pat
     return (uint32_t)(p - v->path);
 }
 
-/* Requests are named by path, epoch and how many were posted with it: a completion of a queue pair
- * that is gone finds another epoch. */
+/* Names a request by path, epoch and count; a completion of a destroyed pair has an old epoch. */
 static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path *p, uint16_t mark)
 {
     static_assert(XFER_PATHS_MAX <= VERBS_RECEIVE >> 40, "the bits above the epoch");
@@ -561,8 +559,7 @@ enum verbs_written {
     WRITTEN_NOT,  /* the request makes no sense */
 };
 
-/* REQUEST_WRITE's runs and cursor are in conn->request; all its pages may leave. Posts what it can.
- */
+/* conn->request has REQUEST_WRITE's runs and cursor; all its pages may leave. Posts what it can. */
 enum verbs_written writes_begin(struct verbs *v, struct data_conn *conn);
 enum verbs_written writes_post(struct verbs *v, struct data_conn *conn);
 /* Some of it was posted and is under way yet, over a path that will say when it is not. */

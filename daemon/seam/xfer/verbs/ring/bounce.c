@@ -209,8 +209,7 @@ struct landing {
     uint32_t regions;
 };
 
-/* The stretches that the next `bytes` of it go to, at most XFER_PIECE_PARTS. Returns how many bytes
- * those take. */
+/* Where the next `bytes` go, at most XFER_PIECE_PARTS stretches. Returns how many bytes fit. */
 static uint64_t landing_next(struct landing *l, const struct mem *mem, uint64_t bytes,
                              struct iovec *stretches)
 {

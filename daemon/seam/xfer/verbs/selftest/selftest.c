@@ -128,8 +128,7 @@ static bool loop_open(struct loop *l)
     return loop_connect(l, end);
 }
 
-/* 0, or the errno of what cannot be taken back: what follows is left as it is then. A window has to
- * go before its pair. */
+/* 0, or an errno, which leaves the rest undestroyed. A window has to go before its pair. */
 static int loop_quiet(struct loop *l)
 {
     int rc = l->mw ? ibv_dealloc_mw(l->mw) : 0;
