@@ -3,7 +3,6 @@
 #ifndef BASE_FIFO_H
 #define BASE_FIFO_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/check.h"

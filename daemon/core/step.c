@@ -8,7 +8,6 @@
 #include "core/disk/stores.h"
 #include "core/evictions.h"
 #include "core/fetch/fetch.h"
-#include "core/memory/pages.h"
 #include "core/session/engines.h"
 #include "core/session/leases.h"
 #include "core/session/record.h"

@@ -7,10 +7,8 @@
 #define SHELL_DAEMON_H
 
 #include "base/states.h"
-#include "core/query.h"
 #include "seam/disk/disk.h"
 #include "seam/io/closer.h"
-#include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
 #include "shell/admin/refusals.h"
 #include "shell/alarm/alarms.h"

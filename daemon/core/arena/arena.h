@@ -10,7 +10,6 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "base/keyed_hash.h"
 #include "core/arena/list.h"
 #include "core/arena/node_states.h"
 #include "core/arena/page_states.h"
@@ -491,7 +490,8 @@ struct core {
     struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
-        serves_at, turn_records_at, record_bits_at, record_runs_at, share_holders_at, flows_at; /* offsets / 64 */
+        serves_at, turn_records_at, record_bits_at, record_runs_at, share_holders_at,
+        flows_at;       /* offsets / 64 */
     uint32_t secret_at; /* likewise: of what depends on the secret, up to the end */
     uint32_t tables_zero;
     struct table_place table[HASH_TABLES];

@@ -12,7 +12,6 @@
 #ifndef CORE_SHARES_H
 #define CORE_SHARES_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/limits.h"

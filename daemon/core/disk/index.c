@@ -5,7 +5,6 @@
 
 #include "core/arena/hashed.h"
 #include "core/tree/events.h"
-#include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
 /* --- finding --- */

@@ -11,7 +11,6 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"
-#include "core/session/sessions.h"
 
 static_assert(LEASE_PAGES <= TABLE_PAGES_MIN, "one answer names all pages of a lease");
 static_assert(LEASE_PAGES <= BATCH_VISITS_MAX, "they can be given back at once");

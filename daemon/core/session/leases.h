@@ -4,7 +4,6 @@
 #define CORE_LEASES_H
 
 #include "core/arena/arena.h"
-#include "core/arena/refuse.h"
 
 /* Are the pages of these runs all leased to the engine, of this pool and those groups, each named
  * once? Then they are its lease's no more, and lie in `ret` of their group, in the order of the

@@ -11,7 +11,6 @@
 
 #include "core/arena/count.h"
 #include "core/disk/stores.h"
-#include "core/memory/pages.h"
 #include "core/session/commits.h"
 #include "core/session/record.h"
 #include "core/session/sessions.h"

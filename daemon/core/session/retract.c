@@ -10,7 +10,6 @@
 #include "core/arena/actions.h"
 #include "core/arena/count.h"
 #include "core/disk/stores.h"
-#include "core/memory/pages.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"

@@ -5,7 +5,6 @@
  * named. */
 #include "core/session/slide.h"
 
-#include "core/arena/actions.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/transfer/ahead.h"

@@ -3,7 +3,6 @@
  */
 #include "core/tier/host.h"
 
-#include "core/memory/pages.h"
 #include "core/tree/copies.h"
 #include "core/tree/events.h"
 #include "core/tree/state.h"

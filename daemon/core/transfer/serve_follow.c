@@ -1,7 +1,6 @@
 /* See serve_follow.h. */
 #include "core/transfer/serve_follow.h"
 
-#include "core/arena/actions.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/serve_record.h"
 #include "core/tree/nodes.h"

@@ -1,7 +1,6 @@
 /* See serves.h. */
 #include "core/transfer/serves.h"
 
-#include "core/arena/actions.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/serve_record.h"
 #include "core/tree/nodes.h"

@@ -2,8 +2,6 @@
  * stays there; it is looked at again when it comes to the top. */
 #include "core/tree/heaps.h"
 
-#include "core/tree/state.h"
-
 bool device_frees(const struct node *n)
 {
     bool host_needs = !node_on_host(n) && node_kept_below(n, TIER_HOST);

@@ -1,5 +1,4 @@
 /* What holds a node where it is, or its STATE. See obtain.h. */
-#include "core/tree/copies.h"
 #include "core/tree/state.h" /* what is inline there */
 
 /* A node that waits for its step stays: a retire record names it. A writeback that does not run

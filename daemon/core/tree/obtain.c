@@ -1,7 +1,6 @@
 /* What eviction could bring. See obtain.h. */
 #include "core/tree/obtain.h"
 
-#include "core/tree/copies.h"
 #include "core/tree/state.h" /* what is inline there */
 
 /* What is not on the host stays on the device for those below it that are held on the host. */

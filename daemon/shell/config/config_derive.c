@@ -8,7 +8,6 @@
 
 #include "base/err.h"
 #include "shell/config/plan.h"
-#include "shell/tls/tls.h"
 
 #define WORKERS_INITIAL     16u /* M13: min(16, cores) */
 #define NODES_INITIAL_MAX   (1u << 23)

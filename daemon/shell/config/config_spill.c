@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "seam/disk/disk_crypt.h"
 #include "shell/config/config_table.h"
 
 #define DISK_CHUNKS_MIN  1024u

@@ -5,7 +5,6 @@
 #ifndef SHELL_PROC_H
 #define SHELL_PROC_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 

@@ -8,7 +8,6 @@
 #include "shell/admin/operator.h"
 #include "shell/daemon.h"
 #include "shell/loop/dispatch.h"
-#include "shell/wire/wire_out.h"
 
 static void ping(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {

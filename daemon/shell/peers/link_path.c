@@ -10,7 +10,6 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
-#include "shell/wire/wire_out.h"
 
 static_assert(WIRE_CHUNK_BYTES == sizeof(struct xfer_mr), "chunks travel as they are");
 static_assert(WIRE_CHUNKS_MAX == XFER_MRS_MAX, "as many as fit");
