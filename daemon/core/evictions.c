@@ -1,8 +1,6 @@
 /* Evictions that an operator asked for. One step takes a piece of one; it is answered when it has
  * come to its end, with all that became free of it. What must stay true: other requests are served
  * in between, and it ends although they bring new prefixes: it takes no more than there were. */
-#include "core/evictions.h"
-
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/session/call.h"
@@ -44,16 +42,12 @@ static bool piece(struct core *c, struct eviction *e)
     return ended;
 }
 
-/* Each node may count twice: as it leaves the device, and the host. */
-static uint32_t nodes_now(const struct core *c)
-{
-    return 2 * (c->limits.nodes - c->free_nodes.n);
-}
-
 enum tern_err request_evict(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret)
 {
     const struct req_evict *r = &call->req->evict;
+    /* Each node may count twice: as it leaves the device, and the host. */
+    uint32_t nodes_now = 2 * (c->limits.nodes - c->free_nodes.n);
     struct eviction *e = NULL;
 
     (void)out;
@@ -65,7 +59,7 @@ enum tern_err request_evict(struct core *c, struct actions *out, struct call *ca
         return refuse(ret, TERN_BUSY, "4 evictions are under way: wait until one is answered");
     *e = (struct eviction){.on = 1,
                            .pool = r->pool,
-                           .nodes_max = r->nodes ? r->nodes : nodes_now(c),
+                           .nodes_max = r->nodes ? r->nodes : nodes_now,
                            .conn = call->req->conn,
                            .request_id = call->req->request_id,
                            .trace_id = call->req->trace_id};

@@ -30,4 +30,8 @@ OP_TABLE(X)
 enum tern_err engine_of_conn(const struct core *c, const struct conn *conn,
                              struct engine **ret_engine, struct reply *ret);
 
+/* evictions.c. Goes on with OP_EVICT's. False: there is more to do, or no room for an answer. */
+bool evictions_flush(struct core *c, struct actions *out);
+void eviction_conn_closed(struct core *c, uint32_t conn);
+
 #endif

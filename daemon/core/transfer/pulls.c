@@ -70,7 +70,8 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     return p;
 }
 
-void pull_history_unpin(struct core *c, struct pull *p)
+/* The HISTORY that it found here need not stay for it any more. */
+static void pull_history_unpin(struct core *c, struct pull *p)
 {
     if (p->history_node != NONE)
         node_unpin(c, p->history_node, REF_TRANSFER);

@@ -17,8 +17,6 @@ void pull_bytes_over(const struct core *c, const struct pull *p, uint64_t bytes)
 /* A message about it to its source; there must be room. */
 struct peer_msg *pull_send(const struct core *c, struct actions *out, const struct pull *p,
                            enum peer_msg_kind kind);
-/* The HISTORY that it found here need not stay for it any more. */
-void pull_history_unpin(struct core *c, struct pull *p);
 
 /* Another transfer of its tenant over its link asks a busy source again: it has to wait behind. */
 bool pull_is_behind(const struct core *c, const struct pull *p);

@@ -10,7 +10,9 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link)
+/* Whose share the transfer that this message opens is of. Links of one peer follow each other; what
+ * the older one began counts as the peer's. */
+static uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link)
 {
     uint32_t peers = c->limits.peers ? c->limits.peers : 1;
 

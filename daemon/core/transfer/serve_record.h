@@ -5,10 +5,6 @@
 
 #include "core/tree/tokens.h"
 
-/* Whose share the transfer that this message opens is of. Links of one peer follow each other; what
- * the older one began counts as the peer's. */
-uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link);
-
 /* Is there a record for it, and a pair of layouts if the pages of that pool are resharded? A
  * prefetch leaves some records to transfers that a decode waits for. */
 bool serve_may_begin(const struct core *c, uint32_t link, const struct peer_msg *m, uint32_t pool);

@@ -16,11 +16,6 @@ bool host_frees(const struct node *n)
            !node_kept_below(n, TIER_HOST) && (node_on_device(n) || n->children.n == 0);
 }
 
-static bool host_evictable(const struct node *n)
-{
-    return n->tier[TIER_HOST].children == 0 && host_frees(n);
-}
-
 static bool clean(const struct node *n)
 {
     return node_on_host(n) && !n->tier[TIER_HOST].corrupt;
@@ -37,7 +32,7 @@ static bool may_join(const struct node *n)
 bool heap_fits(const struct node *n, enum heap_kind k)
 {
     switch (k) {
-    case HEAP_HOST: return host_evictable(n);
+    case HEAP_HOST: return n->tier[TIER_HOST].children == 0 && host_frees(n);
     case HEAP_ALONE: return !node_on_device(n) && host_frees(n);
     case HEAP_CLEAN: return n->reserved && clean(n) && device_frees(n);
     case HEAP_NEXT: return may_join(n);

@@ -182,12 +182,6 @@ static void status_pools(const struct admin_ctx *ctx, uint32_t tenant, struct te
     TEXT(out, CLOSE_ARRAY);
 }
 
-static uint32_t status_sessions(const struct admin_ctx *ctx, const struct core_view *v,
-                                uint32_t tenant)
-{
-    return tenant == NONE ? v->sessions : core_tenant_sessions(ctx->core, tenant);
-}
-
 /* Turns in flight, and what became of those that nobody ended. */
 static void status_turns(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
@@ -214,10 +208,9 @@ static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
     uint64_t bytes = 0;
     struct pool_view p;
 
-    for (uint32_t i = 0; i < core_limits_of(ctx->core)->pools; i++) {
+    for (uint32_t i = 0; i < core_limits_of(ctx->core)->pools; i++)
         if (core_pool_view(ctx->core, i, &p) && p.tier == TIER_HOST)
             bytes += p.bytes * p.regions;
-    }
     TEXT(out, OBJECT("host_tier", U64("bytes", bytes), U64("host_copies", v->host_copies),
                      U64("host_copies_failed", v->host_copies_failed),
                      U64("host_copies_again", v->host_copies_again),
@@ -506,11 +499,10 @@ static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct te
 static void status_alarm_counts(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("alarm_counts"));
-    for (enum alarm_kind k = 0; ctx->alarms_of && k < ALARM_KINDS; k++) {
+    for (enum alarm_kind k = 0; ctx->alarms_of && k < ALARM_KINDS; k++)
         TEXT(out, OBJECT(NULL, STR("name", alarm_row(k)->name),
                          STR("severity", log_level_name(alarm_row(k)->severity)),
                          U64("on", ctx->alarms_of[k])));
-    }
     TEXT(out, CLOSE_ARRAY);
 }
 
@@ -523,11 +515,10 @@ static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, U64("alarms_on", ctx->alarms_on));
     status_alarm_counts(ctx, out);
     TEXT(out, OPEN_ARRAY("alarms"));
-    for (uint32_t n = 0; n < ALARMS_SHOWN && ctx->alarm && ctx->alarm(ctx->daemon, &at, &v); n++) {
+    for (uint32_t n = 0; n < ALARMS_SHOWN && ctx->alarm && ctx->alarm(ctx->daemon, &at, &v); n++)
         TEXT(out, OBJECT(NULL, STR("name", v.name), STR("severity", v.severity),
                          STR("subject", v.subject), F64("since_s", admin_age_s(ctx, v.since_ns)),
                          STR("text", v.text), STR("action", v.action)));
-    }
     TEXT(out, CLOSE_ARRAY);
 }
 
@@ -575,7 +566,8 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     TEXT(out, OPEN_OBJECT(NULL), STR("node", ctx->config->node), STR("version", TERN_VERSION),
          HEX("incarnation", v.incarnation),
          U64("uptime_s", (ctx->now_ns - ctx->start_ns) / SECOND_NS), BOOL("draining", v.draining),
-         U64("sessions", status_sessions(ctx, &v, q->tenant)));
+         U64("sessions",
+             q->tenant == NONE ? v.sessions : core_tenant_sessions(ctx->core, q->tenant)));
     status_turns(ctx, q->tenant, out);
     status_tenants(ctx, q->tenant, out);
     admin_figures("figures", ctx, q->tenant, out);
@@ -618,13 +610,6 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
 
 /* ---- the door ---- */
 
-static uint32_t tenant_named(const struct config *config, const char *name)
-{
-    uint32_t slot;
-
-    return config_tenant_slot(config, name, &slot) == TERN_OK ? slot : NONE;
-}
-
 static bool is_peer(const struct config *config, const char *name)
 {
     for (uint32_t i = 0; i < config->npeers; i++)
@@ -652,13 +637,10 @@ static enum tern_err filters(const struct admin_ctx *ctx, const char *command, s
         return TERN_INVALID;
     }
     if (q->only_tenant && q->tenant == NONE) {
-        q->only.tenant = tenant_named(ctx->config, q->only_tenant);
         snprintf(why, ADMIN_WHY_BYTES,
-                 "no tenant is called '%.40s': see tenants[].name of the "
-                 "configuration",
+                 "no tenant is called '%.40s': see tenants[].name of the configuration",
                  q->only_tenant);
-        if (q->only.tenant == NONE)
-            return TERN_INVALID;
+        TRY(config_tenant_slot(ctx->config, q->only_tenant, &q->only.tenant));
     }
     snprintf(why, ADMIN_WHY_BYTES, "no peer is called '%.40s': `ternctl peers` shows them",
              q->only.peer ? q->only.peer : "");

@@ -9,9 +9,8 @@
 static void devices(const struct xfer_rdma_view *v, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("devices"));
-    for (uint32_t i = 0; i < v->ndevices; i++) {
+    for (uint32_t i = 0; i < v->ndevices; i++)
         TEXT(out, OBJECT(NULL, STR("device", v->found[i].name), STR("state", v->found[i].state)));
-    }
     TEXT(out, CLOSE_ARRAY);
 }
 

@@ -292,9 +292,8 @@ enum tern_err yaml_load(struct loader *l)
     enum tern_err err;
     cyaml_err_t cyaml;
     struct schema *s;
-    size_t broken;
+    size_t broken = yaml_first_problem(l, problem);
 
-    broken = yaml_first_problem(l, problem);
     if (broken != 0) {
         snprintf(l->why, l->why_cap, "%s:%zu: %s", l->file_name, broken, problem);
         return TERN_INVALID;

@@ -124,10 +124,9 @@ static enum tern_err identify(int sock, pid_t pid, int *ret_pidfd)
 
 static uint32_t find(const struct proc_table *t, pid_t pid)
 {
-    for (uint32_t i = 0; i < t->n; i++) {
+    for (uint32_t i = 0; i < t->n; i++)
         if (t->v[i].state == PROC_WATCHED && t->v[i].pid == pid && exited(t->v[i].pidfd) == 0)
             return i;
-    }
     return t->n;
 }
 
