@@ -1,6 +1,5 @@
-/* check(x): always on, for our own bugs and never for what a peer, a client or a device sent. A
- * failed check calls the hook (the daemon writes its tape of last events there), prints file:line
- * and aborts. */
+/* check(x): always on, for our own bugs, never for what a peer, a client or a device sent. A failed
+ * check calls the hook (the daemon writes its tape of events), prints file:line and aborts. */
 #ifndef BASE_CHECK_H
 #define BASE_CHECK_H
 

@@ -7,10 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Zeroed, whole pages. NULL: no memory. `present`: touching it later costs no fault and no memory.
- */
+/* Zeroed, whole pages. NULL: no memory. `present`: later touches cost no fault and no memory. */
 void *undumped_take(size_t bytes, bool present);
-size_t undumped_bytes(size_t bytes); /* that it takes for so many */
+size_t undumped_bytes(size_t bytes);       /* that it takes for so many */
 void undumped_put(void *at, size_t bytes); /* NULL is fine */
 
 /* The same of memory that was mapped elsewhere, as far as it has pages of its own. False: the

@@ -223,8 +223,7 @@ struct event {
     };
 };
 
-/* A page that a seam is to work on. Where it lies: region base + pool offset + index * page bytes.
- */
+/* A page that a seam works on. It lies at region base + pool offset + index * page bytes. */
 struct page_at {
     uint32_t group, index, gen;
     uint32_t record; /* dense number over all pools: the seam's own per-page arrays use it */
@@ -396,8 +395,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
 /* Empties `out`, applies the event, fills `out`. Never fails: bad input is answered by a reply. */
 void core_step(struct core *core, const struct event *event, struct actions *out);
 
-/* When the core wants an EV_TIMER at the latest: UINT64_MAX for never, 0 for now (work is left
- * over). */
+/* When the core needs an EV_TIMER at the latest. UINT64_MAX: never; 0: now, work is left over. */
 uint64_t core_deadline(const struct core *core);
 
 /* True while something waits for an engine's step: the caller then looks at done_step often. */
@@ -414,8 +412,7 @@ uint64_t core_hash(const struct core *core);
  * answer the same. *ret is zeroed but for these two. */
 enum tern_err core_gate(const struct core *core, struct session_id session, struct reply *ret);
 
-/* For the source's data path: may this page leave now? GONE if the serve has ended or the
- * generation passed. */
+/* For the source: may this page leave now? GONE: the serve ended or the generation passed. */
 enum tern_err core_serve_page(const struct core *core, struct serve_id serve, uint32_t group,
                               struct page_ref ref, uint32_t *ret_record);
 /* The same of these units of a page ahead of its commit (Y4): its follower was told of them. */

@@ -46,14 +46,12 @@ struct ticket {
     uint32_t length, zero; /* tokens; 0: the session still ran when the ticket was made */
 };
 
-/* A page within its group: the index is the engine's block id. Index 0 is reserved in every group.
- */
+/* A page within its group: the index is the engine's block id. Each group reserves index 0. */
 struct page_ref {
     uint32_t index, gen;
 };
 
-/* The identity of content, hashed by the shell from (model, weights revision, KV dtype, LoRA,
- * salt). */
+/* Identity of content: the shell hashes (model, weights revision, KV dtype, LoRA, salt). */
 struct namespace_id {
     uint64_t hi, lo;
 };

@@ -1,6 +1,5 @@
 /* Read-only views of the core for `ternctl`, metrics and tests. Each fills one struct for one slot
- * and returns false where that slot is empty; the caller walks the slots. Nothing here changes the
- * core. */
+ * and returns false where that slot is empty; the caller walks the slots. None changes the core. */
 #ifndef CORE_QUERY_H
 #define CORE_QUERY_H
 
@@ -240,11 +239,9 @@ struct core_view {
 
 /* False: there is no such table, or no such tenant. Tables are numbered from 0. */
 bool core_share_view(const struct core *c, struct share_of of, struct share_view *ret);
-/* Is that text of a reply, itself and no copy, the refusal of a share? Then *ret_table is of which.
- */
+/* Is a reply's text (the pointer, no copy) the refusal of a share? Then *ret_table is its table. */
 bool core_share_refusal(const char *text, uint32_t *ret_table);
-/* core_share_view of a core that is not there yet, where nobody holds anything; `rest` is not told.
- */
+/* core_share_view before there is a core, with nobody holding anything; `rest` is not filled in. */
 bool core_share_plan(const struct core_limits *limits, const struct tenant_config *tenants,
                      struct share_of of, struct share_view *ret);
 void core_view(const struct core *core, struct core_view *ret);
@@ -281,8 +278,7 @@ bool core_serve_view(const struct core *core, uint32_t slot, struct transfer_vie
 bool core_node_view(const struct core *core, uint32_t slot, struct node_view *ret);
 /* Does a link to or from that peer, or a transfer on one, still stand? */
 bool core_peer_used(const struct core *core, uint32_t peer);
-/* Numbers of the oldest change kept, of whatever tenant, and of the next to come; equal where there
- * is none. */
+/* Numbers of the oldest change kept, of any tenant, and of the next one. Equal: none is kept. */
 void core_event_range(const struct core *core, uint64_t *ret_first, uint64_t *ret_next);
 /* X6: whoever stores a number has it with this added, which is another one in each life of the
  * daemon: sums of it are below 2^53, so they are exact as a double, too. */

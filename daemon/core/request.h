@@ -85,8 +85,7 @@ enum role {
     ROLE_WORKER = 1,
     ROLE_BOTH = 2
 }; /* BOTH: a single process that is rank and scheduler */
-/* HISTORY: KV of every token. WINDOW, RECURRENT: STATE groups, what is needed to go on from a
- * depth. */
+/* HISTORY: KV of every token. WINDOW, RECURRENT: STATE groups, needed to go on from a depth. */
 enum family { FAMILY_HISTORY = 0, FAMILY_WINDOW = 1, FAMILY_RECURRENT = 2 };
 /* What happens to STATE pages that a later resume point has made needless (T10). */
 enum supersede { SUPERSEDE_LAZY = 0, SUPERSEDE_EAGER = 1, SUPERSEDE_OFF = 2 };
@@ -149,8 +148,7 @@ struct req_session_open {
     bool merging;        /* M2: several samples are merged: all of them keep theirs */
 };
 
-/* Token list = the first `base` tokens that the daemon already holds for this session, then
- * v[0..n). */
+/* The first `base` tokens that the daemon holds for this session, then v[0..n). */
 struct req_tokens {
     const uint32_t *v;
     uint32_t n, base;
@@ -166,8 +164,7 @@ struct req_peek {
     struct node_id from;      /* {0, 0}: from the first token */
 };
 
-/* A Match may come in pieces, each of which goes on where the one before ended: what is found is
- * told by the last. */
+/* A Match may come in pieces, each going on where the last ended. The last one has the result. */
 struct req_match {
     struct session_id session;
     struct req_tokens tokens;
@@ -208,8 +205,7 @@ struct table_run {
     struct page_ref from;
 };
 
-/* One operation of a Step. All or nothing by itself; a failed one stops the rest only if `barrier`.
- */
+/* One operation of a Step, all or nothing. A failed one stops the rest only if `barrier`. */
 struct step_op {
     enum step_op_kind kind;
     bool barrier;
@@ -261,8 +257,7 @@ struct req_fetch {
     bool follow; /* Y4: with a ticket whose session may still run: begin now */
 };
 
-/* Y4: answered when the session's fetch has brought it beyond `above` written tokens, or has ended.
- */
+/* Y4: answered when the fetch has brought the session beyond `above` written tokens, or ended. */
 struct req_fetch_wait {
     struct session_id session;
     uint32_t above;
@@ -279,8 +274,7 @@ struct req_store {
     uint32_t depth; /* where it ends, aligned down to L, at most what is committed; 0: as D2 says */
 };
 
-/* Y1: the session is closed, and what it had at its written length waits for who shows the ticket.
- */
+/* Y1: closes the session. Who shows the ticket gets what it had at its written length. */
 struct req_handoff {
     struct session_id session;
     uint64_t step;          /* the last that may write its pages */

@@ -1,6 +1,5 @@
 /* core_step: one event in, actions out. Each event goes to the machine that owns it; then whatever
- * waits for room in the actions is taken on, and core_deadline says "now" while something is left.
- */
+ * waits for room in the actions continues, and core_deadline says "now" while something is left. */
 #include <string.h>
 
 #include "core/arena/actions.h"

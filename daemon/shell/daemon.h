@@ -158,15 +158,13 @@ void daemon_destroy(struct daemon *d);
 
 /* Steps the core with the queued events and then with this one, and carries everything out, at
  * once. Arrays in the event are borrowed for the call. Never called from inside a step or a seam's
- * call: what can happen there, such as the end of a connection, always goes through daemon_later.
- */
+ * call: what can happen there, such as a connection's end, always goes through daemon_later. */
 void daemon_event(struct daemon *d, struct event *ev);
 /* Queues the event (it borrows nothing): the core hears it before any other, and at the latest in
  * the next turn of the loop, which waits for nothing meanwhile. */
 void daemon_later(struct daemon *d, const struct event *ev);
 void daemon_run_queue(struct daemon *d);
-/* The most events that can wait in the queue at once: whatever is outstanding reports each kind of
- * event once. */
+/* The most events that can be queued: each outstanding thing reports each kind of event once. */
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
 
 /* ---- engine_watch.c ---- */
@@ -175,8 +173,7 @@ uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
 void engine_watch_begin(struct daemon *d, struct engine_id engine);
 /* The engine is gone. False: it was not watched. */
 bool engine_watch_end(struct daemon *d, struct engine_id engine);
-/* Tells the core which steps the ranks of that engine (or of all engines) have finished since the
- * last look. */
+/* Tells the core the steps that ranks of that engine (or of all) finished since the last look. */
 void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step);
 /* A bell of the engine in that slot rang. engine_watch_hear looks at each such engine, once a turn
  * of the loop however many bells rang. */

@@ -1,5 +1,4 @@
-/* See actions.h. struct actions is never cleared as a whole: it is large, and most steps use a line
- * of it. */
+/* See actions.h. struct actions is never cleared as a whole: most steps use little of it. */
 #include "core/arena/actions.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
-/* Part of arena.h: what tenants hold of the tables that they share (shares.h), taken and put back.
- */
+/* Part of arena.h: what tenants hold of the tables that they share (shares.h). */
 #ifndef CORE_HELD_SHARES_H
 #define CORE_HELD_SHARES_H
 

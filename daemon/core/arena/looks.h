@@ -1,5 +1,4 @@
-/* What is looked at when something of it may have changed, and not at every event. Part of arena.h.
- */
+/* Part of arena.h: what is looked at when something of it may have changed, not at every event. */
 #ifndef CORE_ARENA_LOOKS_H
 #define CORE_ARENA_LOOKS_H
 

@@ -39,8 +39,7 @@ STATE_MACHINE(seal, SEAL, SEAL_STATE_TABLE)
 
 STATE_MACHINE(resume, RESUME, RESUME_STATE_TABLE)
 
-/* A successor of a node is a resume point below it whose window does not reach up to its segment.
- */
+/* A successor of a node is a resume point below it whose window does not reach its segment. */
 #define SUCCESSOR_STATE_TABLE(X)                                                                   \
     X(SUCCESSOR, NONE, TO(SUCCESSOR, BELOW), "it has had none")                                    \
     X(SUCCESSOR, BELOW, TO(SUCCESSOR, EARLIER), "it has one: superseded, if nobody needs it")      \

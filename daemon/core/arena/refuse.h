@@ -1,6 +1,5 @@
 /* How a request is refused: what went wrong and what the asker can do about it go into its reply in
- * one place, and the caller hands the error on. A reply that nobody refused says TERN_OK and has no
- * text. */
+ * one place; the caller returns the error. A reply that is not refused has TERN_OK and no text. */
 #ifndef CORE_REFUSE_H
 #define CORE_REFUSE_H
 

@@ -48,8 +48,7 @@ struct disk_room {
     struct disk_new for_it;
     uint32_t pins;
 };
-/* LATER: when what others hold was let go. FILE: when a file is gone for good. NEXT: in the next
- * step. */
+/* LATER: when others let go of theirs. FILE: when a file is gone for good. NEXT: next step. */
 enum disk_has_room { DISK_ROOM_NEVER, DISK_ROOM, DISK_ROOM_LATER, DISK_ROOM_FILE, DISK_ROOM_NEXT };
 enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_room r);
 /* Room for one more: an entry goes, or somebody holds what could. */

@@ -10,8 +10,7 @@
 /* --- finding --- */
 
 /* A chunk is in the bucket of its path with its root, and a root in that of its namespace with
- * this.
- */
+ * this. */
 static uint64_t tree_key(const struct core *c, uint32_t tenant, uint64_t layout_hash)
 {
     return keyed_fold(secret_of(c), KEYED_START, layout_hash, KIND_OTHER + tenant);

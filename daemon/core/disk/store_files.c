@@ -336,8 +336,7 @@ static bool put_entry(struct core *c, struct filling *f)
 
 /* --- room --- */
 
-/* Could there be room at all, if all else made way? What makes way for what does not fit is lost
- * for nothing. */
+/* Is there room if all else is evicted? If not, evicting would lose it for nothing. */
 static bool could_fit(const struct core *c, const struct disk_store *s, const struct missing *m)
 {
     const struct tenant *t = tenant_at(c, s->tenant);

@@ -37,8 +37,7 @@ uint32_t disk_node_at(struct core *c, struct disk_cut cut);
 
 /* False: the tenant's share of stores is used up. */
 bool disk_store_begin(struct core *c, const struct disk_wanted *w);
-/* There was no record for a cold store of the node that nobody waits for: it begins with the next.
- */
+/* No record was free for a cold store of the node that nobody waits for: the next begins it. */
 void disk_store_owe(struct core *c, uint32_t node);
 /* The pool has no more to evict: stores of it that nobody asked for, and that do not write yet, let
  * go for DISK_PUT_OFF_MS. True: there were some, or one writes and lets go in a moment. */

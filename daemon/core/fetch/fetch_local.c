@@ -17,8 +17,7 @@
 
 /* --- may it? --- */
 
-/* Into another pool the pages move, as between two daemons: over the link that this one has to
- * itself. */
+/* Pages move into another pool as between two daemons: over this daemon's link to itself. */
 bool fetch_moves_here(const struct core *c, const struct call *call)
 {
     const struct ticket *t = &call->req->fetch.ticket;
@@ -83,8 +82,7 @@ static bool tokens_agree(struct core *c, struct actions *out, const struct sessi
     return handed_tail_equals(c, from, &tail);
 }
 
-/* Y2: then the blob alone comes. The ticket has just the session's tokens, or local_check refuses.
- */
+/* Y2: only the blob is moved. The ticket has just the session's tokens, or local_check refuses. */
 static bool has_all(const struct session *s)
 {
     return s->written == s->tokens.end;

@@ -336,8 +336,7 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
         s->finished = s->tokens.end;
 }
 
-/* The session has less than it was to have: the source did not publish it, or STATE that was here
- * went meanwhile. */
+/* The session has less than planned: the source did not publish it, or STATE here was dropped. */
 static void fell_short(const struct core *c, struct pull *p)
 {
     const uint32_t least = p->ticket.id.gen != 0 ? p->to : p->at_least;
@@ -500,8 +499,7 @@ static bool offer_has_room(const struct core *c, const struct pull *p, const str
     return msg->err != TERN_OK || msg->layout_hash == 0 || resharded_room(c, p->link, pair);
 }
 
-/* The pages for all of it; one that follows has taken them, but for those that whole spans need
- * beside. */
+/* Takes the pages for all of it. A follower has them, except those that whole spans also need. */
 static enum tern_err take_offered(struct core *c, struct pull *p, const struct peer_msg *msg,
                                   struct shortage *shortage)
 {

@@ -5,8 +5,7 @@
 
 #include "core/arena/arena.h"
 
-/* Moves a page to a state that the table allows from its present one; to FREE it goes by page_free.
- */
+/* Moves a page to a state that the table allows from its present one. To FREE: see page_free. */
 void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owner);
 /* Back to its slab; the generation passes. */
 void page_free(struct core *c, uint32_t record);

@@ -59,8 +59,7 @@ static enum tern_err family_check(const struct group_layout *g, struct reply *re
     return TERN_OK;
 }
 
-/* What the HISTORY groups need: the least common multiple of their page_tokens; 0: there is none.
- */
+/* The least common multiple of the HISTORY groups' page_tokens; 0: there is none. */
 static bool least_align(const struct req_pool_open *req, uint64_t *ret_align)
 {
     *ret_align = 0;

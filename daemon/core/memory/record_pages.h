@@ -1,8 +1,7 @@
 /* Turn records and the memory that they lie in: pages of a tenant's record memory, a bit each. They
  * are taken in runs, as few as there are, and found and given back in O(log memory + pages / 64),
- * however the memory is cut up. Who writes, reads
- * and drops records is said in core/turn/turn_records.c; sessions and engines that end give theirs
- * back here. */
+ * however the memory is cut up. Who writes, reads and drops records is said in
+ * core/turn/turn_records.c; sessions and engines that end give theirs back here. */
 #ifndef CORE_RECORD_PAGES_H
 #define CORE_RECORD_PAGES_H
 

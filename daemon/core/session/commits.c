@@ -51,8 +51,7 @@ static void drop_head(struct core *c, struct chunk_source *src, struct group_pag
     }
 }
 
-/* May a segment that is written at the source's step be added to a node that is there already?
- * (T18) */
+/* T18: may a segment written at the source's step be added to a node that is there already? */
 static bool refill_allowed(struct core *c, const struct engine *e, struct segment to,
                            struct chunk_source *src)
 {

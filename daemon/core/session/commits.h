@@ -29,8 +29,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
 
 /* The session was matched: from here on its stores on the disk are due (D1, D2). */
 void session_stores_from(struct core *c, struct session *s);
-/* Its turn is over, or it is about to close: its prompt is stored, unless its engine has named an
- * anchor (D2). */
+/* Its turn is over or it is closing: stores its prompt, unless its engine named an anchor (D2). */
 void session_store_prompt(struct core *c, struct session *s);
 
 #endif

@@ -15,8 +15,7 @@ void engine_attach(struct core *c, struct engine *e, uint32_t pool);
 
 /* Opening, mapping and closing pools. */
 void pool_zeroed(struct core *c, struct pool_id pool);
-/* Takes closing pools on: their prefixes go as pins end, then their range is zeroed and given back.
- */
+/* Continues closing pools: prefixes go as pins end, then the range is zeroed and given back. */
 bool pool_flush(struct core *c, struct actions *out);
 
 #endif

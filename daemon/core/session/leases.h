@@ -1,5 +1,4 @@
-/* Pages that an engine holds ahead of need (E5): PageLease, which call.h declares, and what becomes
- * of them. */
+/* Pages that an engine holds ahead of need (E5): PageLease (call.h), and what becomes of them. */
 #ifndef CORE_LEASES_H
 #define CORE_LEASES_H
 

@@ -80,8 +80,7 @@ static uint32_t disk_alone(struct core *c, const struct pool *p, const struct re
     return chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth;
 }
 
-/* Other tiers may go deeper than the device; each answer is a node of the path that all tiers
- * together have. */
+/* Other tiers may go deeper than the device. Answers are nodes of the path of all tiers joined. */
 enum tern_err session_peek(struct core *c, struct actions *out, struct call *call,
                            struct reply *ret)
 {

@@ -150,8 +150,7 @@ uint32_t session_tail_pages(const struct core *c, const struct session *s, uint3
     return n;
 }
 
-/* Where a fetch left a gap between T and the window that it owns, the next page is that of p again.
- */
+/* If a fetch left a gap between T and the window that it owns, the next page is that of p again. */
 static void tail_cut(const struct core *c, struct session *s, uint32_t p)
 {
     const struct pool *pool = session_pool(c, s);

@@ -190,8 +190,7 @@ static bool give_back(struct core *c, struct retire *r, uint32_t end)
     return end_pin(c, &r->pin, end);
 }
 
-/* Parents are to be seen first, and a record that goes with its engine has its nodes removed
- * children first. */
+/* Parents are seen first; a record that goes with its engine has nodes removed children first. */
 static void turn(const struct core *c, struct retire *r, bool parents_first)
 {
     if (r->turned != parents_first)

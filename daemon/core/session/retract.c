@@ -527,8 +527,7 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
     return true;
 }
 
-/* The host will not get all that it needs: a copy was given up, or what a refill brought meanwhile
- * has no room there. */
+/* The host will not get all of it: a copy was given up, or it has no room for a refill's pages. */
 static bool retract_fails(struct core *c, const struct session *s, bool failed)
 {
     struct shortage unused;

@@ -104,8 +104,7 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
                                                                                   : TERN_BUSY;
 }
 
-/* What the fresh page of a RECURRENT group starts from: the state of the resume point where the
- * session is. */
+/* A fresh page of a RECURRENT group starts from the state of the session's resume point. */
 static struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group)
 {
     uint32_t at = node_at(c, s->node)->group[group].pages[TIER_DEVICE];
@@ -392,8 +391,7 @@ enum tern_err session_end(struct core *c, struct actions *out, struct session *s
 }
 
 /* May an operator close it? Only its engine knows which steps touch a session that it uses. So no
- * step may touch it but those that the engine has named: they are what the release waits for (E2).
- */
+ * step may touch it except those that the engine named: the release waits for them (E2). */
 static enum tern_err end_check(const struct core *c, const struct session *s, struct reply *ret)
 {
     const struct engine *e = engine_at(c, s->engine);

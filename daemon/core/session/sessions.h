@@ -11,8 +11,7 @@ void session_turn_over(struct core *c, struct session *s, bool ended);
 void session_turns_lost(struct core *c, uint32_t conn);
 /* Nothing is left of the turn in flight, nor of a SessionClose that waited for its end. */
 void session_gate_leave(struct core *c, struct session *s);
-/* Answers the SessionClose that waits for the end of the session, if one does: OK or BUSY. False:
- * no room. */
+/* Answers the SessionClose that waits for the session's end, if any: OK or BUSY. False: no room. */
 bool session_close_told(struct core *c, struct actions *out, struct session *s, enum tern_err err);
 /* Nobody finds the session any more. What it holds is for session_give_back, and is free again when
  * `step` has passed, or at once for an engine that is gone. */
@@ -28,8 +27,7 @@ void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t s
 void session_release(struct core *c, struct session *s, uint64_t step);
 /* May so many pages be given back at once, in this step of the core? */
 bool session_may_give(const struct core *c, uint32_t pages);
-/* Gives back what a session that is closed or releasing has to, up to `end` visits. False: there is
- * more. */
+/* Gives back what a closed or releasing session has, up to `end` visits. False: there is more. */
 bool session_give_back(struct core *c, struct session *s, uint32_t end);
 /* The same for all of them. */
 bool sessions_flush(struct core *c);

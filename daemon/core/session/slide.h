@@ -1,6 +1,5 @@
-/* The window of a session's STATE: which pages have left it, and where the session may still return
- * to. And what it owns behind its committed length when it fetches, from a peer or from the host.
- */
+/* The window of a session's STATE: which pages have left it, and where the session may return to.
+ * And what it owns behind its committed length when it fetches, from a peer or from the host. */
 #ifndef CORE_SLIDE_H
 #define CORE_SLIDE_H
 
@@ -35,8 +34,7 @@ uint32_t session_owns(const struct core *c, const struct session *s);
 bool tail_is_there(const struct core *c, const struct session *s);
 /* Records that its release at `step` needs. */
 uint32_t tail_records(const struct core *c, const struct session *s, uint64_t step);
-/* Gives all that it owns back by that step: what was fetched has taken its place. There are
- * records. */
+/* Gives back all that it owns by that step: what was fetched replaces it. There are records. */
 void tail_give_way(struct core *c, struct session *s, uint64_t step);
 
 #endif

@@ -13,8 +13,7 @@ bool steps_jumped(const struct engine *e, uint32_t rank)
     return e->shown[rank] > e->named && e->shown[rank] - e->named > STEPS_UNNAMED_MAX;
 }
 
-/* E7: a reading that jumped proves nothing. Everything that waits has been named, so the jump would
- * free all of it. */
+/* E7: a reading that jumped proves nothing: it would free all that waits, since all was named. */
 void steps_count(struct core *c, struct engine *e)
 {
     uint64_t min = UINT64_MAX;
@@ -80,8 +79,7 @@ void wait_gone(struct core *c, struct actions *out, struct conn *cn)
     wait_end(c, cn);
 }
 
-/* The newest wait of a connection is the one that somebody listens to: a caller whose patience
- * ended asks again. */
+/* Only the newest wait of a connection counts: a caller whose patience ended asks again. */
 enum tern_err wait_published(struct core *c, struct actions *out, struct call *call,
                              struct reply *ret)
 {

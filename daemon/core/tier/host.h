@@ -69,8 +69,7 @@ bool writeback_ready(const struct core *c, uint32_t slot);
 bool writeback_if_room(struct core *c, uint32_t slot);
 /* Fills the reserves of all pools (reserve.c). False: there is more to do. */
 bool reserve_flush(struct core *c);
-/* So many nodes are to make way at once: has those copied that go next. False: no copy is under
- * way. */
+/* Copies the next nodes to go, as so many must leave at once. False: no copy is under way. */
 bool reserve_ahead(struct core *c, struct pool *p, uint32_t nodes);
 
 /* The job of a node's copy has ended: jobs.c tells the file of its direction. */

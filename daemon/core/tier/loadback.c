@@ -1,6 +1,5 @@
 /* Load-backs: copies of host pages on the device, for sessions that need the node there. See
- * host.h. While one is queued or running the node stays on the host: its copy state holds it there.
- */
+ * host.h. A node with a queued or running one stays on the host: its copy state holds it there. */
 #include "core/tier/host.h"
 
 #include "core/tree/copies.h"

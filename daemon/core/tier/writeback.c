@@ -90,8 +90,7 @@ bool writeback_ready(const struct core *c, uint32_t slot)
            node_on_device(n) && node_visible(n) && !space_at(c, n->space)->reset;
 }
 
-/* Writing through goes from the root downwards: a prefix whose beginning has no room is of no use.
- */
+/* Writes through from the root downwards: a prefix whose beginning has no room is useless. */
 static bool writeback_wanted(const struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot), *parent = node_at(c, n->parent);
@@ -158,8 +157,7 @@ void host_sealed(struct core *c, uint32_t slot)
     }
 }
 
-/* Does a session that borrows STATE deeper than `state_from` have to find this node anew on the
- * host? */
+/* Must a session that borrows STATE deeper than `state_from` find this node again on the host? */
 static bool must_have(const struct pool *p, const struct node *n, uint32_t state_from)
 {
     if (!node_on_host(n) || n->tier[TIER_HOST].corrupt)

@@ -1,7 +1,6 @@
 /* Units that a step writes, ahead of their commit (Y4): what an engine says of its session's pages
- * waits here until the step has passed and a follower was told (serve_early.h). It is a
- * hint: nothing but a follower reads it, and what that gets counts by the checksums of the commit
- * alone. */
+ * waits here until the step has passed and a follower was told (serve_early.h). It is a hint that
+ * only a follower reads, and what that gets counts by the checksums of the commit alone. */
 #ifndef CORE_AHEAD_H
 #define CORE_AHEAD_H
 

@@ -21,11 +21,9 @@ enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ti
 enum tern_err handed_ready(const struct core *c, const struct session *s);
 /* Are these the tokens and keys behind what it committed, to the last of them? */
 bool handed_tail_equals(const struct core *c, const struct session *s, const struct req_tokens *t);
-/* A transfer out serves it, and does no more; the page behind its committed length is one of its
- * own. */
+/* A transfer out serves it, or no longer does; it owns the page behind its committed length. */
 void handed_serve(struct core *c, struct session *s, bool serves);
-/* A transfer out follows it, or no more (NONE). It is the only one that does, and no other serves
- * it. */
+/* Sets the only transfer out that follows it, or NONE; no other serves it. */
 void handed_follow(struct core *c, struct session *s, uint32_t serve);
 /* Its last step has passed: its engine has nothing to do with it any more. */
 void handed_left_engine(struct core *c, struct session *s);

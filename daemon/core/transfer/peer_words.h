@@ -17,8 +17,7 @@
 #define ENDS_OF_A_SERVE                                                                            \
     (MAY_SAY(INVALID) | MAY_SAY(UNSUPPORTED) | MAY_SAY(PEER_LOST) | MAY_SAY(TIMED_OUT) |           \
      MAY_SAY(BUSY) | MAY_SAY(GONE) | MAY_SAY(DENIED))
-/* What a puller had of its transfer: anything of its own. The source looks only whether it is OK.
- */
+/* Why a puller's transfer ended: any error of its own. The source only looks whether it is OK. */
 #define ENDS_OF_A_PULL ((1u << TERN_ERR_COUNT) - 1)
 
 /* X(message, whether the source sends it, errors that it may carry) */
@@ -38,12 +37,10 @@
 /* Is that a message of that side of a link? */
 bool peer_may_send(enum peer_msg_kind kind, bool source);
 
-/* The error that counts where a peer's message of that kind says `word`; PEER_LOST: none that it
- * may say. */
+/* The error that `word` means in a peer's message of that kind; PEER_LOST: not allowed there. */
 enum tern_err peer_err_heard(enum peer_msg_kind kind, uint32_t word);
 
-/* Why the link has to end for a message with so many tokens and runs; static. NULL: nothing is
- * wrong by itself. */
+/* Why the link ends for a message with so many tokens and runs; static. NULL: it is valid alone. */
 const char *peer_msg_unfit(const struct peer_msg *m, uint32_t ntokens);
 
 /* PULL_OPEN and PULL_TOKENS: are the lengths those that a session can have? A peer whose sessions

@@ -169,8 +169,7 @@ static uint32_t next_group(const struct core *c, const struct pull *p)
     return NONE;
 }
 
-/* The first page of a span. Chunk by chunk, so that the first can be published while the last is on
- * its way. */
+/* First page of a span. By chunk, so the first can be published while the last is on its way. */
 static uint32_t next_page(const struct core *c, struct pull *p)
 {
     const struct pool *pool = pool_at(c, p->pool);

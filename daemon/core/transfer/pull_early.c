@@ -17,8 +17,7 @@ static uint32_t untold_first(const struct core *c, const struct pull *p, uint32_
     return told > moved.first ? told : moved.first;
 }
 
-/* The record of its first page, which the source has not offered; NONE: the transfer does not move
- * it. */
+/* The record of the run's first page, not offered yet; NONE: the transfer does not move it. */
 static uint32_t record_of(const struct core *c, const struct pull *p, const struct table_run *run)
 {
     uint32_t at = p->untold[run->group], i = untold_first(c, p, run->group);

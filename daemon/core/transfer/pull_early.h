@@ -14,8 +14,7 @@ static inline uint64_t units_all(const struct group *g)
     return g->layout.units >= 64 ? UINT64_MAX : (UINT64_C(1) << g->layout.units) - 1;
 }
 
-/* Pages of a group behind what was offered: further ones come with their chunk. Both ends say so.
- */
+/* Pages of a group behind the offer; further ones come with their chunk. Both ends use this. */
 static inline uint32_t early_pages_max(const struct core *c)
 {
     return c->limits.early_pages ? c->limits.early_pages : EARLY_PAGES_MAX;

@@ -1,11 +1,10 @@
 /* The records of transfers in, and how one ends. ASKED: the source was asked. PUT_OFF: it is busy
  * and is asked again; of a tenant's transfers over one link only the oldest asks, so that those
  * behind it do not overtake it. WAITING: it has not published as much as the session needs, and is
- * asked again. RUNNING: pages are
- * RESERVED and arriving, batch by batch (pull_data.c). STOPPING: over for the session; pages that
- * were not published are in QUARANTINE until the data path proves that nothing can write them
- * (EV_PULL_QUIET): no other way leads out of there. What a session asks for and gets is in
- * fetch/fetch.c; it calls pull_stop for every transfer, once. */
+ * asked again. RUNNING: pages are RESERVED and arriving, batch by batch (pull_data.c). STOPPING:
+ * over for the session; pages that were not published are in QUARANTINE until the data path proves
+ * that nothing can write them (EV_PULL_QUIET): no other way leads out of there. What a session asks
+ * for and gets is in fetch/fetch.c; it calls pull_stop for every transfer, once. */
 #include "core/transfer/pulls.h"
 
 #include <string.h>

@@ -25,8 +25,7 @@ void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms);
 /* The source has not published `at_least` yet: it is asked again after a pause. Such a transfer
  * waits for itself alone; others go past it. */
 void pull_wait(struct core *c, struct pull *p);
-/* The source was not busy for this transfer, or the transfer ends: now the oldest of those behind
- * it asks. */
+/* The source was not busy, or the transfer ends: the oldest of those behind it asks now. */
 void pull_led(struct core *c, struct pull *p);
 /* One that follows takes its pages before it asks for the first time; so it waits for that. */
 void pull_take_first(struct core *c, struct pull *p);
@@ -40,9 +39,8 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
 /* Takes the pages for all that was offered, up to `to`. They must be free. The source names its
  * own, in pieces, by pull_told: what it has not named yet is not asked for. */
 void pull_reserve(struct core *c, struct pull *p, uint32_t to);
-/* The source has told of how many tokens its pages are. *ret_need: pages that are to be had beside
- * those of pull_reserve, for whole spans up to `to`; pull_reserve_spans takes them. They must be
- * free. */
+/* The source named the tokens of its pages. *ret_need: pages needed beside those of pull_reserve,
+ * for whole spans up to `to`; they must be free. pull_reserve_spans takes them. */
 void pull_spans_told(const struct core *c, struct pull *p, const struct peer_msg *msg, uint32_t to,
                      uint32_t ret_need[GROUPS_MAX]);
 void pull_reserve_spans(struct core *c, struct pull *p);
@@ -63,8 +61,7 @@ void pull_run(struct core *c, struct pull *p);
 void pull_time(const struct core *c, struct pull *p);
 void pull_told(struct core *c, struct pull *p, const struct peer_msg *msg);
 
-/* Checks the pages of a batch in. NULL: they change nothing for anybody; else look what can be
- * published. */
+/* Checks the pages of a batch in. NULL: nobody is affected; else look what can be published. */
 struct pull *pull_check_in(struct core *c, const struct event *ev);
 /* For each group, the pages that are moved and still here, up to the chunk that ends at `depth`; 0
  * if that chunk has none. There are more than the chunk's where a WINDOW group's earlier ones found
@@ -80,8 +77,7 @@ bool pulls_issue(struct core *c, struct actions *out);
 /* Has it pages to ask for, and may not yet? As of the end of a step. */
 bool pull_lacks_credit(const struct core *c, const struct pull *p);
 
-/* It is over, with `err` (OK: all of it came), and is ended once there is room for the actions. The
- * first call counts. */
+/* Ends it with `err` (OK: all came) once there is room for the actions. The first call counts. */
 /* Why a fetch ends as BUSY: X(NAME, what is said). Each says what to wait for. */
 #define PULL_BUSY_TABLE(X)                                                                         \
     X(SOURCE, "the peer serves as many transfers as it may (its limits.serves); what was "         \

@@ -206,8 +206,7 @@ static uint32_t last_chunk(const struct core *c, const struct serve *s)
     return (s->to - 1) / align * align;
 }
 
-/* As far as the session has committed, without the last chunk, and each node on the way is ready.
- */
+/* As far as the session has committed, less the last chunk, while each node on the way is ready. */
 static void look_running(struct core *c, struct serve *s, const struct session *t)
 {
     uint32_t best, at = path_at(c, t, last_chunk(c, s));

@@ -15,8 +15,7 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link,
 /* More of its tokens have come. */
 void serve_follow_tokens(struct core *c, struct actions *out, struct serve *s,
                          const struct peer_msg *m);
-/* Looks at the session: how far may be offered now. It ends if the session no longer keeps what it
- * promised. */
+/* Looks how far may be offered now. Ends it if the session no longer keeps what it promised. */
 void serve_follow_look(struct core *c, struct serve *s);
 /* The session, while it keeps what it promised; NULL. */
 struct session *serve_follow_session(const struct core *c, const struct serve *s);

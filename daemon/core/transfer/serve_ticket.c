@@ -21,8 +21,7 @@ static bool leads_to(const struct core *c, const struct peer_msg *m, const struc
     return handed_tail_equals(c, s, &tail);
 }
 
-/* The same by a ticket, which names the session. *ret_runs: what that has committed, if it still
- * runs; else 0. */
+/* By a ticket, which names the session. *ret_runs: what a running session has committed; else 0. */
 static enum tern_err find_handed(const struct core *c, const struct peer_msg *m, struct found *ret,
                                  uint32_t *ret_runs)
 {

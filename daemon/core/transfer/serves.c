@@ -133,8 +133,7 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         serve_walked(c, s);
 }
 
-/* The tokens that follow those which led to s->node. Those of a namespace that was reset meanwhile
- * lead to nothing. */
+/* The tokens that follow those of s->node. In a namespace reset meanwhile they lead to nothing. */
 static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
                          const struct peer_msg *m)
 {
@@ -250,8 +249,7 @@ void serve_end_pool(struct core *c, uint32_t pool)
             serve_set_ending(c, serve_at(c, i), TERN_GONE);
 }
 
-/* The peer may have all that the ticket names, and say so. A ticket that ends anyway waits for
- * nobody. */
+/* The peer may have all that the ticket names, and say so. An ending ticket waits for nobody. */
 static bool may_be_taken(const struct core *c, const struct serve *s)
 {
     return s->served && !s->peer_over && (!s->follow || s->told == s->to) &&

@@ -109,8 +109,7 @@ bool evict_one(struct core *c, struct pool *p);
 uint32_t evict_next(struct core *c, struct pool *p);
 /* The leaf of the tree, on the host alone, that makes way there before others; NONE for none. */
 uint32_t evict_next_alone(struct core *c, struct pool *p);
-/* A node leaves the device if nobody holds it there and nothing is below it there. False: it stays.
- */
+/* The node leaves the device if it is unheld and has nothing below it there. False: it stays. */
 bool evict_leaf(struct core *c, uint32_t slot);
 /* T12: gives the pool a slab of a HISTORY group back, the one that costs the fewest prefixes.
  * False: none of those that are partly free can be had for as many prefixes as it has pages. */
@@ -130,8 +129,7 @@ bool host_evict_one(struct core *c, struct pool *p);
 bool evict_unheld(struct core *c, struct pool *p);
 /* Goes on freeing the nodes of namespaces that were reset. False: there are more. */
 bool reset_flush(struct core *c);
-/* Drops STATE alone: superseded first, oldest first, then that of the node used least recently
- * (T12). */
+/* Drops STATE alone: superseded first, oldest first, then the least recently used node's (T12). */
 bool evict_state(struct core *c, struct pool *p);
 /* Puts a node into the heaps that it belongs to. node_offer does that, and tells what may go. */
 void evict_offer(struct core *c, uint32_t slot);

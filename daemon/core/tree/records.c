@@ -26,8 +26,7 @@ static bool remove_space(struct core *c, uint32_t space)
     return true;
 }
 
-/* The namespace that has been in nobody's hands for longest. One that waits for a step goes to the
- * end of the list. */
+/* The longest unused namespace. One that waits for a step goes to the end of the list. */
 static bool evict_space(struct core *c, uint32_t tenant)
 {
     struct list *idle = &tenant_at(c, tenant)->idle;
@@ -115,8 +114,7 @@ static uint32_t common_of(const struct core *c, struct share_of of)
     return share_common(share_holder(c, of.table, of.tenant));
 }
 
-/* May the asker take this one's cached prefixes? Only of what is common, and only while that one
- * has more of it. */
+/* May `asks` take prefixes of `has`? Only common ones, and only while `has` has more of them. */
 static bool makes_way_for(const struct core *c, struct share_of asks, struct share_of has)
 {
     return common_of(c, has) > common_of(c, asks);

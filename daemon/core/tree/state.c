@@ -285,8 +285,7 @@ static void claim_changed(struct core *c, uint32_t slot)
 
 /* --- superseding --- */
 
-/* Frees the segment of a node; of a superseded one its host copy too, which nobody needs any more.
- */
+/* Frees a node's segment, and a superseded one's host copy, which nobody needs any more. */
 static uint32_t drop(struct core *c, uint32_t slot, bool is_superseded)
 {
     struct node *n = node_at(c, slot);
@@ -483,8 +482,7 @@ uint32_t state_low(const struct core *c, uint32_t slot)
     return span < n->depth ? n->depth - (uint32_t)span : 0;
 }
 
-/* A commit ends here, for the first time or again: the successors that the node had then may be
- * gone. */
+/* A commit ends here, perhaps again: successors that the node had then may be gone. */
 static void make(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);

@@ -18,8 +18,7 @@ static inline bool state_reclaimable(const struct node *n)
     return n->state.reclaim.prev != NONE;
 }
 
-/* First logical page of the segment of a node at `depth`; it ends at depth / page_tokens.
- * RECURRENT: 0. */
+/* First logical page of the segment at `depth`, which ends at depth / page_tokens. RECURRENT: 0. */
 uint32_t segment_first(const struct pool *p, const struct group *g, uint32_t depth);
 uint32_t segment_end(const struct group *g, uint32_t depth);
 /* First logical page that a session at length `at` still reads. */
@@ -48,8 +47,7 @@ struct transfer_range transfer_piece_pages(const struct pool *p, const struct gr
 
 /* Has every node of the path its pages of this group, from logical page `from` on? */
 bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, uint32_t from);
-/* Derived from the chain, each time it is asked (T19). True for every node of a pool without STATE
- * groups. */
+/* Derived from the chain each time (T19). True for every node of a pool without STATE groups. */
 bool state_resumable(const struct core *c, uint32_t slot);
 /* The deepest node that can be resumed, of this one and those above it; the root for none. */
 uint32_t state_above(struct core *c, uint32_t slot);
@@ -64,8 +62,7 @@ uint32_t state_drop(struct core *c, uint32_t slot);
 /* Frees what a refill brought, because its step will never pass. What was there before stays. */
 void state_unfill(struct core *c, uint32_t slot);
 
-/* A holder (session, transfer) of the STATE of the nodes of a path, and its end.
- */
+/* A holder (session, transfer) of the STATE of the nodes of a path, and its end. */
 void state_hold(struct core *c, struct path path);
 void state_unhold(struct core *c, struct path path);
 /* The end of a holder that has a pin of that kind, too, up to `end` visits. False: there is more to
@@ -83,15 +80,13 @@ void state_terminal(struct core *c, uint32_t slot);
 void state_arrived(struct core *c, uint32_t slot, bool state, uint32_t *last);
 /* SnapshotRelease: this resume point claims nothing any more. */
 void state_release(struct core *c, uint32_t slot);
-/* Something that kept this node's STATE in use has changed: looks again, at its ancestors too where
- * that matters. */
+/* The use of this node's STATE changed: looks again, at its ancestors too where that matters. */
 void state_settle(struct core *c, uint32_t slot);
 /* The node is about to be destroyed. */
 void state_forget(struct core *c, uint32_t slot);
 /* The node is about to leave the device: nobody can resume there any more. */
 void state_leave(struct core *c, uint32_t slot);
-/* One borrower of the path's STATE is content with the host's copies from now on, or no longer is.
- */
+/* One borrower of the path's STATE uses the host's copies from now on, or no longer does. */
 void state_lend_host(struct core *c, struct path path, bool host);
 
 #endif

@@ -64,8 +64,7 @@ struct view_hashes {
 /* parent: the path's hash up to the chunk. content false: that of the chunk is not wanted. */
 struct view_hashes view_hash(struct token_view *w, uint32_t start, uint64_t parent, bool content);
 
-/* How many tokens from position `pos` on agree with v[0..n) (extra keys too), up to the buffer's
- * end. */
+/* How many tokens from `pos` agree with v[0..n) (extra keys too), up to the buffer's end. */
 uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t pos,
                        const struct req_tokens *req);
 

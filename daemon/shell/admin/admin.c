@@ -1,6 +1,5 @@
-/* Admin answers: the commands and their arguments, and the paging of lists. The rows themselves are
- * made in admin_rows.c. A row that does not fit is taken back whole, so that every answer is valid
- * JSON. */
+/* Admin answers: the commands, their arguments, and the paging of lists. admin_rows.c makes the
+ * rows. A row that does not fit is removed whole, so that every answer is valid JSON. */
 #include "shell/admin/admin.h"
 
 #include <stdio.h>
@@ -87,8 +86,7 @@ static uint32_t slots_of(const struct admin_ctx *ctx, const struct list *list)
     return *(const uint32_t *)((const char *)limits + list->slots);
 }
 
-/* One page of rows. *ret_next is the first slot that is not in it; `slots` at the end of the list.
- */
+/* One page of rows. *ret_next: the first slot that is not in it; `slots` at the end of the list. */
 static enum tern_err rows(const struct admin_ctx *ctx, const struct list *list,
                           const struct question *q, struct text_out *out, uint32_t *ret_next)
 {
@@ -532,8 +530,7 @@ static void status_events(const struct admin_ctx *ctx, const struct core_view *v
                      U64("lost", ctx->events_lost)));
 }
 
-/* Counts the peers that this daemon can fetch from; the core's count of links includes the other
- * direction. */
+/* Counts peers that this daemon can fetch from; the core's links include the other direction. */
 static uint32_t peers_up(const struct admin_ctx *ctx)
 {
     uint64_t incarnation = 0;

@@ -1,7 +1,6 @@
 /* What the daemon tells operators and tenants about itself: read-only JSON answers made from the
- * core's views and the seams' counters. operator.c fills struct admin_ctx and sends the text, and
- * carries out the commands that change something or write files. Nothing here changes the core or
- * allocates. */
+ * core's views and the seams' counters. operator.c fills struct admin_ctx, sends the text, and runs
+ * the commands that change something or write files. Nothing here changes the core or allocates. */
 #ifndef SHELL_ADMIN_H
 #define SHELL_ADMIN_H
 
@@ -42,8 +41,7 @@ struct admin_ctx {
     const struct disk_stats *disk; /* NULL: there is no disk tier */
     const struct disk_recovery *recovery;
     uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
-    /* The state of the outbound link to configured peer `peer`; static texts. A NULL function: not
-     * known. */
+    /* The state of the outbound link to that peer; static texts. A NULL function: not known. */
     const char *(*peer_state_word)(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
     /* Connections that were ended for what the peer sent. A NULL function: 0. */
     uint64_t (*peer_protocol_errors)(const struct daemon *d, uint32_t peer);
@@ -51,14 +49,12 @@ struct admin_ctx {
      * function: it is up, or nothing has failed yet. */
     const char *(*peer_down_cause)(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                                    uint64_t *ret_since_ns);
-    /* TLS of that link. False: the link is not up, or in the clear. A NULL function: no link has
-     * TLS. */
+    /* TLS of that link. False: not up, or in the clear. A NULL function: no link has TLS. */
     bool (*peer_tls)(struct daemon *d, uint32_t peer, struct tls_peer *ret);
     /* Refused connections, [TLS_REFUSALS]; peer NONE: those that had not said their name. */
     const uint64_t *(*peer_refused)(const struct daemon *d, uint32_t peer);
     const struct tls_stats *tls; /* NULL: peers talk in the clear */
-    /* The transport of pulls from that peer, and why; static or borrowed texts. A NULL function:
-     * not known. */
+    /* The transport of pulls from it, and why; static or borrowed. A NULL function: not known. */
     void (*peer_link)(const struct daemon *d, uint32_t peer, struct xfer_link_view *ret);
     /* As link_falls_back. A NULL function: it does not. */
     bool (*peer_falls_back)(const struct daemon *d, uint32_t peer);
@@ -76,8 +72,7 @@ struct admin_ctx {
      * False: there are no more. A NULL function: not known. */
     bool (*send_share)(const struct daemon *d, uint32_t i, const char **ret_name,
                        struct stream_share *ret);
-    /* The door of a listening socket, and its name. False: there are no more. A NULL function: none
-     * is known. */
+    /* The door of a listening socket, and its name. False: no more. A NULL function: none. */
     bool (*door)(const struct daemon *d, uint32_t i, const char **ret_name, struct door_stats *ret);
     /* What becomes of descriptors that clients send; a static text, and what it came to. NULL: not
      * known. */
@@ -88,8 +83,7 @@ struct admin_ctx {
     bool (*flow)(const struct daemon *d, const struct transfer_view *transfer,
                  struct xfer_flow_view *ret);
     struct xfer_rdma_view rdma;
-    /* The i-th pair of a region and a NIC, as xfer_registration_view. A NULL function: none is
-     * known. */
+    /* The i-th pair of a region and a NIC (xfer_registration_view). A NULL function: none. */
     bool (*registration)(const struct daemon *d, uint32_t i, struct xfer_registration_view *ret);
     /* As mem_device_view. A NULL function: no memory is on GPUs. */
     bool (*device)(const struct daemon *d, uint32_t device, struct mem_device_view *ret);
@@ -99,8 +93,7 @@ struct admin_ctx {
     const struct refusals *(*refusals)(const struct daemon *d, uint32_t tenant);
     /* The pid of the process in that slot. A NULL function: not known. */
     uint64_t (*proc_pid)(const struct daemon *d, uint32_t proc);
-    /* The name of a group of the pool in that slot; a NULL function or answer: "group0", "group1",
-     * ... */
+    /* The name of a group of that pool; a NULL function or answer: "group0", "group1", ... */
     const char *(*group_name)(const struct daemon *d, uint32_t pool, uint32_t group);
     /* The first alarm that is on from *at on, which becomes the place behind it; 0 at first. False:
      * there are no more. A NULL function: none is known. */

@@ -1,5 +1,4 @@
-/* The rows of admin lists: one slot of one table of the core, as a JSON object. Internal to
- * admin*.c. */
+/* Rows of admin lists: one slot of one core table, as a JSON object. Internal to admin*.c. */
 #ifndef SHELL_ADMIN_ROWS_H
 #define SHELL_ADMIN_ROWS_H
 
@@ -29,8 +28,7 @@ void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
 bool admin_falls_back(const struct admin_ctx *ctx, uint32_t slot); /* that peer's pages */
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
-/* The disk tier, for status and before the rows of `disk`; and a tenant's part of it. null where
- * there is none. */
+/* The disk tier, for status and `disk`, and a tenant's part of it; null where there is none. */
 void admin_spill(const struct admin_ctx *ctx, struct text_out *out);
 void admin_disk_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 void admin_spill_tenant(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);

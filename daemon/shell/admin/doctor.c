@@ -87,8 +87,7 @@ static void nodes(struct text_out *out, const char *key, uint64_t mask)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Memory, workers and devices belong on one NUMA node. There is no warning where a node is not
- * known. */
+/* Memory, workers and devices belong on one NUMA node. An unknown node gives no warning. */
 static void numa(const struct xfer_rdma_view *v, struct text_out *out)
 {
     char text[200];

@@ -300,8 +300,7 @@ static enum tern_err tape_command(struct daemon *d, struct asked *a)
         return TERN_UNSUPPORTED;
     TRY(save_tape(d, path, keep, a));
     tape_stats(d->tape, &stats);
-    /* A replay of this tape must end with this hash, if the tape is complete and kept its tokens.
-     */
+    /* A replay must end with this hash, if the tape is complete and kept its tokens. */
     TEXT(&a->out, OBJECT(NULL, STR("path", path), U64("recorded", stats.recorded),
                          U64("dropped", stats.dropped), BOOL("complete", stats.dropped == 0),
                          BOOL("tokens_kept", keep), HEX("core_hash", core_hash(d->core))));

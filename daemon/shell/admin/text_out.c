@@ -1,6 +1,5 @@
-/* The bounded writer behind every JSON answer. One invariant: after `overflow` is set nothing more
- * is written, so `buf` holds a prefix of the text and its NUL, whatever the caller goes on to ask
- * for. */
+/* The bounded writer behind every JSON answer. Invariant: once `overflow` is set nothing more is
+ * written, so `buf` holds a prefix of the text and its NUL, whatever the caller asks for. */
 #include "shell/admin/text_out.h"
 
 #include <inttypes.h>
@@ -60,8 +59,7 @@ __attribute__((format(printf, 2, 3))) static void put_format(struct text_out *ou
     n = vsnprintf(out->buf + out->len, room, format, args);
     va_end(args);
     if (n < 0 || (size_t)n >= room) {
-        /* A number that is cut in half would be read as another number, so the whole piece is taken
-         * back. */
+        /* Half a number would be read as another number, so the whole piece is removed. */
         out->buf[out->len] = '\0';
         out->overflow = true;
         return;

@@ -44,8 +44,7 @@ void alarms_gpus(struct daemon *d, uint64_t now_ns);
 void alarms_engine_gone(struct daemon *d, uint32_t slot, uint64_t now_ns);
 /* That peer leaves, and its slot may be another's next. */
 void alarms_peer_left(struct daemon *d, uint32_t slot, uint64_t now_ns);
-/* The first that is on from *at on, which becomes the place behind it; 0 at first. False: there are
- * no more. */
+/* The first that is on from *at (0 at first), which becomes the place behind it. False: no more. */
 bool alarms_view(struct daemon *d, uint32_t *at, uint64_t now_ns, struct alarm_view *ret);
 
 #endif

@@ -66,8 +66,7 @@ void plan_report(const struct config *config, FILE *out);
 bool plan_part(const struct plan_memory *m, size_t i, const char **ret_name, uint64_t *ret_bytes);
 /* For --check-config: what is reserved for each tenant of the tables that all share. */
 void plan_print_shares(const struct config *config, FILE *out);
-/* plan_text writes one line of every part, as in the log; plan_hint says what makes the largest one
- * smaller. */
+/* plan_text: one line of every part, as in the log. plan_hint: how to make the largest smaller. */
 #define PLAN_TEXT_BYTES 416
 void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES]);
 const char *plan_hint(const struct plan_memory *m);

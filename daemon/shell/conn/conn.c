@@ -1,7 +1,6 @@
 /* The life of a local client's connection: it is accepted, its process is identified, limits are
- * checked, it is greeted, it ends. See conn.h. What must stay true: the core hears EV_CONN_OPENED
- * once and EV_CONN_CLOSED once for each connection that it knows, and a slot is used again only
- * after both. */
+ * checked, it is greeted, it ends. See conn.h. Invariant: the core receives EV_CONN_OPENED once and
+ * EV_CONN_CLOSED once for each connection that it knows; a slot is reused only after both. */
 #include "shell/conn/conn.h"
 
 #include <inttypes.h>

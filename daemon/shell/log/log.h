@@ -28,9 +28,8 @@ void log_init(enum log_level most, int fd, uint64_t (*now_ns)(void));
 enum log_level log_level_now(void);
 void log_level_set(enum log_level most);
 
-/* `event` is a static string of [a-z0-9_]. `format` is "key=%u key=%s ...": printf's %s %c %d %i %u
- * %x %X with flags, width, h, l, ll, z and j. What %s brings is shown (proto/shown.h), and quoted
- * where it must be. */
+/* `event`: a static string of [a-z0-9_]. `format`: "key=%u key=%s ...", printf's %s %c %d %i %u %x
+ * %X with flags, width, h, l, ll, z, j. %s is shown (proto/shown.h), quoted where it must be. */
 void log_event(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

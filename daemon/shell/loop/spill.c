@@ -1,5 +1,4 @@
-/* See spill.h. A disk that is full or fails is an alarm (shell/alarm): the log hears of no single
- * write. */
+/* See spill.h. A disk that is full or fails is an alarm (shell/alarm), not a log line per write. */
 #include "shell/loop/spill.h"
 
 #include <dirent.h>

@@ -202,8 +202,7 @@ uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer);
  * read; as it was where peers talk in the clear. */
 enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry_run,
                            struct tls_own *ret, char *why, size_t cap);
-/* Fills in what TLS knows about the outbound link to that peer. False: the link is not up, or in
- * the clear. */
+/* TLS of the outbound link to that peer. False: the link is not up, or in the clear. */
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret);
 /* Refused connections, [TLS_REFUSALS]; peer NONE: of those who dialled us and are unknown. */
 const uint64_t *links_refused(const struct daemon *d, uint32_t peer);

@@ -1,7 +1,6 @@
-/* Peers that join, change and leave while the daemon runs. See link.h. What must stay true: a slot
- * is used again only when its link is idle, no link from that peer is left and the core has no
- * transfer with it, which is the data path's proof of quiet; the core hears of it then; no other
- * link is touched. */
+/* Peers that join, change and leave while the daemon runs. See link.h. Invariant: a slot is reused
+ * only when its link is idle, no link from that peer is left and the core has no transfer with it,
+ * which is the data path's proof of quiet; the core learns it then; no other link is touched. */
 #include <string.h>
 
 #include "base/check.h"

@@ -1,6 +1,5 @@
-/* The end of a stream. See stream.h. What must stay true: a stream is handed back (`finished`) only
- * when the ring holds none of its operations and it stands in no list, and `closed` comes exactly
- * once before that. */
+/* The end of a stream. See stream.h. Invariant: a stream is handed back (`finished`) only when the
+ * ring holds none of its operations and no list holds it; `closed` comes exactly once before. */
 #include <sys/socket.h>
 
 #include "shell/stream/stream_internal.h"

@@ -54,9 +54,8 @@ enum tern_err tape_save(const struct tape *tape, const char *path, bool keep_tok
                         int *ret_errno);
 const char *tape_save_hint(int err); /* what to do about it */
 
-/* The tape of a crash, where no file was named, is `file` with the incarnation, so that the next
- * crash leaves another one. At start all but the newest `most` of them are deleted; returns how
- * many are left. */
+/* The tape of a crash, if no file was named, is `file` with the incarnation, so each crash leaves
+ * its own. At start all but the newest `most` are deleted; returns how many are left. */
 #define TAPE_CRASHES_KEPT 4
 void tape_crash_name(char *ret, size_t cap, const char *file, uint64_t incarnation);
 uint32_t tapes_keep(const char *file, uint32_t most);

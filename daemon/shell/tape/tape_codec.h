@@ -57,8 +57,7 @@ void codec_event(struct codec *c, struct event *event, struct codec_room *room);
 void codec_u32(struct codec *c, uint32_t *v);
 void codec_put_words(struct codec *c, const uint32_t *words, size_t n);
 
-/* The token lists of an event: one of a Match, one of each operation of a
- * Step, that of an extent that was found. */
+/* The token lists of an event: a Match's, one of each operation of a Step, a found extent's. */
 uint32_t codec_lists(const struct event *event);
 struct req_tokens codec_list(const struct event *event, uint32_t i);
 void codec_list_set(struct event *event, uint32_t i, const uint32_t *tokens,

@@ -1,6 +1,5 @@
-/* Saving a tape under a name: it is written beside the old file and then renamed, so that a full
- * disk costs the new tape and not the old one. tape_save may run in a signal handler; tapes_keep
- * may not. */
+/* Saves a tape under a name: it is written beside the old file and then renamed, so that a full
+ * disk loses only the new tape. tape_save may run in a signal handler; tapes_keep may not. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -183,8 +183,7 @@ static void tell_names(struct tls_session *s, const X509 *cert)
                  "its certificate names \"%s\", which is no peer of this node", names);
 }
 
-/* OpenSSL calls this for each certificate of the chain after its own checks; the peer's own comes
- * last. */
+/* OpenSSL calls this for each certificate of the chain after its own checks, the peer's last. */
 int tls_verify(int ok, X509_STORE_CTX *store)
 {
     const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());

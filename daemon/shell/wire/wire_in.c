@@ -189,8 +189,7 @@ static struct group_layout group_of(const Tern__Wire__Group *g)
     };
 }
 
-/* What the pages are made of, where the pool says it. How many ranks it is divided over the caller
- * knows. */
+/* What the pages are made of, if the pool says it. The caller knows how many ranks divide it. */
 static enum tern_err layouts_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
                                 XXH3_state_t *state, struct req_pool_open *ret,
                                 const char **ret_text)
@@ -385,8 +384,7 @@ REQUEST_TABLE(X)
 
 /* ---- whole requests ---- */
 
-/* What each kind of field of messages.h does: `m` is the message, `to` the struct of its request.
- */
+/* What each kind of field of messages.h does: `m` is the message, `to` the request's struct. */
 #define IN_SESSION(to, member, limit)   (to).member = session_id_unpack(h->session);
 #define IN_POOL(to, member, limit)      (to).member = pool_id_unpack(m->member);
 #define IN_NAMESPACE(to, member, limit) (to).member = wire_in_namespace(m->member);

@@ -1,7 +1,6 @@
 /* Bodies to requests and peer messages: protobuf structs become the core's structs, token bytes are
- * used in place. Values that the core's types cannot hold (an unknown enum number, a name that is
- * too long) are refused here; everything else is the core's to judge. Called by request.c and
- * link.c. */
+ * used in place. Values that the core's types cannot hold (an unknown enum number, a long name) are
+ * refused here; everything else is the core's to judge. request.c and link.c call it. */
 #ifndef SHELL_WIRE_IN_H
 #define SHELL_WIRE_IN_H
 
@@ -38,8 +37,7 @@ enum op wire_in_op(uint16_t type);
 /* A request that is an operation of the core. Its arrays live until the next call, and as long as
  * the body. conn and request_id are the caller's to set. UNSUPPORTED: a frame type that no such
  * request has. `tenant`: who asks; NONE: an operator. MALFORMED: not such a message. INVALID: a
- * value. *ret_text says which, until the next call; "".
- */
+ * value. *ret_text says which, until the next call; "". */
 enum tern_err wire_in_request(struct wire_in *w, uint32_t tenant, const struct frame_header *h,
                               const uint8_t *body, struct request *ret, const char **ret_text);
 
@@ -47,8 +45,7 @@ enum tern_err wire_in_request(struct wire_in *w, uint32_t tenant, const struct f
 enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
                                uint64_t allowed, struct peer_msg *ret, uint64_t *ret_sequence);
 
-/* The id that stands for a namespace in the core and between daemons; NULL is one of empty names.
- */
+/* A namespace's id in the core and between daemons; NULL is one of empty names. */
 struct namespace_id wire_in_namespace(const Tern__Wire__Namespace *ns);
 
 /* For messages that the shell answers itself: Hello, Ping, Stats, Admin, PeerHello. */

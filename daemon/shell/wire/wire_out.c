@@ -1,6 +1,5 @@
-/* Answers to frames. See wire_out.h. What must stay true: the size of each message inside another
- * one is computed by the same fields as are written; a buffer that is too small ends in 0, never in
- * half a frame. */
+/* Answers to frames. See wire_out.h. Invariant: a message inside another one is sized from the same
+ * fields as are written; a buffer that is too small ends in 0, never in half a frame. */
 #include "shell/wire/wire_out.h"
 
 #include <stdio.h>

@@ -21,13 +21,11 @@ struct wire_region {
 };
 
 /* The whole frame of a reply of such an operation; `out` has room for FRAME_HEADER_BYTES +
- * body_max. region: of a PoolMap. Returns the frame's bytes, 0 if the body would pass
- * body_max. */
+ * body_max. region: of a PoolMap. Returns the frame's bytes, 0 if the body would pass body_max. */
 size_t wire_out_reply(const struct reply *r, const struct wire_region *region, uint32_t body_max,
                       uint8_t *out);
 
-/* "This request failed": fits every answer type, since Status is field 1 of each. `text` may be "".
- */
+/* "This request failed": fits each answer type, as Status is its field 1. `text` may be "". */
 size_t wire_out_status(const struct frame_header *request, enum tern_err err, const char *text,
                        uint32_t body_max, uint8_t *out);
 
