@@ -5,7 +5,6 @@
  * with who asked for it and what came of it. */
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

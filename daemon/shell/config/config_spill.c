@@ -1,6 +1,5 @@
 /* The settings of the disk tier: what follows from them, and whether they fit each other. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "shell/config/config_table.h"

@@ -41,24 +41,22 @@ void config_print(const struct config *config, FILE *out)
 
         print_entry(config_peer_fields, PEER_FIELDS, &config->peers[i], out);
         fputs("    tenants: [", out);
-        for (uint32_t t = 0; t < config->ntenants; t++) {
+        for (uint32_t t = 0; t < config->ntenants; t++)
             if (config->peers[i].tenants >> t & 1) {
                 fprintf(out, "%s\"%s\"", comma, config->tenants[t].name);
                 comma = ", ";
             }
-        }
         fputs("]\n", out);
     }
 }
 
 enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret)
 {
-    for (uint32_t i = 0; i < config->ntenants && name[0] != '\0'; i++) {
+    for (uint32_t i = 0; i < config->ntenants && name[0] != '\0'; i++)
         if (strcmp(config->tenants[i].name, name) == 0) {
             *ret = i;
             return TERN_OK;
         }
-    }
     return TERN_INVALID;
 }
 
@@ -108,11 +106,10 @@ uint32_t config_peers(const struct config *config)
 
 enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret)
 {
-    for (uint32_t i = 0; i < config->npeers && name[0] != '\0'; i++) {
+    for (uint32_t i = 0; i < config->npeers && name[0] != '\0'; i++)
         if (!config->peers[i].leaving && strcmp(config->peers[i].name, name) == 0) {
             *ret = i;
             return TERN_OK;
         }
-    }
     return TERN_INVALID;
 }

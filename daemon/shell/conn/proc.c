@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -135,12 +134,11 @@ static uint32_t find_free(const struct proc_table *t, uint32_t tenant, uint32_t 
 {
     uint32_t slot = t->n, held = 0;
 
-    for (uint32_t i = 0; i < t->n; i++) {
+    for (uint32_t i = 0; i < t->n; i++)
         if (t->v[i].state == PROC_FREE)
             slot = slot == t->n ? i : slot;
         else
             held += t->v[i].tenant == tenant;
-    }
     return held < share ? slot : t->n;
 }
 

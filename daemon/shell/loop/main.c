@@ -2,7 +2,6 @@
  * it could not start; 2: the configuration is wrong, or --check-config says that the daemon cannot
  * start here. A failed check or a crash leaves the tape of the last events (crash.c). */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "shell/config/plan.h"

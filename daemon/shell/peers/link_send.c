@@ -1,6 +1,5 @@
 /* What a link sends: pings, and the messages of the core. See link.h. What must stay true: messages
  * are numbered without a gap; one that finds no room ends the transfer, not the link. */
-#include <string.h>
 
 #include "base/check.h"
 #include "base/err.h"

@@ -174,12 +174,11 @@ static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     struct listener *l = container_of(op, struct listener, op);
 
     (void)buffer;
-    if (res >= 0) {
+    if (res >= 0)
         l->accepted(l, res);
-    } else if (res != -ECANCELED) {
+    else if (res != -ECANCELED)
         log_event(LEVEL_WARN, "accept_paused", "errno=%d reason=%s path=%s", -res, strerror(-res),
                   l->path);
-    }
     if (!(flags & IO_LAST))
         return;
     if (res >= 0)

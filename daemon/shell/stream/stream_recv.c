@@ -2,7 +2,6 @@
  * came in pieces; TLS records on their way in. See stream.h. What must stay true: no frame is
  * handed out after the stream was closed or finished; a turn is bounded whatever has arrived. */
 #include <errno.h>
-#include <string.h>
 
 #include "base/check.h"
 #include "base/container.h"

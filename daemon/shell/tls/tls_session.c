@@ -2,7 +2,6 @@
  * from the bytes that tls_take was given and writes straight to `send`; only a record that is not
  * whole yet is kept in between, in a buffer of one record. What must stay true: plain bytes are
  * handed out only after the handshake has ended and the name was found in the certificate. */
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 

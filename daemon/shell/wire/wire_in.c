@@ -3,7 +3,6 @@
 #include "shell/wire/wire_in.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 

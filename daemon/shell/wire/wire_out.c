@@ -302,12 +302,11 @@ const char *wire_out_text(const struct reply *r, char buf[WIRE_OUT_WORDS])
 
     if (!r->text || !strchr(r->text, '#'))
         return r->text;
-    for (const char *c = r->text; *c && at + 1 < WIRE_OUT_WORDS; c++) {
+    for (const char *c = r->text; *c && at + 1 < WIRE_OUT_WORDS; c++)
         if (*c == '#' && n < REPLY_NUMBERS)
             at += (size_t)snprintf(buf + at, WIRE_OUT_WORDS - at, "%u", r->number[n++]);
         else
             buf[at++] = *c;
-    }
     buf[at < WIRE_OUT_WORDS ? at : WIRE_OUT_WORDS - 1] = '\0';
     return buf;
 }
