@@ -7,8 +7,7 @@
 
 _Noreturn void check_failed(const char *expr, const char *file, int line);
 
-/* Called once before the abort, with the text of the failed check. NULL removes it. Not
- * thread-safe: set at start. */
+/* Called once before the abort, with the failed check's text; NULL: none. Set at start: no lock. */
 void check_set_hook(void (*hook)(const char *text));
 
 #endif

@@ -1,6 +1,5 @@
-/* How long things took: counts in fixed buckets, so that adding is a few instructions and needs no
- * memory. Bucket i counts what took at most 2^i microseconds, and longer than what fits in the one
- * before it; the last one counts the rest. */
+/* How long things took, in fixed buckets: adding takes a few instructions and no memory. Bucket i
+ * counts what took at most 2^i us and more than the bucket before it; the last counts the rest. */
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H
 

@@ -356,8 +356,7 @@ struct actions {
     struct page_ref refs[];
 };
 
-/* Bytes of the actions of a core with these limits. The memory may hold anything; actions_init
- * makes it usable for them. */
+/* Bytes of a core's actions with these limits. The memory may hold anything: see actions_init. */
 size_t actions_bytes(const struct core_limits *limits);
 void actions_init(struct actions *out, const struct core_limits *limits);
 

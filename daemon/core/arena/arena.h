@@ -759,8 +759,7 @@ static inline void walked(struct core *c, uint32_t nodes)
     c->visits += nodes / NODES_A_VISIT;
 }
 
-/* A piece of work begins, which stops at the end that is returned and goes on in a later step, or
- * is repeated by who asked. */
+/* Begins a piece of work. It stops at the returned end and goes on in a later step or request. */
 static inline uint32_t piece_begin(struct core *c)
 {
     uint32_t end = c->visits + (visits_left(c) > 0 ? PIECE_VISITS_LEAST : 0);

@@ -64,8 +64,7 @@ void disk_spare(struct core *c, uint32_t chunk);
 void disk_chunk_bad(struct core *c, uint32_t chunk);
 /* Is the chunk, or one above it, bad, or of a namespace that was reset? */
 bool disk_leads_through_bad(const struct core *c, uint32_t chunk);
-/* Entries that lead through what is bad, or through a namespace that was reset, go. False: there
- * are more to look at. */
+/* Drops entries that lead through bad chunks or a reset namespace. False: there are more. */
 bool disk_bad_flush(struct core *c);
 /* N1: what is on the disk under that name is never found again, and goes. */
 void disk_reset(struct core *c, uint32_t tenant, struct namespace_id ns);

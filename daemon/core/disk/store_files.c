@@ -530,8 +530,7 @@ static bool is_all_there(const struct core *c, const struct disk_store *s, const
            (s->reason != DISK_COLD || k->reason == DISK_COLD);
 }
 
-/* There is no room yet. A store that has written nothing holds nothing meanwhile, so that two do
- * not wait for each other. */
+/* No room yet. A store that has written nothing releases all, so two never block each other. */
 static enum store_step no_room(struct core *c, struct actions *out, struct disk_store *s,
                                enum disk_has_room room)
 {

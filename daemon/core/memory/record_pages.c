@@ -96,8 +96,7 @@ static void tree_update(struct core *c, const struct tenant *t, struct record_ru
     }
 }
 
-/* Where the first run of at least so many free pages begins, in as many looks as the tree is high;
- * NONE: there is none. */
+/* Start of the first run of `least` free pages, in as many looks as the tree is high; NONE. */
 static uint32_t first_free(const struct core *c, const struct tenant *t, uint32_t least)
 {
     uint32_t i = 1, at = 0, half = 32 * tree_leaves(t);

@@ -53,8 +53,7 @@ static enum tern_err peek_from(const struct core *c, const struct req_peek *r, u
     return TERN_OK;
 }
 
-/* How deep the disk would bring a session that has the path to `node` and goes on as the view does;
- * 0: not deeper than `depth`. */
+/* How deep the disk brings a session with the path to `node` and the view; 0: not below `depth`. */
 static uint32_t disk_deeper(struct core *c, uint32_t node, struct token_view *w, uint32_t depth)
 {
     uint32_t chunk;

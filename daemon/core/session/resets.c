@@ -29,8 +29,7 @@ static void reset_changed(struct core *c, struct reset *r)
     r->due = 1;
 }
 
-/* From here on peers have so long to answer. The time is the same for all, so the first that waits
- * is the first to be over. */
+/* Peers have so long to answer from now on: the same for all, so the first to wait ends first. */
 static void reset_wait(struct core *c, struct reset *r)
 {
     r->until_ns = c->now_ns + RESET_WAIT_MS_MAX * NS_PER_MS;

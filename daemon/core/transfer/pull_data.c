@@ -1,6 +1,5 @@
 /* The pages of transfers in: asked for in batches within the limits of X8, checked in as they
- * arrive. The record of a transfer is in pulls.c; what arrived is published by
- * fetch/fetch_publish.c. */
+ * arrive. pulls.c has the record of a transfer; fetch/fetch_publish.c publishes what arrived. */
 #include "core/transfer/pulls.h"
 
 #include "core/arena/actions.h"
@@ -371,8 +370,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     touch(c);
 }
 
-/* Of those that may, the ones that have anything to ask for were let ask until none had:
- * pulls_issue sees to that. */
+/* pulls_issue has already let every eligible pull ask for all it can. */
 bool pull_lacks_credit(const struct core *c, const struct pull *p)
 {
     if (p->state != PULL_RUNNING || next_bytes(c, p) == 0)

@@ -22,8 +22,7 @@ struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg 
                            const struct found *f);
 /* Nothing reads for it any more. */
 void serve_free(struct core *c, struct serve *s);
-/* It ends as soon as there is room for the actions, and the peer is told that error; OK: nothing.
- * The first call counts. */
+/* Ends it once there is room for actions, and sends `tell`; OK: nothing. The first call counts. */
 void serve_set_ending(struct core *c, struct serve *s, enum tern_err tell);
 /* Its pin goes to that node; it holds no STATE yet. */
 void serve_move(struct core *c, struct serve *s, uint32_t node);

@@ -206,8 +206,7 @@ bool host_evict_one(struct core *c, struct pool *p)
     return (writes_behind(p) && host_evict_spare(c, p)) || host_evict(c, p, HEAP_HOST);
 }
 
-/* Once evict_one finds nothing more, each node that is on the device still is held there, or
- * something below it is. */
+/* Once evict_one finds none, each node on the device is held there or has a held one below it. */
 bool evict_unheld(struct core *c, struct pool *p)
 {
     return obtain_settle(c, p) && (evict_one(c, p) || host_evict(c, p, HEAP_ALONE));

@@ -20,8 +20,7 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
 /* Deepest node whose whole path is visible and agrees with the view; the root for none. */
 uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 
-/* The deepest node of the path that is not deeper than state_from, in a number of hops that is
- * logarithmic in its depth. */
+/* The deepest node of the path not below state_from, in hops logarithmic in its depth. */
 uint32_t node_above(const struct core *c, struct path path);
 
 /* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth.

@@ -51,8 +51,7 @@ bool state_settled(const struct core *c, const struct node *n);
 /* May its STATE go, while the node stays: does nobody borrow it, and has its writer passed? */
 bool state_droppable(const struct core *c, const struct node *n);
 
-/* Brings the counters of a device pool and of its host tier up to date. False: the step has visited
- * as many records as it may. */
+/* Updates the counters of a device pool and its host tier. False: the step has no visits left. */
 bool obtain_settle(struct core *c, struct pool *p);
 /* Shortens the lists of all pools to so many nodes together. False: there is more to do. */
 bool obtain_flush(struct core *c, uint32_t most);

@@ -7,8 +7,7 @@
 
 /* Ends the turns whose time is over. False: there are more. */
 bool turns_expire(struct core *c);
-/* Closes the sessions whose turn has ended, where a SessionClose waited for that. False: work is
- * left for want of room. */
+/* Closes sessions whose turn ended and whose SessionClose waited for it. False: no room for all. */
 bool closes_flush(struct core *c, struct actions *out);
 /* When the next turn ends by itself; UINT64_MAX: none does. */
 uint64_t turn_deadline(const struct core *c);

@@ -198,8 +198,7 @@ static void status_turns(const struct admin_ctx *ctx, uint32_t tenant, struct te
                      U64("turns_expired", all.expired), U64("turns_lost", all.lost)));
 }
 
-/* What the host tier holds and did; all values are 0 where there is none. Pages of a pool lie in
- * each of its regions. */
+/* What the host tier holds and did, or zeros. Pages of a pool lie in each of its regions. */
 static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
                         struct text_out *out)
 {
@@ -304,8 +303,7 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, CLOSE_OBJECT, CLOSE_OBJECT);
 }
 
-/* Who has connected and has not said who it is: against the places at that socket, and the share
- * of one address or process. */
+/* Connections without a name yet, against a door's places and an address's or process's share. */
 static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct door_stats s;

@@ -61,8 +61,7 @@ struct admin_ctx {
     /* As xfer_region_view. A NULL function: there are no transfers. */
     bool (*rdma_region)(const struct daemon *d, const struct xfer_rdma_view *rdma, uint32_t tenant,
                         uint32_t region, struct xfer_region_view *ret);
-    /* Page bytes that came from it, by the i-th transport. False: there are no more. A NULL
-     * function: not known. */
+    /* Page bytes from it by the i-th transport. False: no more. A NULL function: not known. */
     bool (*peer_bytes)(const struct daemon *d, uint32_t peer, uint32_t i,
                        const char **ret_transport, uint64_t *ret_bytes);
     /* The i-th RDMA path to that peer. False: there are no more. A NULL function: none is known. */

@@ -1,6 +1,5 @@
-/* What became of prompts and pages, and how long things took: the figures of the core
- * (core/figures.h) and the time that requests were answered in, as numbers that only grow. Whoever
- * asks twice has rates. */
+/* What became of prompts and pages, and how long things took: the core's figures (core/figures.h)
+ * and the time to answer requests, as numbers that only grow, so two readings give a rate. */
 #include "shell/admin/admin_rows.h"
 
 #define NS_PER_US 1000u

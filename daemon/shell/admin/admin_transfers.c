@@ -1,5 +1,4 @@
-/* The rows of transfers: what the core knows of one (its stage, what it waits for, pages and bytes)
- * and what the data path does. */
+/* Rows of transfers: what the core knows (stage, wait, pages, bytes) and the data path's work. */
 #include <string.h>
 
 #include "base/rate.h"

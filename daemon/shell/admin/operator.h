@@ -13,8 +13,7 @@ void operator_request(struct daemon *d, struct client_conn *c, const struct fram
                       const uint8_t *body);
 /* What the core answered to an operator. */
 void operator_reply(struct daemon *d, struct client_conn *c, const struct reply *r);
-/* Answers those who wait for the end of a drain: the last session has ended, the deadline comes, or
- * the daemon serves again. */
+/* Answers who waits for a drain: the last session ended, the deadline came, or it was undone. */
 void operator_drained(struct daemon *d);
 struct reload_result;
 /* Answers who asked for the reload that has ended so. */

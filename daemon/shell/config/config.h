@@ -1,8 +1,7 @@
 /* The daemon's configuration: defaults, then the YAML file, then flags, then checks. main reads it
  * at start; afterwards a reload alone changes it (shell/admin/reload.c, on the owner thread); the
- * rest of the shell borrows it. Each scalar
- * setting stands in one table (config_table.h) that makes the YAML schema, the flag, the default,
- * the range and the help text, so that a setting cannot exist in one form only. */
+ * rest of the shell borrows it. One table (config_table.h) makes each scalar's YAML schema, flag,
+ * default, range and help text, so that no setting exists in one form only. */
 #ifndef SHELL_CONFIG_H
 #define SHELL_CONFIG_H
 

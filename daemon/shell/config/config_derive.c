@@ -144,8 +144,7 @@ static void reserve_sizes(struct loader *l)
     }
 }
 
-/* Tenants of the reserve stand behind the entries, so whoever makes or counts something for a
- * tenant does it for them, too. */
+/* The reserve's tenants stand behind the entries, so what is made for a tenant is made for them. */
 static enum tern_err reserve_add(struct loader *l)
 {
     enum origin origin = loader_origin(l, "reserve", "tenants");

@@ -89,8 +89,7 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
 /* config_yaml.c */
 enum tern_err yaml_load(struct loader *l);
 
-/* config_lines.c. Finds the line of the first bytes that are no YAML, with the parser's words; 0:
- * the whole file is YAML. */
+/* config_lines.c. The line of the first bytes that are no YAML, and the parser's words; 0: none. */
 #define YAML_PROBLEM_BYTES 256
 size_t yaml_first_problem(const struct loader *l, char ret[YAML_PROBLEM_BYTES]);
 /* Finds the line of section[index].key in the file; 0 if it is not there. section "" is the top;

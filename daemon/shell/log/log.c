@@ -153,8 +153,7 @@ static void put_text(struct line *l, const char *text)
         put_char(l, *text++);
 }
 
-/* Writes a plain word as it is, and anything else in quotes; what would end them is escaped, beside
- * what is not shown as it is. */
+/* Writes a plain word as it is, anything else in quotes, with quotes and unshown bytes escaped. */
 static void put_value(struct line *l, const char *value)
 {
     const size_t plain = shown_plain(value, " \"=\\");

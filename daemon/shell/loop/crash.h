@@ -1,6 +1,5 @@
-/* Crashes: a fault, a failed check, a SIGABRT from anybody. A crash leaves the tape of the last
- * events and one line that says what happened and where the tape is; then the process ends by that
- * signal. Used by main.c. */
+/* Crashes: a fault, a failed check, a SIGABRT from anybody. A crash leaves the tape of last events
+ * and a line that says what happened and where the tape is; then that signal ends the process. */
 #ifndef SHELL_CRASH_H
 #define SHELL_CRASH_H
 

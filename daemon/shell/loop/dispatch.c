@@ -1,6 +1,5 @@
 /* What follows from a step of the core: replies to connections, work to the seams, messages to
- * peers. shell/step/step.c calls dispatch_actions after each step, as the `carry_out` that
- * daemon_create has set. See daemon.h. */
+ * peers. shell/step/step.c calls dispatch_actions after each step as `carry_out`. See daemon.h. */
 #include <stdio.h>
 #include <string.h>
 

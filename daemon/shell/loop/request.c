@@ -64,8 +64,7 @@ static enum reshard_refusal layouts_check(struct daemon *d, const struct engine_
     return xfer_pool_refusal(d->xfer, l, r->ngroups, ret_group);
 }
 
-/* The layouts of a PoolOpen, once it is known over how many ranks they are. True: one of them is
- * refused, and that was said. */
+/* Checks a PoolOpen's layouts, now that its ranks are known. True: one is refused and answered. */
 static bool layouts_refused(struct client_conn *c, const struct frame_header *h,
                             struct req_pool_open *r)
 {

@@ -41,8 +41,7 @@ void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, co
 void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, uint32_t word);
 /* The layout that it tells could not be kept: its hash becomes LAYOUT_NONE. */
 void link_layout_refused(const struct peer_link *l, struct peer_msg *io);
-/* Says which tenant is refused to the peer, or was refused by it, with the setting. Before the core
- * hears of the message. */
+/* Logs which tenant the peer refused or was refused, and the setting, before the core gets it. */
 void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg);
 
 /* ---- link_tls.c ---- */

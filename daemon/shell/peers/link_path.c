@@ -17,8 +17,7 @@ static_assert(WIRE_WINDOW_BYTES == sizeof(uint32_t) && WIRE_WINDOWS_MAX == XFER_
               "so do windows");
 static_assert(WIRE_GID_BYTES == XFER_PATH_GID_BYTES, "a GID");
 
-/* The seam calls this and must not find the link closed afterwards, so where there is no room the
- * next tick closes it. */
+/* The seam must not find the link closed afterwards: without room, the next tick closes it. */
 static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, const char *tenant)
 {
     struct daemon *d = l->d;

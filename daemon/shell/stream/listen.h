@@ -29,8 +29,7 @@ struct listener {
     uint32_t tag; /* the owner's: which tenant */
 };
 
-/* A stale socket file is replaced if no daemon answers on it; if one does, that is CONFLICT. why:
- * the text of what failed. */
+/* Replaces a stale socket file. CONFLICT: a daemon answers on it. why: the text of what failed. */
 enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
                           size_t cap);
 /* Whether it could be, and nothing is changed. */

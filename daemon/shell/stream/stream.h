@@ -192,8 +192,7 @@ static inline bool stream_sent(const struct stream *s, uint64_t queued_bytes)
 /* Would a frame of n bytes find room in the queue now? */
 bool stream_fits(const struct stream *s, size_t n);
 
-/* Reads no more, sends what is queued, then closes. `why` is static and stays the reason, whoever
- * closes the stream in the end. */
+/* Reads no more, sends the queue, then closes. `why` (static) stays the reason, whoever closes. */
 void stream_finish(struct stream *s, const char *why);
 void stream_close(struct stream *s, const char *why);
 

@@ -131,8 +131,7 @@ bool stream_fits(const struct stream *s, size_t n)
     return n <= sizeof(s->last->data) * (size_t)(own < shared ? own : shared);
 }
 
-/* Queues bytes as they go to the socket. False: there is no room for all of them, and the caller
- * has to close the stream. */
+/* Queues bytes as they go to the socket. False: no room for all; the caller closes the stream. */
 static bool enqueue(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
 {
     while (n > 0) {

@@ -283,8 +283,7 @@ void tls_peer(const struct tls_session *s, struct tls_peer *ret)
 
 /* ---- bytes ---- */
 
-/* Who talks in the clear is answered by an alert, which says that TLS is spoken here: OpenSSL says
- * nothing to what is no record. */
+/* Clear text gets an alert, which says that TLS is spoken here: OpenSSL ignores non-records. */
 static enum tls_got refuse_clear_text(struct tls_session *s)
 {
     static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 70}; /* fatal: protocol_version */
