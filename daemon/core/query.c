@@ -457,8 +457,7 @@ static void add_borrowed(const struct pool *p, const struct node *n, uint32_t re
             ret[g] += p->group[g].segment;
 }
 
-/* What the sessions of one engine, in one pool, borrow: a node's bit is `seen` once it was counted.
- */
+/* What one engine's sessions borrow in one pool: a node's bit is `seen` once it was counted. */
 struct borrowed_walk {
     uint32_t pool;
     bool seen;

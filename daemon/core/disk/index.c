@@ -175,8 +175,7 @@ static uint32_t walk(const struct core *c, uint32_t from, struct token_view *w)
     return at;
 }
 
-/* Has the chunk the STATE that a session of the pool needs to go on from the one that is so many
- * below it? */
+/* Has the chunk the STATE that a session needs to go on from the chunk `below` chunks deeper? */
 static bool has_state(const struct pool *p, const struct disk_chunk *k, uint32_t below)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)

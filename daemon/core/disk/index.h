@@ -70,8 +70,7 @@ struct disk_fresh {
 /* A chunk of which nothing is kept yet, under its parent. NONE: records have run out. */
 uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f);
 struct token_view disk_fresh_view(const struct core *c, const struct disk_fresh *f);
-/* The chunk under `parent` with the view's tokens and keys; NONE. bad_too: also one that lookups
- * pass by. */
+/* The child of `parent` with the view's tokens and keys; NONE. bad_too: one that lookups skip. */
 uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w, bool bad_too);
 /* Where nobody needs the chunk any more it goes, and so do those above it. */
 void disk_chunk_offer(struct core *c, uint32_t chunk);

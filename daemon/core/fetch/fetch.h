@@ -7,8 +7,7 @@
 
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret);
-/* A ticket that this very daemon gave: is it for a session of another pool, and is there a link to
- * do that over? */
+/* Is it this daemon's ticket for a session of another pool, with a link to move that over? */
 bool fetch_moves_here(const struct core *c, const struct call *call);
 /* By such a ticket, else. */
 enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *call,

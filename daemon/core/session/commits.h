@@ -1,5 +1,4 @@
-/* A session's next chunk becomes a node of the prefix tree, or the session adopts the one that is
- * there. */
+/* A session's next chunk becomes a node of the prefix tree, or the session adopts the one there. */
 #ifndef CORE_COMMITS_H
 #define CORE_COMMITS_H
 

@@ -110,8 +110,7 @@ static uint64_t followers_want(const struct engine *e)
     return e->nfollowed > 0 && e->named > e->done_min ? e->done_min + 1 : 0;
 }
 
-/* Answers those of the engine that have waited long enough; *ret_lowest: what the others wait for.
- * False: no room. */
+/* Answers the engine's due waits; *ret_lowest: what the others wait for. False: no room. */
 static bool waits_answer(struct core *c, struct actions *out, struct engine *e,
                          uint64_t *ret_lowest)
 {

@@ -63,8 +63,7 @@ static bool group_whole(const struct core *c, const struct session *s, const str
     return true;
 }
 
-/* What the ticket does not need of a group: pages in front of the window, and behind the written
- * length. */
+/* A group's pages that the ticket does not need: before the window, behind the written length. */
 struct spare {
     uint32_t front, back;
 };

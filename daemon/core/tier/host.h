@@ -32,8 +32,7 @@ bool host_path_lacks(const struct core *c, struct path path);
 /* Or on its way? */
 bool host_path_comes(const struct core *c, uint32_t slot);
 
-/* Deepest node below `at`, or itself, that agrees with the view and whose path is on the device or
- * the host. */
+/* Deepest node at or below `at` that agrees with the view, with its path on the device or host. */
 uint32_t host_down(struct core *c, uint32_t at, struct token_view *w);
 /* The path from a node of the device down to one below it, or to itself. */
 struct host_reach {

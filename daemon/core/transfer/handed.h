@@ -1,5 +1,4 @@
-/* What transfers read of a session that was handed over (Y1, Y2). Its life is in
- * session/tickets.h. */
+/* What transfers read of a handed-over session (Y1, Y2). Its life is in session/tickets.h. */
 #ifndef CORE_HANDED_H
 #define CORE_HANDED_H
 

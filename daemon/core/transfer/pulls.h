@@ -70,8 +70,7 @@ void pull_chunk_pages(const struct pool *pool, const struct pull *p, uint32_t de
                       uint32_t ret_pages[GROUPS_MAX]);
 /* Are all pages of the chunk that ends at `depth` here? */
 bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t depth);
-/* Asks for pages, for each transfer in its turn. False: there is no room in `out` for what could be
- * asked now. */
+/* Asks for pages, each transfer in turn. False: `out` has no room for all that could be asked. */
 bool pulls_issue(struct core *c, struct actions *out);
 
 /* Has it pages to ask for, and may not yet? As of the end of a step. */

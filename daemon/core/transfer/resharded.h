@@ -10,8 +10,7 @@ struct layout_pair {
     uint64_t from, to; /* hashes, of the source's pool and of the destination's */
 };
 
-/* May one more transfer with the peer of that link go between these layouts? Else who asks is BUSY
- * (X8). */
+/* May one more transfer with the link's peer go between these layouts? Else BUSY (X8). */
 bool resharded_room(const struct core *c, uint32_t link, struct layout_pair pair);
 
 #endif

@@ -11,8 +11,7 @@
  * copied first, and nothing was freed. POOL_EXHAUSTED: there is nothing. */
 typedef enum tern_err evictor(struct core *c, struct pool *p, const uint32_t *need, uint32_t group);
 
-/* Pages of each group that a request needs, and those that whoever asks has beside them and keeps
- * (NULL: none). */
+/* A request's pages of each group, and those that the asker has beside them (NULL: none). */
 struct page_need {
     const uint32_t *need, *held;
 };

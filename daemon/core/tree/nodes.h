@@ -31,8 +31,7 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w);
 void node_take_chunk(struct core *c, uint32_t slot, struct token_buf *b);
 /* A leaf without refs; its pages on both tiers become FREE. Returns how many of the device. */
 uint32_t node_destroy(struct core *c, uint32_t slot);
-/* A leaf of the device tier, without refs there, that is on the host: its device pages become FREE.
- * Returns how many. */
+/* A device leaf without refs there, on the host, too: frees its device pages, returns how many. */
 uint32_t node_demote(struct core *c, uint32_t slot);
 /* A node of the host tier, without refs there, that is on the device or a leaf of the tree: its
  * host pages become FREE, and it goes if it is not on the device. */
@@ -146,8 +145,7 @@ void reserve_leave(struct core *c, uint32_t slot);
 /* Takes a node out of every heap that it is in. */
 void evict_forget(struct core *c, uint32_t slot);
 
-/* The path's pages of one group as refs, logical pages [from, to) of the chain that ends at `slot`;
- * to is its end. */
+/* The path's pages of one group: logical [from, to) of the chain that ends at `slot`, and at to. */
 void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint32_t from,
                struct page_ref *refs);
 

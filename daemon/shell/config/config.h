@@ -158,9 +158,8 @@ struct config {
 };
 
 /* On failure `why` says what is wrong and what to do, with "FILE:LINE: " in front where YAML gives
- * a line.
- * --help, --usage, --version and a flag that does not exist are answered by argp, which ends the
- * program. */
+ * a line. --help, --usage, --version and a flag that does not exist are answered by argp, which
+ * ends the program. */
 #define CONFIG_LOAD_STACK_BYTES (1u << 20) /* it sorts thousands of peers on the stack */
 enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap);
 void config_destroy(struct config *config);

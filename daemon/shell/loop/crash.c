@@ -240,8 +240,7 @@ void crash_watch(void)
     check_set_hook(on_failed_check);
 }
 
-/* A name from the configuration is used as it is; a default name gets the incarnation, so each
- * crash has its own. */
+/* A configured name is used as it is; a default name gets the incarnation, one for each crash. */
 void crash_tape(const struct config *config, const struct tape *tape, uint64_t incarnation)
 {
     static const char suffix[] = ".tape";

@@ -141,8 +141,7 @@ struct peer_links {
     /* Connections that were ended for what the peer sent, and errors that it may not say; the last
      * row counts those that had not said their name. */
     uint64_t protocol_errors[CONFIG_PEERS_MAX + 1];
-    /* What the log has shown of data connections: refused, over the share of their link; and of
-     * their door. */
+    /* Data connections that the log has shown: refused, over their link's share; and the door's. */
     uint64_t data_refused, data_over_share;
     struct door_stats data_door_shown;
     struct listener listener;

@@ -114,8 +114,7 @@ bool stream_feed_records(struct stream *s, const uint8_t **in, size_t *n)
     return true;
 }
 
-/* Hands out a frame of the stream, or the frames in some bytes of a TLS record. Returns the bytes
- * that were asked and answered. */
+/* Handles a frame of the stream, or those in a TLS record. Returns the bytes asked and answered. */
 static uint64_t serve(struct stream *s)
 {
     uint64_t before = s->queued_bytes;
