@@ -56,8 +56,8 @@
 #define STEP_PATH_MAX   (12 * DISK_PATH_MAX)
 #define STEP_VISITS_MAX (STEP_TURNS_MAX + STEP_PATH_MAX)
 /* What the pieces of work of a step may visit together, whose rest goes on in the next step: about
- * 250 us. A piece may visit PIECE_VISITS_LEAST, however many those before it took. */
-#define PIECE_VISITS_MAX     4096
+ * 1 ms. A piece may visit PIECE_VISITS_LEAST, however many those before it took. */
+#define PIECE_VISITS_MAX     16384
 #define PIECE_VISITS_LEAST   64
 #define BATCH_VISITS_MAX     32768 /* behind so many the operations of a Step are BUSY */
 #define TAIL_PAGES_MAX       32768 /* of a session that fetches or retracts: they go at once */

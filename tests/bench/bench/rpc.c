@@ -257,6 +257,8 @@ static bool measure_exhausted(struct rpc *r, struct engine_op *ops, uint32_t rou
             series_add(&r->step_room, us);
         }
         take.length = POOL_PAGES * PAGE_TOKENS; /* so many there are not: it says how many */
+        ok = ok && hog_do(r, take, &last) == TERN_QUOTA;
+        take.length = last.shortage.free * PAGE_TOKENS; /* and so many others leave */
         ok = ok && hog_do(r, take, &last) == TERN_POOL_EXHAUSTED;
         take.length = (last.shortage.free + last.shortage.evictable) * PAGE_TOKENS;
         ok = ok && member_ok(&r->engine, "taking every page", hog_do(r, take, &last));

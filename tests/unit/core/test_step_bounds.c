@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define NODES        20000
+#define NODES        80000
 #define EVICT_FULL   460000
 #define CLOSE_FULL   153000
 #define SESSIONS_MAX 4096   /* of an engine that dies */
