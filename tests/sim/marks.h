@@ -239,7 +239,6 @@
     X(ticket_expired_while_served, 240)                                                            \
     X(ticket_outlives_engine, 260)                                                                 \
     X(ticket_ends_with_engine, 50)                                                                 \
-    X(ticket_ends_with_pool, 15)                                                                   \
     X(ticket_lost_to_another, 550)                                                                 \
     X(ticket_taken_here, 920)                                                                      \
     X(ticket_here_refused, 1100)                                                                   \

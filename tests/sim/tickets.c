@@ -190,18 +190,7 @@ static bool step_passed(struct sim *w, uint32_t d, const struct tk *t)
            chunk_visible(w, d, chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L));
 }
 
-/* A pool that nobody maps makes way for another, and its tickets with it. */
-static bool went_with_pool(struct sim *w, uint32_t d, const struct session *s)
-{
-    struct session_view v;
-
-    return w->d[d].pool[s->pool].closing &&
-           !(core_session_view(w->d[d].core, s->id.slot, &v) && session_id_equal(v.id, s->id) &&
-             strcmp(v.state_word, "handed_over") == 0);
-}
-
-/* As soon as that has begun they are over, whoever still reads them. */
-static bool goes_with_pool(const struct sim *w, uint32_t d, const struct session *s)
+static bool pool_closes(const struct sim *w, uint32_t d, const struct session *s)
 {
     const struct pool_id id = w->d[d].pool[s->pool].id;
     struct pool_view v;
@@ -257,16 +246,8 @@ static void after(struct sim *w, uint32_t d, struct tk *t)
     }
     if (!t->ends && w->now >= t->until)
         expire(w, d, t);
-    if (!t->ends && goes_with_pool(w, d, s)) {
-        follow_promise_over(w, d, t);
-        t->ends = 1;
-        MARK(ticket_ends_with_pool);
-    }
-    if (went_with_pool(w, d, s)) {
-        follow_promise_over(w, d, t);
-        t->ends = 1;
-        t->served = t->sealing = 0;
-    }
+    EXPECT(!pool_closes(w, d, s), "ticket_pool_closed", "pool %u closes under ticket %u.%u",
+           s->pool, s->id.slot, s->id.gen);
     if (t->ends && t->still)
         t->served = 0;
     if (t->ends && !t->served && !t->sealing && !waits_for_record(w, d, t))
