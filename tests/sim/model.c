@@ -397,6 +397,19 @@ void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
     records_session_over(w, d, s);
 }
 
+void same_lengths(struct sim *w, const struct session *s, const struct lengths *l, const char *what)
+{
+    EXPECT(l->committed == s->committed && l->written == s->written && l->allocated == s->allocated,
+           what, "session %u.%u: committed %u written %u allocated %u, the model has %u %u %u",
+           s->id.slot, s->id.gen, l->committed, l->written, l->allocated, s->committed, s->written,
+           s->allocated);
+}
+
+void same_tokens(struct sim *w, const struct session *s, uint32_t tokens, const char *what)
+{
+    EXPECT(tokens == s->ntokens, what, "%u tokens, the model has %u", tokens, s->ntokens);
+}
+
 /* --- E4 --- */
 
 enum fate { FATE_FREE, FATE_MAYBE, FATE_SURE, FATE_HELD };

@@ -209,19 +209,6 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
 
 /* --- what each must answer, and what it leaves behind --- */
 
-void same_lengths(struct sim *w, const struct session *s, const struct lengths *l, const char *what)
-{
-    EXPECT(l->committed == s->committed && l->written == s->written && l->allocated == s->allocated,
-           what, "session %u.%u: committed %u written %u allocated %u, the model has %u %u %u",
-           s->id.slot, s->id.gen, l->committed, l->written, l->allocated, s->committed, s->written,
-           s->allocated);
-}
-
-void same_tokens(struct sim *w, const struct session *s, uint32_t tokens, const char *what)
-{
-    EXPECT(tokens == s->ntokens, what, "%u tokens, the model has %u", tokens, s->ntokens);
-}
-
 static void same_result(struct sim *w, const struct session *s, const struct op_result *r,
                         const char *what)
 {
@@ -270,6 +257,23 @@ static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s
     check_store_full(w, d, s, s->ntokens + op->tokens.n);
 }
 
+/* Pages of each group that an extend to `a` tokens takes; *all: that the session then has. */
+static void extend_need(struct sim *w, uint32_t d, const struct session *s, uint32_t a,
+                        uint32_t need[GROUPS], uint32_t all[GROUPS])
+{
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
+        all[g] = up(a, w->page_tokens[d][g]);
+        need[g] = all[g] - up(s->allocated, w->page_tokens[d][g]);
+    }
+    for (STATE_GROUPS(w, g))
+        if (recurrent(w, g))
+            need[g] = a > 0 && !s->top[g];
+        else
+            need[g] = up(a, w->page_tokens[d][g]) > s->top[g]
+                          ? up(a, w->page_tokens[d][g]) - s->top[g]
+                          : 0;
+}
+
 static void did_extend(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        uint32_t variant, bool alone, const struct op_result *r,
                        const struct table_run *runs)
@@ -287,17 +291,7 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         EXPECT(r->err == TERN_INVALID || too_much(w, r), "extend_lengths", "err %u", r->err);
         return;
     }
-    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        need[g] = up(a, w->page_tokens[d][g]) - up(s->allocated, w->page_tokens[d][g]);
-    for (STATE_GROUPS(w, g))
-        if (recurrent(w, g))
-            need[g] = a > 0 && !s->top[g];
-        else
-            need[g] = up(a, w->page_tokens[d][g]) > s->top[g]
-                          ? up(a, w->page_tokens[d][g]) - s->top[g]
-                          : 0;
-    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        all[g] = up(a, w->page_tokens[d][g]);
+    extend_need(w, d, s, a, need, all);
     if ((need[0] || need[1] || need[2] || need[3]) && op->kind == STEP_EXTEND &&
         check_never(w, d, s->pool, r, all))
         return;

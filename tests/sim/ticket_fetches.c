@@ -262,8 +262,8 @@ static void check_winner(struct sim *w, const struct shown *taken)
     struct shown *of = shown_by(w, taken);
     uint32_t winner = sim_far(w, taken->daemon); /* which has dialled */
 
-    EXPECT(!has_winner(w, taken) || w->link[winner].lossy, "ticket_taken_twice",
-           "ticket %u.%u", taken->ticket.id.slot, taken->ticket.id.gen);
+    EXPECT(!has_winner(w, taken) || w->link[winner].lossy, "ticket_taken_twice", "ticket %u.%u",
+           taken->ticket.id.slot, taken->ticket.id.gen);
     if (of)
         of->won = 1;
 }
