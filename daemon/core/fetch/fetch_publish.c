@@ -344,13 +344,10 @@ static void fell_short(const struct core *c, struct pull *p)
 
     if (p->err != TERN_OK || !s || s->written >= least)
         return;
-    if (p->ticket.id.gen != 0) { /* which stands: it comes when others' STATE here is published */
-        p->err = space_at(c, s->space)->reset ? TERN_GONE : TERN_BUSY;
-        p->busy = PULL_BUSY_STATE;
-        return;
-    }
     p->busy = PULL_BUSY_STATE;
-    if (p->link == link_disk(&c->limits)) /* which has it still: likewise */
+    if (p->ticket.id.gen != 0) /* which stands: it comes when others' STATE here is published */
+        p->err = space_at(c, s->space)->reset ? TERN_GONE : TERN_BUSY;
+    else if (p->link == link_disk(&c->limits)) /* which has it still: likewise */
         p->err = TERN_BUSY;
     else
         p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;

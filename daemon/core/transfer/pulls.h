@@ -76,7 +76,6 @@ bool pulls_issue(struct core *c, struct actions *out);
 /* Has it pages to ask for, and may not yet? As of the end of a step. */
 bool pull_lacks_credit(const struct core *c, const struct pull *p);
 
-/* Ends it with `err` (OK: all came) once there is room for the actions. The first call counts. */
 /* Why a fetch ends as BUSY: X(NAME, what is said). Each says what to wait for. */
 #define PULL_BUSY_TABLE(X)                                                                         \
     X(SOURCE, "the peer serves as many transfers as it may (its limits.serves); what was "         \
@@ -102,6 +101,7 @@ enum pull_busy {
 
 /* It ends as BUSY for that. */
 void pull_set_busy(struct core *c, struct pull *p, enum pull_busy why);
+/* Ends it with `err` (OK: all came) once there is room for the actions. The first call counts. */
 void pull_set_ending(struct core *c, struct pull *p, enum tern_err err);
 /* Its source says what it may not: the link is closed. There must be room. */
 void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p);
