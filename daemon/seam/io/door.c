@@ -142,10 +142,11 @@ static void pace_spend(struct pace *pace, uint64_t per_s, uint64_t now_ns)
 
 static void note_entered(struct door *door, const struct origin *from)
 {
-    uint64_t now_ns = door->config.per_s > 0 ? io_now_ns() : 0;
+    uint64_t now_ns;
 
     if (door->config.per_s == 0)
         return;
+    now_ns = io_now_ns();
     pace_spend(pace_of(door, from), door->config.per_s, now_ns);
     pace_spend(&door->all, (uint64_t)door->config.per_s * DOOR_ORIGINS, now_ns);
 }

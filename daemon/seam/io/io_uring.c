@@ -274,14 +274,13 @@ static void sqe_fill(struct io_uring_sqe *sqe, const struct io_op *op)
 
 static void wait_flush(struct io *io)
 {
-    struct io_op *op;
-
-    while ((op = fifo_first(&io->waiting, struct io_op, link)) != NULL) {
+    while (io->waiting.first) {
         struct io_uring_sqe *sqe = sqe_take(io);
+        struct io_op *op;
 
         if (!sqe)
             return;
-        fifo_remove(&io->waiting, &op->link);
+        op = fifo_pop(&io->waiting, struct io_op, link);
         sqe_fill(sqe, op);
         if (op_state(op) == IO_OP_WAITING)
             op_move(op, IO_OP_IN_FLIGHT);
