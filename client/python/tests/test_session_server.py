@@ -75,6 +75,19 @@ class Rig:
             threading.Thread(target=one.serve_forever, args=(0.01,), daemon=True).start()
         self.client = Client(self.server.server_port)
 
+    @contextmanager
+    def chatting(self, session: str, messages: list[dict[str, Any]]) -> Iterator[list[tuple[int, bytes]]]:
+        """A chat that the model server holds up to `waits`. Its answer is in the list behind the block."""
+        self.model.waits.clear()
+        self.model.asked.clear()
+        told: list[tuple[int, bytes]] = []
+        thread = threading.Thread(target=lambda: told.append(self.client.chat(session, messages)))
+        thread.start()
+        assert self.model.asked.wait(READY_S)
+        yield told
+        self.model.waits.set()
+        thread.join(READY_S)
+
     def end(self) -> None:
         self.model.waits.set()
         for one in (self.server, self.model):
@@ -431,16 +444,9 @@ def test_daemon_that_starts_anew_ends_its_sessions(tmp_path: Path) -> None:
         rig = Rig(daemon.socket)
         session, idle = rig.client.open(), rig.client.open()
         assert rig.client.chat(session, talk("a"))[0] == 200
-        rig.model.waits.clear()
-        rig.model.asked.clear()
-        told: list[Any] = []
-        thread = threading.Thread(target=lambda: told.append(rig.client.chat(session, talk(*"ab"))))
-        thread.start()
-        assert rig.model.asked.wait(READY_S)
-        daemon.process.kill()
-        daemon.process.wait(READY_S)
-        rig.model.waits.set()
-        thread.join(READY_S)
+        with rig.chatting(session, talk(*"ab")) as told:
+            daemon.process.kill()
+            daemon.process.wait(READY_S)
         assert told[0][0] == 404  # the daemon ended in the middle of the chat
         assert rig.client.ask("POST", "/sessions")[0] == 503
         with running(tmp_path / "chats") as daemon:
@@ -457,18 +463,12 @@ def test_a_daemon_that_does_not_answer_ends_the_session(tmp_path: Path) -> None:
         rig = Rig(daemon.socket)
         session = rig.client.open()
         assert rig.client.chat(session, talk("a"))[0] == 200
-        rig.model.waits.clear()
-        rig.model.asked.clear()
-        told: list[Any] = []
-        thread = threading.Thread(target=lambda: told.append(rig.client.chat(session, talk(*"ab"))))
-        thread.start()
-        assert rig.model.asked.wait(READY_S)
-        daemon.process.send_signal(signal.SIGSTOP)
-        rig.model.waits.set()
-        until(lambda: session not in rig.server.chats)  # whether the record is there nobody knows
-        assert rig.client.ask("GET", "/health")[0] == 200
-        daemon.process.send_signal(signal.SIGCONT)
-        thread.join(READY_S)
+        with rig.chatting(session, talk(*"ab")) as told:
+            daemon.process.send_signal(signal.SIGSTOP)
+            rig.model.waits.set()
+            until(lambda: session not in rig.server.chats)  # whether the record is there nobody knows
+            assert rig.client.ask("GET", "/health")[0] == 200
+            daemon.process.send_signal(signal.SIGCONT)
         assert told[0][0] == 404 and rig.client.chat(session, talk(*"ab"))[0] == 404
         again, pool = rig.client.open(), rig.server.store._pool
         assert pool and rig.client.chat(again, talk("a"))[0] == 200
@@ -502,14 +502,8 @@ def test_a_chat_longer_than_a_turn_is_not_stored(tmp_path: Path) -> None:
     with running(tmp_path / "chats", RECORDS, "deadlines: {turn_ms: 1000}\n") as daemon:
         rig = Rig(daemon.socket)
         session = rig.client.open()
-        rig.model.waits.clear()
-        told: list[Any] = []
-        thread = threading.Thread(target=lambda: told.append(rig.client.chat(session, talk("a"))))
-        thread.start()
-        assert rig.model.asked.wait(READY_S)
-        until(lambda: rig.client.ask("GET", f"/sessions/{session}")[0] == 200)  # its turn is over
-        rig.model.waits.set()
-        thread.join(READY_S)
+        with rig.chatting(session, talk("a")) as told:
+            until(lambda: rig.client.ask("GET", f"/sessions/{session}")[0] == 200)  # its turn is over
         assert told[0][0] == 404
         assert rig.client.shown(session) == {"messages": [], "turns": []}
         assert rig.client.chat(session, talk("a"))[0] == 200
