@@ -11,8 +11,8 @@
 #define USE_FORKED ((uintptr_t)0) /* what MADV_WIPEONFORK leaves */
 #define USE_NOBODY ((uintptr_t)1)
 
-/* Its address is the mark of the thread. What refused a thread is its own: the connection's words
- * are another one's. */
+/* The address of this struct is the mark of the thread. It keeps why the thread was refused, since
+ * the text in the connection belongs to the thread that is in a call. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     const struct tern *refused;
     const char *why;

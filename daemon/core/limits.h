@@ -55,8 +55,8 @@
 #define DISK_PATH_MAX   65536  /* chunks of a prefix on the disk */
 #define STEP_PATH_MAX   (12 * DISK_PATH_MAX)
 #define STEP_VISITS_MAX (STEP_TURNS_MAX + STEP_PATH_MAX)
-/* What the pieces of work of a step may visit together, whose rest goes on in the next step: about
- * 1 ms. A piece may visit PIECE_VISITS_LEAST, however many those before it took. */
+/* The pieces of work of a step share so many visits, about 1 ms, and go on in the next step. A
+ * piece may visit PIECE_VISITS_LEAST, however many those before it took. */
 #define PIECE_VISITS_MAX     16384
 #define PIECE_VISITS_LEAST   64
 #define BATCH_VISITS_MAX     32768 /* behind so many the operations of a Step are BUSY */
@@ -92,8 +92,9 @@
 /* Bytes that a store may take beyond the budget, until what it prunes is gone (D5). */
 #define DISK_PRUNE_BYTES (256ull << 20)
 #define DISK_PAUSE_MS    1000 /* after a store that the disk has refused no other begins */
-#define DISK_PUT_OFF_MS  100 /* a store that gave way to who needs its pages pins none for so long \
-                              */
+#define DISK_PUT_OFF_MS                                                                            \
+    100 /* a store that gave way to who needs its pages pins none for so long                      \
+         */
 #define DISK_AHEAD_PART                                                                            \
     16 /* with less than that part of a tier free, what leaves it next is stored */
 /* Entries of a tenant, those stored first, that are looked at for the one that goes first; and the

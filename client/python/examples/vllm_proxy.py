@@ -42,7 +42,7 @@ def is_gone(client: socket.socket) -> bool:
 
 @contextmanager
 def asked(client: BaseHTTPRequestHandler, server: str, path: str, body: bytes, silence_s: float) -> Iterator[HTTPResponse]:
-    """What a server answers to the client's request. It ends with the client, and what is computed for it ends, too."""
+    """Yields a server's answer to the client's request. The answer, and its computation, end with the client."""
     connection = HTTPConnection(urlsplit(server).netloc, timeout=silence_s)
     connection.connect()
     upstream, ended = connection.sock, Event()  # the answer may own it later

@@ -16,7 +16,7 @@ C = TypeVar("C", bound=type)
 
 
 class Guard:
-    """Of a connection. The check makes no system call, and a thread may hand the connection on between two calls."""
+    """One guard a connection. The check makes no system call; a thread may hand the connection on between two calls."""
 
     def __init__(self) -> None:
         self._lock, self._pid = threading.RLock(), os.getpid()

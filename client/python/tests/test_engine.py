@@ -100,7 +100,7 @@ def test_recurrent_state_is_copied_before_it_goes_on(engine: tern.Engine) -> Non
 
 
 def in_a_child(call: Callable[[], object]) -> str:
-    """What the call raises in a forked child."""
+    """Returns the error that the call raises in a forked child."""
     here, there = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forks beside threads

@@ -322,8 +322,8 @@ struct session {
     struct ahead ahead[WRITTEN_MAX]; /* that no follower was told of, in the order of steps */
 };
 
-/* Of a span of pages of record memory, what the free pages at its head, those at its tail and its
- * longest free run fall short of all of it. So what was never touched is free. */
+/* A span of pages of record memory: by how many pages the free run at its head, that at its tail
+ * and its longest one are shorter than the span. Zeroed memory is a free span. */
 struct record_runs {
     uint32_t head, tail, longest;
 };
@@ -437,8 +437,8 @@ struct tenant {
     struct tickets_view tickets;
     struct figure_counts figures;
     struct list idle; /* namespaces that nobody holds: who was given up first comes first */
-    /* Its record memory: words of the bitmap from record_word on, a bit a page; and from twice as
-     * far on a binary tree over these words, whose root is 1. */
+    /* The bitmap of its record memory begins at record_word, a bit a page; a binary tree over these
+     * words, whose root is 1, begins at twice that. */
     uint32_t record_word, record_pages, record_used, record_held;
     /* Its part of the disk. */
     struct list disk_entries; /* chunks: what was stored first comes first */

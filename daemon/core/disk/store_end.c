@@ -53,7 +53,7 @@ static void session_told(const struct core *c, const struct disk_store *s)
 
 /* --- what it holds --- */
 
-/* What is not on the device the host keeps for it: borrowers of it there may lose the device's. */
+/* The part that the store reads from the host, where others' borrows may lose the device's. */
 static struct path on_host_alone(const struct core *c, const struct disk_store *s)
 {
     uint32_t device = node_at(c, s->device)->depth;

@@ -183,7 +183,7 @@ static bool finds_all(struct core *c, struct disk_store *s)
            (whole && node_on_host(node_at(c, s->node)) && state_above_on_both(c, to) == s->node);
 }
 
-/* Its step has passed: what it needs stays where it lies until it is written. */
+/* A store whose step has passed pins what it reads until that is written. */
 static void due_look(struct core *c, struct actions *out, struct disk_store *s)
 {
     const struct node *n = node_at(c, s->node);
@@ -227,7 +227,7 @@ static bool nearly_full(const struct core *c, const struct pool *p)
     return false;
 }
 
-/* What leaves the tier next, if no other tier of memory has it then; NONE. */
+/* The leaf that leaves the tier next, if no other tier of memory has it then; NONE. */
 static uint32_t leaves_next(struct core *c, struct pool *p, enum tier tier)
 {
     const bool host = p->tiers[TIER_HOST] != NONE;

@@ -1,6 +1,6 @@
-/* What an engine is told of a fetch under way (Y4, Y5): how far it has come, and where its pages
- * lie. One request waits for a fetch; a later one replaces it. It is answered in the step that
- * publishes what it waits for, or that ends the fetch, before the fetch is answered. */
+/* Tells an engine of a fetch under way (Y4, Y5): how far it has come, and where its pages lie. One
+ * request waits for a fetch; a later one replaces it. It is answered in the step that publishes
+ * what it waits for, or that ends the fetch, before the fetch is answered. */
 #include "core/fetch/fetch.h"
 
 #include "core/arena/actions.h"
