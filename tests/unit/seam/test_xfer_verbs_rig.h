@@ -277,21 +277,21 @@ static inline void forged_key_moves_nothing(bool push)
 static inline double perftest(const char *program)
 {
     const char *script = getenv("TERN_PERFTEST");
-    char line[512], *at;
+    char command[512], line[512], *at;
     double v = 0;
     FILE *f;
 
     if (!script)
         return 0;
-    snprintf(line, sizeof line, "%s %s", script, program);
+    snprintf(command, sizeof command, "%s %s", script, program);
     for (uint32_t i = 0; i < PERFTEST_TRIES_MAX && v <= 0; i++) {
-        f = popen(line, "r");
+        f = popen(command, "r");
         assert_non_null(f);
         while (fgets(line, sizeof line, f)) {
             at = strstr(line, "mb_per_s=");
             if (at)
                 v = atof(at + strlen("mb_per_s="));
-            else
+            if (!at || v <= 0)
                 fputs(line, stdout);
         }
         if (pclose(f) != 0)
