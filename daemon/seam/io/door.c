@@ -335,21 +335,30 @@ void door_turn_away(struct door *door, int fd)
 
 /* ---- time and the ring ---- */
 
+/* Whoever is held has said enough: door_again lets it in. An attempt here would fail, and put the
+ * connection back into the epoll, which then has news of it at once. */
+static void heard(struct door *door, struct place *p, uint32_t events)
+{
+    p->hung_up = p->hung_up || events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
+    if (p->state == DOOR_PLACE_WAITING)
+        decide(door, p);
+    else if (p->state == DOOR_PLACE_HELD && look(door, p) == DOOR_REFUSE)
+        send_away(door, p);
+}
+
+/* The epoll hands out places by turns, so each that had news has been heard after `nplaces` events.
+ * The ring tells of those that come meanwhile. */
 static void look_at_news(struct door *door)
 {
     struct epoll_event ev[EVENTS_MAX];
+    uint32_t events = 0;
     int n;
 
     do {
         n = epoll_wait(door->epoll_fd, ev, EVENTS_MAX, 0);
-        for (int i = 0; i < n; i++) {
-            struct place *p = &door->place[ev[i].data.u32];
-
-            p->hung_up = p->hung_up || ev[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
-            if (waits(p))
-                decide(door, p);
-        }
-    } while (n == EVENTS_MAX);
+        for (int i = 0; i < n; i++, events++)
+            heard(door, &door->place[ev[i].data.u32], ev[i].events);
+    } while (n == EVENTS_MAX && events < door->nplaces);
 }
 
 static void news(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)

@@ -13,15 +13,16 @@
 #define PLACES  8
 #define SHARE   4
 #define WAIT_NS 1000000000u
-#define CALLERS 16
+#define CALLERS 48
+#define PACED   15          /* callers of one origin that enters at a rate */
 #define LATE_NS 5000000000u /* within which what must come has come */
 
 static struct io *io;
 static struct door *door;
 static int listener, caller[CALLERS], in[CALLERS];
-static uint32_t ncallers, nin;
+static uint32_t ncallers, nin, attempts;
 static bool room;
-static uint32_t per_s;
+static uint32_t per_s, places = PLACES, share = SHARE;
 static uint16_t port;
 
 /* Three bytes are a first message; one that begins with an x is none. */
@@ -34,6 +35,8 @@ static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
 static enum door_verdict enter(void *ctx, int fd)
 {
     (void)ctx;
+    attempts++;
+    assert_true(attempts <= 2 * CALLERS);
     if (!room)
         return DOOR_WAIT;
     in[nin++] = fd;
@@ -43,8 +46,8 @@ static enum door_verdict enter(void *ctx, int fd)
 FIXTURE(set_up)
 {
     struct io_config ring = {.entries = 64};
-    struct door_config config = {.places = PLACES,
-                                 .share = SHARE,
+    struct door_config config = {.places = places,
+                                 .share = share,
                                  .wait_ns = WAIT_NS,
                                  .look_bytes = 16,
                                  .per_s = per_s,
@@ -54,7 +57,7 @@ FIXTURE(set_up)
     socklen_t len = sizeof at;
     const char *why = "";
 
-    ncallers = nin = 0;
+    ncallers = nin = attempts = 0;
     room = true;
     assert_int_equal(io_create(&ring, &io, &why), TERN_OK);
     config.io = io;
@@ -201,6 +204,34 @@ TEST_WITH(door_holds_who_finds_no_room_and_asks_again, set_up, tear_down)
     assert_int_equal(waiting(), 2);
 }
 
+FIXTURE(set_up_large)
+{
+    places = share = CALLERS;
+    set_up(state);
+    places = PLACES;
+    share = SHARE;
+    return 0;
+}
+
+/* More of them than one look at the epoll names. Whoever finds no room is tried when door_again
+ * says so, and by nothing else: not by itself, and not for more bytes that it sends. */
+TEST_WITH(door_tries_who_is_held_only_when_there_may_be_room, set_up_large, tear_down)
+{
+    room = false;
+    for (uint32_t i = 0; i < CALLERS; i++)
+        call(1, "abc");
+    assert_int_equal(attempts, CALLERS);
+    for (uint32_t i = 0; i < 20; i++) {
+        assert_int_equal(send(caller[i], "d", 1, MSG_NOSIGNAL), 1);
+        io_run(io, io_now_ns() + 1000000);
+    }
+    assert_int_equal(attempts, CALLERS);
+    assert_int_equal(waiting(), CALLERS);
+    room = true;
+    door_again(door);
+    assert_int_equal(nin, CALLERS);
+}
+
 FIXTURE(set_up_paced)
 {
     per_s = 1;
@@ -217,7 +248,7 @@ TEST_WITH(door_origin_enters_at_its_rate, set_up_paced, tear_down)
     struct door_stats s;
     uint32_t most;
 
-    for (uint32_t i = 0; i < CALLERS - 1; i++)
+    for (uint32_t i = 0; i < PACED; i++)
         call(1, "abc");
     door_again(door);
     most = DOOR_BURST_S + 1 + (uint32_t)((io_now_ns() - from) / 1000000000);
@@ -227,7 +258,7 @@ TEST_WITH(door_origin_enters_at_its_rate, set_up_paced, tear_down)
     assert_in_range(nin, DOOR_BURST_S + 2, most + 2);
     door_stats(door, &s);
     assert_int_equal(s.displaced, 0);
-    assert_int_equal(s.over_rate + s.waiting + nin, CALLERS);
+    assert_int_equal(s.over_rate + s.waiting + nin, PACED + 1);
     assert_true(s.over_rate > 0);
 }
 
