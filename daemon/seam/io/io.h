@@ -56,7 +56,7 @@ uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
 /* Submits what was posted, and carries out what needs no waiting: for a caller that times it. */
 void io_submit(struct io *io);
 
-void io_accept(struct io *io, struct io_op *op, int fd, bool multishot);
+void io_accept(struct io *io, struct io_op *op, int fd); /* of one connection */
 /* Waits until there is something to read, and reads it into a buffer of that group; -ENOBUFS: the
  * group has none left, and nothing was read. */
 void io_recv_buffers(struct io *io, struct io_op *op, int fd, uint32_t group);

@@ -311,14 +311,11 @@ static void post_sqe(struct io *io, struct io_op *op, struct io_uring_sqe *sqe)
     post(io, op, IO_OP_WAITING, IO_OP_IN_FLIGHT);
 }
 
-void io_accept(struct io *io, struct io_op *op, int fd, bool multishot)
+void io_accept(struct io *io, struct io_op *op, int fd)
 {
     struct io_uring_sqe sqe = {0};
 
-    if (multishot)
-        io_uring_prep_multishot_accept(&sqe, fd, NULL, NULL, SOCK_CLOEXEC);
-    else
-        io_uring_prep_accept(&sqe, fd, NULL, NULL, SOCK_CLOEXEC);
+    io_uring_prep_accept(&sqe, fd, NULL, NULL, SOCK_CLOEXEC);
     post_sqe(io, op, &sqe);
 }
 

@@ -54,14 +54,16 @@ enum tern_err data_door_create(struct xfer *xfer)
 static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct data_conns *conns = container_of(op, struct data_conns, accept_op);
+    struct xfer *xfer = conns->conn[0].xfer;
 
-    (void)buffer;
-    if (flags & IO_LAST)
-        conns->accepting = false; /* out of descriptors, say: the tick asks again */
-    if (res >= 0) {
-        data_conn_options(conns->conn[0].xfer, res);
-        door_arrived(conns->door, res, io_now_ns());
-    }
+    (void)flags, (void)buffer;
+    conns->accepting = false;
+    if (res < 0)
+        return; /* out of descriptors, say: the tick asks again */
+    data_conn_options(xfer, res);
+    door_arrived(conns->door, res, io_now_ns());
+    if (!conns->ending)
+        data_conns_accept(xfer);
 }
 
 void data_conns_accept(struct xfer *xfer)
@@ -72,7 +74,7 @@ void data_conns_accept(struct xfer *xfer)
         return;
     conns->accepting = true;
     conns->accept_op.done = accept_done;
-    io_accept(xfer->config.io, &conns->accept_op, conns->listen_fd, true);
+    io_accept(xfer->config.io, &conns->accept_op, conns->listen_fd);
 }
 
 static int listen_on(const struct addrinfo *ai)

@@ -159,14 +159,12 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
     return TERN_OK;
 }
 
-/* One that is guarded takes connections one by one. */
+/* One connection a turn of the loop, so that those who connect in a storm hold nobody up. */
 static void ask(struct listener *l)
 {
-    bool guarded = listen_guarded(l);
-
-    l->waits = guarded && !l->has_place(l);
+    l->waits = listen_guarded(l) && !l->has_place(l);
     if (!l->waits)
-        io_accept(l->io, &l->op, l->fd, !guarded);
+        io_accept(l->io, &l->op, l->fd);
 }
 
 static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)

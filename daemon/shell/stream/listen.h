@@ -1,5 +1,6 @@
 /* Listening sockets: Unix paths for tenants and operators, TCP for peers. The ring accepts
- * connections. When descriptors run out a listener pauses for a time, and connections live on. */
+ * connections, one a turn of the loop. When descriptors run out a listener pauses for a time, and
+ * connections live on. */
 #ifndef SHELL_LISTEN_H
 #define SHELL_LISTEN_H
 
@@ -39,8 +40,8 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
                          char *why, size_t cap);
 void listen_start(struct listener *l, struct io *io, void (*accepted)(struct listener *, int fd),
                   void *ctx, uint32_t tag);
-/* May somebody who connects have sent descriptors? Then one connection at a time is accepted, while
- * there is a place, since none is free before it is closed. */
+/* May somebody who connects have sent descriptors? Then connections are accepted while there is a
+ * place, since none is free before it is closed. */
 bool listen_guarded(const struct listener *l);
 void listen_again(struct listener *l);                 /* there is a place, perhaps */
 void listen_tick(struct listener *l, uint64_t now_ns); /* resumes a paused listener */

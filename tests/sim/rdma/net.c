@@ -484,16 +484,15 @@ static void connect_try(struct operation *o)
 static void accept_try(struct operation *o)
 {
     struct descriptor *l = &fds[o->fd];
-    uint32_t gen = o->gen;
 
-    while (o->used && o->gen == gen && !o->fixed && l->nwaiting > 0) {
-        if (rw_fault(RF_accept_fails)) {
-            op_fix(o, -EMFILE);
-            return;
-        }
-        l->nwaiting--;
-        op_tell(o, (int32_t)l->waiting[l->nwaiting] + FD_FIRST, false);
+    if (l->nwaiting == 0)
+        return;
+    if (rw_fault(RF_accept_fails)) {
+        op_fix(o, -EMFILE);
+        return;
     }
+    l->nwaiting--;
+    op_tell(o, (int32_t)l->waiting[l->nwaiting] + FD_FIRST, true);
 }
 
 static void poll_try(struct operation *o)
@@ -726,9 +725,8 @@ void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *
     op_due(o, rw_soon());
 }
 
-void io_accept(struct io *io, struct io_op *op, int fd, bool multishot)
+void io_accept(struct io *io, struct io_op *op, int fd)
 {
-    check(multishot);
     op_due(op_take(io, op, OP_ACCEPT, fd), rw_soon());
 }
 
