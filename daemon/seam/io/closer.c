@@ -6,12 +6,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/container.h"
-#include "seam/io/client_fds.h"
 #include "seam/io/io_threads.h"
 
 #define CUT_NS      1000000     /* a close that waits is interrupted that often */
@@ -96,11 +96,19 @@ static void closed(struct io_task *task, int32_t res)
         s->done(s->ctx);
 }
 
+static bool is_unix(int fd)
+{
+    int family = AF_UNSPEC;
+    socklen_t n = sizeof family;
+
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &n) != 0 || family == AF_UNIX;
+}
+
 bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx)
 {
     struct socket *s;
 
-    if (!closer || !client_fds_may_come(fd)) {
+    if (!closer || !is_unix(fd)) {
         close(fd);
         return true;
     }

@@ -1,8 +1,8 @@
-/* Closes sockets of clients. One on which descriptors may have come (client_fds.h) is closed by a
- * thread, because the last close of a client's descriptor may last; a signal every millisecond cuts
- * short what can be interrupted. Each lane (a tenant, the operators) has a thread of its own: what
- * cannot be interrupted holds up the closes of its tenant alone. Owner thread only; nothing
- * allocates after closer_start.
+/* Closes sockets of clients, by threads: a close wakes everybody who waits on the other end, as
+ * many as the client likes, and it releases descriptors that may have come (client_fds.h), whose
+ * last close may last. A signal every millisecond cuts short what can be interrupted. Each lane (a
+ * tenant, the operators) has a thread of its own: what cannot be interrupted holds up the closes of
+ * its tenant alone. Owner thread only; nothing allocates after closer_start.
  *
  * What must stay true: whoever counts a socket counts it until it is closed, so that a close that
  * lasts uses up its own tenant's limits and nothing without a limit. */
@@ -26,15 +26,16 @@ struct closer_config {
 
 uint64_t closer_bytes(const struct closer_config *config); /* what it takes once it is started */
 enum tern_err closer_create(const struct closer_config *config, struct closer **ret);
-/* Some socket will need the threads. INTERNAL with *ret_why set if they cannot be started. */
+/* Before the first close. INTERNAL with *ret_why set if the threads cannot be started. */
 enum tern_err closer_start(struct closer *closer, const char **ret_why);
-/* From here on a socket on which descriptors may have come stays open until the process exits: then
- * nothing lingers. Runs the ring a short time for those that threads have, but calls no `done`. */
+/* From here on a client's socket stays open until the process exits: then nothing lingers. Runs the
+ * ring a short time for those that threads have, but calls no `done`. */
 void closer_end(struct closer *closer);
 void closer_destroy(struct closer *closer); /* ended, or never started */
 
-/* Takes fd over. closer NULL: the socket is no client's. True: it is closed. False: a thread closes
- * it, and io_run calls done(ctx) when it has; done NULL: nobody asks. The ring is done with fd. */
+/* Takes fd over. closer NULL, or no Unix socket: it is no client's. True: it is closed. False: a
+ * thread closes it, and io_run calls done(ctx) when it has; done NULL: nobody asks. The ring is
+ * done with fd. */
 bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx);
 
 struct closer_stats {

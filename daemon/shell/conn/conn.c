@@ -441,19 +441,10 @@ static bool has_place(const struct listener *l)
     return d->state != DAEMON_STOPPED && door_has_place(conn_door(d, l->tag)->door);
 }
 
-/* The first listener whose kernel refuses nobody's descriptors needs the threads that close. */
-static enum tern_err open_listener(struct daemon *d, uint32_t tenant, struct listener *l, char *why,
-                                   size_t cap)
+static void open_listener(struct daemon *d, uint32_t tenant, struct listener *l)
 {
-    const char *text;
-
     l->has_place = has_place;
-    if (listen_guarded(l) && closer_start(d->closer, &text) != TERN_OK) {
-        snprintf(why, cap, "%s: %s", l->path, text);
-        return TERN_INTERNAL;
-    }
     listen_start(l, d->io, accepted, d, tenant);
-    return TERN_OK;
 }
 
 /* What the service manager handed over. A wrong name is told before its socket is in our way. */
@@ -498,16 +489,21 @@ enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;
     struct client_conns *cs = &d->conns;
+    const char *text;
 
     if (conn_doors_create(d, enter) != TERN_OK) {
         snprintf(why, cap, "no memory, or no descriptor, for the doors of the sockets");
         return TERN_INTERNAL;
     }
     TRY(listen_all(d, why, cap));
-    TRY(open_listener(d, NONE, &cs->admin, why, cap));
+    if (closer_start(d->closer, &text) != TERN_OK) {
+        snprintf(why, cap, "%s", text);
+        return TERN_INTERNAL;
+    }
+    open_listener(d, NONE, &cs->admin);
     for (uint32_t i = 0; i < config->ntenants; i++)
         if (!config_tenant_free(config, i))
-            TRY(open_listener(d, i, &cs->tenant[i], why, cap));
+            open_listener(d, i, &cs->tenant[i]);
     log_event(cs->admin.refuses ? LEVEL_INFO : LEVEL_WARN, "client_descriptors", "mode=%s",
               conns_descriptors(d));
     return TERN_OK;
@@ -519,7 +515,8 @@ enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_
     struct listener *l = &d->conns.tenant[tenant];
 
     TRY(listen_unix(l, with->socket, with->mode, why, cap));
-    return open_listener(d, tenant, l, why, cap);
+    open_listener(d, tenant, l);
+    return TERN_OK;
 }
 
 const char *conns_descriptors(const struct daemon *d)

@@ -162,7 +162,7 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
 /* One connection a turn of the loop, so that those who connect in a storm hold nobody up. */
 static void ask(struct listener *l)
 {
-    l->waits = listen_guarded(l) && !l->has_place(l);
+    l->waits = l->has_place && !l->has_place(l);
     if (!l->waits)
         io_accept(l->io, &l->op, l->fd);
 }
@@ -196,11 +196,6 @@ void listen_start(struct listener *l, struct io *io, void (*accepted)(struct lis
     ask(l);
 }
 
-bool listen_guarded(const struct listener *l)
-{
-    return l->path[0] && (l->given || !l->refuses);
-}
-
 void listen_again(struct listener *l)
 {
     if (l->waits)
@@ -219,8 +214,9 @@ void listen_stop(struct listener *l)
 {
     if (l->fd < 0)
         return;
-    /* Descriptors may have come with those that nobody accepted: the exit of the process closes. */
-    if (!listen_guarded(l))
+    /* Of clients that nobody accepted some may have brought descriptors, and some are waited on:
+     * the exit of the process closes. */
+    if (!l->has_place)
         close(l->fd);
     l->fd = -1;
     if (l->path[0] && !l->given)

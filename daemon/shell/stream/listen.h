@@ -22,7 +22,8 @@ struct listener {
     bool given;         /* by the service manager: the file stays, else it is unlinked at the end */
     bool refuses;       /* the kernel refuses descriptors of those that connect: client_fds.h */
     bool waits;         /* for has_place */
-    /* Of a client's socket, set before listen_start: there is a place for one more. */
+    /* Of a client's socket, set before listen_start: there is a place for one more, since none is
+     * free before a thread has closed it. */
     bool (*has_place)(const struct listener *l);
     /* Takes fd over. */
     void (*accepted)(struct listener *l, int fd);
@@ -40,9 +41,6 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
                          char *why, size_t cap);
 void listen_start(struct listener *l, struct io *io, void (*accepted)(struct listener *, int fd),
                   void *ctx, uint32_t tag);
-/* May somebody who connects have sent descriptors? Then connections are accepted while there is a
- * place, since none is free before it is closed. */
-bool listen_guarded(const struct listener *l);
 void listen_again(struct listener *l);                 /* there is a place, perhaps */
 void listen_tick(struct listener *l, uint64_t now_ns); /* resumes a paused listener */
 void listen_stop(struct listener *l); /* closes, unlinks; before the start or without the ring */

@@ -34,6 +34,14 @@ void stream_finish_if_quiet(struct stream *s)
         stream_state_move(&s->state, STREAM_CLOSING);
 }
 
+/* A shutdown ends a posted receive and a posted send. It wakes whoever waits on the other end, as
+ * many as a client likes, so where nothing is posted that is left to the close. */
+static void end_operations(struct stream *s)
+{
+    if (!s->ops->aside || s->send_posted || s->input_state == STREAM_INPUT_ASKED)
+        shutdown(s->fd, SHUT_RDWR);
+}
+
 void stream_close(struct stream *s, const char *why)
 {
     if (s->state == STREAM_UNUSED || s->state == STREAM_CLOSED || s->state == STREAM_CLOSING)
@@ -53,7 +61,7 @@ void stream_close(struct stream *s, const char *why)
     if (s->next)
         s->next->prev = s->prev;
     s->prev = s->next = NULL;
-    shutdown(s->fd, SHUT_RDWR); /* this ends a posted receive and a posted send */
+    end_operations(s);
     s->ops->closed(s, why);
     stream_finish_if_quiet(s);
 }
