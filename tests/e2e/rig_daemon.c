@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "base/hash.h"
 #include "engine/admin.h"
 #include "engine/json.h"
 #include "engine/proc.h"
@@ -477,6 +478,16 @@ int rig_accept_fresh(int listener)
     return fd;
 }
 
+/* Another one for each name. */
+static uint64_t peer_incarnation(const char *node)
+{
+    uint64_t life = RIG_PEER;
+
+    for (; *node; node++)
+        life = hash_mix(life, (unsigned char)*node);
+    return life;
+}
+
 void rig_answer_hello(int fd, const char *node, uint16_t data_port, bool rdma)
 {
     static struct rig_answer answer;
@@ -487,7 +498,7 @@ void rig_answer_hello(int fd, const char *node, uint16_t data_port, bool rdma)
     m.has_version = m.has_incarnation = m.has_data_port = m.has_rdma = true;
     m.version = WIRE_VERSION;
     m.node = (char *)(uintptr_t)node;
-    m.incarnation = RIG_PEER;
+    m.incarnation = peer_incarnation(node);
     m.data_port = data_port;
     m.rdma = rdma;
     assert_true(rig_message(fd, FRAME_PEER_HELLO_REPLY, answer.h.request_id, 0, &m.base));
@@ -501,7 +512,7 @@ Tern__Wire__PeerHello rig_peer_hello(const char *node)
     m.version_min = WIRE_VERSION_MIN;
     m.version_max = WIRE_VERSION;
     m.node = (char *)(uintptr_t)node;
-    m.incarnation = RIG_PEER;
+    m.incarnation = peer_incarnation(node);
     m.data_port = 1;
     return m;
 }

@@ -26,7 +26,7 @@
 #define RIG_DIR_BYTES   64
 #define RIG_MEMORY      (16u << 20)
 #define RIG_STATS_BYTES (FRAME_HEADER_BYTES + 3)
-#define RIG_PEER        77u /* the incarnation of peers that tests play */
+#define RIG_PEER        77u /* of the incarnations of peers that tests play */
 
 /* A call of libtern on connection `t`: its own words where it fails. */
 #define assert_ok(t, expr)                                                                         \

@@ -11,6 +11,8 @@
 #include "shell/peers/link_internal.h"
 
 #define OUR_NAME "another daemon calls itself as this one: give each a node of its own"
+#define NOT_ITS_OWN                                                                                \
+    "it says the incarnation of this daemon or of another peer, which nobody has by chance"
 
 static void send_hello(struct peer_link *l)
 {
@@ -146,17 +148,39 @@ static void look_for_twin(const struct peer_link *l, uint64_t incarnation)
 
 /* ---- hello ---- */
 
-/* A daemon may be its own peer, for what moves between its pools. Nobody else may have its name. */
-static bool has_our_name(const struct peer_link *l, const char *node, uint64_t incarnation)
+/* Has a peer beside that one said this incarnation? */
+static bool is_of_another(const struct daemon *d, uint32_t peer, uint64_t incarnation)
 {
-    return node && strcmp(node, l->d->config->node) == 0 && incarnation != l->d->incarnation;
+    for (uint32_t i = 0; i < d->config->npeers; i++)
+        if (i != peer && d->config->peers[i].name[0] &&
+            (d->links.lives[i][0] == incarnation || d->links.lives[i][1] == incarnation))
+            return true;
+    return false;
+}
+
+/* Why it is not who it says; NULL: it may be. A daemon may be its own peer, for what moves between
+ * its pools. Invariant: an incarnation stands for one name. Tickets are asked for by it, with their
+ * keys, and pages of a link to this very daemon are copied as the peer's words say. */
+static const char *is_not(const struct peer_link *l, uint32_t peer, const char *node,
+                          uint64_t incarnation)
+{
+    const struct daemon *d = l->d;
+    bool our_name = strcmp(node, d->config->node) == 0;
+
+    if (our_name && incarnation != d->incarnation)
+        return OUR_NAME;
+    if (our_name || (incarnation != d->incarnation && !is_of_another(d, peer, incarnation)))
+        return NULL;
+    log_event(LEVEL_WARN, "peer_twice", "peer=%s incarnation=%016" PRIx64 " reason=%s", node,
+              incarnation, NOT_ITS_OWN);
+    return NOT_ITS_OWN;
 }
 
 static void greeted(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
     const Tern__Wire__PeerHello *m;
     const ProtobufCMessage *msg;
-    const char *text = "";
+    const char *text = "", *not_it;
     uint32_t version = 0, peer = NONE;
     enum tern_err err;
 
@@ -171,13 +195,13 @@ static void greeted(struct peer_link *l, const struct frame_header *h, const uin
     } else if (!m->node || config_peer_slot(l->d->config, m->node, &peer) != TERN_OK) {
         err = TERN_DENIED;
         text = "this node is not among the peers that are configured here";
-    } else if (has_our_name(l, m->node, m->incarnation)) {
-        err = TERN_DENIED;
-        text = OUR_NAME;
     } else if (l->tls && !tls_names(l->tls, m->node)) {
         err = TERN_DENIED;
         text = "this node is not the one that its certificate names";
         link_tls_refused(l, TLS_WRONG_NAME, text);
+    } else if ((not_it = is_not(l, peer, m->node, m->incarnation)) != NULL) {
+        err = TERN_DENIED;
+        text = not_it;
     } else if (!admit(l)) {
         err = TERN_BUSY;
         text = "no random numbers are to be had";
@@ -199,6 +223,7 @@ static void hello_answered(struct peer_link *l, const struct frame_header *h, co
 {
     const Tern__Wire__PeerHelloReply *m;
     const ProtobufCMessage *msg;
+    const char *not_it;
 
     if (h->type != FRAME_PEER_HELLO_REPLY || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
         link_protocol_error(l, "the peer does not answer hello");
@@ -216,10 +241,11 @@ static void hello_answered(struct peer_link *l, const struct frame_header *h, co
                   m->node ? m->node : "");
         link_set_cause(l, "another node answers at the peer's address: %s", m->node ? m->node : "");
         stream_close(&l->stream, "another node answers at the peer's address");
-    } else if (has_our_name(l, m->node, m->incarnation)) {
-        link_set_cause(l, "%s", OUR_NAME);
-        stream_close(&l->stream, OUR_NAME);
+    } else if ((not_it = is_not(l, l->peer, m->node, m->incarnation)) != NULL) {
+        link_set_cause(l, "%s", not_it);
+        stream_close(&l->stream, not_it);
     } else {
+        look_for_twin(l, m->incarnation);
         l->data_token = m->data_token;
         l->rdma = m->rdma;
         come_up(l, m->incarnation, m->data_port);

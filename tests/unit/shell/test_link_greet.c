@@ -225,7 +225,7 @@ static Tern__Wire__PeerHello a_hello(const char *node)
     m.has_version_min = m.has_version_max = m.has_incarnation = m.has_data_port = true;
     m.version_min = m.version_max = WIRE_VERSION;
     m.node = (char *)(uintptr_t)node;
-    m.incarnation = 0xea57;
+    m.incarnation = strcmp(node, "west") == 0 ? 0x3e57 : 0xea57;
     return m;
 }
 
@@ -440,6 +440,40 @@ TEST_WITH(two_daemons_of_one_name_are_told_from_one_that_restarts, start, stop)
         else
             assert_null(strstr(logged(), "peer_twice"));
     }
+}
+
+/* Tickets are asked for by incarnation, and this daemon's own pages are copied by it: neither is a
+ * peer's to choose. */
+TEST_WITH(a_peer_with_the_incarnation_of_another_is_not_let_in, start, stop)
+{
+    Tern__Wire__PeerHello west = a_hello("west"), east = a_hello("east");
+    Tern__Wire__PeerHelloReply answer = an_answer();
+
+    west.incarnation = answer.incarnation = d.incarnation;
+    said(IN_A, FRAME_PEER_HELLO, &west.base);
+    assert_non_null(strstr(seen.finished[IN_A], "the incarnation of this daemon"));
+    assert_non_null(strstr(logged(), "level=warn event=peer_twice peer=west incarnation="
+                                     "0000000000005e1f "));
+    said(EAST, FRAME_PEER_HELLO_REPLY, &answer.base);
+    assert_non_null(strstr(seen.closed[EAST], "the incarnation of this daemon"));
+    assert_non_null(strstr(cause(EAST), "the incarnation of this daemon"));
+    assert_true(links[IN_A].state == PEER_LINK_GREETING && seen.admitted_token == 0 &&
+                links[EAST].state == PEER_LINK_GREETING && seen.opened == 0);
+
+    memset(&seen, 0, sizeof seen);
+    links[EAST].cause_known = false;
+    answer = an_answer();
+    said(EAST, FRAME_PEER_HELLO_REPLY, &answer.base); /* its own, from here on */
+    west.incarnation = east.incarnation = answer.incarnation;
+    said(IN_A, FRAME_PEER_HELLO, &west.base);
+    assert_non_null(strstr(seen.finished[IN_A], "of another peer"));
+    memset(&seen, 0, sizeof seen);
+    said(IN_B, FRAME_PEER_HELLO, &east.base);
+    assert_int_equal(links[IN_B].state, PEER_LINK_UP);
+    memset(&seen, 0, sizeof seen);
+    config.peers[EAST].name[0] = '\0'; /* it is a peer no longer, and its daemon has another name */
+    said(IN_A, FRAME_PEER_HELLO, &west.base);
+    assert_int_equal(links[IN_A].state, PEER_LINK_UP);
 }
 
 TEST_WITH(a_stranger_is_told_why_it_is_not_let_in, start, stop)
