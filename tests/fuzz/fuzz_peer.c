@@ -72,8 +72,8 @@ void __wrap_xfer_link_push(struct xfer *xfer, uint32_t link, bool push);
 void __wrap_xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
                                 uint64_t tenants, bool rdma);
 void __wrap_xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg);
-void __wrap_xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
-                              const struct reshard_layout *v, uint32_t n);
+const char *__wrap_xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
+                                     const struct reshard_layout *v, uint32_t n);
 
 void __wrap_stream_open(struct stream *s, struct stream_pool *p, const struct stream_ops *o, int fd,
                         uint32_t share, uint32_t body_max, uint32_t send_buffers_max)
@@ -167,14 +167,15 @@ void __wrap_xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_pa
     fuzz_passed();
 }
 
-void __wrap_xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
-                              const struct reshard_layout *v, uint32_t n)
+const char *__wrap_xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t hash,
+                                     const struct reshard_layout *v, uint32_t n)
 {
     (void)xfer, (void)link;
     check(n <= GROUPS_MAX);
     seen += hash;
     for (uint32_t i = 0; i < n; i++)
         seen += strnlen(v[i].name, sizeof v[i].name);
+    return NULL;
 }
 
 /* ------------------------------------------------------------------ the world */

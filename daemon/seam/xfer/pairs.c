@@ -11,6 +11,8 @@
 #include "reshard/units.h"
 #include "seam/xfer/transfers.h"
 
+#define SECOND_NS (1000 * NS_PER_MS)
+
 struct told {
     uint32_t n; /* groups; 0: there is none */
     uint64_t hash, used;
@@ -18,13 +20,19 @@ struct told {
     struct reshard_layout group[GROUPS_MAX];
 };
 
+/* What a peer's layouts may cost. */
+struct pair_credit {
+    uint64_t left, filled_ns; /* as far as it grew until then */
+};
+
 struct pairs {
     uint64_t used; /* ascending */
     uint32_t npairs, npeers, teller_words;
-    struct pair *pair;  /* owned, npairs, and one that only refusals are looked for in */
-    struct told *own;   /* owned, config.pools */
-    struct told *peers; /* owned, npeers */
-    uint64_t *tellers;  /* owned, teller_words of each of them */
+    struct pair *pair;          /* owned, npairs, and one that only refusals are looked for in */
+    struct told *own;           /* owned, config.pools */
+    struct told *peers;         /* owned, npeers */
+    uint64_t *tellers;          /* owned, teller_words of each of them */
+    struct pair_credit *credit; /* owned, config.links: those of peers are used */
 };
 
 /* ------------------------------------------------------------------ life */
@@ -39,7 +47,7 @@ uint64_t pairs_bytes(const struct xfer_config *c)
     uint64_t peers = (uint64_t)c->pairs * LAYOUTS_A_PAIR;
 
     return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
-           peers * teller_words(c) * sizeof(uint64_t) +
+           peers * teller_words(c) * sizeof(uint64_t) + c->links * sizeof(struct pair_credit) +
            (c->pairs + 1) * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
                              PAIR_UNITS_MAX + PAIR_STARTS_MAX * sizeof(uint32_t));
 }
@@ -58,8 +66,9 @@ enum tern_err pairs_create(struct xfer *xfer)
     p->peers = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * sizeof *p->peers);
     p->tellers =
         calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * p->teller_words * sizeof *p->tellers);
+    p->credit = calloc(c->links ? c->links : 1, sizeof *p->credit);
     p->pair = calloc(c->pairs + 1, sizeof *p->pair);
-    if (!p->own || !p->peers || !p->tellers || !p->pair)
+    if (!p->own || !p->peers || !p->tellers || !p->credit || !p->pair)
         return TERN_INTERNAL;
     p->npairs = c->pairs;
     p->npeers = c->pairs * LAYOUTS_A_PAIR;
@@ -89,6 +98,7 @@ void pairs_destroy(struct xfer *xfer)
     free(p->own);
     free(p->peers);
     free(p->tellers);
+    free(p->credit);
     free(p);
     xfer->pairs = NULL;
 }
@@ -183,9 +193,37 @@ static struct told *told_spare(const struct xfer *xfer)
     return spare;
 }
 
-bool xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
-                       const struct reshard_layout *l, uint32_t n)
+/* ------------------------------------------------------------------ what they cost */
+
+static struct pair_credit *credit_of(const struct xfer *xfer, uint32_t peer)
 {
+    struct pair_credit *c = &xfer->pairs->credit[peer];
+    const uint64_t now_ns = io_now_ns(), more_ns = now_ns - c->filled_ns;
+
+    c->left += more_ns < SECOND_NS ? more_ns * PAIR_COST_S / SECOND_NS : PAIR_COST_S;
+    if (c->left > PAIR_COST_S)
+        c->left = PAIR_COST_S;
+    c->filled_ns = now_ns;
+    return c;
+}
+
+/* Whatever the next one costs. */
+static bool credit_has(const struct xfer *xfer, uint32_t peer)
+{
+    return credit_of(xfer, peer)->left >= PAIR_COST_MAX;
+}
+
+static void credit_take(const struct xfer *xfer, uint32_t peer, const struct pair *made)
+{
+    xfer->pairs->credit[peer].left -=
+        PAIR_COST_LEAST + (PAIR_STEPS_MAX - made->steps) + (PAIR_RUNS_MAX - made->runs);
+}
+
+const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
+                              const struct reshard_layout *l, uint32_t n)
+{
+    static const char other[] = "transfers need another layout that the peer told under this hash, "
+                                "or all that are known: it is told BUSY";
     const struct layouts told = {l, n};
     struct pairs *p = xfer->pairs;
     struct told *t = told_of(xfer, peer, hash);
@@ -193,7 +231,7 @@ bool xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
     check(peer < xfer->config.links);
     if (t && !same_layouts(layouts_told(t), told)) {
         if (layout_used(xfer, hash))
-            return false;
+            return other;
         t->tellers[peer / 64] &= ~(1ull << (peer % 64));
         t = NULL;
     }
@@ -202,15 +240,17 @@ bool xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
             same_layouts(layouts_told(&p->peers[i]), told))
             t = &p->peers[i];
     if (!t) {
+        if (!credit_has(xfer, peer))
+            return "the peer tells new layouts faster than plans are made of them: it is told BUSY";
         t = told_spare(xfer);
         if (!t)
-            return false;
+            return other;
         memset(t->tellers, 0, p->teller_words * sizeof *t->tellers);
         told_set(t, hash, l, n);
     }
     xfer_set_bit(t->tellers, peer);
     t->used = ++p->used;
-    return true;
+    return NULL;
 }
 
 /* ------------------------------------------------------------------ a pair */
@@ -295,6 +335,8 @@ static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
     p->steps = PAIR_STEPS_MAX;
     p->runs = PAIR_RUNS_MAX;
     p->alike = same_layouts(from, to);
+    p->nfrom = from.n;
+    p->nto = to.n;
     p->ngroups = from.n < to.n ? from.n : to.n;
     for (uint32_t g = 0; g < p->ngroups; g++) {
         p->group[g].from = from.v[g];
@@ -302,27 +344,23 @@ static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
     }
 }
 
-/* ret_group: the group that a refusal is about. */
-static enum reshard_refusal pair_make(struct pair *p, struct layouts from, struct layouts to,
-                                      uint32_t *ret_group)
+static void pair_make(struct pair *p, struct layouts from, struct layouts to)
 {
-    enum reshard_refusal refusal = from.n == to.n ? RESHARD_NONE : RESHARD_OTHER_GROUP;
-
-    *ret_group = 0;
     pair_fill(p, from, to);
-    for (uint32_t g = 0; g < p->ngroups && refusal == RESHARD_NONE; g++) {
-        refusal = group_make(p, &p->group[g]);
-        *ret_group = g;
+    p->refusal = from.n == to.n ? RESHARD_NONE : RESHARD_OTHER_GROUP;
+    p->refused = 0;
+    for (uint32_t g = 0; g < p->ngroups && p->refusal == RESHARD_NONE; g++) {
+        p->refusal = group_make(p, &p->group[g]);
+        p->refused = g;
     }
-    return refusal;
 }
 
 /* Whether those are one end of its groups. */
 static bool pair_has(const struct pair *p, struct layouts l, bool is_to)
 {
-    bool same = p->ngroups == l.n;
+    bool same = (is_to ? p->nto : p->nfrom) == l.n;
 
-    for (uint32_t g = 0; same && g < l.n; g++)
+    for (uint32_t g = 0; same && g < p->ngroups; g++)
         same = reshard_same_layout(is_to ? &p->group[g].to : &p->group[g].from, &l.v[g]);
     return same;
 }
@@ -349,6 +387,24 @@ static struct pair *pair_spare(struct pairs *pairs)
     return spare;
 }
 
+/* NULL: the peer waits, or all are in use. */
+static struct pair *pair_get(struct xfer *xfer, uint32_t peer, struct layouts from,
+                             struct layouts to)
+{
+    struct pairs *pairs = xfer->pairs;
+    struct pair *p = pair_find(pairs, from, to);
+
+    if (!p) {
+        p = credit_has(xfer, peer) ? pair_spare(pairs) : NULL;
+        if (!p)
+            return NULL;
+        pair_make(p, from, to);
+        credit_take(xfer, peer, p);
+    }
+    p->used = ++pairs->used;
+    return p;
+}
+
 enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pair **ret)
 {
     struct pairs *pairs = xfer->pairs;
@@ -356,22 +412,17 @@ enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pa
     struct told *other = told_of(xfer, ask->peer, ask->other_hash);
     struct layouts from, to;
     struct pair *p;
-    uint32_t group;
 
     if (!own || own->n == 0 || !other)
         return TERN_UNSUPPORTED;
     from = layouts_told(ask->ours_sends ? own : other);
     to = layouts_told(ask->ours_sends ? other : own);
     other->used = ++pairs->used;
-    p = pair_find(pairs, from, to);
-    if (!p) {
-        p = pair_spare(pairs);
-        if (!p)
-            return TERN_BUSY;
-        if (pair_make(p, from, to, &group) != RESHARD_NONE)
-            return TERN_UNSUPPORTED;
-    }
-    p->used = ++pairs->used;
+    p = pair_get(xfer, ask->peer, from, to);
+    if (!p)
+        return TERN_BUSY;
+    if (p->refusal != RESHARD_NONE)
+        return TERN_UNSUPPORTED;
     p->holds++;
     *ret = p;
     return TERN_OK;
@@ -401,13 +452,20 @@ enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_l
     return refusal;
 }
 
+static uint32_t teller_of(const struct pairs *p, const struct told *t)
+{
+    for (uint32_t w = 0; w < p->teller_words; w++)
+        if (t->tellers[w])
+            return w * 64 + (uint32_t)__builtin_ctzll(t->tellers[w]);
+    return 0;
+}
+
 enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, uint64_t other_hash,
                                           char ret_group[RESHARD_NAME_MAX])
 {
     struct pairs *p = xfer->pairs;
     const struct told *own = NULL, *other = told_of(xfer, NONE, other_hash);
-    enum reshard_refusal refusal;
-    uint32_t group;
+    const struct pair *pair;
 
     ret_group[0] = 0;
     for (uint32_t i = 0; i < xfer->config.pools; i++)
@@ -415,7 +473,9 @@ enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, 
             own = &p->own[i];
     if (!own || !other)
         return RESHARD_NONE;
-    refusal = pair_make(&p->pair[p->npairs], layouts_told(other), layouts_told(own), &group);
-    memcpy(ret_group, own->group[group].name, RESHARD_NAME_MAX);
-    return refusal;
+    pair = pair_get(xfer, teller_of(p, other), layouts_told(other), layouts_told(own));
+    if (!pair)
+        return RESHARD_NONE;
+    memcpy(ret_group, own->group[pair->refused].name, RESHARD_NAME_MAX);
+    return pair->refusal;
 }

@@ -1,7 +1,9 @@
 /* Pairs of layouts that pages are resharded between (N3), with the plans that follow from them, and
  * the layouts that are known: those of our pools, and what peers have told of theirs. An inflow or
  * outflow between different layouts holds its pair; one that nobody holds makes way for the next.
- * A pair is found by what both layouts say, so all links between equal layouts share it. Owner
+ * A pair is found by what both layouts say, so all links between equal layouts share it; one that
+ * is refused is kept like any other, so that it is looked at once. What the pairs of one peer cost
+ * the owner thread is bounded in time: a peer that tells ever new layouts waits. Owner
  * thread, but for what is said of a plan: that stays as it is while the pair is held, and data
  * threads read it. Nothing is allocated after create. */
 #ifndef SEAM_XFER_PAIRS_H
@@ -20,8 +22,13 @@ struct xfer_config;
 #define PAIR_SUMS_MAX   8192u  /* checksums of the source's pages of a span, over all its ranks */
 #define PAIR_UNITS_MAX  32768u /* of a page of the source, over all groups */
 #define PAIR_RUNS_MAX   32768u /* of their bytes and gaps, likewise (units.h) */
-#define PAIR_STARTS_MAX 8192u  /* where the pieces of each page and rank begin, over all plans */
-#define LAYOUTS_A_PAIR  4u     /* of peers are kept for each pair that there may be */
+/* What a pair costs, at the least and at the most, in steps and runs; and all pairs that have to be
+ * made for one peer in a second, or at once. */
+#define PAIR_COST_LEAST 2048u
+#define PAIR_COST_MAX   (PAIR_COST_LEAST + PAIR_STEPS_MAX + PAIR_RUNS_MAX)
+#define PAIR_COST_S     (4u * PAIR_COST_MAX)
+#define PAIR_STARTS_MAX 8192u /* where the pieces of each page and rank begin, over all plans */
+#define LAYOUTS_A_PAIR  4u    /* of peers are kept for each pair that there may be */
 
 /* Which plan a span goes by follows from the number of its first page at the source. */
 struct pair_plan {
@@ -41,8 +48,11 @@ struct pair_group {
 
 struct pair {
     uint32_t holds;
-    bool alike;    /* both say the same, so pages may also leave as they are */
-    uint64_t used; /* ascending; 0: there is none here */
+    bool alike;                   /* both say the same, so pages may also leave as they are */
+    uint64_t used;                /* ascending; 0: there is none here */
+    enum reshard_refusal refusal; /* NONE: it has all its plans */
+    uint32_t refused;             /* the group that it is about */
+    uint32_t nfrom, nto;          /* groups of both ends; ngroups: the fewer of them */
     uint32_t ngroups, npieces, nheld, nstarts;
     uint32_t runs;                /* left of PAIR_RUNS_MAX */
     uint64_t rows, steps;         /* of all its plans and maps; left of PAIR_STEPS_MAX */
@@ -68,8 +78,9 @@ struct pair_ask {
     bool ours_sends;
 };
 
-/* Held until pair_put. BUSY: all are in use, which the core lets happen only if several peers call
- * different layouts by one hash. UNSUPPORTED: one of the layouts is not known, or pages of one
+/* Held until pair_put. BUSY: the peer's layouts have cost all that they may now, or all pairs are
+ * in use, which the core lets happen only if several peers call different layouts by one hash.
+ * UNSUPPORTED: one of the layouts is not known, or pages of one
  * cannot go to the other. */
 enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pair **ret);
 void pair_put(struct pair **pair); /* NULL is fine */

@@ -370,13 +370,14 @@ const struct reshard_layout *xfer_layouts_of(const struct xfer *xfer, uint64_t h
                                              uint32_t *ret_n);
 /* What a peer has told of a pool of its own; each has passed reshard_check_layout. Before the core
  * hears of the message that told it. It makes way for another only while no transfer in the core is
- * between pages of that hash. False: it is not kept. The peer has told another layout under that
- * hash, and a transfer needs that one, or transfers need all that are known. So one peer has no
- * more pairs than the core has counted. */
-bool xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
-                       const struct reshard_layout *l, uint32_t n);
+ * between pages of that hash. Returns why it is not kept, which is static; NULL: it is. The peer
+ * has told another layout under that hash, and a transfer needs that one, or transfers need all
+ * that are known: so one peer has no more pairs than the core has counted. Or the plans that its
+ * layouts needed have cost all that they may now. */
+const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
+                              const struct reshard_layout *l, uint32_t n);
 /* Why pages of a pool of that peer's layout cannot come into one of ours, and the group that it is
- * about. NONE: they can, or one of the two is not known. */
+ * about. NONE: they can, one of the two is not known, or it is not to be found out now. */
 enum reshard_refusal xfer_layouts_refusal(struct xfer *xfer, uint64_t own_hash, uint64_t other_hash,
                                           char ret_group[RESHARD_NAME_MAX]);
 

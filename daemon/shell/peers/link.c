@@ -85,6 +85,7 @@ static void message(struct peer_link *l, const struct frame_header *h, const uin
 {
     struct daemon *d = l->d;
     struct event ev = {.kind = EV_PEER_MSG};
+    const char *unkept = NULL;
     uint64_t sequence;
 
     if (wire_in_peer_msg(&d->in, h, body, d->config->peers[l->peer].tenants, &ev.peer.msg,
@@ -97,9 +98,11 @@ static void message(struct peer_link *l, const struct frame_header *h, const uin
         return;
     }
     l->received = sequence;
-    if (d->in.nlayouts > 0 && !xfer_peer_layouts(d->xfer, l->peer, ev.peer.msg.layout_hash,
-                                                 d->in.layouts, d->in.nlayouts))
-        link_layout_refused(l, &ev.peer.msg);
+    if (d->in.nlayouts > 0)
+        unkept = xfer_peer_layouts(d->xfer, l->peer, ev.peer.msg.layout_hash, d->in.layouts,
+                                   d->in.nlayouts);
+    if (unkept)
+        link_layout_refused(l, &ev.peer.msg, unkept);
     if (d->in.peer_word != ev.peer.msg.err)
         link_word_refused(l, &ev.peer.msg, d->in.peer_word);
     link_log_transfer(l, &ev.peer.msg, "in");

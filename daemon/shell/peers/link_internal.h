@@ -39,8 +39,8 @@ void link_send_ping(struct peer_link *l, uint16_t type, uint64_t request_id);
 void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, const char *dir);
 /* The message says an error that a peer may not say; the core hears another one. */
 void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, uint32_t word);
-/* The layout that it tells could not be kept: its hash becomes LAYOUT_NONE. */
-void link_layout_refused(const struct peer_link *l, struct peer_msg *io);
+/* The layout that it tells is not kept: its hash becomes LAYOUT_NONE. */
+void link_layout_refused(const struct peer_link *l, struct peer_msg *io, const char *why);
 /* Logs which tenant the peer refused or was refused, and the setting, before the core gets it. */
 void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg);
 

@@ -48,13 +48,11 @@ void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, ui
               "a peer says no such error here: it runs another version, or means harm");
 }
 
-void link_layout_refused(const struct peer_link *l, struct peer_msg *io)
+void link_layout_refused(const struct peer_link *l, struct peer_msg *io, const char *why)
 {
     log_event(LEVEL_WARN, "peer_layout_refused",
               "peer=%s layout=%016" PRIx64 " " LOG_TRACE " reason=%s", link_peer_name(l),
-              io->layout_hash, io->trace_id,
-              "transfers need another layout that the peer told under this hash, or all that are "
-              "known: it is told BUSY");
+              io->layout_hash, io->trace_id, why);
     io->layout_hash = LAYOUT_NONE;
 }
 

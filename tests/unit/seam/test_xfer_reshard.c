@@ -505,6 +505,36 @@ TEST(n3_pair_whose_plans_would_cost_too_much_is_refused_by_name)
     rig_close();
 }
 
+/* Ever new layouts cost no more than so many steps at once, and who told the same before, or
+ * another peer, does not wait for it. What is refused is looked at once. */
+TEST(n3_peer_that_tells_ever_new_layouts_waits)
+{
+    struct reshard_layout src = largest(RESHARD_SPAN_PAGES_MAX), dst = largest(1), first = dst;
+    struct pair *pair;
+    uint64_t made = 0, seconds, from_ns = io_now_ns();
+
+    open_told(&plain);
+    rig_serve_stop(1);
+    xfer_pool_layouts(rig.src.xfer, 0, HASH_SRC, &src, 1);
+    assert_null(xfer_peer_layouts(rig.src.xfer, 1, 1, &first, 1));
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_int_equal(take(1, 1, &pair), TERN_UNSUPPORTED); /* it costs once */
+    for (uint64_t hash = 2; hash < 1000; hash++) {
+        dst.page_bytes += 2;
+        if (xfer_peer_layouts(rig.src.xfer, 1, hash, &dst, 1))
+            continue;
+        assert_int_equal(take(1, hash, &pair), TERN_UNSUPPORTED);
+        made++;
+    }
+    seconds = (io_now_ns() - from_ns) / (1000 * NS_PER_MS);
+    assert_in_range(made, 2, (seconds + 2) * PAIR_COST_S / PAIR_STEPS_MAX);
+    assert_null(xfer_peer_layouts(rig.src.xfer, 1, 1, &first, 1)); /* it is known */
+    dst.page_bytes += 2;
+    assert_null(xfer_peer_layouts(rig.src.xfer, 2, 1, &dst, 1));
+    assert_int_equal(take(2, 1, &pair), TERN_UNSUPPORTED);
+    rig_close();
+}
+
 /* What no pair could be made of is known when the pool is opened, also while all pairs are held. */
 TEST(n3_layout_that_could_go_nowhere_is_refused_by_itself)
 {
@@ -546,21 +576,21 @@ TEST(n3_peer_tells_one_layout_under_a_hash_that_is_used)
     rig_serve_stop(1);
     rig.src.xfer->config.layout_used = used_by_core;
     dst = layout_of(&dst_end);
-    assert_true(xfer_peer_layouts(rig.src.xfer, 1, HASH_SRC, &dst, 1));
+    assert_null(xfer_peer_layouts(rig.src.xfer, 1, HASH_SRC, &dst, 1));
     assert_int_equal(take(1, HASH_SRC, &first), TERN_OK);
     for (uint32_t i = 0; i < 2 * RESHARD_PAIRS_MAX; i++) {
         dst.page_bytes += 2;
-        assert_false(xfer_peer_layouts(rig.src.xfer, 1, HASH_SRC, &dst, 1));
+        assert_non_null(xfer_peer_layouts(rig.src.xfer, 1, HASH_SRC, &dst, 1));
         assert_int_equal(take(1, HASH_SRC, &pair), TERN_OK);
         assert_ptr_equal(pair, first);
         pair_put(&pair);
     }
-    assert_true(xfer_peer_layouts(rig.src.xfer, 2, HASH_SRC, &dst, 1));
+    assert_null(xfer_peer_layouts(rig.src.xfer, 2, HASH_SRC, &dst, 1));
     assert_int_equal(take(2, HASH_SRC, &pair), TERN_OK);
     assert_ptr_not_equal(pair, first);
     pair_put(&pair);
     rig.src.xfer->config.layout_used = NULL;
-    assert_true(xfer_peer_layouts(rig.src.xfer, 1, HASH_SRC, &dst, 1));
+    assert_null(xfer_peer_layouts(rig.src.xfer, 1, HASH_SRC, &dst, 1));
     pair_put(&first);
     rig_close();
 }
