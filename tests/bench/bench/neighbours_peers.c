@@ -1,6 +1,7 @@
 /* Transfers that tenant A of `tern-bench neighbours` begins and does not end. A plays a peer of
  * `here`: it is asked for a prefix and never answers, so that the fetch goes on; or it asks for
- * one and reads no page of it, so that it stays pinned. */
+ * one and reads no page of it, so that it stays pinned; or it asks for one again and again, each
+ * time for a pool of another layout. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -25,7 +26,7 @@
 
 /* What A has to know to ask for a prefix as a peer does; the daemon itself says it when it asks. */
 struct asked {
-    uint64_t ns_hi, ns_lo, layout_hash;
+    uint64_t ns_hi, ns_lo, layout_hash, fields_hash;
 };
 
 static int asked_of = -1, asking = -1; /* connections: the daemon dialled the first, A the other */
@@ -105,7 +106,7 @@ static bool attend(uint32_t wait_ms)
         if (header.type == FRAME_PING && !answer_ping(asked_of))
             return false;
         if (m && m->kind == PEER_PULL_OPEN) {
-            asked = (struct asked){m->ns_hi, m->ns_lo, m->layout_hash};
+            asked = (struct asked){m->ns_hi, m->ns_lo, m->layout_hash, m->fields_hash};
             return true;
         }
     }
@@ -115,10 +116,10 @@ static bool attend(uint32_t wait_ms)
 /* ---- fetches ---- */
 
 /* Sessions that want tokens which nobody has. */
-static bool pulls_open(struct tenant_a *a)
+static bool sessions_open(struct tenant_a *a)
 {
     uint32_t tokens[TOKENS];
-    bool ok = a_join(a, POOL_PAGES) && greet_back(a);
+    bool ok = greet_back(a);
 
     for (uint32_t i = 0; ok && i <= FETCHES; i++) {
         block_tokens(i + 1, 0, TOKENS, tokens);
@@ -126,6 +127,11 @@ static bool pulls_open(struct tenant_a *a)
             member_ok(&a->engine, "a Match", engine_begin(&session[i], &a->engine, tokens, TOKENS));
     }
     return ok;
+}
+
+static bool pulls_open(struct tenant_a *a)
+{
+    return a_join(a, POOL_PAGES) && sessions_open(a);
 }
 
 static enum a_answer fetch_begin(struct tenant_a *a)
@@ -201,11 +207,11 @@ static bool dial(struct tenant_a *a)
 
 /* A fetch of A's own from the peer that A plays tells how such a request looks; then there is a
  * prefix to be asked for. */
-static bool serves_open(struct tenant_a *a)
+static bool prefix_open(struct tenant_a *a)
 {
     uint32_t tokens[TOKENS];
 
-    if (!pulls_open(a) || fetch_begin(a) != A_DONE || !attend(WAIT_MS) || asked.layout_hash == 0 ||
+    if (fetch_begin(a) != A_DONE || !attend(WAIT_MS) || asked.layout_hash == 0 ||
         !fetches_cancel(a) || !dial(a))
         return false;
     block_tokens(0, 0, TOKENS, tokens);
@@ -214,38 +220,69 @@ static bool serves_open(struct tenant_a *a)
            member_ok(&a->engine, "a commit", engine_run(&session[0]));
 }
 
-static bool ask(enum peer_msg_kind kind, uint64_t pull, uint64_t serve)
+static bool serves_open(struct tenant_a *a)
+{
+    return pulls_open(a) && prefix_open(a);
+}
+
+/* A pool of the peer that A plays, beside its hash; NULL: it is like A's own here. */
+struct their_pool {
+    Tern__Wire__Group *group;
+    uint32_t ranks;
+    uint64_t layout_hash;
+};
+
+static bool ask(uint64_t pull, const struct their_pool *p)
 {
     Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
     uint32_t tokens[TOKENS];
+    Tern__Wire__Group *groups[1];
 
+    block_tokens(0, 0, TOKENS, tokens);
     m.has_kind = m.has_pull = m.has_sequence = true;
-    m.kind = kind;
+    m.kind = PEER_PULL_OPEN;
     m.pull = pull;
     m.sequence = ++sequence;
-    if (kind == PEER_PULL_DONE) {
-        m.has_serve = true;
-        m.serve = serve;
-        return frame_send(asking, FRAME_PEER_MSG, 0, &m.base);
-    }
-    block_tokens(0, 0, TOKENS, tokens);
     m.has_ns_hi = m.has_ns_lo = m.has_layout_hash = m.has_to = m.has_tokens = true;
     m.tenant = (char *)(uintptr_t)NEIGHBOUR_A;
     m.ns_hi = asked.ns_hi;
     m.ns_lo = asked.ns_lo;
-    m.layout_hash = asked.layout_hash;
+    m.layout_hash = p ? p->layout_hash : asked.layout_hash;
     m.to = TOKENS;
     m.tokens = wire_bytes(tokens, sizeof tokens);
+    if (p) {
+        groups[0] = p->group;
+        m.groups = groups;
+        m.n_groups = 1;
+        m.has_fields_hash = m.has_ranks = m.has_stages = m.has_align_tokens = true;
+        m.fields_hash = asked.fields_hash;
+        m.ranks = p->ranks;
+        m.stages = 1;
+        m.align_tokens = TOKENS;
+    }
+    return frame_send(asking, FRAME_PEER_MSG, 0, &m.base);
+}
+
+static bool ask_no_more(uint64_t pull, uint64_t serve)
+{
+    Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
+
+    m.has_kind = m.has_pull = m.has_sequence = m.has_serve = true;
+    m.kind = PEER_PULL_DONE;
+    m.pull = pull;
+    m.serve = serve;
+    m.sequence = ++sequence;
     return frame_send(asking, FRAME_PEER_MSG, 0, &m.base);
 }
 
 /* The daemon's answer to one request; *ret_serve where it offers the prefix. */
-static enum a_answer offer(struct tenant_a *a, uint64_t *ret_pull, uint64_t *ret_serve)
+static enum a_answer offer(struct tenant_a *a, const struct their_pool *p, uint64_t *ret_pull,
+                           uint64_t *ret_serve)
 {
     const Tern__Wire__PeerMsg *m = NULL;
 
     *ret_pull = ++a->serial << 32 | 1;
-    if (!attend(0) || !ask(PEER_PULL_OPEN, *ret_pull, 0))
+    if (!attend(0) || !ask(*ret_pull, p))
         return A_FAILED;
     while (!m) {
         if (!frame_read(asking, WAIT_MS))
@@ -259,7 +296,7 @@ static enum a_answer offer(struct tenant_a *a, uint64_t *ret_pull, uint64_t *ret
         return A_DONE;
     if (m->err == TERN_BUSY)
         return A_REFUSED;
-    fprintf(stderr, "tern-bench: tenant A, serves: %s, %u tokens\n",
+    fprintf(stderr, "tern-bench: tenant A, %s: %s, %u tokens\n", a->table->name,
             tern_strerror((enum tern_err)m->err), m->to);
     return A_FAILED;
 }
@@ -267,7 +304,7 @@ static enum a_answer offer(struct tenant_a *a, uint64_t *ret_pull, uint64_t *ret
 static enum a_answer ask_and_keep(struct tenant_a *a)
 {
     uint64_t pull, serve;
-    enum a_answer answer = offer(a, &pull, &serve);
+    enum a_answer answer = offer(a, NULL, &pull, &serve);
 
     if (answer != A_DONE || a->nheld + 2 > A_HOLDS_MAX)
         return answer;
@@ -279,9 +316,9 @@ static enum a_answer ask_and_keep(struct tenant_a *a)
 static enum a_answer ask_and_end(struct tenant_a *a)
 {
     uint64_t pull, serve;
-    enum a_answer answer = offer(a, &pull, &serve);
+    enum a_answer answer = offer(a, NULL, &pull, &serve);
 
-    if (answer == A_DONE && !ask(PEER_PULL_DONE, pull, serve))
+    if (answer == A_DONE && !ask_no_more(pull, serve))
         return A_FAILED;
     return answer;
 }
@@ -289,7 +326,7 @@ static enum a_answer ask_and_end(struct tenant_a *a)
 static bool offers_end(struct tenant_a *a)
 {
     for (; a->nheld > 0; a->nheld -= 2)
-        if (!ask(PEER_PULL_DONE, a->held[a->nheld - 2], a->held[a->nheld - 1]))
+        if (!ask_no_more(a->held[a->nheld - 2], a->held[a->nheld - 1]))
             return false;
     return true;
 }
@@ -301,3 +338,104 @@ const struct a_table a_serves = {.name = "serves",
                                  .over = ask_and_keep,
                                  .within = ask_and_end,
                                  .release = offers_end};
+
+/* ---- the peer that tells of ever new layouts ---- */
+
+#define FIELDS      8 /* of a page: as many as there may be */
+#define LAYERS      2
+#define HEADS       8
+#define THEIR_RANKS 8
+#define FIELD_BYTES (LAYERS * TOKENS * HEADS) /* of one page of all ranks, by one byte an element  \
+                                               */
+
+/* Pages of 64 tokens on one rank here: layer, token, head. */
+static bool layouts_open(struct tenant_a *a)
+{
+    static const struct tern_axis axes[] = {
+        {"layer", LAYERS, TOKENS * HEADS}, {"token", TOKENS, HEADS}, {"head", HEADS, 1}};
+    static const char *const names[FIELDS] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    struct tern_field fields[FIELDS];
+    const struct tern_group group = {.name = "kv",
+                                     .page_tokens = TOKENS,
+                                     .page_bytes = FIELDS * FIELD_BYTES,
+                                     .fields = fields,
+                                     .nfields = FIELDS};
+    const struct tern_layout layout = {
+        .groups = &group, .ngroups = 1, .bytes = (uint64_t)POOL_PAGES * FIELDS * FIELD_BYTES};
+
+    for (uint32_t f = 0; f < FIELDS; f++)
+        fields[f] = (struct tern_field){.name = names[f],
+                                        .element_bytes = 1,
+                                        .offset = (uint64_t)f * FIELD_BYTES,
+                                        .axes = axes,
+                                        .naxes = 3};
+    a->engine = (struct engine){.ns = {.model = "bench"}};
+    return member_ok(
+               &a->engine, "joining",
+               engine_open(&a->engine, a->hosts->here.socket, "a-here", &layout, MEMBER_CALL_MS)) &&
+           sessions_open(a) && prefix_open(a) && asked.fields_hash != 0;
+}
+
+/* Pages of one token on each of eight ranks there, so 64 of theirs are a span. `more` bytes of no
+ * field make it another layout. */
+static enum a_answer ask_resharded(struct tenant_a *a, uint64_t more)
+{
+    static const struct {
+        const char *name;
+        uint64_t length, stride;
+    } axes[] = {{"layer", LAYERS, 1}, {"token", 1, LAYERS}, {"head", HEADS, LAYERS}};
+    Tern__Wire__Axis axis[3], *axis_at[3];
+    Tern__Wire__Field field[FIELDS], *field_at[FIELDS];
+    Tern__Wire__Group group = TERN__WIRE__GROUP__INIT;
+    const struct their_pool pool = {&group, THEIR_RANKS, more + 1};
+    uint64_t pull, serve;
+    char names[FIELDS][2];
+    enum a_answer answer;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        tern__wire__axis__init(axis_at[i] = &axis[i]);
+        axis[i].name = (char *)(uintptr_t)axes[i].name;
+        axis[i].has_length = axis[i].has_stride_bytes = true;
+        axis[i].length = axes[i].length;
+        axis[i].stride_bytes = axes[i].stride;
+    }
+    for (uint32_t f = 0; f < FIELDS; f++) {
+        tern__wire__field__init(field_at[f] = &field[f]);
+        memcpy(names[f], (char[]){(char)('a' + f), '\0'}, 2);
+        field[f].name = names[f];
+        field[f].has_element_bytes = field[f].has_offset = true;
+        field[f].element_bytes = 1;
+        field[f].offset = (uint64_t)f * LAYERS;
+        field[f].axes = axis_at;
+        field[f].n_axes = 3;
+    }
+    group.name = (char *)(uintptr_t) "kv";
+    group.has_page_tokens = group.has_page_bytes = group.has_units = true;
+    group.page_tokens = 1;
+    group.page_bytes = 8 * (FIELDS * LAYERS + more);
+    group.units = 1;
+    group.fields = field_at;
+    group.n_fields = FIELDS;
+    answer = offer(a, &pool, &pull, &serve);
+    if (answer == A_DONE && !ask_no_more(pull, serve))
+        return A_FAILED;
+    return answer == A_REFUSED ? A_DONE : answer; /* BUSY costs A, and nobody else */
+}
+
+static enum a_answer ask_anew(struct tenant_a *a)
+{
+    return ask_resharded(a, a->serial + 1);
+}
+
+static enum a_answer ask_the_same(struct tenant_a *a)
+{
+    return ask_resharded(a, 0);
+}
+
+const struct a_table a_peer_layouts = {.name = "peer layouts",
+                                       .limits = LIMITS,
+                                       .mute = true,
+                                       .costs = true,
+                                       .open = layouts_open,
+                                       .over = ask_anew,
+                                       .within = ask_the_same};

@@ -39,7 +39,7 @@ struct a_table {
 extern const struct a_table a_retires, a_engines, a_pools, a_sessions; /* neighbours_core.c */
 extern const struct a_table a_namespaces, a_nodes, a_token_blocks,
     a_extra_keys;                                                       /* neighbours_tree.c */
-extern const struct a_table a_pulls, a_serves;                          /* neighbours_peers.c */
+extern const struct a_table a_pulls, a_serves, a_peer_layouts;          /* neighbours_peers.c */
 extern const struct a_table a_send_buffers, a_events;                   /* neighbours_conns.c */
 extern const struct a_table a_data_door, a_control_door, a_socket_door; /* neighbours_doors.c */
 extern const struct a_table a_commits, a_publishing, a_evictions, a_stores, a_tickets, a_collisions,
