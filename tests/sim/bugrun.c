@@ -1,5 +1,4 @@
-/* See bugrun.h. Each bug is looked for five times, from first seeds far apart; the figure is the
- * median. */
+/* See bugrun.h. The figure of a bug is the median of its runs. */
 #include "bugrun.h"
 
 #include <stdlib.h>
@@ -17,21 +16,15 @@ bool bug_plant(const char *which)
     return false;
 }
 
-int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const char *shrink_to)
+int bugs_run(const struct bug_search *how)
 {
-    (void)which;
-    (void)seeds;
-    (void)first;
-    (void)json;
-    (void)shrink_to;
+    (void)how;
     fprintf(stderr, "tern-sim: this build has no planted bugs; use tern-sim-bugs\n");
     return 2;
 }
 #else
 
 unsigned planted_bug;
-
-#define RUNS 5
 
 static bool bug_of_seam(unsigned bug)
 {
@@ -57,7 +50,7 @@ bool bug_plant(const char *which)
 }
 
 struct found {
-    uint64_t took[RUNS]; /* sorted; 0: not found */
+    uint64_t took[BUG_RUNS_MAX]; /* sorted; 0: not found */
     uint64_t seed;
     char what[48];
 };
@@ -67,6 +60,18 @@ static int by_value(const void *a, const void *b)
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return x < y ? -1 : x > y;
+}
+
+/* Can a history with this configuration show the planted bug? Histories that cannot are not played,
+ * and count as histories that did not show it. Only of bugs that take thousands of histories is
+ * anything told here. */
+static bool can_show(const struct config *c)
+{
+    switch (planted_bug) {
+    case BUG_SUPERSEDE_FORK: return c->nstate > 0 && c->supersede != SUPERSEDE_OFF;
+    case BUG_ROLLBACK_STRIPPED: return c->records > 0;
+    default: return !BUG_IS_OF_DISK(planted_bug) || c->disk != 0;
+    }
 }
 
 static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, uint64_t seeds,
@@ -87,29 +92,29 @@ static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, ui
         }
         history_make(first + i, h);
         *what = w->what;
-        if (!sim_run(w, h, &hash))
+        if (can_show(&h->cfg) && !sim_run(w, h, &hash))
             return i + 1;
     }
     return 0;
 }
 
-static void bug_find(struct sim *w, struct history *h, unsigned bug, uint64_t first, uint64_t seeds,
+static void bug_find(struct sim *w, struct history *h, unsigned bug, const struct bug_search *how,
                      struct found *ret)
 {
     planted_bug = bug;
     ret->seed = 0;
     ret->what[0] = 0;
-    for (unsigned r = 0; r < RUNS; r++) {
-        uint64_t from = first + r * 1000003u;
+    for (uint64_t r = 0; r < how->runs; r++) {
+        uint64_t from = how->first + r * 1000003u;
         const char *what = "";
 
-        ret->took[r] = seeds_until(w, h, from, seeds, &what);
+        ret->took[r] = seeds_until(w, h, from, how->seeds, &what);
         if (ret->took[r] && !ret->seed) {
             ret->seed = from + ret->took[r] - 1;
             snprintf(ret->what, sizeof ret->what, "%s", what);
         }
     }
-    qsort(ret->took, RUNS, sizeof ret->took[0], by_value);
+    qsort(ret->took, how->runs, sizeof ret->took[0], by_value);
     planted_bug = 0;
 }
 
@@ -145,23 +150,23 @@ static void bug_keep(struct sim *w, struct history *h, unsigned bug, const struc
     planted_bug = 0;
 }
 
-static json_t *found_json(unsigned bug, const struct found *f)
+static json_t *found_json(unsigned bug, const struct found *f, uint64_t runs)
 {
     json_t *o = json_object(), *all = json_array();
 
-    for (unsigned r = 0; r < RUNS; r++)
+    for (uint64_t r = 0; r < runs; r++)
         json_array_append_new(all, json_integer((json_int_t)f->took[r]));
     json_put(o, "bug", bug);
     json_object_set_new(o, "text", json_string(bug_text(bug)));
     json_object_set_new(o, "found", json_boolean(f->took[0] != 0));
-    json_put(o, "seeds_median", f->took[RUNS / 2]);
+    json_put(o, "seeds_median", f->took[runs / 2]);
     json_object_set_new(o, "seeds", all);
     json_put(o, "failing_seed", f->seed);
     json_object_set_new(o, "violation", json_string(f->what));
     return o;
 }
 
-int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const char *shrink_to)
+int bugs_run(const struct bug_search *how)
 {
     static struct sim w;
     static struct history h;
@@ -169,8 +174,8 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
     json_t *rows = json_array();
     int missed = 0;
 
-    if (strcmp(which, "all") != 0)
-        from = to = (unsigned)atoi(which);
+    if (strcmp(how->which, "all") != 0)
+        from = to = (unsigned)atoi(how->which);
     if (from < 1 || to >= BUG_END || (from == to && !bug_text(from))) {
         fprintf(stderr, "tern-sim: bugs are numbered 1 to %u\n", BUG_END - 1);
         return 2;
@@ -181,18 +186,18 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
 
         if (!bug_text(bug))
             continue;
-        bug_find(&w, &h, bug, first, seeds, &f);
-        if (shrink_to && f.seed)
-            bug_keep(&w, &h, bug, &f, shrink_to);
+        bug_find(&w, &h, bug, how, &f);
+        if (how->shrink_to && f.seed)
+            bug_keep(&w, &h, bug, &f, how->shrink_to);
         missed += f.took[0] == 0; /* sorted: a run that missed comes first */
-        json_array_append_new(rows, found_json(bug, &f));
-        if (!json)
+        json_array_append_new(rows, found_json(bug, &f, how->runs));
+        if (!how->json)
             printf("%2u  %-46s %s median %llu seeds, worst %llu  (%s)\n", bug, bug_text(bug),
-                   f.took[0] ? "found," : "MISSED,", (unsigned long long)f.took[RUNS / 2],
-                   (unsigned long long)f.took[RUNS - 1], f.what);
+                   f.took[0] ? "found," : "MISSED,", (unsigned long long)f.took[how->runs / 2],
+                   (unsigned long long)f.took[how->runs - 1], f.what);
     }
     sim_destroy(&w);
-    if (json) {
+    if (how->json) {
         json_t *root = json_object();
 
         json_object_set_new(root, "bugs", rows);

@@ -5,9 +5,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* which: a number of bugs/bugs.h or "all". 0 only if each was found within `seeds` in every
- * repetition. */
-int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const char *shrink_to);
+#define BUG_RUNS_MAX 5u
+
+/* Each bug is looked for `runs` times, from first seeds far apart, each time in `seeds` histories
+ * at the most. */
+struct bug_search {
+    const char *which; /* a number of bugs/bugs.h, or "all" */
+    uint64_t seeds, first, runs;
+    const char *shrink_to;
+    bool json;
+};
+/* 0 only if each was found in every run. */
+int bugs_run(const struct bug_search *how);
 /* Plants one for what follows. False: this build has none, or no such number. */
 bool bug_plant(const char *which);
 

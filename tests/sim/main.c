@@ -179,7 +179,12 @@ int main(int argc, char **argv)
 
     options_read(argc, argv, &o);
     if (o.bug && !o.tape && !o.rdma && !o.large)
-        return bugs_run(o.bug, o.seeds, o.first, o.json, o.shrink_to);
+        return bugs_run(&(struct bug_search){.which = o.bug,
+                                             .seeds = o.seeds,
+                                             .first = o.first,
+                                             .runs = o.runs,
+                                             .shrink_to = o.shrink_to,
+                                             .json = o.json});
     if (o.bug && !bug_plant(o.bug)) {
         fprintf(stderr, "tern-sim: no such bug in this build\n");
         return 2;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <tern_version.h>
 
+#include "bugrun.h"
+
 const char *argp_program_version TERN_ARGP = "tern-sim " TERN_VERSION;
 
 enum key {
@@ -21,6 +23,7 @@ enum key {
     KEY_RDMA,
     KEY_LARGE,
     KEY_BUG,
+    KEY_RUNS,
 };
 
 static const struct argp_option table[] = {
@@ -48,6 +51,8 @@ static const struct argp_option table[] = {
      "With a planted bug, which only tern-sim-bugs has: the seeds it took to find it. --shrink DIR "
      "keeps a short history of each, --tape FILE replays one",
      0},
+    {"runs", KEY_RUNS, "N", 0,
+     "Look for each planted bug so many times, from first seeds far apart; default: 5", 0},
     {0},
 };
 
@@ -84,6 +89,11 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_VERBOSE: o->verbose = true; return 0;
     case KEY_KEEP_GOING: o->keep_going = true; return 0;
     case KEY_BUG: o->bug = arg; return 0;
+    case KEY_RUNS:
+        o->runs = number(state, "runs", arg, 1);
+        if (o->runs > BUG_RUNS_MAX)
+            argp_error(state, "--runs takes at most %u", BUG_RUNS_MAX);
+        return 0;
     case KEY_LARGE: o->large = true; return 0;
     case KEY_RDMA: o->rdma = true; return 0;
     case ARGP_KEY_ARG: argp_error(state, "\"%s\" is no option", arg); return 0;
@@ -95,7 +105,7 @@ void options_read(int argc, char **argv, struct options *ret)
 {
     static const struct argp parser = {.options = table, .parser = read_option, .doc = doc};
 
-    *ret = (struct options){.seeds = 1000, .first = 1};
+    *ret = (struct options){.seeds = 1000, .first = 1, .runs = BUG_RUNS_MAX};
     argp_err_exit_status = 2;
     argp_parse(&parser, argc, argv, 0, NULL, ret);
 }

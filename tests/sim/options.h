@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct options {
-    uint64_t seeds, first, audit_every;
+    uint64_t seeds, first, audit_every, runs;
     const char *tape, *shrink_to, *bug;
     bool json, twice, verbose, keep_going, rdma, large;
 };

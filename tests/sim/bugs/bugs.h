@@ -152,6 +152,9 @@
     (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111 || (n) == 118 ||           \
      (n) == 119 || (n) == 121 || (n) == 122)
 
+/* These show where a daemon has a disk, and nowhere else. */
+#define BUG_IS_OF_DISK(n) (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 142))
+
 /* These make a step of the core too long: histories with large geometries find them. */
 #define BUG_IS_LARGE(n) ((n) >= 123 && (n) <= 133)
 
