@@ -33,7 +33,7 @@ played() {
 # a line of configuration and more of its entry in `peers`; SIDES is what tern-replay takes to play over it.
 own_peer() {
     local port
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    free_ports port
     cat >"$DIR/$1.yaml" <<YAML
 node: own
 listen: 127.0.0.1:$port

@@ -5,11 +5,7 @@ source "$(dirname "$0")/with_ternd.sh"
 bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" secure clear
 
 # Two ports that nobody has.
-read -r SECURE CLEAR < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(2)]
-[x.bind(("127.0.0.1", 0)) for x in s]
-print(*[x.getsockname()[1] for x in s])') || skip "python3 is needed to find free ports"
+free_ports SECURE CLEAR
 
 peer_of() { # NODE PORT
     echo "name=$1,address=127.0.0.1:$2,tenants=t0"

@@ -4,7 +4,7 @@
 # metrics, the log and the alarms say what an operator is told they would.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -z $SANITIZE ]] || skip "a sanitizer's build is not what is installed"
-needs python3 "to find free ports"
+needs python3 "to read figures"
 needs curl "to ask tern-agent"
 needs openssl "to make certificates"
 grep -q libssl <<<"$LIBRARIES" || skip "this build has no TLS"
@@ -20,11 +20,7 @@ for program in ternd ternctl tern-agent tern-replay; do
 done
 CERTS=$(find "$DIR/root" -name make-certs.sh)
 [[ -n $CERTS ]] || fail "make-certs.sh is not installed"
-read -r PORT[a] PORT[b] PORT[c] < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(3)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*[x.getsockname()[1] for x in s])')
+free_ports PORT[a] PORT[b] PORT[c]
 certificates() { # DAYS
     DAYS=$1 bash "$CERTS" "$DIR/certs" a b c
 }

@@ -3,7 +3,7 @@
 # the environment it is written there), and with less memory, on the GPUs of the stand-in (LD_LIBRARY_PATH of the test), it
 # starts with TLS and is its own peer: engines of 4 and 4 GPUs hand over, and every byte is compared.
 source "$(dirname "${BASH_SOURCE[0]}")/replay_lib.sh"
-needs python3 "to choose a port"
+needs python3 "to read figures"
 needs openssl "to make certificates"
 sample=$TERN_SOURCE/deploy/ternd-gpus.yaml
 
@@ -19,7 +19,7 @@ fi
 [[ $LIBRARIES == *libssl* ]] || skip "the plan is right; this build has no TLS for the rest"
 
 bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" host-1
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+free_ports port
 sed -e "s#/etc/tern#$DIR/certs#; s#/run/tern#$DIR#; s/GPU-0000000\([0-7]\)-0000-0000-0000-000000000000/GPU-7374616e-6469-6e00-0000-00000000000\1/" \
     -e "s/10\.0\.0\.1:7001/127.0.0.1:$port/; s/10\.0\.0\.[23]:7001/127.0.0.1:1/; s/^data_port: 7002/data_port: 0/" \
     -e 's/memory: 40G /memory: 32M /; s/host_memory: 64G /host_memory: 8M /; s/^page_bytes_min: 1M/page_bytes_min: 16K/' "$sample" >"$DIR/config.yaml"

@@ -54,11 +54,7 @@ else
     NET=()
     for node in etcd "${NODES[@]}"; do HOST[$node]=127.0.0.1; done
 fi
-read -r PORT[etcd] PORT[raft] PORT[n1] PORT[n2] PORT[n3] PORT[n4] < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(6)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*[x.getsockname()[1] for x in s])')
+free_ports PORT[etcd] PORT[raft] PORT[n1] PORT[n2] PORT[n3] PORT[n4]
 
 # ---- etcd, daemons and their tern-members
 URL=http://${HOST[etcd]}:${PORT[etcd]} RAFT=http://127.0.0.1:${PORT[raft]}

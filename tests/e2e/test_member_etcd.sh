@@ -8,11 +8,7 @@ needs python3 "to read JSON"
 needs curl "to look into etcd"
 needs openssl "to make certificates"
 command -v etcd >/dev/null || skip "etcd is needed (package etcd-server)"
-read -r CLIENTS RAFT < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(2)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*[x.getsockname()[1] for x in s])')
+free_ports CLIENTS RAFT
 URL=https://127.0.0.1:$CLIENTS CERTS=$DIR/certs
 export TERN_ADMIN_SOCKET=$DIR/admin.sock
 

@@ -10,11 +10,7 @@ AGENT=$TERN_BIN/tern-agent
 PYTHON=$TERN_SOURCE/.venv/bin/python # PyYAML
 [[ -x $PYTHON ]] || skip "there is no $TERN_SOURCE/.venv (deploy/setup.sh makes it)"
 
-read -r A B WEB AGENT_A AGENT_B < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(5)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*[x.getsockname()[1] for x in s])')
+free_ports A B WEB AGENT_A AGENT_B
 bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" prefill decode >"$DIR/out" 2>&1 || fail "certificates"
 daemon() { # NODE PORT PEER PEER-PORT AGENT-PORT
     mkdir -p "$DIR/$1/spill"

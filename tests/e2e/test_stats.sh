@@ -2,13 +2,9 @@
 # What daemons count of a workload is what the workload itself found: prompts, what was matched on the device and on the
 # host, and what came from the peer, to the token. And how long things took is told, in tables that fit 100 columns.
 source "$(dirname "$0")/with_ternd.sh"
-needs python3 "to find free ports"
+needs python3 "to read figures"
 
-read -r PREFILL_PORT DECODE_PORT < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(2)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*[x.getsockname()[1] for x in s])')
+free_ports PREFILL_PORT DECODE_PORT
 
 # daemon NODE PORT PEER PEER-PORT
 daemon() {

@@ -7,7 +7,7 @@ ulimit -c 0 # one daemon is crashed on purpose
 for program in ternd ternctl tern-sim tern-replay; do
     [[ -x $TERN_BIN/$program ]] || skip "$program is not in this build"
 done
-needs python3 "to find free ports"
+needs python3 "to read figures"
 
 # daemon NODE FLAGS...
 daemon() {
@@ -35,11 +35,7 @@ is() {
     [[ $got == "$2" ]] || fail "$1 is $got, not $2, in $3: $(cat "$3")"
 }
 
-read -r PREFILL_PORT DECODE_PORT < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(2)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*[x.getsockname()[1] for x in s])')
+free_ports PREFILL_PORT DECODE_PORT
 daemon prefill --listen "127.0.0.1:$PREFILL_PORT" --insecure-peers --tape-bytes 64M \
     --peer "name=decode,address=127.0.0.1:$DECODE_PORT,tenants=default"
 daemon decode --listen "127.0.0.1:$DECODE_PORT" --insecure-peers --tape-bytes 64M \

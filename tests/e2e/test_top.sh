@@ -21,11 +21,7 @@ within() {
     (($(widest) <= $1 && lines <= $2 && lines > 2))
 }
 
-PORTS=($(python3 -c '
-import socket
-s = [socket.socket() for _ in range(2)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*[x.getsockname()[1] for x in s])'))
+free_ports PORTS[0] PORTS[1]
 daemon() { # NODE PORT PEER PEER-PORT
     ternd_run "$1" --page-bytes-min 512 --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M" \
         --listen "127.0.0.1:$2" --insecure-peers --peer "name=$3,address=127.0.0.1:$4,tenants=default"

@@ -5,11 +5,7 @@ source "$(dirname "$0")/with_ternd.sh"
 [[ -x $TERN_BIN/tern-replay ]] || skip "tern-replay is not in this build"
 needs python3 "to check the JSON"
 
-read -r PREFILL_PORT DECODE_PORT < <(python3 -c '
-import socket
-s = [socket.socket() for _ in range(2)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*[x.getsockname()[1] for x in s])')
+free_ports PREFILL_PORT DECODE_PORT
 ternd_run prefill --page-bytes-min 512 --tenant "name=default,socket=$DIR/prefill/default.sock,memory=16M" \
     --listen "127.0.0.1:$PREFILL_PORT" --insecure-peers --peer "name=decode,address=127.0.0.1:$DECODE_PORT,tenants=default"
 ternd_run decode --page-bytes-min 512 --tenant "name=default,socket=$DIR/decode/default.sock,memory=16M" \

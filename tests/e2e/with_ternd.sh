@@ -10,6 +10,7 @@
 #   ends STATUS PATTERN COMMAND...           it ends so, and its output, in $DIR/out, has a line that matches
 #   json TEXT EXPRESSION                     the text is one JSON object j, and the Python expression holds
 #   value EXPRESSION <TEXT                   prints what it is of the object j
+#   free_ports NAME...                       sets each variable to a TCP port that nobody has, and no other test gets
 #   needs PROGRAM WHAT-FOR, skip WHY, fail TEXT   end the script
 # TERN_BIN, TERN_BUILD and TERN_SOURCE come from ctest; by hand the defaults do. TERND is another daemon than that of
 # TERN_BIN.
@@ -104,6 +105,31 @@ assert eval(sys.argv[2]), sys.argv[2]
 
 value() {
     python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"
+}
+
+# Below the ports that the kernel gives to whoever dials, in a block that this script, and what it starts, alone has:
+# tests/engine/daemon.c takes its own in the same way.
+PORT_NEXT= PORT_FIRST=10000 PORT_BLOCK=1024
+port_block() {
+    local end fd
+    read -r end _ </proc/sys/net/ipv4/ip_local_port_range
+    ((end > PORT_FIRST + PORT_BLOCK)) || end=65536
+    for _ in $(seq 1000); do
+        PORT_NEXT=$((PORT_FIRST + RANDOM % ((end - PORT_FIRST) / PORT_BLOCK) * PORT_BLOCK))
+        { exec {fd}>>"/tmp/tern-ports-$PORT_NEXT"; } 2>/dev/null || continue
+        flock -n "$fd" && return
+        exec {fd}>&-
+    done
+    fail "no block of ports is free"
+}
+free_ports() {
+    local name
+    [[ -n $PORT_NEXT ]] || port_block
+    for name; do
+        while (exec {fd}<>"/dev/tcp/127.0.0.1/$PORT_NEXT") 2>/dev/null; do ((++PORT_NEXT)); done
+        printf -v "$name" %s "$PORT_NEXT"
+        ((++PORT_NEXT))
+    done
 }
 
 ternd_start() {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -25,7 +26,7 @@
 #define STOP_MS     60000
 #define LOG_SHOWN   600
 #define PORT_FIRST  10000u
-#define PORT_TRIES  1000u
+#define PORT_BLOCK  1024u
 
 /* 0: it is taken. */
 static uint16_t port_bind(uint16_t port)
@@ -57,18 +58,40 @@ static uint32_t dialling_from(void)
     return first;
 }
 
-/* Below those, so that no connection has it before the daemon listens; not the same one twice. */
+/* The first port of a block that this process alone has until it ends, below those; 0: none.
+ * Scripts take theirs in the same way (tests/e2e/with_ternd.sh), so tests that run at a time share
+ * no port. */
+static uint32_t block_claim(uint32_t blocks)
+{
+    uint32_t at = 0;
+    char path[64];
+
+    if (getrandom(&at, sizeof at, 0) != sizeof at)
+        at = (uint32_t)getpid();
+    for (uint32_t i = 0; i < blocks; i++) {
+        uint32_t first = PORT_FIRST + (at % blocks + i) % blocks * PORT_BLOCK;
+        int fd;
+
+        snprintf(path, sizeof path, "/tmp/tern-ports-%u", first);
+        fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return first; /* and the lock stays */
+        if (fd >= 0)
+            close(fd);
+    }
+    return 0;
+}
+
+/* No connection has it before the daemon listens, and no other test; not the same one twice. */
 uint16_t port_free(void)
 {
-    static uint32_t next;
+    static uint32_t first, next;
     uint32_t end = dialling_from();
 
-    if (end < PORT_FIRST + PORT_TRIES)
-        return port_bind(0);
-    if (next == 0 && getrandom(&next, sizeof next, 0) == sizeof next)
-        next %= end - PORT_FIRST;
-    for (uint32_t i = 0; i < PORT_TRIES; i++) {
-        uint16_t port = port_bind((uint16_t)(PORT_FIRST + next++ % (end - PORT_FIRST)));
+    if (first == 0 && end >= PORT_FIRST + PORT_BLOCK)
+        first = block_claim((end - PORT_FIRST) / PORT_BLOCK);
+    for (uint32_t i = 0; first > 0 && i < PORT_BLOCK; i++) {
+        uint16_t port = port_bind((uint16_t)(first + next++ % PORT_BLOCK));
 
         if (port)
             return port;
@@ -312,7 +335,9 @@ static bool wait_ready(struct daemon *d, bool says_ready, char *why)
         if (says_ready ? is_ready(d) : serves(d))
             return true;
         if (proc_wait(&d->pid, 0, &status)) {
-            snprintf(why, SPAWN_WHY_BYTES, "daemon \"%s\" ended while it started", d->node);
+            snprintf(why, SPAWN_WHY_BYTES, "daemon \"%s\" ended while it started, by %s %d",
+                     d->node, WIFSIGNALED(status) ? "signal" : "exit status",
+                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
             return false;
         }
         if (clock_ns() >= until) {
