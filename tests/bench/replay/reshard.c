@@ -14,8 +14,8 @@
 
 #define TOKENS_MAX   128 /* of a session: two chunks at least, and not fewer than 64 */
 #define PAGE_TOKENS  16u
-#define RATIO_MOST   1.02 /* bytes moved for each that is needed */
-#define MEMORY_BYTES (16u << 20)
+#define RATIO_MOST   1.02       /* bytes moved for each that is needed */
+#define MEMORY_BYTES (8u << 20) /* of a region; the core has 27 times that: pages of 64 bytes */
 #define PEER_MS      20000u
 
 enum {

@@ -7,7 +7,7 @@
 #include "engine/pages.h"
 #include "engine/proc.h"
 
-#define POOL_BYTES (8u << 20)
+#define POOL_BYTES (4u << 20)
 #define TRIES      4000 /* of a millisecond, until an older pool has made way */
 
 /* ---- what it is ---- */
