@@ -344,7 +344,7 @@ bool rig_frame(int fd, uint16_t type, uint64_t id, const void *body, size_t n)
 
 bool rig_message(int fd, uint16_t type, uint64_t id, uint64_t session, const ProtobufCMessage *m)
 {
-    static uint8_t frame[FRAME_HEADER_BYTES + RIG_BODY_MAX];
+    static _Thread_local uint8_t frame[FRAME_HEADER_BYTES + RIG_BODY_MAX];
     struct frame_header h = {
         .version = FRAME_VERSION, .type = type, .request_id = id, .session = session};
     size_t n;
@@ -405,11 +405,14 @@ static enum rig_end read_bytes(int fd, uint64_t end_ms, void *buf, size_t n, str
 
 enum rig_end rig_read(int fd, uint32_t ms, struct rig_answer *ret)
 {
-    uint64_t end = rig_now_ms() + ms;
+    struct pollfd pf = {.fd = fd, .events = POLLIN};
+    uint64_t end = rig_now_ms() + ms + RIG_WAIT_MS;
     uint8_t head[FRAME_HEADER_BYTES];
     enum rig_end got;
 
     ret->nfds = 0;
+    if (poll(&pf, 1, (int)ms) == 0)
+        return RIG_NOTHING;
     got = read_bytes(fd, end, head, sizeof(head), ret);
     if (got != RIG_FRAME)
         return got;
@@ -488,20 +491,25 @@ static uint64_t peer_incarnation(const char *node)
     return life;
 }
 
-void rig_answer_hello(int fd, const char *node, uint16_t data_port, bool rdma)
+bool rig_hello_answered(int fd, const char *node, uint16_t data_port, bool rdma)
 {
-    static struct rig_answer answer;
+    static _Thread_local struct rig_answer answer;
     Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
 
-    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
-    assert_int_equal(answer.h.type, FRAME_PEER_HELLO);
+    if (rig_read(fd, RIG_WAIT_MS, &answer) != RIG_FRAME || answer.h.type != FRAME_PEER_HELLO)
+        return false;
     m.has_version = m.has_incarnation = m.has_data_port = m.has_rdma = true;
     m.version = WIRE_VERSION;
     m.node = (char *)(uintptr_t)node;
     m.incarnation = peer_incarnation(node);
     m.data_port = data_port;
     m.rdma = rdma;
-    assert_true(rig_message(fd, FRAME_PEER_HELLO_REPLY, answer.h.request_id, 0, &m.base));
+    return rig_message(fd, FRAME_PEER_HELLO_REPLY, answer.h.request_id, 0, &m.base);
+}
+
+void rig_answer_hello(int fd, const char *node, uint16_t data_port, bool rdma)
+{
+    assert_true(rig_hello_answered(fd, node, data_port, rdma));
 }
 
 Tern__Wire__PeerHello rig_peer_hello(const char *node)

@@ -129,6 +129,8 @@ int rig_connect_tcp(uint16_t port);
 bool rig_write(int fd, const void *bytes, size_t n);
 bool rig_frame(int fd, uint16_t type, uint64_t id, const void *body, size_t n);
 bool rig_message(int fd, uint16_t type, uint64_t id, uint64_t session, const ProtobufCMessage *m);
+/* Waits `ms` for a frame to begin, and reads all of it: what comes slowly is not left in the
+ * middle. */
 enum rig_end rig_read(int fd, uint32_t ms, struct rig_answer *ret);
 /* So many Stats requests with that id and the next ones, RIG_STATS_BYTES each. */
 void rig_stats_frames(uint8_t *ret, uint32_t n, uint64_t first_id);
@@ -142,7 +144,10 @@ int rig_listen(uint16_t *port);
 int rig_accept(int listener, uint32_t ms);
 /* The next dial: those that wait have been given up by the daemon, or will be. */
 int rig_accept_fresh(int listener);
-/* Reads the hello of the daemon that dialled, and answers as that node. */
+/* Reads the hello of the daemon that dialled, and answers as that node. False: the connection has
+ * ended. A thread of its own asks so, since no assertion may fail there. */
+bool rig_hello_answered(int fd, const char *node, uint16_t data_port, bool understands_rdma);
+/* The same, which has to succeed. */
 void rig_answer_hello(int fd, const char *node, uint16_t data_port, bool understands_rdma);
 /* What a peer of that name says first; borrows it. */
 Tern__Wire__PeerHello rig_peer_hello(const char *node);

@@ -62,7 +62,11 @@ static void *serve(void *unused)
             if (fd < 0)
                 continue;
             sequence = 0;
-            rig_answer_hello(fd, "other", source.port, false);
+            if (!rig_hello_answered(fd, "other", source.port, false)) {
+                close(fd); /* the daemon has given it up meanwhile, and dials again */
+                fd = -1;
+                continue;
+            }
             source.links++;
         }
         end = rig_read(fd, POLL_MS, &source.got);
