@@ -93,12 +93,16 @@ build() { # FOLDER CMAKE-ARGUMENTS... [--target TARGET]
 }
 
 # A machine without what Tern can do without, whatever is installed here: it is not found. All of the build
-# passes, says what is left out, and needs none of it.
+# passes, says what is left out, and needs none of it. It is built as tests/mutate builds: that passes, too.
 without_packages() {
-    local finder=$PWD/build/pkg-config-of-few part
+    local finder=$PWD/build/pkg-config-of-few part as_mutants
     printf '#!/bin/sh\nfor word; do case $word in cmocka*|libmicrohttpd*|libcurl*) exit 1 ;; esac; done\nexec pkg-config "$@"\n' \
         >"$finder" && chmod +x "$finder" || return
-    cmake -S . -B build-few -G Ninja -DPKG_CONFIG_EXECUTABLE="$finder" -DPATCH=OFF -DSCDOC=OFF -DNVCC=OFF | tee build-few.log || return
+    mapfile -t as_mutants < <(tests/mutate/mutate options)
+    [[ ${#as_mutants[@]} -gt 0 ]] || return
+    cmake -S . -B build-few -G Ninja -DPKG_CONFIG_EXECUTABLE="$finder" -DPATCH=OFF -DSCDOC=OFF -DNVCC=OFF \
+        "${as_mutants[@]}" -DTERN_BUGS=ON |
+        tee build-few.log || return
     for part in 'KERNELS: ' 'MAN: ' 'AGENT: ' 'MEMBER: ' 'patch '; do
         grep -q "left out: $part" build-few.log || return
     done
