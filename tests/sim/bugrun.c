@@ -77,6 +77,8 @@ static bool can_show(const struct config *c)
 static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, uint64_t seeds,
                             const char **what)
 {
+    const struct large_needs needs = {.disk = planted_bug == BUG_REACH_COUNTED,
+                                      .windows = planted_bug == BUG_UNHOLD_UNCOUNTED};
     uint64_t hash;
 
     for (uint64_t i = 0; i < seeds; i++) {
@@ -86,7 +88,7 @@ static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, ui
             continue;
         }
         if (BUG_IS_LARGE(planted_bug)) {
-            if (!large_plays(first + i, what))
+            if (!large_plays(first + i, needs, what))
                 return i + 1;
             continue;
         }

@@ -196,13 +196,22 @@ void large_print_most(const struct large_report *r)
     putchar('\n');
 }
 
-bool large_plays(uint64_t seed, const char **ret_what)
+static bool has_windows(const struct lconfig *c)
+{
+    for (uint32_t g = 0; g < c->ngroups; g++)
+        if (c->window[g] > 1) /* 1: RECURRENT */
+            return true;
+    return false;
+}
+
+bool large_plays(uint64_t seed, struct large_needs needs, const char **ret_what)
 {
     static struct lhistory h;
 
     lhistory_make(seed, &h);
     *ret_what = lw.what;
-    return play(&h);
+    return (needs.disk && h.cfg.disk_chunks == 0) || (needs.windows && !has_windows(&h.cfg)) ||
+           play(&h);
 }
 
 void large_keep(uint64_t seed, const char *dir, const char *name, const char *why)

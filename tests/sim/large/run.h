@@ -22,8 +22,12 @@ void large_print_most(const struct large_report *r);
 #define LARGE_MAGIC "tern-sim large history 1" /* its file begins so */
 int large_tape(const char *path, bool verbose);
 
+/* What a history must have to show a planted bug; without it, it is not played. */
+struct large_needs {
+    bool disk, windows;
+};
 /* For planted bugs: false if the seed breaks a promise, which *ret_what says. */
-bool large_plays(uint64_t seed, const char **ret_what);
+bool large_plays(uint64_t seed, struct large_needs needs, const char **ret_what);
 void large_keep(uint64_t seed, const char *dir, const char *name, const char *why);
 
 #endif
