@@ -113,11 +113,13 @@ class Oracle:
 
 
 def leaves(pool: tern.Pool, ns: tern.Namespace, talks: list[Talk]) -> list[tuple[list[int], int]]:
-    """What memory holds: of each conversation that no other one goes on from, how deep it can be resumed."""
+    """What memory holds on any tier: of each conversation that no other one goes on from, how deep it can be resumed.
+    Where the host has more of a path than the device, the end on the host is the one that is stored."""
     held = []
     for talk in talks:
         depths = pool.peek(ns, talk.told.tokens)
-        held.append((talk.told.tokens[: depths.history], depths.resumable))
+        resumable = max(depths.resumable, depths.host)
+        held.append((talk.told.tokens[: max(depths.history, resumable)], resumable))
     inner = {tuple(t[:n]) for t, _ in held for n in range(PAGE, len(t), PAGE)}
     return [(tokens, resumable) for tokens, resumable in held if resumable and tuple(tokens) not in inner]
 
