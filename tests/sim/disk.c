@@ -505,6 +505,7 @@ static void end_write(struct sim *w, uint32_t d, struct dfile *f)
         became_durable(w, d, f);
     } else {
         FAULT(disk_failed);
+        k->unwritten++;
         if (ev.written.err == TERN_POOL_EXHAUSTED)
             MARK(disk_full);
         k->was_full |= ev.written.err == TERN_POOL_EXHAUSTED;

@@ -310,35 +310,63 @@ void disk_told_to_end(struct sim *w, uint32_t d)
         return;
     for (uint32_t t = 0; t < w->cfg.tenants; t++) {
         core_disk(w->d[d].core, t, &v);
-        w->disk[d]->failed[t] = v.counts.failed + v.counts.evicted;
+        w->disk[d]->denied[t] = v.counts.refused + v.counts.evicted;
     }
+    w->disk[d]->unwritten = 0;
     sim_step(w, d, &ev);
 }
 
-/* D6: the disk has whatever could be resumed from memory, on any tier, unless a store was refused
- * or made room there, which is judged by itself. Of a pool with STATE it has that for the ends of
+/* What memory has of a prefix on any tier, and a session can go on from. Between pieces of a Peek
+ * something may be evicted, so it is one piece. */
+static uint32_t in_memory(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant)
+{
+    uint32_t piece = w->cfg.piece;
+    bool any;
+
+    w->cfg.piece = 0;
+    any = peek_at(w, d, e, ns, variant, w->span);
+    w->cfg.piece = piece;
+    if (!any)
+        return 0;
+    return w->reply->peek.host_depth > w->reply->peek.depth ? w->reply->peek.host_depth
+                                                            : w->reply->peek.depth;
+}
+
+/* Can another sequence with the same prefix be resumed further down? */
+static bool goes_on(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant,
+                    uint32_t depth)
+{
+    for (uint32_t v = 0; v < w->cfg.variants; v++)
+        if (w->canon[v][depth / w->L] == w->canon[variant][depth / w->L] &&
+            in_memory(w, d, e, ns, v) > depth)
+            return true;
+    return false;
+}
+
+/* D6: the disk has whatever could be resumed from memory, on any tier, unless the disk failed, or
+ * had no room for a store or made room there. Of a pool with STATE it has that for the ends of
  * paths alone. */
 void disk_check_ended(struct sim *w, uint32_t d)
 {
     struct disk_view v;
 
-    for (uint32_t e = 0; disk_is_on(w, d) && w->cfg.nstate == 0 && e < ENGINES; e++)
+    for (uint32_t e = 0; disk_is_on(w, d) && e < ENGINES; e++)
         for (uint32_t ns = 0; ns < w->cfg.namespaces; ns++)
             for (uint32_t variant = 0; variant < w->cfg.variants; variant++) {
                 uint32_t tenant = w->d[d].engine[e].tenant, memory, disk;
 
-                if (!disk_has_part(w, d, tenant) || !peek_at(w, d, e, ns, variant, w->span))
+                if (!disk_has_part(w, d, tenant))
                     continue;
-                memory = w->reply->peek.host_depth > w->reply->peek.depth
-                             ? w->reply->peek.host_depth
-                             : w->reply->peek.depth;
+                memory = in_memory(w, d, e, ns, variant);
+                if (memory == 0 || (w->cfg.nstate && goes_on(w, d, e, ns, variant, memory)))
+                    continue;
                 disk = disk_depth(w, d, w->d[d].engine[e].pool, ns, variant, w->span, false);
                 core_disk(w->d[d].core, tenant, &v);
-                EXPECT(disk >= memory ||
-                           v.counts.failed + v.counts.evicted > w->disk[d]->failed[tenant],
+                EXPECT(disk >= memory || w->disk[d]->unwritten ||
+                           v.counts.refused + v.counts.evicted > w->disk[d]->denied[tenant],
                        "end_unstored", "memory has %u tokens of variant %u, the disk %u", memory,
                        variant, disk);
-                if (memory > 0 && disk >= memory)
+                if (disk >= memory)
                     MARK(stored_at_the_end);
             }
 }

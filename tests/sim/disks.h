@@ -79,7 +79,8 @@ struct disks {
     uint32_t spoilt, broken;                   /* pages that came wrong, reads that failed */
     uint64_t over[TENANTS];                    /* bytes that a start has found beyond the budget */
     uint64_t used[TENANTS];                    /* bytes, when it was last looked at */
-    uint64_t failed[TENANTS]; /* stores that failed or evicted, before the daemon was told to end */
+    uint64_t denied[TENANTS]; /* stores without room, and evictions, until it was told to end */
+    uint32_t unwritten;       /* files that the disk has refused since then */
     struct dfile file[DISK_NFILES];
     struct store_ask ask[DISK_ASKS];
     struct ext ext[DISK_EXTS];

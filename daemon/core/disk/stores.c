@@ -168,38 +168,54 @@ static bool is_reset(const struct core *c, const struct disk_store *s)
     return space_at(c, node_at(c, s->node)->space)->reset;
 }
 
-/* Can all of it be read, from the device as far down as that has it, and from the host? */
-static bool finds_all(struct core *c, struct disk_store *s)
+/* The deepest node of the path down to which a store can read: from the device as far down as that
+ * has it, and below that copies of the host that agree with their checksums. */
+static uint32_t readable(struct core *c, uint32_t node)
 {
-    const struct path to = {s->node, 0};
-    bool whole = true;
+    uint32_t at = node;
 
-    for (s->device = s->node; !node_on_device(node_at(c, s->device)); c->visits++) {
-        whole = whole && !node_at(c, s->device)->tier[TIER_HOST].corrupt;
-        s->device = node_at(c, s->device)->parent;
+    for (; c->host_corrupt > 0 && !node_on_device(node_at(c, at)); c->visits++) {
+        bool corrupt = node_at(c, at)->tier[TIER_HOST].corrupt;
+
+        at = node_at(c, at)->parent;
+        node = corrupt ? at : node;
     }
-    s->from_host = s->device != s->node || !state_resumable(c, s->node);
-    return !s->from_host ||
-           (whole && node_on_host(node_at(c, s->node)) && state_above_on_both(c, to) == s->node);
+    return state_above_on_both(c, (struct path){node, 0});
 }
 
-/* A store whose step has passed pins what it reads until that is written. */
+/* It pins what it reads until that is written. */
+static void queue(struct core *c, struct disk_store *s)
+{
+    const struct node *n = node_at(c, s->node);
+
+    s->node_gen = n->gen;
+    for (s->device = s->node; !node_on_device(node_at(c, s->device)); c->visits++)
+        s->device = node_at(c, s->device)->parent;
+    s->from_host = s->device != s->node || !state_resumable(c, s->node);
+    s->state_from = state_low(c, s->node);
+    c->visits += 2 * (n->depth - s->state_from) / node_pool(c, n)->align;
+    store_hold(c, s);
+    disk_store_state_move(&s->state, DISK_STORE_QUEUED);
+    touch(c);
+}
+
+/* A store whose step has passed. Where the end of its path cannot be read any more, what is above
+ * that is stored, except for whom it was promised to that depth. */
 static void due_look(struct core *c, struct actions *out, struct disk_store *s)
 {
     const struct node *n = node_at(c, s->node);
+    uint32_t wanted = s->node;
 
     if (!n->used || n->gen != s->node_gen || is_reset(c, s)) {
         store_end(c, out, s, TERN_GONE);
     } else if (path_of(c, s->node) > DISK_PATH_MAX) {
         store_end(c, out, s, TERN_UNSUPPORTED);
-    } else if (node_visible(n) && !finds_all(c, s)) {
-        store_end(c, out, s, TERN_GONE);
     } else if (node_visible(n)) {
-        s->state_from = state_low(c, s->node);
-        c->visits += 2 * (n->depth - s->state_from) / node_pool(c, n)->align;
-        store_hold(c, s);
-        disk_store_state_move(&s->state, DISK_STORE_QUEUED);
-        touch(c);
+        s->node = readable(c, wanted);
+        if (node_at(c, s->node)->depth == 0 || (s->node != wanted && s->conn != NONE))
+            store_end(c, out, s, TERN_GONE);
+        else
+            queue(c, s);
     }
 }
 
@@ -213,7 +229,7 @@ static bool begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
     c->visits += path_of(c, leaf);
     while (!node_visible(node_at(c, leaf)))
         leaf = node_at(c, leaf)->parent;
-    w.node = state_above_on_both(c, (struct path){leaf, 0});
+    w.node = readable(c, leaf);
     return node_at(c, w.node)->depth == 0 || disk_store_begin(c, &w);
 }
 

@@ -121,6 +121,12 @@ static uint32_t window_span(const struct pool *p)
     return p->reach * p->align;
 }
 
+/* Has the host a copy of the node's pages of the group that nobody has found corrupt? */
+static bool host_gives(const struct node *n, uint32_t g)
+{
+    return n->group[g].pages[TIER_HOST] != NONE && !n->tier[TIER_HOST].corrupt;
+}
+
 /* Down to that depth nobody can resume below this node: it lacks STATE, or has some that waits for
  * its step. on_both: the host may give it what the device lacks. 0: it has all. */
 static inline uint32_t lacks(const struct pool *p, const struct node *n, bool on_both)
@@ -128,9 +134,9 @@ static inline uint32_t lacks(const struct pool *p, const struct node *n, bool on
     uint32_t reach = 0;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (p->group[g].reach > reach && ((n->group[g].pages[TIER_DEVICE] == NONE &&
-                                           !(on_both && n->group[g].pages[TIER_HOST] != NONE)) ||
-                                          n->state.refilling & 1u << g))
+        if (p->group[g].reach > reach &&
+            ((n->group[g].pages[TIER_DEVICE] == NONE && !(on_both && host_gives(n, g))) ||
+             n->state.refilling & 1u << g))
             reach = p->group[g].reach;
     return reach > 0 ? n->depth + (reach - 1) * p->align : 0;
 }

@@ -145,7 +145,8 @@
     X(134, ROLLBACK_STRIPPED, "roll back onto a record whose blobs are dropped")                   \
     X(140, SHUT_ON_DEVICE, "store at the end what the device has, and not what the host has")      \
     X(141, LOST_OFFERED, "offer what lay in a file of the disk that is lost")                      \
-    X(142, STORE_UNPINNED, "let the host's copies go while a store reads them")
+    X(142, STORE_UNPINNED, "let the host's copies go while a store reads them")                    \
+    X(143, STORE_ALL_OR_NONE, "store nothing of a path whose end can't be read")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \

@@ -1,18 +1,21 @@
 /* The disk below two tiers of memory: a prefix is stored from wherever it lies, before its last
  * copy in memory goes, and a store that had to wait is due until it is done (D2, D6). */
+#include "core/tree/state.h"
 #include "unit/rig/rig_disk_bench.h"
 
 #define L       4
 #define TOKENS  24 /* of a prompt: as many chunks as pages, TOKENS / L */
 #define PROMPTS 12
 
-static struct disk_bench tiers_bench(uint32_t pages, uint32_t host_pages, enum host_write write)
+static struct disk_bench tiers_bench_of(struct group_layout state, uint32_t pages,
+                                        uint32_t host_pages, enum host_write write)
 {
     struct disk_bench b = {.disk = spill_make(), .options = rig_defaults()};
 
     spill_limits(&b.options, 1u << 22, 4096);
     b.groups[0] = rig_group(L, 512);
-    b.ngroups = 1;
+    b.groups[1] = state;
+    b.ngroups = state.page_tokens ? 2 : 1;
     b.pool_bytes = 512 * (pages + 1);
     b.host_bytes = host_pages ? 512 * (host_pages + 1) : 0;
     b.options.tenant[0].memory_bytes = b.pool_bytes + (4u << 20);
@@ -23,6 +26,11 @@ static struct disk_bench tiers_bench(uint32_t pages, uint32_t host_pages, enum h
     b.options.limits.peer_bytes_in_flight = b.options.limits.tenant_bytes_in_flight = 1u << 30;
     disk_bench_start(&b);
     return b;
+}
+
+static struct disk_bench tiers_bench(uint32_t pages, uint32_t host_pages, enum host_write write)
+{
+    return tiers_bench_of((struct group_layout){0}, pages, host_pages, write);
 }
 
 /* A prompt is computed, of which nothing is stored when its session closes. */
@@ -106,6 +114,52 @@ TEST(d6_at_the_end_what_the_host_alone_has_is_stored)
     struct disk_bench b = tiers_bench(24, 600, HOST_WRITE_BEHIND);
 
     first_leaves_the_device(&b);
+    shut_down(&b);
+    disk_bench_restart(&b);
+    assert_int_equal(depths_of(&b, 1).disk, TOKENS);
+    disk_bench_end(&b);
+}
+
+/* The end of a path on the host is known to be corrupt: what is above it is stored all the same. */
+TEST(d6_at_the_end_what_is_above_a_corrupt_copy_is_stored)
+{
+    struct disk_bench b = tiers_bench(24, 60, HOST_WRITE_THROUGH);
+    struct rig_session *s;
+
+    put(&b, 1);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(evict_one(b.rig->core, pool_at(b.rig->core, b.pool.slot)));
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
+    b.rig->copies_to_fail = 1;
+    b.rig->copy_err = TERN_CORRUPT;
+    assert_err(TERN_CORRUPT, rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
+    assert_ok(rig_close(s, 0));
+    assert_int_equal(depths_of(&b, 1).device, TOKENS - 2 * L);
+    assert_int_equal(depths_of(&b, 1).host, TOKENS - 2 * L);
+    shut_down(&b);
+    disk_bench_restart(&b);
+    assert_int_equal(depths_of(&b, 1).disk, TOKENS - 2 * L);
+    disk_bench_end(&b);
+}
+
+/* A window begins on the host alone, and its end has no copy there yet. */
+TEST(d6_at_the_end_a_window_that_lies_on_both_tiers_is_stored)
+{
+    struct disk_bench b = tiers_bench_of(rig_window(L, 2 * L, 512), 60, 60, HOST_WRITE_THROUGH);
+    struct rig_session *s = rig_committed(b.rig, &b.e, b.pool, 1, TOKENS - L);
+    struct session_view v;
+
+    assert_true(core_session_view(b.rig->core, s->id.slot, &v));
+    session_at(b.rig->core, s->id.slot)->disk_cold = 0;
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_commit(s, TOKENS, 0));
+    assert_ok(rig_close(s, 0));
+    rig_advance(b.rig, 1000000);
+    assert_true(state_drop(b.rig->core, v.node) > 0);
+    assert_int_equal(depths_of(&b, 1).device, TOKENS - 2 * L);
+    assert_int_equal(depths_of(&b, 1).host, TOKENS);
     shut_down(&b);
     disk_bench_restart(&b);
     assert_int_equal(depths_of(&b, 1).disk, TOKENS);
