@@ -40,11 +40,14 @@ struct peer_msg {
     struct pull_id pull;   /* the puller's id of the transfer */
     struct serve_id serve; /* the source's; {0,0} in PULL_OPEN and in an offer that failed */
     uint64_t trace_id;
-    uint64_t reset;    /* RESET, RESET_DONE: the same on all its ways */
-    enum tern_err err; /* OFFER, ABORT, RESET_DONE */
-    uint32_t retry_ms; /* OFFER with BUSY: when to come back; 0: not to */
-    uint32_t tenant;   /* OPEN, RESET: local slot, resolved by the shell from the name; NONE: not
-                          allowed */
+    uint64_t reset;          /* RESET, RESET_DONE: the same on all its ways */
+    uint64_t origin, number; /* RESET: the incarnation of the daemon where it began, and the how
+                                manieth of that one it is; origin 0: the peer does not say */
+    uint32_t hops;           /* RESET: how far the sender is from that daemon; 0: it is that one */
+    enum tern_err err;       /* OFFER, ABORT, RESET_DONE */
+    uint32_t retry_ms;       /* OFFER with BUSY: when to come back; 0: not to */
+    uint32_t tenant; /* OPEN, RESET: local slot, resolved by the shell from the name; NONE: not
+                        allowed */
     struct namespace_id ns; /* OPEN, RESET */
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool. OFFER: of the source's,
                                where pages are resharded, or cannot be; else 0. LAYOUT_NONE: the

@@ -112,7 +112,8 @@ static void count_transfers(const struct core *c, struct count *n)
              sources = c->limits.disk_chunks ? c->limits.peers + 1 : peers;
 
     for (uint32_t i = 0; i < c->limits.resets; i++)
-        n->used[SHARE_RESETS][reset_at(c, i)->tenant] += reset_at(c, i)->state != RESET_EMPTY;
+        n->used[SHARE_RESETS][reset_at(c, i)->tenant] +=
+            reset_at(c, i)->state == RESET_ASKED || reset_at(c, i)->state == RESET_OWED;
     for (uint32_t i = 0; i < c->limits.turn_records; i++) {
         const struct turn_record *r = turn_record_at(c, i);
 

@@ -400,15 +400,16 @@ struct reset { /* see session/resets.c */
     uint32_t state, tenant;
     struct namespace_id ns;
     uint64_t id;
-    uint32_t conn; /* of the engine that waits for the answer; NONE */
-    uint32_t link; /* of the peer that told us and is to be answered; NONE */
+    uint64_t origin, number; /* the incarnation where it began; the how manieth there */
+    uint32_t conn;           /* of the engine that waits for the answer; NONE */
+    uint32_t link;           /* of the peer that told us and is to be answered; NONE */
     uint64_t request_id, trace_id;
-    uint64_t teller; /* the incarnation of that peer, also when the link is lost */
     uint32_t nodes;
-    uint32_t own; /* 1: it began here */
-    uint32_t due; /* 1: who has heard of it, or who is connected, has changed: see reset_spread */
-    uint32_t zero;
-    uint64_t until_ns; /* ASKED: who has not answered by then counts as one that heard in part */
+    uint32_t own;  /* 1: it began here */
+    uint32_t due;  /* 1: who has heard of it, or who is connected, has changed: see reset_spread */
+    uint32_t hops; /* how far the peer that told us is from the origin */
+    uint64_t until_ns; /* ASKED: who has not answered by then counts as one that heard in part.
+                          OVER: since then */
 };
 
 struct heard { /* of a reset, by a peer */

@@ -180,10 +180,13 @@ STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
 /* A reset of a namespace on its way to the peers. */
 #define RESET_STATE_TABLE(X)                                                                       \
     X(RESET, EMPTY, TO(RESET, ASKED), "there is none", "empty")                                    \
-    X(RESET, ASKED, TO(RESET, OWED) | TO(RESET, EMPTY),                                            \
+    X(RESET, ASKED, TO(RESET, OWED) | TO(RESET, OVER) | TO(RESET, EMPTY),                          \
       "peers are told; an engine, or the peer that told us, may wait for the answer", "asked")     \
-    X(RESET, OWED, TO(RESET, ASKED) | TO(RESET, EMPTY),                                            \
-      "answered; peers that were not connected are told when they are", "owed")
+    X(RESET, OWED, TO(RESET, ASKED) | TO(RESET, OVER) | TO(RESET, EMPTY),                          \
+      "answered; peers that were not connected are told when they are", "owed")                    \
+    X(RESET, OVER, TO(RESET, EMPTY),                                                               \
+      "all have heard; remembered, while there is room, so that none of before takes effect",      \
+      "over")
 
 STATE_MACHINE(reset, RESET, RESET_STATE_TABLE)
 

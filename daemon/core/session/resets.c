@@ -3,10 +3,18 @@
  * peer offers what was committed before it. Whoever is told resets its own namespace, tells its own
  * peers, and answers when they have answered. Called by the core's step.
  *
- * What must stay true: whoever began a reset is told that all have heard only when each daemon has
- * reset the namespace that old pages could come from. After that nobody needs to remember it, also
- * not over a restart. A peer that is not connected is remembered, and told when it is; a peer that
- * has only heard in part is told again when its link was lost, because it may have forgotten. */
+ * Invariant: the engine that began a reset is told that all have heard only when each daemon has
+ * reset the namespace that old pages could come from. A peer that is not connected is remembered,
+ * and told when it is; a peer that has only heard in part is told again when its link was lost,
+ * because it may have forgotten.
+ *
+ * Invariant: a reset takes effect once at a daemon, and never after a later one of the same origin.
+ * The incarnation where it began and its number there say which is later; the record of the last
+ * one that was carried out stays while there is room. So a message that comes late, twice or out of
+ * order removes nothing. A listed peer is believed here as it is with the bytes of pages.
+ *
+ * Invariant: whom a daemon waits for is farther from the origin than itself (`hops`), so no circle
+ * of daemons waits for one another. */
 #include "core/session/resets.h"
 
 #include <string.h>
@@ -20,6 +28,20 @@
 static bool waited_for(const struct reset *r)
 {
     return r->state == RESET_ASKED;
+}
+
+/* Is it still on its way? */
+static bool spreads(const struct reset *r)
+{
+    return r->state == RESET_ASKED || r->state == RESET_OWED;
+}
+
+/* Did the same daemon begin both, in the same namespace, and `r` first? Origin 0: the peer is of a
+ * version that does not say. */
+static bool is_before(const struct reset *r, const struct reset *later)
+{
+    return later->origin != 0 && r->origin == later->origin && r->number < later->number &&
+           r->tenant == later->tenant && r->ns.hi == later->ns.hi && r->ns.lo == later->ns.lo;
 }
 
 /* Its peers are looked at again. Nobody else's are: there may be thousands. */
@@ -43,11 +65,14 @@ static void reset_settled(struct core *c, struct reset *r)
     r->due = 0;
 }
 
-static void reset_free(struct core *c, struct reset *r)
+/* to: OVER, or EMPTY where not all have heard, or nobody else can tell us of it. */
+static void reset_end(struct core *c, struct reset *r, enum reset_state to)
 {
     reset_settled(c, r);
     share_put(c, SHARE_RESETS, r->tenant);
-    reset_state_move(&r->state, RESET_EMPTY);
+    reset_state_move(&r->state, to);
+    r->conn = r->link = NONE;
+    r->until_ns = to == RESET_OVER ? c->now_ns : 0;
     c->nspreading--;
     touch(c);
 }
@@ -69,41 +94,43 @@ static void room_make(struct core *c, struct actions *out, uint32_t tenant)
     for (uint32_t i = 0; i < c->limits.resets && share_room(c, SHARE_RESETS, tenant) == 0; i++) {
         struct reset *r = reset_at(c, i);
 
-        if (r->state == RESET_EMPTY || r->own ||
+        if (!spreads(r) || r->own ||
             (r->tenant != tenant && share_common(share_holder(c, SHARE_RESETS, r->tenant)) == 0))
             continue;
         if (r->link != NONE)
             say_done(out, r->link, r->id, TERN_BUSY);
-        reset_free(c, r);
+        reset_end(c, r, RESET_EMPTY);
     }
 }
 
-/* NULL: the tenant has as many as it may, which are remembered for peers that are away. A reset
- * that begins here does for earlier ones of the same namespace that nobody waits for, because
- * nobody has heard of it yet. One that a peer tells of does not: another peer may have heard of it
- * before the earlier one began, and would keep what it has committed in between. */
-static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespace_id ns, bool own)
+static void all_hear_anew(struct core *c, struct reset *r)
+{
+    for (uint32_t p = 0; p < c->limits.peers; p++)
+        if (!link_at(c, p)->vacant && heard_of(c, r, p)->state == HEARD_ALL)
+            heard_state_move(&heard_of(c, r, p)->state, HEARD_NOTHING);
+}
+
+/* NULL: the tenant has as many as it may, which are remembered for peers that are away. `as` does
+ * for those that the same daemon began before it in the same namespace. Those that somebody waits
+ * for end with it (earlier_over). One of another daemon stays: a peer may have heard of `as` before
+ * that one began, and would keep what it has committed in between. */
+static struct reset *reset_take(struct core *c, const struct reset *as)
 {
     struct reset *found = NULL;
 
     for (uint32_t i = 0; i < c->limits.resets; i++) {
         struct reset *r = reset_at(c, i);
 
-        if (own && r->state == RESET_OWED && r->link == NONE && r->tenant == tenant &&
-            r->ns.hi == ns.hi && r->ns.lo == ns.lo)
-            reset_free(c, r);
-        if (r->state == RESET_EMPTY && !found)
-            found = r;
+        if (r->state == RESET_OWED && r->link == NONE && is_before(r, as))
+            reset_end(c, r, RESET_EMPTY);
+        if (!spreads(r) && (!found || r->until_ns < found->until_ns))
+            found = r; /* one that is empty, or has been over for longest */
     }
-    if (!found || share_room(c, SHARE_RESETS, tenant) == 0)
+    if (!found || share_room(c, SHARE_RESETS, as->tenant) == 0)
         return NULL;
-    share_take(c, SHARE_RESETS, tenant);
-    memset(found, 0, sizeof *found);
+    share_take(c, SHARE_RESETS, as->tenant);
+    *found = *as;
     reset_state_move(&found->state, RESET_ASKED);
-    found->own = own;
-    found->tenant = tenant;
-    found->ns = ns;
-    found->conn = found->link = NONE;
     for (uint32_t p = 0; p < c->limits.peers; p++) {
         *heard_of(c, found, p) = (struct heard){0};
         if (link_at(c, p)->vacant)
@@ -114,6 +141,40 @@ static struct reset *reset_take(struct core *c, uint32_t tenant, struct namespac
     reset_changed(c, found);
     touch(c);
     return found;
+}
+
+/* A later one of the same daemon that this one has carried out; NULL. One that is over, if any is.
+ */
+static const struct reset *reset_later(const struct core *c, const struct reset *than)
+{
+    const struct reset *found = NULL;
+
+    for (uint32_t i = 0; i < c->limits.resets; i++) {
+        const struct reset *r = reset_at(c, i);
+
+        if (r->state != RESET_EMPTY && is_before(than, r) && (!found || r->state == RESET_OVER))
+            found = r;
+    }
+    return found;
+}
+
+/* Whoever has carried `r` out has done so with what began before it. */
+static void earlier_over(struct core *c, const struct reset *r)
+{
+    for (uint32_t i = 0; i < c->limits.resets; i++) {
+        struct reset *e = reset_at(c, i);
+
+        if (!is_before(e, r) || e->state == RESET_EMPTY)
+            continue;
+        if (e->state == RESET_OVER) {
+            reset_state_move(&e->state, RESET_EMPTY);
+            e->until_ns = 0;
+            continue;
+        }
+        for (uint32_t p = 0; p < c->limits.peers; p++)
+            heard_state_move(&heard_of(c, e, p)->state, HEARD_ALL);
+        reset_changed(c, e);
+    }
 }
 
 /* A peer can work out the ids of others, so an id alone names no reset. */
@@ -129,14 +190,13 @@ static struct reset *reset_told(struct core *c, const struct peer_msg *m)
     return NULL;
 }
 
-/* The reset of that id that this peer was told of, and has not answered. */
+/* The reset of that id that this peer was told of, and has not answered in full. */
 static struct reset *reset_awaited(struct core *c, uint32_t link, uint64_t id)
 {
     for (uint32_t i = 0; i < c->limits.resets; i++) {
         struct reset *r = reset_at(c, i);
 
-        if (r->state != RESET_EMPTY && r->id == id &&
-            heard_of(c, r, link)->state != HEARD_NOTHING &&
+        if (spreads(r) && r->id == id && heard_of(c, r, link)->state != HEARD_NOTHING &&
             heard_of(c, r, link)->state != HEARD_ALL)
             return r;
     }
@@ -169,13 +229,19 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
             return TERN_OK;
     }
     room_make(c, out, tenant);
-    r = reset_take(c, tenant, req->namespace_reset.ns, true);
+    r = reset_take(c, &(struct reset){.own = 1,
+                                      .tenant = tenant,
+                                      .ns = req->namespace_reset.ns,
+                                      .id = hash_mix(c->incarnation, c->resets_begun + 1),
+                                      .origin = c->incarnation,
+                                      .number = c->resets_begun + 1,
+                                      .conn = req->conn,
+                                      .link = NONE,
+                                      .request_id = req->request_id,
+                                      .trace_id = req->trace_id});
     if (!r)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RESETS));
-    r->id = hash_mix(c->incarnation, ++c->resets_begun);
-    r->conn = req->conn;
-    r->request_id = req->request_id;
-    r->trace_id = req->trace_id;
+    c->resets_begun++;
     r->nodes = c->members == 0 ? ret->namespace_reset.nodes : reset_here(c, tenant, r->ns);
     call->later = true;
     return TERN_OK;
@@ -184,60 +250,67 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
 bool reset_is_due(const struct core *c, uint32_t link)
 {
     for (uint32_t i = 0; i < c->limits.resets && c->nspreading > 0; i++)
-        if (reset_at(c, i)->state != RESET_EMPTY &&
-            heard_of(c, reset_at(c, i), link)->state == HEARD_NOTHING)
+        if (spreads(reset_at(c, i)) && heard_of(c, reset_at(c, i), link)->state == HEARD_NOTHING)
             return true;
     return false;
 }
 
 /* --- what peers say --- */
 
-/* A peer tells us of a reset that we have. Where it began here, or somebody else waits for our
- * whole answer, it has not to wait for that, too. Whoever waited, and lost the link, waits again:
- * our own peers may not have heard yet, and what was reset may still lie on the disk. If it was
- * answered in part, it is told so. */
-static void told_again(struct core *c, struct actions *out, uint32_t link, struct reset *r)
+/* A peer tells us of a reset that we have. One that is as near to its origin as the peer that we
+ * answer, or nearer, may wait for the whole answer: our own peers may not have heard yet, and what
+ * was reset may still lie on the disk. Any other may be a peer that we wait for, and need not wait:
+ * somebody nearer does. */
+static void told_again(struct core *c, struct actions *out, uint32_t link, struct reset *r,
+                       uint32_t hops)
 {
-    uint64_t teller = link_at(c, link)->incarnation;
-
-    if (r->own || r->link != NONE || (r->state == RESET_ASKED && r->teller != teller)) {
-        say_done(out, link, r->id, r->own || r->state == RESET_ASKED ? TERN_OK : TERN_PEER_LOST);
+    if (!spreads(r) || r->own || r->hops < hops || (r->hops == hops && r->link != NONE)) {
+        say_done(out, link, r->id, TERN_OK);
         return;
     }
+    if (r->link != NONE)
+        say_done(out, r->link, r->id, TERN_OK);
     if (r->state == RESET_OWED) {
         reset_state_move(&r->state, RESET_ASKED);
         reset_wait(c, r);
     }
+    if (hops < r->hops) /* some need not wait for us because we were farther than they were */
+        all_hear_anew(c, r);
+    r->hops = hops;
     r->link = link;
-    r->teller = teller;
     reset_changed(c, r);
     touch(c);
 }
 
 static void told(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
 {
+    const struct reset as = {.tenant = msg->tenant,
+                             .ns = msg->ns,
+                             .id = msg->reset,
+                             .origin = msg->origin,
+                             .number = msg->number,
+                             .hops = msg->hops,
+                             .conn = NONE,
+                             .link = link,
+                             .trace_id = msg->trace_id};
     struct reset *r = reset_told(c, msg);
-    bool over;
+    const struct reset *later;
 
+    if (msg->tenant >= c->limits.tenants || msg->origin == c->incarnation) {
+        say_done(out, link, msg->reset, TERN_OK); /* ours was carried out before anybody heard */
+        return;
+    }
     if (r) {
-        told_again(c, out, link, r);
+        told_again(c, out, link, r, msg->hops);
         return;
     }
-    if (msg->tenant >= c->limits.tenants) {
+    later = reset_later(c, &as);
+    if (!later)
+        reset_here(c, msg->tenant, msg->ns);
+    if (later && later->state == RESET_OVER)
         say_done(out, link, msg->reset, TERN_OK);
-        return;
-    }
-    reset_here(c, msg->tenant, msg->ns);
-    over = is_over_at_once(c, msg->tenant);
-    r = over ? NULL : reset_take(c, msg->tenant, msg->ns, false);
-    if (!r) {
-        say_done(out, link, msg->reset, over ? TERN_OK : TERN_BUSY);
-        return;
-    }
-    r->id = msg->reset;
-    r->trace_id = msg->trace_id;
-    r->link = link;
-    r->teller = link_at(c, link)->incarnation;
+    else if (!reset_take(c, &as))
+        say_done(out, link, msg->reset, TERN_BUSY);
 }
 
 void reset_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
@@ -259,7 +332,7 @@ void reset_msg(struct core *c, struct actions *out, uint32_t link, const struct 
 void reset_link_up(struct core *c, uint32_t link)
 {
     for (uint32_t i = 0; link < c->limits.peers && i < c->limits.resets && c->nspreading > 0; i++)
-        if (reset_at(c, i)->state != RESET_EMPTY)
+        if (spreads(reset_at(c, i)))
             reset_changed(c, reset_at(c, i));
 }
 
@@ -268,7 +341,7 @@ void reset_link_down(struct core *c, uint32_t link)
     for (uint32_t i = 0; i < c->limits.resets && c->nspreading > 0; i++) {
         struct reset *r = reset_at(c, i);
 
-        if (r->state == RESET_EMPTY)
+        if (!spreads(r))
             continue;
         if (link < c->limits.peers && heard_of(c, r, link)->state != HEARD_ALL) {
             heard_state_move(&heard_of(c, r, link)->state, HEARD_NOTHING);
@@ -286,7 +359,7 @@ void reset_peer_changed(struct core *c, uint32_t peer)
     for (uint32_t i = 0; i < c->limits.resets && c->nspreading > 0; i++) {
         struct reset *r = reset_at(c, i);
 
-        if (r->state == RESET_EMPTY)
+        if (!spreads(r))
             continue;
         heard_state_move(&heard_of(c, r, peer)->state, to);
         reset_changed(c, r);
@@ -309,6 +382,9 @@ static void tell(struct core *c, struct actions *out, const struct reset *r, uin
     a->peer.link = peer;
     a->peer.msg.kind = PEER_RESET;
     a->peer.msg.reset = r->id;
+    a->peer.msg.origin = r->origin;
+    a->peer.msg.number = r->number;
+    a->peer.msg.hops = r->own || r->hops == UINT32_MAX ? r->hops : r->hops + 1;
     a->peer.msg.trace_id = r->trace_id;
     a->peer.msg.tenant = r->tenant;
     a->peer.msg.ns = r->ns;
@@ -357,10 +433,12 @@ static bool spread(struct core *c, struct actions *out, struct reset *r)
     if (actions_room(out) < 2)
         return false;
     answer(c, out, r, unreached);
-    if (unreached == 0)
-        reset_free(c, r);
-    else
+    if (unreached == 0) {
+        earlier_over(c, r);
+        reset_end(c, r, r->own ? RESET_EMPTY : RESET_OVER);
+    } else {
         reset_state_move(&r->state, RESET_OWED);
+    }
     touch(c);
     return true;
 }
@@ -390,11 +468,9 @@ uint64_t reset_deadline(const struct core *c)
 
 bool reset_spread(struct core *c, struct actions *out)
 {
-    bool all = true;
-
     resets_expire(c);
     for (uint32_t i = 0; c->disk_resets_over && i < c->limits.resets; i++)
-        if (reset_at(c, i)->state != RESET_EMPTY)
+        if (spreads(reset_at(c, i)))
             reset_changed(c, reset_at(c, i));
     c->disk_resets_over = 0;
     for (uint32_t i = 0; i < c->limits.resets && c->resets_due > 0; i++) {
@@ -407,8 +483,6 @@ bool reset_spread(struct core *c, struct actions *out)
         c->visits += c->limits.peers;
         if (spread(c, out, r))
             reset_settled(c, r);
-        else
-            all = false;
     }
-    return all;
+    return c->resets_due == 0;
 }

@@ -310,6 +310,11 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
         codec_u64(c, &v->units);
     if (v->kind == PEER_RESET || v->kind == PEER_RESET_DONE)
         codec_u64(c, &v->reset);
+    if (v->kind == PEER_RESET) {
+        codec_u64(c, &v->origin);
+        codec_u64(c, &v->number);
+        codec_u32(c, &v->hops);
+    }
     if (c->reading && v->from > v->to)
         c->bad = true;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)

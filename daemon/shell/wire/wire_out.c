@@ -421,6 +421,9 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     TELL(&m, msg, handed);
     TELL(&m, msg, units);
     TELL(&m, msg, reset);
+    TELL(&m, msg, origin);
+    TELL(&m, msg, number);
+    TELL(&m, msg, hops);
     fill_peer_identity(msg, tenant, &m);
     if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS) {
         m.has_tokens = m.has_keys = true;
