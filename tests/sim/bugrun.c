@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "bugs/bugs.h"
+#include "fleet/run.h"
 #include "large/run.h"
 #include "rdma/run.h"
 #include "report.h"
@@ -87,6 +88,11 @@ static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, ui
                 return i + 1;
             continue;
         }
+        if (BUG_IS_FLEET(planted_bug)) {
+            if (!fleet_plays(first + i, what))
+                return i + 1;
+            continue;
+        }
         if (BUG_IS_LARGE(planted_bug)) {
             if (!large_plays(first + i, needs, what))
                 return i + 1;
@@ -133,6 +139,12 @@ static void bug_keep(struct sim *w, struct history *h, unsigned bug, const struc
         snprintf(path, sizeof path, "bug-%u", bug);
         if (!rdma_seed(f->seed, &what))
             rdma_keep(dir, path, bug_text(bug));
+        planted_bug = 0;
+        return;
+    }
+    if (BUG_IS_FLEET(bug)) {
+        snprintf(path, sizeof path, "bug-%u", bug);
+        fleet_keep(f->seed, dir, path, bug_text(bug));
         planted_bug = 0;
         return;
     }

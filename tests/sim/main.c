@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "bugrun.h"
+#include "fleet/run.h"
 #include "large/run.h"
 #include "options.h"
 #include "rdma/run.h"
@@ -93,6 +94,16 @@ static int run_large(const struct options *o)
     return report_print(&large.r, NULL, o->json);
 }
 
+static int run_fleet(const struct options *o)
+{
+    struct report r;
+
+    fleet_begin(&r, o->first, o->verbose);
+    for (uint64_t i = 0; i < o->seeds && (o->keep_going || r.violations < STOP_AFTER); i++)
+        fleet_seed(&r, o->first + i, o->twice, o->shrink_to);
+    return report_print(&r, NULL, o->json);
+}
+
 #define LARGE_EVERY 8 /* seeds: such a one has a history with a large geometry, too */
 
 static int run_seeds(const struct options *o)
@@ -178,7 +189,7 @@ int main(int argc, char **argv)
     struct options o;
 
     options_read(argc, argv, &o);
-    if (o.bug && !o.tape && !o.rdma && !o.large)
+    if (o.bug && !o.tape && !o.rdma && !o.large && !o.fleet)
         return bugs_run(&(struct bug_search){.which = o.bug,
                                              .seeds = o.seeds,
                                              .first = o.first,
@@ -193,6 +204,10 @@ int main(int argc, char **argv)
         return rdma_tape(o.tape, o.verbose);
     if (o.tape && tape_begins(o.tape, LARGE_MAGIC))
         return large_tape(o.tape, o.verbose);
+    if (o.tape && tape_begins(o.tape, FLEET_MAGIC))
+        return fleet_tape(o.tape, o.verbose);
+    if (o.fleet)
+        return run_fleet(&o);
     if (o.large)
         return run_large(&o);
     if (o.rdma)

@@ -22,6 +22,7 @@ enum key {
     KEY_KEEP_GOING,
     KEY_RDMA,
     KEY_LARGE,
+    KEY_FLEET,
     KEY_BUG,
     KEY_RUNS,
 };
@@ -46,6 +47,10 @@ static const struct argp_option table[] = {
     {"large", KEY_LARGE, NULL, 0,
      "Histories with large geometries alone, which else each eighth seed has beside its own: one "
      "core with tables and windows near their limits, and the cost of each step as a rule",
+     0},
+    {"fleet", KEY_FLEET, NULL, 0,
+     "Histories of three daemons instead: resets over two hops, two sources, peers that join and "
+     "leave, and restarts with other limits, budgets and layouts",
      0},
     {"bug", KEY_BUG, "N|all", 0,
      "With a planted bug, which only tern-sim-bugs has: the seeds it took to find it. --shrink DIR "
@@ -94,6 +99,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         if (o->runs > BUG_RUNS_MAX)
             argp_error(state, "--runs takes at most %u", BUG_RUNS_MAX);
         return 0;
+    case KEY_FLEET: o->fleet = true; return 0;
     case KEY_LARGE: o->large = true; return 0;
     case KEY_RDMA: o->rdma = true; return 0;
     case ARGP_KEY_ARG: argp_error(state, "\"%s\" is no option", arg); return 0;

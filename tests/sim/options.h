@@ -8,7 +8,7 @@
 struct options {
     uint64_t seeds, first, audit_every, runs;
     const char *tape, *shrink_to, *bug;
-    bool json, twice, verbose, keep_going, rdma, large;
+    bool json, twice, verbose, keep_going, rdma, large, fleet;
 };
 
 /* Ends the program with a message where they make no sense. */

@@ -146,7 +146,8 @@
     X(140, SHUT_ON_DEVICE, "store at the end what the device has, and not what the host has")      \
     X(141, LOST_OFFERED, "offer what lay in a file of the disk that is lost")                      \
     X(142, STORE_UNPINNED, "let the host's copies go while a store reads them")                    \
-    X(143, STORE_ALL_OR_NONE, "store nothing of a path whose end can't be read")
+    X(143, STORE_ALL_OR_NONE, "store nothing of a path whose end can't be read")                   \
+    X(146, RESET_UNORDERED, "take a late message about a reset for a new one")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \
@@ -158,6 +159,9 @@
 
 /* These make a step of the core too long: histories with large geometries find them. */
 #define BUG_IS_LARGE(n) ((n) >= 123 && (n) <= 133)
+
+/* These are seen where three daemons know of each other: fleets find them. */
+#define BUG_IS_FLEET(n) ((n) == 146)
 
 enum planted_bug {
 #define X(number, name, what) BUG_##name = (number),

@@ -11,7 +11,7 @@
 
 #define RIG_TENANTS_MAX 4
 #define RIG_JOBS_MAX    512
-#define RIG_REPLIES_MAX 256
+#define RIG_REPLIES_MAX 1024
 #define RIG_LINKS_MAX   8
 #define RIG_TOKENS_MAX  65536
 #define RIG_TABLE_MAX   1024
