@@ -130,6 +130,7 @@
     X(slide_borrowed, 350)                                                                         \
     X(slide_owned, 28)                                                                             \
     X(refill, 480)                                                                                 \
+    X(window_given, 1)                                                                             \
     X(recurrent_copied, 670)                                                                       \
     X(recurrent_resumed, 360)                                                                      \
     X(fork_kept, 220)                                                                              \

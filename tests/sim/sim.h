@@ -435,6 +435,9 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
                   const struct table_run *runs, uint32_t nruns);
 void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t step,
                   bool adopted, const struct table_run *runs, uint32_t nruns);
+/* What no chunk took of a window goes to the chunks now. */
+void state_give(struct sim *w, uint32_t d, struct session *s, uint32_t step, bool whole_answer,
+                const struct table_run *runs, uint32_t nruns);
 void state_handed(struct sim *w, uint32_t d, struct session *s, const struct table_run *runs,
                   uint32_t nruns);
 void state_take_from(struct sim *w, uint32_t d, struct session *s, const struct table_run *run);

@@ -173,6 +173,13 @@ void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t
     s->resumed = s->whole_from = 0;
 }
 
+/* Has it pages of a window of several chunks that no node took? They leave in whole chunks. */
+static bool owns_window(const struct sim *w, uint32_t d, const struct session *s, uint32_t g)
+{
+    return reach_of(w, g) > 1 && s->base[g] < s->top[g] &&
+           s->base[g] * w->page_tokens[d][g] < s->committed;
+}
+
 /* T5. What leaves the table here may still be read by steps up to `step`. */
 void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step)
 {
@@ -181,6 +188,8 @@ void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, ui
 
         if (recurrent(w, g))
             continue;
+        if (owns_window(w, d, s, g))
+            lower -= lower % w->L;
         if (s->first[g] < s->base[g] && s->first[g] < lower / w->page_tokens[d][g] &&
             s->slid_step < step)
             s->slid_step = step;
@@ -538,21 +547,6 @@ static bool own_pages(struct sim *w, uint32_t d, struct session *s, uint32_t g, 
     return true;
 }
 
-static uint32_t children(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
-{
-    uint32_t n = 0;
-
-    for (uint32_t v = c->variant; v < w->cfg.variants; v++) {
-        const struct chunk *below;
-
-        if (w->canon[v][c->depth] != c->variant || w->canon[v][c->depth + 1] != v)
-            continue;
-        below = chunk_at(w, d, pool, c->space, v, c->depth + 1u);
-        n += chunk_certain(w, d, pool, below);
-    }
-    return n;
-}
-
 /* Its first page may be one that came in part. Does no window that ends at the chunk or behind it
  * reach into what did not come? */
 static bool gives(const struct sim *w, uint32_t d, const struct session *s, const struct chunk *c,
@@ -562,28 +556,13 @@ static bool gives(const struct sim *w, uint32_t d, const struct session *s, cons
            s->base[g] * w->page_tokens[d][g] + w->window[g] >= s->whole_from;
 }
 
-static void commit_window(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
-                          uint32_t step, bool adopted, const struct table_run *runs, uint32_t nruns)
+/* The answer names the pages of the chunk's segment: the session's own, which it gives, or those
+ * that are there. */
+static void take_segment(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
+                         uint32_t step, const struct table_run *runs, uint32_t nruns)
 {
     uint32_t first = seg_first(w, d, g, c->depth), end = seg_end(w, d, g, c->depth);
-    bool told = adopted && find_page(runs, nruns, g, end - 1);
 
-    drop_head(w, d, s, g, window_begin(w, d, g, c->depth * w->L), step);
-    if (!adopted) {
-        if (s->base[g] == first && s->top[g] >= end && gives(w, d, s, c, g))
-            fill(w, d, s, c, g, step);
-        return;
-    }
-    if (!told && (s->base[g] < first || !state_visible_of(w, d, c, g)))
-        return; /* it has pages of its own that no node took, or a refill that waits for its step:
-                   the session keeps its own */
-    EXPECT(told || !state_certain(w, d, s->pool, c, g), "state_lost",
-           "depth %u group %u: its STATE was there, and cannot have gone", c->depth * w->L, g);
-    if (!told) {
-        if (c->has[g])
-            group_lost(w, d, s->pool, c, g);
-        return;
-    }
     if (own_pages(w, d, s, g, first, end, runs, nruns)) {
         EXPECT(!state_certain(w, d, s->pool, c, g), "state_overwritten",
                "depth %u group %u: a refill of what is there", c->depth * w->L, g);
@@ -591,7 +570,7 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
             group_lost(w, d, s->pool, c, g);
         fill(w, d, s, c, g, step);
         c->lost[g] = c->passed && w->cfg.supersede != SUPERSEDE_OFF &&
-                     children(w, d, s->pool, c) < 2; /* as in canonical, but a fork stays */
+                     chunk_children(w, d, s->pool, c) < 2; /* as in canonical, but a fork stays */
         MARK(refill);
         return;
     }
@@ -609,6 +588,35 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
         s->top[g] = end;
 }
 
+static void commit_window(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
+                          uint32_t step, bool adopted, const struct table_run *runs, uint32_t nruns)
+{
+    uint32_t first = seg_first(w, d, g, c->depth), end = seg_end(w, d, g, c->depth);
+    uint32_t below = window_begin(w, d, g, c->depth * w->L);
+    bool told = adopted && find_page(runs, nruns, g, end - 1);
+
+    if (owns_window(w, d, s, g))
+        below = below * w->page_tokens[d][g] / w->L * w->L / w->page_tokens[d][g];
+    drop_head(w, d, s, g, below, step);
+    if (!adopted) {
+        if (s->base[g] == first && s->top[g] >= end && gives(w, d, s, c, g))
+            fill(w, d, s, c, g, step);
+        return;
+    }
+    if (s->base[g] < first)
+        return; /* state_give looks at what no node took */
+    if (!told && !state_visible_of(w, d, c, g))
+        return; /* a refill waits for its step: the session keeps its own */
+    EXPECT(told || !state_certain(w, d, s->pool, c, g), "state_lost",
+           "depth %u group %u: its STATE was there, and cannot have gone", c->depth * w->L, g);
+    if (!told) {
+        if (c->has[g])
+            group_lost(w, d, s->pool, c, g);
+        return;
+    }
+    take_segment(w, d, s, c, g, step, runs, nruns);
+}
+
 void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t step,
                   bool adopted, const struct table_run *runs, uint32_t nruns)
 {
@@ -620,6 +628,41 @@ void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c,
     for (STATE_GROUPS(w, g))
         if (!recurrent(w, g))
             commit_window(w, d, s, c, g, step, adopted, runs, nruns);
+}
+
+/* T18: may the chunk refuse the segment that the session has all of? Not where the answer had room
+ * for it, and nothing of the chunk waits for a step or comes from the host. */
+static bool may_refuse_segment(const struct sim *w, uint32_t d, const struct session *s,
+                               const struct chunk *c, uint32_t g, bool whole_answer)
+{
+    return !whole_answer || w->cfg.give_back || !gives(w, d, s, c, g) || !chunk_visible(w, d, c) ||
+           !state_visible(w, d, c) || chunk_loading(w, d, s->pool, c);
+}
+
+void state_give(struct sim *w, uint32_t d, struct session *s, uint32_t step, bool whole_answer,
+                const struct table_run *runs, uint32_t nruns)
+{
+    for (STATE_GROUPS(w, g)) {
+        uint32_t pt = w->page_tokens[d][g], below;
+
+        while (owns_window(w, d, s, g) && s->base[g] * pt % w->L == 0) {
+            uint32_t k = s->base[g] * pt / w->L + 1, end = seg_end(w, d, g, k);
+            struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
+
+            if (!find_page(runs, nruns, g, end - 1)) {
+                EXPECT(may_refuse_segment(w, d, s, c, g, whole_answer), "window_kept",
+                       "depth %u group %u: the session keeps what the chunk lacks, committed %u",
+                       k * w->L, g, s->committed);
+                break;
+            }
+            take_segment(w, d, s, c, g, step, runs, nruns);
+            MARK(window_given);
+        }
+        if (recurrent(w, g))
+            continue;
+        below = window_begin(w, d, g, s->committed);
+        drop_head(w, d, s, g, below < s->base[g] ? below : s->base[g], step);
+    }
 }
 
 /* T21: the session's page is the snapshot's now, and it goes on with a copy. */
@@ -661,140 +704,6 @@ void state_handed(struct sim *w, uint32_t d, struct session *s, const struct tab
             (struct entry){.granule = (uint16_t)at, .gen = runs[i].refs[0].gen, .mine = 1};
         MARK(recurrent_copied);
     }
-}
-
-/* --- T10, as far as the model is sure --- */
-
-static uint32_t node_perhaps(const struct chunk *c)
-{
-    return c->present || host_has(c);
-}
-
-static uint32_t children_most(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
-{
-    uint32_t n = 0;
-
-    for (uint32_t v = c->variant; v < w->cfg.variants; v++)
-        if (w->canon[v][c->depth] == c->variant && w->canon[v][c->depth + 1] == v)
-            n += node_perhaps(chunk_at(w, d, pool, c->space, v, c->depth + 1u));
-    return n;
-}
-
-/* Another resume point whose window is whole and reaches up to here. */
-static bool needed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
-{
-    for (uint32_t v = c->variant; v < w->cfg.variants; v++) {
-        if (w->canon[v][c->depth] != c->variant)
-            continue;
-        for (uint32_t k = c->depth + 1u; k < c->depth + w->reach && k * w->L <= w->span; k++) {
-            const struct chunk *y = chunk_at(w, d, pool, c->space, v, k);
-
-            if (y->present && y->made && y->variant == v &&
-                state_resumes(w, d, pool, c->space, v, k))
-                return true;
-        }
-    }
-    return false;
-}
-
-/* This one was passed and must stay: a Peek will ask for it, or for the resume point behind it. */
-static void keep_looking(struct sim *w, uint32_t d, const struct session *s, uint32_t k)
-{
-    w->d[d].kept = (struct kept){.used = 1,
-                                 .engine = s->engine,
-                                 .pool = s->pool,
-                                 .ns = s->ns,
-                                 .variant = s->variant,
-                                 .depth = (uint8_t)k};
-}
-
-void state_look(struct sim *w, uint32_t d)
-{
-    const struct kept *k = &w->d[d].kept;
-
-    if (!w->cfg.nstate || !k->used || !w->d[d].pool[k->pool].open ||
-        w->d[d].engine[k->engine].pool != k->pool)
-        return;
-    for (uint32_t v = 0; v < w->cfg.variants; v++)
-        if (w->canon[v][k->depth] == w->canon[k->variant][k->depth])
-            for (uint32_t i = 0; i < w->reach; i++)
-                peek_at(w, d, k->engine, k->ns, v, w->L * (k->depth + i));
-}
-
-/* Looks at the chunks of a path from the deepest up: those that may have been superseded are no
- * longer bet on. */
-static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint32_t from)
-{
-    for (uint32_t k = from; k > 0; k--) {
-        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
-
-        if (!c->present || !c->passed || w->cfg.supersede == SUPERSEDE_OFF)
-            continue;
-        if (children(w, d, s->pool, c) >= 2) {
-            MARK(fork_kept);
-            keep_looking(w, d, s, k);
-            continue;
-        }
-        if (needed(w, d, s->pool, c)) {
-            MARK(sibling_window_kept);
-            keep_looking(w, d, s, k);
-            continue;
-        }
-        c->made = 0;
-        if (w->cfg.supersede == SUPERSEDE_EAGER) {
-            memset(c->lost, 1, sizeof c->lost);
-            MARK(state_superseded_eager);
-        } else {
-            c->listed = 1;
-            MARK(state_superseded_lazy);
-        }
-    }
-}
-
-void state_ended(struct sim *w, uint32_t d, const struct session *s)
-{
-    uint32_t t = s->committed / w->L;
-    bool whole;
-
-    if (!w->cfg.nstate || t == 0)
-        return;
-    whole = state_resumes(w, d, s->pool, s->space, s->variant, t) &&
-            chunk_visible(w, d, chunk_at(w, d, s->pool, s->space, s->variant, t));
-    if (state_resumes(w, d, s->pool, s->space, s->variant, t))
-        chunk_at(w, d, s->pool, s->space, s->variant, t)->made = 1;
-    chunk_at(w, d, s->pool, s->space, s->variant, t)->must = 0;
-    for (uint32_t k = 1; k < t; k++)
-        if (k * w->L + w->window_max <= s->committed) {
-            chunk_at(w, d, s->pool, s->space, s->variant, k)->passed = 1;
-            chunk_at(w, d, s->pool, s->space, s->variant, k)->must |= whole;
-        }
-    settle_path(w, d, s, t);
-}
-
-/* What a fetch ends with is a resume point, too (T9), and passes what is above it. */
-void state_fetched(struct sim *w, uint32_t d, const struct session *s, uint32_t t)
-{
-    for (uint32_t k = 1; k <= t && w->cfg.nstate; k++) {
-        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
-
-        c->must = 0;
-        if (k * w->L + w->window_max > t * w->L)
-            continue;
-        c->passed = 1;
-        memset(c->lost, 1, sizeof c->lost);
-    }
-}
-
-void state_release_point(struct sim *w, uint32_t d, const struct session *s)
-{
-    struct chunk *c;
-
-    if (!w->cfg.nstate || s->committed == 0)
-        return;
-    c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
-    c->made = 0;
-    c->passed = 1;
-    settle_path(w, d, s, s->committed / w->L);
 }
 
 /* A fresh page of a RECURRENT group starts as a copy of the resume point's at T. */
@@ -861,21 +770,4 @@ void state_touch_recurrent(struct sim *w, uint32_t d, struct work *k, struct ses
         touch_page(w, k, s, g, s->filled)->read_to = 1;
     if (to > s->filled)
         touch_page(w, k, s, g, to)->write_to = 1;
-}
-
-/* T10, T17: nobody runs any more, so what was passed, is no fork point and is in no other window is
- * in use no longer, in whichever order that came about. Pages of a group that may be in use. */
-uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g)
-{
-    uint32_t n = 0;
-
-    for (KNOWN_CHUNKS(&w->d[d], pool, i)) {
-        struct chunk *c = &w->d[d].chunk[pool][i];
-
-        if (!c->present)
-            continue;
-        if (!c->must || children_most(w, d, pool, c) >= 2)
-            n += seg_pages(w, d, g, c->depth);
-    }
-    return n;
 }

@@ -1,4 +1,4 @@
-/* What state.c and state_handed.c share of the model of STATE groups. */
+/* What the files of the model of STATE groups share. */
 #ifndef SIM_STATE_H
 #define SIM_STATE_H
 
@@ -7,6 +7,8 @@
 /* The segment of the chunk that ends at depth k * L. */
 uint32_t seg_first(const struct sim *w, uint32_t d, uint32_t g, uint32_t k);
 uint32_t seg_end(const struct sim *w, uint32_t d, uint32_t g, uint32_t k);
+/* Chunks behind it that are there for sure. */
+uint32_t chunk_children(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 struct granule *at_granule(struct sim *w, uint32_t d, const struct session *s, uint32_t at);
 /* What was to be copied into the session's RECURRENT page first is needed no more. */
 void release_copy(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t step);

@@ -132,9 +132,14 @@ void state_hand_over(struct sim *w, uint32_t d, struct session *s, uint32_t step
         const struct entry *e = &s->table[g][0];
         const struct granule *p;
         const struct chunk *c;
+        const uint32_t pt = w->page_tokens[d][g];
 
         if (!recurrent(w, g)) {
-            while (s->base[g] < s->top[g] && s->base[g] < window_begin(w, d, g, s->written)) {
+            uint32_t begin = window_begin(w, d, g, s->written), k = begin * pt / w->L;
+
+            if (s->written % w->L == 0 && begin > seg_first(w, d, g, k + 1))
+                begin = seg_first(w, d, g, k + 1); /* whoever fetches it gives chunks these */
+            while (s->base[g] < s->top[g] && s->base[g] < begin) {
                 state_release_entry(w, d, s, g, s->base[g], step);
                 s->base[g]++;
             }

@@ -437,8 +437,8 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
         }
         if (op->step > w->d[d].engine[s->engine].step)
             MARK(commit_before_dispatch);
-        (void)c;
         s->committed += w->L;
+        state_give(w, d, s, (uint32_t)op->step, r->err == TERN_OK, runs + r->first_run, r->nruns);
         if (op->step > s->last_step)
             s->last_step =
                 (uint32_t)op->step; /* it named that step as one that writes these pages */

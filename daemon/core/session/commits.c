@@ -126,6 +126,19 @@ static bool segment_whole(const struct pool *p, const struct node *n,
            src->base[g] * l->page_tokens + l->window >= src->whole_from;
 }
 
+/* T7. Where no node took what is before the segment, whole segments leave: window_give looks at
+ * what is left again. */
+static uint32_t leaves_below(const struct pool *p, const struct node *n,
+                             const struct chunk_source *src, uint32_t g)
+{
+    const struct group *gr = &p->group[g];
+    uint32_t first = window_first(gr, n->depth);
+
+    if (src->arriving || gr->reach < 2 || src->base[g] >= segment_first(p, gr, n->depth))
+        return first;
+    return first * gr->layout.page_tokens / p->align * p->align / gr->layout.page_tokens;
+}
+
 static void segment_attach(struct core *c, struct session *s, struct segment to,
                            struct chunk_source *src)
 {
@@ -140,7 +153,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
             recurrent_hand_over(c, s, to, src);
         return;
     }
-    drop_head(c, src, (struct group_page){g, window_first(&p->group[g], n->depth)}); /* T7 */
+    drop_head(c, src, (struct group_page){g, leaves_below(p, n, src, g)});
     if (src->base[g] < first)
         return; /* pages that no node holds: the session still needs them, and keeps them */
     if (n->state.refilling & 1u << g) {
@@ -205,15 +218,20 @@ static void history_fill(struct core *c, const struct pool *p, uint32_t slot,
         }
 }
 
-/* T7: nothing below the window of the last target is in the table any more. */
+/* T7: nothing below the window of the last target is in the table any more, up to what the session
+ * owns of the segment in which it begins. */
 static void leave_below(const struct core *c, struct session *s, uint64_t step)
 {
     const struct pool *p = session_pool(c, s);
 
-    for (uint32_t g = 0; g < p->ngroups; g++)
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        uint32_t first = window_first(&p->group[g], s->committed);
+
+        if (s->owned[g].n > 0 && s->base[g] < first)
+            first = s->base[g];
         if (p->group[g].layout.family == FAMILY_WINDOW)
-            session_slid_to(s, (struct group_page){g, window_first(&p->group[g], s->committed)},
-                            step);
+            session_slid_to(s, (struct group_page){g, first}, step);
+    }
 }
 
 static enum tern_err attach_new(struct core *c, struct session *s, struct token_view *w,
@@ -312,6 +330,66 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
     }
 }
 
+static uint32_t chunk_refs(const struct pool *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        n += p->group[g].segment;
+    return n;
+}
+
+/* What a chunk counts for: a node, its pages, its tokens. */
+static uint32_t chunk_visits(const struct pool *p)
+{
+    return NODE_VISITS + (chunk_refs(p) + tokens_blocks_per_chunk(p->align)) / 4;
+}
+
+/* Where a segment begins that the session has all of, and the node of the path lacks. */
+static bool gives_at(const struct core *c, const struct session *s, uint32_t g, uint32_t *ret_at)
+{
+    const struct pool *p = session_pool(c, s);
+
+    *ret_at = s->base[g] * p->group[g].layout.page_tokens;
+    return p->group[g].reach > 1 && *ret_at < s->committed && *ret_at >= s->state_from &&
+           *ret_at % p->align == 0;
+}
+
+/* T18: the nodes of the path at whose segments the session's own pages begin get these, from the
+ * highest node on, as far as the step goes; the next commit goes on. No node takes the first of the
+ * pages where a window begins in the midst of a chunk, as a ticket's may: they stay the session's
+ * own until they have left the window, and keep the others from their nodes no longer than that. */
+static void window_give(struct core *c, struct actions *out, struct session *s,
+                        struct chunk_source *src)
+{
+    const struct pool *p = session_pool(c, s);
+    uint32_t given = 0, at;
+
+    for (uint32_t next = 0; next < s->committed; next = given + p->align) {
+        uint32_t node;
+
+        given = s->committed;
+        for (uint32_t g = 0; g < p->ngroups; g++)
+            if (gives_at(c, s, g, &at) && at >= next && at < given)
+                given = at;
+        if (given == s->committed || c->visits >= give_back_end(c) ||
+            !refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = chunk_refs(p)}))
+            return;
+        c->visits += chunk_visits(p);
+        node = node_above(c, (struct path){s->node, given + p->align});
+        for (uint32_t g = 0; g < p->ngroups; g++) {
+            uint32_t first = s->base[g], n = p->group[g].segment;
+
+            if (!gives_at(c, s, g, &at) || at != given)
+                continue;
+            segment_attach(c, s, (struct segment){node, g}, src);
+            if (s->base[g] > first)
+                node_refs(c, node, &p->group[g], first,
+                          run_add(out, (struct table_run){.group = g, .first = first, .n = n}));
+        }
+    }
+}
+
 /* Where a RECURRENT page was handed over: the fresh one, and what to copy into it. */
 static void handed_runs(struct core *c, struct actions *out, const struct session *s,
                         uint32_t handed)
@@ -339,21 +417,6 @@ static bool records_ready(const struct core *c, const struct engine *e, const st
 {
     return share_room(c, SHARE_RETIRES, e->tenant) >= 2 ||
            (step <= e->done_min && node_visible(node_at(c, s->node)));
-}
-
-static uint32_t chunk_refs(const struct pool *p)
-{
-    uint32_t n = 0;
-
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        n += p->group[g].segment;
-    return n;
-}
-
-/* What a chunk counts for: a node, its pages, its tokens. */
-static uint32_t chunk_visits(const struct pool *p)
-{
-    return NODE_VISITS + (chunk_refs(p) + tokens_blocks_per_chunk(p->align)) / 4;
 }
 
 /* T6: a depth that the session may commit to. */
@@ -496,6 +559,8 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
             ret->text = share_refused(SHARE_NODES);
         if (err == TERN_OK && adopted)
             adopted_runs(c, out, s, &src, first_run);
+        if (err == TERN_OK)
+            window_give(c, out, s, &src);
     }
     if (err == TERN_GONE)
         err = TERN_OK; /* the answer's lengths tell the depth reached */

@@ -50,6 +50,8 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
         if (!group_is_state(&p->group[g]))
             continue;
         lower = lower_bound(p, &p->group[g].layout, s->written < next ? s->written : next);
+        if (p->group[g].reach > 1 && s->owned[g].n > 0 && s->base[g] * pt < s->committed)
+            lower -= lower % p->align; /* a node may get the whole segment yet (T18) */
         if (lower / p->align * p->align < state_from)
             state_from = lower / p->align * p->align;
         if (p->group[g].layout.family == FAMILY_RECURRENT)

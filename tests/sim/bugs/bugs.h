@@ -147,6 +147,7 @@
     X(141, LOST_OFFERED, "offer what lay in a file of the disk that is lost")                      \
     X(142, STORE_UNPINNED, "let the host's copies go while a store reads them")                    \
     X(143, STORE_ALL_OR_NONE, "store nothing of a path whose end can't be read")                   \
+    X(144, WINDOW_KEPT, "keep what no node took of a window until it has left the window")         \
     X(146, RESET_UNORDERED, "take a late message about a reset for a new one")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
