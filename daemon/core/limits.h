@@ -61,6 +61,7 @@
 #define PIECE_VISITS_LEAST   64
 #define BATCH_VISITS_MAX     32768 /* behind so many the operations of a Step are BUSY */
 #define TAIL_PAGES_MAX       32768 /* of a session that fetches or retracts: they go at once */
+#define TAIL_CHUNKS_MAX      4096  /* of a session that fetches: what replaces them comes at once */
 #define SLAB_LOOKS_MAX       16    /* slabs of a group looked at for the one that costs least */
 #define NODE_VISITS          4     /* what a node that is made or published counts for */
 #define RECORDS_A_VISIT      32    /* pages or blocks taken, or blocks passed, that count for one */

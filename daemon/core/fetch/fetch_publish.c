@@ -80,73 +80,108 @@ static uint32_t next_depth(const struct core *c, const struct pull *p, const str
     return depth < p->to ? depth : p->to;
 }
 
-/* Records for what waits for a step: the tail, and a chunk that continues one that does. */
-static bool publish_ready(const struct core *c, const struct pull *p, const struct session *s)
-{
-    uint32_t records = (p->tail ? tail_records(c, s, p->tail_step) : 0) +
-                       (node_visible(node_at(c, s->node)) ? 0u : 1u);
+/* What a fetch publishes in one step of the core. */
+struct publishing {
+    uint32_t covers;       /* what comes up to here replaces the tail, and comes at once (S11) */
+    uint32_t pending;      /* nodes to be published, chained */
+    uint64_t pending_step; /* by that step */
+};
 
-    return records == 0 || share_room(c, SHARE_RETIRES, engine_at(c, s->engine)->tenant) >= records;
+/* S11: is there a record for all that the next chunks take, up to `depth`? A tail that they replace
+ * goes with the first of them, so nothing may be missing for the last. */
+static bool publish_ready(struct core *c, const struct pull *p, const struct session *s,
+                          uint32_t depth, enum pull_busy *ret_why)
+{
+    const uint32_t tenant = engine_at(c, s->engine)->tenant, align = pool_at(c, p->pool)->align,
+                   there = p->history > s->committed ? p->history : s->committed;
+    uint32_t retires = (p->tail ? tail_records(c, s, p->tail_step) : 0) +
+                       (node_visible(node_at(c, s->node)) ? 0u : 1u);
+    uint32_t nodes = p->tail && depth > there ? (depth - there) / align : 0,
+             end = piece_whole(c); /* a fetch that is refused a record ends */
+    bool room = nodes == 0 || records_room(c, p->pool, SHARE_NODES, nodes);
+
+    c->piece_end = end;
+    *ret_why = room ? PULL_BUSY_RETIRES : PULL_BUSY_NODES;
+    return room && (retires == 0 || share_room(c, SHARE_RETIRES, tenant) >= retires);
+}
+
+/* False: a record is missing, and nothing has changed. */
+static bool publish_chunk(struct core *c, struct pull *p, struct session *s, struct publishing *now)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+    struct list duplicates = LIST_EMPTY;
+    struct chunk_source src = {.pages = p->pages,
+                               .base = p->base,
+                               .duplicates = &duplicates,
+                               .pending = &now->pending,
+                               .step = &now->pending_step,
+                               .state_at = p->to,
+                               .arrived = NONE,
+                               .whole_from = pull_whole_from(c, p),
+                               .arriving = true};
+    enum tern_err err = TERN_GONE;
+    bool adopted = false;
+
+    c->visits += NODE_VISITS;
+    if ((p->tail || s->allocated == s->committed) && /* else it owns the chunk before it */
+        p->to - s->committed >= pool->align) {
+        uint32_t end = piece_whole(c);
+
+        err = chunk_attach(c, s, &src, &adopted);
+        c->piece_end = end;
+    }
+    if (err != TERN_OK && err != TERN_GONE)
+        return false;
+    if (p->tail)
+        tail_give_way(c, s, p->tail_step);
+    p->tail = 0;
+    if (err == TERN_GONE) {
+        chunk_own(c, p, s);
+        return true;
+    }
+    s->written = s->allocated = s->committed;
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        s->base[g] = s->committed / pool->group[g].layout.page_tokens;
+    c->dup_chunks += adopted;
+    pages_free(c, &duplicates); /* verified copies that no engine has seen */
+    return true;
 }
 
 static void fetch_publish(struct core *c, struct pull *p)
 {
     struct session *s = session_at(c, p->session);
     struct engine *e = engine_at(c, s->engine);
+    struct publishing now = {.pending = NONE};
 
     p->publishes = 0;
     pull_drop_front(c, p);
     while ((p->tail || s->allocated < p->to) && pull_chunk_verified(c, p, next_depth(c, p, s))) {
-        struct list duplicates;
-        uint32_t pending = NONE;
-        uint64_t step = 0;
-        struct chunk_source src = {.pages = p->pages,
-                                   .base = p->base,
-                                   .duplicates = &duplicates,
-                                   .pending = &pending,
-                                   .step = &step,
-                                   .state_at = p->to,
-                                   .arrived = NONE,
-                                   .whole_from = pull_whole_from(c, p),
-                                   .arriving = true};
-        enum tern_err err = TERN_GONE;
-        bool adopted = false;
+        enum pull_busy why = PULL_BUSY_NODES;
 
-        duplicates = LIST_EMPTY;
-        if (piece_over(c)) {
-            p->publishes = 1; /* fetch_flush goes on in the next step */
-            return;
-        }
-        c->visits += NODE_VISITS;
-        if (!publish_ready(c, p, s)) {
-            pull_set_busy(c, p, PULL_BUSY_RETIRES);
-            return;
-        }
-        if ((p->tail || s->allocated == s->committed) && /* else it owns the chunk before it */
-            p->to - s->committed >= pool_at(c, p->pool)->align) {
-            uint32_t end = piece_whole(c); /* a fetch that is refused a record ends */
+        if (s->allocated >= now.covers || p->tail) {
+            uint32_t depth = next_depth(c, p, s);
 
-            err = chunk_attach(c, s, &src, &adopted);
-            c->piece_end = end;
+            if (piece_over(c)) {
+                p->publishes = 1; /* fetch_flush goes on in the next step */
+                return;
+            }
+            if (!publish_ready(c, p, s, depth, &why)) {
+                pull_set_busy(c, p, why);
+                return;
+            }
+            now.covers = p->tail && depth - s->committed <=
+                                        (TAIL_CHUNKS_MAX + 1) * pool_at(c, p->pool)->align
+                             ? depth
+                             : 0;
         }
-        if (p->tail && (err == TERN_OK || err == TERN_GONE)) {
-            tail_give_way(c, s, p->tail_step);
-            p->tail = 0;
-        }
-        if (err == TERN_GONE) {
-            chunk_own(c, p, s);
-            continue;
-        }
-        if (err != TERN_OK) {
+        if (!publish_chunk(c, p, s, &now)) {
             pull_set_busy(c, p, PULL_BUSY_NODES);
             return;
         }
-        s->written = s->allocated = s->committed;
-        for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++)
-            s->base[g] = s->committed / pool_at(c, p->pool)->group[g].layout.page_tokens;
-        c->dup_chunks += adopted;
-        pages_free(c, &duplicates); /* verified copies that no engine has seen */
-        retire_publish(c, e, step, pending);
+        if (s->allocated >= now.covers) {
+            retire_publish(c, e, now.pending_step, now.pending);
+            now = (struct publishing){.pending = NONE};
+        }
     }
     if (p->tail || s->allocated < p->to)
         return;

@@ -157,7 +157,8 @@ enum tern_err session_may_fetch_nothing(const struct session *s, struct reply *r
 enum tern_err session_may_fetch(const struct core *c, const struct session *s, struct reply *ret)
 {
     TRY(session_may_fetch_nothing(s, ret));
-    if (session_owns(c, s) > TAIL_PAGES_MAX)
+    if (session_owns(c, s) > TAIL_PAGES_MAX ||
+        (s->written - s->committed) / session_pool(c, s)->align > TAIL_CHUNKS_MAX)
         return refuse(ret, TERN_INVALID, TAIL_TOO_LONG);
     if (!tail_is_replaceable(c, s))
         return refuse(ret, TERN_INVALID,

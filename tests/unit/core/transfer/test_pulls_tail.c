@@ -170,6 +170,72 @@ TEST(s11_no_record_for_the_release_leaves_the_tail)
 }
 
 /* While it waits for the source to publish, the session has what it had. */
+/* The tail of ten tokens goes for three chunks: there are records for all of them, or it stays. */
+static void nodes_left(uint32_t left)
+{
+    struct pair p = PAIR_LIMITED(limits.nodes = 40, 4, 128, 64);
+    struct rig_session *hog;
+    enum tern_err err;
+    uint32_t n;
+
+    source_has(&p, 1, TOKENS);
+    p.d = asking(&p, 1, TOKENS + 3);
+    run_and_commit(p.d, seq1, 10, 0, 0);
+    p.d->fetch_step = 5;
+    n = 4 * (p.dest->core->free_nodes.n - left);
+    hog = rig_committed(p.dest, &p.de, p.dp, 7, n);
+    assert_int_equal(p.dest->core->free_nodes.n, left);
+    err = fetch_all(p.d);
+    assert_err(TERN_BUSY, err);
+    if (left < 3)
+        assert_untouched(&p, 0, 10);
+    else
+        assert_whole(p.d, 4 * left);
+    assert_ok(rig_close(hog, 0));
+    assert_ok(fetch_all(p.d));
+    rig_destroy_all();
+}
+
+TEST(s11_no_node_for_all_that_covers_the_tail_leaves_the_tail)
+{
+    for (uint32_t left = 0; left <= 6; left++)
+        nodes_left(left);
+}
+
+/* The chunks that come continue one that waits for step 9: a record for them, and one for the tail.
+ */
+static void retires_left(uint32_t left)
+{
+    struct pair p = PAIR_LIMITED(limits.retires = 24, 4, 128, 64);
+    struct rig_session *s;
+
+    source_has(&p, 1, TOKENS);
+    p.d = asking(&p, 1, TOKENS + 3);
+    run_and_commit(p.d, seq1, 14, 4, 9);
+    p.d->fetch_step = 9;
+    for (uint32_t n = 0; p.dest->core->free_retires.n > left; n++) {
+        s = session_with(p.dest, &p.de, p.dp, 9 + n, 2);
+        assert_ok(rig_run_to(s, rig_tokens(9 + n, 2), 2));
+        assert_ok(rig_close(s, 9));
+    }
+    assert_err(TERN_BUSY, fetch_all(p.d));
+    if (left < 2)
+        assert_lengths(p.d, 4, 14, 14);
+    else
+        assert_true(p.d->len.committed >= 16);
+    assert_int_equal(rig_wrong(p.d, p.d->len.written), 0);
+    rig_engine_done(p.dest, &p.de, 9);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    rig_destroy_all();
+}
+
+TEST(s11_no_record_for_all_that_covers_the_tail_leaves_the_tail)
+{
+    for (uint32_t left = 1; left <= 5; left++)
+        retires_left(left);
+}
+
 TEST(s11_fetch_that_waits_leaves_the_tail)
 {
     struct pair p = with_tail(1 << 20, 8, 10, 8);
