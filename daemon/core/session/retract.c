@@ -539,16 +539,25 @@ static bool retract_fails(struct core *c, const struct session *s, bool failed)
            host_back_path(c, (struct path){s->node, s->state_from}, &unused) != TERN_OK;
 }
 
-/* It waits for copies and for its step: where nothing changed, neither has come. */
+/* It waits for copies and for its step: where nothing changed, neither has come. What is on the
+ * host is pinned there, so the path is walked once as it comes, and again for what STATE may lack
+ * only when all of HISTORY is there and the step has passed. */
 static void retract_step(struct core *c, struct session *s, bool failed)
 {
+    const bool passed = engine_at(c, s->engine)->done_min >= s->away_step;
+    const uint32_t from = node_at(c, s->target)->depth, align = session_pool(c, s)->align;
+    uint32_t left;
+
     if (!c->touched && !c->left_over && !failed)
         return;
-    walked(c, 2 * node_at(c, s->node)->depth / session_pool(c, s)->align);
-    s->target = host_reached(c, s->target); /* what is on the host stays: it is pinned there */
-    if (node_at(c, s->target)->depth == 0 &&
-        host_has_path(c, (struct path){s->node, s->state_from})) {
-        if (engine_at(c, s->engine)->done_min >= s->away_step)
+    s->target = host_reached(c, s->target);
+    left = node_at(c, s->target)->depth;
+    walked(c, (from - left) / align);
+    if (!failed && (left > 0 || !passed))
+        return;
+    walked(c, 2 * node_at(c, s->node)->depth / align);
+    if (left == 0 && host_has_path(c, (struct path){s->node, s->state_from})) {
+        if (passed)
             retracted(c, s);
     } else if (retract_fails(c, s, failed)) {
         retract_undo(c, s);

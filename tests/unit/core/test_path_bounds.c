@@ -77,6 +77,8 @@ static struct session_id path_session(struct meter *m, uint64_t ns, uint32_t fir
     return s->id;
 }
 
+static uint64_t path_host_bytes; /* of the pools that follow */
+
 /* A pool for one path, of L = 1; window 0: it has HISTORY alone. */
 static void path_begin(struct meter *m, uint32_t chunks, uint32_t window)
 {
@@ -89,8 +91,10 @@ static void path_begin(struct meter *m, uint32_t chunks, uint32_t window)
     o.limits.token_blocks = 4 * chunks + 16;
     o.limits.pages = 8 * chunks;
     o.tenant[0].memory_bytes = 512ull * chunks;
+    o.tenant[0].host_bytes = path_host_bytes;
     m->b = bench_with(&o, 4, 16);
     m->b.rig->no_audit = true;
+    m->b.rig->host_bytes = path_host_bytes;
     assert_ok(rig_close(m->b.s, 0));
     assert_ok(
         rig_pool_open(m->b.rig, m->b.e.conn[0], groups, n, 64ull * n * (chunks + 64), &m->b.pool));
@@ -222,6 +226,47 @@ TEST(t20_a_retract_counts_the_pages_that_it_drops)
     uint64_t one = drop_costs(CHUNKS), two = drop_costs(2 * CHUNKS);
 
     assert_true(one >= CHUNKS && two >= 2 * CHUNKS && two <= 22 * one / 10);
+}
+
+/* All of its path is copied to the host, a node a job, and its step passes last. */
+static uint64_t retract_costs(uint32_t chunks)
+{
+    struct meter *m = malloc(sizeof *m);
+    struct request r = {.op = OP_RETRACT};
+    const struct reply *reply;
+    uint64_t visits;
+
+    path_host_bytes = 64ull * 2 * (chunks + 64);
+    path_begin(m, chunks, chunks);
+    path_host_bytes = 0;
+    path_commit(m, 7);
+    m->b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_COPY;
+    meter_phase(m, OTHER);
+    r.retract.session = m->id;
+    r.retract.mode = RETRACT_HOST;
+    r.retract.step = 9;
+    rig_engine_done(m->b.rig, &m->b.e, 7);
+    rig_timers(m->b.rig);
+    reply = rig_request(m->b.rig, m->b.s->conn, &r);
+    assert_non_null(reply);
+    assert_err(TERN_OK, reply->err);
+    meter_phase(m, COMMIT);
+    meter_phase(m, OTHER);
+    rig_runs_free(m->b.rig);
+    rig_engine_done(m->b.rig, &m->b.e, 9);
+    meter_phase(m, COMMIT);
+    assert_int_equal(session_at(m->b.rig->core, m->id.slot)->state, SESSION_RETRACTED);
+    visits = m->total[OTHER];
+    free(m);
+    return visits;
+}
+
+TEST(t20_a_session_that_retracts_walks_its_path_once)
+{
+    uint64_t one = retract_costs(CHUNKS / 4), two = retract_costs(CHUNKS / 2);
+
+    assert_true(one <= 40 * (CHUNKS / 4));
+    assert_true(two <= 22 * one / 10);
 }
 
 /* --- walks up a path --- */
