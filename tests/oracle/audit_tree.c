@@ -231,8 +231,6 @@ static void hold_sessions(const struct core *c, ref_counts *held)
         if (s->state == SESSION_LOADING && s->load_pin != NONE)
             held[s->load_pin][REF_TRANSFER]++;
         held[s->node][REF_HOST] += s->state == SESSION_RETRACTING;
-        if (s->state == SESSION_LOADING && s->load_op == OP_FETCH)
-            held[s->target][REF_HOST]++;
     }
     for (uint32_t i = 0; i < c->limits.engines; i++)
         for (uint32_t at = engine_at(c, i)->state == ENGINE_EMPTY ? NONE

@@ -270,7 +270,7 @@ static enum tern_err attach_again(struct core *c, struct session *s, uint32_t sl
     set_pending(c, s, slot, src);
     move_on(c, s, slot, src);
     if (n->tier[TIER_HOST].corrupt && n->children.n == 0 && n->refs[REF_HOST] == 0 &&
-        n->work.copy == COPY_NONE)
+        n->work.copy == COPY_NONE && n->work.loaders == 0)
         node_leave_host(c, slot);
     return TERN_OK;
 }

@@ -3,8 +3,9 @@
  * RETRACTING: the session runs on until the host has all that it needs to come back and its step
  * has passed; the host is pinned from the start, the device to the end. RETRACTED: one ref, HOST
  * (the prefix may leave the device; what was written beyond T stays there) or RETRACTED (the prefix
- * stays; what was beyond T is given back). LOADING: pages are coming back; the target is pinned on
- * the host, what is on the device already by a TRANSFER ref, the rest by load_hold. */
+ * stays; what was beyond T is given back). LOADING: pages are coming back; a TRANSFER ref pins what
+ * is on the device already, load_hold the rest on both tiers. A fetch takes no HOST ref: its target
+ * may be on the device alone. */
 #include "core/session/retract.h"
 
 #include "core/arena/actions.h"
@@ -266,8 +267,6 @@ static void load_release(struct core *c, struct session *s)
     away_remove(c, s);
     load_let_go(c, (struct path){s->target, s->load_state_from});
     node_unpin(c, s->load_pin, REF_TRANSFER);
-    if (s->load_op == OP_FETCH)
-        node_unpin(c, s->target, REF_HOST);
     s->load_pin = NONE;
 }
 
@@ -310,7 +309,6 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
     struct session *s = call->session;
     struct req_tokens none = {0};
     struct token_view w;
-    enum tern_err err;
     uint32_t target, most;
 
     ret->fetch.lengths = session_lengths(s);
@@ -330,14 +328,10 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
             (const uint32_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
         return TERN_OK; /* the host knows no more */
-    node_pin(c, target, REF_HOST);
-    err = load_start(c, call, (struct path){target, state_low(c, target)}, ret);
-    if (err != TERN_OK)
-        node_unpin(c, target, REF_HOST);
-    else
-        s->back_to = SESSION_TURN;
     s->tail_step = r->step;
-    return err;
+    TRY(load_start(c, call, (struct path){target, state_low(c, target)}, ret));
+    s->back_to = SESSION_TURN;
+    return TERN_OK;
 }
 
 /* All chunks from the committed length to the target are in the tree: the session borrows them.

@@ -148,7 +148,8 @@
     X(142, STORE_UNPINNED, "let the host's copies go while a store reads them")                    \
     X(143, STORE_ALL_OR_NONE, "store nothing of a path whose end can't be read")                   \
     X(144, WINDOW_KEPT, "keep what no node took of a window until it has left the window")         \
-    X(146, RESET_UNORDERED, "take a late message about a reset for a new one")
+    X(146, RESET_UNORDERED, "take a late message about a reset for a new one")                     \
+    X(147, LOAD_UNHELD, "let the host's copies go while a load reads them")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \

@@ -294,6 +294,35 @@ TEST(fetch_from_the_host_brings_state_alone)
     stage_closes(&st, s);
 }
 
+/* The host has STATE of the chunk before the target, and nothing of the target, which the device
+ * has. The load holds the target there, and pins nothing on the host (the audit looks). */
+TEST(fetch_from_the_host_whose_target_is_on_the_device_alone)
+{
+    struct stage st = stage_64(128, 64);
+    struct rig_session *s = stage_session(&st);
+    uint64_t request;
+
+    put_all(&st, 1, 192);
+    lose_state(&st, seq1, 128);
+    node_leave_host(st.rig->core, node_of(st.rig, st.pool, seq1, 192));
+    matches(s, seq1, 200, 64);
+    assert_int_equal(st.rig->last->match.host_depth, 192);
+    st.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(s, PEER_HOST, 0);
+    assert_int_equal(rig_jobs(st.rig, RIG_COPY), 1);
+    assert_int_equal(seen(&st, 1, 192).on_host, 0);
+    assert_int_equal(seen(&st, 1, 192).refs[REF_HOST], 0);
+    assert_int_equal(seen(&st, 1, 192).refs[REF_TRANSFER], 1);
+    assert_false(evict_leaf(st.rig->core, node_of(st.rig, st.pool, seq1, 192)));
+    assert_true(node_held(node_in(&st, seq1, 128), TIER_HOST));
+    rig_complete(st.rig, RIG_COPY);
+    assert_ok(rig_fetched(s, request));
+    st.rig->automatic = RIG_ALL;
+    assert_whole(s, 192);
+    assert_int_equal(seen(&st, 1, 192).refs[REF_TRANSFER], 0);
+    stage_closes(&st, s);
+}
+
 /* T14: copies that failed are made by a Retract: HISTORY of all, STATE of what the session borrows.
  * What is superseded is not worth host room. */
 TEST(host_superseded_state_is_not_copied)
