@@ -244,6 +244,9 @@ static void hold_transfers(const struct core *c, ref_counts *held)
 {
     for (uint32_t i = c->disk_stores.head; i != NONE; i = disk_store_list_next(c, i))
         if (disk_store_at(c, i)->state != DISK_STORE_DUE) {
+            if (!node_visible(node_at(c, disk_store_at(c, i)->device)))
+                oracle_fail("audit: store %u reads node %u, whose step has not passed", i,
+                            disk_store_at(c, i)->device);
             held[disk_store_at(c, i)->device][REF_TRANSFER]++;
             held[disk_store_at(c, i)->node][REF_HOST] += disk_store_at(c, i)->from_host;
         }

@@ -168,6 +168,15 @@ static bool is_reset(const struct core *c, const struct disk_store *s)
     return space_at(c, node_at(c, s->node)->space)->reset;
 }
 
+/* Has the step passed that wrote the node? What is on the host alone may hang on what was committed
+ * anew, at a step that has not. */
+static bool is_written(struct core *c, uint32_t slot)
+{
+    for (; !node_on_device(node_at(c, slot)); c->visits++)
+        slot = node_at(c, slot)->parent;
+    return node_visible(node_at(c, slot));
+}
+
 /* The deepest node of the path down to which a store can read: from the device as far down as that
  * has it, and below that copies of the host that agree with their checksums. */
 static uint32_t readable(struct core *c, uint32_t node)
@@ -210,7 +219,7 @@ static void due_look(struct core *c, struct actions *out, struct disk_store *s)
         store_end(c, out, s, TERN_GONE);
     } else if (path_of(c, s->node) > DISK_PATH_MAX) {
         store_end(c, out, s, TERN_UNSUPPORTED);
-    } else if (node_visible(n)) {
+    } else if (is_written(c, s->node)) {
         s->node = readable(c, wanted);
         if (node_at(c, s->node)->depth == 0 || (s->node != wanted && s->conn != NONE))
             store_end(c, out, s, TERN_GONE);
