@@ -12,4 +12,8 @@ extern uint64_t work_done;
 extern uint64_t work_most;
 extern void (*work_hook)(void);
 
+/* Sends SIGPROF after so much processor time; 0: no more. A machine that does other things is no
+ * hang. */
+void history_watch(uint32_t seconds);
+
 #endif

@@ -13,7 +13,7 @@
 #include "oracle/oracle.h"
 #include "world.h"
 
-#define HISTORY_S   60     /* of a processor that is busy with other things; most take 50 ms */
+#define HISTORY_S   60     /* of processor time; most take 50 ms */
 #define AUDIT_NODES 30000u /* a larger core is looked into in one of so many histories: */
 #define AUDIT_EVERY 8u
 
@@ -48,7 +48,7 @@ static void on_signal(int sig)
         raise(sig);
         return;
     }
-    if (sig == SIGALRM)
+    if (sig == SIGPROF)
         lviolation("hang", "a history takes longer than %u s", HISTORY_S);
     lviolation("crash", "signal %d inside the core", sig);
 }
@@ -56,9 +56,9 @@ static void on_signal(int sig)
 static bool play(const struct lhistory *h)
 {
     void (*audit)(const char *) = oracle_fail_hook;
-    static const int signals[] = {SIGSEGV, SIGBUS, SIGALRM};
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGPROF};
     struct sigaction was[3];
-    bool ok = true;
+    volatile bool ok = true; /* over the jump */
 
     for (int i = 0; i < 3; i++)
         sigaction(signals[i], &(struct sigaction){.sa_handler = on_signal, .sa_flags = SA_NODEFER},
@@ -67,7 +67,7 @@ static bool play(const struct lhistory *h)
     work_hook = lruns_on;
     check_set_hook(on_check); /* a check that fails takes it away */
     oracle_fail_hook = on_audit;
-    alarm(HISTORY_S);
+    history_watch(HISTORY_S);
     memset(lw.marks, 0, sizeof lw.marks);
     if (setjmp(lw.failed)) {
         ok = false;
@@ -86,7 +86,7 @@ static bool play(const struct lhistory *h)
         if (h->cfg.lim_nodes + h->cfg.pages < AUDIT_NODES || h->seed % AUDIT_EVERY == 0)
             oracle_audit(lw.core);
     }
-    alarm(0);
+    history_watch(0);
     running = false;
     oracle_fail_hook = audit;
     for (int i = 0; i < 3; i++)
