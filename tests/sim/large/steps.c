@@ -92,7 +92,8 @@ static bool needs_a_path(const struct event *ev)
     if (stores_before + lw.core->disk_stores.n + away_before + lw.core->away.n > 0)
         return true;
     return ev->kind == EV_REQUEST && (ev->request.op == OP_FETCH || ev->request.op == OP_HANDOFF ||
-                                      ev->request.op == OP_RETRACT || ev->request.op == OP_RECOVER);
+                                      ev->request.op == OP_STORE || ev->request.op == OP_RETRACT ||
+                                      ev->request.op == OP_RECOVER);
 }
 
 /* What the event brings with it, or its answers name, takes its time. */
