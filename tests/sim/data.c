@@ -240,6 +240,9 @@ static void batch_page(struct sim *w, uint32_t d, const struct pull *p, const st
         hand_out(w, d, p->pool, at->group, ref, OWN_PULL, slot);
         g->units = g->whole = 0;
     }
+    if (b->part == PART_EARLY)
+        g->units &=
+            (uint8_t)~b->units; /* told again: what came before is not the page's any more */
     EXPECT(b->part != PART_REST || b->units == (((1u << UNITS) - 1) & ~(uint32_t)g->units),
            "rest_of_unknown", "granule %u: units %x are asked for, %x are here", granule, b->units,
            g->units);
