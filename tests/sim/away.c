@@ -1,6 +1,7 @@
 /* Sessions that go away and come back (T14, S8, S10): what an engine asks for, what each answer
  * must be, and what the session has when it runs again: its own bytes, up to the length that came
  * back. Until every copy is acknowledged and the step has passed it holds the device as before. */
+#include "causes.h"
 #include "tickets.h"
 
 /* --- leaving --- */
@@ -355,7 +356,7 @@ static void recover_failed(struct sim *w, uint32_t d, struct session *s, const s
         EXPECT(s->cancel_sent, "recover_gone", "%s", r->text);
         MARK(load_cancelled);
         break;
-    case TERN_BUSY: break;
+    case TERN_BUSY: check_busy_recover(w, d, s, r); break;
     default: violation(w, "recover_refused", "err %u %s", r->err, r->text);
     }
 }

@@ -96,6 +96,9 @@ void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
     }
     if (o && msg->err == TERN_BUSY)
         o->not_before = w->now + msg->retry_ms * MS;
+    for (uint32_t i = 0; i < SESSIONS && msg->err == TERN_BUSY; i++)
+        if (pull_id_equal(w->d[d].session[i].fetch_pull, msg->pull))
+            w->d[d].session[i].fetch_source_busy = 1;
     if (o && msg->err == TERN_OK && msg->to > msg->from)
         fetched_content(w, d, o);
     if (o && msg->err == TERN_OK && msg->to == msg->from && o->awaits)
@@ -241,8 +244,7 @@ static void batch_page(struct sim *w, uint32_t d, const struct pull *p, const st
         g->units = g->whole = 0;
     }
     if (b->part == PART_EARLY)
-        g->units &=
-            (uint8_t)~b->units; /* told again: what came before is not the page's any more */
+        g->units &= (uint8_t)~b->units; /* told again: written again */
     EXPECT(b->part != PART_REST || b->units == (((1u << UNITS) - 1) & ~(uint32_t)g->units),
            "rest_of_unknown", "granule %u: units %x are asked for, %x are here", granule, b->units,
            g->units);

@@ -1,6 +1,7 @@
 /* What engines ask of the disk tier, and what the answers must be: Store, what a Match says of the
  * disk and what a Fetch brings from there (D4), resets of namespaces (N1), and the end of a daemon.
  */
+#include "causes.h"
 #include "disks.h"
 
 /* --- what is there --- */
@@ -87,8 +88,8 @@ void check_disk_fetch(struct sim *w, uint32_t d, const struct session *s, const 
                r->text);
         MARK(disk_fetch_no_room);
         return;
-    case TERN_TIMED_OUT:
-    case TERN_BUSY: return;
+    case TERN_TIMED_OUT: return;
+    case TERN_BUSY: check_busy_fetch(w, d, s, r); return;
     default: violation(w, "disk_fetch_refused", "err %u %s", r->err, r->text);
     }
 }
@@ -225,7 +226,7 @@ void store_answered(struct sim *w, uint32_t d, const struct reply *r)
                k->written);
         MARK(store_failed);
         return;
-    case TERN_BUSY: return;
+    case TERN_BUSY: check_busy_store(w, d, r); return;
     default: violation(w, "store_answer", "err %u %s", r->err, r->text);
     }
 }

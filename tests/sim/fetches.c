@@ -1,6 +1,7 @@
 /* Fetch and its cancel, as an engine asks for them, and what an answer gives the session: borrowed
  * pages of published chunks, and perhaps pages of its own behind them. What it owned before, its
  * tail, is replaced or left as it was (S11). Also how to find out where nobody heard the answer. */
+#include "causes.h"
 #include "disk.h"
 #include "tickets.h"
 
@@ -236,6 +237,26 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     fetch_send(w, d, s, &ev, conn);
 }
 
+/* Who asks the peer later does not overtake. */
+static bool others_ask(struct sim *w, uint32_t d, const struct session *s)
+{
+    struct daemon *m = &w->d[d];
+    bool any = false;
+
+    for (uint32_t i = 0; i < OPENS; i++)
+        any |= m->opened[i].id.slot != NONE && m->opened[i].id.gen && !m->opened[i].disk &&
+               m->opened[i].tenant == s->tenant;
+    for (uint32_t set = sessions_live(m, 1u << TURN_FETCHING, ENGINES_ALL); set;) {
+        struct session *o = &m->session[session_next(&set, 0)];
+        bool beside =
+            o != s && o->tenant == s->tenant && !o->fetch_host && !o->fetch_disk && !s->fetch_host;
+
+        any |= beside;
+        o->fetch_behind |= beside; /* it may have to ask once more */
+    }
+    return any;
+}
+
 void fetch_send(struct sim *w, uint32_t d, struct session *s, struct event *ev, uint32_t conn)
 {
     struct daemon *m = &w->d[d];
@@ -251,7 +272,8 @@ void fetch_send(struct sim *w, uint32_t d, struct session *s, struct event *ev, 
     s->cancel_sent = 0;
     s->fetch_before = s->turn;
     s->fetch_pull = (struct pull_id){.slot = NONE};
-    s->fetch_waited = 0;
+    s->fetch_waited = s->fetch_source_busy = 0;
+    s->fetch_behind = others_ask(w, d, s);
     s->turn = TURN_FETCHING;
     m->waiting = 1;
     if (s->fetch_host || s->fetch_disk ||
@@ -301,6 +323,7 @@ void fetch_marks(struct sim *w, uint32_t d, const struct session *s, const struc
     case TERN_PEER_LOST: MARK(fetch_peer_lost); break;
     case TERN_BUSY:
         EXPECT(r->fetch.retry_ms > 0, "busy_for_ever", "nobody says when to come back");
+        check_busy_fetch(w, d, s, r);
         break;
     case TERN_TIMED_OUT:
         MARK(fetch_timed_out);
@@ -473,10 +496,7 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
         EXPECT(!w->link[d].up[0], "fetch_peer", "%s", r->text);
         MARK(fetch_peer_lost);
         return;
-    case TERN_BUSY:
-        if (strstr(r->text, "share of"))
-            check_pulls_full(w, d, s->tenant);
-        return;
+    case TERN_BUSY: check_busy_fetch(w, d, s, r); return;
     case TERN_GONE:
         EXPECT(s->cancel_sent ||
                    (s->fetch_at_least > s->written && !space_current(w, d, s->tenant, s->space)),
@@ -516,7 +536,7 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
         MARK(host_fetch_no_room);
         return;
     case TERN_CORRUPT: EXPECT(w->d[d].spoilt, "host_fetch_corrupt", "%s", r->text); return;
-    case TERN_BUSY: return;
+    case TERN_BUSY: check_busy_fetch(w, d, s, r); return;
     default: violation(w, "host_fetch_refused", "err %u %s", r->err, r->text);
     }
     if (s->fetch_tail) {
@@ -545,7 +565,7 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
 static void fetched_from_disk(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     bool refused = r->err == TERN_INVALID || r->err == TERN_UNSUPPORTED ||
-                   (r->err == TERN_BUSY && strstr(r->text, "share of") != NULL) ||
+                   (r->err == TERN_BUSY && !busy_of_pull(r)) ||
                    (r->err == TERN_OK && r->fetch.lengths.committed == s->committed &&
                     r->fetch.lengths.allocated == s->allocated);
 

@@ -132,6 +132,7 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
         finish_zero(w, d, &j, &ev);
     else
         finish_copy(w, d, &j, &ev, spoils(w, &j));
+    m->copies_failed += j.kind == JOB_COPY && ev.copied.err != TERN_OK;
     sim_step(w, d, &ev);
     if (j.kind != JOB_COPY)
         return;

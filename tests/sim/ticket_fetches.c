@@ -1,6 +1,7 @@
 /* Fetches by ticket (Y2, Y4, Y6), as an engine asks for them and as their answers are judged: the
  * exact length, every byte of the tail, the STATE to go on from there, the blob, and nobody gets a
  * ticket twice. Also what is made of a ticket that is shown by somebody who has no right to it. */
+#include "causes.h"
 #include "disk.h"
 #include "tickets.h"
 
@@ -287,17 +288,18 @@ void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg)
 static bool began(const struct reply *r)
 {
     return r->err == TERN_POOL_EXHAUSTED || r->err == TERN_QUOTA || r->err == TERN_TIMED_OUT ||
-           (r->err == TERN_BUSY && !strstr(r->text, "share of") && !strstr(r->text, "resets"));
+           busy_of_pull(r);
 }
 
 static void check_begun(struct sim *w, uint32_t d, const struct session *s, const struct reply *r)
 {
     if (r->err == TERN_POOL_EXHAUSTED)
         MARK(follow_no_room);
+    if (r->err == TERN_BUSY)
+        check_busy_fetch(w, d, s, r);
     if (r->err == TERN_TIMED_OUT)
         EXPECT(w->now >= s->fetch_since + w->limits.ticket_deadline_ns, "follow_early", "%s",
                r->text);
-    (void)d;
 }
 
 /* It was refused before anybody was asked. */
@@ -331,10 +333,7 @@ static void refused(struct sim *w, uint32_t d, struct session *s, const struct t
                "ticket_fetch_gone", "%s", r->text);
         MARK(ticket_after_restart);
         return;
-    case TERN_BUSY:
-        if (strstr(r->text, "share of"))
-            check_pulls_full(w, d, s->tenant);
-        return;
+    case TERN_BUSY: check_busy_fetch(w, d, s, r); return;
     default: violation(w, "ticket_fetch_refused", "err %u %s", r->err, r->text);
     }
 }

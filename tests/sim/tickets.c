@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "causes.h"
 #include "disk.h"
 #include "oracle/oracle.h"
 #include "records.h"
@@ -157,7 +158,8 @@ static void end(struct sim *w, uint32_t d, struct tk *t)
     w->tickets[d]->closing = 1;
 }
 
-/* Where things come free in pieces the core may be behind. */
+/* Where things come free in pieces the core may be behind, by as many steps as it takes: the model
+ * takes the core's word for when, and looks in tickets_check that it does not stay behind. */
 static bool core_has_left(struct sim *w, uint32_t d, const struct session *s)
 {
     struct session_view v;
@@ -198,7 +200,9 @@ static bool pool_closes(const struct sim *w, uint32_t d, const struct session *s
     return core_pool_view(w->d[d].core, id.slot, &v) && pool_id_equal(v.id, id) && v.closing;
 }
 
-/* Its pages wait for a step, and there is no record for that now. */
+/* Its pages wait for a step, and there is no record for that now. Which releases hold the few
+ * records the model does not count, so that is the core's word; it holds no longer than the step.
+ */
 static bool waits_for_record(struct sim *w, uint32_t d, const struct tk *t)
 {
     const struct session *s = ticket_session(w, d, t);
@@ -499,16 +503,6 @@ static void handed(struct sim *w, uint32_t d, struct session *s, const struct re
         MARK(handoff_with_tail);
 }
 
-static void handoff_busy(struct sim *w, uint32_t d, const struct session *s,
-                         const struct req_handoff *r)
-{
-    if (r->blob_bytes > 0 && (!w->ample || w->cfg.give_back))
-        return; /* the token store may have no room for it */
-    EXPECT(w->cfg.give_back || late_step(s, (uint32_t)r->step) > w->d[d].engine[s->engine].min_done,
-           "handoff_busy", "BUSY at step %u, all have done %u: %s", late_step(s, (uint32_t)r->step),
-           w->d[d].engine[s->engine].min_done, w->reply->text);
-}
-
 bool ask_ticket_open(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
@@ -582,7 +576,7 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
           s->id.slot, s->id.gen, s->committed, s->written, (uint32_t)ev.request.handoff.step,
           w->reply->err, w->reply->text);
     if (w->reply->err == TERN_BUSY && want == TERN_OK) {
-        handoff_busy(w, d, s, &ev.request.handoff);
+        check_busy_handoff(w, d, s, &ev.request.handoff, w->reply);
         return false;
     }
     if (unsure && w->reply->err == TERN_INVALID)
@@ -779,8 +773,13 @@ void tickets_check(struct sim *w, uint32_t d)
 
     if (core_deadline(w->d[d].core) <= w->now)
         return;
-    for (uint32_t i = 0; i < SESSIONS; i++)
-        standing[w->d[d].session[i].tenant] += m->tk[i].stands;
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        const struct tk *t = &m->tk[i];
+
+        standing[w->d[d].session[i].tenant] += t->stands;
+        EXPECT(!t->stands || t->promised || t->left || t->ends || !step_passed(w, d, t),
+               "ticket_leaves_late", "session %u: its step has passed, and an engine has it", i);
+    }
     for (uint32_t t = 0; t < w->cfg.tenants; t++) {
         core_tickets(w->d[d].core, t, &v);
         EXPECT(v.standing == standing[t] && v.made == m->made[t] && v.taken == m->taken[t] &&

@@ -163,10 +163,12 @@ struct said { /* by an engine, of units of its session's pages up to a token */
 struct session {
     uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
-    uint8_t fetch_prefetch; /* no decode waits for it */
-    uint8_t fetch_waited;   /* the source had too little of what it is to bring */
-    uint8_t piece_variant;  /* of the tokens of the Match under way */
-    uint32_t piece_end;     /* how far pieces of it were taken; 0: none */
+    uint8_t fetch_prefetch;    /* no decode waits for it */
+    uint8_t fetch_waited;      /* the source had too little of what it is to bring */
+    uint8_t fetch_source_busy; /* the source has said so, whatever else it said */
+    uint8_t fetch_behind;      /* others of its tenant were there before it */
+    uint8_t piece_variant;     /* of the tokens of the Match under way */
+    uint32_t piece_end;        /* how far pieces of it were taken; 0: none */
     uint8_t piece_holds; /* the last piece was refused: what those before it led to may be held */
     uint8_t deaf;        /* the connection that waited for the fetch was closed */
     uint8_t fetch_host;  /* from the host tier */
@@ -429,7 +431,7 @@ struct daemon {
     struct hpage host[TENANTS][HOMES * HOSTS];
     struct pin pin[PINS];
     struct copy_id last_copy; /* acknowledged */
-    uint32_t resets, open_resets[OPENS], spoilt;
+    uint32_t resets, open_resets[OPENS], spoilt, copies_failed;
     struct reset_asked reset_asked[RESETS]; /* by engines, not yet answered */
     /* Resets are numbered over all daemons. Of each namespace: the reset that all its content is
      * younger than; the last one that was asked for here; the last one of which all have heard. */

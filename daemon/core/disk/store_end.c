@@ -1,5 +1,6 @@
 /* How a store ends: what it held, and what is answered. See stores.h. */
 #include "core/arena/actions.h"
+#include "core/busy.h"
 #include "core/disk/store_files.h"
 #include "core/tree/state.h"
 
@@ -20,7 +21,7 @@ static const char *end_text(enum tern_err err)
                "pool with a larger align_tokens";
     case TERN_CORRUPT:
         return "a page in memory does not agree with its checksum: nothing of it was stored";
-    case TERN_BUSY: return "its time was over: the daemon is about to end";
+    case TERN_BUSY: return STORE_TIME_OVER;
     default: return "the disk could not write it: the daemon's log says why; serving goes on";
     }
 }

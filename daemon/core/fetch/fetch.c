@@ -174,7 +174,7 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
     if (!link_at(c, peer)->up)
         return refuse(ret, TERN_PEER_LOST, "the peer is not connected; the daemon keeps trying");
     if (reset_is_due(c, peer))
-        return refuse(ret, TERN_BUSY, "the peer is being told of resets: fetch again in a moment");
+        return refuse(ret, TERN_BUSY, PEER_HEARS_RESETS);
     if (!pull_may_begin(c, pull_holder(c, engine_at(c, s->engine), peer), r->prefetch))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
     *ret_peer = peer;
@@ -267,7 +267,7 @@ bool fetch_ask_again(struct core *c, struct actions *out)
         if (!pull_asks_again(p) || c->now_ns < p->ask_ns)
             continue;
         if (p->state == PULL_WAITING && pull_is_behind(c, p)) {
-            pull_put_off(c, p, c->limits.busy_retry_ms);
+            pull_put_off(c, p, PULL_BUSY_QUEUE, c->limits.busy_retry_ms);
             continue;
         }
         if (out->opens || actions_room(out) == 0 || reset_is_due(c, p->link))
@@ -389,7 +389,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     if (p->follow && s->written < to)
         pull_take_first(c, p);
     else if (pull_is_behind(c, p))
-        pull_put_off(c, p, c->limits.busy_retry_ms);
+        pull_put_off(c, p, PULL_BUSY_QUEUE, c->limits.busy_retry_ms);
     else
         fetch_open(c, out, p);
     return TERN_OK;

@@ -211,10 +211,7 @@ static const char *ticket_text(enum tern_err err)
         return "the source gave this tenant no such ticket: show the text of the hand-over as it "
                "was answered, as an engine of the same tenant";
     case TERN_INVALID: return TICKET_OTHER_TOKENS;
-    case TERN_BUSY:
-        return "its source says that another fetch takes the ticket, that its session still runs "
-               "and has committed nothing or has not matched these tokens, or that the step that "
-               "writes its pages has not passed: fetch again in a moment, or follow it";
+    case TERN_BUSY: return TICKET_SOURCE_BUSY;
     default: return NULL;
     }
 }
@@ -275,6 +272,8 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     if (p->chunk != NONE && p->err == TERN_CORRUPT)
         text = "what lies on the disk is not what was stored, or its file is gone: it is not "
                "offered again; what came before stays, compute the rest";
+    if (shortage)
+        p->busy = PULL_BUSY_ROOM;
     if (p->err == TERN_BUSY && (!text || p->busy != PULL_BUSY_SOURCE))
         text = busy_text(p);
 
@@ -471,7 +470,6 @@ static enum tern_err make_room(struct core *c, struct pull *p, uint32_t to, cons
         if (p->session != NONE && !group_is_state(&pool->group[g]))
             held[g] = session_at(c, p->session)->base[g];
     }
-    p->busy = PULL_BUSY_ROOM;
     return pages_make_room(c, engine_at(c, p->engine), pool, (struct page_need){need, held}, ret);
 }
 
@@ -516,12 +514,11 @@ static void offer_later(struct core *c, struct actions *out, struct pull *p,
                         const struct peer_msg *msg)
 {
     p->serve = p->given_back = msg->serve;
-    p->busy = PULL_BUSY_LAYOUTS;
     pull_send(c, out, p, PEER_PULL_DONE)->err = TERN_BUSY;
     if (p->asks < PULL_ASKS_MAX)
-        pull_put_off(c, p, c->limits.busy_retry_ms);
+        pull_put_off(c, p, PULL_BUSY_LAYOUTS, c->limits.busy_retry_ms);
     else
-        pull_set_ending(c, p, TERN_BUSY);
+        pull_set_busy(c, p, PULL_BUSY_LAYOUTS);
 }
 
 static bool offer_has_room(const struct core *c, const struct pull *p, const struct peer_msg *msg)
@@ -558,7 +555,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
     p->handed = msg->handed;
     p->busy = PULL_BUSY_SOURCE;
     if (msg->err == TERN_BUSY && msg->retry_ms > 0 && p->asks < PULL_ASKS_MAX) {
-        pull_put_off(c, p, msg->retry_ms);
+        pull_put_off(c, p, PULL_BUSY_SOURCE, msg->retry_ms);
         return;
     }
     if (msg->err == TERN_OK && msg->to == msg->from && p->awaited > 0) {

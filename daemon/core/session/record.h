@@ -2,14 +2,12 @@
 #ifndef CORE_RECORD_H
 #define CORE_RECORD_H
 
+#include "core/busy.h"
 #include "core/session/call.h"
 #include "core/tree/tokens.h"
 
 #define MATCH_INCOMPLETE                                                                           \
     "only some pieces of this session's Match have come: send the rest of them, or Abort"
-
-#define RELEASING                                                                                  \
-    "the pages that this session gave up are still being given back: repeat it in a moment"
 
 #define STEP_TOO_MUCH                                                                              \
     "the Step is more work than one may be: what came before is done, and of a commit the chunks " \
@@ -20,9 +18,6 @@
     "it was handed over, or the daemon that gave it was restarted, or is another one"
 
 /* The numbers: committed, and tokens in its list. */
-#define TICKET_STILL_RUNS                                                                          \
-    "the ticket's session still runs, with # of its # tokens committed: fetch it when it was "     \
-    "handed over, or from another host follow it"
 
 #define TICKET_DENIED                                                                              \
     "this daemon gave this tenant no such ticket: show the text of the hand-over as it was "       \

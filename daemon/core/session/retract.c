@@ -212,6 +212,21 @@ static bool path_written(const struct core *c, const struct session *s, uint32_t
     return true;
 }
 
+/* `busy`: why, where it is that. */
+static const char *load_text(enum tern_err err, const char *busy)
+{
+    switch (err) {
+    case TERN_GONE: return "it was cancelled, or the session was aborted or closed";
+    case TERN_CORRUPT:
+        return "the host's copy does not agree with its checksums: Abort, and compute it anew";
+    case TERN_BUSY: return busy;
+    case TERN_POOL_EXHAUSTED:
+        return "the device has no room any more for the rest of what is to come from host memory: "
+               "close or retract sessions, and repeat it";
+    default: return "";
+    }
+}
+
 /* What the load needs that is on the device already stays there; then the pages are taken. */
 static enum tern_err load_start(struct core *c, struct call *call, struct path path,
                                 struct reply *ret)
@@ -228,13 +243,11 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     s->load_state_from =
         path.state_from < node_at(c, device)->depth ? path.state_from : node_at(c, device)->depth;
     walked(c, 2 * node_at(c, path.node)->depth / p->align);
-    err = path_written(c, s, device, false) ? load_need(c, path, need) : TERN_BUSY;
+    if (!path_written(c, s, device, false))
+        return refuse(ret, TERN_BUSY, LOAD_AWAITS_COMMIT);
+    err = load_need(c, path, need);
     if (err != TERN_OK)
-        return refuse(ret, err,
-                      err == TERN_CORRUPT
-                          ? "the host's copy does not agree with its checksums: Abort, and compute "
-                            "it anew"
-                          : "a commit or a copy of that prefix is under way: repeat in a moment");
+        return refuse(ret, err, load_text(err, LOAD_AWAITS_COPY));
     node_pin(c, device, REF_TRANSFER);
     load_hold(c, (struct path){path.node, s->load_state_from});
     err = pages_make_room(c, call->engine, p, (struct page_need){need, NULL}, &ret->shortage);
@@ -245,8 +258,7 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
         return room_refused(
             ret, err,
             err == TERN_BUSY
-                ? "what makes way for it is evicted in pieces, or copied to the host "
-                  "first: the session stays as it is; repeat in a moment, it goes on"
+                ? MAKING_ROOM
                 : "the device has not that much room: the session stays as it is; make "
                   "room, repeat");
     }
@@ -361,25 +373,10 @@ static void adopt(struct core *c, struct session *s)
 
 /* --- taking on and ending --- */
 
-static const char *load_text(enum tern_err err)
-{
-    switch (err) {
-    case TERN_GONE: return "it was cancelled, or the session was aborted or closed";
-    case TERN_CORRUPT:
-        return "the host's copy does not agree with its checksums: Abort, and compute it anew";
-    case TERN_BUSY:
-        return "a copy from host memory failed, or too many releases wait for a step: repeat it";
-    case TERN_POOL_EXHAUSTED:
-        return "the device has no room any more for the rest of what is to come from host memory: "
-               "close or retract sessions, and repeat it";
-    default: return "";
-    }
-}
-
 /* `stays`: the session is as it was; else it is about to be aborted or closed, and its lengths are
  * not for this answer to tell. */
 static void load_answer(struct core *c, struct actions *out, struct session *s, enum tern_err err,
-                        uint32_t from, bool stays)
+                        const char *text, uint32_t from, bool stays)
 {
     uint32_t first_run = out->nruns;
     struct reply *r;
@@ -388,7 +385,7 @@ static void load_answer(struct core *c, struct actions *out, struct session *s, 
     if (s->load_conn == NONE)
         return;
     r = reply_late(out, (struct reply_to){s->load_conn, s->load_request, s->load_trace},
-                   (enum op)s->load_op, err, load_text(err));
+                   (enum op)s->load_op, err, text);
     if (err == TERN_OK)
         session_runs(c, out, s, from);
     r->runs = out->runs + first_run;
@@ -405,7 +402,7 @@ static void load_answer(struct core *c, struct actions *out, struct session *s, 
 }
 
 static void load_finish(struct core *c, struct actions *out, struct session *s, enum tern_err err,
-                        bool stays)
+                        const char *text, bool stays)
 {
     uint32_t from = 0;
     bool recover = s->load_op == OP_RECOVER;
@@ -422,13 +419,13 @@ static void load_finish(struct core *c, struct actions *out, struct session *s, 
         session_state_move(&s->state, recover ? SESSION_RETRACTED : s->back_to);
     if (err == TERN_OK)
         session_use(c, s);
-    load_answer(c, out, s, err, from, stays);
+    load_answer(c, out, s, err, text, from, stays);
 }
 
 void load_end(struct core *c, struct actions *out, struct session *s, bool stays)
 {
     if (s->state == SESSION_LOADING)
-        load_finish(c, out, s, TERN_GONE, stays);
+        load_finish(c, out, s, TERN_GONE, load_text(TERN_GONE, NULL), stays);
 }
 
 void load_conn_closed(struct core *c, uint32_t conn)
@@ -475,11 +472,14 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct lis
 }
 
 /* Something that the load needs was not in a copy that it found under way: begins another. */
-static enum tern_err load_more(struct core *c, struct session *s, struct path path)
+static enum tern_err load_more(struct core *c, struct session *s, struct path path,
+                               const char **ret_busy)
 {
     uint32_t need[GROUPS_MAX] = {0};
 
+    *ret_busy = LOAD_AWAITS_COPY;
     TRY(load_need(c, path, need));
+    *ret_busy = MAKING_ROOM;
     TRY(pages_make_room_now(c, session_pool(c, s), need));
     load_begin(c, path);
     return TERN_OK;
@@ -499,6 +499,7 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
 {
     struct path path = {s->target,
                         s->load_op == OP_RECOVER ? s->state_from : state_low(c, s->target)};
+    const char *busy = LOAD_COPY_FAILED;
     enum tern_err err = TERN_OK;
 
     if (failed || node_on_device(node_at(c, s->target))) /* else one look is enough */
@@ -507,7 +508,7 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
         if (failed || node_on_device(node_at(c, s->target)))
             err = load_failed(c, path);
         if (err != TERN_OK && !failed)
-            err = load_more(c, s, path);
+            err = load_more(c, s, path, &busy);
         if (err == TERN_OK)
             return true;
     }
@@ -515,9 +516,11 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
         return false;
     if (err == TERN_OK && s->load_op == OP_FETCH &&
         share_room(c, SHARE_RETIRES, engine_at(c, s->engine)->tenant) <
-            tail_records(c, s, s->tail_step))
+            tail_records(c, s, s->tail_step)) {
         err = TERN_BUSY;
-    load_finish(c, out, s, err, true);
+        busy = share_refused(SHARE_RETIRES);
+    }
+    load_finish(c, out, s, err, load_text(err, busy), true);
     return true;
 }
 

@@ -2,12 +2,8 @@
 #ifndef CORE_ROOM_H
 #define CORE_ROOM_H
 
+#include "core/busy.h"
 #include "core/tree/admit.h"
-
-/* Why an operation that needs pages is BUSY. */
-#define MAKING_ROOM                                                                                \
-    "more has to be evicted, copied to the host or given back first than one step does: repeat "   \
-    "in a moment, it goes on"
 
 /* Why one that needs pages is QUOTA, with the numbers of the shortage. */
 #define NEVER_FITS                                                                                 \

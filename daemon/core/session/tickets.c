@@ -152,9 +152,7 @@ static enum tern_err room_check(struct core *c, const struct session *s,
     if (r->blob_bytes > TICKET_BLOB_BYTES || r->blob.n != div_up(r->blob_bytes, 4))
         return refuse(ret, TERN_INVALID, "a ticket has a blob of at most 65,536 bytes");
     if (!session_may_give(c, n.spares))
-        return refuse(ret, TERN_BUSY,
-                      "the session has many pages beyond what is written: Rewind it to its written "
-                      "length first");
+        return refuse(ret, TERN_BUSY, SPARES_TOO_MANY);
     if (n.kept > SEAL_PAGES_MAX)
         return refuse(ret, TERN_UNSUPPORTED,
                       "the session has more than 256 pages of its own behind its committed length");

@@ -93,8 +93,9 @@ bool pull_is_behind(const struct core *c, const struct pull *p)
     return false;
 }
 
-void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms)
+void pull_put_off(struct core *c, struct pull *p, enum pull_busy why, uint32_t retry_ms)
 {
+    p->busy = why;
     if (retry_ms > PULL_RETRY_MS_MAX)
         retry_ms = PULL_RETRY_MS_MAX;
     p->retry_ms = retry_ms;

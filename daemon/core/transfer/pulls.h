@@ -3,6 +3,7 @@
 #ifndef CORE_PULLS_H
 #define CORE_PULLS_H
 
+#include "core/busy.h"
 #include "core/transfer/spans.h"
 
 /* The engine's tenant must have room in its share. */
@@ -20,8 +21,9 @@ struct peer_msg *pull_send(const struct core *c, struct actions *out, const stru
 
 /* Another transfer of its tenant over its link asks a busy source again: it has to wait behind. */
 bool pull_is_behind(const struct core *c, const struct pull *p);
-/* The source is busy, for so long: it is asked again then, or when those before it were not. */
-void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms);
+/* The source is busy, or others are before it, for so long: it is asked again then, or when those
+ * before it were not. */
+void pull_put_off(struct core *c, struct pull *p, enum pull_busy why, uint32_t retry_ms);
 /* The source has not published `at_least` yet: it is asked again after a pause. Such a transfer
  * waits for itself alone; others go past it. */
 void pull_wait(struct core *c, struct pull *p);
@@ -75,29 +77,6 @@ bool pulls_issue(struct core *c, struct actions *out);
 
 /* Has it pages to ask for, and may not yet? As of the end of a step. */
 bool pull_lacks_credit(const struct core *c, const struct pull *p);
-
-/* Why a fetch ends as BUSY: X(NAME, what is said). Each says what to wait for. */
-#define PULL_BUSY_TABLE(X)                                                                         \
-    X(SOURCE, "the peer serves as many transfers as it may (its limits.serves); what was "         \
-              "published before stays: fetch again after retry_ms")                                \
-    X(LAYOUTS, "transfers are resharded between as many pairs of layouts as may be at a time; "    \
-               "what was published before stays: fetch again after retry_ms")                      \
-    X(RETIRES, "releases that wait for a step ran out here (limits.retires); what was published "  \
-               "before stays: let a step pass, and fetch again")                                   \
-    X(NODES, "prefix nodes ran out here (limits.nodes); what was published before stays: close "   \
-             "sessions, or raise it, and fetch again")                                             \
-    X(BLOB, "there is no room here for what was handed over with the ticket "                      \
-            "(limits.token_blocks): close sessions, or raise it, and fetch again")                 \
-    X(ROOM, "more has to be evicted, copied to the host or given back first than one step does: "  \
-            "fetch again in a moment, it goes on")                                                 \
-    X(STATE, "the STATE of these tokens that is here waits for another engine's step, or has "     \
-             "gone meanwhile: fetch again in a moment")
-
-enum pull_busy {
-#define X(name, text) PULL_BUSY_##name,
-    PULL_BUSY_TABLE(X)
-#undef X
-};
 
 /* It ends as BUSY for that. */
 void pull_set_busy(struct core *c, struct pull *p, enum pull_busy why);

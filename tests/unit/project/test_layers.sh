@@ -13,9 +13,9 @@ core    | daemon/core/arena | base/* core/core.h core/disk.h core/request.h core
 core    | daemon/core/memory | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* | +pure
 core    | daemon/core/tree | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* | +pure
 core    | daemon/core/tier | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* | +pure
-core    | daemon/core/disk | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* | +pure
-core    | daemon/core/transfer | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* | +pure
-core    | daemon/core/session | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* core/session/* | +pure
+core    | daemon/core/disk | base/* core/core.h core/busy.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* | +pure
+core    | daemon/core/transfer | base/* core/core.h core/busy.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* | +pure
+core    | daemon/core/session | base/* core/core.h core/busy.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* core/session/* | +pure
 reshard | daemon/reshard | base/* reshard/* kernels/strided.h                               | +pure
 seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/disk.h core/request.h core/ids.h core/limits.h reshard/* kernels/strided.h kernels/driver.h kernels/kernels.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h openssl/*
 xfer    | daemon/seam/xfer | base/* core/* seam/own_threads.h seam/io/io.h seam/io/io_threads.h seam/io/door.h seam/mem/mem.h seam/mem/mem_pack.h seam/mem/mem_reshard.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* reshard/* | +any

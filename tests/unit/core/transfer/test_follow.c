@@ -399,6 +399,7 @@ TEST(y4_one_follows_and_who_does_not_follow_is_told_to_come_back)
     for (uint32_t i = 0; i < 10; i++)
         rig_advance(f.p.dest, PULL_BUSY_MS_MAX / 4 * NS_PER_MS);
     assert_err(TERN_BUSY, rig_fetched(second, second->fetch));
+    assert_non_null(strstr(rig_reply_to(f.p.dest, second->fetch)->text, "another fetch takes"));
     assert_err(TERN_BUSY, rig_fetched(plain, plain->fetch));
     assert_err(TERN_BUSY, ticket_fetched(here, f.t));
     follow(here, f.t);

@@ -1,0 +1,17 @@
+/* What BUSY is said for, and whether it holds. See causes.c. */
+#ifndef SIM_CAUSES_H
+#define SIM_CAUSES_H
+
+#include "sim.h"
+
+/* Did a transfer begin, and end as BUSY? */
+bool busy_of_pull(const struct reply *r);
+/* For want of records, when it had some already? */
+bool busy_for_records(const struct reply *r);
+void check_busy_fetch(struct sim *w, uint32_t d, const struct session *s, const struct reply *r);
+void check_busy_recover(struct sim *w, uint32_t d, const struct session *s, const struct reply *r);
+void check_busy_store(struct sim *w, uint32_t d, const struct reply *r);
+void check_busy_handoff(struct sim *w, uint32_t d, const struct session *s,
+                        const struct req_handoff *h, const struct reply *r);
+
+#endif
