@@ -32,7 +32,7 @@ static void lease_forget(struct engine *g, uint32_t i)
 
 static void lease_busy(struct sim *w, uint32_t d, const struct pool *p)
 {
-    EXPECT(w->cfg.give_back || p->stores > 0 || (w->cfg.host_behind && w->d[d].njobs), "lease_busy",
+    EXPECT(w->cfg.give_back || p->stores > 0 || w->d[d].njobs > 0, "lease_busy",
            "BUSY, and nothing is copied, stored or given back");
 }
 

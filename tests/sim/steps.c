@@ -239,7 +239,7 @@ static bool too_much(const struct sim *w, const struct op_result *r)
 }
 
 static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s,
-                              const struct step_op *op, bool alone)
+                              const struct step_op *op, bool alone, const char *text)
 {
     if (w->cfg.give_back) /* what the Step closed before may not be free yet */
         return;
@@ -253,6 +253,8 @@ static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s
         MARK(extend_waits_for_copies);
         return;
     }
+    if (w->d[d].njobs > 0 && (!text || strstr(text, "has to be evicted")))
+        return; /* what a job holds comes back by itself */
     EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens");
     check_store_full(w, d, s, s->ntokens + op->tokens.n);
 }
@@ -300,7 +302,7 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
     if (needed)
         note_need(w, d, s->pool, need);
     if (r->err == TERN_BUSY) {
-        check_extend_busy(w, d, s, op, alone);
+        check_extend_busy(w, d, s, op, alone, r->text);
         return;
     }
     if (r->err == TERN_POOL_EXHAUSTED) {

@@ -499,8 +499,8 @@ struct core {
     struct share_of_table share[SHARE_TABLES];
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves, free_turn_records;
-    struct list checks;                      /* turn records that are CHECKING or LEAVING */
-    struct list seals_queued, copies_queued; /* nodes */
+    struct list checks; /* turn records that are CHECKING or LEAVING */
+    struct list seals_queued, copies_queued, seals_out, copies_out; /* nodes; out: a job runs */
     uint32_t seals_running, copies_running;
     uint64_t seal_bytes;     /* of the nodes whose checksums are being computed */
     uint32_t host_corrupt;   /* nodes whose host pages do not agree with their checksums */

@@ -66,6 +66,15 @@ static enum tern_err make_now(struct core *c, struct pool *p, const uint32_t *ne
     return make_some(c, p, need, group, false);
 }
 
+/* Would it be enough if the checksum jobs and copies ended, which they do by themselves? */
+static bool jobs_give_way(struct core *c, struct pool *p, const struct shortage *s)
+{
+    const uint32_t after = obtain_after_jobs(c, p, s->group);
+
+    return after > 0 &&
+           group_free(c, p, s->group) + p->group[s->group].obtainable + after >= s->needed;
+}
+
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, struct page_need n,
                               struct shortage *ret)
 {
@@ -73,7 +82,9 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, 
 
     if (err != TERN_POOL_EXHAUSTED)
         return err;
-    return gives_back(c) || disk_gives_way(c, p) ? TERN_BUSY : shortage_fill(c, e, p, ret);
+    if (gives_back(c) || disk_gives_way(c, p) || jobs_give_way(c, p, ret))
+        return TERN_BUSY;
+    return shortage_fill(c, e, p, ret);
 }
 
 enum tern_err room_refused(struct reply *ret, enum tern_err err, const char *text)
@@ -82,15 +93,14 @@ enum tern_err room_refused(struct reply *ret, enum tern_err err, const char *tex
 
     return err != TERN_QUOTA ? refuse(ret, err, text)
                              : refuse_numbers(ret, err, NEVER_FITS,
-                                              (const uint32_t[REPLY_NUMBERS]){s->needed, s->free});
+                                              (const uint64_t[REPLY_NUMBERS]){s->needed, s->free});
 }
 
 enum tern_err pages_make_room_now(struct core *c, struct pool *p, const uint32_t *need)
 {
     struct shortage unused;
     uint32_t end = piece_whole(c);
-    enum tern_err err =
-        pages_admit(c, p, p, (struct page_need){need, NULL}, make_now, &unused);
+    enum tern_err err = pages_admit(c, p, p, (struct page_need){need, NULL}, make_now, &unused);
 
     c->piece_end = end;
     return err;

@@ -15,6 +15,7 @@ void copy_done(struct core *c, struct copy_id job, enum tern_err err)
     if (!n->used || n->work.copy_gen != job.gen ||
         (n->work.copy != COPY_RUNNING && n->work.copy != COPY_CANCELLED))
         return; /* a second acknowledgement */
+    copy_list_remove(c, &c->copies_out, job.slot);
     c->copies_running--;
     touch(c);
     if (n->work.copy_to == TIER_HOST)
@@ -73,6 +74,7 @@ bool copy_flush(struct core *c, struct actions *out)
             out->npages + 2 * pages > sizeof out->pages / sizeof out->pages[0])
             return false;
         copy_list_remove(c, &c->copies_queued, slot);
+        copy_list_push(c, &c->copies_out, slot);
         c->copies_running++;
         emit_copy(c, slot, out, pages);
         touch(c);

@@ -61,6 +61,7 @@ void seal_done(struct core *c, struct seal_id job)
             if (page_at(c, at)->seal == PAGE_SEAL_RUNNING)
                 page_seal_state_move(&page_at(c, at)->seal, PAGE_SEAL_DONE);
     seal_state_move(&n->work.seal, SEAL_DONE);
+    seal_list_remove(c, &c->seals_out, job.slot);
     c->seals_running--;
     ticket_looks(c);
     c->seal_bytes -= job_bytes(pool_at(c, n->pool));
@@ -122,6 +123,7 @@ bool seal_flush(struct core *c, struct actions *out)
         if (actions_room(out) == 0 || out->npages + need > sizeof out->pages / sizeof out->pages[0])
             return false;
         seal_list_remove(c, &c->seals_queued, slot);
+        seal_list_push(c, &c->seals_out, slot);
         seal_state_move(&node_at(c, slot)->work.seal, SEAL_RUNNING);
         c->seals_running++;
         c->seal_bytes += job_bytes(p);

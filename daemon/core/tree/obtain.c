@@ -47,6 +47,45 @@ static void recount(struct core *c, uint32_t slot)
         }
 }
 
+/* --- what jobs hold --- */
+
+/* The node, below which nothing is kept, and those above it that nothing else keeps. A fork ends
+ * it. */
+static uint32_t held_by_jobs(struct core *c, const struct node *leaf, uint32_t group)
+{
+    const struct node *of = leaf;
+    uint32_t n = 0;
+
+    for (uint32_t below = 0; visits_left(c) > 0; c->visits++, below = 1) {
+        if (of->depth == 0 || of->nrefs != of->refs[REF_JOB] || !node_visible(of) ||
+            of->state.refilling || of->work.loaders > 0 ||
+            (of->work.copy != COPY_NONE && of->work.copy_from != TIER_DEVICE) ||
+            of->room.kept[TIER_DEVICE] - of->room.own[TIER_DEVICE] != below)
+            return n;
+        if (of->group[group].pages[TIER_DEVICE] != NONE &&
+            !(of->room.counted[TIER_DEVICE] & 1u << group))
+            n += pool_at(c, of->pool)->group[group].segment;
+        of = node_at(c, of->parent);
+    }
+    return n;
+}
+
+uint32_t obtain_after_jobs(struct core *c, const struct pool *p, uint32_t group)
+{
+    const struct list *seals[] = {&c->seals_queued, &c->seals_out};
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t at = seals[i]->head; at != NONE && visits_left(c) > 0;
+             at = seal_list_next(c, at), c->visits++)
+            if (node_pool(c, node_at(c, at)) == p)
+                n += held_by_jobs(c, node_at(c, at), group);
+    for (uint32_t at = c->copies_out.head; at != NONE; at = copy_list_next(c, at))
+        if (node_pool(c, node_at(c, at)) == p)
+            n += held_by_jobs(c, node_at(c, at), group);
+    return n;
+}
+
 void obtain_forget_group(struct core *c, uint32_t slot, enum tier tier, uint32_t group)
 {
     if (node_at(c, slot)->room.counted[tier] & 1u << group)

@@ -161,6 +161,28 @@ TEST(t11_a_doomed_retraction_evicts_nothing_on_the_host)
     assert_err(TERN_QUOTA, rig_retract(s, RETRACT_HOST, 0)); /* five pages never fit */
 }
 
+/* E4: what only checksum jobs hold comes back by itself, so a request for which that suffices is
+ * told to come back, and one for which it does not is told so. */
+TEST(e4_pages_that_only_jobs_hold_are_waited_for)
+{
+    for (uint32_t runs = 0; runs < 2; runs++) { /* the jobs wait, or run */
+        struct bench b = BENCH_LIMITED(limits.seal_jobs = runs ? 8 : 1, 4, 16);
+        struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1), *pins;
+
+        b.rig->automatic = BY_HAND(RIG_SEAL);
+        computes_and_commits(s, 1, 32, 32, 0); /* 8 of 16 pages, each of a node with a job */
+        assert_ok(rig_close(s, 0));
+        assert_ok(rig_match(b.s, rig_tokens(2, 64), 64));
+        assert_err(TERN_BUSY, rig_extend(b.s, 64, 0, NULL, 0));
+        pins = session_with(b.rig, &b.e, b.pool, 1, 4); /* the first node stays */
+        assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 64, 0, NULL, 0));
+        assert_err(TERN_BUSY, rig_extend(b.s, 60, 0, NULL, 0));
+        assert_ok(rig_close(pins, 0));
+        rig_runs_free(b.rig);
+        assert_ok(rig_extend(b.s, 64, 0, NULL, 0));
+    }
+}
+
 /* E4: what the pool could never have is QUOTA with both numbers, whatever can be evicted and
  * whatever the session has already; what fits the pool if others left is not. */
 TEST(e4_what_never_fits_is_told_apart_from_what_does_not_fit_now)
