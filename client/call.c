@@ -194,7 +194,10 @@ enum tern_err call_status(struct tern *t, const ProtobufCMessage *msg)
     if (!status || !status->err)
         return TERN_OK;
     err = status->err < TERN_ERR_COUNT ? (enum tern_err)status->err : TERN_INTERNAL;
-    return set_error(t, err, status->text && status->text[0] ? status->text : NULL);
+    set_error(t, err, status->text && status->text[0] ? status->text : NULL);
+    t->store.numbers[0] = status->first;
+    t->store.numbers[1] = status->second;
+    return err;
 }
 
 enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMessage **ret)

@@ -24,6 +24,7 @@ static enum tern_err do_op(struct tern *t, const struct client_op *op, uint32_t 
     *ret = t->results[0];
     if (t->store.text_at[0])
         set_error(t, ret->err, t->store.texts + t->store.text_at[0]);
+    quick_numbers(&t->store, 0, t->store.numbers);
     return said(t, &asked, ret);
 }
 

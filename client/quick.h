@@ -10,9 +10,10 @@
 #include "proto/writer.h"
 #include "tern.h"
 
-#define QUICK_RUNS_MAX  4096   /* runs of one answer */
-#define QUICK_TEXT_MAX  512    /* bytes of an error's text, with the NUL */
-#define QUICK_TEXTS_MAX 16384u /* bytes of all texts that came with the results of one Step */
+#define QUICK_RUNS_MAX      4096   /* runs of one answer */
+#define QUICK_TEXT_MAX      512    /* bytes of an error's text, with the NUL */
+#define QUICK_TEXTS_MAX     16384u /* bytes of all texts that came with the results of one Step */
+#define QUICK_NUMBERS_BYTES 16     /* behind each of them */
 
 /* Where the arrays of an answer go. `pages` has room for every ref that a body can hold. */
 struct quick_store {
@@ -25,7 +26,8 @@ struct quick_store {
     uint32_t *text_at; /* TERN_BATCH_OPS_MAX: where in texts that of a result begins, 0: it has
                           none, or it found no room */
     uint32_t texts_end;
-    bool more; /* the runs of the next Step's answer go behind those that are there */
+    uint64_t numbers[2]; /* that `text` came with; behind each of texts there are its own */
+    bool more;           /* the runs of the next Step's answer go behind those that are there */
 };
 
 /* An operation of a Step, as the wire has it. */
@@ -103,6 +105,9 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
 bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                     struct tern_result *ret, uint32_t max, uint32_t *ret_done,
                     enum tern_err *ret_err);
+
+/* The numbers that came with the text of result i of that. */
+void quick_numbers(const struct quick_store *store, uint32_t i, uint64_t ret[2]);
 
 /* On the wire 0 says that nothing is in flight. */
 static inline uint64_t wire_step(uint64_t step)

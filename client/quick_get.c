@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "proto/reader.h"
 
-/* ---- Status {err 1, text 2, shortage 3} ---- */
+/* ---- Status {err 1, text 2, shortage 3, first 4, second 5} ---- */
 
 static void get_shortage(struct reader *outer, const struct field *field, struct tern_shortage *ret)
 {
@@ -43,7 +43,8 @@ static void get_text(struct reader *r, const struct field *f, char *text)
 }
 
 static void get_status(struct reader *outer, const struct field *field, char *text,
-                       enum tern_err *ret_err, struct tern_shortage *ret_shortage)
+                       uint64_t numbers[2], enum tern_err *ret_err,
+                       struct tern_shortage *ret_shortage)
 {
     struct reader r = reader_enter(outer, field);
     uint32_t err = TERN_OK;
@@ -54,6 +55,8 @@ static void get_status(struct reader *outer, const struct field *field, char *te
         case 1: reader_u32(&r, &f, &err); break;
         case 2: get_text(&r, &f, text); break;
         case 3: get_shortage(&r, &f, ret_shortage); break;
+        case 4:
+        case 5: reader_u64(&r, &f, &numbers[f.number - 4]); break;
         default: break;
         }
     }
@@ -160,7 +163,7 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
                      struct quick_store *store, struct tern_result *ret)
 {
     switch (part) {
-    case STATUS: get_status(r, f, store->text, &ret->err, &ret->shortage); break;
+    case STATUS: get_status(r, f, store->text, store->numbers, &ret->err, &ret->shortage); break;
     case LENGTHS: get_lengths(r, f, &ret->lengths); break;
     case TOKENS: reader_u32(r, f, &ret->tokens); break;
     case MATCHED: reader_u32(r, f, &ret->matched); break;
@@ -195,6 +198,7 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
 
     check(parts != recover || type == FRAME_RECOVER_REPLY);
     store->nruns = store->npages = 0;
+    store->numbers[0] = store->numbers[1] = 0;
     *ret = (struct tern_result){.err = TERN_OK};
     while (reader_next(&r, &f))
         get_part(&r, f.number < PARTS ? parts[f.number] : PART_NONE, &f, store, ret);
@@ -205,16 +209,26 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
  * runs 6, align 7}} ---- */
 
 /* Where the text is kept; 0: it is empty, or there is no room. */
-static uint32_t keep_text(struct quick_store *store, const char *text)
+static uint32_t keep_text(struct quick_store *store, const char *text, const uint64_t numbers[2])
 {
     size_t n = strlen(text) + 1;
     uint32_t at = store->texts_end;
 
-    if (n == 1 || n > QUICK_TEXTS_MAX - at)
+    if (n == 1 || n + QUICK_NUMBERS_BYTES > QUICK_TEXTS_MAX - at)
         return 0;
     memcpy(store->texts + at, text, n);
-    store->texts_end += (uint32_t)n;
+    memcpy(store->texts + at + n, numbers, QUICK_NUMBERS_BYTES);
+    store->texts_end += (uint32_t)(n + QUICK_NUMBERS_BYTES);
     return at;
+}
+
+void quick_numbers(const struct quick_store *store, uint32_t i, uint64_t ret[2])
+{
+    const char *text = store->texts + store->text_at[i];
+
+    ret[0] = ret[1] = 0;
+    if (store->text_at[i])
+        memcpy(ret, text + strlen(text) + 1, QUICK_NUMBERS_BYTES);
 }
 
 static void get_result(struct reader *outer, const struct field *field, struct quick_store *store,
@@ -222,14 +236,14 @@ static void get_result(struct reader *outer, const struct field *field, struct q
 {
     struct reader r = reader_enter(outer, field);
     char text[QUICK_TEXT_MAX];
+    uint64_t numbers[2] = {0, 0};
     struct field f;
 
     text[0] = '\0';
-
     *ret = (struct tern_result){.err = TERN_OK};
     while (reader_next(&r, &f)) {
         switch (f.number) {
-        case 1: get_status(&r, &f, text, &ret->err, &ret->shortage); break;
+        case 1: get_status(&r, &f, text, numbers, &ret->err, &ret->shortage); break;
         case 2: reader_u32(&r, &f, &ret->lengths.committed); break;
         case 3: reader_u32(&r, &f, &ret->lengths.written); break;
         case 4: reader_u32(&r, &f, &ret->lengths.allocated); break;
@@ -240,7 +254,7 @@ static void get_result(struct reader *outer, const struct field *field, struct q
         }
     }
     reader_leave(outer, &r);
-    *ret_text_at = keep_text(store, text);
+    *ret_text_at = keep_text(store, text, numbers);
 }
 
 bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
@@ -257,9 +271,10 @@ bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
         store->nruns = store->npages = 0;
     store->texts[0] = '\0';
     store->texts_end = 1;
+    store->numbers[0] = store->numbers[1] = 0;
     while (reader_next(&r, &f)) {
         if (f.number == 1)
-            get_status(&r, &f, store->text, &err, &ignored);
+            get_status(&r, &f, store->text, store->numbers, &err, &ignored);
         else if (f.number == 2 && done == max)
             r.failed = true;
         else if (f.number == 2) {

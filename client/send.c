@@ -25,6 +25,7 @@ enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)
     if (!text)
         text = err_text(err);
     snprintf(t->text, sizeof(t->text), "%s", text);
+    t->store.numbers[0] = t->store.numbers[1] = 0;
     return err;
 }
 

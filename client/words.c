@@ -248,6 +248,19 @@ enum tern_err said_retracted(struct tern *t, enum tern_err err, const struct ter
     return err;
 }
 
+void tern_error_numbers(const struct tern *t, uint64_t ret[2])
+{
+    for (uint32_t i = 0; i < 2; i++)
+        ret[i] = t->text[0] ? t->store.numbers[i] : 0;
+}
+
+void tern_result_numbers(struct tern *t, uint32_t i, uint64_t ret[2])
+{
+    ret[0] = ret[1] = 0;
+    if (i < t->nresults)
+        quick_numbers(&t->store, i, ret);
+}
+
 const char *tern_result_text(struct tern *t, uint32_t i)
 {
     if (i >= t->nresults || t->results[i].err == TERN_OK)

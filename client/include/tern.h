@@ -101,6 +101,9 @@ TERN_API const char *tern_version(void);
  * With NULL it says the same of this thread's last tern_connect. The text is borrowed until the
  * next call. */
 TERN_API const char *tern_error_text(const struct tern *t);
+/* The numbers of that text, in its order, where a daemon refused the request and named any; else 0.
+ * With QUOTA for what never fits: what is needed, and what there can be at most. */
+TERN_API void tern_error_numbers(const struct tern *t, uint64_t ret[2]);
 
 /* ---- connecting ---- */
 

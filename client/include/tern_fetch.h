@@ -21,7 +21,9 @@
  * error the fetch ends with. Then they are free when `step` has passed: it is the last step that
  * may touch them, or TERN_STEP_NONE. Take ret->lengths and ret->runs over in either case, also with
  * an error: where nothing came there are no runs, and what came may be just as long as what it
- * replaces. Less than was written is left only by a transfer that breaks off later than that: with
+ * replaces. A chunk that another session of this engine has committed meanwhile, by a step that has
+ * not passed, may be among what came: then its pages are written when that step has passed, and
+ * kernels that read them run behind it. Less than was written is left only by a transfer that breaks off later than that: with
  * a WINDOW or RECURRENT group, whose STATE was still to come, or because the daemon ran out of
  * records (BUSY).
  *   INVALID  The session was never matched, or it is retracted. Or, with a WINDOW or RECURRENT
@@ -106,13 +108,14 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *              this fetch was cancelled. Compute what is missing.
  *   DENIED     Its key is not that of the ticket, or it is another tenant's. (A forged text may as
  *              well name a ticket or a daemon that there is not, which is GONE.)
- *   INVALID    The session has other tokens than those that were handed over (ret->handed), or the
- *              text is no ticket's. Or, in a pool with a WINDOW or RECURRENT group, as for
+ *   INVALID    The session has other tokens than those that were handed over (ret->handed; or
+ *              tern_error_numbers: the first that differs), or the text is no ticket's. Or, in a pool with a WINDOW or RECURRENT group, as for
  *              tern_fetch: the session has computed a part of it itself, or, where this very daemon
  *              gave the ticket, all of it.
  *   PEER_LOST  The daemon that gave it is not connected.
- *   BUSY       Another fetch of it is under way, the step that writes its pages has not passed, or
- *              their checksums are being made: repeat it when ret->retry_ms is over. Or it is an
+ *   BUSY       Another fetch of it is under way, the step that writes its pages has not passed,
+ *              their checksums are being made, or its daemon serves as many transfers as it may: the
+ *              text says which. Repeat it when ret->retry_ms is over. Or it is an
  *              early one, and its session still runs: the text says how far it is. The daemon asks
  *              again for up to 2 s before it says so; with a shorter deadline it is TIMED_OUT.
  *   UNSUPPORTED  The pool there has another layout; or this very daemon gave it, it is of
@@ -167,9 +170,10 @@ TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const c
  *   TIMED_OUT  This call's deadline passed. The fetch goes on, and the wait may be repeated. */
 TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above,
                                        uint32_t deadline_ms, struct tern_result *ret);
-/* Where the pages lie that are still to come: ret->runs. They are the session's from the beginning
- * of a tern_fetch_follow on, and are not to be touched before tern_fetch_wait or the fetch says
- * that they are written. Of other fetches they are known once the source has answered. */
+/* Where the pages of the fetch lie: ret->runs, those that have come, up to ret->lengths.written, and
+ * those that are still to come. The latter are the session's from the beginning of a
+ * tern_fetch_follow on, and are not to be touched before tern_fetch_wait or the fetch says that they
+ * are written. Of other fetches they are known once the source has answered. */
 TERN_API enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline_ms,
                                         struct tern_result *ret);
 /* At the daemon that gave it, by any engine of the tenant. tern_ticket_renew: it stands for so long
@@ -201,7 +205,9 @@ struct tern_stored {
  *                   point in all that is.
  *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no part of it.
  *   POOL_EXHAUSTED  The file system is full.
- *   QUOTA           It does not fit into the tenant's part of the disk, with what may not go.
+ *   QUOTA           It does not fit into the tenant's part of the disk, with what may not go: the
+ *                   text says what there is too little of, and tern_error_numbers has how much it
+ *                   needs and how much there is at most.
  *   BUSY            As many prefixes as may be are being stored. Repeat the call in a moment.
  *   GONE            The prefix left memory before it was written, or its namespace was reset.
  *   DISK            The disk failed. Nothing was stored.

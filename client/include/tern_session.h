@@ -49,16 +49,19 @@ struct tern_page {
  * more when the step of the commit or slide has passed. A RECURRENT group has one page, and first
  * is 0. Where from.index is not 0, the engine copies page `from` into that page, in stream order,
  * before it continues; `from` is a state that the tree keeps, and it is never written. A page
- * without `from` is empty in the answer to tern_extend, where the session begins at its first
- * token; in that to a fetch or a recover it holds the state of the written length. */
+ * without `from` holds the state of the written length; where nothing is written, as in the answer
+ * to the first tern_extend of a session that begins at its first token, it is empty. */
 struct tern_run {
     uint32_t group, first, n;
     const struct tern_page *pages;
     struct tern_page from;
 };
 
-/* Why pages ran out, and what waiting would bring. The numbers are pages of `group`. With QUOTA it
- * never fits: `needed` would be had at once, and `free` is the most that there could be. */
+/* Why pages ran out, and what waiting would bring. The numbers are pages of `group`, one
+ * that lacks some. Where `needed` is no more than `free` and `evictable` together, this
+ * group has enough, and the other groups of the request need memory that those pages lie in. With
+ * QUOTA it never fits: `needed` would be had at once, and `free` is the most that there could be.
+ * All are 0 where records or bytes are what never suffices: tern_error_numbers has those. */
 struct tern_shortage {
     uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* let all ranks pass it, then repeat; 0: no step will bring more */
@@ -147,7 +150,9 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
 
 /* Begins a turn. On an empty session it finds and pins the longest committed prefix, and ret->runs
  * names its pages. On a session that has written tokens it resumes at the shorter of the written
- * length and the common prefix, and it gives the pages behind that back. `step` is the last step
+ * length and the common prefix, and it gives the pages behind that back. So does one that has pages
+ * and has written nothing, which therefore finds nothing in the tree: tern_rewind to 0 first, and it
+ * is empty. `step` is the last step
  * that may still touch them, or TERN_STEP_NONE. Either way the tokens behind ret->lengths.written
  * are left to compute. The call may be repeated.
  * A list longer than one request can be is sent in pieces, others being served between them. The
@@ -172,7 +177,9 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *                   as it was, and nothing was evicted for this request. What an earlier one
  *                   evicted that was answered BUSY stays evicted.
  *   QUOTA           It never fits: the session's table would have more pages of a group than the
- *                   pool. ret->shortage has both numbers. Ask for less; waiting does not help.
+ *                   pool (ret->shortage), or its list or path more records than this tenant can
+ *                   have. tern_error_numbers has what is needed, and what there can be at most. Ask
+ *                   for less; waiting does not help.
  *   INVALID         The lengths do not fit the session, or the session is retracted.
  *   BUSY            A record that the daemon needs is not free, for instance because too many
  *                   releases wait for a step: repeat the operation after the next step. Or more has
@@ -184,12 +191,12 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *
  *   call                   needs              committed  written        allocated    tokens
  *   tern_session_open                         0          0              0            0
- *   tern_match, empty      W = 0              matched    matched        matched      the prompt
+ *   tern_match, empty      A = 0              matched    matched        matched      the prompt
  *   tern_match, resumed    common >= C        C          min(W, common) as written   the prompt
  *   tern_extend            no length shrinks  C          `written`      `allocated`  T + append
  *   tern_commit            C <= depth <= W    depth      W              A            T
  *   tern_rewind            C <= length <= A   C          min(W, length) length       min(T, length)
- *   tern_finish            C <= length <= A   C          min(W, length) length       min(T, length)
+ *   tern_finish, in a turn C <= length <= A   C          min(W, length) length       min(T, length)
  *   tern_slide             next_commit > C    C          W              A            T
  *   tern_snapshot_release                     C          W              A            T
  *   tern_written           until <= A         C          W              A            T
@@ -206,6 +213,13 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_retract, HOST     no fetch under way C          W              A; away      T
  *   tern_recover           away               C          what is there  as written   T
  *
+ * A turn begins with tern_match, tern_extend, or a fetch that was not answered at once, whatever it
+ * brought, and ends with tern_finish, which is INVALID before the first turn and after tern_abort.
+ * A session that is away counts as in a turn: tern_abort of it gives up the table, also where
+ * tern_finish came before the tern_retract. With a RECURRENT group a match or a finish that would
+ * leave less than W goes back to C. After tern_retract with DROP the tokens behind C are still in
+ * the list, and are to be written again.
+ *
  * While a session is away, or a fetch or a recover is under way, only tern_recover, tern_retract,
  * tern_fetch_cancel, tern_abort and tern_session_close may be used on it. */
 
@@ -220,6 +234,9 @@ TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct 
  * that writes the pages, or a later one if that was dispatched on them, because pages that the
  * answer replaces are given back behind it. TERN_STEP_NONE: they are written already. So says a
  * step that all ranks have passed, too: the commit is published at once. It cannot be taken back.
+ * Where another session of this engine has committed the same chunk by a step that has not passed,
+ * the session takes those pages over, and neither they nor what it commits behind them are published
+ * before that step, whatever this call names: let kernels that read them run behind it.
  * ret->lengths.committed says how far it got; a depth that was committed before changes nothing. A
  * long commit takes several requests, each with that deadline; also where it ends as BUSY, what the
  * lengths say is committed, and ret->runs has replaced pages. */
@@ -265,8 +282,8 @@ TERN_API enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uin
  * may be matched again, and finds what it had committed as anybody else would. Its list is cut to
  * what the last tern_finish kept, as far as later matches and rewinds left that; it is empty if no
  * turn was finished, and where the daemon had no room to keep it (ret->tokens says so).
- * Between tern_finish and the next tern_match or tern_extend there is no turn. Then nothing is
- * dropped: list, lengths and table stay as tern_finish left them. */
+ * Between tern_finish and the next tern_match, tern_extend, fetch or tern_retract there is no turn.
+ * Then nothing is dropped: list, lengths and table stay as tern_finish left them. */
 TERN_API enum tern_err tern_abort(struct tern *t, tern_session s, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
 /* Ends the session. Its committed prefix stays in the tree for others, as long as there is room.
@@ -359,6 +376,8 @@ TERN_API enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms
  * is none. Of any other answer that tern_poll hands out, tern_error_text has the words, until the
  * next call. Borrowed until the next call on the connection. */
 TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
+/* The same of that result as tern_error_numbers. */
+TERN_API void tern_result_numbers(struct tern *t, uint32_t i, uint64_t ret[2]);
 
 /* ---- giving way: a running session gives up its device pages and comes back later ---- */
 

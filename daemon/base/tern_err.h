@@ -29,7 +29,7 @@ enum tern_err_category {
     X(BUSY, 8, BUSY, "a limit on concurrent work is reached: come back later")                     \
     X(GONE, 9, GONE, "the handle names something that no longer exists")                           \
     X(DENIED, 10, DENIED, "this tenant may not do that")                                           \
-    X(QUOTA, 11, DENIED, "the tenant's configured limit is reached")                               \
+    X(QUOTA, 11, DENIED, "more than a configured limit allows: waiting does not help")             \
     X(CORRUPT, 12, IO, "bytes arrived that do not match their checksum, twice")                    \
     X(DISK, 13, IO, "the disk could not be written or read")                                       \
     X(INTERNAL, 14, INTERNAL, "a bug in Tern; the daemon's log names the place")                   \

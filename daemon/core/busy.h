@@ -49,11 +49,26 @@ enum pull_busy {
 #define LOAD_AWAITS_COPY   "a copy of that prefix to the host is under way: repeat in a moment"
 #define LOAD_COPY_FAILED   "a copy from host memory failed: repeat it"
 
-/* By ticket. */
-#define TICKET_SOURCE_BUSY                                                                         \
-    "its source says that another fetch takes the ticket, that its session still runs and has "    \
-    "committed nothing or has not matched these tokens, or that the step that writes its pages "   \
-    "has not passed: fetch again in a moment, or follow it"
+/* Why a ticket is not fetched now: X(NAME, what is said). On the wire by number, so append. */
+#define TICKET_BUSY_TABLE(X)                                                                       \
+    X(UNSAID, "its source says that another fetch takes the ticket, that its session still runs "  \
+              "and has committed nothing or has not matched these tokens, or that the step that "  \
+              "writes its pages has not passed: fetch again in a moment, or follow it")            \
+    X(SERVES, "the ticket's daemon serves as many transfers as it may (its limits.serves): fetch " \
+              "again after retry_ms")                                                              \
+    X(TAKEN, "another fetch takes the ticket: if that fails, fetch again")                         \
+    X(STEP, "the step that writes the ticket's pages has not passed: fetch again in a moment")     \
+    X(SUMS, "the checksums of the ticket's pages are being made: fetch again in a moment")         \
+    X(RUNS, "the ticket's session still runs, and has committed nothing: fetch it when it was "    \
+            "handed over, or from another host follow it")                                         \
+    X(UNMATCHED, "the ticket's session has not matched these tokens yet: fetch again in a moment")
+
+enum ticket_busy {
+#define X(name, text) TICKET_BUSY_##name,
+    TICKET_BUSY_TABLE(X)
+#undef X
+        TICKET_BUSY_COUNT
+};
 
 #define TICKET_STILL_RUNS                                                                          \
     "the ticket's session still runs, with # of its # tokens committed: fetch it when it was "     \

@@ -261,7 +261,7 @@ struct req_fetch {
 struct req_fetch_wait {
     struct session_id session;
     uint32_t above;
-    bool pages; /* answered at once: which pages those that are still to come will have */
+    bool pages; /* answered at once: which pages it has brought, and will bring */
 };
 
 struct req_fetch_cancel {
@@ -502,6 +502,14 @@ struct shortage {
     uint64_t until_step; /* 0: no step will bring more */
 };
 
+#define REPLY_NUMBERS 2
+
+/* Why something is refused: a static text, and the numbers that its # stand for. */
+struct reason {
+    const char *text;
+    uint64_t number[REPLY_NUMBERS];
+};
+
 struct lengths {
     uint32_t committed, written, allocated; /* in ascending order (S1) */
 };
@@ -514,6 +522,7 @@ struct op_result {
     uint32_t align;           /* L, if a COMMIT is INVALID whose depth is no multiple of it; or 0 */
     struct shortage shortage; /* if err is POOL_EXHAUSTED or QUOTA */
     const char *text;         /* of the first operation that has one; static, or NULL */
+    uint64_t number[REPLY_NUMBERS]; /* as a reply's */
 };
 
 /* What a put or a rollback has left. */
@@ -525,15 +534,13 @@ struct recorded {
     uint32_t tokens;        /* in its list */
 };
 
-#define REPLY_NUMBERS 2
-
 struct reply {
     enum op op;
     enum tern_err err;
     uint32_t conn;
     uint64_t request_id, trace_id;
     const char *text; /* static: what to do about err; "" if there is nothing to add to err_text */
-    uint32_t number[REPLY_NUMBERS]; /* each # of the text stands for the next of these */
+    uint64_t number[REPLY_NUMBERS]; /* each # of the text stands for the next of these */
     const struct table_run *runs;
     uint32_t nruns;
     struct shortage shortage; /* if err is POOL_EXHAUSTED */

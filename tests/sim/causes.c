@@ -6,6 +6,7 @@
 
 #include "core/arena/shares.h"
 #include "core/busy.h"
+#include "core/transfer/handed.h"
 #include "disk.h"
 #include "records.h"
 #include "state.h"
@@ -94,7 +95,10 @@ static uint32_t pull_cause(const struct reply *r)
     for (uint32_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (says(r, texts[i]))
             return i;
-    return says(r, TICKET_SOURCE_BUSY) || says(r, TICKET_STILL_RUNS) ? PULL_BUSY_SOURCE : NO;
+    for (uint32_t i = 0; i < TICKET_BUSY_COUNT; i++)
+        if (says(r, ticket_busy_text(i)))
+            return PULL_BUSY_SOURCE;
+    return says(r, TICKET_STILL_RUNS) ? PULL_BUSY_SOURCE : NO;
 }
 
 bool busy_of_pull(const struct reply *r)

@@ -161,9 +161,17 @@ static void told_pages(struct sim *w, uint32_t d, const struct session *s, struc
             memset(coming_of(w, d, s)[run->group], 0, sizeof coming_of(w, d, s)[run->group]);
         for (uint32_t k = 0; k < run->n && run->first + k < TABLE; k++) {
             const struct granule *p = page_granule(w, d, s->pool, run->group, run->refs[k].index);
+            const uint32_t at = (run->first + k) * pt, end = r->fetch_wait.lengths.written;
+            const bool state = run->group >= w->cfg.ngroups;
 
-            EXPECT(p->own != OWN_SESSION && p->own != OWN_LEASE && !p->borrows, "pages_told_twice",
-                   "group %u page %u: granule of kind %u", run->group, run->first + k, p->own);
+            if (!state && !s->fetch_tail && at < end) /* it has come */
+                check_page_told(w, d, s, run->group, run->first + k, end - at < pt ? end - at : pt,
+                                &run->refs[k]);
+            else
+                EXPECT(p->own != OWN_SESSION && p->own != OWN_LEASE &&
+                           (!p->borrows || (state && p->own == OWN_STATE)),
+                       "pages_told_twice", "group %u page %u: granule of kind %u", run->group,
+                       run->first + k, p->own);
             coming_of(w, d, s)[run->group][run->first + k] = run->refs[k];
         }
         if (run->first + run->n > f->ncoming[run->group])

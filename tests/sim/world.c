@@ -351,8 +351,30 @@ void daemon_restart(struct sim *w, uint32_t d)
 
 /* --- events --- */
 
+/* E4: more records than the tenant can ever have. The numbers tell it from too few pages; what else
+ * is judged of it is what is judged of a table that is full. */
+static enum tern_err full_for_ever(enum tern_err err, const struct shortage *s,
+                                   const uint64_t number[REPLY_NUMBERS])
+{
+    bool never = s->needed == 0 && number[0] > number[1] && number[1] > 0;
+
+    return err == TERN_QUOTA && never ? TERN_BUSY : err;
+}
+
+static void records_that_never_suffice(struct reply *r)
+{
+    if (r->op == OP_MATCH || r->op == OP_FETCH || r->op == OP_HANDOFF)
+        r->err = full_for_ever(r->err, &r->shortage, r->number);
+    for (uint32_t i = 0; r->op == OP_STEP && r->err == TERN_OK && i < r->step.n; i++) {
+        struct op_result *of = (struct op_result *)(uintptr_t)&r->step.results[i];
+
+        of->err = full_for_ever(of->err, &of->shortage, of->number);
+    }
+}
+
 static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
 {
+    records_that_never_suffice((struct reply *)(uintptr_t)r);
     if (r->op == OP_FETCH)
         session_fetched(w, d, r);
     else if (r->op == OP_FETCH_WAIT)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from . import _lib
 from ._lib import STEP_NONE, lib
-from .errors import DaemonLost, Invalid, Unsupported, error_of
+from .errors import DaemonLost, Invalid, TernError, Unsupported, error_of
 from .guard import Guard, one_thread
 from .layout import (
     ROLES,
@@ -142,9 +142,16 @@ class Connection:
     def _text(self) -> str:
         return str(lib.tern_error_text(self._p).decode())
 
+    def _numbered(self, error: TernError) -> TernError:
+        """An exception of the last answer, with the numbers of its text."""
+        n = (ct.c_uint64 * 2)()
+        lib.tern_error_numbers(self._p, n)
+        error.numbers = (n[0], n[1])
+        return error
+
     def _check(self, err: int) -> None:
         if err:
-            raise error_of(err, self._text())
+            raise self._numbered(error_of(err, self._text()))
 
     @property
     def incarnation(self) -> int:

@@ -241,7 +241,7 @@ class Session:
         text = self.connection._text()
         if r.err == err and not self._under_way():
             self._take_refused(Answered(r, self.pool))
-        raise refusal(err, text, r, self.pool)
+        raise self.connection._numbered(refusal(err, text, r, self.pool))
 
     def match(
         self,
@@ -379,7 +379,7 @@ class Session:
         how, ms = choice(MODES, "mode", mode), milliseconds(deadline_ms)
         err = lib.tern_retract(c._p, self.handle, how, self._named(step), ms, ct.byref(r))
         if err:
-            raise refusal(err, c._text(), r, self.pool)
+            raise c._numbered(refusal(err, c._text(), r, self.pool))
         self._forget()
         self.committed, self.written, self.allocated = (
             r.lengths.committed,
@@ -666,4 +666,10 @@ class Batch:
 
     def _answers(self, ops: list[Op], results: Any, done: int) -> list[Answered]:
         text, p = lib.tern_result_text, self.connection._p
-        return [Answered(results[i], op.session.pool, text(p, i).decode()) for i, op in enumerate(ops[:done])]
+        answers = [Answered(results[i], op.session.pool, text(p, i).decode()) for i, op in enumerate(ops[:done])]
+        for i, answer in enumerate(answers):
+            if answer.error:
+                n = (ct.c_uint64 * 2)()
+                lib.tern_result_numbers(p, i, n)
+                answer.error.numbers = (n[0], n[1])
+        return answers

@@ -48,7 +48,6 @@ struct page_ref *run_add(struct actions *out, struct table_run wanted)
     if (!refs_fit(out, (struct runs_wanted){.runs = 1, .refs = wanted.n}))
         return NULL;
     wanted.refs = refs;
-    wanted.from = (struct page_ref){0};
     out->runs[out->nruns++] = wanted;
     out->nrefs += wanted.n;
     return refs;

@@ -15,11 +15,17 @@ static inline enum tern_err refuse(struct reply *ret, enum tern_err err, const c
 
 /* The same with numbers in the text. */
 static inline enum tern_err refuse_numbers(struct reply *ret, enum tern_err err, const char *text,
-                                           const uint32_t number[REPLY_NUMBERS])
+                                           const uint64_t number[REPLY_NUMBERS])
 {
     for (uint32_t i = 0; i < REPLY_NUMBERS; i++)
         ret->number[i] = number[i];
     return refuse(ret, err, text);
+}
+
+static inline enum tern_err refuse_why(struct reply *ret, enum tern_err err,
+                                       const struct reason *why)
+{
+    return refuse_numbers(ret, err, why->text, why->number);
 }
 
 /* Refuses one operation of a Step in the same way. */
@@ -27,6 +33,14 @@ static inline enum tern_err refuse_op(struct op_result *ret, enum tern_err err, 
 {
     ret->text = text;
     return err;
+}
+
+static inline enum tern_err refuse_op_why(struct op_result *ret, enum tern_err err,
+                                          const struct reason *why)
+{
+    for (uint32_t i = 0; i < REPLY_NUMBERS; i++)
+        ret->number[i] = why->number[i];
+    return refuse_op(ret, err, why->text);
 }
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "core/core.h"
+#include "core/arena/arena.h"
 
 enum holder { HOLDER_TENANT, HOLDER_TENANT_MEMORY, HOLDER_TENANT_PEER, HOLDER_TENANT_SOURCE };
 
@@ -11,14 +11,18 @@ enum holder { HOLDER_TENANT, HOLDER_TENANT_MEMORY, HOLDER_TENANT_PEER, HOLDER_TE
     "this tenant's share of the " records " and the common rest are in use: " wait                 \
     ", or raise limits." limit
 
+#define NEVER(records, limit)                                                                      \
+    "it never fits: # " records " would be needed at once, and this tenant's share of them and "   \
+    "the common rest come to #: ask for less, or raise limits." limit
+
 static const struct {
     size_t limit_at; /* in struct core_limits */
     enum holder holder;
-    const char *setting, *records, *refused;
+    const char *setting, *records, *refused, *never;
 } tables[SHARE_TABLES] = {
 #define X(NAME, limit, holder, records, wait)                                                      \
-    [SHARE_##NAME] = {offsetof(struct core_limits, limit), HOLDER_##holder, #limit, records,       \
-                      TEXT(records, #limit, wait)},
+    [SHARE_##NAME] = {offsetof(struct core_limits, limit), HOLDER_##holder,       #limit, records, \
+                      TEXT(records, #limit, wait),         NEVER(records, #limit)},
     SHARE_TABLE(X)
 #undef X
 };
@@ -94,6 +98,18 @@ uint32_t shares_layout(const struct core_limits *limits, struct share_of_table r
 const char *share_refused(enum share_table table)
 {
     return tables[table].refused;
+}
+
+enum tern_err share_lacks(const struct core *c, struct share_of of, uint64_t needed,
+                          struct reason *ret)
+{
+    const uint32_t most = share_most(c, of.table, of.tenant);
+
+    *ret = (struct reason){share_refused(of.table), {0}};
+    if (needed <= most)
+        return TERN_BUSY;
+    *ret = (struct reason){tables[of.table].never, {needed, most}};
+    return TERN_QUOTA;
 }
 
 const char *share_setting(enum share_table table)

@@ -14,9 +14,12 @@
 
 #include <stdint.h>
 
+#include "base/tern_err.h"
 #include "core/limits.h"
 
 struct core;
+struct reason;
+struct share_of;
 struct tenant_config;
 
 /* X(NAME, limit, held by, what the records are, what brings some back). The limit is a field of
@@ -75,5 +78,9 @@ const char *share_setting(enum share_table table); /* the field of `limits`; sta
 const char *share_records(enum share_table table); /* what its records are; static */
 /* What a refusal says: what is used up, and what to do. Static. */
 const char *share_refused(enum share_table table);
+/* Why the holder is refused records of which it would have `needed` at once. BUSY: they may come.
+ * QUOTA: it never has so many, whatever others hold; of one alone that is never said. */
+enum tern_err share_lacks(const struct core *c, struct share_of of, uint64_t needed,
+                          struct reason *ret);
 
 #endif

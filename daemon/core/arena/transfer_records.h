@@ -98,8 +98,9 @@ struct pull { /* a transfer in */
     uint32_t follow;      /* 1: its source may still compute: it took its pages before it asked */
     uint32_t told_pages;  /* that the source has named */
     uint32_t handed;      /* what it said of a length that is not the ticket's; or 0 */
+    uint32_t said;        /* likewise: of INVALID `differs`, of others `busy`, of struct peer_msg */
     uint32_t wait_above;  /* somebody waits for more than that; wait_conn NONE: nobody does */
-    uint32_t wait_conn, zero;
+    uint32_t wait_conn;
     uint64_t wait_request, wait_trace;
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
     uint64_t wait_until_ns;      /* from then on it takes what the source has */

@@ -1,5 +1,6 @@
 /* How a store ends: what it held, and what is answered. See stores.h. */
 #include "core/arena/actions.h"
+#include "core/arena/refuse.h"
 #include "core/busy.h"
 #include "core/disk/store_files.h"
 #include "core/tree/state.h"
@@ -11,9 +12,6 @@ static const char *end_text(enum tern_err err)
     case TERN_GONE:
         return "the prefix left memory, or its namespace was reset, before it was written: compute "
                "it, and store it again";
-    case TERN_QUOTA:
-        return "the prefix does not fit the tenant's part of the disk, or of its records: raise "
-               "its spill_bytes, or limits.disk_chunks, disk_files and disk_blocks";
     case TERN_POOL_EXHAUSTED:
         return "the disk is full: free some of it, or lower spill.bytes; serving goes on";
     case TERN_UNSUPPORTED:
@@ -27,7 +25,7 @@ static const char *end_text(enum tern_err err)
 }
 
 static void answer(struct core *c, struct actions *out, const struct disk_store *s,
-                   enum tern_err err, uint32_t depth)
+                   enum tern_err err, const struct reason *why, uint32_t depth)
 {
     struct reply *r;
 
@@ -36,6 +34,8 @@ static void answer(struct core *c, struct actions *out, const struct disk_store 
     c->errors[err]++;
     r = reply_late(out, (struct reply_to){s->conn, s->request_id, s->trace_id}, OP_STORE, err,
                    end_text(err));
+    if (why)
+        refuse_why(r, err, why);
     r->store.depth = err == TERN_OK ? depth : 0;
     r->store.written = s->written;
 }
@@ -96,7 +96,8 @@ void store_put_off(struct core *c, struct disk_store *s)
 }
 
 /* Needs room for one action. */
-void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err)
+void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err,
+               const struct reason *why)
 {
     uint32_t slot = disk_store_slot(c, s), depth = 0;
     struct tenant *t = tenant_at(c, s->tenant);
@@ -110,7 +111,7 @@ void store_end(struct core *c, struct actions *out, struct disk_store *s, enum t
         t->disk.refused += err == TERN_QUOTA;
         session_told(c, s);
     }
-    answer(c, out, s, err, depth);
+    answer(c, out, s, err, why, depth);
     if (s->chunk != NONE)
         disk_unpin(c, s->chunk);
     disk_store_list_remove(c, &c->disk_stores, slot);

@@ -21,9 +21,10 @@ struct missing {
     uint32_t chunk; /* the deepest that is there; NONE */
     uint32_t keys;  /* extra keys of the chunks that are missing */
     struct step v[NODES_MAX];
-    uint64_t bytes;  /* of all that is missing, and the entry */
-    uint64_t total;  /* of all that the entry needs */
-    uint32_t awaits; /* the deepest node whose checksums are not known; NONE */
+    uint64_t bytes;    /* of all that is missing, and the entry */
+    uint64_t total;    /* of all that the entry needs */
+    uint32_t awaits;   /* the deepest node whose checksums are not known; NONE */
+    struct reason why; /* if it does not fit */
 };
 
 bool store_fits(uint64_t budget, uint64_t bytes)
@@ -336,8 +337,14 @@ static bool put_entry(struct core *c, struct filling *f)
 
 /* --- room --- */
 
-/* Is there room if all else is evicted? If not, evicting would lose it for nothing. */
-static bool could_fit(const struct core *c, const struct disk_store *s, const struct missing *m)
+#define STORE_LACKS(what, limit)                                                                   \
+    "the prefix needs # " what                                                                     \
+    " of the disk, and this tenant can have # at most: store a shorter "                           \
+    "one, or raise " limit
+
+/* Is there room if all else is evicted? If not, evicting would lose it for nothing. m->why: what
+ * there is too little of; where that is nothing, the bytes, of which others keep too many. */
+static bool could_fit(const struct core *c, const struct disk_store *s, struct missing *m)
 {
     const struct tenant *t = tenant_at(c, s->tenant);
     const struct pool *p = store_pool(c, s);
@@ -346,12 +353,28 @@ static bool could_fit(const struct core *c, const struct disk_store *s, const st
              blocks = path * tokens_blocks_per_chunk(p->align),
              keys = m->keys + (k ? k->path_keys : 0), files = k ? k->path_files : 0;
 
-    return store_fits(t->config.disk_bytes, m->total) &&
-           path + 1 <=
-               share_room(c, SHARE_DISK_CHUNKS, s->tenant) + t->disk_chunks + t->disk_roots.n &&
-           files + 1 <= share_room(c, SHARE_DISK_FILES, s->tenant) + t->disk_nfiles &&
-           blocks <= c->limits.disk_blocks - c->disk_blocks + t->disk_blocks &&
-           keys <= c->limits.disk_keys - c->disk_keys + t->disk_keys;
+    const struct reason of[] = {
+        {STORE_LACKS("chunks", "limits.disk_chunks"),
+         {path + 1,
+          share_room(c, SHARE_DISK_CHUNKS, s->tenant) + t->disk_chunks + t->disk_roots.n}},
+        {STORE_LACKS("files", "limits.disk_files"),
+         {files + 1, share_room(c, SHARE_DISK_FILES, s->tenant) + t->disk_nfiles}},
+        {STORE_LACKS("token blocks", "limits.disk_blocks"),
+         {blocks, c->limits.disk_blocks - c->disk_blocks + t->disk_blocks}},
+        {STORE_LACKS("extra keys", "limits.disk_keys"),
+         {keys, c->limits.disk_keys - c->disk_keys + t->disk_keys}}};
+
+    m->why =
+        (struct reason){STORE_LACKS("bytes", "the tenant's spill_bytes, or end what may not go"),
+                        {m->total + m->total / 100, t->config.disk_bytes}};
+    if (!store_fits(t->config.disk_bytes, m->total))
+        return false;
+    for (uint32_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        if (of[i].number[0] > of[i].number[1]) {
+            m->why = of[i];
+            return false;
+        }
+    return true;
 }
 
 /* Files come free only when they are gone for good. */
@@ -532,10 +555,10 @@ static bool is_all_there(const struct core *c, const struct disk_store *s, const
 
 /* No room yet. A store that has written nothing releases all, so two never block each other. */
 static enum store_step no_room(struct core *c, struct actions *out, struct disk_store *s,
-                               enum disk_has_room room)
+                               enum disk_has_room room, const struct reason *why)
 {
     if (room == DISK_ROOM_NEVER) {
-        store_end(c, out, s, TERN_QUOTA);
+        store_end(c, out, s, TERN_QUOTA, why);
         return STORE_ENDED;
     }
     if (room != DISK_ROOM_FILE && !s->admitted && s->chunk != NONE) {
@@ -569,23 +592,23 @@ static enum store_step write_next(struct core *c, struct actions *out, struct di
         return STORE_WAITS;
     }
     if (is_all_there(c, s, &m)) {
-        store_end(c, out, s, TERN_OK);
+        store_end(c, out, s, TERN_OK, NULL);
         return STORE_ENDED;
     }
-    if (s->admitted || could_fit(c, s, &m))
+    if (could_fit(c, s, &m) || s->admitted)
         room = anchor(c, s, m.chunk);
     if (room == DISK_ROOM)
         room = admit(c, s, &m);
     if (room == DISK_ROOM && !file_begin(c, out, s, &f))
         room = DISK_ROOM_NEVER;
     if (room != DISK_ROOM)
-        return no_room(c, out, s, room);
+        return no_room(c, out, s, room, &m.why);
     file_fill(c, &f, &m);
     if (f.write->nextents == 0) { /* not even its first extent fits a file */
         out->n--;
         out->opens = false;
         file_undo(c, s);
-        store_end(c, out, s, TERN_QUOTA);
+        store_end(c, out, s, TERN_QUOTA, &m.why);
         return STORE_ENDED;
     }
     disk_store_state_move(&s->state, DISK_STORE_WRITING);
@@ -674,7 +697,7 @@ void disk_written(struct core *c, struct actions *out, struct store_id id, enum 
         if (err != TERN_CORRUPT)
             c->disk_pause_ns = c->now_ns + DISK_PAUSE_MS * NS_PER_MS;
         file_undo(c, s);
-        store_end(c, out, s, err);
+        store_end(c, out, s, err, NULL);
         return;
     }
     file = s->file;
@@ -687,5 +710,5 @@ void disk_written(struct core *c, struct actions *out, struct store_id id, enum 
     if (!s->ends)
         return; /* its next file comes when it is its tenant's turn */
     store_done(c, s);
-    store_end(c, out, s, TERN_OK);
+    store_end(c, out, s, TERN_OK, NULL);
 }

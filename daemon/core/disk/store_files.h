@@ -17,8 +17,9 @@ enum store_step store_write(struct core *c, struct actions *out, struct disk_sto
 void store_hold(struct core *c, struct disk_store *s);
 /* QUEUED: others need its pages at once. It is DUE again, and holds nothing for a while. */
 void store_put_off(struct core *c, struct disk_store *s);
-/* It is over. Needs room for one action. */
-void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err);
+/* It is over. Needs room for one action. why: of QUOTA; else NULL. */
+void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err,
+               const struct reason *why);
 /* D3: is there a budget for something of so many bytes? */
 bool store_fits(uint64_t budget, uint64_t bytes);
 

@@ -216,13 +216,13 @@ static void due_look(struct core *c, struct actions *out, struct disk_store *s)
     uint32_t wanted = s->node;
 
     if (!n->used || n->gen != s->node_gen || is_reset(c, s)) {
-        store_end(c, out, s, TERN_GONE);
+        store_end(c, out, s, TERN_GONE, NULL);
     } else if (path_of(c, s->node) > DISK_PATH_MAX) {
-        store_end(c, out, s, TERN_UNSUPPORTED);
+        store_end(c, out, s, TERN_UNSUPPORTED, NULL);
     } else if (is_written(c, s->node)) {
         s->node = readable(c, wanted);
         if (node_at(c, s->node)->depth == 0 || (s->node != wanted && s->conn != NONE))
-            store_end(c, out, s, TERN_GONE);
+            store_end(c, out, s, TERN_GONE, NULL);
         else
             queue(c, s);
     }
@@ -358,11 +358,11 @@ static bool stores_flush(struct core *c, struct actions *out)
         if (actions_room(out) < 2 || visits_left(c) == 0)
             return false;
         if (over(c) && s->state != DISK_STORE_WRITING)
-            store_end(c, out, s, TERN_BUSY);
+            store_end(c, out, s, TERN_BUSY, NULL);
         else if (s->state == DISK_STORE_DUE && c->now_ns >= s->after_ns)
             due_look(c, out, s);
         else if (s->state == DISK_STORE_QUEUED && is_reset(c, s))
-            store_end(c, out, s, TERN_GONE); /* its chunks would be those of the new content */
+            store_end(c, out, s, TERN_GONE, NULL); /* its chunks would be those of the new content */
     }
     return true;
 }

@@ -37,11 +37,8 @@ static uint32_t copy_keys(const struct core *c, uint32_t head, struct tokens_ran
 static uint32_t path_from(const struct core *c, const struct session *s, uint32_t until)
 {
     const uint32_t align = session_pool(c, s)->align;
-    uint32_t at = s->node;
 
-    while (node_at(c, at)->depth >= until + align)
-        at = node_at(c, at)->parent;
-    return at;
+    return node_above(c, (struct path){s->node, div_up(until, align) * align});
 }
 
 static uint32_t count_keys(const struct core *c, const struct session *s, struct tokens_range in)
@@ -310,7 +307,7 @@ enum tern_err fetch_at_once(const struct core *c, const struct session *s, uint3
                                 "so long a table does not move: it has # chunks and # pages, of "
                                 "131,072 each at most; fetch less of it (depth), or open the pool "
                                 "with larger pages",
-                                (const uint32_t[REPLY_NUMBERS]){chunks, pages});
+                                (const uint64_t[REPLY_NUMBERS]){chunks, pages});
 }
 
 enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,

@@ -36,6 +36,7 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
                           struct reply *ret)
 {
     enum tern_err err = handed_find(c, call->engine->tenant, &call->req->fetch.ticket, ret_from);
+    uint32_t why = TICKET_BUSY_UNSAID;
 
     if (err == TERN_DENIED)
         return refuse(ret, err, TICKET_DENIED);
@@ -49,37 +50,40 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
         return refuse(ret, TERN_UNSUPPORTED,
                       "this very daemon gave the ticket, and its session still runs: Match finds "
                       "what it has committed; fetch the ticket when it was handed over");
-    err = handed_ready(c, *ret_from);
+    err = handed_ready(c, *ret_from, &why);
     if (err == TERN_BUSY)
         ret->fetch.retry_ms = c->limits.busy_retry_ms;
     if (err == TERN_BUSY && (*ret_from)->ticket_state == TICKET_PROMISED)
         return refuse_numbers(
             ret, err, TICKET_STILL_RUNS,
-            (const uint32_t[REPLY_NUMBERS]){(*ret_from)->committed, (*ret_from)->tokens.end});
-    return err == TERN_OK ? TERN_OK
-                          : refuse(ret, err,
-                                   err == TERN_BUSY
-                                       ? "another fetch takes the ticket, the step that writes its "
-                                         "pages has not passed, or their checksums are being made: "
-                                         "fetch again in a moment"
-                                       : TICKET_GONE);
+            (const uint64_t[REPLY_NUMBERS]){(*ret_from)->committed, (*ret_from)->tokens.end});
+    return err == TERN_OK
+               ? TERN_OK
+               : refuse(ret, err, err == TERN_BUSY ? ticket_busy_text(why) : TICKET_GONE);
 }
 
-/* Do the session's tokens lead to what was handed over, to the last of them? Both lists are equally
- * long, and the source's path is visible. */
-static bool tokens_agree(struct core *c, struct actions *out, const struct session *s,
-                         const struct session *from)
+/* How many of the session's tokens are those that were handed over. Both lists are equally long,
+ * both are of one namespace, and the source's path is visible. Only the chunk behind the deepest
+ * node that both lead to is compared token by token. */
+static uint32_t tokens_agree(struct core *c, struct actions *out, const struct session *s,
+                             const struct session *from)
 {
-    struct req_tokens none = {0},
-                      tail = {.base = from->committed, .n = from->written - from->committed};
+    struct req_tokens none = {0}, tail = {0};
     struct token_view w = session_view(c, s, s->tokens.end, &none);
+    uint32_t a = node_walk(c, s->node, &w), b = from->node, left;
 
-    if (s->space != from->space || node_walk(c, s->node, &w) != from->node)
-        return false;
+    for (; a != b; c->visits++)
+        if (node_at(c, a)->depth > node_at(c, b)->depth)
+            a = node_at(c, a)->parent;
+        else
+            b = node_at(c, b)->parent;
+    tail.base = node_at(c, b)->depth;
+    left = s->tokens.end - tail.base;
+    tail.n = left < s->tokens.align ? left : s->tokens.align;
     fetch_gather(c, s, (struct tokens_range){tail.base, tail.base + tail.n}, out, &tail.nkeys);
     tail.v = out->tokens;
     tail.keys = out->keys;
-    return handed_tail_equals(c, from, &tail);
+    return tokens_list_common(c, from, &tail);
 }
 
 /* Y2: only the blob is moved. The ticket has just the session's tokens, or local_check refuses. */
@@ -93,13 +97,20 @@ static enum tern_err local_check(struct core *c, struct actions *out, const stru
 {
     const struct req_fetch *r = &call->req->fetch;
     const struct session *s = call->session;
+    uint32_t agree;
 
     TRY(has_all(s) ? session_may_fetch_nothing(s, ret) : session_may_fetch(c, s, ret));
     TRY(find(c, call, ret_from, ret));
     TRY(fetch_ticket_fits(c, s, r, ret));
     TRY(fetch_at_once(c, s, s->tokens.end, ret));
-    if (s->tokens.end != (*ret_from)->written || !tokens_agree(c, out, s, *ret_from))
+    if (s->tokens.end != (*ret_from)->written)
+        ret->fetch.handed = (*ret_from)->written;
+    if (s->tokens.end != (*ret_from)->written || s->space != (*ret_from)->space)
         return refuse(ret, TERN_INVALID, TICKET_OTHER_TOKENS);
+    agree = tokens_agree(c, out, s, *ret_from);
+    if (agree < s->tokens.end)
+        return refuse_numbers(ret, TERN_INVALID, TICKET_OTHER_TOKEN,
+                              (const uint64_t[REPLY_NUMBERS]){agree});
     if (!has_all(s) &&
         share_room(c, SHARE_RETIRES, call->engine->tenant) < tail_records(c, s, r->step))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));

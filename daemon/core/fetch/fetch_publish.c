@@ -12,6 +12,7 @@
 #include "core/session/retires.h"
 #include "core/session/room.h"
 #include "core/session/slide.h"
+#include "core/transfer/handed.h"
 #include "core/transfer/peer_words.h"
 #include "core/transfer/pull_early.h"
 #include "core/transfer/pulls.h"
@@ -200,9 +201,9 @@ void fetch_arrived(struct core *c, const struct event *ev)
 
 /* --- ending --- */
 
-static const char *ticket_text(enum tern_err err)
+static const char *ticket_text(const struct pull *p)
 {
-    switch (err) {
+    switch (p->err) {
     case TERN_GONE:
         return "the fetch was cancelled, or the ticket is gone: it was fetched or dropped, its "
                "time was over, its session ended before it was handed over, or its namespace was "
@@ -210,8 +211,8 @@ static const char *ticket_text(enum tern_err err)
     case TERN_DENIED:
         return "the source gave this tenant no such ticket: show the text of the hand-over as it "
                "was answered, as an engine of the same tenant";
-    case TERN_INVALID: return TICKET_OTHER_TOKENS;
-    case TERN_BUSY: return TICKET_SOURCE_BUSY;
+    case TERN_INVALID: return p->said > 0 ? TICKET_OTHER_TOKEN : TICKET_OTHER_TOKENS;
+    case TERN_BUSY: return ticket_busy_text(p->said);
     default: return NULL;
     }
 }
@@ -261,13 +262,13 @@ static const char *end_text(enum tern_err err)
 }
 
 static void answer(struct core *c, struct actions *out, struct pull *p,
-                   const struct shortage *shortage)
+                   const struct shortage *shortage, const struct reason *never)
 {
     struct session *s = p->session == NONE ? NULL : session_at(c, p->session);
     struct reply *r;
     uint32_t first_run = out->nruns;
 
-    const char *text = p->ticket.id.gen != 0 ? ticket_text(p->err) : NULL;
+    const char *text = p->ticket.id.gen != 0 ? ticket_text(p) : NULL;
 
     if (p->chunk != NONE && p->err == TERN_CORRUPT)
         text = "what lies on the disk is not what was stored, or its file is gone: it is not "
@@ -282,8 +283,10 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
         return;
     r = reply_late(out, (struct reply_to){p->conn, p->request_id, p->trace_id}, OP_FETCH, p->err,
                    text ? text : end_text(p->err));
-    if (p->err == TERN_INVALID)
+    if (p->err == TERN_INVALID) {
         r->fetch.handed = p->handed;
+        r->number[0] = p->said > 0 ? p->said - 1 : 0;
+    }
     if (p->err == TERN_BUSY && p->handed > 0) {
         r->text = TICKET_STILL_RUNS;
         r->number[0] = p->handed;
@@ -294,7 +297,7 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     if (shortage)
         r->shortage = *shortage;
     if (p->err == TERN_QUOTA)
-        (void)room_refused(r, p->err, NULL);
+        (void)refuse_why(r, p->err, never);
     if (p->err == TERN_UNSUPPORTED) {
         r->fetch.layout_hash = pool_at(c, p->pool)->layout_hash;
         r->fetch.other_hash = p->layout_hash;
@@ -322,8 +325,9 @@ static void untake_chunk(struct core *c, struct session *s, const struct node *n
 {
     const uint32_t align = session_pool(c, s)->align;
 
-    const struct token_need need = {tokens_blocks_per_chunk(align), tokens_count_keys(c, n->keys)};
-    const char *unused;
+    const struct token_need need = {tokens_blocks_per_chunk(align), tokens_count_keys(c, n->keys),
+                                    0};
+    struct reason unused;
 
     if (tokens_room(c, s->pool, need, &unused) == TERN_OK) {
         tokens_prepend(c, &s->tokens, n, align);
@@ -421,17 +425,34 @@ static void count_fetch(struct core *c, const struct pull *p)
     count_time(c, LATENCY_FETCH_CREDIT, transfer_wait_ns(&p->times, WAIT_CREDIT, c->now_ns));
 }
 
+/* What ran out may be what there never is. *ret: why, of QUOTA. */
+static void never_fits(const struct core *c, struct pull *p, const struct shortage *shortage,
+                       struct reason *ret)
+{
+    const struct share_of blocks = {SHARE_TOKEN_BLOCKS, p->tenant};
+
+    if (p->err == TERN_QUOTA)
+        *ret = (struct reason){NEVER_FITS, {shortage->needed, shortage->free}};
+    else if (p->err == TERN_BUSY && p->busy == PULL_BUSY_NODES)
+        p->err = nodes_lack(c, pool_at(c, p->pool), p->to, ret);
+    else if (p->err == TERN_BUSY && p->busy == PULL_BUSY_BLOB)
+        p->err = share_lacks(c, blocks, div_up(p->blob_bytes, 4 * TOKEN_BLOCK), ret);
+}
+
 /* Needs room for four actions and the answer's runs. */
 static void fetch_end(struct core *c, struct actions *out, struct pull *p,
                       const struct shortage *shortage)
 {
+    struct reason never;
+
+    never_fits(c, p, shortage, &never);
     if (p->session != NONE)
         step_back(c, p, session_at(c, p->session));
     fell_short(c, p);
     if (p->session != NONE)
         count_fetch(c, p);
     fetch_wait_end(c, out, p);
-    answer(c, out, p, shortage);
+    answer(c, out, p, shortage, &never);
     if (p->session != NONE) {
         struct session *s = session_at(c, p->session);
 
@@ -553,6 +574,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
     enum tern_err err;
 
     p->handed = msg->handed;
+    p->said = msg->err == TERN_INVALID ? msg->differs : msg->busy;
     p->busy = PULL_BUSY_SOURCE;
     if (msg->err == TERN_BUSY && msg->retry_ms > 0 && p->asks < PULL_ASKS_MAX) {
         pull_put_off(c, p, PULL_BUSY_SOURCE, msg->retry_ms);
@@ -641,10 +663,11 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     if (p && p->given_back.gen != 0 && serve_id_equal(msg->serve, p->given_back))
         return; /* it was on its way: the source was told to let go */
     if (msg->kind == PEER_PULL_ABORT) {
-        if (p)
-            p->handed = msg->handed;
-        if (p)
-            pull_set_ending(c, p, peer_err_heard(msg->kind, msg->err));
+        if (!p)
+            return;
+        p->handed = msg->handed;
+        p->said = 0;
+        pull_set_ending(c, p, peer_err_heard(msg->kind, msg->err));
         return;
     }
     if (p && (p->state == PULL_ASKED || p->state == PULL_RUNNING)) {
@@ -741,7 +764,7 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
         return refuse_numbers(ret, TERN_INVALID,
                               "the disk has fewer tokens than at_least, which is #: Match says in "
                               "disk_depth how many; a fetch would bring #",
-                              (const uint32_t[REPLY_NUMBERS]){r->at_least, most});
+                              (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
         return TERN_OK; /* the disk knows no more */
     TRY(fetch_at_once(c, s, most, ret));

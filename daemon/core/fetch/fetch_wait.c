@@ -43,7 +43,8 @@ void fetch_gained_runs(const struct core *c, struct actions *out, const struct s
     }
 }
 
-/* The pages that were taken for what is still to come. */
+/* The pages that were taken for what is still to come. Beside those that the session gained they
+ * are all of the fetch. */
 static void arriving_runs(const struct core *c, struct actions *out, const struct pull *p)
 {
     for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
@@ -67,7 +68,7 @@ static void arriving_runs(const struct core *c, struct actions *out, const struc
 
 static bool runs_fit(const struct core *c, const struct actions *out, const struct pull *p)
 {
-    return refs_fit(out, (struct runs_wanted){.runs = 2 * GROUPS_MAX,
+    return refs_fit(out, (struct runs_wanted){.runs = 3 * GROUPS_MAX,
                                               .refs = pool_table_refs(pool_at(c, p->pool), p->to)});
 }
 
@@ -104,6 +105,8 @@ enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call,
         return TERN_BUSY;
     ret->fetch_wait.arriving = p->to;
     if (r->pages) {
+        if (!p->tail)
+            fetch_gained_runs(c, out, s, p->start);
         arriving_runs(c, out, p);
         return TERN_OK;
     }

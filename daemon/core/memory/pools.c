@@ -104,12 +104,12 @@ static enum tern_err align_refused(const struct req_pool_open *req, struct reply
             ret, TERN_INVALID,
             "align_tokens is #, and has to be a multiple, up to 16384, of the # tokens that are "
             "the least common multiple of the HISTORY groups' page_tokens",
-            (const uint32_t[REPLY_NUMBERS]){req->align_tokens, (uint32_t)least});
+            (const uint64_t[REPLY_NUMBERS]){req->align_tokens, (uint32_t)least});
     chunk = req->align_tokens != 0 ? req->align_tokens : least;
     return refuse_numbers(ret, TERN_INVALID,
                           "each group's page_tokens has to divide # tokens, which is align_tokens "
                           "or what the HISTORY groups need",
-                          (const uint32_t[REPLY_NUMBERS]){(uint32_t)chunk});
+                          (const uint64_t[REPLY_NUMBERS]){(uint32_t)chunk});
 }
 
 static bool slab_of(const struct req_pool_open *req, uint64_t bytes, uint64_t *ret_slab)
@@ -151,14 +151,14 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
                 ret, TERN_INVALID,
                 "a page has # bytes, and the daemon's page_bytes_min is #: use larger pages, or "
                 "lower page_bytes_min in its configuration",
-                (const uint32_t[REPLY_NUMBERS]){(uint32_t)g->page_bytes,
+                (const uint64_t[REPLY_NUMBERS]){(uint32_t)g->page_bytes,
                                                 (uint32_t)c->limits.page_bytes_min});
         if (g->units == 0 || g->page_bytes % g->units != 0)
             return refuse(ret, TERN_INVALID, "units divide page_bytes");
         if (g->units > c->limits.sums_per_page)
             return refuse_numbers(
                 ret, TERN_INVALID, PAGE_SUMS_EXCEED,
-                (const uint32_t[REPLY_NUMBERS]){g->units, c->limits.sums_per_page});
+                (const uint64_t[REPLY_NUMBERS]){g->units, c->limits.sums_per_page});
     }
     if (!align_of(req, &align))
         return align_refused(req, ret);
@@ -358,6 +358,7 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     uint64_t memory = tier_bytes(c, tenant, tier);
     struct pool fresh, *p = NULL;
     uint64_t offset, page_base, slab_base;
+    struct reason why;
     uint32_t slot;
 
     if (share_room(c, SHARE_POOLS, tenant) == 0)
@@ -367,18 +368,23 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     memset(&fresh, 0, sizeof fresh);
     pool_set_groups(&fresh, req, tier);
     if (!range_find(c, e, tier, RANGE_BYTES, fresh.bytes, memory, &offset))
-        return refuse(ret, TERN_QUOTA,
-                      tier == TIER_HOST
-                          ? "the tenant's host memory has no room for a host tier of that size in "
-                            "the regions of this engine's ranks: close a pool that lies there, "
-                            "join on other devices, or raise its host_memory"
-                          : "the tenant's memory has no room for a pool of that size in the "
-                            "regions of this engine's ranks: close a pool that lies there, join "
-                            "on other devices, or raise its memory");
+        return refuse_numbers(
+            ret, TERN_QUOTA,
+            tier == TIER_HOST
+                ? "the tenant's host memory has no room for a host tier of # bytes, of # in all, "
+                  "in the regions of this engine's ranks: close a pool that lies there, join on "
+                  "other devices, or raise its host_memory"
+                : "the tenant's memory has no room for a pool of # bytes, of # in all, in the "
+                  "regions of this engine's ranks: close a pool that lies there, join on other "
+                  "devices, or raise its memory",
+            (const uint64_t[REPLY_NUMBERS]){fresh.bytes, memory});
     if (fresh.nslabs > share_room(c, SHARE_SLABS, tenant))
-        return refuse(ret, TERN_BUSY, share_refused(SHARE_SLABS));
+        return refuse_why(
+            ret, share_lacks(c, (struct share_of){SHARE_SLABS, tenant}, fresh.nslabs, &why), &why);
     if (page_records(&fresh) > share_room(c, SHARE_PAGES, tenant))
-        return refuse(ret, TERN_BUSY, share_refused(SHARE_PAGES));
+        return refuse_why(
+            ret, share_lacks(c, (struct share_of){SHARE_PAGES, tenant}, page_records(&fresh), &why),
+            &why);
     if (!range_find(c, e, tier, RANGE_PAGES, page_records(&fresh), c->limits.pages, &page_base) ||
         !range_find(c, e, tier, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
         return refuse(ret, TERN_BUSY,

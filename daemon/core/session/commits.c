@@ -395,18 +395,16 @@ static void handed_runs(struct core *c, struct actions *out, const struct sessio
                         uint32_t handed)
 {
     for (uint32_t g = 0; g < c->limits.groups; g++) {
-        const struct page *fresh, *from;
+        const struct page *fresh;
         struct page_ref *ref;
 
         if (!(handed & 1u << g))
             continue;
         fresh = page_at(c, s->owned[g].head);
-        from = page_at(c, node_at(c, s->node)->group[g].pages[TIER_DEVICE]);
-        ref = run_add(out, (struct table_run){.group = g, .first = 0, .n = 1});
+        ref = run_add(out, (struct table_run){.group = g, .n = 1, .from = recurrent_from(c, s, g)});
         check(ref);
         ref->index = fresh->index;
         ref->gen = fresh->gen;
-        out->runs[out->nruns - 1].from = (struct page_ref){.index = from->index, .gen = from->gen};
     }
 }
 
@@ -541,6 +539,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
                                .arrived = NONE,
                                .whole_from = s->whole_from};
     enum tern_err err = TERN_OK;
+    struct reason why;
     bool adopted;
 
     duplicates = LIST_EMPTY;
@@ -556,7 +555,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
                            (struct runs_wanted){.runs = 2 * p->ngroups, .refs = chunk_refs(p)}))
             err = TERN_BUSY;
         else if ((err = chunk_attach(c, s, &src, &adopted)) == TERN_BUSY)
-            ret->text = share_refused(SHARE_NODES);
+            err = refuse_op_why(ret, nodes_lack(c, p, op->length, &why), &why);
         if (err == TERN_OK && adopted)
             adopted_runs(c, out, s, &src, first_run);
         if (err == TERN_OK)

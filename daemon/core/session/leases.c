@@ -38,7 +38,7 @@ static enum tern_err lease_check(const struct core *c, const struct engine *e, c
             ret, TERN_QUOTA,
             "this engine would have # pages of the pool leased, of # that it may: assign or give "
             "back some, ask for fewer, or raise limits.lease_pages",
-            (const uint32_t[REPLY_NUMBERS]){e->leased_of[r->pool.slot] + r->pages, lease_most(c)});
+            (const uint64_t[REPLY_NUMBERS]){e->leased_of[r->pool.slot] + r->pages, lease_most(c)});
     return TERN_OK;
 }
 

@@ -23,12 +23,14 @@
 
 static enum tern_err tokens_check(const struct req_tokens *t, struct reply *ret)
 {
+    struct reason why;
+
     if (t->n > SESSION_TOKENS_MAX || t->base > SESSION_TOKENS_MAX - t->n)
         return refuse(ret, TERN_INVALID, TOO_MANY_TOKENS);
     if (t->nkeys > EXTRA_KEYS_MAX)
         return refuse(ret, TERN_INVALID, TOO_MANY_KEYS);
-    if (!keys_in_order(t))
-        return refuse(ret, TERN_INVALID, KEYS_OUT_OF_ORDER);
+    if (keys_in_order(t, &why) != TERN_OK)
+        return refuse_why(ret, TERN_INVALID, &why);
     return TERN_OK;
 }
 
@@ -162,7 +164,9 @@ static uint32_t node_keys_below(const struct core *c, const struct node *n, uint
 static enum tern_err match_back(struct core *c, struct session *s, uint32_t base, struct reply *ret)
 {
     uint32_t at = s->node, below = NONE, take;
-    const char *text;
+    struct token_need need;
+    struct reason why;
+    enum tern_err err;
 
     if (s->state != SESSION_MATCHING || base >= s->tokens.first)
         return TERN_OK;
@@ -171,11 +175,12 @@ static enum tern_err match_back(struct core *c, struct session *s, uint32_t base
     take = base - node_at(c, at)->depth;
     tokens_truncate(c, &s->tokens, s->tokens.first);
     s->finished = s->finished < base ? s->finished : base;
-    if (take > 0 && tokens_room(c, s->pool,
-                                (struct token_need){div_up(take, TOKEN_BLOCK),
-                                                    node_keys_below(c, node_at(c, below), base)},
-                                &text) != TERN_OK)
-        return refuse(ret, TERN_BUSY, text);
+    need = (struct token_need){.blocks = div_up(take, TOKEN_BLOCK)};
+    if (take > 0)
+        need.keys = node_keys_below(c, node_at(c, below), base);
+    err = tokens_room(c, s->pool, need, &why);
+    if (err != TERN_OK)
+        return refuse_why(ret, err, &why);
     tokens_init(&s->tokens, node_at(c, at)->depth);
     if (take > 0)
         tokens_prepend(c, &s->tokens, node_at(c, below), take);
@@ -200,7 +205,8 @@ static struct token_need import_need(const struct core *c, const struct session 
                                      const struct req_tokens *t, uint32_t depth)
 {
     struct token_buf fresh = s->tokens;
-    struct token_need need = {.keys = t->nkeys - keys_below(t, depth)};
+    struct token_need need = {.keys = t->nkeys - keys_below(t, depth),
+                              .all = tokens_blocks_of(&s->tokens, t->base + t->n)};
 
     fresh.end = t->base;
     if (depth > t->base)
@@ -267,7 +273,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
              node = m->more ? reached : state_above(c, reached), depth = node_at(c, node)->depth;
     uint32_t common = t->base, had = s->state == SESSION_TURN ? s->tokens.end : 0;
     bool kept; /* all of this piece from an earlier turn, and more, which the next may agree with */
-    const char *text;
+    enum tern_err err = TERN_OK;
+    struct reason why;
 
     if (s->finished > t->base)
         common += tokens_common(c, &s->tokens, t->base, t);
@@ -275,11 +282,13 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     if (!kept && s->state == SESSION_MATCHING)
         tokens_truncate(c, &s->tokens, t->base); /* a piece given once more makes its own room */
     node_pin(c, node, REF_DEVICE); /* what was found does not make way for its own tokens */
-    if (!kept && tokens_room(c, s->pool, import_need(c, s, t, depth), &text) != TERN_OK) {
+    if (!kept)
+        err = tokens_room(c, s->pool, import_need(c, s, t, depth), &why);
+    if (err != TERN_OK) {
         node_unpin(c, node, REF_DEVICE);
         if (s->finished > s->tokens.end)
             s->finished = s->tokens.end;
-        return refuse(ret, TERN_BUSY, text);
+        return refuse_why(ret, err, &why);
     }
     if (!m->more) {
         uint32_t deepest = host_down(c, reached, &w);
@@ -307,81 +316,6 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     return TERN_OK;
 }
 
-/* Do the request's tokens agree with those that are committed, as far as both go? (base is below
- * the end of the committed ones) */
-static bool agrees_with_path(const struct core *c, const struct session *s,
-                             const struct req_tokens *t)
-{
-    const uint32_t align = session_pool(c, s)->align;
-    uint32_t key = t->nkeys, from = t->base, end = t->base + t->n;
-
-    while (key > 0 && t->keys[key - 1].position >= s->committed)
-        key--;
-    for (uint32_t at = s->node; node_at(c, at)->depth > from; at = node_at(c, at)->parent) {
-        const struct node *n = node_at(c, at);
-        uint32_t start = n->depth - align, block = n->tokens,
-                 skip = start < from ? from - start : 0;
-        uint32_t nkeys = 0, length = end < n->depth ? end - start : align;
-
-        if (start >= end)
-            continue;
-        for (uint32_t off = 0; off < length; off += TOKEN_BLOCK, block = *block_next(c, block)) {
-            uint32_t lo = off > skip ? off : skip,
-                     hi = off + TOKEN_BLOCK < length ? off + TOKEN_BLOCK : length;
-
-            if (lo < hi && memcmp(block_at(c, block)->v + (lo - off), t->v + (start + lo - from),
-                                  (hi - lo) * sizeof(uint32_t)) != 0)
-                return false;
-        }
-        for (uint32_t k = n->keys; k != NONE; k = key_at(c, k)->next)
-            nkeys += key_at(c, k)->position >= from && key_at(c, k)->position < end;
-        if (nkeys > key)
-            return false;
-        key -= nkeys;
-        for (uint32_t k = n->keys, i = key; k != NONE; k = key_at(c, k)->next) {
-            const struct key_record *r = key_at(c, k);
-
-            if (r->position < from || r->position >= end)
-                continue;
-            if (r->position != t->keys[i].position || r->hi != t->keys[i].hi ||
-                r->lo != t->keys[i].lo)
-                return false;
-            i++;
-        }
-    }
-    return key == 0;
-}
-
-/* What is left of the tokens, and of the keys, from there on. */
-static void tokens_skip_to(struct req_tokens *t, uint32_t at)
-{
-    uint32_t skip = at - t->base;
-
-    check(at >= t->base && skip <= t->n);
-    t->v += skip;
-    t->n -= skip;
-    t->base = at;
-    while (t->nkeys > 0 && t->keys[0].position < at) {
-        t->keys++;
-        t->nkeys--;
-    }
-}
-
-/* Does the session have all of these tokens already? */
-static bool agrees_with_all(const struct core *c, const struct session *s,
-                            const struct req_tokens *t)
-{
-    struct req_tokens own = *t;
-
-    if (t->base + t->n > s->tokens.end || (t->base < s->committed && !agrees_with_path(c, s, t)))
-        return false;
-    if (t->base + t->n <= s->committed)
-        return true;
-    if (t->base < s->committed)
-        tokens_skip_to(&own, s->committed);
-    return tokens_common(c, &s->tokens, own.base, &own) == own.n;
-}
-
 static enum tern_err match_resume(struct core *c, struct actions *out, struct session *s,
                                   const struct req_match *m, struct reply *ret)
 {
@@ -390,17 +324,18 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     struct req_tokens t = anchored(&m->tokens);
     struct token_buf kept;
     uint32_t common, length;
-    const char *text;
+    struct token_need need;
+    struct reason why;
+    enum tern_err err;
 
-    if (m->more && agrees_with_all(c, s, &t))
+    common = tokens_list_common(c, s, &t);
+    if (m->more && common == t.base + t.n)
         return TERN_OK; /* the next piece tells whether the session is to change */
-    if (t.base + t.n < s->committed || (t.base < s->committed && !agrees_with_path(c, s, &t)))
-        return refuse(
-            ret, TERN_INVALID,
-            "a session is append-only: the request has fewer tokens in common than are committed");
-    if (t.base < s->committed)
-        tokens_skip_to(&t, s->committed); /* what is committed was compared: go on from there */
-    common = t.base + tokens_common(c, &s->tokens, t.base, &t);
+    if (common < s->committed)
+        return refuse_numbers(ret, TERN_INVALID,
+                              "a session is append-only: # tokens are committed, and the request "
+                              "agrees with the first # alone: close it and open another",
+                              (const uint64_t[REPLY_NUMBERS]){s->committed, common});
     tokens_skip_to(&t, common); /* nothing is taken for what the session has */
     length = s->written < common ? s->written : common;
     if (length < s->written && has_recurrent(p))
@@ -414,9 +349,11 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     kept = s->tokens;
     kept.end = common;
-    if (tokens_room(c, s->pool, (struct token_need){tokens_blocks_needed(&kept, t.n), t.nkeys},
-                    &text) != TERN_OK)
-        return refuse(ret, TERN_BUSY, text);
+    need = (struct token_need){tokens_blocks_needed(&kept, t.n), t.nkeys,
+                               tokens_blocks_of(&s->tokens, common + t.n)};
+    err = tokens_room(c, s->pool, need, &why);
+    if (err != TERN_OK)
+        return refuse_why(ret, err, &why);
     session_give_tail(c, s, length, m->step);
     if (s->finished > common)
         s->finished = common;
@@ -438,8 +375,10 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
                                  const struct req_match *m, struct reply *ret)
 {
     const struct req_tokens *t = &m->tokens;
+    uint32_t refs;
 
     TRY(tokens_check(t, ret));
+    refs = session_table_refs(c, s, t->base + t->n);
     if (m->earlier > t->base)
         return refuse(ret, TERN_INVALID,
                       "earlier pieces of a Match have no more tokens than there are below base");
@@ -449,10 +388,12 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
     if (session_away(s))
         return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
     if (t->base > s->tokens.end)
-        return refuse(ret, TERN_CONFLICT,
-                      "base is beyond the tokens that the session has: give them again from there");
-    if (session_table_refs(c, s, t->base + t->n) > c->limits.table_pages)
-        return refuse(ret, TERN_INVALID, TABLE_TOO_LONG);
+        return refuse_numbers(ret, TERN_CONFLICT,
+                              "base is #, and the session has # tokens: give them from there on",
+                              (const uint64_t[REPLY_NUMBERS]){t->base, s->tokens.end});
+    if (refs > c->limits.table_pages)
+        return refuse_numbers(ret, TERN_INVALID, TABLE_TOO_LONG,
+                              (const uint64_t[REPLY_NUMBERS]){refs, c->limits.table_pages});
     if (session_too_deep(c, s, t->base + t->n))
         return refuse(ret, TERN_INVALID, TABLE_TOO_DEEP);
     return TERN_OK;

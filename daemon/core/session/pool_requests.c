@@ -99,7 +99,7 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
                                              "tickets of # sessions in a pool that nobody maps "
                                              "stand: repeat when they are taken or their time is "
                                              "over",
-                                             (uint32_t[]){tickets, 0});
+                                             (const uint64_t[REPLY_NUMBERS]){tickets});
     return refuse(ret, TERN_BUSY,
                   "a pool that nobody maps is being closed to make room: repeat in a moment");
 }
@@ -116,7 +116,7 @@ enum tern_err pool_open(struct core *c, struct actions *out, struct call *call, 
     for (uint32_t g = 0; g < r->ngroups; g++)
         if ((uint64_t)r->group[g].units * e->world > c->limits.sums_per_page)
             return refuse_numbers(ret, TERN_INVALID, PAGE_SUMS_EXCEED,
-                                  (const uint32_t[REPLY_NUMBERS]){r->group[g].units * e->world,
+                                  (const uint64_t[REPLY_NUMBERS]){r->group[g].units * e->world,
                                                                   c->limits.sums_per_page});
     p = orphan_find(c, e, r);
     if (p)
@@ -200,16 +200,16 @@ enum tern_err request_pool_end(struct core *c, struct actions *out, struct call 
         return refuse_numbers(ret, TERN_CONFLICT,
                               "# engines have mapped it, and # sessions are open in it: stop the "
                               "engines, or kick them and wait until their processes have exited",
-                              (uint32_t[]){p->engines, p->sessions});
+                              (const uint64_t[REPLY_NUMBERS]){p->engines, p->sessions});
     if (p->sessions > 0)
         return refuse_numbers(ret, TERN_CONFLICT,
                               "tickets of # sessions in it stand: wait until they are taken or "
                               "their time is over, or close those sessions",
-                              (uint32_t[]){p->sessions, 0});
+                              (const uint64_t[REPLY_NUMBERS]){p->sessions});
     if (p->serves > 0)
         return refuse_numbers(ret, TERN_CONFLICT,
                               "# transfers to peers read it: wait until they have ended",
-                              (uint32_t[]){p->serves, 0});
+                              (const uint64_t[REPLY_NUMBERS]){p->serves});
     ret->pool_end.nodes = p->nodes;
     pool_begin_close(c, p);
     return TERN_OK;

@@ -237,6 +237,16 @@ void session_path_runs(const struct core *c, struct actions *out, const struct s
     }
 }
 
+struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group)
+{
+    uint32_t at = node_at(c, s->node)->group[group].pages[TIER_DEVICE];
+
+    if (session_pool(c, s)->group[group].layout.family != FAMILY_RECURRENT || s->committed == 0 ||
+        s->written > s->committed || at == NONE)
+        return (struct page_ref){0};
+    return (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+}
+
 void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t group)
 {
@@ -247,7 +257,8 @@ void session_owned_run(const struct core *c, struct actions *out, const struct s
         return;
     refs = run_add(out, (struct table_run){.group = group,
                                            .first = recurrent ? 0 : s->base[group],
-                                           .n = s->owned[group].n});
+                                           .n = s->owned[group].n,
+                                           .from = recurrent_from(c, s, group)});
     check(refs); /* who asks has looked that there is room */
     for (uint32_t at = s->owned[group].head; at != NONE; at = page_list_next(c, at), refs++) {
         refs->index = page_at(c, at)->index;

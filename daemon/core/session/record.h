@@ -28,15 +28,17 @@
     "the session's tokens are not those of the ticket: Match with the tokens that were handed "    \
     "over"
 
+#define TICKET_OTHER_TOKEN                                                                         \
+    "the token, or extra key, at position # of the session's list is not that of the ticket: "     \
+    "Match with the tokens that were handed over"
+
 #define TOO_MANY_TOKENS "a session has at most 4,194,304 tokens: the list would be longer than that"
 
 #define TOO_MANY_KEYS "a request has at most 1,024 extra keys: append some of the tokens later"
 
-#define KEYS_OUT_OF_ORDER "extra keys have ascending positions among the request's own tokens"
-
 #define TABLE_TOO_LONG                                                                             \
-    "a session's table has no more pages than an answer of frame_body_max can name: give fewer "   \
-    "tokens, or raise frame_body_max"
+    "the session's table would have # pages, and an answer of frame_body_max can name #: give "    \
+    "fewer tokens, or raise frame_body_max"
 
 #define TABLE_TOO_DEEP                                                                             \
     "a session of a pool with STATE or a host tier has at most 131,072 chunks of L tokens: give "  \
@@ -95,6 +97,9 @@ void session_cut_tail(struct core *c, struct session *s, uint32_t p, struct list
 /* Pages of the group that it needs for what is allocated. */
 uint32_t session_keeps(const struct core *c, const struct session *s, uint32_t group);
 void session_use(struct core *c, struct session *s);
+/* The state that the page of a RECURRENT group has to begin with: that of the committed length, if
+ * no more is written. The answer that said so before may have been lost. */
+struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group);
 /* What it owns of a group, as one run; none if that is nothing. */
 void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t group);

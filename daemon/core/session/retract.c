@@ -337,7 +337,7 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
             ret, TERN_INVALID,
             "the host tier has fewer tokens than at_least, which is #: Match says "
             "in host_depth that they are #",
-            (const uint32_t[REPLY_NUMBERS]){r->at_least, most});
+            (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
         return TERN_OK; /* the host knows no more */
     s->tail_step = r->step;

@@ -27,23 +27,21 @@
     "length: "                                                                                     \
     "for each group, where its own pages end, as many as an Extend would bring"
 
-#define TABLE_NEVER_FITS                                                                           \
-    "it never fits: the pool has fewer pages of a group than the session's table would have "      \
-    "then: "                                                                                       \
-    "ask for less, or open a larger pool (with a larger cap_pages)"
-
 /* The list and the table that the session would have then. Lengths that do not fit it need no
  * words: the asker has the numbers. */
 static enum tern_err extend_fits(const struct core *c, const struct session *s,
                                  const struct step_op *op, const struct lengths *to,
                                  uint32_t window, struct op_result *ret)
 {
-    uint32_t end = s->tokens.end + op->tokens.n;
+    const uint32_t end = s->tokens.end + op->tokens.n;
+    const uint32_t refs = session_table_refs(c, s, to->allocated > end ? to->allocated : end);
+    struct reason why;
 
     if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
-        return refuse_op(ret, TERN_CONFLICT,
-                         "the tokens do not begin where the session's list ends: base is the "
-                         "number of tokens that it has");
+        return refuse_op_why(ret, TERN_CONFLICT,
+                             &(struct reason){"base is #, and the session's list ends at #: base "
+                                              "is the number of tokens that it has",
+                                              {op->tokens.base, s->tokens.end}});
     if (to->allocated > SESSION_TOKENS_MAX || op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end)
         return refuse_op(ret, TERN_INVALID, TOO_MANY_TOKENS);
     if (to->allocated < s->allocated || to->written < s->written || to->written > to->allocated ||
@@ -51,13 +49,14 @@ static enum tern_err extend_fits(const struct core *c, const struct session *s,
         return TERN_INVALID;
     if (op->tokens.nkeys > EXTRA_KEYS_MAX)
         return refuse_op(ret, TERN_INVALID, TOO_MANY_KEYS);
-    if (!keys_in_order(&op->tokens))
-        return refuse_op(ret, TERN_INVALID, KEYS_OUT_OF_ORDER);
+    if (keys_in_order(&op->tokens, &why) != TERN_OK)
+        return refuse_op_why(ret, TERN_INVALID, &why);
     if (session_too_deep(c, s, to->allocated > end ? to->allocated : end))
         return refuse_op(ret, TERN_INVALID, TABLE_TOO_DEEP);
-    if (session_table_refs(c, s, to->allocated > end ? to->allocated : end) + window >
-        c->limits.table_pages)
-        return refuse_op(ret, TERN_INVALID, TABLE_TOO_LONG); /* see Match */
+    if (refs + window > c->limits.table_pages)
+        return refuse_op_why(
+            ret, TERN_INVALID, /* see Match */
+            &(struct reason){TABLE_TOO_LONG, {refs + window, c->limits.table_pages}});
     return TERN_OK;
 }
 
@@ -104,17 +103,6 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
                                                                                   : TERN_BUSY;
 }
 
-/* A fresh page of a RECURRENT group starts from the state of the session's resume point. */
-static struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group)
-{
-    uint32_t at = node_at(c, s->node)->group[group].pages[TIER_DEVICE];
-
-    if (session_pool(c, s)->group[group].layout.family != FAMILY_RECURRENT || s->committed == 0 ||
-        at == NONE)
-        return (struct page_ref){0};
-    return (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
-}
-
 static void extend_take(struct core *c, struct actions *out, struct session *s,
                         const uint32_t *need)
 {
@@ -123,12 +111,10 @@ static void extend_take(struct core *c, struct actions *out, struct session *s,
     for (uint32_t g = 0; g < p->ngroups; g++) {
         bool recurrent = p->group[g].layout.family == FAMILY_RECURRENT;
         uint32_t first = recurrent ? 0 : s->base[g] + s->owned[g].n;
-        struct page_ref *refs =
-            need[g] ? run_add(out, (struct table_run){.group = g, .first = first, .n = need[g]})
-                    : NULL;
+        const struct table_run run = {
+            .group = g, .first = first, .n = need[g], .from = recurrent_from(c, s, g)};
+        struct page_ref *refs = need[g] ? run_add(out, run) : NULL;
 
-        if (refs)
-            out->runs[out->nruns - 1].from = recurrent_from(c, s, g);
         for (uint32_t i = 0; i < need[g]; i++) {
             uint32_t record = page_take(c, p, g, PAGE_OWNED, session_slot(c, s));
 
@@ -168,8 +154,11 @@ static enum tern_err extend_pages(struct core *c, struct actions *out, struct en
     for (uint32_t g = 0; g < p->ngroups; g++)
         total += n.need[g];
     err = total > 0 ? pages_make_room(c, e, p, n, &ret->shortage) : TERN_OK;
-    if (err == TERN_BUSY || err == TERN_QUOTA)
-        return refuse_op(ret, err, err == TERN_BUSY ? MAKING_ROOM : TABLE_NEVER_FITS);
+    if (err == TERN_QUOTA)
+        return refuse_op_why(
+            ret, err, &(struct reason){NEVER_FITS, {ret->shortage.needed, ret->shortage.free}});
+    if (err == TERN_BUSY)
+        return refuse_op(ret, err, MAKING_ROOM);
     TRY(err);
     extend_take(c, out, s, n.need);
     return TERN_OK;
@@ -183,9 +172,11 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     const struct lengths to = {.written = op->written ? op->written : s->written,
                                .allocated = op->length ? op->length : s->allocated};
     const struct token_need tokens = {tokens_blocks_needed(&s->tokens, op->tokens.n),
-                                      op->tokens.nkeys};
+                                      op->tokens.nkeys,
+                                      tokens_blocks_of(&s->tokens, s->tokens.end + op->tokens.n)};
     uint32_t need[GROUPS_MAX] = {0}, held[GROUPS_MAX];
-    const char *text;
+    struct reason why;
+    enum tern_err err;
 
     for (uint32_t g = 0; g < p->ngroups && to.allocated <= SESSION_TOKENS_MAX; g++) {
         uint32_t pt = p->group[g].layout.page_tokens, have = s->base[g] + s->owned[g].n;
@@ -197,8 +188,9 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
             need[g] = div_up(to.allocated, pt) > have ? div_up(to.allocated, pt) - have : 0;
     }
     TRY(extend_check(c, out, s, op, &to, need, ret));
-    if (tokens_room(c, s->pool, tokens, &text) != TERN_OK)
-        return refuse_op(ret, TERN_BUSY, text);
+    err = tokens_room(c, s->pool, tokens, &why);
+    if (err != TERN_OK)
+        return refuse_op_why(ret, err, &why);
     TRY(extend_pages(c, out, e, s, op, (struct page_need){need, held}, ret));
     check(tokens_append(c, &s->tokens, op->tokens.v, op->tokens.n, op->tokens.keys,
                         op->tokens.nkeys) == TERN_OK);
@@ -271,14 +263,14 @@ static void keep_finished_tokens(struct core *c, struct session *s)
     const uint32_t align = session_pool(c, s)->align,
                    in_tree = s->finished < s->committed ? s->finished : s->committed;
     struct token_need need;
-    const char *unused;
+    struct reason unused;
     uint32_t keys = 0, from = node_above(c, (struct path){s->node, div_up(in_tree, align) * align});
 
     tokens_truncate(c, &s->tokens, s->finished > s->tokens.first ? s->finished : s->tokens.first);
     for (uint32_t at = from; node_at(c, at)->depth > 0 && in_tree / align <= KEPT_CHUNKS_MAX;
          at = node_at(c, at)->parent)
         keys += tokens_count_keys(c, node_at(c, at)->keys);
-    need = (struct token_need){div_up(in_tree, align) * tokens_blocks_per_chunk(align), keys};
+    need = (struct token_need){div_up(in_tree, align) * tokens_blocks_per_chunk(align), keys, 0};
     if (in_tree / align > KEPT_CHUNKS_MAX || tokens_room(c, s->pool, need, &unused) != TERN_OK) {
         tokens_truncate(c, &s->tokens, s->tokens.first);
         tokens_init(&s->tokens, 0);

@@ -57,7 +57,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
             ret, TERN_QUOTA,
             "the tenant has # open sessions, # of them tickets, as many as it may: "
             "close some, fetch or drop tickets, or raise sessions_max",
-            (const uint32_t[REPLY_NUMBERS]){tenant->sessions, (uint32_t)tenant->tickets.standing});
+            (const uint64_t[REPLY_NUMBERS]){tenant->sessions, (uint32_t)tenant->tickets.standing});
     if (share_room(c, SHARE_SESSIONS, e->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_SESSIONS));
     if (space_open(c, pool_slot(c, p), r->ns, &root, &text) != TERN_OK)

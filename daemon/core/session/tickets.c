@@ -126,7 +126,7 @@ static enum tern_err state_check(struct core *c, const struct session *s, struct
         return refuse_numbers(ret, TERN_INVALID,
                               "# tokens are written and # of them committed: commit all whole "
                               "chunks, then hand over",
-                              (const uint32_t[REPLY_NUMBERS]){s->written, s->committed});
+                              (const uint64_t[REPLY_NUMBERS]){s->written, s->committed});
     for (uint32_t g = 0; g < p->ngroups; g++)
         walk += p->group[g].reach < path ? p->group[g].reach : path;
     if (walk > STEP_TABLE_MAX)
@@ -134,7 +134,7 @@ static enum tern_err state_check(struct core *c, const struct session *s, struct
                               "so long a session is not handed over: its path, and the windows on "
                               "it, have # chunks, of 131,072 at most: open the pool with a larger "
                               "align_tokens",
-                              (const uint32_t[REPLY_NUMBERS]){walk});
+                              (const uint64_t[REPLY_NUMBERS]){walk});
     c->visits += walk;
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_whole(c, s, &p->group[g]))
@@ -145,9 +145,10 @@ static enum tern_err state_check(struct core *c, const struct session *s, struct
 static enum tern_err room_check(struct core *c, const struct session *s,
                                 const struct req_handoff *r, struct reply *ret)
 {
-    const struct token_need need = {div_up(r->blob_bytes, 4 * TOKEN_BLOCK), 0};
+    const struct token_need need = {.blocks = div_up(r->blob_bytes, 4 * TOKEN_BLOCK)};
     struct handing n = count_pages(c, s);
-    const char *text;
+    struct reason why;
+    enum tern_err err;
 
     if (r->blob_bytes > TICKET_BLOB_BYTES || r->blob.n != div_up(r->blob_bytes, 4))
         return refuse(ret, TERN_INVALID, "a ticket has a blob of at most 65,536 bytes");
@@ -158,9 +159,8 @@ static enum tern_err room_check(struct core *c, const struct session *s,
                       "the session has more than 256 pages of its own behind its committed length");
     if (!retire_ready(c, engine_at(c, s->engine), session_step(s, r->step)))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
-    if (r->blob_bytes > 0 && tokens_room(c, s->pool, need, &text) != TERN_OK)
-        return refuse(ret, TERN_BUSY, text);
-    return TERN_OK;
+    err = tokens_room(c, s->pool, need, &why);
+    return err == TERN_OK ? TERN_OK : refuse_why(ret, err, &why);
 }
 
 static void keep_blob(struct core *c, struct session *s, const struct req_handoff *r)

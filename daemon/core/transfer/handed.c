@@ -38,11 +38,29 @@ enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ti
     return TERN_OK;
 }
 
-enum tern_err handed_ready(const struct core *c, const struct session *s)
+const char *ticket_busy_text(uint32_t why)
+{
+    static const char *const texts[] = {
+#define X(name, text) [TICKET_BUSY_##name] = text,
+        TICKET_BUSY_TABLE(X)
+#undef X
+    };
+
+    return texts[why < TICKET_BUSY_COUNT ? why : TICKET_BUSY_UNSAID];
+}
+
+enum tern_err handed_ready(const struct core *c, const struct session *s, uint32_t *ret_why)
 {
     if (space_at(c, s->space)->reset)
         return TERN_GONE;
-    return s->ticket_state == TICKET_OPEN && s->follower == NONE ? TERN_OK : TERN_BUSY;
+    if (s->ticket_state == TICKET_OPEN && s->follower == NONE)
+        return TERN_OK;
+    *ret_why = s->ticket_state == TICKET_PROMISED  ? TICKET_BUSY_RUNS
+               : s->ticket_state == TICKET_WAITING ? TICKET_BUSY_STEP
+               : s->ticket_state == TICKET_QUEUED || s->ticket_state == TICKET_SEALING
+                   ? TICKET_BUSY_SUMS
+                   : TICKET_BUSY_TAKEN;
+    return TERN_BUSY;
 }
 
 /* --- in the order of their times --- */
@@ -132,9 +150,14 @@ void handed_follow(struct core *c, struct session *s, uint32_t serve)
     touch(c);
 }
 
-bool handed_tail_equals(const struct core *c, const struct session *s, const struct req_tokens *t)
+uint32_t handed_differs(const struct core *c, const struct session *s, const struct peer_msg *m)
 {
-    return tokens_common(c, &s->tokens, t->base, t) == s->written - t->base;
+    const uint32_t until = peer_msg_until(m);
+    const struct req_tokens t = {
+        .base = m->at, .n = until - m->at, .v = m->tokens, .keys = m->keys, .nkeys = m->nkeys};
+    uint32_t same = tokens_list_common(c, s, &t);
+
+    return same < until ? same + 1 : 0;
 }
 
 void handed_look(struct core *c, struct session *s)

@@ -3,6 +3,7 @@
 #define CORE_HANDED_H
 
 #include "core/arena/arena.h"
+#include "core/busy.h"
 
 /* The figures of its tenant. */
 static inline struct tickets_view *tickets_of(const struct core *c, const struct session *s)
@@ -15,11 +16,14 @@ static inline struct tickets_view *tickets_of(const struct core *c, const struct
  * not one that this daemon gave to this tenant. */
 enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ticket *t,
                           struct session **ret);
-/* May a transfer begin to serve it? BUSY: it still runs, a step or checksums are awaited, or
- * another one does. GONE: it ends. */
-enum tern_err handed_ready(const struct core *c, const struct session *s);
-/* Are these the tokens and keys behind what it committed, to the last of them? */
-bool handed_tail_equals(const struct core *c, const struct session *s, const struct req_tokens *t);
+/* The text of an enum ticket_busy; of a number that this daemon does not know, UNSAID's. Static. */
+const char *ticket_busy_text(uint32_t why);
+/* May a transfer begin to serve it? BUSY, and why: it still runs, a step or checksums are awaited,
+ * or another one does. GONE: it ends. */
+enum tern_err handed_ready(const struct core *c, const struct session *s, uint32_t *ret_why);
+/* Where the tokens and keys of the message differ from its list first: that position and 1, as
+ * struct peer_msg has it. 0: nowhere. */
+uint32_t handed_differs(const struct core *c, const struct session *s, const struct peer_msg *m);
 /* A transfer out serves it, or no longer does; it owns the page behind its committed length. */
 void handed_serve(struct core *c, struct session *s, bool serves);
 /* Sets the only transfer out that follows it, or NONE; no other serves it. */

@@ -70,6 +70,7 @@ bool peer_tokens_fit(const struct peer_msg *m)
     const uint32_t until = peer_msg_until(m);
     const struct req_tokens t = {
         .base = m->at, .v = m->tokens, .n = until - m->at, .keys = m->keys, .nkeys = m->nkeys};
+    struct reason unused;
 
     if (m->to > SESSION_TOKENS_MAX || until > m->to || until < m->at || t.n > OPEN_TOKENS_MAX ||
         m->nkeys > EXTRA_KEYS_MAX)
@@ -77,5 +78,5 @@ bool peer_tokens_fit(const struct peer_msg *m)
     if (m->kind == PEER_PULL_OPEN &&
         (m->from > m->to || m->history > m->to || m->at_least > m->to || m->at != 0))
         return false;
-    return keys_in_order(&t);
+    return keys_in_order(&t, &unused) == TERN_OK;
 }

@@ -14,41 +14,18 @@ void serve_follow_time(const struct core *c, struct serve *s, bool waits)
 
 /* --- asked --- */
 
-static uint32_t path_at(const struct core *c, const struct session *t, uint32_t depth)
+/* Are the tokens and keys of the message those of the session? Only the last message ends within a
+ * chunk. */
+static bool tokens_agree(const struct core *c, const struct session *t, const struct peer_msg *m,
+                         uint32_t *ret_differs)
 {
-    uint32_t at = t->node;
+    const uint32_t align = pool_at(c, t->pool)->align, until = peer_msg_until(m);
 
-    while (node_at(c, at)->depth > depth)
-        at = node_at(c, at)->parent;
-    return at;
-}
-
-/* Are the tokens and keys of the message those of the session, as far as it has committed, and
- * behind that? Only the last message ends within a chunk: what is walked begins where one ends. */
-static bool tokens_agree(const struct core *c, const struct session *t, const struct peer_msg *m)
-{
-    const uint32_t until = peer_msg_until(m), align = pool_at(c, t->pool)->align;
-    struct token_view w = serve_view(c, m, align);
-    struct req_tokens tail = {
-        .base = m->at, .n = until - m->at, .v = m->tokens, .keys = m->keys, .nkeys = m->nkeys};
-    uint32_t node = path_at(c, t, m->at);
-
+    *ret_differs = 0;
     if (m->at % align != 0 || (until < m->to && until % align != 0))
         return false;
-    while (tail.base < t->committed && tail.n >= align) {
-        node = node_child(c, node, &w);
-        if (node == NONE)
-            return false;
-        tail.base += align;
-        tail.v += align;
-        tail.n -= align;
-    }
-    if (node != path_at(c, t, tail.base))
-        return false;
-    while (tail.nkeys > 0 && tail.keys->position < tail.base)
-        tail.keys++, tail.nkeys--;
-    return tail.n == 0 ||
-           (tail.base >= t->committed && tokens_common(c, &t->tokens, tail.base, &tail) == tail.n);
+    *ret_differs = handed_differs(c, t, m);
+    return *ret_differs == 0;
 }
 
 /* The last piece names all of STATE beside its chunks. */
@@ -64,16 +41,17 @@ static bool state_fits(const struct core *c, const struct session *t, const stru
     return pages <= OFFER_PAGES_MAX;
 }
 
-/* *ret_handed: the other length that it was handed over at; or 0. Of UNSUPPORTED *ret_session
- * is the session where its pool is of another layout. */
+/* *no: what to say beside a refusal. Of UNSUPPORTED *ret_session is the session where its pool is
+ * of another layout. */
 static enum tern_err find_followed(const struct core *c, const struct peer_msg *m,
-                                   struct session **ret_session, uint32_t *ret_handed)
+                                   struct session **ret_session, struct peer_msg *no)
 {
     struct session *t;
 
     TRY(handed_find(c, m->tenant, &m->ticket, &t));
     if (space_at(c, t->space)->reset)
         return TERN_GONE;
+    no->busy = TICKET_BUSY_TAKEN;
     if (t->follower != NONE || t->ticket_state == TICKET_SERVED)
         return TERN_BUSY;
     if (!serve_suits(pool_at(c, t->pool), m)) {
@@ -82,14 +60,16 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
     }
     if (!state_fits(c, t, m) || m->to / pool_at(c, t->pool)->align > STEP_TABLE_MAX)
         return TERN_UNSUPPORTED;
-    *ret_handed = t->state == SESSION_HANDED && t->written != m->to ? t->written : 0;
-    if (*ret_handed > 0 || m->to == 0 || t->committed > m->to ||
+    no->handed = t->state == SESSION_HANDED && t->written != m->to ? t->written : 0;
+    if (no->handed > 0 || m->to == 0 || t->committed > m->to ||
         m->from % pool_at(c, t->pool)->align != 0 || m->history % pool_at(c, t->pool)->align != 0)
         return TERN_INVALID;
+    no->busy = TICKET_BUSY_UNMATCHED;
     if (t->tokens.end < m->to)
-        return TERN_BUSY; /* it has not matched them yet */
+        return TERN_BUSY;
+    no->busy = TICKET_BUSY_SERVES; /* if there is no record for it */
     *ret_session = t;
-    return tokens_agree(c, t, m) ? TERN_OK : TERN_INVALID;
+    return tokens_agree(c, t, m, &no->differs) ? TERN_OK : TERN_INVALID;
 }
 
 static void ask_more(struct core *c, struct actions *out, const struct serve *s)
@@ -109,8 +89,8 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
 {
     struct session *t = NULL;
     struct serve *s;
-    uint32_t handed = 0;
-    enum tern_err err = find_followed(c, m, &t, &handed);
+    struct peer_msg why = {.err = TERN_OK};
+    enum tern_err err = find_followed(c, m, &t, &why);
 
     if (err == TERN_OK && !serve_may_begin(c, link, m, t->pool))
         err = TERN_BUSY;
@@ -118,7 +98,9 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
         struct peer_msg *no =
             serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
 
-        no->handed = handed;
+        no->handed = why.handed;
+        no->busy = err == TERN_BUSY ? why.busy : TICKET_BUSY_UNSAID;
+        no->differs = why.differs;
         if (err == TERN_UNSUPPORTED && t)
             no->layout_hash = pool_at(c, t->pool)->layout_hash;
         return;
@@ -167,12 +149,14 @@ void serve_follow_tokens(struct core *c, struct actions *out, struct serve *s,
                          const struct peer_msg *m)
 {
     const struct session *t = followed(c, s);
+    uint32_t unsaid;
 
     if (!t) {
         serve_set_ending(c, s, TERN_GONE);
         return;
     }
-    if (m->to != s->to || m->at != s->heard || !keeps_promise(t, s) || !tokens_agree(c, t, m)) {
+    if (m->to != s->to || m->at != s->heard || !keeps_promise(t, s) ||
+        !tokens_agree(c, t, m, &unsaid)) {
         serve_set_ending(c, s, TERN_INVALID);
         return;
     }
@@ -209,7 +193,7 @@ static uint32_t last_chunk(const struct core *c, const struct serve *s)
 /* As far as the session has committed, less the last chunk, while each node on the way is ready. */
 static void look_running(struct core *c, struct serve *s, const struct session *t)
 {
-    uint32_t best, at = path_at(c, t, last_chunk(c, s));
+    uint32_t best, at = node_above(c, (struct path){t->node, last_chunk(c, s)});
 
     if (still_waits(c, s))
         return;

@@ -8,22 +8,16 @@
 
 /* Do the tokens, of which this message has the last, lead to what was handed over? */
 static bool leads_to(const struct core *c, const struct peer_msg *m, const struct session *s,
-                     uint32_t node)
+                     uint32_t node, uint32_t *ret_differs)
 {
-    struct req_tokens tail = {
-        .base = s->committed, .n = s->written - s->committed, .keys = m->keys, .nkeys = m->nkeys};
-
-    if (node != s->node || peer_msg_until(m) != s->written || m->at > s->committed)
-        return false;
-    tail.v = m->tokens + (s->committed - m->at);
-    while (tail.nkeys > 0 && tail.keys->position < tail.base)
-        tail.keys++, tail.nkeys--;
-    return handed_tail_equals(c, s, &tail);
+    *ret_differs = handed_differs(c, s, m);
+    return node == s->node && peer_msg_until(m) == s->written && m->at <= s->committed &&
+           *ret_differs == 0;
 }
 
-/* By a ticket, which names the session. *ret_runs: what a running session has committed; else 0. */
+/* By a ticket, which names the session. *no: what to say beside a refusal. */
 static enum tern_err find_handed(const struct core *c, const struct peer_msg *m, struct found *ret,
-                                 uint32_t *ret_runs)
+                                 struct peer_msg *no)
 {
     struct token_view w;
     struct session *s;
@@ -31,8 +25,9 @@ static enum tern_err find_handed(const struct core *c, const struct peer_msg *m,
     *ret = (struct found){.pool = NONE, .node = NONE};
     TRY(handed_find(c, m->tenant, &m->ticket, &s));
     if (s->ticket_state == TICKET_PROMISED)
-        *ret_runs = s->committed;
-    TRY(handed_ready(c, s));
+        no->handed = s->committed;
+    TRY(handed_ready(c, s, &no->busy));
+    no->busy = TICKET_BUSY_SERVES; /* if there is no record for it */
     if (!serve_suits(pool_at(c, s->pool), m)) {
         ret->other_layout = pool_at(c, s->pool)->layout_hash;
         return TERN_UNSUPPORTED;
@@ -44,16 +39,16 @@ static enum tern_err find_handed(const struct core *c, const struct peer_msg *m,
                           .node = node_walk(c, space_at(c, s->space)->root, &w),
                           .handed = m->ticket.id};
     ret->more = serve_more_follow(c, m, ret->node);
-    return ret->more || leads_to(c, m, s, ret->node) ? TERN_OK : TERN_INVALID;
+    return ret->more || leads_to(c, m, s, ret->node, &no->differs) ? TERN_OK : TERN_INVALID;
 }
 
 /* The same of a ticket, which no other transfer serves meanwhile: what it has of STATE is needed.
  * False: another one is quicker, or it ends. */
-static bool handed_walked(struct core *c, struct serve *s)
+static bool handed_walked(struct core *c, struct serve *s, uint32_t *ret_why)
 {
     struct session *t = session_at(c, s->handed.slot);
 
-    if (handed_ready(c, t) != TERN_OK)
+    if (handed_ready(c, t, ret_why) != TERN_OK)
         return false;
     serve_move(c, s, t->node);
     node_use(c, s->node);
@@ -70,8 +65,8 @@ static bool handed_walked(struct core *c, struct serve *s)
 void serve_ticket_open(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
     struct found f;
-    uint32_t runs = 0;
-    enum tern_err err = find_handed(c, m, &f, &runs);
+    struct peer_msg why = {.err = TERN_OK};
+    enum tern_err err = find_handed(c, m, &f, &why);
     struct serve *s;
 
     if (err == TERN_OK &&
@@ -84,14 +79,16 @@ void serve_ticket_open(struct core *c, struct actions *out, uint32_t link, const
             serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
 
         no->layout_hash = err == TERN_UNSUPPORTED ? f.other_layout : 0;
-        no->handed = runs;
+        no->handed = why.handed;
+        no->busy = err == TERN_BUSY ? why.busy : TICKET_BUSY_UNSAID;
+        no->differs = err == TERN_INVALID ? why.differs : 0;
         return;
     }
     s = serve_create(c, link, m, &f);
     if (f.more)
         serve_ask_more(c, out, s);
     else
-        check(handed_walked(c, s));
+        check(handed_walked(c, s, &why.busy));
 }
 
 void serve_ticket_tokens(struct core *c, struct actions *out, struct serve *s,
@@ -100,15 +97,20 @@ void serve_ticket_tokens(struct core *c, struct actions *out, struct serve *s,
     struct session *t = session_at(c, s->handed.slot);
     uint32_t link = s->link;
     enum tern_err err = TERN_BUSY;
+    uint32_t why = TICKET_BUSY_UNSAID;
+    uint32_t differs = 0;
+    struct peer_msg *no;
 
     if (t->state != SESSION_HANDED || t->gen != s->handed.gen || t->ticket_ends)
         err = TERN_GONE;
-    else if (!leads_to(c, m, t, s->node))
+    else if (!leads_to(c, m, t, s->node, &differs))
         err = TERN_INVALID;
-    else if (handed_walked(c, s))
+    else if (handed_walked(c, s, &why))
         return;
     serve_free(c, s);
-    serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+    no = serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+    no->busy = why;
+    no->differs = differs;
 }
 
 void serve_ticket_ends(struct core *c, const struct session *t)

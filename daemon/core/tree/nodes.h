@@ -98,6 +98,13 @@ static inline bool writes_behind(const struct pool *p)
     return p->host_write == HOST_WRITE_BEHIND && p->tiers[TIER_HOST] != NONE;
 }
 
+/* Why a path to that depth gets no node more: as share_lacks of the path and its root. */
+static inline enum tern_err nodes_lack(const struct core *c, const struct pool *p, uint32_t depth,
+                                       struct reason *ret)
+{
+    return share_lacks(c, (struct share_of){SHARE_NODES, p->tenant}, depth / p->align + 1, ret);
+}
+
 /* To be called when something that kept the node from being evicted has ended. */
 void node_offer(struct core *c, uint32_t slot);
 /* Removes an unpinned leaf of the device: of the reserve first, then the least recently used one,

@@ -150,16 +150,16 @@ bool records_evict(struct core *c, uint32_t pool, enum share_table table, uint32
     return share_room(c, table, asks.tenant) >= n;
 }
 
-enum tern_err tokens_room(struct core *c, uint32_t pool, struct token_need need,
-                          const char **ret_text)
+enum tern_err tokens_room(struct core *c, uint32_t pool, struct token_need need, struct reason *ret)
 {
-    uint32_t tenant = pool_at(c, pool)->tenant;
-    bool keys = share_room(c, SHARE_EXTRA_KEYS, tenant) >= need.keys ||
-                could_bring(c, (struct share_of){SHARE_EXTRA_KEYS, tenant}, need.keys);
+    const uint32_t tenant = pool_at(c, pool)->tenant;
+    const struct share_of keys = {SHARE_EXTRA_KEYS, tenant}, blocks = {SHARE_TOKEN_BLOCKS, tenant};
+    bool had =
+        share_room(c, SHARE_EXTRA_KEYS, tenant) >= need.keys || could_bring(c, keys, need.keys);
 
-    *ret_text = share_refused(SHARE_TOKEN_BLOCKS);
-    if (keys && !records_room(c, pool, SHARE_TOKEN_BLOCKS, need.blocks))
-        return TERN_BUSY;
-    *ret_text = share_refused(SHARE_EXTRA_KEYS);
-    return keys && records_room(c, pool, SHARE_EXTRA_KEYS, need.keys) ? TERN_OK : TERN_BUSY;
+    if (had && !records_room(c, pool, SHARE_TOKEN_BLOCKS, need.blocks))
+        return share_lacks(c, blocks, need.all > need.blocks ? need.all : need.blocks, ret);
+    return had && records_room(c, pool, SHARE_EXTRA_KEYS, need.keys)
+               ? TERN_OK
+               : share_lacks(c, keys, need.keys, ret);
 }

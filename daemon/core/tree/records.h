@@ -22,10 +22,11 @@ static inline bool records_room(struct core *c, uint32_t pool, enum share_table 
 /* What tokens and their extra keys take of the two stores. */
 struct token_need {
     uint32_t blocks, keys;
+    uint32_t all; /* blocks of the whole list that they complete; 0: they are all */
 };
 
-/* The same of both. BUSY, with a static text that names the one that is used up. */
+/* The same of both. BUSY, QUOTA: as share_lacks of the one that is used up. */
 enum tern_err tokens_room(struct core *c, uint32_t pool, struct token_need need,
-                          const char **ret_text);
+                          struct reason *ret);
 
 #endif

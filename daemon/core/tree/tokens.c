@@ -7,6 +7,11 @@
 #include "base/hash.h"
 #include "core/arena/hashed.h"
 
+#define KEYS_OUT_OF_ORDER                                                                          \
+    "the extra key at position # follows one at #: give one a position, in ascending order"
+
+#define KEY_OUTSIDE "the extra key at position # is not among the request's own tokens"
+
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -17,8 +22,7 @@ uint32_t tokens_blocks_per_chunk(uint32_t align)
     return div_up(align, TOKEN_BLOCK);
 }
 
-/* Blocks of the first n tokens of a buffer. */
-static uint32_t blocks_of(const struct token_buf *b, uint32_t n)
+uint32_t tokens_blocks_of(const struct token_buf *b, uint32_t n)
 {
     uint32_t align = b->align;
 
@@ -35,7 +39,7 @@ static uint32_t room_at(const struct token_buf *b, uint32_t off)
 
 uint32_t tokens_blocks_needed(const struct token_buf *b, uint32_t n)
 {
-    return blocks_of(b, b->end - b->first + n) - blocks_of(b, b->end - b->first);
+    return tokens_blocks_of(b, b->end - b->first + n) - tokens_blocks_of(b, b->end - b->first);
 }
 
 void tokens_init(struct token_buf *b, uint32_t first)
@@ -136,8 +140,8 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
     check(end >= b->first);
     if (end >= b->end)
         return;
-    keep = blocks_of(b, end - b->first);
-    if (keep == blocks_of(b, b->end - b->first)) {
+    keep = tokens_blocks_of(b, end - b->first);
+    if (keep == tokens_blocks_of(b, b->end - b->first)) {
         last = b->tail; /* as most rewinds: nothing goes */
         at = NONE;
     }
@@ -145,7 +149,7 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
         last = at;
         at = *block_next(c, at);
     }
-    c->visits += blocks_of(b, b->end - b->first) / RECORDS_A_VISIT;
+    c->visits += tokens_blocks_of(b, b->end - b->first) / RECORDS_A_VISIT;
     rest.blocks = at;
     if (last == NONE)
         b->head = NONE;
@@ -449,6 +453,68 @@ uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t
     return first_key_difference(c, b, pos, req, pos + same) - pos;
 }
 
+void tokens_skip_to(struct req_tokens *t, uint32_t at)
+{
+    uint32_t skip = at - t->base;
+
+    check(at >= t->base && skip <= t->n);
+    t->v += skip;
+    t->n -= skip;
+    t->base = at;
+    while (t->nkeys > 0 && t->keys[0].position < at) {
+        t->keys++;
+        t->nkeys--;
+    }
+}
+
+/* The same of a node's chunk, from the request's base on. */
+static uint32_t chunk_common(const struct core *c, const struct node *n,
+                             const struct req_tokens *req)
+{
+    const uint32_t align = pool_at(c, n->pool)->align;
+    struct token_buf b = {.align = align,
+                          .head = n->tokens,
+                          .keys = n->keys,
+                          .keys_tail = n->keys,
+                          .first = n->depth - align,
+                          .end = n->depth};
+
+    while (b.keys != NONE && key_at(c, b.keys_tail)->next != NONE)
+        b.keys_tail = key_at(c, b.keys_tail)->next;
+    return tokens_common(c, &b, req->base, req);
+}
+
+uint32_t tokens_list_common(const struct core *c, const struct session *s,
+                            const struct req_tokens *t)
+{
+    const uint32_t align = s->tokens.align, all = t->base + t->n,
+                   end = all < s->committed ? all : s->committed;
+    uint32_t key = t->nkeys, same = end > t->base ? end : t->base;
+    struct req_tokens tail = *t;
+
+    for (uint32_t at = s->node; node_at(c, at)->depth > t->base; at = node_at(c, at)->parent) {
+        const struct node *n = node_at(c, at);
+        const uint32_t above = n->depth - align, from = above > t->base ? above : t->base;
+        struct req_tokens part = {.base = from, .v = t->v + (from - t->base)};
+        uint32_t agree;
+
+        if (from >= end)
+            continue;
+        while (key > 0 && t->keys[key - 1].position >= from)
+            key--;
+        part.n = (n->depth < end ? n->depth : end) - from;
+        part.keys = t->keys + key;
+        part.nkeys = t->nkeys - key;
+        agree = chunk_common(c, n, &part);
+        if (agree < part.n)
+            same = from + agree;
+    }
+    if (same < s->committed || same >= s->tokens.end)
+        return same;
+    tokens_skip_to(&tail, same);
+    return same + tokens_common(c, &s->tokens, same, &tail);
+}
+
 void tokens_copy(const struct core *c, const struct token_buf *b, uint32_t *to)
 {
     uint32_t cursor = b->head, cursor_at = 0;
@@ -470,13 +536,16 @@ void tokens_copy_chunk(const struct core *c, const struct node *n, uint32_t *to)
     }
 }
 
-bool keys_in_order(const struct req_tokens *req)
+enum tern_err keys_in_order(const struct req_tokens *req, struct reason *ret)
 {
     for (uint32_t i = 0; i < req->nkeys; i++) {
-        uint32_t p = req->keys[i].position;
+        uint32_t p = req->keys[i].position, before = i > 0 ? req->keys[i - 1].position : 0;
+        bool ascends = i == 0 || p > before;
 
-        if (p < req->base || p - req->base >= req->n || (i > 0 && p <= req->keys[i - 1].position))
-            return false;
+        if (p >= req->base && p - req->base < req->n && ascends)
+            continue;
+        *ret = (struct reason){ascends ? KEY_OUTSIDE : KEYS_OUT_OF_ORDER, {p, before}};
+        return TERN_INVALID;
     }
-    return true;
+    return TERN_OK;
 }

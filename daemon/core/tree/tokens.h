@@ -23,6 +23,8 @@ struct token_view {
 };
 
 uint32_t tokens_blocks_per_chunk(uint32_t align);
+/* Blocks of the first n tokens of a list, in such chunks as the buffer's. */
+uint32_t tokens_blocks_of(const struct token_buf *b, uint32_t n);
 /* Blocks that appending n tokens would take. */
 uint32_t tokens_blocks_needed(const struct token_buf *b, uint32_t n);
 /* Empties a buffer, whose `align` and `tenant` are set; it goes on at position `first`. */
@@ -68,7 +70,14 @@ struct view_hashes view_hash(struct token_view *w, uint32_t start, uint64_t pare
 uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t pos,
                        const struct req_tokens *req);
 
-/* Ascending, strictly, within [base, base + n). */
-bool keys_in_order(const struct req_tokens *req);
+/* What is left of the tokens, and of the keys, from there on. */
+void tokens_skip_to(struct req_tokens *t, uint32_t at);
+/* The first `n` tokens of the session's list agree with the request, as far as both go: returns n.
+ * What is committed counts, too. At least the request's base. */
+uint32_t tokens_list_common(const struct core *c, const struct session *s,
+                            const struct req_tokens *t);
+
+/* INVALID: they do not ascend, strictly, within [base, base + n). */
+enum tern_err keys_in_order(const struct req_tokens *req, struct reason *ret);
 
 #endif

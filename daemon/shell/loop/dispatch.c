@@ -216,7 +216,7 @@ void dispatch_reply(struct daemon *d, const struct reply *r)
         return;
     }
     said = *r;
-    said.text = wire_out_text(r, words);
+    said.text = wire_out_text(r->text, r->number, words);
     reply_send(d, &said);
 }
 

@@ -304,6 +304,10 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
         v->follow = truth(c, v->follow);
     if (v->kind == PEER_PULL_OFFER || v->kind == PEER_PULL_ABORT)
         codec_u32(c, &v->handed);
+    if (v->kind == PEER_PULL_OFFER) {
+        codec_u32(c, &v->busy);
+        codec_u32(c, &v->differs);
+    }
     if (v->kind == PEER_PULL_OFFER)
         v->blob_bytes = within(c, v->blob_bytes, 0, TICKET_BLOB_BYTES + 1);
     if (v->kind == PEER_PULL_EARLY)

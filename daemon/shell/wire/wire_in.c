@@ -550,6 +550,8 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         .until = m->until,
         .follow = m->follow,
         .handed = m->handed,
+        .busy = m->busy,
+        .differs = m->differs,
         .units = m->units,
     };
     TRY(wire_array(&w->budget, &m->tokens, WIRE_TOKEN_BYTES, &tokens, &ntokens));

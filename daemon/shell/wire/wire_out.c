@@ -2,6 +2,7 @@
  * fields as are written; a buffer that is too small ends in 0, never in half a frame. */
 #include "shell/wire/wire_out.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,10 +25,28 @@ static bool has_shortage(enum tern_err err)
     return err == TERN_POOL_EXHAUSTED || err == TERN_QUOTA;
 }
 
-static size_t status_size(enum tern_err err, size_t text, const struct shortage *s)
+/* What a Status says; `text` has its numbers. */
+struct told {
+    enum tern_err err;
+    const char *text;
+    const uint64_t *number;
+    const struct shortage *shortage;
+};
+
+static size_t status_size(const struct told *t)
 {
-    return number_size(err) + (text ? bytes_size(text) : 0) +
-           (has_shortage(err) ? bytes_size(shortage_size(s)) : 0);
+    size_t text = t->text ? strlen(t->text) : 0;
+
+    return number_size(t->err) + (text ? bytes_size(text) : 0) +
+           (has_shortage(t->err) ? bytes_size(shortage_size(t->shortage)) : 0) +
+           number_size(t->number[0]) + number_size(t->number[1]);
+}
+
+static struct told result_told(const struct op_result *r, char words[WIRE_OUT_WORDS])
+{
+    return (struct told){r->err,
+                         r->err == TERN_OK ? NULL : wire_out_text(r->text, r->number, words),
+                         r->number, &r->shortage};
 }
 
 static size_t run_size(const struct table_run *r)
@@ -45,9 +64,11 @@ static size_t lengths_size(const struct lengths *l)
 static size_t result_size(const struct op_result *r, const struct table_run *runs)
 {
     size_t n = lengths_size(&r->lengths) + number_size(r->tokens) + number_size(r->align);
+    char words[WIRE_OUT_WORDS];
+    struct told told = result_told(r, words);
 
     if (r->err != TERN_OK)
-        n += bytes_size(status_size(r->err, r->text ? strlen(r->text) : 0, &r->shortage));
+        n += bytes_size(status_size(&told));
     for (uint32_t i = 0; i < r->nruns; i++)
         n += bytes_size(run_size(&runs[r->first_run + i]));
     return n;
@@ -66,19 +87,20 @@ static void put_shortage(struct writer *w, uint32_t field, const struct shortage
     put_number(w, 6, s->until_step);
 }
 
-static void put_status(struct writer *w, enum tern_err err, const char *text,
-                       const struct shortage *s)
+static void put_status(struct writer *w, const struct told *t)
 {
-    size_t n = text ? strlen(text) : 0;
+    size_t n = t->text ? strlen(t->text) : 0;
 
-    if (err == TERN_OK)
+    if (t->err == TERN_OK)
         return;
-    put_message(w, 1, status_size(err, n, s));
-    put_number(w, 1, err);
+    put_message(w, 1, status_size(t));
+    put_number(w, 1, t->err);
     if (n)
-        put_bytes(w, 2, text, n);
-    if (has_shortage(err))
-        put_shortage(w, 3, s);
+        put_bytes(w, 2, t->text, n);
+    if (has_shortage(t->err))
+        put_shortage(w, 3, t->shortage);
+    put_number(w, 4, t->number[0]);
+    put_number(w, 5, t->number[1]);
 }
 
 static void put_run(struct writer *w, uint32_t field, const struct table_run *r)
@@ -118,8 +140,11 @@ static void put_sums(struct writer *w, uint32_t field, const struct mem_brought 
 static void put_result(struct writer *w, uint32_t field, const struct op_result *r,
                        const struct table_run *runs)
 {
+    char words[WIRE_OUT_WORDS];
+    struct told told = result_told(r, words);
+
     put_message(w, field, result_size(r, runs));
-    put_status(w, r->err, r->text, &r->shortage);
+    put_status(w, &told);
     put_number(w, 2, r->lengths.committed);
     put_number(w, 3, r->lengths.written);
     put_number(w, 4, r->lengths.allocated);
@@ -285,7 +310,7 @@ size_t wire_out_reply(const struct reply *r, const struct wire_region *region, u
         .version = FRAME_VERSION, .type = wire_out_type(r->op), .request_id = r->request_id};
 
     check(h.type != 0);
-    put_status(&w, r->err, r->text, &r->shortage);
+    put_status(&w, &(struct told){r->err, r->text, r->number, &r->shortage});
     put_answer(&w, r, region);
     put_pad(&w, body);
     if (!writer_ok(&w))
@@ -295,16 +320,17 @@ size_t wire_out_reply(const struct reply *r, const struct wire_region *region, u
     return FRAME_HEADER_BYTES + h.length;
 }
 
-const char *wire_out_text(const struct reply *r, char buf[WIRE_OUT_WORDS])
+const char *wire_out_text(const char *text, const uint64_t number[REPLY_NUMBERS],
+                          char buf[WIRE_OUT_WORDS])
 {
     uint32_t n = 0;
     size_t at = 0;
 
-    if (!r->text || !strchr(r->text, '#'))
-        return r->text;
-    for (const char *c = r->text; *c && at + 1 < WIRE_OUT_WORDS; c++)
+    if (!text || !strchr(text, '#'))
+        return text;
+    for (const char *c = text; *c && at + 1 < WIRE_OUT_WORDS; c++)
         if (*c == '#' && n < REPLY_NUMBERS)
-            at += (size_t)snprintf(buf + at, WIRE_OUT_WORDS - at, "%u", r->number[n++]);
+            at += (size_t)snprintf(buf + at, WIRE_OUT_WORDS - at, "%" PRIu64, number[n++]);
         else
             buf[at++] = *c;
     buf[at < WIRE_OUT_WORDS ? at : WIRE_OUT_WORDS - 1] = '\0';
@@ -419,6 +445,8 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     TELL(&m, msg, at);
     TELL(&m, msg, until);
     TELL(&m, msg, handed);
+    TELL(&m, msg, busy);
+    TELL(&m, msg, differs);
     TELL(&m, msg, units);
     TELL(&m, msg, reset);
     TELL(&m, msg, origin);

@@ -43,10 +43,7 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
 
 #define WIRE_OUT_WORDS 320
 /* The text of an answer, with its numbers: in `buf`, or as it is where it has none. */
-const char *wire_out_text(const struct reply *reply, char buf[WIRE_OUT_WORDS]);
-
-#define WIRE_OUT_WORDS 320
-/* The text of an answer, with its numbers: in `buf`, or as it is where it has none. */
-const char *wire_out_text(const struct reply *reply, char buf[WIRE_OUT_WORDS]);
+const char *wire_out_text(const char *text, const uint64_t number[REPLY_NUMBERS],
+                          char buf[WIRE_OUT_WORDS]);
 
 #endif

@@ -339,6 +339,79 @@ TEST(match_connection_ends_peer_lost_for_ever)
     }
 }
 
+#define MANY (1ull << 40)
+
+/* Two operations: the second is refused with numbers; and so is every other request. */
+static void serve_numbers(struct fake *f)
+{
+    const ProtobufCMessage *msg;
+
+    while ((msg = fake_read(f))) {
+        const Tern__Wire__Step *step = (const Tern__Wire__Step *)msg;
+        Tern__Wire__Status status = fake_status(TERN_QUOTA, "12 of them, of 1099511627776", NULL);
+        Tern__Wire__OpResult results[2], *list[2] = {&results[0], &results[1]};
+        Tern__Wire__StepReply m = TERN__WIRE__STEP_REPLY__INIT;
+        Tern__Wire__Empty empty = TERN__WIRE__EMPTY__INIT;
+
+        status.has_first = status.has_second = 1;
+        status.first = 12;
+        status.second = MANY;
+        if (f->h.type == FRAME_PING) {
+            fake_reply_empty(f);
+            continue;
+        }
+        if (f->h.type != FRAME_STEP) {
+            empty.status = &status;
+            fake_reply(f, &empty);
+            continue;
+        }
+        m.n_results = step->n_ops;
+        m.results = list;
+        for (size_t i = 0; i < step->n_ops; i++)
+            tern__wire__op_result__init(&results[i]);
+        results[step->n_ops - 1].status = &status;
+        fake_reply(f, &m);
+    }
+}
+
+/* E4: what a refusal says in numbers stands in fields, too, and nowhere else. */
+TEST(e4_the_numbers_of_a_refusal_are_fields)
+{
+    const struct tern_result *results;
+    struct tern_batch *b;
+    struct tern_result r;
+    struct tern_stored stored;
+    uint64_t n[2] = {1, 1};
+    uint32_t done;
+
+    start(serve_numbers, NULL);
+    for (uint32_t i = 0; i < 3; i++) {
+        enum tern_err err = i == 0   ? tern_extend(t, 3, NULL, 3, 4, 2000, &r)
+                            : i == 1 ? tern_match(t, 3, &some_tokens, TERN_STEP_NONE, 2000, &r)
+                                     : tern_store(t, 3, 0, 2000, &stored);
+
+        assert_err(TERN_QUOTA, err);
+        tern_error_numbers(t, n);
+        assert_true(n[0] == 12 && n[1] == MANY);
+        assert_string_equal(tern_error_text(t), "12 of them, of 1099511627776");
+        if (i != 1)
+            assert_ok(tern_ping(t, 0));
+        else
+            assert_err(TERN_INVALID, tern_commit(t, 3, 0, 0, 2000, &r)); /* the library's word */
+        tern_error_numbers(t, n);
+        assert_true(n[0] == 0 && n[1] == 0);
+    }
+    assert_ok(tern_batch_create(t, &b));
+    assert_ok(tern_batch_commit(b, 1, 16, 9));
+    assert_ok(tern_batch_commit(b, 2, 16, 9));
+    assert_ok(tern_batch_run(b, 2000, &results, &done));
+    for (uint32_t i = 0; i < 3; i++) {
+        tern_result_numbers(t, i, n);
+        assert_true(n[0] == (i == 1 ? 12 : 0) && n[1] == (i == 1 ? MANY : 0));
+    }
+    tern_batch_destroy(b);
+}
+
 static void serve_errors(struct fake *f)
 {
     while (fake_read(f)) {

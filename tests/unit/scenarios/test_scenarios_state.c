@@ -89,6 +89,34 @@ TEST(a26_prefill_of_20_chunks_then_resume_one_token_short)
     assert_int_equal(match_depth(&st, seq1, 88), 88);
 }
 
+/* T21: the answer that said what the fresh page begins with may have been lost. */
+TEST(t21_a_recover_says_again_what_a_fresh_state_page_begins_with)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 256, rig_recurrent(256, 128));
+    struct rig_session *s = stage_session(&st);
+
+    for (uint32_t written = 512; written <= 513; written++) {
+        struct request recover = {.op = OP_RECOVER};
+        const struct reply *r;
+        uint32_t runs = 0;
+
+        if (written == 512)
+            commits_up_to(s, seq1, 512, 512, 0);
+        else
+            assert_ok(rig_extend(s, 513, 513, seq1 + 512, 1));
+        recover.recover.session = s->id;
+        r = rig_request(st.rig, s->conn, &recover);
+        assert_ok(r->err);
+        for (uint32_t i = 0; i < r->nruns; i++)
+            if (r->runs[i].group == 1) {
+                assert_int_equal(r->runs[i].refs->index, s->table[1][0].index);
+                assert_int_equal(r->runs[i].from.index != 0, written == 512);
+                runs++;
+            }
+        assert_int_equal(runs, 1);
+    }
+}
+
 TEST(a27_recurrent_state_of_512_while_the_runner_is_at_600)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 256, rig_recurrent(256, 128));

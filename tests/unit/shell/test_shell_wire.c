@@ -214,17 +214,18 @@ TEST(wire_out_step_results_decode_as_given)
 TEST(wire_out_text_has_its_numbers)
 {
     char buf[WIRE_OUT_WORDS], text[WIRE_OUT_WORDS + 50];
-    struct reply r = {.text = "# of #, and #", .number = {12, UINT32_MAX}};
+    struct reply r = {.text = "# of #, and #", .number = {12, UINT64_MAX}};
 
-    assert_string_equal(wire_out_text(&r, buf), "12 of 4294967295, and #");
+    assert_string_equal(wire_out_text(r.text, r.number, buf), "12 of 18446744073709551615, and #");
     r.text = "none";
-    assert_ptr_equal(wire_out_text(&r, buf), r.text);
+    assert_ptr_equal(wire_out_text(r.text, r.number, buf), r.text);
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     for (uint32_t at = WIRE_OUT_WORDS - 20; at < WIRE_OUT_WORDS; at++) {
         text[at] = '#';
         r.text = text;
-        assert_in_range(strlen(wire_out_text(&r, buf)), WIRE_OUT_WORDS - 20, WIRE_OUT_WORDS - 1);
+        assert_in_range(strlen(wire_out_text(r.text, r.number, buf)), WIRE_OUT_WORDS - 20,
+                        WIRE_OUT_WORDS - 1);
         text[at] = 'x';
     }
 }

@@ -183,9 +183,15 @@ TEST(resume_below_committed_invalid_and_nothing_changes)
     uint64_t changes = core_changes(b.rig->core);
 
     assert_err(TERN_INVALID, rig_match(b.s, seq1, 7));
-    memcpy(tokens, seq1, sizeof tokens);
-    tokens[7] ^= 1;
-    assert_err(TERN_INVALID, rig_match(b.s, tokens, 14)); /* differs inside [0, T) */
+    assert_int_equal(b.rig->last->number[0], 8); /* committed, and agree */
+    assert_int_equal(b.rig->last->number[1], 7);
+    for (uint32_t at = 0; at < 8; at++) { /* differs inside [0, T) */
+        memcpy(tokens, seq1, sizeof tokens);
+        tokens[7] ^= 1; /* the first of two is told */
+        tokens[at] ^= 2;
+        assert_err(TERN_INVALID, rig_match(b.s, tokens, 14));
+        assert_int_equal(b.rig->last->number[1], at);
+    }
     assert_lengths(b.s, 8, 14, 20);
     assert_true(core_changes(b.rig->core) == changes);
     assert_leaves(rig_match(b.s, seq1, 8), b.s, 8, 8, 8); /* exactly T is fine */

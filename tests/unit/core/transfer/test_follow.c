@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/prng.h"
+#include "core/transfer/handed.h"
 #include "unit/rig/rig_follow.h"
 
 static struct group_view source_group(struct followed *f)
@@ -128,6 +129,29 @@ TEST(y5_pages_are_taken_and_told_before_anything_has_come)
     handed_at_last(&f);
     assert_came_whole(&f);
     assert_memory_equal(told, f.d->table[0], sizeof told);
+}
+
+/* Y5: what has come is named, too, so `written` is never beyond what was told. */
+TEST(y5_pages_that_have_come_are_told_with_those_to_come)
+{
+    struct followed f = begin();
+    struct request request = {.op = OP_FETCH_WAIT,
+                              .fetch_wait = {.session = f.d->id, .pages = true}};
+    const struct reply *r;
+    uint32_t pages = 0;
+
+    follow(f.d, f.t);
+    goes_on(f.s, 1, 20, 0);
+    r = rig_request(f.p.dest, f.d->conn, &request);
+    assert_ok(r->err);
+    assert_int_equal(r->fetch_wait.lengths.written, 20);
+    for (uint32_t i = 0; i < r->nruns; i++) {
+        assert_int_equal(r->runs[i].first, pages); /* they follow one another, from the first on */
+        pages += r->runs[i].n;
+    }
+    assert_int_equal(pages, 11);
+    handed_at_last(&f);
+    assert_came_whole(&f);
 }
 
 /* Y5, E4: as an extend is. */
@@ -399,7 +423,8 @@ TEST(y4_one_follows_and_who_does_not_follow_is_told_to_come_back)
     for (uint32_t i = 0; i < 10; i++)
         rig_advance(f.p.dest, PULL_BUSY_MS_MAX / 4 * NS_PER_MS);
     assert_err(TERN_BUSY, rig_fetched(second, second->fetch));
-    assert_non_null(strstr(rig_reply_to(f.p.dest, second->fetch)->text, "another fetch takes"));
+    assert_string_equal(rig_reply_to(f.p.dest, second->fetch)->text,
+                        ticket_busy_text(TICKET_BUSY_TAKEN));
     assert_err(TERN_BUSY, rig_fetched(plain, plain->fetch));
     assert_err(TERN_BUSY, ticket_fetched(here, f.t));
     follow(here, f.t);

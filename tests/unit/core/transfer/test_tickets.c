@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/prng.h"
+#include "core/transfer/handed.h"
 #include "unit/rig/rig_ticket.h"
 
 /* D has the whole list and fetches the ticket. */
@@ -84,9 +85,19 @@ TEST(y1_ticket_whose_step_does_not_pass_is_busy)
     for (uint32_t i = 0; i < 10 && !ended(d); i++)
         rig_advance(p.dest, PULL_BUSY_MS_MAX / 4 * NS_PER_MS);
     assert_err(TERN_BUSY, rig_fetched(d, d->fetch));
+    assert_string_equal(rig_reply_to(p.dest, d->fetch)->text, ticket_busy_text(TICKET_BUSY_STEP));
     rig_engine_done(p.source, &p.se, 9);
     assert_ok(ticket_fetched(d, t));
     assert_came(&p, d);
+}
+
+/* A source that does not say why, or says what is not known here, is told of in general. */
+TEST(y1_ticket_that_is_busy_is_told_by_its_cause)
+{
+    assert_string_equal(ticket_busy_text(TICKET_BUSY_COUNT), ticket_busy_text(TICKET_BUSY_UNSAID));
+    for (uint32_t i = 0; i < TICKET_BUSY_COUNT; i++)
+        for (uint32_t other = 0; other < i; other++)
+            assert_string_not_equal(ticket_busy_text(i), ticket_busy_text(other));
 }
 
 TEST(y1_ticket_goes_with_an_engine_that_dies_before_its_step_and_outlives_it_behind)
@@ -269,6 +280,8 @@ TEST(y2_tokens_have_to_be_those_that_were_handed_over)
         tokens[at] ^= 1;
         assert_ok(rig_match(d, tokens, LEN));
         assert_err(TERN_INVALID, ticket_fetched(d, t));
+        assert_non_null(strstr(rig_reply_to(p.dest, d->fetch)->text, "at position #"));
+        assert_int_equal(rig_reply_to(p.dest, d->fetch)->number[0], at);
         assert_lengths(d, 0, 0, 0);
     }
     assert_int_equal(source_pages(&p).ticket, 1);

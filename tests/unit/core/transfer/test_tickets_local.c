@@ -74,7 +74,8 @@ TEST(y2_local_fetch_that_cannot_be_is_refused_and_the_ticket_stands)
     struct ticket t = hand_over(s, 9, 0), forged = t;
     uint32_t tokens[LEN];
 
-    assert_err(TERN_BUSY, ticket_fetched(d, t)); /* its step has not passed */
+    assert_err(TERN_BUSY, ticket_fetched(d, t));
+    assert_non_null(strstr(p.source->last->text, "the step that writes"));
     assert_true(rig_reply_to(p.source, d->fetch)->fetch.retry_ms > 0);
     rig_engine_done(p.source, &p.se, 9);
     forged.key[0] ^= 1;
@@ -87,11 +88,17 @@ TEST(y2_local_fetch_that_cannot_be_is_refused_and_the_ticket_stands)
         other = rig_session(p.source, &e, p.sp, 1);
         assert_ok(rig_match(other, tokens, LEN));
         assert_err(TERN_INVALID, ticket_fetched(other, t));
+        assert_non_null(strstr(p.source->last->text, "at position #"));
+        assert_int_equal(p.source->last->number[0], at);
     }
     other = rig_session(p.source, &e, p.sp, 2); /* the same tokens mean something else there */
     assert_ok(rig_match(other, rig_tokens(1, LEN), LEN));
     assert_err(TERN_INVALID, ticket_fetched(other, t));
-    assert_err(TERN_INVALID, ticket_fetched(session_with(p.source, &e, p.sp, 1, LEN + 1), t));
+    t.length = 0; /* the text that was given before the hand-over */
+    other = session_with(p.source, &e, p.sp, 1, LEN + 1);
+    assert_err(TERN_INVALID, ticket_fetched(other, t));
+    assert_int_equal(rig_reply_to(p.source, other->fetch)->fetch.handed, LEN);
+    t.length = LEN;
     assert_int_equal(source_pages(&p).ticket, 1);
     assert_ok(ticket_fetched(d, t));
     assert_true(last_page_is(d, 0, 0x5a));
@@ -110,6 +117,7 @@ TEST(y2_local_fetch_and_one_of_a_peer_take_a_ticket_once)
     ticket_fetch(p.d, t);
     rig_complete(p.dest, RIG_PULL);
     assert_err(TERN_BUSY, ticket_fetched(d, t));
+    assert_non_null(strstr(p.source->last->text, "another fetch takes"));
     assert_ok(rig_fetch_cancel(p.d));
     rig_runs_free(p.dest);
     assert_ok(ticket_fetched(d, t));

@@ -5,27 +5,74 @@
 #include "unit/rig/rig_pair.h"
 
 /* The token store counts whole blocks: with L = 4 a block holds four tokens. */
+/* E4: what the store could never have is QUOTA with both numbers: the blocks of the whole list. */
 TEST(limits_token_store_full_busy_and_nothing_lost)
 {
     struct bench b = BENCH_LIMITED(limits.token_blocks = 24, 4, 64);
     struct rig_session *other;
     uint32_t n;
 
-    assert_err(TERN_BUSY, rig_match(b.s, seq1, 400));
+    assert_err(TERN_QUOTA, rig_match(b.s, seq1, 400));
+    assert_non_null(strstr(b.rig->last->text, "raise limits.token_blocks"));
+    assert_int_equal(b.rig->last->number[0], 100);
+    assert_int_equal(b.rig->last->number[1], 24);
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
     computes(b.s, 1, 40);
     other = rig_session(b.rig, &b.e, b.pool, 1);
     for (n = 4; rig_match(other, rig_tokens(2, n), n) == TERN_OK; n += 4) /* up to the brim */
         assert_true(n < 24 * 4);
     assert_err(TERN_BUSY, b.rig->last->err);
-    assert_err(TERN_BUSY, rig_match(b.s, seq1, 200)); /* a resume */
+    assert_err(TERN_BUSY, rig_match(b.s, seq1, 96)); /* a resume: they would be all */
+    assert_err(TERN_QUOTA, rig_match(b.s, seq1, 100));
+    assert_int_equal(b.rig->last->number[0], 25);
     assert_lengths(b.s, 0, 40, 40);
-    assert_err(TERN_BUSY, rig_extend(b.s, 0, 0, rig_tokens(3, 200), 200));
+    assert_err(TERN_BUSY, rig_extend(b.s, 0, 0, rig_tokens(3, 56), 56));
+    assert_err(TERN_QUOTA, rig_extend(b.s, 0, 0, rig_tokens(3, 200), 200));
+    assert_int_equal(b.rig->res.number[0], 60); /* with those that it has */
+    assert_int_equal(b.rig->res.number[1], 24);
     assert_int_equal(b.s->ntokens, 40);
     assert_leaves(rig_commit(b.s, 40, 0), b.s, 40, 40, 40); /* takes no new block */
     assert_ok(rig_close(other, 0));
     bench_lets_go(&b);
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
+}
+
+/* E4: the same of prefix nodes: a path that would have more of them than there can be. */
+TEST(e4_a_commit_of_more_nodes_than_there_can_be_is_quota)
+{
+    for (uint32_t never = 0; never < 2; never++) {
+        struct bench b = BENCH_LIMITED(limits.nodes = never ? 8 : 14, 4, 64);
+        struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 1);
+
+        commits(other, 2, 16);
+        computes(b.s, 1, 40);
+        assert_err(never ? TERN_QUOTA : TERN_BUSY, rig_commit(b.s, 40, 0));
+        assert_non_null(strstr(b.rig->res.text, "raise limits.nodes"));
+        assert_int_equal(b.rig->res.number[0], never ? 11 : 0); /* ten chunks and the root */
+        assert_int_equal(b.rig->res.number[1], never ? 8 : 0);
+        assert_int_equal(b.rig->res.lengths.committed, never ? 12 : 36);
+        assert_ok(rig_close(other, 0));
+        assert_err(never ? TERN_QUOTA : TERN_OK, rig_commit(b.s, 40, 0));
+    }
+}
+
+/* Extra keys that are not in order, two at one place among them, are told by both positions. */
+TEST(n2_extra_keys_that_are_refused_are_told_by_their_positions)
+{
+    struct bench b = bench_start(4, 64);
+    struct extra_key keys[2] = {{.position = 5}, {.position = 5}};
+    struct req_tokens t = {.v = seq1, .n = 16, .keys = keys, .nkeys = 2};
+
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    assert_non_null(strstr(b.rig->last->text, "give one a position"));
+    assert_true(b.rig->last->number[0] == 5 && b.rig->last->number[1] == 5);
+    keys[1].position = 3;
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    assert_true(b.rig->last->number[0] == 3 && b.rig->last->number[1] == 5);
+    keys[1].position = 16;
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    assert_non_null(strstr(b.rig->last->text, "not among the request's own tokens"));
+    assert_int_equal(b.rig->last->number[0], 16);
 }
 
 TEST(limits_extra_keys_full_busy_and_nothing_lost)
@@ -35,7 +82,9 @@ TEST(limits_extra_keys_full_busy_and_nothing_lost)
         {.position = 1}, {.position = 5}, {.position = 6}, {.position = 13}};
     struct req_tokens t = {.v = seq1, .n = 16, .keys = keys, .nkeys = 4};
 
-    assert_err(TERN_BUSY, rig_match_full(b.s, &t, 0));
+    assert_err(TERN_QUOTA, rig_match_full(b.s, &t, 0));
+    assert_int_equal(b.rig->last->number[0], 4);
+    assert_int_equal(b.rig->last->number[1], 3);
     assert_int_equal(b.s->ntokens, 0);
     t.nkeys = 3;
     assert_ok(rig_match_full(b.s, &t, 0));
