@@ -205,12 +205,12 @@ TEST(limits_table_of_more_pages_than_an_answer_invalid)
     op.tokens = match.match.tokens;
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.tokens.n--; /* as far as the store goes */
-    assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    assert_err(TERN_QUOTA, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     assert_ok(rig_match(b.s, seq1, 8));
     op.tokens.base = 8;
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.tokens.n -= 8;
-    assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    assert_err(TERN_QUOTA, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
 }
 
 /* The setting: as many as one answer names. */
@@ -224,7 +224,7 @@ TEST(limits_table_is_as_large_as_an_answer)
     match.match.tokens = (struct req_tokens){.v = tokens, .n = TABLE_PAGES_MIN + 1};
     assert_err(TERN_INVALID, rig_request(b.rig, b.s->conn, &match)->err);
     match.match.tokens.n--;
-    assert_err(TERN_BUSY,
+    assert_err(TERN_QUOTA,
                rig_request(b.rig, b.s->conn, &match)->err); /* as far as the store goes */
 }
 
@@ -332,7 +332,7 @@ TEST(pool_that_can_never_fit_takes_no_other)
     next = rig_engine(b.rig, 0, "next", 1);
     for (uint32_t i = 0; i < 3; i++) {
         assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &group, 1, 8u << 20, &pool));
-        assert_err(TERN_BUSY, rig_pool_open(b.rig, next.conn[0], &small, 1, 1u << 20, &pool));
+        assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &small, 1, 1u << 20, &pool));
         b.rig->host_bytes = 2u << 20;
         assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &group, 1, 1u << 20, &pool));
         b.rig->host_bytes = 0;
