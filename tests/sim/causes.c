@@ -6,7 +6,6 @@
 
 #include "core/arena/shares.h"
 #include "core/busy.h"
-#include "core/transfer/handed.h"
 #include "disk.h"
 #include "records.h"
 #include "state.h"
@@ -25,12 +24,12 @@ static bool any_copy_or_seal(const struct daemon *m)
     return false;
 }
 
-/* Eviction in pieces, copies to the host, stores that let go, or pages of tickets that ended. Of a
- * store that nobody asked for and that does not write yet the model hears nothing, nor which copies
+/* Eviction in pieces, pages that checksum jobs or copies hold, stores that let go, or pages of
+ * tickets that ended. Of a store that nobody asked for and that does not write yet the model hears nothing, nor which copies
  * the core begins in this step. */
 static bool room_is_made(const struct sim *w, uint32_t d, const struct session *s)
 {
-    return w->cfg.give_back || disk_has_part(w, d, s->tenant) ||
+    return w->cfg.give_back || any_copy_or_seal(&w->d[d]) || disk_has_part(w, d, s->tenant) ||
            (w->cfg.ticket_ms && w->tickets[d]->closing) ||
            (w->cfg.host_behind && w->d[d].pool[s->pool].hgranules > 0);
 }
@@ -86,17 +85,15 @@ static bool pull_cause_holds(const struct sim *w, uint32_t d, const struct sessi
 /* PULL_BUSY_..., or NO. */
 static uint32_t pull_cause(const struct reply *r)
 {
-    static const char *const texts[] = {
 #define X(name, text) text,
-        PULL_BUSY_TABLE(X)
+    static const char *const texts[] = {PULL_BUSY_TABLE(X)}, *const said[] = {TICKET_BUSY_TABLE(X)};
 #undef X
-    };
 
     for (uint32_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (says(r, texts[i]))
             return i;
-    for (uint32_t i = 0; i < TICKET_BUSY_COUNT; i++)
-        if (says(r, ticket_busy_text(i)))
+    for (uint32_t i = 0; i < sizeof said / sizeof said[0]; i++)
+        if (says(r, said[i]))
             return PULL_BUSY_SOURCE;
     return says(r, TICKET_STILL_RUNS) ? PULL_BUSY_SOURCE : NO;
 }

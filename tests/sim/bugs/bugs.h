@@ -157,7 +157,7 @@
      (n) == 119 || (n) == 121 || (n) == 122)
 
 /* These show where a daemon has a disk, and nowhere else. */
-#define BUG_IS_OF_DISK(n) (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 142))
+#define BUG_IS_OF_DISK(n) (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 143))
 
 /* These make a step of the core too long: histories with large geometries find them. */
 #define BUG_IS_LARGE(n) ((n) >= 123 && (n) <= 133)

@@ -108,10 +108,10 @@ TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest)
     b.rig->automatic = BY_HAND(RIG_SEAL);
     put(&b, 2, 8);
     while (rig_jobs(b.rig, RIG_SEAL) > 0)
-        rig_drop(b.rig, RIG_SEAL); /* its checksums never come: it is pinned */
+        rig_drop(b.rig, RIG_SEAL); /* its checksums never come: the job holds it */
     b.rig->automatic = RIG_ALL;
     assert_ok(rig_match(b.s, rig_tokens(3, 64), 24));
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 28, 0, NULL, 0));
+    assert_err(TERN_BUSY, rig_extend(b.s, 28, 0, NULL, 0));
     assert_ok(rig_extend(b.s, 24, 0, NULL, 0));
     assert_true(is_there(&b, 1, 8) && is_there(&b, 2, 8));
     assert_false(on_device(&b, 1, 4));

@@ -4,15 +4,15 @@
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_pair.h"
 
-/* Node records: an unpinned prefix makes way; pinned ones end a commit early, with what was
- * reached. */
-TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets)
+/* Node records: an unpinned prefix makes way; a commit that needs more than there are ends early,
+ * with what was reached. */
+TEST(limits_nodes_full_evicts_then_quota_keeps_earlier_targets)
 {
     struct bench b = BENCH_LIMITED(limits.nodes = 6, 4, 64); /* a root and five chunks */
 
     rig_put(b.rig, &b.e, b.pool, 9, 8);
     computes(b.s, 1, 32);
-    assert_err(TERN_BUSY, rig_commit(b.s, 32, 0));
+    assert_err(TERN_QUOTA, rig_commit(b.s, 32, 0)); /* eight chunks */
     assert_lengths(b.s, 20, 32, 32);
     assert_int_equal(rig_depth(b.s, rig_tokens(9, 8), 8), 0);
     assert_int_equal(rig_depth(b.s, seq1, 32), 20);
