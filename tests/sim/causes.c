@@ -25,8 +25,8 @@ static bool any_copy_or_seal(const struct daemon *m)
 }
 
 /* Eviction in pieces, pages that checksum jobs or copies hold, stores that let go, or pages of
- * tickets that ended. Of a store that nobody asked for and that does not write yet the model hears nothing, nor which copies
- * the core begins in this step. */
+ * tickets that ended. Of a store that nobody asked for and that does not write yet the model hears
+ * nothing, nor which copies the core begins in this step. */
 static bool room_is_made(const struct sim *w, uint32_t d, const struct session *s)
 {
     return w->cfg.give_back || any_copy_or_seal(&w->d[d]) || disk_has_part(w, d, s->tenant) ||

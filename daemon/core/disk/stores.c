@@ -8,8 +8,6 @@
 #include "core/disk/store_files.h"
 #include "core/tree/state.h"
 
-/* --- when and where (D1, D2) --- */
-
 uint32_t disk_cold_depth(const struct core_limits *l, const struct pool *p, uint32_t tokens)
 {
     uint32_t depth = tokens > l->disk_trim ? tokens - l->disk_trim : 0;
@@ -39,8 +37,6 @@ uint32_t disk_node_at(struct core *c, struct disk_cut cut)
     first = state_first_below(c, below);
     return first == NONE ? at : first;
 }
-
-/* --- beginning --- */
 
 /* Does the disk have it already, as far as that reason asks for? */
 static bool is_there(const struct core *c, const struct disk_wanted *w)
@@ -161,8 +157,6 @@ void disk_conn_closed(struct core *c, uint32_t conn)
             disk_store_at(c, at)->conn = NONE;
 }
 
-/* --- from DUE to QUEUED --- */
-
 static bool is_reset(const struct core *c, const struct disk_store *s)
 {
     return space_at(c, node_at(c, s->node)->space)->reset;
@@ -227,8 +221,6 @@ static void due_look(struct core *c, struct actions *out, struct disk_store *s)
             queue(c, s);
     }
 }
-
-/* --- stores that nobody asks for --- */
 
 /* False: there is no record. */
 static bool begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
@@ -346,8 +338,6 @@ static bool over(const struct core *c)
     return c->disk_shutdown_ns > 0 && c->now_ns >= c->disk_shutdown_ns;
 }
 
-/* --- as there is room --- */
-
 static bool stores_flush(struct core *c, struct actions *out)
 {
     for (uint32_t at = c->disk_stores.head, next; at != NONE; at = next) {
@@ -362,7 +352,8 @@ static bool stores_flush(struct core *c, struct actions *out)
         else if (s->state == DISK_STORE_DUE && c->now_ns >= s->after_ns)
             due_look(c, out, s);
         else if (s->state == DISK_STORE_QUEUED && is_reset(c, s))
-            store_end(c, out, s, TERN_GONE, NULL); /* its chunks would be those of the new content */
+            store_end(c, out, s, TERN_GONE,
+                      NULL); /* its chunks would be those of the new content */
     }
     return true;
 }

@@ -111,10 +111,13 @@ static void extend_take(struct core *c, struct actions *out, struct session *s,
     for (uint32_t g = 0; g < p->ngroups; g++) {
         bool recurrent = p->group[g].layout.family == FAMILY_RECURRENT;
         uint32_t first = recurrent ? 0 : s->base[g] + s->owned[g].n;
-        const struct table_run run = {
-            .group = g, .first = first, .n = need[g], .from = recurrent_from(c, s, g)};
-        struct page_ref *refs = need[g] ? run_add(out, run) : NULL;
+        struct page_ref *refs;
 
+        if (need[g] == 0)
+            continue;
+        refs = run_add(
+            out, (struct table_run){
+                     .group = g, .first = first, .n = need[g], .from = recurrent_from(c, s, g)});
         for (uint32_t i = 0; i < need[g]; i++) {
             uint32_t record = page_take(c, p, g, PAGE_OWNED, session_slot(c, s));
 
@@ -171,9 +174,8 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     struct pool *p = session_pool(c, s);
     const struct lengths to = {.written = op->written ? op->written : s->written,
                                .allocated = op->length ? op->length : s->allocated};
-    const struct token_need tokens = {tokens_blocks_needed(&s->tokens, op->tokens.n),
-                                      op->tokens.nkeys,
-                                      tokens_blocks_of(&s->tokens, s->tokens.end + op->tokens.n)};
+    struct token_need tokens = {tokens_blocks_needed(&s->tokens, op->tokens.n), op->tokens.nkeys,
+                                0};
     uint32_t need[GROUPS_MAX] = {0}, held[GROUPS_MAX];
     struct reason why;
     enum tern_err err;
@@ -189,6 +191,10 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     }
     TRY(extend_check(c, out, s, op, &to, need, ret));
     err = tokens_room(c, s->pool, tokens, &why);
+    if (err != TERN_OK) { /* does the whole list never fit? */
+        tokens.all = tokens_blocks_of(&s->tokens, s->tokens.end + op->tokens.n);
+        err = tokens_room(c, s->pool, tokens, &why);
+    }
     if (err != TERN_OK)
         return refuse_op_why(ret, err, &why);
     TRY(extend_pages(c, out, e, s, op, (struct page_need){need, held}, ret));

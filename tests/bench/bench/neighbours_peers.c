@@ -345,8 +345,9 @@ const struct a_table a_serves = {.name = "serves",
 #define LAYERS      2
 #define HEADS       8
 #define THEIR_RANKS 8
-#define FIELD_BYTES (LAYERS * TOKENS * HEADS) /* of one page of all ranks, by one byte an element  \
-                                               */
+#define FIELD_BYTES                                                                                \
+    (LAYERS * TOKENS * HEADS) /* of one page of all ranks, by one byte an element                  \
+                               */
 
 /* Pages of 64 tokens on one rank here: layer, token, head. */
 static bool layouts_open(struct tenant_a *a)
