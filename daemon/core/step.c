@@ -129,8 +129,6 @@ enum tern_err request_pin(struct core *c, struct actions *out, struct call *call
     return TERN_OK;
 }
 
-/* --- requests: the table of operations says what must be there before each is called --- */
-
 enum asker { ASKER_ANY, ASKER_OPERATOR, ASKER_ENGINE, ASKER_SESSION, ASKER_RECORDS, ASKER_ANYHOW };
 
 static const struct {

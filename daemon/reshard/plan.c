@@ -24,8 +24,6 @@ struct side {
     const struct held_section *s;
 };
 
-/* ---- pieces on their way into the list ---- */
-
 static void recent_out(struct planner *p, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++, p->out->n++)
@@ -51,8 +49,6 @@ static void piece_add(struct planner *p, const struct reshard_piece *piece)
     while (p->nrecent > 1 && piece_join(&p->recent[p->nrecent - 2], &p->recent[p->nrecent - 1]))
         p->nrecent--;
 }
-
-/* ---- what two pages have in common ---- */
 
 /* A run of layers, tokens or parts of a section, in the numbers of the whole pool or span. */
 struct run {
@@ -108,8 +104,6 @@ static bool common_box(const struct side *from, const struct side *to, struct bo
         common = box_add(from, to, &f->axis[i], ret, ret_piece);
     return common;
 }
-
-/* ---- which ranks ---- */
 
 /* The sections, a bit each, that the rank transfers: ranks that hold the same take turns. */
 static uint64_t takes_part(const uint64_t copies[RESHARD_COPIES], uint64_t span,
@@ -253,8 +247,6 @@ enum reshard_refusal reshard_map_ready(struct reshard_ready *r, uint64_t span,
     ret_starts[k] = io->n;
     return plan_end(&p);
 }
-
-/* ---- what all plans of a pair share ---- */
 
 static uint32_t section_number(const struct reshard_field *f, const struct reshard_section *s)
 {

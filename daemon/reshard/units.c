@@ -4,8 +4,6 @@
 
 #include "reshard/holds.h"
 
-/* ---- what the units of a page hold ---- */
-
 /* The axes of a rank's page that have more than one step, from the smallest stride on. */
 struct field_box {
     uint64_t at, bytes; /* of the first row */
@@ -148,8 +146,6 @@ enum reshard_refusal reshard_units(const struct reshard_layout *l, uint32_t *io_
             return RESHARD_UNIT_PADDED;
     return m.too_many ? RESHARD_VISITS : RESHARD_NONE;
 }
-
-/* ---- where they came to lie ---- */
 
 /* What [at, at + bytes) has of the unit. */
 static uint64_t bytes_within(const struct reshard_unit *u, uint64_t at, uint64_t bytes)

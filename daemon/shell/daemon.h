@@ -146,15 +146,11 @@ struct daemon {
     bool rdma; /* there is a device in use */
 };
 
-/* ---- daemon.c ---- */
-
 /* why: text of what failed and what to do. Blocks SIGTERM, SIGINT and SIGHUP in this thread first,
  * so that the workers inherit it. */
 enum tern_err daemon_create(struct config *config, struct daemon **ret, char *why, size_t cap);
 int daemon_run(struct daemon *d); /* until drained; the exit status */
 void daemon_destroy(struct daemon *d);
-
-/* ---- step.c ---- */
 
 /* Steps the core with the queued events and then with this one, and carries everything out, at
  * once. Arrays in the event are borrowed for the call. Never called from inside a step or a seam's
@@ -166,8 +162,6 @@ void daemon_later(struct daemon *d, const struct event *ev);
 void daemon_run_queue(struct daemon *d);
 /* The most events that can be queued: each outstanding thing reports each kind of event once. */
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
-
-/* ---- engine_watch.c ---- */
 
 /* An engine has joined; a second call for the same one does nothing. */
 void engine_watch_begin(struct daemon *d, struct engine_id engine);

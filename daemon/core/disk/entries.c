@@ -122,8 +122,6 @@ uint64_t disk_entry_score(const struct core *c, uint32_t chunk)
     return (uses * k->depth << 8) / bytes; /* uses: below 2^34, depth: 2^22 at most */
 }
 
-/* --- what a longer one makes needless --- */
-
 static bool prunes(enum disk_reason reason)
 {
     return reason == DISK_COLD || reason == DISK_CONTINUED;
@@ -209,8 +207,6 @@ void disk_unpin(struct core *c, uint32_t chunk)
     }
     disk_chunk_offer(c, chunk);
 }
-
-/* --- room --- */
 
 void disk_spare(struct core *c, uint32_t chunk)
 {
@@ -303,8 +299,6 @@ enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_r
     }
     return DISK_ROOM;
 }
-
-/* --- what is never found again --- */
 
 bool disk_leads_through_bad(const struct core *c, uint32_t chunk)
 {

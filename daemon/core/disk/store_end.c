@@ -52,8 +52,6 @@ static void session_told(const struct core *c, const struct disk_store *s)
         of->disk_stored = s->before;
 }
 
-/* --- what it holds --- */
-
 /* The part that the store reads from the host, where others' borrows may lose the device's. */
 static struct path on_host_alone(const struct core *c, const struct disk_store *s)
 {

@@ -13,8 +13,6 @@
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"
 
-/* --- the tokens and keys that the peer is asked for, in pieces --- */
-
 /* The keys of a chain that are in the piece. They go to `to`, which may be NULL; how many. */
 static uint32_t copy_keys(const struct core *c, uint32_t head, struct tokens_range in,
                           struct extra_key *to)
@@ -124,8 +122,6 @@ void fetch_gather(const struct core *c, const struct session *s, struct tokens_r
         copy_keys(c, n->keys, in, out->keys + at_key);
     }
 }
-
-/* --- asking --- */
 
 /* The peer that gave the ticket, of those that are connected. */
 static enum tern_err ticket_source(const struct core *c, const struct ticket *t, uint32_t *ret_peer,

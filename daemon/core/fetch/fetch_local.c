@@ -15,8 +15,6 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-/* --- may it? --- */
-
 /* Pages move into another pool as between two daemons: over this daemon's link to itself. */
 bool fetch_moves_here(const struct core *c, const struct call *call)
 {
@@ -120,8 +118,6 @@ static enum tern_err local_check(struct core *c, struct actions *out, const stru
         return TERN_BUSY;
     return TERN_OK;
 }
-
-/* --- it does --- */
 
 /* Where it borrows no STATE yet it begins with what the other one had. */
 static void borrow_path(struct core *c, struct session *s, const struct session *from)

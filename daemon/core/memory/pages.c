@@ -29,8 +29,6 @@ void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owne
     touch(c);
 }
 
-/* --- slabs --- */
-
 static void slab_format(const struct core *c, uint32_t slot, const struct pool *p, uint32_t group)
 {
     struct slab *s = slab_at(c, slot);

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-/* --- pages --- */
-
 /* The first page in [from, end) that is in use; `end` where there is none. */
 static uint32_t next_used(const struct core *c, const struct tenant *t, struct record_run in)
 {
@@ -244,8 +242,6 @@ bool section_take(struct core *c, struct turn_record *r, struct record_section *
     session_count(c, r, section, true);
     return true;
 }
-
-/* --- records --- */
 
 struct turn_record *record_take(struct core *c, struct session *s)
 {

@@ -77,8 +77,6 @@ enum tern_err page_lease(struct core *c, struct actions *out, struct call *call,
     return TERN_OK;
 }
 
-/* ---- pages that an operation names ---- */
-
 static enum tern_err page_named(const struct core *c, const struct engine *e, const struct pool *p,
                                 const struct table_run *run, uint32_t i, const char **ret_text)
 {
@@ -157,8 +155,6 @@ enum tern_err lease_claim(struct core *c, struct engine *e, const struct pool *p
     touch(c);
     return TERN_OK;
 }
-
-/* ---- giving back ---- */
 
 static enum tern_err return_all(struct core *c, struct engine *e, const struct step_op *op,
                                 const char **ret_text)

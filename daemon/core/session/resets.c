@@ -255,8 +255,6 @@ bool reset_is_due(const struct core *c, uint32_t link)
     return false;
 }
 
-/* --- what peers say --- */
-
 /* A peer tells us of a reset that we have. One that is as near to its origin as the peer that we
  * answer, or nearer, may wait for the whole answer: our own peers may not have heard yet, and what
  * was reset may still lie on the disk. Any other may be a peer that we wait for, and need not wait:
@@ -372,8 +370,6 @@ void reset_conn_closed(struct core *c, uint32_t conn)
         if (reset_at(c, i)->conn == conn)
             reset_at(c, i)->conn = NONE;
 }
-
-/* --- as there is room --- */
 
 static void tell(struct core *c, struct actions *out, const struct reset *r, uint32_t peer)
 {

@@ -16,8 +16,6 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-/* --- opening --- */
-
 static void session_link(struct core *c, struct engine *e, struct session *s)
 {
     session_list_push_front(c, &e->sessions, session_slot(c, s));
@@ -95,8 +93,6 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     return TERN_OK;
 }
 
-/* --- turns --- */
-
 void session_turn_over(struct core *c, struct session *s, bool ended)
 {
     struct tenant *t = tenant_at(c, engine_at(c, s->engine)->tenant);
@@ -163,8 +159,6 @@ bool session_close_told(struct core *c, struct actions *out, struct session *s, 
     c->errors[err]++;
     return true;
 }
-
-/* --- giving back --- */
 
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone)
 {

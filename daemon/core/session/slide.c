@@ -11,8 +11,6 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* --- the window --- */
-
 /* Tokens below which pages of that layout are needed neither to go on from `at`, nor to commit, nor
  * to rewind. */
 static uint32_t lower_bound(const struct pool *p, const struct group_layout *l, uint32_t at)
@@ -110,8 +108,6 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
     return p >= s->written || /* only what was not written goes */
            has_state_at(c, s, p);
 }
-
-/* --- the tail --- */
 
 uint32_t session_owns(const struct core *c, const struct session *s)
 {

@@ -48,8 +48,6 @@ void steps_shown(struct core *c, struct engine *e, uint32_t rank, uint64_t step)
     steps_count(c, e);
 }
 
-/* --- who waits for one --- */
-
 static void wait_answer(struct core *c, struct actions *out, const struct conn *cn,
                         enum tern_err err, const char *text)
 {

@@ -16,8 +16,6 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-/* --- handing over --- */
-
 static bool path_has_recurrent(const struct core *c, const struct session *s, uint32_t group)
 {
     const struct node *n = node_at(c, s->node);
@@ -272,8 +270,6 @@ enum tern_err ticket_open(struct core *c, struct actions *out, struct call *call
     return TERN_OK;
 }
 
-/* --- renewing and dropping --- */
-
 static enum tern_err ticket_of(const struct core *c, const struct call *call,
                                const struct ticket *t, struct session **ret_session,
                                struct reply *ret)
@@ -324,8 +320,6 @@ enum tern_err ticket_drop(struct core *c, struct actions *out, struct call *call
     ticket_end(c, s);
     return TERN_OK;
 }
-
-/* --- as time passes --- */
 
 static void seal(struct core *c, struct actions *out, struct session *s)
 {

@@ -63,8 +63,6 @@ enum tern_err handed_ready(const struct core *c, const struct session *s, uint32
     return TERN_BUSY;
 }
 
-/* --- in the order of their times --- */
-
 uint64_t handed_until(const struct session *s)
 {
     bool put_off = s->ticket_state == TICKET_PROMISED && s->follower != NONE;
@@ -114,8 +112,6 @@ static void heap_leave(struct core *c, const struct session *s)
     place(c, s->ticket_at, last);
     handed_timed(c, last);
 }
-
-/* --- who reads it --- */
 
 /* The ranks of an engine ring for its sessions that are followed. */
 static void follower_set(struct core *c, struct session *s, uint32_t serve)

@@ -12,8 +12,6 @@ void serve_follow_time(const struct core *c, struct serve *s, bool waits)
         c->now_ns + (waits ? c->limits.ticket_deadline_ns : c->limits.transfer_deadline_ns);
 }
 
-/* --- asked --- */
-
 /* Are the tokens and keys of the message those of the session? Only the last message ends within a
  * chunk. */
 static bool tokens_agree(const struct core *c, const struct session *t, const struct peer_msg *m,
@@ -118,8 +116,6 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
     else
         heard_all(c, s);
 }
-
-/* --- the session --- */
 
 /* NULL: it was closed or aborted, its promise is over, or its namespace was reset. */
 static struct session *followed(const struct core *c, const struct serve *s)

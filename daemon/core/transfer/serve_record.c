@@ -59,8 +59,6 @@ struct peer_msg *serve_msg_add(struct core *c, struct actions *out, const struct
     return &a->peer.msg;
 }
 
-/* --- what a message has --- */
-
 bool serve_suits(const struct pool *p, const struct peer_msg *m)
 {
     return p->layout_hash == m->layout_hash ||
@@ -89,8 +87,6 @@ uint32_t serve_least(const struct peer_msg *m)
 {
     return m->at_least > m->from ? m->at_least : m->from + 1;
 }
-
-/* --- the record --- */
 
 /* The destination's, where the data path goes by a plan; 0: pages leave as they are. */
 static uint64_t other_layout(const struct pool *p, const struct peer_msg *m)
@@ -173,8 +169,6 @@ void serve_advance(struct core *c, struct serve *s)
             return;
     }
 }
-
-/* --- what the peer is told --- */
 
 void serve_ask_more(struct core *c, struct actions *out, const struct serve *s)
 {

@@ -67,8 +67,6 @@ void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind)
     touch(c);
 }
 
-/* ---- for readers ---- */
-
 void core_event_own_range(const struct core *c, uint32_t tenant, uint64_t *ret_first,
                           uint64_t *ret_next)
 {

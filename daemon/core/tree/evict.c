@@ -17,8 +17,6 @@ void node_use(struct core *c, uint32_t slot)
     touch(c);
 }
 
-/* --- the reserve --- */
-
 void reserve_join(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -63,8 +61,6 @@ void reserve_skip(struct core *c, uint32_t slot)
 {
     heap_remove(c, &node_pool(c, node_at(c, slot))->heap[HEAP_NEXT], HEAP_NEXT, slot);
 }
-
-/* --- leaves of a tier --- */
 
 bool evict_subtree(struct core *c, uint32_t top)
 {

@@ -10,8 +10,6 @@ static bool kept(const struct node_room *r, enum tier tier)
            (tier == TIER_DEVICE && !r->in[TIER_HOST] && r->kept[TIER_HOST] > 0);
 }
 
-/* --- pages --- */
-
 static void count(struct core *c, uint32_t slot, enum tier tier, uint32_t group, bool in)
 {
     struct node *n = node_at(c, slot);
@@ -46,8 +44,6 @@ static void recount(struct core *c, uint32_t slot)
                 count(c, slot, t, g, go);
         }
 }
-
-/* --- what jobs hold --- */
 
 /* The node, below which nothing is kept, and those above it that nothing else keeps. A fork ends
  * it. */
@@ -91,8 +87,6 @@ void obtain_forget_group(struct core *c, uint32_t slot, enum tier tier, uint32_t
     if (node_at(c, slot)->room.counted[tier] & 1u << group)
         count(c, slot, tier, group, false);
 }
-
-/* --- what keeps a node --- */
 
 /* Tells the parent whether the node is kept there, if that has changed; then it is the parent's
  * turn. NONE: nothing has changed, or there is none. */

@@ -4,8 +4,6 @@
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"
 
-/* --- who makes way --- */
-
 /* Does nobody hold the node, nor anything below it, on either tier? As obtain_settle has found. */
 static bool unheld(const struct node *n)
 {

@@ -46,8 +46,6 @@ static enum tern_err in_turn(const struct session *s, struct session_id id, stru
                         "session by the handle that it returns");
 }
 
-/* --- memory --- */
-
 static enum tern_err has_memory(const struct tenant *t, struct reply *ret)
 {
     return t->record_pages > 0
@@ -159,8 +157,6 @@ enum tern_err record_prepare(struct core *c, struct actions *out, struct call *c
     return TERN_OK;
 }
 
-/* --- putting --- */
-
 /* Of a rollback: the lengths of the records that it may end at, the deepest last. */
 static void rollback_points(const struct core *c, const struct session *s, struct record_job *job)
 {
@@ -242,8 +238,6 @@ enum tern_err record_rollback(struct core *c, struct actions *out, struct call *
     check_begin(c, out, call, r->step);
     return TERN_OK;
 }
-
-/* --- what was found --- */
 
 struct outcome {
     enum tern_err err;
@@ -419,8 +413,6 @@ void record_conn_closed(struct core *c, uint32_t conn)
         if (turn_record_at(c, i)->conn == conn)
             turn_record_at(c, i)->conn = NONE;
 }
-
-/* --- reading --- */
 
 enum tern_err record_get(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {

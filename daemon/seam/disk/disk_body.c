@@ -30,8 +30,6 @@ void disk_body_free(struct disk_body *b)
     disk_memory_free(&b->meta);
 }
 
-/* ---- pages ---- */
-
 static void unit_begin(struct disk_body *b)
 {
     const struct disk_run *r = &b->head->run[b->run];
@@ -78,8 +76,6 @@ static void pages_take(struct disk_body *b, const uint8_t *bytes, size_t n)
             unit_end(b);
     }
 }
-
-/* ---- the body ---- */
 
 static void meta_end(struct disk_body *b)
 {

@@ -20,8 +20,6 @@ size_t disk_footer_bytes_max(void)
     return DISK_BLOCK + disk_whole_blocks(heads + tokens + keys) + DISK_BLOCK;
 }
 
-/* ---- building one ---- */
-
 void disk_footer_begin(struct disk_footer *f, uint8_t *memory, size_t cap)
 {
     check(cap >= 2 * DISK_BLOCK);
@@ -79,8 +77,6 @@ size_t disk_footer_end(struct disk_footer *f, struct disk_place at,
     disk_put_trailer(body + bytes, &t);
     return 2 * DISK_BLOCK + bytes;
 }
-
-/* ---- reading one ---- */
 
 static enum disk_fault next(struct disk_footer_reader *r, struct disk_footer_entry *ret)
 {

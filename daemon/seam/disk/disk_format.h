@@ -55,13 +55,9 @@ enum disk_fault {
 
 const char *disk_fault_word(enum disk_fault fault); /* "checksum" ... for the log and ternctl */
 
-/* ---- names: TENANT/NUMBER.tern, and .tmp behind it until the file is whole ---- */
-
 void disk_file_name(char ret[DISK_NAME_MAX], const char *tenant, uint64_t file, bool unfinished);
 /* `name`: without the folder. False: no file of ours is called so. */
 bool disk_parse_name(const char *name, uint64_t *ret_file, bool *ret_unfinished);
-
-/* ---- the file's header, and its trailer ---- */
 
 struct disk_file_header {
     uint64_t file;        /* its own number */
@@ -91,8 +87,6 @@ struct disk_trailer {
 void disk_put_trailer(uint8_t *block, const struct disk_trailer *t);
 enum disk_fault disk_get_trailer(const uint8_t *block, uint64_t file, uint64_t file_bytes,
                                  struct disk_trailer *ret);
-
-/* ---- an extent ---- */
 
 /* Pages of an extent that are alike, one behind the other: those of a group. */
 struct disk_run {
@@ -148,8 +142,6 @@ bool disk_is_hole(const uint8_t *block); /* zeros: what stood there was given ba
 
 /* Are the extra keys of a list, from an earlier run, in order and within the extent's tokens? */
 bool disk_keys_fit(const struct disk_extent *e, const struct extra_key *keys);
-
-/* ---- the header of the footer ---- */
 
 struct disk_footer_header {
     struct disk_place place;

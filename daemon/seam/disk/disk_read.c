@@ -67,8 +67,6 @@ uint64_t reader_bytes(void)
     return sizeof(struct reader);
 }
 
-/* ------------------------------------------------------------------ what is to be read */
-
 static uint64_t page_bytes(const struct reader *r, uint32_t i)
 {
     return mem_transfer_bytes(r->t->disk->config.mem, r->job->pool, r->job->page[i].group);
@@ -150,8 +148,6 @@ static void plan(struct reader *r)
     }
 }
 
-/* ------------------------------------------------------------------ asking */
-
 /* A place in the list of open files that no piece needs. */
 static struct open_file *file_place(struct reader *r)
 {
@@ -227,8 +223,6 @@ static int ask(struct reader *r)
     return 0;
 }
 
-/* ------------------------------------------------------------------ what is bad */
-
 static void met_bad(struct reader *r, struct disk_place at)
 {
     struct disk *disk = r->t->disk;
@@ -244,8 +238,6 @@ static void met_bad(struct reader *r, struct disk_place at)
                                         .missing = r->missing};
     pthread_mutex_unlock(&disk->lock);
 }
-
-/* ------------------------------------------------------------------ a page */
 
 static void page_begin(struct reader *r)
 {
@@ -325,8 +317,6 @@ static void pages_came(struct reader *r, const uint8_t *bytes, uint64_t at, uint
             page_end(r);
     }
 }
-
-/* ------------------------------------------------------------------ a run */
 
 static void run_bad(struct reader *r)
 {
@@ -418,8 +408,6 @@ static void piece_came(struct reader *r, const struct piece *piece, uint32_t las
         run_end(r);
     }
 }
-
-/* ------------------------------------------------------------------ a batch */
 
 /* The oldest piece that was asked for. A file that ends before it is wrong, and no failure. */
 static int look(struct reader *r)

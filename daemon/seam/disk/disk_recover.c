@@ -190,8 +190,6 @@ enum tern_err disk_recover_files(const struct disk_config *config, const struct 
     return err;
 }
 
-/* ---- verification ---- */
-
 struct verification {
     void (*found)(void *ctx, const struct disk_verified *v);
     void *ctx;
@@ -223,8 +221,6 @@ enum tern_err disk_verify_files(const struct disk_config *config, const struct d
     disk_scan_end(&scan);
     return TERN_OK;
 }
-
-/* ---- with the files of a running tier, and with files of its own ---- */
 
 enum tern_err disk_recover(struct disk *disk, void (*emit)(void *ctx, struct event *event),
                            void (*note)(void *ctx, const char *file, uint64_t offset,

@@ -10,8 +10,6 @@
 
 #define FILES_AT_FIRST 256
 
-/* ---- which files there are ---- */
-
 static void listed(void *to, const char *name)
 {
     struct disk_scan *s = to;
@@ -90,8 +88,6 @@ void disk_scan_end(struct disk_scan *s)
     s->crypt = NULL;
     s->file = NULL;
 }
-
-/* ---- what is in one ---- */
 
 static bool read_at(struct disk_scan *s, uint8_t *to, uint64_t bytes, uint64_t offset)
 {
@@ -204,8 +200,6 @@ static bool look_at(struct disk_scan *s, uint8_t *block, bool read, struct disk_
     return header;
 }
 
-/* ---- by the footer ---- */
-
 struct header_read {
     struct disk_footer_entry entry;
     bool done;
@@ -276,8 +270,6 @@ static enum disk_fault open_footer(struct disk_scan *s, uint64_t file, uint64_t 
     return DISK_FAULT_NONE;
 }
 
-/* ---- without one ---- */
-
 static void by_headers(struct disk_scan *s, uint64_t file)
 {
     struct disk_place at = {file, DISK_BLOCK};
@@ -292,8 +284,6 @@ static void by_headers(struct disk_scan *s, uint64_t file)
         at.offset += disk_extent_bytes(&s->now.head.extent);
     }
 }
-
-/* ---- a file ---- */
 
 static int open_file(struct disk_scan *s, const struct scan_file *f)
 {

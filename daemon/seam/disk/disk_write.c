@@ -34,8 +34,6 @@ struct cursor {
     const struct extra_key *key;
 };
 
-/* ------------------------------------------------------------------ the stream */
-
 static void stream_seal(struct stream *s)
 {
     if (s->sealing)
@@ -106,8 +104,6 @@ static void stream_turn(struct stream *s, bool sealing)
     s->sealing = sealing;
 }
 
-/* ------------------------------------------------------------------ pages */
-
 static bool gather(const struct stream *s, uint8_t *to, const uint8_t *from, uint64_t n,
                    struct checksum *sum)
 {
@@ -167,8 +163,6 @@ static bool put_page(struct stream *s, const struct page_at *page)
     }
     return true;
 }
-
-/* ------------------------------------------------------------------ extents */
 
 /* Tokens, keys and checksums, as the body begins with them. Returns how many bytes. */
 static uint64_t build_meta(const struct stream *s, const struct disk_extent *e,
@@ -289,8 +283,6 @@ static enum tern_err put_bodies(struct stream *s)
     return TERN_OK;
 }
 
-/* ------------------------------------------------------------------ headers */
-
 static void file_header(const struct stream *s, struct disk_file_header *ret)
 {
     const struct disk_write *w = &s->job->write;
@@ -335,8 +327,6 @@ static enum tern_err put_headers(struct stream *s)
     stream_send(s);
     return TERN_OK;
 }
-
-/* ------------------------------------------------------------------ the file */
 
 /* POOL_EXHAUSTED: there is no room; else DISK, and its errno is kept for the stats. */
 static enum tern_err disk_err(struct disk *disk, int error)

@@ -130,8 +130,6 @@ void closer_stats(const struct closer *closer, struct closer_stats *ret)
     *ret = closer->stats;
 }
 
-/* ------------------------------------------------------------------ life */
-
 static struct io_threads_config threads_of(const struct closer_config *config)
 {
     return (struct io_threads_config){.io = config->io,

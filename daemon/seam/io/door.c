@@ -55,8 +55,6 @@ struct door {
     struct place place[];
 };
 
-/* ---- where they come from ---- */
-
 static struct origin origin_of(int fd)
 {
     struct sockaddr_storage at;
@@ -107,8 +105,6 @@ static uint32_t count_of(const struct door *door, const struct origin *from)
     return n;
 }
 
-/* ---- at which rate they enter ---- */
-
 /* That of an origin; of one that is not known that of the origin which has been quiet longest. */
 static struct pace *pace_of(struct door *door, const struct origin *from)
 {
@@ -150,8 +146,6 @@ static void note_entered(struct door *door, const struct origin *from)
     pace_spend(pace_of(door, from), door->config.per_s, now_ns);
     pace_spend(&door->all, (uint64_t)door->config.per_s * DOOR_ORIGINS, now_ns);
 }
-
-/* ---- places ---- */
 
 static void left(void *ctx)
 {
@@ -424,8 +418,6 @@ void door_stats(const struct door *door, struct door_stats *ret)
     ret->share = door->config.share;
     ret->waiting = door->waiting;
 }
-
-/* ---- life ---- */
 
 static uint32_t places_of(uint32_t places)
 {

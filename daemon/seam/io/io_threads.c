@@ -64,8 +64,6 @@ struct io_threads {
     uint64_t done;
 };
 
-/* ------------------------------------------------------------------ queues */
-
 static uint32_t queue_items(const struct io_threads_config *config)
 {
     uint32_t n = 1;

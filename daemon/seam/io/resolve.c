@@ -35,8 +35,6 @@ struct resolver {
     enum resolver_state state;
 };
 
-/* ------------------------------------------------------------------ the system's resolver */
-
 static void answer_of(int rc, const struct addrinfo *list, struct resolve_answer *ret)
 {
     if (rc != 0) {

@@ -44,8 +44,6 @@ enum tern_err region_why(const char *what, const char **ret_why)
     return TERN_INTERNAL;
 }
 
-/* ------------------------------------------------------------------ one region */
-
 void region_close(struct region *r)
 {
     if (r->base) {
@@ -163,8 +161,6 @@ enum tern_err region_create(struct region *r, enum region_kind kind, uint64_t by
         return region_why(what[kind], ret_why);
     return region_watch(r, ret_why);
 }
-
-/* ------------------------------------------------------------------ how much there is */
 
 enum tern_err region_memory_suffices(uint64_t need, const char **ret_why)
 {

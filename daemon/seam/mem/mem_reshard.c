@@ -36,8 +36,6 @@ static uint8_t *place_of(const struct landing *l, const struct reshard_end *end)
     return (uint8_t *)mem_page(l->mem, l->pool, end->rank, page->group, page->index) + end->at;
 }
 
-/* ---- what came ---- */
-
 /* Fetches the runs noted on devices together, and copies each to its place in the window. */
 static void runs_fetch(struct landing *l)
 {
@@ -118,8 +116,6 @@ static void verify_touch(void *ctx)
             return;
     l->right = true;
 }
-
-/* ---- what is made of it ---- */
 
 static void rows_spread(struct landing *l)
 {

@@ -17,8 +17,6 @@ bool mem_is_far(const struct mem *mem, const void *at)
     return far_of(mem, at) != NULL;
 }
 
-/* ---- memory that the CPU reaches ---- */
-
 struct copying {
     void *to;
     const void *from;
@@ -38,8 +36,6 @@ bool mem_near_copy(void *to, const void *from, uint64_t n)
 
     return mem_fault_bytes(copy_touch, &c);
 }
-
-/* ---- memory of a device ---- */
 
 /* Where the next piece goes to or comes from, in memory that the CPU reaches, pages or not. */
 struct stretch {
@@ -86,8 +82,6 @@ bool mem_far_sums(const struct mem_far *far, const void *page, uint64_t bytes, u
 
     return far->sums(far->ctx, &pages, ret);
 }
-
-/* ---- either ---- */
 
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)
 {

@@ -32,8 +32,6 @@
 
 static_assert(COPY_BLOCK_BYTES % CHECKSUM_BLOCK == 0, "checksum_feed takes whole blocks");
 
-/* ---- units of pages ---- */
-
 /* Items count (page, region, unit), unit fastest; groups may differ in units, so an item is found
  * by walking the pages, of which there are at most SEAL_PAGES_MAX. */
 static uint64_t units_items(const struct job *job)
@@ -58,8 +56,6 @@ static uint64_t *sum_of(const struct job *job, const struct page_at *page, uint3
 
     return &job->sums[(size_t)page->record * job->sums_per_page + region * units + unit];
 }
-
-/* ---- on a device ---- */
 
 /* How its bytes are reached, where one end of it is no memory of the host. */
 static const struct mem_far *far_of(const struct job *job)
@@ -262,8 +258,6 @@ static bool far_run(struct job *job, uint64_t item, uint64_t n)
     return ok;
 }
 
-/* ---- in memory of the host ---- */
-
 static void seal_unit(const struct job *job, uint32_t i, uint32_t region, uint32_t unit)
 {
     const struct page_at *page = &job->page[i];
@@ -352,8 +346,6 @@ static bool units_run(const struct job *job, uint64_t first, uint64_t n)
     return ok;
 }
 
-/* ---- ranges ---- */
-
 static uint64_t range_piece_bytes(const struct job *job)
 {
     return job->kind == JOB_ZERO ? ZERO_PIECE_BYTES : POPULATE_PIECE_BYTES;
@@ -434,8 +426,6 @@ static bool range_run(const struct job *job, uint64_t item)
     brought_zero(&job->place, (uint32_t)(item / per_region), from, n);
     return true;
 }
-
-/* ---- any job ---- */
 
 static bool of_units(const struct job *job)
 {

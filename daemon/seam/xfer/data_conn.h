@@ -129,8 +129,6 @@ struct data_conns {
 void data_conns_accept(struct xfer *xfer);
 enum tern_err data_door_create(struct xfer *xfer);
 
-/* ------------------------------------------------------------------ data_conn.c */
-
 uint64_t data_conns_bytes(const struct xfer_config *config, uint32_t sums_per_page,
                           const struct transport_ops *const *transports);
 enum tern_err data_conns_create(struct xfer *xfer);
@@ -168,8 +166,6 @@ void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
                           void (*done)(struct io_task *task, int32_t res));
 void data_conn_cancel_send(struct data_conn *conn);
 void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow); /* cancels such receives */
-
-/* ------------------------------------------------------------------ data_paths.c */
 
 struct data_conn *data_path_conn(const struct transport *t, uint32_t peer_link, uint32_t path);
 /* That of the first path, where there is but one; or NULL. */
@@ -211,8 +207,6 @@ static inline uint64_t data_gather_add(struct data_gather *g, void *at, uint64_t
     g->bytes += n;
     return n;
 }
-
-/* ------------------------------------------------------------------ data_source.c */
 
 /* A request of a peer, and what was received behind it. */
 struct data_request {

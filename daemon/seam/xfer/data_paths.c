@@ -36,8 +36,6 @@ bool data_paths_alive(const struct transport *t, uint32_t peer_link)
     return false;
 }
 
-/* ------------------------------------------------------------------ one that is called */
-
 /* The first connections of all peers have their slots; what is beyond those is for the others. */
 static bool room_for_extra(const struct xfer *xfer)
 {
@@ -99,8 +97,6 @@ void data_path_carried(struct data_conn *conn)
     path_of(conn)->failures = 0;
 }
 
-/* ------------------------------------------------------------------ one that is there no more */
-
 static void pause_begin(struct data_path *path)
 {
     uint64_t ms = XFER_REDIAL_MS_MIN;
@@ -142,8 +138,6 @@ void data_paths_reset(struct xfer *xfer, uint32_t peer_link)
                 data_path_state_move(&path->state, DATA_PATH_NONE);
         }
 }
-
-/* ------------------------------------------------------------------ for operators */
 
 void data_paths_view(const struct xfer *xfer, uint32_t peer_link, struct xfer_link_view *ret)
 {

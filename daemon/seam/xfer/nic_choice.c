@@ -24,8 +24,6 @@ const char *const nic_answer_words[NIC_ANSWERS] = {
 #undef X
 };
 
-/* ------------------------------------------------------------------ where a device is */
-
 struct spot {
     enum nic_answer answer;    /* CHOSEN: it was found */
     char path[NIC_PATH_BYTES]; /* resolved, with a '/' at the end */
@@ -103,8 +101,6 @@ static void find_device(const char *sys, const char *name, struct spot *ret)
     find_spot(sys, "class/infiniband", within, ret);
 }
 
-/* ------------------------------------------------------------------ how far it is */
-
 struct distance {
     enum nic_path path;
     uint32_t shared; /* components of the PCIe path behind the host bridge; more is nearer */
@@ -162,8 +158,6 @@ static int compare(const struct distance *a, const struct distance *b)
         return a->shared > b->shared ? -1 : 1;
     return a->rest == b->rest ? 0 : a->rest < b->rest ? -1 : 1;
 }
-
-/* ------------------------------------------------------------------ the choice */
 
 struct choosing {
     const struct nic_question *q;

@@ -35,8 +35,6 @@ struct pairs {
     struct pair_credit *credit; /* owned, config.links: those of peers are used */
 };
 
-/* ------------------------------------------------------------------ life */
-
 static uint32_t teller_words(const struct xfer_config *c)
 {
     return (c->links + 63) / 64;
@@ -102,8 +100,6 @@ void pairs_destroy(struct xfer *xfer)
     free(p);
     xfer->pairs = NULL;
 }
-
-/* ------------------------------------------------------------------ layouts that are known */
 
 static void told_set(struct told *t, uint64_t hash, const struct reshard_layout *l, uint32_t n)
 {
@@ -193,8 +189,6 @@ static struct told *told_spare(const struct xfer *xfer)
     return spare;
 }
 
-/* ------------------------------------------------------------------ what they cost */
-
 static struct pair_credit *credit_of(const struct xfer *xfer, uint32_t peer)
 {
     struct pair_credit *c = &xfer->pairs->credit[peer];
@@ -252,8 +246,6 @@ const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
     t->used = ++p->used;
     return NULL;
 }
-
-/* ------------------------------------------------------------------ a pair */
 
 /* False: with this plan they are too many. */
 static bool rows_add(struct pair *p, const struct reshard_plan *plan)

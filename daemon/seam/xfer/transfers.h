@@ -199,8 +199,6 @@ uint32_t regions_choose(struct xfer *xfer, const struct xfer_rdma_view *view, ui
 /* memlock.c */
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view);
 
-/* ------------------------------------------------------------------ inflows.c */
-
 /* All inflows are idle, all batches free. */
 void inflows_init(struct xfer *xfer);
 /* Something may write pages of the inflow from here on, and no more. Each hold is released once;
@@ -279,8 +277,6 @@ bool arrival_resharded(struct xfer *xfer, uint32_t batch, uint32_t i, const uint
 /* On the owner thread, for page i of a batch that is in use: what arrival_landed said. */
 void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
 
-/* ------------------------------------------------------------------ outflows.c */
-
 void outflow_hold(struct xfer *xfer, uint32_t outflow);
 void outflow_release(struct xfer *xfer, uint32_t outflow);
 bool outflow_serves(const struct xfer *xfer, struct serve_id serve);
@@ -297,8 +293,6 @@ bool outflow_next(const struct xfer *xfer, struct serve_id serve, struct xfer_en
 void outflow_sent(struct xfer *xfer, struct serve_id serve, uint32_t pages, uint64_t bytes);
 /* May who came by that peer link ask for pages of that serve? */
 bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
-
-/* ------------------------------------------------------------------ xfer_links.c */
 
 void xfer_link_tick(struct xfer *xfer, uint32_t peer_link, uint64_t now_ns);
 /* The peer link whose token that is; NONE: it is of no link that is up. */

@@ -157,8 +157,6 @@ void xfer_destroy(struct xfer *xfer)
     free(xfer);
 }
 
-/* ------------------------------------------------------------------ time and figures */
-
 void xfer_tick(struct xfer *xfer, uint64_t now_ns)
 {
     data_conns_tick(xfer, now_ns);

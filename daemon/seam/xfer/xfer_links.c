@@ -22,8 +22,6 @@ bool xfer_rdma_built(const struct xfer *xfer)
     return rdma_of(xfer) != NULL;
 }
 
-/* ------------------------------------------------------------------ up and down */
-
 enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sockaddr *addr,
                            socklen_t len, uint64_t peer_incarnation, uint64_t token)
 {
@@ -109,8 +107,6 @@ void xfer_link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
         data_conns_evict(xfer);
 }
 
-/* ------------------------------------------------------------------ who may ask */
-
 void xfer_admit(struct xfer *xfer, uint32_t number, uint64_t token)
 {
     check(number < xfer->config.links && token != 0);
@@ -158,8 +154,6 @@ void xfer_link_conn_end(struct xfer *xfer, uint32_t number)
     if (xfer->link[number].conns-- > xfer->conns->inbound_min)
         xfer->conns->inbound_common--;
 }
-
-/* ------------------------------------------------------------------ which way */
 
 static const char *const configured[XFER_TRANSPORTS] = {
 #define X(name, word, by_paths) [XFER_##name] = "transport: " word " is configured",
@@ -321,8 +315,6 @@ void xfer_peer_down(struct xfer *xfer, uint32_t number)
         t->ops->peer_down(t, number);
 }
 
-/* ------------------------------------------------------------------ for operators */
-
 void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_view *ret)
 {
     enum xfer_transport wanted = xfer->link[number].wanted;
@@ -388,8 +380,6 @@ void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
     ret->wanted = xfer->config.rdma.pulls > 0 || xfer->config.rdma.serves;
     snprintf(ret->why, sizeof ret->why, "%s", no_rdma);
 }
-
-/* ------------------------------------------------------------------ regions, for operators */
 
 const char *const xfer_registered_word[XFER_REGISTERED_WAYS] = {
 #define X(name, word) [XFER_REGISTERED_##name] = (word),

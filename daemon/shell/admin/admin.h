@@ -126,8 +126,6 @@ enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, cha
                            size_t nargs, uint32_t tenant, struct text_out *out,
                            char why[ADMIN_WHY_BYTES]);
 
-/* ---- admin_args.c: arguments of commands; each text is one "KEY=VALUE" ---- */
-
 /* An argument that a command takes. If it is absent, the value stays what it was. */
 struct admin_arg {
     const char *key;

@@ -35,8 +35,6 @@ static const char *const ref_names[] = {[REF_DEVICE] = "device", [REF_TRANSFER] 
 
 static_assert(sizeof ref_names / sizeof *ref_names == REF_KINDS, "each kind has a name");
 
-/* ---- pools ---- */
-
 static const char *const tier_names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host"};
 
 static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p, uint32_t slot,
@@ -133,8 +131,6 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     TEXT(out, CLOSE_ARRAY, CLOSE_OBJECT);
     return true;
 }
-
-/* ---- sessions and engines ---- */
 
 /* The node that a session or transfer pins, by which kind of ref and for how long. */
 static void session_hold(const struct admin_ctx *ctx, const struct session_view *s,
@@ -261,8 +257,6 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
     return true;
 }
 
-/* ---- peers ---- */
-
 static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
                     struct text_out *out)
 {
@@ -383,8 +377,6 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     TEXT(out, CLOSE_OBJECT);
     return true;
 }
-
-/* ---- the prefix tree ---- */
 
 static const char *tier_of(const struct node_view *n)
 {

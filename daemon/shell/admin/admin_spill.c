@@ -11,8 +11,6 @@ static const char *const reasons[DISK_REASONS] = {[DISK_COLD] = "cold",
                                                   [DISK_EVICT] = "evict",
                                                   [DISK_SHUTDOWN] = "shutdown"};
 
-/* ---- of a tenant ---- */
-
 void admin_spill_tenant(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     struct disk_view v;
@@ -33,8 +31,6 @@ void admin_spill_tenant(const struct admin_ctx *ctx, uint32_t tenant, struct tex
          U64("hits", v.counts.hits), U64("fetched_pages", v.counts.fetched_pages),
          U64("recovered", v.counts.recovered), U64("dropped", v.counts.dropped), CLOSE_OBJECT);
 }
-
-/* ---- of the daemon ---- */
 
 static void put_recovery(const struct disk_recovery *r, struct text_out *out)
 {
@@ -90,8 +86,6 @@ void admin_disk_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_o
     (void)tenant;
     admin_spill(ctx, out);
 }
-
-/* ---- entries ---- */
 
 bool admin_disk_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                     struct text_out *out)

@@ -30,8 +30,6 @@ static enum tern_err one_id(const Tern__Wire__Admin *m, const char *key, const c
     return id_of(id, ret);
 }
 
-/* ---- the requests ---- */
-
 static enum tern_err evict(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
                            char why[ADMIN_WHY_BYTES])
 {
@@ -168,8 +166,6 @@ enum tern_err core_act(struct daemon *d, const struct client_conn *c, const stru
     daemon_event(d, &ev);
     return TERN_OK;
 }
-
-/* ---- what came of it ---- */
 
 void core_act_result(const struct reply *r, char ret[CORE_ACT_RESULT_BYTES])
 {

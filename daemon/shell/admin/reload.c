@@ -29,8 +29,6 @@ struct reloading {
     struct reload_result *result;
 };
 
-/* ---- asking ---- */
-
 /* A thread reads the file, because a disk may be slow and loading allocates. What it writes lies
  * apart from the daemon: a disk may keep the thread beyond the daemon's end. */
 struct reload_reader {
@@ -131,8 +129,6 @@ void reload_by_signal(struct daemon *d)
     snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, io_now_ns() / 1000);
     notify_state(state);
 }
-
-/* ---- what changes ---- */
 
 /* The new entry of a peer, with its tenants as they are known here. */
 static struct config_peer peer_of(const struct reloading *r, const struct config_change *change)

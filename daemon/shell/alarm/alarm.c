@@ -17,8 +17,6 @@ const struct alarm_row *alarm_row(enum alarm_kind kind)
     return &rows[kind];
 }
 
-/* ---- the machine ---- */
-
 static void follow(struct alarm *a, enum alarm_fact fact, uint64_t now_ns)
 {
     if (a->state == ALARM_CLEAR && fact == ALARM_IS) {
@@ -60,8 +58,6 @@ enum alarm_news alarm_end(struct alarm *a)
         alarm_state_move(&a->state, ALARM_CLEAR);
     return was_on ? ALARM_ENDED : ALARM_NO_NEWS;
 }
-
-/* ---- the conditions ---- */
 
 static enum alarm_fact fact(bool is)
 {

@@ -72,8 +72,6 @@ enum alarm_news alarm_look(struct alarm *a, enum alarm_fact fact, uint64_t now_n
 /* What it is about is gone. */
 enum alarm_news alarm_end(struct alarm *a);
 
-/* ---- the conditions ---- */
-
 enum alarm_fact alarm_quarantine(const struct core_view *v, uint64_t now_ns);
 enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires);
 enum alarm_fact alarm_step(const struct engine_view *e, uint64_t limit_ns, uint64_t now_ns);

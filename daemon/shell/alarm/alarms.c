@@ -32,8 +32,6 @@ __attribute__((format(printf, 2, 3))) static void say(const struct asked *a, con
     va_end(args);
 }
 
-/* ---- of the daemon ---- */
-
 static enum alarm_fact quarantine(const struct asked *a)
 {
     const struct config *c = a->d->config;
@@ -93,8 +91,6 @@ static enum alarm_fact over(const struct asked *a)
     return alarm_refused(a->d->over.last_ns, a->now_ns);
 }
 
-/* ---- of an engine ---- */
-
 /* False: no engine has the slot. */
 static bool engine_of(const struct asked *a, struct engine_view *ret)
 {
@@ -132,8 +128,6 @@ static enum alarm_fact stuck(const struct asked *a)
     return alarm_stuck(&e);
 }
 
-/* ---- of a tenant, and of its share of a table ---- */
-
 /* The detail is the words of the last refusal, if that was it. */
 static enum alarm_fact refusal(const struct asked *a, enum tern_err err, uint64_t last_ns)
 {
@@ -169,8 +163,6 @@ static enum alarm_fact share(const struct asked *a)
                          a->now_ns);
 }
 
-/* ---- of a peer ---- */
-
 static enum alarm_fact peer(const struct asked *a)
 {
     const struct config *c = a->d->config;
@@ -187,8 +179,6 @@ static enum alarm_fact peer(const struct asked *a)
         say(a, "%s (%u attempts)", cause, attempts);
     return link_serves(&a->d->links.v[a->i]) ? ALARM_IS_NOT : ALARM_IS;
 }
-
-/* ---- of a GPU ---- */
 
 static enum alarm_fact gpu(const struct asked *a)
 {
@@ -225,8 +215,6 @@ static enum alarm_fact (*const sources[ALARM_KINDS])(const struct asked *a) = {
     [ALARM_KIND_PEER_DOWN] = peer,
     [ALARM_KIND_DEVICE_LOST] = gpu,
 };
-
-/* ---- all of them ---- */
 
 static uint32_t count_of(const struct daemon *d, enum alarm_of of)
 {

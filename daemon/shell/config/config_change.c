@@ -23,8 +23,6 @@ struct compare {
     char why[WHY_BYTES];
 };
 
-/* ---- texts ---- */
-
 static void cut(const char *text, char ret[CONFIG_CHANGE_VALUE])
 {
     if (snprintf(ret, CONFIG_CHANGE_VALUE, "%s", text) >= CONFIG_CHANGE_VALUE)
@@ -47,8 +45,6 @@ static const char *why_not(const struct setting *s)
 {
     return s->change == CHANGE_LIVE ? NULL : s->change == CHANGE_SIZED ? WHY_SIZE : WHY_ONCE;
 }
-
-/* ---- settings ---- */
 
 static void setting(struct compare *c, size_t row)
 {
@@ -74,8 +70,6 @@ void config_take(struct config *config, const struct config *from,
     memcpy((char *)config + s->offset, (const char *)from + s->offset, s->size);
     config->given[change->row] = from->given[change->row];
 }
-
-/* ---- tenants ---- */
 
 /* Parts of the disk tier that nobody gave follow from those that were given. */
 static bool differs(const struct compare *c, uint32_t slot, uint32_t from, const struct setting *s)
@@ -185,8 +179,6 @@ static void tenants(struct compare *c)
         if (c->tenant_slot[i] == NONE && !config_tenant_free(c->is, i))
             tenant_added(c, i);
 }
-
-/* ---- peers ---- */
 
 /* The slot of that name in a configuration as loaded. */
 static bool peer_loaded(const struct config *config, const char *name, uint32_t *ret)

@@ -285,8 +285,6 @@ enum tern_err value_parse(const struct setting *s, const char *text, void *base,
     return fail(ret_reason, "has a kind that nobody reads");
 }
 
-/* ---- printing ---- */
-
 /* A buffer that is being filled; what does not fit is left out. */
 struct text {
     char *at;

@@ -249,8 +249,6 @@ static enum tern_err explain(struct loader *l, struct complaint *c, cyaml_err_t 
                        "%s", shape_text(text));
 }
 
-/* ---- values ---- */
-
 static enum tern_err apply(struct loader *l, const struct raw *raw)
 {
     for (size_t i = 0; i < config_settings_n; i++)

@@ -156,8 +156,6 @@ enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BY
     return TERN_OK;
 }
 
-/* ---- descriptors in flight ---- */
-
 void conn_fds_queued(struct client_conn *c)
 {
     c->fds.unread_at = c->stream.queued_bytes;

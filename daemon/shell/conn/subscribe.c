@@ -147,8 +147,6 @@ uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct 
     return page->n;
 }
 
-/* ---- life ---- */
-
 enum tern_err subscribe_init(struct daemon *d)
 {
     d->subs.cap = (d->config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX;
@@ -173,8 +171,6 @@ void subscribe_forget(struct daemon *d, uint32_t conn)
         if (d->subs.v[i].conn == conn)
             take_out(d, i);
 }
-
-/* ---- frames ---- */
 
 /* Writes the frame into d->frame and returns its bytes; 0 if it is too large. */
 static size_t encode(struct daemon *d, uint64_t request_id, const Tern__Wire__SubscribeReply *m)
@@ -280,8 +276,6 @@ void subscribe_pump(struct daemon *d)
     for (uint32_t i = 0; i < d->subs.n; i++)
         d->subs.more |= send_changes(d, &d->subs.v[i]);
 }
-
-/* ---- requests ---- */
 
 /* 0 stands for the next change, and 1 for the oldest that is kept. */
 static enum tern_err find_start(const struct core *core, uint64_t from, uint64_t *ret)

@@ -35,8 +35,6 @@ struct line {
     size_t n;
 };
 
-/* ---- the line ---- */
-
 static void put(struct line *l, const char *text)
 {
     while (*text != '\0' && l->n < sizeof l->text - 1)
@@ -145,8 +143,6 @@ static void write_line(struct line *l)
         (void)!write(STDERR_FILENO, l->text, l->n);
 }
 
-/* ---- the tape ---- */
-
 /* Writes the tape, and ends the line with its place. */
 static void leave_tape(struct line *l)
 {
@@ -220,8 +216,6 @@ static void on_failed_check(const char *text)
     put_dec(&line, " thread=", gettid());
     leave_tape(&line);
 }
-
-/* ---- start ---- */
 
 void crash_watch(void)
 {

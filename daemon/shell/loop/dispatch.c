@@ -14,8 +14,6 @@
 
 #define STEP_OVER_TELL_NS UINT64_C(10000000000)
 
-/* ---- actions ---- */
-
 static void pool_known(struct daemon *d, uint32_t slot)
 {
     struct pool_watch *w = &d->pools[slot];

@@ -17,8 +17,6 @@
 #define FAULTS_LOGGED 32  /* lines of one start about what was not taken */
 #define COUNTS_BYTES  256 /* of all faults by their words */
 
-/* ---- what it reports ---- */
-
 static void later(void *ctx, struct event *ev)
 {
     daemon_later(ctx, ev);
@@ -55,8 +53,6 @@ static void disk_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t b
     if (flags & IO_LAST)
         io_poll_in(d->io, &d->spill.op, disk_event_fd(d->disk), true);
 }
-
-/* ---- start ---- */
 
 static void found(void *ctx, struct event *ev)
 {

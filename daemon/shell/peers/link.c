@@ -24,8 +24,6 @@ static bool has_stream(const struct peer_link *l)
     return l->state >= PEER_LINK_SECURING && l->state <= PEER_LINK_OVERFLOWED;
 }
 
-/* ---- the end ---- */
-
 static void on_closed(struct stream *s, const char *why)
 {
     struct peer_link *l = container_of(s, struct peer_link, stream);
@@ -78,8 +76,6 @@ void link_close(struct daemon *d, uint32_t slot, const char *why)
     if (has_stream(l))
         stream_close(&l->stream, why);
 }
-
-/* ---- messages ---- */
 
 static void message(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
@@ -145,8 +141,6 @@ static void on_body_refused(struct stream *s, const struct frame_header *h)
     stream_close(s, "as many large messages are arriving as peers may send at a time");
 }
 
-/* ---- opening ---- */
-
 static void on_secured(struct stream *s)
 {
     link_greet(container_of(s, struct peer_link, stream));
@@ -190,8 +184,6 @@ static void open_stream(struct peer_link *l, int fd)
     else
         link_greet(l);
 }
-
-/* ---- the tick ---- */
 
 static void tick_up(struct peer_link *l, uint64_t now_ns)
 {
@@ -276,8 +268,6 @@ void links_tick(struct daemon *d, uint64_t now_ns)
             link_dial_tick(&ls->v[i], now_ns);
     }
 }
-
-/* ---- start and stop ---- */
 
 static void accepted(struct listener *listener, int fd)
 {

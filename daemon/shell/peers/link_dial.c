@@ -23,8 +23,6 @@
 
 static_assert(RESOLVE_HOST_BYTES >= CONFIG_HOST_BYTES, "every host is asked for whole");
 
-/* ---- attempts that fail ---- */
-
 void link_schedule_redial(struct peer_link *l, uint64_t now_ns)
 {
     uint64_t quarter;
@@ -83,8 +81,6 @@ static void dial_failed(struct peer_link *l, uint32_t address, int cause, const 
               (unsigned)(l->pause_ns / 1000000));
 }
 
-/* ---- connecting ---- */
-
 static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct peer_link *l = container_of(op, struct peer_link, dial);
@@ -123,8 +119,6 @@ static void connect_next(struct peer_link *l, uint64_t now_ns)
     l->dial.done = dial_done;
     io_connect(l->d->io, &l->dial, l->dial_fd, (struct sockaddr *)&l->addr[i], l->addr_len[i]);
 }
-
-/* ---- names ---- */
 
 static const struct config_endpoint *address_of(const struct peer_link *l)
 {
@@ -194,8 +188,6 @@ static void resolve_peer(struct peer_link *l, uint64_t now_ns)
     link_due(l, now_ns +
                     (l->naddrs > 0 && l->attempts == 0 ? LINK_RESOLVE_AGAIN_NS : LINK_RESOLVE_NS));
 }
-
-/* ---- their pace ---- */
 
 void links_pace_tick(struct peer_links *ls, uint64_t now_ns)
 {
@@ -277,8 +269,6 @@ void link_dial_tick(struct peer_link *l, uint64_t now_ns)
         link_give_up(l);
     }
 }
-
-/* ---- the beginning and the end ---- */
 
 static void resolved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {

@@ -53,8 +53,6 @@ static void answer_hello(struct peer_link *l, uint64_t request_id, enum tern_err
     link_send_message(l, FRAME_PEER_HELLO_REPLY, request_id, &m.base);
 }
 
-/* ---- coming up ---- */
-
 /* An inbound link gives its peer a token: who says it on a data connection is that peer. */
 static bool admit(struct peer_link *l)
 {
@@ -145,8 +143,6 @@ static void look_for_twin(const struct peer_link *l, uint64_t incarnation)
     lives[1] = lives[0];
     lives[0] = incarnation;
 }
-
-/* ---- hello ---- */
 
 /* Has a peer beside that one said this incarnation? */
 static bool is_of_another(const struct daemon *d, uint32_t peer, uint64_t incarnation)

@@ -6,8 +6,6 @@
 
 #include "shell/peers/link.h"
 
-/* ---- link_state.c ---- */
-
 const char *link_peer_name(const struct peer_link *l); /* "" until it is known */
 bool link_is_outbound(const struct peer_link *l);
 /* The tick looks at the link at that time, and not earlier: all the links of a large configuration
@@ -30,8 +28,6 @@ void link_count_breach(const struct peer_link *l);
 /* The same, and closes the link. */
 void link_protocol_error(struct peer_link *l, const char *why);
 
-/* ---- link_send.c ---- */
-
 /* Sends a message that fits HELLO_BODY_MAX, in any state that has a stream. */
 bool link_send_message(struct peer_link *l, uint16_t type, uint64_t request_id,
                        const ProtobufCMessage *m);
@@ -43,8 +39,6 @@ void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, ui
 void link_layout_refused(const struct peer_link *l, struct peer_msg *io, const char *why);
 /* Logs which tenant the peer refused or was refused, and the setting, before the core gets it. */
 void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg);
-
-/* ---- link_tls.c ---- */
 
 /* Makes TLS ready; does nothing without a certificate in the configuration. */
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);
@@ -58,12 +52,8 @@ void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *det
 /* So many callers said no first record within the deadline. */
 void link_tls_silent(struct daemon *d, uint64_t callers);
 
-/* ---- link_path.c ---- */
-
 enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, const uint8_t *body,
                              uint64_t sequence);
-
-/* ---- link_greet.c ---- */
 
 /* The stream is open and, with TLS, secured: the dialling side says hello. */
 void link_greet(struct peer_link *l);
@@ -71,8 +61,6 @@ void link_greet(struct peer_link *l);
 void link_tls_met(struct peer_link *l);
 /* Takes a frame on a link that is not up yet. */
 void link_greeting_frame(struct peer_link *l, const struct frame_header *h, const uint8_t *body);
-
-/* ---- link_dial.c ---- */
 
 enum tern_err links_names_init(struct daemon *d, char *why, size_t cap);
 void links_names_finish(struct daemon *d);

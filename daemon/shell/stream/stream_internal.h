@@ -36,14 +36,10 @@ struct stream_pool {
     uint32_t *nbig_free;
 };
 
-/* ---- stream_pool.c ---- */
-
 /* A large buffer for the body of the frame that is arriving; NULL: the share holds no free one. */
 uint8_t *stream_body_take(struct stream *s);
 /* Gives the body's buffer back, if it has one: no frame is arriving any more. */
 void stream_body_put(struct stream *s);
-
-/* ---- stream_buffers.c ---- */
 
 /* Appends an empty buffer to the send queue. NULL: there is none. */
 struct send_buffer *send_buffer_take(struct stream *s);
@@ -52,8 +48,6 @@ void send_buffers_drop(struct stream *s); /* all that no send in flight reads */
 
 /* How many more the share lets a stream take. */
 uint32_t send_buffers_left(const struct stream *s);
-
-/* ---- stream_input.c ---- */
 
 /* The ring receives for it when there is something to read, from stream_input_post on: the answers
  * of a turn leave before the receives that follow them are posted. */
@@ -72,8 +66,6 @@ void stream_input_used(struct stream *s);  /* nothing is, or nobody wants it any
 /* The stream is closed: no buffer will come, so it is served next, to be handed back. */
 void stream_input_closed(struct stream *s);
 
-/* ---- stream_close.c ---- */
-
 /* What is queued has to leave: from now on its progress is watched. */
 void stream_start_send_deadline(struct stream *s);
 /* The other side has ended it. */
@@ -81,16 +73,12 @@ void stream_close_by_peer(struct stream *s, const char *why);
 /* Hands a closed stream back to its owner once the ring holds none of its operations. */
 void stream_finish_if_quiet(struct stream *s);
 
-/* ---- stream_send.c ---- */
-
 void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
 
 #define ASIDE_SHARE_NS UINT64_C(60000000000) /* the streams of who made one take long */
 
 /* From now on a thread of the kernel works on the socket. */
 void stream_aside(struct stream *s, uint64_t ns);
-
-/* ---- stream_recv.c ---- */
 
 void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
 /* Takes TLS records, or what there is of one, and hands out the frames in it; with none, lets the

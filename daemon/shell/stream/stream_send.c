@@ -118,8 +118,6 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         stream_close(s, s->close_reason);
 }
 
-/* ---- the queue ---- */
-
 bool stream_fits(const struct stream *s, size_t n)
 {
     uint32_t own = s->send_buffers_max - s->send_buffers,
@@ -218,8 +216,6 @@ static void close_doomed(struct stream_pool *pool)
             stream_close(s, s->close_reason);
     } while (s);
 }
-
-/* ---- sockets that take long ---- */
 
 void stream_aside(struct stream *s, uint64_t ns)
 {

@@ -85,8 +85,6 @@ void tape_destroy(struct tape *tape)
     free(tape);
 }
 
-/* ---- recording ---- */
-
 static size_t words_at_most(const struct event *e)
 {
     size_t words = RECORD_HEAD_WORDS + codec_body_max(e) + 4;
@@ -209,8 +207,6 @@ void tape_stats(const struct tape *tape, struct tape_stats *ret)
     if (tape->used > 0)
         ret->oldest_ns = oldest_ns(tape);
 }
-
-/* ---- writing out ---- */
 
 static void write_all(struct out *o, const void *bytes, size_t n)
 {

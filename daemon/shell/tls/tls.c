@@ -15,8 +15,6 @@
 
 #define SECURITY_LEVEL 2 /* of OpenSSL: 112 bits at least */
 
-/* ---- OpenSSL's memory ---- */
-
 static void *hook_take(size_t n, const char *file, int line)
 {
     (void)file, (void)line;
@@ -54,8 +52,6 @@ static bool library_init(size_t arena_bytes)
                1 &&
            RAND_bytes(warm, sizeof(warm)) == 1;
 }
-
-/* ---- contexts ---- */
 
 static bool rules(SSL_CTX *ctx)
 {

@@ -80,8 +80,6 @@ enum tern_err tls_reload(struct tls *tls, const struct tls_files *files, bool dr
                          struct tls_own *ret, char *why, size_t cap);
 void tls_stats(const struct tls *tls, struct tls_stats *ret);
 
-/* ---- sessions ---- */
-
 /* Sends the bytes, which are borrowed for the call. False: there is no room for them. */
 typedef bool tls_send(void *ctx, const uint8_t *bytes, size_t n);
 

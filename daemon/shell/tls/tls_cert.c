@@ -20,8 +20,6 @@
 
 static uint8_t file_bytes[TLS_FILE_MAX + 1];
 
-/* ---- files ---- */
-
 static enum tern_err tls_file_fail(char *why, size_t cap, const char *file, const char *format, ...)
 {
     size_t n = (size_t)snprintf(why, cap, "tls: %s: ", file);
@@ -125,8 +123,6 @@ enum tern_err tls_read_key(SSL_CTX *ctx, const char *path, char *why, size_t cap
     EVP_PKEY_free(key);
     return ok ? TERN_OK : tls_file_fail(why, cap, path, "is not the key of the certificate");
 }
-
-/* ---- certificates ---- */
 
 void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES])
 {

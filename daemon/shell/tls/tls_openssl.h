@@ -53,8 +53,6 @@ struct tls {
     char detail[TLS_DETAIL_BYTES]; /* of the last refusal that says more than OpenSSL does */
 };
 
-/* ---- tls_cert.c ---- */
-
 typedef bool tls_take_cert(SSL_CTX *ctx, X509 *cert, uint32_t i);
 bool tls_trust_cert(SSL_CTX *ctx, X509 *cert, uint32_t i); /* as one of the CA's */
 /* The first certificate is ours, the others lead from it to the CA. */
@@ -76,8 +74,6 @@ bool tls_cert_names(const X509 *cert, const char *name);
 void tls_cert_names_text(const X509 *cert, char *ret, size_t cap);
 /* Is one of these? The certificate is decoded once, however many there are. */
 bool tls_cert_names_any(const X509 *cert, const char *const *name, uint32_t n);
-
-/* ---- tls_session.c ---- */
 
 BIO_METHOD *tls_bio_method(void);
 int tls_verify(int ok, X509_STORE_CTX *store);

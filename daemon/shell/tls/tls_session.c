@@ -9,8 +9,6 @@
 #include "proto/frame.h"
 #include "shell/tls/tls_openssl.h"
 
-/* ---- OpenSSL's view of the socket ---- */
-
 static int bio_read(BIO *bio, char *to, size_t n, size_t *ret_n)
 {
     struct tls_session *s = BIO_get_data(bio);
@@ -64,8 +62,6 @@ BIO_METHOD *tls_bio_method(void)
     BIO_meth_free(m);
     return NULL;
 }
-
-/* ---- what went wrong ---- */
 
 /* Maps what OpenSSL says about a certificate to a refusal. */
 static enum tls_refusal refusal_of_verify(long result)
@@ -160,8 +156,6 @@ static enum tls_got fail_session(struct tls_session *s, enum tls_refusal why)
     return TLS_FAILED;
 }
 
-/* ---- names ---- */
-
 static bool names_allowed_peer(const struct tls_session *s, const X509 *cert)
 {
     if (s->peer)
@@ -203,8 +197,6 @@ bool tls_names(const struct tls_session *s, const char *name)
     check(s->state == TLS_SESSION_OPEN);
     return tls_cert_names(SSL_get0_peer_certificate(s->ssl), name);
 }
-
-/* ---- a session's life ---- */
 
 static bool attach(struct tls_session *s)
 {
@@ -280,8 +272,6 @@ void tls_peer(const struct tls_session *s, struct tls_peer *ret)
     ret->cipher = SSL_get_cipher_name(s->ssl);
     tls_time_text(X509_get0_notAfter(SSL_get0_peer_certificate(s->ssl)), ret->not_after);
 }
-
-/* ---- bytes ---- */
 
 /* Clear text gets an alert, which says that TLS is spoken here: OpenSSL ignores non-records. */
 static enum tls_got refuse_clear_text(struct tls_session *s)

@@ -18,8 +18,6 @@ static const char *const axis_names[AXIS_KINDS] = {
     [AXIS_CHANNEL] = "channel", [AXIS_DIM] = "dim", [AXIS_STATE] = "state",
 };
 
-/* ---- in ---- */
-
 static enum tern_err refused(const char **ret_text, const char *text)
 {
     *ret_text = text;
@@ -93,8 +91,6 @@ enum tern_err wire_layout_in(Tern__Wire__Group *const *groups, size_t n, struct 
     return TERN_OK;
 }
 
-/* ---- what the fields hold ---- */
-
 static uint64_t hash_name(const char name[RESHARD_NAME_MAX])
 {
     return XXH3_64bits(name, strnlen(name, RESHARD_NAME_MAX));
@@ -128,8 +124,6 @@ uint64_t wire_layout_fields(const struct reshard_layout *l, uint32_t n)
     }
     return h ? h : 1;
 }
-
-/* ---- out ---- */
 
 static void field_out(const struct reshard_field *f, struct wire_layout *w, uint32_t g, uint32_t k)
 {

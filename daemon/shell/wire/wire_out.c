@@ -12,8 +12,6 @@
 #include "proto/writer.h"
 #include "shell/wire/wire_layout.h"
 
-/* ---- sizes ---- */
-
 static size_t shortage_size(const struct shortage *s)
 {
     return number_size(s->group) + number_size(s->needed) + number_size(s->free) +
@@ -73,8 +71,6 @@ static size_t result_size(const struct op_result *r, const struct table_run *run
         n += bytes_size(run_size(&runs[r->first_run + i]));
     return n;
 }
-
-/* ---- writing ---- */
 
 static void put_shortage(struct writer *w, uint32_t field, const struct shortage *s)
 {
@@ -154,8 +150,6 @@ static void put_result(struct writer *w, uint32_t field, const struct op_result 
     put_number(w, 7, r->align);
 }
 
-/* ---- turn records ---- */
-
 static_assert(WIRE_SPAN_BYTES == sizeof(struct record_run), "runs are written in place");
 static_assert(WIRE_RECORDS_MAX >= RECORDS_TOLD_MAX && WIRE_SPANS_MAX >= RECORD_RUNS_MAX &&
                   WIRE_BLOBS_MAX >= RECORD_BLOBS_MAX,
@@ -218,8 +212,6 @@ static void put_records(struct writer *w, uint32_t field, const struct reply *r)
         put_record(w, field, b);
     }
 }
-
-/* ---- whole answers ---- */
 
 uint16_t wire_out_type(enum op op)
 {
@@ -361,8 +353,6 @@ size_t wire_out_status(const struct frame_header *request, enum tern_err err, co
                ? n
                : 0;
 }
-
-/* ---- peers ---- */
 
 static void fill_peer_runs(const struct peer_msg *msg, Tern__Wire__Run *runs,
                            Tern__Wire__Run **list)

@@ -20,8 +20,6 @@
 #define NAP_NS 20000u /* between looks, then */
 #define MS_NS  UINT64_C(1000000)
 
-/* ---- a device that is lost ---- */
-
 void cuda_lose(struct cuda_device *d, const char *call, const char *error)
 {
     pthread_mutex_lock(&d->lock);
@@ -41,8 +39,6 @@ bool cuda_did(struct cuda_device *d, const char *call, CUresult result)
     cuda_lose(d, call, driver_error_name(&d->cuda->driver, result));
     return false;
 }
-
-/* ---- lanes ---- */
 
 const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret)
 {
@@ -136,8 +132,6 @@ bool cuda_lane_wait(struct cuda_device *d, const struct cuda_lane *l, uint32_t h
     }
 }
 
-/* ---- pieces ---- */
-
 /* A copy under way: the bytes [0, n) at `base` on the device. */
 struct copy {
     struct cuda_device *device;
@@ -191,8 +185,6 @@ static bool both_wait(const struct copy *c)
 
     return half_wait(c, 1) && first;
 }
-
-/* ---- struct mem_far ---- */
 
 static bool far_holds(void *ctx, const void *at)
 {
@@ -276,8 +268,6 @@ static bool far_zero(void *ctx, void *at, uint64_t n)
 {
     return cuda_zero(cuda_device_at(ctx, at), at, n);
 }
-
-/* ---- from device to device ---- */
 
 bool cuda_copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from, uint64_t n,
                       CUresult *ret)

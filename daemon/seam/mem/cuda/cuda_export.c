@@ -95,8 +95,6 @@ enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bo
     return err;
 }
 
-/* ---- struct mem_far ---- */
-
 bool cuda_nic_wrote(void *ctx, const void *at)
 {
     struct cuda_device *d = cuda_device_at(ctx, at);

@@ -15,8 +15,6 @@
 
 #define SCRATCH_BYTES (CUDA_LANES * SCRATCH_PARTS * (size_t)CUDA_PIECE_BYTES)
 
-/* ---- start and end ---- */
-
 static const char *kernels_make(struct cuda_device *d, const void *module, CUresult *ret)
 {
     const struct driver *api = &d->cuda->driver;
@@ -67,8 +65,6 @@ void cuda_kernels_close(struct cuda_device *d)
     d->kernels = false;
 }
 
-/* ---- launches ---- */
-
 CUdeviceptr cuda_scratch(const struct cuda_device *d, const struct cuda_lane *l, uint32_t part)
 {
     return d->scratch + ((uint64_t)(l - d->lane) * SCRATCH_PARTS + part) * CUDA_PIECE_BYTES;
@@ -85,8 +81,6 @@ bool cuda_launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_
                     d->cuda->driver.launch(d->function[kind], how.grid, 1, 1, how.block, 1, 1, 0,
                                            l->stream, params, NULL));
 }
-
-/* ---- checksums ---- */
 
 /* How many pages of that shape a lane hashes at a time; 0: not even one. */
 static uint32_t pages_at_once(const struct mem_far_pages *p)

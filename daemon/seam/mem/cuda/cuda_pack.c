@@ -44,8 +44,6 @@ static uint64_t row_bytes(const struct rows *r, uint32_t i)
     return i + 1 == r->n ? r->last : r->v[i].iov_len;
 }
 
-/* ---- by copies ---- */
-
 static bool rows_by_copies(struct cuda *c, const struct rows *r)
 {
     uint8_t *at = r->packed;
@@ -56,8 +54,6 @@ static bool rows_by_copies(struct cuda *c, const struct rows *r)
                     : mem_far_get(&c->far, at, r->v[i].iov_base, row_bytes(r, i));
     return ok;
 }
-
-/* ---- by a kernel ---- */
 
 /* What the kernel is told: the pieces, the two pages of each, which are where it begins on the
  * device and in the scratch, and the tiles. */
@@ -179,8 +175,6 @@ static bool rows_by_kernel(const struct rows *r)
     cuda_lane_put(r->device, l);
     return ok;
 }
-
-/* ---- struct mem_far ---- */
 
 /* What stands behind a device that is lost is still moved. */
 static bool rows_move(struct cuda *c, const struct iovec *v, uint64_t bytes, uint8_t *packed,

@@ -43,8 +43,6 @@ static enum tern_err call_failed(const struct cuda *c, const char *who, const ch
     return result == CUDA_ERROR_OUT_OF_MEMORY ? TERN_INVALID : TERN_INTERNAL;
 }
 
-/* ---- the driver ---- */
-
 uint64_t cuda_staging_bytes(uint32_t devices)
 {
     return (uint64_t)devices * CUDA_LANES * 2 * CUDA_PIECE_BYTES;
@@ -111,8 +109,6 @@ void cuda_destroy(struct cuda *c)
     driver_close(&c->driver);
     free(c);
 }
-
-/* ---- a device ---- */
 
 /* What it must be able to do. */
 static const struct {
@@ -211,8 +207,6 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
     *ret = d;
     return device_start(d, ret_why);
 }
-
-/* ---- a region ---- */
 
 enum { STAGE_NONE, STAGE_MADE, STAGE_RESERVED, STAGE_MAPPED };
 
@@ -350,8 +344,6 @@ void cuda_region_close(struct cuda *c, struct cuda_region *r)
         c->driver.mem_release(r->handle);
     *r = CUDA_REGION_NONE;
 }
-
-/* ---- looking at it ---- */
 
 const struct mem_far *cuda_far(const struct cuda *c)
 {

@@ -227,8 +227,6 @@ static void local_view(const struct transport *t, uint32_t peer_link, struct xfe
     ret->reason = "this daemon itself: its pages are copied, without a connection";
 }
 
-/* ------------------------------------------------------------------ life */
-
 static uint64_t local_bytes(const struct xfer_config *config, uint32_t sums_per_page)
 {
     (void)config;

@@ -11,8 +11,6 @@
 #include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
 
-/* ------------------------------------------------------------------ asking */
-
 static uint16_t frame_of(const struct data_conn *conn, const struct batch *batch)
 {
     if (conn->xfer->inflow[batch->inflow].pair)
@@ -85,8 +83,6 @@ static struct data_conn *path_with_credit(const struct transport *t, uint32_t pe
     }
     return best;
 }
-
-/* ------------------------------------------------------------------ life of a connection */
 
 static void opened(struct data_conn *conn)
 {

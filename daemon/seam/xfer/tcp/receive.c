@@ -13,8 +13,6 @@
 #include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
 
-/* ------------------------------------------------------------------ where the bytes go */
-
 static struct tcp_asked *asked_now(struct tcp_caller *c)
 {
     return c->nasked > 0 ? &c->asked[c->asked_at] : NULL;
@@ -142,8 +140,6 @@ void tcp_receive(struct data_conn *conn)
     }
     data_conn_receive_pages(conn, t.n, t.bytes);
 }
-
-/* ------------------------------------------------------------------ what the bytes say */
 
 /* The sums of a piece are there, in the order in which its pages come. */
 static void sums_came(struct data_conn *conn)

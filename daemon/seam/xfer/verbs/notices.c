@@ -4,8 +4,6 @@
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
-/* ------------------------------------------------------------------ what is asked */
-
 /* Is an answer of the peer due? */
 static bool answer_due(const struct data_conn *conn)
 {
@@ -196,8 +194,6 @@ void verbs_pump(struct transport *t, uint32_t number)
         data_conn_send_buffer(conn);
 }
 
-/* ------------------------------------------------------------------ what is answered */
-
 /* The one whose answer is due, of that number; it answers a CONFIRM or what was asked before. */
 static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t seq, bool confirms)
 {
@@ -339,8 +335,6 @@ static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret,
     *ret_bad = need > conn->xfer->conns->meta_bytes;
     return *ret_bad || rx_n < need ? 0 : (uint32_t)need;
 }
-
-/* ------------------------------------------------------------------ life of the connection */
 
 static void receive(struct data_conn *conn)
 {

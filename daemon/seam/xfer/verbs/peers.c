@@ -107,8 +107,6 @@ struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch, uint
     return best_of(v, link, batch_tenant(v, batch), &(struct choice){.piece = piece, .near = near});
 }
 
-/* ------------------------------------------------------------------ which way */
-
 /* One that has not failed yet is worth waiting for, for a while. */
 bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns)
 {
@@ -233,8 +231,6 @@ void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, 
     paths_tick(v, l->up_ns);
 }
 
-/* ------------------------------------------------------------------ links that come and go */
-
 void verbs_link_down(struct transport *t, uint32_t link)
 {
     const struct verbs *v = t->own;
@@ -264,8 +260,6 @@ void verbs_tick(struct transport *t, uint64_t now_ns)
             path_usable(v, p);
     }
 }
-
-/* ------------------------------------------------------------------ for operators */
 
 void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_view *ret)
 {

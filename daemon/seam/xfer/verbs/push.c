@@ -19,8 +19,6 @@
 #include "base/err.h"
 #include "seam/xfer/verbs/verbs.h"
 
-/* ------------------------------------------------------------------ runs */
-
 struct runs {
     struct verbs_run *run; /* borrowed */
     uint32_t n, room;
@@ -101,8 +99,6 @@ static bool runs_of_pages(struct verbs *v, const struct verbs_path *p, const str
         }
     return true;
 }
-
-/* ------------------------------------------------------------------ memory windows */
 
 uint32_t push_credit(struct verbs *v, const struct verbs_path *p)
 {
@@ -218,8 +214,6 @@ static void push_close(struct verbs *v, struct verbs_piece *piece)
         path_failed(v, p, "a memory window could not be closed: %s", strerror(errno));
 }
 
-/* ------------------------------------------------------------------ what a piece hears */
-
 uint32_t push_mw_name(const struct verbs_path *p, const struct verbs_run *run)
 {
     return (uint32_t)run->mw << 8 | (p->mw[run->mw]->rkey & 0xffu);
@@ -297,8 +291,6 @@ void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns)
     piece->revoked = !piece->answered || piece->state == PIECE_READING;
     push_close(v, piece);
 }
-
-/* ------------------------------------------------------------------ completions */
 
 void pushes_done(struct verbs *v, struct verbs_path *p)
 {
@@ -401,8 +393,6 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
         arrived(v, p, ntohl(wc->imm_data));
     }
 }
-
-/* ------------------------------------------------------------------ made and unmade */
 
 bool push_hold(struct verbs *v, struct verbs_path *p)
 {

@@ -40,8 +40,6 @@ bool memory_lockable(struct verbs *v, char *ret_why, size_t cap)
     return false;
 }
 
-/* ------------------------------------------------------------------ what is registered at once */
-
 static uint64_t round_up(uint64_t bytes)
 {
     return (bytes + MR_ALIGN - 1) / MR_ALIGN * MR_ALIGN;

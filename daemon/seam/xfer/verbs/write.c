@@ -15,8 +15,6 @@
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
-/* ------------------------------------------------------------------ is it a sound request? */
-
 static struct verbs_path *write_path(struct verbs *v, uint32_t link, uint32_t tenant,
                                      uint32_t epoch)
 {
@@ -67,8 +65,6 @@ enum verbs_written writes_begin(struct verbs *v, struct data_conn *conn)
     in->run_at = 0;
     return writes_post(v, conn);
 }
-
-/* ------------------------------------------------------------------ posting */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -238,8 +234,6 @@ enum verbs_written writes_post(struct verbs *v, struct data_conn *conn)
     }
     return WRITTEN_ALL;
 }
-
-/* ------------------------------------------------------------------ completions */
 
 /* Those that wait for this path go on, or hear that it went. */
 void writes_go_on(struct verbs *v, const struct verbs_path *p)

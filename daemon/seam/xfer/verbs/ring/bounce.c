@@ -76,8 +76,6 @@ void rings_close(struct verbs *v)
     }
 }
 
-/* ------------------------------------------------------------------ slots */
-
 static uint32_t count(uint64_t slots)
 {
     return (uint32_t)__builtin_popcountll(slots);
