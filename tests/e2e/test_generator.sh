@@ -103,7 +103,7 @@ bad '{"input_length": 10, "output_length": 1, "hash_ids": [1], "block_size": 0}'
 nothing_left
 
 # A pool that can never hold the longest request: that fails, typed, and nothing else does.
-refused 1 "limit is reached" --spawn --json --sessions 2 --turns 3 --pool-pages 20
+refused 1 "waiting does not help" --spawn --json --sessions 2 --turns 3 --pool-pages 20
 [ "$(field failed_requests)" -gt 0 ] || fail "nothing failed with a pool of 20 pages"
 is wrong_bytes 0 leaked_pages 0
 

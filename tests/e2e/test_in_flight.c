@@ -68,6 +68,20 @@ static void ask_map(int fd, uint64_t id, uint64_t pool)
     assert_true(rig_message(fd, FRAME_POOL_MAP, id, 0, &m.base));
 }
 
+/* The kernel may count an answer for a moment after it has been read: its memory is given back by
+ * the processor that allocated it. */
+static void map_in_the_end(int fd, uint64_t id, uint64_t pool)
+{
+    uint64_t end = rig_now_ms() + RIG_WAIT_MS;
+
+    do {
+        ask_map(fd, id, pool);
+        assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
+        assert_int_equal(answer.h.request_id, id++);
+    } while (rig_status(&answer) == TERN_BUSY && rig_now_ms() < end);
+    assert_err(TERN_OK, rig_status(&answer));
+}
+
 TEST(answer_with_descriptors_is_busy_behind_an_unread_one)
 {
     uint64_t pool;
@@ -87,8 +101,7 @@ TEST(answer_with_descriptors_is_busy_behind_an_unread_one)
         answered(fd, FRAME_POOL_MAP, id, TERN_BUSY);
         assert_int_equal(answer.nfds, 0);
     }
-    ask_map(fd, 104, pool);
-    answered(fd, FRAME_POOL_MAP, 104, TERN_OK);
+    map_in_the_end(fd, 104, pool);
     assert_int_equal(answer.nfds, 3);
     close_fds();
     close(fd);
@@ -164,8 +177,7 @@ TEST(answer_whose_descriptors_the_kernel_refuses_is_typed)
         close(pair[i][0]);
         close(pair[i][1]);
     }
-    ask_map(fd, 6, pool);
-    answered(fd, FRAME_POOL_MAP, 6, TERN_OK);
+    map_in_the_end(fd, 6, pool);
     assert_int_equal(answer.nfds, 3);
     close_fds();
     close(fd);

@@ -221,6 +221,11 @@ static bool is_wanted(const struct shared *sh)
     return false;
 }
 
+static bool is_short(enum tern_err err)
+{
+    return err == TERN_POOL_EXHAUSTED || err == TERN_BUSY;
+}
+
 /* One prefix, or a session that comes to nothing. */
 static enum tern_err source_turn(struct side *e, struct shared *sh, struct prng *prng,
                                  uint64_t number)
@@ -230,9 +235,12 @@ static enum tern_err source_turn(struct side *e, struct shared *sh, struct prng 
     struct engine_session s;
     enum tern_err err = begin(e, who, number, &s);
 
-    if (err == TERN_OK)
-        err = engine_extend(&s, TOKENS_MAX, TOKENS_MAX);
-    if (err == TERN_POOL_EXHAUSTED) { /* transfers pin the rest */
+    if (err != TERN_OK) {
+        engine_free(&s);
+        return err;
+    }
+    err = engine_extend(&s, TOKENS_MAX, TOKENS_MAX);
+    if (is_short(err)) { /* transfers pin the rest, or checksum jobs hold it */
         atomic_fetch_add(&sh->exhausted, 1);
         sleep_ms(2);
         return engine_end(&s);
@@ -366,11 +374,11 @@ static void writer_take(struct xa *x, struct writer *w)
 {
     enum tern_err err = TERN_POOL_EXHAUSTED;
 
-    for (uint32_t n = PREFIX_PAGES; err == TERN_POOL_EXHAUSTED && n >= 4; n /= 2) {
+    for (uint32_t n = PREFIX_PAGES; is_short(err) && n >= 4; n /= 2) {
         w->pages = n;
         err = engine_extend(&w->session, n * PAGE_TOKENS, n * PAGE_TOKENS);
     }
-    if (err == TERN_POOL_EXHAUSTED)
+    if (is_short(err))
         return;
     must(x, "extend", err);
     mark(w);

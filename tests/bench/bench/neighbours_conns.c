@@ -160,7 +160,7 @@ static enum tern_err step(struct tenant_a *a, struct engine_op *ops, uint32_t n)
         err = ops_run(a->engine.batch, ops, n, MEMBER_CALL_MS, results, &done);
         for (uint32_t i = 0; err == TERN_OK && i < done; i++)
             err = results[i].err;
-    } while (err == TERN_POOL_EXHAUSTED && clock_ns() < until);
+    } while ((err == TERN_POOL_EXHAUSTED || err == TERN_BUSY) && clock_ns() < until);
     return err;
 }
 
