@@ -458,7 +458,8 @@ void tokens_skip_to(struct req_tokens *t, uint32_t at)
     uint32_t skip = at - t->base;
 
     check(at >= t->base && skip <= t->n);
-    t->v += skip;
+    if (skip > 0)
+        t->v += skip;
     t->n -= skip;
     t->base = at;
     while (t->nkeys > 0 && t->keys[0].position < at) {
@@ -495,15 +496,16 @@ uint32_t tokens_list_common(const struct core *c, const struct session *s,
     for (uint32_t at = s->node; node_at(c, at)->depth > t->base; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
         const uint32_t above = n->depth - align, from = above > t->base ? above : t->base;
-        struct req_tokens part = {.base = from, .v = t->v + (from - t->base)};
+        struct req_tokens part = {.base = from};
         uint32_t agree;
 
         if (from >= end)
             continue;
         while (key > 0 && t->keys[key - 1].position >= from)
             key--;
+        part.v = t->v + (from - t->base);
         part.n = (n->depth < end ? n->depth : end) - from;
-        part.keys = t->keys + key;
+        part.keys = key < t->nkeys ? t->keys + key : NULL;
         part.nkeys = t->nkeys - key;
         agree = chunk_common(c, n, &part);
         if (agree < part.n)
