@@ -15,6 +15,8 @@
 #include "seam/mem/workers_job.h"
 #include "seam/own_threads.h"
 
+#define JOBS_A_TURN 32u /* ends that the owner hears in a turn, before it takes requests again */
+
 struct workers {
     pthread_mutex_t lock;
     pthread_cond_t wake, populated;
@@ -197,7 +199,10 @@ static void job_start(struct workers *w, struct job *job)
         return;
     }
     fifo_push(list_of(w, job->kind), &job->link);
-    pthread_cond_broadcast(&w->wake);
+    if (job->items > 1)
+        pthread_cond_broadcast(&w->wake);
+    else
+        pthread_cond_signal(&w->wake);
 }
 
 void workers_seal(struct workers *w, struct seal_id id, const struct pool_place *place,
@@ -325,7 +330,7 @@ void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event
 {
     struct event event;
 
-    for (uint32_t i = 0; i < w->njobs; i++) { /* bounded: a callback may submit another job */
+    for (uint32_t i = 0; i < JOBS_A_TURN; i++) {
         struct job *job;
 
         pthread_mutex_lock(&w->lock);
