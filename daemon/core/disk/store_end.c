@@ -63,7 +63,7 @@ static struct path on_host_alone(const struct core *c, const struct disk_store *
 void store_hold(struct core *c, struct disk_store *s)
 {
     node_pin(c, s->device, REF_TRANSFER);
-    if (s->from_host)
+    if (s->device != s->node)
         node_pin(c, s->node, REF_HOST);
     pool_at(c, s->pool)->host_stores += s->from_host;
     state_hold(c, (struct path){s->node, s->state_from});
@@ -75,7 +75,7 @@ static void let_go(struct core *c, struct disk_store *s)
     c->visits += (node_at(c, s->node)->depth - s->state_from) / pool_at(c, s->pool)->align;
     state_lend_host(c, on_host_alone(c, s), false);
     state_unhold(c, (struct path){s->node, s->state_from});
-    if (s->from_host)
+    if (s->device != s->node)
         node_unpin(c, s->node, REF_HOST);
     pool_at(c, s->pool)->host_stores -= s->from_host;
     node_unpin(c, s->device, REF_TRANSFER);
