@@ -215,7 +215,8 @@ static void due_look(struct core *c, struct actions *out, struct disk_store *s)
         store_end(c, out, s, TERN_UNSUPPORTED, NULL);
     } else if (is_written(c, s->node)) {
         s->node = readable(c, wanted);
-        if (node_at(c, s->node)->depth == 0 || (s->node != wanted && s->conn != NONE))
+        if (node_at(c, s->node)->depth == 0 ||
+            (s->node != wanted && (s->conn != NONE || s->reason == DISK_CONTINUED)))
             store_end(c, out, s, TERN_GONE, NULL);
         else
             queue(c, s);
