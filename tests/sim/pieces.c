@@ -1,6 +1,7 @@
 /* See pieces.h. */
 #include "pieces.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,4 +49,22 @@ void pieces_drop(void *list, uint32_t *n, size_t size, bool (*still)(void *ctx),
             any |= drop(&p, k);
     }
     free(p.before);
+}
+
+bool history_lines(const char *path, const char *magic, bool (*take)(void *h, const char *line),
+                   void *h)
+{
+    FILE *f = fopen(path, "r");
+    char line[512];
+    bool ok;
+
+    if (!f)
+        return false;
+    ok = fgets(line, sizeof line, f) != NULL;
+    line[ok ? strcspn(line, "\n") : 0] = '\0';
+    ok = ok && strcmp(line, magic) == 0;
+    while (ok && fgets(line, sizeof line, f))
+        ok = line[0] == '#' || line[0] == '\n' || take(h, line);
+    fclose(f);
+    return ok;
 }

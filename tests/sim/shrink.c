@@ -128,28 +128,19 @@ static bool config_fits(const struct config *c)
            c->disk_rot <= 100 && reshard_fits(c) && c->slow <= SLOW_DISK;
 }
 
+static bool read_line(void *ctx, const char *line)
+{
+    char name[64];
+    uint32_t x, y, z;
+
+    if (sscanf(line, "config %63s %u", name, &x) == 2)
+        return read_config(ctx, name, x);
+    return sscanf(line, "choice %63s %u %u %u", name, &x, &y, &z) == 4 &&
+           read_choice(ctx, name, x, y, z);
+}
+
 bool history_read(const char *path, struct history *h)
 {
-    FILE *f = fopen(path, "r");
-    char line[256], name[64];
-    uint32_t x, y, z;
-    bool ok = false;
-
-    if (!f)
-        return false;
     memset(h, 0, sizeof *h);
-    if (fgets(line, sizeof line, f) && strncmp(line, MAGIC, strlen(MAGIC)) == 0)
-        ok = true;
-    while (ok && fgets(line, sizeof line, f)) {
-        if (line[0] == '#' || line[0] == '\n')
-            continue;
-        if (sscanf(line, "config %63s %u", name, &x) == 2)
-            ok = read_config(h, name, x);
-        else if (sscanf(line, "choice %63s %u %u %u", name, &x, &y, &z) == 4)
-            ok = read_choice(h, name, x, y, z);
-        else
-            ok = false;
-    }
-    fclose(f);
-    return ok && config_fits(&h->cfg);
+    return history_lines(path, MAGIC, read_line, h) && config_fits(&h->cfg);
 }

@@ -1,4 +1,5 @@
 /* Draws a fleet's history from a seed, writes it to a file and reads it back. */
+#include "../pieces.h"
 #include "run.h"
 #include "world.h"
 
@@ -65,13 +66,12 @@ bool fhistory_write(const struct fhistory *h, const char *path, const char *why)
     return fclose(f) == 0 && ok;
 }
 
-static bool read_line(struct fhistory *h, const char *line)
+static bool read_line(void *ctx, const char *line)
 {
+    struct fhistory *h = ctx;
     char name[64];
     uint32_t x, y;
 
-    if (line[0] == '#' || line[0] == '\n')
-        return true;
     if (sscanf(line, "config %63s %u", name, &x) == 2) {
 #define X(field)                                                                                   \
     if (strcmp(name, #field) == 0) {                                                               \
@@ -94,16 +94,6 @@ static bool read_line(struct fhistory *h, const char *line)
 
 bool fhistory_read(const char *path, struct fhistory *h)
 {
-    FILE *f = fopen(path, "r");
-    char line[256];
-    bool ok;
-
-    if (!f)
-        return false;
     memset(h, 0, sizeof *h);
-    ok = fgets(line, sizeof line, f) && strncmp(line, FLEET_MAGIC, strlen(FLEET_MAGIC)) == 0;
-    while (ok && fgets(line, sizeof line, f))
-        ok = read_line(h, line);
-    fclose(f);
-    return ok;
+    return history_lines(path, FLEET_MAGIC, read_line, h);
 }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "../pieces.h"
 #include "run.h"
 
 #define TOKENS_MOST 2000000u /* of a prompt, where the windows do not call for more */
@@ -212,13 +213,12 @@ static bool read_choice(struct lhistory *h, const char *name, uint32_t a, uint32
     return false;
 }
 
-static bool read_line(struct lhistory *h, const char *line)
+static bool read_line(void *ctx, const char *line)
 {
+    struct lhistory *h = ctx;
     char name[64];
     uint32_t x, y, z;
 
-    if (line[0] == '#' || line[0] == '\n')
-        return true;
     if (sscanf(line, "config %63s %u", name, &x) == 2)
         return read_config(h, name, x);
     if (sscanf(line, "choice %63s %u %u", name, &x, &y) == 3)
@@ -247,16 +247,6 @@ static bool fits(const struct lconfig *c)
 
 bool lhistory_read(const char *path, struct lhistory *h)
 {
-    FILE *f = fopen(path, "r");
-    char line[256];
-    bool ok;
-
-    if (!f)
-        return false;
     memset(h, 0, sizeof *h);
-    ok = fgets(line, sizeof line, f) && strncmp(line, LARGE_MAGIC, strlen(LARGE_MAGIC)) == 0;
-    while (ok && fgets(line, sizeof line, f))
-        ok = read_line(h, line);
-    fclose(f);
-    return ok && fits(&h->cfg);
+    return history_lines(path, LARGE_MAGIC, read_line, h) && fits(&h->cfg);
 }

@@ -73,8 +73,14 @@ bool rhistory_write(const struct rhistory *h, const char *path, const char *why)
     return fclose(f) == 0 && ok;
 }
 
-static bool read_line(struct rhistory *h, const char *name, unsigned long long value)
+static bool read_item(void *ctx, const char *line)
 {
+    struct rhistory *h = ctx;
+    unsigned long long value;
+    char name[64];
+
+    if (sscanf(line, "%63s %llu", name, &value) != 2)
+        return false;
     if (strcmp(name, "seed") == 0) {
         h->seed = value;
         return true;
@@ -95,18 +101,6 @@ static bool read_line(struct rhistory *h, const char *name, unsigned long long v
 
 bool rhistory_read(const char *path, struct rhistory *h)
 {
-    FILE *f = fopen(path, "r");
-    char line[512], name[64];
-    unsigned long long value;
-    bool ok;
-
-    if (!f)
-        return false;
     memset(h, 0, sizeof *h);
-    ok = fgets(line, sizeof line, f) && strcmp(line, RDMA_MAGIC "\n") == 0;
-    while (ok && fgets(line, sizeof line, f))
-        if (line[0] != '#' && line[0] != '\n')
-            ok = sscanf(line, "%63s %llu", name, &value) == 2 && read_line(h, name, value);
-    fclose(f);
-    return ok;
+    return history_lines(path, RDMA_MAGIC, read_item, h);
 }
