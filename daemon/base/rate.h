@@ -1,9 +1,12 @@
-/* What came within the last second, from a clock that its owner gives: whole in the second that
- * runs, and of the one before it the part that is not older than a second, taken as spread evenly.
- * All zero: nothing came. */
+/* A rate that is counted, and a pace that is kept.
+ *
+ * struct rate: what came within the last second, from a clock that its owner gives: whole in the
+ * second that runs, and of the one before it the part that is not older than a second, taken as
+ * spread evenly. All zero: nothing came. */
 #ifndef BASE_RATE_H
 #define BASE_RATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define RATE_SPAN_NS UINT64_C(1000000000)
@@ -36,6 +39,17 @@ static inline uint64_t rate_of(struct rate r, uint64_t now_ns)
 
     r = rate_at(r, now_ns);
     return r.now + (uint64_t)((double)r.before * ((double)left_ns / RATE_SPAN_NS));
+}
+
+/* Until `paid_ns` the time goes to what was spent. Has it at most `ahead_ns` of that before it? */
+static inline bool pace_kept(uint64_t paid_ns, uint64_t now_ns, uint64_t ahead_ns)
+{
+    return paid_ns <= now_ns + ahead_ns;
+}
+
+static inline void pace_spend(uint64_t *paid_ns, uint64_t now_ns, uint64_t cost_ns)
+{
+    *paid_ns = (*paid_ns > now_ns ? *paid_ns : now_ns) + cost_ns;
 }
 
 #endif

@@ -13,11 +13,11 @@
 
 #include "base/check.h"
 #include "base/container.h"
+#include "base/rate.h"
 #include "seam/io/io_states.h"
 
 #define EVENTS_MAX  32
 #define NEWS        (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a connection that waits */
-#define NS_A_SECOND UINT64_C(1000000000)
 #define STOP_MAX_NS 2000000000u /* a cancelled poll ends at once, or something is wrong */
 
 struct origin {
@@ -122,18 +122,13 @@ static struct pace *pace_of(struct door *door, const struct origin *from)
 
 static bool in_pace(const struct pace *pace, uint64_t now_ns)
 {
-    return pace->next_ns <= now_ns + DOOR_BURST_S * NS_A_SECOND;
+    return pace_kept(pace->next_ns, now_ns, DOOR_BURST_S * RATE_SPAN_NS);
 }
 
 static bool may_enter(struct door *door, const struct origin *from, uint64_t now_ns)
 {
     return door->config.per_s == 0 ||
            (in_pace(&door->all, now_ns) && in_pace(pace_of(door, from), now_ns));
-}
-
-static void pace_spend(struct pace *pace, uint64_t per_s, uint64_t now_ns)
-{
-    pace->next_ns = (pace->next_ns > now_ns ? pace->next_ns : now_ns) + NS_A_SECOND / per_s;
 }
 
 static void note_entered(struct door *door, const struct origin *from)
@@ -143,8 +138,9 @@ static void note_entered(struct door *door, const struct origin *from)
     if (door->config.per_s == 0)
         return;
     now_ns = io_now_ns();
-    pace_spend(pace_of(door, from), door->config.per_s, now_ns);
-    pace_spend(&door->all, (uint64_t)door->config.per_s * DOOR_ORIGINS, now_ns);
+    pace_spend(&pace_of(door, from)->next_ns, now_ns, RATE_SPAN_NS / door->config.per_s);
+    pace_spend(&door->all.next_ns, now_ns,
+               RATE_SPAN_NS / ((uint64_t)door->config.per_s * DOOR_ORIGINS));
 }
 
 static void left(void *ctx)
@@ -329,8 +325,8 @@ void door_turn_away(struct door *door, int fd)
 
 /* ---- time and the ring ---- */
 
-/* Whoever is held has said enough: door_again lets it in. An attempt here would fail, and put the
- * connection back into the epoll, which then has news of it at once. */
+/* A connection that is held has said enough: door_again lets it in. An attempt here would fail, and
+ * put it back into the epoll, which then has news of it at once. */
 static void heard(struct door *door, struct place *p, uint32_t events)
 {
     p->hung_up = p->hung_up || events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);

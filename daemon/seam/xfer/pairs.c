@@ -7,11 +7,12 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/rate.h"
 #include "reshard/holds.h"
 #include "reshard/units.h"
 #include "seam/xfer/transfers.h"
 
-#define SECOND_NS (1000 * NS_PER_MS)
+#define AHEAD_NS ((PAIR_COST_S - PAIR_COST_MAX) * RATE_SPAN_NS / PAIR_COST_S)
 
 struct told {
     uint32_t n; /* groups; 0: there is none */
@@ -20,19 +21,14 @@ struct told {
     struct reshard_layout group[GROUPS_MAX];
 };
 
-/* What a peer's layouts may cost. */
-struct pair_credit {
-    uint64_t left, filled_ns; /* as far as it grew until then */
-};
-
 struct pairs {
     uint64_t used; /* ascending */
     uint32_t npairs, npeers, teller_words;
-    struct pair *pair;          /* owned, npairs, and one that only refusals are looked for in */
-    struct told *own;           /* owned, config.pools */
-    struct told *peers;         /* owned, npeers */
-    uint64_t *tellers;          /* owned, teller_words of each of them */
-    struct pair_credit *credit; /* owned, config.links: those of peers are used */
+    struct pair *pair;  /* owned, npairs, and one that only refusals are looked for in */
+    struct told *own;   /* owned, config.pools */
+    struct told *peers; /* owned, npeers */
+    uint64_t *tellers;  /* owned, teller_words of each of them */
+    uint64_t *paid_ns;  /* owned, config.links: until when the pairs of a peer are paid */
 };
 
 static uint32_t teller_words(const struct xfer_config *c)
@@ -45,7 +41,7 @@ uint64_t pairs_bytes(const struct xfer_config *c)
     uint64_t peers = (uint64_t)c->pairs * LAYOUTS_A_PAIR;
 
     return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
-           peers * teller_words(c) * sizeof(uint64_t) + c->links * sizeof(struct pair_credit) +
+           peers * teller_words(c) * sizeof(uint64_t) + c->links * sizeof(uint64_t) +
            (c->pairs + 1) * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
                              PAIR_UNITS_MAX + PAIR_STARTS_MAX * sizeof(uint32_t));
 }
@@ -64,9 +60,9 @@ enum tern_err pairs_create(struct xfer *xfer)
     p->peers = calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * sizeof *p->peers);
     p->tellers =
         calloc(c->pairs ? c->pairs : 1, LAYOUTS_A_PAIR * p->teller_words * sizeof *p->tellers);
-    p->credit = calloc(c->links ? c->links : 1, sizeof *p->credit);
+    p->paid_ns = calloc(c->links ? c->links : 1, sizeof *p->paid_ns);
     p->pair = calloc(c->pairs + 1, sizeof *p->pair);
-    if (!p->own || !p->peers || !p->tellers || !p->credit || !p->pair)
+    if (!p->own || !p->peers || !p->tellers || !p->paid_ns || !p->pair)
         return TERN_INTERNAL;
     p->npairs = c->pairs;
     p->npeers = c->pairs * LAYOUTS_A_PAIR;
@@ -96,7 +92,7 @@ void pairs_destroy(struct xfer *xfer)
     free(p->own);
     free(p->peers);
     free(p->tellers);
-    free(p->credit);
+    free(p->paid_ns);
     free(p);
     xfer->pairs = NULL;
 }
@@ -189,28 +185,18 @@ static struct told *told_spare(const struct xfer *xfer)
     return spare;
 }
 
-static struct pair_credit *credit_of(const struct xfer *xfer, uint32_t peer)
+/* Whatever the next pair of that peer costs. */
+static bool may_plan(const struct xfer *xfer, uint32_t peer)
 {
-    struct pair_credit *c = &xfer->pairs->credit[peer];
-    const uint64_t now_ns = io_now_ns(), more_ns = now_ns - c->filled_ns;
-
-    c->left += more_ns < SECOND_NS ? more_ns * PAIR_COST_S / SECOND_NS : PAIR_COST_S;
-    if (c->left > PAIR_COST_S)
-        c->left = PAIR_COST_S;
-    c->filled_ns = now_ns;
-    return c;
+    return pace_kept(xfer->pairs->paid_ns[peer], io_now_ns(), AHEAD_NS);
 }
 
-/* Whatever the next one costs. */
-static bool credit_has(const struct xfer *xfer, uint32_t peer)
+static void plan_spend(const struct xfer *xfer, uint32_t peer, const struct pair *made)
 {
-    return credit_of(xfer, peer)->left >= PAIR_COST_MAX;
-}
-
-static void credit_take(const struct xfer *xfer, uint32_t peer, const struct pair *made)
-{
-    xfer->pairs->credit[peer].left -=
+    const uint64_t cost =
         PAIR_COST_LEAST + (PAIR_STEPS_MAX - made->steps) + (PAIR_RUNS_MAX - made->runs);
+
+    pace_spend(&xfer->pairs->paid_ns[peer], io_now_ns(), cost * RATE_SPAN_NS / PAIR_COST_S);
 }
 
 const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
@@ -234,7 +220,7 @@ const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
             same_layouts(layouts_told(&p->peers[i]), told))
             t = &p->peers[i];
     if (!t) {
-        if (!credit_has(xfer, peer))
+        if (!may_plan(xfer, peer))
             return "the peer tells new layouts faster than plans are made of them: it is told BUSY";
         t = told_spare(xfer);
         if (!t)
@@ -387,11 +373,11 @@ static struct pair *pair_get(struct xfer *xfer, uint32_t peer, struct layouts fr
     struct pair *p = pair_find(pairs, from, to);
 
     if (!p) {
-        p = credit_has(xfer, peer) ? pair_spare(pairs) : NULL;
+        p = may_plan(xfer, peer) ? pair_spare(pairs) : NULL;
         if (!p)
             return NULL;
         pair_make(p, from, to);
-        credit_take(xfer, peer, p);
+        plan_spend(xfer, peer, p);
     }
     p->used = ++pairs->used;
     return p;

@@ -22,8 +22,8 @@ struct xfer_config;
 #define PAIR_SUMS_MAX   8192u  /* checksums of the source's pages of a span, over all its ranks */
 #define PAIR_UNITS_MAX  32768u /* of a page of the source, over all groups */
 #define PAIR_RUNS_MAX   32768u /* of their bytes and gaps, likewise (units.h) */
-/* What a pair costs, at the least and at the most, in steps and runs; and all pairs that have to be
- * made for one peer in a second, or at once. */
+/* A pair costs so much at the least and at the most, in steps and runs; and so much all pairs that
+ * are made for one peer in a second, or at once. */
 #define PAIR_COST_LEAST 2048u
 #define PAIR_COST_MAX   (PAIR_COST_LEAST + PAIR_STEPS_MAX + PAIR_RUNS_MAX)
 #define PAIR_COST_S     (4u * PAIR_COST_MAX)
