@@ -81,7 +81,7 @@ static uint32_t next_depth(const struct core *c, const struct pull *p, const str
     return depth < p->to ? depth : p->to;
 }
 
-/* What a fetch publishes in one step of the core. */
+/* A fetch publishes this in one step of the core. */
 struct publishing {
     uint32_t covers;       /* what comes up to here replaces the tail, and comes at once (S11) */
     uint32_t pending;      /* nodes to be published, chained */
@@ -325,8 +325,8 @@ static void untake_chunk(struct core *c, struct session *s, const struct node *n
 {
     const uint32_t align = session_pool(c, s)->align;
 
-    const struct token_need need = {tokens_blocks_per_chunk(align), tokens_count_keys(c, n->keys),
-                                    0};
+    const struct token_need need = {.blocks = tokens_blocks_per_chunk(align),
+                                    .keys = tokens_count_keys(c, n->keys)};
     struct reason unused;
 
     if (tokens_room(c, s->pool, need, &unused) == TERN_OK) {
@@ -425,14 +425,14 @@ static void count_fetch(struct core *c, const struct pull *p)
     count_time(c, LATENCY_FETCH_CREDIT, transfer_wait_ns(&p->times, WAIT_CREDIT, c->now_ns));
 }
 
-/* What ran out may be what there never is. *ret: why, of QUOTA. */
+/* Makes a BUSY whose records never suffice a QUOTA. *ret: why, of QUOTA. */
 static void never_fits(const struct core *c, struct pull *p, const struct shortage *shortage,
                        struct reason *ret)
 {
     const struct share_of blocks = {SHARE_TOKEN_BLOCKS, p->tenant};
 
     if (p->err == TERN_QUOTA)
-        *ret = (struct reason){NEVER_FITS, {shortage->needed, shortage->free}};
+        *ret = room_never(shortage);
     else if (p->err == TERN_BUSY && p->busy == PULL_BUSY_NODES)
         p->err = nodes_lack(c, pool_at(c, p->pool), p->to, ret);
     else if (p->err == TERN_BUSY && p->busy == PULL_BUSY_BLOB)

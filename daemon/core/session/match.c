@@ -205,8 +205,8 @@ static struct token_need import_need(const struct core *c, const struct session 
                                      const struct req_tokens *t, uint32_t depth)
 {
     struct token_buf fresh = s->tokens;
-    struct token_need need = {.keys = t->nkeys - keys_below(t, depth),
-                              .all = tokens_blocks_of(&s->tokens, t->base + t->n)};
+    struct token_need need = {
+        .keys = t->nkeys - keys_below(t, depth), .list = &s->tokens, .end = t->base + t->n};
 
     fresh.end = t->base;
     if (depth > t->base)
@@ -349,8 +349,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     kept = s->tokens;
     kept.end = common;
-    need = (struct token_need){tokens_blocks_needed(&kept, t.n), t.nkeys,
-                               tokens_blocks_of(&s->tokens, common + t.n)};
+    need = (struct token_need){tokens_blocks_needed(&kept, t.n), t.nkeys, &s->tokens, common + t.n};
     err = tokens_room(c, s->pool, need, &why);
     if (err != TERN_OK)
         return refuse_why(ret, err, &why);

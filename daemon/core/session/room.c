@@ -10,6 +10,10 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
+#define NEVER_FITS                                                                                 \
+    "it never fits: # pages of a group would be needed at once, and there would be # if nobody "   \
+    "else had any: ask for less, or open a larger pool (with a larger cap_pages or host_bytes)"
+
 static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool *p,
                                    struct shortage *ret)
 {
@@ -87,13 +91,16 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, 
     return shortage_fill(c, e, p, ret);
 }
 
+struct reason room_never(const struct shortage *s)
+{
+    return (struct reason){NEVER_FITS, {s->needed, s->free}};
+}
+
 enum tern_err room_refused(struct reply *ret, enum tern_err err, const char *text)
 {
-    const struct shortage *s = &ret->shortage;
+    const struct reason never = room_never(&ret->shortage);
 
-    return err != TERN_QUOTA ? refuse(ret, err, text)
-                             : refuse_numbers(ret, err, NEVER_FITS,
-                                              (const uint64_t[REPLY_NUMBERS]){s->needed, s->free});
+    return err == TERN_QUOTA ? refuse_why(ret, err, &never) : refuse(ret, err, text);
 }
 
 enum tern_err pages_make_room_now(struct core *c, struct pool *p, const uint32_t *need)

@@ -33,8 +33,7 @@ static enum tern_err extend_fits(const struct core *c, const struct session *s,
                                  const struct step_op *op, const struct lengths *to,
                                  uint32_t window, struct op_result *ret)
 {
-    const uint32_t end = s->tokens.end + op->tokens.n;
-    const uint32_t refs = session_table_refs(c, s, to->allocated > end ? to->allocated : end);
+    uint32_t end = s->tokens.end + op->tokens.n, refs;
     struct reason why;
 
     if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
@@ -51,8 +50,10 @@ static enum tern_err extend_fits(const struct core *c, const struct session *s,
         return refuse_op(ret, TERN_INVALID, TOO_MANY_KEYS);
     if (keys_in_order(&op->tokens, &why) != TERN_OK)
         return refuse_op_why(ret, TERN_INVALID, &why);
-    if (session_too_deep(c, s, to->allocated > end ? to->allocated : end))
+    end = to->allocated > end ? to->allocated : end;
+    if (session_too_deep(c, s, end))
         return refuse_op(ret, TERN_INVALID, TABLE_TOO_DEEP);
+    refs = session_table_refs(c, s, end);
     if (refs + window > c->limits.table_pages)
         return refuse_op_why(
             ret, TERN_INVALID, /* see Match */
@@ -157,9 +158,11 @@ static enum tern_err extend_pages(struct core *c, struct actions *out, struct en
     for (uint32_t g = 0; g < p->ngroups; g++)
         total += n.need[g];
     err = total > 0 ? pages_make_room(c, e, p, n, &ret->shortage) : TERN_OK;
-    if (err == TERN_QUOTA)
-        return refuse_op_why(
-            ret, err, &(struct reason){NEVER_FITS, {ret->shortage.needed, ret->shortage.free}});
+    if (err == TERN_QUOTA) {
+        const struct reason why = room_never(&ret->shortage);
+
+        return refuse_op_why(ret, err, &why);
+    }
     if (err == TERN_BUSY)
         return refuse_op(ret, err, MAKING_ROOM);
     TRY(err);
@@ -174,8 +177,8 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     struct pool *p = session_pool(c, s);
     const struct lengths to = {.written = op->written ? op->written : s->written,
                                .allocated = op->length ? op->length : s->allocated};
-    struct token_need tokens = {tokens_blocks_needed(&s->tokens, op->tokens.n), op->tokens.nkeys,
-                                0};
+    const struct token_need tokens = {tokens_blocks_needed(&s->tokens, op->tokens.n),
+                                      op->tokens.nkeys, &s->tokens, s->tokens.end + op->tokens.n};
     uint32_t need[GROUPS_MAX] = {0}, held[GROUPS_MAX];
     struct reason why;
     enum tern_err err;
@@ -191,10 +194,6 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     }
     TRY(extend_check(c, out, s, op, &to, need, ret));
     err = tokens_room(c, s->pool, tokens, &why);
-    if (err != TERN_OK) { /* does the whole list never fit? */
-        tokens.all = tokens_blocks_of(&s->tokens, s->tokens.end + op->tokens.n);
-        err = tokens_room(c, s->pool, tokens, &why);
-    }
     if (err != TERN_OK)
         return refuse_op_why(ret, err, &why);
     TRY(extend_pages(c, out, e, s, op, (struct page_need){need, held}, ret));
@@ -276,7 +275,8 @@ static void keep_finished_tokens(struct core *c, struct session *s)
     for (uint32_t at = from; node_at(c, at)->depth > 0 && in_tree / align <= KEPT_CHUNKS_MAX;
          at = node_at(c, at)->parent)
         keys += tokens_count_keys(c, node_at(c, at)->keys);
-    need = (struct token_need){div_up(in_tree, align) * tokens_blocks_per_chunk(align), keys, 0};
+    need = (struct token_need){.blocks = div_up(in_tree, align) * tokens_blocks_per_chunk(align),
+                               .keys = keys};
     if (in_tree / align > KEPT_CHUNKS_MAX || tokens_room(c, s->pool, need, &unused) != TERN_OK) {
         tokens_truncate(c, &s->tokens, s->tokens.first);
         tokens_init(&s->tokens, 0);

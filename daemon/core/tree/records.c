@@ -155,8 +155,11 @@ enum tern_err tokens_room(struct core *c, uint32_t pool, struct token_need need,
     bool had =
         share_room(c, SHARE_EXTRA_KEYS, tenant) >= need.keys || could_bring(c, keys, need.keys);
 
-    if (had && !records_room(c, pool, SHARE_TOKEN_BLOCKS, need.blocks))
-        return share_lacks(c, blocks, need.all > need.blocks ? need.all : need.blocks, ret);
+    if (had && !records_room(c, pool, SHARE_TOKEN_BLOCKS, need.blocks)) {
+        uint32_t all = need.list ? tokens_blocks_of(need.list, need.end) : 0;
+
+        return share_lacks(c, blocks, all > need.blocks ? all : need.blocks, ret);
+    }
     return had && records_room(c, pool, SHARE_EXTRA_KEYS, need.keys)
                ? TERN_OK
                : share_lacks(c, keys, need.keys, ret);

@@ -22,7 +22,8 @@ static inline bool records_room(struct core *c, uint32_t pool, enum share_table 
 /* What tokens and their extra keys take of the two stores. */
 struct token_need {
     uint32_t blocks, keys;
-    uint32_t all; /* blocks of the whole list that they complete; 0: they are all */
+    const struct token_buf *list; /* they complete its first `end` tokens; NULL: they are all */
+    uint32_t end;
 };
 
 /* The same of both. BUSY, QUOTA: as share_lacks of the one that is used up. */
