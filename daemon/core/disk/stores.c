@@ -162,13 +162,19 @@ static bool is_reset(const struct core *c, const struct disk_store *s)
     return space_at(c, node_at(c, s->node)->space)->reset;
 }
 
+/* The deepest node of the path that is on the device. */
+static uint32_t device_end(struct core *c, uint32_t slot)
+{
+    for (; !node_on_device(node_at(c, slot)); c->visits++)
+        slot = node_at(c, slot)->parent;
+    return slot;
+}
+
 /* Has the step passed that wrote the node? What is on the host alone may hang on what was committed
  * anew, at a step that has not. */
 static bool is_written(struct core *c, uint32_t slot)
 {
-    for (; !node_on_device(node_at(c, slot)); c->visits++)
-        slot = node_at(c, slot)->parent;
-    return node_visible(node_at(c, slot));
+    return node_visible(node_at(c, device_end(c, slot)));
 }
 
 /* The deepest node of the path down to which a store can read: from the device as far down as that
@@ -192,8 +198,7 @@ static void queue(struct core *c, struct disk_store *s)
     const struct node *n = node_at(c, s->node);
 
     s->node_gen = n->gen;
-    for (s->device = s->node; !node_on_device(node_at(c, s->device)); c->visits++)
-        s->device = node_at(c, s->device)->parent;
+    s->device = device_end(c, s->node);
     s->from_host = s->device != s->node || !state_resumable(c, s->node);
     s->state_from = state_low(c, s->node);
     c->visits += 2 * (n->depth - s->state_from) / node_pool(c, n)->align;
@@ -353,8 +358,7 @@ static bool stores_flush(struct core *c, struct actions *out)
         else if (s->state == DISK_STORE_DUE && c->now_ns >= s->after_ns)
             due_look(c, out, s);
         else if (s->state == DISK_STORE_QUEUED && is_reset(c, s))
-            store_end(c, out, s, TERN_GONE,
-                      NULL); /* its chunks would be those of the new content */
+            store_end(c, out, s, TERN_GONE, NULL); /* it would store the new content's chunks */
     }
     return true;
 }
