@@ -70,6 +70,7 @@ enum ticket_busy {
         TICKET_BUSY_COUNT
 };
 
+/* The numbers: committed, and tokens in its list. */
 #define TICKET_STILL_RUNS                                                                          \
     "the ticket's session still runs, with # of its # tokens committed: fetch it when it was "     \
     "handed over, or from another host follow it"

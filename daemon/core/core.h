@@ -65,8 +65,7 @@ struct peer_msg {
     uint32_t handed; /* OFFER, ABORT with INVALID: the length that was handed over, where that is
                         another one than `to` of the OPEN; or 0 */
     uint32_t busy; /* OFFER with BUSY: why a ticket is not served (TICKET_BUSY_TABLE); 0: unsaid */
-    uint32_t
-        differs; /* OFFER with INVALID: the first token that is not the ticket's, and 1; or 0 */
+    uint32_t differs; /* OFFER with INVALID: the first token that differs, and 1; or 0 */
     uint32_t history;  /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
     uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
     uint32_t at,

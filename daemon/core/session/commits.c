@@ -339,7 +339,7 @@ static uint32_t chunk_refs(const struct pool *p)
     return n;
 }
 
-/* What a chunk counts for: a node, its pages, its tokens. */
+/* A chunk counts for a node, its pages and its tokens. */
 static uint32_t chunk_visits(const struct pool *p)
 {
     return NODE_VISITS + (chunk_refs(p) + tokens_blocks_per_chunk(p->align)) / 4;

@@ -17,8 +17,6 @@
     "the ticket is gone: it was fetched or dropped, its time was over, its session ended before "  \
     "it was handed over, or the daemon that gave it was restarted, or is another one"
 
-/* The numbers: committed, and tokens in its list. */
-
 #define TICKET_DENIED                                                                              \
     "this daemon gave this tenant no such ticket: show the text of the hand-over as it was "       \
     "answered, as an "                                                                             \

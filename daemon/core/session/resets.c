@@ -158,7 +158,7 @@ static const struct reset *reset_later(const struct core *c, const struct reset 
     return found;
 }
 
-/* Whoever has carried `r` out has done so with what began before it. */
+/* A daemon that has carried `r` out needs none of those that began before it. */
 static void earlier_over(struct core *c, const struct reset *r)
 {
     for (uint32_t i = 0; i < c->limits.resets; i++) {

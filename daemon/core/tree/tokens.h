@@ -70,10 +70,10 @@ struct view_hashes view_hash(struct token_view *w, uint32_t start, uint64_t pare
 uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t pos,
                        const struct req_tokens *req);
 
-/* What is left of the tokens, and of the keys, from there on. */
+/* Leaves the tokens, and the keys, from there on. */
 void tokens_skip_to(struct req_tokens *t, uint32_t at);
-/* The first `n` tokens of the session's list agree with the request, as far as both go: returns n.
- * What is committed counts, too. At least the request's base. */
+/* Returns how many tokens of the session's list, the committed ones with them, agree with the
+ * request, as far as both go; at least its base. */
 uint32_t tokens_list_common(const struct core *c, const struct session *s,
                             const struct req_tokens *t);
 

@@ -214,8 +214,8 @@ void listen_stop(struct listener *l)
 {
     if (l->fd < 0)
         return;
-    /* Of clients that nobody accepted some may have brought descriptors, and some are waited on:
-     * the exit of the process closes. */
+    /* The exit of the process closes clients that nobody accepted: some may have brought
+     * descriptors, and some are waited on. */
     if (!l->has_place)
         close(l->fd);
     l->fd = -1;

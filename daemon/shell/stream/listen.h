@@ -22,8 +22,8 @@ struct listener {
     bool given;         /* by the service manager: the file stays, else it is unlinked at the end */
     bool refuses;       /* the kernel refuses descriptors of those that connect: client_fds.h */
     bool waits;         /* for has_place */
-    /* Of a client's socket, set before listen_start: there is a place for one more, since none is
-     * free before a thread has closed it. */
+    /* A client's socket has it set before listen_start: there is a place for one more, since none
+     * is free before a thread has closed it. */
     bool (*has_place)(const struct listener *l);
     /* Takes fd over. */
     void (*accepted)(struct listener *l, int fd);

@@ -23,7 +23,7 @@ static bool has_shortage(enum tern_err err)
     return err == TERN_POOL_EXHAUSTED || err == TERN_QUOTA;
 }
 
-/* What a Status says; `text` has its numbers. */
+/* A Status as it is sent; `text` has its numbers. */
 struct told {
     enum tern_err err;
     const char *text;
