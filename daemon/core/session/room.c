@@ -70,13 +70,12 @@ static enum tern_err make_now(struct core *c, struct pool *p, const uint32_t *ne
     return make_some(c, p, need, group, false);
 }
 
-/* Would it be enough if the checksum jobs and copies ended, which they do by themselves? */
+/* Would it be enough if the checksum jobs and copies ended? */
 static bool jobs_give_way(struct core *c, struct pool *p, const struct shortage *s)
 {
-    const uint32_t after = obtain_after_jobs(c, p, s->group);
+    const uint32_t have = group_free(c, p, s->group) + p->group[s->group].obtainable;
 
-    return after > 0 &&
-           group_free(c, p, s->group) + p->group[s->group].obtainable + after >= s->needed;
+    return obtain_after_jobs(c, p, s->group, s->needed > have ? s->needed - have : 1);
 }
 
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, struct page_need n,

@@ -45,41 +45,49 @@ static void recount(struct core *c, uint32_t slot)
         }
 }
 
+/* Nodes and jobs that one refusal looks at, so that one that is asked for again and again costs
+ * the owner little. */
+#define AFTER_JOBS_VISITS 1024u
+
+/* Looks for `missing` pages of a group that jobs alone hold. */
+struct look {
+    uint32_t group, missing, found, left;
+};
+
 /* The node, below which nothing is kept, and those above it that nothing else keeps. A fork ends
  * it. */
-static uint32_t held_by_jobs(struct core *c, const struct node *leaf, uint32_t group)
+static void look_held(struct core *c, const struct node *leaf, struct look *l)
 {
     const struct node *of = leaf;
-    uint32_t n = 0;
 
-    for (uint32_t below = 0; visits_left(c) > 0; c->visits++, below = 1) {
+    for (uint32_t below = 0; l->left > 0 && l->found < l->missing; c->visits++, below = 1) {
+        l->left--;
         if (of->depth == 0 || of->nrefs != of->refs[REF_JOB] || !node_visible(of) ||
             of->state.refilling || of->work.loaders > 0 ||
             (of->work.copy != COPY_NONE && of->work.copy_from != TIER_DEVICE) ||
             of->room.kept[TIER_DEVICE] - of->room.own[TIER_DEVICE] != below)
-            return n;
-        if (of->group[group].pages[TIER_DEVICE] != NONE &&
-            !(of->room.counted[TIER_DEVICE] & 1u << group))
-            n += pool_at(c, of->pool)->group[group].segment;
+            return;
+        if (of->group[l->group].pages[TIER_DEVICE] != NONE &&
+            !(of->room.counted[TIER_DEVICE] & 1u << l->group))
+            l->found += pool_at(c, of->pool)->group[l->group].segment;
         of = node_at(c, of->parent);
     }
-    return n;
 }
 
-uint32_t obtain_after_jobs(struct core *c, const struct pool *p, uint32_t group)
+bool obtain_after_jobs(struct core *c, const struct pool *p, uint32_t group, uint32_t missing)
 {
-    const struct list *seals[] = {&c->seals_queued, &c->seals_out};
-    uint32_t n = 0;
+    const struct list *jobs[] = {&c->seals_queued, &c->seals_out, &c->copies_out};
+    struct look l = {.group = group, .missing = missing, .left = AFTER_JOBS_VISITS};
 
-    for (uint32_t i = 0; i < 2; i++)
-        for (uint32_t at = seals[i]->head; at != NONE && visits_left(c) > 0;
-             at = seal_list_next(c, at), c->visits++)
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t at = jobs[i]->head; at != NONE && l.left > 0 && l.found < missing;
+             at = i < 2 ? seal_list_next(c, at) : copy_list_next(c, at)) {
+            l.left--;
+            c->visits++;
             if (node_pool(c, node_at(c, at)) == p)
-                n += held_by_jobs(c, node_at(c, at), group);
-    for (uint32_t at = c->copies_out.head; at != NONE; at = copy_list_next(c, at))
-        if (node_pool(c, node_at(c, at)) == p)
-            n += held_by_jobs(c, node_at(c, at), group);
-    return n;
+                look_held(c, node_at(c, at), &l);
+        }
+    return l.found >= missing || l.left == 0;
 }
 
 void obtain_forget_group(struct core *c, uint32_t slot, enum tier tier, uint32_t group)

@@ -17,9 +17,9 @@ static uint32_t of_size(uint32_t ordinary, uint32_t full)
     return getenv("TERN_FULL") ? full : ordinary;
 }
 
-/* A pool that is full of prefixes, committed and with all their checksums. No audit: it would look
- * at all of that after each of some thousand events. */
-static struct bench bench_full_of(uint32_t nodes)
+/* A pool for so many nodes of a page. No audit: it would look at all of them after each of some
+ * thousand events. */
+static struct bench bench_for(uint32_t nodes)
 {
     struct rig_options o = rig_defaults();
     struct group_layout group = rig_group(4, 512);
@@ -35,8 +35,21 @@ static struct bench bench_full_of(uint32_t nodes)
     assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, (uint64_t)nodes * 640, &b.pool));
     b.s = rig_session(b.rig, &b.e, b.pool, 1);
     b.rig->no_audit = true;
+    return b;
+}
+
+static void fill(struct bench *b, uint32_t nodes)
+{
     for (uint32_t seed = 1; seed <= nodes / 1000; seed++)
-        rig_put(b.rig, &b.e, b.pool, seed, 4000);
+        rig_put(b->rig, &b->e, b->pool, seed, 4000);
+}
+
+/* Full of prefixes, committed and with all their checksums. */
+static struct bench bench_full_of(uint32_t nodes)
+{
+    struct bench b = bench_for(nodes);
+
+    fill(&b, nodes);
     assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, nodes);
     assert_int_equal(rig_free(b.rig, b.pool), 0);
     return b;
@@ -199,6 +212,23 @@ TEST(step_a_refused_extend_visits_nothing)
         assert_err(TERN_POOL_EXHAUSTED, rig_extend(other, 4 * NODES, 0, NULL, 0));
         assert_int_equal(b.rig->res.shortage.evictable, NODES - 1001);
         assert_true(times == 0 || b.rig->core->visits == 0);
+    }
+    assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
+}
+
+/* E4: a request that checksum jobs hold up is asked again and again. Each time it looks at few of
+ * them, however many there are. */
+TEST(step_a_refusal_looks_at_few_of_many_jobs)
+{
+    const uint32_t nodes = 20000;
+    struct bench b = bench_for(nodes);
+
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    fill(&b, nodes);
+    assert_ok(rig_match(b.s, rig_tokens(90, 64), 64));
+    for (uint32_t times = 0; times < 3; times++) {
+        assert_err(TERN_BUSY, rig_extend(b.s, 4 * nodes, 0, NULL, 0));
+        assert_true(times == 0 || b.rig->core->visits <= 1100);
     }
     assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
 }
