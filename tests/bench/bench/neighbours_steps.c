@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/bytes.h"
+#include "engine/proc.h"
 #include "engine/profile.h"
 #include "neighbours_tables.h"
 
@@ -16,6 +17,7 @@
 #define LONG_LIMITS  "  nodes: 200000\n  token_blocks: 600000\n  pages: 700000\n"
 #define WAIT_MS      20000
 #define PER_S        4
+#define STEP_MS      1
 
 /* ---- prompts: matched, computed, committed and published, then closed ---- */
 
@@ -46,16 +48,19 @@ static bool prompts_open(struct tenant_a *a, const struct prompts *p)
         engine_open(&a->engine, a->hosts->here.socket, "a-here", &g.layout, MEMBER_CALL_MS));
 }
 
-/* Pages that are being given back come free within a step. */
+/* Pages that are being given back come free within a step. An engine asks once a step, of which
+ * none is shorter than STEP_MS. */
 static enum tern_err compute(struct engine_session *s, uint32_t n)
 {
     uint64_t until = clock_ns() + WAIT_MS * UINT64_C(1000000);
     enum tern_err err;
 
-    do {
+    for (;; sleep_ms(STEP_MS)) {
         engine_publish(s->engine);
         err = engine_extend(s, n, n);
-    } while ((err == TERN_POOL_EXHAUSTED || err == TERN_BUSY) && clock_ns() < until);
+        if ((err != TERN_POOL_EXHAUSTED && err != TERN_BUSY) || clock_ns() >= until)
+            break;
+    }
     if (err != TERN_OK)
         return err;
     return engine_do_within(
