@@ -167,6 +167,10 @@ void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t 
 /* Looks at a turn record that its engine has written: EV_RECORD_CHECKED. The job is copied. */
 void mem_check_record(struct mem *mem, const struct record_job *job);
 
+/* Begins the jobs of the four calls above, which wake no thread: so that many small jobs of one
+ * turn cost a wake and not one each. */
+void mem_start(struct mem *mem);
+
 /* Of a tenant's record memory, all of it; borrowed, to send. */
 int mem_record_fd(const struct mem *mem, uint32_t tenant);
 int mem_region_fd(const struct mem *mem, uint32_t tenant, uint32_t region); /* borrowed, to send */

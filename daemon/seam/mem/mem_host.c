@@ -603,6 +603,13 @@ int mem_event_fd(const struct mem *mem)
     return mem->event_fd;
 }
 
+void mem_start(struct mem *mem)
+{
+    workers_start(mem->workers);
+    if (mem->device_workers)
+        workers_start(mem->device_workers);
+}
+
 void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx)
 {
     eventfd_clear(mem->event_fd);

@@ -26,6 +26,7 @@ struct workers {
     int event_fd;
     struct job *jobs; /* owned: njobs of them */
     uint32_t njobs, queued;
+    uint32_t unwoken; /* the owner's: items of jobs that it queued and woke nobody for */
     struct fifo unused, finished;
     /* In this order, but that records and ranges take turns; ranges: zero and populate. */
     struct fifo seals, copies, records, ranges;
@@ -171,7 +172,7 @@ void workers_destroy(struct workers *w)
     free(w);
 }
 
-/* Returns with the lock held, for job_start. */
+/* Returns with the lock held, for job_queue. */
 static struct job *job_take(struct workers *w, enum job_kind kind)
 {
     struct job *job;
@@ -189,7 +190,7 @@ static struct job *job_take(struct workers *w, enum job_kind kind)
     return job;
 }
 
-static void job_start(struct workers *w, struct job *job)
+static void job_queue(struct workers *w, struct job *job)
 {
     job->items = job_items(job);
     if (job->items == 0) { /* nothing to do is done at once */
@@ -199,9 +200,17 @@ static void job_start(struct workers *w, struct job *job)
         return;
     }
     fifo_push(list_of(w, job->kind), &job->link);
-    if (job->items > 1)
+    if (w->unwoken < w->threads)
+        w->unwoken += job->items > 1 ? w->threads : 1;
+}
+
+void workers_start(struct workers *w)
+{
+    if (w->unwoken >= w->threads) {
         pthread_cond_broadcast(&w->wake);
-    else
+        w->unwoken = 0;
+    }
+    for (; w->unwoken > 0; w->unwoken--)
         pthread_cond_signal(&w->wake);
 }
 
@@ -218,7 +227,7 @@ void workers_seal(struct workers *w, struct seal_id id, const struct pool_place 
     job->npages = n;
     job->sums = sums;
     job->sums_per_page = sums_per_page;
-    job_start(w, job);
+    job_queue(w, job);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -240,7 +249,7 @@ void workers_copy(struct workers *w, struct copy_id id, const struct pool_place 
     job->sums = sums;
     job->sums_per_page = sums_per_page;
     job->spoil = spoil;
-    job_start(w, job);
+    job_queue(w, job);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -256,7 +265,7 @@ void workers_check_record(struct workers *w, const struct record_job *record, co
         record_check(&job->record, memory, mem_fault_try, &job->checked);
         finish_run(w, job, 1, true);
     } else {
-        job_start(w, job);
+        job_queue(w, job);
     }
     pthread_mutex_unlock(&w->lock);
 }
@@ -267,7 +276,7 @@ void workers_zero(struct workers *w, struct pool_id pool, const struct pool_plac
 
     job->zero = pool;
     job->place = *place;
-    job_start(w, job);
+    job_queue(w, job);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -281,7 +290,8 @@ bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool hug
     job = job_take(w, JOB_POPULATE);
     job->place = (struct pool_place){.base = {base}, .bytes = bytes, .regions = 1};
     job->huge = huge;
-    job_start(w, job);
+    job_queue(w, job);
+    workers_start(w);
     while (job->done < job->items)
         pthread_cond_wait(&w->populated, &w->lock);
     ok = !job->failed;

@@ -570,6 +570,7 @@ static void turn(struct daemon *d)
     struct event timer = {.kind = EV_TIMER};
     uint64_t now_ns;
 
+    mem_start(d->mem);
     io_run(d->io, xfer_poll(d->xfer) ? 0 : next_deadline(d));
     conn_fds_sent(d);
     engine_watch_hear(d);

@@ -110,6 +110,7 @@ static void seal(struct spill *s)
         bool done = false;
 
         mem_seal(s->mem, (struct seal_id){0, i}, 0, s->page + i, n);
+        mem_start(s->mem);
         while (!done && poll(&p, 1, WAIT_MS) == 1)
             mem_poll(s->mem, seal_done, &done);
     }

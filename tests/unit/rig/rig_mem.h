@@ -17,7 +17,7 @@ struct taken {
     uint32_t ngot;
 };
 
-static inline void take(void *ctx, struct event *event)
+static inline void taken_add(void *ctx, struct event *event)
 {
     struct taken *taken = ctx;
 
@@ -25,14 +25,21 @@ static inline void take(void *ctx, struct event *event)
     taken->got[taken->ngot++] = *event;
 }
 
+/* Begins what was queued, and waits until mem_poll has something. */
+static inline void mem_wait(struct mem *mem)
+{
+    struct pollfd p = {.fd = mem_event_fd(mem), .events = POLLIN};
+
+    mem_start(mem);
+    assert_int_equal(poll(&p, 1, 30000), 1);
+}
+
 /* Until there are n; more are a fault. */
 static inline void take_events(struct mem *mem, struct taken *taken, uint32_t n)
 {
     while (taken->ngot < n) {
-        struct pollfd p = {.fd = mem_event_fd(mem), .events = POLLIN};
-
-        assert_int_equal(poll(&p, 1, 30000), 1);
-        mem_poll(mem, take, taken);
+        mem_wait(mem);
+        mem_poll(mem, taken_add, taken);
     }
     assert_int_equal(taken->ngot, n);
 }

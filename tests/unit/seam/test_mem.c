@@ -437,6 +437,7 @@ TEST(mem_seals_go_before_records)
             mem_check_record(rig.mem, &job);
         }
         mem_seal(rig.mem, (struct seal_id){1, 1}, 0, &page, 1);
+        mem_start(rig.mem);
         busy = poll(&done, 1, 0) == 0;
         take_events(rig.mem, &rig.back, 4);
     }

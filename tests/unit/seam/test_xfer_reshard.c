@@ -39,9 +39,7 @@ static void seal(const struct page_at *pages, uint32_t n)
 {
     mem_seal(rig.src.mem, (struct seal_id){0, 1}, 0, pages, n);
     while (rig.src.nevents == 0) {
-        struct pollfd p = {.fd = mem_event_fd(rig.src.mem), .events = POLLIN};
-
-        assert_int_equal(poll(&p, 1, 30000), 1);
+        mem_wait(rig.src.mem);
         mem_poll(rig.src.mem, rig_emit, &rig.src);
     }
     rig.src.nevents = 0;

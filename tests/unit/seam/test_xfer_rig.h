@@ -21,6 +21,7 @@
 #include "seam/xfer/data_wire.h"
 #include "seam/xfer/xfer.h"
 #include "testing/test.h"
+#include "unit/rig/rig_mem.h"
 
 #define RIG_PAGES        1024 /* of each group */
 #define RIG_GROUP0_PAGES 400  /* of them used, where there are two groups */
@@ -195,9 +196,7 @@ static inline void rig_fill_source(uint32_t pages)
                 mem_seal(rig.src.mem, (struct seal_id){jobs++, 1}, 0, at, n);
                 n = 0;
                 while (done < jobs) {
-                    struct pollfd p = {.fd = mem_event_fd(rig.src.mem), .events = POLLIN};
-
-                    assert_int_equal(poll(&p, 1, 30000), 1);
+                    mem_wait(rig.src.mem);
                     rig.src.nevents = 0;
                     mem_poll(rig.src.mem, rig_emit, &rig.src);
                     done += rig.src.nevents;
