@@ -23,11 +23,12 @@
  * an error: where nothing came there are no runs, and what came may be just as long as what it
  * replaces. A chunk that another session of this engine has committed meanwhile, by a step that has
  * not passed, may be among what came: then its pages are written when that step has passed, and
- * kernels that read them run behind it. Less than was written is left only by a transfer that breaks off later than that: with
- * a WINDOW or RECURRENT group, whose STATE was still to come, or because the daemon ran out of
- * records (BUSY).
- *   INVALID  The session was never matched, or it is retracted. Or, with a WINDOW or RECURRENT
- *            group, the STATE of the committed length has left its table: go on with what the
+ * kernels that read them run behind it. Less than was written is left only by a transfer that
+ * breaks off later than that: with a WINDOW or RECURRENT group, whose STATE was still to come, or
+ * because the daemon ran out of records (BUSY).
+ *   INVALID  The session has begun no turn since it was opened or aborted (tern_match), or it is
+ *            retracted. Or, with a WINDOW or RECURRENT group, its table has not the STATE of the
+ *            committed length, or has it only in pages of the session's own: go on with what the
  *            session has, or abort it and match anew.
  *
  * `at_least`: tokens that must be there on return, such as all whole chunks of a prompt of n
@@ -90,7 +91,8 @@ struct tern_ticket {
  * passed. `stands_ms`: how long the ticket stands if nobody fetches it; 0, or more than the
  * daemon's deadlines.ticket_ms: so long. If this call's own deadline passes, close the session.
  *   INVALID      A whole chunk is not committed, nothing is written, the session is away, or
- *                blob_bytes is more than TERN_BLOB_BYTES.
+ *                blob_bytes is more than TERN_BLOB_BYTES. Or, with a WINDOW or RECURRENT group, its
+ *                table has not the STATE of the written length: abort it, then match anew.
  *   BUSY         A fetch of it is under way, or records have run out. Repeat in a moment.
  *   GONE         Its namespace was reset.
  *   UNSUPPORTED  It has more than 256 pages behind its committed length. */
@@ -109,15 +111,15 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *   DENIED     Its key is not that of the ticket, or it is another tenant's. (A forged text may as
  *              well name a ticket or a daemon that there is not, which is GONE.)
  *   INVALID    The session has other tokens than those that were handed over (ret->handed; or
- *              tern_error_numbers: the first that differs), or the text is no ticket's. Or, in a pool with a WINDOW or RECURRENT group, as for
- *              tern_fetch: the session has computed a part of it itself, or, where this very daemon
- *              gave the ticket, all of it.
+ *              tern_error_numbers: the first that differs), or the text is no ticket's. Or, in a
+ *              pool with a WINDOW or RECURRENT group, as for tern_fetch: the session has computed a
+ *              part of it itself, or, where this very daemon gave the ticket, all of it.
  *   PEER_LOST  The daemon that gave it is not connected.
  *   BUSY       Another fetch of it is under way, the step that writes its pages has not passed,
- *              their checksums are being made, or its daemon serves as many transfers as it may: the
- *              text says which. Repeat it when ret->retry_ms is over. Or it is an
- *              early one, and its session still runs: the text says how far it is. The daemon asks
- *              again for up to 2 s before it says so; with a shorter deadline it is TIMED_OUT.
+ *              their checksums are being made, or its daemon serves as many transfers as it may:
+ *              the text says which. Repeat it when ret->retry_ms is over. Or it is an early one,
+ *              and its session still runs: the text says how far it is. The daemon asks again for
+ *              up to 2 s before it says so; with a shorter deadline it is TIMED_OUT.
  *   UNSUPPORTED  The pool there has another layout; or this very daemon gave it, it is of
  *                another pool, and the daemon is not among its own peers. */
 TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
@@ -170,10 +172,10 @@ TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const c
  *   TIMED_OUT  This call's deadline passed. The fetch goes on, and the wait may be repeated. */
 TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above,
                                        uint32_t deadline_ms, struct tern_result *ret);
-/* Where the pages of the fetch lie: ret->runs, those that have come, up to ret->lengths.written, and
- * those that are still to come. The latter are the session's from the beginning of a
- * tern_fetch_follow on, and are not to be touched before tern_fetch_wait or the fetch says that they
- * are written. Of other fetches they are known once the source has answered. */
+/* Where the pages of the fetch lie: ret->runs, those that have come, up to ret->lengths.written,
+ * and those that are still to come. The latter are the session's from the beginning of a
+ * tern_fetch_follow on, and are not to be touched before tern_fetch_wait or the fetch says that
+ * they are written. Of other fetches they are known once the source has answered. */
 TERN_API enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline_ms,
                                         struct tern_result *ret);
 /* At the daemon that gave it, by any engine of the tenant. tern_ticket_renew: it stands for so long

@@ -151,10 +151,9 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
 /* Begins a turn. On an empty session it finds and pins the longest committed prefix, and ret->runs
  * names its pages. On a session that has written tokens it resumes at the shorter of the written
  * length and the common prefix, and it gives the pages behind that back. So does one that has pages
- * and has written nothing, which therefore finds nothing in the tree: tern_rewind to 0 first, and it
- * is empty. `step` is the last step
- * that may still touch them, or TERN_STEP_NONE. Either way the tokens behind ret->lengths.written
- * are left to compute. The call may be repeated.
+ * and has written nothing, which therefore finds nothing in the tree: tern_rewind to 0 first, and
+ * it is empty. `step` is the last step that may still touch them, or TERN_STEP_NONE. Either way the
+ * tokens behind ret->lengths.written are left to compute. The call may be repeated.
  * A list longer than one request can be is sent in pieces, others being served between them. The
  * answer is that of one request at the time of the last piece; if the call fails before that, call
  * it again, or abort or close the session: nothing else works on it.
@@ -210,15 +209,16 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_abort, no turn    (always)           C          W              A            T
  *   tern_session_close     no turn in flight  the handle is GONE
  *   tern_retract, DROP     no fetch under way C          C              C; away      T
- *   tern_retract, HOST     no fetch under way C          W              A; away      T
+ *   tern_retract, HOST     no fetch under way C          W              W; away      T
  *   tern_recover           away               C          what is there  as written   T
  *
  * A turn begins with tern_match, tern_extend, or a fetch that was not answered at once, whatever it
  * brought, and ends with tern_finish, which is INVALID before the first turn and after tern_abort.
- * A session that is away counts as in a turn: tern_abort of it gives up the table, also where
- * tern_finish came before the tern_retract. With a RECURRENT group a match or a finish that would
- * leave less than W goes back to C. After tern_retract with DROP the tokens behind C are still in
- * the list, and are to be written again.
+ * A tern_finish may be repeated. A session that is away counts as in a turn: tern_abort of it gives
+ * up the table, also where tern_finish came before the tern_retract. tern_recover brings it back as
+ * it was, in a turn or finished. With a RECURRENT group a match or a finish that would leave less
+ * than W goes back to C, and a rewind is INVALID between the two. After tern_retract with DROP the
+ * tokens behind C are still in the list, and are to be written again.
  *
  * While a session is away, or a fetch or a recover is under way, only tern_recover, tern_retract,
  * tern_fetch_cancel, tern_abort and tern_session_close may be used on it. */
@@ -235,15 +235,18 @@ TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct 
  * answer replaces are given back behind it. TERN_STEP_NONE: they are written already. So says a
  * step that all ranks have passed, too: the commit is published at once. It cannot be taken back.
  * Where another session of this engine has committed the same chunk by a step that has not passed,
- * the session takes those pages over, and neither they nor what it commits behind them are published
- * before that step, whatever this call names: let kernels that read them run behind it.
+ * the session takes those pages over, and neither they nor what it commits behind them are
+ * published before that step, whatever this call names: let kernels that read them run behind it.
  * ret->lengths.committed says how far it got; a depth that was committed before changes nothing. A
  * long commit takes several requests, each with that deadline; also where it ends as BUSY, what the
  * lengths say is committed, and ret->runs has replaced pages. */
 TERN_API enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
 /* Gives back the pages behind `length`, and cuts the list of tokens there, also where no page comes
- * free: speculative tokens that were rejected. */
+ * free: speculative tokens that were rejected.
+ *   INVALID  Also: no STATE is there to go on from `length`. A WINDOW group goes back by its
+ *            reserve. A RECURRENT group has the state of the written length and, where a commit
+ *            made it a resume point, of the committed length: rewind to that, or abort. */
 TERN_API enum tern_err tern_rewind(struct tern *t, tern_session s, uint32_t length, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
 /* Ends a turn and keeps the session for the next one. length: the tokens that it keeps, from the
