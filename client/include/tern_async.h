@@ -60,7 +60,11 @@ TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
 /* ---- what changes in the prefix tree: for routers and whoever else wants to know ---- */
 
 /* STORED: a prefix can be matched for the first time. TIER: it came to device or host memory, or
- * left one of them and is still in the other. REMOVED: it is in neither any more. */
+ * left one of them and is still in the other. REMOVED: it is in neither any more.
+ *
+ * A reset of a namespace is no event. Each prefix of it is REMOVED, but what sessions hold is so
+ * only when they let go. A prefix that is committed anew meanwhile is STORED a second time, and is
+ * there until there were as many REMOVED of its chain and pool as STORED. */
 enum tern_event_kind { TERN_STORED = 1, TERN_TIER = 2, TERN_REMOVED = 3 };
 
 /* A change of one chunk of L tokens that ends at `depth`. `chain` stands for its namespace and for

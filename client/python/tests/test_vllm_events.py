@@ -156,6 +156,20 @@ def media(events: list[dict[str, Any]]) -> list[tuple[str, str, list[int]]]:
     return [(e["type"].removeprefix("Block"), e["medium"], e["block_hashes"]) for e in events]
 
 
+def test_prefix_that_a_reset_and_a_session_leave_twice_is_removed_with_the_last() -> None:
+    blocks = told_blocks()
+    blocks.take(change("stored", 1, tokens=range(8)))
+    blocks.take(change("stored", 1, tokens=range(8)))  # anew, while a session holds the one from before the reset
+    assert [e["type"] for e in blocks.events()] == ["BlockStored"]
+    blocks.take(change("removed", 1, on_device=False))
+    assert blocks.events() == []
+    blocks.take(change("removed", 1, on_device=False))
+    assert [e["type"] for e in blocks.events()] == ["BlockRemoved", "BlockRemoved"]
+    blocks.take(change("stored", 1, tokens=range(8)))
+    blocks.take(change("removed", 1, on_device=False))
+    assert [e["type"] for e in blocks.events()] == ["BlockStored", "BlockRemoved", "BlockRemoved"]
+
+
 def test_each_tier_is_a_medium() -> None:
     blocks = told_blocks(places=lambda pool: Place(medium="GPU" if pool == 1 else "CPU"))
     blocks.take(change("stored", 1, 0, range(8)))

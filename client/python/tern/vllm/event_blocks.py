@@ -146,7 +146,8 @@ def block_hashes(
 @dataclass(slots=True)
 class _Chunk:
     """before: the hash of the block before, None of a first chunk. tokens: kept, because a chunk that comes to a further
-    medium is told anew, and the change says none then. media: by pool"""
+    medium is told anew, and the change says none then. media, copies: by pool; of several copies in a pool sessions hold all
+    but the last from before a reset of the namespace"""
 
     before: bytes | None
     hashes: list[bytes]
@@ -154,6 +155,7 @@ class _Chunk:
     kinds: tuple[Kind, ...]
     space: Space
     media: dict[int, frozenset[str]] = field(default_factory=dict)
+    copies: dict[int, int] = field(default_factory=dict)
 
     def told(self) -> frozenset[str]:
         return frozenset().union(*self.media.values())
@@ -197,7 +199,11 @@ class Blocks:
         chunk = self._known.get(change.chain)
         if not chunk and change.kind == "stored":
             chunk = self._stored(change)
-        if chunk:
+        if not chunk:
+            return
+        left = chunk.copies.get(change.pool, 0) + {"stored": 1, "removed": -1}.get(change.kind, 0)
+        chunk.copies[change.pool] = max(left, 0)
+        if change.kind != "removed" or left <= 0:
             self._moved(change, chunk)
 
     def events(self) -> list[dict[str, Any]]:
