@@ -1,4 +1,4 @@
-/* What subscribers of the tree are told of the host tier. */
+/* What subscribers of the tree are told of the host tier, and of a reset. */
 #include "unit/rig/rig_host.h"
 
 /* What subscribers are told of one prefix that goes to the host, leaves the device, comes back. */
@@ -26,5 +26,30 @@ TEST(changes_of_tier_are_told)
         assert_int_equal(v.depth, 4);
     }
     assert_false(rig_event_view(b.rig->core, 7, &v));
+    bench_ends_clean(&b);
+}
+
+/* N1: what a session holds is removed when it lets go, also where the prefix is there anew: each
+ * node is stored once and removed once, so who counts them knows what is there. */
+TEST(prefix_held_over_a_reset_is_removed_once)
+{
+    static const enum tree_event_kind want[] = {TREE_STORED, TREE_STORED, TREE_REMOVED,
+                                                TREE_REMOVED};
+    struct bench b = bench_start(4, 16);
+    struct rig_session *held = rig_committed(b.rig, &b.e, b.pool, 1, 4);
+    struct tree_event_view v, first;
+
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, NULL));
+    put(&b, 1, 4);
+    assert_false(rig_event_view(b.rig->core, 3, &v));
+    assert_ok(rig_close(held, 0));
+    assert_int_equal(rig_depth(b.s, seq1, 4), 4);
+    assert_false(rig_event_view(b.rig->core, 4, &v));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_true(rig_event_view(b.rig->core, i + 1, i == 0 ? &first : &v));
+        assert_int_equal((i == 0 ? first : v).kind, want[i]);
+        assert_int_equal((i == 0 ? first : v).chain, first.chain);
+    }
     bench_ends_clean(&b);
 }
