@@ -158,8 +158,11 @@ static void refused_for_ever(const struct asked *a, const struct tern_shortage *
 /* Here the numbers say more than the daemon's words. */
 static bool numbers_say_more(const struct asked *a, const struct tern_result *r)
 {
+    bool comes_back = a->kind == ASKED_FETCH || a->kind == ASKED_RECOVER;
+
     return (r->err == TERN_CONFLICT && a->kind == CLIENT_EXTEND) ||
-           (r->err == TERN_QUOTA && r->shortage.needed > 0);
+           (r->shortage.needed > 0 &&
+            (r->err == TERN_QUOTA || (r->err == TERN_POOL_EXHAUSTED && comes_back)));
 }
 
 static void refused_base(const struct asked *a, const struct tern_result *r, char *ret)
@@ -178,10 +181,10 @@ static void words_of(const struct asked *a, const struct tern_result *r, char *r
         refused_lengths(a, r, ret);
     else if (r->err == TERN_QUOTA && r->shortage.needed > 0)
         refused_for_ever(a, &r->shortage, ret);
-    else if (numbers_say_more(a, r))
-        refused_base(a, r, ret);
     else if (r->err == TERN_POOL_EXHAUSTED)
         refused_pages(a, &r->shortage, ret);
+    else if (numbers_say_more(a, r))
+        refused_base(a, r, ret);
     else
         snprintf(ret, QUICK_TEXT_MAX, "%s: %s", names[a->kind], err_text(r->err));
 }

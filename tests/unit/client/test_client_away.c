@@ -111,6 +111,10 @@ static void assert_recovered(const struct tern_result *r, uint32_t tag)
     assert_int_equal(r->runs[0].pages[1].generation, 8);
 }
 
+#define NO_ROOM                                                                                    \
+    "tern_recover: group 1 needs 2 pages, and 3 are free, 4 evictable and 5 retiring, in memory "  \
+    "that the request's other groups need, too; repeat it when all ranks have passed step 6"
+
 /* Answers Recovers in reverse order when a Ping comes; session 13 is refused. */
 static void serve_recover(struct fake *f)
 {
@@ -119,7 +123,13 @@ static void serve_recover(struct fake *f)
 
     while (fake_read(f)) {
         if (f->h.type == FRAME_RECOVER && f->h.session == 13) {
-            fake_reply_err(f, TERN_POOL_EXHAUSTED, "no room on the device");
+            Tern__Wire__RecoverReply m = TERN__WIRE__RECOVER_REPLY__INIT;
+            Tern__Wire__Shortage shortage = fake_shortage();
+            Tern__Wire__Status full = fake_status(TERN_POOL_EXHAUSTED, "no room", &shortage);
+
+            shortage.until_step = 6;
+            m.status = &full;
+            fake_reply(f, &m);
         } else if (f->h.type == FRAME_RECOVER && f->h.session < 100) {
             reply_recovered(f);
         } else if (f->h.type == FRAME_RECOVER) {
@@ -147,7 +157,7 @@ TEST(recover_tells_the_whole_table)
     assert_recovered(&r, 5);
     assert_err(TERN_POOL_EXHAUSTED, tern_recover(t, 13, 2000, &r));
     assert_err(TERN_POOL_EXHAUSTED, r.err);
-    assert_string_equal(tern_error_text(t), "no room on the device");
+    assert_string_equal(tern_error_text(t), NO_ROOM);
     assert_ok(tern_recover(t, 6, 2000, &r));
     assert_recovered(&r, 6);
 }
@@ -172,7 +182,7 @@ TEST(recover_submitted_is_handed_out_by_poll)
     assert_int_equal(answer.cookie, 77);
     assert_err(TERN_POOL_EXHAUSTED, answer.err);
     assert_err(TERN_POOL_EXHAUSTED, answer.results[0].err);
-    assert_string_equal(tern_error_text(t), "no room on the device");
+    assert_string_equal(tern_error_text(t), NO_ROOM);
 }
 
 static void serve_recover_never_answered(struct fake *f)
