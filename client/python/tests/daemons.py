@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
+import functools
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 READY_S = 60
+PORT_FIRST, PORT_BLOCK = 10000, 1024
+DIALLING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 @dataclass
@@ -21,10 +28,33 @@ class Daemon:
     process: subprocess.Popen[bytes]
 
 
+@functools.cache
+def port_block() -> Iterator[int]:
+    """The ports of a block that this process alone has until it ends, over and over. They lie below those that the kernel
+    gives to whoever dials. tests/engine/daemon.c and tests/e2e/with_ternd.sh take their blocks in the same way."""
+    end = int(DIALLING.read_text().split()[0])
+    firsts = list(range(PORT_FIRST, (end if end > PORT_FIRST + PORT_BLOCK else 65536) - PORT_BLOCK, PORT_BLOCK))
+    for first in random.sample(firsts, len(firsts)):
+        lock = os.open(f"/tmp/tern-ports-{first}", os.O_RDONLY | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        return itertools.cycle(range(first, first + PORT_BLOCK))
+    raise RuntimeError("no block of ports is free")
+
+
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """A port on which nobody listens, no connection has and no other test gets; not the same one twice."""
+    for port in itertools.islice(port_block(), PORT_BLOCK):
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no port of the block is free")
 
 
 def configured(here: Path, tenant: str, more: str = "") -> Path:
