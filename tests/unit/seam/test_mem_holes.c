@@ -11,9 +11,10 @@
 #include "seam/io/io.h"
 #include "seam/mem/mem.h"
 
-#define MIB       (1u << 20)
-#define SECOND_NS 1000000000ull
-#define ENGINES   3u
+#define MIB        (1u << 20)
+#define SECOND_NS  1000000000ull
+#define WAIT_SHARE 200u /* that of mem_host.c */
+#define ENGINES    3u
 
 static struct rig {
     struct mem *mem;
@@ -129,7 +130,7 @@ TEST(mem_owner_never_waits_for_memory_that_a_tenant_maps_very_often)
 TEST(mem_owner_waits_for_holes_of_a_tenant_for_a_small_share_of_its_time)
 {
     struct mem_holes holes;
-    uint64_t until, value = 41;
+    uint64_t from, until, value = 41;
     struct holer h;
 
     rig_init(false);
@@ -141,7 +142,8 @@ TEST(mem_owner_waits_for_holes_of_a_tenant_for_a_small_share_of_its_time)
         mem_done_step(rig.mem, 0, 1, 0);
     assert_int_equal(holes.waits, 1);
     assert_int_equal(holes.waited_for, 0);
-    for (until = io_now_ns() + 20 * holes.waited_ns; io_now_ns() < until;) {
+    from = io_now_ns();
+    for (until = from + 20 * holes.waited_ns; io_now_ns() < until;) {
         mem_done_step(rig.mem, 0, 1, 0);
         mem_want_step(rig.mem, 0, 2, 7);
         mem_control_reset(rig.mem, 0, 1);
@@ -150,5 +152,7 @@ TEST(mem_owner_waits_for_holes_of_a_tenant_for_a_small_share_of_its_time)
     printf("mem: waited_ns=%llu punches=%u\n", (unsigned long long)holes.waited_ns,
            atomic_load(&h.shared->punched));
     holer_end(&h);
-    assert_int_equal(holes_of(rig.mem).waits, 1);
+    /* A machine that stood still inside the loop may have let the whole pause pass. */
+    if (io_now_ns() - from < WAIT_SHARE * holes.waited_ns)
+        assert_int_equal(holes_of(rig.mem).waits, 1);
 }

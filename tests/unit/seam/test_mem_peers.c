@@ -12,14 +12,15 @@
 #include "standin/standin_open.h"
 #include "testing/test.h"
 
-#define MIB     (1u << 20)
-#define DEVICES 8u
-#define REGION  (8 * MIB)
-#define NEAR    DEVICES /* its place in `content`: the region of the tenant without GPUs */
-#define WAIT_MS 2000u
-#define HANGS_S 100u /* then it is ended: nobody waits for each other here */
-#define THREADS 12u  /* in each direction: more than a device has lanes */
-#define SHARE   (REGION / (2 * THREADS))
+#define MIB        (1u << 20)
+#define DEVICES    8u
+#define REGION     (8 * MIB)
+#define NEAR       DEVICES /* its place in `content`: the region of the tenant without GPUs */
+#define WAIT_MS    2000u   /* of a device that hangs; of the others: */
+#define PATIENT_MS 60000u
+#define HANGS_S    100u /* then it is ended: nobody waits for each other here */
+#define THREADS    12u  /* in each direction: more than a device has lanes */
+#define SHARE      (REGION / (2 * THREADS))
 
 static const char uuids[RANKS_MAX][MEM_DEVICE_BYTES] = {
     STANDIN_UUID(0), STANDIN_UUID(1), STANDIN_UUID(2), STANDIN_UUID(3),
@@ -28,6 +29,7 @@ static const char uuids[RANKS_MAX][MEM_DEVICE_BYTES] = {
 static struct standin in;
 static struct mem *mem;
 static bool peers_off;
+static uint32_t wait_ms;
 static uint8_t content[DEVICES + 1][REGION]; /* what each region has to hold */
 
 FIXTURE(begin)
@@ -40,6 +42,7 @@ FIXTURE(begin)
     in.let_fail("", 0, CUDA_SUCCESS);
     mem = NULL;
     peers_off = false;
+    wait_ms = PATIENT_MS;
     alarm(HANGS_S);
     return 0;
 }
@@ -72,7 +75,7 @@ static enum tern_err start(uint32_t devices)
                            .workers = 1,
                            .jobs = 4,
                            .cuda_library = STANDIN_MEMORY,
-                           .device_wait_ms = WAIT_MS,
+                           .device_wait_ms = wait_ms,
                            .no_peers = peers_off};
     const char *why;
 
@@ -426,6 +429,7 @@ TEST(fault_21_a_copy_by_peer_access_that_does_not_end_loses_the_device_that_copi
 {
     const struct move m = {.to = 1, .from = 0, .n = 3 * CUDA_PIECE_BYTES};
 
+    wait_ms = WAIT_MS;
     start_well(3);
     fill(3);
     in.hang(1);
@@ -461,6 +465,7 @@ TEST(fault_21_a_copy_through_the_host_that_fails_loses_the_end_that_failed)
 
     setenv("STANDIN_CUDA_NO_PEERS", "all", 1);
     for (uint32_t k = 0; k < 4; k++) {
+        wait_ms = k < 2 ? PATIENT_MS : WAIT_MS;
         start_well(3);
         fill(3);
         if (k < 2)

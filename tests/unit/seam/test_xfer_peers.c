@@ -7,6 +7,8 @@
 #define IDLE_NS 2000000000u /* so long that nothing is given up because the machine stood still */
 
 static const struct rig_options options = {.page_bytes = {4096}, .idle_ns = IDLE_NS};
+/* What is closed, or stays, while a test runs does so for another reason than its deadline. */
+static const struct rig_options patient = {.page_bytes = {4096}, .idle_ns = 4 * RIG_WAIT_NS};
 
 TEST(xfer_nobody_listens_ends_peer_lost)
 {
@@ -155,10 +157,10 @@ TEST(xfer_connection_that_waits_for_an_answer_makes_no_room)
     close(fd);
 }
 
-/* The source closes the connection, soon; returns how long it took. */
-static void expect_closed(int fd, uint64_t within_ns)
+/* The source closes the connection. */
+static void expect_closed(int fd)
 {
-    uint64_t deadline = io_now_ns() + within_ns;
+    uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
     char buf[64];
 
     for (;;) {
@@ -185,13 +187,13 @@ TEST(xfer_only_the_token_of_a_link_that_is_up_lets_in)
     uint8_t head[32];
     int fd;
 
-    rig_open_filled(&options, 40);
+    rig_open_filled(&patient, 40);
     for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         fd = rig_dial(rig.port);
         xfer_put_head(head,
                       &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = wrong[i]});
         assert_int_equal(send(fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
-        expect_closed(fd, IDLE_NS / 2);
+        expect_closed(fd);
     }
     pull_works(0);
     fd = rig_dial(rig.port);
@@ -201,7 +203,7 @@ TEST(xfer_only_the_token_of_a_link_that_is_up_lets_in)
         rig_turn();
     assert_int_equal(recv(fd, head, 1, MSG_DONTWAIT), -1); /* it stays */
     xfer_dismiss(rig.src.xfer, 0);
-    expect_closed(fd, IDLE_NS / 2);
+    expect_closed(fd);
     for (uint32_t i = 0; i < 20; i++)
         rig_turn(); /* the destination's own connection has gone too, and it sees that */
     xfer_admit(rig.src.xfer, 0, RIG_TOKEN);
@@ -216,7 +218,7 @@ TEST(xfer_serve_of_another_link_is_not_given)
     uint32_t answers;
     int fd;
 
-    rig_open_filled(&options, 40);
+    rig_open_filled(&patient, 40);
     pull_works(0);
     answers = rig.answers;
     rig.other_link = true;
@@ -225,7 +227,7 @@ TEST(xfer_serve_of_another_link_is_not_given)
     xfer_put_head(buf + 32, &(struct xfer_head){.type = XFER_REQUEST, .n = 1});
     xfer_put_entry(buf + 64, &(struct xfer_entry){.group = 0});
     assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
-    expect_closed(fd, IDLE_NS / 2);
+    expect_closed(fd);
     assert_int_equal(rig.answers, answers); /* no page was even asked about */
     rig.other_link = false;
     pull_works(0);
@@ -248,7 +250,7 @@ TEST(xfer_malformed_frames_close_the_connection)
     uint32_t runs = 0;
     struct prng p;
 
-    rig_open_filled(&options, 40);
+    rig_open_filled(&patient, 40);
     pull_works(0);
     for (uint32_t i = 0; i < sizeof bad / sizeof bad[0]; i++, runs++) {
         int fd = rig_dial(rig.port);
@@ -256,7 +258,7 @@ TEST(xfer_malformed_frames_close_the_connection)
         hello(buf);
         xfer_put_head(buf + 32, &bad[i]);
         assert_int_equal(send(fd, buf, 64, MSG_NOSIGNAL), 64);
-        expect_closed(fd, IDLE_NS);
+        expect_closed(fd);
         pull_works(0);
     }
     prng_init(&p, 5);
@@ -268,7 +270,7 @@ TEST(xfer_malformed_frames_close_the_connection)
         for (uint32_t k = from; k < n; k++)
             buf[k] = (uint8_t)prng_u64(&p);
         assert_int_equal(send(fd, buf, n, MSG_NOSIGNAL), n);
-        expect_closed(fd, 1000000000u);
+        expect_closed(fd);
     }
     pull_works(0);
     printf("fault=25 runs=%u injected=%u violations=0 crashes=0\n", runs, runs);
@@ -354,6 +356,7 @@ TEST(xfer_half_frames_are_closed_at_the_deadline)
     uint64_t from = io_now_ns();
     int fd, fds[HALVES];
     uint8_t buf[96];
+    size_t n;
 
     o.conns = 2 * HALVES + 2; /* half of them inbound */
     rig_open_filled(&o, 40);
@@ -365,12 +368,11 @@ TEST(xfer_half_frames_are_closed_at_the_deadline)
             assert_int_equal(send(fds[i], buf, half[i], MSG_NOSIGNAL), (ssize_t)half[i]);
     }
     for (uint32_t i = 0; i < HALVES; i++) {
-        expect_closed(fds[i], 10 * (uint64_t)IDLE_NS);
+        expect_closed(fds[i]);
         assert_true(io_now_ns() - from >= IDLE_NS / 2);
     }
     fd = rig_dial(rig.port);
-    from = io_now_ns();
-    for (size_t n = 0; n < 32; n++) { /* a byte each 125 ms: progress, and yet too slow */
+    for (n = 0; n < 32; n++) { /* a byte each 125 ms: progress, and yet too slow */
         uint64_t next = io_now_ns() + BYTE_NS;
 
         if (send(fd, buf + n, 1, MSG_NOSIGNAL) < 0)
@@ -378,8 +380,8 @@ TEST(xfer_half_frames_are_closed_at_the_deadline)
         while (io_now_ns() < next)
             rig_turn();
     }
-    expect_closed(fd, IDLE_NS);
-    assert_true(io_now_ns() - from < 32 * (uint64_t)BYTE_NS);
+    assert_in_range(n, 2, 31);
+    expect_closed(fd);
     pull_works(0);
     printf("fault=23 runs=9 injected=9 violations=0\n");
 }
@@ -391,7 +393,7 @@ TEST(xfer_silent_callers_keep_no_peer_out)
     static int fd[SILENT];
     uint8_t head[32];
 
-    rig_open_filled(&options, 40); /* 8 connections: 4 of them inbound */
+    rig_open_filled(&patient, 40); /* 8 connections: 4 of them inbound */
     hello(head);
     for (uint32_t i = 0; i < SILENT; i++) {
         fd[i] = rig_dial(rig.port);
@@ -420,7 +422,7 @@ static bool still_open(int fd)
 
 TEST(xfer_peer_with_its_share_of_connections_leaves_the_others_theirs)
 {
-    struct rig_options o = options;
+    struct rig_options o = patient;
     struct xfer_head head = {.type = XFER_HELLO, .a = RIG_SRC_INC};
     struct xfer_stats stats;
     uint8_t buf[32];

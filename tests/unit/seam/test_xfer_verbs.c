@@ -118,8 +118,10 @@ TEST(xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause)
     rig.refuses = true;
     link_anew(0);
     ask_for_verbs();
-    for (start = now = io_now_ns(); now - start < 4000000000u; now = io_now_ns()) {
+    for (start = io_now_ns(); rig.refused < 4;) {
         rig_turn();
+        now = io_now_ns(); /* after the attempts: a thread that stood still has made none unseen */
+        assert_true(now - start < WAIT_NS);
         while (sum + pause <= now - start) {
             sum += pause;
             pause *= 2;
@@ -127,8 +129,7 @@ TEST(xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause)
         }
         assert_true(rig.refused <= cap);
     }
-    assert_true(rig.refused >= 3);
-    printf("fault=11 runs=1 injected=%u violations=0 attempts=%u limit=%u seconds=4\n", rig.refused,
+    printf("fault=11 runs=1 injected=%u violations=0 attempts=%u limit=%u\n", rig.refused,
            rig.refused, cap);
     rig.refuses = false;
     wait_verbs();

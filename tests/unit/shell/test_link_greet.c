@@ -383,16 +383,16 @@ TEST_WITH(a_peer_that_is_configured_is_let_in, start, stop)
 TEST_WITH(a_peer_that_dials_us_is_dialled_soon, start, stop)
 {
     Tern__Wire__PeerHello east = a_hello("east");
-    const uint64_t second = 1000000000;
+    const uint64_t from_ns = io_now_ns(), later_ns = from_ns + 3600 * UINT64_C(1000000000);
 
     links[EAST].state = links[WEST].state = PEER_LINK_IDLE;
     links[EAST].pause_ns = links[WEST].pause_ns = LINK_REDIAL_MAX_NS;
-    due_ns[EAST] = due_ns[WEST] = io_now_ns() + 4 * second;
+    due_ns[EAST] = due_ns[WEST] = later_ns;
     said(IN_A, FRAME_PEER_HELLO, &east.base);
-    assert_in_range(due_ns[EAST], io_now_ns(), io_now_ns() + LINK_REDIAL_MIN_NS);
-    assert_true(due_ns[WEST] > io_now_ns() + 3 * second);
-    link_schedule_redial(&links[EAST], io_now_ns()); /* pauses grow from the smallest again */
-    assert_true(due_ns[EAST] < io_now_ns() + 2 * LINK_REDIAL_MIN_NS);
+    assert_in_range(due_ns[EAST], from_ns, io_now_ns() + LINK_REDIAL_MIN_NS);
+    assert_int_equal(due_ns[WEST], later_ns);
+    link_schedule_redial(&links[EAST], from_ns); /* pauses grow from the smallest again */
+    assert_in_range(due_ns[EAST], from_ns, from_ns + 2 * LINK_REDIAL_MIN_NS);
     due_ns[EAST] = 1; /* an attempt that is due already is put off by no greeting */
     memset(&seen, 0, sizeof seen);
     said(IN_B, FRAME_PEER_HELLO, &east.base);
