@@ -448,10 +448,12 @@ const void *rig_decoded(const struct rig_answer *a, uint16_t type)
     return msg;
 }
 
+/* A listener may be closed and made again later: nobody else is given its port meanwhile. */
 int rig_listen(uint16_t *port)
 {
-    struct sockaddr_in addr = {
-        .sin_family = AF_INET, .sin_port = htons(*port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in addr = {.sin_family = AF_INET,
+                               .sin_port = htons(*port ? *port : port_free()),
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(addr);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 

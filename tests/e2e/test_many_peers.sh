@@ -52,13 +52,15 @@ configure $FEW_PEERS "$DIR/few" >"$DIR/few/config.yaml"
 "$TERN_BIN/ternd" --config "$DIR/few/config.yaml" 2>"$DIR/few/log" &
 PIDS[few]=$!
 ready "${PIDS[few]}" "$DIR/few/log"
-begin=${EPOCHREALTIME/./} before=$(attempts) cpu=$(cpu_ns "$TERND_PID") few=$(cpu_ns "${PIDS[few]}")
+now_us() { echo "${EPOCHREALTIME/./}"; }
+begin=$(now_us) before=$(attempts) begun=$(now_us) cpu=$(cpu_ns "$TERND_PID") few=$(cpu_ns "${PIDS[few]}")
 sleep $LOOK_S
 cpu=$(($(cpu_ns "$TERND_PID") - cpu)) few=$(($(cpu_ns "${PIDS[few]}") - few))
-after=$(attempts) took_us=$((${EPOCHREALTIME/./} - begin))
-rate=$(((after - before) * 1000000 / took_us))
-echo "fault=11 runs=$PEERS injected=$PEERS violations=0 attempts_per_s=$rate limit=$DIALS_PER_S"
-((rate > DIALS_PER_S / 2 && rate <= DIALS_PER_S)) || fail "attempts a second: $rate"
+ending=$(now_us) after=$(attempts) end=$(now_us)
+# Each question is answered at some time while it is asked: on a busy machine that takes a while.
+least=$(((after - before) * 1000000 / (end - begin))) most=$(((after - before) * 1000000 / (ending - begun)))
+echo "fault=11 runs=$PEERS injected=$PEERS violations=0 attempts_per_s=$least..$most limit=$DIALS_PER_S"
+((most > DIALS_PER_S / 2 && least <= DIALS_PER_S)) || fail "attempts a second: $least to $most"
 echo "at rest: $cpu ns in $LOOK_S s, with $FEW_PEERS peers $few ns"
 ((cpu < few * CPU_TIMES_MAX)) || fail "too much work at rest: $cpu ns in $LOOK_S s, with $FEW_PEERS peers $few ns"
 

@@ -189,8 +189,13 @@ enum tern_err engine_run(struct engine_session *s)
 enum tern_err engine_fetch(struct engine_session *s, const char *peer, uint32_t depth,
                            uint32_t wait_ms)
 {
-    return taken(
-        s, tern_fetch(s->engine->tern, s->id, peer, 0, depth, TERN_STEP_NONE, wait_ms, &s->last));
+    enum tern_err err, took;
+
+    /* What came before an error is the session's, too; where nobody answered, nothing came. */
+    s->last = (struct tern_result){.lengths = s->len};
+    err = tern_fetch(s->engine->tern, s->id, peer, 0, depth, TERN_STEP_NONE, wait_ms, &s->last);
+    took = engine_take(s, &s->last);
+    return err == TERN_OK ? took : err;
 }
 
 enum tern_err engine_recover(struct engine_session *s, uint32_t wait_ms)

@@ -671,7 +671,7 @@ def test_an_instance_ends_while_the_daemon_is_lost(alone: Daemon, monkeypatch: p
     assert (attempts := one.worker._w()._rejoin) is not None
     begun = time.monotonic()
     one.close()
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 30
     alone.process = back(alone).process
     time.sleep(0.5)
     assert attempts.pool() is None
@@ -821,7 +821,7 @@ def test_a_ticket_that_stays_busy_is_given_up(
     monkeypatch.setattr(fetches, "FETCH_S", 0.3)
     begun = time.monotonic()
     assert run(beside, "decode", PROMPT, kv_transfer_params=told)[1] == 0  # computed
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20  # FETCH_S is 30 as a rule
     counts = beside.scheduler._s().counts
     assert (counts.fetched, counts.unfetched, counts.recomputed) == (0, 1, 96)
     instance.worker._w()._publish()

@@ -15,7 +15,7 @@ from test_vllm import PROMPT, kill, prefilled
 from vllm_rig import Asked, Instance, run
 
 CALL_S = 1.5  # above what any call takes on a busy machine
-SLACK_S = 2.0  # on a busy machine
+SLACK_S = 4.0  # on a busy machine; two calls take longer than 5 s and this
 
 
 @pytest.fixture(autouse=True)
