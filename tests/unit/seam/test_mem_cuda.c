@@ -13,7 +13,7 @@ FIXTURE(begin)
 {
     setenv("STANDIN_CUDA_KERNELS", "0", 1);
     rig_begin();
-    wait_ms = 300;
+    wait_ms = 60000; /* for a machine that stands still */
     return 0;
 }
 
@@ -382,6 +382,7 @@ TEST(fault_21_a_device_that_does_not_answer_is_lost_in_time)
 {
     struct page_at pages[PAGES];
 
+    wait_ms = 2000;
     start_well();
     pages_list(pages, 0);
     in.hang(1);
