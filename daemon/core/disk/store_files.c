@@ -511,7 +511,6 @@ static void file_undo(struct core *c, struct disk_store *s)
 
     if (s->ends)
         disk_claim(c, (struct disk_window){s->last, entry_reach(store_pool(c, s))}, false);
-    s->ends = 0;
     for (uint32_t i = s->ncoming; i-- > 0;) {
         const struct disk_coming *k = &s->coming[i];
         uint64_t bytes = disk_kept_bytes(disk_chunk_at(c, k->chunk), k->part, &k->at);
@@ -674,7 +673,6 @@ static void store_again(struct core *c, struct disk_store *s, uint32_t file)
     s->admitted = 0;
     if (!s->ends)
         return;
-    s->ends = 0;
     disk_claim(c, (struct disk_window){s->chunk, entry_reach(store_pool(c, s))}, false);
     tenant_at(c, s->tenant)->disk_used -= bytes;
     disk_extent_gone(c, file, at->offset, bytes);

@@ -459,7 +459,6 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct lis
 {
     struct path path = {s->node, s->state_from};
 
-    step = session_step(s, step);
     session_come_back(c, s);
     if (s->held == REF_HOST) {
         session_leave_host(c, s);

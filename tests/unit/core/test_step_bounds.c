@@ -519,6 +519,26 @@ TEST(t20_one_huge_session_gives_back_in_pieces)
     }
 }
 
+/* T20: the step that gives back the last page asks for no other. */
+TEST(t20_one_huge_session_asks_for_steps_until_its_last_page)
+{
+    struct event timer = {.kind = EV_TIMER};
+    struct rig_engine other;
+    struct pool_id theirs;
+    struct bench b = huge_bench(&other, &theirs);
+
+    timer.now_ns = b.rig->now_ns;
+    assert_err(TERN_OK, huge_op(&b, (struct step_op){.kind = STEP_ABORT})->err);
+    assert_true(gives_back(b.rig->core));
+    while (gives_back(b.rig->core)) {
+        assert_int_equal(core_deadline(b.rig->core), 0);
+        core_step(b.rig->core, &timer, b.rig->out);
+    }
+    assert_true(core_deadline(b.rig->core) > b.rig->now_ns);
+    assert_int_equal(rig_free(b.rig, b.pool), rig_pool_view(b.rig, b.pool).group[0].total);
+    rig_destroy(b.rig);
+}
+
 /* E1: an engine dies while its session gives back; a Close of one that was aborted is taken. */
 TEST(t20_a_session_that_gives_back_ends_with_its_engine_or_by_a_close)
 {
