@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds everything and runs every test; under 40 minutes on two cores. `--full` runs the long forms.
+# Builds everything and runs every test; under 30 minutes on two cores. `--full` runs the long forms.
 # Prints what ran and for how long, then `N passed, N failed, N skipped`. Not zero on any failure.
 #
 # TERN_TRACES      folder of traces; without it their tests are skipped, visibly
@@ -54,6 +54,23 @@ stage() {
     return $rc
 }
 
+# begin NAME COMMAND...: in the time that the stages after this leave over; `stage NAME REMARK ended NAME` is the rest of it.
+declare -A begun=()
+begin() {
+    local name=$1
+    shift
+    echo "== $name, beside what follows"
+    (renice -n 19 "$BASHPID" >/dev/null && "$@") >"$logs/begun-${name// /-}.log" 2>&1 &
+    begun[$name]=$!
+}
+
+ended() {
+    local rc=0
+    wait "${begun[$1]}" || rc=$?
+    cat "$logs/begun-${1// /-}.log"
+    return "$rc"
+}
+
 attribute() { # FILE NAME: a number from the head of a JUnit file
     grep -o -m 1 "[[:space:]]$2=\"[0-9]*\"" "$1" | head -n 1 | tr -dc '0-9'
 }
@@ -94,7 +111,7 @@ build() { # FOLDER CMAKE-ARGUMENTS... [--target TARGET]
 
 # A machine without what Tern can do without, whatever is installed here: it is not found. All of the build
 # passes, says what is left out, and needs none of it. It is built as tests/mutate builds: that passes, too.
-without_packages() {
+build_of_few() {
     local finder=$PWD/build/pkg-config-of-few part as_mutants
     printf '#!/bin/sh\nfor word; do case $word in cmocka*|libmicrohttpd*|libcurl*) exit 1 ;; esac; done\nexec pkg-config "$@"\n' \
         >"$finder" && chmod +x "$finder" || return
@@ -107,7 +124,11 @@ without_packages() {
         grep -q "left out: $part" build-few.log || return
     done
     rm build-few.log
-    cmake --build build-few -j "$jobs" || return
+    cmake --build build-few -j "$jobs"
+}
+
+without_packages() {
+    ended "build of few" || return
     ! grep -E 'systemd|cmocka|cuda|microhttpd|curl' <<<"$(ldd build-few/bin/*)" || return
     build-few/bin/tern-replay --spawn --sessions 2 --turns 2
 }
@@ -155,12 +176,16 @@ grep 'left out' "$logs/build-gcc.log" | sed 's/^-- *//'
 export TERN_SIM_FIRST=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 echo "simulator: first seed $TERN_SIM_FIRST (repeat with TERN_SIM_FIRST=$TERN_SIM_FIRST)"
 
+# The second compiler builds everything, with sanitizers: they read the same warnings. The tests wait more than it takes.
+CC=clang CXX=clang++ begin "build clang asan" build build-asan -DTERN_SANITIZE=address -DTERN_BUGS=OFF
+begin "build of few" build_of_few
+
 tests build unit "$jobs"
 tests build sim "$jobs"
 tests build fuzz "$jobs"
 tests build e2e $((2 * jobs)) # they wait more than they compute
 tests build gpu 1
-tests build rdma 1
+tests build rdma "$jobs" # a guest has one processor
 if [[ $full -eq 1 ]]; then
     stage "set-up vLLM" "" bash deploy/venv.sh vllm && tests build vllm 1
     stage "set-up Dynamo" "" bash deploy/venv.sh dynamo && tests build dynamo 1
@@ -179,10 +204,9 @@ else
 fi
 stage "demo" "what README begins with" bash deploy/demo.sh
 
-stage "without packages" "all of it, and a replay" without_packages
+stage "without packages" "built beside the tests; and a replay" without_packages
 
-# The second compiler builds everything, with sanitizers: they read the same warnings.
-if CC=clang CXX=clang++ stage "build clang asan" "" build build-asan -DTERN_SANITIZE=address -DTERN_BUGS=OFF; then
+if stage "build clang asan" "begun beside the tests" ended "build clang asan"; then
     tests build-asan unit "$jobs"
     [[ $full -eq 1 ]] && tests build-asan rdma 1
     seeds=$((full ? 5000 : 1000)) # with fewer, marks are missed by chance

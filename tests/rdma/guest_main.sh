@@ -16,7 +16,8 @@ die() {
 # `failed` ends every wait.
 lab_signal() { : >"$LAB_SHARE/$1"; }
 lab_wait() {
-    local until=$((SECONDS + ${2:-200}))
+    local until=$((SECONDS + ${2:-200})) idle
+    exec {idle}<> <(:) # a wait on it starts no process: the other guest may want the time
     while [[ ! -e $LAB_SHARE/$1 ]]; do
         if [[ -e $LAB_SHARE/failed ]]; then
             echo "lab_wait: the other side failed before $1" >&2
@@ -26,8 +27,9 @@ lab_wait() {
             echo "lab_wait: $1 did not come in ${2:-200} s" >&2
             return 1
         fi
-        sleep 0.1
+        read -r -t 0.1 -u "$idle" _
     done
+    exec {idle}>&-
 }
 
 network() {
@@ -46,11 +48,11 @@ network() {
 
 # The RoCEv2 entry of the IPv4 address appears a moment after the device.
 find_gid() {
-    local gids=/sys/class/infiniband/rxe0/ports/1/gids want i
+    local gids=/sys/class/infiniband/rxe0/ports/1/gids want gid i
     want=$(printf '0000:0000:0000:0000:0000:ffff:0a4d:%04x' "${LAB_IP##*.}")
     for _ in {1..300}; do
         for i in 0 1 2 3; do
-            if [[ $(cat $gids/$i 2>/dev/null) == "$want" ]]; then
+            if { read -r gid <$gids/$i; } 2>/dev/null && [[ $gid == "$want" ]]; then
                 export LAB_GID=$i
                 return 0
             fi

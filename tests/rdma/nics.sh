@@ -75,7 +75,7 @@ came() {
     half source commit "${pool[@]}" --seed "$1" --device "${gpu[$1]}" >/dev/null || fail "commit"
     counters
     before=("${had[@]}")
-    half dest fetch "${pool[@]}" --seed "$1" --device "${gpu[$1]}" --peer source >"$DIR/fetch" ||
+    half dest fetch "${pool[@]}" --seed "$1" --device "${gpu[$1]}" --peer source --tries 20 >"$DIR/fetch" ||
         fail "fetch: $(cat "$DIR/fetch")"
     counters
     pages=$(sed -n 's/^fetched: .* pages=\([0-9]*\) wrong_bytes=0 .*/\1/p' "$DIR/fetch")

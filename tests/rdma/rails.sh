@@ -43,7 +43,6 @@ came() {
     n=$((n * 4096))
 }
 
-exec {idle}<> <(:)
 nap() { read -r -t 0.01 -u "$idle" _; }
 
 # paths NODE STATE STATE: of its two rails
@@ -119,7 +118,7 @@ again_carries() {
     wait_for 120 "the path, made again" paths "$dest" ready unproven
     came "$second" && from2=$n
     for _ in {1..10}; do # the other rail carries all until the first piece over this one is there: on a busy machine long
-        half "$dest" fetch "${pool[@]}" "${few[@]}" --peer "$source" --seed "1$seed" || fail "fetch"
+        half "$dest" fetch "${pool[@]}" "${few[@]}" --peer "$source" --seed "1$seed" --tries 20 || fail "fetch"
         came "$second"
         ((n - from2 > carries)) && break
         ctl "$dest" evict >/dev/null || fail "evict"

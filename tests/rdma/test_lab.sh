@@ -29,8 +29,8 @@ if [[ ${TERN_FULL:-0} == 1 ]]; then
     unexpected 'ended by itself'
 fi
 
-try "a timeout" --timeout 10 one 'echo begun; sleep 60; echo ended'
-expect 124 'begun' 'one: timeout: the command took more than 10 s'
+try "a timeout" --timeout 3 one 'echo begun; sleep 60; echo ended'
+expect 124 'begun' 'one: timeout: the command took more than 3 s'
 unexpected '^ended'
 
 echo "-- a lab that is killed"

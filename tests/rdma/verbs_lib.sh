@@ -10,6 +10,10 @@ DIR=${DIR:-$(mktemp -d /tmp/verbs-XXXXXX)}
 TRANSPORT=${TRANSPORT:-verbs}
 declare -A PIDS
 
+# A process costs an emulated machine a tenth of a second, and Python half a second: what waits starts none.
+exec {idle}<> <(:)
+nap() { read -r -t 0.05 -u "$idle" _; }
+
 fail() {
     echo "FAILED: $*"
     lab_signal failed
@@ -29,23 +33,30 @@ wait_for() { # SECONDS WHAT COMMAND...
     shift 2
     until "$@"; do
         ((SECONDS < until)) || fail "waited in vain for $what"
-        sleep 0.1
+        nap
     done
 }
+
+logged() { # NODE TEXT
+    [[ $(<"$DIR/$1/log") == *"$2"* ]]
+}
+
+# Tables as large as these daemons need: touching memory is most of what a start costs.
+limits=(--limit-sessions=256 --limit-send-buffers=64)
 
 daemon() {
     local node=$1 port=$2 peer=$3 at=$4 how=(--insecure-peers) push=
     shift 4
-    mkdir -p "$DIR/$node"
+    mkdir -p "$DIR/$node" && : >>"$DIR/$node/log"
     [[ -n ${TLS:-} ]] && how=(--tls-ca "$TLS/ca.pem" --tls-cert "$TLS/$node.pem" --tls-key "$TLS/$node.key")
     [[ ${PUSH:-1} == 1 ]] || push=,push=false
     [[ ${WIDE_KEYS:-0} == 1 ]] && how+=(--rdma-wide-keys)
     "$TERN_BIN/ternd" --node "$node" --admin-socket "$DIR/$node/admin.sock" --huge-pages=false --workers 1 \
         --tenant "name=default,socket=$DIR/$node/default.sock,memory=${MEMORY:-64M}${GPU:+,devices=$GPU,device_memory=true}${TENANT:+,$TENANT}" \
         --listen "${LISTEN:-$LAB_IP}:$port" "${how[@]}" --peer "name=$peer,address=$at,tenants=default,transport=$TRANSPORT$push" \
-        --log-level "${LEVEL:-info}" "$@" >>"$DIR/$node/log" 2>&1 &
+        --log-level "${LEVEL:-info}" "${limits[@]}" "$@" >>"$DIR/$node/log" 2>&1 &
     PIDS[$node]=$!
-    wait_for 120 "$node" grep -q event=ready "$DIR/$node/log"
+    wait_for 120 "$node" logged "$node" event=ready
 }
 
 # half NODE COMMAND [OPTION...]: rdma_half on that node's daemon
@@ -54,21 +65,29 @@ half() {
 }
 
 told() {
-    local node=$1 path
+    local json key
+    json=$(ctl "$1" status --json) || return 1
     shift
-    path=$(printf '[%s]' "${@/#/\"}" | sed 's/\]/"]/g')
-    ctl "$node" status --json | python3 -c "import json, sys; print(json.load(sys.stdin)$path)"
+    for key in "${@:1:$#-1}"; do
+        [[ $json == *"\"$key\": {"* ]] || return 1
+        json=${json#*"\"$key\": {"}
+    done
+    figure "$json" "${@: -1}"
+}
+
+figure() { # JSON KEY: the first number, or word, of that name
+    [[ $1 =~ \"$2\":\ *\"?([^],\"}[:space:]]*) ]] && echo "${BASH_REMATCH[1]}"
 }
 
 all_by_verbs() { # NODE: every page that came to it came by RDMA
-    local by_verbs
-    by_verbs=$(told "$1" data verbs pages_in)
-    echo "pages by RDMA: $by_verbs of $(told "$1" data pages_in)"
-    [[ $by_verbs -gt 0 && $by_verbs == $(told "$1" data pages_in) ]] || fail "pages did not move by verbs"
+    local by_verbs all
+    by_verbs=$(told "$1" data verbs pages_in) all=$(told "$1" data pages_in)
+    echo "pages by RDMA: $by_verbs of $all"
+    [[ $by_verbs -gt 0 && $by_verbs == "$all" ]] || fail "pages did not move by verbs"
 }
 
 transport() { # NODE: of its one peer
-    ctl "$1" peers --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["peers"][0]["transport"])'
+    figure "$(ctl "$1" peers --json)" transport
 }
 
 goes_by() { # NODE TRANSPORT
@@ -76,11 +95,12 @@ goes_by() { # NODE TRANSPORT
 }
 
 figures() { # FILE KEY...: of a JSON file
-    python3 - "$@" <<'PY'
-import json, sys
-d = json.load(open(sys.argv[1]))
-print(*(f"{k}={d[k]}" for k in sys.argv[2:]))
-PY
+    local json key line=
+    json=$(<"$1")
+    for key in "${@:2}"; do
+        line+=" $key=$(figure "$json" "$key")"
+    done
+    echo "${line# }"
 }
 
 stop_daemons() {

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Everything that is tested in one lab guest, step by step; run by test_verbs.sh. Each step says how long it took; the
-# first that fails ends it.
+# What is tested in one lab guest, step by step. Each step says how long it took; the first that fails ends it. A guest has
+# one processor, so there are two parts, each with a guest of its own:
+#   verbs_one.sh transport   the transport's own tests, a peer that dies, rails; run by test_verbs.sh
+#   verbs_one.sh daemons     two daemons with engines; run by test_verbs_daemons.sh
 #   INTERPOSE   tests/e2e/interpose_alloc.c, compiled
 #   CERTS       certificates of prefill and decode
 #   SESSIONS    of four requests each, for the two daemons with tern-replay
@@ -37,22 +39,33 @@ xa() {
     TERN_XA_S=$XA_S TERN_RDMA_DEVICE_source=rxe0 TERN_RDMA_DEVICE_dest=rxe1 "$TERN_BUILD/tests/e2e_test_xa"
 }
 
-step "huge pages" bash "$here/huge_pages.sh"
+transport() {
+    step "pull" "$TERN_BUILD/tests/test_xfer_verbs"
+    step "push" "$TERN_BUILD/tests/test_xfer_push"
+    step "a peer that dies or hangs" "$TERN_BUILD/tests/e2e_test_peer_killed"
+    # Outside a guest it is one of the tests of label e2e.
+    [[ -z ${TERN_FULL:-} ]] || step "strangers" "$TERN_BUILD/tests/e2e_test_tls"
+    step "the cable" cable
+    step "a rail that goes in mid-transfer, and comes back" bash "$here/rails.sh" $RAILS
+}
+
+daemons() {
+    export -f replay xa
+    step "huge pages" bash "$here/huge_pages.sh"
+    SESSIONS=4 step "what doctor says" bash "$here/verbs_replay.sh"
+    step "memory of GPUs" bash "$here/verbs_gpu.sh"
+    step "what the self-test finds" bash "$here/self_test.sh"
+    step "8 devices for 8 GPUs" bash "$here/nics.sh"
+    step "pools of another layout" "$TERN_BUILD/tests/e2e_test_reshard_words"
+    TERN_PEER_PUSH=0 step "two daemons, pull, no allocation" watched bash -c replay
+    step "two daemons, push, no allocation" watched bash -c "replay --push"
+    step "the cable" cable
+    TERN_PEER_PUSH=0 step "aborts at random points (X-a), pull, no allocation either" watched bash -c xa
+    step "aborts at random points (X-a), push, no allocation either" watched bash -c xa
+}
+
 step "a second device" second_device
-step "pull" "$TERN_BUILD/tests/test_xfer_verbs"
-step "push" "$TERN_BUILD/tests/test_xfer_push"
-step "a peer that dies or hangs" "$TERN_BUILD/tests/e2e_test_peer_killed"
-# Outside a guest it is one of the tests of label e2e.
-[[ -n ${TERN_FULL:-} ]] && step "strangers" "$TERN_BUILD/tests/e2e_test_tls"
-export -f replay xa
-SESSIONS=4 step "what doctor says" bash "$here/verbs_replay.sh"
-step "memory of GPUs" bash "$here/verbs_gpu.sh"
-step "what the self-test finds" bash "$here/self_test.sh"
-step "8 devices for 8 GPUs" bash "$here/nics.sh"
-step "pools of another layout" "$TERN_BUILD/tests/e2e_test_reshard_words"
-TERN_PEER_PUSH=0 step "two daemons, pull, no allocation" watched bash -c replay
-step "two daemons, push, no allocation" watched bash -c "replay --push"
-step "the cable" cable
-TERN_PEER_PUSH=0 step "aborts at random points (X-a), pull, no allocation either" watched bash -c xa
-step "aborts at random points (X-a), push, no allocation either" watched bash -c xa
-step "a rail that goes in mid-transfer, and comes back" bash "$here/rails.sh" $RAILS
+case $1 in
+transport | daemons) "$1" ;;
+*) echo "FAILED: no part is called $1" && exit 1 ;;
+esac

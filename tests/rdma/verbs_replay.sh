@@ -13,7 +13,9 @@ ctl decode peers
     --sessions "${SESSIONS:-8}" --turns "${TURNS:-4}" --concurrency 2 --json >"$DIR/replay.json" 2>"$DIR/replay.err" ||
     fail "tern-replay: $(cat "$DIR/replay.json" "$DIR/replay.err")"
 figures "$DIR/replay.json" requests transferred_pages verified_pages wrong_bytes failed_requests leaked_pages transfer_gb_s elapsed_s
-ctl decode status --json | python3 -c 'import json, sys; print("verbs", json.load(sys.stdin)["data"]["verbs"])'
+status=$(ctl decode status --json)
+status=${status#*'"verbs": {'}
+echo "verbs:" ${status%%\}*}
 all_by_verbs decode
 grep -h event=transport "$DIR"/*/log
 stop_daemons
