@@ -80,7 +80,6 @@ static void record_put(struct core *c, const struct engine *e, uint32_t slot)
     retire_slot_put(c, slot);
     share_put(c, SHARE_RETIRES, e->tenant);
     c->nretires--;
-    touch(c);
 }
 
 /* A record of the engine for `step`, in its place in the order; later ones of the same step come

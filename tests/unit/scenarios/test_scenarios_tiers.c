@@ -94,6 +94,20 @@ TEST(tiers_what_is_used_again_is_not_held_twice)
     bench_ends_clean(&b);
 }
 
+/* T13: a node that is continued leaves the reserve, since eviction would take what hangs on it. */
+TEST(tiers_what_is_continued_leaves_the_reserve)
+{
+    struct bench b = behind(16, 16);
+
+    assert_ok(rig_match(b.s, seq1, 8)); /* nothing yet, so its Commit is what meets the node */
+    put(&b, 1, 4);
+    assert_true(on_host(&b, 1, 4) && on_device(&b, 1, 4)); /* the reserve of one node */
+    runs_right(b.s, seq1, 8);
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_int_equal(node_at(b.rig->core, anywhere(b.rig, b.pool, seq1, 4))->reserved, 0);
+    bench_ends_clean(&b);
+}
+
 /* T16: who needs more at once than is ready waits for copies of the rest, and nothing is lost. */
 TEST(tiers_what_makes_way_for_a_long_extend_is_copied_first)
 {
