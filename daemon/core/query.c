@@ -506,7 +506,6 @@ bool core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits, uin
     const struct borrowed_walk back = {pool, false, bits, &again, unused};
     bool all;
 
-    memset(ret, 0, GROUPS_MAX * sizeof *ret);
     all = walk_paths(c, &(struct borrowed_walk){pool, true, bits, visits, ret});
     if (*visits != again)
         walk_paths(c, &back);

@@ -283,9 +283,9 @@ void core_event_range(const struct core *core, uint64_t *ret_first, uint64_t *re
 /* X6: whoever stores a number has it with this added, which is another one in each life of the
  * daemon: sums of it are below 2^53, so they are exact as a double, too. */
 uint64_t core_event_base(const struct core *core);
-/* Snapshot pages in running sessions' tables, each counted once. `bits`: scratch of one bit a node,
- * (limits.nodes + 63) / 64 words, all 0 before and afterwards. *visits: the nodes that may still
- * be looked at; false where those were not enough. */
+/* Adds the snapshot pages in running sessions' tables, each counted once, to *ret. `bits`: scratch
+ * of one bit a node, (limits.nodes + 63) / 64 words, all 0 before and afterwards. *visits: the
+ * nodes that may still be looked at; false where those were not enough. */
 bool core_pool_borrowed(const struct core *core, uint32_t pool, uint64_t *bits, uint32_t *visits,
                         uint32_t ret[GROUPS_MAX]);
 /* A tenant's own changes are counted apart, from 1: those that are kept are [first, next). */

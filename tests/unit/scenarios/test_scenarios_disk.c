@@ -44,6 +44,7 @@ TEST(d_a)
     assert_int_equal(disk_seen(&b).entries, 1);
     assert_true(disk_entry(&b, 48960, &v));
     assert_int_equal(v.reason, DISK_COLD);
+    assert_int_equal(v.own_bytes, v.bytes); /* nothing else needs a part of it */
     assert_int_equal(disk_seen(&b).counts.evicted, 0);
     disk_bench_restart(&b);
     s = rig_session(b.rig, &b.e, b.pool, 1);
