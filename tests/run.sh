@@ -180,7 +180,7 @@ echo "simulator: first seed $TERN_SIM_FIRST (repeat with TERN_SIM_FIRST=$TERN_SI
 CC=clang CXX=clang++ begin "build clang asan" build build-asan -DTERN_SANITIZE=address -DTERN_BUGS=OFF
 begin "build of few" build_of_few
 
-tests build unit "$jobs"
+tests build unit $((2 * jobs)) # a third of their time they wait
 tests build sim "$jobs"
 tests build fuzz "$jobs"
 tests build e2e $((2 * jobs)) # they wait more than they compute
@@ -207,7 +207,7 @@ stage "demo" "what README begins with" bash deploy/demo.sh
 stage "without packages" "built beside the tests; and a replay" without_packages
 
 if stage "build clang asan" "begun beside the tests" ended "build clang asan"; then
-    tests build-asan unit "$jobs"
+    tests build-asan unit $((2 * jobs))
     [[ $full -eq 1 ]] && tests build-asan rdma 1
     seeds=$((full ? 5000 : 1000)) # with fewer, marks are missed by chance
     stage "simulator asan" "$seeds seeds" build-asan/bin/tern-sim --seeds $seeds --first "$TERN_SIM_FIRST" \
