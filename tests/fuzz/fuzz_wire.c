@@ -72,8 +72,8 @@ static void forget_unknown(ProtobufCMessage *msg)
             forget_in(&msg->descriptor->fields[i], msg);
 }
 
-/* Match and Step are read by hand too: what that takes protobuf-c takes, with the same values; what
- * it refuses is not what protobuf-c writes. */
+/* A Step is read by hand too: what that takes protobuf-c takes, with the same values; what it
+ * refuses is not what protobuf-c writes. */
 static void hold_in_place(uint16_t type, const uint8_t *body, size_t n)
 {
     const ProtobufCMessage *msg, *by_hand;
@@ -108,7 +108,7 @@ static void one_body(uint16_t type, const uint8_t *bytes, size_t n)
 
     check(body);
     memcpy(body, bytes, n);
-    if (type == FRAME_MATCH || type == FRAME_STEP)
+    if (type == FRAME_STEP)
         hold_in_place(type, body, n);
     err = wire_decode(&budget, type, body, n, &msg);
     check(budget.used <= BUDGET_BYTES(n));

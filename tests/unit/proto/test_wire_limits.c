@@ -51,8 +51,7 @@ TEST(wire_fields_are_limited_over_all_levels)
                          TERN_MALFORMED);
         assert_int_equal(rig_budget.used, 0); /* before anything was made of it */
     }
-    for (size_t i = 0; i < 2; i++)
-        assert_int_equal(wire_decode_in_place(&rig_budget, types[i], body, n - 3, &msg), TERN_OK);
+    assert_int_equal(wire_decode_in_place(&rig_budget, FRAME_STEP, body, n - 3, &msg), TERN_OK);
     for (uint32_t more = 0; more < 2; more++) {
         n = put_unknown(body + head, WIRE_BODY_FIELDS - 1 + more);
         body[0] = STEP_OPS_TAG;
