@@ -39,7 +39,7 @@ admin: {socket: $DIR/$1/admin.sock}
 deadlines: {drain_ms: 20000}
 tenants:
   - {name: default, socket: $DIR/$1/default.sock, memory: 16M}
-reserve: {tenants: 1, memory: 16M}
+reserve: {tenants: 1, like: default}
 peers: [$2]
 EOF
 }

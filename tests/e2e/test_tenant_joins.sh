@@ -10,8 +10,8 @@ put() { # NODE TENANTS-OF-THE-PEER ENTRY...: its file
     [[ $node == decode ]] && other=prefill
     {
         printf 'spill: {dir: %s, bytes: 128M, headroom: 1M}\n' "$DIR/$node/spill"
-        printf 'reserve: {tenants: 1, memory: 64M, sessions_max: 512}\ntenants:\n'
-        printf '  - %s\n' "{name: t0, socket: $DIR/$node/t0.sock, memory: 8M}" "${@:3}"
+        printf 'reserve: {tenants: 1, like: t0}\ntenants:\n'
+        printf '  - %s\n' "{name: t0, socket: $DIR/$node/t0.sock, memory: 64M, sessions_max: 512}" "${@:3}"
         [[ -z $2 ]] || printf 'peers:\n  - {name: %s, address: "127.0.0.1:%s", tenants: [%s]}\n' $other "${PORT[$other]}" "$2"
     } >"$DIR/$node/config.yaml"
 }

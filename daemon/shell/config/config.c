@@ -29,7 +29,6 @@ static enum tern_err loader_create(struct loader **ret, char *why, size_t why_ca
         if (config_settings[i].initial != NULL)
             check(value_parse(&config_settings[i], config_settings[i].initial, l->config, reason) ==
                   TERN_OK);
-    l->config->reserve.spill_bytes = SPILL_PART;
     return TERN_OK;
 }
 

@@ -108,7 +108,7 @@ struct config {
     struct config_tenant tenants[CONFIG_TENANTS_MAX];
     uint64_t spill_parts; /* bit i: nobody gave tenant i its spill_bytes */
     uint32_t reserve_tenants;
-    struct config_tenant reserve; /* their sizes; it has no name, socket or mode */
+    char reserve_like[CONFIG_NAME_BYTES]; /* the tenant whose sizes they have; "": there are none */
     /* While the daemon runs these are slots: one without a name is free. A peer keeps its slot,
      * which is its index in the core, and that of its outbound link. */
     uint32_t npeers;

@@ -33,8 +33,9 @@ static void value_of(const struct setting *s, const void *base, char ret[CONFIG_
 {
     char text[VALUE_TEXT_BYTES];
 
-    if (s->kind == VALUE_PATH && *((const char *)base + s->offset) == '\0') {
-        ret[0] = '\0'; /* a file that is not named */
+    if ((s->kind == VALUE_PATH || s->kind == VALUE_NAME) &&
+        *((const char *)base + s->offset) == '\0') {
+        ret[0] = '\0'; /* a file or tenant that is not named */
         return;
     }
     value_text(s, base, text, sizeof text);

@@ -123,54 +123,56 @@ static enum tern_err peer_tenants(struct loader *l, uint32_t i)
     return TERN_OK;
 }
 
-/* ---- the reserve: tenants that have all sizes and no name ---- */
+/* ---- the reserve: tenants that have the sizes of a named one, and no name ---- */
 
-/* An entry without `memory` has what it leaves out from the reserve. */
-static void reserve_sizes(struct loader *l)
+/* Sizes that were not given to `to`. */
+static void take_sizes(struct config_tenant *to, const struct config_tenant *from, uint32_t given)
 {
-    struct config *c = l->config;
+    for (size_t f = TENANT_SIZES; f < TENANT_FIELDS; f++) {
+        const struct setting *s = &config_tenant_fields[f];
 
-    for (uint32_t i = 0; i < c->ntenants; i++) {
-        char *to = (char *)&c->tenants[i];
-
-        if (c->tenants[i].memory_bytes > 0 || c->reserve.memory_bytes == 0)
-            continue;
-        for (size_t f = TENANT_SIZES; f < TENANT_FIELDS; f++) {
-            const struct setting *s = &config_tenant_fields[f];
-
-            if (!(l->tenant_given[i] >> f & 1))
-                memcpy(to + s->offset, (const char *)&c->reserve + s->offset, s->size);
-        }
+        if (!(given >> f & 1))
+            memcpy((char *)to + s->offset, (const char *)from + s->offset, s->size);
     }
 }
 
-/* The reserve's tenants stand behind the entries, so what is made for a tenant is made for them. */
+/* The reserve's tenants stand behind the entries, so what is made for a tenant is made for them.
+ * An entry without `memory` has the sizes that it leaves out from the same tenant. */
 static enum tern_err reserve_add(struct loader *l)
 {
-    enum origin origin = loader_origin(l, "reserve", "tenants");
     struct config *c = l->config;
+    uint32_t like;
 
+    if (c->reserve_tenants == 0 && c->reserve_like[0] == '\0')
+        return TERN_OK;
+    if (config_tenant_slot(c, c->reserve_like, &like) != TERN_OK)
+        return setting_fail(l, "reserve", c->reserve_like[0] == '\0' ? "tenants" : "like",
+                            "no tenant is called \"%s\": name the one whose sizes the reserve has "
+                            "by reserve.like",
+                            c->reserve_like);
     if (c->ntenants + c->reserve_tenants > CONFIG_TENANTS_MAX)
-        return loader_fail(l, origin, "reserve", -1, "tenants",
-                           "with the %u of `tenants` they are more than %u", c->ntenants,
-                           CONFIG_TENANTS_MAX);
+        return setting_fail(l, "reserve", "tenants",
+                            "with the %u of `tenants` they are more than %u", c->ntenants,
+                            CONFIG_TENANTS_MAX);
+    for (uint32_t i = 0; i < c->ntenants; i++)
+        if (c->tenants[i].memory_bytes == 0)
+            take_sizes(&c->tenants[i], &c->tenants[like], l->tenant_given[i]);
     for (l->reserved = 0; l->reserved < c->reserve_tenants; l->reserved++) {
-        l->tenant_origin[c->ntenants] = origin;
-        c->tenants[c->ntenants++] = c->reserve;
+        l->tenant_origin[c->ntenants] = loader_origin(l, "reserve", "tenants");
+        take_sizes(&c->tenants[c->ntenants++], &c->tenants[like], 0);
     }
     return TERN_OK;
 }
 
 enum tern_err config_resolve(struct loader *l)
 {
-    if (l->config->ntenants == 0 && l->config->reserve_tenants == 0)
+    if (l->config->ntenants == 0)
         return loader_fail(l, l->text != NULL ? ORIGIN_FILE : ORIGIN_DEFAULT, "", -1, NULL,
                            "no tenant is configured: say --tenant "
                            "name=default,socket=/run/tern/default.sock,memory=4G "
                            "or list one under `tenants` of the file that --config names");
     for (uint32_t i = 0; i < l->config->ntenants; i++)
         TRY(tenant_is_whole(l, i));
-    reserve_sizes(l);
     TRY(reserve_add(l));
     for (uint32_t i = 0; i < l->config->ntenants; i++)
         TRY(sizes_are_whole(l, i));

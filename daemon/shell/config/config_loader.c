@@ -67,7 +67,8 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
 
     if (l->reserved > 0 && strcmp(section, "tenants") == 0 && index >= 0 &&
         (uint32_t)index >= l->config->ntenants - l->reserved) {
-        section = "reserve"; /* what is wrong with one of them is wrong with its settings */
+        section = "reserve";
+        key = "tenants"; /* sizes that one tenant may have, and not as many */
         index = -1;
     }
     if (origin == ORIGIN_FILE)

@@ -27,9 +27,6 @@ static void derive_parts(struct config *c)
             c->tenants[i].spill_bytes = left / open;
             c->spill_parts |= (uint64_t)1 << i;
         }
-    if (c->reserve.spill_bytes == SPILL_PART) /* for who prints it */
-        c->reserve.spill_bytes =
-            c->reserve_tenants > 0 ? c->tenants[c->ntenants - 1].spill_bytes : 0;
 }
 
 /* The header of an extent, and one page of the smallest size. */

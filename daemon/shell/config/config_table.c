@@ -100,29 +100,10 @@ const struct setting config_settings[] = {
           "0",
           "Tenants beside those that are listed, made at start without a name, that a reload gives "
           "to new entries of `tenants` of these very sizes"),
-    BYTES(SIZED, "reserve", "memory", "reserve-memory", reserve.memory_bytes, 0, MEMORY_MAX, "0",
-          "What each of them has, as in `tenants`. An entry of `tenants` without `memory` has what "
-          "it leaves out from here"),
-    BYTES(SIZED, "reserve", "host_memory", "reserve-host-memory", reserve.host_bytes, 0, MEMORY_MAX,
-          "0", "Likewise"),
-    BYTES(SIZED, "reserve", "record_memory", "reserve-record-memory", reserve.record_bytes, 0,
-          MEMORY_MAX, "0", "Likewise"),
-    BYTES(SIZED, "reserve", "spill_bytes", "reserve-spill-bytes", reserve.spill_bytes, 0,
-          MEMORY_MAX, NULL, "Likewise"),
-    PLAIN(SIZED, "reserve", "host_write_through", "reserve-host-write-through", VALUE_BOOL,
-          reserve.host_write_through, "false", "Likewise"),
-    COUNT(SIZED, "reserve", "regions", "reserve-regions", reserve.regions, 1, RANKS_MAX, "1",
-          "Likewise"),
-    PLAIN(SIZED, "reserve", "devices", "reserve-devices", VALUE_REGIONS, reserve.devices, "index",
-          "Likewise"),
-    PLAIN(SIZED, "reserve", "device_memory", "reserve-device-memory", VALUE_BOOL,
-          reserve.device_memory, "false", "Likewise"),
-    PLAIN(STARTS, "reserve", "rdma_devices", "reserve-rdma-devices", VALUE_NICS,
-          reserve.rdma_devices, "auto", "Likewise"),
-    COUNT(SIZED, "reserve", "sessions_max", "reserve-sessions-max", reserve.sessions_max, 1,
-          COUNT_MAX, "4096", "Likewise"),
-    COUNT(SIZED, "reserve", "conns_max", "reserve-conns-max", reserve.conns_max, 1, 65536, "256",
-          "Likewise"),
+    PLAIN(
+        SIZED, "reserve", "like", "reserve-like", VALUE_NAME, reserve_like, NULL,
+        "The tenant whose sizes each of them has. An entry of `tenants` without `memory` has what "
+        "it leaves out from there, too"),
 
     PLAIN(STARTS, "spill", "dir", "spill-dir", VALUE_PATH, spill_dir, NULL,
           "Folder of the disk tier, for this daemon alone; without it there is none"),

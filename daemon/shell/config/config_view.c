@@ -20,8 +20,9 @@ void config_print(const struct config *config, FILE *out)
     for (size_t i = 0; i < config_settings_n; i++) {
         const struct setting *s = &config_settings[i];
 
-        if (s->kind == VALUE_PATH && *((const char *)config + s->offset) == '\0')
-            continue; /* a file that is not named: no text stands for that */
+        if ((s->kind == VALUE_PATH || s->kind == VALUE_NAME) &&
+            *((const char *)config + s->offset) == '\0')
+            continue; /* a file or tenant that is not named: no text stands for that */
         if (strcmp(section, s->section) != 0)
             fprintf(out, "%s:\n", s->section);
         section = s->section;

@@ -241,7 +241,9 @@ static enum tern_err explain(struct loader *l, struct complaint *c, cyaml_err_t 
         c->index--;
     if (strncmp(c->text, unknown, strlen(unknown)) == 0) {
         snprintf(c->key, sizeof c->key, "%.*s", CONFIG_NAME_BYTES - 1, c->text + strlen(unknown));
-        text = "unknown key: `man ternd.yaml` has every one";
+        text = strcmp(c->section, "reserve") == 0
+                   ? "the reserve has the sizes of a tenant: name it by reserve.like"
+                   : "unknown key: `man ternd.yaml` has every one";
     } else if (strncmp(c->text, twice, strlen(twice)) == 0) {
         text = "given twice";
     }

@@ -340,23 +340,25 @@ static void entry_refused(const char *list, const struct setting *fields, size_t
     refused(text, at, "must ");
 }
 
-#define RESERVE                                                                                    \
-    "reserve: {tenants: 2, memory: 32M, host_memory: 8M, regions: 2, devices: x+y, "               \
-    "sessions_max: 7, conns_max: 3}\n"
+#define LIKE                                                                                       \
+    "  - {name: big, socket: /tmp/big, memory: 32M, host_memory: 8M, regions: 2, devices: x+y, "   \
+    "sessions_max: 7, conns_max: 3, mode: 0600, events_tokens: true}\n"
+#define RESERVE "reserve: {tenants: 2, like: big}\n"
 
 /* They count as any other, and are printed as what they are made from. */
 TEST(config_reserve_makes_tenants_without_a_name)
 {
-    struct config *c = accepted(RESERVE "spill: {dir: /tmp, bytes: 30M}\n" TENANT), *again;
-    const struct config_tenant *free = &c->tenants[2];
+    struct config *c = accepted(RESERVE "spill: {dir: /tmp, bytes: 40M}\n" TENANT LIKE), *again;
+    const struct config_tenant *free = &c->tenants[3];
     struct plan_memory planned;
     struct mem_config mem;
     uint32_t slot;
 
-    assert_int_equal(c->ntenants, 3);
-    assert_int_equal(config_tenants(c), 1);
-    assert_int_equal(c->limits.tenants, 3);
-    assert_true(config_tenant_free(c, 1) && config_tenant_free(c, 2) && !config_tenant_free(c, 0));
+    assert_int_equal(c->ntenants, 4);
+    assert_int_equal(config_tenants(c), 2);
+    assert_int_equal(c->limits.tenants, 4);
+    assert_true(config_tenant_free(c, 2) && config_tenant_free(c, 3) && !config_tenant_free(c, 1));
+    assert_true(free->socket[0] == '\0' && free->mode == 0 && !free->events_tokens);
     assert_int_equal(config_tenant_slot(c, "", &slot), TERN_INVALID);
     assert_int_equal(free->memory_bytes, 32u << 20);
     assert_int_equal(free->host_bytes, 8u << 20);
@@ -364,21 +366,21 @@ TEST(config_reserve_makes_tenants_without_a_name)
     assert_string_equal(free->devices.name[1], "y");
     assert_int_equal(free->sessions_max, 7);
     assert_int_equal(free->spill_bytes, 10u << 20); /* an equal part, as of who says nothing */
-    assert_int_equal(c->spill_parts, 7);
-    assert_int_equal(c->limits.conns, 256 + 16 + 2 * 3);
+    assert_int_equal(c->spill_parts, 15);
+    assert_int_equal(c->limits.conns, 256 + 16 + 3 * 3);
     plan_mem(c, &mem);
-    assert_int_equal(mem.tenants, 3);
+    assert_int_equal(mem.tenants, 4);
     plan_memory(c, &planned);
-    assert_int_equal(planned.pages, (64u + 2 * 2 * 32u) << 20);
+    assert_int_equal(planned.pages, (64u + 3 * 2 * 32u) << 20);
     again = accepted(printed(c));
     assert_same(c, again);
 }
 
-/* An entry without `memory` has the rest of its sizes from the reserve, too; one with it none. */
+/* An entry without `memory` has the rest of its sizes from that tenant, too; one with it none. */
 TEST(config_tenant_without_memory_has_the_sizes_of_the_reserve)
 {
-    struct config *c = accepted(RESERVE TENANT "  - {name: a, socket: /tmp/a, sessions_max: 9}\n"),
-                  *only = accepted("reserve: {tenants: 1, memory: 1M}\n");
+    struct config *c =
+        accepted(RESERVE TENANT "  - {name: a, socket: /tmp/a, sessions_max: 9}\n" LIKE);
 
     assert_int_equal(c->tenants[0].host_bytes, 0);
     assert_int_equal(c->tenants[0].sessions_max, 4096);
@@ -387,25 +389,34 @@ TEST(config_tenant_without_memory_has_the_sizes_of_the_reserve)
     assert_string_equal(c->tenants[1].devices.name[0], "x");
     assert_int_equal(c->tenants[1].sessions_max, 9);
     assert_int_equal(c->tenants[1].mode, 0660);
-    assert_int_equal(config_tenants(only), 0);
+    c = accepted("reserve: {like: big}\ntenants:\n" LIKE "  - {name: a, socket: /tmp/a}\n");
+    assert_int_equal(c->ntenants, 2);
+    assert_int_equal(c->tenants[1].conns_max, 3);
     refused("reserve: {tenants: 0}\ntenants:\n  - {name: a, socket: /tmp/a}\n",
+            "t.yaml:3: tenants[0]: ", "needs memory");
+    refused("reserve: {like: a}\ntenants:\n  - {name: a, socket: /tmp/a}\n",
             "t.yaml:3: tenants[0]: ", "needs memory");
 }
 
+/* What a release before had there is refused with what takes its place. */
 TEST(config_reserve_is_checked_as_tenants_are)
 {
-    refused("reserve: {tenants: 1}\n" TENANT, "t.yaml:1: reserve: ", "needs memory");
-    refused("reserve: {tenants: 64, memory: 1M}\n" TENANT,
+    char text[256];
+
+    refused("reserve: {tenants: 1}\n" TENANT, "t.yaml:1: reserve.tenants: ", "by reserve.like");
+    refused("reserve: {like: b}\n" TENANT, "t.yaml:1: reserve.like: ", "no tenant is called \"b\"");
+    refused("reserve: {tenants: 1, memory: 1M}\n" TENANT,
+            "t.yaml:1: reserve.memory: ", "name it by reserve.like");
+    refused("reserve: {tenants: 64, like: default}\n" TENANT,
             "t.yaml:1: reserve.tenants: ", "with the 1 of `tenants` they are more than 64");
-    refused("reserve: {tenants: 1, memory: 1M, devices: x+y}\n" TENANT,
-            "t.yaml:1: reserve.devices: ", "2 devices for 1 regions");
-    refused("reserve: {tenants: 1, memory: 512T}\n" TENANT,
-            "t.yaml:1: reserve.memory: ", "this machine has");
-    refused("reserve: {tenants: 1, memory: 4K}\n" TENANT,
-            "t.yaml:1: reserve.memory: ", "no room for two pages");
-    refused("insecure_peers: true\n" RESERVE TENANT
+    snprintf(text, sizeof text,
+             "reserve: {tenants: 2, like: default}\ntenants:\n"
+             "  - {name: default, socket: /tmp/a, memory: %" PRIu64 "}\n",
+             plan_machine_bytes() / 2);
+    refused(text, "t.yaml:1: reserve.tenants: ", "this machine has");
+    refused("insecure_peers: true\n" RESERVE TENANT LIKE
             "peers:\n  - {name: b, address: \"h:1\", tenants: [a]}\n",
-            "t.yaml:8: peers[0].tenants: ", "there is no tenant a");
+            "t.yaml:9: peers[0].tenants: ", "there is no tenant a");
 }
 
 /* Memory of GPUs is none of the machine's, and more of it than that has is no mistake. */

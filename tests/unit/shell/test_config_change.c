@@ -194,8 +194,7 @@ TEST(peers_are_compared_by_name)
 
 /* ---- tenants that join ---- */
 
-#define RESERVE                                                                                    \
-    "reserve: {tenants: 2, memory: 32M, sessions_max: 7}\nspill: {dir: /tmp, bytes: 60M}\n"
+#define RESERVE          "reserve: {tenants: 2, like: a}\nspill: {dir: /tmp, bytes: 60M}\n"
 #define NEW(name, sizes) "  - {name: " name ", socket: /tmp/" name ".sock" sizes "}\n"
 
 TEST(new_tenants_take_the_free_slots)
@@ -203,7 +202,7 @@ TEST(new_tenants_take_the_free_slots)
     struct config *was = loaded(RESERVE "insecure_peers: true\ntenants:\n" TENANT(
                       "a") "peers:\n" PEER("x", "1", "[a]")),
                   *is = loaded(RESERVE "insecure_peers: true\ntenants:\n" NEW("c", "") TENANT("a")
-                                   NEW("b", ", memory: 32M, sessions_max: 7, mode: 0600")
+                                   NEW("b", ", memory: 64M, mode: 0600")
                                        NEW("d", "") "peers:\n" PEER("x", "1", "[b, a, d]"));
 
     compare(was, is);
@@ -241,12 +240,12 @@ static void assert_unfit(const char *sizes, const char *why)
 
 TEST(a_new_tenant_of_other_sizes_hears_which)
 {
-    assert_unfit(", memory: 31M, sessions_max: 7",
-                 "memory is 32505856 and the reserve's is 33554432; say the reserve's");
+    assert_unfit(", memory: 63M",
+                 "memory is 66060288 and the reserve's is 67108864; say the reserve's");
     drop_all(NULL);
     assert_unfit(
-        ", memory: 32M, regions: 2",
-        "regions is 2 and the reserve's is 1; sessions_max is 4096 and the reserve's is 7;");
+        ", memory: 64M, regions: 2, sessions_max: 7",
+        "regions is 2 and the reserve's is 1; sessions_max is 7 and the reserve's is 4096;");
     drop_all(NULL);
     assert_unfit(", devices: x, spill_bytes: 1M",
                  "spill_bytes is 1048576 and the reserve's is 20971520; devices is");
