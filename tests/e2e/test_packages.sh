@@ -45,7 +45,7 @@ inside() { chroot "$ROOT" env DEBIAN_FRONTEND=noninteractive LC_ALL=C "$@" >"$DI
 files() { (cd "$ROOT" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./tmp -o -path ./var/log -o -path ./var/cache -o -path ./var/lib/apt -o -path ./var/lib/dpkg \) -prune -o -print | sort); }
 inside apt-get update -q
 # what they need comes first, so that what a purge has to leave is known
-inside apt-get install -y -q --no-install-recommends adduser python3-numpy libprotobuf-c-dev liburing2 libcyaml1 libyaml-0-2 libjansson4 libssl3 libibverbs1 libxxhash0 libmicrohttpd12 libcurl4
+inside apt-get install -y -q --no-install-recommends adduser python3-numpy libprotobuf-c-dev liburing2 libyaml-0-2 libjansson4 libssl3 libibverbs1 libxxhash0 libmicrohttpd12 libcurl4
 # ---- an image ----
 image() {
     local b=(buildah --root "$DIR/store" --runroot "$DIR/run") c

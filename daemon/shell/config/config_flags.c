@@ -29,65 +29,43 @@ struct pass {
     enum tern_err err;
 };
 
-/* Reads key=value,key=value and calls `set` for each. The text is the caller's copy, and cut up. */
-static enum tern_err entry(struct loader *l, const char *flag, char *text, uint32_t slot, int index,
-                           enum tern_err (*set)(struct loader *, uint32_t, int, const char *,
-                                                const char *))
-{
-    char *rest = NULL;
-
-    for (char *part = strtok_r(text, ",", &rest); part != NULL; part = strtok_r(NULL, ",", &rest)) {
-        char *value = strchr(part, '=');
-
-        if (value == NULL)
-            return loader_fail(l, ORIGIN_FLAG, flag, index, part, "has no value: write %s=VALUE",
-                               part);
-        *value++ = '\0';
-        TRY(set(l, slot, index, part, value));
-    }
-    return TERN_OK;
-}
-
-static enum tern_err tenant_set(struct loader *l, uint32_t slot, int index, const char *key,
-                                const char *value)
-{
-    for (size_t f = 0; f < TENANT_FIELDS; f++)
-        if (strcmp(config_tenant_fields[f].key, key) == 0)
-            return loader_tenant_set(l, slot, f, value);
-    return loader_fail(l, ORIGIN_FLAG, "tenants", index, key, "unknown key");
-}
-
-static enum tern_err peer_set(struct loader *l, uint32_t slot, int index, const char *key,
-                              const char *value)
+static enum tern_err entry_set(struct loader *l, const char *list, uint32_t slot, const char *key,
+                               const char *value)
 {
     char names[ENTRY_BYTES], *rest = NULL;
+    size_t field = loader_field(l, list, key);
 
-    for (size_t f = 0; f < PEER_FIELDS; f++)
-        if (strcmp(config_peer_fields[f].key, key) == 0)
-            return loader_peer_set(l, slot, f, value);
-    if (strcmp(key, "tenants") != 0)
-        return loader_fail(l, ORIGIN_FLAG, "peers", index, key, "unknown key");
+    if (field == ENTRY_ITSELF)
+        return loader_fail(l, ORIGIN_FLAG, list, (int)slot, key, "unknown key");
+    if (field != PEER_NAMES)
+        return loader_entry_set(l, list, slot, field, value);
     snprintf(names, sizeof names, "%s", value);
     for (char *name = strtok_r(names, "+", &rest); name != NULL; name = strtok_r(NULL, "+", &rest))
         TRY(loader_peer_tenant(l, slot, name));
     return TERN_OK;
 }
 
-static enum tern_err list_flag(struct loader *l, bool is_tenant, const char *arg)
+/* Reads key=value,key=value. */
+static enum tern_err list_flag(struct loader *l, const char *list, const char *arg)
 {
-    char text[ENTRY_BYTES];
+    char text[ENTRY_BYTES], *rest = NULL;
     uint32_t slot;
 
     if (strlen(arg) >= sizeof text)
-        return loader_fail(l, ORIGIN_FLAG, is_tenant ? "tenants" : "peers", -1, NULL,
-                           "longer than %zu bytes", sizeof text - 1);
+        return loader_fail(l, ORIGIN_FLAG, list, -1, NULL, "longer than %zu bytes",
+                           sizeof text - 1);
     strcpy(text, arg);
-    if (is_tenant) {
-        TRY(loader_tenant_add(l, ORIGIN_FLAG, &slot));
-        return entry(l, "tenants", text, slot, (int)slot, tenant_set);
+    TRY(loader_entry_add(l, list, ORIGIN_FLAG, &slot));
+    for (char *part = strtok_r(text, ",", &rest); part != NULL; part = strtok_r(NULL, ",", &rest)) {
+        char *value = strchr(part, '=');
+
+        if (value == NULL)
+            return loader_fail(l, ORIGIN_FLAG, list, (int)slot, part,
+                               "has no value: write %s=VALUE", part);
+        *value++ = '\0';
+        TRY(entry_set(l, list, slot, part, value));
     }
-    TRY(loader_peer_add(l, ORIGIN_FLAG, &slot));
-    return entry(l, "peers", text, slot, (int)slot, peer_set);
+    return TERN_OK;
 }
 
 static enum tern_err one_flag(struct pass *p, int key, const char *arg)
@@ -111,7 +89,7 @@ static enum tern_err one_flag(struct pass *p, int key, const char *arg)
     if (p->first)
         return TERN_OK;
     if (key == KEY_TENANT || key == KEY_PEER)
-        return list_flag(l, key == KEY_TENANT, arg);
+        return list_flag(l, key == KEY_TENANT ? "tenants" : "peers", arg);
     /* A bool flag without a value means true. */
     return loader_set(l, (size_t)(key - KEY_SETTING), arg == NULL ? "true" : arg, ORIGIN_FLAG);
 }

@@ -9,34 +9,89 @@
 
 #define PEER_TENANTS_BYTES (CONFIG_TENANTS_MAX * CONFIG_NAME_BYTES + 1)
 
-static const char *entry_name(const struct loader *l, const char *section, int index)
+size_t loader_row(const char *section, const char *key)
 {
+    size_t i = 0;
+
+    while (i < config_settings_n && (strcmp(config_settings[i].section, section) != 0 ||
+                                     strcmp(config_settings[i].key, key) != 0))
+        i++;
+    return i;
+}
+
+/* A list of the file, and its fields, of which the first is the entry's name. */
+struct entries {
+    const struct setting *field;
+    size_t fields, bytes; /* bytes: of an entry */
+    void *first;
+    uint32_t *n, max;
+    enum origin *origin;
+    uint32_t (*line)[ENTRY_ITSELF + 1];
+};
+
+static struct entries entries_of(struct loader *l, const char *list)
+{
+    struct config *c = l->config;
+
+    if (strcmp(list, "peers") == 0)
+        return (struct entries){config_peer_fields, PEER_FIELDS, sizeof *c->peers,
+                                c->peers,           &c->npeers,  CONFIG_PEERS_MAX,
+                                l->peer_origin,     l->peer_line};
+    return (struct entries){config_tenant_fields, TENANT_FIELDS, sizeof *c->tenants,
+                            c->tenants,           &c->ntenants,  CONFIG_TENANTS_MAX,
+                            l->tenant_origin,     l->tenant_line};
+}
+
+static void *entry_at(const struct entries *e, uint32_t slot)
+{
+    return (char *)e->first + slot * e->bytes;
+}
+
+size_t loader_field(struct loader *l, const char *list, const char *key)
+{
+    const struct entries e = entries_of(l, list);
+
+    for (size_t f = 0; f < e.fields; f++)
+        if (strcmp(e.field[f].key, key) == 0)
+            return f;
+    return e.first == l->config->peers && strcmp(key, "tenants") == 0 ? PEER_NAMES : ENTRY_ITSELF;
+}
+
+uint32_t *loader_lines(struct loader *l, const char *list, uint32_t slot)
+{
+    return entries_of(l, list).line[slot];
+}
+
+/* Of what is being read; behind that of the key, else of its entry; 0: it stands nowhere. */
+static uint32_t line_of(struct loader *l, const char *section, int index, const char *key)
+{
+    size_t at = key == NULL ? config_settings_n : loader_row(section, key);
+    const uint32_t *lines;
+
+    if (l->line != 0)
+        return l->line;
     if (index < 0)
-        return "";
-    if (strcmp(section, "tenants") == 0)
-        return (uint32_t)index < l->config->ntenants ? l->config->tenants[index].name : "";
-    return (uint32_t)index < l->config->npeers ? l->config->peers[index].name : "";
+        return at < config_settings_n ? l->row_line[at] : 0;
+    lines = loader_lines(l, section, (uint32_t)index);
+    at = key == NULL ? ENTRY_ITSELF : loader_field(l, section, key);
+    return lines[at] != 0 ? lines[at] : lines[ENTRY_ITSELF];
 }
 
 static const char *flag_of(const char *section, const char *key)
 {
-    if (key == NULL)
-        return NULL;
-    for (size_t i = 0; i < config_settings_n; i++)
-        if (strcmp(config_settings[i].section, section) == 0 &&
-            strcmp(config_settings[i].key, key) == 0)
-            return config_settings[i].flag;
-    return NULL;
+    size_t row = key == NULL ? config_settings_n : loader_row(section, key);
+
+    return row < config_settings_n ? config_settings[row].flag : NULL;
 }
 
-static void place_in_file(const struct loader *l, const char *section, int index, const char *key,
+static void place_in_file(struct loader *l, const char *section, int index, const char *key,
                           char *out, size_t cap)
 {
-    size_t line = yaml_line(l, section, index, key);
+    uint32_t line = line_of(l, section, index, key);
     char number[32] = " ", entry[32] = "";
 
     if (line != 0)
-        snprintf(number, sizeof number, "%zu: ", line);
+        snprintf(number, sizeof number, "%u: ", line);
     if (index >= 0)
         snprintf(entry, sizeof entry, "[%d]", index);
     snprintf(out, cap, "%s:%s%s%s%s%s%s", l->file_name, number, section, entry,
@@ -44,15 +99,17 @@ static void place_in_file(const struct loader *l, const char *section, int index
              *section != '\0' || key != NULL ? ": " : "");
 }
 
-static void place_in_flags(const struct loader *l, const char *section, int index, const char *key,
+static void place_in_flags(struct loader *l, const char *section, int index, const char *key,
                            char *out, size_t cap)
 {
     const char *flag = flag_of(section, key);
     bool list = strcmp(section, "tenants") == 0 || strcmp(section, "peers") == 0;
+    const struct entries e = entries_of(l, section);
 
     if (list)
         snprintf(out, cap, "--%s %s: %s%s", *section == 't' ? "tenant" : "peer",
-                 entry_name(l, section, index), key == NULL ? "" : key, key == NULL ? "" : ": ");
+                 index < 0 ? "" : (char *)entry_at(&e, (uint32_t)index) + e.field->offset,
+                 key == NULL ? "" : key, key == NULL ? "" : ": ");
     else if (flag != NULL || key != NULL)
         snprintf(out, cap, "--%s: ", flag != NULL ? flag : key);
     else
@@ -87,11 +144,9 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
 
 enum origin loader_origin(const struct loader *l, const char *section, const char *key)
 {
-    for (size_t i = 0; i < config_settings_n; i++)
-        if (strcmp(config_settings[i].section, section) == 0 &&
-            strcmp(config_settings[i].key, key) == 0)
-            return l->origin[i];
-    return ORIGIN_DEFAULT;
+    size_t row = loader_row(section, key);
+
+    return row < config_settings_n ? l->origin[row] : ORIGIN_DEFAULT;
 }
 
 enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enum origin origin)
@@ -106,59 +161,37 @@ enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enu
     return TERN_OK;
 }
 
-static void entry_initials(const struct setting *fields, size_t n, void *base)
+enum tern_err loader_entry_add(struct loader *l, const char *list, enum origin origin,
+                               uint32_t *ret_slot)
 {
+    const struct entries e = entries_of(l, list);
     char reason[REASON_BYTES];
 
-    for (size_t i = 0; i < n; i++)
-        if (fields[i].initial != NULL)
-            check(value_parse(&fields[i], fields[i].initial, base, reason) == TERN_OK);
-}
-
-enum tern_err loader_tenant_add(struct loader *l, enum origin origin, uint32_t *ret_slot)
-{
-    struct config *c = l->config;
-
-    if (c->ntenants == CONFIG_TENANTS_MAX)
-        return loader_fail(l, origin, "tenants", -1, NULL, "more than %u tenants",
-                           CONFIG_TENANTS_MAX);
-    *ret_slot = c->ntenants++;
-    l->tenant_origin[*ret_slot] = origin;
-    c->tenants[*ret_slot].spill_bytes = SPILL_PART;
-    entry_initials(config_tenant_fields, TENANT_FIELDS, &c->tenants[*ret_slot]);
+    if (*e.n == e.max)
+        return loader_fail(l, origin, list, -1, NULL, "more than %u %s", e.max, list);
+    *ret_slot = (*e.n)++;
+    e.origin[*ret_slot] = origin;
+    if (e.first == l->config->tenants)
+        l->config->tenants[*ret_slot].spill_bytes = SPILL_PART;
+    for (size_t f = 0; f < e.fields; f++)
+        if (e.field[f].initial != NULL)
+            check(value_parse(&e.field[f], e.field[f].initial, entry_at(&e, *ret_slot), reason) ==
+                  TERN_OK);
     return TERN_OK;
 }
 
-enum tern_err loader_tenant_set(struct loader *l, uint32_t slot, size_t field, const char *text)
+enum tern_err loader_entry_set(struct loader *l, const char *list, uint32_t slot, size_t field,
+                               const char *text)
 {
-    const struct setting *s = &config_tenant_fields[field];
+    const struct entries e = entries_of(l, list);
+    const struct setting *s = &e.field[field];
     char reason[REASON_BYTES];
 
-    if (value_parse(s, text, &l->config->tenants[slot], reason) != TERN_OK)
-        return tenant_fail(l, slot, s->key, "%s, not \"%.80s\"", reason, text);
-    l->tenant_given[slot] |= 1u << field;
-    return TERN_OK;
-}
-
-enum tern_err loader_peer_add(struct loader *l, enum origin origin, uint32_t *ret_slot)
-{
-    struct config *c = l->config;
-
-    if (c->npeers == CONFIG_PEERS_MAX)
-        return loader_fail(l, origin, "peers", -1, NULL, "more than %u peers", CONFIG_PEERS_MAX);
-    *ret_slot = c->npeers++;
-    l->peer_origin[*ret_slot] = origin;
-    entry_initials(config_peer_fields, PEER_FIELDS, &c->peers[*ret_slot]);
-    return TERN_OK;
-}
-
-enum tern_err loader_peer_set(struct loader *l, uint32_t slot, size_t field, const char *text)
-{
-    const struct setting *s = &config_peer_fields[field];
-    char reason[REASON_BYTES];
-
-    if (value_parse(s, text, &l->config->peers[slot], reason) != TERN_OK)
-        return peer_fail(l, slot, s->key, "%s, not \"%.80s\"", reason, text);
+    if (value_parse(s, text, entry_at(&e, slot), reason) != TERN_OK)
+        return loader_fail(l, e.origin[slot], list, (int)slot, s->key, "%s, not \"%.80s\"", reason,
+                           text);
+    if (e.first == l->config->tenants)
+        l->tenant_given[slot] |= 1u << field;
     return TERN_OK;
 }
 

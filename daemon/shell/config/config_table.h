@@ -44,9 +44,11 @@ struct setting {
 
 #define SETTINGS_MAX  CONFIG_SETTINGS_MAX
 #define TENANT_FIELDS 15
-#define TENANT_SIZES  4 /* of them, the first that a reserve has, too */
-#define PEER_FIELDS   4 /* and the list of tenants */
-#define PEER_ADDRESS  1 /* of them */
+#define TENANT_SIZES  4             /* of them, the first that a reserve has, too */
+#define PEER_FIELDS   4             /* and the list of tenants */
+#define PEER_ADDRESS  1             /* of them */
+#define PEER_NAMES    TENANT_FIELDS /* the field that the list of tenants is of a peer */
+#define ENTRY_ITSELF  (TENANT_FIELDS + 1)
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)
 #define SPILL_PART    UINT64_MAX /* tenants[].spill_bytes that nobody set */
@@ -71,8 +73,13 @@ struct loader {
     /* Owned. Names with a '+' behind each, resolved when all tenants are known; NULL: none. */
     char *peer_tenants[CONFIG_PEERS_MAX];
     const char *file_name; /* borrowed; for messages */
-    const uint8_t *text;   /* borrowed; the YAML bytes, to find lines in; NULL without a file */
+    const uint8_t *text;   /* borrowed; the YAML bytes; NULL without a file */
     size_t text_bytes;
+    /* Lines of the file, from 1 on; 0: it does not say that. By fields: see loader_field. */
+    uint32_t line; /* of what is being read */
+    uint32_t row_line[SETTINGS_MAX];
+    uint32_t tenant_line[CONFIG_TENANTS_MAX][ENTRY_ITSELF + 1];
+    uint32_t peer_line[CONFIG_PEERS_MAX][ENTRY_ITSELF + 1];
     char *why; /* borrowed */
     size_t why_cap;
 };
@@ -89,24 +96,22 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
 /* config_yaml.c */
 enum tern_err yaml_load(struct loader *l);
 
-/* config_lines.c. The line of the first bytes that are no YAML, and the parser's words; 0: none. */
-#define YAML_PROBLEM_BYTES 256
-size_t yaml_first_problem(const struct loader *l, char ret[YAML_PROBLEM_BYTES]);
-/* Finds the line of section[index].key in the file; 0 if it is not there. section "" is the top;
- * index -1: no list; key NULL: the entry itself. */
-size_t yaml_line(const struct loader *l, const char *section, int index, const char *key);
-
 /* config_flags.c. The first pass looks only for --config and --check-config. */
 enum tern_err flags_first_pass(int argc, char **argv, struct loader *l);
 enum tern_err flags_apply(int argc, char **argv, struct loader *l);
 
 /* config_loader.c: values enter here, from the file and flags. On failure each sets the message. */
 enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enum origin origin);
-enum tern_err loader_tenant_add(struct loader *l, enum origin origin, uint32_t *ret_slot);
-enum tern_err loader_tenant_set(struct loader *l, uint32_t slot, size_t field, const char *text);
-enum tern_err loader_peer_add(struct loader *l, enum origin origin, uint32_t *ret_slot);
-enum tern_err loader_peer_set(struct loader *l, uint32_t slot, size_t field, const char *text);
+enum tern_err loader_entry_add(struct loader *l, const char *list, enum origin origin,
+                               uint32_t *ret_slot); /* list: tenants or peers */
+enum tern_err loader_entry_set(struct loader *l, const char *list, uint32_t slot, size_t field,
+                               const char *text);
 enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *name);
+/* The row of a setting; config_settings_n: there is none. */
+size_t loader_row(const char *section, const char *key);
+/* The field of an entry of `tenants` or `peers`; ENTRY_ITSELF: there is none of that name. */
+size_t loader_field(struct loader *l, const char *list, const char *key);
+uint32_t *loader_lines(struct loader *l, const char *list, uint32_t slot); /* by these fields */
 /* Where the value of a setting came from. */
 enum origin loader_origin(const struct loader *l, const char *section, const char *key);
 /* Writes the message with its place in front and returns INVALID. */

@@ -1,314 +1,274 @@
-/* The YAML file: libcyaml checks its shape against a schema made from the table of settings, then
- * each value goes through the same door as a flag. libcyaml loads every scalar as text, so that
- * there is one reader of values, and names the place of an error by a path; config_lines.c finds
- * the line of it. */
-#include <cyaml/cyaml.h>
-#include <stdarg.h>
-#include <stdlib.h>
+/* The YAML file, read in one pass over libyaml's events: a key names a row of the table of
+ * settings, a section of them, or a list, and each value goes through the same door as a flag.
+ * The line of each key is kept for what is refused later. Called by config.c.
+ *
+ * Invariant: a collection is entered only where a known key wants one, so the depth of the file
+ * bounds no recursion here. */
 #include <string.h>
+#include <yaml.h>
 
 #include "base/check.h"
 #include "base/err.h"
 #include "shell/config/config_table.h"
 
-#define SECTIONS_MAX 10
-#define SCALAR_MAX   4096 /* bytes of one value */
-#define MESSAGE_MAX  256
+#define SECTIONS_MAX 12 /* with the two lists */
 
-struct raw_tenant {
-    char *v[TENANT_FIELDS];
+struct file {
+    struct loader *l;
+    yaml_parser_t parser;
+    yaml_event_t e; /* the last one */
+    char key[CONFIG_NAME_BYTES];
+    const char *seen[SECTIONS_MAX]; /* sections and lists that were given; static */
+    uint32_t nseen;
 };
 
-struct raw_peer {
-    char *v[PEER_FIELDS];
-    char **tenants;
-    uint32_t ntenants;
-};
-
-/* What libcyaml fills; NULL where the file says nothing. Sections are mappings at offset 0. */
-struct raw {
-    char *v[SETTINGS_MAX];
-    struct raw_tenant *tenants;
-    uint32_t ntenants;
-    struct raw_peer *peers;
-    uint32_t npeers;
-};
-
-/* The schema, built for one load. Each list of fields ends in an empty one. */
-struct schema {
-    cyaml_schema_field_t top[SETTINGS_MAX + SECTIONS_MAX + 3];
-    cyaml_schema_field_t section[SECTIONS_MAX][SETTINGS_MAX + 1];
-    const char *section_name[SECTIONS_MAX];
-    size_t nsections, ntop, nfields[SECTIONS_MAX];
-    cyaml_schema_field_t tenant[TENANT_FIELDS + 1], peer[PEER_FIELDS + 2];
-    cyaml_schema_value_t tenant_value, peer_value, name_value, root;
-};
-
-/* libcyaml's complaint: what, and the path to it from the inside out. */
-struct complaint {
-    char text[MESSAGE_MAX];
-    char section[CONFIG_NAME_BYTES], key[CONFIG_NAME_BYTES];
+/* What an event belongs to: see loader_fail. */
+struct place {
+    const char *section;
     int index;
-    bool any;
+    const char *key;
 };
 
-static cyaml_schema_value_t text_value(void)
+static enum tern_err wrong(const struct file *f, struct place at, const char *text)
 {
-    return (cyaml_schema_value_t){
-        .type = CYAML_STRING,
-        .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
-        .data_size = sizeof(char),
-        .string = {.min = 0, .max = SCALAR_MAX},
-    };
+    return loader_fail(f->l, ORIGIN_FILE, at.section, at.index, at.key, "%s", text);
 }
 
-static cyaml_schema_field_t text_field(const char *key, size_t offset)
+/* The next event in f->e. */
+static enum tern_err next(struct file *f)
 {
-    return (cyaml_schema_field_t){
-        .key = key, .data_offset = (uint32_t)offset, .value = text_value()};
+    const yaml_parser_t *p = &f->parser;
+
+    yaml_event_delete(&f->e);
+    if (yaml_parser_parse(&f->parser, &f->e))
+        return TERN_OK;
+    memset(&f->e, 0, sizeof f->e);
+    snprintf(f->l->why, f->l->why_cap, "%s:%zu: %s", f->l->file_name, p->problem_mark.line + 1,
+             p->problem != NULL              ? p->problem
+             : p->error == YAML_MEMORY_ERROR ? "out of memory"
+                                             : "not YAML");
+    return TERN_INVALID;
 }
 
-static cyaml_schema_field_t list_field(const char *key, size_t offset, size_t count_offset,
-                                       const cyaml_schema_value_t *entry, size_t stride,
-                                       uint32_t max)
+/* Refuses the event unless it is of that type: a scalar, or what begins a list or a mapping. */
+static enum tern_err expect(const struct file *f, struct place at, yaml_event_type_t type)
 {
-    return (cyaml_schema_field_t){
-        .key = key,
-        .data_offset = (uint32_t)offset,
-        .count_offset = (uint32_t)count_offset,
-        .count_size = sizeof(uint32_t),
-        .value = {.type = CYAML_SEQUENCE,
-                  .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
-                  .data_size = (uint32_t)stride,
-                  .sequence = {.entry = entry, .min = 0, .max = max}},
-    };
-}
+    const yaml_event_t *e = &f->e;
 
-static size_t section_of(struct schema *s, const char *name)
-{
-    size_t i = 0;
-
-    while (i < s->nsections && strcmp(s->section_name[i], name) != 0)
-        i++;
-    if (i == s->nsections) {
-        check(i < SECTIONS_MAX);
-        s->section_name[s->nsections++] = name;
-        s->top[s->ntop++] = (cyaml_schema_field_t){
-            .key = name,
-            .value = {.type = CYAML_MAPPING,
-                      .flags = CYAML_FLAG_OPTIONAL,
-                      .data_size = sizeof(struct raw),
-                      .mapping = {.fields = s->section[i]}},
-        };
-    }
-    return i;
-}
-
-static void schema_lists(struct schema *s)
-{
-    for (size_t i = 0; i < TENANT_FIELDS; i++)
-        s->tenant[i] = text_field(config_tenant_fields[i].key,
-                                  offsetof(struct raw_tenant, v) + i * sizeof(char *));
-    for (size_t i = 0; i < PEER_FIELDS; i++)
-        s->peer[i] = text_field(config_peer_fields[i].key,
-                                offsetof(struct raw_peer, v) + i * sizeof(char *));
-    s->name_value = text_value();
-    s->peer[PEER_FIELDS] = list_field("tenants", offsetof(struct raw_peer, tenants),
-                                      offsetof(struct raw_peer, ntenants), &s->name_value,
-                                      sizeof(char *), CONFIG_TENANTS_MAX);
-    s->tenant_value = (cyaml_schema_value_t){.type = CYAML_MAPPING,
-                                             .data_size = sizeof(struct raw_tenant),
-                                             .mapping = {.fields = s->tenant}};
-    s->peer_value = (cyaml_schema_value_t){.type = CYAML_MAPPING,
-                                           .data_size = sizeof(struct raw_peer),
-                                           .mapping = {.fields = s->peer}};
-    s->top[s->ntop++] =
-        list_field("tenants", offsetof(struct raw, tenants), offsetof(struct raw, ntenants),
-                   &s->tenant_value, sizeof(struct raw_tenant), CONFIG_TENANTS_MAX);
-    s->top[s->ntop++] =
-        list_field("peers", offsetof(struct raw, peers), offsetof(struct raw, npeers),
-                   &s->peer_value, sizeof(struct raw_peer), CONFIG_PEERS_MAX);
-    s->root = (cyaml_schema_value_t){.type = CYAML_MAPPING,
-                                     .flags = CYAML_FLAG_POINTER,
-                                     .data_size = sizeof(struct raw),
-                                     .mapping = {.fields = s->top}};
-}
-
-static void schema_build(struct schema *s)
-{
-    memset(s, 0, sizeof *s);
-    for (size_t i = 0; i < config_settings_n; i++) {
-        const struct setting *setting = &config_settings[i];
-        cyaml_schema_field_t field =
-            text_field(setting->key, offsetof(struct raw, v) + i * sizeof(char *));
-
-        if (*setting->section == '\0') {
-            s->top[s->ntop++] = field;
-        } else {
-            size_t section = section_of(s, setting->section);
-
-            s->section[section][s->nfields[section]++] = field;
-        }
-    }
-    schema_lists(s);
-}
-
-/* The name in quotes that follows `before` in a backtrace line; false if there is none. */
-static bool quoted(const char *line, const char *before, char *ret, size_t cap)
-{
-    const char *start = strstr(line, before);
-    size_t n;
-
-    if (start == NULL)
-        return false;
-    start += strlen(before);
-    n = strcspn(start, "'");
-    if (n >= cap)
-        n = cap - 1;
-    memcpy(ret, start, n);
-    ret[n] = '\0';
-    return true;
-}
-
-/* Backtrace lines come from the inside out, so each outer name moves the one before it inwards. */
-static void collect_place(struct complaint *c, const char *line)
-{
-    char name[CONFIG_NAME_BYTES];
-
-    if (quoted(line, "in sequence entry '", name, sizeof name)) {
-        c->index = atoi(name);
-        return;
-    }
-    if (!quoted(line, "in mapping field '", name, sizeof name))
-        return;
-    if (c->section[0] != '\0' && c->key[0] == '\0')
-        memcpy(c->key, c->section, sizeof c->key);
-    memcpy(c->section, name, sizeof c->section);
-}
-
-static void collect(cyaml_log_t level, void *ctx, const char *format, va_list args)
-{
-    struct complaint *c = ctx;
-    char line[MESSAGE_MAX];
-    const char *text = line;
-
-    (void)level;
-    vsnprintf(line, sizeof line, format, args);
-    line[strcspn(line, "\n")] = '\0';
-    if (strncmp(text, "Load: ", 6) == 0)
-        text += 6;
-    if (strncmp(text, "Backtrace", 9) == 0)
-        return;
-    if (strncmp(line, "  in ", 5) == 0)
-        collect_place(c, line);
-    else if (!c->any)
-        snprintf(c->text, sizeof c->text, "%s", text);
-    c->any = true;
-}
-
-/* Rewords libcyaml's "Expecting SEQUENCE, got event: SCALAR" and the like for people who do not
- * know YAML's grammar; other texts stay. The result is static or `text`. */
-static const char *shape_text(const char *text)
-{
-    static const struct {
-        const char *theirs, *ours;
-    } words[] = {
-        {"Expecting STRING, got event: SEQUENCE", "must be one value, not a list"},
-        {"Expecting STRING, got event: MAPPING", "must be one value, not lines of `key: value`"},
-        {"Expecting SEQUENCE", "must be a list, each entry on a line that begins with `- `"},
-        {"Expecting MAPPING", "must be lines of `key: value`"},
-        {"YAML alias unsupported", "an alias is not supported: write the value out"},
-        {"Ignoring documents", "more documents than one: leave out what follows `---`"},
-        {"libyaml: (null)", "out of memory"}, /* the only error that it has no words for */
-        {"libyaml parser init failed", "out of memory"},
-    };
-
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strncmp(text, words[i].theirs, strlen(words[i].theirs)) == 0)
-            return words[i].ours;
-    return text;
-}
-
-/* Turns libcyaml's words into ours. Its path ends at the mapping of a key that it does not know,
- * and at the key itself otherwise. */
-static enum tern_err explain(struct loader *l, struct complaint *c, cyaml_err_t err)
-{
-    static const char unknown[] = "Unexpected key: ", twice[] = "Mapping field already seen: ";
-    const char *text = c->text[0] != '\0' ? c->text : cyaml_strerror(err);
-
-    /* In a list it counts the entry that is being read from 1, from 0 when it is one too many. */
-    if (c->index >= 0 && err != CYAML_ERR_SEQUENCE_ENTRIES_MAX)
-        c->index--;
-    if (strncmp(c->text, unknown, strlen(unknown)) == 0) {
-        snprintf(c->key, sizeof c->key, "%.*s", CONFIG_NAME_BYTES - 1, c->text + strlen(unknown));
-        text = strcmp(c->section, "reserve") == 0
-                   ? "the reserve has the sizes of a tenant: name it by reserve.like"
-                   : "unknown key: `man ternd.yaml` has every one";
-    } else if (strncmp(c->text, twice, strlen(twice)) == 0) {
-        text = "given twice";
-    }
-    return loader_fail(l, ORIGIN_FILE, c->section, c->index, c->key[0] != '\0' ? c->key : NULL,
-                       "%s", shape_text(text));
-}
-
-static enum tern_err apply(struct loader *l, const struct raw *raw)
-{
-    for (size_t i = 0; i < config_settings_n; i++)
-        if (raw->v[i] != NULL)
-            TRY(loader_set(l, i, raw->v[i], ORIGIN_FILE));
-    for (uint32_t i = 0; i < raw->ntenants; i++) {
-        uint32_t slot;
-
-        TRY(loader_tenant_add(l, ORIGIN_FILE, &slot));
-        for (size_t f = 0; f < TENANT_FIELDS; f++)
-            if (raw->tenants[i].v[f] != NULL)
-                TRY(loader_tenant_set(l, slot, f, raw->tenants[i].v[f]));
-    }
-    for (uint32_t i = 0; i < raw->npeers; i++) {
-        uint32_t slot;
-
-        TRY(loader_peer_add(l, ORIGIN_FILE, &slot));
-        for (size_t f = 0; f < PEER_FIELDS; f++)
-            if (raw->peers[i].v[f] != NULL)
-                TRY(loader_peer_set(l, slot, f, raw->peers[i].v[f]));
-        for (uint32_t t = 0; t < raw->peers[i].ntenants; t++)
-            TRY(loader_peer_tenant(l, slot, raw->peers[i].tenants[t]));
-    }
+    if (e->type == YAML_ALIAS_EVENT)
+        return wrong(f, at, "an alias is not supported: write the value out");
+    if (e->type != type)
+        return wrong(f, at,
+                     type == YAML_MAPPING_START_EVENT    ? "must be lines of `key: value`"
+                     : type == YAML_SEQUENCE_START_EVENT ? "must be a list, each entry on a line "
+                                                           "that begins with `- `"
+                     : e->type == YAML_SEQUENCE_START_EVENT
+                         ? "must be one value, not a list"
+                         : "must be one value, not lines of `key: value`");
+    if (type == YAML_SCALAR_EVENT &&
+        strlen((const char *)e->data.scalar.value) != e->data.scalar.length)
+        return wrong(f, at, "must not hold control characters");
     return TERN_OK;
+}
+
+/* The next event is of that type. */
+static enum tern_err take(struct file *f, struct place at, yaml_event_type_t type)
+{
+    TRY(next(f));
+    return expect(f, at, type);
+}
+
+static const char *text_of(const struct file *f)
+{
+    return (const char *)f->e.data.scalar.value;
+}
+
+/* What is refused from here on is refused at this line. */
+static uint32_t line_here(struct file *f)
+{
+    return f->l->line = (uint32_t)f->e.start_mark.line + 1;
+}
+
+/* The next key of a mapping in f->key. *ret_more false: the mapping has ended. */
+static enum tern_err next_key(struct file *f, struct place of, bool *ret_more)
+{
+    TRY(next(f));
+    *ret_more = f->e.type != YAML_MAPPING_END_EVENT;
+    if (!*ret_more)
+        return TERN_OK;
+    line_here(f);
+    TRY(expect(f, of, YAML_SCALAR_EVENT));
+    snprintf(f->key, sizeof f->key, "%s", text_of(f));
+    return TERN_OK;
+}
+
+static enum tern_err unknown(const struct file *f, struct place at)
+{
+    return wrong(f, at,
+                 strcmp(at.section, "reserve") == 0
+                     ? "the reserve has the sizes of a tenant: name it by reserve.like"
+                     : "unknown key: `man ternd.yaml` has every one");
+}
+
+/* The key that was read last, of the file's top or of a section. */
+static enum tern_err read_setting(struct file *f, const char *section, size_t row)
+{
+    const struct place at = {section, -1, f->key};
+
+    if (f->l->origin[row] == ORIGIN_FILE)
+        return wrong(f, at, "given twice");
+    f->l->row_line[row] = f->l->line;
+    TRY(take(f, at, YAML_SCALAR_EVENT));
+    return loader_set(f->l, row, text_of(f), ORIGIN_FILE);
+}
+
+static enum tern_err read_section(struct file *f, const char *section)
+{
+    bool more;
+
+    TRY(take(f, (struct place){section, -1, NULL}, YAML_MAPPING_START_EVENT));
+    for (;;) {
+        size_t row;
+
+        TRY(next_key(f, (struct place){section, -1, NULL}, &more));
+        if (!more)
+            return TERN_OK;
+        row = loader_row(section, f->key);
+        if (row == config_settings_n)
+            return unknown(f, (struct place){section, -1, f->key});
+        TRY(read_setting(f, section, row));
+    }
+}
+
+static enum tern_err read_names(struct file *f, struct place at, uint32_t peer)
+{
+    TRY(take(f, at, YAML_SEQUENCE_START_EVENT));
+    for (;;) {
+        TRY(next(f));
+        if (f->e.type == YAML_SEQUENCE_END_EVENT)
+            return TERN_OK;
+        TRY(expect(f, at, YAML_SCALAR_EVENT));
+        TRY(loader_peer_tenant(f->l, peer, text_of(f)));
+    }
+}
+
+/* An entry of `tenants` or `peers`. */
+static enum tern_err read_entry(struct file *f, const char *list, uint32_t slot)
+{
+    uint32_t *lines = loader_lines(f->l, list, slot);
+    bool more;
+
+    for (;;) {
+        const struct place at = {list, (int)slot, f->key};
+        size_t field;
+
+        TRY(next_key(f, (struct place){list, (int)slot, NULL}, &more));
+        if (!more)
+            return TERN_OK;
+        field = loader_field(f->l, list, f->key);
+        if (field == ENTRY_ITSELF)
+            return unknown(f, at);
+        if (lines[field] != 0)
+            return wrong(f, at, "given twice");
+        lines[field] = f->l->line;
+        if (field == PEER_NAMES) {
+            TRY(read_names(f, at, slot));
+            continue;
+        }
+        TRY(take(f, at, YAML_SCALAR_EVENT));
+        TRY(loader_entry_set(f->l, list, slot, field, text_of(f)));
+    }
+}
+
+static enum tern_err read_list(struct file *f, const char *list)
+{
+    uint32_t slot, line;
+
+    TRY(take(f, (struct place){list, -1, NULL}, YAML_SEQUENCE_START_EVENT));
+    for (int i = 0;; i++) {
+        TRY(next(f));
+        if (f->e.type == YAML_SEQUENCE_END_EVENT)
+            return TERN_OK;
+        line = line_here(f);
+        TRY(expect(f, (struct place){list, i, NULL}, YAML_MAPPING_START_EVENT));
+        TRY(loader_entry_add(f->l, list, ORIGIN_FILE, &slot));
+        loader_lines(f->l, list, slot)[ENTRY_ITSELF] = line;
+        TRY(read_entry(f, list, slot));
+    }
+}
+
+/* The name of the section or list that the key is; NULL: there is none. */
+static const char *section_named(const char *key)
+{
+    if (strcmp(key, "tenants") == 0 || strcmp(key, "peers") == 0)
+        return *key == 't' ? "tenants" : "peers";
+    for (size_t i = 0; i < config_settings_n && *key != '\0'; i++)
+        if (strcmp(config_settings[i].section, key) == 0)
+            return config_settings[i].section;
+    return NULL;
+}
+
+static enum tern_err read_top(struct file *f)
+{
+    const struct place top = {"", -1, NULL}, at = {"", -1, f->key};
+    bool more;
+
+    TRY(expect(f, top, YAML_MAPPING_START_EVENT));
+    for (;;) {
+        const char *section;
+        size_t row;
+
+        TRY(next_key(f, top, &more));
+        if (!more)
+            return TERN_OK;
+        section = section_named(f->key);
+        row = loader_row("", f->key);
+        if (section == NULL && row == config_settings_n)
+            return unknown(f, at);
+        if (section == NULL) {
+            TRY(read_setting(f, "", row));
+            continue;
+        }
+        for (uint32_t i = 0; i < f->nseen; i++)
+            if (strcmp(f->seen[i], section) == 0)
+                return wrong(f, at, "given twice");
+        check(f->nseen < SECTIONS_MAX);
+        f->seen[f->nseen++] = section;
+        TRY((strcmp(section, "tenants") == 0 || strcmp(section, "peers") == 0
+                 ? read_list
+                 : read_section)(f, section));
+    }
+}
+
+/* A file without a document says nothing. */
+static enum tern_err read_file(struct file *f)
+{
+    for (bool document = false;; document = true) {
+        do
+            TRY(next(f));
+        while (f->e.type == YAML_STREAM_START_EVENT || f->e.type == YAML_DOCUMENT_END_EVENT);
+        if (f->e.type == YAML_STREAM_END_EVENT)
+            return TERN_OK;
+        line_here(f);
+        if (document)
+            return wrong(f, (struct place){"", -1, NULL},
+                         "more documents than one: leave out what follows `---`");
+        TRY(next(f));
+        TRY(read_top(f));
+    }
 }
 
 enum tern_err yaml_load(struct loader *l)
 {
-    struct complaint complaint = {.index = -1};
-    const cyaml_config_t config = {
-        .log_fn = collect,
-        .log_ctx = &complaint,
-        .mem_fn = cyaml_mem,
-        .log_level = CYAML_LOG_WARNING,
-        .flags = CYAML_CFG_NO_ALIAS,
-    };
-    char problem[YAML_PROBLEM_BYTES];
-    struct raw *raw = NULL;
+    struct file f = {.l = l};
     enum tern_err err;
-    cyaml_err_t cyaml;
-    struct schema *s;
-    size_t broken = yaml_first_problem(l, problem);
 
-    if (broken != 0) {
-        snprintf(l->why, l->why_cap, "%s:%zu: %s", l->file_name, broken, problem);
-        return TERN_INVALID;
-    }
-    s = malloc(sizeof *s);
-    if (s == NULL)
+    if (!yaml_parser_initialize(&f.parser))
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "out of memory");
-    schema_build(s);
-    cyaml = cyaml_load_data(l->text, l->text_bytes, &config, &s->root, (cyaml_data_t **)&raw, NULL);
-    if (cyaml != CYAML_OK || complaint.any)
-        err = explain(l, &complaint, cyaml);
-    else
-        err = raw == NULL ? TERN_OK : apply(l, raw);
-    if (cyaml == CYAML_OK)
-        cyaml_free(&config, &s->root, raw, 0);
-    free(s);
+    yaml_parser_set_input_string(&f.parser, l->text, l->text_bytes);
+    err = read_file(&f);
+    l->line = 0;
+    yaml_event_delete(&f.e);
+    yaml_parser_delete(&f.parser);
     return err;
 }

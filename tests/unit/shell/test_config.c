@@ -262,6 +262,16 @@ TEST(config_shape_errors_name_their_line)
     refused("node: a\ntenants:\n  - hello\n", "t.yaml:3: tenants[0]: ", "lines of `key: value`");
     refused("- 1\n", "t.yaml:", "lines of `key: value`");
     refused("node: a\n---\nnode: b\n", "t.yaml:", "documents");
+    refused("limits: {nodes: 5}\nnode: a\nlimits: {pages: 5}\n",
+            "t.yaml:3: limits: ", "given twice");
+    refused(TENANT "tenants: []\n", "t.yaml:5: tenants: ", "given twice");
+    refused("node: a\nlimits:\n  [nodes]: 5\n", "t.yaml:3: limits: ", "not a list");
+    refused("node: \"a\\0b\"\n" TENANT, "t.yaml:1: node: ", "control characters");
+    refused("\"node\\0b\": a\n" TENANT, "t.yaml:1: ", "control characters");
+    refused(TENANT "peers:\n  - {name: b, address: \"h:1\",\n     tenants: default}\n",
+            "t.yaml:7: peers[0].tenants: ", "a list, each entry");
+    refused(TENANT "peers:\n  - {name: b, tenants: [[default]]}\n",
+            "t.yaml:6: peers[0].tenants: ", "not a list");
 }
 
 TEST(config_text_that_is_no_yaml_names_its_line)
