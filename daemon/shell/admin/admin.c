@@ -140,8 +140,8 @@ static void error_counts(const uint64_t *errors, struct text_out *out)
 static void status_refusals(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("refusals"));
-    for (uint32_t i = 0; ctx->refusals != NULL && i < ctx->config->ntenants; i++) {
-        const struct refusals *r = ctx->refusals(ctx->daemon, i);
+    for (uint32_t i = 0; i < ctx->config->ntenants; i++) {
+        const struct refusals *r = &ctx->daemon->refusals[i];
 
         if (config_tenant_free(ctx->config, i))
             continue;
@@ -164,9 +164,9 @@ static void status_errors(const struct admin_ctx *ctx, uint32_t tenant, struct t
 {
     uint64_t errors[TERN_ERR_COUNT] = {0};
 
-    for (uint32_t t = 0; ctx->refusals != NULL && t < ctx->config->ntenants; t++)
+    for (uint32_t t = 0; t < ctx->config->ntenants; t++)
         for (uint32_t i = 0; i < TERN_ERR_COUNT && (tenant == NONE || tenant == t); i++)
-            errors[i] += ctx->refusals(ctx->daemon, t)->errors[i];
+            errors[i] += ctx->daemon->refusals[t].errors[i];
     error_counts(errors, out);
     if (tenant == NONE)
         status_refusals(ctx, out);
@@ -261,10 +261,11 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
  * that no NIC knows. `ternctl doctor` names them. */
 static void status_regions(const struct admin_ctx *ctx, struct text_out *out)
 {
+    const struct daemon *d = ctx->daemon;
     struct xfer_registration_view v;
     uint64_t n[2] = {0, 0};
 
-    for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->daemon, i, &v); i++)
+    for (uint32_t i = 0; d->xfer && xfer_registration_view(d->xfer, i, &v); i++)
         if (v.gpu && (v.device || ctx->rdma.wanted))
             n[!v.device || v.how == XFER_REGISTERED_NO]++;
     TEXT(out, U64("gpu_regions", n[0]), U64("gpu_regions_unregistered", n[1]));
@@ -303,6 +304,28 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, CLOSE_OBJECT, CLOSE_OBJECT);
 }
 
+/* The data port's, the control port's, those of the tenants, and that of the operators. */
+static bool door(const struct admin_ctx *ctx, uint32_t i, const char **ret_name,
+                 struct door_stats *ret)
+{
+    const struct daemon *d = ctx->daemon;
+    uint32_t tenants = ctx->config->ntenants;
+
+    if (i > tenants + 2)
+        return false;
+    *ret_name = i == 0 ? "data" : i == 1 ? "peers" : "admin";
+    *ret = (struct door_stats){0};
+    if (i == 0)
+        *ret = ctx->xfer.door;
+    else if (i == 1 && d->links.door)
+        door_stats(d->links.door, ret);
+    else if (i > 1)
+        door_stats(d->conns.door[i - 2].door, ret);
+    if (i > 1 && i - 2 < tenants)
+        *ret_name = ctx->config->tenants[i - 2].name;
+    return true;
+}
+
 /* Connections without a name yet, against a door's places and an address's or process's share. */
 static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
 {
@@ -310,7 +333,7 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
     const char *name;
 
     TEXT(out, OPEN_ARRAY("doors"));
-    for (uint32_t i = 0; ctx->door && ctx->door(ctx->daemon, i, &name, &s); i++) {
+    for (uint32_t i = 0; door(ctx, i, &name, &s); i++) {
         if (*name == '\0')
             continue; /* of a tenant that is free */
         TEXT(out,
@@ -332,11 +355,16 @@ static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out
 /* Answers that wait to be read: against what is reserved for a tenant, and the common rest. */
 static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *out)
 {
+    const uint32_t tenants = ctx->config->ntenants;
     struct stream_share s = {0};
-    const char *name;
 
     TEXT(out, OPEN_OBJECT("send_buffers"), U64("bytes", SEND_BUFFER_BYTES), OPEN_ARRAY("shares"));
-    for (uint32_t i = 0; ctx->send_share && ctx->send_share(ctx->daemon, i, &name, &s); i++) {
+    for (uint32_t i = 0; i < tenants + 2; i++) {
+        const char *name = i < tenants    ? ctx->config->tenants[i].name
+                           : i == tenants ? "operators"
+                                          : "peers";
+
+        stream_share_view(ctx->daemon->streams, i, &s);
         if (*name == '\0')
             continue;
         TEXT(out,
@@ -511,7 +539,7 @@ static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, U64("alarms_on", ctx->alarms_on));
     status_alarm_counts(ctx, out);
     TEXT(out, OPEN_ARRAY("alarms"));
-    for (uint32_t n = 0; n < ALARMS_SHOWN && ctx->alarm && ctx->alarm(ctx->daemon, &at, &v); n++)
+    for (uint32_t n = 0; n < ALARMS_SHOWN && alarms_view(ctx->daemon, &at, ctx->now_ns, &v); n++)
         TEXT(out, OBJECT(NULL, STR("name", v.name), STR("severity", v.severity),
                          STR("subject", v.subject), F64("since_s", admin_age_s(ctx, v.since_ns)),
                          STR("text", v.text), STR("action", v.action)));
@@ -534,8 +562,8 @@ static uint32_t peers_up(const struct admin_ctx *ctx)
     uint64_t incarnation = 0;
     uint32_t n = 0;
 
-    for (uint32_t i = 0; ctx->peer_state_word != NULL && i < ctx->config->npeers; i++) {
-        const char *state = ctx->peer_state_word(ctx->daemon, i, &incarnation);
+    for (uint32_t i = 0; i < ctx->config->npeers; i++) {
+        const char *state = link_state_name(ctx->daemon, i, &incarnation);
 
         n += state != NULL && strcmp(state, "up") == 0;
     }
@@ -548,7 +576,7 @@ static uint32_t peers_fallback(const struct admin_ctx *ctx)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < ctx->config->npeers; i++)
-        n += admin_falls_back(ctx, i);
+        n += link_falls_back(ctx->daemon, i);
     return n;
 }
 

@@ -41,67 +41,18 @@ struct admin_ctx {
     const struct disk_stats *disk; /* NULL: there is no disk tier */
     const struct disk_recovery *recovery;
     uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
-    /* The state of the outbound link to that peer; static texts. A NULL function: not known. */
-    const char *(*peer_state_word)(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
-    /* Connections that were ended for what the peer sent. A NULL function: 0. */
-    uint64_t (*peer_protocol_errors)(const struct daemon *d, uint32_t peer);
-    /* Why that link is not up, how many attempts have failed and since when. NULL, or a NULL
-     * function: it is up, or nothing has failed yet. */
-    const char *(*peer_down_cause)(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
-                                   uint64_t *ret_since_ns);
-    /* TLS of that link. False: not up, or in the clear. A NULL function: no link has TLS. */
-    bool (*peer_tls)(struct daemon *d, uint32_t peer, struct tls_peer *ret);
-    /* Refused connections, [TLS_REFUSALS]; peer NONE: those that had not said their name. */
-    const uint64_t *(*peer_refused)(const struct daemon *d, uint32_t peer);
-    const struct tls_stats *tls; /* NULL: peers talk in the clear */
-    /* The transport of pulls from it, and why; static or borrowed. A NULL function: not known. */
-    void (*peer_link)(const struct daemon *d, uint32_t peer, struct xfer_link_view *ret);
-    /* As link_falls_back. A NULL function: it does not. */
-    bool (*peer_falls_back)(const struct daemon *d, uint32_t peer);
-    /* As xfer_region_view. A NULL function: there are no transfers. */
-    bool (*rdma_region)(const struct daemon *d, const struct xfer_rdma_view *rdma, uint32_t tenant,
-                        uint32_t region, struct xfer_region_view *ret);
-    /* Page bytes from it by the i-th transport. False: no more. A NULL function: not known. */
-    bool (*peer_bytes)(const struct daemon *d, uint32_t peer, uint32_t i,
-                       const char **ret_transport, uint64_t *ret_bytes);
-    /* The i-th RDMA path to that peer. False: there are no more. A NULL function: none is known. */
-    bool (*peer_path)(const struct daemon *d, uint32_t peer, uint32_t i,
-                      struct xfer_path_view *ret);
-    /* The send buffers of a tenant, then of the operators and of the peers, and whose they are.
-     * False: there are no more. A NULL function: not known. */
-    bool (*send_share)(const struct daemon *d, uint32_t i, const char **ret_name,
-                       struct stream_share *ret);
-    /* The door of a listening socket, and its name. False: no more. A NULL function: none. */
-    bool (*door)(const struct daemon *d, uint32_t i, const char **ret_name, struct door_stats *ret);
+    const struct tls_stats *tls;     /* NULL: peers talk in the clear */
     /* What becomes of descriptors that clients send; a static text, and what it came to. NULL: not
      * known. */
     const char *descriptors;
     uint64_t descriptors_brought;
     struct closer_stats closer;
-    /* What the data path knows of that transfer. False: nothing. A NULL function: likewise. */
-    bool (*flow)(const struct daemon *d, const struct transfer_view *transfer,
-                 struct xfer_flow_view *ret);
     struct xfer_rdma_view rdma;
-    /* The i-th pair of a region and a NIC (xfer_registration_view). A NULL function: none. */
-    bool (*registration)(const struct daemon *d, uint32_t i, struct xfer_registration_view *ret);
-    /* As mem_device_view. A NULL function: no memory is on GPUs. */
-    bool (*device)(const struct daemon *d, uint32_t device, struct mem_device_view *ret);
-    /* As mem_no_peers, of two that `device` tells of. */
-    const char *(*no_peers)(const struct daemon *d, uint32_t device, uint32_t other);
-    /* What that tenant was refused. A NULL function: not known. */
-    const struct refusals *(*refusals)(const struct daemon *d, uint32_t tenant);
-    /* The pid of the process in that slot. A NULL function: not known. */
-    uint64_t (*proc_pid)(const struct daemon *d, uint32_t proc);
-    /* The name of a group of that pool; a NULL function or answer: "group0", "group1", ... */
-    const char *(*group_name)(const struct daemon *d, uint32_t pool, uint32_t group);
-    /* The first alarm that is on from *at on, which becomes the place behind it; 0 at first. False:
-     * there are no more. A NULL function: none is known. */
-    bool (*alarm)(struct daemon *d, uint32_t *at, struct alarm_view *ret);
     uint32_t alarms_on;
     const uint32_t *alarms_of; /* [ALARM_KINDS]: of each kind; NULL: not known */
     uint64_t log_level_ns; /* until when the log's level is another than configured; 0: it is not */
     const struct histogram *answered; /* [OP_COUNT]; NULL: not known */
-    struct daemon *daemon;            /* what these functions are called with */
+    struct daemon *daemon;            /* whose links, memory and transfers are asked for the rest */
     uint64_t *node_bits; /* scratch: a bit a node of the core, (limits.nodes + 63) / 64 words */
     uint32_t *visits;    /* how many nodes the answer may still look at to count borrowed pages */
 };

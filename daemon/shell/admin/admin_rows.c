@@ -37,13 +37,28 @@ static_assert(sizeof ref_names / sizeof *ref_names == REF_KINDS, "each kind has 
 
 static const char *const tier_names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host"};
 
+/* NULL: it has none. */
+static const char *group_name(const struct admin_ctx *ctx, uint32_t pool, uint32_t group)
+{
+    const struct pool_watch *w;
+    struct pool_view view;
+
+    if (!core_pool_view(ctx->core, pool, &view))
+        return NULL;
+    /* A host tier has the groups of the pool that it serves, and their names were given there. */
+    if (view.tier == TIER_HOST && !core_pool_view(ctx->core, view.other, &view))
+        return NULL;
+    w = &ctx->daemon->pools[view.id.slot];
+    return view.id.gen == w->gen && w->names[group][0] ? w->names[group] : NULL;
+}
+
 static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p, uint32_t slot,
                          uint32_t group, const uint32_t *borrowed, struct text_out *out)
 {
     const struct group_view *g = &p->group[group];
     static const char *const families[] = {
         [FAMILY_HISTORY] = "history", [FAMILY_WINDOW] = "window", [FAMILY_RECURRENT] = "recurrent"};
-    const char *name = ctx->group_name == NULL ? NULL : ctx->group_name(ctx->daemon, slot, group);
+    const char *name = group_name(ctx, slot, group);
     char numbered[16];
 
     snprintf(numbered, sizeof numbered, "group%u", group);
@@ -232,8 +247,8 @@ void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
 {
     TEXT(out, OPEN_ARRAY("pids")); /* of rank 0, 1 and so on, then of the pure scheduler */
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
-        if (e->procs[i] != NONE && ctx->proc_pid != NULL)
-            TEXT(out, U64(NULL, ctx->proc_pid(ctx->daemon, e->procs[i])));
+        if (e->procs[i] != NONE)
+            TEXT(out, U64(NULL, (uint64_t)proc_pid(&ctx->daemon->procs, e->procs[i])));
     TEXT(out, CLOSE_ARRAY);
 }
 
@@ -260,7 +275,7 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
 static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
                     struct text_out *out)
 {
-    const uint64_t *n = ctx->peer_refused(ctx->daemon, peer);
+    const uint64_t *n = links_refused(ctx->daemon, peer);
 
     TEXT(out, OPEN_OBJECT(key));
     for (uint32_t i = 0; i < TLS_REFUSALS; i++)
@@ -268,20 +283,10 @@ static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
     TEXT(out, CLOSE_OBJECT);
 }
 
-static uint64_t breaches(const struct admin_ctx *ctx, uint32_t slot)
-{
-    return ctx->peer_protocol_errors ? ctx->peer_protocol_errors(ctx->daemon, slot) : 0;
-}
-
-bool admin_falls_back(const struct admin_ctx *ctx, uint32_t slot)
-{
-    return ctx->peer_falls_back && ctx->peer_falls_back(ctx->daemon, slot);
-}
-
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     (void)tenant;
-    TEXT(out, U64("breaches_unnamed", breaches(ctx, NONE)));
+    TEXT(out, U64("breaches_unnamed", links_protocol_errors(ctx->daemon, NONE)));
     if (ctx->tls == NULL) {
         TEXT(out, STR("tls", NULL));
         return;
@@ -299,7 +304,7 @@ void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_
 static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
     struct tls_peer p = {.version = NULL};
-    bool up = ctx->tls != NULL && ctx->peer_tls(ctx->daemon, slot, &p);
+    bool up = ctx->tls != NULL && link_tls_peer(ctx->daemon, slot, &p);
 
     if (ctx->tls == NULL) {
         TEXT(out, STR("tls", NULL));
@@ -318,8 +323,8 @@ static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_o
     struct xfer_path_view path;
 
     TEXT(out, OPEN_ARRAY("paths"));
-    for (uint32_t i = 0; ctx->peer_path != NULL && i < PEER_PATHS_MAX; i++) {
-        if (!ctx->peer_path(ctx->daemon, slot, i, &path))
+    for (uint32_t i = 0; i < PEER_PATHS_MAX; i++) {
+        if (!xfer_path_view(ctx->daemon->xfer, slot, i, &path))
             break;
         TEXT(out, OBJECT(NULL, STR("device", path.device),
                          STR("tenant", ctx->config->tenants[path.tenant].name),
@@ -331,13 +336,11 @@ static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_o
 /* Why the link is not up; null, 0 and null while it is. */
 static void peer_down_cause(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
-    const char *error = NULL;
     uint32_t attempts = 0;
     uint64_t since_ns = 0;
+    const char *error = link_down_cause(ctx->daemon, slot, &attempts, &since_ns);
 
-    if (ctx->peer_down_cause != NULL)
-        error = ctx->peer_down_cause(ctx->daemon, slot, &attempts, &since_ns);
-    TEXT(out, U64("breaches", breaches(ctx, slot)), STR("last_error", error),
+    TEXT(out, U64("breaches", links_protocol_errors(ctx->daemon, slot)), STR("last_error", error),
          U64("attempts", attempts),
          text_or_null(error != NULL, F64("since_s", admin_age_s(ctx, since_ns))));
 }
@@ -353,17 +356,15 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     if (p->name[0] == '\0' || (only->tenant != NONE && (p->tenants >> only->tenant & 1) == 0) ||
         (only->peer && strcmp(p->name, only->peer) != 0))
         return false;
-    if (ctx->peer_link != NULL)
-        ctx->peer_link(ctx->daemon, slot, &link);
-    state =
-        ctx->peer_state_word == NULL ? NULL : ctx->peer_state_word(ctx->daemon, slot, &incarnation);
+    xfer_link_view(ctx->daemon->xfer, slot, &link);
+    state = link_state_name(ctx->daemon, slot, &incarnation);
     TEXT(out, OPEN_OBJECT(NULL), STR("peer", p->name), STR("host", p->address.host),
          U64("port", p->address.port), STR("origin", config_peer_origin(p)),
          STR("state", p->leaving ? "leaving" : state));
     peer_down_cause(ctx, slot, out);
     TEXT(out, HEX("incarnation", incarnation), STR("transport", link.transport),
          STR("moves", link.push ? "push" : "pull"), STR("transport_reason", link.reason),
-         BOOL("fallback", admin_falls_back(ctx, slot)),
+         BOOL("fallback", link_falls_back(ctx->daemon, slot)),
          OBJECT("connections", /* for pages */
                 U64("limit", link.connections), U64("up", link.conns_up),
                 U64("calling", link.conns_calling), U64("retired", link.conns_retired)),

@@ -3,6 +3,7 @@
 #define SHELL_ADMIN_ROWS_H
 
 #include "shell/admin/admin.h"
+#include "shell/daemon.h"
 
 /* Which rows are wanted. A list need not know all of it: see its filters in admin.c. */
 struct admin_filter {
@@ -25,7 +26,6 @@ void admin_namespace(struct text_out *out, struct namespace_id ns);
 void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
                        struct text_out *out);
 /* Writes TLS as a whole, before the rows of `peers`. */
-bool admin_falls_back(const struct admin_ctx *ctx, uint32_t slot); /* that peer's pages */
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
 /* The disk tier, for status and `disk`, and a tenant's part of it; null where there is none. */

@@ -72,7 +72,7 @@ static void stats_pools(const struct admin_ctx *ctx, uint32_t tenant, struct tex
 static void stats_peers(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("peers"));
-    for (uint32_t i = 0; ctx->peer_bytes && i < ctx->config->npeers; i++) {
+    for (uint32_t i = 0; ctx->daemon->xfer && i < ctx->config->npeers; i++) {
         const struct peer_figures *f = core_peer_figures(ctx->core, i);
         const char *transport;
         uint64_t bytes;
@@ -81,7 +81,7 @@ static void stats_peers(const struct admin_ctx *ctx, struct text_out *out)
             continue;
         TEXT(out, OPEN_OBJECT(NULL), STR("peer", ctx->config->peers[i].name),
              OPEN_OBJECT("bytes_in"));
-        for (uint32_t k = 0; ctx->peer_bytes(ctx->daemon, i, k, &transport, &bytes); k++)
+        for (uint32_t k = 0; xfer_link_bytes(ctx->daemon->xfer, i, k, &transport, &bytes); k++)
             TEXT(out, U64(transport, bytes));
         TEXT(out, CLOSE_OBJECT, U64("fetched_tokens", f->tokens), U64("failed_fetches", f->failed));
         histogram_put("fetch", &f->brought, out);

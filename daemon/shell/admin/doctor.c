@@ -56,9 +56,9 @@ static void regions(const struct admin_ctx *ctx, struct text_out *out)
 
     static_assert(NONE == UINT32_MAX && XFER_BY_PORT == UINT32_MAX, "what `number` takes for none");
     TEXT(out, OPEN_ARRAY("regions"));
-    for (uint32_t t = 0; ctx->rdma_region && t < ctx->config->ntenants; t++)
+    for (uint32_t t = 0; ctx->daemon->xfer && t < ctx->config->ntenants; t++)
         for (uint32_t i = 0; i < ctx->config->tenants[t].regions; i++) {
-            if (!ctx->rdma_region(ctx->daemon, &ctx->rdma, t, i, &r))
+            if (!xfer_region_view(ctx->daemon->xfer, &ctx->rdma, t, i, &r))
                 continue;
             TEXT(out,
                  OBJECT(NULL, STR("tenant", config_tenant_word(ctx->config, t)), U64("region", i),
@@ -132,10 +132,11 @@ static void self_test(const struct xfer_self_test *test, uint64_t now_ns, struct
 /* Each region of memory of GPUs, and a tenant's of the host together, beside each NIC in use. */
 static void memory(const struct admin_ctx *ctx, struct text_out *out)
 {
+    const struct xfer *xfer = ctx->daemon->xfer;
     struct xfer_registration_view v;
 
     TEXT(out, OPEN_ARRAY("memory"));
-    for (uint32_t i = 0; ctx->registration && ctx->registration(ctx->daemon, i, &v); i++) {
+    for (uint32_t i = 0; xfer && xfer_registration_view(xfer, i, &v); i++) {
         TEXT(out, OPEN_OBJECT(NULL), STR("tenant", admin_tenant_name(ctx, v.tenant)),
              U64("region", v.region), U64("regions", v.regions),
              STR("kind", v.gpu ? "gpu" : "host"), STR("gpu", v.gpu), STR("device", v.device),
@@ -154,8 +155,8 @@ static void peers(const struct admin_ctx *ctx, uint32_t device, struct text_out 
     struct mem_device_view other;
 
     TEXT(out, OPEN_ARRAY("peers"));
-    for (uint32_t i = 0; ctx->device(ctx->daemon, i, &other); i++) {
-        const char *why = i == device ? NULL : ctx->no_peers(ctx->daemon, device, i);
+    for (uint32_t i = 0; mem_device_view(ctx->daemon->mem, i, &other); i++) {
+        const char *why = i == device ? NULL : mem_no_peers(ctx->daemon->mem, device, i);
 
         if (i == device)
             continue;
@@ -170,7 +171,7 @@ static void gpus(const struct admin_ctx *ctx, struct text_out *out)
     struct mem_device_view v;
 
     TEXT(out, OPEN_ARRAY("gpus"));
-    for (uint32_t i = 0; ctx->device && ctx->device(ctx->daemon, i, &v); i++) {
+    for (uint32_t i = 0; mem_device_view(ctx->daemon->mem, i, &v); i++) {
         TEXT(out, OPEN_OBJECT(NULL), STR("gpu", v.uuid), STR("lost", v.lost),
              BOOL("kernels", v.no_kernels == NULL), STR("reason", v.no_kernels), node(v.facts.node),
              text_or_null(v.facts.mps >= 0, BOOL("mps", v.facts.mps > 0)),

@@ -49,121 +49,6 @@ static void send_text(struct daemon *d, struct client_conn *c, uint16_t type, ui
     } while (at < n);
 }
 
-/* The data port's, the control port's, those of the tenants, and that of the operators. */
-static bool door(const struct daemon *d, uint32_t i, const char **ret_name, struct door_stats *ret)
-{
-    uint32_t tenants = d->config->ntenants;
-    struct xfer_stats xfer;
-
-    if (i > tenants + 2)
-        return false;
-    *ret = (struct door_stats){0};
-    if (i == 0) {
-        *ret_name = "data";
-        xfer_stats(d->xfer, &xfer);
-        *ret = xfer.door;
-    } else if (i == 1) {
-        *ret_name = "peers";
-        if (d->links.door)
-            door_stats(d->links.door, ret);
-    } else {
-        *ret_name = i - 2 < tenants ? d->config->tenants[i - 2].name : "admin";
-        door_stats(d->conns.door[i - 2].door, ret);
-    }
-    return true;
-}
-
-static bool send_share(const struct daemon *d, uint32_t i, const char **ret_name,
-                       struct stream_share *ret)
-{
-    uint32_t tenants = d->config->ntenants;
-
-    if (i > tenants + 1)
-        return false;
-    *ret_name = i < tenants ? d->config->tenants[i].name : i == tenants ? "operators" : "peers";
-    stream_share_view(d->streams, i, ret);
-    return true;
-}
-
-static void peer_link(const struct daemon *d, uint32_t peer, struct xfer_link_view *ret)
-{
-    xfer_link_view(d->xfer, peer, ret);
-}
-
-static bool peer_bytes(const struct daemon *d, uint32_t peer, uint32_t i,
-                       const char **ret_transport, uint64_t *ret_bytes)
-{
-    return d->xfer && xfer_link_bytes(d->xfer, peer, i, ret_transport, ret_bytes);
-}
-
-static bool peer_path(const struct daemon *d, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
-{
-    return xfer_path_view(d->xfer, peer, i, ret);
-}
-
-static bool registration(const struct daemon *d, uint32_t i, struct xfer_registration_view *ret)
-{
-    return d->xfer && xfer_registration_view(d->xfer, i, ret);
-}
-
-static bool device(const struct daemon *d, uint32_t i, struct mem_device_view *ret)
-{
-    return mem_device_view(d->mem, i, ret);
-}
-
-static const char *no_peers(const struct daemon *d, uint32_t i, uint32_t other)
-{
-    return mem_no_peers(d->mem, i, other);
-}
-
-static bool flow(const struct daemon *d, const struct transfer_view *transfer,
-                 struct xfer_flow_view *ret)
-{
-    if (!d->xfer)
-        return false;
-    return transfer->outgoing ? xfer_outflow_view(d->xfer, transfer->serve, ret)
-                              : xfer_inflow_view(d->xfer, transfer->pull, ret);
-}
-
-static const struct refusals *refusals_of(const struct daemon *d, uint32_t tenant)
-{
-    return &d->refusals[tenant];
-}
-
-static uint64_t pid_of(const struct daemon *d, uint32_t proc)
-{
-    return (uint64_t)proc_pid(&d->procs, proc);
-}
-
-static const char *group_name(const struct daemon *d, uint32_t pool, uint32_t group)
-{
-    struct pool_view view;
-    const struct pool_watch *w;
-
-    if (pool >= d->limits.pools || group >= GROUPS_MAX)
-        return NULL;
-    if (!core_pool_view(d->core, pool, &view))
-        return NULL;
-    /* A host tier has the groups of the pool that it serves, and their names were given there. */
-    if (view.tier == TIER_HOST && !core_pool_view(d->core, view.other, &view))
-        return NULL;
-    w = &d->pools[view.id.slot];
-    if (view.id.gen != w->gen || !w->names[group][0])
-        return NULL;
-    return w->names[group];
-}
-
-static bool alarm_of(struct daemon *d, uint32_t *at, struct alarm_view *ret)
-{
-    return alarms_view(d, at, io_now_ns(), ret);
-}
-
-static bool rdma_region(const struct daemon *d, const struct xfer_rdma_view *rdma, uint32_t tenant,
-                        uint32_t region, struct xfer_region_view *ret)
-{
-    return d->xfer && xfer_region_view(d->xfer, rdma, tenant, region, ret);
-}
-
 /* What those who have their own counts tell of them. The caller's room for what not all have. */
 static void counts_take(const struct daemon *d, struct admin_ctx *ctx, struct tls_stats *tls,
                         struct disk_stats *disk)
@@ -209,28 +94,8 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .events_lost = d->subs.lost,
         .listen_port = d->control_port,
         .data_port = d->data_port,
-        .peer_state_word = link_state_name,
-        .peer_protocol_errors = links_protocol_errors,
-        .peer_down_cause = link_down_cause,
-        .peer_tls = link_tls_peer,
-        .peer_refused = links_refused,
-        .peer_link = peer_link,
-        .peer_falls_back = link_falls_back,
-        .rdma_region = rdma_region,
-        .peer_bytes = peer_bytes,
-        .peer_path = peer_path,
-        .registration = registration,
-        .device = device,
-        .no_peers = no_peers,
-        .flow = flow,
-        .door = door,
-        .send_share = send_share,
         .descriptors = conns_descriptors(d),
         .descriptors_brought = d->conns.brought,
-        .refusals = refusals_of,
-        .proc_pid = pid_of,
-        .group_name = group_name,
-        .alarm = alarm_of,
         .alarms_on = d->alarms.on,
         .alarms_of = d->alarms.on_of,
         .log_level_ns = d->log_level_ns,

@@ -78,7 +78,7 @@ TEST(lists_tell_what_is_there)
     tells(row_of("peers", 0, 1),
           "{'peer': 'beta', 'host': '::1', 'incarnation': 'f00d000000000000',"
           " 'tenants': ['second'], 'last_error': null, 'attempts': 0, 'since_s': null}");
-    s.ctx.peer_down_cause = peer_down_cause;
+    s.parts.down_cause = peer_down_cause;
     tells(row_of("peers", 0, 1),
           "{'last_error': 'Connection \\'refused\\'', 'attempts': 3, 'since_s': 2.5}");
     tells(ask("transfers"), "{'transfers': [], 'next': null}");

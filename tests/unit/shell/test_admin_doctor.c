@@ -12,6 +12,8 @@ FIXTURE(start_doctor)
     assert_int_equal(config_load_text("t", yaml, sizeof yaml - 1, &s.config, why, sizeof why),
                      TERN_OK);
     s.ctx.config = s.config;
+    s.ctx.daemon = &fake;
+    fake.xfer = (struct xfer *)&fake;
     return 0;
 }
 
@@ -24,7 +26,7 @@ FIXTURE(stop_doctor)
 }
 
 /* The first is on a GPU, and its device a rail; the second has none. */
-static bool region(const struct daemon *d, const struct xfer_rdma_view *rdma, uint32_t tenant,
+static bool region(const struct xfer *d, const struct xfer_rdma_view *rdma, uint32_t tenant,
                    uint32_t number, struct xfer_region_view *ret)
 {
     (void)d;
@@ -47,14 +49,14 @@ TEST_WITH(admin_doctor_tells_each_region_its_device_and_why, start_doctor, stop_
 
     rows = json_object_get(json_object_get(ask("doctor"), "rdma"), "regions");
     assert_int_equal(json_array_size(rows), 0); /* there are no transfers */
-    s.ctx.rdma_region = region;
+    s.parts.region = region;
     rows = json_object_get(json_object_get(ask("doctor"), "rdma"), "regions");
     assert_true(json_equal(rows, want));
     json_decref(want);
 }
 
 /* Of three NICs: the first has passed, the second failed, the third was not tested. */
-static bool registration(const struct daemon *d, uint32_t i, struct xfer_registration_view *ret)
+static bool registration(const struct xfer *d, uint32_t i, struct xfer_registration_view *ret)
 {
     static const struct xfer_self_test tests[] = {
         {.result = XFER_SELF_TEST_PASSED, .at_ns = 2000000000, .bytes = 16384, .ns = 65999},
@@ -75,7 +77,7 @@ TEST_WITH(admin_doctor_tells_what_the_self_test_found_and_when, start_doctor, st
                                        "us", 0, "age_ms", 2000, "reason", "byte 7"),
                              json_null()};
 
-    s.ctx.registration = registration;
+    s.parts.registration = registration;
     s.ctx.now_ns = 7000000000;
     rows = json_object_get(json_object_get(ask("doctor"), "rdma"), "memory");
     assert_int_equal(json_array_size(rows), 3);
@@ -89,7 +91,7 @@ TEST_WITH(admin_doctor_tells_what_the_self_test_found_and_when, start_doctor, st
  * none. */
 static bool no_nic;
 
-static bool gpu_registration(const struct daemon *d, uint32_t i, struct xfer_registration_view *ret)
+static bool gpu_registration(const struct xfer *d, uint32_t i, struct xfer_registration_view *ret)
 {
     (void)d;
     *ret = (struct xfer_registration_view){.region = i,
@@ -109,7 +111,7 @@ TEST(admin_status_counts_gpu_regions_that_no_nic_knows)
         uint32_t known, unknown;
     } cases[] = {{false, true, 1, 1}, {true, true, 0, 2}, {true, false, 0, 0}};
 
-    s.ctx.registration = gpu_registration;
+    s.parts.registration = gpu_registration;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const json_t *verbs;
 
@@ -121,7 +123,7 @@ TEST(admin_status_counts_gpu_regions_that_no_nic_knows)
     }
 }
 
-static bool gpu(const struct daemon *d, uint32_t device, struct mem_device_view *ret)
+static bool gpu(const struct mem *d, uint32_t device, struct mem_device_view *ret)
 {
     static const char *const uuids[] = {"GPU-0", "GPU-1", "GPU-2"};
 
@@ -131,7 +133,7 @@ static bool gpu(const struct daemon *d, uint32_t device, struct mem_device_view 
     return device < 3;
 }
 
-static const char *no_peers(const struct daemon *d, uint32_t device, uint32_t other)
+static const char *no_peers(const struct mem *d, uint32_t device, uint32_t other)
 {
     (void)d;
     assert_int_not_equal(device, other);
@@ -144,8 +146,8 @@ TEST_WITH(admin_doctor_tells_each_gpu_which_others_it_reaches, start_doctor, sto
         *want = json_pack("[{s:s, s:b, s:s}, {s:s, s:b, s:n}]", "gpu", "GPU-0", "peer_access", 0,
                           "reason", "no link", "gpu", "GPU-2", "peer_access", 1, "reason");
 
-    s.ctx.device = gpu;
-    s.ctx.no_peers = no_peers;
+    s.parts.device = gpu;
+    s.parts.no_peers = no_peers;
     rows = json_object_get(ask("doctor"), "gpus");
     assert_int_equal(json_array_size(rows), 3);
     assert_true(json_equal(json_object_get(json_array_get(rows, 1), "peers"), want));

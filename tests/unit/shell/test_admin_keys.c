@@ -29,16 +29,7 @@ static bool peer_tls(struct daemon *d, uint32_t peer, struct tls_peer *ret)
     return true;
 }
 
-static const uint64_t *peer_refused(const struct daemon *d, uint32_t peer)
-{
-    static const uint64_t none[TLS_REFUSALS];
-
-    (void)d;
-    (void)peer;
-    return none;
-}
-
-static bool peer_path(const struct daemon *d, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
+static bool peer_path(const struct xfer *d, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
 {
     (void)d;
     (void)peer;
@@ -46,28 +37,13 @@ static bool peer_path(const struct daemon *d, uint32_t peer, uint32_t i, struct 
     return i == 0;
 }
 
-static bool send_share(const struct daemon *d, uint32_t i, const char **ret_name,
-                       struct stream_share *ret)
+static bool alarm_that_is_on(struct daemon *d, uint32_t *at, uint64_t now_ns,
+                             struct alarm_view *ret)
 {
     (void)d;
-    *ret_name = "first";
-    *ret = (struct stream_share){.reserved = 1};
-    return i == 0;
-}
-
-static bool alarm_that_is_on(struct daemon *d, uint32_t *at, struct alarm_view *ret)
-{
-    (void)d;
+    (void)now_ns;
     *ret = (struct alarm_view){.name = "peer_down", .severity = "warn", .action = "look"};
     return (*at)++ == 0;
-}
-
-static bool door(const struct daemon *d, uint32_t i, const char **ret_name, struct door_stats *ret)
-{
-    (void)d;
-    *ret_name = "data";
-    *ret = (struct door_stats){.places = 1};
-    return i == 0;
 }
 
 /* Programs read these: a key that goes is missed by somebody. */
@@ -116,7 +92,8 @@ static const char answer_keys[] =
     "huge_pages_wanted "
     "huge_page_bytes sealed_pages zeroed_bytes host_bytes record_bytes records_checked "
     "copied_pages copied_bytes "
-    "copies_corrupt copies_spoilt queue_high_water faults with_holes waits waited_ms workers) data(port conns "
+    "copies_corrupt copies_spoilt queue_high_water faults with_holes waits waited_ms workers) "
+    "data(port conns "
     "pages_in pages_out payload_bytes_in payload_bytes_out socket_bytes_in "
     "socket_bytes_out corrupt_detected corrupt_injected gone_answers refused over_share "
     "conns_retired pages_again "
@@ -216,12 +193,9 @@ TEST(answers_have_all_their_keys)
     s.ctx.disk = &disk;
     s.ctx.recovery = &recovery;
     s.ctx.tls = &tls;
-    s.ctx.peer_tls = peer_tls;
-    s.ctx.peer_refused = peer_refused;
-    s.ctx.peer_path = peer_path;
-    s.ctx.send_share = send_share;
-    s.ctx.door = door;
-    s.ctx.alarm = alarm_that_is_on;
+    s.parts.tls = peer_tls;
+    s.parts.path = peer_path;
+    s.parts.alarm = alarm_that_is_on;
     s.ctx.alarms_of = (const uint32_t[ALARM_KINDS]){0};
     records_turn(&r, 10);
     ticket_stands();

@@ -12,8 +12,28 @@
 #include <stdlib.h>
 
 #include "shell/admin/admin.h"
+#include "shell/daemon.h"
 
 #define TEXT_BYTES (1u << 20)
+
+/* What stands where the daemon's parts do: see tern_wrap. NULL: nothing is known. */
+struct parts {
+    const char *(*state)(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
+    const char *(*down_cause)(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
+                              uint64_t *ret_since_ns);
+    bool (*tls)(struct daemon *d, uint32_t peer, struct tls_peer *ret);
+    bool (*region)(const struct xfer *x, const struct xfer_rdma_view *rdma, uint32_t tenant,
+                   uint32_t region, struct xfer_region_view *ret);
+    bool (*bytes)(const struct xfer *x, uint32_t peer, uint32_t i, const char **ret_transport,
+                  uint64_t *ret_bytes);
+    bool (*path)(const struct xfer *x, uint32_t peer, uint32_t i, struct xfer_path_view *ret);
+    bool (*registration)(const struct xfer *x, uint32_t i, struct xfer_registration_view *ret);
+    bool (*device)(const struct mem *m, uint32_t device, struct mem_device_view *ret);
+    const char *(*no_peers)(const struct mem *m, uint32_t device, uint32_t other);
+    bool (*inflow)(const struct xfer *x, struct pull_id pull, struct xfer_flow_view *ret);
+    bool (*outflow)(const struct xfer *x, struct serve_id serve, struct xfer_flow_view *ret);
+    bool (*alarm)(struct daemon *d, uint32_t *at, uint64_t now_ns, struct alarm_view *ret);
+};
 
 /* The case's. */
 static struct scene {
@@ -23,12 +43,113 @@ static struct scene {
     struct rig_session *other_session;
     struct config *config;
     struct admin_ctx ctx;
+    struct parts parts;
     char *text;
     char why[ADMIN_WHY_BYTES]; /* of the last answer */
     uint64_t *bits;
     uint32_t visits;
     json_t *answer; /* the last */
 } s;
+
+#define POOLS_NAMED 8u
+static struct pool_watch watched[POOLS_NAMED];
+static struct daemon fake; /* its parts are the case's */
+
+/* What is called in place of `name`: a part of the case, else `otherwise`. */
+#define PART(type, name, params, part, args, otherwise)                                            \
+    type __wrap_##name params;                                                                     \
+    type __wrap_##name params                                                                      \
+    {                                                                                              \
+        return s.parts.part ? s.parts.part args : (otherwise);                                     \
+    }
+
+PART(const char *, link_state_name, (struct daemon * d, uint32_t peer, uint64_t *ret), state,
+     (d, peer, ret), NULL)
+PART(const char *, link_down_cause,
+     (const struct daemon *d, uint32_t peer, uint32_t *ret_n, uint64_t *ret_ns), down_cause,
+     (d, peer, ret_n, ret_ns), NULL)
+PART(bool, link_tls_peer, (struct daemon * d, uint32_t peer, struct tls_peer *ret), tls,
+     (d, peer, ret), false)
+PART(bool, xfer_region_view,
+     (const struct xfer *x, const struct xfer_rdma_view *rdma, uint32_t tenant, uint32_t region,
+      struct xfer_region_view *ret),
+     region, (x, rdma, tenant, region, ret), false)
+PART(bool, xfer_link_bytes,
+     (const struct xfer *x, uint32_t peer, uint32_t i, const char **ret, uint64_t *ret_n), bytes,
+     (x, peer, i, ret, ret_n), false)
+PART(bool, xfer_path_view,
+     (const struct xfer *x, uint32_t peer, uint32_t i, struct xfer_path_view *ret), path,
+     (x, peer, i, ret), false)
+PART(bool, xfer_registration_view,
+     (const struct xfer *x, uint32_t i, struct xfer_registration_view *ret), registration,
+     (x, i, ret), false)
+PART(bool, mem_device_view, (const struct mem *m, uint32_t i, struct mem_device_view *ret), device,
+     (m, i, ret), false)
+PART(const char *, mem_no_peers, (const struct mem *m, uint32_t i, uint32_t k), no_peers, (m, i, k),
+     NULL)
+PART(bool, xfer_inflow_view,
+     (const struct xfer *x, struct pull_id pull, struct xfer_flow_view *ret), inflow,
+     (x, pull, ret), false)
+PART(bool, xfer_outflow_view,
+     (const struct xfer *x, struct serve_id serve, struct xfer_flow_view *ret), outflow,
+     (x, serve, ret), false)
+PART(bool, alarms_view, (struct daemon * d, uint32_t *at, uint64_t ns, struct alarm_view *ret),
+     alarm, (d, at, ns, ret), false)
+
+void __wrap_xfer_link_view(const struct xfer *x, uint32_t link, struct xfer_link_view *ret);
+void __wrap_xfer_link_view(const struct xfer *x, uint32_t link, struct xfer_link_view *ret)
+{
+    (void)x;
+    (void)link;
+    *ret = (struct xfer_link_view){.reason = ""};
+}
+
+bool __wrap_link_falls_back(const struct daemon *d, uint32_t peer);
+bool __wrap_link_falls_back(const struct daemon *d, uint32_t peer)
+{
+    (void)d;
+    (void)peer;
+    return false;
+}
+
+uint64_t __wrap_links_protocol_errors(const struct daemon *d, uint32_t peer);
+uint64_t __wrap_links_protocol_errors(const struct daemon *d, uint32_t peer)
+{
+    (void)d;
+    (void)peer;
+    return 0;
+}
+
+const uint64_t *__wrap_links_refused(const struct daemon *d, uint32_t peer);
+const uint64_t *__wrap_links_refused(const struct daemon *d, uint32_t peer)
+{
+    static const uint64_t none[TLS_REFUSALS];
+
+    (void)d;
+    (void)peer;
+    return none;
+}
+
+void __wrap_stream_share_view(const struct stream_pool *pool, uint32_t i, struct stream_share *ret);
+void __wrap_stream_share_view(const struct stream_pool *pool, uint32_t i, struct stream_share *ret)
+{
+    (void)pool;
+    *ret = (struct stream_share){.reserved = 1 + i};
+}
+
+void __wrap_door_stats(const struct door *door, struct door_stats *ret);
+void __wrap_door_stats(const struct door *door, struct door_stats *ret)
+{
+    (void)door;
+    *ret = (struct door_stats){.places = 1};
+}
+
+pid_t __wrap_proc_pid(const struct proc_table *t, uint32_t proc);
+pid_t __wrap_proc_pid(const struct proc_table *t, uint32_t proc)
+{
+    (void)t;
+    return (pid_t)(4000 + proc);
+}
 
 static inline const char *peer_state_word(struct daemon *d, uint32_t peer,
                                           uint64_t *ret_incarnation)
@@ -48,25 +169,7 @@ static inline const char *peer_down_cause(const struct daemon *d, uint32_t peer,
     return "Connection \"refused\"";
 }
 
-static struct refusals refused_to[2];
-
-static inline const struct refusals *refusals_of(const struct daemon *d, uint32_t tenant)
-{
-    (void)d;
-    return &refused_to[tenant];
-}
-
-static inline uint64_t pid_of(const struct daemon *d, uint32_t proc)
-{
-    (void)d;
-    return 4000 + proc;
-}
-
-static inline const char *group_name(const struct daemon *d, uint32_t pool, uint32_t group)
-{
-    (void)d;
-    return pool == 0 && group == 0 ? "kv" : NULL;
-}
+#define refused_to fake.refusals
 
 FIXTURE(scene_start)
 {
@@ -97,14 +200,15 @@ FIXTURE(scene_start)
                                .xfer = {.payload_bytes_in = UINT64_MAX / 4, .corrupt_detected = 3},
                                .tape = {.recorded = 9},
                                .listen_port = 7001,
-                               .peer_state_word = peer_state_word,
-                               .refusals = refusals_of,
-                               .proc_pid = pid_of,
-                               .group_name = group_name,
+                               .daemon = &fake,
                                .node_bits = s.bits,
                                .visits = &s.visits};
     s.visits = ADMIN_VISITS_MAX;
-    memset(refused_to, 0, sizeof refused_to);
+    s.parts.state = peer_state_word;
+    fake = (struct daemon){.xfer = (struct xfer *)&fake, .pools = watched};
+    memset(watched, 0, sizeof watched);
+    watched[s.b.pool.slot].gen = s.b.pool.gen;
+    strcpy(watched[s.b.pool.slot].names[0], "kv");
     return 0;
 }
 

@@ -4,8 +4,8 @@
 
 static struct histogram timed[OP_COUNT];
 
-static bool peer_bytes(const struct daemon *d, uint32_t peer, uint32_t i,
-                       const char **ret_transport, uint64_t *ret_bytes)
+static bool peer_bytes(const struct xfer *d, uint32_t peer, uint32_t i, const char **ret_transport,
+                       uint64_t *ret_bytes)
 {
     (void)d;
     *ret_transport = i == 0 ? "verbs" : "tcp";
@@ -42,7 +42,7 @@ TEST(stats_tells_times_and_bytes_of_peers)
     histogram_add(&timed[OP_MATCH], 3000);
     histogram_add(&timed[OP_MATCH], 9000);
     s.ctx.answered = timed;
-    s.ctx.peer_bytes = peer_bytes;
+    s.parts.bytes = peer_bytes;
     tells(ask("stats"), "{'requests': {'match': {'count': 2, 'sum_us': 12, 'p50_us': 4,"
                         " 'p99_us': 16, 'buckets': [0, 0, 1, 0, 1]}},"
                         " 'peers': [{'peer': 'beta', 'bytes_in': {'verbs': 1000, 'tcp': 1001}}]}");

@@ -60,13 +60,18 @@ TEST(transfers_tell_their_class)
 /* What the data path says of both. */
 static struct xfer_flow_view flow_now;
 
-static bool flow(const struct daemon *d, const struct transfer_view *transfer,
-                 struct xfer_flow_view *ret)
+static bool flow(const struct xfer *d, struct pull_id pull, struct xfer_flow_view *ret)
 {
     (void)d;
-    (void)transfer;
+    (void)pull;
     *ret = flow_now;
     return true;
+}
+
+static bool flow_out(const struct xfer *d, struct serve_id serve, struct xfer_flow_view *ret)
+{
+    (void)serve;
+    return flow(d, (struct pull_id){0}, ret);
 }
 
 /* A fetch of 16 pages of 512 bytes, 4 at a time; of the first batch 3 have come. */
@@ -79,7 +84,8 @@ static struct pair pair_on_its_way(void)
     rig_advance(p.dest, 2000 * NS_PER_MS);
     rig_complete(p.dest, RIG_PULL);
     flow_now = (struct xfer_flow_view){.pages = 7, .bytes = 7 * 512};
-    s.ctx.flow = flow;
+    s.parts.inflow = flow;
+    s.parts.outflow = flow_out;
     s.ctx.core = p.dest->core;
     s.ctx.now_ns = p.dest->now_ns + 2000 * NS_PER_MS;
     return p;
