@@ -275,7 +275,7 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct xfer_stats *x = &ctx->xfer;
 
-    TEXT(out, OPEN_OBJECT("data"), U64("port", ctx->data_port), U64("conns", x->conns),
+    TEXT(out, OPEN_OBJECT("data"), U64("port", ctx->daemon->data_port), U64("conns", x->conns),
          U64("pages_in", x->pages_in), U64("pages_out", x->pages_out),
          U64("payload_bytes_in", x->payload_bytes_in),
          U64("payload_bytes_out", x->payload_bytes_out), U64("socket_bytes_in", x->socket_bytes_in),
@@ -348,7 +348,7 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
 static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OBJECT("descriptors", STR("mode", ctx->descriptors),
-                     U64("connections_ended", ctx->descriptors_brought),
+                     U64("connections_ended", ctx->daemon->conns.brought),
                      U64("closing", ctx->closer.closing), U64("closed_apart", ctx->closer.closed)));
 }
 
@@ -390,8 +390,9 @@ static void status_certificate(const struct admin_ctx *ctx, struct text_out *out
 
 static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
 {
-    TEXT(out, U64("conns", ctx->conns), U64("conns_refused", ctx->conns_refused),
-         U64("engine_processes_exited", ctx->procs_exited),
+    TEXT(out, U64("conns", ctx->daemon->conns.open),
+         U64("conns_refused", ctx->daemon->conns.refused),
+         U64("engine_processes_exited", ctx->daemon->procs_exited),
          OBJECT("io", U64("completions", ctx->io.completions),
                 U64("cq_overflows", ctx->io.cq_overflows), U64("sq_waits", ctx->io.sq_waits),
                 U64("buffers_empty", ctx->io.buffers_empty)),
@@ -403,9 +404,9 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
                 BOOL("tokens_kept", ctx->config->tape_tokens)),
          OBJECT("log", U64("suppressed", log_suppressed()), U64("lost", log_lost()),
                 STR("level", log_level_name(log_level_now())),
-                text_or_null(
-                    ctx->log_level_ns > ctx->now_ns,
-                    F64("level_left_s", (double)(ctx->log_level_ns - ctx->now_ns) / SECOND_NS))),
+                text_or_null(ctx->daemon->log_level_ns > ctx->now_ns,
+                             F64("level_left_s",
+                                 (double)(ctx->daemon->log_level_ns - ctx->now_ns) / SECOND_NS))),
          BOOL("insecure_peers", ctx->config->insecure_peers));
     status_certificate(ctx, out);
     TEXT(out, OBJECT("fault_injection", U64("corrupt_pages", ctx->config->fault_corrupt_pages),
@@ -523,10 +524,10 @@ static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct te
 static void status_alarm_counts(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("alarm_counts"));
-    for (enum alarm_kind k = 0; ctx->alarms_of && k < ALARM_KINDS; k++)
+    for (enum alarm_kind k = 0; k < ALARM_KINDS; k++)
         TEXT(out, OBJECT(NULL, STR("name", alarm_row(k)->name),
                          STR("severity", log_level_name(alarm_row(k)->severity)),
-                         U64("on", ctx->alarms_of[k])));
+                         U64("on", ctx->daemon->alarms.on_of[k])));
     TEXT(out, CLOSE_ARRAY);
 }
 
@@ -536,7 +537,7 @@ static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
     struct alarm_view v;
     uint32_t at = 0;
 
-    TEXT(out, U64("alarms_on", ctx->alarms_on));
+    TEXT(out, U64("alarms_on", ctx->daemon->alarms.on));
     status_alarm_counts(ctx, out);
     TEXT(out, OPEN_ARRAY("alarms"));
     for (uint32_t n = 0; n < ALARMS_SHOWN && alarms_view(ctx->daemon, &at, ctx->now_ns, &v); n++)
@@ -552,8 +553,8 @@ static void status_events(const struct admin_ctx *ctx, const struct core_view *v
 {
     TEXT(out, OBJECT("events", U64("first", v->event_first), U64("next", v->event_next),
                      U64("limit", core_limits_of(ctx->core)->events), /* of each tenant */
-                     U64("subscriptions", ctx->subscriptions), U64("told", ctx->events_sent),
-                     U64("lost", ctx->events_lost)));
+                     U64("subscriptions", ctx->daemon->subs.n), U64("told", ctx->daemon->subs.sent),
+                     U64("lost", ctx->daemon->subs.lost)));
 }
 
 /* Counts peers that this daemon can fetch from; the core's links include the other direction. */
@@ -588,7 +589,8 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     core_view(ctx->core, &v);
     TEXT(out, OPEN_OBJECT(NULL), STR("node", ctx->config->node), STR("version", TERN_VERSION),
          HEX("incarnation", v.incarnation),
-         U64("uptime_s", (ctx->now_ns - ctx->start_ns) / SECOND_NS), BOOL("draining", v.draining),
+         U64("uptime_s", (ctx->now_ns - ctx->daemon->start_ns) / SECOND_NS),
+         BOOL("draining", v.draining),
          U64("sessions",
              q->tenant == NONE ? v.sessions : core_tenant_sessions(ctx->core, q->tenant)));
     status_turns(ctx, q->tenant, out);
@@ -603,7 +605,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         TEXT(out, U64("engines", v.engines), U64("prefix_nodes", v.nodes),
              U64("peers", config_peers(ctx->config)), U64("peers_up", peers_up(ctx)),
              U64("peers_fallback", peers_fallback(ctx)), U64("links_up", v.links_up),
-             U64("listen_port", ctx->listen_port),
+             U64("listen_port", ctx->daemon->control_port),
              U64("transfers_active", (uint64_t)v.pulls + v.serves),
              U64("namespaces_reset", v.namespaces_reset),
              U64("resets_spreading", v.resets_spreading));

@@ -28,33 +28,19 @@ struct daemon;
 struct admin_ctx {
     const struct core *core;
     const struct config *config;
-    uint64_t start_ns, now_ns; /* CLOCK_MONOTONIC */
-    uint64_t conns;            /* open now */
-    uint64_t conns_refused;    /* since the start */
-    uint64_t procs_exited;     /* likewise: processes that ended without leaving their engine */
-    uint64_t subscriptions;    /* likewise */
-    uint64_t events_sent, events_lost;
+    uint64_t now_ns;
     struct mem_stats mem;
     struct xfer_stats xfer;
     struct io_stats io;
     struct tape_stats tape;
     const struct disk_stats *disk; /* NULL: there is no disk tier */
     const struct disk_recovery *recovery;
-    uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
-    const struct tls_stats *tls;     /* NULL: peers talk in the clear */
-    /* What becomes of descriptors that clients send; a static text, and what it came to. NULL: not
-     * known. */
-    const char *descriptors;
-    uint64_t descriptors_brought;
+    const struct tls_stats *tls; /* NULL: peers talk in the clear */
+    const char *descriptors; /* what becomes of those that clients send; static; NULL: not known */
     struct closer_stats closer;
     struct xfer_rdma_view rdma;
-    uint32_t alarms_on;
-    const uint32_t *alarms_of; /* [ALARM_KINDS]: of each kind; NULL: not known */
-    uint64_t log_level_ns; /* until when the log's level is another than configured; 0: it is not */
-    const struct histogram *answered; /* [OP_COUNT]; NULL: not known */
-    struct daemon *daemon;            /* whose links, memory and transfers are asked for the rest */
-    uint64_t *node_bits; /* scratch: a bit a node of the core, (limits.nodes + 63) / 64 words */
-    uint32_t *visits;    /* how many nodes the answer may still look at to count borrowed pages */
+    struct daemon *daemon; /* whose links, memory and transfers are asked for the rest */
+    uint32_t *visits;      /* how many nodes the answer may still look at to count borrowed pages */
 };
 
 /* Commands: status, stats, doctor, pools, namespaces, sessions, records, tickets, engines, peers,

@@ -83,7 +83,7 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
 
     if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
         return;
-    known = core_pool_borrowed(ctx->core, slot, ctx->node_bits, ctx->visits, borrowed);
+    known = core_pool_borrowed(ctx->core, slot, ctx->daemon->node_bits, ctx->visits, borrowed);
     for (uint32_t i = 0; i < p.ngroups; i++) {
         TEXT(out, OPEN_OBJECT(NULL), HEX("pool", pool_id_pack(p.id)),
              STR("tenant", admin_tenant_name(ctx, p.tenant)), STR("tier", tier_names[p.tier]),
@@ -117,7 +117,7 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     if (!core_pool_view(ctx->core, slot, &p) ||
         (only->tenant != NONE && p.tenant != only->tenant) || !of_engine(ctx, only, p.engine))
         return false;
-    known = core_pool_borrowed(ctx->core, slot, ctx->node_bits, ctx->visits, borrowed);
+    known = core_pool_borrowed(ctx->core, slot, ctx->daemon->node_bits, ctx->visits, borrowed);
     TEXT(out, OPEN_OBJECT(NULL), HEX("pool", pool_id_pack(p.id)), U64("slot", slot),
          STR("tenant", admin_tenant_name(ctx, p.tenant)),
          STR("engine", core_engine_view(ctx->core, p.engine, &engine) ? engine.name : NULL),

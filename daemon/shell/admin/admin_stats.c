@@ -96,15 +96,16 @@ static void stats_times(const struct admin_ctx *ctx, struct text_out *out)
     for (uint32_t i = 0; i < LATENCIES; i++)
         histogram_put(latency_keys[i], core_latency(ctx->core, (enum latency)i), out);
     TEXT(out, CLOSE_OBJECT, OPEN_OBJECT("requests"));
-    for (uint32_t i = OP_NONE + 1; ctx->answered && i < OP_COUNT; i++)
-        if (ctx->answered[i].n > 0)
-            histogram_put(op_name((enum op)i), &ctx->answered[i], out);
+    for (uint32_t i = OP_NONE + 1; i < OP_COUNT; i++)
+        if (ctx->daemon->answered[i].n > 0)
+            histogram_put(op_name((enum op)i), &ctx->daemon->answered[i], out);
     TEXT(out, CLOSE_OBJECT);
 }
 
 enum tern_err admin_stats(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
-    TEXT(out, OPEN_OBJECT(NULL), U64("uptime_s", (ctx->now_ns - ctx->start_ns) / 1000000000u));
+    TEXT(out, OPEN_OBJECT(NULL),
+         U64("uptime_s", (ctx->now_ns - ctx->daemon->start_ns) / 1000000000u));
     admin_figures("tenants", ctx, tenant, out);
     stats_pools(ctx, tenant, out);
     if (tenant == NONE) {

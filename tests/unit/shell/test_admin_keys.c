@@ -196,7 +196,6 @@ TEST(answers_have_all_their_keys)
     s.parts.tls = peer_tls;
     s.parts.path = peer_path;
     s.parts.alarm = alarm_that_is_on;
-    s.ctx.alarms_of = (const uint32_t[ALARM_KINDS]){0};
     records_turn(&r, 10);
     ticket_stands();
     keys[0] = '\0';

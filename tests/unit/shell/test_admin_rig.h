@@ -193,19 +193,20 @@ FIXTURE(scene_start)
     s.bits = calloc((s.b.rig->options.limits.nodes + 63) / 64, sizeof *s.bits);
     s.ctx = (struct admin_ctx){.core = s.b.rig->core,
                                .config = s.config,
-                               .start_ns = s.b.rig->now_ns,
                                .now_ns = s.b.rig->now_ns + 90000000000u,
-                               .conns = 6,
                                .mem = {.bytes = 8 << 20, .huge_page_bytes = 2 << 20},
                                .xfer = {.payload_bytes_in = UINT64_MAX / 4, .corrupt_detected = 3},
                                .tape = {.recorded = 9},
-                               .listen_port = 7001,
                                .daemon = &fake,
-                               .node_bits = s.bits,
                                .visits = &s.visits};
     s.visits = ADMIN_VISITS_MAX;
     s.parts.state = peer_state_word;
-    fake = (struct daemon){.xfer = (struct xfer *)&fake, .pools = watched};
+    fake = (struct daemon){.xfer = (struct xfer *)&fake,
+                           .pools = watched,
+                           .start_ns = s.b.rig->now_ns,
+                           .conns = {.open = 6},
+                           .control_port = 7001,
+                           .node_bits = s.bits};
     memset(watched, 0, sizeof watched);
     watched[s.b.pool.slot].gen = s.b.pool.gen;
     strcpy(watched[s.b.pool.slot].names[0], "kv");
