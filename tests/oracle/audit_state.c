@@ -22,7 +22,7 @@ static void hold_session(const struct audit *a, struct counts *n, const struct s
     if (s->state == SESSION_EMPTY)
         return;
     hold(a, n, s->node, s->state_from);
-    for (uint32_t at = s->node; s->held == REF_HOST && node_at(a->c, at)->depth > s->state_from;
+    for (uint32_t at = s->node; node_at(a->c, at)->depth > s->lent_from;
          at = node_at(a->c, at)->parent)
         n[at].host_borrowers++;
 }

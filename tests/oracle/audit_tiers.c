@@ -2,6 +2,7 @@
  * residency on the device is prefix-closed, the reserve, the queue of copies, the loads that
  * sessions wait for, pools and their host tiers. All of it is made anew from the pages and the
  * sessions. See audit.h. */
+#include "core/memory/pages.h"
 #include "core/tree/copies.h"
 #include "oracle/audit.h"
 
@@ -248,6 +249,27 @@ static void audit_counts(const struct core *c)
                         pool_at(c, i)->writebacks, resident[i], reserved[i], copied[i]);
 }
 
+/* What is promised to sessions that retract is free, and is what they have left of it. */
+static void audit_promised(const struct core *c, uint32_t pool)
+{
+    const struct pool *p = pool_at(c, pool);
+    uint32_t promised[GROUPS_MAX] = {0}, none[GROUPS_MAX] = {0}, short_of;
+
+    for (uint32_t i = 0; i < c->limits.sessions; i++) {
+        const struct session *s = session_at(c, i);
+
+        for (uint32_t g = 0; s->state != SESSION_EMPTY && g < p->ngroups; g++)
+            if (pool_at(c, s->pool)->tiers[TIER_HOST] == pool)
+                promised[g] += s->promised[g];
+    }
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].promised != promised[g])
+            oracle_fail("audit: pool %u promised %u pages of group %u, and sessions have %u", pool,
+                        p->group[g].promised, g, promised[g]);
+    if (!pages_fit(c, p, none, &short_of))
+        oracle_fail("audit: pool %u promised more of group %u than it has", pool, short_of);
+}
+
 static void audit_tiers(const struct core *c)
 {
     for (uint32_t i = 0; i < c->limits.pools; i++) {
@@ -255,6 +277,7 @@ static void audit_tiers(const struct core *c)
 
         if (p->state == POOL_EMPTY)
             continue;
+        audit_promised(c, i);
         if (p->tiers[p->tier] != i)
             oracle_fail("audit: pool %u is not its own tier %u", i, p->tier);
         for (uint32_t t = 0; t < TIER_COUNT; t++) {

@@ -67,6 +67,7 @@ struct group {
     uint32_t reclaimable; /* COMMITTED pages that no resume point needs any more (T10) */
     uint32_t obtainable;  /* pages that eviction would free, and the slabs that it would */
     uint32_t loose;       /* empty: see tree/obtain.h */
+    uint32_t promised;    /* of a host tier: free pages that sessions which retract will take */
     uint32_t index;       /* in pool.group */
 };
 
@@ -300,10 +301,15 @@ struct session {
     uint32_t disk_stored;      /* D1: the last boundary at which it was stored, or is being */
     uint32_t disk_cold;        /* D2: where a cold store is due; 0: none */
     uint32_t back_to;          /* the state that it had */
-    uint32_t load_pin;         /* LOADING: what is on the device already, pinned TRANSFER */
+    uint32_t load_pin;         /* LOADING: what is on the device already, pinned TRANSFER.
+                                  RETRACTING: where its copies go on to begin; NONE: all have */
     uint32_t target, load_state_from; /* LOADING: the node to be reached, and those deeper than
                                   this on the path to it have it among their loaders. RETRACTING:
                                   the nodes of the path below the target are on the host */
+    uint32_t lent_from;               /* it borrows the host's copies of the STATE of the nodes of
+                                  its path deeper than this; UINT32_MAX: of none */
+    uint32_t promised[GROUPS_MAX];    /* RETRACTING: pages of the host tier, see tier/host.h */
+    uint32_t copies_lost;             /* what the core's was when it was looked at */
     uint32_t load_kib;
     uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
                            borrows of their nodes does not end before that */
@@ -504,7 +510,8 @@ struct core {
     uint32_t seals_running, copies_running;
     uint64_t seal_bytes;     /* of the nodes whose checksums are being computed */
     uint32_t host_corrupt;   /* nodes whose host pages do not agree with their checksums */
-    uint32_t copy_failed;    /* 1: look whether those away wait for something that will not come */
+    uint32_t copies_lost;    /* copies that will not come, counted: those away look for them */
+    uint32_t away_looks;     /* so many of those away are to be looked at, from the first on */
     struct list away;        /* sessions */
     struct list closing;     /* likewise */
     struct list tickets_due; /* sessions that were handed over and wait for something that a step

@@ -67,13 +67,13 @@ void store_hold(struct core *c, struct disk_store *s)
         node_pin(c, s->node, REF_HOST);
     pool_at(c, s->pool)->host_stores += s->from_host;
     state_hold(c, (struct path){s->node, s->state_from});
-    state_lend_host(c, on_host_alone(c, s), true);
+    state_lend_host(c, on_host_alone(c, s), true, UINT32_MAX);
 }
 
 static void let_go(struct core *c, struct disk_store *s)
 {
     c->visits += (node_at(c, s->node)->depth - s->state_from) / pool_at(c, s->pool)->align;
-    state_lend_host(c, on_host_alone(c, s), false);
+    state_lend_host(c, on_host_alone(c, s), false, UINT32_MAX);
     state_unhold(c, (struct path){s->node, s->state_from});
     if (s->device != s->node)
         node_unpin(c, s->node, REF_HOST);

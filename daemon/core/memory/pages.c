@@ -158,6 +158,7 @@ struct stock {
     uint32_t slabs;            /* that no group holds */
     uint32_t used[GROUPS_MAX]; /* pages that are not free */
     uint32_t own[GROUPS_MAX];  /* free pages in slabs that the group holds */
+    uint32_t promised[GROUPS_MAX];
 };
 
 static bool stock_fits(const struct pool *p, const struct stock *stock, const uint32_t *need,
@@ -166,13 +167,13 @@ static bool stock_fits(const struct pool *p, const struct stock *stock, const ui
     uint32_t slabs = 0;
 
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        uint32_t cap = p->group[g].layout.cap_pages;
+        uint32_t cap = p->group[g].layout.cap_pages, n = need[g] + stock->promised[g];
 
         *ret_short = g;
-        if (cap && need[g] > cap - stock->used[g])
+        if (cap && n > cap - stock->used[g])
             return false;
-        if (need[g] > stock->own[g]) /* groups share these: count what each would take of them */
-            slabs += div_up(need[g] - stock->own[g], p->group[g].pages_per_slab);
+        if (n > stock->own[g]) /* groups share these: count what each would take of them */
+            slabs += div_up(n - stock->own[g], p->group[g].pages_per_slab);
         if (slabs > stock->slabs)
             return false;
     }
@@ -188,6 +189,7 @@ bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
     for (uint32_t g = 0; g < p->ngroups; g++) {
         stock.used[g] = group_used(&p->group[g]);
         stock.own[g] = p->group[g].count[PAGE_FREE];
+        stock.promised[g] = p->group[g].promised;
     }
     return stock_fits(p, &stock, need, ret_short);
 }
@@ -202,6 +204,7 @@ bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_
         stock.slabs += gr->loose;
         stock.used[g] = group_used(gr) - gr->obtainable;
         stock.own[g] = (gr->held - gr->loose) * gr->pages_per_slab - stock.used[g];
+        stock.promised[g] = gr->promised;
     }
     return stock_fits(p, &stock, need, ret_short);
 }

@@ -23,6 +23,7 @@
 static void away_add(struct core *c, struct session *s)
 {
     away_list_push_front(c, &c->away, session_slot(c, s));
+    s->copies_lost = c->copies_lost;
     touch(c);
 }
 
@@ -67,7 +68,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     enum tern_err err;
 
     node_pin(c, s->node, REF_HOST);
-    err = host_back_path(c, (struct path){s->node, s->state_from}, &ret->shortage);
+    err = host_promise(c, (struct path){s->node, s->state_from}, s->promised, &ret->shortage);
     if (err != TERN_OK) {
         node_unpin(c, s->node, REF_HOST);
         if (err == TERN_BUSY)
@@ -88,16 +89,15 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     c->visits += pages.n;
     retire_release(c, e, step, &pages, (struct path){NONE, 0});
     session_state_move(&s->state, SESSION_RETRACTING);
-    s->target = s->node;
+    s->target = s->load_pin = s->node; /* away_flush begins the copies */
     away_add(c, s);
     return TERN_OK;
 }
 
-/* The copies are there and the step has passed. */
+/* The copies are there and the step has passed. STATE that is not lent yet stays on the device. */
 static void retracted(struct core *c, struct session *s)
 {
     away_remove(c, s);
-    state_lend_host(c, (struct path){s->node, s->state_from}, true);
     node_unpin(c, s->node, REF_DEVICE);
     held_by(c, s, REF_HOST);
     session_state_move(&s->state, SESSION_RETRACTED);
@@ -166,8 +166,19 @@ enum tern_err session_retract(struct core *c, struct actions *out, struct call *
 static void retract_undo(struct core *c, struct session *s)
 {
     away_remove(c, s);
+    host_promise_end(c, session_pool(c, s), s->promised);
+    s->load_pin = NONE;
     node_unpin(c, s->node, REF_HOST);
     session_state_move(&s->state, s->back_to);
+}
+
+/* Nobody waits for the end of it. */
+static void retract_cut_short(struct core *c, struct session *s)
+{
+    if (s->lent_from == UINT32_MAX)
+        retract_undo(c, s); /* copies under way keep both of their ends */
+    else
+        retracted(c, s);
 }
 
 /* --- recover --- */
@@ -177,7 +188,8 @@ static void back_on_device(struct core *c, struct session *s)
 {
     node_pin(c, s->node, REF_DEVICE);
     if (s->held == REF_HOST) {
-        state_lend_host(c, (struct path){s->node, s->state_from}, false);
+        state_lend_host(c, (struct path){s->node, s->lent_from}, false, UINT32_MAX);
+        s->lent_from = UINT32_MAX;
         node_unpin(c, s->node, REF_HOST);
     } else {
         node_unpin(c, s->node, REF_RETRACTED);
@@ -295,7 +307,7 @@ enum tern_err session_recover(struct core *c, struct actions *out, struct call *
                       "it");
     TRY(session_is_matched(s, ret));
     if (s->state == SESSION_RETRACTING)
-        retract_undo(c, s);
+        retract_cut_short(c, s);
     if (!session_away(s))
         s->away_step = 0;
     if (s->state == SESSION_RETRACTED) {
@@ -440,7 +452,7 @@ void session_come_back(struct core *c, struct session *s)
     if (s->state == SESSION_LOADING)
         load_release(c, s); /* the asker has gone with its engine */
     if (s->state == SESSION_RETRACTING)
-        retract_undo(c, s); /* copies under way keep both of their ends */
+        retract_cut_short(c, s);
     if (s->held != REF_RETRACTED)
         return;
     node_pin(c, s->node, REF_DEVICE); /* a kernel may still read what it borrows */
@@ -452,7 +464,8 @@ static void session_leave_host(struct core *c, struct session *s)
 {
     struct path path = {s->node, s->state_from};
 
-    state_path_end(c, &path, REF_HOST, UINT32_MAX);
+    state_path_end(c, &path, REF_HOST, s->lent_from, UINT32_MAX);
+    s->lent_from = UINT32_MAX;
 }
 
 void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages)
@@ -523,59 +536,105 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
     return true;
 }
 
-/* The host will not get all of it: a copy was given up, or it has no room for a refill's pages. */
-static bool retract_fails(struct core *c, const struct session *s, bool failed)
+/* All of HISTORY is on the host and the step has passed. Its STATE is lent, if it is there, too; or
+ * what is not, which came to the device later, begins. False: there is no room for that. */
+static bool retract_look(struct core *c, struct session *s)
 {
+    struct path path = {s->node, s->state_from};
+    enum host_path found = host_path(c, path, NONE);
     struct shortage unused;
 
-    if (failed &&
-        (!host_path_comes(c, s->node) || host_path_lacks(c, (struct path){s->node, s->state_from})))
+    if (found == HOST_HAS)
+        s->lent_from = node_at(c, s->target = s->node)->depth;
+    if (found != HOST_LACKS)
         return true;
-    return host_path_lacks(c, (struct path){s->node, s->state_from}) &&
-           host_back_path(c, (struct path){s->node, s->state_from}, &unused) != TERN_OK;
+    s->load_pin = s->node;
+    return host_promise(c, path, s->promised, &unused) == TERN_OK;
 }
 
-/* It waits for copies and for its step: where nothing changed, neither has come. What is on the
- * host is pinned there, so the path is walked once as it comes, and again for what STATE may lack
- * only when all of HISTORY is there and the step has passed. */
-static void retract_step(struct core *c, struct session *s, bool failed)
+/* Lends STATE to the host's copies, node by node upwards. False: there is more to do. */
+static bool retract_lend(struct core *c, struct session *s, uint32_t end)
 {
-    const bool passed = engine_at(c, s->engine)->done_min >= s->away_step;
-    const uint32_t from = node_at(c, s->target)->depth, align = session_pool(c, s)->align;
-    uint32_t left;
+    s->target = state_lend_host(c, (struct path){s->target, s->state_from}, true, end);
+    s->lent_from = node_at(c, s->target)->depth;
+    touch(c);
+    if (s->lent_from > s->state_from)
+        return false;
+    retracted(c, s);
+    return true;
+}
 
-    if (!c->touched && !c->left_over && !failed)
-        return;
-    s->target = host_reached(c, s->target);
-    left = node_at(c, s->target)->depth;
-    walked(c, (from - left) / align);
-    if (!failed && (left > 0 || !passed))
-        return;
-    walked(c, 2 * node_at(c, s->node)->depth / align);
-    if (left == 0 && host_has_path(c, (struct path){s->node, s->state_from})) {
-        if (passed)
-            retracted(c, s);
-    } else if (retract_fails(c, s, failed)) {
-        retract_undo(c, s);
-        tenant_at(c, session_pool(c, s)->tenant)->undone++;
+/* Its copies begin, from the end of its path upwards. False: it runs on. */
+static bool retract_begin(struct core *c, struct session *s, uint32_t end)
+{
+    struct path path = {s->load_pin, s->state_from};
+
+    if (s->load_pin == NONE)
+        return true;
+    if (host_back_begin(c, &path, s->promised, end) != TERN_OK)
+        return false;
+    s->load_pin = path.node;
+    if (node_at(c, path.node)->depth > 0)
+        return true;
+    s->load_pin = NONE;
+    host_promise_end(c, session_pool(c, s), s->promised);
+    return true;
+}
+
+/* It waits for copies and for its step. What is on the host is pinned there, so the path is walked
+ * once as it comes, and again for what STATE may lack only when all of HISTORY is there and the
+ * step has passed. False: there is more to do. */
+static bool retract_step(struct core *c, struct session *s, bool lost, uint32_t end)
+{
+    if (s->lent_from == UINT32_MAX) {
+        struct path path = {s->node, s->state_from};
+        bool runs_on =
+            !retract_begin(c, s, end) || (lost && host_path(c, path, s->load_pin) >= HOST_LACKS);
+
+        if (!runs_on && s->load_pin == NONE) {
+            s->target = host_reached(c, s->target, end);
+            if (node_at(c, s->target)->depth > 0)
+                return !node_on_host(node_at(c, s->target));
+            if (engine_at(c, s->engine)->done_min < s->away_step)
+                return true;
+            runs_on = !retract_look(c, s);
+        }
+        if (runs_on) {
+            retract_undo(c, s);
+            tenant_at(c, session_pool(c, s)->tenant)->undone++;
+            return true;
+        }
+        if (s->load_pin != NONE)
+            return false;
     }
+    return s->lent_from == UINT32_MAX || retract_lend(c, s, end);
 }
 
 bool away_flush(struct core *c, struct actions *out)
 {
-    bool failed = c->copy_failed != 0, follows = false;
+    const uint32_t end = give_back_begin(c);
+    bool follows = false, all = true;
 
-    for (uint32_t i = c->away.head, next; i != NONE; i = next) {
-        struct session *s = session_at(c, i);
+    if (c->touched || c->away_looks > c->away.n)
+        c->away_looks = c->away.n;
+    while (c->away_looks > 0 && all && c->visits < end) {
+        uint32_t slot = c->away.head;
+        struct session *s = session_at(c, slot);
         uint32_t had = s->committed;
+        bool lost = s->copies_lost != c->copies_lost;
 
-        next = s->in_away.next;
         if (s->state == SESSION_RETRACTING)
-            retract_step(c, s, failed);
-        else if (!load_step(c, out, s, failed))
-            return false;
+            all = retract_step(c, s, lost, end);
+        else
+            all = load_step(c, out, s, lost);
+        c->visits++;
+        s->copies_lost = c->copies_lost;
+        c->away_looks -= all;
+        if (away_list_has(c, slot)) { /* others have their turn first */
+            away_list_remove(c, &c->away, slot);
+            away_list_push(c, &c->away, slot);
+        }
         follows = follows || (s->follower != NONE && s->committed != had);
     }
-    c->copy_failed = 0;
-    return !follows; /* who follows may be offered what came back: see serve_flush */
+    return c->away_looks == 0 && !follows; /* who follows may be offered what came: serve_flush */
 }

@@ -77,6 +77,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->records = LIST_EMPTY;
     s->blobs_kept = r->merging ? 0 : r->blobs_kept ? r->blobs_kept : BLOBS_KEPT;
     s->held = REF_DEVICE;
+    s->lent_from = UINT32_MAX;
     s->in_away = s->in_tickets = (struct list_links){.next = NONE, .prev = NONE};
     s->follower = NONE;
     s->last_use_ns = s->ref_since_ns = c->now_ns;
@@ -199,7 +200,7 @@ static bool closed(struct core *c, struct session *s, uint32_t end)
     uint32_t tenant = session_pool(c, s)->tenant;
 
     if (host || s->record == NONE) {
-        bool all = state_path_end(c, &path, host ? REF_HOST : REF_DEVICE, end);
+        bool all = state_path_end(c, &path, host ? REF_HOST : REF_DEVICE, s->lent_from, end);
 
         s->node = path.node;
         s->committed = all ? 0 : node_at(c, s->node)->depth;

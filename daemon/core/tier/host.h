@@ -19,18 +19,24 @@
 /* The checksums of the node are known: it is copied to the host if there is room, or was wanted. */
 void host_sealed(struct core *c, uint32_t slot);
 
-/* Has every copy made that the host needs to go on from `slot` without the device, taking the host
- * pages at once. POOL_EXHAUSTED, of the host tier, changes nothing. BUSY: making room there would
- * take more than one step may do; what was evicted stays so, and a repetition goes on. */
-enum tern_err host_back_path(struct core *c, struct path path, struct shortage *ret);
-/* The first node from `slot` upwards that is not on the host; the root for none. */
-uint32_t host_reached(const struct core *c, uint32_t slot);
-/* Is all of it acknowledged, where host_reached has found the root? */
-bool host_has_path(const struct core *c, struct path path);
-/* Is HISTORY all there, but STATE that came to the device later is not, nor on its way? */
-bool host_path_lacks(const struct core *c, struct path path);
-/* Or on its way? */
-bool host_path_comes(const struct core *c, uint32_t slot);
+/* Promises the path's session the pages for every copy that the host needs to go on from there
+ * without the device: nobody else can take them. POOL_EXHAUSTED, of the host tier, changes nothing.
+ * BUSY: making room there would take more than one step may do; what was evicted stays so, and a
+ * repetition goes on. */
+enum tern_err host_promise(struct core *c, struct path path, uint32_t *ret_promised,
+                           struct shortage *ret);
+void host_promise_end(struct core *c, struct pool *p, uint32_t *promised);
+/* Begins these copies from path->node upwards, up to `end` visits; path->node is then where to go
+ * on, or the root. POOL_EXHAUSTED: a node lacks more than it did, and there is no room. */
+enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promised, uint32_t end);
+/* The first node from `slot` upwards that is not on the host, the root for none, or where `end`
+ * visits are reached. */
+uint32_t host_reached(struct core *c, uint32_t slot, uint32_t end);
+/* Of the path's nodes below `until`, or of all: the host has what is needed to go on; or some of it
+ * is on its way; or STATE that came to the device later is not; or HISTORY is neither there nor on
+ * its way. */
+enum host_path { HOST_HAS, HOST_COMES, HOST_LACKS, HOST_LOST };
+enum host_path host_path(struct core *c, struct path path, uint32_t until);
 
 /* Deepest node at or below `at` that agrees with the view, with its path on the device or host. */
 uint32_t host_down(struct core *c, uint32_t at, struct token_view *w);

@@ -229,7 +229,7 @@ void loadback_acked(struct core *c, uint32_t slot, enum tern_err err)
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
     if (err != TERN_OK) {
-        c->copy_failed = 1;
+        c->copies_lost++;
         c->corrupt_detected += err == TERN_CORRUPT;
         if (err == TERN_CORRUPT && !n->tier[TIER_HOST].corrupt)
             c->host_corrupt++;

@@ -17,12 +17,17 @@ static bool host_lacks(const struct pool *p, const struct node *n, uint32_t g)
              (state_reclaimable(n) || n->state.refilling & 1u << g));
 }
 
-static bool host_lacks_any(const struct pool *p, const struct node *n)
+/* Adds the pages that the host lacks of the node. */
+static bool host_lacks_any(const struct pool *p, const struct node *n, uint32_t *need)
 {
+    bool any = false;
+
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (host_lacks(p, n, g))
-            return true;
-    return false;
+        if (host_lacks(p, n, g)) {
+            need[g] += p->group[g].segment;
+            any = true;
+        }
+    return any;
 }
 
 static enum tern_err host_make_some(struct core *c, struct pool *p, const uint32_t *need,
@@ -127,8 +132,7 @@ bool writeback_if_room(struct core *c, uint32_t slot)
     bool own = node_on_host(n) && !n->tier[TIER_HOST].corrupt;
     uint32_t held = own ? slot : n->parent, end = piece_whole(c);
 
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        need[g] = host_lacks(p, n, g) ? p->group[g].segment : 0;
+    host_lacks_any(p, n, need);
     if (own || !behind)
         node_pin(c, held, REF_HOST);
     room = behind ? room_behind(c, p, need) : host_room(c, p, need, &unused) == TERN_OK;
@@ -168,77 +172,99 @@ static bool must_have(const struct pool *p, const struct node *n, uint32_t state
     return false;
 }
 
-enum tern_err host_back_path(struct core *c, struct path path, struct shortage *ret)
+/* Is a copy of the node to begin for a session that borrows STATE deeper than `state_from`? */
+static bool wants_copy(const struct pool *p, const struct node *n, uint32_t state_from,
+                       uint32_t *need)
 {
-    struct pool *p = node_pool(c, node_at(c, path.node));
+    return n->work.copy == COPY_NONE && must_have(p, n, state_from) && host_lacks_any(p, n, need);
+}
+
+enum tern_err host_promise(struct core *c, struct path path, uint32_t *ret_promised,
+                           struct shortage *ret)
+{
+    struct pool *p = node_pool(c, node_at(c, path.node)), *host = pool_at(c, p->tiers[TIER_HOST]);
     uint32_t need[GROUPS_MAX] = {0};
     enum tern_err room;
 
     check(node_at(c, path.node)->refs[REF_HOST] > 0); /* what is there of the path stays */
-    walked(c, 2 * node_at(c, path.node)->depth / p->align);
-    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
-        const struct node *n = node_at(c, at);
-
-        for (uint32_t g = 0;
-             g < p->ngroups && n->work.copy == COPY_NONE && must_have(p, n, path.state_from); g++)
-            need[g] += host_lacks(p, n, g) ? p->group[g].segment : 0;
-    }
+    walked(c, node_at(c, path.node)->depth / p->align);
+    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
+        wants_copy(p, node_at(c, at), path.state_from, need);
     room = host_room(c, p, need, ret);
-    if (room == TERN_OK)
-        for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
-            const struct node *n = node_at(c, at);
-
-            if (n->work.copy == COPY_NONE && must_have(p, n, path.state_from) &&
-                host_lacks_any(p, n))
-                writeback_begin(c, at);
-        }
     if (room == TERN_POOL_EXHAUSTED)
-        ret->free = group_free(c, pool_at(c, p->tiers[TIER_HOST]), ret->group);
+        ret->free = group_free(c, host, ret->group) - host->group[ret->group].promised;
+    for (uint32_t g = 0; g < p->ngroups && room == TERN_OK; g++) {
+        ret_promised[g] = need[g];
+        host->group[g].promised += need[g];
+    }
     return room;
 }
 
-uint32_t host_reached(const struct core *c, uint32_t slot)
+void host_promise_end(struct core *c, struct pool *p, uint32_t *promised)
 {
-    while (node_at(c, slot)->depth > 0 && node_on_host(node_at(c, slot)))
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        pool_at(c, p->tiers[TIER_HOST])->group[g].promised -= promised[g];
+        promised[g] = 0;
+    }
+}
+
+enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promised, uint32_t end)
+{
+    struct pool *p = node_pool(c, node_at(c, path->node)), *host = pool_at(c, p->tiers[TIER_HOST]);
+
+    for (; node_at(c, path->node)->depth > 0; path->node = node_at(c, path->node)->parent) {
+        uint32_t need[GROUPS_MAX] = {0}, short_of;
+
+        if (c->visits++ >= end)
+            return TERN_OK;
+        if (!wants_copy(p, node_at(c, path->node), path->state_from, need))
+            continue;
+        for (uint32_t g = 0; g < p->ngroups; g++) {
+            uint32_t n = need[g] < promised[g] ? need[g] : promised[g];
+
+            promised[g] -= n;
+            host->group[g].promised -= n;
+        }
+        if (!pages_fit(c, host, need, &short_of)) /* more than was promised */
+            return TERN_POOL_EXHAUSTED;
+        writeback_begin(c, path->node);
+    }
+    return TERN_OK;
+}
+
+uint32_t host_reached(struct core *c, uint32_t slot, uint32_t end)
+{
+    for (uint32_t n = 1; node_at(c, slot)->depth > 0 && node_on_host(node_at(c, slot)); n++) {
+        if (c->visits >= end)
+            break;
+        c->visits += n % NODES_A_VISIT == 0;
         slot = node_at(c, slot)->parent;
+    }
     return slot;
 }
 
-bool host_has_path(const struct core *c, struct path path)
+enum host_path host_path(struct core *c, struct path path, uint32_t until)
 {
     const struct pool *p = node_pool(c, node_at(c, path.node));
+    const uint32_t low = c->host_corrupt ? 0 : path.state_from;
+    enum host_path found = HOST_HAS;
 
-    for (uint32_t at = path.node; node_at(c, at)->depth > (c->host_corrupt ? 0 : path.state_from);
-         at = node_at(c, at)->parent)
-        if (copy_goes_to(node_at(c, at), TIER_HOST) ||
-            must_have(p, node_at(c, at), path.state_from) ||
-            node_at(c, at)->state.refilling) /* a refill will have to be copied */
-            return false;
-    return true;
-}
-
-bool host_path_lacks(const struct core *c, struct path path)
-{
-    const struct pool *p = node_pool(c, node_at(c, path.node));
-
-    if (!node_on_host(node_at(c, path.node)))
-        return false;
-    for (uint32_t at = path.node; node_at(c, at)->depth > (c->host_corrupt ? 0 : path.state_from);
+    walked(c, node_at(c, path.node)->depth / p->align);
+    for (uint32_t at = path.node; at != until && node_at(c, at)->depth > 0;
          at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
+        bool comes = copy_goes_to(n, TIER_HOST);
+        uint32_t need[GROUPS_MAX] = {0};
 
-        if (n->work.copy == COPY_NONE && must_have(p, n, path.state_from) && host_lacks_any(p, n))
-            return true;
+        if (!node_on_host(n) && !comes)
+            return HOST_LOST;
+        if (n->depth > low && wants_copy(p, n, path.state_from, need))
+            found = HOST_LACKS;
+        else if (n->depth > low && found == HOST_HAS &&
+                 (comes || must_have(p, n, path.state_from) || n->state.refilling))
+            found = HOST_COMES; /* a refill will have to be copied */
     }
-    return false;
-}
-
-bool host_path_comes(const struct core *c, uint32_t slot)
-{
-    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
-        if (!node_on_host(node_at(c, at)) && !copy_goes_to(node_at(c, at), TIER_HOST))
-            return false;
-    return true;
+    return found;
 }
 
 /* Pages that did not agree with their checksums make way for those that were copied anew. STATE
@@ -286,10 +312,10 @@ static bool writeback_again(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
     const struct pool *p = node_pool(c, n);
-    uint32_t tries = n->work.copy_tries;
+    uint32_t tries = n->work.copy_tries, need[GROUPS_MAX] = {0};
 
     if (tries == COPY_TRIES_MAX || p->state != POOL_OPEN || space_at(c, n->space)->reset ||
-        !host_lacks_any(p, n) || !writeback_if_room(c, slot))
+        !host_lacks_any(p, n, need) || !writeback_if_room(c, slot))
         return false;
     n->work.copy_tries = tries;
     c->host_copies_again++;
@@ -307,7 +333,7 @@ static void writeback_fail(struct core *c, uint32_t slot)
     node_changed(c, slot);
     if (writeback_again(c, slot))
         return;
-    c->copy_failed = 1;
+    c->copies_lost++;
     if (!node_on_host(n) || n->tier[TIER_HOST].corrupt)
         reserve_leave(c, slot);
     state_settle(c, slot);

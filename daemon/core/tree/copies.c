@@ -54,5 +54,5 @@ void copy_forget(struct core *c, uint32_t slot)
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
     node_changed(c, slot);
-    c->copy_failed = 1;
+    c->copies_lost++;
 }

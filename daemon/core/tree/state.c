@@ -445,7 +445,7 @@ void state_hold(struct core *c, struct path path)
 }
 
 /* From the node upwards; returns the first that is held still. */
-static uint32_t unhold(struct core *c, struct path path, bool host, uint32_t end)
+static uint32_t unhold(struct core *c, struct path path, uint32_t lent_from, uint32_t end)
 {
     uint32_t at = path.node;
 
@@ -454,7 +454,7 @@ static uint32_t unhold(struct core *c, struct path path, bool host, uint32_t end
         struct node *n = node_at(c, at);
 
         check(n->state.borrowers > 0);
-        n->state.host_borrowers -= host;
+        n->state.host_borrowers -= n->depth > lent_from;
         if (--n->state.borrowers == n->state.host_borrowers)
             state_settle(c, at);
     }
@@ -463,13 +463,14 @@ static uint32_t unhold(struct core *c, struct path path, bool host, uint32_t end
 
 void state_unhold(struct core *c, struct path path)
 {
-    unhold(c, path, false, UINT32_MAX);
+    unhold(c, path, UINT32_MAX, UINT32_MAX);
 }
 
 /* What is left is pinned before the rest goes: a pin holds the path above it, too. */
-bool state_path_end(struct core *c, struct path *path, enum ref_kind kind, uint32_t end)
+bool state_path_end(struct core *c, struct path *path, enum ref_kind kind, uint32_t lent_from,
+                    uint32_t end)
 {
-    uint32_t left = unhold(c, *path, kind == REF_HOST, end), node = path->node;
+    uint32_t left = unhold(c, *path, lent_from, end), node = path->node;
     bool all = node_at(c, left)->depth <= path->state_from;
 
     path->node = all ? NONE : left;
@@ -656,9 +657,11 @@ void state_leave(struct core *c, uint32_t slot)
     claim_changed(c, slot);
 }
 
-void state_lend_host(struct core *c, struct path path, bool host)
+uint32_t state_lend_host(struct core *c, struct path path, bool host, uint32_t end)
 {
-    for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
+    uint32_t at = path.node;
+
+    for (; node_at(c, at)->depth > path.state_from && c->visits < end;
          at = node_at(c, at)->parent, c->visits++) {
         struct node *n = node_at(c, at);
 
@@ -669,4 +672,5 @@ void state_lend_host(struct core *c, struct path path, bool host)
         check(n->state.host_borrowers <= n->state.borrowers);
         state_settle(c, at);
     }
+    return at;
 }

@@ -65,9 +65,11 @@ void state_unfill(struct core *c, uint32_t slot);
 /* A holder (session, transfer) of the STATE of the nodes of a path, and its end. */
 void state_hold(struct core *c, struct path path);
 void state_unhold(struct core *c, struct path path);
-/* The end of a holder that has a pin of that kind, too, up to `end` visits. False: there is more to
- * do, and *path is what is held and pinned still. */
-bool state_path_end(struct core *c, struct path *path, enum ref_kind kind, uint32_t end);
+/* The end of a holder that has a pin of that kind, too, up to `end` visits; `lent_from`: it borrows
+ * the host's copies below that depth. False: there is more to do, and *path is what is held and
+ * pinned still. */
+bool state_path_end(struct core *c, struct path *path, enum ref_kind kind, uint32_t lent_from,
+                    uint32_t end);
 /* The `state_from` of a holder that needs what is needed to go on from this node. */
 uint32_t state_low(const struct core *c, uint32_t slot);
 
@@ -86,7 +88,8 @@ void state_settle(struct core *c, uint32_t slot);
 void state_forget(struct core *c, uint32_t slot);
 /* The node is about to leave the device: nobody can resume there any more. */
 void state_leave(struct core *c, uint32_t slot);
-/* One borrower of the path's STATE uses the host's copies from now on, or no longer does. */
-void state_lend_host(struct core *c, struct path path, bool host);
+/* One borrower of the path's STATE uses the host's copies from now on, or no longer does, from the
+ * node upwards, up to `end` visits. Returns the first for which that is not so yet. */
+uint32_t state_lend_host(struct core *c, struct path path, bool host, uint32_t end);
 
 #endif

@@ -135,6 +135,7 @@
     X(122, PARCEL_EARLY, "use slots of the ring again that a device still reads")                  \
     X(123, COMMIT_AT_ONCE, "commit however many chunks in one step")                               \
     X(124, COMMIT_UNCOUNTED, "count no visits for the chunks of a commit")                         \
+    X(125, RETRACT_AT_ONCE, "begin all copies of a session that goes to the host in one step")     \
     X(126, CLOSE_AT_ONCE, "give all pages of a session back in one step")                          \
     X(127, UNHOLD_UNCOUNTED, "count no visits for the path that a session lets go")                \
     X(128, RETIRE_AT_ONCE, "free all pages that wait for a step in one step of the core")          \

@@ -133,7 +133,7 @@ static bool extend(struct lsession *s, uint32_t to)
     return true;
 }
 
-static bool commit(struct lsession *s)
+bool lsession_commit(struct lsession *s)
 {
     struct step_op op = {.kind = STEP_COMMIT, .session = s->id, .step = s->fence};
     const struct op_result *r;
@@ -165,7 +165,7 @@ bool lsession_compute(struct lsession *s, uint32_t to)
         any = extend(s, to);
         to = s->len.written + (to - s->len.written) / 2;
     }
-    return any && (lpick(4) == 0 || commit(s));
+    return any && (lpick(4) == 0 || lsession_commit(s));
 }
 
 bool lsession_close(struct lsession *s)

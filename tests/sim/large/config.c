@@ -11,6 +11,7 @@
 #define PAGES_MOST  400000u  /* of a prompt, all groups */
 #define CHUNKS_MOST 300000u
 #define TABLE_MOST  900000u
+#define FAR_EVERY   24u  /* one in so many histories has a session of the longest path */
 #define CHUNK_PAGES 200u /* SEAL_PAGES_MAX less what windows may add */
 
 static const char *const kind_name[] = {
@@ -152,6 +153,24 @@ static void make_choices(struct prng *p, struct lhistory *h)
     }
 }
 
+/* The longest path of a pool with a host tier, with room for it there; its windows end early, reach
+ * over all of it, or it has none. */
+static void make_far(struct prng *p, struct lhistory *h)
+{
+    struct lconfig *c = &h->cfg;
+
+    c->align = c->page_tokens[0] = c->page_tokens[1] = 1u << prng_below(p, 4);
+    c->ngroups = between(p, 1, 2);
+    c->window[0] = 0;
+    c->window[1] = one_in(p, 2) ? SESSION_TOKENS_MAX : 4 * c->align;
+    c->chunks = STEP_TABLE_MAX;
+    c->pages = c->host_pages = c->ngroups * (c->chunks + c->chunks / 2);
+    c->lim_nodes = c->chunks + c->chunks / 2;
+    c->lim_blocks = 4 * c->chunks;
+    c->lim_table = TABLE_PAGES_MAX / 8;
+    h->choice[0].kind = LARGE_far;
+}
+
 void lhistory_make(uint64_t seed, struct lhistory *h)
 {
     struct prng p;
@@ -169,6 +188,8 @@ void lhistory_make(uint64_t seed, struct lhistory *h)
     make_tables(&p, &h->cfg);
     make_disk(&p, &h->cfg);
     make_choices(&p, h);
+    if (one_in(&p, FAR_EVERY))
+        make_far(&p, h);
 }
 
 bool lhistory_write(const struct lhistory *h, const char *path, const char *why)

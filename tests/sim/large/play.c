@@ -251,6 +251,25 @@ static bool do_idle(void)
     return true;
 }
 
+static bool do_far(void)
+{
+    struct lsession *s = lsession_new(0, lw.cfg.chunks * lw.cfg.align);
+    bool away;
+
+    if (!s || !lsession_compute(s, s->tokens))
+        return false;
+    while (lsession_commit(s))
+        ;
+    lpass(lw.step);
+    lsettle();
+    away = lsession_retract(s, lw.cfg.host_pages > 0);
+    if (lpick(2))
+        lsettle();
+    for (uint32_t n = lpick(4) ? 4096 : 2 * lw.cfg.chunks; n > 0 && lw.njobs > 0; n--)
+        ljob_finish(lpick(lw.njobs));
+    return away && s->len.committed == lw.cfg.chunks * lw.cfg.align;
+}
+
 void lplay(const struct lchoice *c)
 {
     static bool (*const does[])(void) = {

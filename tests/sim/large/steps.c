@@ -20,8 +20,10 @@
 #define WORK_PER_VISIT (600u + 50u * lw.cfg.ngroups)
 #define WORK_PER_ITEM  (64u * (1 + lw.cfg.ngroups))
 #define WORK_PER_RANK  400u
-/* Of a step in which every loop goes on in pieces, and none looks at a whole path or table. */
-#define VISITS_IN_PIECES (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX)
+/* Of a step in which every loop goes on in pieces, and none looks at a whole path or table; but a
+ * session that ends compares its path with what the disk has. */
+#define VISITS_IN_PIECES                                                                           \
+    (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX + (lw.cfg.disk_chunks ? 2 * DISK_PATH_MAX : 0))
 /* Where nothing is left over and nothing is due, whatever the tables hold. */
 #define IDLE_VISITS 64u
 #define IDLE_WORK   12000u
@@ -31,7 +33,7 @@
 #define WORK_ENDS 400000000u /* a step that runs on so long is ended in its midst */
 
 struct lworld lw;
-static uint32_t stores_before, away_before; /* the step */
+static uint32_t stores_before, loads_before; /* the step */
 
 void lruns_on(void)
 {
@@ -85,15 +87,24 @@ static const char *event_name(const struct event *ev)
     return names[ev->kind] ? names[ev->kind] : "another event";
 }
 
+static uint32_t loads(void)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < lw.limits.pools; i++)
+        n += pool_at(lw.core, i)->loads;
+    return n;
+}
+
 /* A fetch and a hand-over look at a whole table, or its path, and so do a store and a session that
- * goes to the host or comes from there. */
+ * comes from the host; a Match borrows all that the windows cover. */
 static bool needs_a_path(const struct event *ev)
 {
-    if (stores_before + lw.core->disk_stores.n + away_before + lw.core->away.n > 0)
+    if (stores_before + lw.core->disk_stores.n + loads_before + loads() > 0)
         return true;
     return ev->kind == EV_REQUEST && (ev->request.op == OP_FETCH || ev->request.op == OP_HANDOFF ||
-                                      ev->request.op == OP_STORE || ev->request.op == OP_RETRACT ||
-                                      ev->request.op == OP_RECOVER);
+                                      ev->request.op == OP_STORE || ev->request.op == OP_RECOVER ||
+                                      ev->request.op == OP_MATCH);
 }
 
 /* What the event brings with it, or its answers name, takes its time. */
@@ -145,7 +156,7 @@ void lstep(struct event *event, uint64_t items)
     event->now_ns = ++lw.now;
     idle = is_idle(event);
     stores_before = lw.core->disk_stores.n;
-    away_before = lw.core->away.n;
+    loads_before = loads();
     lw.reply = NULL;
     work_done = 0;
     work_most = WORK_ENDS;

@@ -78,7 +78,10 @@ struct lconfig {
     X(reset, 6, 500)                                                                               \
     X(kill, 3, 500)                                                                                \
     X(restart, 4, 800)                                                                             \
-    X(idle, 16, 5000) /* events that have nothing to do */
+    X(idle, 16, 5000) /* events that have nothing to do */                                         \
+    /* A session with as many chunks as it may have, of a pool with a host tier, goes there: a     \
+     * history that is drawn for it begins so. */                                                  \
+    X(far, 0, 200)
 
 enum lkind {
 #define X(name, weight, least) LARGE_##name,
@@ -234,6 +237,7 @@ void llate(const struct reply *reply);                           /* the answer t
 struct lsession *lsession_new(uint32_t prompt, uint32_t tokens); /* matched; NULL: refused */
 /* Computes up to so many tokens and commits what it can of them. False: refused. */
 bool lsession_compute(struct lsession *s, uint32_t to);
+bool lsession_commit(struct lsession *s);
 bool lsession_close(struct lsession *s);
 bool lsession_rewind(struct lsession *s, uint32_t to);
 bool lsession_retract(struct lsession *s, bool host);
