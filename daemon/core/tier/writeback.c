@@ -153,9 +153,10 @@ void host_sealed(struct core *c, uint32_t slot)
         return;
     }
     /* A commit of several chunks is sealed from its end upwards, so the first chunk takes the rest
-     * along. Its siblings follow when their parent's copy is acknowledged. */
+     * along, up to the end of a piece. Its siblings follow when their parent's copy is
+     * acknowledged, and so does what is below the end of the piece. */
     while (slot != NONE && writeback_wanted(c, slot) && writeback_if_room(c, slot)) {
-        slot = node_at(c, slot)->children.head;
+        slot = piece_over(c) ? NONE : node_at(c, slot)->children.head;
         while (slot != NONE && !writeback_wanted(c, slot))
             slot = child_list_next(c, slot);
     }

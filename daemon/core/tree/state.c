@@ -357,7 +357,7 @@ void state_settle(struct core *c, uint32_t slot)
 }
 
 /* Ends the claims below the node whose windows its segment is in, those furthest down first. False:
- * the step has visited as many records as it may, and what ended stays so. */
+ * the piece is over, and what ended stays so. */
 static bool unclaim_below(struct core *c, uint32_t slot)
 {
     const struct pool *p = node_pool(c, node_at(c, slot));
@@ -368,7 +368,7 @@ static bool unclaim_below(struct core *c, uint32_t slot)
 
         if (kid != NONE &&
             node_at(c, kid)->state.claim - node_at(c, slot)->depth < window_span(p)) {
-            all = all && visits_left(c) > 0;
+            all = all && !piece_over(c);
             c->visits++;
             if (all) {
                 at = kid;

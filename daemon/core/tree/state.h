@@ -56,8 +56,8 @@ uint32_t state_above(struct core *c, uint32_t slot);
 uint32_t state_above_on_both(struct core *c, struct path path);
 /* The first node of the path that is deeper than `state_from` and can be resumed; NONE. */
 uint32_t state_first_below(struct core *c, struct path path);
-/* Frees a node's STATE pages; returns how many. 0: the step has no visits left for all the claims
- * that end first; the next one goes on. */
+/* Frees a node's STATE pages; returns how many. 0: the piece is over before all the claims have
+ * ended that do first; the next one goes on. */
 uint32_t state_drop(struct core *c, uint32_t slot);
 /* Frees what a refill brought, because its step will never pass. What was there before stays. */
 void state_unfill(struct core *c, uint32_t slot);
