@@ -83,6 +83,8 @@ static struct stretch wanted(const struct core *c, const struct serve *s, const 
         range.end = range.first + early_pages_max(c);
     if (range.first < w->from)
         range.first = w->from;
+    if (range.end > t->base[w->group] + 2 * EARLY_PAGES_MAX) /* they come with their commit */
+        range.end = t->base[w->group] + 2 * EARLY_PAGES_MAX;
     if (w->until < s->to && range.end > w->until / g->layout.page_tokens)
         range.end = w->until / g->layout.page_tokens;
     if (range.end > has)
@@ -94,7 +96,9 @@ static struct stretch wanted(const struct core *c, const struct serve *s, const 
 static void find_pages(struct core *c, const struct session *t, const struct group *g,
                        struct stretch range, uint32_t ret_records[PULL_BATCH_PAGES])
 {
-    const struct node *n = node_at(c, t->node);
+    const uint32_t align = pool_at(c, t->pool)->align,
+                   depth = div_up(range.end * g->layout.page_tokens, align) * align;
+    const struct node *n = node_at(c, node_above(c, (struct path){t->node, depth}));
     uint32_t at = t->owned[g->index].head;
 
     for (; segment_end(g, n->depth) > range.first; n = node_at(c, n->parent), c->visits++) {
@@ -190,7 +194,7 @@ static bool tell_all(struct core *c, struct actions *out, struct serve *s)
     struct session *t;
 
     while ((t = teller(c, s)) != NULL && has_passed(c, t)) {
-        if (visits_left(c) == 0 || actions_room(out) < 2 ||
+        if (piece_over(c) || actions_room(out) < 2 ||
             !refs_fit(out, (struct runs_wanted){.runs = 1, .refs = PULL_BATCH_PAGES}))
             return false;
         ahead_join(t, engine_at(c, t->engine)->done_min);
@@ -203,6 +207,7 @@ bool serve_early_flush(struct core *c, struct actions *out)
 {
     bool all = true;
 
+    piece_begin(c);
     for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
         all = tell_all(c, out, serve_at(c, i)) && all;
     return all;
