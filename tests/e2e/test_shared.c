@@ -3,8 +3,10 @@
  * neighbour of another tenant is served in time; at the end SIGTERM ends the daemon in time,
  * although children of the attacker hold all of it still. With TERN_TEST_HOLES in the environment
  * the daemon has no CAP_LINUX_IMMUTABLE, so the kernel refuses no holes. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/capability.h>
 #include <linux/falloc.h>
 #include <pthread.h>
@@ -17,9 +19,11 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +38,9 @@
 #define BREATH_US     3000 /* between two rounds of both: the worker seals pages meanwhile */
 #define EPOLLS        1500u
 #define CHILDREN      6u
+#define WAITERS       3000u /* on each socket that is closed */
+#define CLOSED        16u
+#define PARTIAL_MS    500
 #define UNREAD        2000u /* requests that nobody reads the answers of */
 #define MAPPERS       2u
 #define MAPS          15000u /* of each */
@@ -176,6 +183,7 @@ FIXTURE(start)
     signal(SIGUSR1, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     rig_record_memory = RECORD_MEMORY;
+    rig_deadlines.partial_frame_ms = PARTIAL_MS;
     rig_start_two(&d, other, NULL);
     rig_record_memory = 0;
     neighbour = rig_engine(other, "neighbour", L, 16 * PAGES * RIG_PAGE);
@@ -554,6 +562,135 @@ TEST(shared_request_socket_whose_answers_nobody_reads)
     neighbour_is_served();
     close(fd);
     attacker_is_served();
+}
+
+/* ---- sockets that the daemon closes ---- */
+
+static bool first_line(const char *path, char *ret, int bytes)
+{
+    FILE *f = fopen(path, "r");
+    bool ok = f && fgets(ret, bytes, f);
+
+    if (f)
+        fclose(f);
+    return ok;
+}
+
+/* Processor time of the thread that owns everything, or of those that close clients' sockets. */
+static uint64_t cpu_us(bool owner)
+{
+    char path[320], name[32] = "";
+    uint64_t ns = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)d.pid);
+    dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        char text[64] = "";
+
+        snprintf(path, sizeof path, "/proc/%d/task/%s/comm", (int)d.pid, e->d_name);
+        if (e->d_name[0] == '.' || !first_line(path, name, sizeof name) ||
+            (owner ? atoi(e->d_name) != (int)d.pid : strncmp(name, "tern-close", 10) != 0))
+            continue;
+        snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", (int)d.pid, e->d_name);
+        assert_true(first_line(path, text, sizeof text));
+        ns += strtoull(text, NULL, 10);
+    }
+    closedir(dir);
+    return ns / 1000;
+}
+
+static int waiter[WAITERS];
+static uint64_t owner_us, closers_us;
+
+static void waiters_begin(void)
+{
+    struct rlimit most;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &most), 0);
+    most.rlim_cur = most.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &most), 0);
+    for (uint32_t i = 0; i < WAITERS; i++)
+        assert_true((waiter[i] = epoll_create1(EPOLL_CLOEXEC)) >= 0);
+}
+
+static void wait_on(int fd)
+{
+    for (uint32_t i = 0; i < WAITERS; i++) {
+        struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
+
+        assert_int_equal(epoll_ctl(waiter[i], EPOLL_CTL_ADD, fd, &ev), 0);
+    }
+}
+
+/* What woke them all was not done by the owner. */
+static void waiters_end(void)
+{
+    owner_us = cpu_us(true) - owner_us;
+    closers_us = cpu_us(false) - closers_us;
+    printf("owner %" PRIu64 " us, closing threads %" PRIu64 " us\n", owner_us, closers_us);
+    assert_true(owner_us < closers_us);
+    for (uint32_t i = 0; i < WAITERS; i++)
+        close(waiter[i]);
+    neighbour_is_served();
+}
+
+static void cpu_begin(void)
+{
+    owner_us = cpu_us(true);
+    closers_us = cpu_us(false);
+}
+
+/* Each has half a frame under way when its time is over. */
+TEST(shared_sockets_closed_at_their_deadline_with_thousands_of_waiters)
+{
+    int fd[CLOSED];
+
+    waiters_begin();
+    for (uint32_t i = 0; i < CLOSED; i++) {
+        fd[i] = rig_greeted(d.socket);
+        wait_on(fd[i]);
+    }
+    cpu_begin();
+    for (uint32_t i = 0; i < CLOSED; i++)
+        assert_true(rig_write(fd[i], "\1", 1));
+    for (uint32_t i = 0; i < CLOSED; i++) {
+        assert_int_equal(rig_read(fd[i], RIG_WAIT_MS, &answer), RIG_CLOSED);
+        close(fd[i]);
+    }
+    waiters_end();
+}
+
+static int refused(void)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    wait_on(fd); /* before it is connected */
+    snprintf(addr.sun_path, sizeof addr.sun_path, "%s", d.socket);
+    assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof addr), 0);
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
+    assert_err(TERN_QUOTA, rig_status(&answer));
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_CLOSED);
+    return fd;
+}
+
+TEST(shared_sockets_refused_with_thousands_of_waiters)
+{
+    int fd[RIG_CONNS_MAX];
+    uint32_t n = 0;
+
+    waiters_begin();
+    while (n < RIG_CONNS_MAX - 1) /* and the one of its requests */
+        fd[n++] = rig_greeted(d.socket);
+    cpu_begin();
+    for (uint32_t i = 0; i < CLOSED; i++)
+        close(refused());
+    waiters_end();
+    while (n > 0)
+        close(fd[--n]);
 }
 
 /* The last case of the list: children that keep all of it when the attacker has ended, until the

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,11 +23,18 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
+struct word { /* free: n 0 */
+    int fd;
+    uint32_t n;
+    uint8_t bytes[CLOSER_WORD_BYTES];
+};
+
 struct socket {
     struct io_task task;
     struct closer *closer;
     struct socket *next; /* free */
     int fd;
+    struct word *word; /* that is sent before the close; NULL */
     void (*done)(void *ctx);
     void *ctx;
 };
@@ -38,6 +46,7 @@ struct closer {
     struct socket *free;
     bool ended;
     struct closer_stats stats;
+    struct word word[CLOSER_WORDS];
 };
 
 /* ------------------------------------------------------------------ the threads */
@@ -71,11 +80,20 @@ static void set_timer(long ns)
     timer_settime(cut, 0, &every, NULL);
 }
 
+static void send_word(int fd, const void *bytes, size_t n)
+{
+    (void)!send(fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 static bool close_it(struct io_task *task, int32_t res)
 {
+    const struct socket *s = container_of(task, struct socket, task);
+
     (void)res;
+    if (s->word)
+        send_word(s->fd, s->word->bytes, s->word->n);
     set_timer(CUT_NS);
-    close(container_of(task, struct socket, task)->fd);
+    close(s->fd);
     set_timer(0);
     return false;
 }
@@ -88,6 +106,8 @@ static void closed(struct io_task *task, int32_t res)
     struct closer *closer = s->closer;
 
     (void)res;
+    if (s->word)
+        s->word->n = 0;
     s->next = closer->free;
     closer->free = s;
     closer->stats.closing--;
@@ -104,6 +124,31 @@ static bool is_unix(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &n) != 0 || family == AF_UNIX;
 }
 
+static struct word *word_of(struct closer *closer, int fd)
+{
+    for (uint32_t i = 0; i < CLOSER_WORDS; i++)
+        if (closer->word[i].n > 0 && closer->word[i].fd == fd)
+            return &closer->word[i];
+    return NULL;
+}
+
+bool closer_say(struct closer *closer, int fd, const void *bytes, size_t n)
+{
+    check(n <= CLOSER_WORD_BYTES);
+    if (!closer || !is_unix(fd)) {
+        send_word(fd, bytes, n);
+        return true;
+    }
+    for (uint32_t i = 0; i < CLOSER_WORDS; i++)
+        if (closer->word[i].n == 0) {
+            closer->word[i].fd = fd;
+            closer->word[i].n = (uint32_t)n;
+            memcpy(closer->word[i].bytes, bytes, n);
+            return true;
+        }
+    return false;
+}
+
 bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx)
 {
     struct socket *s;
@@ -118,6 +163,7 @@ bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(voi
     check(closer->threads && s && lane < closer->config.lanes);
     closer->free = s->next;
     s->fd = fd;
+    s->word = word_of(closer, fd);
     s->done = done;
     s->ctx = ctx;
     closer->stats.closing++;

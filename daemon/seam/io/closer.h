@@ -15,6 +15,9 @@
 #include "base/tern_err.h"
 #include "seam/io/io.h"
 
+#define CLOSER_WORDS      16   /* sockets that are told something before they are closed */
+#define CLOSER_WORD_BYTES 1024 /* that one is told */
+
 struct closer;
 
 struct closer_config {
@@ -37,6 +40,11 @@ void closer_destroy(struct closer *closer); /* ended, or never started */
  * thread closes it, and io_run calls done(ctx) when it has; done NULL: nobody asks. The ring is
  * done with fd. */
 bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx);
+
+/* The bytes that fd is sent right before it is closed, which the caller sees to: a send wakes as
+ * many as a close does. False: CLOSER_WORDS sockets that are not closed yet have some; it is not
+ * told. */
+bool closer_say(struct closer *closer, int fd, const void *bytes, size_t n);
 
 struct closer_stats {
     uint32_t closing; /* with the threads now */

@@ -353,18 +353,18 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
     return TERN_OK;
 }
 
-/* Refuses a connection, which the door closes, without taking a slot or memory, and without waiting
- * for the other side: the refusal is written to the socket before anything was read, as the answer
- * to request 0, a number that no request has. */
+/* Refuses a connection, which the door closes, without taking a slot, and without waiting for the
+ * other side: the thread that closes the socket writes the refusal to it before anything was read,
+ * as the answer to request 0, a number that no request has. */
 static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_err err,
                          const char *why)
 {
     size_t n = hello_frame(d, tenant, 0, err, why, 0);
+    bool said = closer_say(d->closer, fd, d->frame, n);
 
     d->conns.refused++;
-    log_event(LEVEL_WARN, "conn_limit", "tenant=%s err=%s reason=%s",
-              tenant == NONE ? "" : d->config->tenants[tenant].name, err_name(err), why);
-    (void)!send(fd, d->frame, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    log_event(LEVEL_WARN, "conn_limit", "tenant=%s err=%s reason=%s said=%d",
+              tenant == NONE ? "" : d->config->tenants[tenant].name, err_name(err), why, said);
 }
 
 /* Its Hello is there. */

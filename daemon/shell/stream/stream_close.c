@@ -34,12 +34,16 @@ void stream_finish_if_quiet(struct stream *s)
         stream_state_move(&s->state, STREAM_CLOSING);
 }
 
-/* A shutdown ends a posted receive and a posted send. It wakes whoever waits on the other end, as
- * many as a client likes, so where nothing is posted that is left to the close. */
+/* Ends a posted receive and a posted send. A shutdown would wake whoever waits on a client's end,
+ * as many as it likes, in this thread: the close does, in its own. */
 static void end_operations(struct stream *s)
 {
-    if (!s->ops->aside || s->send_posted || s->input_state == STREAM_INPUT_ASKED)
+    if (!s->ops->aside) {
         shutdown(s->fd, SHUT_RDWR);
+        return;
+    }
+    io_cancel(s->pool->config.io, &s->recv);
+    io_cancel(s->pool->config.io, &s->send);
 }
 
 void stream_close(struct stream *s, const char *why)
