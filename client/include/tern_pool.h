@@ -90,7 +90,9 @@ struct tern_layout {
     const struct tern_group *groups; /* borrowed for the call */
     uint32_t ngroups;
     enum tern_shard shard;
-    uint64_t bytes; /* of the pool in one region; it is rounded down to whole slabs */
+    uint64_t bytes; /* of the pool in one region. It is rounded down to whole slabs, equal pieces
+                       whose size is a common multiple of the groups' page_bytes. There are two at
+                       least, and no page lies in the first one */
     enum tern_supersede supersede;
     uint64_t host_bytes; /* of the pool's host tier in one region, rounded down likewise; 0: none */
     uint32_t stages;     /* of a pipeline: rank r is rank r % (ranks / stages) of stage r / (ranks /

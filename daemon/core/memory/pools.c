@@ -162,13 +162,12 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
     }
     if (!align_of(req, &align))
         return align_refused(req, ret);
-    if (!slab_of(req, req->bytes, &slab))
-        return refuse(ret, TERN_INVALID,
-                      "the groups' page_bytes have no common multiple that fits the pool twice");
-    if (req->host_bytes && !slab_of(req, req->host_bytes, &slab))
-        return refuse(
-            ret, TERN_INVALID,
-            "the groups' page_bytes have no common multiple that fits the host tier twice");
+    if (!slab_of(req, req->bytes, &slab) ||
+        (req->host_bytes && !slab_of(req, req->host_bytes, &slab)))
+        return refuse_numbers(ret, TERN_INVALID,
+                              "bytes is # and host_bytes #: each (but a host_bytes of 0) is at "
+                              "least twice the least common multiple of the groups' page_bytes",
+                              (const uint64_t[REPLY_NUMBERS]){req->bytes, req->host_bytes});
     for (uint32_t i = 0; i < req->ngroups; i++)
         chunk += segment_of(&req->group[i], (uint32_t)align);
     if (chunk > SEAL_PAGES_MAX)

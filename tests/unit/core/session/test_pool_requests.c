@@ -42,6 +42,8 @@ TEST(errors_layouts_out_of_range)
     assert_int_equal(b.rig->last->number[0], 8);
     assert_int_equal(b.rig->last->number[1], b.rig->core->limits.sums_per_page);
     assert_refused(b.rig, TERN_INVALID, open_layout(&b, good, 512)); /* the reserved slab alone */
+    assert_non_null(strstr(b.rig->last->text, "bytes is #"));
+    assert_int_equal(b.rig->last->number[0], 512);
     assert_refused(b.rig, TERN_INVALID, open_layout(&b, good, 0));
     assert_refused(b.rig, TERN_QUOTA, open_layout(&b, good, UINT64_MAX));
     assert_true(core_changes(b.rig->core) == before);
