@@ -122,7 +122,8 @@ TERN_API enum tern_err tern_subscribe_tokens(struct tern *t, const struct tern_n
  * written to ret, at most max. It sends no request, and any thread may call it. */
 TERN_API uint32_t tern_chains(const struct tern_namespace *ns, const struct tern_tokens *tokens,
                               uint32_t align_tokens, uint64_t *ret, uint32_t max);
-/* Ends a subscription: nothing with this cookie comes any more.
+/* Ends a subscription: nothing with this cookie comes any more. Where several have that cookie it
+ * ends one of them, so let each have its own.
  *   GONE  There is no such subscription. */
 TERN_API enum tern_err tern_unsubscribe(struct tern *t, uint64_t cookie, uint32_t deadline_ms);
 
