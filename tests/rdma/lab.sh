@@ -136,11 +136,12 @@ start() { # GUEST COMMAND
     folder[$g]=$dir part[$g]=''
     [[ $g == one ]] || read -r -a arguments < <(cable "$g")
     # The kernel kills QEMU when this shell dies, also when it is killed. no_timer_check: on a host that stands still
-    # while it counts ticks, the guest's kernel would take its timer for a broken one and panic.
+    # while it counts ticks, the guest's kernel would take its timer for a broken one and panic. clocksource: the same
+    # host makes it count the rate of its TSC wrong, by which its clock ran 20 times too fast; acpi_pm has a fixed rate.
     setpriv --pdeathsig KILL qemu-system-x86_64 -name "lab-$g" -nodefaults -display none -no-reboot -no-user-config \
         -machine pc,accel=tcg,usb=off,vmport=off -cpu max -smp 1 -m "$mem_mib" \
         -kernel "$cache/kernel/vmlinuz" -initrd "$cache/initrd" \
-        -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr cryptomgr.notests random.trust_cpu=on tsc=reliable no_timer_check LAB_GUEST=$g LAB_BOOT=${boot[$g]}" \
+        -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr cryptomgr.notests random.trust_cpu=on clocksource=acpi_pm no_timer_check LAB_GUEST=$g LAB_BOOT=${boot[$g]}" \
         -chardev file,id=console,path="$dir/console.log" -serial chardev:console \
         -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
         -virtfs local,path="$run",mount_tag=lab,security_model=none,multidevs=remap \
