@@ -119,11 +119,10 @@ build_of_few() {
     [[ ${#as_mutants[@]} -gt 0 ]] || return
     cmake -S . -B build-few -G Ninja -DPKG_CONFIG_EXECUTABLE="$finder" -DPATCH=OFF -DSCDOC=OFF -DNVCC=OFF \
         "${as_mutants[@]}" -DTERN_BUGS=ON |
-        tee build-few.log || return
+        tee "$logs/build-few.log" || return
     for part in 'KERNELS: ' 'MAN: ' 'AGENT: ' 'MEMBER: ' 'patch '; do
-        grep -q "left out: $part" build-few.log || return
+        grep -q "left out: $part" "$logs/build-few.log" || return
     done
-    rm build-few.log
     cmake --build build-few -j "$jobs"
 }
 
