@@ -20,7 +20,7 @@ bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
 
 static bool end_pin(struct core *c, struct path *pin, uint32_t end)
 {
-    return pin->node == NONE || state_path_end(c, pin, REF_DEVICE, UINT32_MAX, end);
+    return pin->node == NONE || state_path_end(c, pin, UINT32_MAX, REF_DEVICE, end);
 }
 
 /* The list is built from the end of the commit: parents are to be seen first. */

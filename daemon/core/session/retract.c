@@ -464,7 +464,7 @@ static void session_leave_host(struct core *c, struct session *s)
 {
     struct path path = {s->node, s->state_from};
 
-    state_path_end(c, &path, REF_HOST, s->lent_from, UINT32_MAX);
+    state_path_end(c, &path, s->lent_from, REF_HOST, UINT32_MAX);
     s->lent_from = UINT32_MAX;
 }
 
@@ -592,7 +592,7 @@ static bool retract_step(struct core *c, struct session *s, bool lost, uint32_t 
             !retract_begin(c, s, end) || (lost && host_path(c, path, s->load_pin) >= HOST_LACKS);
 
         if (!runs_on && s->load_pin == NONE) {
-            s->target = host_reached(c, s->target, end);
+            host_reached(c, &s->target, end);
             if (node_at(c, s->target)->depth > 0)
                 return !node_on_host(node_at(c, s->target));
             if (engine_at(c, s->engine)->done_min < s->away_step)

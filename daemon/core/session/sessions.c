@@ -200,7 +200,7 @@ static bool closed(struct core *c, struct session *s, uint32_t end)
     uint32_t tenant = session_pool(c, s)->tenant;
 
     if (host || s->record == NONE) {
-        bool all = state_path_end(c, &path, host ? REF_HOST : REF_DEVICE, s->lent_from, end);
+        bool all = state_path_end(c, &path, s->lent_from, host ? REF_HOST : REF_DEVICE, end);
 
         s->node = path.node;
         s->committed = all ? 0 : node_at(c, s->node)->depth;

@@ -29,9 +29,9 @@ void host_promise_end(struct core *c, struct pool *p, uint32_t *promised);
 /* Begins these copies from path->node upwards, up to `end` visits; path->node is then where to go
  * on, or the root. POOL_EXHAUSTED: a node lacks more than it did, and there is no room. */
 enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promised, uint32_t end);
-/* The first node from `slot` upwards that is not on the host, the root for none, or where `end`
- * visits are reached. */
-uint32_t host_reached(struct core *c, uint32_t slot, uint32_t end);
+/* Leads to the first node from there upwards that is not on the host, to the root for none, or to
+ * where `end` visits are reached. */
+void host_reached(struct core *c, uint32_t *slot, uint32_t end);
 /* Of the path's nodes below `until`, or of all: the host has what is needed to go on; or some of it
  * is on its way; or STATE that came to the device later is not; or HISTORY is neither there nor on
  * its way. */

@@ -233,15 +233,14 @@ enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promi
     return TERN_OK;
 }
 
-uint32_t host_reached(struct core *c, uint32_t slot, uint32_t end)
+void host_reached(struct core *c, uint32_t *slot, uint32_t end)
 {
-    for (uint32_t n = 1; node_at(c, slot)->depth > 0 && node_on_host(node_at(c, slot)); n++) {
+    for (uint32_t n = 1; node_at(c, *slot)->depth > 0 && node_on_host(node_at(c, *slot)); n++) {
         if (c->visits >= end)
-            break;
+            return;
         c->visits += n % NODES_A_VISIT == 0;
-        slot = node_at(c, slot)->parent;
+        *slot = node_at(c, *slot)->parent;
     }
-    return slot;
 }
 
 enum host_path host_path(struct core *c, struct path path, uint32_t until)

@@ -445,7 +445,7 @@ void state_hold(struct core *c, struct path path)
 }
 
 /* From the node upwards; returns the first that is held still. */
-static uint32_t unhold(struct core *c, struct path path, uint32_t lent_from, uint32_t end)
+static uint32_t unhold(struct core *c, uint32_t lent_from, struct path path, uint32_t end)
 {
     uint32_t at = path.node;
 
@@ -463,14 +463,14 @@ static uint32_t unhold(struct core *c, struct path path, uint32_t lent_from, uin
 
 void state_unhold(struct core *c, struct path path)
 {
-    unhold(c, path, UINT32_MAX, UINT32_MAX);
+    unhold(c, UINT32_MAX, path, UINT32_MAX);
 }
 
 /* What is left is pinned before the rest goes: a pin holds the path above it, too. */
-bool state_path_end(struct core *c, struct path *path, enum ref_kind kind, uint32_t lent_from,
+bool state_path_end(struct core *c, struct path *path, uint32_t lent_from, enum ref_kind kind,
                     uint32_t end)
 {
-    uint32_t left = unhold(c, *path, lent_from, end), node = path->node;
+    uint32_t left = unhold(c, lent_from, *path, end), node = path->node;
     bool all = node_at(c, left)->depth <= path->state_from;
 
     path->node = all ? NONE : left;

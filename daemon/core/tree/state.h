@@ -68,7 +68,7 @@ void state_unhold(struct core *c, struct path path);
 /* The end of a holder that has a pin of that kind, too, up to `end` visits; `lent_from`: it borrows
  * the host's copies below that depth. False: there is more to do, and *path is what is held and
  * pinned still. */
-bool state_path_end(struct core *c, struct path *path, enum ref_kind kind, uint32_t lent_from,
+bool state_path_end(struct core *c, struct path *path, uint32_t lent_from, enum ref_kind kind,
                     uint32_t end);
 /* The `state_from` of a holder that needs what is needed to go on from this node. */
 uint32_t state_low(const struct core *c, uint32_t slot);
