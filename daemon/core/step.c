@@ -417,7 +417,8 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     c->now_ns = ev->now_ns;
     c->touched = c->visits = 0;
     piece_begin(c);
-    all = turns_expire(c); /* so that a request with the handle of one comes late */
+    all = turns_expire(c); /* so that a request with the handle of one comes late, */
+    all = tickets_expire(c) && all; /* and one with a ticket */
     apply(c, out, ev);
     all = sessions_flush(c) && all;
     all = retires_flush(c) && all;     /* they wait for the pages of those */

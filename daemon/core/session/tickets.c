@@ -443,8 +443,7 @@ static bool turn(struct core *c, struct actions *out, struct session *s)
     return s->ticket_state != TICKET_QUEUED || seal_begin(c, out, s);
 }
 
-/* Those whose time is over end (Y3). False: there are more. */
-static bool expire(struct core *c)
+bool tickets_expire(struct core *c)
 {
     for (uint32_t n = 0; ticket_deadline(c) <= c->now_ns; n++, c->visits++) {
         struct session *s = session_at(c, *ticket_heap(c, 0));
@@ -459,7 +458,7 @@ static bool expire(struct core *c)
 
 bool tickets_flush(struct core *c, struct actions *out)
 {
-    bool all = expire(c);
+    bool all = true;
 
     for (uint32_t n = 0; c->tickets_looks > 0 && c->tickets_due.n > 0; n++) {
         uint32_t i = c->tickets_due.head;

@@ -22,6 +22,8 @@ void ticket_sealed(struct core *c, struct seal_id job);
 void ticket_end(struct core *c, struct session *s);
 /* Has done what is next for those that are due. False: work is left. */
 bool tickets_flush(struct core *c, struct actions *out);
+/* Those whose time is over end (Y3). False: there are more. */
+bool tickets_expire(struct core *c);
 uint64_t ticket_deadline(const struct core *c);
 
 #endif

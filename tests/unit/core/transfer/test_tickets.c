@@ -197,6 +197,20 @@ TEST(y3_deadline_unpins_and_who_comes_later_is_told_gone)
     assert_nothing_left(&p, FULL / 4, 0);
 }
 
+/* The timer of a busy daemon comes late: whoever asks in the meantime is told GONE all the same. */
+TEST(y3_deadline_holds_before_its_timer_comes)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = computed(&p), *d = asking(&p, 1, LEN);
+    const struct reply *r = hand_over_full(s, (struct req_handoff){.deadline_ms = 100});
+    struct ticket t = r->handoff.ticket;
+
+    p.source->now_ns += 100 * NS_PER_MS;
+    assert_err(TERN_GONE, ticket_fetched(d, t));
+    assert_lengths(d, 0, 0, 0);
+    assert_nothing_left(&p, FULL / 4, 0);
+}
+
 /* What a transfer reads stays until it has ended, whatever becomes of the ticket. */
 TEST(y3_deadline_and_drop_wait_for_the_transfer_that_reads)
 {
