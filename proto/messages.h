@@ -408,6 +408,30 @@ enum frame_type {
 #define WIRE_RECORD_PAGE        16384u     /* bytes of a page of the record memory */
 
 /* Elements of the byte arrays. */
+/* The members of struct peer_msg that a PeerMsg has under the same names, F(member, kind). One that
+ * is 0 is not sent. */
+#define PEER_MSG_NUMBERS(F)                                                                        \
+    F(trace_id, U64)                                                                               \
+    F(retry_ms, U32)                                                                               \
+    F(layout_hash, U64)                                                                            \
+    F(fields_hash, U64)                                                                            \
+    F(history, U32)                                                                                \
+    F(at_least, U32)                                                                               \
+    F(prefetch, TRUTH)                                                                             \
+    F(from, U32)                                                                                   \
+    F(to, U32)                                                                                     \
+    F(at, U32)                                                                                     \
+    F(until, U32)                                                                                  \
+    F(follow, TRUTH)                                                                               \
+    F(handed, U32)                                                                                 \
+    F(busy, U32)                                                                                   \
+    F(differs, U32)                                                                                \
+    F(units, U64)                                                                                  \
+    F(reset, U64)                                                                                  \
+    F(origin, U64)                                                                                 \
+    F(number, U64)                                                                                 \
+    F(hops, U32)
+
 #define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */
 #define WIRE_REF_BYTES    8u /* Run.refs: u32 index, u32 generation */
 #define WIRE_SPAN_BYTES   8u /* RecordSection.runs: u32 first page, u32 number of pages */

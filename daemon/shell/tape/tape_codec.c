@@ -284,41 +284,16 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     v->kind = (enum peer_msg_kind)within(c, v->kind, PEER_PULL_OPEN, PEER_MSG_COUNT);
     handle(c, &v->pull);
     handle(c, &v->serve);
-    codec_u64(c, &v->trace_id);
     v->err = (enum tern_err)within(c, v->err, 0, TERN_ERR_COUNT);
-    codec_u32(c, &v->retry_ms);
     codec_u32(c, &v->tenant);
     namespace(c, &v->ns);
-    codec_u64(c, &v->layout_hash);
-    codec_u64(c, &v->fields_hash);
-    codec_u32(c, &v->history);
-    codec_u32(c, &v->at_least);
-    v->prefetch = truth(c, v->prefetch);
-    codec_u32(c, &v->from);
-    codec_u32(c, &v->to);
-    codec_u32(c, &v->at);
-    codec_u32(c, &v->until);
+#define F(member, KIND) TAPE_##KIND(*v, member, 0)
+    PEER_MSG_NUMBERS(F)
+#undef F
     if (v->kind == PEER_PULL_OPEN || v->kind == PEER_PULL_DONE)
         ticket(c, &v->ticket);
-    if (v->kind == PEER_PULL_OPEN)
-        v->follow = truth(c, v->follow);
-    if (v->kind == PEER_PULL_OFFER || v->kind == PEER_PULL_ABORT)
-        codec_u32(c, &v->handed);
-    if (v->kind == PEER_PULL_OFFER) {
-        codec_u32(c, &v->busy);
-        codec_u32(c, &v->differs);
-    }
     if (v->kind == PEER_PULL_OFFER)
         v->blob_bytes = within(c, v->blob_bytes, 0, TICKET_BLOB_BYTES + 1);
-    if (v->kind == PEER_PULL_EARLY)
-        codec_u64(c, &v->units);
-    if (v->kind == PEER_RESET || v->kind == PEER_RESET_DONE)
-        codec_u64(c, &v->reset);
-    if (v->kind == PEER_RESET) {
-        codec_u64(c, &v->origin);
-        codec_u64(c, &v->number);
-        codec_u32(c, &v->hops);
-    }
     if (c->reading && v->from > v->to)
         c->bad = true;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)

@@ -526,33 +526,15 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     m = (const Tern__Wire__PeerMsg *)(const void *)msg;
     w->peer_tenant = m->tenant;
     w->peer_word = m->err;
-    *ret = (struct peer_msg){
-        .kind = (enum peer_msg_kind)m->kind,
-        .pull = pull_id_unpack(m->pull),
-        .serve = serve_id_unpack(m->serve),
-        .trace_id = m->trace_id,
-        .reset = m->reset,
-        .origin = m->origin,
-        .number = m->number,
-        .hops = m->hops,
-        .err = peer_err_heard((enum peer_msg_kind)m->kind, m->err),
-        .retry_ms = m->retry_ms,
-        .tenant = tenant_of(w, m->tenant, allowed),
-        .ns = {.hi = m->ns_hi, .lo = m->ns_lo},
-        .layout_hash = m->layout_hash,
-        .fields_hash = m->fields_hash,
-        .history = m->history,
-        .at_least = m->at_least,
-        .prefetch = m->prefetch,
-        .from = m->from,
-        .to = m->to,
-        .at = m->at,
-        .until = m->until,
-        .follow = m->follow,
-        .handed = m->handed,
-        .busy = m->busy,
-        .differs = m->differs,
-        .units = m->units,
+    *ret = (struct peer_msg){.kind = (enum peer_msg_kind)m->kind,
+                             .pull = pull_id_unpack(m->pull),
+                             .serve = serve_id_unpack(m->serve),
+                             .err = peer_err_heard((enum peer_msg_kind)m->kind, m->err),
+                             .tenant = tenant_of(w, m->tenant, allowed),
+                             .ns = {.hi = m->ns_hi, .lo = m->ns_lo},
+#define F(member, KIND) .member = m->member,
+                             PEER_MSG_NUMBERS(F)
+#undef F
     };
     TRY(wire_array(&w->budget, &m->tokens, WIRE_TOKEN_BYTES, &tokens, &ntokens));
     TRY(wire_array(&w->budget, &m->keys, WIRE_KEY_BYTES, &keys, &ret->nkeys));

@@ -370,9 +370,6 @@ static void fill_peer_runs(const struct peer_msg *msg, Tern__Wire__Run *runs,
     }
 }
 
-/* A number that is left out where it is 0. */
-#define TELL(m, msg, member) ((m)->has_##member = (msg)->member != 0, (m)->member = (msg)->member)
-
 /* Whose it is, and what: of a request for a transfer or a reset. */
 static void fill_peer_identity(const struct peer_msg *msg, const char *tenant,
                                Tern__Wire__PeerMsg *m)
@@ -383,9 +380,6 @@ static void fill_peer_identity(const struct peer_msg *msg, const char *tenant,
         m->ns_hi = msg->ns.hi;
         m->ns_lo = msg->ns.lo;
     }
-    TELL(m, msg, fields_hash);
-    m->has_layout_hash = msg->kind == PEER_PULL_OPEN || msg->layout_hash != 0;
-    m->layout_hash = msg->layout_hash;
 }
 
 /* `told` has to last as long as the message. */
@@ -422,26 +416,11 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     m.pull = pull_id_pack(msg->pull);
     m.serve = serve_id_pack(msg->serve);
     m.sequence = sequence;
-    TELL(&m, msg, trace_id);
     m.has_err = msg->err != TERN_OK;
     m.err = msg->err;
-    TELL(&m, msg, retry_ms);
-    m.has_from = m.has_to = true;
-    TELL(&m, msg, history);
-    TELL(&m, msg, at_least);
-    m.has_prefetch = m.prefetch = msg->prefetch;
-    m.from = msg->from;
-    m.to = msg->to;
-    TELL(&m, msg, at);
-    TELL(&m, msg, until);
-    TELL(&m, msg, handed);
-    TELL(&m, msg, busy);
-    TELL(&m, msg, differs);
-    TELL(&m, msg, units);
-    TELL(&m, msg, reset);
-    TELL(&m, msg, origin);
-    TELL(&m, msg, number);
-    TELL(&m, msg, hops);
+#define F(member, KIND) m.has_##member = msg->member != 0, m.member = msg->member;
+    PEER_MSG_NUMBERS(F)
+#undef F
     fill_peer_identity(msg, tenant, &m);
     if (msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_TOKENS) {
         m.has_tokens = m.has_keys = true;
@@ -451,8 +430,6 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     if ((msg->kind == PEER_PULL_OPEN || msg->kind == PEER_PULL_DONE) && msg->ticket.id.gen != 0) {
         ticket_text(&msg->ticket, text);
         m.ticket = text;
-        m.has_follow = msg->follow;
-        m.follow = msg->follow;
     }
     m.has_blob = msg->kind == PEER_PULL_OFFER && msg->blob_bytes > 0;
     if (m.has_blob)

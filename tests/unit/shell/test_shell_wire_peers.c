@@ -14,6 +14,44 @@ static enum tern_err there_and_back(const struct peer_msg *msg, const char *tena
     return wire_in_peer_msg(&in, &h, frame + FRAME_HEADER_BYTES, allowed, ret, ret_sequence);
 }
 
+/* Each with a value of its own: a number that is left out, or sent as another one, is missed. */
+TEST(peer_numbers_come_back_as_sent)
+{
+    const struct peer_msg msg = {.kind = PEER_RESET,
+                                 .trace_id = 1,
+                                 .reset = 1ull << 63 | 2,
+                                 .origin = 1ull << 63 | 3,
+                                 .number = 1ull << 63 | 4,
+                                 .hops = 5,
+                                 .retry_ms = 6,
+                                 .layout_hash = 1ull << 63 | 7,
+                                 .fields_hash = 1ull << 63 | 8,
+                                 .history = 9,
+                                 .at_least = 10,
+                                 .prefetch = true,
+                                 .from = 11,
+                                 .to = 14,
+                                 .at = 12,
+                                 .until = 13,
+                                 .follow = true,
+                                 .handed = 15,
+                                 .busy = 16,
+                                 .differs = 17,
+                                 .units = 1ull << 63 | 18};
+    struct peer_msg got;
+    uint64_t sequence;
+
+    assert_int_equal(there_and_back(&msg, "blue", 3, &got, &sequence), TERN_OK);
+    assert_true(got.trace_id == msg.trace_id && got.reset == msg.reset);
+    assert_true(got.origin == msg.origin && got.number == msg.number && got.hops == msg.hops);
+    assert_true(got.retry_ms == msg.retry_ms && got.layout_hash == msg.layout_hash);
+    assert_true(got.fields_hash == msg.fields_hash && got.history == msg.history);
+    assert_true(got.at_least == msg.at_least && got.prefetch && got.follow);
+    assert_true(got.from == msg.from && got.to == msg.to && got.at == msg.at);
+    assert_true(got.until == msg.until && got.handed == msg.handed && got.busy == msg.busy);
+    assert_true(got.differs == msg.differs && got.units == msg.units);
+}
+
 TEST(peer_open_comes_back_as_sent)
 {
     static const uint32_t tokens[128] = {4, 5, 6};
