@@ -164,6 +164,8 @@ bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(voi
     closer->free = s->next;
     s->fd = fd;
     s->word = word_of(closer, fd);
+    if (s->word)
+        s->word->fd = -1; /* the number may be another socket's before it is free */
     s->done = done;
     s->ctx = ctx;
     closer->stats.closing++;
