@@ -42,6 +42,7 @@ static void end_operations(struct stream *s)
         shutdown(s->fd, SHUT_RDWR);
         return;
     }
+    stream_input_post(s->pool); /* what is asked for and not posted could not be cancelled */
     io_cancel(s->pool->config.io, &s->recv);
     io_cancel(s->pool->config.io, &s->send);
 }

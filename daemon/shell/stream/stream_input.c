@@ -22,14 +22,8 @@ void stream_input_post(struct stream_pool *pool)
 {
     struct stream *s;
 
-    while ((s = fifo_pop(&pool->asking, struct stream, input_link)) != NULL) {
-        if (s->state == STREAM_CLOSED) { /* nothing would end the receive */
-            stream_input_state_move(&s->input_state, STREAM_INPUT_NONE);
-            stream_finish_if_quiet(s);
-            continue;
-        }
+    while ((s = fifo_pop(&pool->asking, struct stream, input_link)) != NULL)
         io_recv_client_buffers(pool->config.io, &s->recv, &s->client, s->fd, s->share);
-    }
 }
 
 void stream_input_wake(struct stream_pool *pool, uint32_t share)
