@@ -236,7 +236,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
     same_lengths(w, s, &w->reply->retract.lengths, "retract_lengths");
     s->away = mode == RETRACT_HOST ? AWAY_HOST : AWAY_DROP;
     s->away_step = step > s->slid_step ? step : s->slid_step;
-    s->unpinned = s->foggy = 0;
+    s->unpinned = 0;
     s->back_turn = s->turn;
     s->turn = TURN_AWAY;
     if (mode == RETRACT_HOST)

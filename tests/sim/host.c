@@ -35,8 +35,8 @@ static bool counts_on(const struct sim *w, uint32_t d, const struct session *s, 
 {
     uint32_t k = c->depth;
 
-    if (!s->live || s->away != AWAY_HOST || s->undone || s->foggy || s->pool != pool ||
-        s->space != c->space || k * w->L > s->committed || w->canon[s->variant][k] != c->variant)
+    if (!s->live || s->away != AWAY_HOST || s->undone || s->pool != pool || s->space != c->space ||
+        k * w->L > s->committed || w->canon[s->variant][k] != c->variant)
         return false;
     return g < w->cfg.ngroups || (!recurrent(w, g) && state_counts(w, d, s, g, k));
 }
@@ -180,9 +180,7 @@ void host_sync(struct sim *w, uint32_t d, struct session *s)
         EXPECT(core_node_view(w->d[d].core, at, &nv) && nv.depth == k * w->L, "view_path",
                "depth %u", k * w->L);
         c = chunk_at(w, d, s->pool, s->space, s->variant, k);
-        if (!nv.on_host && nv.copying && c->hhas[0])
-            s->foggy = 1; /* acknowledged, and waits for its parent; or had gone, and comes anew */
-        else if (!nv.on_host)
+        if (!nv.on_host) /* a copy that is under way was not acknowledged */
             host_free_pages(w, d, s->pool, c);
         else if (nv.host_pages != known_pages(w, d, c))
             for (STATE_GROUPS(w, g))

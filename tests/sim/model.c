@@ -385,7 +385,7 @@ void table_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
                 pull_id_equal(w->d[d].pull[i].id, s->fetch_pull))
                 pull_over(w, d, &w->d[d].pull[i], true);
     w->d[d].host_unsure |= s->away == AWAY_HOST && !s->unpinned;
-    s->foggy = s->live = s->deaf = s->away = s->unpinned = s->undone = s->lost = 0;
+    s->live = s->deaf = s->away = s->unpinned = s->undone = s->lost = 0;
     s->untold = 0;
     s->slid_step = 0;
     s->committed = s->written = s->allocated = 0;

@@ -243,7 +243,7 @@ bool host_has(const struct chunk *c);
 /* Perhaps the core lets it run on, or its copies are not those that the model thinks they are. */
 static inline bool may_be_undone(const struct sim *w, uint32_t d, const struct session *s)
 {
-    return s->away == AWAY_HOST && (w->cfg.nstate || w->d[d].spoilt || s->foggy || s->undone);
+    return s->away == AWAY_HOST && (w->cfg.nstate || w->d[d].spoilt || s->undone);
 }
 bool chunk_loading(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 void host_sync(struct sim *w, uint32_t d, struct session *s);

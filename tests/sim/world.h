@@ -178,7 +178,6 @@ struct session {
     uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
     uint8_t undone;   /* a copy failed: the core may have let it run on */
     uint8_t untold;   /* its fetch ended with it: what that had found by then, nobody was told */
-    uint8_t foggy;    /* which copies it counts on, the model cannot tell */
     uint8_t lost;     /* the host's copy is known to be bad */
     uint32_t away_step;
     uint32_t slid_step; /* named for borrowed pages that left the table alone: it holds the rest */
