@@ -20,6 +20,8 @@
             "(limits.token_blocks): close sessions, or raise it, and fetch again")                 \
     X(ROOM, "more has to be evicted, copied to the host or given back first than one step does: "  \
             "fetch again in a moment, it goes on")                                                 \
+    X(STORES, "what could make way here is being stored on the disk first: fetch again in a "      \
+              "moment")                                                                            \
     X(STATE, "the STATE of these tokens that is here waits for another engine's step, or has "     \
              "gone meanwhile: fetch again in a moment")
 
@@ -33,6 +35,8 @@ enum pull_busy {
 #define MAKING_ROOM                                                                                \
     "more has to be evicted, copied to the host or given back first than one step does: repeat "   \
     "in a moment, it goes on"
+
+#define STORED_FIRST "what could make way is being stored on the disk first: repeat in a moment"
 
 #define RELEASING                                                                                  \
     "the pages that this session gave up are still being given back: repeat it in a moment"

@@ -36,18 +36,6 @@ static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
     }
 }
 
-static uint32_t stores_of(const struct core *c, uint32_t pool)
-{
-    uint32_t n = 0;
-
-    for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at)) {
-        const struct disk_store *s = disk_store_at(c, at);
-
-        n += s->pool == pool && s->conn == NONE && s->state != DISK_STORE_DUE;
-    }
-    return n;
-}
-
 bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
 {
     const struct pool *p;
@@ -74,7 +62,6 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->closing = p->state == POOL_CLOSING;
     ret->zeroing = p->state == POOL_ZEROING;
     ret->supersede = p->supersede;
-    ret->stores = stores_of(c, slot);
     ret->tier = (enum tier)p->tier;
     ret->other = p->tiers[p->tier == TIER_DEVICE ? TIER_HOST : TIER_DEVICE];
     for (uint32_t g = 0; g < p->ngroups; g++)
@@ -572,6 +559,7 @@ void core_disk(const struct core *core, uint32_t tenant, struct disk_view *ret)
                               .entries = t->disk_entries.n,
                               .chunks = t->disk_chunks,
                               .files = t->disk_nfiles,
+                              .stores = t->disk_due.n + t->disk_late.n,
                               .counts = t->disk};
     for (uint32_t at = core->disk_stores.head; at != NONE; at = disk_store_list_next(core, at))
         ret->stores += disk_store_at(core, at)->tenant == tenant;

@@ -30,7 +30,6 @@ struct pool_view {
     enum tier tier;
     uint32_t other; /* slot of the pool that is its host tier, or whose host tier it is; NONE */
     enum supersede supersede;
-    uint32_t stores; /* that nobody waits for, and that keep what they are of on the device */
     struct group_view group[GROUPS_MAX];
 };
 

@@ -500,6 +500,7 @@ struct request {
 struct shortage {
     uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* 0: no step will bring more */
+    bool storing;        /* BUSY: what could make way is being stored on the disk */
 };
 
 #define REPLY_NUMBERS 2

@@ -6,7 +6,8 @@ sizes, and compares what each finds with what a cache without limits finds.
 Each prompt is committed, closed, and stored before the next one comes. More tiers never keep less (D6): whatever the
 sizes are, a prompt finds in memory or on the disk exactly what the prompts before it have in common with it. Then come
 answers, which no cold store has; the daemon ends, and the next one must have on its disk what memory held of them.
-PAGES: of the smallest device tier; it holds the longest prompt. Exits with 1 if a size keeps less.
+Last come bursts: sessions close at once, and as many new prompts need their pages. PAGES: of the smallest device tier;
+it holds the longest prompt. Exits with 1 if a size keeps less.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from daemons import Daemon, configured, run  # noqa: E402
 PAGE = 64  # tokens, and align_tokens
 BYTES = 256  # of a page
 IDLE_S = 60
+BURST = 20  # sessions that close at once
 ANSWERS, ANSWER = 12, 20  # so many, and pages of each for each hundred of the device
 GROUP = tern.Group("kv", page_tokens=PAGE, shape=(PAGE, 4), dtype="uint8")
 
@@ -96,12 +98,7 @@ def memory_of(pool: tern.Pool, ns: tern.Namespace, tokens: list[int]) -> int:
 def replay(folder: Path, asked: list[list[int]], device: int, host: int) -> tuple[list[int], Any]:
     """What each prompt finds, and what the disk counts; `lost`: answers of which the next daemon has less."""
     here = folder / f"host-{device}-{host}"
-    here.mkdir()
-    (here / "spill").mkdir()
-    disk = "bytes: 256M, headroom: 0, threads: 1, depth: 1, align: 64, trim: 0, least: 64"
-    spill = f"spill: {{dir: {here}/spill, {disk}}}"
-    memory = f"memory: {(device + 1) * BYTES // 1024 + 64}K, host_memory: {(host + 1) * BYTES // 1024 + 64}K"
-    d = run(configured(here, memory, f"page_bytes_min: {BYTES}\n{spill}\n"), here.name)
+    d = started(here, device, host)
     found = []
     with tern.connect(d.socket) as connection:
         engine = connection.join("lm")
@@ -141,6 +138,54 @@ def replay(folder: Path, asked: list[list[int]], device: int, host: int) -> tupl
     return found, counts
 
 
+def started(folder: Path, device: int, host: int) -> Daemon:
+    folder.mkdir()
+    (folder / "spill").mkdir()
+    disk = "bytes: 256M, headroom: 0, threads: 1, depth: 1, align: 64, trim: 0, least: 64"
+    spill = f"spill: {{dir: {folder}/spill, {disk}}}"
+    memory = f"memory: {(device + 1) * BYTES // 1024 + 64}K, host_memory: {(host + 1) * BYTES // 1024 + 64}K"
+    return run(configured(folder, memory, f"page_bytes_min: {BYTES}\n{spill}\n"), folder.name)
+
+
+def burst(folder: Path, device: int, host: int) -> int:
+    """So many sessions fill the device, close at once, and as many new prompts come behind them. Returns how many of
+    the first are on the disk afterwards."""
+    here = folder / f"burst-{device}-{host}"
+    d = started(here, device, host)
+    asked = [[(3 << 28) + (k << 20) + i for i in range(device // BURST * PAGE)] for k in range(2 * BURST)]
+    with tern.connect(d.socket) as connection:
+        engine = connection.join("lm")
+        pool = engine.open_pool([GROUP], bytes=(device + 1) * BYTES, host_bytes=(host + 1) * BYTES if host else 0)
+        ns = tern.Namespace(model="burst")
+
+        def committed(tokens: list[int]) -> tern.Session:
+            s = pool.session(ns)
+            s.match(tokens[:-1])
+            extended(s, tokens)
+            with engine.step() as step:
+                s.commit(len(tokens), step=step)
+            connection.wait_published(step)
+            return s
+
+        first = [committed(tokens) for tokens in asked[:BURST]]
+        for s in first:
+            s.close(step=tern.STEP_NONE)
+        for s in [committed(tokens) for tokens in asked[BURST:]]:
+            s.close(step=tern.STEP_NONE)
+        idle(d)
+        counts = spill_of(d)
+    d.process.kill()  # nothing of what memory has is stored at its end
+    d.process.wait(IDLE_S)
+    d = run(here, here.name)
+    with tern.connect(d.socket) as connection:
+        pool = connection.join("lm").open_pool([GROUP], bytes=(device + 1) * BYTES)
+        kept = sum(pool.peek(ns, tokens).disk >= len(tokens) - PAGE for tokens in asked[:BURST])
+    d.process.send_signal(signal.SIGTERM)
+    assert d.process.wait(IDLE_S) == 0, "the daemon did not end well"
+    print(f"burst: device {device}, host {host}: {kept} of {BURST} are on the disk, {counts['failed']} stores failed")
+    return kept
+
+
 def main() -> int:
     trace, requests, pages = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     asked = prompts(trace, requests)
@@ -153,6 +198,7 @@ def main() -> int:
             if wrong or counts["failed"] or counts["evicted"] or counts["lost"]:
                 print(f"  (request, found, without limits): {wrong[:5]}; {counts}", file=sys.stderr)
                 bad += 1
+        bad += sum(burst(Path(folder), 20 * BURST, host) < BURST for host in (0, 10 * BURST, 60 * BURST))
     return 1 if bad or not sum(want) else 0
 
 

@@ -19,6 +19,9 @@ static bool held(const struct node *n, enum tier tier)
         return true; /* its copy may be on its way yet */
     if (!there(n, tier))
         return false;
+    if (n->work.stores_due > 0 &&
+        (node_on_host(n) && !n->tier[TIER_HOST].corrupt) == (tier == TIER_HOST))
+        return true; /* D2: what a store is due of */
     if (tier == TIER_HOST)
         return n->work.copy != COPY_NONE || n->work.loaders > 0 || n->pending_engine != NONE;
     return n->nrefs > 0 || n->pending_engine != NONE || n->state.refilling || n->work.loaders > 0 ||
@@ -36,7 +39,7 @@ static bool can_go(const struct core *c, const struct node *n, enum tier tier, u
         return false;
     return !kept || (tier == TIER_DEVICE && state && p->supersede != SUPERSEDE_OFF &&
                      n->state.borrowers == n->state.host_borrowers && n->depth > 0 &&
-                     audit_state_at_rest(c, n));
+                     n->work.stores_due == 0 && audit_state_at_rest(c, n));
 }
 
 static void audit_kept(const struct core *c, uint32_t slot, enum tier tier)

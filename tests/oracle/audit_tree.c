@@ -169,8 +169,8 @@ static bool can_go_behind(const struct core *c, const struct node *n, uint32_t k
 
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
 {
-    if (!n->used || n->depth == 0)
-        return false;
+    if (!n->used || n->depth == 0 || (n->work.stores_due > 0 && kind != HEAP_RESET))
+        return false; /* it may go of a tier where it is twice, and need not be looked for */
     if (kind == HEAP_STATE)
         return n->state.borrowers == n->state.host_borrowers && audit_state_at_rest(c, n) &&
                state_has(c, n);

@@ -135,7 +135,7 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
     }
     if (r->err == TERN_BUSY) {
         EXPECT(came || step > w->d[d].engine[s->engine].min_done ||
-                   w->d[d].pool[s->pool].stores > 0, /* of the host, which let go now */
+                   busy_for_stores(w, d, s->tenant, r->text),
                "retract_busy", "step %u has passed", step);
         return true;
     }
@@ -208,7 +208,6 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
         return;
     queue_copies(w, d, s);
     step = release_step(w, d, s);
-    note_stores(w, d);
     request_init(w, d, &ev, OP_RETRACT, conn);
     ev.request.retract.session = s->handle;
     ev.request.retract.mode = mode;

@@ -24,12 +24,19 @@ static bool any_copy_or_seal(const struct daemon *m)
     return false;
 }
 
-/* Eviction in pieces, pages that checksum jobs or copies hold, stores that let go, or pages of
- * tickets that ended. Of a store that nobody asked for and that does not write yet the model hears
- * nothing, nor which copies the core begins in this step. */
+bool busy_for_stores(struct sim *w, uint32_t d, uint32_t tenant, const char *text)
+{
+    if (!text || strcmp(text, STORED_FIRST) != 0)
+        return false;
+    EXPECT(disk_has_part(w, d, tenant), "busy_for_nothing", "%s", text);
+    return true;
+}
+
+/* Eviction in pieces, pages that checksum jobs or copies hold, or pages of tickets that ended. Of
+ * copies that the core begins in this step the model hears nothing. */
 static bool room_is_made(const struct sim *w, uint32_t d, const struct session *s)
 {
-    return w->cfg.give_back || any_copy_or_seal(&w->d[d]) || disk_has_part(w, d, s->tenant) ||
+    return w->cfg.give_back || any_copy_or_seal(&w->d[d]) ||
            (w->cfg.ticket_ms && w->tickets[d]->closing) ||
            (w->cfg.host_behind && w->d[d].pool[s->pool].hgranules > 0);
 }
@@ -77,6 +84,7 @@ static bool pull_cause_holds(const struct sim *w, uint32_t d, const struct sessi
     case PULL_BUSY_NODES: return !w->ample;
     case PULL_BUSY_BLOB: return !w->ample && w->cfg.ticket_ms;
     case PULL_BUSY_ROOM: return room_is_made(w, d, s);
+    case PULL_BUSY_STORES: return disk_has_part(w, d, s->tenant);
     case PULL_BUSY_STATE: return w->cfg.nstate > 0;
     }
     return false;
@@ -124,6 +132,8 @@ static bool load_cause_holds(struct sim *w, uint32_t d, const struct session *s,
         return m->copies_failed > 0;
     if (says(r, MAKING_ROOM))
         return room_is_made(w, d, s);
+    if (busy_for_stores(w, d, s->tenant, r->text))
+        return true;
     return says(r, share_refused(SHARE_RETIRES)) && retires_full(w) && s->fetch_tail;
 }
 

@@ -4,6 +4,8 @@
 
 #include "sim.h"
 
+/* Is the text that of one who waits for stores? Then there must be a disk for them. */
+bool busy_for_stores(struct sim *w, uint32_t d, uint32_t tenant, const char *text);
 /* Did a transfer begin, and end as BUSY? */
 bool busy_of_pull(const struct reply *r);
 /* For want of records, when it had some already? */

@@ -34,7 +34,8 @@ static void forget_core(struct disks *k)
     k->told = DISK_EXTS;
     k->began = DISK_NFILES;
     k->written = k->moved = k->unsure = k->starting = k->shutting = k->was_full = k->short_of = 0;
-    k->spoilt = k->broken = k->freed = 0;
+    k->spoilt = k->broken = k->freed = k->troubled = 0;
+    memset(k->lost, 0, sizeof k->lost);
     memset(k->over, 0, sizeof k->over);
     memset(k->ask, 0, sizeof k->ask);
 }
@@ -795,6 +796,28 @@ void disk_before(struct sim *w, uint32_t d)
     k->began = DISK_NFILES;
 }
 
+void disk_engine_died(struct sim *w, uint32_t d)
+{
+    if (disk_is_on(w, d))
+        w->disk[d]->troubled = 1;
+}
+
+/* D2: whatever memory needs, a store that is due fails for a reason alone. Which STATE is
+ * superseded meanwhile the model can't tell. */
+static void check_lost(struct sim *w, uint32_t d)
+{
+    struct disks *k = w->disk[d];
+    struct disk_view v;
+
+    k->troubled |=
+        k->written != TERN_OK || k->shutting || w->d[d].resets || w->d[d].spoilt || w->cfg.nstate;
+    for (uint32_t t = 0; t < w->cfg.tenants && !k->troubled; t++) {
+        core_disk(w->d[d].core, t, &v);
+        EXPECT(v.counts.failed - v.counts.refused == k->lost[t], "store_lost",
+               "tenant %u: a store failed, and nothing has", t);
+    }
+}
+
 void disk_after(struct sim *w, uint32_t d)
 {
     struct disks *k = w->disk[d];
@@ -810,6 +833,7 @@ void disk_after(struct sim *w, uint32_t d)
     }
     if (k->began != DISK_NFILES)
         k->freed = 0;
+    check_lost(w, d);
     k->told = DISK_EXTS;
     k->written = TERN_OK;
     k->moved = 0;

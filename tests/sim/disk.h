@@ -22,6 +22,7 @@ void disk_start(struct sim *w, uint32_t d);
 /* Before and after each step of its core. */
 void disk_before(struct sim *w, uint32_t d);
 void disk_after(struct sim *w, uint32_t d);
+void disk_engine_died(struct sim *w, uint32_t d);
 void take_disk_write(struct sim *w, uint32_t d, const struct action *act);
 void take_disk_drop(struct sim *w, uint32_t d, const struct action *act);
 /* Something that is under way there ends. False: nothing is. */

@@ -259,6 +259,7 @@ void disk_reset_told(struct sim *w, uint32_t d, const struct peer_msg *msg, bool
     struct disks *k = w->disk[d];
 
     k->resetting = on && msg->kind == PEER_RESET;
+    k->troubled |= k->resetting;
     k->reset_tenant = (uint8_t)msg->tenant;
     k->reset_ns = (uint8_t)(k->resetting ? namespace_number(w, msg->ns) : 0);
 }

@@ -523,6 +523,7 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
     struct engine *g = &m->engine[e];
     uint32_t tenant = g->tenant;
 
+    disk_engine_died(w, d);
     for (uint32_t s = 0; s < SESSIONS; s++)
         if (m->session[s].live && m->session[s].engine == e && !ticket_outlives(w, d, s))
             session_forget(w, d, &m->session[s], 0);

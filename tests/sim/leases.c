@@ -2,6 +2,7 @@
  * sessions in place of an extend's, and gives back behind a step. The model holds each of them as
  * the engine's own until the core was told otherwise, or the engine is gone. */
 #include "leases.h"
+#include "causes.h"
 #include "disk.h"
 
 static bool has_lease(const struct sim *w, const struct daemon *m, uint32_t e)
@@ -32,8 +33,9 @@ static void lease_forget(struct engine *g, uint32_t i)
 
 static void lease_busy(struct sim *w, uint32_t d, const struct pool *p)
 {
-    EXPECT(w->cfg.give_back || p->stores > 0 || w->d[d].njobs > 0, "lease_busy",
-           "BUSY, and nothing is copied, stored or given back");
+    EXPECT(w->cfg.give_back || busy_for_stores(w, d, p->tenant, w->reply->text) ||
+               w->d[d].njobs > 0,
+           "lease_busy", "BUSY, and nothing is copied, stored or given back");
 }
 
 static void leased(struct sim *w, uint32_t d, uint32_t e, uint32_t group, uint32_t n)
@@ -68,7 +70,6 @@ static void ask_more(struct sim *w, uint32_t d, uint32_t e, uint32_t conn)
     request_init(w, d, &ev, OP_PAGE_LEASE, conn);
     ev.request.page_lease = (struct req_page_lease){.pool = p->id, .group = group, .pages = n};
     TRACE("  engine %u.%u leases %u pages of group %u, has %u\n", d, e, n, group, g->nlease);
-    note_stores(w, d);
     sim_ask(w, d, &ev, "lease_answer");
     if (group >= w->ngroups || n == 0 || (group >= w->cfg.ngroups && recurrent(w, group))) {
         EXPECT(w->reply->err == TERN_INVALID, "lease_invalid", "err %u", w->reply->err);

@@ -272,7 +272,6 @@ static inline uint32_t units_of(const struct sim *w, uint32_t group)
     return plays_units(w) && group < w->cfg.ngroups ? UNITS : 1;
 }
 void step_one(struct sim *w, uint32_t d, uint32_t s, const struct step_op *op);
-void note_stores(struct sim *w, uint32_t d); /* which of them pin, before a request */
 
 /* ---- jobs.c, data.c, serves.c ---- */
 struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, uint64_t id, uint32_t pool);

@@ -1,6 +1,7 @@
 /* One Step request: an engine's operations on its sessions, what each must answer, and the dispatch
  * of the step that writes what was allocated. Operations are predicted in order, each from the
  * state that the one before left. */
+#include "causes.h"
 #include "disk.h"
 #include "leases.h"
 #include "records.h"
@@ -243,7 +244,9 @@ static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s
 {
     if (w->cfg.give_back) /* what the Step closed before may not be free yet */
         return;
-    if (w->d[d].pool[s->pool].stores > 0) { /* one that nobody asked for pins what could make way */
+    /* Of several refusals in one Step the first alone has a text. */
+    if (busy_for_stores(w, d, s->tenant, text) ||
+        (!alone && !(text && *text) && disk_has_part(w, d, s->tenant))) {
         MARK(extend_waits_for_store);
         return;
     }
@@ -255,7 +258,8 @@ static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s
     }
     if (w->d[d].njobs > 0 && (!text || strstr(text, "has to be evicted")))
         return; /* what a job holds comes back by itself */
-    EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens");
+    EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens: %s",
+           text ? text : "");
     check_store_full(w, d, s, s->ntokens + op->tokens.n);
 }
 
@@ -762,17 +766,6 @@ static void look_around(struct sim *w, uint32_t d, uint32_t e, const struct plan
     peek_at(w, d, e, s->ns, s->variant, w->L * (1 + pick(w, 6)));
 }
 
-void note_stores(struct sim *w, uint32_t d)
-{
-    struct pool_view v;
-
-    for (uint32_t i = 0; i < POOLS && disk_is_on(w, d); i++) {
-        struct pool *p = &w->d[d].pool[i];
-
-        p->stores = p->open && core_pool_view(w->d[d].core, p->id.slot, &v) ? v.stores : 0;
-    }
-}
-
 /* Sends it, and takes in what comes of it. */
 static void run(struct sim *w, uint32_t d, uint32_t e, struct plan *p)
 {
@@ -795,7 +788,6 @@ static void run(struct sim *w, uint32_t d, uint32_t e, struct plan *p)
     ev.request.step.ops = p->op;
     ev.request.step.n = p->n;
     TRACE("  daemon %u engine %u Step of %u\n", d, e, p->n);
-    note_stores(w, d);
     sim_step(w, d, &ev);
     EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u",
            w->reply ? w->reply->err : 0);

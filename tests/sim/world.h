@@ -281,7 +281,6 @@ struct pool {
      * granules are counted alike. */
     uint32_t granules, base;
     uint32_t evictions; /* times that something may have been evicted */
-    uint32_t stores;    /* before the Step: those on the disk that nobody waits for and that pin */
     uint32_t host_slot, hgranules, hbase; /* its host tier: NONE, 0: it has none */
 };
 

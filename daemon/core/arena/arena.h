@@ -125,6 +125,7 @@ struct pool {
     uint32_t loads;             /* that wait for copies from the host */
     uint32_t writebacks;        /* copies to the host that are queued or run */
     uint32_t host_stores;       /* stores that read what the host has */
+    uint32_t stores_due;        /* stores for which something is kept: see node_due */
     uint32_t ahead[TIER_COUNT]; /* the node that leaves the tier next, and its generation, as of */
     uint32_t ahead_gen[TIER_COUNT];     /* when it was stored on the disk for that, or was there */
     uint64_t copy_moved_ns;             /* when one of them was queued or ended last */
@@ -187,6 +188,7 @@ struct node_work {
     struct list_links copy_queue;
     uint32_t copy_tries; /* writebacks of it that failed in a row */
     uint32_t loaders;    /* loads that need this node on the device */
+    uint32_t stores_due; /* that keep the last copy of it, or of its STATE: see node_due */
 };
 
 /* What keeps a node where it is, as the counters know it: see tree/obtain.h. */
@@ -195,7 +197,7 @@ struct node_room {
     uint32_t kept[TIER_COUNT];
     uint32_t counted[TIER_COUNT]; /* groups, as bits */
     uint8_t own[TIER_COUNT], in[TIER_COUNT], passes[TIER_COUNT];
-    uint8_t zero[2];
+    uint16_t jobs_below; /* children that jobs alone keep, while obtain_after_jobs counts; else 0 */
 };
 
 /* The pages of a node in one group: heads, in page_tokens order, L / page_tokens each. */
@@ -218,7 +220,8 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     struct node_room room;
     struct list_links sibling; /* `next` too where the record is free */
     struct list_links keyed;   /* in its pool's list while it has extra keys */
-    struct list_links due; /* in its tenant's list while a cold store of it waits for a record */
+    struct list_links due; /* in a list of its tenant while a cold store of it waits for a record */
+    uint64_t due_ns;       /* since then, in disk_due; 0: in disk_late, or in none */
     uint32_t announced;    /* what subscribers know of it: see events.c */
     uint32_t reserved;     /* 1: of the reserve: its copy is on the host, or on its way there */
     uint32_t reserved_children;
@@ -450,8 +453,10 @@ struct tenant {
     /* Its part of the disk. */
     struct list disk_entries; /* chunks: what was stored first comes first */
     struct list disk_roots;   /* chunks of depth 0 */
-    struct list disk_due;     /* nodes whose cold stores wait for records: the oldest first */
-    uint32_t disk_writing;    /* the store that writes a file now; NONE */
+    /* Nodes whose cold stores wait for records, the oldest first: those whose last copy is kept for
+     * that, and those of which it was kept for DISK_KEEP_MS_MAX. */
+    struct list disk_due, disk_late;
+    uint32_t disk_writing; /* the store that writes a file now; NONE */
     uint32_t disk_chunks, disk_nfiles;
     uint32_t disk_blocks, disk_keys; /* of the token store */
     uint32_t disk_pins;              /* of all its chunks */

@@ -85,6 +85,8 @@ struct disk_store { /* see disk/stores.h */
     uint32_t conn;             /* who is to be answered; NONE */
     uint64_t request_id, trace_id, written;
     uint64_t after_ns; /* DUE: it pins nothing before that */
+    uint64_t since_ns; /* when it began */
+    uint32_t keeps;    /* 1, DUE: the last copy of its node is kept for it */
 };
 
 ARENA_RECORDS(disk_chunk, disk_chunk, disk_chunks)

@@ -219,7 +219,7 @@ STATE_MACHINE(disk_file, DISK_FILE, DISK_FILE_STATE_TABLE)
 #define DISK_STORE_STATE_TABLE(X)                                                                  \
     X(DISK_STORE, EMPTY, TO(DISK_STORE, DUE), "there is none", "empty")                            \
     X(DISK_STORE, DUE, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                             \
-      "the step that wrote its node has not passed, or others needed the pages at once: it holds " \
+      "the step that wrote its node has not passed, or others needed the pages at once: it pins "  \
       "nothing",                                                                                   \
       "due")                                                                                       \
     X(DISK_STORE, QUEUED, TO(DISK_STORE, WRITING) | TO(DISK_STORE, DUE) | TO(DISK_STORE, EMPTY),   \

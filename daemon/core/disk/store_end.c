@@ -83,8 +83,23 @@ static void let_go(struct core *c, struct disk_store *s)
     s->from_host = 0;
 }
 
+bool store_late(const struct core *c, uint64_t since_ns)
+{
+    return c->now_ns < c->disk_pause_ns || c->now_ns - since_ns >= DISK_KEEP_MS_MAX * NS_PER_MS;
+}
+
+void store_keep(struct core *c, struct disk_store *s, bool keep)
+{
+    const struct node *n = node_at(c, s->node);
+
+    if (keep != s->keeps && n->used && n->gen == s->node_gen)
+        node_due(c, s->node, keep);
+    s->keeps = keep;
+}
+
 void store_put_off(struct core *c, struct disk_store *s)
 {
+    store_keep(c, s, !store_late(c, s->since_ns));
     let_go(c, s);
     s->tried = 0;
     s->awaits = NONE;
@@ -100,6 +115,7 @@ void store_end(struct core *c, struct actions *out, struct disk_store *s, enum t
     uint32_t slot = disk_store_slot(c, s), depth = 0;
     struct tenant *t = tenant_at(c, s->tenant);
 
+    store_keep(c, s, false);
     if (s->state != DISK_STORE_DUE) {
         depth = node_at(c, s->node)->depth;
         let_go(c, s);

@@ -15,8 +15,12 @@ enum store_step { STORE_WAITS, STORE_GOES_ON, STORE_WRITES, STORE_ENDED };
 enum store_step store_write(struct core *c, struct actions *out, struct disk_store *s);
 /* Pins what the store reads, by its `device` and `from_host`. */
 void store_hold(struct core *c, struct disk_store *s);
-/* QUEUED: others need its pages at once. It is DUE again, and holds nothing for a while. */
+/* QUEUED: others need its pages at once. It is DUE again, and pins nothing for a while. */
 void store_put_off(struct core *c, struct disk_store *s);
+/* Has the last copy been kept long enough for what is due since then? */
+bool store_late(const struct core *c, uint64_t since_ns);
+/* DUE: the last copy of its node is kept, or no longer. */
+void store_keep(struct core *c, struct disk_store *s, bool keep);
 /* It is over. Needs room for one action. why: of QUOTA; else NULL. */
 void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err,
                const struct reason *why);

@@ -100,51 +100,84 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     s->conn = w->conn;
     s->request_id = w->request_id;
     s->trace_id = w->trace_id;
-    s->written = 0;
+    s->written = s->keeps = 0;
+    s->since_ns = c->now_ns;
     disk_store_state_move(&s->state, DISK_STORE_DUE);
     disk_store_list_push(c, &c->disk_stores, slot);
+    store_keep(c, s, path_of(c, w->node) <= DISK_PATH_MAX && !store_late(c, c->now_ns));
     touch(c);
     return true;
 }
 
 void disk_store_owe(struct core *c, uint32_t node)
 {
-    if (!due_list_has(c, node))
-        due_list_push(c, &tenant_at(c, node_pool(c, node_at(c, node))->tenant)->disk_due, node);
-    touch(c);
+    struct node *n = node_at(c, node);
+
+    if (due_list_has(c, node))
+        return;
+    n->due_ns = c->now_ns > 0 ? c->now_ns : 1;
+    due_list_push(c, &tenant_at(c, node_pool(c, n)->tenant)->disk_due, node);
+    node_due(c, node, true);
 }
 
-/* Those that waited for a record, the oldest first. */
-static bool due_flush(struct core *c)
+/* It leaves the list of those whose last copy is kept. */
+static void due_pop(struct core *c, struct list *due)
 {
-    for (uint32_t i = 0; i < c->limits.tenants; i++) {
-        struct list *due = &tenant_at(c, i)->disk_due;
+    uint32_t node = due_list_pop(c, due);
 
-        while (due->n > 0 && share_room(c, SHARE_DISK_STORES, i) > 0) {
-            struct disk_wanted w = {.node = due->head, .reason = DISK_COLD, .conn = NONE};
+    node_at(c, node)->due_ns = 0;
+    node_due(c, node, false);
+}
 
-            if (visits_left(c) == 0)
-                return false;
-            due_list_remove(c, due, w.node);
-            if (!space_at(c, node_at(c, w.node)->space)->reset)
-                (void)disk_store_begin(c, &w); /* there is a record */
-            touch(c);
-        }
+/* Has those begun that waited for a record, the oldest first of which something is kept. */
+static bool due_flush_of(struct core *c, uint32_t tenant)
+{
+    struct tenant *t = tenant_at(c, tenant);
+
+    while (t->disk_due.n + t->disk_late.n > 0) {
+        const bool kept = t->disk_due.n > 0;
+        struct disk_wanted w = {
+            .node = kept ? t->disk_due.head : t->disk_late.head, .reason = DISK_COLD, .conn = NONE};
+        const bool begins = share_room(c, SHARE_DISK_STORES, tenant) > 0;
+
+        if (!begins && !(kept && store_late(c, node_at(c, w.node)->due_ns)))
+            return true;
+        if (visits_left(c) == 0)
+            return false;
+        if (kept)
+            due_pop(c, &t->disk_due);
+        else
+            due_list_remove(c, &t->disk_late, w.node);
+        if (!begins)
+            due_list_push(c, &t->disk_late, w.node);
+        else if (!space_at(c, node_at(c, w.node)->space)->reset)
+            (void)disk_store_begin(c, &w); /* there is a record */
+        touch(c);
     }
     return true;
 }
 
+static bool due_flush(struct core *c)
+{
+    bool all = true;
+
+    for (uint32_t i = 0; i < c->limits.tenants && all; i++)
+        all = due_flush_of(c, i);
+    return all;
+}
+
 bool disk_gives_way(struct core *c, const struct pool *p)
 {
-    bool any = false;
+    bool any = p->stores_due > 0;
 
     for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at)) {
         struct disk_store *s = disk_store_at(c, at);
 
-        if (pool_at(c, s->pool) != p || s->conn != NONE || s->state == DISK_STORE_DUE)
+        if (pool_at(c, s->pool) != p || s->state == DISK_STORE_DUE)
             continue;
         any = true;
-        if (s->state == DISK_STORE_QUEUED && visits_left(c) > 0)
+        if (s->state == DISK_STORE_QUEUED && s->conn == NONE && visits_left(c) > 0 &&
+            (p->tiers[TIER_HOST] != NONE || store_late(c, s->since_ns)))
             store_put_off(c, s);
     }
     return any;
@@ -219,6 +252,7 @@ static void due_look(struct core *c, struct actions *out, struct disk_store *s)
     } else if (path_of(c, s->node) > DISK_PATH_MAX) {
         store_end(c, out, s, TERN_UNSUPPORTED, NULL);
     } else if (is_written(c, s->node)) {
+        store_keep(c, s, false); /* what it can read is pinned in this step */
         s->node = readable(c, wanted);
         if (node_at(c, s->node)->depth == 0 ||
             (s->node != wanted && (s->conn != NONE || s->reason == DISK_CONTINUED)))
@@ -353,6 +387,8 @@ static bool stores_flush(struct core *c, struct actions *out)
         c->visits++;
         if (actions_room(out) < 2 || visits_left(c) == 0)
             return false;
+        if (s->keeps && store_late(c, s->since_ns))
+            store_keep(c, s, false);
         if (over(c) && s->state != DISK_STORE_WRITING)
             store_end(c, out, s, TERN_BUSY, NULL);
         else if (s->state == DISK_STORE_DUE && c->now_ns >= s->after_ns)
@@ -429,6 +465,14 @@ bool disk_flush(struct core *c, struct actions *out)
            all;
 }
 
+/* When what is kept since then is kept no longer. */
+static uint64_t earlier(uint64_t first, uint64_t since_ns)
+{
+    uint64_t end = since_ns + DISK_KEEP_MS_MAX * NS_PER_MS;
+
+    return end < first ? end : first;
+}
+
 uint64_t disk_deadline(const struct core *c)
 {
     uint64_t first = UINT64_MAX;
@@ -438,10 +482,15 @@ uint64_t disk_deadline(const struct core *c)
     if (c->disk_shutdown_ns > c->now_ns && c->disk_shutdown_ns < first)
         first = c->disk_shutdown_ns;
     for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at)) {
-        uint64_t after = disk_store_at(c, at)->after_ns;
+        const struct disk_store *s = disk_store_at(c, at);
 
-        if (after > c->now_ns && after < first)
-            first = after;
+        if (s->after_ns > c->now_ns && s->after_ns < first)
+            first = s->after_ns;
+        if (s->keeps)
+            first = earlier(first, s->since_ns);
     }
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        if (tenant_at(c, i)->disk_due.n > 0)
+            first = earlier(first, node_at(c, tenant_at(c, i)->disk_due.head)->due_ns);
     return first;
 }

@@ -1,9 +1,11 @@
 /* Storing prefixes on the disk. A store is DUE until every rank has passed the step that wrote its
- * node, and holds nothing till then; then it pins what it needs, on the device and on the host, and
- * file by file writes the chunks that are not on the disk yet; the last file has the entry. A store
- * whose pages others need at once is DUE again. One that finds no record stays due as its node's,
- * in its tenant's list. Of a tenant one store writes at a time, so what one finds missing no other
- * is writing. */
+ * node; then it pins what it needs, on the device and on the host, and file by file writes the
+ * chunks that are not on the disk yet; the last file has the entry. A store whose pages others need
+ * at once is DUE again. One that finds no record stays due as its node's, in its tenant's list.
+ * What is due is pinned nowhere, but its last copy in memory is kept (node_due), for
+ * DISK_KEEP_MS_MAX at most and not while the disk fails: so a burst is stored as fast as the disk
+ * takes it, and a disk that takes nothing stops nobody for longer. Of a tenant one store writes at
+ * a time, so what one finds missing no other is writing. */
 #ifndef CORE_DISK_STORES_H
 #define CORE_DISK_STORES_H
 
@@ -40,7 +42,8 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w);
 /* No record was free for a cold store of the node that nobody waits for: the next begins it. */
 void disk_store_owe(struct core *c, uint32_t node);
 /* The pool has no more to evict: stores of it that nobody asked for, and that do not write yet, let
- * go for DISK_PUT_OFF_MS. True: there were some, or one writes and lets go in a moment. */
+ * go for DISK_PUT_OFF_MS where the other tier may take what they read, or the disk does not. True:
+ * stores keep something of the pool, which comes free in a moment. */
 bool disk_gives_way(struct core *c, const struct pool *p);
 void disk_conn_closed(struct core *c, uint32_t conn);
 /* Has what is next to be done, done. False: work is left. */

@@ -274,7 +274,7 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
         text = "what lies on the disk is not what was stored, or its file is gone: it is not "
                "offered again; what came before stays, compute the rest";
     if (shortage)
-        p->busy = PULL_BUSY_ROOM;
+        p->busy = shortage->storing ? PULL_BUSY_STORES : PULL_BUSY_ROOM;
     if (p->err == TERN_BUSY && (!text || p->busy != PULL_BUSY_SOURCE))
         text = busy_text(p);
 

@@ -58,10 +58,8 @@ enum tern_err page_lease(struct core *c, struct actions *out, struct call *call,
     err = pages_make_room(c, e, p, (struct page_need){need, NULL}, &ret->shortage);
     if (err != TERN_OK)
         return room_refused(ret, err,
-                            err == TERN_BUSY
-                                ? MAKING_ROOM
-                                : "the group has not so many pages for a lease: ask for fewer, or "
-                                  "wait for the step that the answer names");
+                            "the group has not so many pages for a lease: ask for fewer, or wait "
+                            "for the step that the answer names");
     refs = run_add(out, (struct table_run){.group = r->group, .n = r->pages});
     check(refs); /* the answer has nothing else */
     for (uint32_t i = 0; i < r->pages; i++) {

@@ -76,9 +76,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
                           "more has to be evicted from the host tier than one step does: the "
                           "session runs on; repeat, it goes on");
         if (err == TERN_POOL_EXHAUSTED && disk_gives_way(c, session_pool(c, s)))
-            return refuse(ret, TERN_BUSY,
-                          "stores read what could make way on the host, and let go of it: the "
-                          "session runs on; repeat in a moment");
+            return refuse(ret, TERN_BUSY, STORED_FIRST);
         return room_refused(
             ret, err,
             "the host tier has not that much room: the session runs on; wait for others "
@@ -267,12 +265,9 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     if (err != TERN_OK) {
         load_let_go(c, (struct path){path.node, s->load_state_from});
         node_unpin(c, device, REF_TRANSFER);
-        return room_refused(
-            ret, err,
-            err == TERN_BUSY
-                ? MAKING_ROOM
-                : "the device has not that much room: the session stays as it is; make "
-                  "room, repeat");
+        return room_refused(ret, err,
+                            "the device has not that much room: the session stays as it is; make "
+                            "room, repeat");
     }
     load_begin(c, path);
     s->load_kib = load_kib(p, need);

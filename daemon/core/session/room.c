@@ -81,11 +81,13 @@ static bool jobs_give_way(struct core *c, struct pool *p, const struct shortage 
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, struct page_need n,
                               struct shortage *ret)
 {
-    enum tern_err err = pages_admit(c, p, p, n, make_copied, ret);
+    enum tern_err err;
 
+    ret->storing = false;
+    err = pages_admit(c, p, p, n, make_copied, ret);
     if (err != TERN_POOL_EXHAUSTED)
         return err;
-    if (gives_back(c) || disk_gives_way(c, p) || jobs_give_way(c, p, ret))
+    if (gives_back(c) || (ret->storing = disk_gives_way(c, p)) || jobs_give_way(c, p, ret))
         return TERN_BUSY;
     return shortage_fill(c, e, p, ret);
 }
@@ -95,11 +97,18 @@ struct reason room_never(const struct shortage *s)
     return (struct reason){NEVER_FITS, {s->needed, s->free}};
 }
 
+const char *room_busy(const struct shortage *s)
+{
+    return s->storing ? STORED_FIRST : MAKING_ROOM;
+}
+
 enum tern_err room_refused(struct reply *ret, enum tern_err err, const char *text)
 {
     const struct reason never = room_never(&ret->shortage);
 
-    return err == TERN_QUOTA ? refuse_why(ret, err, &never) : refuse(ret, err, text);
+    if (err == TERN_QUOTA)
+        return refuse_why(ret, err, &never);
+    return refuse(ret, err, err == TERN_BUSY ? room_busy(&ret->shortage) : text);
 }
 
 enum tern_err pages_make_room_now(struct core *c, struct pool *p, const uint32_t *need)

@@ -164,7 +164,7 @@ static enum tern_err extend_pages(struct core *c, struct actions *out, struct en
         return refuse_op_why(ret, err, &why);
     }
     if (err == TERN_BUSY)
-        return refuse_op(ret, err, MAKING_ROOM);
+        return refuse_op(ret, err, room_busy(&ret->shortage));
     TRY(err);
     extend_take(c, out, s, n.need);
     return TERN_OK;

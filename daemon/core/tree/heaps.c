@@ -48,8 +48,8 @@ bool heap_fits(const struct node *n, enum heap_kind k)
 
 bool tiers_free(const struct node *n)
 {
-    return n->depth > 0 && n->children.n == 0 && !node_held(n, TIER_DEVICE) &&
-           !node_held(n, TIER_HOST);
+    return n->depth > 0 && n->children.n == 0 && !node_pinned(n, TIER_DEVICE) &&
+           !node_pinned(n, TIER_HOST); /* what is due of a namespace that was reset is not stored */
 }
 
 static bool before(const struct node *a, const struct node *b, enum heap_kind k)

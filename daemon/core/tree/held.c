@@ -21,9 +21,41 @@ static bool held_on_host(const struct node *n)
     return n->refs[REF_HOST] > 0 || (node_on_host(n) && used);
 }
 
-bool node_held(const struct node *n, enum tier tier)
+bool node_pinned(const struct node *n, enum tier tier)
 {
     return tier == TIER_DEVICE ? held_on_device(n) : held_on_host(n);
+}
+
+/* As a HOST ref does it: on the host if it has a copy there, else on the device, so that what is
+ * above it on the device alone stays too. */
+static bool kept_for_store(const struct node *n, enum tier tier)
+{
+    bool host = node_on_host(n) && !n->tier[TIER_HOST].corrupt;
+
+    return n->work.stores_due > 0 && host == (tier == TIER_HOST);
+}
+
+bool node_held(const struct node *n, enum tier tier)
+{
+    return node_pinned(n, tier) || kept_for_store(n, tier);
+}
+
+void node_due(struct core *c, uint32_t slot, bool due)
+{
+    const uint32_t low = state_low(c, slot);
+    uint32_t at = slot;
+
+    node_pool(c, node_at(c, slot))->stores_due += due ? 1 : -1u;
+    do {
+        struct node *n = node_at(c, at);
+
+        check(due || n->work.stores_due > 0);
+        n->work.stores_due += due ? 1 : -1u;
+        c->visits++;
+        node_offer(c, at);
+        at = n->parent;
+    } while (node_at(c, at)->depth > low);
+    touch(c);
 }
 
 bool node_kept_below(const struct node *n, enum tier tier)
@@ -60,6 +92,6 @@ bool state_settled(const struct core *c, const struct node *n)
 
 bool state_droppable(const struct core *c, const struct node *n)
 {
-    return n->state.borrowers == n->state.host_borrowers && n->depth > 0 && state_settled(c, n) &&
-           state_has(c, n);
+    return n->state.borrowers == n->state.host_borrowers && n->depth > 0 &&
+           n->work.stores_due == 0 && state_settled(c, n) && state_has(c, n);
 }

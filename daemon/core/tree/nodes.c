@@ -56,7 +56,7 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     n->children = LIST_EMPTY;
     n->sibling = n->keyed = n->due = nowhere;
     n->depth = n->residency = n->nrefs = 0;
-    n->chain = n->admin_ns = 0;
+    n->chain = n->admin_ns = n->due_ns = 0;
     memset(&n->state, 0, sizeof n->state);
     n->state.reclaim = nowhere;
     n->state.claims_below = NONE;
@@ -353,6 +353,20 @@ static void leave_device(struct core *c, struct node *n)
     n->reserved = 0;
 }
 
+/* What a store was due of leaves memory: nothing below it is left, so what is due is due of it. */
+static void due_forget(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    struct tenant *t = tenant_at(c, tenant_of(c, n->pool));
+
+    while (n->work.stores_due > 0)
+        node_due(c, slot, false);
+    if (!due_list_has(c, slot))
+        return;
+    due_list_remove(c, n->due_ns ? &t->disk_due : &t->disk_late, slot);
+    t->disk.failed += !space_at(c, n->space)->reset;
+}
+
 /* A node has left the device: its parent may be a leaf now, or no fork point any more. */
 static void left(struct core *c, uint32_t parent)
 {
@@ -369,6 +383,7 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     check(n->depth > 0 && n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0);
     check(n->work.loaders == 0 && n->state.host_borrowers == 0);
     c->visits += NODE_VISITS;
+    due_forget(c, slot);
     copy_forget(c, slot);
     state_forget(c, slot);
     evict_forget(c, slot);
@@ -382,8 +397,6 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     c->host_corrupt -= n->tier[TIER_HOST].corrupt;
     n->residency = n->tier[TIER_HOST].corrupt = 0;
     tree_event(c, slot, TREE_REMOVED);
-    if (due_list_has(c, slot))
-        due_list_remove(c, &tenant_at(c, tenant_of(c, n->pool))->disk_due, slot);
     drop_chunk(c, slot);
     hashed_take_out(c, TABLE_NODES, slot);
     child_list_remove(c, &p->children, slot);

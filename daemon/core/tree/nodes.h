@@ -77,6 +77,11 @@ static inline void space_hold(struct core *c, uint32_t space)
         idle_list_remove(c, &tenant_at(c, pool_at(c, s->pool)->tenant)->idle, space);
 }
 
+/* A store of the path to the node is due, or no longer: as long as one is, the last copy that
+ * memory has of the node stays, and what is left of the STATE with which one goes on from there.
+ * The end of the node ends that, too. */
+void node_due(struct core *c, uint32_t slot, bool due);
+
 /* O(1), also in depth. */
 static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
 {

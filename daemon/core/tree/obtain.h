@@ -40,7 +40,9 @@ static inline void node_changed(struct core *c, uint32_t slot)
     c->nchanged++;
 }
 
-/* Does something hold the node itself on the tier, if it is there? */
+/* Does something that works with the node itself hold it on the tier, if it is there? */
+bool node_pinned(const struct node *n, enum tier tier);
+/* The same, or is that copy kept for a store that is due? */
 bool node_held(const struct node *n, enum tier tier);
 /* Does something below it keep it there? As obtain_settle has found. */
 bool node_kept_below(const struct node *n, enum tier tier);

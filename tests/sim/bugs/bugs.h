@@ -150,7 +150,8 @@
     X(143, STORE_ALL_OR_NONE, "store nothing of a path whose end can't be read")                   \
     X(144, WINDOW_KEPT, "keep what no node took of a window until it has left the window")         \
     X(146, RESET_UNORDERED, "take a late message about a reset for a new one")                     \
-    X(147, LOAD_UNHELD, "let the host's copies go while a load reads them")
+    X(147, LOAD_UNHELD, "let the host's copies go while a load reads them")                        \
+    X(148, DUE_UNHELD, "let what a store is due of make way")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \
@@ -158,7 +159,7 @@
      (n) == 119 || (n) == 121 || (n) == 122)
 
 /* These show where a daemon has a disk, and nowhere else. */
-#define BUG_IS_OF_DISK(n) (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 143))
+#define BUG_IS_OF_DISK(n) (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 143) || (n) == 148)
 
 /* These make a step of the core too long: histories with large geometries find them. */
 #define BUG_IS_LARGE(n) ((n) >= 123 && (n) <= 133)
