@@ -54,24 +54,35 @@ struct look {
     uint32_t group, missing, found, left;
 };
 
-/* The node, below which nothing is kept, and those above it that nothing else keeps. A fork ends
- * it. */
-static void look_held(struct core *c, const struct node *leaf, struct look *l)
+static bool kept_by_jobs_alone(const struct node *n)
 {
-    const struct node *of = leaf;
+    return n->depth > 0 && n->nrefs == n->refs[REF_JOB] && node_visible(n) && !n->state.refilling &&
+           n->work.loaders == 0 &&
+           (n->work.copy == COPY_NONE || n->work.copy_from == TIER_DEVICE) &&
+           n->room.kept[TIER_DEVICE] - n->room.own[TIER_DEVICE] == n->room.jobs_below;
+}
 
-    for (uint32_t below = 0; l->left > 0 && l->found < l->missing; c->visits++, below = 1) {
+/* A node that a job keeps, and those above it that nothing but jobs keeps, once the last of what
+ * jobs keep below them is seen. */
+static void look_held(struct core *c, uint32_t at, struct look *l)
+{
+    while (l->left > 0 && l->found < l->missing && kept_by_jobs_alone(node_at(c, at))) {
+        const struct node *of = node_at(c, at);
+
         l->left--;
-        if (of->depth == 0 || of->nrefs != of->refs[REF_JOB] || !node_visible(of) ||
-            of->state.refilling || of->work.loaders > 0 ||
-            (of->work.copy != COPY_NONE && of->work.copy_from != TIER_DEVICE) ||
-            of->room.kept[TIER_DEVICE] - of->room.own[TIER_DEVICE] != below)
-            return;
+        c->visits++;
         if (of->group[l->group].pages[TIER_DEVICE] != NONE &&
             !(of->room.counted[TIER_DEVICE] & 1u << l->group))
             l->found += pool_at(c, of->pool)->group[l->group].segment;
-        of = node_at(c, of->parent);
+        at = of->parent;
+        node_at(c, at)->room.jobs_below++;
     }
+}
+
+static void look_over(const struct core *c, uint32_t at)
+{
+    while ((at = node_at(c, at)->parent) != NONE && node_at(c, at)->room.jobs_below > 0)
+        node_at(c, at)->room.jobs_below = 0;
 }
 
 bool obtain_after_jobs(struct core *c, const struct pool *p, uint32_t group, uint32_t missing)
@@ -79,14 +90,23 @@ bool obtain_after_jobs(struct core *c, const struct pool *p, uint32_t group, uin
     const struct list *jobs[] = {&c->seals_queued, &c->seals_out, &c->copies_out};
     struct look l = {.group = group, .missing = missing, .left = AFTER_JOBS_VISITS};
 
-    for (uint32_t i = 0; i < 3; i++)
-        for (uint32_t at = jobs[i]->head; at != NONE && l.left > 0 && l.found < missing;
-             at = i < 2 ? seal_list_next(c, at) : copy_list_next(c, at)) {
-            l.left--;
-            c->visits++;
-            if (node_pool(c, node_at(c, at)) == p)
-                look_held(c, node_at(c, at), &l);
-        }
+    for (uint32_t k = 0, looks = AFTER_JOBS_VISITS, seen = 0; k < 2; k++, looks = seen)
+        for (uint32_t i = 0; i < 3; i++)
+            for (uint32_t at = jobs[i]->head;
+                 at != NONE && looks > 0 && (k > 0 || (l.left > 0 && l.found < missing));
+                 at = i < 2 ? seal_list_next(c, at) : copy_list_next(c, at), looks--) {
+                bool of_pool = node_pool(c, node_at(c, at)) == p;
+
+                if (k > 0 && of_pool)
+                    look_over(c, at);
+                if (k > 0)
+                    continue;
+                seen++;
+                l.left--;
+                c->visits++;
+                if (of_pool)
+                    look_held(c, at, &l);
+            }
     return l.found >= missing || l.left == 0;
 }
 

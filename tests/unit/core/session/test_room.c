@@ -183,6 +183,30 @@ TEST(e4_pages_that_only_jobs_hold_are_waited_for)
     }
 }
 
+/* The same above a fork, of which jobs keep both branches. */
+TEST(e4_pages_that_jobs_hold_above_a_fork_are_waited_for)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1),
+                       *fork = rig_session(b.rig, &b.e, b.pool, 1);
+    uint32_t tokens[32];
+
+    memcpy(tokens, rig_tokens(2, 32), sizeof tokens);
+    memcpy(tokens, rig_tokens(1, 16), sizeof tokens / 2);
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    computes_and_commits(s, 1, 32, 32, 0);
+    assert_ok(rig_match(fork, tokens, 32));
+    assert_int_equal(fork->len.committed, 16);
+    assert_ok(rig_run_to(fork, tokens, 32));
+    assert_ok(rig_commit(fork, 32, 0));
+    assert_ok(rig_close(s, 0));
+    assert_ok(rig_close(fork, 0));
+    assert_ok(rig_match(b.s, rig_tokens(3, 64), 64));
+    assert_err(TERN_BUSY, rig_extend(b.s, 64, 0, NULL, 0)); /* it needs all 16 pages */
+    rig_runs_free(b.rig);
+    assert_ok(rig_extend(b.s, 64, 0, NULL, 0));
+}
+
 /* E4: what the pool could never have is QUOTA with both numbers, whatever can be evicted and
  * whatever the session has already; what fits the pool if others left is not. */
 TEST(e4_what_never_fits_is_told_apart_from_what_does_not_fit_now)
