@@ -100,7 +100,6 @@
     X(89, QUEUED_OVER_RESET, "store what waits as the new content of a namespace that was reset")  \
     X(90, EVICTS_IN_VAIN, "evict on the disk for a store that can never fit")                      \
     X(91, BAD_ACKED, "say that a prefix is stored whose chunks were found bad meanwhile")          \
-    X(92, BUSY_UNHELD, "tell BUSY for a store that holds nothing yet")                             \
     X(93, PREFETCH_FIRST, "ask for the pages of a prefetch before those that a decode waits for")  \
     X(94, PREFETCH_STARVES, "ask for no prefetch while there are others")                          \
     X(95, TICKET_TWO_WINNERS, "overlook a completion that crosses the source's own end")           \
