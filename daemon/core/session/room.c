@@ -75,7 +75,7 @@ static bool jobs_give_way(struct core *c, struct pool *p, const struct shortage 
 {
     const uint32_t have = group_free(c, p, s->group) + p->group[s->group].obtainable;
 
-    return obtain_after_jobs(c, p, s->group, s->needed > have ? s->needed - have : 1);
+    return obtain_after_jobs(c, s->group, p, s->needed > have ? s->needed - have : 1);
 }
 
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, struct page_need n,

@@ -85,7 +85,7 @@ static void look_over(const struct core *c, uint32_t at)
         node_at(c, at)->room.jobs_below = 0;
 }
 
-bool obtain_after_jobs(struct core *c, const struct pool *p, uint32_t group, uint32_t missing)
+bool obtain_after_jobs(struct core *c, uint32_t group, const struct pool *p, uint32_t missing)
 {
     const struct list *jobs[] = {&c->seals_queued, &c->seals_out, &c->copies_out};
     struct look l = {.group = group, .missing = missing, .left = AFTER_JOBS_VISITS};
