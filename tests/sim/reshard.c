@@ -6,7 +6,7 @@
 
 #include "bytes.h"
 #include "oracle/carry.h"
-#include "reshard/stream.h"
+#include "shard.h"
 
 #define PIECES     256
 #define WORD_BYTES sizeof(uint32_t)
@@ -51,46 +51,26 @@ uint32_t span_pages_at(const struct sim *w, uint32_t daemon, uint32_t group)
 }
 
 /* A state has a word, and no tokens. */
-static void layout_of(const struct sim *w, struct pool_at at, uint32_t group,
-                      struct reshard_layout *ret)
+static struct shard_shape shape_of(const struct sim *w, struct pool_at at, uint32_t group)
 {
     bool state = group >= w->cfg.ngroups && recurrent(w, group);
-    uint32_t tokens = state ? 1 : w->page_tokens[at.daemon][group];
-    struct reshard_field *f = &ret->field[0];
 
-    *ret = (struct reshard_layout){.name = "pages",
-                                   .ranks = pool_of(w, at)->ranks,
-                                   .stages = 1,
-                                   .page_tokens = state ? 0 : tokens,
-                                   .align_tokens = w->L,
-                                   .units = 1,
-                                   .page_bytes = tokens * WORD_BYTES,
-                                   .nfields = 1};
-    *f = (struct reshard_field){.name = "kv",
-                                .over = pool_whole(w, at.daemon) ? OVER_REPLICATED : OVER_DIVIDED,
-                                .element_bytes = (uint32_t)WORD_BYTES / w->cfg.heads};
-    f->axis[f->naxes++] = (struct reshard_axis){AXIS_HEAD, w->cfg.heads, f->element_bytes};
-    if (!state)
-        f->axis[f->naxes++] = (struct reshard_axis){AXIS_TOKEN, tokens, WORD_BYTES};
+    return (struct shard_shape){.ranks = pool_of(w, at)->ranks,
+                                .heads = w->cfg.heads,
+                                .token_bytes = WORD_BYTES,
+                                .page_tokens = state ? 0 : w->page_tokens[at.daemon][group],
+                                .align_tokens = w->L,
+                                .whole = pool_whole(w, at.daemon)};
 }
 
-/* Without what would move from pages that are not there. */
 static void plan_make(struct sim *w, const struct span_move *m, struct reshard_plan *ret)
 {
-    const struct reshard_part part = {.first = m->first, .n = m->n};
-    struct reshard_layout from, to;
-    struct reshard_pair pair = {&from, &to};
-    enum reshard_refusal refusal;
-    uint32_t n = 0;
+    const struct shard_shape from = shape_of(w, m->from, m->group),
+                             to = shape_of(w, m->to, m->group);
+    enum reshard_refusal refusal =
+        shard_plan(&from, &to, m->number, (struct reshard_part){.first = m->first, .n = m->n}, ret);
 
-    layout_of(w, m->from, m->group, &from);
-    layout_of(w, m->to, m->group, &to);
-    refusal = reshard_plan(&pair, m->number, ret);
     EXPECT(refusal == RESHARD_NONE, "plan_refused", "%s", reshard_text(refusal));
-    for (uint32_t i = 0; i < ret->n; i++)
-        if (ret->v[i].kind == PIECE_SPREAD || piece_moves(&ret->v[i], part))
-            ret->v[n++] = ret->v[i];
-    ret->n = n;
 }
 
 /* Of those of the span that are not there, nothing is read. */

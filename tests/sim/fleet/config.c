@@ -45,6 +45,11 @@ void fhistory_make(uint64_t seed, struct fhistory *h)
     h->cfg.ample = prng_below(&p, 4) > 0;
     h->cfg.disk = prng_below(&p, 3) ? 0 : 1 + prng_below(&p, (1u << FLEET) - 1);
     h->cfg.layouts = prng_below(&p, 2);
+    h->cfg.ranks = prng_below(&p, 2);
+    if (prng_below(&p, 8) == 0) { /* all of it together */
+        h->cfg.ample = h->cfg.layouts = h->cfg.ranks = 1;
+        h->cfg.disk = (1u << FLEET) - 1;
+    }
     make_choices(&p, h);
 }
 

@@ -2,11 +2,6 @@
  * has carried out. Time is a count of events. */
 #include "world.h"
 
-static uint32_t number_of(const struct fdaemon *d)
-{
-    return (uint32_t)(d - fw.d);
-}
-
 static void least(uint64_t *stamp, uint64_t other)
 {
     if (other && (!*stamp || other < *stamp))
@@ -21,10 +16,21 @@ uint32_t fmodel_found(const struct fdaemon *d, uint32_t space, uint32_t variant)
     like.pool = d->pool;
     like.conn = d->e.conn[0];
     like.ns = (struct namespace_id){.hi = 1, .lo = space};
-    return rig_depth(&like, fw.tokens[variant], FLEET_UNIT * FLEET_UNITS);
+    return rig_depth(&like, fw.tokens[variant], FLEET_TOKENS);
 }
 
 /* --- what is where --- */
+
+/* What the session fetches may be found at its daemon from now on. */
+static void comes(struct fdaemon *d, const struct fask *a, const fstamps from)
+{
+    if (a->epoch != d->epoch[a->space])
+        return;
+    for (uint32_t u = 0; u < FLEET_UNITS; u++) {
+        least(&d->may[a->space][a->variant][u], from[a->space][a->variant][u]);
+        least(&d->disk[a->space][a->variant][u], from[a->space][a->variant][u]);
+    }
+}
 
 void fmodel_committed(struct fdaemon *d, uint32_t space, uint32_t variant, uint32_t tokens)
 {
@@ -35,6 +41,14 @@ void fmodel_committed(struct fdaemon *d, uint32_t space, uint32_t variant, uint3
     }
     if (fw.cfg.ample && d->sure[space][variant] < tokens / FLEET_UNIT)
         d->sure[space][variant] = (uint8_t)(tokens / FLEET_UNIT);
+    for (uint32_t i = 0; i < FLEET * FLEET_ASKS; i++) { /* who follows gets it, too */
+        struct fdaemon *to = &fw.d[i / FLEET_ASKS];
+        struct fask *a = &to->ask[i % FLEET_ASKS];
+
+        if (a->s && a->request && a->follow && a->peer == fdaemon_number(d) && a->space == space &&
+            a->variant == variant)
+            comes(to, a, d->may);
+    }
 }
 
 void fmodel_evicted(struct fdaemon *d)
@@ -61,17 +75,6 @@ void fmodel_started(struct fdaemon *d, bool keeps_disk)
     d->last.kind = 0;
 }
 
-/* What the session fetches may be found at its daemon from now on. */
-static void comes(struct fdaemon *d, const struct fask *a, const fstamps from)
-{
-    if (a->epoch != d->epoch[a->space])
-        return;
-    for (uint32_t u = 0; u < FLEET_UNITS; u++) {
-        least(&d->may[a->space][a->variant][u], from[a->space][a->variant][u]);
-        least(&d->disk[a->space][a->variant][u], from[a->space][a->variant][u]);
-    }
-}
-
 void fmodel_from_disk(struct fdaemon *d, const struct fask *a)
 {
     comes(d, a, d->disk);
@@ -86,7 +89,7 @@ static void opened(struct fdaemon *source, const struct event *ev)
         return;
     d = &fw.d[ev->peer.link - FLEET];
     for (uint32_t i = 0; i < FLEET_ASKS; i++)
-        if (d->ask[i].s && d->ask[i].request && d->ask[i].peer == number_of(source) &&
+        if (d->ask[i].s && d->ask[i].request && d->ask[i].peer == fdaemon_number(source) &&
             d->ask[i].trace == ev->peer.msg.trace_id)
             comes(d, &d->ask[i], source->may);
 }
@@ -134,7 +137,7 @@ static struct freset *reset_of(const struct peer_msg *m)
  * among those of whom an engine was told that all have heard. */
 static void check_effect(const struct fdaemon *d, const struct freset *r, uint32_t teller)
 {
-    const uint32_t at = number_of(d);
+    const uint32_t at = fdaemon_number(d);
 
     FEXPECT(r->origin != d->incarnation, "reset_comes_back",
             "reset %u to daemon %u, where it began", (uint32_t)(r - fw.reset), at);
@@ -176,7 +179,7 @@ static void effect_seen(struct fdaemon *d)
         return;
     }
     d->seen = v.namespaces_reset;
-    FTRACE("  daemon %u carries reset %u out\n", number_of(d), (uint32_t)(r - fw.reset));
+    FTRACE("  daemon %u carries reset %u out\n", fdaemon_number(d), (uint32_t)(r - fw.reset));
     if (ev.peer.msg.hops > 0)
         FMARK(reset_over_two_hops);
     check_effect(d, r, ev.peer.link - FLEET);
@@ -206,6 +209,8 @@ void fmodel_event(void *daemon, const struct event *ev)
         d->last = *ev;
     if (ev->peer.msg.kind == PEER_PULL_OPEN)
         opened(d, ev);
+    if (ev->peer.msg.kind == PEER_PULL_DONE)
+        fticket_done(&ev->peer.msg);
     if (ev->peer.msg.kind == PEER_RESET_DONE && ev->peer.link < FLEET)
         said_over(&fw.d[ev->peer.link], &ev->peer.msg);
 }
@@ -215,10 +220,10 @@ struct freset *fmodel_begins(struct fdaemon *d, uint32_t space)
     struct freset *r = &fw.reset[fw.nresets++];
 
     *r = (struct freset){
-        .origin = d->incarnation, .began = fw.clock, .daemon = number_of(d), .space = space};
+        .origin = d->incarnation, .began = fw.clock, .daemon = fdaemon_number(d), .space = space};
     effect_seen(d);
     carried_out(d, r);
-    FTRACE("  daemon %u begins reset %u of space %u\n", number_of(d), fw.nresets - 1, space);
+    FTRACE("  daemon %u begins reset %u of space %u\n", fdaemon_number(d), fw.nresets - 1, space);
     return r;
 }
 
@@ -270,10 +275,10 @@ static void found_look(const struct fdaemon *d)
             for (uint32_t u = 0; u * FLEET_UNIT < found; u++)
                 FEXPECT(d->may[n][v][u], "found_unknown",
                         "daemon %u has unit %u of sequence %u in space %u, and nobody put it there",
-                        number_of(d), u, v, n);
+                        fdaemon_number(d), u, v, n);
             FEXPECT(found >= d->sure[n][v] * FLEET_UNIT, "lost",
                     "daemon %u has %u tokens of sequence %u in space %u, and had %u units",
-                    number_of(d), found, v, n, d->sure[n][v]);
+                    fdaemon_number(d), found, v, n, d->sure[n][v]);
         }
 }
 

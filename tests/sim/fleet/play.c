@@ -4,15 +4,16 @@
 #include "world.h"
 
 #define RESETS_MOST 40u /* fewer than any daemon remembers */
+#define POOL_TOKENS 24576u
 
-static bool any_wrong(enum tern_err err)
+bool fwrong(enum tern_err err)
 {
     return err == TERN_INTERNAL || err == TERN_MALFORMED || err == TERN_CORRUPT;
 }
 
 /* --- daemons --- */
 
-static void settle(void)
+void fsettle(void)
 {
     for (uint32_t i = 0; i < 2 * FLEET; i++)
         rig_settle(fw.d[i % FLEET].rig);
@@ -31,6 +32,7 @@ static void goes_down(uint32_t i, uint32_t k)
         return;
     FTRACE("  %u loses %u\n", i, k);
     fw.up[i][k] = 0;
+    fticket_link_down(i, k);
     rig_link_down(fw.d[i].rig, k);
 }
 
@@ -40,10 +42,32 @@ static void member_event(uint32_t i, uint32_t k)
                                            .member.peer = k});
 }
 
+/* One group, of pages that say of what they are, so any two such pools exchange them. */
+static void pool_opens(struct fdaemon *d)
+{
+    const uint32_t tokens = fw.cfg.ample ? POOL_TOKENS : FLEET_TOKENS * 5 / 4 + fpick(768);
+    struct request r = {.op = OP_POOL_OPEN,
+                        .pool_open = {.ngroups = 1,
+                                      .shard = SHARD_HEADS,
+                                      .axes_hash = 7,
+                                      .fields_hash = 9,
+                                      .align_tokens = FLEET_UNIT,
+                                      .bytes = POOL_TOKENS * FLEET_TOKEN}};
+    const struct reply *reply;
+
+    r.pool_open.group[0] = rig_group(d->page_tokens, d->page_tokens * FLEET_TOKEN);
+    r.pool_open.group[0].cap_pages = fw.cfg.ample ? 0 : tokens / d->page_tokens;
+    reply = rig_request(d->rig, d->e.conn[0], &r);
+    FEXPECT(reply && reply->err == TERN_OK, "pool", "%s", reply ? reply->text : "no answer");
+    d->pool = reply->pool_open.pool;
+    for (uint32_t k = 1; k < d->ranks; k++)
+        FEXPECT(rig_map(d->rig, d->e.conn[k], d->pool) == TERN_OK, "pool", "rank %u", k);
+}
+
 /* Limits, budgets and the layout of its pool are other ones in each life. */
 static void starts(uint32_t i)
 {
-    static const uint32_t tokens[] = {4, 8, 16};
+    static const uint32_t tokens[] = {4, 8, 16, 32, 64};
     struct fdaemon *d = &fw.d[i];
     struct rig_options o = rig_defaults();
     uint32_t was = d->page_tokens;
@@ -51,7 +75,9 @@ static void starts(uint32_t i)
     o.limits.tenants = 1;
     o.limits.links = 2 * FLEET;
     o.limits.peers = FLEET;
-    o.limits.pages = o.limits.slabs = 4096;
+    o.limits.pages = o.limits.slabs = 8192;
+    o.limits.token_blocks = 2048;
+    o.limits.lease_pages = FLEET_LEASED;
     o.limits.nodes = fw.cfg.ample ? 512 : 24 + fpick(100);
     o.limits.sessions = 8 + fpick(24);
     o.limits.pulls = o.limits.serves = 2 + fpick(7);
@@ -66,6 +92,7 @@ static void starts(uint32_t i)
     d->rig->no_audit = fw.cfg.seed % 8 != 0;
     d->rig->on_event = fmodel_event;
     d->rig->on_event_ctx = d;
+    d->rig->reshard = fbytes_reshard;
     if (d->spill)
         rig_spill(d->rig, d->spill);
     for (uint32_t k = 0; k < FLEET; k++)
@@ -73,13 +100,14 @@ static void starts(uint32_t i)
             member_event(i, k);
     if (fw.cfg.by_hand && !fw.ends)
         d->rig->automatic &= ~(uint32_t)(RIG_MSG | RIG_PULL);
-    d->page_tokens = fw.cfg.layouts ? tokens[fpick(3)] : 8;
+    d->page_tokens = fw.cfg.layouts ? tokens[fpick(5)] : 16;
+    d->ranks = fw.cfg.ranks ? 1 + fpick(2) : 1;
     if (was && was != d->page_tokens)
         FMARK(other_layout);
-    d->e = rig_engine(d->rig, 0, "e", 1);
-    d->pool = rig_pool_pages(d->rig, &d->e, d->page_tokens, fw.cfg.ample ? 480 : 20 + fpick(40));
+    d->e = rig_engine(d->rig, 0, "e", d->ranks);
+    pool_opens(d);
     d->admin = rig_connect_admin(d->rig);
-    FTRACE("  daemon %u starts with pages of %u\n", i, d->page_tokens);
+    FTRACE("  daemon %u starts with pages of %u over %u ranks\n", i, d->page_tokens, d->ranks);
 }
 
 void fworld_begin(const struct fhistory *h)
@@ -90,7 +118,8 @@ void fworld_begin(const struct fhistory *h)
     fw.rng = h->cfg.seed;
     fw.clock = 1;
     fw.traces = fw.left = 0;
-    fw.nresets = 0;
+    fw.nresets = fw.ntickets = 0;
+    memset(fw.of_trace, 0, sizeof fw.of_trace);
     fw.ends = false;
     memset(fw.member, 0, sizeof fw.member);
     memset(fw.up, 0, sizeof fw.up);
@@ -98,7 +127,7 @@ void fworld_begin(const struct fhistory *h)
         if (!(fw.cfg.away >> p & 1))
             fw.member[pairs[p][0]][pairs[p][1]] = fw.member[pairs[p][1]][pairs[p][0]] = 1;
     for (uint32_t v = 0; v < FLEET_VARIANTS; v++)
-        memcpy(fw.tokens[v], rig_tokens(1 + v, FLEET_UNIT * FLEET_UNITS), sizeof fw.tokens[v]);
+        memcpy(fw.tokens[v], rig_tokens(1 + v, FLEET_TOKENS), sizeof fw.tokens[v]);
     for (uint32_t i = 0; i < FLEET; i++) {
         struct spill *spill = fw.d[i].spill;
 
@@ -112,7 +141,7 @@ void fworld_begin(const struct fhistory *h)
         for (uint32_t k = 0; k < FLEET; k++)
             if (fw.member[i][k] && fpick(4))
                 goes_up(i, k);
-    settle();
+    fsettle();
 }
 
 static bool do_restart(void)
@@ -128,7 +157,12 @@ static bool do_restart(void)
     for (uint32_t r = 0; r < fw.nresets; r++)
         if (fw.reset[r].daemon == i)
             fw.reset[r].request = 0; /* nobody is answered */
+    for (uint32_t n = 0; n < FLEET_ASKS; n++)
+        if (d->ask[n].s && d->ask[n].request && d->ask[n].ticket)
+            fw.ticket[d->ask[n].ticket - 1].orphan = 1;
     memset(d->ask, 0, sizeof d->ask);
+    memset(d->run, 0, sizeof d->run);
+    d->nleased = 0;
     rig_destroy(d->rig);
     d->rig = NULL;
     if (d->spill && !keeps) {
@@ -252,7 +286,7 @@ static bool do_evict(void)
 /* --- sessions --- */
 
 /* NULL: sessions, or records of namespaces, ran out. */
-static struct rig_session *opens(struct fdaemon *d, uint32_t space)
+struct rig_session *fopens(struct fdaemon *d, uint32_t space)
 {
     struct rig_session *s = malloc(sizeof *s);
 
@@ -267,7 +301,7 @@ static struct rig_session *opens(struct fdaemon *d, uint32_t space)
     return s;
 }
 
-static void session_ends(struct rig_session *s)
+void fsession_ends(struct rig_session *s)
 {
     enum tern_err err = rig_close(s, 0);
 
@@ -275,22 +309,34 @@ static void session_ends(struct rig_session *s)
     rig_session_free(s);
 }
 
-/* Computes what is missing, and commits it; perhaps there is room for some of it alone. */
-static bool computes(struct fdaemon *d, struct rig_session *s, uint32_t space, uint32_t variant,
-                     uint32_t to)
+/* Extends by pages of the lease now and then, which needs no room. */
+static bool runs_to(struct fdaemon *d, struct rig_session *s, uint32_t variant, uint32_t to)
 {
-    const uint32_t epoch = d->epoch[space];
+    const uint32_t from = s->len.written;
+
+    if (fpick(2))
+        flease_assign(d, s, to);
+    if (rig_run_to(s, fw.tokens[variant], to) != TERN_OK)
+        return false;
+    fbytes_write(s, from / d->page_tokens * d->page_tokens, to);
+    return true;
+}
+
+bool fcomputes(struct fdaemon *d, struct rig_session *s, uint32_t space, uint32_t variant,
+               uint32_t to, uint32_t epoch)
+{
+    const uint32_t whole = to / FLEET_UNIT * FLEET_UNIT;
     enum tern_err err;
 
-    if (s->len.written < to && rig_run_to(s, fw.tokens[variant], to) != TERN_OK)
+    if (s->len.written < to && !runs_to(d, s, variant, to))
         return false;
-    if (s->len.committed < to) {
-        err = rig_commit(s, to, 0);
-        FEXPECT(!any_wrong(err), "commit", "error %u", err);
+    if (s->len.committed < whole) {
+        err = rig_commit(s, whole, 0);
+        FEXPECT(!fwrong(err), "commit", "error %u", err);
     }
     if (epoch == d->epoch[space])
         fmodel_committed(d, space, variant, s->len.committed);
-    return s->len.committed == to;
+    return s->len.committed >= whole;
 }
 
 static bool do_commit(void)
@@ -298,19 +344,21 @@ static bool do_commit(void)
     struct fdaemon *d = &fw.d[fpick(FLEET)];
     uint32_t space = fpick(FLEET_SPACES), variant = fpick(FLEET_VARIANTS),
              to = (1 + fpick(FLEET_UNITS)) * FLEET_UNIT;
-    struct rig_session *s = opens(d, space);
+    struct rig_session *s = fopens(d, space);
     bool ok;
 
     if (!s)
         return false;
-    ok = rig_match(s, fw.tokens[variant], to) == TERN_OK && computes(d, s, space, variant, to);
-    session_ends(s);
+    ok = rig_match(s, fw.tokens[variant], to) == TERN_OK &&
+         fcomputes(d, s, space, variant, to, d->epoch[space]);
+    fsession_ends(s);
     return ok;
 }
 
 /* Takes the answer in, if there is one. */
 static void ask_look(struct fdaemon *d, struct fask *a)
 {
+    const uint64_t request = a->request;
     uint32_t had;
     enum tern_err err;
 
@@ -321,17 +369,21 @@ static void ask_look(struct fdaemon *d, struct fask *a)
     a->request = 0;
     FTRACE("  daemon %u fetched up to %u: error %u\n", (uint32_t)(d - fw.d), a->s->len.committed,
            err);
-    FEXPECT(!any_wrong(err), "fetch", "error %u", err);
+    FEXPECT(a->ticket || !fwrong(err), "fetch", "error %u", err);
     if (a->s->len.committed > had)
         a->from[a->again] += a->s->len.committed - had;
     if (a->from[0] && a->from[1])
         FMARK(two_sources);
     if (a->peer == PEER_DISK && err == TERN_OK && a->s->len.committed > had && d->lives > 1)
         FMARK(disk_outlives_a_life);
-    FEXPECT(rig_wrong(a->s, a->s->len.committed) == 0, "wrong_bytes", "fetched from %u", a->peer);
+    if (a->ticket)
+        fticket_judge(d, a, rig_reply_to(d->rig, request));
+    if (a->s->len.written <= a->s->ntokens)
+        FEXPECT(fbytes_wrong(a->s, a->s->len.written) == 0, "wrong_bytes", "fetched from %u",
+                a->peer);
 }
 
-static void asks(struct fdaemon *d, struct fask *a, uint32_t peer)
+void fasks(struct fdaemon *d, struct fask *a, uint32_t peer)
 {
     struct request request = {.op = OP_FETCH};
 
@@ -345,6 +397,13 @@ static void asks(struct fdaemon *d, struct fask *a, uint32_t peer)
     request.fetch.session = a->s->id;
     request.fetch.peer = peer;
     request.trace_id = a->trace;
+    if (a->ticket) {
+        fw.of_trace[a->trace % FLEET_TRACES] = a->ticket;
+        request.fetch.ticket = fw.ticket[a->ticket - 1].t;
+        request.fetch.ticket.key[0] ^= a->forged;
+        request.fetch.follow = a->follow;
+        fticket_asked(d, a);
+    }
     rig_request(d->rig, a->s->conn, &request);
     a->request = request.request_id;
 }
@@ -361,29 +420,34 @@ static uint32_t some_source(const struct fdaemon *d, const struct fask *a)
     return k;
 }
 
+struct fask *fask_free(struct fdaemon *d)
+{
+    for (uint32_t i = 0; i < FLEET_ASKS; i++)
+        if (!d->ask[i].s)
+            return &d->ask[i];
+    return NULL;
+}
+
 static bool do_fetch(void)
 {
     struct fdaemon *d = &fw.d[fpick(FLEET)];
-    struct fask *a = NULL;
+    struct fask *a = fask_free(d);
 
-    for (uint32_t i = 0; i < FLEET_ASKS; i++)
-        if (!d->ask[i].s)
-            a = &d->ask[i];
     if (!a)
         return false;
     *a =
         (struct fask){.space = fpick(FLEET_SPACES), .variant = fpick(FLEET_VARIANTS), .peer = NONE};
     a->epoch = d->epoch[a->space];
-    a->s = opens(d, a->space);
+    a->s = fopens(d, a->space);
     if (!a->s)
         return false;
-    if (rig_match(a->s, fw.tokens[a->variant], FLEET_UNIT * FLEET_UNITS) != TERN_OK) {
-        session_ends(a->s);
+    if (rig_match(a->s, fw.tokens[a->variant], FLEET_TOKENS) != TERN_OK) {
+        fsession_ends(a->s);
         a->s = NULL;
         return false;
     }
     a->from[0] = a->s->len.committed;
-    asks(d, a, d->spill && !fpick(3) ? PEER_DISK : some_source(d, a));
+    fasks(d, a, d->spill && !fpick(3) ? PEER_DISK : some_source(d, a));
     return true;
 }
 
@@ -395,14 +459,14 @@ static bool do_again(void)
 
     if (!a->s || a->request)
         return false;
-    if (!a->again && a->s->len.committed < FLEET_UNIT * FLEET_UNITS && fpick(3)) {
+    if (!a->again && !a->ticket && a->s->len.committed < FLEET_TOKENS && fpick(3)) {
         a->again = 1;
-        asks(d, a, some_source(d, a));
+        fasks(d, a, some_source(d, a));
         return true;
     }
     if (fpick(2) && a->epoch == d->epoch[a->space])
-        computes(d, a->s, a->space, a->variant, FLEET_UNIT * FLEET_UNITS);
-    session_ends(a->s);
+        fcomputes(d, a->s, a->space, a->variant, FLEET_TOKENS, a->epoch);
+    fsession_ends(a->s);
     a->s = NULL;
     return false;
 }
@@ -441,12 +505,28 @@ static bool do_repeat(void)
 
 /* --- */
 
+/* Who was told OK is known before others are judged, who were told that it is so. */
+static void winners_look(void)
+{
+    for (uint32_t i = 0; i < FLEET * FLEET_ASKS; i++) {
+        const struct fask *a = &fw.d[i / FLEET_ASKS].ask[i % FLEET_ASKS];
+        const struct reply *r =
+            a->s && a->request && a->ticket ? rig_reply_to(a->s->rig, a->request) : NULL;
+
+        if (r && r->err == TERN_OK)
+            fw.ticket[a->ticket - 1].won = 1;
+    }
+}
+
 static void look(void)
 {
-    for (uint32_t i = 0; i < FLEET; i++)
+    fmodel_look();
+    winners_look();
+    for (uint32_t i = 0; i < FLEET; i++) {
         for (uint32_t n = 0; n < FLEET_ASKS; n++)
             ask_look(&fw.d[i], &fw.d[i].ask[n]);
-    fmodel_look();
+        flease_look(&fw.d[i]);
+    }
 }
 
 void fplay(const struct fchoice *c)
@@ -461,7 +541,7 @@ void fplay(const struct fchoice *c)
     fw.clock++;
     if (does[c->kind]())
         fw.marks[c->kind] = true;
-    settle();
+    fsettle();
     look();
     if (fw.at_choice % 4 == 0)
         fmodel_found_look();
@@ -475,16 +555,20 @@ void fworld_end(void)
     fw.ends = true;
     for (uint32_t i = 0; i < FLEET; i++)
         fw.d[i].rig->automatic = RIG_ALL;
-    settle();
+    fsettle();
     for (uint32_t i = 0; i < FLEET * FLEET; i++)
         if (fw.member[i / FLEET][i % FLEET] && !fw.up[i / FLEET][i % FLEET])
             goes_up(i / FLEET, i % FLEET);
+    fsettle();
+    look();
+    ftickets_last();
+    fruns_end();
     for (uint32_t n = 0; n < 10; n++) {
-        settle();
+        fsettle();
         for (uint32_t i = 0; i < FLEET; i++)
             rig_advance(fw.d[i].rig, n % 2 ? 31000000000u : 50000000u);
     }
-    settle();
+    fsettle();
     look();
     fmodel_found_look();
     for (uint32_t i = 0; i < FLEET; i++) {
@@ -493,10 +577,10 @@ void fworld_end(void)
 
             FEXPECT(!a->s || !a->request, "fetch_unanswered", "of daemon %u", i);
             if (a->s)
-                session_ends(a->s);
+                fsession_ends(a->s);
             a->s = NULL;
         }
-        settle();
+        fsettle();
     }
     for (uint32_t i = 0; i < FLEET; i++) {
         core_view(fw.d[i].rig->core, &v);

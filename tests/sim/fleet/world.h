@@ -1,12 +1,15 @@
 /* The simulator's fleets: three daemons of which each may fetch from each, and from itself, and
  * which join, leave, lose each other and are restarted, with other limits, budgets and layouts.
- * What counts here is what daemons know through others: resets over two hops (N1), and prefixes
- * that came from more than one source.
+ * What counts here is what daemons know through others: resets over two hops (N1), prefixes that
+ * came from more than one source, and tickets that are followed, fetched and handed on (Y1 to Y6)
+ * between pools whose pages have other tokens or lie over other ranks (N3).
  *
  * A history is a struct fconfig and a list of choices. Every choice is legal in every state, so a
- * failing list can be shrunk by leaving choices out. config.c draws both, play.c carries the
- * choices out over the rig of the unit tests, model.c says what may be found where, and which reset
- * may take effect; it takes nothing from the core but what is found. */
+ * failing list can be shrunk by leaving choices out. config.c draws both. play.c carries the
+ * choices out over the rig of the unit tests, with hand.c for sessions that run or are handed
+ * over, lease.c for leases, turn.c for turn records and bytes.c for what lies in pages. model.c
+ * says what may be found where and which reset may take effect, tickets.c how a fetch by ticket
+ * may end. They take nothing from the cores but answers, messages and what is found. */
 #ifndef FLEET_WORLD_H
 #define FLEET_WORLD_H
 
@@ -21,10 +24,18 @@
 #define FLEET_CHOICES  128u
 #define FLEET_SPACES   2u
 #define FLEET_VARIANTS 2u
-#define FLEET_UNIT     16u /* tokens: of each layout's page the multiple */
+#define FLEET_UNIT     64u /* tokens: L of each pool, a multiple of each layout's page */
 #define FLEET_UNITS    4u  /* of a sequence */
+#define FLEET_TOKENS   (FLEET_UNIT * FLEET_UNITS)
 #define FLEET_RESETS   64u
-#define FLEET_ASKS     4u /* fetches of a daemon at a time */
+#define FLEET_ASKS     4u  /* fetches of a daemon at a time */
+#define FLEET_RUNS     2u  /* sessions of a daemon that compute at a time */
+#define FLEET_LEASED   48u /* pages of a daemon's engine, at most */
+#define FLEET_TICKETS  160u
+#define FLEET_RECORDS  4u   /* of a session */
+#define FLEET_TRACES   512u /* fetches of a history, at most */
+#define FLEET_HEADS    4u
+#define FLEET_TOKEN    64u /* bytes of a token in a page */
 
 /* X(name): what a history runs with. away: bit 3 i + k: i and k are no peers at first. own: a bit
  * for each daemon that is its own peer. by_hand: messages wait until a choice delivers them. */
@@ -35,7 +46,8 @@
     X(by_hand)                                                                                     \
     X(ample)                                                                                       \
     X(disk)                                                                                        \
-    X(layouts)
+    X(layouts) /* pages have other numbers of tokens in each life of a daemon */                   \
+    X(ranks)   /* and lie over one rank or two */
 
 struct fconfig {
 #define X(name) uint32_t name;
@@ -59,7 +71,15 @@ struct fconfig {
     X(leave, 4, 500)                                                                               \
     X(join, 5, 500)                                                                                \
     X(evict, 3, 500)                                                                               \
-    X(time, 4, 1500)
+    X(time, 4, 1500)                                                                               \
+    X(prefill, 40, 500) /* a session begins, most often with a ticket, or goes on */               \
+    X(handoff, 24, 500)                                                                            \
+    X(take, 40, 500) /* a ticket is fetched, or followed */                                        \
+    X(cancel, 3, 100)                                                                              \
+    X(drop, 3, 100)                                                                                \
+    X(lease, 10, 500)                                                                              \
+    X(unlease, 5, 500)                                                                             \
+    X(turn, 24, 500)
 
 enum fkind {
 #define X(name, weight, least) FLEET_##name,
@@ -75,7 +95,29 @@ enum fkind {
     X(reset_told_again, 500) /* and it took no effect */                                           \
     X(two_sources, 100)                                                                            \
     X(other_layout, 500)                                                                           \
-    X(disk_outlives_a_life, 20)
+    X(disk_outlives_a_life, 20)                                                                    \
+    X(ticket_fetched, 100)                                                                         \
+    X(ticket_with_tail, 100)                                                                       \
+    X(ticket_here, 10) /* at the daemon that gave it */                                            \
+    X(ticket_two_hops, 10)                                                                         \
+    X(ticket_taken_once, 10) /* a second fetch is told GONE */                                     \
+    X(ticket_busy, 10)                                                                             \
+    X(ticket_expired, 10)                                                                          \
+    X(ticket_of_former_life, 10)                                                                   \
+    X(ticket_survives_fetcher, 1) /* which was restarted during the fetch */                       \
+    X(ticket_of_reset, 10)                                                                         \
+    X(ticket_denied, 10)                                                                           \
+    X(ticket_last, 10) /* it stands, so it comes */                                                \
+    X(followed, 10)                                                                                \
+    X(followed_by_two, 10)     /* of whom one waits */                                             \
+    X(followed_after_other, 1) /* whose fetch came to nothing */                                   \
+    X(spans_of_smaller, 10)                                                                        \
+    X(spans_of_larger, 10)                                                                         \
+    X(other_ranks, 10)                                                                             \
+    X(lease_assigned, 10)                                                                          \
+    X(lease_handed, 10)                                                                            \
+    X(record_read, 10)                                                                             \
+    X(all_together, 1) /* records, leased pages, a disk, and a ticket into another layout */
 
 enum fmark {
     FMARK_BEGIN = FLEET_KIND_COUNT - 1,
@@ -111,6 +153,38 @@ struct fask {              /* a fetch */
     uint64_t trace;        /* goes with what is sent for it */
     uint32_t space, variant, peer, epoch, again;
     uint32_t from[2]; /* tokens that came from the first source, and then from another */
+    uint32_t ticket;  /* fw.ticket[ticket - 1]; 0: none */
+    uint32_t length;  /* of the list that it was asked for with */
+    uint64_t asked_ns;
+    uint8_t follow, forged, early, over; /* early, over: when it was asked for */
+    uint8_t lost, cancelled;             /* its link was down; the engine gave it up */
+};
+
+/* A session that computes its list in pieces. */
+struct frun {
+    struct rig_session *s; /* NULL: none */
+    uint32_t space, variant, to, epoch, ticket, nrecords;
+    uint32_t record[FLEET_RECORDS]; /* lengths */
+    uint8_t leased;                 /* pages of a lease are in its table */
+};
+
+struct fticket {
+    struct ticket t;
+    uint64_t until; /* by the clock of the daemon that gave it */
+    uint32_t daemon, life, space, variant, epoch;
+    uint32_t length; /* 0: its session runs */
+    uint32_t words;  /* of its blob, which blob says what they are */
+    uint32_t blob;
+    uint32_t hops; /* tickets by which the session came */
+    uint32_t asks, wins;
+    uint8_t over;     /* it was dropped, or its session has ended otherwise */
+    uint8_t won;      /* a fetch was told OK */
+    uint8_t heard;    /* and its daemon has heard of it */
+    uint8_t lossy;    /* or perhaps never will */
+    uint8_t orphan;   /* who fetched it was restarted */
+    uint8_t failed;   /* a follower's fetch came to nothing */
+    uint8_t replaced; /* its session was handed over with another key */
+    uint8_t leased, recorded;
 };
 
 struct freset {
@@ -125,7 +199,9 @@ struct fdaemon {
     struct pool_id pool;
     struct spill *spill;        /* NULL: it has no disk */
     uint64_t incarnation, seen; /* resets that took effect in this life */
-    uint32_t lives, page_tokens, admin;
+    uint32_t lives, page_tokens, ranks, admin, nleased;
+    struct page_ref leased[FLEET_LEASED];
+    struct frun run[FLEET_RUNS];
     uint32_t epoch[FLEET_SPACES];
     fstamps may, disk, doomed; /* what may be found; may lie on the disk; lay there at a reset */
     uint8_t sure[FLEET_SPACES][FLEET_VARIANTS]; /* units that must be found */
@@ -140,7 +216,9 @@ struct fworld {
     uint64_t member[FLEET][FLEET]; /* since when; 0: they are no peers */
     uint64_t up[FLEET][FLEET];     /* 1: i calls k */
     struct freset reset[FLEET_RESETS];
-    uint32_t nresets, tokens[FLEET_VARIANTS][FLEET_UNIT * FLEET_UNITS];
+    struct fticket ticket[FLEET_TICKETS];
+    uint32_t of_trace[FLEET_TRACES]; /* the ticket of a fetch */
+    uint32_t nresets, ntickets, tokens[FLEET_VARIANTS][FLEET_TOKENS];
     uint64_t clock, rng, secret, events, traces, left; /* left: when a peer did last */
     uint32_t at_choice;
     bool verbose, ends, marks[FMARK_END];
@@ -180,7 +258,58 @@ void fmodel_evicted(struct fdaemon *d);
 void fmodel_from_disk(struct fdaemon *d, const struct fask *a);
 uint32_t fmodel_found(const struct fdaemon *d, uint32_t space, uint32_t variant);
 
+static inline uint32_t fdaemon_number(const struct fdaemon *d)
+{
+    return (uint32_t)(d - fw.d);
+}
+
+/* ---- tickets.c ---- */
+void fticket_asked(struct fdaemon *d, struct fask *a); /* ahead of the request */
+void fticket_judge(struct fdaemon *d, const struct fask *a, const struct reply *r);
+void fticket_link_down(uint32_t from, uint32_t to);
+void fticket_done(const struct peer_msg *m); /* a source hears how a fetch ended */
+bool fticket_over(const struct fticket *t);  /* it can be fetched no more, for certain */
+uint32_t fticket_word(uint32_t blob, uint32_t i);
+
+/* ---- hand.c ---- */
+struct frun *frun_some(struct fdaemon *d); /* one that runs, if there is any */
+bool do_prefill(void);
+bool do_handoff(void);
+bool do_take(void);
+bool do_cancel(void);
+bool do_drop(void);
+void fruns_end(void);
+void ftickets_last(void); /* each that surely stands comes to somebody */
+
+/* ---- lease.c ---- */
+bool do_lease(void);
+bool do_unlease(void);
+/* Gives the session leased pages for as many tokens as there are, at most for `to`. False: none. */
+bool flease_assign(struct fdaemon *d, struct rig_session *s, uint32_t to);
+void flease_look(const struct fdaemon *d);
+
+/* ---- turn.c ---- */
+bool do_turn(void);
+
+/* ---- bytes.c ---- */
+void fbytes_write(struct rig_session *s, uint32_t from, uint32_t to);
+/* Tokens of [0, to) whose bytes are others. */
+uint32_t fbytes_wrong(struct rig_session *s, uint32_t to);
+void fbytes_reshard(const struct rig_move *m);
+void fbytes_mark(struct fdaemon *d, struct page_ref page);         /* of a leased page */
+bool fbytes_marked(const struct fdaemon *d, struct page_ref page); /* as they were marked */
+
 /* ---- play.c ---- */
+bool fwrong(enum tern_err err); /* that no request may end with */
+struct rig_session *fopens(struct fdaemon *d, uint32_t space);
+void fsession_ends(struct rig_session *s);
+/* Computes what is missing, and commits whole chunks of it; perhaps there is room for some of it
+ * alone. epoch: of the namespace, when the session was opened. */
+bool fcomputes(struct fdaemon *d, struct rig_session *s, uint32_t space, uint32_t variant,
+               uint32_t to, uint32_t epoch);
+struct fask *fask_free(struct fdaemon *d);
+void fasks(struct fdaemon *d, struct fask *a, uint32_t peer);
+void fsettle(void);
 void fplay(const struct fchoice *choice);
 void fworld_begin(const struct fhistory *h);
 void fworld_end(void); /* everything comes to rest */

@@ -149,7 +149,7 @@ struct rig *rig_create(const struct rig_options *options)
     rig->core = core_init(rig->mem, &rig->options.limits, rig->options.tenant,
                           rig->options.incarnation, &secret);
     for (uint32_t t = 0; t < rig->options.limits.tenants; t++) {
-        rig->bytes[t] = calloc(1, rig->options.tenant[t].memory_bytes);
+        rig->bytes[t] = calloc(rig->options.tenant[t].regions, rig->options.tenant[t].memory_bytes);
         rig->host[t] = calloc(1, rig->options.tenant[t].host_bytes + 1);
         rig->records[t] = aligned_alloc(64, rig->options.tenant[t].record_bytes + 64);
     }
@@ -320,6 +320,7 @@ static void keep_pull(struct rig *rig, const struct action *act)
     job->batch = act->pull.batch;
     job->part = act->pull.part;
     job->units = act->pull.units;
+    job->resharded = act->pull.layout_hash != 0;
     job->n = act->pull.n;
     if (!job->n || job->n > PULL_BATCH_PAGES)
         rig_fail("a pull batch of %u pages", job->n);
@@ -544,7 +545,10 @@ static void zero_pool(struct rig *rig, struct pool_id pool)
 
     if (!core_pool_view(rig->core, pool.slot, &v))
         rig_fail("zeroing a pool that is not there");
-    memset((v.tier == TIER_HOST ? rig->host : rig->bytes)[v.tenant] + v.offset, 0, v.bytes);
+    for (uint32_t r = 0; r < (v.tier == TIER_HOST ? 1 : v.regions); r++)
+        memset((v.tier == TIER_HOST ? rig->host : rig->bytes)[v.tenant] +
+                   v.region[r] * rig->options.tenant[v.tenant].memory_bytes + v.offset,
+               0, v.bytes);
 }
 
 static uint64_t sum_of(struct rig *rig, uint32_t pool, const struct page_at *p)
@@ -609,49 +613,68 @@ static void copy_common(const struct rig_span_page *from, const struct rig_span_
         memcpy(to->v + (first - to->at), from->v + (first - from->at), end - first);
 }
 
-/* A span, byte by byte: the source's pages that are there follow each other. False: one is gone. */
-static bool do_span(struct rig *rig, struct rig *source, const struct rig_job *job, uint32_t i,
-                    const struct page_at *pages)
+/* The pages of a span at both ends. False: one of the source's is gone. */
+static bool span_find(const struct rig_job *job, uint32_t i, const struct page_at *pages,
+                      struct rig_move *io)
 {
-    const struct pull_span *span = &job->spans[i];
+    const struct pull_span one = {.pages = 1, .n = 1}, *span = job->spans ? &job->spans[i] : &one;
     struct page_ref ref = job->refs[i];
     uint32_t record;
 
+    io->group = pages->group;
+    io->first = span->first;
+    io->n = span->n;
+    io->pages = span->pages;
     for (uint32_t k = 0; k < span->n; k++) {
+        if ((k > 0 &&
+             core_serve_next(io->from->core, job->serve, pages->group, ref, &ref) != TERN_OK) ||
+            core_serve_page(io->from->core, job->serve, pages->group, ref, &record) != TERN_OK)
+            return false;
+        io->there[k] = ref.index;
+    }
+    for (uint32_t p = 0; p < span->pages; p++)
+        io->here[p] = pages[p].index;
+    return true;
+}
+
+/* Byte by byte: the source's pages that are there follow each other. */
+static void span_copy(const struct rig_move *m)
+{
+    for (uint32_t k = 0; k < m->n; k++) {
         struct rig_span_page from;
 
-        if ((k > 0 &&
-             core_serve_next(source->core, job->serve, pages->group, ref, &ref) != TERN_OK) ||
-            core_serve_page(source->core, job->serve, pages->group, ref, &record) != TERN_OK)
-            return false;
-        from.v = rig_page(source, rig_serve_pool(source, job->serve), pages->group, ref.index,
-                          &from.bytes);
-        from.at = (span->first + k) * from.bytes;
-        for (uint32_t p = 0; p < span->pages; p++) {
+        from.v = rig_page(m->from, m->from_pool, m->group, m->there[k], &from.bytes);
+        from.at = (m->first + k) * from.bytes;
+        for (uint32_t p = 0; p < m->pages; p++) {
             struct rig_span_page to;
 
-            to.v = rig_page(rig, job->pool, pages->group, pages[p].index, &to.bytes);
+            to.v = rig_page(m->to, m->to_pool, m->group, m->here[p], &to.bytes);
             to.at = p * to.bytes;
             copy_common(&from, &to);
         }
     }
-    return true;
 }
 
 static void do_spans(struct rig *rig, const struct rig_job *job, struct event *event)
 {
-    struct rig *source = rig->link[job->link].rig;
+    struct rig_move m = {.from = rig->link[job->link].rig, .to = rig, .to_pool = job->pool};
     const struct page_at *pages = job->pages;
 
-    for (uint32_t i = 0; i < job->n; pages += job->spans[i++].pages) {
-        if (!do_span(rig, source, job, i, pages))
+    m.from_pool = m.from ? rig_serve_pool(m.from, job->serve) : NONE;
+    for (uint32_t i = 0; i < job->n && m.from_pool != NONE;
+         pages += job->spans ? job->spans[i].pages : 1, i++) {
+        if (!span_find(job, i, pages, &m))
             continue;
+        if (rig->reshard)
+            rig->reshard(&m);
+        else
+            span_copy(&m);
         if (rig->corrupt_pages) {
             rig->corrupt_pages--;
             continue;
         }
-        rig->pulled_pages += job->spans[i].pages;
-        for (uint32_t p = 0; p < job->spans[i].pages; p++)
+        rig->pulled_pages += m.pages;
+        for (uint32_t p = 0; p < m.pages; p++)
             rig->sums[pages[p].record] = sum_of(rig, job->pool, &pages[p]);
         event->pulled.ok[i / 64] |= (uint64_t)1 << (i % 64);
     }
@@ -707,13 +730,34 @@ static void do_part(struct rig *rig, const struct rig_job *job, struct event *ev
             event->pulled.ok[i / 64] |= (uint64_t)1 << (i % 64);
 }
 
+/* A page of equal layout, in each rank's region. */
+static void page_copy(const struct rig_move *m)
+{
+    const struct page_at there = {.group = m->group, .index = m->there[0]},
+                         here = {.group = m->group, .index = m->here[0]};
+    struct pool_view v;
+
+    if (!core_pool_view(m->to->core, m->to_pool, &v))
+        rig_fail("a page for pool %u, which is not there", m->to_pool);
+    for (uint32_t r = 0; r < v.regions; r++) {
+        uint64_t bytes, other;
+        const uint8_t *from = rig_page_at(m->from, m->from_pool, r, there, &other);
+        uint8_t *to = rig_page_at(m->to, m->to_pool, r, here, &bytes);
+
+        if (other != bytes)
+            rig_fail("unlike pages: %llu and %llu bytes", (unsigned long long)bytes,
+                     (unsigned long long)other);
+        memcpy(to, from, bytes);
+    }
+}
+
 /* The seam's work of one batch: which pages arrived and are right. */
 static void do_pull(struct rig *rig, const struct rig_job *job, struct event *event)
 {
     struct rig *source = job->from ? NULL : rig->link[job->link].rig;
     uint32_t from_pool = source ? rig_serve_pool(source, job->serve) : NONE;
 
-    if (job->spans) {
+    if (job->spans || (job->resharded && rig->reshard)) {
         do_spans(rig, job, event);
         return;
     }
@@ -722,19 +766,20 @@ static void do_pull(struct rig *rig, const struct rig_job *job, struct event *ev
         return;
     }
     for (uint32_t i = 0; i < job->n; i++) {
-        uint64_t bytes, record_bytes;
         uint32_t record, group = job->pages[i].group;
+        uint64_t bytes;
         uint8_t *to = rig_page(rig, job->pool, group, job->pages[i].index, &bytes);
-        uint8_t *from;
 
         if (from_pool == NONE ||
             core_serve_page(source->core, job->serve, group, job->refs[i], &record) != TERN_OK)
             continue;
-        from = rig_page(source, from_pool, group, job->refs[i].index, &record_bytes);
-        if (record_bytes != bytes)
-            rig_fail("unlike pages: %llu and %llu bytes", (unsigned long long)bytes,
-                     (unsigned long long)record_bytes);
-        memcpy(to, from, bytes);
+        page_copy(&(struct rig_move){.from = source,
+                                     .to = rig,
+                                     .from_pool = from_pool,
+                                     .to_pool = job->pool,
+                                     .group = group,
+                                     .there = {job->refs[i].index},
+                                     .here = {job->pages[i].index}});
         rig->pulled_pages++;
         rig->pulled_bytes += bytes;
         if (rig->corrupt_pages &&

@@ -18,6 +18,7 @@
 #define RIG_KEYS_MAX    16
 #define RIG_SERVES_MAX  128
 #define RIG_UNITS_MAX   8
+#define RIG_SPAN_PAGES  64 /* of one end, in a page of the other */
 
 enum rig_job_kind {
     RIG_SEAL = 1,
@@ -51,6 +52,7 @@ struct rig_job {
     uint32_t to_pool;      /* COPY: `pages` are read, `to` is written */
     struct page_at *to;    /* owned */
     struct page_ref *refs; /* owned */
+    bool resharded;        /* a PULL between pools of other layout */
     struct pull_span
         *spans;          /* owned: of a PULL between pools of other page_tokens; then `pages` has
                             those of all spans, and page_bytes are in the ratio of page_tokens */
@@ -75,12 +77,21 @@ struct rig_options {
     uint64_t secret; /* of the tables: see testing/secret.h */
 };
 
+/* Pages that a PULL moves into those of a pool of other layout: of the source's those from `first`
+ * on are there, n of them. */
+struct rig_move {
+    struct rig *from, *to;
+    uint32_t from_pool, to_pool, group, first, n, pages;
+    uint32_t there[RIG_SPAN_PAGES], here[RIG_SPAN_PAGES]; /* their indices */
+};
+
 struct rig {
     struct rig *next_live;        /* of those that were not destroyed */
     struct rig_session *sessions; /* owned: those of rig_session */
     void (*on_event)(void *ctx,
                      const struct event *event); /* before each step; NULL: nobody listens */
     void *on_event_ctx;
+    void (*reshard)(const struct rig_move *move); /* NULL: rank 0's bytes are copied, in order */
     struct core *core;
     void *mem;
     size_t mem_bytes;
@@ -93,7 +104,7 @@ struct rig {
     bool no_audit;
     enum supersede supersede;          /* of the pools that rig_pool_open opens */
     uint64_t host_bytes;               /* likewise; 0: no host tier */
-    uint8_t *bytes[RIG_TENANTS_MAX];   /* region 0 of each tenant */
+    uint8_t *bytes[RIG_TENANTS_MAX];   /* each tenant's regions, one behind the other */
     uint8_t *host[RIG_TENANTS_MAX];    /* and of its host tier */
     uint8_t *records[RIG_TENANTS_MAX]; /* and its record memory */
     uint64_t *sums;                    /* of each page record, once its checksum is known */
@@ -285,6 +296,9 @@ uint32_t rig_serve_pool(const struct rig *rig, struct serve_id serve);
  * RECURRENT page that of the length at which it is the state. */
 uint8_t *rig_page(struct rig *rig, uint32_t pool, uint32_t group, uint32_t index,
                   uint64_t *ret_bytes);
+/* Of the rank's region; rig_page: of rank 0. */
+uint8_t *rig_page_at(struct rig *rig, uint32_t pool, uint32_t rank, struct page_at at,
+                     uint64_t *ret_bytes);
 void rig_write(struct rig_session *s, uint32_t from, uint32_t to);
 uint32_t
 rig_wrong(struct rig_session *s,

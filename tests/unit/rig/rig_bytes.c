@@ -9,25 +9,35 @@
 #include "base/hash.h"
 #include "oracle/rules.h"
 
-static uint8_t *page_in(struct rig *rig, const struct pool_view *v, uint32_t group, uint32_t index,
-                        uint64_t *ret_bytes)
+static uint8_t *page_in(struct rig *rig, const struct pool_view *v, uint32_t rank,
+                        struct page_at at, uint64_t *ret_bytes)
 {
-    uint64_t bytes = v->group[group].layout.page_bytes;
+    uint64_t bytes = v->group[at.group].layout.page_bytes;
+    uint8_t *region = rig->host[v->tenant];
 
-    if (!index || (index + 1) * bytes > v->bytes)
-        rig_fail("page index %u lies outside its pool", index);
+    if (!at.index || (at.index + 1) * bytes > v->bytes)
+        rig_fail("page index %u lies outside its pool", at.index);
+    if (v->tier != TIER_HOST)
+        region =
+            rig->bytes[v->tenant] + v->region[rank] * rig->options.tenant[v->tenant].memory_bytes;
     *ret_bytes = bytes;
-    return (v->tier == TIER_HOST ? rig->host : rig->bytes)[v->tenant] + v->offset + index * bytes;
+    return region + v->offset + at.index * bytes;
+}
+
+uint8_t *rig_page_at(struct rig *rig, uint32_t pool, uint32_t rank, struct page_at at,
+                     uint64_t *ret_bytes)
+{
+    struct pool_view v;
+
+    if (!core_pool_view(rig->core, pool, &v) || at.group >= v.ngroups)
+        rig_fail("page %u of group %u in pool %u, which is not there", at.index, at.group, pool);
+    return page_in(rig, &v, rank, at, ret_bytes);
 }
 
 uint8_t *rig_page(struct rig *rig, uint32_t pool, uint32_t group, uint32_t index,
                   uint64_t *ret_bytes)
 {
-    struct pool_view v;
-
-    if (!core_pool_view(rig->core, pool, &v) || group >= v.ngroups)
-        rig_fail("page %u of group %u in pool %u, which is not there", index, group, pool);
-    return page_in(rig, &v, group, index, ret_bytes);
+    return rig_page_at(rig, pool, 0, (struct page_at){.group = group, .index = index}, ret_bytes);
 }
 
 static uint64_t pattern(const struct rig_session *s, uint32_t group, uint32_t end)
@@ -66,7 +76,8 @@ static bool is_recurrent(const struct pool_view *v, uint32_t g)
 static uint8_t *table_page(struct rig_session *s, const struct pool_view *v, uint32_t g, uint32_t p,
                            uint64_t *ret_bytes)
 {
-    return page_in(s->rig, v, g, s->table[g][p].index, ret_bytes);
+    return page_in(s->rig, v, 0, (struct page_at){.group = g, .index = s->table[g][p].index},
+                   ret_bytes);
 }
 
 /* The steps that compute tokens [from, to): whole pages of each, and the state as it is at `to`. */

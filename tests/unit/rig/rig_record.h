@@ -3,6 +3,7 @@
 #ifndef TEST_RIG_RECORD_H
 #define TEST_RIG_RECORD_H
 
+#include "unit/rig/rig_section.h"
 #include "unit/rig/rig_turn.h"
 
 #define BLOB_TOKEN_BYTES 1000u /* of a blob, for each token of the whole list */
@@ -37,29 +38,19 @@ enum { BYTES_TOKENS = 100, BYTES_LOGPROBS };
 static inline uint8_t *record_byte(const struct recorder *r, const struct record_section *s,
                                    uint64_t at)
 {
-    uint32_t run = 0;
-
-    if (at >= s->bytes)
-        rig_fail("byte %llu of a section of %llu", (unsigned long long)at,
-                 (unsigned long long)s->bytes);
-    for (; at >= (uint64_t)s->run[run].n * RECORD_PAGE_BYTES; run++)
-        at -= (uint64_t)s->run[run].n * RECORD_PAGE_BYTES;
-    return r->rig->records[r->tenant] + (uint64_t)s->run[run].first * RECORD_PAGE_BYTES + at;
+    return rig_section_byte(r->rig, r->tenant, s, at);
 }
 
 static inline void record_word_put(const struct recorder *r, const struct record_section *s,
                                    uint64_t i, uint32_t word)
 {
-    memcpy(record_byte(r, s, 4 * i), &word, sizeof word);
+    rig_section_put(r->rig, r->tenant, s, i, word);
 }
 
 static inline uint32_t record_word(const struct recorder *r, const struct record_section *s,
                                    uint64_t i)
 {
-    uint32_t word;
-
-    memcpy(&word, record_byte(r, s, 4 * i), sizeof word);
-    return word;
+    return rig_section_word(r->rig, r->tenant, s, i);
 }
 
 static inline uint32_t logprob_bits(uint32_t at)

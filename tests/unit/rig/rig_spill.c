@@ -95,16 +95,34 @@ static struct spill_extent *extent_at(struct spill *s, struct disk_place at)
     return NULL;
 }
 
+/* Ranks whose pages lie on the disk, one behind the other. */
+static uint32_t ranks_of(struct rig *rig, uint32_t pool)
+{
+    struct pool_view v;
+
+    if (!core_pool_view(rig->core, pool, &v))
+        rig_fail("pages of pool %u, which is not there", pool);
+    return v.tier == TIER_HOST || v.moved == 0 ? 1 : v.moved;
+}
+
 /* Reads the page as it is now, which must be what was sealed. */
 static bool page_read(struct rig *rig, const struct page_at *at, struct spill_page *ret)
 {
+    const uint32_t ranks = ranks_of(rig, at->pool);
     const uint8_t *page = rig_page(rig, at->pool, at->group, at->index, &ret->bytes);
+    const uint64_t sum =
+        hash_words(1, (const uint32_t *)(const void *)page, ret->bytes / sizeof(uint32_t));
 
     ret->group = at->group;
     ret->sum = rig->sums[at->record];
-    ret->data = owned(page, 0, ret->bytes);
-    return hash_words(1, (const uint32_t *)(const void *)page, ret->bytes / sizeof(uint32_t)) ==
-           ret->sum;
+    ret->data = malloc(ranks * ret->bytes + 1);
+    if (!ret->data)
+        abort();
+    for (uint32_t r = 0; r < ranks; r++)
+        memcpy(ret->data + r * ret->bytes, rig_page_at(rig, at->pool, r, *at, &ret->bytes),
+               ret->bytes);
+    ret->bytes *= ranks;
+    return sum == ret->sum;
 }
 
 enum tern_err spill_write(struct rig *rig, const struct disk_write *w)
@@ -165,6 +183,8 @@ static const struct spill_page *page_at_byte(const struct spill_extent *x, uint6
 
 void spill_read(struct rig *rig, const struct rig_job *job, struct event *event)
 {
+    const uint32_t ranks = ranks_of(rig, job->pool);
+
     for (uint32_t i = 0; i < job->n; i++) {
         const struct disk_page *from = &job->from[i];
         const struct spill_extent *x = extent_at(rig->spill, from->extent.place);
@@ -175,9 +195,11 @@ void spill_read(struct rig *rig, const struct rig_job *job, struct event *event)
         if (!x || x->hole || x->e.chain != from->extent.chain || x->e.part != from->extent.part)
             rig_fail("an extent is read that is not there");
         p = page_at_byte(x, from->body_at);
-        if (!p || p->bytes != bytes || p->group != job->pages[i].group)
+        if (!p || p->bytes != ranks * bytes || p->group != job->pages[i].group)
             rig_fail("a page is read where none begins");
-        memcpy(to, p->data, bytes);
+        for (uint32_t r = 0; r < ranks; r++)
+            memcpy(rig_page_at(rig, job->pool, r, job->pages[i], &bytes), p->data + r * bytes,
+                   bytes);
         rig->sums[job->pages[i].record] = p->sum;
         if (rig->spill->reads_to_spoil > 0 || x->rotten) {
             rig->spill->reads_to_spoil -= rig->spill->reads_to_spoil > 0;
