@@ -68,3 +68,36 @@ bool history_lines(const char *path, const char *magic, bool (*take)(void *h, co
     fclose(f);
     return ok;
 }
+
+struct failing {
+    const struct played *p;
+    char what[64];
+};
+
+static bool fails_alike(void *ctx)
+{
+    const struct failing *f = ctx;
+
+    return !f->p->plays(f->p->h) && strcmp(f->p->what, f->what) == 0;
+}
+
+void history_keep(const struct played *p, const char *dir, const char *name, const char *why)
+{
+    struct failing f = {.p = p};
+    bool verbose = *p->verbose;
+    char path[4096];
+
+    snprintf(f.what, sizeof f.what, "%s", p->what);
+    *p->verbose = false;
+    if (*p->at_choice < *p->n)
+        *p->n = *p->at_choice + 1;
+    pieces_drop(p->choice, p->n, p->size, fails_alike, &f);
+    if (!fails_alike(&f))
+        fprintf(stderr, "  does not fail when it is played again\n");
+    *p->verbose = verbose;
+    snprintf(path, sizeof path, "%s/%s-%s.tape", dir, name, f.what);
+    if (p->writes(p->h, path, why ? why : p->text))
+        fprintf(stderr, "  shrunk to %u choices: %s (%s)\n", *p->n, path, p->text);
+    else
+        perror(path);
+}

@@ -16,4 +16,20 @@ void pieces_drop(void *list, uint32_t *n, size_t size, bool (*still)(void *ctx),
 bool history_lines(const char *path, const char *magic, bool (*take)(void *h, const char *line),
                    void *h);
 
+/* A history that broke a promise, and how it is played again. */
+struct played {
+    void *h, *choice;
+    uint32_t *n; /* of its choices, of `size` bytes each */
+    size_t size;
+    bool (*plays)(void *h); /* false: it broke one, and what and text say which */
+    bool (*writes)(const void *h, const char *path, const char *why);
+    const char *what, *text;
+    const uint32_t *at_choice; /* at which it did */
+    bool *verbose;
+};
+
+/* Leaves out what its failure does not need, and keeps it in the folder as name-what.tape. why:
+ * what its file says of it; NULL: the text. */
+void history_keep(const struct played *p, const char *dir, const char *name, const char *why);
+
 #endif

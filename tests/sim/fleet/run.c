@@ -103,38 +103,31 @@ static bool play(const struct fhistory *h, uint64_t *ret_hash)
 
 /* --- shrinking --- */
 
-struct failing {
-    struct fhistory *h;
-    char what[sizeof fw.what];
-};
-
-static bool fails_alike(void *ctx)
+static bool plays_again(void *h)
 {
-    const struct failing *f = ctx;
     uint64_t hash;
 
-    return !play(f->h, &hash) && strcmp(fw.what, f->what) == 0;
+    return play(h, &hash);
+}
+
+static bool writes(const void *h, const char *path, const char *why)
+{
+    return fhistory_write(h, path, why);
 }
 
 static void keep(struct fhistory *h, const char *dir, const char *name, const char *why)
 {
-    struct failing f = {.h = h};
-    bool verbose = fw.verbose;
-    char path[4096];
-
-    memcpy(f.what, fw.what, sizeof f.what);
-    fw.verbose = false;
-    if (fw.at_choice < h->n)
-        h->n = fw.at_choice + 1;
-    pieces_drop(h->choice, &h->n, sizeof h->choice[0], fails_alike, &f);
-    if (!fails_alike(&f))
-        fprintf(stderr, "  does not fail when it is played again\n");
-    fw.verbose = verbose;
-    snprintf(path, sizeof path, "%s/%s-%s.tape", dir, name, f.what);
-    if (fhistory_write(h, path, why ? why : fw.text))
-        fprintf(stderr, "  shrunk to %u choices: %s (%s)\n", h->n, path, fw.text);
-    else
-        perror(path);
+    history_keep(&(struct played){.h = h,
+                                  .choice = h->choice,
+                                  .n = &h->n,
+                                  .size = sizeof h->choice[0],
+                                  .plays = plays_again,
+                                  .writes = writes,
+                                  .what = fw.what,
+                                  .text = fw.text,
+                                  .at_choice = &fw.at_choice,
+                                  .verbose = &fw.verbose},
+                 dir, name, why);
 }
 
 void fleet_begin(struct report *ret, uint64_t first, bool verbose)

@@ -96,37 +96,29 @@ static bool play(const struct lhistory *h)
 
 /* --- shrinking --- */
 
-struct failing {
-    struct lhistory *h;
-    char what[sizeof lw.what];
-};
-
-static bool fails_alike(void *ctx)
+static bool plays_again(void *h)
 {
-    const struct failing *f = ctx;
+    return play(h);
+}
 
-    return !play(f->h) && strcmp(lw.what, f->what) == 0;
+static bool writes(const void *h, const char *path, const char *why)
+{
+    return lhistory_write(h, path, why);
 }
 
 static void keep(struct lhistory *h, const char *dir, const char *name, const char *why)
 {
-    struct failing f = {.h = h};
-    bool verbose = lw.verbose;
-    char path[4096];
-
-    memcpy(f.what, lw.what, sizeof f.what);
-    lw.verbose = false;
-    if (lw.at_choice < h->n)
-        h->n = lw.at_choice + 1;
-    pieces_drop(h->choice, &h->n, sizeof h->choice[0], fails_alike, &f);
-    if (!fails_alike(&f))
-        fprintf(stderr, "  does not fail when it is played again\n");
-    lw.verbose = verbose;
-    snprintf(path, sizeof path, "%s/%s-%s.tape", dir, name, f.what);
-    if (lhistory_write(h, path, why ? why : lw.text))
-        fprintf(stderr, "  shrunk to %u choices: %s (%s)\n", h->n, path, lw.text);
-    else
-        perror(path);
+    history_keep(&(struct played){.h = h,
+                                  .choice = h->choice,
+                                  .n = &h->n,
+                                  .size = sizeof h->choice[0],
+                                  .plays = plays_again,
+                                  .writes = writes,
+                                  .what = lw.what,
+                                  .text = lw.text,
+                                  .at_choice = &lw.at_choice,
+                                  .verbose = &lw.verbose},
+                 dir, name, why);
 }
 
 void large_begin(struct large_report *ret, uint64_t first, bool verbose)
