@@ -149,7 +149,7 @@ struct rig *rig_create(const struct rig_options *options)
     rig->core = core_init(rig->mem, &rig->options.limits, rig->options.tenant,
                           rig->options.incarnation, &secret);
     for (uint32_t t = 0; t < rig->options.limits.tenants; t++) {
-        rig->bytes[t] = calloc(rig->options.tenant[t].regions, rig->options.tenant[t].memory_bytes);
+        rig->bytes[t] = calloc(1, rig->options.tenant[t].memory_bytes);
         rig->host[t] = calloc(1, rig->options.tenant[t].host_bytes + 1);
         rig->records[t] = aligned_alloc(64, rig->options.tenant[t].record_bytes + 64);
     }
@@ -218,6 +218,8 @@ void rig_destroy(struct rig *rig)
             rig->link[l].rig->link[rig->link[l].link].rig = NULL;
     for (uint32_t t = 0; t < RIG_TENANTS_MAX; t++) {
         free(rig->bytes[t]);
+        for (uint32_t r = 0; r < RANKS_MAX; r++)
+            free(rig->region[t][r]);
         free(rig->host[t]);
         free(rig->records[t]);
     }
@@ -545,10 +547,10 @@ static void zero_pool(struct rig *rig, struct pool_id pool)
 
     if (!core_pool_view(rig->core, pool.slot, &v))
         rig_fail("zeroing a pool that is not there");
-    for (uint32_t r = 0; r < (v.tier == TIER_HOST ? 1 : v.regions); r++)
-        memset((v.tier == TIER_HOST ? rig->host : rig->bytes)[v.tenant] +
-                   v.region[r] * rig->options.tenant[v.tenant].memory_bytes + v.offset,
-               0, v.bytes);
+    if (v.tier == TIER_HOST)
+        memset(rig->host[v.tenant] + v.offset, 0, v.bytes);
+    for (uint32_t r = 0; r < v.regions && v.tier != TIER_HOST; r++)
+        memset(rig_region(rig, v.tenant, v.region[r]) + v.offset, 0, v.bytes);
 }
 
 static uint64_t sum_of(struct rig *rig, uint32_t pool, const struct page_at *p)

@@ -102,14 +102,15 @@ struct rig {
     uint32_t next_conn, next_proc;
     uint32_t automatic; /* kinds of jobs that complete by themselves */
     bool no_audit;
-    enum supersede supersede;          /* of the pools that rig_pool_open opens */
-    uint64_t host_bytes;               /* likewise; 0: no host tier */
-    uint8_t *bytes[RIG_TENANTS_MAX];   /* each tenant's regions, one behind the other */
-    uint8_t *host[RIG_TENANTS_MAX];    /* and of its host tier */
-    uint8_t *records[RIG_TENANTS_MAX]; /* and its record memory */
-    uint64_t *sums;                    /* of each page record, once its checksum is known */
-    uint64_t *ahead;                   /* RIG_UNITS_MAX of each record: of units as they came */
-    enum tern_err copy_err;            /* of the next `copies_to_fail` copies that complete */
+    enum supersede supersede;                    /* of the pools that rig_pool_open opens */
+    uint64_t host_bytes;                         /* likewise; 0: no host tier */
+    uint8_t *bytes[RIG_TENANTS_MAX];             /* region 0 of each tenant */
+    uint8_t *region[RIG_TENANTS_MAX][RANKS_MAX]; /* the others, once one is asked for */
+    uint8_t *host[RIG_TENANTS_MAX];              /* and of its host tier */
+    uint8_t *records[RIG_TENANTS_MAX];           /* and its record memory */
+    uint64_t *sums;         /* of each page record, once its checksum is known */
+    uint64_t *ahead;        /* RIG_UNITS_MAX of each record: of units as they came */
+    enum tern_err copy_err; /* of the next `copies_to_fail` copies that complete */
     uint32_t copies_to_fail, copies_back, copies_up;
     struct rig_job jobs[RIG_JOBS_MAX];
     uint32_t njobs;
@@ -296,6 +297,7 @@ uint32_t rig_serve_pool(const struct rig *rig, struct serve_id serve);
  * RECURRENT page that of the length at which it is the state. */
 uint8_t *rig_page(struct rig *rig, uint32_t pool, uint32_t group, uint32_t index,
                   uint64_t *ret_bytes);
+uint8_t *rig_region(struct rig *rig, uint32_t tenant, uint32_t region);
 /* Of the rank's region; rig_page: of rank 0. */
 uint8_t *rig_page_at(struct rig *rig, uint32_t pool, uint32_t rank, struct page_at at,
                      uint64_t *ret_bytes);

@@ -4,10 +4,22 @@
  * the wrong place is seen. */
 #include "unit/rig/rig.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "oracle/rules.h"
+
+uint8_t *rig_region(struct rig *rig, uint32_t tenant, uint32_t region)
+{
+    uint8_t **at = region ? &rig->region[tenant][region] : &rig->bytes[tenant];
+
+    if (!*at)
+        *at = calloc(1, rig->options.tenant[tenant].memory_bytes);
+    if (!*at)
+        abort();
+    return *at;
+}
 
 static uint8_t *page_in(struct rig *rig, const struct pool_view *v, uint32_t rank,
                         struct page_at at, uint64_t *ret_bytes)
@@ -18,8 +30,7 @@ static uint8_t *page_in(struct rig *rig, const struct pool_view *v, uint32_t ran
     if (!at.index || (at.index + 1) * bytes > v->bytes)
         rig_fail("page index %u lies outside its pool", at.index);
     if (v->tier != TIER_HOST)
-        region =
-            rig->bytes[v->tenant] + v->region[rank] * rig->options.tenant[v->tenant].memory_bytes;
+        region = rig_region(rig, v->tenant, v->region[rank]);
     *ret_bytes = bytes;
     return region + v->offset + at.index * bytes;
 }
