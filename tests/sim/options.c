@@ -49,8 +49,9 @@ static const struct argp_option table[] = {
      "core with tables and windows near their limits, and the cost of each step as a rule",
      0},
     {"fleet", KEY_FLEET, NULL, 0,
-     "Histories of three daemons instead: resets over two hops, two sources, peers that join and "
-     "leave, and restarts with other limits, budgets and layouts",
+     "Histories of three daemons instead: resets over two hops, two sources, tickets that are "
+     "followed and handed on, leases, peers that join and leave, and restarts with other limits, "
+     "budgets and layouts",
      0},
     {"bug", KEY_BUG, "N|all", 0,
      "With a planted bug, which only tern-sim-bugs has: the seeds it took to find it. --shrink DIR "
