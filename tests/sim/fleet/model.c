@@ -45,8 +45,8 @@ void fmodel_committed(struct fdaemon *d, uint32_t space, uint32_t variant, uint3
         struct fdaemon *to = &fw.d[i / FLEET_ASKS];
         struct fask *a = &to->ask[i % FLEET_ASKS];
 
-        if (a->s && a->request && a->follow && a->peer == fdaemon_number(d) && a->space == space &&
-            a->variant == variant)
+        if (a->s && a->request && a->opened && a->follow && a->peer == fdaemon_number(d) &&
+            a->space == space && a->variant == variant)
             comes(to, a, d->may);
     }
 }
@@ -90,8 +90,10 @@ static void opened(struct fdaemon *source, const struct event *ev)
     d = &fw.d[ev->peer.link - FLEET];
     for (uint32_t i = 0; i < FLEET_ASKS; i++)
         if (d->ask[i].s && d->ask[i].request && d->ask[i].peer == fdaemon_number(source) &&
-            d->ask[i].trace == ev->peer.msg.trace_id)
+            d->ask[i].trace == ev->peer.msg.trace_id) {
+            d->ask[i].opened = 1;
             comes(d, &d->ask[i], source->may);
+        }
 }
 
 /* --- resets --- */

@@ -158,6 +158,7 @@ struct fask {              /* a fetch */
     uint64_t asked_ns;
     uint8_t follow, forged, early, over; /* early, over: when it was asked for */
     uint8_t lost, cancelled;             /* its link was down; the engine gave it up */
+    uint8_t opened;                      /* its source was asked */
 };
 
 /* A session that computes its list in pieces. */
