@@ -60,8 +60,12 @@ static inline uint32_t number32(void)
 
 static inline struct shortage some_shortage(void)
 {
-    return (struct shortage){number32(), number32(), number32(),
-                             number32(), number32(), number(64)};
+    return (struct shortage){.group = number32(),
+                             .needed = number32(),
+                             .free = number32(),
+                             .evictable = number32(),
+                             .retiring = number32(),
+                             .until_step = number(64)};
 }
 
 static inline struct lengths some_lengths(void)
