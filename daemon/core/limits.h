@@ -94,7 +94,7 @@
 #define DISK_PRUNE_BYTES (256ull << 20)
 #define DISK_PAUSE_MS    1000 /* after a store that the disk has refused no other begins */
 #define DISK_PUT_OFF_MS  100 /* a store that gave way to others' need pins nothing for so long */
-#define DISK_KEEP_MS_MAX 10000 /* a store that is due keeps the last copy in memory no longer */
+#define DISK_KEEP_MS_MAX 2000 /* a store that is due keeps the last copy in memory no longer */
 #define DISK_AHEAD_PART                                                                            \
     16 /* with less than that part of a tier free, what leaves it next is stored */
 /* Entries of a tenant, those stored first, that are looked at for the one that goes first; and the

@@ -802,6 +802,17 @@ void disk_engine_died(struct sim *w, uint32_t d)
         w->disk[d]->troubled = 1;
 }
 
+/* Was something due for so long that its last copy is kept no more? That is so at the earliest when
+ * the tenant had stores without a break for as long. */
+static bool kept_too_long(struct sim *w, struct disks *k, uint32_t tenant, uint32_t stores)
+{
+    if (stores == 0)
+        k->storing_since[tenant] = 0;
+    else if (k->storing_since[tenant] == 0)
+        k->storing_since[tenant] = w->now;
+    return stores > 0 && w->now - k->storing_since[tenant] >= DISK_KEEP_MS_MAX * MS;
+}
+
 /* D2: whatever memory needs, a store that is due fails for a reason alone. Which STATE is
  * superseded meanwhile the model can't tell. */
 static void check_lost(struct sim *w, uint32_t d)
@@ -813,7 +824,9 @@ static void check_lost(struct sim *w, uint32_t d)
         k->written != TERN_OK || k->shutting || w->d[d].resets || w->d[d].spoilt || w->cfg.nstate;
     for (uint32_t t = 0; t < w->cfg.tenants && !k->troubled; t++) {
         core_disk(w->d[d].core, t, &v);
-        EXPECT(v.counts.failed - v.counts.refused == k->lost[t], "store_lost",
+        if (kept_too_long(w, k, t, v.stores))
+            k->troubled = 1;
+        EXPECT(k->troubled || v.counts.failed - v.counts.refused == k->lost[t], "store_lost",
                "tenant %u: a store failed, and nothing has", t);
     }
 }

@@ -79,8 +79,10 @@ struct disks {
     uint32_t spoilt, broken;                   /* pages that came wrong, reads that failed */
     uint64_t over[TENANTS];                    /* bytes that a start has found beyond the budget */
     uint64_t used[TENANTS];                    /* bytes, when it was last looked at */
-    uint64_t lost[TENANTS]; /* stores that failed, though there was room for them */
-    uint8_t troubled;       /* the disk has failed, an engine has died, or a namespace was reset */
+    uint64_t lost[TENANTS];          /* stores that failed, though there was room for them */
+    uint64_t storing_since[TENANTS]; /* without a break; 0: nothing is stored now */
+    uint8_t
+        troubled; /* the disk has failed or was slow, an engine died, or a namespace was reset */
     uint64_t denied[TENANTS]; /* stores without room, and evictions, until it was told to end */
     uint32_t unwritten;       /* files that the disk has refused since then */
     struct dfile file[DISK_NFILES];

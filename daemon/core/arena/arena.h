@@ -197,7 +197,9 @@ struct node_room {
     uint32_t kept[TIER_COUNT];
     uint32_t counted[TIER_COUNT]; /* groups, as bits */
     uint8_t own[TIER_COUNT], in[TIER_COUNT], passes[TIER_COUNT];
-    uint16_t jobs_below; /* children that jobs alone keep, while obtain_after_jobs counts; else 0 */
+    /* While obtain_later counts, else 0: it was counted, and its children that were. */
+    uint8_t looked;
+    uint16_t looked_below;
 };
 
 /* The pages of a node in one group: heads, in page_tokens order, L / page_tokens each. */

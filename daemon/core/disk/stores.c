@@ -168,7 +168,7 @@ static bool due_flush(struct core *c)
 
 bool disk_gives_way(struct core *c, const struct pool *p)
 {
-    bool any = p->stores_due > 0;
+    bool any = false;
 
     for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at)) {
         struct disk_store *s = disk_store_at(c, at);

@@ -75,7 +75,8 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
             return refuse(ret, err,
                           "more has to be evicted from the host tier than one step does: the "
                           "session runs on; repeat, it goes on");
-        if (err == TERN_POOL_EXHAUSTED && disk_gives_way(c, session_pool(c, s)))
+        if (err == TERN_POOL_EXHAUSTED &&
+            (disk_gives_way(c, session_pool(c, s)) || session_pool(c, s)->stores_due > 0))
             return refuse(ret, TERN_BUSY, STORED_FIRST);
         return room_refused(
             ret, err,

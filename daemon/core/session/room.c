@@ -70,12 +70,12 @@ static enum tern_err make_now(struct core *c, struct pool *p, const uint32_t *ne
     return make_some(c, p, need, group, false);
 }
 
-/* Would it be enough if the checksum jobs and copies ended? */
+/* Would it be enough if the checksum jobs, copies and stores ended? */
 static bool jobs_give_way(struct core *c, struct pool *p, const struct shortage *s)
 {
     const uint32_t have = group_free(c, p, s->group) + p->group[s->group].obtainable;
 
-    return obtain_after_jobs(c, s->group, p, s->needed > have ? s->needed - have : 1);
+    return obtain_later(c, s->group, p, s->needed > have ? s->needed - have : 1);
 }
 
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, struct page_need n,
@@ -87,8 +87,12 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, 
     err = pages_admit(c, p, p, n, make_copied, ret);
     if (err != TERN_POOL_EXHAUSTED)
         return err;
-    if (gives_back(c) || (ret->storing = disk_gives_way(c, p)) || jobs_give_way(c, p, ret))
+    if (gives_back(c) || (ret->storing = disk_gives_way(c, p)))
         return TERN_BUSY;
+    if (jobs_give_way(c, p, ret)) {
+        ret->storing = p->stores_due > 0;
+        return TERN_BUSY;
+    }
     return shortage_fill(c, e, p, ret);
 }
 

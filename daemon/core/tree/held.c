@@ -40,24 +40,6 @@ bool node_held(const struct node *n, enum tier tier)
     return node_pinned(n, tier) || kept_for_store(n, tier);
 }
 
-void node_due(struct core *c, uint32_t slot, bool due)
-{
-    const uint32_t low = state_low(c, slot);
-    uint32_t at = slot;
-
-    node_pool(c, node_at(c, slot))->stores_due += due ? 1 : -1u;
-    do {
-        struct node *n = node_at(c, at);
-
-        check(due || n->work.stores_due > 0);
-        n->work.stores_due += due ? 1 : -1u;
-        c->visits++;
-        node_offer(c, at);
-        at = n->parent;
-    } while (node_at(c, at)->depth > low);
-    touch(c);
-}
-
 bool node_kept_below(const struct node *n, enum tier tier)
 {
     return n->room.kept[tier] > n->room.own[tier];

@@ -353,6 +353,24 @@ static void leave_device(struct core *c, struct node *n)
     n->reserved = 0;
 }
 
+void node_due(struct core *c, uint32_t slot, bool due)
+{
+    const uint32_t low = state_low(c, slot);
+    uint32_t at = slot;
+
+    node_pool(c, node_at(c, slot))->stores_due += due ? 1 : -1u;
+    do {
+        struct node *n = node_at(c, at);
+
+        check(due || n->work.stores_due > 0);
+        n->work.stores_due += due ? 1 : -1u;
+        c->visits++;
+        node_offer(c, at);
+        at = n->parent;
+    } while (node_at(c, at)->depth > low);
+    touch(c);
+}
+
 /* What a store was due of leaves memory: nothing below it is left, so what is due is due of it. */
 static void due_forget(struct core *c, uint32_t slot)
 {

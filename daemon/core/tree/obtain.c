@@ -1,6 +1,7 @@
 /* What eviction could bring. See obtain.h. */
 #include "core/tree/obtain.h"
 
+#include "core/arena/disk_records.h"
 #include "core/tree/state.h" /* what is inline there */
 
 /* What is not on the host stays on the device for those below it that are held on the host. */
@@ -45,69 +46,105 @@ static void recount(struct core *c, uint32_t slot)
         }
 }
 
-/* Nodes and jobs that one refusal looks at, so that one that is asked for again and again costs
- * the owner little. */
-#define AFTER_JOBS_VISITS 1024u
+/* Nodes, jobs and stores that one refusal looks at, so that one that is asked for again and again
+ * costs the owner little. */
+#define AFTER_VISITS 1024u
 
-/* Looks for `missing` pages of a group that jobs alone hold. */
+/* Nodes of a pool that checksum jobs, copies or stores that are due keep. */
+struct kept_nodes {
+    const struct pool *pool;
+    uint32_t looks, n, node[AFTER_VISITS];
+};
+
+/* Looks for `missing` pages of a group that nothing else keeps. */
 struct look {
     uint32_t group, missing, found, left;
 };
 
-static bool kept_by_jobs_alone(const struct node *n)
+/* False: there is no look left. */
+static bool add_kept(struct core *c, struct kept_nodes *k, uint32_t node)
 {
-    return n->depth > 0 && n->nrefs == n->refs[REF_JOB] && node_visible(n) && !n->state.refilling &&
-           n->work.loaders == 0 &&
-           (n->work.copy == COPY_NONE || n->work.copy_from == TIER_DEVICE) &&
-           n->room.kept[TIER_DEVICE] - n->room.own[TIER_DEVICE] == n->room.jobs_below;
+    if (k->looks == AFTER_VISITS)
+        return false;
+    k->looks++;
+    c->visits++;
+    if (node_pool(c, node_at(c, node)) == k->pool)
+        k->node[k->n++] = node;
+    return true;
 }
 
-/* A node that a job keeps, and those above it that nothing but jobs keeps, once the last of what
- * jobs keep below them is seen. */
+/* False: there are more. */
+static bool find_kept(struct core *c, struct kept_nodes *k)
+{
+    const struct list *seals[] = {&c->seals_queued, &c->seals_out},
+                      *due = &tenant_at(c, k->pool->tenant)->disk_due;
+    bool all = true;
+
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t at = seals[i]->head; at != NONE && all; at = seal_list_next(c, at))
+            all = add_kept(c, k, at);
+    for (uint32_t at = c->copies_out.head; at != NONE && all; at = copy_list_next(c, at))
+        all = add_kept(c, k, at);
+    for (uint32_t at = due->head; at != NONE && all; at = due_list_next(c, at))
+        all = add_kept(c, k, at);
+    for (uint32_t at = c->disk_stores.head; at != NONE && all; at = disk_store_list_next(c, at)) {
+        const struct disk_store *s = disk_store_at(c, at);
+        const struct node *n = node_at(c, s->node);
+
+        if (s->keeps && n->used && n->gen == s->node_gen)
+            all = add_kept(c, k, s->node);
+    }
+    return all;
+}
+
+static bool kept_by_jobs_alone(const struct node *n)
+{
+    return n->depth > 0 && !n->room.looked && n->nrefs == n->refs[REF_JOB] && node_visible(n) &&
+           !n->state.refilling && n->work.loaders == 0 &&
+           (n->work.copy == COPY_NONE || n->work.copy_from == TIER_DEVICE) &&
+           n->room.kept[TIER_DEVICE] - n->room.own[TIER_DEVICE] == n->room.looked_below;
+}
+
+/* A node that is kept, and those above it that nothing but jobs and stores keeps, once the last of
+ * what these keep below them is seen. */
 static void look_held(struct core *c, uint32_t at, struct look *l)
 {
     while (l->left > 0 && l->found < l->missing && kept_by_jobs_alone(node_at(c, at))) {
-        const struct node *of = node_at(c, at);
+        struct node *of = node_at(c, at);
 
+        of->room.looked = 1;
         l->left--;
         c->visits++;
         if (of->group[l->group].pages[TIER_DEVICE] != NONE &&
             !(of->room.counted[TIER_DEVICE] & 1u << l->group))
             l->found += pool_at(c, of->pool)->group[l->group].segment;
         at = of->parent;
-        node_at(c, at)->room.jobs_below++;
+        node_at(c, at)->room.looked_below++;
     }
 }
 
 static void look_over(const struct core *c, uint32_t at)
 {
-    while ((at = node_at(c, at)->parent) != NONE && node_at(c, at)->room.jobs_below > 0)
-        node_at(c, at)->room.jobs_below = 0;
+    bool looked = true;
+
+    for (; looked && at != NONE; at = node_at(c, at)->parent) {
+        looked = node_at(c, at)->room.looked;
+        node_at(c, at)->room.looked = 0;
+        node_at(c, at)->room.looked_below = 0;
+    }
 }
 
-bool obtain_after_jobs(struct core *c, uint32_t group, const struct pool *p, uint32_t missing)
+bool obtain_later(struct core *c, uint32_t group, const struct pool *p, uint32_t missing)
 {
-    const struct list *jobs[] = {&c->seals_queued, &c->seals_out, &c->copies_out};
-    struct look l = {.group = group, .missing = missing, .left = AFTER_JOBS_VISITS};
+    struct kept_nodes k = {.pool = p};
+    struct look l = {.group = group, .missing = missing, .left = AFTER_VISITS};
+    const bool all = find_kept(c, &k);
 
-    for (uint32_t k = 0, looks = AFTER_JOBS_VISITS, seen = 0; k < 2; k++, looks = seen)
-        for (uint32_t i = 0; i < 3; i++)
-            for (uint32_t at = jobs[i]->head;
-                 at != NONE && looks > 0 && (k > 0 || (l.left > 0 && l.found < missing));
-                 at = i < 2 ? seal_list_next(c, at) : copy_list_next(c, at), looks--) {
-                bool of_pool = node_pool(c, node_at(c, at)) == p;
-
-                if (k > 0 && of_pool)
-                    look_over(c, at);
-                if (k > 0)
-                    continue;
-                seen++;
-                l.left--;
-                c->visits++;
-                if (of_pool)
-                    look_held(c, at, &l);
-            }
-    return l.found >= missing || l.left == 0;
+    for (uint32_t i = 0; i < k.n; i++)
+        look_held(c, k.node[i], &l);
+    for (uint32_t i = 0; i < k.n; i++)
+        look_over(c, k.node[i]);
+    return l.found >= missing || l.left == 0 || !all;
 }
 
 void obtain_forget_group(struct core *c, uint32_t slot, enum tier tier, uint32_t group)

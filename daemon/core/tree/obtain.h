@@ -54,9 +54,10 @@ bool state_settled(const struct core *c, const struct node *n);
 bool state_droppable(const struct core *c, const struct node *n);
 
 /* Could eviction bring so many pages of the group more than the obtainable ones once the checksum
- * jobs and copies that are queued or run have ended, which they do by themselves? Where they hold
- * more nodes than a refusal looks at, it could: some of them end before the next one. */
-bool obtain_after_jobs(struct core *c, uint32_t group, const struct pool *p, uint32_t missing);
+ * jobs and copies that are queued or run have ended, and the stores that are due? These end by
+ * themselves. Where they hold more nodes than a refusal looks at, it could: some of them end before
+ * the next one. */
+bool obtain_later(struct core *c, uint32_t group, const struct pool *p, uint32_t missing);
 
 /* Updates the counters of a device pool and its host tier. False: the step has no visits left. */
 bool obtain_settle(struct core *c, struct pool *p);
