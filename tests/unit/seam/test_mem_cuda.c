@@ -378,6 +378,18 @@ TEST(fault_21_a_device_that_fails_is_fenced_and_the_others_serve)
     print_message("fault=21 runs=1 injected=1 violations=0 devices_lost=1\n");
 }
 
+/* The second look at an event is that of the end of a copy of one piece; its other event, which was
+ * never recorded, is done. */
+TEST(fault_21_a_copy_that_fails_at_its_end_is_told)
+{
+    uint8_t byte = 1;
+
+    start_well();
+    in.let_fail("cuEventQuery", 2, CUDA_ERROR_INVALID_VALUE);
+    assert_false(mem_put(mem, mem_page(mem, DEVICE, 1, 0, 2), &byte, 1));
+    assert_lost(uuids[1], "CUDA_ERROR_INVALID_VALUE");
+}
+
 TEST(fault_21_a_device_that_does_not_answer_is_lost_in_time)
 {
     struct page_at pages[PAGES];

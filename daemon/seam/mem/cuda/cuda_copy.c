@@ -178,14 +178,6 @@ static bool half_wait(const struct copy *c, uint32_t half)
     return cuda_lane_wait(c->device, c->lane, half, "a copy");
 }
 
-/* Of an event that was never recorded it is done at once. */
-static bool both_wait(const struct copy *c)
-{
-    bool first = half_wait(c, 0);
-
-    return half_wait(c, 1) && first;
-}
-
 static bool far_holds(void *ctx, const void *at)
 {
     return cuda_device_at(ctx, at) != NULL;
@@ -198,10 +190,11 @@ static bool copy_begin(struct copy *ret, struct cuda_device *d, const void *at, 
     return ret->lane != NULL;
 }
 
-/* Nothing of it is in flight any more, or its device is lost. */
+/* Nothing of it is in flight any more, or its device is lost. An event that was never recorded
+ * counts as done. */
 static bool copy_end(const struct copy *c)
 {
-    bool ok = both_wait(c);
+    bool ok = half_wait(c, 0) && half_wait(c, 1);
 
     cuda_lane_put(c->device, c->lane);
     return ok;
