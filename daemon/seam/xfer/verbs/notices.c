@@ -387,10 +387,8 @@ static void lost(struct data_conn *conn)
             continue; /* nothing more is to be said about it */
         piece->revoked = piece->revoked && piece->answered;
         piece->answered = true;
-        if (piece->batch != NONE)
+        if (piece->batch != NONE) /* the pull is active, and its end drops its pieces */
             inflow_break(xfer, piece->pull, TERN_PEER_LOST);
-        if (piece->state != PIECE_FREE && piece->batch != NONE)
-            piece_drop(v, piece);
         piece_free(piece);
     }
     queue_break(xfer, &verbs_lane(v, conn->peer_link)->queue, TERN_PEER_LOST);
