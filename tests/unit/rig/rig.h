@@ -14,7 +14,7 @@
 #define RIG_REPLIES_MAX 1024
 #define RIG_LINKS_MAX   8
 #define RIG_TOKENS_MAX  65536
-#define RIG_TABLE_MAX   1024
+#define RIG_TABLE_MAX   4608
 #define RIG_KEYS_MAX    16
 #define RIG_SERVES_MAX  128
 #define RIG_UNITS_MAX   8

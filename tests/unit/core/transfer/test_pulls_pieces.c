@@ -90,6 +90,23 @@ TEST(pieces_end_where_the_source_ends)
     assert_leaves_whole(rig_fetched(p.d, fetch), p.d, 36);
 }
 
+/* X10: a source that has less than the fetch waits for offers nothing. */
+TEST(pieces_that_lead_to_less_than_is_awaited_are_not_offered)
+{
+    struct pair p = pieces();
+    char kinds[32];
+
+    source_has(&p, 1, 20);
+    p.d = asking(&p, 1, TOKENS);
+    p.d->at_least = 40;
+    fetch_by_hand(&p);
+    talk(&p, kinds, 31);
+    assert_string_equal(kinds, "omtO");
+    assert_int_equal(rig_view(p.source).serves, 0);
+    assert_int_equal(p.dest->pulled_pages, 0);
+    assert_false(ended(p.d));
+}
+
 /* X4: between two pieces the source holds what was walked, and nothing beyond. */
 TEST(pieces_hold_what_was_walked)
 {

@@ -4,7 +4,8 @@
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_state.h"
 
-#define TOKENS 64 /* 16 pages of 4 tokens */
+#define TOKENS 64   /* 16 pages of 4 tokens */
+#define PIECE  1024 /* tokens that one step can commit */
 
 /* p.d has committed `t` tokens of sequence 1 and computed `w`; the source has `n`. */
 static struct pair with_tail(uint64_t peer_bytes, uint32_t t, uint32_t w, uint32_t n)
@@ -202,22 +203,28 @@ TEST(s11_no_node_for_all_that_covers_the_tail_leaves_the_tail)
         nodes_left(left);
 }
 
+/* Sessions whose pages wait for step 9 take all records of releases but these. */
+static void take_retires(const struct pair *p, uint32_t left)
+{
+    for (uint32_t n = 0; p->dest->core->free_retires.n > left; n++) {
+        struct rig_session *s = session_with(p->dest, &p->de, p->dp, 9 + n, 2);
+
+        assert_ok(rig_run_to(s, rig_tokens(9 + n, 2), 2));
+        assert_ok(rig_close(s, 9));
+    }
+}
+
 /* The chunks that come continue one that waits for step 9: a record for them, and one for the tail.
  */
 static void retires_left(uint32_t left)
 {
     struct pair p = PAIR_LIMITED(limits.retires = 24, 4, 128, 64);
-    struct rig_session *s;
 
     source_has(&p, 1, TOKENS);
     p.d = asking(&p, 1, TOKENS + 3);
     run_and_commit(p.d, seq1, 14, 4, 9);
     p.d->fetch_step = 9;
-    for (uint32_t n = 0; p.dest->core->free_retires.n > left; n++) {
-        s = session_with(p.dest, &p.de, p.dp, 9 + n, 2);
-        assert_ok(rig_run_to(s, rig_tokens(9 + n, 2), 2));
-        assert_ok(rig_close(s, 9));
-    }
+    take_retires(&p, left);
     assert_err(TERN_BUSY, fetch_all(p.d));
     if (left < 2)
         assert_lengths(p.d, 4, 14, 14);
@@ -234,6 +241,35 @@ TEST(s11_no_record_for_all_that_covers_the_tail_leaves_the_tail)
 {
     for (uint32_t left = 1; left <= 5; left++)
         retires_left(left);
+}
+
+/* The longest tail that may be fetched over, with the chunk that it ends in: two records are enough
+ * for all that covers it, one for these chunks and one for the tail. */
+TEST(s11_longest_tail_gives_way_to_all_that_covers_it_at_once)
+{
+    const uint32_t written = 4 + 4 * TAIL_CHUNKS_MAX + 2, covered = written + 2;
+    const struct group_layout group = rig_group(4, 512);
+    struct rig_options o = rig_defaults();
+    struct rig_session *s;
+    struct pair p;
+
+    o.limits.nodes = o.limits.slabs = o.limits.token_blocks = o.limits.pages = 8 * TAIL_CHUNKS_MAX;
+    o.tenant[0].memory_bytes = 16u << 20;
+    o.limits.retires = 24;
+    p = pair_with(o, 4, 64, 64);
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], &group, 1, 3u << 20, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], &group, 1, 6u << 20, &p.dp));
+    p.source->no_audit = p.dest->no_audit = true;
+    s = session_with(p.source, &p.se, p.sp, 1, covered);
+    assert_ok(rig_run_to(s, seq1, covered));
+    for (uint32_t depth = covered % PIECE; depth <= covered; depth += PIECE)
+        assert_ok(rig_commit(s, depth, 0));
+    p.d = asking(&p, 1, covered);
+    run_and_commit(p.d, seq1, written, 4, 9);
+    p.d->fetch_step = 9;
+    take_retires(&p, 2);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, covered);
 }
 
 TEST(s11_fetch_that_waits_leaves_the_tail)
