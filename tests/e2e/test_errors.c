@@ -340,8 +340,14 @@ TEST(a_refusal_names_what_is_wrong)
 {
     static const uint32_t tokens[TOKENS] = {1};
     const struct tern_tokens list = {.v = tokens, .n = TOKENS, .base = 1};
+    const struct tern_group kv = {.name = "kv", .page_tokens = TOKENS, .page_bytes = PAGE};
+    const struct tern_layout layout = {
+        .groups = &kv, .ngroups = 1, .align_tokens = TOKENS + 1, .bytes = POOL};
+    uint64_t other;
     uint32_t depth;
 
+    refused("align_tokens is 65, and has to be a multiple, up to 16384, of the 64 tokens",
+            tern_pool_open(e.tern, &layout, 0, &other, NULL));
     refused("whole token list", tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depth));
     assert_err(TERN_TIMED_OUT, tern_wait_published(e.tern, 123456, 10));
     assert_non_null(strstr(tern_error_text(e.tern), "step 123456 has not been published"));

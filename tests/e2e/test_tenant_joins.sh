@@ -87,6 +87,12 @@ if [[ -x $TERN_BIN/tern-agent ]] && command -v curl >/dev/null; then
     grep -q 'tenant="t1".* [1-9]' "$DIR/out" && ! grep -q 'tenant=""' "$DIR/out" || fail "metrics of t1"
 fi
 
+# ---- a peer's tenants are found by their names, in whatever order the file has them
+put prefill t0 "$(entry prefill t1)"
+sed -i '/{name: t0/{h;d}; /{name: t1/G' "$DIR/prefill/config.yaml"
+ends 0 "^peers\[decode\].tenants: t0+t1 -> t0: done$" ctl prefill reload
+ends 0 "^no setting differs from what is in force$" ctl prefill reload
+
 # ---- the reserve is taken
 put prefill "t0, t1" "$(entry prefill t1)" "$(entry prefill t2)"
 ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for reserve.tenants is 1: let it be more, or take one of these out of .tenants., which hold t1 [0-9]* engines, [0-9]* sessions, [0-9]* pools$" ctl prefill reload

@@ -506,3 +506,32 @@ TEST_WITH(link_path_full_queue_closes_the_link_with_the_tick, start, stop)
     assert_int_equal(seen.closed, 1);
     assert_ptr_equal(seen.stream, &links[SLOT].stream);
 }
+
+/* The fetch hears what a source that is full would say, and the link lives on. */
+TEST_WITH(link_full_of_tokens_is_told_to_the_fetch_as_a_busy_source, start, stop)
+{
+    static const uint32_t tokens[4];
+    static struct event queue[1];
+    const struct peer_msg msg = {.kind = PEER_PULL_OPEN,
+                                 .pull = {3, 4},
+                                 .trace_id = 9,
+                                 .tenant = BLUE,
+                                 .to = 4,
+                                 .tokens = tokens};
+    const struct peer_msg *told = &queue[0].peer.msg;
+
+    d.queue = (struct event_queue){.v = queue, .cap = 1};
+    config.limits.busy_retry_ms = 20;
+    seen.full = true;
+    link_send(&d, SLOT, &msg);
+    assert_int_equal(d.queue.n, 1);
+    assert_int_equal(queue[0].kind, EV_PEER_MSG);
+    assert_int_equal(queue[0].peer.link, SLOT);
+    assert_int_equal(told->kind, PEER_PULL_OFFER);
+    assert_true(pull_id_equal(told->pull, msg.pull));
+    assert_int_equal(told->trace_id, 9);
+    assert_int_equal(told->err, TERN_BUSY);
+    assert_int_equal(told->retry_ms, 20);
+    links_tick(&d, 1);
+    assert_int_equal(seen.closed, 0);
+}
