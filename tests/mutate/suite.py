@@ -22,7 +22,7 @@ NOT_OURS = re.compile(r"^(unit/test_(layers|symbols|symbols_install|traces|mutat
 # measure, or take minutes, and are left out.
 E2E = {
     "e2e_core": ["errors", "host_memory", "late_write", "peer_pages", "peers", "retract", "subscribe"],
-    "e2e": ["tls", "check_config_sh", "crash_sh", "doctor_sh", "example_sh", "restart_sh", "tape_sh", "ternctl_sh", "watch_sh"],
+    "e2e": ["tls", "check_config_sh", "crash_sh", "doctor_sh", "example_sh", "restart_sh", "tape_sh", "tenant_joins_sh", "ternctl_sh", "watch_sh"],
     "e2e_slow": ["protocol", "protocol_peers", "json_keys_sh", "names_sh", "start_fails_sh"],
 }
 # Folders of tests/unit and other groups that are asked about a part.
@@ -31,7 +31,7 @@ GROUPS = {
     "seam": ["seam", "fuzz_data", "fuzz_data_plan", "histories_rdma", "histories_rdma_many", "shell", "e2e_core", "e2e", "e2e_slow"],
     "shell": ["shell", "fuzz_requests", "fuzz_wire", "fuzz_tape", "fuzz_config", "client", "sim", "e2e_core", "e2e", "e2e_slow"],
     "proto": ["proto", "base", "shell", "client", "fuzz_wire", "fuzz_frame", "core", "e2e_core", "e2e", "e2e_slow"],
-    "client": ["client", "fuzz_client", "proto", "shell", "e2e_core", "e2e", "e2e_slow"],
+    "client": ["client", "agent", "member", "fuzz_client", "proto", "shell", "e2e_core", "e2e", "e2e_slow"],
     "reshard": ["reshard"],
 }
 STEADY = {"core", "scenarios", "museum", "histories", "histories_many", "histories_rdma", "histories_rdma_many", "sim", "proto", "base", "reshard",

@@ -71,6 +71,17 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
     return __real_send(fd, bytes, n, flags);
 }
 
+static _Thread_local uint32_t polls; /* of the thread of the test: the daemon's has its own */
+
+int __real_poll(struct pollfd *fds, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
+
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
+{
+    polls++;
+    return __real_poll(fds, n, ms);
+}
+
 /* By a daemon that had no room for it, before Hello came or was read: its words get here, whoever
  * was faster. */
 TEST(connect_turned_away_its_error)
@@ -204,6 +215,18 @@ TEST(match_answer_split_at_every_offset_same_result)
         assert_match(&r, 1 + i);
     }
     assert_true(splits == n && n > 90);
+}
+
+/* An answer that comes whole is waited for in the receive: no call looks whether it is there. */
+TEST(match_answer_that_comes_whole_costs_no_poll)
+{
+    struct tern_result r;
+
+    start(serve_match_tag_from_session, NULL);
+    polls = 0;
+    assert_ok(tern_match(t, 7, &some_tokens, TERN_STEP_NONE, COMES_MS, &r));
+    assert_int_equal(polls, 0);
+    assert_match(&r, 7);
 }
 
 static void serve_byte_by_byte(struct fake *f)

@@ -107,7 +107,7 @@ const char *j_str(const json_t *object, const char *key)
     }
     if (strcmp(key, "ref") == 0)
         return "device";
-    if (strcmp(key, "kind") == 0 && text)
+    if ((strcmp(key, "kind") == 0 || strcmp(key, "tier") == 0) && text)
         return text;
     return strcmp(key, "engine") == 0 && text ? text : NAME;
 }
@@ -123,13 +123,17 @@ bool j_bool(const json_t *object, const char *key)
 
 static char printed[1u << 20];
 
-static void run(const struct command *c, bool wide)
+static void run_as(const struct command *c, struct ctl ctl)
 {
-    struct ctl ctl = {.wide = wide, .once = true};
     struct rig_printed p = rig_printed_begin();
 
     assert_int_equal(c->run(&ctl), CTL_OK);
     rig_printed_end(&p, printed, sizeof printed);
+}
+
+static void run(const struct command *c, bool wide)
+{
+    run_as(c, (struct ctl){.wide = wide, .once = true});
 }
 
 /* The titles of a table are the only lines in capitals. */
@@ -313,6 +317,24 @@ TEST(columns_that_are_shown_with_wide_alone_are_shown_then)
         }
     }
     assert_int_equal(found, sizeof of / sizeof of[0]);
+}
+
+/* The tier that engines compute on stands out from the one behind it. */
+TEST(host_tier_is_dim_and_the_device_is_not)
+{
+    static const char *const tiers[] = {"host", "device"};
+    const json_t *pools = json_object_get(json_object_get(lists, "pools"), "pools");
+
+    for (size_t i = 0; i < 2; i++)
+        json_object_set_new(json_array_get(pools, i), "tier", json_string(tiers[i]));
+    for (const struct command *c = show_commands; c->name; c++) {
+        if (strcmp(c->name, "pools") != 0)
+            continue;
+        run_as(c, (struct ctl){.colour = true, .once = true});
+        assert_true(count_of("host") > 0 && count_of("device") > 0);
+        assert_int_equal(count_of("\033[2mhost\033[0m"), count_of("host"));
+        assert_int_equal(count_of("\033[2mdevice\033[0m"), 0);
+    }
 }
 
 TEST(handles_are_whole_in_tables_that_are_cut)

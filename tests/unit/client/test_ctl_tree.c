@@ -434,6 +434,25 @@ TEST(drawings_mark_resume_points_pins_and_tiers)
     assert_int_equal(count_of(picture, "class=\"p\""), 2);
 }
 
+/* Lines of the axis: from the root to the last page, where that is a round number. */
+static void axis_of(uint32_t pages, uint32_t lines, const char *last)
+{
+    struct svg_drawn d;
+
+    lists_anew();
+    chain(node(-1), pages / 2);
+    draws(&d, "n");
+    assert_int_equal(count_of(picture, "<path class=\"a\""), lines);
+    assert_non_null(strstr(picture, last));
+}
+
+TEST(drawings_have_a_line_at_every_round_number_of_pages)
+{
+    axis_of(4, 5, ">4</text>");
+    axis_of(20, 5, ">20</text>");
+    axis_of(22, 5, ">20</text>");
+}
+
 /* Far more branches than a sheet has rows: the small ones are folded and counted, the large one
  * stays; and one way down of any length is bounded too. */
 TEST(drawings_are_bounded_and_say_what_is_folded)
