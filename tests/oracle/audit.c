@@ -380,6 +380,8 @@ static void audit_retires(struct audit *a)
         if (node_at(c, i)->used &&
             pending[i] != (!node_visible(node_at(c, i)) || node_at(c, i)->state.refilling != 0))
             oracle_fail("audit: node %u waits for a step in %u records", i, pending[i]);
+        else if (node_at(c, i)->used && !pending[i] && node_at(c, i)->work.publish_step > 0)
+            oracle_fail("audit: node %u names a step that it does not wait for", i);
     if (n != c->nretires || n + c->free_retires.n != c->limits.retires)
         oracle_fail("audit: %u retire records live, %u counted, %u free", n, c->nretires,
                     c->free_retires.n);

@@ -178,7 +178,7 @@ struct node_tier {
 
 /* What is under way with a node: its commit's step, its checksums, its copy to the other tier. */
 struct node_work {
-    uint64_t publish_step;
+    uint64_t publish_step; /* of a refill: 0 until its commit has ended */
     uint64_t since_ns;     /* of a commit; then, that others see it. 0: neither is timed */
     uint32_t publish_next; /* in the list of a retire record */
     uint32_t seal;         /* enum seal_state */

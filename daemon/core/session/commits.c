@@ -59,7 +59,7 @@ static bool refill_allowed(struct core *c, const struct engine *e, struct segmen
 
     if (!node_visible(n))
         return *src->step <= n->work.publish_step;
-    if (n->state.refilling && to.node != *src->pending)
+    if (n->state.refilling && n->work.publish_step > 0)
         return false; /* another commit's refill waits for its step */
     if (n->group[to.group].copying != NONE)
         return false; /* it is coming from the host, and somebody waits for that */
@@ -200,6 +200,8 @@ static void set_pending(struct core *c, struct session *s, uint32_t slot, struct
 
     if (!node_visible(parent) && *src->step < parent->work.publish_step)
         *src->step = parent->work.publish_step; /* a chunk is not seen before what it continues */
+    if (src->arriving)
+        seal_state_move(&n->work.seal, SEAL_DONE);
     n->pending_engine = s->engine;
     n->work.publish_step = *src->step;
     n->work.since_ns = src->arriving ? 0 : c->now_ns;
@@ -239,15 +241,11 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
 {
     const struct pool *p = session_pool(c, s);
     uint32_t slot = node_create(c, s->node, w);
-    struct node *n;
 
     if (slot == NONE)
         return TERN_BUSY;
-    n = node_at(c, slot);
     node_take_chunk(c, slot, &s->tokens);
     history_fill(c, p, slot, src);
-    if (src->arriving)
-        seal_state_move(&n->work.seal, SEAL_DONE);
     set_pending(c, s, slot, src);
     move_on(c, s, slot, src);
     return TERN_OK;
@@ -265,8 +263,6 @@ static enum tern_err attach_again(struct core *c, struct session *s, uint32_t sl
     tokens_drop_chunk(c, &s->tokens);
     history_fill(c, p, slot, src);
     node_arrive(c, slot);
-    if (src->arriving)
-        seal_state_move(&n->work.seal, SEAL_DONE);
     set_pending(c, s, slot, src);
     move_on(c, s, slot, src);
     if (n->tier[TIER_HOST].corrupt && n->children.n == 0 && n->refs[REF_HOST] == 0 &&

@@ -169,6 +169,8 @@ void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t no
     step_named(c, e, step);
     if (step > e->done_min) {
         record_take(c, e, step)->pending = nodes;
+        for (; nodes != NONE; nodes = node_at(c, nodes)->work.publish_next)
+            node_at(c, nodes)->work.publish_step = step;
         return;
     }
     nodes = reversed(c, nodes);

@@ -439,6 +439,7 @@ uint32_t node_demote(struct core *c, uint32_t slot)
     freed = free_pages(c, n, TIER_DEVICE);
     leave_device(c, n);
     n->pending_engine = NONE;
+    n->work.publish_step = 0;
     if (n->work.seal == SEAL_DONE)
         seal_state_move(&n->work.seal, SEAL_NONE);
     touch(c);

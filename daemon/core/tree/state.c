@@ -421,6 +421,7 @@ void state_unfill(struct core *c, uint32_t slot)
             chain_free(c, &n->group[g].pages[TIER_DEVICE]);
         }
     n->state.refilling = 0;
+    n->work.publish_step = 0;
     n->work.publish_next = NONE;
     node_changed(c, slot);
     state_settle(c, slot);

@@ -275,3 +275,60 @@ TEST(state_beyond_a_refill_under_way_a_session_keeps_its_own)
     rig_engine_kill(st.rig, &other, 0); /* the refill goes, the session's pages do not */
     assert_int_equal(rig_wrong(b, 128), 0);
 }
+
+/* A pool of a STATE group with w = 2 L beside another one. At 64 another engine's refill waits for
+ * its step, and at 128 and 192 there is HISTORY alone. */
+static struct stage stage_of_two(struct group_layout beside)
+{
+    struct group_layout groups[3] = {rig_group(64, 512), beside, rig_window(16, 128, 64)};
+    struct stage st = {.rig = rig_create(NULL)};
+    struct rig_engine other;
+    struct rig_session *s;
+
+    st.e = rig_engine(st.rig, 0, "e", 1);
+    assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 3, 1u << 20, &st.pool));
+    other = second_engine(st.rig, st.pool);
+    stage_put(&st, 1, 192);
+    for (uint32_t depth = 64; depth <= 192; depth += 64)
+        if (has_state(&st, seq1, depth))
+            lose_state(&st, seq1, depth);
+    s = rig_session(st.rig, &other, st.pool, 1);
+    commits_up_to(s, seq1, 64, 64, 5);
+    return st;
+}
+
+/* T18: a commit gives 128 and 192 the one group as it comes there, and the other one when it has
+ * come to 192, where the refill at 64 is in no window any more. Neither waits for the other: both
+ * are refills of one commit. */
+TEST(state_a_commit_refills_both_groups_of_a_node_one_after_the_other)
+{
+    const struct group_layout beside[] = {rig_recurrent(64, 128), rig_window(16, 64, 64)};
+
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
+        struct stage st = stage_of_two(beside[i]);
+        struct rig_session *s = stage_session(&st);
+
+        matches(s, seq1, 192, 0);
+        commit_to(s, seq1, 192, 9);
+        assert_int_equal(rig_wrong(s, 192), 0);
+        assert_int_equal(match_depth(&st, seq1, 192), 0);
+        rig_engine_done(st.rig, &st.e, 9);
+        assert_int_equal(match_depth(&st, seq1, 192), 192);
+        rig_destroy_all();
+    }
+}
+
+/* T18: a refill that waits is not added to by another commit, whose step is a later one. */
+TEST(state_a_refill_under_way_is_not_added_to_by_another_commit)
+{
+    struct stage st = stage_of_two(rig_window(16, 64, 64));
+    struct rig_session *a = stage_session(&st), *b = stage_session(&st);
+
+    matches(a, seq1, 192, 0);
+    matches(b, seq1, 192, 0);
+    commit_to(a, seq1, 128, 5);
+    commit_to(b, seq1, 192, 9);
+    assert_int_equal(node_in(&st, seq1, 128)->state.refilling, 1u << 1);
+    assert_int_equal(node_in(&st, seq1, 128)->group[2].pages[TIER_DEVICE], NONE);
+    assert_int_equal(rig_wrong(b, 192), 0);
+}
