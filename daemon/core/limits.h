@@ -32,6 +32,7 @@
 #define NS_PER_MS            1000000ull
 #define PULL_ASKS_MAX        64   /* times that a busy source is asked for one transfer */
 #define PULL_RETRY_MS_MAX    1000 /* the longest pause that a busy source can make a puller take */
+#define PULL_WORD_MS_MAX     1000 /* how long a source that refused a page has to say why */
 #define PULL_BUSY_MS_MAX     2000 /* how long a transfer waits for a busy source at most */
 #define PREFETCH_EVERY       8 /* of so many batches of a tenant one is a prefetch's, if one waits */
 #define PREFETCH_LEAVES      4     /* a prefetch leaves that part of each limit to other fetches */

@@ -90,10 +90,8 @@ void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
 
     struct asked *a = ticket_asked(w, d, msg->pull);
 
-    if (a) {
+    if (a)
         a->said = msg->err;
-        a->offered |= msg->err == TERN_OK;
-    }
     if (o && msg->err == TERN_BUSY)
         o->not_before = w->now + msg->retry_ms * MS;
     for (uint32_t i = 0; i < SESSIONS && msg->err == TERN_BUSY; i++)
@@ -486,6 +484,8 @@ static void pull_break(struct sim *w, uint32_t d, struct pull *p, enum tern_err 
     if (p->broken)
         return;
     p->broken = 1;
+    if (err == TERN_GONE)
+        ticket_page_refused(w, d, p->id);
     ev.broken.pull = p->id;
     ev.broken.err = err;
     TRACE("  daemon %u: the data path of pull %u.%u breaks\n", d, p->id.slot, p->id.gen);

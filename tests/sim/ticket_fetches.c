@@ -230,6 +230,31 @@ void ticket_opened(struct sim *w, uint32_t d, const struct peer_msg *msg, const 
                         .forged = f->forged};
 }
 
+/* The time of a transfer by ticket, at least. */
+static uint64_t time_least(const struct sim *w)
+{
+    return w->limits.ticket_deadline_ns < w->limits.transfer_deadline_ns
+               ? w->limits.ticket_deadline_ns
+               : w->limits.transfer_deadline_ns;
+}
+
+void ticket_page_refused(struct sim *w, uint32_t d, struct pull_id pull)
+{
+    const uint64_t most = w->now + PULL_WORD_MS_MAX * NS_PER_MS;
+    struct asked *a = ticket_asked(w, d, pull);
+
+    if (!a)
+        return;
+    a->word_ns = a->since + time_least(w);
+    a->word_ns = a->word_ns < most ? a->word_ns : most;
+}
+
+/* The source has said nothing of why it refused a page, and its time for that is over. */
+static bool unsaid(const struct sim *w, const struct asked *a)
+{
+    return a->word_ns > 0 && w->now >= a->word_ns;
+}
+
 struct asked *ticket_asked(struct sim *w, uint32_t d, struct pull_id pull)
 {
     for (uint32_t i = 0; i < ASKED && w->cfg.ticket_ms; i++)
@@ -395,14 +420,9 @@ void ticket_take(struct sim *w, uint32_t d, struct session *s, const struct tfet
 static void check_followed(struct sim *w, uint32_t d, const struct session *s,
                            const struct asked *a, const struct reply *r)
 {
-    uint64_t least = w->limits.ticket_deadline_ns < w->limits.transfer_deadline_ns
-                         ? w->limits.ticket_deadline_ns
-                         : w->limits.transfer_deadline_ns;
-
     switch (r->err) {
     case TERN_GONE:
-        /* What the source has given up it does not send, either. */
-        EXPECT(s->cancel_sent || a->said == TERN_GONE || a->led.over || has_winner(w, &a->of) ||
+        EXPECT(s->cancel_sent || a->said == TERN_GONE || unsaid(w, a) || has_winner(w, &a->of) ||
                    a->of.ticket.incarnation != w->d[sim_far(w, d)].incarnation ||
                    !space_current(w, d, s->tenant, s->space),
                "follow_fetch_gone", "nobody said so");
@@ -414,8 +434,8 @@ static void check_followed(struct sim *w, uint32_t d, const struct session *s,
                "the source said %u, and %u tokens, not %u", a->said, a->handed, r->fetch.handed);
         return;
     case TERN_TIMED_OUT:
-        EXPECT(a->said == TERN_TIMED_OUT || w->now >= a->since + least, "follow_fetch_early",
-               "after %llu ns", (unsigned long long)(w->now - a->since));
+        EXPECT(a->said == TERN_TIMED_OUT || w->now >= a->since + time_least(w),
+               "follow_fetch_early", "after %llu ns", (unsigned long long)(w->now - a->since));
         MARK(follow_timed_out);
         return;
     case TERN_PEER_LOST: MARK(follow_peer_lost); return;
@@ -429,10 +449,10 @@ static void check_failure(struct sim *w, uint32_t d, const struct session *s, co
                           const struct reply *r)
 {
     switch (r->err) {
-    case TERN_GONE: /* what was asked for pages may end by the source's own deadline */
+    case TERN_GONE:
         if (has_winner(w, &a->of) && !s->cancel_sent)
             MARK(ticket_lost_to_another);
-        EXPECT(s->cancel_sent || a->said == TERN_GONE || a->offered || has_winner(w, &a->of) ||
+        EXPECT(s->cancel_sent || a->said == TERN_GONE || unsaid(w, a) || has_winner(w, &a->of) ||
                    !space_current(w, d, s->tenant, s->space),
                "ticket_fetch_gone", "nobody said so");
         if (s->cancel_sent)

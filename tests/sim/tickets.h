@@ -77,12 +77,13 @@ struct asked {
     struct pull_id pull; /* gen 0: unused */
     struct shown of;
     uint8_t tenant, variant, ns, ranks, forged;
-    uint8_t offered, answered, walking; /* walking: the source asked for more tokens */
-    uint8_t follow, refused;            /* refused: by the source, at once */
+    uint8_t answered, walking;  /* walking: the source asked for more tokens */
+    uint8_t follow, refused;    /* refused: by the source, at once */
     uint8_t offered_all;        /* what it has is known: `of` has what the ticket had then */
     uint32_t to, length;        /* tokens: of the question; that were handed over */
     uint32_t delivered, handed; /* the destination has heard */
     uint64_t since;             /* that its time counts from, at the latest */
+    uint64_t word_ns;           /* 0, or until when a source that refused a page may say why */
     struct led led;
     enum tern_err said, answer; /* by the source; to the engine */
 };
@@ -228,6 +229,8 @@ uint32_t ticket_fetch_last(struct sim *w, uint32_t d, uint32_t i);
 void ticket_came_last(struct sim *w, uint32_t d, uint32_t i, uint32_t by);
 void ticket_opened(struct sim *w, uint32_t d, const struct peer_msg *msg, const struct session *s);
 struct asked *ticket_asked(struct sim *w, uint32_t d, struct pull_id pull);
+/* Of that pull: its source has to say why. */
+void ticket_page_refused(struct sim *w, uint32_t d, struct pull_id pull);
 void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg);
 /* False: it was no fetch by ticket. */
 bool ticket_fetched(struct sim *w, uint32_t d, struct session *s, const struct reply *r);

@@ -147,8 +147,10 @@ STATE_MACHINE(turn_record, TURN_RECORD, TURN_RECORD_STATE_TABLE)
       "waiting")                                                                                   \
     X(PULL, ASKED_ENDS, TO(PULL, EMPTY),                                                           \
       "ends before a page was asked for, as soon as there is room for the actions", "asked")       \
-    X(PULL, RUNNING, TO(PULL, RUNNING_ENDS), "pages arrive, batch by batch, and are published",    \
-      "running")                                                                                   \
+    X(PULL, RUNNING, TO(PULL, GIVEN_UP) | TO(PULL, RUNNING_ENDS),                                  \
+      "pages arrive, batch by batch, and are published", "running")                                \
+    X(PULL, GIVEN_UP, TO(PULL, RUNNING_ENDS),                                                      \
+      "the source refused a page, and its message, which says why, is awaited", "running")         \
     X(PULL, RUNNING_ENDS, TO(PULL, STOPPING),                                                      \
       "asks for nothing more, and ends as soon as there is room for the actions", "running")       \
     X(PULL, STOPPING, TO(PULL, EMPTY),                                                             \

@@ -206,8 +206,9 @@ static const char *ticket_text(const struct pull *p)
     switch (p->err) {
     case TERN_GONE:
         return "the fetch was cancelled, or the ticket is gone: it was fetched or dropped, its "
-               "time was over, its session ended before it was handed over, or its namespace was "
-               "reset; what was published stays: compute the rest";
+               "time was over, its session ended before it was handed over, its namespace was "
+               "reset, or the source gave its pages up; what was published stays: compute the "
+               "rest";
     case TERN_DENIED:
         return "the source gave this tenant no such ticket: show the text of the hand-over as it "
                "was answered, as an engine of the same tenant";
@@ -232,8 +233,8 @@ static const char *end_text(enum tern_err err)
 {
     switch (err) {
     case TERN_GONE:
-        return "the fetch was cancelled, or its namespace was reset; what was published before "
-               "stays";
+        return "the fetch was cancelled, its namespace was reset, or the source gave its pages up; "
+               "what was published before stays: compute the rest";
     case TERN_PEER_LOST:
         return "the connection to the peer ended; what was published before stays: fetch again";
     case TERN_TIMED_OUT:

@@ -1,10 +1,11 @@
 /* The records of transfers in, and how one ends. ASKED: the source was asked. PUT_OFF: it is busy
  * and is asked again; of a tenant's transfers over one link only the oldest asks, so that those
  * behind it do not overtake it. WAITING: it has not published as much as the session needs, and is
- * asked again. RUNNING: pages are RESERVED and arriving, batch by batch (pull_data.c). STOPPING:
- * over for the session; pages that were not published are in QUARANTINE until the data path proves
- * that nothing can write them (EV_PULL_QUIET): no other way leads out of there. What a session asks
- * for and gets is in fetch/fetch.c; it calls pull_stop for every transfer, once. */
+ * asked again. RUNNING: pages are RESERVED and arriving, batch by batch (pull_data.c). GIVEN_UP:
+ * the source refused a page, and its message with the cause is awaited for a bounded time.
+ * STOPPING: over for the session; pages that were not published are in QUARANTINE until the data
+ * path proves that nothing can write them (EV_PULL_QUIET): no other way leads out of there. What a
+ * session asks for and gets is in fetch/fetch.c; it calls pull_stop for every transfer, once. */
 #include "core/transfer/pulls.h"
 
 #include <string.h>
@@ -426,10 +427,11 @@ void pull_run(struct core *c, struct pull *p)
 
 void pull_set_ending(struct core *c, struct pull *p, enum tern_err err)
 {
-    if (p->state != PULL_ASKED && p->state != PULL_PUT_OFF && p->state != PULL_WAITING &&
-        p->state != PULL_RUNNING)
+    const bool runs = p->state == PULL_RUNNING || p->state == PULL_GIVEN_UP;
+
+    if (!runs && p->state != PULL_ASKED && p->state != PULL_PUT_OFF && p->state != PULL_WAITING)
         return; /* whoever came first has won (Y6) */
-    pull_state_move(&p->state, p->state == PULL_RUNNING ? PULL_RUNNING_ENDS : PULL_ASKED_ENDS);
+    pull_state_move(&p->state, runs ? PULL_RUNNING_ENDS : PULL_ASKED_ENDS);
     p->err = err;
     touch(c);
 }
@@ -446,13 +448,14 @@ void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p)
     pull_set_ending(c, p, TERN_PEER_LOST);
 }
 
-/* Its time is over: TIMED_OUT, or BUSY where it waits for a busy source. */
+/* Its time is over: TIMED_OUT; BUSY where it waits for a busy source; GONE where the source does
+ * not say why it refused a page. */
 void pull_check_time(struct core *c, struct pull *p)
 {
     if (p->state == PULL_PUT_OFF && (c->now_ns >= p->give_up_ns || c->now_ns >= p->deadline_ns))
         pull_set_ending(c, p, TERN_BUSY);
     else if (p->state != PULL_STOPPING && c->now_ns >= p->deadline_ns)
-        pull_set_ending(c, p, TERN_TIMED_OUT);
+        pull_set_ending(c, p, p->state == PULL_GIVEN_UP ? TERN_GONE : TERN_TIMED_OUT);
 }
 
 void pull_orphan(struct core *c, struct pull *p)
@@ -493,11 +496,24 @@ void pull_link_down(struct core *c, uint32_t link)
             pull_set_ending(c, pull_at(c, i), TERN_PEER_LOST);
 }
 
+/* Pages and messages take different connections: a source that refuses a page has sent, or is about
+ * to send, the message that says why. */
+static void pull_given_up(struct core *c, struct pull *p)
+{
+    const uint64_t until_ns = c->now_ns + PULL_WORD_MS_MAX * NS_PER_MS;
+
+    p->deadline_ns = p->deadline_ns < until_ns ? p->deadline_ns : until_ns;
+    pull_state_move(&p->state, PULL_GIVEN_UP);
+    touch(c);
+}
+
 void pull_broken(struct core *c, struct pull_id id, enum tern_err err)
 {
     struct pull *p = pull_find(c, id);
 
-    if (p && p->state == PULL_RUNNING)
+    if (p && p->state == PULL_RUNNING && err == TERN_GONE)
+        pull_given_up(c, p);
+    else if (p && p->state == PULL_RUNNING)
         pull_set_ending(c, p, err);
 }
 

@@ -6,6 +6,7 @@ static enum transfer_stage pull_stage(const struct pull *p)
 {
     switch (p->state) {
     case PULL_RUNNING: return p->batches > 0 ? STAGE_WIRE : STAGE_QUEUED;
+    case PULL_GIVEN_UP: return STAGE_ENDING;
     case PULL_ASKED_ENDS:
     case PULL_RUNNING_ENDS:
     case PULL_STOPPING: return p->err == TERN_OK ? STAGE_PUBLISHED : STAGE_ENDING;
@@ -16,7 +17,8 @@ static enum transfer_stage pull_stage(const struct pull *p)
 static enum transfer_wait pull_waits_for(const struct core *c, const struct pull *p)
 {
     switch (p->state) {
-    case PULL_ASKED: return WAIT_SOURCE;
+    case PULL_ASKED:
+    case PULL_GIVEN_UP: return WAIT_SOURCE;
     case PULL_PUT_OFF: return WAIT_BUSY;
     case PULL_WAITING: return WAIT_COMMIT;
     case PULL_RUNNING:

@@ -369,7 +369,7 @@ static void ask_look(struct fdaemon *d, struct fask *a)
     a->request = 0;
     FTRACE("  daemon %u fetched up to %u: error %u\n", (uint32_t)(d - fw.d), a->s->len.committed,
            err);
-    FEXPECT(a->ticket || !fwrong(err), "fetch", "error %u", err);
+    FEXPECT(!fwrong(err), "fetch", "error %u", err);
     if (a->s->len.committed > had)
         a->from[a->again] += a->s->len.committed - had;
     if (a->from[0] && a->from[1])

@@ -149,21 +149,16 @@ static bool was_reset(const struct fdaemon *d, const struct fask *a, const struc
            (!former_life(t) && t->epoch != fw.d[t->daemon].epoch[t->space]);
 }
 
-/* CORRUPT: pages of a source that has given the transfer up do not come, and its word is late. */
-static void check_gone(const struct fdaemon *d, const struct fask *a, const struct fticket *t,
-                       enum tern_err err)
+static void check_gone(const struct fdaemon *d, const struct fask *a, const struct fticket *t)
 {
     const struct rig *from = fw.d[t->daemon].rig;
     bool reset = was_reset(d, a, t), ends = from->now_ns >= t->until,
-         other = err != TERN_GONE && t->length > 0 && t->length != a->length,
          late = d->rig->now_ns - a->asked_ns >= d->rig->options.limits.transfer_deadline_ns;
 
     FEXPECT(a->over || fticket_over(t) || ends || t->won || a->cancelled || a->lost || reset ||
-                late || other,
-            "ticket_lost", "ticket %u of daemon %u stands, and %u is told %u", a->ticket, t->daemon,
-            fdaemon_number(d), err);
-    if (err != TERN_GONE)
-        return;
+                late,
+            "ticket_lost", "ticket %u of daemon %u stands, and %u is told GONE", a->ticket,
+            t->daemon, fdaemon_number(d));
     if (former_life(t))
         FMARK(ticket_of_former_life);
     else if (t->won)
@@ -183,8 +178,7 @@ void fticket_judge(struct fdaemon *d, const struct fask *a, const struct reply *
     t->failed |= r->err != TERN_OK && a->follow && a->early;
     switch (r->err) {
     case TERN_OK: check_came(d, a, r); return;
-    case TERN_GONE:
-    case TERN_CORRUPT: check_gone(d, a, t, r->err); return;
+    case TERN_GONE: check_gone(d, a, t); return;
     case TERN_BUSY: check_busy(a, t, r); return;
     case TERN_DENIED:
         FEXPECT(a->forged || t->replaced, "ticket_denied", "ticket %u", a->ticket);

@@ -657,16 +657,24 @@ static void span_copy(const struct rig_move *m)
     }
 }
 
+/* As in the data path: a page that the source refuses breaks its pull, however many others came. */
+static void refused(const struct rig_job *job, struct event *event)
+{
+    *event =
+        (struct event){.kind = EV_PULL_BROKEN, .broken = {.pull = job->pull, .err = TERN_GONE}};
+}
+
 static void do_spans(struct rig *rig, const struct rig_job *job, struct event *event)
 {
     struct rig_move m = {.from = rig->link[job->link].rig, .to = rig, .to_pool = job->pool};
     const struct page_at *pages = job->pages;
 
     m.from_pool = m.from ? rig_serve_pool(m.from, job->serve) : NONE;
-    for (uint32_t i = 0; i < job->n && m.from_pool != NONE;
-         pages += job->spans ? job->spans[i].pages : 1, i++) {
-        if (!span_find(job, i, pages, &m))
-            continue;
+    for (uint32_t i = 0; i < job->n; pages += job->spans ? job->spans[i].pages : 1, i++) {
+        if (m.from_pool == NONE || !span_find(job, i, pages, &m)) {
+            refused(job, event);
+            return;
+        }
         if (rig->reshard)
             rig->reshard(&m);
         else
@@ -692,7 +700,7 @@ static uint32_t rig_units(struct rig *rig, uint32_t pool, uint32_t group)
 }
 
 /* A page of which units alone move, from the source's. False: it is not right, or not to be had. */
-static bool do_units(struct rig *rig, const struct rig_job *job, uint32_t i)
+static bool do_units(struct rig *rig, const struct rig_job *job, uint32_t i, bool *ret_refused)
 {
     struct rig *source = rig->link[job->link].rig;
     const struct page_at *at = &job->pages[i];
@@ -706,8 +714,10 @@ static bool do_units(struct rig *rig, const struct rig_job *job, uint32_t i)
     if (from_pool == NONE || (early ? core_serve_units(source->core, job->serve, at->group,
                                                        job->refs[i], job->units, &record)
                                     : core_serve_page(source->core, job->serve, at->group,
-                                                      job->refs[i], &record)) != TERN_OK)
+                                                      job->refs[i], &record)) != TERN_OK) {
+        *ret_refused = !early; /* what does not come ahead comes with its commit */
         return false;
+    }
     from = rig_page(source, from_pool, at->group, job->refs[i].index, &bytes);
     n = bytes / units;
     for (uint32_t u = 0; u < units; u++) {
@@ -726,10 +736,14 @@ static bool do_units(struct rig *rig, const struct rig_job *job, uint32_t i)
 
 static void do_part(struct rig *rig, const struct rig_job *job, struct event *event)
 {
+    bool no = false;
+
     event->pulled.whole = job->part == PART_EARLY && rig->no_units;
-    for (uint32_t i = 0; i < job->n && !event->pulled.whole; i++)
-        if (do_units(rig, job, i))
+    for (uint32_t i = 0; i < job->n && !event->pulled.whole && !no; i++)
+        if (do_units(rig, job, i, &no))
             event->pulled.ok[i / 64] |= (uint64_t)1 << (i % 64);
+    if (no)
+        refused(job, event);
 }
 
 /* A page of equal layout, in each rank's region. */
@@ -773,8 +787,10 @@ static void do_pull(struct rig *rig, const struct rig_job *job, struct event *ev
         uint8_t *to = rig_page(rig, job->pool, group, job->pages[i].index, &bytes);
 
         if (from_pool == NONE ||
-            core_serve_page(source->core, job->serve, group, job->refs[i], &record) != TERN_OK)
-            continue;
+            core_serve_page(source->core, job->serve, group, job->refs[i], &record) != TERN_OK) {
+            refused(job, event);
+            return;
+        }
         page_copy(&(struct rig_move){.from = source,
                                      .to = rig,
                                      .from_pool = from_pool,

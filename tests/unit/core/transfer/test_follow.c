@@ -373,6 +373,60 @@ TEST(y4_what_ends_the_source_session_ends_the_follower_and_what_came_stays)
     }
 }
 
+/* Y6: the source refuses pages, and its message that says why is late. */
+static uint64_t refused_with_message_late(struct followed *f, enum ending how)
+{
+    uint64_t fetch;
+
+    f->p.dest->automatic &= ~(uint32_t)RIG_PULL;
+    fetch = follow(f->d, f->t);
+    goes_on(f->s, 1, 20, 0);
+    assert_true(rig_jobs(f->p.dest, RIG_PULL) > 0);
+    f->p.source->automatic &= ~(uint32_t)RIG_MSG;
+    source_ends(f, how);
+    f->p.dest->automatic = RIG_ALL;
+    rig_runs_free(f->p.dest);
+    return fetch;
+}
+
+/* However the session ended, the engine is told what its source says, and not that bytes are wrong.
+ */
+TEST(y6_follower_whose_pages_are_refused_waits_for_the_source_to_say_why)
+{
+    for (uint32_t other = 0; other < 2; other++) {
+        struct followed f = begin();
+        uint64_t fetch = refused_with_message_late(&f, other ? OTHER_LENGTH : RESET);
+
+        assert_err(TERN_BUSY, rig_fetched(f.d, fetch)); /* no answer yet */
+        f.p.source->automatic = RIG_ALL;
+        rig_runs_free(f.p.source);
+        assert_err(other ? TERN_INVALID : TERN_GONE, rig_fetched(f.d, fetch));
+        assert_int_equal(rig_reply_to(f.p.dest, fetch)->fetch.handed, other ? 23 : 0);
+        assert_int_equal(rig_view(f.p.dest).corrupt_detected, 0);
+        assert_all_over(&f);
+        rig_destroy_all();
+    }
+}
+
+/* A source that never says why ends nothing but this fetch, and in bounded time. */
+TEST(y6_follower_whose_source_does_not_say_why_ends_gone)
+{
+    struct followed f = begin();
+    uint64_t fetch = refused_with_message_late(&f, OTHER_LENGTH);
+
+    rig_advance(f.p.dest, PULL_WORD_MS_MAX * NS_PER_MS - 1);
+    assert_err(TERN_BUSY, rig_fetched(f.d, fetch));
+    rig_advance(f.p.dest, 1);
+    assert_err(TERN_GONE, rig_fetched(f.d, fetch));
+    assert_non_null(strstr(rig_reply_to(f.p.dest, fetch)->text, "the source gave its pages up"));
+    assert_int_equal(rig_view(f.p.dest).corrupt_detected, 0);
+    assert_lengths(f.d, 0, 0, 0);
+    f.p.source->automatic = RIG_ALL;
+    rig_runs_free(f.p.source); /* too late */
+    assert_all_over(&f);
+    rig_destroy_all();
+}
+
 TEST(y4_follower_is_cancelled_or_lost_and_the_ticket_stands)
 {
     for (uint32_t how = 0; how < 4; how++) {
@@ -861,8 +915,7 @@ static enum tern_err race(struct prng *r)
     err = rig_fetched(f.d, f.d->fetch);
     if (err == TERN_OK)
         assert_came_whole(&f);
-    else if (ends != 2 ||
-             err != TERN_CORRUPT) /* the rig brings a page that may not leave as wrong */
+    else
         assert_err(TERN_GONE, err);
     assert_int_equal(rig_wrong(f.d, f.d->len.committed), 0);
     assert_all_over(&f);
