@@ -498,7 +498,7 @@ enum tern_err request_store(struct core *c, struct actions *out, struct call *ca
     if (depth - depth % p->align > s->committed)
         return refuse(ret, TERN_INVALID, "only what is committed is stored: commit it first");
     if (space_at(c, s->space)->reset)
-        return refuse(ret, TERN_GONE, "the namespace was reset: nothing of it is kept");
+        return refuse(ret, TERN_GONE, "the namespace was reset: match again in a new session");
     if (depth == 0) {
         depth = disk_cold_depth(&c->limits, p, s->tokens.end);
         depth = depth < s->committed ? depth : s->committed;

@@ -117,7 +117,7 @@ static enum tern_err state_check(struct core *c, const struct session *s, struct
     if (session_away(s))
         return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
     if (space_at(c, s->space)->reset)
-        return refuse(ret, TERN_GONE, "the namespace was reset: nothing of it is handed over");
+        return refuse(ret, TERN_GONE, "the namespace was reset: match again in a new session");
     if (s->state == SESSION_OPEN || s->written == 0)
         return refuse(ret, TERN_INVALID, "the session has no tokens written: nothing to hand over");
     if (s->written - s->committed >= p->align)
@@ -260,7 +260,7 @@ enum tern_err ticket_open(struct core *c, struct actions *out, struct call *call
     (void)out;
     TRY(session_is_matched(s, ret));
     if (space_at(c, s->space)->reset)
-        return refuse(ret, TERN_GONE, "the namespace was reset: nothing of it is handed over");
+        return refuse(ret, TERN_GONE, "the namespace was reset: match again in a new session");
     make(c, s, r->key);
     if (s->ticket_state == TICKET_NONE)
         ticket_state_move(&s->ticket_state, TICKET_PROMISED);
