@@ -813,15 +813,25 @@ static bool kept_too_long(struct sim *w, struct disks *k, uint32_t tenant, uint3
     return stores > 0 && w->now - k->storing_since[tenant] >= DISK_KEEP_MS_MAX * MS;
 }
 
-/* D2: whatever memory needs, a store that is due fails for a reason alone. Which STATE is
+/* Who needs records of nodes or tokens gets those of nodes that are due, too. A tenant has half of
+ * a table at least. */
+static bool records_are_short(const struct sim *w, uint32_t d)
+{
+    struct core_view v;
+
+    core_view(w->d[d].core, &v);
+    return v.token_blocks_free < w->limits.token_blocks / 2 || v.nodes_free < w->limits.nodes / 2;
+}
+
+/* D2: whatever pages are needed, a store that is due fails for a reason alone. Which STATE is
  * superseded meanwhile the model can't tell. */
 static void check_lost(struct sim *w, uint32_t d)
 {
     struct disks *k = w->disk[d];
     struct disk_view v;
 
-    k->troubled |=
-        k->written != TERN_OK || k->shutting || w->d[d].resets || w->d[d].spoilt || w->cfg.nstate;
+    k->troubled |= k->written != TERN_OK || k->shutting || w->d[d].resets || w->d[d].spoilt ||
+                   w->cfg.nstate || records_are_short(w, d);
     for (uint32_t t = 0; t < w->cfg.tenants && !k->troubled; t++) {
         core_disk(w->d[d].core, t, &v);
         if (kept_too_long(w, k, t, v.stores))
