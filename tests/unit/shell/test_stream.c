@@ -61,9 +61,10 @@ TEST_WITH(stream_finish_sends_what_is_queued_and_closes, set_up, tear_down)
     stream_finish(&side[0].s, "it was refused");
     assert_int_equal(side[0].closed, 0);
     stream_pool_flush(pool);
-    while (!side[0].closed && io_now_ns() < end)
+    while (!side[0].finished && io_now_ns() < end)
         io_run(io, end);
     assert_int_equal(side[0].closed, 1);
+    assert_int_equal(side[0].finished, 1);
     assert_string_equal(side[0].why, "it was refused");
     assert_int_equal(recv(far_end[0], got, sizeof got, 0), sizeof got);
     assert_memory_equal(got, frame, sizeof frame);
