@@ -489,7 +489,8 @@ uint64_t disk_deadline(const struct core *c)
         if (s->keeps)
             first = earlier(first, s->since_ns);
     }
-    for (uint32_t i = 0; i < c->limits.tenants; i++)
+    /* A node waits for a record only beside stores that have them all. */
+    for (uint32_t i = 0; i < c->limits.tenants && c->disk_stores.n > 0; i++)
         if (tenant_at(c, i)->disk_due.n > 0)
             first = earlier(first, node_at(c, tenant_at(c, i)->disk_due.head)->due_ns);
     return first;
