@@ -71,7 +71,7 @@ static enum tern_err make_now(struct core *c, struct pool *p, const uint32_t *ne
 }
 
 /* Would it be enough if the checksum jobs, copies and stores ended? */
-static bool jobs_give_way(struct core *c, struct pool *p, const struct shortage *s)
+static bool later_is_enough(struct core *c, struct pool *p, const struct shortage *s)
 {
     const uint32_t have = group_free(c, p, s->group) + p->group[s->group].obtainable;
 
@@ -89,7 +89,7 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, 
         return err;
     if (gives_back(c) || (ret->storing = disk_gives_way(c, p)))
         return TERN_BUSY;
-    if (jobs_give_way(c, p, ret)) {
+    if (later_is_enough(c, p, ret)) {
         ret->storing = p->stores_due > 0;
         return TERN_BUSY;
     }

@@ -97,7 +97,7 @@ static bool find_kept(struct core *c, struct kept_nodes *k)
     return all;
 }
 
-static bool kept_by_jobs_alone(const struct node *n)
+static bool nothing_else_keeps(const struct node *n)
 {
     return n->depth > 0 && !n->room.looked && n->nrefs == n->refs[REF_JOB] && node_visible(n) &&
            !n->state.refilling && n->work.loaders == 0 &&
@@ -109,7 +109,7 @@ static bool kept_by_jobs_alone(const struct node *n)
  * what these keep below them is seen. */
 static void look_held(struct core *c, uint32_t at, struct look *l)
 {
-    while (l->left > 0 && l->found < l->missing && kept_by_jobs_alone(node_at(c, at))) {
+    while (l->left > 0 && l->found < l->missing && nothing_else_keeps(node_at(c, at))) {
         struct node *of = node_at(c, at);
 
         of->room.looked = 1;
