@@ -69,6 +69,13 @@ bool history_lines(const char *path, const char *magic, bool (*take)(void *h, co
     return ok;
 }
 
+void history_broke(struct playing *p, const char *what, const char *format, va_list ap)
+{
+    snprintf(p->what, sizeof p->what, "%s", what);
+    vsnprintf(p->text, sizeof p->text, format, ap);
+    longjmp(p->failed, 1);
+}
+
 struct failing {
     const struct played *p;
     char what[64];
@@ -78,26 +85,26 @@ static bool fails_alike(void *ctx)
 {
     const struct failing *f = ctx;
 
-    return !f->p->plays(f->p->h) && strcmp(f->p->what, f->what) == 0;
+    return !f->p->plays(f->p->h) && strcmp(f->p->run->what, f->what) == 0;
 }
 
 void history_keep(const struct played *p, const char *dir, const char *name, const char *why)
 {
     struct failing f = {.p = p};
-    bool verbose = *p->verbose;
+    bool verbose = p->run->verbose;
     char path[4096];
 
-    snprintf(f.what, sizeof f.what, "%s", p->what);
-    *p->verbose = false;
-    if (*p->at_choice < *p->n)
-        *p->n = *p->at_choice + 1;
+    snprintf(f.what, sizeof f.what, "%s", p->run->what);
+    p->run->verbose = false;
+    if (p->run->at_choice < *p->n)
+        *p->n = p->run->at_choice + 1;
     pieces_drop(p->choice, p->n, p->size, fails_alike, &f);
     if (!fails_alike(&f))
         fprintf(stderr, "  does not fail when it is played again\n");
-    *p->verbose = verbose;
+    p->run->verbose = verbose;
     snprintf(path, sizeof path, "%s/%s-%s.tape", dir, name, f.what);
-    if (p->writes(p->h, path, why ? why : p->text))
-        fprintf(stderr, "  shrunk to %u choices: %s (%s)\n", *p->n, path, p->text);
+    if (p->writes(p->h, path, why ? why : p->run->text))
+        fprintf(stderr, "  shrunk to %u choices: %s (%s)\n", *p->n, path, p->run->text);
     else
         perror(path);
 }

@@ -3,6 +3,8 @@
 #ifndef SIM_PIECES_H
 #define SIM_PIECES_H
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,16 +18,25 @@ void pieces_drop(void *list, uint32_t *n, size_t size, bool (*still)(void *ctx),
 bool history_lines(const char *path, const char *magic, bool (*take)(void *h, const char *line),
                    void *h);
 
+/* A history at play, and the promise that it broke. */
+struct playing {
+    uint32_t at_choice;
+    bool verbose;
+    char what[48], text[400];
+    jmp_buf failed;
+};
+
+/* Ends the history: whoever plays it goes on at `failed`. */
+_Noreturn void history_broke(struct playing *p, const char *what, const char *format, va_list ap);
+
 /* A history that broke a promise, and how it is played again. */
 struct played {
     void *h, *choice;
     uint32_t *n; /* of its choices, of `size` bytes each */
     size_t size;
-    bool (*plays)(void *h); /* false: it broke one, and what and text say which */
+    bool (*plays)(void *h); /* false: it broke one, and `run` says which */
     bool (*writes)(const void *h, const char *path, const char *why);
-    const char *what, *text;
-    const uint32_t *at_choice; /* at which it did */
-    bool *verbose;
+    struct playing *run;
 };
 
 /* Leaves out what its failure does not need, and keeps it in the folder as name-what.tape. why:

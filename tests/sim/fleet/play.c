@@ -543,7 +543,7 @@ void fplay(const struct fchoice *c)
         fw.marks[c->kind] = true;
     fsettle();
     look();
-    if (fw.at_choice % 4 == 0)
+    if (fw.run.at_choice % 4 == 0)
         fmodel_found_look();
 }
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../pieces.h"
 #include "base/check.h"
 #include "world.h"
 
@@ -30,11 +29,8 @@ void fviolation(const char *what, const char *format, ...)
 {
     va_list ap;
 
-    snprintf(fw.what, sizeof fw.what, "%s", what);
     va_start(ap, format);
-    vsnprintf(fw.text, sizeof fw.text, format, ap);
-    va_end(ap);
-    longjmp(fw.failed, 1);
+    history_broke(&fw.run, what, format, ap);
 }
 
 static void on_check(const char *text)
@@ -77,13 +73,14 @@ static bool play(const struct fhistory *h, uint64_t *ret_hash)
     oracle_fail_hook = on_oracle;
     alarm(HISTORY_S);
     memset(fw.marks, 0, sizeof fw.marks);
-    if (setjmp(fw.failed)) {
+    if (setjmp(fw.run.failed)) {
         ok = false;
     } else {
         fworld_begin(h);
-        for (fw.at_choice = 0; fw.at_choice < h->n; fw.at_choice++) {
-            FTRACE("choice %u: %s\n", fw.at_choice, mark_table[h->choice[fw.at_choice].kind].name);
-            fplay(&h->choice[fw.at_choice]);
+        for (fw.run.at_choice = 0; fw.run.at_choice < h->n; fw.run.at_choice++) {
+            FTRACE("choice %u: %s\n", fw.run.at_choice,
+                   mark_table[h->choice[fw.run.at_choice].kind].name);
+            fplay(&h->choice[fw.run.at_choice]);
         }
         fworld_end();
         *ret_hash = 0;
@@ -123,10 +120,7 @@ static void keep(struct fhistory *h, const char *dir, const char *name, const ch
                                   .size = sizeof h->choice[0],
                                   .plays = plays_again,
                                   .writes = writes,
-                                  .what = fw.what,
-                                  .text = fw.text,
-                                  .at_choice = &fw.at_choice,
-                                  .verbose = &fw.verbose},
+                                  .run = &fw.run},
                  dir, name, why);
 }
 
@@ -137,7 +131,7 @@ void fleet_begin(struct report *ret, uint64_t first, bool verbose)
                            .mark_row = mark_table,
                            .marks = fw.marks,
                            .nmarks = FMARK_END};
-    fw.verbose = verbose;
+    fw.run.verbose = verbose;
 }
 
 bool fleet_seed(struct report *r, uint64_t seed, bool twice, const char *shrink_to)
@@ -154,7 +148,7 @@ bool fleet_seed(struct report *r, uint64_t seed, bool twice, const char *shrink_
     fw.secret = 1;
     if (ok && twice && (!play(&h, &again) || again != hash)) {
         ok = false;
-        snprintf(fw.what, sizeof fw.what, "not_deterministic");
+        snprintf(fw.run.what, sizeof fw.run.what, "not_deterministic");
     }
     r->events += fw.events - events;
     r->seconds += cpu_seconds();
@@ -163,7 +157,7 @@ bool fleet_seed(struct report *r, uint64_t seed, bool twice, const char *shrink_
         return true;
     report_failure(r, seed);
     fprintf(stderr, "seed %llu, fleet: %s: %s (at choice %u of %u)\n", (unsigned long long)seed,
-            fw.what, fw.text, fw.at_choice, h.n);
+            fw.run.what, fw.run.text, fw.run.at_choice, h.n);
     snprintf(name, sizeof name, "fleet-%llu", (unsigned long long)seed);
     if (shrink_to)
         keep(&h, shrink_to, name, NULL);
@@ -176,7 +170,7 @@ bool fleet_plays(uint64_t seed, const char **ret_what)
     uint64_t hash;
 
     fhistory_make(seed, &h);
-    *ret_what = fw.what;
+    *ret_what = fw.run.what;
     return play(&h, &hash);
 }
 
@@ -199,9 +193,10 @@ int fleet_tape(const char *path, bool verbose)
         fprintf(stderr, "tern-sim: %s is no history that this build can read\n", path);
         return 2;
     }
-    fw.verbose = verbose;
+    fw.run.verbose = verbose;
     if (!play(&h, &hash)) {
-        printf("%s: %s: %s (at choice %u of %u)\n", path, fw.what, fw.text, fw.at_choice, h.n);
+        printf("%s: %s: %s (at choice %u of %u)\n", path, fw.run.what, fw.run.text,
+               fw.run.at_choice, h.n);
         return 1;
     }
     printf("%s: %u choices, no violation, state %016llx\n", path, h.n, (unsigned long long)hash);

@@ -13,10 +13,10 @@
 #ifndef FLEET_WORLD_H
 #define FLEET_WORLD_H
 
-#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "../pieces.h"
 #include "base/prng.h"
 #include "unit/rig/rig_spill.h"
 
@@ -221,10 +221,8 @@ struct fworld {
     uint32_t of_trace[FLEET_TRACES]; /* the ticket of a fetch */
     uint32_t nresets, ntickets, tokens[FLEET_VARIANTS][FLEET_TOKENS];
     uint64_t clock, rng, secret, events, traces, left; /* left: when a peer did last */
-    uint32_t at_choice;
-    bool verbose, ends, marks[FMARK_END];
-    char what[48], text[400];
-    jmp_buf failed;
+    bool ends, marks[FMARK_END];
+    struct playing run;
 };
 
 extern struct fworld fw;
@@ -239,7 +237,7 @@ _Noreturn void fviolation(const char *what, const char *format, ...)
 #define FMARK(name) (fw.marks[FMARK_##name] = true)
 #define FTRACE(...)                                                                                \
     do {                                                                                           \
-        if (fw.verbose)                                                                            \
+        if (fw.run.verbose)                                                                        \
             fprintf(stderr, __VA_ARGS__);                                                          \
     } while (0)
 

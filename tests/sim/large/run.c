@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../pieces.h"
 #include "../work.h"
 #include "base/check.h"
 #include "core/arena/arena.h"
@@ -69,20 +68,20 @@ static bool play(const struct lhistory *h)
     oracle_fail_hook = on_audit;
     history_watch(HISTORY_S);
     memset(lw.marks, 0, sizeof lw.marks);
-    if (setjmp(lw.failed)) {
+    if (setjmp(lw.run.failed)) {
         ok = false;
     } else {
         lworld_begin(h);
         for (uint32_t i = 0; i < h->n; i++) {
-            lw.at_choice = i;
-            if (lw.verbose)
+            lw.run.at_choice = i;
+            if (lw.run.verbose)
                 fprintf(stderr, "choice %u: %s\n", i, mark_table[h->choice[i].kind].name);
             lplay(&h->choice[i]);
-            if (lw.verbose)
+            if (lw.run.verbose)
                 fprintf(stderr, "  by now at most %llu visits, %llu basic blocks\n",
                         (unsigned long long)lw.most_visits, (unsigned long long)lw.most_work);
         }
-        lw.at_choice = h->n;
+        lw.run.at_choice = h->n;
         if (h->cfg.lim_nodes + h->cfg.pages < AUDIT_NODES || h->seed % AUDIT_EVERY == 0)
             oracle_audit(lw.core);
     }
@@ -114,10 +113,7 @@ static void keep(struct lhistory *h, const char *dir, const char *name, const ch
                                   .size = sizeof h->choice[0],
                                   .plays = plays_again,
                                   .writes = writes,
-                                  .what = lw.what,
-                                  .text = lw.text,
-                                  .at_choice = &lw.at_choice,
-                                  .verbose = &lw.verbose},
+                                  .run = &lw.run},
                  dir, name, why);
 }
 
@@ -128,7 +124,7 @@ void large_begin(struct large_report *ret, uint64_t first, bool verbose)
                                        .mark_row = mark_table,
                                        .marks = lw.marks,
                                        .nmarks = LARGE_KIND_COUNT}};
-    lw.verbose = verbose;
+    lw.run.verbose = verbose;
 }
 
 static void count(struct large_report *r, uint64_t seed)
@@ -159,7 +155,7 @@ bool large_seed(struct large_report *r, uint64_t seed, bool twice, const char *s
         lw.secret = 1;
         if (!play(&h) || core_hash(lw.core) != hash) {
             ok = false;
-            snprintf(lw.what, sizeof lw.what, "not_deterministic");
+            snprintf(lw.run.what, sizeof lw.run.what, "not_deterministic");
         }
         lw.secret = 0;
     }
@@ -171,7 +167,7 @@ bool large_seed(struct large_report *r, uint64_t seed, bool twice, const char *s
         return true;
     report_failure(&r->r, seed);
     fprintf(stderr, "seed %llu, large: %s: %s (at choice %u of %u)\n", (unsigned long long)seed,
-            lw.what, lw.text, lw.at_choice, h.n);
+            lw.run.what, lw.run.text, lw.run.at_choice, h.n);
     snprintf(name, sizeof name, "large-%llu", (unsigned long long)seed);
     if (shrink_to)
         keep(&h, shrink_to, name, NULL);
@@ -201,7 +197,7 @@ bool large_plays(uint64_t seed, struct large_needs needs, const char **ret_what)
     static struct lhistory h;
 
     lhistory_make(seed, &h);
-    *ret_what = lw.what;
+    *ret_what = lw.run.what;
     return (needs.disk && h.cfg.disk_chunks == 0) || (needs.windows && !has_windows(&h.cfg)) ||
            play(&h);
 }
@@ -223,9 +219,10 @@ int large_tape(const char *path, bool verbose)
         fprintf(stderr, "tern-sim: %s is no history that this build can read\n", path);
         return 2;
     }
-    lw.verbose = verbose;
+    lw.run.verbose = verbose;
     if (!play(&h)) {
-        printf("%s: %s: %s (at choice %u of %u)\n", path, lw.what, lw.text, lw.at_choice, h.n);
+        printf("%s: %s: %s (at choice %u of %u)\n", path, lw.run.what, lw.run.text,
+               lw.run.at_choice, h.n);
         return 1;
     }
     printf("%s: %u choices, no violation, state %016llx\n", path, h.n,

@@ -48,11 +48,8 @@ void lviolation(const char *what, const char *format, ...)
 {
     va_list ap;
 
-    snprintf(lw.what, sizeof lw.what, "%s", what);
     va_start(ap, format);
-    vsnprintf(lw.text, sizeof lw.text, format, ap);
-    va_end(ap);
-    longjmp(lw.failed, 1);
+    history_broke(&lw.run, what, format, ap);
 }
 
 static uint64_t named_by(const struct actions *out)
@@ -424,11 +421,11 @@ void lworld_begin(const struct lhistory *h)
     lw.cfg = h->cfg;
     lw.now = 1000 * LARGE_MS;
     lw.incarnation = 1000 + h->cfg.seed;
-    lw.at_choice = 0;
+    lw.run.at_choice = 0;
     lw.request_id = 0;
     lw.ticket = (struct ticket){.length = 0};
     lw.most_visits = lw.most_work = 0;
-    lw.what[0] = lw.text[0] = 0;
+    lw.run.what[0] = lw.run.text[0] = 0;
     lw.space = 1;
     lw.file_max = 0;
     set_limits();

@@ -9,11 +9,11 @@
 #ifndef LARGE_WORLD_H
 #define LARGE_WORLD_H
 
-#include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "../pieces.h"
 #include "base/prng.h"
 #include "core/core.h"
 
@@ -169,13 +169,12 @@ struct lworld {
     uint32_t nextents;
     uint64_t file_max;
     const struct reply *reply; /* of the request of the last step; NULL: it comes later */
-    uint32_t at_choice, kind;
-    bool verbose, marks[LARGE_KIND_COUNT];
+    uint32_t kind;
+    bool marks[LARGE_KIND_COUNT];
     uint64_t secret;                 /* which of them: no outcome depends on it */
     uint64_t most_visits, most_work; /* of a step of this history */
     const char *most_event;          /* of most_work */
-    char what[48], text[400];
-    jmp_buf failed;
+    struct playing run;
 };
 
 extern struct lworld lw;
