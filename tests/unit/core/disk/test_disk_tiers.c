@@ -7,6 +7,7 @@
 #define L       4
 #define TOKENS  24 /* of a prompt: as many chunks as pages, TOKENS / L */
 #define PROMPTS 12
+#define BURST   10
 
 static struct disk_bench tiers_bench_of(struct group_layout state, uint32_t pages,
                                         uint32_t host_pages, enum host_write write)
@@ -234,27 +235,36 @@ static enum tern_err needs_all(struct disk_bench *b, struct rig_session *s, uint
     return err;
 }
 
+/* BURST sessions have closed at once, and the device has nothing else. */
+static struct disk_bench burst_bench(void)
+{
+    struct disk_bench b = tiers_bench(60, 0, HOST_WRITE_THROUGH);
+    struct rig_session *s[BURST];
+
+    b.rig->automatic = BY_HAND(RIG_DISK_WRITE);
+    for (uint32_t i = 0; i < BURST; i++)
+        s[i] = rig_committed(b.rig, &b.e, b.pool, i + 1, TOKENS);
+    for (uint32_t i = 0; i < BURST; i++)
+        assert_ok(rig_close(s[i], 0));
+    return b;
+}
+
 /* Nothing of a burst is lost: whoever needs the pages waits until the disk has them. */
 TEST(d2_a_burst_of_cold_stores_is_stored_before_its_pages_go)
 {
-    struct disk_bench b = tiers_bench(60, 0, HOST_WRITE_THROUGH);
-    struct rig_session *s[10], *next;
+    struct disk_bench b = burst_bench();
+    struct rig_session *next;
     uint32_t waits = 0;
 
-    b.rig->automatic = BY_HAND(RIG_DISK_WRITE);
-    for (uint32_t i = 0; i < 10; i++)
-        s[i] = rig_committed(b.rig, &b.e, b.pool, i + 1, TOKENS);
-    for (uint32_t i = 0; i < 10; i++)
-        assert_ok(rig_close(s[i], 0));
     next = one_behind(&b, 60);
     for (; needs_all(&b, next, 60) == TERN_BUSY; waits++) {
         assert_true(waits < 100);
         if (rig_jobs(b.rig, RIG_DISK_WRITE) > 0)
             rig_complete(b.rig, RIG_DISK_WRITE);
     }
-    assert_true(waits >= 10);
+    assert_true(waits >= BURST);
     assert_int_equal(disk_seen(&b).counts.failed, 0);
-    for (uint32_t i = 0; i < 10; i++)
+    for (uint32_t i = 0; i < BURST; i++)
         assert_int_equal(depths_of(&b, i + 1).disk, TOKENS);
     disk_bench_end(&b);
 }
@@ -262,14 +272,9 @@ TEST(d2_a_burst_of_cold_stores_is_stored_before_its_pages_go)
 /* A disk that hangs keeps the pool for no longer than DISK_KEEP_MS_MAX, and what is lost counts. */
 TEST(d2_a_disk_that_hangs_keeps_a_pool_for_a_while)
 {
-    struct disk_bench b = tiers_bench(60, 0, HOST_WRITE_THROUGH);
-    struct rig_session *s[10], *next;
+    struct disk_bench b = burst_bench();
+    struct rig_session *next;
 
-    b.rig->automatic = BY_HAND(RIG_DISK_WRITE);
-    for (uint32_t i = 0; i < 10; i++)
-        s[i] = rig_committed(b.rig, &b.e, b.pool, i + 1, TOKENS);
-    for (uint32_t i = 0; i < 10; i++)
-        assert_ok(rig_close(s[i], 0));
     next = one_behind(&b, 54); /* the prefix that is written stays */
     assert_err(TERN_BUSY, needs_all(&b, next, 54));
     rig_advance(b.rig, DISK_KEEP_MS_MAX * NS_PER_MS / 2);
@@ -281,7 +286,7 @@ TEST(d2_a_disk_that_hangs_keeps_a_pool_for_a_while)
     while (rig_jobs(b.rig, RIG_DISK_WRITE) > 0)
         rig_complete(b.rig, RIG_DISK_WRITE);
     rig_advance(b.rig, DISK_PUT_OFF_MS * NS_PER_MS);
-    assert_int_equal(disk_seen(&b).counts.failed, 9);
+    assert_int_equal(disk_seen(&b).counts.failed, BURST - 1);
     assert_int_equal(disk_seen(&b).stores, 0);
     disk_bench_end(&b);
 }
@@ -289,14 +294,9 @@ TEST(d2_a_disk_that_hangs_keeps_a_pool_for_a_while)
 /* A disk that fails keeps nothing. */
 TEST(d2_a_disk_that_fails_keeps_nothing_in_memory)
 {
-    struct disk_bench b = tiers_bench(60, 0, HOST_WRITE_THROUGH);
-    struct rig_session *s[10], *next;
+    struct disk_bench b = burst_bench();
+    struct rig_session *next;
 
-    b.rig->automatic = BY_HAND(RIG_DISK_WRITE);
-    for (uint32_t i = 0; i < 10; i++)
-        s[i] = rig_committed(b.rig, &b.e, b.pool, i + 1, TOKENS);
-    for (uint32_t i = 0; i < 10; i++)
-        assert_ok(rig_close(s[i], 0));
     next = one_behind(&b, 60);
     assert_err(TERN_BUSY, needs_all(&b, next, 60));
     b.disk->writes_to_fail = 1;
