@@ -624,7 +624,7 @@ static void wait_on(int fd)
     }
 }
 
-/* What woke them all was not done by the owner. */
+/* The owner did not do what woke them all. */
 static void waiters_end(void)
 {
     owner_us = cpu_us(true) - owner_us;

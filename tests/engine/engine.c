@@ -191,7 +191,7 @@ enum tern_err engine_fetch(struct engine_session *s, const char *peer, uint32_t 
 {
     enum tern_err err, took;
 
-    /* What came before an error is the session's, too; where nobody answered, nothing came. */
+    /* Pages that came before an error are the session's, too; where nobody answered, none came. */
     s->last = (struct tern_result){.lengths = s->len};
     err = tern_fetch(s->engine->tern, s->id, peer, 0, depth, TERN_STEP_NONE, wait_ms, &s->last);
     took = engine_take(s, &s->last);

@@ -249,7 +249,7 @@ static void audit_counts(const struct core *c)
                         pool_at(c, i)->writebacks, resident[i], reserved[i], copied[i]);
 }
 
-/* What is promised to sessions that retract is free, and is what they have left of it. */
+/* Promised pages are free, and sessions that retract have as many left to take. */
 static void audit_promised(const struct core *c, uint32_t pool)
 {
     const struct pool *p = pool_at(c, pool);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is tested in one lab guest, step by step. Each step says how long it took; the first that fails ends it. A guest has
+# Runs the tests of one lab guest, step by step. Each step says how long it took; the first that fails ends it. A guest has
 # one processor, so there are two parts, each with a guest of its own:
 #   verbs_one.sh transport   the transport's own tests, a peer that dies, rails; run by test_verbs.sh
 #   verbs_one.sh daemons     two daemons with engines; run by test_verbs_daemons.sh

@@ -2,10 +2,10 @@
  * node; then it pins what it needs, on the device and on the host, and file by file writes the
  * chunks that are not on the disk yet; the last file has the entry. A store whose pages others need
  * at once is DUE again. One that finds no record stays due as its node's, in its tenant's list.
- * What is due is pinned nowhere, but its last copy in memory is kept (node_due), for
+ * Nothing pins a prefix that is due, but memory keeps its last copy (node_due), for
  * DISK_KEEP_MS_MAX at most and not while the disk fails: so a burst is stored as fast as the disk
- * takes it, and a disk that takes nothing stops nobody for longer. Of a tenant one store writes at
- * a time, so what one finds missing no other is writing. */
+ * takes it, and a disk that takes nothing stops nobody for longer. One store of a tenant writes at
+ * a time, so no two write the same chunk. */
 #ifndef CORE_DISK_STORES_H
 #define CORE_DISK_STORES_H
 

@@ -560,7 +560,7 @@ static bool retract_lend(struct core *c, struct session *s, uint32_t end)
     return true;
 }
 
-/* Its copies begin, from the end of its path upwards. False: it runs on. */
+/* Begins copies, from the end of the path upwards. False: the session runs on. */
 static bool retract_begin(struct core *c, struct session *s, uint32_t end)
 {
     struct path path = {s->load_pin, s->state_from};

@@ -32,9 +32,9 @@ enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promi
 /* Leads to the first node from there upwards that is not on the host, to the root for none, or to
  * where `end` visits are reached. */
 void host_reached(struct core *c, uint32_t *slot, uint32_t end);
-/* Of the path's nodes below `until`, or of all: the host has what is needed to go on; or some of it
- * is on its way; or STATE that came to the device later is not; or HISTORY is neither there nor on
- * its way. */
+/* The host has what is needed to go on from the path's nodes below `until`, or from all; or some of
+ * it is on its way; or STATE that came to the device later is not; or HISTORY is neither there nor
+ * on its way. */
 enum host_path { HOST_HAS, HOST_COMES, HOST_LACKS, HOST_LOST };
 enum host_path host_path(struct core *c, struct path path, uint32_t until);
 

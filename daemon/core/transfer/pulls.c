@@ -448,8 +448,8 @@ void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p)
     pull_set_ending(c, p, TERN_PEER_LOST);
 }
 
-/* Its time is over: TIMED_OUT; BUSY where it waits for a busy source; GONE where the source does
- * not say why it refused a page. */
+/* Ends a transfer whose time is over: TIMED_OUT; BUSY where it waits for a busy source; GONE where
+ * the source does not say why it refused a page. */
 void pull_check_time(struct core *c, struct pull *p)
 {
     if (p->state == PULL_PUT_OFF && (c->now_ns >= p->give_up_ns || c->now_ns >= p->deadline_ns))

@@ -371,7 +371,7 @@ void node_due(struct core *c, uint32_t slot, bool due)
     touch(c);
 }
 
-/* What a store was due of leaves memory: nothing below it is left, so what is due is due of it. */
+/* The node leaves memory. Nothing is left below it, so each store that keeps it is of the node. */
 static void due_forget(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);

@@ -62,7 +62,7 @@ uint32_t *loader_lines(struct loader *l, const char *list, uint32_t slot)
     return entries_of(l, list).line[slot];
 }
 
-/* Of what is being read; behind that of the key, else of its entry; 0: it stands nowhere. */
+/* The line that is being read; behind that the line of the key, else of its entry; 0: none. */
 static uint32_t line_of(struct loader *l, const char *section, int index, const char *key)
 {
     size_t at = key == NULL ? config_settings_n : loader_row(section, key);

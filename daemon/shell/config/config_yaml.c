@@ -22,7 +22,7 @@ struct file {
     uint32_t nseen;
 };
 
-/* What an event belongs to: see loader_fail. */
+/* An event belongs to this place: see loader_fail. */
 struct place {
     const char *section;
     int index;
@@ -83,7 +83,7 @@ static const char *text_of(const struct file *f)
     return (const char *)f->e.data.scalar.value;
 }
 
-/* What is refused from here on is refused at this line. */
+/* A refusal from here on names this line. */
 static uint32_t line_here(struct file *f)
 {
     return f->l->line = (uint32_t)f->e.start_mark.line + 1;
