@@ -118,12 +118,13 @@ uint32_t disk_of_node(const struct core *c, uint32_t node)
     return root == NONE ? NONE : of_node(c, root, node, &wrong);
 }
 
-uint32_t disk_of_path(const struct core *c, uint32_t node)
+uint32_t disk_of_path(struct core *c, uint32_t node)
 {
     struct wrong wrong = {.chunk = NONE};
     uint32_t root = root_of_node(c, node_at(c, node)), chunk = NONE;
 
-    for (uint32_t at = node; root != NONE && chunk == NONE; at = node_at(c, at)->parent)
+    for (uint32_t at = node; root != NONE && chunk == NONE;
+         at = node_at(c, at)->parent, c->visits++)
         chunk = of_node(c, root, at, &wrong); /* the root's is there */
     return chunk;
 }

@@ -48,7 +48,7 @@ uint32_t disk_root_make(struct core *c, struct disk_tree of);
 /* The chunk of a node's prefix, every token compared; the root for a root. NONE: none. */
 uint32_t disk_of_node(const struct core *c, uint32_t node);
 /* The deepest chunk of its path; NONE: there is no root. */
-uint32_t disk_of_path(const struct core *c, uint32_t node);
+uint32_t disk_of_path(struct core *c, uint32_t node);
 /* The deepest one from this upwards that a session of the pool can go on from, or NONE. */
 uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk);
 /* Where a session could get to: from the deepest chunk of the path to `node` that is on the disk,

@@ -138,7 +138,7 @@ static uint32_t look_cost(const struct core *c, const struct disk_store *s)
     return 3 * (node_at(c, s->node)->depth / store_pool(c, s)->align);
 }
 
-static void look(const struct core *c, const struct disk_store *s, struct missing *ret)
+static void look(struct core *c, const struct disk_store *s, struct missing *ret)
 {
     const struct pool *p = store_pool(c, s);
     struct step at = {s->node, NONE};
