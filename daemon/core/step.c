@@ -40,6 +40,8 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
 
         *result = (struct op_result){0};
         piece_begin(c);
+        if (c->visits >= batch_end(c))
+            c->piece_end = c->visits; /* a Close gives nothing back yet */
         if (op->kind == STEP_UNLEASE)
             lease_return(c, call->engine, op, result);
         else
@@ -416,10 +418,13 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     check(ev->now_ns >= c->now_ns && out->refs_max == c->limits.table_pages);
     c->now_ns = ev->now_ns;
     c->touched = c->visits = 0;
+    c->piece_most = PIECE_VISITS_MAX;
     piece_begin(c);
     all = turns_expire(c); /* so that a request with the handle of one comes late, */
     all = tickets_expire(c) && all; /* and one with a ticket */
     apply(c, out, ev);
+    c->piece_most = ev->kind == EV_TIMER ? PIECE_VISITS_TIMER : 0;
+    piece_begin(c);
     all = sessions_flush(c) && all;
     all = retires_flush(c) && all;     /* they wait for the pages of those */
     all = closes_flush(c, out) && all; /* and these for their records */

@@ -83,6 +83,7 @@ void evict(struct sim *w, uint32_t d, bool all)
     for (uint32_t i = 0; i < POOLS; i++)
         m->pool[i].evictions++;
     sim_step(w, d, &ev);
+    sim_timers(w, d); /* it goes on in pieces */
     EXPECT(w->reply && w->reply->err == TERN_OK, "evict_refused", "err %u",
            w->reply ? w->reply->err : 99);
     EXPECT(all || w->reply->evict.nodes <= ev.request.evict.nodes, "evict_too_many", "%u nodes",

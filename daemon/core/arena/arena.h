@@ -494,6 +494,7 @@ struct core {
     uint32_t touched, draining, left_over;
     uint32_t node_bytes;           /* of a node's record, with its groups */
     uint32_t visits;               /* records that this step has looked at: see visits_left */
+    uint32_t piece_most;           /* visits that the pieces share: see PIECE_VISITS_MAX */
     uint32_t piece_end;            /* visits at which a piece of work stops: see piece_begin */
     uint32_t nchanged;             /* nodes in the `changed` lists of all pools */
     uint32_t npinned;              /* nodes that operators pinned */
@@ -779,7 +780,7 @@ static inline uint32_t piece_begin(struct core *c)
 {
     uint32_t end = c->visits + (visits_left(c) > 0 ? PIECE_VISITS_LEAST : 0);
 
-    return c->piece_end = end > PIECE_VISITS_MAX ? end : PIECE_VISITS_MAX;
+    return c->piece_end = end > c->piece_most ? end : c->piece_most;
 }
 
 /* Where one stops in which what is released comes free: in the step that released it, and later. */
