@@ -400,7 +400,7 @@ void fasks(struct fdaemon *d, struct fask *a, uint32_t peer)
     if (a->ticket) {
         fw.of_trace[a->trace % FLEET_TRACES] = a->ticket;
         request.fetch.ticket = fw.ticket[a->ticket - 1].t;
-        request.fetch.ticket.key[0] ^= a->forged;
+        request.fetch.ticket.key[1] ^= a->forged; /* the seed, in each of them */
         request.fetch.follow = a->follow;
         fticket_asked(d, a);
     }
