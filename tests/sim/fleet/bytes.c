@@ -10,8 +10,7 @@
 #define PIECES   256u
 #define MARK     0xa5 /* of a leased page that nobody has written yet */
 #define HEAD     (FLEET_TOKEN / FLEET_HEADS)
-#define RANKS    2u
-#define MOVE_MAX (RIG_SPAN_PAGES * RANKS)
+#define MOVE_MAX (RIG_SPAN_PAGES * FLEET_RANKS)
 
 static uint64_t head_word(uint64_t chain, uint32_t head)
 {

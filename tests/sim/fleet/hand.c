@@ -72,9 +72,13 @@ static void promises(struct fdaemon *d, struct frun *run)
 
 static bool goes_on(struct fdaemon *d, struct frun *run, uint32_t to)
 {
-    const uint32_t leased = d->nleased;
-    bool ok =
-        fcomputes(d, run->s, run->space, run->variant, to < run->to ? to : run->to, run->epoch);
+    uint32_t leased;
+    bool ok;
+
+    if (d->nleased == 0 && fpick(3) == 0)
+        flease_more(d);
+    leased = d->nleased;
+    ok = fcomputes(d, run->s, run->space, run->variant, to < run->to ? to : run->to, run->epoch);
 
     run->leased |= d->nleased < leased; /* assigned */
     return ok;
@@ -184,10 +188,11 @@ static bool hands_over(struct fdaemon *d, struct frun *run, uint32_t hops)
 /* What came by a ticket, or by another fetch, is handed on. */
 static bool hands_on(struct fdaemon *d, struct fask *a)
 {
-    struct frun run = {.s = a->s, .space = a->space, .variant = a->variant, .epoch = a->epoch};
+    struct frun run;
 
-    if (!a->s || a->request || a->s->len.written == 0)
+    if (!a || a->s->len.written == 0)
         return false;
+    run = (struct frun){.s = a->s, .space = a->space, .variant = a->variant, .epoch = a->epoch};
     if (!hands_over(d, &run,
                     a->ticket && fw.ticket[a->ticket - 1].won ? fw.ticket[a->ticket - 1].hops + 1
                                                               : 0))
@@ -204,7 +209,7 @@ bool do_handoff(void)
     if (fw.ntickets >= TICKETS_MOST)
         return false;
     if (fpick(3) == 0)
-        return hands_on(d, &d->ask[fpick(FLEET_ASKS)]);
+        return hands_on(d, fask_answered(d));
     if (!run->s)
         return false;
     if (fpick(16) == 0) { /* it ends otherwise */
@@ -213,6 +218,8 @@ bool do_handoff(void)
     }
     if (run->s->len.written < run->to && fpick(8) && !goes_on(d, run, run->to))
         return false;
+    if (fpick(3) == 0)
+        fturn(d, run);
     if (run->s->len.written == 0 || !hands_over(d, run, 0))
         return false;
     run->s = NULL;
@@ -342,6 +349,41 @@ void fruns_end(void)
             run_ends(&fw.d[i / FLEET_RUNS].run[i % FLEET_RUNS]);
 }
 
+void fruns_lost(struct fdaemon *d)
+{
+    for (uint32_t i = 0; i < FLEET_RUNS; i++)
+        if (d->run[i].s && d->run[i].ticket)
+            fw.ticket[d->run[i].ticket - 1].over = 1;
+}
+
+/* A source that is busy is asked again. */
+static const struct reply *answered(const struct fdaemon *d, const struct fask *a)
+{
+    const struct reply *r = rig_reply_to(d->rig, a->request);
+
+    for (uint32_t n = 0; n < ASKS_AGAIN && !r; n++) {
+        while (!r && rig_jobs(d->rig, RIG_MSG) > 0) {
+            rig_complete(d->rig, RIG_MSG);
+            r = rig_reply_to(d->rig, a->request);
+        }
+        if (!r)
+            rig_advance(d->rig, 100 * MS);
+        r = rig_reply_to(d->rig, a->request);
+    }
+    return r;
+}
+
+/* Y6: the source gives the transfer up before it hears that all has come. */
+static void word_comes_late(struct fdaemon *d, const struct fdaemon *source)
+{
+    FTRACE("  daemon %u gives up what %u has\n", fdaemon_number(source), fdaemon_number(d));
+    rig_advance(source->rig, source->rig->options.limits.transfer_deadline_ns);
+    d->rig->automatic = RIG_ALL;
+    fsettle();
+    fticket_look();
+    FMARK(ticket_word_late);
+}
+
 /* Y1: one that nobody has asked for comes to the first who does. */
 static void comes_last(uint32_t ticket)
 {
@@ -352,11 +394,16 @@ static void comes_last(uint32_t ticket)
         struct fdaemon *d = &fw.d[i];
         struct fask *a = fask_free(d);
 
-        if (i == t->daemon || !fw.up[i][t->daemon] || !a || !takes(d, ticket, false))
+        if (i == t->daemon || !fw.up[i][t->daemon] || !a)
             continue;
-        for (uint32_t n = 0; n < ASKS_AGAIN && !rig_reply_to(d->rig, a->request); n++)
-            rig_advance(d->rig, 100 * MS); /* a busy source is asked again */
-        r = rig_reply_to(d->rig, a->request);
+        if (fw.cfg.by_hand)
+            d->rig->automatic &= ~(uint32_t)RIG_MSG;
+        r = takes(d, ticket, false) ? answered(d, a) : NULL;
+        if (fw.cfg.by_hand && r && r->err == TERN_OK)
+            word_comes_late(d, &fw.d[t->daemon]);
+        d->rig->automatic = RIG_ALL;
+        if (!a->s)
+            continue;
         if (r && r->err == TERN_BUSY) /* of records, or of resets that are told */
             return;
         FEXPECT(r && r->err == TERN_OK, "ticket_lost_last", "ticket %u: error %u %s", ticket,

@@ -45,7 +45,6 @@ static void member_event(uint32_t i, uint32_t k)
 /* One group, of pages that say of what they are, so any two such pools exchange them. */
 static void pool_opens(struct fdaemon *d)
 {
-    const uint32_t tokens = fw.cfg.ample ? POOL_TOKENS : FLEET_TOKENS * 5 / 4 + fpick(768);
     struct request r = {.op = OP_POOL_OPEN,
                         .pool_open = {.ngroups = 1,
                                       .shard = SHARD_HEADS,
@@ -56,7 +55,7 @@ static void pool_opens(struct fdaemon *d)
     const struct reply *reply;
 
     r.pool_open.group[0] = rig_group(d->page_tokens, d->page_tokens * FLEET_TOKEN);
-    r.pool_open.group[0].cap_pages = fw.cfg.ample ? 0 : tokens / d->page_tokens;
+    r.pool_open.group[0].cap_pages = d->pool_pages;
     reply = rig_request(d->rig, d->e.conn[0], &r);
     FEXPECT(reply && reply->err == TERN_OK, "pool", "%s", reply ? reply->text : "no answer");
     d->pool = reply->pool_open.pool;
@@ -104,6 +103,7 @@ static void starts(uint32_t i)
     d->ranks = fw.cfg.ranks ? 1 + fpick(2) : 1;
     if (was && was != d->page_tokens)
         FMARK(other_layout);
+    d->pool_pages = fw.cfg.ample ? 0 : (FLEET_TOKENS * 5 / 4 + fpick(768)) / d->page_tokens;
     d->e = rig_engine(d->rig, 0, "e", d->ranks);
     pool_opens(d);
     d->admin = rig_connect_admin(d->rig);
@@ -144,6 +144,21 @@ void fworld_begin(const struct fhistory *h)
     fsettle();
 }
 
+/* All that the engine had and waited for: nobody is answered. */
+static void engine_forgets(struct fdaemon *d)
+{
+    for (uint32_t r = 0; r < fw.nresets; r++)
+        if (&fw.d[fw.reset[r].daemon] == d)
+            fw.reset[r].request = 0;
+    for (uint32_t n = 0; n < FLEET_ASKS; n++)
+        if (d->ask[n].s && d->ask[n].request && d->ask[n].ticket)
+            fw.ticket[d->ask[n].ticket - 1].orphan = 1;
+    memset(d->ask, 0, sizeof d->ask);
+    memset(d->run, 0, sizeof d->run);
+    d->leaving = (struct fleaving){0};
+    d->nleased = 0;
+}
+
 static bool do_restart(void)
 {
     const uint32_t i = fpick(FLEET);
@@ -154,15 +169,7 @@ static bool do_restart(void)
         goes_down(i, k);
         goes_down(k, i);
     }
-    for (uint32_t r = 0; r < fw.nresets; r++)
-        if (fw.reset[r].daemon == i)
-            fw.reset[r].request = 0; /* nobody is answered */
-    for (uint32_t n = 0; n < FLEET_ASKS; n++)
-        if (d->ask[n].s && d->ask[n].request && d->ask[n].ticket)
-            fw.ticket[d->ask[n].ticket - 1].orphan = 1;
-    memset(d->ask, 0, sizeof d->ask);
-    memset(d->run, 0, sizeof d->run);
-    d->nleased = 0;
+    engine_forgets(d);
     rig_destroy(d->rig);
     d->rig = NULL;
     if (d->spill && !keeps) {
@@ -171,6 +178,31 @@ static bool do_restart(void)
     }
     fmodel_started(d, keeps);
     starts(i);
+    return true;
+}
+
+/* E1: what it had is its own until its last process is gone, and what it has published, or handed
+ * over, stays. */
+static bool do_die(void)
+{
+    struct fdaemon *d = &fw.d[fpick(FLEET)];
+    bool leased = d->nleased > 0;
+
+    FTRACE("  the engine of daemon %u dies\n", fdaemon_number(d));
+    for (uint32_t rank = d->ranks; rank-- > 0;) {
+        flease_look(d);
+        rig_engine_kill(d->rig, &d->e, rank);
+    }
+    while (d->rig->sessions)
+        rig_session_free(d->rig->sessions);
+    fruns_lost(d);
+    engine_forgets(d);
+    fsettle();
+    flease_look(d);
+    if (leased)
+        FMARK(lease_of_dead_engine);
+    d->e = rig_engine(d->rig, 0, "e", d->ranks);
+    pool_opens(d);
     return true;
 }
 
@@ -268,7 +300,8 @@ static bool do_work(void)
 
 static bool do_time(void)
 {
-    uint64_t ns = (uint64_t)(1 + fpick(40)) * (fpick(2) ? 1000000000u : 1000000u);
+    static const uint32_t unit[] = {1000000, 200000000, 1000000000};
+    uint64_t ns = (uint64_t)(1 + fpick(40)) * unit[fpick(3)];
 
     for (uint32_t i = 0; i < FLEET; i++)
         rig_advance(fw.d[i].rig, ns);
@@ -408,14 +441,15 @@ void fasks(struct fdaemon *d, struct fask *a, uint32_t peer)
     a->request = request.request_id;
 }
 
-/* Most often one that is connected and has some of it. */
+/* Most often one that is connected and has more of it than the session. */
 static uint32_t some_source(const struct fdaemon *d, const struct fask *a)
 {
+    const uint32_t unit = a->s->len.committed / FLEET_UNIT;
     uint32_t k = fpick(FLEET);
 
     for (uint32_t n = 0; n < 2 * FLEET; n++, k = (k + 1) % FLEET)
-        if (fw.up[d - fw.d][k] && k != d - fw.d && fw.d[k].may[a->space][a->variant][0] &&
-            (k != a->peer || n >= FLEET))
+        if (fw.up[d - fw.d][k] && k != d - fw.d && unit < FLEET_UNITS &&
+            fw.d[k].may[a->space][a->variant][unit] && (k != a->peer || n >= FLEET))
             return k;
     return k;
 }
@@ -428,15 +462,38 @@ struct fask *fask_free(struct fdaemon *d)
     return NULL;
 }
 
+struct fask *fask_answered(struct fdaemon *d)
+{
+    uint32_t at = fpick(FLEET_ASKS);
+
+    for (uint32_t n = 0; n < FLEET_ASKS; n++, at = (at + 1) % FLEET_ASKS)
+        if (d->ask[at].s && !d->ask[at].request)
+            return &d->ask[at];
+    return NULL;
+}
+
+/* A sequence that the daemon's disk may have, if there is any. */
+static void on_disk(const struct fdaemon *d, struct fask *a)
+{
+    for (uint32_t n = 0; n < FLEET_SPACES * FLEET_VARIANTS && !d->disk[a->space][a->variant][0];
+         n++) {
+        a->variant = (a->variant + 1) % FLEET_VARIANTS;
+        a->space = (a->space + (a->variant == 0)) % FLEET_SPACES;
+    }
+}
+
 static bool do_fetch(void)
 {
     struct fdaemon *d = &fw.d[fpick(FLEET)];
     struct fask *a = fask_free(d);
+    bool disk = d->spill && !fpick(3);
 
     if (!a)
         return false;
     *a =
         (struct fask){.space = fpick(FLEET_SPACES), .variant = fpick(FLEET_VARIANTS), .peer = NONE};
+    if (disk)
+        on_disk(d, a);
     a->epoch = d->epoch[a->space];
     a->s = fopens(d, a->space);
     if (!a->s)
@@ -447,7 +504,7 @@ static bool do_fetch(void)
         return false;
     }
     a->from[0] = a->s->len.committed;
-    fasks(d, a, d->spill && !fpick(3) ? PEER_DISK : some_source(d, a));
+    fasks(d, a, disk ? PEER_DISK : some_source(d, a));
     return true;
 }
 
@@ -455,9 +512,9 @@ static bool do_fetch(void)
 static bool do_again(void)
 {
     struct fdaemon *d = &fw.d[fpick(FLEET)];
-    struct fask *a = &d->ask[fpick(FLEET_ASKS)];
+    struct fask *a = fask_answered(d);
 
-    if (!a->s || a->request)
+    if (!a)
         return false;
     if (!a->again && !a->ticket && a->s->len.committed < FLEET_TOKENS && fpick(3)) {
         a->again = 1;
@@ -527,6 +584,7 @@ static void look(void)
             ask_look(&fw.d[i], &fw.d[i].ask[n]);
         flease_look(&fw.d[i]);
     }
+    fticket_look();
 }
 
 void fplay(const struct fchoice *c)
@@ -553,8 +611,10 @@ void fworld_end(void)
     struct core_view v;
 
     fw.ends = true;
-    for (uint32_t i = 0; i < FLEET; i++)
+    for (uint32_t i = 0; i < FLEET; i++) {
         fw.d[i].rig->automatic = RIG_ALL;
+        flease_steps_end(&fw.d[i]);
+    }
     fsettle();
     for (uint32_t i = 0; i < FLEET * FLEET; i++)
         if (fw.member[i / FLEET][i % FLEET] && !fw.up[i / FLEET][i % FLEET])

@@ -73,6 +73,26 @@ void fticket_done(const struct peer_msg *m)
         fw.ticket[ticket - 1].heard = 1;
 }
 
+/* Y2, Y6: whatever the source thought of the fetch meanwhile, the word that it has come uses the
+ * ticket up. */
+static void proves_used(struct fticket *t)
+{
+    struct fdaemon *d = &fw.d[t->daemon];
+    struct request request = {.op = OP_TICKET_DROP, .ticket_drop.ticket = t->t};
+    const struct reply *r = rig_request(d->rig, d->e.conn[0], &request);
+
+    FEXPECT(r && r->err == TERN_GONE, "ticket_after_end", "ticket %u is used up: error %u",
+            (uint32_t)(t - fw.ticket) + 1, r ? r->err : 0);
+    t->proved = 1;
+}
+
+void fticket_look(void)
+{
+    for (uint32_t i = 0; i < fw.ntickets; i++)
+        if (fw.ticket[i].heard && !fw.ticket[i].proved && !former_life(&fw.ticket[i]))
+            proves_used(&fw.ticket[i]);
+}
+
 /* --- the answer --- */
 
 static void marks_of_one(const struct fdaemon *d, const struct fticket *t, const struct fask *a)

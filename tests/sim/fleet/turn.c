@@ -59,16 +59,12 @@ static bool records(const struct fdaemon *d, struct frun *run, struct session_id
     return true;
 }
 
-bool do_turn(void)
+bool fturn(struct fdaemon *d, struct frun *run)
 {
-    struct fdaemon *d = &fw.d[fpick(FLEET)];
-    struct frun *run = frun_some(d);
     const struct reply *r;
     struct session_id turn;
     bool ok = false;
 
-    if (!run->s)
-        return false;
     r = asks(d, (struct request){.op = OP_TURN_BEGIN, .turn_begin.session = run->s->id});
     FEXPECT(r && r->err == TERN_OK, "turn_begin", "%s", r ? r->text : "no answer");
     turn = r->turn_begin.turn;
@@ -79,4 +75,12 @@ bool do_turn(void)
     r = asks(d, (struct request){.op = OP_TURN_END, .turn_end.session = turn});
     FEXPECT(r && r->err == TERN_OK, "turn_end", "%s", r ? r->text : "no answer");
     return ok;
+}
+
+bool do_turn(void)
+{
+    struct fdaemon *d = &fw.d[fpick(FLEET)];
+    struct frun *run = frun_some(d);
+
+    return run->s && fturn(d, run);
 }

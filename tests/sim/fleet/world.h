@@ -31,6 +31,7 @@
 #define FLEET_ASKS     4u  /* fetches of a daemon at a time */
 #define FLEET_RUNS     2u  /* sessions of a daemon that compute at a time */
 #define FLEET_LEASED   48u /* pages of a daemon's engine, at most */
+#define FLEET_RANKS    2u
 #define FLEET_TICKETS  160u
 #define FLEET_RECORDS  4u   /* of a session */
 #define FLEET_TRACES   512u /* fetches of a history, at most */
@@ -78,8 +79,10 @@ struct fconfig {
     X(cancel, 3, 100)                                                                              \
     X(drop, 3, 100)                                                                                \
     X(lease, 10, 500)                                                                              \
-    X(unlease, 5, 500)                                                                             \
-    X(turn, 24, 500)
+    X(unlease, 10, 500)                                                                            \
+    X(turn, 24, 500)                                                                               \
+    X(step, 10, 300) /* ranks do what their scheduler has named */                                 \
+    X(die, 3, 500)   /* an engine, and another of its kind takes its pool over */
 
 enum fkind {
 #define X(name, weight, least) FLEET_##name,
@@ -107,7 +110,8 @@ enum fkind {
     X(ticket_survives_fetcher, 1) /* which was restarted during the fetch */                       \
     X(ticket_of_reset, 10)                                                                         \
     X(ticket_denied, 10)                                                                           \
-    X(ticket_last, 10) /* it stands, so it comes */                                                \
+    X(ticket_word_late, 300) /* that it has come */                                                 \
+    X(ticket_last, 10)      /* it stands, so it comes */                                           \
     X(followed, 10)                                                                                \
     X(followed_by_two, 10)     /* of whom one waits */                                             \
     X(followed_after_other, 1) /* whose fetch came to nothing */                                   \
@@ -115,7 +119,10 @@ enum fkind {
     X(spans_of_larger, 10)                                                                         \
     X(other_ranks, 10)                                                                             \
     X(lease_assigned, 10)                                                                          \
-    X(lease_handed, 10)                                                                            \
+    X(lease_handed, 300)                                                                            \
+    X(lease_named_twice, 300)                                                                       \
+    X(lease_left_at_step, 500)                                                                      \
+    X(lease_of_dead_engine, 300)                                                                    \
     X(record_read, 10)                                                                             \
     X(all_together, 1) /* records, leased pages, a disk, and a ticket into another layout */
 
@@ -169,6 +176,13 @@ struct frun {
     uint8_t leased;                 /* pages of a lease are in its table */
 };
 
+/* Leased pages that were given back at a step which ranks have still to do. */
+struct fleaving {
+    uint32_t n, step, passed[FLEET_RANKS]; /* step: the last one that was named */
+    uint32_t of[FLEET_LEASED];             /* the step of each */
+    struct page_ref page[FLEET_LEASED];
+};
+
 struct fticket {
     struct ticket t;
     uint64_t until; /* by the clock of the daemon that gave it */
@@ -186,6 +200,7 @@ struct fticket {
     uint8_t failed;   /* a follower's fetch came to nothing */
     uint8_t replaced; /* its session was handed over with another key */
     uint8_t leased, recorded;
+    uint8_t proved; /* that it is used up */
 };
 
 struct freset {
@@ -200,8 +215,9 @@ struct fdaemon {
     struct pool_id pool;
     struct spill *spill;        /* NULL: it has no disk */
     uint64_t incarnation, seen; /* resets that took effect in this life */
-    uint32_t lives, page_tokens, ranks, admin, nleased;
+    uint32_t lives, page_tokens, pool_pages, ranks, admin, nleased;
     struct page_ref leased[FLEET_LEASED];
+    struct fleaving leaving;
     struct frun run[FLEET_RUNS];
     uint32_t epoch[FLEET_SPACES];
     fstamps may, disk, doomed; /* what may be found; may lie on the disk; lay there at a reset */
@@ -268,6 +284,7 @@ void fticket_judge(struct fdaemon *d, const struct fask *a, const struct reply *
 void fticket_link_down(uint32_t from, uint32_t to);
 void fticket_done(const struct peer_msg *m); /* a source hears how a fetch ended */
 bool fticket_over(const struct fticket *t);  /* it can be fetched no more, for certain */
+void fticket_look(void);                     /* what is used up stays so */
 uint32_t fticket_word(uint32_t blob, uint32_t i);
 
 /* ---- hand.c ---- */
@@ -278,17 +295,22 @@ bool do_take(void);
 bool do_cancel(void);
 bool do_drop(void);
 void fruns_end(void);
-void ftickets_last(void); /* each that surely stands comes to somebody */
+void fruns_lost(struct fdaemon *d); /* with their engine */
+void ftickets_last(void);           /* each that surely stands comes to somebody */
 
 /* ---- lease.c ---- */
 bool do_lease(void);
+bool flease_more(struct fdaemon *d);
 bool do_unlease(void);
+bool do_step(void);
+void flease_steps_end(struct fdaemon *d); /* every rank does all that is named */
 /* Gives the session leased pages for as many tokens as there are, at most for `to`. False: none. */
 bool flease_assign(struct fdaemon *d, struct rig_session *s, uint32_t to);
 void flease_look(const struct fdaemon *d);
 
 /* ---- turn.c ---- */
 bool do_turn(void);
+bool fturn(struct fdaemon *d, struct frun *run); /* that runs */
 
 /* ---- bytes.c ---- */
 void fbytes_write(struct rig_session *s, uint32_t from, uint32_t to);
@@ -307,6 +329,7 @@ void fsession_ends(struct rig_session *s);
 bool fcomputes(struct fdaemon *d, struct rig_session *s, uint32_t space, uint32_t variant,
                uint32_t to, uint32_t epoch);
 struct fask *fask_free(struct fdaemon *d);
+struct fask *fask_answered(struct fdaemon *d); /* any of them; NULL: there is none */
 void fasks(struct fdaemon *d, struct fask *a, uint32_t peer);
 void fsettle(void);
 void fplay(const struct fchoice *choice);
