@@ -9,15 +9,32 @@ static const char *const kind_name[] = {
 #undef X
 };
 
-static void make_choices(struct prng *p, struct fhistory *h)
+/* A third of the histories does more of what seldom comes together. */
+enum theme { THEME_NONE, THEME_TOGETHER, THEME_SOURCES, THEME_HANDOFF, THEME_DISK, THEMES };
+#define THEME_KINDS 9u
+#define MORE        4u /* times */
+
+static const enum fkind theme_kind[THEMES][THEME_KINDS] = {
+    [THEME_NONE] = {FLEET_KIND_COUNT},
+    [THEME_TOGETHER] = {FLEET_prefill, FLEET_lease, FLEET_turn, FLEET_handoff, FLEET_take,
+                        FLEET_deliver, FLEET_work, FLEET_up, FLEET_KIND_COUNT},
+    [THEME_SOURCES] = {FLEET_commit, FLEET_fetch, FLEET_again, FLEET_work, FLEET_KIND_COUNT},
+    [THEME_HANDOFF] = {FLEET_handoff, FLEET_take, FLEET_work, FLEET_time, FLEET_time,
+                       FLEET_KIND_COUNT},
+    [THEME_DISK] = {FLEET_commit, FLEET_fetch, FLEET_restart, FLEET_KIND_COUNT},
+};
+
+static void make_choices(struct prng *p, struct fhistory *h, uint32_t theme)
 {
-    static const uint32_t weight[] = {
+    uint32_t weight[] = {
 #define X(name, weight, least) weight,
         FLEET_KINDS(X)
 #undef X
     };
     uint32_t total = 0;
 
+    for (const enum fkind *k = theme_kind[theme]; *k != FLEET_KIND_COUNT; k++)
+        weight[*k] *= MORE;
     for (uint32_t k = 0; k < FLEET_KIND_COUNT; k++)
         total += weight[k];
     h->n = 24 + prng_below(p, FLEET_CHOICES - 24 + 1);
@@ -34,6 +51,7 @@ static void make_choices(struct prng *p, struct fhistory *h)
 void fhistory_make(uint64_t seed, struct fhistory *h)
 {
     struct prng p;
+    uint32_t theme;
 
     memset(h, 0, sizeof *h);
     prng_init(&p, seed ^ 0x666c656574u);
@@ -46,11 +64,12 @@ void fhistory_make(uint64_t seed, struct fhistory *h)
     h->cfg.disk = prng_below(&p, 3) ? 0 : 1 + prng_below(&p, (1u << FLEET) - 1);
     h->cfg.layouts = prng_below(&p, 2);
     h->cfg.ranks = prng_below(&p, 2);
-    if (prng_below(&p, 8) == 0) { /* all of it together */
+    theme = prng_below(&p, 3) ? THEME_NONE : prng_below(&p, THEMES);
+    if (theme == THEME_TOGETHER)
         h->cfg.ample = h->cfg.layouts = h->cfg.ranks = 1;
+    if (theme == THEME_TOGETHER || theme == THEME_DISK)
         h->cfg.disk = (1u << FLEET) - 1;
-    }
-    make_choices(&p, h);
+    make_choices(&p, h, theme);
 }
 
 bool fhistory_write(const struct fhistory *h, const char *path, const char *why)

@@ -98,11 +98,11 @@ enum fkind {
     X(reset_told_again, 500) /* and it took no effect */                                           \
     X(two_sources, 100)                                                                            \
     X(other_layout, 500)                                                                           \
-    X(disk_outlives_a_life, 20)                                                                    \
+    X(disk_outlives_a_life, 60)                                                                    \
     X(ticket_fetched, 100)                                                                         \
     X(ticket_with_tail, 100)                                                                       \
     X(ticket_here, 10) /* at the daemon that gave it */                                            \
-    X(ticket_two_hops, 10)                                                                         \
+    X(ticket_two_hops, 50)                                                                         \
     X(ticket_taken_once, 10) /* a second fetch is told GONE */                                     \
     X(ticket_busy, 10)                                                                             \
     X(ticket_expired, 10)                                                                          \
@@ -113,7 +113,7 @@ enum fkind {
     X(ticket_word_late, 300) /* that it has come */                                                 \
     X(ticket_last, 10)      /* it stands, so it comes */                                           \
     X(followed, 10)                                                                                \
-    X(followed_by_two, 10)     /* of whom one waits */                                             \
+    X(followed_by_two, 50)     /* of whom one waits */                                             \
     X(followed_after_other, 1) /* whose fetch came to nothing */                                   \
     X(spans_of_smaller, 10)                                                                        \
     X(spans_of_larger, 10)                                                                         \
@@ -124,7 +124,7 @@ enum fkind {
     X(lease_left_at_step, 500)                                                                      \
     X(lease_of_dead_engine, 300)                                                                    \
     X(record_read, 10)                                                                             \
-    X(all_together, 1) /* records, leased pages, a disk, and a ticket into another layout */
+    X(all_together, 40) /* records, leased pages, a disk, and a ticket into another layout */
 
 enum fmark {
     FMARK_BEGIN = FLEET_KIND_COUNT - 1,
