@@ -434,6 +434,24 @@ TEST(drawings_mark_resume_points_pins_and_tiers)
     assert_int_equal(count_of(picture, "class=\"p\""), 2);
 }
 
+/* A name stands in its cell where it has room, and each tree has one header. */
+TEST(drawings_name_each_tree_and_each_cell_once)
+{
+    struct svg_drawn d;
+    uint32_t end;
+
+    end = chain((uint32_t)node(-1), 2);
+    chain(end, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        chain(end, 60);
+    chain((uint32_t)node(-1), 100);
+    draws(&d, "n");
+    assert_int_equal(count_of(picture, "class=\"b\">pool 0, namespace b7864b9f: "), 2);
+    assert_int_equal(count_of(picture, ">0..6400, 200 pages</text>"), 1);
+    assert_int_equal(count_of(picture, ">128..3968, 120 pages</text>"), 3);
+    assert_int_equal(count_of(picture, "></text>"), 0); /* one page is too narrow for a name */
+}
+
 /* Lines of the axis: from the root to the last page, where that is a round number. */
 static void axis_of(uint32_t pages, uint32_t lines, const char *last)
 {
