@@ -207,7 +207,6 @@ static void path_stop(struct verbs *v, struct verbs_path *p)
         v->xfer->stats.paths_up--;
     if (p->push && !p->source)
         pushes_forgotten(v, p);
-    p->since_ns = io_now_ns();
     if (!p->qp) {
         path_rest(v, p);
         return;
