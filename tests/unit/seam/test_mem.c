@@ -89,6 +89,26 @@ TEST(mem_page_lies_where_the_layout_says)
     assert_int_equal(mem_transfer_regions(rig.mem, 0), 2);
 }
 
+/* Ranks that hold alike: what came for the first goes to the others, with its checksums. */
+TEST(mem_page_of_ranks_that_hold_alike_is_spread_with_its_checksums)
+{
+    const struct page_at at = {.group = 1, .index = 5, .gen = 1, .record = 7};
+    uint8_t *first, *second;
+
+    rig_init();
+    mem_pool_set(rig.mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, NULL, 1, 2, groups);
+    first = mem_page(rig.mem, 0, 0, 1, 5);
+    second = mem_page(rig.mem, 0, 1, 1, 5);
+    for (uint32_t i = 0; i < groups[1].page_bytes; i++)
+        first[i] = (uint8_t)(i * 7 >> 2);
+    for (uint32_t u = 0; u < groups[1].units; u++)
+        mem_sums(rig.mem, 7)[u] = 1000 + u;
+    assert_true(mem_spread(rig.mem, 0, &at));
+    assert_memory_equal(first, second, groups[1].page_bytes);
+    for (uint32_t u = 0; u < 2 * groups[1].units; u++)
+        assert_int_equal(mem_sums(rig.mem, 7)[u], 1000 + u % groups[1].units);
+}
+
 TEST(mem_region_fd_maps_the_same_bytes)
 {
     uint8_t *map;

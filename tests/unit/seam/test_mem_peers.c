@@ -28,7 +28,7 @@ static const char uuids[RANKS_MAX][MEM_DEVICE_BYTES] = {
 
 static struct standin in;
 static struct mem *mem;
-static bool peers_off;
+static bool peers_off, two_each; /* two_each: both tenants have a region on each device */
 static uint32_t wait_ms;
 static uint8_t content[DEVICES + 1][REGION]; /* what each region has to hold */
 
@@ -41,7 +41,7 @@ FIXTURE(begin)
     in = standin_open(STANDIN_MEMORY);
     in.let_fail("", 0, CUDA_SUCCESS);
     mem = NULL;
-    peers_off = false;
+    peers_off = two_each = false;
     wait_ms = PATIENT_MS;
     alarm(HANGS_S);
     return 0;
@@ -83,6 +83,10 @@ static enum tern_err start(uint32_t devices)
         (struct tenant_config){.memory_bytes = REGION, .regions = devices, .sessions_max = 1};
     c.tenant[1] = (struct tenant_config){.memory_bytes = REGION, .regions = 1, .sessions_max = 1};
     c.device[0] = uuids;
+    if (two_each) {
+        c.tenant[1].regions = devices;
+        c.device[1] = uuids;
+    }
     return mem_create(&c, &mem, &why);
 }
 
@@ -330,6 +334,31 @@ TEST(fault_20_each_call_for_peers_that_fails_at_start_leaves_the_way_through_the
     print_message("fault=20 runs=%u injected=%u violations=%u points %u/%u\n", points, points,
                   points - staged, staged, points);
     assert_int_equal(staged, points);
+}
+
+/* Access is given to no further region once that to one has failed, and what can be taken back is
+ * taken back, whatever one region does. */
+TEST(fault_20_access_to_one_of_two_regions_that_fails_leaves_none_of_the_other)
+{
+    uint32_t own, peers;
+
+    two_each = true;
+    own = calls_of("cuMemSetAccess", "all"); /* of each region, to its own device */
+    unsetenv("STANDIN_CUDA_NO_PEERS");
+    in.let_fail("cuMemSetAccess", own + 1, CUDA_ERROR_INVALID_VALUE);
+    start_well(2);
+    assert_non_null(mem_no_peers(mem, 0, 1));
+    assert_int_equal(in.calls("cuMemSetAccess"), own + 1 + 4); /* two are taken back from each */
+    assert_int_equal(in.live().peers, 0);
+    stop();
+    setenv("STANDIN_CUDA_SPOILS_PEERS", "all", 1);
+    in.let_fail("cuMemSetAccess", own + 4 + 1, CUDA_ERROR_INVALID_VALUE);
+    start_well(2);
+    assert_non_null(mem_no_peers(mem, 0, 1));
+    peers = in.live().peers;
+    stop();
+    in.let_fail("", 0, CUDA_SUCCESS);
+    assert_int_equal(peers, 1); /* the one that failed */
 }
 
 /* An error that a device does not recover from. */

@@ -39,6 +39,32 @@ TEST(xfer_connections_send_at_once_and_have_the_buffers_asked_for)
     options_are(rig.src.xfer, 16384);
 }
 
+static uint64_t link_bytes(const char *transport)
+{
+    const char *word;
+    uint64_t bytes;
+
+    for (uint32_t i = 0; xfer_link_bytes(rig.dst.xfer, 0, i, &word, &bytes); i++)
+        if (strcmp(word, transport) == 0)
+            return bytes;
+    fail_msg("there is no transport %s", transport);
+    return 0;
+}
+
+TEST(xfer_links_count_the_bytes_of_their_pages)
+{
+    struct rig_options o = {.page_bytes = {4096}};
+    struct xfer_stats stats;
+
+    rig_open_filled(&o, 40);
+    assert_int_equal(link_bytes("tcp"), 0);
+    pull_works(0);
+    xfer_stats(rig.dst.xfer, &stats);
+    assert_int_equal(link_bytes("tcp"), 30 * 4096);
+    assert_int_equal(stats.payload_bytes_in, 30 * 4096);
+    assert_int_equal(link_bytes("local"), 0);
+}
+
 static void pull_arrives(struct pull_id pull, uint32_t first, uint32_t n)
 {
     rig_pull(pull, 0, 0, first, n);
