@@ -123,7 +123,7 @@ static void begin(struct disk_body *b, const struct disk_head *head, const uint8
 
 struct reading { /* how far a body was asked for, and has come */
     uint64_t bytes, asked, taken;
-    bool come[DISK_BODY_DEPTH];
+    bool come[DISK_BODY_DEPTH]; /* and was not taken yet */
     uint32_t in_flight;
     int err;
 };
@@ -147,7 +147,6 @@ static void ask(struct disk_body *b, struct reading *r)
         r->err = b->files->submit(b->files->ctx, 0, b->file, false, &piece);
         if (r->err == 0) {
             r->in_flight++;
-            r->come[slot] = false;
             r->asked += piece.bytes;
         }
     }
@@ -177,6 +176,7 @@ static void take_piece(struct disk_body *b, struct reading *r)
     if (b->head->seal.key_id)
         disk_crypt_update(b->crypt, piece, n);
     take(b, piece, n);
+    r->come[slot_of(r->taken)] = false;
     r->taken += whole;
 }
 
@@ -194,7 +194,7 @@ enum disk_fault disk_body_check(struct disk_body *b, const struct disk_head *hea
     begin(b, head, block);
     while (r.err == 0 && r.taken < r.bytes) {
         ask(b, &r);
-        if (r.taken < r.asked && r.come[slot_of(r.taken)])
+        if (r.come[slot_of(r.taken)])
             take_piece(b, &r);
         else if (r.in_flight > 0)
             wait_one(b, &r);
