@@ -213,6 +213,7 @@ TEST(tls_refused_side_is_told)
     assert_true(client.secured); /* it has done its part; the answer comes after that */
     assert_int_equal(client.last, TLS_FAILED);
     assert_int_equal(tls_refusal_of(client.s), TLS_PEER_REFUSED);
+    assert_non_null(strstr(tls_detail(client.s), "unknown ca")); /* as the alert says */
     server_refused(TLS_WRONG_CA);
     assert_non_null(strstr(tls_detail(server.s), "issuer"));
     both_close(NULL);
