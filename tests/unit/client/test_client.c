@@ -764,6 +764,25 @@ TEST(async_inflight_max_busy_then_all_answered)
     assert_ok(tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 99));
 }
 
+/* What a batch that is not sent was asked for is forgotten. */
+TEST(async_batch_that_is_refused_keeps_no_memory)
+{
+    struct tern_batch *b;
+    size_t before;
+
+    start(serve_mixed, NULL);
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
+        assert_ok(tern_submit_match(t, 100 + i, &some_tokens, TERN_STEP_NONE, i));
+    assert_ok(tern_batch_create(t, &b));
+    assert_ok(tern_batch_commit(b, 1, 16, 9));
+    assert_err(TERN_BUSY, tern_batch_submit(b, 99));
+    before = mallinfo2().uordblks;
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_err(TERN_BUSY, tern_batch_submit(b, 99));
+    assert_true(mallinfo2().uordblks < before + 1000);
+    tern_batch_destroy(b);
+}
+
 TEST(async_socket_full_busy_then_all_sent)
 {
     static const uint32_t tokens[200000];

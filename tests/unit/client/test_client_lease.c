@@ -349,6 +349,31 @@ TEST(lease_many_unanswered_steps_busy_and_nothing_lost)
         assert_int_equal(script.op[i].length, 33 + PT * i);
 }
 
+/* Requests of others fill the connection: what is gathered waits, too. */
+TEST(lease_beside_as_many_requests_as_may_be_busy_and_nothing_lost)
+{
+    const struct tern_run *runs;
+    struct tern_answer answer;
+    uint32_t n;
+
+    begin();
+    script.deaf = true;
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
+        assert_ok(tern_submit_match(t, 100, &some_tokens, TERN_STEP_NONE, i));
+    assert_ok(extend(0, 0, 20, 33, &runs, &n));
+    assert_err(TERN_BUSY, tern_lease_submit(lease, 1));
+    assert_non_null(strstr(tern_error_text(t), "TERN_INFLIGHT_MAX"));
+    script.deaf = false;
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) {
+        answer = polled();
+        assert_int_equal(answer.cookie, i);
+    }
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_int_equal(script.steps, 1);
+    assert_int_equal(script.op[0].length, 33);
+}
+
 /* The answer to a commit changes the table: no step may be dispatched behind the one that it names
  * before it was taken. */
 TEST(lease_commit_answer_is_taken_before_its_step_is_over)

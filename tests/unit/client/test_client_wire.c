@@ -1,11 +1,14 @@
 /* What libtern's own writers and readers of the hot path do with bytes: the same as the generated
  * code with good ones, a typed error with all others. Then whole connections fed with nonsense. */
 
+#include <stdatomic.h>
+
 #include "base/prng.h"
 #include "client/quick.h"
 #include "unit/rig/rig_client.h"
 
 #define BODY_MAX 65536u
+#define HEARD_MS 30000u /* within which a daemon has heard of what happens at once */
 
 static uint8_t body[BODY_MAX], packed[BODY_MAX];
 
@@ -419,6 +422,8 @@ enum nonsense {
     NONSENSE_COUNT,
 };
 
+static atomic_bool hung_up; /* the daemon has heard that the connection is over */
+
 static void serve_nonsense(struct fake *f)
 {
     struct frame_header h = {.length = 64, .version = FRAME_VERSION, .type = FRAME_MATCH_REPLY};
@@ -445,6 +450,7 @@ static void serve_nonsense(struct fake *f)
     fake_write(f, frame, sizeof(frame));
     while (read(f->fd, frame, sizeof(frame)) > 0)
         ;
+    hung_up = true;
 }
 
 TEST(answer_is_nonsense_connection_ends_typed)
@@ -455,6 +461,7 @@ TEST(answer_is_nonsense_connection_ends_typed)
             struct tern_result r;
             enum tern_err err;
 
+            hung_up = false;
             start(serve_nonsense, &i);
             if (submitted) {
                 assert_ok(tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 5));
@@ -467,6 +474,9 @@ TEST(answer_is_nonsense_connection_ends_typed)
             assert_true(err == TERN_MALFORMED || err == TERN_UNSUPPORTED ||
                         err == TERN_DAEMON_LOST);
             assert_err(TERN_DAEMON_LOST, tern_ping(t, 100));
+            for (uint32_t ms = 0; ms < HEARD_MS && !hung_up; ms++)
+                usleep(1000);
+            assert_true(hung_up); /* before the client closes its socket */
             stop();
         }
     }
