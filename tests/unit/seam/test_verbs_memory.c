@@ -223,8 +223,11 @@ TEST(verbs_memory_large_is_registered_by_several_threads)
     with_another = sysconf(_SC_NPROCESSORS_ONLN) > 1;
     assert_true(memory_register(&v, &rail, why, sizeof why));
     covers_all();
-    for (uint32_t t = 0; t < TENANTS; t++)
-        assert_true(rail.domain[t].n >= 16 && rail.domain[t].n <= XFER_MRS_MAX);
+    for (uint32_t t = 0; t < TENANTS; t++) {
+        assert_int_equal(rail.domain[t].n, VERBS_REGISTER_THREADS);
+        for (uint32_t i = 0; i < rail.domain[t].n; i++)
+            assert_int_equal(rail.domain[t].mr[i].bytes, 25 * GIB); /* as much for each thread */
+    }
     assert_int_equal(told_done, TENANTS * 4 * 100 * GIB);
     if (with_another) {
         assert_true(told_threads > 1);
