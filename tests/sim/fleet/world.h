@@ -63,9 +63,9 @@ struct fconfig {
     X(fetch, 40, 4000)                                                                             \
     X(again, 30, 500) /* a session goes on from another source */                                  \
     X(reset, 10, 5000)                                                                             \
-    X(repeat, 10, 2000) /* of the last reset, as an engine does whose peers were away */           \
+    X(repeat, 10, 1800) /* of the last reset, as an engine does whose peers were away */           \
     X(up, 30, 5000)                                                                                \
-    X(down, 10, 4000)                                                                              \
+    X(down, 10, 3400)                                                                              \
     X(deliver, 90, 3000)                                                                           \
     X(work, 40, 2000)                                                                              \
     X(restart, 8, 4000)                                                                            \
@@ -94,7 +94,7 @@ enum fkind {
 /* Named states that histories have to reach, beside those of the kinds. */
 #define FLEET_MARKS(X)                                                                             \
     X(reset_over_two_hops, 500)                                                                    \
-    X(reset_heard_by_all, 3000)                                                                    \
+    X(reset_heard_by_all, 2500)                                                                    \
     X(reset_told_again, 500) /* and it took no effect */                                           \
     X(two_sources, 100)                                                                            \
     X(other_layout, 500)                                                                           \
@@ -110,8 +110,8 @@ enum fkind {
     X(ticket_survives_fetcher, 1) /* which was restarted during the fetch */                       \
     X(ticket_of_reset, 10)                                                                         \
     X(ticket_denied, 10)                                                                           \
-    X(ticket_word_late, 300) /* that it has come */                                                 \
-    X(ticket_last, 10)      /* it stands, so it comes */                                           \
+    X(ticket_word_late, 300) /* that it has come */                                                \
+    X(ticket_last, 10)       /* it stands, so it comes */                                          \
     X(followed, 10)                                                                                \
     X(followed_by_two, 50)     /* of whom one waits */                                             \
     X(followed_after_other, 1) /* whose fetch came to nothing */                                   \
@@ -119,10 +119,10 @@ enum fkind {
     X(spans_of_larger, 10)                                                                         \
     X(other_ranks, 10)                                                                             \
     X(lease_assigned, 10)                                                                          \
-    X(lease_handed, 300)                                                                            \
-    X(lease_named_twice, 300)                                                                       \
-    X(lease_left_at_step, 500)                                                                      \
-    X(lease_of_dead_engine, 300)                                                                    \
+    X(lease_handed, 300)                                                                           \
+    X(lease_named_twice, 300)                                                                      \
+    X(lease_left_at_step, 500)                                                                     \
+    X(lease_of_dead_engine, 300)                                                                   \
     X(record_read, 10)                                                                             \
     X(all_together, 40) /* records, leased pages, a disk, and a ticket into another layout */
 
