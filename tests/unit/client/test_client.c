@@ -764,6 +764,47 @@ TEST(async_inflight_max_busy_then_all_answered)
     assert_ok(tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 99));
 }
 
+/* The lists of three operations, of lengths that leave gaps between them; then it ends. */
+static void serve_lists(struct fake *f)
+{
+    const Tern__Wire__Step *step = (const Tern__Wire__Step *)fake_read(f);
+    uint32_t *right = f->ctx, token;
+
+    check(step != NULL && f->h.type == FRAME_STEP);
+    for (size_t i = 0; i < step->n_ops; i++) {
+        const ProtobufCBinaryData *list = &step->ops[i]->tokens->tokens;
+        bool as_added = list->len == (2 * i + 1) * sizeof token;
+
+        for (size_t k = 0; as_added && k < 2 * i + 1; k++) {
+            memcpy(&token, list->data + k * sizeof token, sizeof token);
+            as_added = token == 100 * i + k;
+        }
+        *right += as_added;
+    }
+}
+
+/* The caller may use its memory again: each operation has a copy of its own. */
+TEST(batch_keeps_the_tokens_of_each_operation)
+{
+    const struct tern_result *results;
+    uint32_t v[8], right = 0, done;
+    struct tern_batch *b;
+
+    start(serve_lists, &right);
+    assert_ok(tern_batch_create(t, &b));
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct tern_tokens list = {.v = v, .n = 2 * i + 1};
+
+        for (uint32_t k = 0; k < list.n; k++)
+            v[k] = 100 * i + k;
+        assert_ok(tern_batch_extend(b, i + 1, &list, 0, 0));
+    }
+    assert_err(TERN_DAEMON_LOST, tern_batch_run(b, 2000, &results, &done));
+    tern_batch_destroy(b);
+    stop();
+    assert_int_equal(right, 3);
+}
+
 /* What a batch that is not sent was asked for is forgotten. */
 TEST(async_batch_that_is_refused_keeps_no_memory)
 {
