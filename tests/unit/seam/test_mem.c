@@ -89,6 +89,26 @@ TEST(mem_page_lies_where_the_layout_says)
     assert_int_equal(mem_transfer_regions(rig.mem, 0), 2);
 }
 
+/* All of it is touched at the start: what is missing is missed then, and not under a transfer. */
+TEST(mem_regions_are_resident_from_the_start)
+{
+    const long page = sysconf(_SC_PAGESIZE);
+    static unsigned char there[5 * MIB / 4096];
+
+    rig_init();
+    for (uint32_t t = 0; t < 2; t++)
+        for (uint32_t r = 0; r < 2 - t; r++) {
+            uint64_t bytes;
+            uint8_t *base = mem_region_base(rig.mem, t, r, &bytes);
+
+            assert_int_equal(bytes, (4 + t) * MIB);
+            assert_true(page >= 4096);
+            assert_int_equal(mincore(base, bytes, there), 0);
+            for (uint64_t i = 0; i < bytes / (uint64_t)page; i++)
+                assert_true(there[i] & 1);
+        }
+}
+
 /* Ranks that hold alike: what came for the first goes to the others, with its checksums. */
 TEST(mem_page_of_ranks_that_hold_alike_is_spread_with_its_checksums)
 {
