@@ -22,7 +22,7 @@ NOT_OURS = re.compile(r"^(unit/test_(layers|symbols|symbols_install|traces|mutat
 # measure, or take minutes, and are left out.
 E2E = {
     "e2e_core": ["errors", "host_memory", "late_write", "peer_pages", "peers", "retract", "subscribe"],
-    "e2e": ["tls", "check_config_sh", "crash_sh", "doctor_sh", "example_sh", "reload_sh", "restart_sh", "tape_sh", "tenant_joins_sh", "ternctl_sh", "watch_sh"],
+    "e2e": ["tls", "check_config_sh", "crash_sh", "doctor_sh", "example_sh", "plan_sh", "reload_sh", "restart_sh", "tape_sh", "tenant_joins_sh", "ternctl_sh", "watch_sh"],
     "e2e_slow": ["protocol", "protocol_peers", "json_keys_sh", "names_sh", "spill_ctl_sh", "start_fails_sh"],
 }
 # Folders of tests/unit and other groups that are asked about a part.
