@@ -249,8 +249,8 @@ static void hold_transfers(const struct core *c, ref_counts *held)
                 oracle_fail("audit: store %u reads node %u, whose step has not passed", i,
                             disk_store_at(c, i)->device);
             held[disk_store_at(c, i)->device][REF_TRANSFER]++;
-            held[disk_store_at(c, i)->node][REF_HOST] +=
-                disk_store_at(c, i)->device != disk_store_at(c, i)->node;
+            if (disk_store_at(c, i)->host != NONE)
+                held[disk_store_at(c, i)->host][REF_HOST]++;
         }
     for (uint32_t i = 0; i < c->limits.serves; i++)
         if (serve_at(c, i)->state != SERVE_EMPTY && serve_at(c, i)->node != NONE)

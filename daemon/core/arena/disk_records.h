@@ -65,9 +65,10 @@ struct disk_store { /* see disk/stores.h */
     uint32_t gen, state;
     uint32_t tenant, pool;
     uint32_t node, node_gen;
-    /* From QUEUED on: what lies on the device is pinned TRANSFER by its deepest node, what is read
-     * from the host is pinned HOST by `node` (from_host: 1), with the STATE of a resume there. */
-    uint32_t device, from_host;
+    /* From QUEUED on: what lies on the device is pinned TRANSFER by its deepest node, and HOST the
+     * deepest one that is on the host, with the STATE of a resume there. NONE: nothing is read
+     * from the host. */
+    uint32_t device, host;
     uint32_t state_from, reason;
     uint32_t admitted; /* 1: room was made for all of it */
     uint32_t chunk;    /* the deepest of its chunks that is durable: pinned */

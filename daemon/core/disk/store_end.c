@@ -63,9 +63,9 @@ static struct path on_host_alone(const struct core *c, const struct disk_store *
 void store_hold(struct core *c, struct disk_store *s)
 {
     node_pin(c, s->device, REF_TRANSFER);
-    if (s->device != s->node)
-        node_pin(c, s->node, REF_HOST);
-    pool_at(c, s->pool)->host_stores += s->from_host;
+    if (s->host != NONE)
+        node_pin(c, s->host, REF_HOST);
+    pool_at(c, s->pool)->host_stores += s->host != NONE;
     state_hold(c, (struct path){s->node, s->state_from});
     state_lend_host(c, on_host_alone(c, s), true, UINT32_MAX);
 }
@@ -75,12 +75,11 @@ static void let_go(struct core *c, struct disk_store *s)
     c->visits += (node_at(c, s->node)->depth - s->state_from) / pool_at(c, s->pool)->align;
     state_lend_host(c, on_host_alone(c, s), false, UINT32_MAX);
     state_unhold(c, (struct path){s->node, s->state_from});
-    if (s->device != s->node)
-        node_unpin(c, s->node, REF_HOST);
-    pool_at(c, s->pool)->host_stores -= s->from_host;
+    if (s->host != NONE)
+        node_unpin(c, s->host, REF_HOST);
+    pool_at(c, s->pool)->host_stores -= s->host != NONE;
     node_unpin(c, s->device, REF_TRANSFER);
-    s->device = NONE;
-    s->from_host = 0;
+    s->device = s->host = NONE;
 }
 
 bool store_late(const struct core *c, uint64_t since_ns)

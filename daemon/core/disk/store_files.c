@@ -53,7 +53,7 @@ static enum tier group_tier(const struct core *c, const struct disk_store *s, co
     if (on_device(c, s, n) && n->group[g].pages[TIER_DEVICE] != NONE &&
         !(n->state.refilling & 1u << g))
         return TIER_DEVICE;
-    return s->from_host && n->group[g].pages[TIER_HOST] != NONE ? TIER_HOST : TIER_COUNT;
+    return s->host != NONE && n->group[g].pages[TIER_HOST] != NONE ? TIER_HOST : TIER_COUNT;
 }
 
 static bool group_is_of(const struct core *c, const struct disk_store *s, const struct node *n,

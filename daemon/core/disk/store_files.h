@@ -13,7 +13,7 @@ bool store_may_try(const struct core *c, const struct disk_store *s);
  * room for two actions. */
 enum store_step { STORE_WAITS, STORE_GOES_ON, STORE_WRITES, STORE_ENDED };
 enum store_step store_write(struct core *c, struct actions *out, struct disk_store *s);
-/* Pins what the store reads, by its `device` and `from_host`. */
+/* Pins what the store reads, by its `device` and `host`. */
 void store_hold(struct core *c, struct disk_store *s);
 /* QUEUED: others need its pages at once. It is DUE again, and pins nothing for a while. */
 void store_put_off(struct core *c, struct disk_store *s);

@@ -94,7 +94,7 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     s->node = w->node;
     s->node_gen = n->gen;
     s->reason = w->reason;
-    s->chunk = s->last = s->file = s->awaits = s->device = NONE;
+    s->chunk = s->last = s->file = s->awaits = s->device = s->host = NONE;
     s->session = w->session;
     s->before = w->before;
     s->conn = w->conn;
@@ -203,6 +203,14 @@ static uint32_t device_end(struct core *c, uint32_t slot)
     return slot;
 }
 
+/* The same on the host; NONE: not even the root's child. */
+static uint32_t host_end(struct core *c, uint32_t slot)
+{
+    for (; node_at(c, slot)->depth > 0 && !node_on_host(node_at(c, slot)); c->visits++)
+        slot = node_at(c, slot)->parent;
+    return node_at(c, slot)->depth > 0 ? slot : NONE;
+}
+
 /* Has the step passed that wrote the node? What is on the host alone may hang on what was committed
  * anew, at a step that has not. */
 static bool is_written(struct core *c, uint32_t slot)
@@ -232,7 +240,7 @@ static void queue(struct core *c, struct disk_store *s)
 
     s->node_gen = n->gen;
     s->device = device_end(c, s->node);
-    s->from_host = s->device != s->node || !state_resumable(c, s->node);
+    s->host = s->device != s->node || !state_resumable(c, s->node) ? host_end(c, s->node) : NONE;
     s->state_from = state_low(c, s->node);
     c->visits += 2 * (n->depth - s->state_from) / node_pool(c, n)->align;
     store_hold(c, s);
