@@ -466,7 +466,8 @@ bool disk_flush(struct core *c, struct actions *out)
     all = stores_flush(c, out) && all;
     if (!disk_gone_flush(c, out))
         return false; /* what is written next may need the records */
-    if (c->disk_ready && c->now_ns >= c->disk_pause_ns)
+    /* While lost chunks are looked for, a file could hang on one of them. */
+    if (c->disk_ready && c->disk_bad_left == 0 && c->now_ns >= c->disk_pause_ns)
         all = writes_flush(c, out) && all;
     /* A reset is answered when nothing of before is left. */
     return disk_gone_flush(c, out) && !c->disk_resets_over && c->free_disk_stores.n <= records &&
