@@ -144,6 +144,22 @@ static void check_pull_class(struct sim *w, uint32_t d, const struct opened *min
     }
 }
 
+static struct pull *pull_by_id(struct sim *w, uint32_t d, struct pull_id id)
+{
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        if (w->d[d].pull[i].used && pull_id_equal(w->d[d].pull[i].id, id))
+            return &w->d[d].pull[i];
+    return NULL;
+}
+
+/* It asks for nothing more until it is over. */
+static bool pull_broke(struct sim *w, uint32_t d, struct pull_id id)
+{
+    const struct pull *p = pull_by_id(w, d, id);
+
+    return p && p->broken;
+}
+
 /* X8: between two daemons a tenant's transfers are served in the order in which they began, those
  * that a decode waits for before prefetches. */
 static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
@@ -164,7 +180,8 @@ static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
         }
         if (o->unasked > 0 && o->order > mine->order)
             MARK(pull_first_in);
-        EXPECT(o->order > mine->order || o->unasked == 0 || batches_used(w, d, o->id) == BATCHES,
+        EXPECT(o->order > mine->order || o->unasked == 0 || batches_used(w, d, o->id) == BATCHES ||
+                   pull_broke(w, d, o->id),
                "pull_overtakes", "pull %u.%u asks for pages before %u.%u, which began earlier",
                id.slot, id.gen, o->id.slot, o->id.gen);
     }
@@ -176,14 +193,6 @@ static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
 struct sent {
     uint32_t pool, granule, record;
 };
-
-static struct pull *pull_by_id(struct sim *w, uint32_t d, struct pull_id id)
-{
-    for (uint32_t i = 0; i < PULLS * 2; i++)
-        if (w->d[d].pull[i].used && pull_id_equal(w->d[d].pull[i].id, id))
-            return &w->d[d].pull[i];
-    return NULL;
-}
 
 static struct pull *pull_slot(struct sim *w, uint32_t d, struct pull_id id)
 {
