@@ -25,7 +25,7 @@
  * back at once. */
 #define VISITS_IN_PIECES                                                                           \
     (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX + TAIL_PAGES_MAX +                                    \
-     (lw.cfg.disk_chunks ? 2u * DISK_PATH_MAX : 0))
+     (lw.cfg.disk_chunks ? 4u * DISK_PATH_MAX : 0))
 /* Where nothing is left over and nothing is due, whatever the tables hold. */
 #define IDLE_VISITS 64u
 #define IDLE_WORK   12000u
