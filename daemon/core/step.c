@@ -423,7 +423,8 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = turns_expire(c); /* so that a request with the handle of one comes late, */
     all = tickets_expire(c) && all; /* and one with a ticket */
     apply(c, out, ev);
-    c->piece_most = ev->kind == EV_TIMER ? PIECE_VISITS_TIMER : 0;
+    if (ev->kind != EV_REQUEST) /* what it gives back, the next one may ask for */
+        c->piece_most = ev->kind == EV_TIMER ? PIECE_VISITS_TIMER : 0;
     piece_begin(c);
     all = sessions_flush(c) && all;
     all = retires_flush(c) && all;     /* they wait for the pages of those */
