@@ -625,7 +625,7 @@ bool away_flush(struct core *c, struct actions *out)
             all = load_step(c, out, s, lost);
         c->visits++;
         s->copies_lost = c->copies_lost;
-        c->away_looks -= all;
+        c->away_looks = all ? c->away_looks - 1 : c->away.n; /* it comes last now */
         if (away_list_has(c, slot)) { /* others have their turn first */
             away_list_remove(c, &c->away, slot);
             away_list_push(c, &c->away, slot);
