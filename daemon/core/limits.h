@@ -64,7 +64,6 @@
 #define PIECE_VISITS_TIMER   512
 #define PIECE_VISITS_LEAST   64
 #define BATCH_VISITS_MAX     32768 /* behind so many the operations of a Step are BUSY */
-#define LEASED_A_VISIT       4    /* leased pages that are given back, that count for one */
 #define TAIL_PAGES_MAX       32768 /* of a session that fetches or retracts: they go at once */
 #define TAIL_CHUNKS_MAX      4096  /* of a session that fetches: what replaces them comes at once */
 #define SLAB_LOOKS_MAX       16    /* slabs of a group looked at for the one that costs least */

@@ -13,7 +13,7 @@
 #include "core/session/room.h"
 
 static_assert(LEASE_PAGES <= TABLE_PAGES_MIN, "one answer names all pages of a lease");
-static_assert(LEASE_PAGES / LEASED_A_VISIT <= BATCH_VISITS_MAX, "they can be given back at once");
+static_assert(LEASE_PAGES <= BATCH_VISITS_MAX, "they can be given back at once");
 
 /* `chain` of a page that the operation under way has named already. */
 #define NAMED 0u
@@ -168,7 +168,7 @@ static enum tern_err return_all(struct core *c, struct engine *e, const struct s
     for (uint32_t r = 0; r < op->nruns; r++)
         n += op->runs[r].n;
     *ret_text = "so many pages go back in a Step of their own: repeat it";
-    if (n > GIVE_AT_ONCE_PAGES && c->visits > 0 && c->visits + n / LEASED_A_VISIT > batch_end(c))
+    if (n > GIVE_AT_ONCE_PAGES && c->visits > 0 && c->visits + n > batch_end(c))
         return TERN_BUSY;
     *ret_text = share_refused(SHARE_RETIRES);
     if (!retire_ready(c, e, op->step))
@@ -176,7 +176,7 @@ static enum tern_err return_all(struct core *c, struct engine *e, const struct s
     TRY(lease_claim(c, e, p, op, of, ret_text));
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         page_list_append(c, &pages, &of[g]);
-    c->visits += pages.n / LEASED_A_VISIT;
+    c->visits += pages.n;
     retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
     return TERN_OK;
 }

@@ -71,7 +71,7 @@ static struct session_id path_session(struct meter *m, uint64_t ns, uint32_t fir
     reply = rig_request(m->b.rig, s->conn, &r);
     assert_non_null(reply);
     assert_err(TERN_OK, reply->err);
-    for (uint32_t i = 0; i < m->chunks && (told = path_op(m, s->id, extend)).err == TERN_BUSY; i++)
+    for (uint32_t i = 0; i < 64 && (told = path_op(m, s->id, extend)).err == TERN_BUSY; i++)
         ;
     assert_err(TERN_OK, told.err);
     return s->id;

@@ -256,8 +256,6 @@ enum tern_err rig_extend(struct rig_session *s, uint32_t allocated, uint32_t wri
 enum tern_err rig_run_to(struct rig_session *s, const uint32_t *tokens, uint32_t to);
 enum tern_err rig_rewind(struct rig_session *s, uint32_t p, uint64_t step);
 enum tern_err rig_commit(struct rig_session *s, uint32_t depth, uint64_t step);
-/* Repeated as long as it is BUSY and gets further, as tern_commit repeats it. */
-enum tern_err rig_commit_all(struct rig_session *s, uint32_t depth, uint64_t step);
 enum tern_err rig_finish(struct rig_session *s, uint32_t length, uint64_t step);
 enum tern_err rig_abort(struct rig_session *s, uint64_t step);
 enum tern_err rig_close(struct rig_session *s, uint64_t step);

@@ -533,18 +533,6 @@ enum tern_err rig_commit(struct rig_session *s, uint32_t depth, uint64_t step)
     return rig_op(s, (struct step_op){.kind = STEP_COMMIT, .length = depth, .step = step});
 }
 
-enum tern_err rig_commit_all(struct rig_session *s, uint32_t depth, uint64_t step)
-{
-    uint32_t before;
-    enum tern_err err;
-
-    do {
-        before = s->len.committed;
-        err = rig_commit(s, depth, step);
-    } while (err == TERN_BUSY && s->len.committed > before);
-    return err;
-}
-
 enum tern_err rig_finish(struct rig_session *s, uint32_t length, uint64_t step)
 {
     return rig_op(s, (struct step_op){.kind = STEP_FINISH, .length = length, .step = step});
@@ -577,7 +565,7 @@ struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, s
     const uint32_t *tokens = rig_tokens(seed, depth);
 
     if (rig_match(s, tokens, depth) != TERN_OK || rig_run_to(s, tokens, depth) != TERN_OK ||
-        rig_commit_all(s, depth, 0) != TERN_OK)
+        rig_commit(s, depth, 0) != TERN_OK)
         rig_fail("committing %u tokens of sequence %u failed: %d", depth, seed, rig->res.err);
     if (s->len.committed != depth)
         rig_fail("committed %u of %u tokens", s->len.committed, depth);

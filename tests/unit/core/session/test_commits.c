@@ -169,7 +169,7 @@ static void compute_alike(struct rig *rig, const struct rig_engine *e, struct po
     }
     for (uint32_t i = 0; i < n; i++)
         assert_ok(rig_run_to(s[i], seq1, TOKENS));
-    assert_ok(rig_commit_all(s[0], TOKENS, 0));
+    assert_ok(rig_commit(s[0], TOKENS, 0));
 }
 
 /* T20: one Step adopts more than the work of one: what does not fit is BUSY, what came before it in
@@ -213,7 +213,7 @@ TEST(commits_that_adopt_more_than_a_step_does_are_busy)
     } while (got < (FIT + 1) * TOKENS);
     assert_true(steps > 8);
     rig->no_audit = false;
-    assert_ok(rig_commit_all(s[FIT + 1], TOKENS, 0));
+    assert_ok(rig_commit(s[FIT + 1], TOKENS, 0));
     assert_int_equal(s[FIT + 1]->len.committed, TOKENS);
     rig->no_audit = true;
 }
