@@ -21,11 +21,9 @@
 #define WORK_PER_ITEM  (64u * (1 + lw.cfg.ngroups))
 #define WORK_PER_RANK  400u
 /* Of a step in which every loop goes on in pieces, and none looks at a whole path or table; but a
- * session that ends compares its path with what the disk has, and one that retracts gives its tail
- * back at once. */
+ * session that ends compares its path with what the disk has, and walks it three times. */
 #define VISITS_IN_PIECES                                                                           \
-    (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX + TAIL_PAGES_MAX +                                    \
-     (lw.cfg.disk_chunks ? 4u * DISK_PATH_MAX : 0))
+    (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX + (lw.cfg.disk_chunks ? 3u * DISK_PATH_MAX : 0))
 /* Where nothing is left over and nothing is due, whatever the tables hold. */
 #define IDLE_VISITS 64u
 #define IDLE_WORK   12000u
