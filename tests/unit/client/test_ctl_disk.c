@@ -5,17 +5,12 @@
 
 #include "../../../client/ctl/ctl.h"
 #include "testing/test.h"
+#include "unit/rig/rig_ctl.h"
 #include "unit/rig/rig_printed.h"
 
 static char printed[4096];
 
 /* ---- in place of ask.c ---- */
-
-void ctl_fail(enum ctl_exit status, const char *format, ...)
-{
-    fail_msg("%d: %s", (int)status, format);
-    abort();
-}
 
 json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
 {
@@ -34,7 +29,7 @@ bool ctl_print_json(const struct ctl *ctl, const json_t *answer)
 
 /* ---- the cases ---- */
 
-/* What is shown of a tenant with these numbers. */
+/* Prints the line of a tenant with these numbers. */
 static void shows(uint32_t budget, uint32_t stores, uint32_t failed, uint32_t dropped)
 {
     const struct ctl ctl = {0};

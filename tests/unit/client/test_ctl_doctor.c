@@ -5,17 +5,12 @@
 
 #include "../../../client/ctl/ctl.h"
 #include "testing/test.h"
+#include "unit/rig/rig_ctl.h"
 #include "unit/rig/rig_printed.h"
 
 static const char *answer; /* the daemon's */
 
 /* ---- in place of ask.c ---- */
-
-void ctl_fail(enum ctl_exit status, const char *format, ...)
-{
-    fail_msg("%d: %s", (int)status, format);
-    abort();
-}
 
 json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs)
 {

@@ -7,6 +7,7 @@
 
 #include "../../../client/ctl/forest.h"
 #include "testing/test.h"
+#include "unit/rig/rig_ctl.h"
 #include "unit/rig/rig_printed.h"
 
 #define LARGE  987654321987654321u
@@ -18,12 +19,6 @@ static_assert(sizeof NAME == 64, "63 characters");
 static json_t *lists; /* what the daemon answers with, by the name of the list or command */
 
 /* ---- in place of ask.c ---- */
-
-void ctl_fail(enum ctl_exit status, const char *format, ...)
-{
-    fail_msg("%d: %s", (int)status, format);
-    abort();
-}
 
 void ctl_connect(struct ctl *ctl)
 {

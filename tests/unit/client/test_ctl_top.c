@@ -5,14 +5,9 @@
 
 #include "../../../client/ctl/top.c"
 #include "testing/test.h"
+#include "unit/rig/rig_ctl.h"
 
 /* ---- in place of ask.c and stats.c ---- */
-
-void ctl_fail(enum ctl_exit status, const char *format, ...)
-{
-    fail_msg("%d: %s", (int)status, format);
-    abort();
-}
 
 void ctl_connect(struct ctl *ctl)
 {

@@ -9,6 +9,7 @@
 #include "../../../client/ctl/svg.c"
 #include "../../../client/ctl/table.c"
 #include "testing/test.h"
+#include "unit/rig/rig_ctl.h"
 
 #define HAND_SLOT 9u /* generation in the ids of the made-up nodes */
 
@@ -16,12 +17,6 @@ static json_t *lists;  /* {"tree": [...], "sessions": [...], "transfers": [...],
 static uint32_t asked; /* nodes of "now" */
 
 /* ---- in place of ask.c ---- */
-
-void ctl_fail(enum ctl_exit status, const char *format, ...)
-{
-    fail_msg("%d: %s", (int)status, format);
-    abort();
-}
 
 json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
 {
