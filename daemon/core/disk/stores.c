@@ -203,7 +203,7 @@ static uint32_t device_end(struct core *c, uint32_t slot)
     return slot;
 }
 
-/* The same on the host; NONE: not even the root's child. */
+/* The deepest one that is on the host; NONE: there is none. */
 static uint32_t host_end(struct core *c, uint32_t slot)
 {
     for (; node_at(c, slot)->depth > 0 && !node_on_host(node_at(c, slot)); c->visits++)

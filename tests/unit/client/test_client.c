@@ -805,7 +805,7 @@ TEST(batch_keeps_the_tokens_of_each_operation)
     assert_int_equal(right, 3);
 }
 
-/* What a batch that is not sent was asked for is forgotten. */
+/* A batch that is refused forgets its request. */
 TEST(async_batch_that_is_refused_keeps_no_memory)
 {
     struct tern_batch *b;
