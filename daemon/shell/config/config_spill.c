@@ -45,6 +45,8 @@ void config_derive_spill(struct config *c)
 
     derive_parts(c);
     l->disk_interval = (l->disk_interval + align - 1) / align * align;
+    if (l->disk_interval > SESSION_TOKENS_MAX) /* which is no multiple of each `align` */
+        l->disk_interval -= align;
     if (c->spill_dir[0] == '\0')
         return;
     if (l->disk_chunks == 0)

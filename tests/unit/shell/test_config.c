@@ -187,6 +187,8 @@ TEST(config_every_setting_of_spill_is_read)
              "faults: {disk_write_every: 11, disk_full_after: 12}\n"
              "deadlines: {shutdown_ms: 13}\n" TENANT "    spill_bytes: 1M\n" TWO
              "    spill_bytes: 0\n");
+    set = accepted("spill: {interval: 3670010, align: 2621436}\n" TENANT);
+    assert_int_equal(set->limits.disk_interval, 2621436); /* twice as much is too much */
     set = accepted(text);
     assert_int_equal(set->limits.disk_interval, 8192);
     assert_int_equal(set->limits.disk_trim + set->limits.disk_least, 0);
