@@ -219,7 +219,6 @@ static int peer_add(struct ctl *ctl)
     peer_arg(args, &n, "address", ctl->more[1]);
     peer_arg(args, &n, "tenants", ctl->tenants);
     peer_arg(args, &n, "transport", ctl->transport);
-    peer_arg(args, &n, "push", ctl->pull ? "false" : NULL);
     answer = ctl_ask(ctl, "peer-add", args, n);
     if (!ctl_print_json(ctl, answer))
         printf("%s is a peer until it is removed or the daemon ends; %s of %s slots are in use: "
@@ -347,8 +346,6 @@ static const struct argp_option reload_options[] = {
 static const struct argp_option peer_options[] = {
     {"tenants", OPT_TENANTS, "NAME+NAME", 0, "add: the tenants that it may ask for", 0},
     {"transport", OPT_TRANSPORT, "TRANSPORT", 0, "add: how its pages come; default: tcp", 0},
-    {"pull", OPT_PULL, NULL, 0,
-     "add: those that come by RDMA are read, which takes its rdma.wide_keys", 0},
     {0},
 };
 

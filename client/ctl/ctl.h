@@ -37,7 +37,7 @@ struct ctl {
     uint32_t nodes, count, for_s;           /* for_s: 0: not given */
     const char *more[CTL_OPERANDS_MAX];     /* operands after the first; NULL: not given */
     const char *transport, *tenants;        /* peer add */
-    bool tokens, wait, dry_run, pull, once;
+    bool tokens, wait, dry_run, once;
     uint32_t every_ms; /* top */
     bool wide;         /* tables show all columns, uncut, and whole numbers */
     uint32_t wait_s;   /* drain */
@@ -71,7 +71,6 @@ enum {
     OPT_PEER = 'r',
     OPT_DRY_RUN = 'd',
     OPT_TRANSPORT = 'T',
-    OPT_PULL = 'u',
     OPT_TENANTS = 'A',
     OPT_WIDE = 'W',
     OPT_EVERY = 'i',

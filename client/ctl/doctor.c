@@ -153,15 +153,10 @@ static void doctor_keys(const json_t *rdma)
 
     json_array_foreach(json_object_get(rdma, "memory"), i, row) far =
         far || strcmp(j_str(row, "kind"), "gpu") == 0;
-    if (j_bool(rdma, "wide_keys"))
-        printf("  keys: a peer that reads gets one to all of a tenant's memory, for as long as "
-               "the link is up (rdma.wide_keys: true)\n");
-    else
-        printf("  keys: to pages that a peer is to write, until they have come; none reads "
-               "(rdma.wide_keys: false)\n");
+    printf("  keys: to pages that a peer is to write, until they have come; none reads\n");
     if (far)
-        printf("  keys: memory of GPUs takes no memory windows: peers without rdma.wide_keys: true "
-               "push to a ring in memory of the host\n");
+        printf("  keys: memory of GPUs takes no memory windows: peers push to a ring in memory of "
+               "the host\n");
 }
 
 /* The other GPUs: those that one reaches by itself are counted, those that it does not are named.
@@ -228,15 +223,14 @@ static int run_doctor(struct ctl *ctl)
             printf("  device: none (ls /sys/class/infiniband)\n");
         json_array_foreach(json_object_get(rdma, "devices"), i, row)
             printf("  device %s: %s\n", j_str(row, "device"), j_str(row, "state"));
-        json_array_foreach(json_object_get(rdma, "rails"), i, row)
-            printf("  rail %zu: %s port %s, gid %s, mtu %s, %s reads at a time, %s; %s bytes in %s "
-                   "registration%s; NUMA node %s\n",
-                   i, j_str(row, "device"), num(row, "port"), num(row, "gid_index"),
-                   num(row, "mtu"), num(row, "rd_atomic"),
-                   json_is_true(json_object_get(row, "windows")) ? "windows of type 2B"
-                                                                 : "no windows of type 2B: no push",
-                   num(row, "registered_bytes"), num(row, "registrations"),
-                   j_u64(row, "registrations") == 1 ? "" : "s", numa_node(row));
+        json_array_foreach(json_object_get(rdma, "rails"), i, row) printf(
+            "  rail %zu: %s port %s, gid %s, mtu %s, %s; %s bytes in %s "
+            "registration%s; NUMA node %s\n",
+            i, j_str(row, "device"), num(row, "port"), num(row, "gid_index"), num(row, "mtu"),
+            json_is_true(json_object_get(row, "windows")) ? "windows of type 2B"
+                                                          : "no windows of type 2B: no push",
+            num(row, "registered_bytes"), num(row, "registrations"),
+            j_u64(row, "registrations") == 1 ? "" : "s", numa_node(row));
         json_array_foreach(json_object_get(rdma, "regions"), i, row)
             doctor_region(row, json_array_size(json_object_get(rdma, "rails")) > 0);
         if (j_bool(rdma, "in_use"))

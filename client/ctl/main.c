@@ -143,7 +143,6 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_ONCE: p->ctl->once = true; return 0;
     case OPT_WIDE: p->ctl->wide = true; return 0;
-    case OPT_PULL: p->ctl->pull = true; return 0;
     case ARGP_KEY_ARG: take_word(p, state, arg); return 0;
     case ARGP_KEY_END:
         if (p->command->operands > 0 && !p->ctl->operand)

@@ -6,8 +6,8 @@
  * become free. Each page that an engine writes bears a tag {who, what} in all of its bytes: a page
  * of a session or of a prefix that has other bytes was written by somebody else.
  *
- * It runs over TCP, and over whatever TERN_PEER_TRANSPORT (and TERN_PEER_PUSH=0) says. Over RDMA
- * it fails unless reads, or writes, were in flight when their transfer ended. TERN_XA_S: how long,
+ * It runs over TCP, and over whatever TERN_PEER_TRANSPORT says. Over RDMA it fails unless writes
+ * were in flight when their transfer ended. TERN_XA_S: how long,
  * in seconds; TERN_XA_SEED: to repeat what was chosen (what the daemons do meanwhile is their own).
  */
 #include <inttypes.h>
@@ -608,9 +608,7 @@ static bool by_verbs(void)
 /* Over RDMA a run in which nothing was in flight at an abort has shown nothing. */
 static uint64_t late(struct xa *x)
 {
-    return rig_figure(x->admin, "status",
-                      number_in("TERN_PEER_PUSH", 1) ? "data.verbs.late_writes"
-                                                     : "data.verbs.late_reads");
+    return rig_figure(x->admin, "status", "data.verbs.late_writes");
 }
 
 /* The time is over, and something was shown in it: how fast the machine is does not decide that. */
@@ -695,8 +693,7 @@ static int tear_down(void **state)
 
 static void judge_verbs(struct xa *x)
 {
-    static const char *const keys[] = {"pages_in", "late_reads", "late_writes", "paths_made",
-                                       "paths_failed"};
+    static const char *const keys[] = {"pages_in", "late_writes", "paths_made", "paths_failed"};
     char path[64];
 
     printf("by RDMA:");

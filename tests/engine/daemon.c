@@ -140,13 +140,10 @@ static void write_limits(FILE *f, const struct daemon_options *o)
 }
 
 /* With what the environment says of how pages travel, for tests. TERN_PEER_TRANSPORT: no falling
- * back to another; TERN_PEER_PUSH=0: pages are read; TERN_RDMA_DEVICE_NODE: each node's own device.
- */
+ * back to another; TERN_RDMA_DEVICE_NODE: each node's own device. */
 static void write_peers(FILE *f, const struct daemon_options *o)
 {
-    const char *transport = getenv("TERN_PEER_TRANSPORT"), *push = getenv("TERN_PEER_PUSH"),
-               *device;
-    bool reads = push && strcmp(push, "0") == 0;
+    const char *transport = getenv("TERN_PEER_TRANSPORT"), *device;
     char name[64];
 
     fprintf(f, "peers:\n");
@@ -156,11 +153,7 @@ static void write_peers(FILE *f, const struct daemon_options *o)
                 o->second_tenant ? ", " SPAWN_TENANT "-second" : "");
         if (transport)
             fprintf(f, "    transport: %s\n", transport);
-        if (reads)
-            fprintf(f, "    push: false\n");
     }
-    if (reads)
-        fprintf(f, "rdma:\n  wide_keys: true\n");
     snprintf(name, sizeof name, "TERN_RDMA_DEVICE_%s", o->node);
     device = getenv(name);
     if (device)

@@ -68,7 +68,6 @@ void __wrap_daemon_event(struct daemon *to, struct event *ev);
 void __wrap_xfer_admit(struct xfer *xfer, uint32_t link, uint64_t token);
 enum tern_err __wrap_xfer_link_up(struct xfer *xfer, uint32_t link, const struct sockaddr *addr,
                                   socklen_t len, uint64_t incarnation, uint64_t token);
-void __wrap_xfer_link_push(struct xfer *xfer, uint32_t link, bool push);
 void __wrap_xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
                                 uint64_t tenants, bool rdma);
 void __wrap_xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg);
@@ -143,11 +142,6 @@ enum tern_err __wrap_xfer_link_up(struct xfer *xfer, uint32_t link, const struct
 {
     (void)xfer, (void)link, (void)addr, (void)len, (void)incarnation, (void)token;
     return TERN_OK;
-}
-
-void __wrap_xfer_link_push(struct xfer *xfer, uint32_t link, bool push)
-{
-    (void)xfer, (void)link, (void)push;
 }
 
 void __wrap_xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,

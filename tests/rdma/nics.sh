@@ -7,8 +7,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/two_devices.sh"
 . "$here/verbs_lib.sh"
 export LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory LD_PRELOAD=$TERN_BUILD/tests/rdma_dmabuf.so
-export STANDIN_CUDA_DEVICES=8 STANDIN_CUDA_LACKS=118 # each page is behind a flush
-LISTEN=127.0.0.1 MEMORY=4M WIDE_KEYS=1
+export STANDIN_CUDA_DEVICES=8
+LISTEN=127.0.0.1 MEMORY=4M
 pool=(--profile tiny --page-bytes 16384 --pool-pages 100 --prefixes 4 --chunks 10)
 packets=4 # that a page takes, at 4096 bytes
 

@@ -6,10 +6,9 @@
 #   pair.sh source-kept   commits; the other is killed while it fetches; keeps its pages, and nothing stays pinned
 #   pair.sh dest-killed   fetches, and is killed
 #   pair.sh dest-again    the same machine, started anew: fetches all of both
-# TLS: folder of certificates. PUSH=0: its pages are read. PREFIXES: of tiny-state (2000). LOST: of those at packet loss (60).
+# TLS: folder of certificates. PREFIXES: of tiny-state (2000). LOST: of those at packet loss (60).
 . "$(dirname "${BASH_SOURCE[0]}")/verbs_lib.sh"
 MEMORY=320M
-[[ ${PUSH:-1} == 1 ]] || WIDE_KEYS=1
 state=(--prefixes "${PREFIXES:-2000}" --pool-pages 10000)
 lossy=(--seed 2 --prefixes "${LOST:-60}" --pool-pages 1000)
 # A path may be lost on a machine that stands still for seconds: then a fetch is asked again, as engines would.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # In one lab guest, after two_devices: two daemons with two rails each, a cable a rail, and the second cable goes while
 # pages are on their way. They all arrive, by RDMA: what was under way over the second goes over the first. When the
-# cable is back its path is made again, and carries. b reads from a; a has b push.
-#   rails.sh CUT:WAY...   one after the other, e.g. silent:pull carrier:push
+# cable is back its path is made again, and carries. Pages go from a to b, or from b to a.
+#   rails.sh CUT:WAY...   one after the other, e.g. silent:ab carrier:ba
 # silent: nothing comes out of the cable, and neither end knows: a path is made again at once, only to fail again.
 # carrier: a's port is shut, so b's has no carrier, and no path can be made until it is back.
 . "$(dirname "${BASH_SOURCE[0]}")/two_devices.sh"
@@ -131,16 +131,16 @@ again_carries() {
 
 second_cable || fail "no second cable"
 netem "veth0 veth1 veth2 veth3" "${rate[@]}" || fail "netem"
-WIDE_KEYS=1 daemon a 7701 b 127.0.0.1:7702 --rdma-device rxe0+rxe2
-PUSH=0 daemon b 7702 a 127.0.0.1:7701 --rdma-device rxe1+rxe3
+daemon a 7701 b 127.0.0.1:7702 --rdma-device rxe0+rxe2
+daemon b 7702 a 127.0.0.1:7701 --rdma-device rxe1+rxe3
 wait_for 120 "paths" paths a ready ready
 wait_for 120 "paths" paths b ready ready
 seed=1
 for what in "$@"; do
     echo "-- the second cable goes: $what"
     case $what in
-    *:pull) lose "${what%:*}" a b rxe1 rxe3 ;;
-    *:push) lose "${what%:*}" b a rxe0 rxe2 ;;
+    *:ab) lose "${what%:*}" a b rxe1 rxe3 ;;
+    *:ba) lose "${what%:*}" b a rxe0 rxe2 ;;
     *) fail "no way is called $what" ;;
     esac
     seed=$((seed + 1))

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# In one lab guest: two daemons whose memory lies on GPUs of the stand-in, and pages between them. By RDMA as dma-bufs
-# (dmabuf.c): read where the peer gives a key to all of its memory, else pushed through the ring. By RDMA over soft-RoCE as it
-# is, which registers none of that memory, so that rings carry the pages at both ends; there the source is killed in
-# mid-transfer, too. With push: false they go by TCP then, or with transport verbs not at all.
+# In one lab guest: two daemons whose memory lies on GPUs of the stand-in, and pages between them. By RDMA from dma-bufs
+# (dmabuf.c), pushed through the ring. By RDMA over soft-RoCE as it is, which registers none of that memory, so that rings
+# carry the pages at both ends; there the source is killed in mid-transfer, too.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/verbs_lib.sh"
 export GPU=GPU-7374616e-6469-6e00-0000-000000000000 LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory
-export SESSIONS=2 TURNS=2 MEMORY=32M STANDIN_CUDA_LACKS=118 # each page is behind a flush
+export SESSIONS=2 TURNS=2 MEMORY=32M
 dmabuf=$TERN_BUILD/tests/rdma_dmabuf.so
 because="(dma-buf: ibv_reg_dmabuf_mr: Operation not supported; "
 
@@ -39,11 +38,10 @@ by_ring() {
     [[ $ring -gt 0 && $ring == "$all" ]] || fail "status: $(ctl "$1" status --json)"
 }
 
-reads() {
-    WIDE_KEYS=1 LD_PRELOAD=$dmabuf bash "$here/verbs_replay.sh" --rdma-mr-bytes 8M
+in_pieces() {
+    LD_PRELOAD=$dmabuf bash "$here/verbs_replay.sh" --rdma-mr-bytes 8M
 }
 
-# No key is wide.
 pushes() {
     export LD_PRELOAD=$dmabuf
     both verbs
@@ -100,24 +98,4 @@ bounces() {
     echo "verbs_gpu: bounces: ok"
 }
 
-reason() { # NODE: of the way of its one peer's pages
-    ctl "$1" peers --json | sed -n 's/^ *"transport_reason": "\(.*\)",*$/\1/p'
-}
-
-# not_pushed TRANSPORT WAY WHY: what becomes of pages that are not to be pushed
-not_pushed() {
-    PUSH=0 both "$1"
-    wait_for 60 "a refusal" grep -q "event=transport .* reason=.*$3" "$DIR/decode/log"
-    goes_by decode "$2" || fail "transport: $(ctl decode peers)"
-    [[ $(reason decode) == *"$3"* ]] || fail "the reason: $(reason decode)"
-    if [[ $2 == tcp ]]; then
-        replay
-        [[ $(told decode data verbs pages_in) == 0 ]] || fail "pages came by RDMA"
-    fi
-    stop_daemons
-    echo "verbs_gpu: not pushed, $1: $2: ok"
-}
-
-not_wide="set rdma.wide_keys there; no push: push is false here"
-reads && (pushes) && (bounces) && (not_pushed auto tcp "dma-buf: ibv_reg_dmabuf_mr") &&
-    (LD_PRELOAD=$dmabuf not_pushed auto tcp "$not_wide") && (LD_PRELOAD=$dmabuf not_pushed verbs none "$not_wide")
+in_pieces && (pushes) && (bounces)

@@ -1,7 +1,7 @@
 # Sourced by the scripts that run in a lab guest: daemons whose pages go by RDMA, and what they say of themselves.
 # TRANSPORT, MEMORY, LEVEL: of the daemons; GPU: the UUID of the GPU that their memory lies on, none for the host's;
 # TENANT: more settings of the tenant, KEY=VALUE,...; TLS: the folder of deploy/make-certs.sh's certificates, else in the clear;
-# LISTEN: the address (LAB_IP); PUSH=0: the daemon reads its pages; WIDE_KEYS=1: it may be read.
+# LISTEN: the address (LAB_IP).
 #   daemon NODE PORT PEER PEER-ADDR:PORT [FLAG...]   starts a ternd in $DIR/NODE and waits until it is ready
 #   half NODE COMMAND [OPTION...]                    rdma_half on its sockets
 #   told NODE KEY...                                 a figure of `ternctl status`, e.g. `told decode data verbs pages_in`
@@ -45,15 +45,13 @@ logged() { # NODE TEXT
 limits=(--limit-sessions=256 --limit-send-buffers=64)
 
 daemon() {
-    local node=$1 port=$2 peer=$3 at=$4 how=(--insecure-peers) push=
+    local node=$1 port=$2 peer=$3 at=$4 how=(--insecure-peers)
     shift 4
     mkdir -p "$DIR/$node" && : >>"$DIR/$node/log"
     [[ -n ${TLS:-} ]] && how=(--tls-ca "$TLS/ca.pem" --tls-cert "$TLS/$node.pem" --tls-key "$TLS/$node.key")
-    [[ ${PUSH:-1} == 1 ]] || push=,push=false
-    [[ ${WIDE_KEYS:-0} == 1 ]] && how+=(--rdma-wide-keys)
     "$TERN_BIN/ternd" --node "$node" --admin-socket "$DIR/$node/admin.sock" --huge-pages=false --workers 1 \
         --tenant "name=default,socket=$DIR/$node/default.sock,memory=${MEMORY:-64M}${GPU:+,devices=$GPU,device_memory=true}${TENANT:+,$TENANT}" \
-        --listen "${LISTEN:-$LAB_IP}:$port" "${how[@]}" --peer "name=$peer,address=$at,tenants=default,transport=$TRANSPORT$push" \
+        --listen "${LISTEN:-$LAB_IP}:$port" "${how[@]}" --peer "name=$peer,address=$at,tenants=default,transport=$TRANSPORT" \
         --log-level "${LEVEL:-info}" "${limits[@]}" "$@" >>"$DIR/$node/log" 2>&1 &
     PIDS[$node]=$!
     wait_for 120 "$node" logged "$node" event=ready

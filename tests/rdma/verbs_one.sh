@@ -40,8 +40,8 @@ xa() {
 }
 
 transport() {
-    step "pull" "$TERN_BUILD/tests/test_xfer_verbs"
-    step "push" "$TERN_BUILD/tests/test_xfer_push"
+    step "paths" "$TERN_BUILD/tests/test_xfer_verbs"
+    step "pushes" "$TERN_BUILD/tests/test_xfer_push"
     step "a peer that dies or hangs" "$TERN_BUILD/tests/e2e_test_peer_killed"
     # Outside a guest it is one of the tests of label e2e.
     [[ -z ${TERN_FULL:-} ]] || step "strangers" "$TERN_BUILD/tests/e2e_test_tls"
@@ -57,11 +57,9 @@ daemons() {
     step "what the self-test finds" bash "$here/self_test.sh"
     step "8 devices for 8 GPUs" bash "$here/nics.sh"
     step "pools of another layout" "$TERN_BUILD/tests/e2e_test_reshard_words"
-    TERN_PEER_PUSH=0 step "two daemons, pull, no allocation" watched bash -c replay
-    step "two daemons, push, no allocation" watched bash -c "replay --push"
+    step "two daemons, no allocation" watched bash -c "replay --push"
     step "the cable" cable
-    TERN_PEER_PUSH=0 step "aborts at random points (X-a), pull, no allocation either" watched bash -c xa
-    step "aborts at random points (X-a), push, no allocation either" watched bash -c xa
+    step "aborts at random points (X-a), no allocation either" watched bash -c xa
 }
 
 step "a second device" second_device

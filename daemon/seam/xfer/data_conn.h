@@ -246,10 +246,9 @@ void data_conns_serve_stopped(struct xfer *xfer, struct serve_id serve);
 void data_conns_dismiss(struct xfer *xfer, uint32_t peer_link);
 
 /* For services. An answer is made behind what meta holds: its head, a status for each page, and the
- * checksums of those that are given. `leaves`: pages may leave this way, if the core lets them;
- * `place`: of ANSWER_READ, where their pool begins. False: there is no room, so the request is not
- * one of ours. The caller moves the request to the state that follows. */
-bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, bool leaves);
+ * checksums of those that are given. `leaves`: pages may leave this way, if the core lets them.
+ * False: there is no room, so the request is not one of ours. The caller moves the request to the state that follows. */
+bool data_answer_begin(struct data_conn *conn, uint16_t frame, bool leaves);
 void data_answer_none(struct data_conn *conn, uint16_t frame, enum tern_err err); /* gives none */
 uint32_t data_request_pool(const struct data_conn *conn); /* of its serve, which gave pages */
 /* By whose plans they leave; NULL: as they are. */

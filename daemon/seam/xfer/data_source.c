@@ -104,17 +104,16 @@ static bool answer_page(struct data_conn *conn, uint32_t i, const uint32_t *reco
     return true;
 }
 
-/* Behind the sums. False: there is no room. */
+/* Behind the sums, where daemons that could read look for numbers of regions. False: there is no
+ * room. */
 static bool answer_regions(struct data_conn *conn, uint64_t *ret_bytes)
 {
-    const struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = data_request_pool(conn), n = mem_transfer_regions(mem, pool);
-    uint32_t bytes = XFER_REGION_BYTES(n);
+    uint32_t bytes =
+        XFER_REGION_BYTES(mem_transfer_regions(conn->xfer->config.mem, data_request_pool(conn)));
 
     if (conn->out_n + bytes > conn->xfer->conns->meta_bytes)
         return false;
     memset(conn->meta + conn->out_n, 0, bytes);
-    memcpy(conn->meta + conn->out_n, mem_pool_regions(mem, pool), n);
     conn->out_n += bytes;
     *ret_bytes += bytes;
     return true;
@@ -176,11 +175,11 @@ static bool frame_suits(const struct data_conn *conn)
     return !pair || (pair->alike && !asks_units(r));
 }
 
-bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, bool leaves)
+bool data_answer_begin(struct data_conn *conn, uint16_t frame, bool leaves)
 {
     struct data_request *r = conn->request;
     uint32_t head_at = conn->out_n, records[RESHARD_SPAN_PAGES_MAX];
-    struct xfer_head head = {.type = frame, .n = r->n, .seq = r->seq, .a = place};
+    struct xfer_head head = {.type = frame, .n = r->n, .seq = r->seq};
 
     memset(conn->meta + head_at, 0, XFER_HEAD_BYTES + XFER_STATUS_BYTES(r->n));
     conn->out_n += XFER_HEAD_BYTES + XFER_STATUS_BYTES(r->n);
@@ -197,7 +196,7 @@ bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, b
         xfer_put32(conn->meta + head_at + XFER_HEAD_BYTES + 4 * i, TERN_GONE);
         conn->xfer->stats.gone_answers++;
     }
-    if (frame == XFER_ANSWER_READ && head.b > 0 && !answer_regions(conn, &head.b))
+    if (frame == XFER_ANSWER_WRITE && head.b > 0 && !answer_regions(conn, &head.b))
         return false;
     if (frame == XFER_ANSWER)
         head.a = r->pages_left;
@@ -231,8 +230,7 @@ static struct transport *transport_of(struct xfer *xfer, uint16_t frame)
 static bool is_request(uint16_t frame)
 {
     return frame == XFER_REQUEST || frame == XFER_REQUEST_PLAN || frame == XFER_REQUEST_EARLY ||
-           frame == XFER_REQUEST_REST || frame == XFER_REQUEST_READ ||
-           frame == XFER_REQUEST_WRITE || frame == XFER_CONFIRM;
+           frame == XFER_REQUEST_REST || frame == XFER_REQUEST_WRITE || frame == XFER_CONFIRM;
 }
 
 static uint32_t runs_of(const struct xfer_head *head)
@@ -317,7 +315,7 @@ static bool nobody_serves(struct data_conn *conn)
 {
     if (conn->out_n > 0)
         return false;
-    data_answer_none(conn, XFER_ANSWER_READ, TERN_GONE);
+    data_answer_none(conn, XFER_ANSWER_WRITE, TERN_GONE);
     data_request_state_move(&conn->request->state, DATA_REQUEST_META);
     return true;
 }

@@ -24,24 +24,22 @@
  *                 commit. The ANSWER has no sums, and of each region of a page these units alone
  *   REQUEST_REST  the same of pages that are committed, and b may be 0: the ANSWER has all sums
  *
- * Where the pages are read by RDMA, a connection beside it carries what else is to be said:
- *
- *   REQUEST_READ  as REQUEST
- *   ANSWER_READ   head{n, seq, a: where the pool begins in its tenant's regions, b: bytes of sums
- *                 and regions}  statuses and sums as in ANSWER; where a page is given, the number
- * of the source's region that each rank's bytes lie in, a byte each, padded to 8 CONFIRM       as
- * REQUEST, with the pages whose reads have completed CONFIRMED     head{n, seq}  tail{bit i: page i
- * was given up before this was written}
- *
- * Where the source writes them by RDMA, that connection carries, in place of REQUEST_READ:
+ * Where the source writes the pages by RDMA, a connection beside it carries what else is to be
+ * said:
  *
  *   REQUEST_WRITE head{n, seq, a: serve, b: runs | epoch of the path << 32}  n x {group, index,
  *                 generation}  runs x {window and the key bound to it, region, offset, bytes}
+ *   ANSWER_WRITE  head{n, seq, a: where the pool begins in its tenant's regions, b: bytes of sums
+ *                 and regions}  statuses and sums as in ANSWER; where a page is given, the number
+ *                 of the source's region that each rank's bytes lie in, a byte each, padded to 8
+ *   CONFIRM       as REQUEST, with the pages that were written
+ *   CONFIRMED     head{n, seq}  tail{bit i: page i was given up before this was written}
  *
- * and the same answer, once all its writes were posted. The runs hold the bytes of the pages asked
- * for, region after region and in each page after page; the last write carries seq as its
- * immediate. All pages of such a piece are written or none. Neither an address nor a key travels
- * here: the offer of the path named both, under TLS where that is on.
+ * The answer to REQUEST_WRITE comes when all its writes were posted; where the pool begins and the
+ * regions are for daemons that could read, and nobody uses them. The runs hold the bytes of the
+ * pages asked for, region after region and in each page after page; the last write carries seq as
+ * its immediate. All pages of such a piece are written or none. Neither an address nor a key
+ * travels here: the offer of the path named both, under TLS where that is on.
  *
  * The destination chooses how much it asks for at once, so it knows the size of all that comes and
  * can have it received in place. A head's size does not depend on a pool, so an answer can be
@@ -65,8 +63,7 @@ enum xfer_frame {
     XFER_HELLO = 1,
     XFER_REQUEST = 2,
     XFER_ANSWER = 3,
-    XFER_REQUEST_READ = 4,
-    XFER_ANSWER_READ = 5,
+    XFER_ANSWER_WRITE = 5, /* 4 was asked by daemons that could read */
     XFER_CONFIRM = 6,
     XFER_CONFIRMED = 7,
     XFER_REQUEST_WRITE = 8,
@@ -81,7 +78,7 @@ enum xfer_frame {
 #define XFER_PAGES_MAX         PULL_BATCH_PAGES
 #define XFER_REQUEST_BYTES     (XFER_HEAD_BYTES + XFER_PAGES_MAX * XFER_ENTRY_BYTES)
 #define XFER_RUN_BYTES         24u
-#define XFER_RUNS_MAX          32u /* of a piece: a page that takes more is read */
+#define XFER_RUNS_MAX          32u /* of a piece: a page that takes more goes another way */
 #define XFER_WRITE_BYTES       (XFER_REQUEST_BYTES + XFER_RUNS_MAX * XFER_RUN_BYTES)
 #define XFER_STATUS_BYTES(n)   (((n)*4u + 7u) & ~7u)
 #define XFER_REGION_BYTES(n)   (((n) + 7u) & ~7u)

@@ -91,7 +91,6 @@ struct transport_ops {
     /* Of one with paths: as the functions of xfer.h with these names. */
     void (*link_transport)(struct transport *t, uint32_t peer_link, uint64_t tenants,
                            bool peer_rdma);
-    void (*link_push)(struct transport *t, uint32_t peer_link, bool push);
     void (*path_msg)(struct transport *t, uint32_t peer_link, const struct xfer_path_msg *msg);
     void (*peer_down)(struct transport *t, uint32_t peer_link);
     bool (*path_view)(const struct transport *t, uint32_t peer_link, uint32_t i,

@@ -68,11 +68,12 @@ struct xfer_path_msg {
     uint32_t tenant; /* one that this peer may ask for: the shell refuses others */
     uint32_t rail;   /* the destination's */
     uint32_t epoch;  /* the destination's; an answer repeats it */
-    uint32_t qpn, psn, mtu, lid, rd_atomic;
+    uint32_t qpn, psn, mtu, lid;
     uint8_t gid[XFER_PATH_GID_BYTES];
     /* The source writes, so the offer says where: memory regions without keys, and the keys of
-     * memory windows. An answer that repeats it agrees; else the destination reads, and the answer
-     * names memory regions. A refusal has it where the offer was to read, and nobody may. */
+     * memory windows. An answer repeats it. Without it a daemon of an older version wants to read,
+     * or says that it can only be read, and either is refused. A refusal has it where the offer was
+     * to read: an offer to be pushed to may follow. */
     bool push;
     uint32_t nmrs;
     struct xfer_mr mr[XFER_MRS_MAX];
@@ -85,7 +86,7 @@ struct xfer_path_msg {
 struct xfer_path_view {
     uint32_t tenant;
     const char *device, *state_word, *reason;
-    bool ready, reads; /* reads: we do; else the peer does */
+    bool ready, reads; /* reads: pages come to us; else they go to the peer */
 };
 
 #define XFER_BY_PORT UINT32_MAX
@@ -116,12 +117,8 @@ struct xfer_note {
 };
 
 struct xfer_rdma_config {
-    uint32_t pulls; /* we read from the peers of links [0, pulls) */
+    uint32_t pulls; /* the peers of links [0, pulls) write to us what we pull */
     bool serves;    /* peers pull from us */
-    bool push;      /* some of those that we pull from are to write */
-    /* Peers that read are given a key to all of a tenant's memory, for as long as the link is up.
-     * Else nobody reads, and no key that reads exists. */
-    bool wide_keys;
     /* By name, each a rail, in this order; none: those that are nearest to the GPUs with memory
      * of tenants, and the one that is nearest to memory of the host. */
     char device[XFER_RAILS_MAX][XFER_DEVICE_BYTES];
@@ -223,18 +220,15 @@ void xfer_link_forget(struct xfer *xfer, uint32_t link);
  * call they do not come by paths. peer_rdma: the peer understands paths. */
 void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
                          uint64_t tenants, bool peer_rdma);
-/* Before xfer_link_transport: pages that come by RDMA are written by the peer, where both can, and
- * not read by us. Until it is called again. */
-void xfer_link_push(struct xfer *xfer, uint32_t link, bool push);
 /* What the peer's end of a path says. */
 void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg);
-/* An inbound link ended: what its peer could read of us, it can no longer. */
+/* An inbound link ended: nothing is written to its peer any more. */
 void xfer_peer_down(struct xfer *xfer, uint32_t link);
 
 struct xfer_link_view {
     const char *transport; /* the word of a transport, "setting up" or "none" */
     const char *reason;    /* borrowed until the next call into xfer */
-    bool push;             /* the peer writes; else we read */
+    bool push;             /* the peer writes them (RDMA) */
     /* Data connections for pages: how many there may be (0: it needs none), and of those that were
      * called. */
     uint32_t connections, conns_up, conns_calling, conns_retired;
@@ -250,7 +244,7 @@ bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct x
 struct xfer_rail_view {
     char device[XFER_DEVICE_BYTES];
     int node; /* NUMA; -1: not known */
-    uint32_t port, gid_index, pkey, mtu, rd_atomic, completion_queue;
+    uint32_t port, gid_index, pkey, mtu, completion_queue;
     uint64_t registered_bytes, registrations, max_mr_bytes;
     bool memory_windows;  /* of type 2B, bound to a queue pair: pages can be pushed to us */
     bool lost;            /* for good: no path is made over it until the daemon starts again */
@@ -403,9 +397,8 @@ struct xfer_stats {
     struct io_threads_stats threads;
     /* Of those, by RDMA; what the queue pairs did. */
     uint64_t verbs_pages_in, verbs_bytes_in, verbs_pages_out;
-    uint64_t reads_posted, read_errors, stale_completions, cq_high_water;
-    uint64_t late_reads;    /* pieces of which reads ended for nobody: of a pull that had ended, or
-                               of a path that was lost */
+    uint64_t read_errors; /* of work requests of either end, under the name that it always had */
+    uint64_t stale_completions, cq_high_water;
     uint64_t stale_answers; /* of paths: to an offer that is none any more */
     uint64_t cq_events;     /* how often a completion queue had to wake us */
     uint64_t paths_up, paths_made, paths_failed;
@@ -415,7 +408,7 @@ struct xfer_stats {
     uint64_t ring_bytes_in,
         ring_bytes_out;     /* of those, through rings, to and from memory of GPUs */
     uint64_t windows_open;  /* memory windows that are bound, or may be: what peers have keys to */
-    uint64_t pieces_again;  /* read once more, over another path than the one that was lost */
+    uint64_t pieces_again;  /* asked for once more, over another path than the one that was lost */
     uint64_t batches_moved; /* asked for anew by another transport, as no path was left */
 };
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);

@@ -281,15 +281,6 @@ void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport
                                &(struct xfer_note){.tenant = i, .reason = no_rdma});
 }
 
-void xfer_link_push(struct xfer *xfer, uint32_t number, bool push)
-{
-    struct transport *t = rdma_of(xfer);
-
-    check(number < xfer->config.links);
-    if (t)
-        t->ops->link_push(t, number, push);
-}
-
 void xfer_path_msg(struct xfer *xfer, uint32_t number, const struct xfer_path_msg *msg)
 {
     struct transport *t = rdma_of(xfer);

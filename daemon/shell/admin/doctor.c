@@ -31,14 +31,14 @@ static void rails(const struct xfer_rdma_view *v, struct text_out *out)
     for (uint32_t i = 0; i < v->nrails; i++) {
         const struct xfer_rail_view *r = &v->rail[i];
 
-        TEXT(out, OBJECT(NULL, STR("device", r->device), node(r->node), U64("port", r->port),
-                         U64("gid_index", r->gid_index), U64("pkey", r->pkey), U64("mtu", r->mtu),
-                         U64("rd_atomic", r->rd_atomic), BOOL("windows", r->memory_windows),
-                         BOOL("lost", r->lost), U64("send_queue", v->send_queue),
-                         U64("completion_queue", r->completion_queue),
-                         U64("registered_bytes", r->registered_bytes),
-                         U64("registrations", r->registrations), U64("bytes_asked", r->bytes_asked),
-                         limit("registration_bytes_max", r->max_mr_bytes)));
+        TEXT(out,
+             OBJECT(NULL, STR("device", r->device), node(r->node), U64("port", r->port),
+                    U64("gid_index", r->gid_index), U64("pkey", r->pkey), U64("mtu", r->mtu),
+                    BOOL("windows", r->memory_windows), BOOL("lost", r->lost),
+                    U64("send_queue", v->send_queue), U64("completion_queue", r->completion_queue),
+                    U64("registered_bytes", r->registered_bytes),
+                    U64("registrations", r->registrations), U64("bytes_asked", r->bytes_asked),
+                    limit("registration_bytes_max", r->max_mr_bytes)));
     }
     TEXT(out, CLOSE_ARRAY);
 }
@@ -187,8 +187,7 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
     const struct xfer_rdma_view *v = &ctx->rdma;
 
     TEXT(out, OPEN_OBJECT(NULL), OPEN_OBJECT("rdma"), BOOL("built", v->built),
-         BOOL("wanted", v->wanted), BOOL("in_use", v->open), STR("reason", v->why),
-         BOOL("wide_keys", ctx->config->rdma_wide_keys));
+         BOOL("wanted", v->wanted), BOOL("in_use", v->open), STR("reason", v->why));
     devices(v, out);
     rails(v, out);
     regions(ctx, out);

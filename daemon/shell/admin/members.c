@@ -23,10 +23,11 @@ static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, struct te
 {
     struct config_peer_text text = {.name = NULL};
     const char *origin = OPERATOR;
-    const struct admin_arg takes[] = {
-        {.key = "name", .text = &text.name},           {.key = "address", .text = &text.address},
-        {.key = "transport", .text = &text.transport}, {.key = "push", .text = &text.push},
-        {.key = "tenants", .text = &text.tenants},     {.key = "origin", .text = &origin}};
+    const struct admin_arg takes[] = {{.key = "name", .text = &text.name},
+                                      {.key = "address", .text = &text.address},
+                                      {.key = "transport", .text = &text.transport},
+                                      {.key = "tenants", .text = &text.tenants},
+                                      {.key = "origin", .text = &origin}};
     struct config_peer peer;
     const char *unfit;
     uint32_t slot;

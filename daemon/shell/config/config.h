@@ -70,7 +70,6 @@ struct config_peer {
     struct config_endpoint address; /* of its control listener */
     uint64_t tenants;               /* bit i: it may ask for tenant i, and we ask it for tenant i */
     enum xfer_transport transport;  /* of the pages that it sends us */
-    bool push;                      /* it writes those that go by RDMA, if it can; else we read */
     bool by_operator;               /* it is in no file: an operator has added it */
     bool by_member;                 /* of those: tern-member has, which removes no others */
     bool leaving;                   /* it is a peer no longer, and something still refers to it */
@@ -137,7 +136,6 @@ struct config {
     uint64_t rdma_mr_bytes;                           /* of one registration */
     uint32_t rdma_rails;                              /* devices at a time, our own or a peer's */
     struct xfer_rdma_tuning rdma;
-    bool rdma_wide_keys; /* who reads gets a key to all of a tenant's memory; else none reads */
     enum log_level log_level;
 
     char spill_dir[4096];      /* "": there is no disk tier */
@@ -188,7 +186,7 @@ static inline const char *config_tenant_word(const struct config *config, uint32
 /* Reads a peer as an entry of `peers` in the file would give it; NULL: the file's default.
  * `tenants` are names with a '+' between. INVALID: `why` says what would be right. */
 struct config_peer_text {
-    const char *name, *address, *transport, *push, *tenants;
+    const char *name, *address, *transport, *tenants;
 };
 enum tern_err config_peer_read(const struct config *config, const struct config_peer_text *text,
                                struct config_peer *ret, char why[CONFIG_WHY_BYTES]);

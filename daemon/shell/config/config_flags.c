@@ -18,6 +18,7 @@
 #define KEY_TENANT  0x2001
 #define KEY_PEER    0x2002
 #define KEY_PLAN    0x2003
+#define KEY_RETIRED 0x3000
 #define ENTRY_BYTES 2048
 #define EXIT_CONFIG 2 /* of argp's own errors, as of any other in the configuration */
 
@@ -34,9 +35,11 @@ static enum tern_err entry_set(struct loader *l, const char *list, uint32_t slot
 {
     char names[ENTRY_BYTES], *rest = NULL;
     size_t field = loader_field(l, list, key);
+    const char *retired = loader_retired(list, key);
 
     if (field == ENTRY_ITSELF)
-        return loader_fail(l, ORIGIN_FLAG, list, (int)slot, key, "unknown key");
+        return loader_fail(l, ORIGIN_FLAG, list, (int)slot, key, "%s",
+                           retired ? retired : "unknown key");
     if (field != PEER_NAMES)
         return loader_entry_set(l, list, slot, field, value);
     snprintf(names, sizeof names, "%s", value);
@@ -90,6 +93,10 @@ static enum tern_err one_flag(struct pass *p, int key, const char *arg)
         return TERN_OK;
     if (key == KEY_TENANT || key == KEY_PEER)
         return list_flag(l, key == KEY_TENANT ? "tenants" : "peers", arg);
+    if (key >= KEY_RETIRED)
+        return loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "--%s: %s",
+                           config_retired[key - KEY_RETIRED].flag,
+                           config_retired[key - KEY_RETIRED].instead);
     /* A bool flag without a value means true. */
     return loader_set(l, (size_t)(key - KEY_SETTING), arg == NULL ? "true" : arg, ORIGIN_FLAG);
 }
@@ -98,7 +105,8 @@ static bool is_our_key(int key)
 {
     return key == KEY_CONFIG || key == KEY_CHECK || key == KEY_PLAN || key == KEY_TENANT ||
            key == KEY_PEER ||
-           (key >= KEY_SETTING && (size_t)(key - KEY_SETTING) < config_settings_n);
+           (key >= KEY_SETTING && (size_t)(key - KEY_SETTING) < config_settings_n) ||
+           (key >= KEY_RETIRED && key < KEY_RETIRED + RETIRED_SETTINGS);
 }
 
 static error_t parse_flag(int key, char *arg, struct argp_state *state)
@@ -211,6 +219,13 @@ static void options_build(struct options *o)
             .group = group_of(s->section),
         };
     }
+    n += config_settings_n;
+    for (int i = 0; i < RETIRED_SETTINGS; i++)
+        if (config_retired[i].flag != NULL)
+            o->v[n++] = (struct argp_option){.name = config_retired[i].flag,
+                                             .key = KEY_RETIRED + i,
+                                             .arg = "VALUE",
+                                             .flags = OPTION_ARG_OPTIONAL | OPTION_HIDDEN};
 }
 
 static enum tern_err run_pass(int argc, char **argv, struct loader *l, bool first)

@@ -19,6 +19,15 @@ size_t loader_row(const char *section, const char *key)
     return i;
 }
 
+const char *loader_retired(const char *section, const char *key)
+{
+    for (size_t i = 0; i < RETIRED_SETTINGS; i++)
+        if (strcmp(config_retired[i].section, section) == 0 &&
+            strcmp(config_retired[i].key, key) == 0)
+            return config_retired[i].instead;
+    return NULL;
+}
+
 /* A list of the file, and its fields, of which the first is the entry's name. */
 struct entries {
     const struct setting *field;

@@ -37,8 +37,7 @@ static enum tern_err tenants_read(const struct config *config, const char *names
 enum tern_err config_peer_read(const struct config *config, const struct config_peer_text *text,
                                struct config_peer *ret, char why[CONFIG_WHY_BYTES])
 {
-    const char *const values[PEER_FIELDS] = {text->name, text->address, text->transport,
-                                             text->push};
+    const char *const values[PEER_FIELDS] = {text->name, text->address, text->transport};
     const char *wrong;
     char reason[REASON_BYTES];
 

@@ -132,9 +132,6 @@ const struct setting config_settings[] = {
     COUNT(STARTS, "transfer", "connections", "transfer-connections", connections, 1,
           XFER_CONNECTIONS_MAX, "2", "Connections to a peer that transfers by TCP are spread over"),
 
-    PLAIN(STARTS, "rdma", "wide_keys", "rdma-wide-keys", VALUE_BOOL, rdma_wide_keys, "false",
-          "Peers that read pages get a key to all of a tenant's memory, for as long as the link is "
-          "up; false: none reads"),
     BY_PORT(gid_index, 255,
             "Index of the GID that the port goes by; auto: that of RoCE v2 over IPv4, else of RoCE "
             "v2, else any"),
@@ -344,7 +341,11 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
      "HOST:PORT of its `listen`"},
     {"peers", "transport", NULL, VALUE_TRANSPORT, CHANGE_LIVE, PEER_FIELD(transport), 0, 0, "tcp",
      "How its pages come: see docs/rdma.md"},
-    {"peers", "push", NULL, VALUE_BOOL, CHANGE_LIVE, PEER_FIELD(push), 0, 0, "true",
-     "The peer writes those that come by RDMA; false: they are read, which takes its "
-     "rdma.wide_keys"},
+};
+
+const struct retired config_retired[RETIRED_SETTINGS] = {
+    {"rdma", "wide_keys", "rdma-wide-keys",
+     "was retired: pages that go by RDMA are pushed and nobody reads them, so leave it out"},
+    {"peers", "push", NULL,
+     "was retired: pages that come by RDMA are pushed, so leave it out, or set transport: tcp"},
 };

@@ -45,7 +45,7 @@ struct setting {
 #define SETTINGS_MAX  CONFIG_SETTINGS_MAX
 #define TENANT_FIELDS 15
 #define TENANT_SIZES  4             /* of them, the first that a reserve has, too */
-#define PEER_FIELDS   4             /* and the list of tenants */
+#define PEER_FIELDS   3             /* and the list of tenants */
 #define PEER_ADDRESS  1             /* of them */
 #define PEER_NAMES    TENANT_FIELDS /* the field that the list of tenants is of a peer */
 #define ENTRY_ITSELF  (TENANT_FIELDS + 1)
@@ -59,6 +59,15 @@ extern const struct setting config_settings[];
 extern const size_t config_settings_n;
 extern const struct setting config_tenant_fields[TENANT_FIELDS];
 extern const struct setting config_peer_fields[PEER_FIELDS];
+
+/* A setting of older versions: refused by name, with what to do. */
+struct retired {
+    const char *section, *key, *flag; /* flag NULL: it had none */
+    const char *instead;
+};
+
+#define RETIRED_SETTINGS 2
+extern const struct retired config_retired[RETIRED_SETTINGS];
 
 enum origin { ORIGIN_DEFAULT = 0, ORIGIN_FILE, ORIGIN_FLAG };
 
@@ -111,6 +120,8 @@ enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *na
 size_t loader_row(const char *section, const char *key);
 /* The field of an entry of `tenants` or `peers`; ENTRY_ITSELF: there is none of that name. */
 size_t loader_field(struct loader *l, const char *list, const char *key);
+/* What to do in place of a setting that was retired; NULL: there was none of that name. */
+const char *loader_retired(const char *section, const char *key);
 uint32_t *loader_lines(struct loader *l, const char *list, uint32_t slot); /* by these fields */
 /* Where the value of a setting came from. */
 enum origin loader_origin(const struct loader *l, const char *section, const char *key);

@@ -104,8 +104,11 @@ static enum tern_err next_key(struct file *f, struct place of, bool *ret_more)
 
 static enum tern_err unknown(const struct file *f, struct place at)
 {
+    const char *retired = loader_retired(at.section, at.key);
+
     return wrong(f, at,
-                 strcmp(at.section, "reserve") == 0
+                 retired ? retired
+                 : strcmp(at.section, "reserve") == 0
                      ? "the reserve has the sizes of a tenant: name it by reserve.like"
                      : "unknown key: `man ternd.yaml` has every one");
 }

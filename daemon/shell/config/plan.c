@@ -164,16 +164,13 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
     ret->mr_bytes_max = config->rdma_mr_bytes;
     ret->rails = config->rdma_rails;
     ret->tuning = &config->rdma;
-    ret->wide_keys = config->rdma_wide_keys;
     for (uint32_t i = 0; i < config->ntenants; i++) {
         ret->on_gpus += config->tenants[i].device_memory;
         if (config->tenants[i].rdma_devices.n > 0)
             ret->region_device[i] = config->tenants[i].rdma_devices.name;
     }
-    for (uint32_t i = 0; i < config->npeers; i++) {
+    for (uint32_t i = 0; i < config->npeers; i++)
         wanted = wanted || xfer_transport_by_paths(config->peers[i].transport);
-        ret->push = ret->push || config->peers[i].push;
-    }
     ret->self_test = wanted;
     ret->pulls = wanted ? config->limits.peers : 0;
     ret->serves = wanted && config->listen.host[0];

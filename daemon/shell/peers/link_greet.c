@@ -107,7 +107,6 @@ static void come_up(struct peer_link *l, uint64_t incarnation, uint32_t data_por
     if (link_is_outbound(l)) {
         const struct config_peer *peer = &d->config->peers[l->peer];
 
-        xfer_link_push(d->xfer, l->slot, peer->push);
         xfer_link_transport(d->xfer, l->slot, peer->transport, peer->tenants, l->rdma);
     }
     daemon_event(d, &ev);

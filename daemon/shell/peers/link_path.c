@@ -41,7 +41,7 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
         m.psn = msg->psn;
         m.mtu = msg->mtu;
         m.lid = msg->lid;
-        m.rd_atomic = msg->rd_atomic;
+        m.rd_atomic = 1; /* daemons that could read set up their end by it */
         m.gid = wire_bytes(msg->gid, sizeof msg->gid);
         m.has_chunks = true;
         m.chunks = wire_bytes(msg->mr, msg->nmrs * sizeof *msg->mr);
@@ -133,7 +133,6 @@ static void decode(const Tern__Wire__PeerPath *m, struct xfer_path_msg *ret)
                                   .psn = m->psn,
                                   .mtu = m->mtu,
                                   .lid = m->lid,
-                                  .rd_atomic = m->rd_atomic,
                                   .push = m->push};
     if (m->has_gid)
         memcpy(ret->gid, m->gid.data, sizeof ret->gid);

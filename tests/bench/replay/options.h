@@ -24,7 +24,7 @@ struct options {
     bool tickets;   /* sessions are handed over by ticket */
     double aborts;  /* of so many of 1 hand-overs something goes wrong on purpose: see trouble.h */
     bool spawn, json;
-    bool push; /* the prefill daemon writes the pages; else the decode daemon's reads, or TCP */
+    bool push; /* the prefill daemon writes the pages; else TCP, or whatever the daemons have */
     const char *tls; /* absolute; NULL: in the clear */
     char prefill_socket[108],
         prefill_admin[108]; /* empty with spawn, until the daemons are there */

@@ -182,10 +182,8 @@ bool run_start(struct run *r)
     size_pool(r, &g);
     r->board = proc_shared(sizeof *r->board);
     if (o->spawn) {
-        if (o->push) { /* as spawn.c has it from the environment of tests */
+        if (o->push) /* as spawn.c has it from the environment of tests */
             setenv("TERN_PEER_TRANSPORT", "verbs", 1);
-            setenv("TERN_PEER_PUSH", "1", 1);
-        }
         if (!start_daemons(r, &g))
             return false;
         snprintf(o->prefill_socket, sizeof o->prefill_socket, "%s", r->prefill.socket);

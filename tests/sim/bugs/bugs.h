@@ -34,7 +34,7 @@
     X(24, NO_END_CHECK, "no generation check at the end of a pull")                                \
     X(25, CREDIT_EARLY, "credit returned before the completion is consumed")                       \
     X(26, PUBLISH_ON_SENT, "publish on the sender's completion")                                   \
-    X(27, TCP_BESIDE_READS, "hand a batch to TCP while it is being read")                          \
+    X(27, TCP_BESIDE_PUSHES, "hand a batch to TCP while a peer may write its pages")               \
     X(28, NEWEST_FIRST, "serve the newest transfer first")                                         \
     X(29, RETRY_AT_ONCE, "ask a busy source again at once")                                        \
     X(30, RETIRES_UNSHARED, "give one tenant the releases that are reserved for another")          \
@@ -127,7 +127,7 @@
     X(115, EARLY_OUTLIVES_PAGE, "take a page with the units that came for another transfer")       \
     X(116, REST_BESIDE_EARLY, "ask for the rest of a page while units of it are on their way")     \
     X(117, EARLY_COUNTED, "count units that came ahead though their checksums are others now")     \
-    X(118, WIDE_KEY, "give a key to all of a tenant's memory though that is not set")              \
+    X(118, WIDE_KEY, "let peers read all of a tenant's memory")                                    \
     X(119, WINDOW_TOO_WIDE, "bind memory windows to more than the pages of a grant")               \
     X(120, OWN_POOL_SERVED, "serve a fetch of this very daemon from the pool that it is for")      \
     X(121, SLOT_EARLY, "use slots of the ring again before they are copied to their pages")        \

@@ -6,23 +6,11 @@
 #include "nic.h"
 
 /* A device may write for it: its queue pair was connected, and is not destroyed. */
-static bool may_write(const struct verbs_path *p, bool push)
+static bool may_write(const struct verbs_path *p)
 {
-    return !p->source && p->push == push &&
+    return !p->source &&
            (p->state == PATH_READY || p->state == PATH_STOPPING || p->state == PATH_DRAINING ||
             p->state == PATH_ENDING || p->state == PATH_STUCK);
-}
-
-/* What a piece holds for is there, and what may write its pages is held for. */
-static bool holds_rightly(const struct verbs *v, const struct verbs_piece *piece)
-{
-    if (piece->reading && !piece->holds)
-        return false;
-    for (uint32_t i = 0; i < v->rails; i++)
-        if ((piece->reading >> i & 1) &&
-            !may_write(path_of(v, piece->link, piece->tenant, i), false))
-            return false;
-    return !piece_granted(piece) || (piece->path != NONE && may_write(&v->path[piece->path], true));
 }
 
 static void audit_piece(const struct verbs *v, const struct verbs_piece *piece, uint32_t node,
@@ -32,9 +20,9 @@ static void audit_piece(const struct verbs *v, const struct verbs_piece *piece, 
 
     if (piece->state == PIECE_FREE && (piece->holds || piece->revoked))
         rw_fail("free_and_held", "node %u piece %u", node, piece->seq);
-    if (!holds_rightly(v, piece))
-        rw_fail("held_wrongly", "node %u piece %u: rails %x", node, piece->seq, piece->reading);
-    if (piece->revoked && (!p || p->source || !p->push || p->state != PATH_READY))
+    if (piece->holds && (!p || !may_write(p)))
+        rw_fail("held_wrongly", "node %u piece %u", node, piece->seq);
+    if (piece->revoked && (!p || p->source || p->state != PATH_READY))
         rw_fail("revoked_without_path", "node %u piece %u", node, piece->seq);
     if (rest && piece->state != PIECE_FREE)
         rw_fail("piece_left", "node %u piece %u: state %d%s", node, piece->seq, (int)piece->state,
@@ -84,15 +72,14 @@ void audit_node(uint32_t number, bool rest)
         const struct verbs_path *p = &v->path[i];
 
         held[p->rail % v->nrails] += p->held + (p->posted - p->completed);
-        if (rest && p->state == PATH_READY && !p->source && p->push &&
-            ~p->mws_free << (64 - VERBS_MWS))
+        if (rest && p->state == PATH_READY && !p->source && ~p->mws_free << (64 - VERBS_MWS))
             rw_fail("window_left", "node %u path %u", number, i);
     }
     if (rnic_windows_open(number) > rw.node[number].xfer->stats.windows_open)
         rw_fail("window_not_counted", "node %u: %u are open", number, rnic_windows_open(number));
     if (rest && rw.node[number].xfer->stats.windows_open > 0)
         rw_fail("window_counted_for_ever", "node %u", number);
-    if (rest && !rw.cfg.wide[number])
+    if (rest)
         rnic_audit_reads(number);
     for (uint32_t i = 0; v && rest && i < v->nrails; i++)
         if (v->rail[i].cq_used != held[i])
@@ -103,7 +90,7 @@ void audit_node(uint32_t number, bool rest)
 static bool could_go_on(struct verbs *v, uint32_t link, const struct verbs_piece *piece)
 {
     return piece->state == PIECE_WAITING && piece->batch != NONE && !piece->holds &&
-           piece->answered && path_for(v, link, piece->batch, 0, piece);
+           piece->answered && path_for(v, link, piece->batch, piece);
 }
 
 /* The tick is for time that has passed: a piece that waited for something else than that was told
@@ -124,7 +111,7 @@ void audit_tick(uint32_t number)
         for (uint32_t i = 0; v->link[l].piece && i < VERBS_PIECES; i++) {
             enum piece_state state = piece_of(v, l, i)->state;
 
-            if (waits[l][i] && (state == PIECE_BINDING || state == PIECE_READING))
+            if (waits[l][i] && (state == PIECE_BINDING || state == PIECE_COMING))
                 rw_fail("waited_for_the_tick", "node %u piece %u", number, piece_of(v, l, i)->seq);
         }
 }

@@ -1,7 +1,7 @@
 /* The configuration of a history: small memory, small queues, and a random subset of the faults. */
 #include "world.h"
 
-#define RECEIVES 16              /* of a path that is pushed: VERBS_PIECES */
+#define RECEIVES 16              /* of a path: VERBS_PIECES */
 #define RUNS     32              /* of one piece: XFER_RUNS_MAX; each is bound and closed */
 #define ROOM     (MEMORY - 2048) /* a pool begins at 2 KiB at the latest */
 
@@ -65,30 +65,29 @@ static void make_paths(struct rconfig *c)
             c->transport[i][k] = XFER_TCP;
 }
 
+/* Every path of a rail holds places for what comes unasked. */
+static uint32_t places_held(const struct rconfig *c)
+{
+    return 2 * RUNS + RECEIVES * (c->nodes - 1) * c->tenants;
+}
+
 /* Two paths that want more of one completion queue than it holds, break often, and are looked at
  * seldom. */
 static void squeeze(struct rconfig *c)
 {
     c->tenants = 2;
-    c->cqe = rw_between(2, 6);
+    c->cqe = places_held(c) + rw_between(2, 6);
     c->max_msg = 64;
     c->busy = rw_between(1000, 5000);
     c->purge = false;
     c->rate[RF_qp_error] = 3;
-    for (uint32_t i = 0; i < NODES; i++)
-        for (uint32_t k = 0; k < NODES; k++)
-            c->push[i][k] = false;
 }
 
 /* Pushes of more requests than a queue holds, that are given up half way. */
 static void give_up_pushes(struct rconfig *c)
 {
-    for (uint32_t i = 0; i < NODES; i++) {
-        c->old[i] = false;
-        for (uint32_t k = 0; k < NODES; k++)
-            c->push[i][k] = true;
-    }
-    c->cqe = 2 * RUNS + RECEIVES * (c->nodes - 1) * c->tenants + rw_between(2, 12);
+    memset(c->old, 0, sizeof c->old);
+    c->cqe = places_held(c) + rw_between(2, 12);
     c->max_msg = 64;
     c->drag = rw_between(5, 100);
     c->rate[RF_serve_given_up] = c->rate[RF_pull_stopped] = 3;
@@ -106,8 +105,6 @@ static void push_seldom(struct rconfig *c)
 
 void config_make(struct rconfig *c)
 {
-    bool pushes;
-
     memset(c, 0, sizeof *c);
     c->nodes = rw_one_in(3) ? 3 : 2;
     c->tenants = rw_one_in(3) ? 2 : 1;
@@ -115,24 +112,17 @@ void config_make(struct rconfig *c)
     c->groups = rw_one_in(3) ? 2 : 1;
     make_pages(c);
     c->max_msg = rw_one_in(3) ? 64 * rw_between(1, 8) : 1u << 30;
-    pushes = rw_one_in(2);
     for (uint32_t i = 0; i < NODES; i++)
-        for (uint32_t k = 0; k < NODES; k++)
-            c->push[i][k] = pushes && !rw_one_in(4);
-    for (uint32_t i = 0; i < NODES; i++)
-        c->old[i] = pushes && rw_one_in(6);
-    for (uint32_t i = 0; i < NODES; i++)
-        c->wide[i] = c->old[i] || !rw_one_in(6);
-    c->cqe = rw_one_in(2) ? rw_between(2, 12) : 1024;
-    if (pushes) /* every path of a rail holds places for what comes unasked */
-        c->cqe += 2 * RUNS + RECEIVES * (c->nodes - 1) * c->tenants;
-    c->rd_atomic = rw_one_in(3) ? 1 : rw_between(2, 16);
+        c->old[i] = rw_one_in(12);
+    c->cqe = places_held(c) + (rw_one_in(2) ? rw_between(2, 12) : 1024);
     c->mr_bytes = rw_one_in(3) ? 1024 * rw_between(2, 16) : 0;
     c->slow = rw_one_in(4) ? rw_between(10, 100) : rw_between(1, 5);
     c->drag = rw_one_in(4) ? rw_between(50, 300) : c->slow;
     c->busy = rw_one_in(3) ? rw_between(100, 5000) : 0;
     c->purge = rw_one_in(2);
-    c->idle_ns = SEC * rw_between(1, 3);
+    c->idle_ns =
+        SEC *
+        rw_between(1, 5); /* a path's requests exhaust their repeats before half of it, or not */
     c->pause_ns = rw_one_in(2) ? 1000ull * rw_between(20, 2000) : MS * rw_between(1, 40);
     for (uint32_t i = 0; i < NODES; i++)
         c->rails[i] = rw_one_in(10) ? 0 : rw_one_in(3) ? (rw_one_in(6) ? RAILS : 2) : 1;
@@ -142,12 +132,12 @@ void config_make(struct rconfig *c)
     make_faults(c);
     if (rw_one_in(8))
         squeeze(c);
-    if (pushes && rw_one_in(8))
+    if (rw_one_in(8))
         give_up_pushes(c);
     c->choices = rw_between(60, CHOICES_MAX);
     c->transfer_regions = rw_one_in(2) ? 1 : c->regions;
     make_paths(c);
-    if (pushes && rw_one_in(6))
+    if (rw_one_in(6))
         push_seldom(c);
     for (uint32_t i = 0; i < NODES; i++) {
         c->far[i] = rw_one_in(4);

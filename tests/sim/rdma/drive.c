@@ -111,8 +111,6 @@ void drive_node_start(uint32_t number)
                                  .transports = played,
                                  .rdma = {.pulls = NODES - 1,
                                           .serves = true,
-                                          .push = true,
-                                          .wide_keys = rw.cfg.wide[number],
                                           .mr_bytes_max = rw.cfg.mr_bytes,
                                           .tenants = rw.cfg.tenants,
                                           .path_send = links_path_send,
@@ -323,37 +321,20 @@ static void settle(uint64_t limit_ns, const char *what)
     }
 }
 
-/* By the configuration. */
-static bool is_pushed(uint32_t puller, uint32_t source)
-{
-    bool read_better =
-        rw.cfg.far[puller] && !rw.cfg.bare[puller] && rw.cfg.wide[source] && !rw.cfg.bare[source];
-
-    return rw.cfg.push[puller][source] && !rw.cfg.old[source] && !read_better;
-}
-
-/* What the puller offers to be pushed is answered by a source that knows no pushes, and no NIC may
- * write what the puller would read. */
-static bool in_vain(uint32_t puller, uint32_t source)
-{
-    return rw.cfg.bare[puller] && !is_pushed(puller, source);
-}
-
 /* Paths of a tenant that can be. *ret_half, or NULL: of one end a device was lost, or it gave the
- * path up, and the other may not have heard of it. */
+ * path up as the other can only be read, which may not have heard of it. */
 static uint32_t paths_of(uint32_t puller, uint32_t source, uint32_t *ret_half)
 {
     uint32_t n = 0, there = rw.cfg.rails[source];
 
-    if (rw.cfg.transport[puller][source] == XFER_TCP || there == 0 ||
-        (!is_pushed(puller, source) && (!rw.cfg.wide[source] || rw.cfg.bare[source])))
+    if (rw.cfg.transport[puller][source] == XFER_TCP || there == 0 || rw.cfg.old[puller])
         return 0;
     for (uint32_t i = 0; i < rw.cfg.rails[puller]; i++) {
         bool lost = rnic_is_lost(puller, i), lost_there = rnic_is_lost(source, i % there);
 
-        n += !lost && !lost_there && !in_vain(puller, source);
+        n += !lost && !lost_there && !rw.cfg.old[source];
         if (ret_half)
-            *ret_half += lost != lost_there || (!lost && in_vain(puller, source));
+            *ret_half += lost != lost_there || (!lost && rw.cfg.old[source]);
     }
     return n;
 }
@@ -467,8 +448,8 @@ static void probe(uint32_t puller, uint32_t source, uint32_t pool)
     if (verbs && !by_verbs)
         rw_fail("probe_not_by_verbs", "node %u from node %u pool %u", puller, source, pool);
     if (verbs)
-        rw_mark(is_pushed(puller, source) ? RM_probe_by_push : RM_probe_by_verbs);
-    if (verbs && rw.cfg.far[puller] && is_pushed(puller, source))
+        rw_mark(RM_probe_by_push);
+    if (verbs && rw.cfg.far[puller])
         rw_mark(RM_probe_by_ring);
     if (verbs && rw.cfg.bare[source])
         rw_mark(RM_probe_from_ring);
@@ -549,10 +530,9 @@ static void stop_node(uint32_t number)
     if (stats.stale_completions > node->strays)
         rw_fail("completion_lost", "node %u rejects %llu completions, %llu were stale", number,
                 (unsigned long long)stats.stale_completions, (unsigned long long)node->strays);
-    rw.marks[RM_late_reads] |= stats.late_reads > 0;
     rw.marks[RM_late_writes] |= stats.late_writes > 0;
     rw.marks[RM_grants_revoked] |= stats.grants_revoked > 0;
-    rw.marks[RM_piece_read_again] |= stats.pieces_again > 0;
+    rw.marks[RM_piece_asked_again] |= stats.pieces_again > 0;
     rw.marks[RM_batch_moved_to_tcp] |= stats.batches_moved > 0;
     rw.marks[RM_path_made_again] |= stats.paths_failed > 0 && stats.paths_up > 0;
     node->alive = false;

@@ -93,7 +93,6 @@ static void up_here(uint32_t puller, uint32_t source)
     check(xfer_link_up(rw.node[puller].xfer, link_out(puller, source),
                        (struct sockaddr *)(void *)&addr, sizeof addr, rw.node[source].incarnation,
                        l->token) == TERN_OK);
-    xfer_link_push(rw.node[puller].xfer, link_out(puller, source), rw.cfg.push[puller][source]);
     xfer_link_transport(rw.node[puller].xfer, link_out(puller, source),
                         rw.cfg.transport[puller][source], tenants, true);
 }
@@ -162,8 +161,8 @@ void links_path_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg)
     check(i < CONTROLS);
     rw.control[i] = (struct control){
         .used = true, .epoch = l->epoch, .from = from, .to = to, .back = back, .msg = *msg};
-    if (rw.cfg.old[to] && !back)
-        rw.control[i].msg.push = false; /* a field that it does not read */
+    if (rw.cfg.old[node->number] && msg->kind != XFER_PATH_REFUSE)
+        rw.control[i].msg.push = false; /* it wants to read, or can only be read */
     at = at > l->last_ns[back] ? at : l->last_ns[back];
     l->last_ns[back] = at;
     rw_post(at - rw.now_ns, T_CONTROL, i, 0);

@@ -494,14 +494,6 @@ const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t r
     return "GPU";
 }
 
-enum tern_err mem_region_takes_nic(struct mem *mem, uint32_t tenant, uint32_t region,
-                                   const char **ret_why)
-{
-    (void)tenant, (void)region;
-    *ret_why = "no NIC may have it";
-    return rw.cfg.bare[mem->node] ? TERN_UNSUPPORTED : TERN_OK;
-}
-
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why)
 {

@@ -88,7 +88,7 @@ static void said_broken(const struct rnode *node, struct rpull *pull, enum tern_
     rw_mark(err == TERN_GONE ? RM_gone : RM_peer_lost);
     for (uint32_t i = 0; err == TERN_GONE && i < pull->n; i++)
         if (node->pool[pull->pool].page[pull->place[i]].stale) {
-            rw_mark(RM_recycled_under_read);
+            rw_mark(RM_recycled_under_way);
             break;
         }
     pull->broken = true;

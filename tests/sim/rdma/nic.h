@@ -91,7 +91,7 @@ struct nqp {
     struct ibv_qp qp;
     bool used, due, stuck;
     enum ibv_qp_state state;
-    uint32_t gen, node, rail, dest_qpn, dest_node, dest_rail, access, window, send_max, recv_max;
+    uint32_t gen, node, rail, dest_qpn, dest_node, dest_rail, access, send_max, recv_max;
     uint32_t head, n, rhead, rn;
     uint32_t nimm, imm[NIC_IMMS]; /* arrived, and not yet told */
     uint32_t told, last_imm;      /* immediates so far, and the last of them */

@@ -64,15 +64,12 @@ static bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
     return a < b + b_bytes && b < a + a_bytes;
 }
 
-/* May it write there: by a read that is not flushed or done, or through a window that is open or
- * will be? */
+/* May it write there, through a window that is open or will be? */
 static bool pair_writes(const struct nqp *q, uint64_t at, uint64_t n)
 {
     for (uint32_t i = 0; i < q->n; i++) {
         const struct nwr *w = &q->send[(q->head + i) % NIC_QUEUE];
 
-        if (w->opcode == IBV_WR_RDMA_READ && overlap((uintptr_t)w->local, w->length, at, n))
-            return true;
         if (w->opcode == IBV_WR_BIND_MW && overlap(w->bind.addr, w->bind.length, at, n))
             return true;
     }
@@ -107,7 +104,8 @@ static void take_rdma(const struct nqp *q, const struct ibv_send_wr *wr, struct 
     const struct nmr *m = local_key(q, sge->addr, sge->length, sge->lkey);
 
     check(wr->num_sge == 1 && sge->length > 0);
-    if (!m || (wr->opcode == IBV_WR_RDMA_READ && !(m->access & IBV_ACCESS_LOCAL_WRITE)))
+    check(wr->opcode != IBV_WR_RDMA_READ); /* the daemon reads in its self-test alone */
+    if (!m)
         rw_fail("bad_local_key", "node %u posts a request over memory that its key does not open",
                 q->node);
     if (sge->length > rw.cfg.max_msg)
@@ -117,15 +115,8 @@ static void take_rdma(const struct nqp *q, const struct ibv_send_wr *wr, struct 
     w->remote = wr->wr.rdma.remote_addr;
     w->rkey = wr->wr.rdma.rkey;
     w->imm = wr->imm_data;
-    if (wr->opcode != IBV_WR_RDMA_READ)
-        return;
-    w->owner = rmem_owner(w->local);
-    if (w->owner == 0)
-        rw_fail("read_into_live_page", "node %u posts a read into a page of no pull", q->node);
-    nic_one_writer(w->local, w->length, q, "a read");
-    rw_mark(RM_read_posted);
     if (w->length > rw.cfg.page_bytes[0] && w->length > rw.cfg.page_bytes[1])
-        rw_mark(RM_reads_merged);
+        rw_mark(RM_writes_merged);
 }
 
 static void take_window(const struct nqp *q, const struct ibv_send_wr *wr, struct nwr *w)
@@ -239,8 +230,7 @@ static void complete(struct nqp *q, enum ibv_wc_status status)
     const struct nwr *w = &q->send[q->head];
     struct ibv_wc wc = {.wr_id = w->wr_id, .status = status, .qp_num = q->qp.qp_num};
 
-    wc.opcode = w->opcode == IBV_WR_RDMA_READ   ? IBV_WC_RDMA_READ
-                : w->opcode == IBV_WR_BIND_MW   ? IBV_WC_BIND_MW
+    wc.opcode = w->opcode == IBV_WR_BIND_MW     ? IBV_WC_BIND_MW
                 : w->opcode == IBV_WR_LOCAL_INV ? IBV_WC_LOCAL_INV
                                                 : IBV_WC_RDMA_WRITE;
     q->head = (q->head + 1) % NIC_QUEUE;
@@ -393,45 +383,31 @@ void nic_held_now(const struct nqp *q)
             show(&nic_held[i]);
 }
 
-static void move_read(struct nqp *q, struct nwr *w, uint32_t n)
-{
-    const uint8_t *from = (const uint8_t *)(uintptr_t)w->remote + w->moved;
-    uint8_t bytes[CHUNK_MAX], *to = w->local + w->moved;
-    bool last = w->moved + n == w->length && w == &q->send[q->head];
-
-    rmem_read_for(to, from, n);
-    memcpy(bytes, from, n);
-    if (rw_fault(RF_bit_flip)) {
-        bytes[rw_below(n)] ^= (uint8_t)(1u << rw_below(8));
-        rmem_excuse(to, n, EXCUSE_FLIP);
-        last = false;
-    }
-    w->moved += n;
-    q->landed = true;
-    /* Fault 8: the completion comes now, the bytes later. */
-    if (last && q->state == IBV_QPS_RTS && rw_fault(RF_early_completion) &&
-        hold(to, bytes, n, w->owner, 0)) {
-        rmem_excuse(to, n, EXCUSE_LATE);
-        return;
-    }
-    rmem_land(to, bytes, n, w->owner, q->state == IBV_QPS_ERR ? "a read after ERR" : "a read");
-    rw_mark(RM_landed_by_read);
-    if (q->state == IBV_QPS_ERR)
-        rw_mark(RM_landed_after_error);
-    if (pulls_stopping(w->owner))
-        rw_mark(RM_landed_after_stop);
-}
-
 static void move_write(struct nqp *q, struct nqp *p, struct nwr *w, uint32_t n, uint64_t owner)
 {
     const uint8_t *from = w->local + w->moved;
-    uint8_t *to = (uint8_t *)(uintptr_t)w->remote + w->moved;
+    uint8_t *to = (uint8_t *)(uintptr_t)w->remote + w->moved, bytes[CHUNK_MAX];
+    bool last = w->moved + n == w->length, page = owner != OWNER_RING;
 
-    (void)q;
     p->landed = true;
     rmem_taken(from, n);
     rmem_read_for(to, from, n);
     w->moved += n;
+    if (pulls_stopping(owner))
+        rw_mark(RM_landed_after_stop);
+    if (page && rw_fault(RF_bit_flip)) {
+        memcpy(bytes, from, n);
+        bytes[rw_below(n)] ^= (uint8_t)(1u << rw_below(8));
+        rmem_excuse(to, n, EXCUSE_FLIP);
+        from = bytes;
+        last = false;
+    }
+    /* Fault 8: the peer is told of it now, the bytes come later. */
+    if (page && last && q->state == IBV_QPS_RTS && rw_fault(RF_early_completion) &&
+        hold(to, from, n, owner, 0)) {
+        rmem_excuse(to, n, EXCUSE_LATE);
+        return;
+    }
     if (rw_one_in(4) && hold(to, from, n, owner, nqp_id(p))) {
         rw_mark(RM_told_before_it_was_there);
         return;
@@ -446,10 +422,7 @@ static void move(struct nqp *q, struct nqp *p, struct nwr *w, uint64_t owner)
 
     n = n < CHUNK_MAX ? n : CHUNK_MAX;
     n = rw_one_in(2) ? rw_between(1, n) : n;
-    if (w->opcode == IBV_WR_RDMA_READ)
-        move_read(q, w, n);
-    else
-        move_write(q, p, w, n, owner);
+    move_write(q, p, w, n, owner);
 }
 
 /* ------------------------------------------------------------------ running */
@@ -533,18 +506,9 @@ static void finish_heads(struct nqp *q, struct nqp *p)
     }
 }
 
-static struct nwr *pick(struct nqp *q)
-{
-    uint32_t n = q->n < q->window ? q->n : q->window, i = 0;
-
-    while (i < n && q->send[(q->head + i) % NIC_QUEUE].length > 0)
-        i++;
-    return &q->send[(q->head + (i > 0 ? rw_below(i) : 0)) % NIC_QUEUE];
-}
-
 static void run(struct nqp *q)
 {
-    struct nwr *w = pick(q), *head = &q->send[q->head];
+    struct nwr *w = &q->send[q->head];
     uint64_t owner = 0;
     struct nqp *p;
 
@@ -558,14 +522,14 @@ static void run(struct nqp *q)
     if (w->moved < w->length && w->failed == IBV_WC_SUCCESS &&
         (!may_access(p, w, &owner) || rw_fault(RF_access_refused)))
         w->failed = IBV_WC_REM_ACCESS_ERR;
-    if (head->failed != IBV_WC_SUCCESS) {
+    if (w->failed != IBV_WC_SUCCESS) {
         rw_mark(RM_access_refused);
-        complete(q, head->failed);
+        complete(q, w->failed);
         nic_error(q);
         nic_error(p);
         return;
     }
-    if (w->failed == IBV_WC_SUCCESS && w->moved < w->length) {
+    if (w->moved < w->length) {
         w->started = true;
         move(q, p, w, owner);
     }
@@ -580,7 +544,7 @@ static void flush(struct nqp *q)
     if (q->stuck)
         return;
     if (q->n > 0) {
-        struct nwr *w = pick(q);
+        struct nwr *w = &q->send[q->head];
 
         if (p && w->started && w->moved < w->length && !rw_one_in(3) && may_access(p, w, &owner)) {
             move(q, p, w, owner);
@@ -605,16 +569,14 @@ static void tell_arrivals(struct nqp *q)
 }
 
 /* A write of no bytes needs no key, so the peer may say any number at any time: one that it said
- * before, or, where it reads and was granted nothing, one of whatever is going on. */
+ * before. */
 static void unasked(struct nqp *q)
 {
-    bool granted = !rw.cfg.old[q->dest_node];
-
-    if (q->state != IBV_QPS_RTS || q->nimm > 0 || q->rn == 0 || (granted && q->told == 0) ||
+    if (q->state != IBV_QPS_RTS || q->nimm > 0 || q->rn == 0 || q->told == 0 ||
         !rw_fault(RF_immediate_unasked))
         return;
-    rw_mark(granted ? RM_immediate_again : RM_immediate_to_reader);
-    q->imm[q->nimm++] = granted ? q->last_imm : htonl(rw_below(64));
+    rw_mark(RM_immediate_again);
+    q->imm[q->nimm++] = q->last_imm;
 }
 
 void rnic_qp(uint32_t number, uint32_t gen)

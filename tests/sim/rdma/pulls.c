@@ -179,7 +179,7 @@ void pulls_stop(struct rnode *node, struct rpull *pull)
     if (pull->n == pull->right)
         rw_mark(RM_pulled_all);
     if (rnic_outstanding(node->number) > 0)
-        rw_mark(RM_stopped_with_reads_out);
+        rw_mark(RM_stopped_with_requests_out);
     act.pull_stop.pull = (struct pull_id){(uint32_t)(pull - node->pull), pull->gen};
     rw_post(rw_soon(), T_SERVE, pull->source * SERVES + pull->serve.slot, pull->serve.gen);
     rw.current = node->number;
@@ -203,7 +203,7 @@ void pulls_node_gone(uint32_t number)
 
     for (uint32_t i = 0; i < PULLS; i++) {
         if (node->pull[i].phase != PULL_NOT && rnic_outstanding(number) > 0)
-            rw_mark(RM_killed_with_reads_out);
+            rw_mark(RM_killed_with_requests_out);
         node->pull[i].phase = PULL_NOT;
         node->pull[i].step++;
     }

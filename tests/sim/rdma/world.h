@@ -145,14 +145,12 @@ struct rconfig {
     uint32_t page_bytes[GROUPS], units[GROUPS], first[GROUPS],
         pages[GROUPS];    /* index in the pool */
     uint32_t connections; /* over TCP, to a peer, that transfers are spread over */
-    uint32_t max_msg, cqe, rd_atomic, mr_bytes, choices;
+    uint32_t max_msg, cqe, mr_bytes, choices;
     uint32_t busy; /* up to so many microseconds pass before a node looks at its completions */
     uint32_t slow, drag; /* how long the machine takes, and a NIC for a piece of a request */
     bool purge;          /* a destroyed queue pair takes its completions with it */
     enum xfer_transport transport[NODES][NODES]; /* puller, source */
-    bool push[NODES][NODES];                     /* the source is to write */
-    bool old[NODES];                             /* as a source it knows no pushes */
-    bool wide[NODES];                            /* as a source it may be read */
+    bool old[NODES];            /* of a version that wants to read, and can only be read */
     bool far[NODES];            /* its pages lie on GPUs, whose memory takes no windows */
     bool bare[NODES];           /* and no NIC knows that memory */
     uint64_t idle_ns, pause_ns; /* pause: between choices, on average */

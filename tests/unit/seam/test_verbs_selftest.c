@@ -396,14 +396,11 @@ FIXTURE(begin)
 {
     in = standin_open(STANDIN_MEMORY);
     in.let_fail("", 0, CUDA_SUCCESS);
-    setenv("STANDIN_CUDA_LACKS", "118", 1); /* what a NIC wrote is seen behind a flush */
     memory_open();
     nic_is_new();
     xfer = (struct xfer){.config = {.mem = mem,
                                     .rdma = {.serves = true,
                                              .pulls = 1,
-                                             .push = true,
-                                             .wide_keys = true,
                                              .self_test = true,
                                              .self_tested = self_tested,
                                              .tenants = TENANTS}}};
@@ -479,8 +476,8 @@ static void said(const char *text, const char *part)
 
 /* ------------------------------------------------------------------ cases */
 
-/* Each way counts its bytes: into a GPU by a read, out of it by a write and by a key, and through
- * the ring by a window and out again; of memory of the host, of two regions, by a window, too. */
+/* Each way counts its bytes: out of a GPU, and through the ring by a window and out again; of
+ * memory of the host, of two regions, by a window and out again. */
 TEST(verbs_selftest_moves_known_bytes_in_every_way_that_pages_go)
 {
     assert_true(tested());
@@ -489,25 +486,16 @@ TEST(verbs_selftest_moves_known_bytes_in_every_way_that_pages_go)
     assert_int_equal(rail->domain[FAR].n, REGIONS);
     for (uint32_t r = 0; r < REGIONS; r++) {
         assert_int_equal(row(r).how, XFER_REGISTERED_DMABUF);
-        assert_int_equal(row(r).test->bytes, (3 + 2) * HALF);
+        assert_int_equal(row(r).test->bytes, (1 + 2) * HALF);
     }
-    assert_int_equal(row(REGIONS).test->bytes, 2 * 4 * HALF);
+    assert_int_equal(row(REGIONS).test->bytes, 2 * 2 * HALF);
     assert_true(row(0).test->ns > 0 && row(0).test->at_ns > 0);
-    assert_int_equal(in.calls("cuFlushGPUDirectRDMAWrites"), REGIONS);
     assert_int_equal(row(0).ring_bytes, XFER_RING_BYTES);
 }
 
 /* Memory is not registered for more than it is without a test. */
 TEST(verbs_selftest_goes_no_way_that_pages_do_not)
 {
-    xfer.config.rdma.wide_keys = xfer.config.rdma.push = false;
-    assert_true(tested());
-    clean();
-    assert_int_equal(row(0).test->bytes, 2 * HALF); /* no ring, no key */
-    assert_int_equal(row(REGIONS).test->bytes, 2 * 2 * HALF);
-    end(state);
-    begin(state);
-    xfer.config.rdma.wide_keys = false;
     xfer.config.rdma.pulls = 0;
     assert_true(tested());
     clean();
@@ -547,18 +535,18 @@ static const struct {
     uint32_t byte;
     const char *text; /* of its test */
 } fails[] = {
-    {GPU0, IBV_WR_RDMA_READ, FLIPS, 0, "an RDMA read into it: byte 0 of 4096 is 0x"},
+    {GPU0, IBV_WR_RDMA_WRITE, FLIPS, 0, "an RDMA write out of it: byte 0 of 4096 is 0x"},
     {GPU0, IBV_WR_RDMA_WRITE, FLIPS, 4095, "an RDMA write out of it: byte 4095 of 4096 is 0x"},
-    {GPU1, IBV_WR_RDMA_READ, FLIPS, 77, "an RDMA read into it: byte 77 of 4096 is 0x"},
+    {GPU1, IBV_WR_RDMA_WRITE, FLIPS, 77, "an RDMA write out of it: byte 77 of 4096 is 0x"},
     {GPU1, IBV_WR_RDMA_WRITE, REFUSES, 0, "an RDMA write out of it: local protection error"},
-    {GPU1, IBV_WR_RDMA_READ, NEVER_ENDS, 0, "an RDMA read into it: no completion within 5000 ms"},
+    {GPU1, IBV_WR_RDMA_WRITE, NEVER_ENDS, 0,
+     "an RDMA write out of it: no completion within 5000 ms"},
     {GPU1, IBV_WR_RDMA_WRITE, NOT_POSTED, 0,
      "an RDMA write out of it: ibv_post_send: Cannot allocate memory"},
     {RING, IBV_WR_RDMA_WRITE, FLIPS, 9, "an RDMA write into it by a memory window: byte 9 of 4096"},
     {RING, IBV_WR_BIND_MW, REFUSES, 0, "a memory window over it: local protection error"},
     {RING, IBV_WR_LOCAL_INV, NEVER_ENDS, 0,
      "the end of a memory window over it: no completion within 5000 ms"},
-    {HOST, IBV_WR_RDMA_READ, FLIPS, 1, "region 0: an RDMA read into it: byte 1 of 4096 is 0x"},
     {HOST, IBV_WR_RDMA_WRITE, FLIPS, 2,
      "region 0: an RDMA write into it by a memory window: byte 2 of 4096 is 0x"},
 };
@@ -627,7 +615,6 @@ TEST(verbs_selftest_of_windows_that_fails_leaves_the_rest_of_the_device)
          "region 0: an RDMA write into it by a memory window: local protection error"},
         {IBV_WR_LOCAL_INV, NEVER_ENDS,
          "region 0: the end of a memory window over it: no completion within 5000 ms"}};
-    struct verbs_link link = {.push = true, .unread = 1u << FAR};
 
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         harm = ways[i].harm;
@@ -641,10 +628,9 @@ TEST(verbs_selftest_of_windows_that_fails_leaves_the_rest_of_the_device)
         assert_int_equal(told[XFER_SELF_TEST_PART], 2);
         assert_int_equal(told[XFER_SELF_TEST_PASSED], REGIONS);
         assert_int_equal(row(REGIONS).test->result, XFER_SELF_TEST_PART);
-        assert_int_equal(row(REGIONS).test->bytes, 2 * 3 * HALF);
-        v.link = &link;
-        assert_false(link_pushes(&v, 0, NEAR));
-        assert_false(link_pushes(&v, 0, FAR));
+        assert_int_equal(row(REGIONS).test->bytes, 2 * 1 * HALF);
+        assert_non_null(tenant_pathless(&v, NEAR));
+        assert_non_null(tenant_pathless(&v, FAR));
         assert_int_equal(row(0).ring_bytes, 0);
         assert_string_equal(row(0).no_ring, "self-test: memory of the host took no memory window");
         end(state);
@@ -682,7 +668,7 @@ TEST(verbs_selftest_of_a_gpu_fails_without_time_where_another_one_failed)
     begin(state);
     harm = FLIPS;
     harmed = GPU0;
-    harm_opcode = IBV_WR_RDMA_READ;
+    harm_opcode = IBV_WR_RDMA_WRITE;
     slow_ns = VERBS_TEST_NS;
     assert_true(tested());
     assert_int_equal(row(0).test->result, XFER_SELF_TEST_FAILED);
@@ -715,21 +701,21 @@ TEST(verbs_selftest_of_a_ring_that_fails_leaves_what_no_nic_knows_to_other_ways)
     assert_true(tested());
     clean();
     assert_int_equal(row(0).how, XFER_REGISTERED_NO);
-    assert_non_null(memory_unregistered(&v, FAR));
+    assert_non_null(tenant_pathless(&v, FAR));
     assert_int_equal(row(0).test->result, XFER_SELF_TEST_FAILED);
 }
 
 /* What is served alone gets its ring when the NIC does not carry it. */
 TEST(verbs_selftest_that_fails_gives_what_is_served_a_ring)
 {
-    xfer.config.rdma.push = false;
+    xfer.config.rdma.pulls = 0;
     harm = FLIPS;
     harmed = GPU1;
     harm_opcode = IBV_WR_RDMA_WRITE;
     assert_true(tested());
     clean();
     gpu_failed(1, "an RDMA write out of it: byte 0 of 4096");
-    assert_int_equal(row(0).test->bytes, (3 + 2) * HALF); /* before the other one failed */
+    assert_int_equal(row(0).test->bytes, (1 + 2) * HALF); /* before the other one failed */
 }
 
 /* Where a device does nothing in loopback, nothing is known of the memory: it is used, and no pair
@@ -790,7 +776,7 @@ TEST(verbs_selftest_begins_no_pair_of_a_rail_that_takes_too_long)
     clean();
     assert_int_equal(row(0).test->result, XFER_SELF_TEST_NOT_POSSIBLE); /* its ring: too late */
     said(row(0).test->why, "the tests of this device took longer than 15000 ms");
-    assert_int_equal(row(0).test->bytes, 3 * HALF);
+    assert_int_equal(row(0).test->bytes, 1 * HALF);
     assert_int_equal(row(REGIONS).test->bytes, 0);
     assert_int_equal(told[XFER_SELF_TEST_NOT_POSSIBLE], 4);
     assert_int_equal(rail->domain[FAR].n, REGIONS);
@@ -816,7 +802,7 @@ TEST(verbs_selftest_fails_where_a_queue_pair_does_not_go)
 
 TEST(verbs_selftest_says_of_a_gpu_that_is_lost_that_it_was_not_possible)
 {
-    in.let_fail("cuFlushGPUDirectRDMAWrites", 1, CUDA_ERROR_LAUNCH_FAILED);
+    in.let_fail("cuMemcpyHtoDAsync", 1, CUDA_ERROR_LAUNCH_FAILED);
     assert_true(tested());
     assert_int_equal(row(0).test->result, XFER_SELF_TEST_NOT_POSSIBLE);
     said(row(0).test->why, "its GPU is lost");

@@ -229,9 +229,8 @@ TEST_WITH(verbs_setup_a_pair_has_what_the_fabric_asks_for, start, stop)
     v.rail[0].tuning = &asked;
     v.rail[0].view.port = 1;
     v.rail[0].view.gid_index = 3; /* as port.c has found it */
-    paths[0] = (struct verbs_path){.source = true,
-                                   .ours = {.mtu = IBV_MTU_4096},
-                                   .theirs = {.mtu = IBV_MTU_512, .rd_atomic = 1}};
+    v.rail[0].mtu = IBV_MTU_4096;
+    paths[0] = (struct verbs_path){.source = true, .theirs = {.mtu = IBV_MTU_512}};
     setup_give(&v, &paths[0], JOB_ACCEPT);
     assert_ptr_equal(take(), &paths[0]);
     assert_int_equal(paths[0].job_errno, 0);

@@ -308,7 +308,7 @@ TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
         rig_turn();
     }
     assert_true(xfer_get_head(buf, &head));
-    assert_int_equal(head.type, XFER_ANSWER_READ);
+    assert_int_equal(head.type, XFER_ANSWER_WRITE);
     assert_int_equal(head.seq, 7);
     assert_int_equal(head.b, 0);
     assert_int_not_equal(xfer_get32(buf + XFER_HEAD_BYTES), TERN_OK);

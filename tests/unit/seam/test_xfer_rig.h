@@ -91,8 +91,6 @@ struct rig_options {
     bool by_proxy;
     bool rdma;          /* both ends have it, if this machine has */
     bool rdma_unwanted; /* they might, but no peer's transport asks for it */
-    bool push;          /* and the source writes */
-    bool narrow;        /* it does not, and gives no key to all of its memory either */
     uint64_t mr_bytes_max;
     const char *device[XFER_RAILS_MAX];   /* rails of both ends; none: as the machine has */
     const char (*gpus)[MEM_DEVICE_BYTES]; /* that the regions of both ends lie on; NULL: none */
@@ -271,8 +269,6 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
     if (o->rdma)
         x.rdma = (struct xfer_rdma_config){.pulls = side == &rig.dst ? 3 : 0,
                                            .serves = side == &rig.src,
-                                           .push = o->push,
-                                           .wide_keys = !o->push && !o->narrow,
                                            .tenants = 1,
                                            .mr_bytes_max = o->mr_bytes_max,
                                            .path_send = rig_path_send};

@@ -1,4 +1,5 @@
-/* Pulls by RDMA READ between two transfer sides of one process, over whatever device there is. On a
+/* Paths between two transfer sides of one process, over whatever device there is: made, lost, and
+ * made again, what goes on over others, and what falls back. What moves is test_xfer_push.c. On a
  * machine without one only what needs none runs, and the rest says that it was skipped; the lab
  * (tests/rdma) runs all of it over soft-RoCE. */
 #include <dirent.h>
@@ -8,85 +9,6 @@
 
 /* ------------------------------------------------------------------ cases */
 
-TEST(xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones)
-{
-    struct xfer_stats s;
-
-    open_verbs((struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 2}, 257);
-    pull_whole(1, 1, 256);
-    s = stats_of(&rig.dst);
-    assert_int_equal(s.verbs_pages_in, 256);
-    assert_int_equal(s.pages_in, 256);
-    assert_int_equal(s.corrupt_detected + s.gone_answers + s.read_errors, 0);
-    assert_true(s.reads_posted < 256); /* of 512 pieces of memory */
-    assert_true(s.socket_bytes_in < s.payload_bytes_in / 50);
-    assert_int_equal(stats_of(&rig.src).verbs_pages_out, 256);
-}
-
-TEST(xfer_verbs_x5_replicated_pages_move_once)
-{
-    replicated_move_once(false);
-}
-
-TEST(xfer_verbs_pages_across_registrations_are_split)
-{
-    across_registrations(false);
-}
-
-TEST(xfer_verbs_page_recycled_before_confirm_is_gone)
-{
-    recycled_is_gone(false);
-}
-
-TEST(xfer_verbs_damaged_page_is_found_by_its_checksum)
-{
-    damaged_is_found(false);
-}
-
-TEST(xfer_verbs_other_memory_than_registered_is_found)
-{
-    other_memory_than_registered_is_found(false);
-}
-
-/* Fault 6: once QUIET was said no byte of the pull lands, however far its reads were. */
-TEST(xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended)
-{
-    struct prng prng;
-    uint32_t runs = 0, injected = 0, enough = getenv("TERN_FULL") ? UINT32_MAX : INJECTED_ENOUGH;
-    uint64_t at_quiet;
-
-    prng_init(&prng, 7);
-    open_verbs((struct rig_options){.page_bytes = {64 << 10}}, 201);
-    while (runs < 60 && injected < enough) {
-        uint32_t run = ++runs, before = rig.dst.nevents = 0;
-        uint32_t late = (uint32_t)stats_of(&rig.dst).late_reads;
-
-        rig_pull((struct pull_id){2, run}, 0, 0, 1, 200);
-        for (uint64_t turns = prng_below(&prng, 60); turns > 0 && rig.dst.nevents == 0; turns--)
-            rig_turn();
-        before = rig.dst.nevents;
-        rig_stop((struct pull_id){2, run});
-        rig_until(&rig.dst, before + 1);
-        assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
-        at_quiet = stats_of(&rig.dst).late_reads;
-        poison(1, 200);
-        for (uint32_t turns = 0; turns < 15; turns++)
-            rig_turn();
-        assert_true(poisoned(1, 200));
-        assert_int_equal(stats_of(&rig.dst).late_reads, at_quiet); /* none ends after it */
-        assert_int_equal(rig.dst.nevents, before + 1);
-        injected += (uint32_t)stats_of(&rig.dst).late_reads > late;
-    }
-    assert_true(injected > 0);
-    printf("fault=6 runs=%u injected=%u violations=0 landed_in_live=0\n", runs, injected);
-    pull_whole(1, 1, 200);
-}
-
-TEST(xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again)
-{
-    lost_queue_pair_is_made_again(false);
-}
-
 /* Fault 10, where TCP is allowed: what was under way goes on over it, from its beginning. */
 TEST(xfer_verbs_fault_10_lost_path_goes_on_over_tcp)
 {
@@ -94,7 +16,7 @@ TEST(xfer_verbs_fault_10_lost_path_goes_on_over_tcp)
     xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, true);
     rig_pull((struct pull_id){1, 1}, 0, 0, 1, 100);
     rig_pull((struct pull_id){1, 1}, 0, 1, 101, 100);
-    wait_posted(false, 1);
+    wait_posted(1);
     xfer_peer_down(rig.src.xfer, rig.link);
     rig_until(&rig.dst, 2);
     for (uint32_t i = 0; i < 2; i++) {
@@ -168,7 +90,6 @@ static void open_two_rails(struct rig_options o, uint32_t pages)
     xfer_rdma_view(rig.dst.xfer, &view);
     assert_int_equal(view.nrails, 2);
     rig_fill_source(pages);
-    xfer_link_push(rig.dst.xfer, rig.link, o.push);
     ask_for_verbs();
     wait_rails();
 }
@@ -182,7 +103,7 @@ TEST(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on)
     open_two_rails((struct rig_options){.page_bytes = {64 << 10}, .memory_bytes = 64u << 20}, 801);
     for (uint32_t i = 0; i < 4; i++)
         rig_pull((struct pull_id){1 + i / 2, 1}, 0, i, 1 + 200 * i, 200);
-    wait_posted(false, 4);
+    wait_posted(4);
     again = rig.offer[1]; /* one that it never made: the source gives the queue pair up */
     again.epoch += 1000;
     xfer_path_msg(rig.src.xfer, rig.link, &again);
@@ -196,7 +117,7 @@ TEST(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on)
     assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 800);
     assert_int_equal(stats_of(&rig.dst).paths_failed, 1);
     assert_true(stats_of(&rig.dst).pieces_again > 0);
-    xfer_rdma_view(rig.dst.xfer, &view);
+    xfer_rdma_view(rig.src.xfer, &view);
     assert_true(view.rail[0].bytes_asked > 0 && view.rail[1].bytes_asked > 0);
     assert_true(xfer_path_view(rig.dst.xfer, rig.link, 0, &path));
     assert_true(path.ready);
@@ -278,9 +199,9 @@ static const char *second_path(void)
 
 /* The second path is lost and made again, and fails again by whatever goes over it, as where a
  * cable is dead: each time that costs one piece. Once it is good it carries. */
-static void rail_in_doubt(bool push)
+TEST(xfer_verbs_rail_in_doubt_is_pushed_one_piece)
 {
-    struct rig_options o = {.page_bytes = {16 << 10}, .memory_bytes = 24u << 20, .push = push};
+    struct rig_options o = {.page_bytes = {16 << 10}, .memory_bytes = 24u << 20};
     struct xfer_stats before, after;
     struct xfer_rdma_view view;
     struct xfer_path_msg again;
@@ -308,27 +229,12 @@ static void rail_in_doubt(bool push)
         before = stats_of(&rig.dst);
         pull_800(gen++);
     } while (stats_of(&rig.dst).paths_failed > before.paths_failed);
-    xfer_rdma_view(push ? rig.src.xfer : rig.dst.xfer, &view);
+    xfer_rdma_view(rig.src.xfer, &view);
     asked = view.rail[1].bytes_asked;
     pull_800(gen++);
-    xfer_rdma_view(push ? rig.src.xfer : rig.dst.xfer, &view);
+    xfer_rdma_view(rig.src.xfer, &view);
     assert_true(view.rail[1].bytes_asked - asked > 1u << 20); /* more than one piece */
     assert_string_equal(second_path(), "ready");
-}
-
-TEST(xfer_verbs_rail_in_doubt_reads_one_piece)
-{
-    rail_in_doubt(false);
-}
-
-TEST(xfer_verbs_rail_in_doubt_is_pushed_one_piece)
-{
-    rail_in_doubt(true);
-}
-
-TEST(xfer_verbs_forged_key_reads_nothing_and_ends_typed)
-{
-    forged_key_moves_nothing(false);
 }
 
 /* Where one end cannot, auto goes over TCP and verbs goes nowhere. */
@@ -354,33 +260,8 @@ TEST(xfer_verbs_fallback_is_only_what_was_asked_for)
     assert_string_equal(view.transport, "none");
 }
 
-/* A source that gives no key to all of its memory is not read, and says what to set. */
-TEST(xfer_verbs_nobody_reads_without_wide_keys)
-{
-    struct rig_options o = {.page_bytes = {4096}, .rdma = true, .narrow = true};
-    struct xfer_link_view view;
-
-    rig_open_filled(&o, 65);
-    if (!has_device()) {
-        no_device = true;
-        skip();
-    }
-    xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, true);
-    pull_whole(1, 1, 64);
-    assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 0);
-    xfer_link_view(rig.dst.xfer, rig.link, &view);
-    assert_string_equal(view.transport, "tcp");
-    assert_non_null(strstr(view.reason, "set rdma.wide_keys there; no push: push is false here"));
-    link_anew(0);
-    xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, true);
-    rig.dst.nevents = 0;
-    rig_pull((struct pull_id){2, 1}, 0, 0, 1, 64);
-    expect_broken((struct pull_id){2, 1}, TERN_PEER_LOST);
-    assert_int_equal(stats_of(&rig.src).paths_made, 0);
-}
-
-/* Two slots for calls of our own. Links 0 and 1 read, link 2 pulls over TCP; each takes the slot of
- * one that is idle, beside a path or not, and nobody hears BUSY. */
+/* Two slots for calls of our own. Links 0 and 1 have paths, link 2 pulls over TCP; each takes the
+ * slot of one that is idle, beside a path or not, and nobody hears BUSY. */
 TEST(xfer_verbs_idle_connections_make_room_both_ways)
 {
     open_verbs((struct rig_options){.page_bytes = {4096}, .conns_dst = 4}, 65);
@@ -398,9 +279,4 @@ TEST(xfer_verbs_idle_connections_make_room_both_ways)
         assert_int_equal(stats_of(&rig.dst).verbs_pages_in - before, rig.link < 2 ? 64 : 0);
         assert_true(stats_of(&rig.dst).conns <= 2);
     }
-}
-
-TEST(xfer_verbs_throughput_at_64_kib)
-{
-    throughput(false, "verbs_pull", "ib_read_bw");
 }

@@ -154,14 +154,6 @@ TEST_WITH(admin_doctor_tells_each_gpu_which_others_it_reaches, start_doctor, sto
     json_decref(want);
 }
 
-TEST_WITH(admin_doctor_tells_whether_peers_get_wide_keys, start_doctor, stop_doctor)
-{
-    assert_true(
-        json_is_false(json_object_get(json_object_get(ask("doctor"), "rdma"), "wide_keys")));
-    s.config->rdma_wide_keys = true;
-    assert_true(json_is_true(json_object_get(json_object_get(ask("doctor"), "rdma"), "wide_keys")));
-}
-
 TEST_WITH(admin_doctor_tells_what_queue_pairs_are_made_with, start_doctor, stop_doctor)
 {
     json_t *want = json_pack("{s:n, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "gid_index", "mtu",

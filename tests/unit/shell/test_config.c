@@ -453,7 +453,7 @@ TEST(config_every_setting_refuses_nonsense_at_its_line)
     static const char *const tenant[TENANT_FIELDS] = {"a",     "/tmp/a", "0660", "false", "1M",
                                                       "1M",    "1M",     "0",    "true",  "1",
                                                       "index", "false",  "auto", "1",     "1"};
-    static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp", "false"};
+    static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp"};
     char text[512], at[128], value[32];
 
     for (size_t i = 0; i < config_settings_n; i++) {

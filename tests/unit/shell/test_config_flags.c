@@ -76,6 +76,9 @@ TEST(config_flags_that_are_wrong_are_named)
     flags_refused(ARGV(T, (char *)"--peer=name=b,address=h:1,tenants=default"),
                   "--peer b: ", "--insecure-peers");
     flags_refused(ARGV(T, (char *)"--peer=name=b,port=1"), "--peer b: port: ", "unknown key");
+    flags_refused(ARGV(T, (char *)"--peer=name=b,push=true"), "--peer b: push: ", "was retired");
+    flags_refused(ARGV(T, (char *)"--rdma-wide-keys"), "--rdma-wide-keys: ", "was retired");
+    flags_refused(ARGV(T, (char *)"--rdma-wide-keys=false"), "--rdma-wide-keys: ", "leave it out");
     flags_refused(ARGV(T, (char *)"--listen=h:1"), "--listen: ", "--insecure-peers");
     flags_refused(ARGV(T, (char *)"stray"), "", "stray");
     flags_refused(ARGV(T, (char *)"--config=/nonexistent/t.yaml"),

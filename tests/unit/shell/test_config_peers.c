@@ -164,28 +164,22 @@ TEST(config_rdma_of_a_peer_and_of_the_host_is_read)
 
     assert_int_equal(c->rdma_device.n, 0);
     assert_int_equal(c->peers[0].transport, XFER_TCP);
-    assert_true(c->peers[0].push);
     c = accepted("rdma_device: auto\n" PEER_OF(", transport: auto"));
     assert_int_equal(c->rdma_device.n, 0);
     assert_int_equal(c->peers[0].transport, XFER_AUTO);
-    c = accepted("rdma_device: mlx5_1+mlx5_0\n" PEER_OF(", transport: verbs, push: false"));
+    c = accepted("rdma_device: mlx5_1+mlx5_0\n" PEER_OF(", transport: verbs"));
     assert_int_equal(c->rdma_device.n, 2);
     assert_string_equal(c->rdma_device.name[0], "mlx5_1");
     assert_string_equal(c->rdma_device.name[1], "mlx5_0");
     assert_int_equal(c->peers[0].transport, XFER_VERBS);
-    assert_false(c->peers[0].push);
 }
 
-/* No peer is given a key to all of a tenant's memory unless somebody says so. */
-TEST(config_wide_keys_are_given_where_that_is_set)
+/* They are of versions in which the pages of a peer could be read. */
+TEST(config_settings_that_were_retired_are_refused_by_name)
 {
-    struct xfer_config xfer;
-
-    plan_xfer(accepted(PEER_OF(", transport: auto, push: false")), &xfer);
-    assert_false(xfer.rdma.wide_keys || xfer.rdma.push);
-    plan_xfer(accepted("rdma: {wide_keys: true}\n" PEER_OF(", transport: auto")), &xfer);
-    assert_true(xfer.rdma.wide_keys && xfer.rdma.push);
-    refused("rdma: {wide_keys: 1}\n" TENANT, "t.yaml:1: rdma.wide_keys: ", "must be true or false");
+    refused("rdma: {wide_keys: false}\n" TENANT, "t.yaml:1: rdma.wide_keys: ", "leave it out");
+    refused(PEER_OF(", push: true"), "t.yaml:", "push: was retired: ");
+    refused(PEER_OF(", push: false"), "t.yaml:", "or set transport: tcp");
 }
 
 TEST(config_rdma_that_makes_no_sense_is_refused)
@@ -196,7 +190,6 @@ TEST(config_rdma_that_makes_no_sense_is_refused)
     refused("rdma_device: a+\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
     refused("rdma_device: a/b\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
     refused(PEER_OF(", transport: rdma"), "t.yaml:", "must be one of these: auto verbs tcp");
-    refused(PEER_OF(", push: 2"), "t.yaml:", "must be true or false");
 }
 
 #define REGIONS_OF(rest) "tenants:\n  - {name: a, socket: /tmp/a, memory: 1M, " rest "}\n"

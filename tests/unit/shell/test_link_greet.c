@@ -25,9 +25,9 @@ static struct {
     struct stream *to;
     const char *closed[LINKS], *finished[LINKS];
     struct event event; /* the last one; kind 0: none */
-    uint32_t opened, admitted, port, pushed, of_tenants;
+    uint32_t opened, admitted, port, up, of_tenants;
     uint64_t token, admitted_token;
-    bool push, rdma;
+    bool rdma;
     enum tern_err path_err; /* the data path cannot be opened */
 } seen;
 
@@ -40,7 +40,6 @@ enum tern_err __wrap_door_create(const struct door_config *config, struct door *
 void __wrap_xfer_admit(struct xfer *xfer, uint32_t link, uint64_t token);
 enum tern_err __wrap_xfer_link_up(struct xfer *xfer, uint32_t link, const struct sockaddr *addr,
                                   socklen_t len, uint64_t incarnation, uint64_t token);
-void __wrap_xfer_link_push(struct xfer *xfer, uint32_t link, bool push);
 void __wrap_xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
                                 uint64_t tenants, bool rdma);
 
@@ -119,18 +118,11 @@ enum tern_err __wrap_xfer_link_up(struct xfer *xfer, uint32_t link, const struct
     return seen.path_err;
 }
 
-void __wrap_xfer_link_push(struct xfer *xfer, uint32_t link, bool push)
-{
-    (void)xfer;
-    seen.pushed = link;
-    seen.push = push;
-}
-
 void __wrap_xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
                                 uint64_t tenants, bool rdma)
 {
     (void)xfer;
-    assert_int_equal(link, seen.pushed);
+    seen.up = link;
     assert_int_equal(transport, XFER_TCP);
     seen.of_tenants = (uint32_t)tenants;
     seen.rdma = rdma;
@@ -161,7 +153,6 @@ FIXTURE(start)
     strcpy(config.peers[WEST].name, "west");
     strcpy(config.peers[EAST].name, "east");
     config.peers[EAST].tenants = 5;
-    config.peers[EAST].push = true;
     config.peers[EAST].transport = XFER_TCP;
     d.config = &config;
     d.incarnation = 0x5e1f;
@@ -283,7 +274,7 @@ TEST_WITH(an_answer_brings_the_link_up, start, stop)
     assert_int_equal(seen.event.kind, EV_LINK_UP);
     assert_true(seen.event.link.link == EAST && seen.event.link.incarnation == 0xea57);
     assert_true(seen.opened == 1 && seen.port == 65535 && seen.token == 77);
-    assert_true(seen.pushed == EAST && seen.push && seen.of_tenants == 5 && seen.rdma);
+    assert_true(seen.up == EAST && seen.of_tenants == 5 && seen.rdma);
     assert_null(seen.closed[EAST]);
 }
 

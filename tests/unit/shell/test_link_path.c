@@ -181,7 +181,6 @@ static struct xfer_path_msg a_message(enum xfer_path_kind kind)
     msg.psn = number32();
     msg.mtu = number32();
     msg.lid = number32();
-    msg.rd_atomic = number32();
     msg.push = prng_below(&prng, 2);
     for (uint32_t i = 0; i < XFER_PATH_GID_BYTES; i++)
         msg.gid[i] = (uint8_t)number32();
@@ -211,7 +210,6 @@ static void same_on_the_wire(const Tern__Wire__PeerPath *m, const struct xfer_pa
     assert_int_equal(m->psn, msg->psn);
     assert_int_equal(m->mtu, msg->mtu);
     assert_int_equal(m->lid, msg->lid);
-    assert_int_equal(m->rd_atomic, msg->rd_atomic);
     assert_int_equal(m->push, msg->push);
     assert_int_equal(m->gid.len, ends ? WIRE_GID_BYTES : 0);
     assert_memory_equal(m->gid.data, msg->gid, m->gid.len);
@@ -234,7 +232,6 @@ static void same_in_the_seam(const struct xfer_path_msg *got, const struct xfer_
     assert_int_equal(got->psn, msg->psn);
     assert_int_equal(got->mtu, msg->mtu);
     assert_int_equal(got->lid, msg->lid);
-    assert_int_equal(got->rd_atomic, msg->rd_atomic);
     assert_memory_equal(got->gid, msg->gid, sizeof msg->gid);
     assert_int_equal(got->push, msg->push);
     assert_int_equal(got->nmrs, msg->nmrs);

@@ -18,7 +18,7 @@ static bool knows(uint16_t frame)
 static bool begin(struct transport *t, struct data_conn *conn)
 {
     (void)t;
-    if (!data_answer_begin(conn, XFER_ANSWER, 0, true))
+    if (!data_answer_begin(conn, XFER_ANSWER, true))
         return false;
     data_request_state_move(&conn->request->state, DATA_REQUEST_PAGES);
     return true;

@@ -1,6 +1,6 @@
 /* The data connection beside the paths of a link: it carries what is asked of the source and what
  * the source answers, which is everything but the pages. When it ends, the pulls that it spoke for
- * break. Reads that are in flight then end by themselves, and their pieces stay until they have. */
+ * break. Memory windows that are open are closed then, and their pieces stay until they are. */
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
@@ -17,21 +17,15 @@ static bool answer_due(const struct data_conn *conn)
 }
 
 static void put_frame(struct data_conn *conn, uint16_t type, const struct verbs_piece *piece,
-                      const uint64_t *mask)
+                      uint64_t b)
 {
     struct xfer_head head = {
-        .type = type, .seq = piece->seq, .a = serve_id_pack(piece->serve), .b = piece->pull};
-    uint32_t head_at = conn->out_n;
+        .type = type, .n = piece->n, .seq = piece->seq, .a = serve_id_pack(piece->serve), .b = b};
 
+    xfer_put_head(conn->buffer + conn->out_n, &head);
     conn->out_n += XFER_HEAD_BYTES;
-    for (uint32_t i = 0; i < piece->n; i++) {
-        if (mask && !xfer_bit(mask, i))
-            continue;
+    for (uint32_t i = 0; i < piece->n; i++, conn->out_n += XFER_ENTRY_BYTES)
         xfer_put_entry(conn->buffer + conn->out_n, &piece->entry[i]);
-        conn->out_n += XFER_ENTRY_BYTES;
-        head.n++;
-    }
-    xfer_put_head(conn->buffer + head_at, &head);
 }
 
 static bool room_to_say(const struct data_conn *conn)
@@ -43,15 +37,8 @@ static void put_request_write(const struct verbs *v, struct data_conn *conn,
                               const struct verbs_piece *piece)
 {
     const struct verbs_path *p = &v->path[piece->path];
-    struct xfer_head head = {.type = XFER_REQUEST_WRITE,
-                             .n = piece->n,
-                             .seq = piece->seq,
-                             .a = serve_id_pack(piece->serve),
-                             .b = piece->nruns | (uint64_t)p->epoch << 32};
-    uint32_t head_at = conn->out_n;
 
-    put_frame(conn, XFER_REQUEST_WRITE, piece, NULL);
-    xfer_put_head(conn->buffer + head_at, &head);
+    put_frame(conn, XFER_REQUEST_WRITE, piece, piece->nruns | (uint64_t)p->epoch << 32);
     for (uint32_t i = 0; i < piece->nruns; i++, conn->out_n += XFER_RUN_BYTES) {
         const struct verbs_run *run = &piece->run[i];
 
@@ -79,9 +66,9 @@ static void say_confirms(struct verbs *v, struct data_conn *conn)
     for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
         struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
 
-        if (piece->state != PIECE_READ)
+        if (piece->state != PIECE_CLOSED)
             continue;
-        put_frame(conn, XFER_CONFIRM, piece, piece->sent);
+        put_frame(conn, XFER_CONFIRM, piece, piece->pull);
         piece_state_move(&piece->state, PIECE_CONFIRMING);
         piece->answered = false;
     }
@@ -94,7 +81,7 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
     uint32_t number = cut.batch;
     const struct batch *batch = &v->xfer->batch[number];
 
-    piece->holds = piece->answered = piece->pushed = piece->revoked = false;
+    piece->holds = piece->answered = piece->revoked = false;
     piece->batch = number;
     piece->tenant = batch->tenant;
     piece->pull = batch->inflow;
@@ -102,10 +89,8 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
     piece->first = cut.first;
     piece->n = cut.n;
     piece->path = NONE;
-    piece->tries = piece->tried = piece->reading = 0;
+    piece->tries = piece->tried = 0;
     piece->serve = batch->serve;
-    piece->cursor = (struct page_cursor){0};
-    memset(piece->sent, 0, sizeof piece->sent);
     for (uint32_t i = 0; i < cut.n; i++)
         piece->entry[i] = (struct xfer_entry){.group = batch->page[cut.first + i].group,
                                               .index = batch->ref[cut.first + i].index,
@@ -128,17 +113,11 @@ static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_pi
                         uint32_t number)
 {
     uint32_t link = conn->peer_link;
-    struct verbs_path *p = path_for(v, link, number, batch_rails(v, number), NULL);
+    struct verbs_path *p = path_for(v, link, number, NULL);
     struct batch_part cut = batch_cut(v->xfer, number, XFER_PIECE_BYTES, v->piece_sums);
     bool most;
 
     check(p); /* as next_batch has seen */
-    if (!p->push) {
-        piece_cut_from(v, piece, link, &cut);
-        piece_state_move(&piece->state, PIECE_ASKED);
-        put_frame(conn, XFER_REQUEST_READ, piece, NULL);
-        return true;
-    }
     cut.n = push_fit(v, p, number, cut.first, cut.n, piece, &most);
     if (cut.n == 0 && !most)
         return false; /* goes on when memory windows are free */
@@ -233,7 +212,6 @@ static bool take_answer(struct verbs *v, struct verbs_piece *piece, const struct
             batch_gone(v->xfer, piece->batch);
             continue;
         }
-        xfer_set_bit(piece->sent, i);
         nsums += batch_page_sums(v->xfer, batch, piece->first + i);
     }
     if (nsums > v->piece_sums ||
@@ -241,10 +219,16 @@ static bool take_answer(struct verbs *v, struct verbs_piece *piece, const struct
         return false;
     for (uint32_t i = 0; i < nsums; i++)
         piece->sums[i] = xfer_get64(sums + 8 * i);
-    if (nsums > 0)
-        memcpy(piece->region, sums + 8 * nsums, regions);
-    piece->offset = head->a;
     return true;
+}
+
+static void piece_end(struct verbs *v, struct verbs_piece *piece)
+{
+    uint32_t number = piece->batch;
+
+    piece->batch = NONE;
+    piece_free(piece);
+    batch_answered(v->xfer, number, piece->n);
 }
 
 /* Nothing of a piece that is not given is under way. False: this is not our protocol. */
@@ -270,21 +254,6 @@ static bool answered_push(struct verbs *v, struct verbs_piece *piece, const stru
     return true;
 }
 
-static bool answered_read(struct verbs *v, struct verbs_piece *piece, const struct xfer_head *head,
-                          const uint8_t *status)
-{
-    bool lost;
-
-    if (piece->batch == NONE)
-        return true;
-    if (!take_answer(v, piece, head, status))
-        return false;
-    piece_state_move(&piece->state, PIECE_WAITING);
-    if (count_given(status, head->n, &lost) == 0)
-        piece_end(v, piece);
-    return true;
-}
-
 static bool answered(struct verbs *v, struct data_conn *conn, const struct xfer_head *head)
 {
     struct verbs_piece *piece = piece_by_seq(v, conn->peer_link, head->seq, false);
@@ -292,8 +261,7 @@ static bool answered(struct verbs *v, struct data_conn *conn, const struct xfer_
     if (!piece || head->n != piece->n)
         return false;
     piece->answered = true;
-    if (!(piece->pushed ? answered_push : answered_read)(v, piece, head,
-                                                         conn->meta + XFER_HEAD_BYTES))
+    if (!answered_push(v, piece, head, conn->meta + XFER_HEAD_BYTES))
         return false;
     piece_free(piece);
     pieces_start(v, conn->peer_link);
@@ -326,7 +294,7 @@ static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret,
     if (rx_n < XFER_HEAD_BYTES)
         return 0;
     *ret_bad = !xfer_get_head(conn->meta, ret) || ret->n > XFER_PAGES_MAX ||
-               (ret->type != XFER_ANSWER_READ && ret->type != XFER_CONFIRMED) ||
+               (ret->type != XFER_ANSWER_WRITE && ret->type != XFER_CONFIRMED) ||
                ret->b > conn->xfer->conns->meta_bytes;
     if (*ret_bad)
         return 0;
@@ -353,7 +321,7 @@ static bool received(struct data_conn *conn, uint64_t bytes)
 
     notices->rx_n += (uint32_t)bytes;
     while ((n = frame_bytes(conn, &head, &bad)) > 0) {
-        if (!(head.type == XFER_ANSWER_READ ? answered : confirmed)(v, conn, &head))
+        if (!(head.type == XFER_ANSWER_WRITE ? answered : confirmed)(v, conn, &head))
             return false;
         if (conn->state != DATA_CONN_OPEN)
             return true;
@@ -374,7 +342,7 @@ static bool idle(const struct data_conn *conn)
     return true;
 }
 
-/* The pulls that it spoke for break; reads that are in flight end by themselves. */
+/* The pulls that it spoke for break; the memory windows of their pieces are closed. */
 static void lost(struct data_conn *conn)
 {
     struct xfer *xfer = conn->xfer;

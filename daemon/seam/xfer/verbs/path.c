@@ -41,8 +41,7 @@ static void send_to_peer(struct verbs *v, const struct verbs_path *p,
 
 /* ------------------------------------------------------------------ what is said */
 
-static void fill_mrs(struct verbs *v, const struct verbs_path *p, struct xfer_path_msg *msg,
-                     bool keys)
+static void fill_mrs(struct verbs *v, const struct verbs_path *p, struct xfer_path_msg *msg)
 {
     const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
     bool ring = path_bounces(v, p);
@@ -53,7 +52,6 @@ static void fill_mrs(struct verbs *v, const struct verbs_path *p, struct xfer_pa
         msg->mr[i] = (struct xfer_mr){.addr = (uintptr_t)mr[i].base,
                                       .bytes = mr[i].bytes,
                                       .offset = mr[i].offset,
-                                      .rkey = keys ? mr[i].mr->rkey : 0,
                                       .region = mr[i].region};
 }
 
@@ -65,8 +63,7 @@ static void fill_end(const struct verbs_path *p, struct xfer_path_msg *msg)
     msg->psn = p->ours.psn;
     msg->mtu = p->ours.mtu;
     msg->lid = p->ours.lid;
-    msg->rd_atomic = p->ours.rd_atomic;
-    msg->push = p->push;
+    msg->push = true;
     memcpy(msg->gid, p->ours.gid.raw, sizeof msg->gid);
 }
 
@@ -75,12 +72,10 @@ static void offer(struct verbs *v, const struct verbs_path *p)
     struct xfer_path_msg msg = {.kind = XFER_PATH_OFFER, .epoch = p->epoch};
 
     fill_end(p, &msg);
-    if (p->push) {
-        fill_mrs(v, p, &msg, false);
-        msg.nmws = VERBS_MWS;
-        for (uint32_t i = 0; i < VERBS_MWS; i++)
-            msg.mw_rkey[i] = p->mw[i]->rkey & ~0xffu;
-    }
+    fill_mrs(v, p, &msg);
+    msg.nmws = VERBS_MWS;
+    for (uint32_t i = 0; i < VERBS_MWS; i++)
+        msg.mw_rkey[i] = p->mw[i]->rkey & ~0xffu;
     send_to_peer(v, p, &msg);
 }
 
@@ -89,12 +84,10 @@ static void answer(struct verbs *v, const struct verbs_path *p)
     struct xfer_path_msg msg = {.kind = XFER_PATH_ANSWER, .epoch = p->their_epoch};
 
     fill_end(p, &msg);
-    if (!p->push)
-        fill_mrs(v, p, &msg, true);
     send_to_peer(v, p, &msg);
 }
 
-/* push: it may be pushed. What it would read by is a key to all of the tenant's memory. */
+/* push: the offer was to read, and another one, to be pushed, may be accepted. */
 static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, bool push,
                    const char *text)
 {
@@ -117,11 +110,8 @@ static bool our_endpoint(struct verbs *v, struct verbs_path *p)
 
     if (getrandom(&psn, sizeof psn, GRND_NONBLOCK) != (ssize_t)sizeof psn)
         return false;
-    p->ours = (struct qp_endpoint){.psn = psn & 0xffffffu,
-                                   .mtu = rail->mtu,
-                                   .lid = rail->lid,
-                                   .rd_atomic = p->source ? rail->rd_resp : rail->rd_init,
-                                   .gid = rail->gid};
+    p->ours = (struct qp_endpoint){
+        .psn = psn & 0xffffffu, .mtu = rail->mtu, .lid = rail->lid, .gid = rail->gid};
     p->epoch = ++v->epoch & 0xffffffu;
     p->posted = p->completed = 0;
     check(p->writes_n == 0 && p->held == 0);
@@ -140,8 +130,7 @@ static void path_make(struct verbs *v, struct verbs_path *p)
     }
     if (!our_endpoint(v, p))
         return; /* as it is: comes again with the tick */
-    p->push = link_pushes(v, p->link, p->tenant);
-    if (p->push && !push_hold(v, p)) {
+    if (!push_hold(v, p)) {
         path_failed(v, p, "the completion queue has no room for another path");
         return;
     }
@@ -151,11 +140,8 @@ static void path_make(struct verbs *v, struct verbs_path *p)
 
 static struct qp_endpoint peer_endpoint(const struct xfer_path_msg *msg)
 {
-    struct qp_endpoint end = {.qpn = msg->qpn & 0xffffffu,
-                              .psn = msg->psn & 0xffffffu,
-                              .mtu = msg->mtu,
-                              .lid = msg->lid,
-                              .rd_atomic = msg->rd_atomic};
+    struct qp_endpoint end = {
+        .qpn = msg->qpn & 0xffffffu, .psn = msg->psn & 0xffffffu, .mtu = msg->mtu, .lid = msg->lid};
 
     memcpy(end.gid.raw, msg->gid, sizeof msg->gid);
     return end;
@@ -175,7 +161,6 @@ static void path_accept(struct verbs *v, struct verbs_path *p)
     }
     p->their_epoch = p->offer.epoch;
     p->theirs = p->offer.end;
-    p->push = p->offer.push;
     p->wanted = true;
     path_state_move(&p->state, PATH_MAKING);
     setup_give(v, p, JOB_ACCEPT);
@@ -198,14 +183,14 @@ static void path_rest(struct verbs *v, struct verbs_path *p)
     }
 }
 
-/* The destination of a push posts nothing that would fail, so it is told. */
+/* The destination posts nothing that would fail, so it is told. */
 static void path_stop(struct verbs *v, struct verbs_path *p)
 {
     bool was_ready = p->state == PATH_READY;
 
     if (was_ready)
         v->xfer->stats.paths_up--;
-    if (p->push && !p->source)
+    if (!p->source)
         pushes_forgotten(v, p);
     if (!p->qp) {
         path_rest(v, p);
@@ -213,7 +198,7 @@ static void path_stop(struct verbs *v, struct verbs_path *p)
     }
     path_state_move(&p->state, PATH_STOPPING);
     setup_give(v, p, JOB_STOP);
-    if (!was_ready || !p->source || !p->push)
+    if (!was_ready || !p->source)
         return;
     if (!p->offer.waits)
         refuse(v, p, p->their_epoch, false, p->reason);
@@ -297,39 +282,16 @@ static void made(struct verbs *v, struct verbs_path *p)
     }
 }
 
-/* Why the pages of a path are read here, and not pushed. */
-static const char *why_read(const struct verbs *v, const struct verbs_path *p)
-{
-    if (!v->link[p->link].push)
-        return "push is false here";
-    if (link_pushes(v, p->link, p->tenant))
-        return "the peer knows none";
-    for (uint32_t i = 0; i < v->nrails; i++)
-        if (v->rail[i].windows_refused)
-            return "a device here took no memory window in its self-test";
-        else if (!v->rail[i].view.memory_windows)
-            return "a device here has no memory windows of type 2B";
-    return v->rail[0].domain[p->tenant].ring.mr ? "it goes straight into memory of GPUs"
-                                                : v->rail[0].domain[p->tenant].no_ring;
-}
-
 /* What it was made as. */
 static void describe(struct verbs *v, struct verbs_path *p)
 {
     const struct verbs_rail *rail = rail_of(v, p);
-    int n;
 
-    n = snprintf(p->reason, sizeof p->reason, "%s port %u, gid %u, mtu %u, ", rail->view.device,
-                 rail->view.port, rail->view.gid_index,
-                 128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu));
-    if (p->push)
-        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u memory windows to push into%s",
-                 VERBS_MWS,
-                 path_bounces(v, p) ? ", of a ring that is copied to memory of GPUs" : "");
-    else
-        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u reads at a time; no push: %s",
-                 rail->rd_init < p->theirs.rd_atomic ? rail->rd_init : p->theirs.rd_atomic,
-                 why_read(v, p));
+    snprintf(p->reason, sizeof p->reason,
+             "%s port %u, gid %u, mtu %u, %u memory windows to push into%s", rail->view.device,
+             rail->view.port, rail->view.gid_index,
+             128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu), VERBS_MWS,
+             path_bounces(v, p) ? ", of a ring that is copied to memory of GPUs" : "");
 }
 
 static void proven(struct verbs *v, struct verbs_path *p)
@@ -398,7 +360,7 @@ static void ended(struct verbs *v, struct verbs_path *p)
     rail_of(v, p)->cq_used -= p->posted - p->completed;
     p->completed = p->posted;
     pieces_done(v, p);
-    if (p->push && !p->source)
+    if (!p->source)
         pushes_ended(v, p);
     path_rest(v, p);
     paths_go_on(rail_of(v, p));
@@ -482,36 +444,30 @@ static bool mrs_sound(const struct xfer_path_msg *msg)
 
 static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
 {
-    static const char unregistered[] =
-        "the tenant's memory there is not registered: `ternctl doctor`";
-    static const char not_wide[] =
-        "it gives no key to all of a tenant's memory: set rdma.wide_keys there";
     const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
 
+    if (!msg->push) {
+        refuse(v, p, msg->epoch, true, "this daemon lets nobody read by RDMA, and pushes");
+        return;
+    }
     if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
-        msg->mtu > IBV_MTU_4096 ||
-        (msg->push && (!mrs_sound(msg) || msg->nmws == 0 || msg->nmws > XFER_MWS_MAX))) {
+        msg->mtu > IBV_MTU_4096 || !mrs_sound(msg) || msg->nmws == 0 || msg->nmws > XFER_MWS_MAX) {
         refuse(v, p, msg->epoch, false,
                "this daemon gives nothing by RDMA, or not with that offer");
         return;
     }
     if (d->n == 0 && !d->ring.mr) {
-        refuse(v, p, msg->epoch, false, unregistered);
-        return;
-    }
-    if (!msg->push && (d->n == 0 || !rdma(v)->wide_keys)) {
-        refuse(v, p, msg->epoch, true, d->n == 0 ? unregistered : not_wide);
+        refuse(v, p, msg->epoch, false,
+               "the tenant's memory there is not registered: `ternctl doctor`");
         return;
     }
     p->source = true;
     p->offer = (struct path_offer){
-        .waits = p->offer.waits, .end = peer_endpoint(msg), .epoch = msg->epoch, .push = msg->push};
-    if (msg->push) { /* nothing is written by the path that goes from here on */
-        p->npeer_mrs = msg->nmrs;
-        memcpy(p->peer_mr, msg->mr, sizeof p->peer_mr);
-        p->nmws = msg->nmws;
-        memcpy(p->mw_rkey, msg->mw_rkey, sizeof p->mw_rkey);
-    }
+        .waits = p->offer.waits, .end = peer_endpoint(msg), .epoch = msg->epoch};
+    p->npeer_mrs = msg->nmrs; /* nothing is written by the path that goes from here on */
+    memcpy(p->peer_mr, msg->mr, sizeof p->peer_mr);
+    p->nmws = msg->nmws;
+    memcpy(p->mw_rkey, msg->mw_rkey, sizeof p->mw_rkey);
     if (p->state == PATH_NONE) {
         path_accept(v, p);
         return;
@@ -519,20 +475,6 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
     p->offer.waits = true; /* the peer made its end anew: the old one goes first */
     if (p->state == PATH_READY)
         path_stop(v, p);
-}
-
-/* The peer may not be read. It may be when its daemon has started again, and then the link comes up
- * anew. Until then it is to push, where that can be: the path is made anew for that at once. */
-static void not_read(struct verbs *v, struct verbs_path *p, const char *text)
-{
-    v->link[p->link].unread |= (uint64_t)1 << p->tenant;
-    if (link_pushes(v, p->link, p->tenant)) {
-        p->pause_ns = 0;
-        path_stop(v, p);
-        return;
-    }
-    path_failed(v, p, "the peer: %s; no push: %s", text, why_read(v, p));
-    p->retry_ns = UINT64_MAX;
 }
 
 static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
@@ -545,25 +487,20 @@ static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_pa
     }
     if (with_thread(p))
         return;
-    if (refused && msg->push && !p->push && p->state == PATH_OFFERED)
-        not_read(v, p, msg->text);
-    else if (refused && (p->state == PATH_OFFERED || (p->push && p->state == PATH_READY)))
+    if (refused && (p->state == PATH_OFFERED || p->state == PATH_READY))
         path_failed(v, p, "the peer: %s", msg->text);
     if (refused || p->state != PATH_OFFERED)
         return;
-    p->push = p->push && msg->push; /* else it knows no pushes */
-    if (!p->push && rail_of(v, p)->domain[p->tenant].n == 0) {
-        path_failed(v, p, "the peer knows no pushes, and no memory here is registered for reads");
-        p->retry_ns = UINT64_MAX;
+    if (!msg->push) {
+        path_failed(v, p, "the peer knows no pushes: it can only be read");
+        p->retry_ns = UINT64_MAX; /* once for each time that the link comes up */
         return;
     }
-    if ((!p->push && !mrs_sound(msg)) || msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
+    if (msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
         path_failed(v, p, "the peer's answer makes no sense");
         return;
     }
     p->theirs = peer_endpoint(msg);
-    p->npeer_mrs = msg->nmrs;
-    memcpy(p->peer_mr, msg->mr, sizeof p->peer_mr);
     path_state_move(&p->state, PATH_CONNECTING);
     setup_give(v, p, JOB_CONNECT);
 }

@@ -77,34 +77,28 @@ struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant)
     return best_of(v, link, tenant, &(struct choice){.piece = NULL});
 }
 
-uint32_t batch_rail(const struct verbs *v, uint32_t batch, uint32_t region)
+/* The rails of the regions that the pages of a batch lie in; 0: one of those goes over any. */
+static uint32_t batch_rails(const struct verbs *v, uint32_t batch)
 {
     const struct batch *b = &v->xfer->batch[batch];
-    uint32_t of_tenant = mem_pool_regions(v->xfer->config.mem, b->pool)[region];
-    const struct xfer_region *r = &v->xfer->region[b->tenant][of_tenant];
-
-    return r->binds ? r->rail : NONE;
-}
-
-uint32_t batch_rails(const struct verbs *v, uint32_t batch)
-{
-    uint32_t regions = mem_transfer_regions(v->xfer->config.mem, v->xfer->batch[batch].pool),
-             near = 0;
+    uint32_t regions = mem_transfer_regions(v->xfer->config.mem, b->pool), near = 0;
 
     for (uint32_t r = 0; r < regions; r++) {
-        uint32_t rail = batch_rail(v, batch, r);
+        uint32_t of_tenant = mem_pool_regions(v->xfer->config.mem, b->pool)[r];
+        const struct xfer_region *region = &v->xfer->region[b->tenant][of_tenant];
 
-        if (rail == NONE)
+        if (!region->binds || region->rail == NONE)
             return 0;
-        near |= 1u << rail;
+        near |= 1u << region->rail;
     }
     return near;
 }
 
-struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch, uint32_t near,
+struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch,
                             const struct verbs_piece *piece)
 {
-    return best_of(v, link, batch_tenant(v, batch), &(struct choice){.piece = piece, .near = near});
+    return best_of(v, link, batch_tenant(v, batch),
+                   &(struct choice){.piece = piece, .near = batch_rails(v, batch)});
 }
 
 /* One that has not failed yet is worth waiting for, for a while. */
@@ -161,37 +155,24 @@ static const char *why_not(const struct verbs *v, uint32_t link)
     return v->link[link].peer_rdma ? "" : "the peer knows no RDMA, or has no device";
 }
 
-void verbs_link_push(struct transport *t, uint32_t link, bool push)
+/* Why nothing can be pushed over that rail to pages of that tenant; NULL: it can. */
+static const char *rail_pathless(const struct verbs_rail *rail, uint32_t tenant)
 {
-    struct verbs *v = t->own;
+    const struct verbs_domain *d = &rail->domain[tenant];
 
-    if (v)
-        v->link[link].push = push;
+    if (rail->windows_refused)
+        return "a device here took no memory window in its self-test";
+    if (!rail->view.memory_windows)
+        return "a device here has no memory windows of type 2B";
+    return d->far && !d->ring.mr ? d->no_ring : NULL;
 }
 
-/* Pages of GPUs are read where that can be, straight into the GPU; else they come by the ring. */
-static bool better_read(const struct verbs *v, uint32_t link, uint32_t tenant)
-{
-    bool known = v->rail[0].domain[tenant].far && !(v->link[link].unread >> tenant & 1);
-
-    for (uint32_t i = 0; known && i < v->nrails; i++)
-        known = v->rail[i].domain[tenant].n > 0;
-    return known;
-}
-
-/* On all rails or on none: a piece goes over whichever is free. */
-bool link_pushes(const struct verbs *v, uint32_t link, uint32_t tenant)
+const char *tenant_pathless(const struct verbs *v, uint32_t tenant)
 {
     for (uint32_t i = 0; i < v->nrails; i++)
-        if (!v->rail[i].view.memory_windows ||
-            (v->rail[i].domain[tenant].far && !v->rail[i].domain[tenant].ring.mr))
-            return false;
-    return v->link[link].push && v->xfer->config.rdma.push && !better_read(v, link, tenant);
-}
-
-const char *link_pathless(const struct verbs *v, uint32_t link, uint32_t tenant)
-{
-    return link_pushes(v, link, tenant) ? NULL : memory_unregistered(v, tenant);
+        if (!rail_pathless(&v->rail[i], tenant))
+            return NULL;
+    return rail_pathless(&v->rail[0], tenant);
 }
 
 static void path_want(struct verbs_path *p)
@@ -207,7 +188,6 @@ void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, 
     struct verbs *v = t->own;
     struct verbs_link *l;
     const char *why, *missing;
-    bool pushed;
 
     if (!v || !v->link[link].piece)
         return;
@@ -215,17 +195,16 @@ void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, 
     l->peer_rdma = peer_rdma;
     l->tenants = tenants;
     l->up_ns = io_now_ns();
-    l->noted = l->unread = 0;
+    l->noted = 0;
     why = why_not(v, link);
     for (uint32_t tenant = 0; tenant < v->tenants; tenant++) {
         if (!(tenants >> tenant & 1))
             continue;
-        missing = *why ? why : link_pathless(v, link, tenant);
+        missing = *why ? why : tenant_pathless(v, tenant);
         if (missing)
             transport_note(v, link, tenant, false, missing);
-        pushed = !missing && link_pushes(v, link, tenant);
         for (uint32_t i = 0; !missing && i < v->nrails; i++)
-            if (pushed || v->rail[i].domain[tenant].n > 0)
+            if (!rail_pathless(&v->rail[i], tenant))
                 path_want(path_of(v, link, tenant, i));
     }
     paths_tick(v, l->up_ns);
@@ -278,8 +257,8 @@ void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_
             ret->transport = t->ops->name;
         else if (path_coming(v, link, tenant, io_now_ns()))
             ret->transport = "setting up";
-        ret->push = p && p->push;
-        missing = link_pathless(v, link, tenant);
+        ret->push = p != NULL;
+        missing = tenant_pathless(v, tenant);
         ret->reason = p ? p->reason : missing ? missing : path_of(v, link, tenant, 0)->reason;
         break;
     }

@@ -2,7 +2,7 @@
  * come through (bounce.c), is opened by a memory window (type 2) of the path, which is bound for
  * this piece alone. The source is asked to write there, and the immediate of its last write says
  * that all has arrived. Then the memory windows are closed, and the pages are confirmed and
- * verified like pages that were read.
+ * verified.
  *
  * When the pull of a piece ends, its memory windows are closed at once if nothing was asked for
  * yet. A piece that was asked for has VERBS_REVOKE_NS to arrive, or to be refused by the source,
@@ -222,7 +222,6 @@ uint32_t push_mw_name(const struct verbs_path *p, const struct verbs_run *run)
 void push_asked(struct verbs_piece *piece)
 {
     piece_state_move(&piece->state, PIECE_ASKED);
-    piece->pushed = true;
     piece->answered = false;
     piece->at_ns = io_now_ns();
 }
@@ -230,7 +229,7 @@ void push_asked(struct verbs_piece *piece)
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given)
 {
     if (piece->state == PIECE_ASKED && given)
-        piece_state_move(&piece->state, PIECE_READING);
+        piece_state_move(&piece->state, PIECE_COMING);
     else if (piece->state == PIECE_ASKED || piece->state == PIECE_ARRIVED)
         push_close(v, piece); /* nothing of it is under way, nothing will come */
 }
@@ -251,7 +250,7 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES && !piece; i++) {
         struct verbs_piece *at = piece_of(v, p->link, i);
 
-        if ((piece_granted(at) || at->revoked) && at->path == path_number(v, p) && at->seq == seq)
+        if ((at->holds || at->revoked) && at->path == path_number(v, p) && at->seq == seq)
             piece = at;
     }
     if (!piece || piece->batch == NONE)
@@ -261,7 +260,7 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     if (piece->state == PIECE_CLOSING) {
         piece->revoked = false;
         piece_free(piece);
-    } else if (piece->state == PIECE_READING || piece->batch == NONE) {
+    } else if (piece->state == PIECE_COMING || piece->batch == NONE) {
         push_close(v, piece);
     } else if (piece->state == PIECE_ASKED) {
         piece_state_move(&piece->state, PIECE_ARRIVED); /* its answer is on the way */
@@ -284,11 +283,11 @@ void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns)
 
     if (piece->batch != NONE || p->state != PATH_READY || now_ns < piece->at_ns ||
         now_ns - piece->at_ns < VERBS_REVOKE_NS ||
-        (piece->state != PIECE_ASKED && piece->state != PIECE_READING))
+        (piece->state != PIECE_ASKED && piece->state != PIECE_COMING))
         return;
     v->xfer->stats.grants_revoked++;
     /* Not if the connection was lost before the answer: nobody would say how it ended. */
-    piece->revoked = !piece->answered || piece->state == PIECE_READING;
+    piece->revoked = !piece->answered || piece->state == PIECE_COMING;
     push_close(v, piece);
 }
 
@@ -301,7 +300,7 @@ void pushes_done(struct verbs *v, struct verbs_path *p)
 
         if (p->state != PATH_READY)
             return; /* what is flushed is told as if it were done */
-        if (!piece_granted(piece) || piece->path != path_number(v, p) ||
+        if (!piece->holds || piece->path != path_number(v, p) ||
             (int32_t)(p->completed - piece->last) < 0)
             continue;
         if (piece->state == PIECE_CLOSING) {
@@ -323,7 +322,7 @@ void pushes_ended(struct verbs *v, struct verbs_path *p)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if (!piece_granted(piece) || piece->path != path_number(v, p))
+        if (!piece->holds || piece->path != path_number(v, p))
             continue;
         if (piece->state != PIECE_WAITING) /* to be granted again, unless its pull has ended */
             piece_state_move(&piece->state, PIECE_WAITING);
@@ -382,7 +381,7 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
     }
     rc = push_receive(v, p);
     p->pushed_ns = io_now_ns();
-    if (!p->push || p->source) {
+    if (p->source) {
         path_failed(v, p, "the peer writes on a path that it does not push over");
     } else if (rc) {
         path_failed(v, p, "a receive could not be posted: %s", strerror(rc));

@@ -34,9 +34,6 @@ static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *r
     snprintf(rail->view.device, sizeof rail->view.device, "%s", ibv_get_device_name(dev));
     rail->alive_fd = open_attribute(dev);
     rail->view.max_mr_bytes = attr.max_mr_size;
-    rail->rd_init = attr.max_qp_init_rd_atom > 0 ? (uint32_t)attr.max_qp_init_rd_atom : 1;
-    rail->rd_resp = attr.max_qp_rd_atom > 0 ? (uint32_t)attr.max_qp_rd_atom : 1;
-    rail->view.rd_atomic = rail->rd_init;
     rail->view.memory_windows =
         (attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) && attr.max_mw >= (int)VERBS_MWS;
     rail->view.completion_queue = (uint32_t)attr.max_cqe;
@@ -65,11 +62,11 @@ static bool nonblocking(int fd)
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
-/* As many as the device takes, for requests and for what comes unasked over pushed paths. */
+/* As many as the device takes, for requests and for what comes unasked. */
 static uint32_t completions(const struct verbs_rail *rail)
 {
     const struct xfer_rdma_config *c = &rail->v->xfer->config.rdma;
-    uint64_t unasked = c->push ? (uint64_t)c->pulls * c->tenants * VERBS_PIECES : 0;
+    uint64_t unasked = (uint64_t)c->pulls * c->tenants * VERBS_PIECES;
     uint64_t most =
         VERBS_COMPLETION_QUEUE + (unasked < VERBS_UNASKED_MAX ? unasked : VERBS_UNASKED_MAX);
 

@@ -1,8 +1,7 @@
 /* The memory that the devices may touch, but for that of GPUs (regions_far.c) and their rings
  * (bounce.c). On each rail every tenant has a protection domain of its own, so that a key opens one
- * tenant's memory. The tenant's memory is registered in it once, at start: for remote reads where
- * the configuration gives peers keys to all of it, for our own writes where we read from peers, for
- * memory windows where peers write to us, and never for a remote write as a whole. Large memory is
+ * tenant's memory. The tenant's memory is registered in it once, at start: for memory windows where
+ * peers write to us, and never for a remote read or a remote write as a whole. Large memory is
  * registered by several threads, which end before this returns. Called by rail.c. */
 #include <errno.h>
 #include <pthread.h>
@@ -227,13 +226,9 @@ static bool open_domains(struct verbs *v, struct verbs_rail *rail, struct regist
 bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap)
 {
     const struct xfer_rdma_config *c = &v->xfer->config.rdma;
-    int access = (c->serves && c->wide_keys ? (int)IBV_ACCESS_REMOTE_READ : 0) |
-                 (c->pulls > 0 ? (int)IBV_ACCESS_LOCAL_WRITE : 0);
-    bool windows = c->pulls > 0 && c->push && rail->view.memory_windows;
-    struct registering r = {.v = v,
-                            .rail = rail,
-                            .access = access | (windows ? (int)IBV_ACCESS_MW_BIND : 0),
-                            .start_ns = io_now_ns()};
+    bool windows = c->pulls > 0 && rail->view.memory_windows;
+    int access = windows ? (int)IBV_ACCESS_LOCAL_WRITE | (int)IBV_ACCESS_MW_BIND : 0;
+    struct registering r = {.v = v, .rail = rail, .access = access, .start_ns = io_now_ns()};
 
     if (!open_domains(v, rail, &r, ret_why, cap))
         return false;
@@ -252,18 +247,8 @@ bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, si
     rail->view.registered_bytes = r.all;
     for (uint32_t t = 0; t < v->tenants; t++)
         if (rail->domain[t].far)
-            memory_register_far(v, rail, t, access);
+            memory_register_far(v, rail, t);
     return true;
-}
-
-const char *memory_unregistered(const struct verbs *v, uint32_t tenant)
-{
-    const struct verbs_domain *d = &v->rail[0].domain[tenant];
-
-    for (uint32_t i = 0; i < v->nrails; i++)
-        if (v->rail[i].domain[tenant].n > 0)
-            return NULL;
-    return d->region[d->unregistered].why;
 }
 
 void memory_close(struct verbs *v, struct verbs_rail *rail)
@@ -283,11 +268,12 @@ void memory_close(struct verbs *v, struct verbs_rail *rail)
     rail->domain = NULL;
 }
 
-bool memory_readable(const struct verbs *v, uint32_t pool, uint64_t *ret_offset)
+bool memory_leaves(const struct verbs *v, uint32_t pool)
 {
     uint32_t tenant;
+    uint64_t offset;
 
     return v->nrails > 0 && v->xfer->config.rdma.serves &&
-           mem_pool_place(v->xfer->config.mem, pool, &tenant, ret_offset) &&
+           mem_pool_place(v->xfer->config.mem, pool, &tenant, &offset) &&
            !memory_far_lost(v, tenant, pool);
 }

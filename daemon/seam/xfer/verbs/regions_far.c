@@ -28,8 +28,9 @@ static void region_drop(struct verbs_domain *d, uint32_t region)
         }
 }
 
-/* fd: of the region's dma-buf, or -1. 0, or the errno of the piece that failed. */
-static int region_pieces(struct verbs_domain *d, uint32_t region, int fd, int access)
+/* fd: of the region's dma-buf, or -1. No NIC writes there: what comes goes through the ring. 0, or
+ * the errno of the piece that failed. */
+static int region_pieces(struct verbs_domain *d, uint32_t region, int fd)
 {
     for (uint32_t i = 0; i < d->n; i++) {
         struct verbs_mr *mr = &d->mr[i];
@@ -37,9 +38,9 @@ static int region_pieces(struct verbs_domain *d, uint32_t region, int fd, int ac
         if (mr->region != region)
             continue;
         errno = 0;
-        mr->mr = fd >= 0 ? ibv_reg_dmabuf_mr(d->pd, mr->offset, mr->bytes, (uintptr_t)mr->base, fd,
-                                             access)
-                         : (ibv_reg_mr)(d->pd, mr->base, mr->bytes, access);
+        mr->mr = fd >= 0
+                     ? ibv_reg_dmabuf_mr(d->pd, mr->offset, mr->bytes, (uintptr_t)mr->base, fd, 0)
+                     : (ibv_reg_mr)(d->pd, mr->base, mr->bytes, 0);
         if (!mr->mr) {
             int error = errno ? errno : EIO;
 
@@ -60,7 +61,7 @@ static void failed(char *why, const struct way *way, const char *call, const cha
 }
 
 static bool region_by(struct verbs *v, struct verbs_domain *d,
-                      const struct xfer_registration_view *at, const struct way *way, int access)
+                      const struct xfer_registration_view *at, const struct way *way)
 {
     char *why = d->region[at->region].why;
     const char *text;
@@ -71,7 +72,7 @@ static bool region_by(struct verbs *v, struct verbs_domain *d,
         failed(why, way, "", text);
         return false;
     }
-    error = region_pieces(d, at->region, fd, access);
+    error = region_pieces(d, at->region, fd);
     if (fd >= 0)
         close(fd); /* the registration holds what it needs */
     if (error)
@@ -80,16 +81,10 @@ static bool region_by(struct verbs *v, struct verbs_domain *d,
 }
 
 static bool region_register(struct verbs *v, struct verbs_domain *d,
-                            const struct xfer_registration_view *at, int access)
+                            const struct xfer_registration_view *at)
 {
-    const char *text;
-
-    if (mem_region_takes_nic(v->xfer->config.mem, at->tenant, at->region, &text) != TERN_OK) {
-        snprintf(d->region[at->region].why, XFER_REGISTRATION_TEXT, "%s", text);
-        return false;
-    }
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
-        if (region_by(v, d, at, &ways[i], access)) {
+        if (region_by(v, d, at, &ways[i])) {
             d->region[at->region].how = ways[i].how;
             return true;
         }
@@ -98,7 +93,6 @@ static bool region_register(struct verbs *v, struct verbs_domain *d,
 
 static void domain_drop(struct verbs_domain *d, uint32_t regions, uint32_t failed_region)
 {
-    d->unregistered = failed_region;
     for (uint32_t r = 0; r < regions; r++) {
         region_drop(d, r);
         d->region[r].how = XFER_REGISTERED_NO;
@@ -109,22 +103,21 @@ static void domain_drop(struct verbs_domain *d, uint32_t regions, uint32_t faile
     d->n = 0;
 }
 
-void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant, int access)
+void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant)
 {
     struct verbs_domain *d = &rail->domain[tenant];
     const struct xfer_rdma_config *c = &v->xfer->config.rdma;
     uint32_t regions = mem_region_count(v->xfer->config.mem, tenant), r = 0;
 
     while (r < regions &&
-           region_register(v, d, &(struct xfer_registration_view){.tenant = tenant, .region = r},
-                           access))
+           region_register(v, d, &(struct xfer_registration_view){.tenant = tenant, .region = r}))
         r++;
     if (r < regions)
         domain_drop(d, regions, r);
     rail->view.registrations += d->n;
     for (uint32_t i = 0; i < d->n; i++)
         rail->view.registered_bytes += d->mr[i].bytes;
-    if ((c->pulls > 0 && c->push) || (c->serves && d->n == 0))
+    if (c->pulls > 0 || (c->serves && d->n == 0))
         ring_open(v, rail, tenant);
 }
 

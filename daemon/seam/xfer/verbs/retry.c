@@ -1,7 +1,7 @@
-/* Which path a piece goes over, and what becomes of it when that path is lost. It is read again
- * from its beginning over another path; else its batch is handed on to another transport, where the
- * link allows that; else its pull breaks. None of that happens while the device may still write the
- * piece's pages for the path that was lost. */
+/* Which path a piece goes over, and what becomes of it when that path is lost. It is asked for
+ * again from its beginning over another path; else its batch is handed on to another transport,
+ * where the link allows that; else its pull breaks. None of that happens while the device may still
+ * write the piece's pages for the path that was lost. */
 #include "seam/xfer/verbs/verbs.h"
 
 /* Forgets what was asked for of a batch: another transport asks for it. Not while its pages are
@@ -40,7 +40,6 @@ static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
     }
     v->xfer->stats.pieces_again += piece->tries++ > 0;
     piece->seq = v->link[link].seq++;
-    memset(piece->sent, 0, sizeof piece->sent);
     push_bind(v, p, piece);
 }
 
@@ -52,9 +51,8 @@ static uint32_t tries_max(const struct verbs *v)
 
 static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piece)
 {
-    uint32_t near = batch_rails(v, piece->batch);
     bool more = piece->tries < tries_max(v);
-    struct verbs_path *p = more ? path_for(v, link, piece->batch, near, piece) : NULL;
+    struct verbs_path *p = more ? path_for(v, link, piece->batch, piece) : NULL;
 
     if (!p && more && path_coming(v, link, batch_tenant(v, piece->batch), io_now_ns()))
         return;
@@ -66,10 +64,8 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
         return;
     if (!p)
         batch_given_up(v, link, piece->batch);
-    else if (p->push)
-        piece_push(v, link, p, piece);
     else
-        piece_read(v, piece, p, near);
+        piece_push(v, link, p, piece);
 }
 
 /* A path that fails meanwhile comes here again, at most once a path: it is not ready any more. */
@@ -89,8 +85,7 @@ void path_lost(struct verbs *v, struct verbs_path *p)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if ((piece->path != path_number(v, p) && !piece_reads_over(piece, p)) ||
-            piece->state == PIECE_WAITING || (piece->state != PIECE_READING && !piece->holds))
+        if (piece->path != path_number(v, p) || piece->state == PIECE_WAITING || !piece->holds)
             continue;
         piece->tried |= 1u << p->rail;
         piece_state_move(&piece->state, PIECE_WAITING);

@@ -14,15 +14,6 @@
 
 /* ------------------------------------------------------------------ what the threads do */
 
-/* What the peer may do. The destination allows writes only where it is pushed to, and then no
- * registration does, but what a memory window opens. */
-static unsigned access_of(const struct verbs_path *p)
-{
-    if (p->source)
-        return p->push ? 0 : IBV_ACCESS_REMOTE_READ;
-    return p->push ? IBV_ACCESS_REMOTE_WRITE : 0;
-}
-
 int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ibv_qp **ret,
             const char **ret_what)
 {
@@ -50,19 +41,20 @@ int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ib
                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
+/* The destination allows writes, and no registration does, but what a memory window opens. */
 static int make(struct verbs *v, struct verbs_path *p)
 {
     struct verbs_rail *rail = rail_of(v, p);
     int rc = qp_make(rail,
                      &(struct qp_wish){.pd = rail->domain[p->tenant].pd,
                                        .cq = rail->cq,
-                                       .sends = !p->source || p->push ? VERBS_SEND_QUEUE : 1,
-                                       .access = access_of(p)},
+                                       .sends = VERBS_SEND_QUEUE,
+                                       .access = p->source ? 0 : IBV_ACCESS_REMOTE_WRITE},
                      &p->qp, &p->job_what);
 
     if (p->qp)
         p->ours.qpn = p->qp->qp_num;
-    return rc == 0 && p->push && !p->source ? push_make(v, p) : rc;
+    return rc == 0 && !p->source ? push_make(v, p) : rc;
 }
 
 static uint8_t smaller(uint32_t a, uint32_t b)
@@ -70,20 +62,21 @@ static uint8_t smaller(uint32_t a, uint32_t b)
     return (uint8_t)(a < b ? a : b);
 }
 
-static int to_receive(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_ends *ends)
+static int to_receive(const struct verbs_rail *rail, struct ibv_qp *qp,
+                      const struct qp_endpoint *theirs)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
-        .path_mtu = (enum ibv_mtu)smaller(ends->ours->mtu, ends->theirs->mtu),
-        .dest_qp_num = ends->theirs->qpn,
-        .rq_psn = ends->theirs->psn,
-        .max_dest_rd_atomic = ends->answers ? smaller(rail->rd_resp, ends->theirs->rd_atomic) : 0,
+        .path_mtu = (enum ibv_mtu)smaller(rail->mtu, theirs->mtu),
+        .dest_qp_num = theirs->qpn,
+        .rq_psn = theirs->psn,
+        .max_dest_rd_atomic = 1, /* of the self-test, which reads */
         .min_rnr_timer = (uint8_t)rail->tuning->rnr_timer,
         .ah_attr = {.is_global = 1,
                     .sl = (uint8_t)rail->tuning->service_level,
-                    .dlid = (uint16_t)ends->theirs->lid,
+                    .dlid = (uint16_t)theirs->lid,
                     .port_num = (uint8_t)rail->view.port,
-                    .grh = {.dgid = ends->theirs->gid,
+                    .grh = {.dgid = theirs->gid,
                             .sgid_index = (uint8_t)rail->view.gid_index,
                             .traffic_class = (uint8_t)rail->tuning->traffic_class,
                             .hop_limit = 64}}};
@@ -93,19 +86,19 @@ static int to_receive(const struct verbs_rail *rail, struct ibv_qp *qp, const st
                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_ends *ends,
-               const char **ret_what)
+int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_endpoint *ours,
+               const struct qp_endpoint *theirs, const char **ret_what)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
         .timeout = (uint8_t)rail->tuning->timeout,
         .retry_cnt = (uint8_t)rail->tuning->retries,
         .rnr_retry = (uint8_t)rail->tuning->rnr_retries, /* a receive is always posted */
-        .sq_psn = ends->ours->psn,
-        .max_rd_atomic = ends->answers ? 1 : smaller(rail->rd_init, ends->theirs->rd_atomic)};
+        .sq_psn = ours->psn,
+        .max_rd_atomic = 1};
 
     *ret_what = "a queue pair to RTR";
-    TRY(to_receive(rail, qp, ends));
+    TRY(to_receive(rail, qp, theirs));
     *ret_what = "a queue pair to RTS";
     return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
@@ -114,10 +107,7 @@ int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp
 
 static int connect_both(struct verbs *v, struct verbs_path *p)
 {
-    return qp_connect(
-        rail_of(v, p), p->qp,
-        &(struct qp_ends){.ours = &p->ours, .theirs = &p->theirs, .answers = p->source},
-        &p->job_what);
+    return qp_connect(rail_of(v, p), p->qp, &p->ours, &p->theirs, &p->job_what);
 }
 
 static int stop(struct verbs_path *p)

@@ -1,7 +1,6 @@
-/* The source's side of the RDMA transport: what peers ask on their data connections. Pages that
- * they will read are answered with statuses and checksums at once, pages that we are to write when
- * all of the writes were posted; a CONFIRM asks which pages were given up in between. write.c
- * posts.
+/* The source's side of the RDMA transport: what peers ask on their data connections. Pages
+ * that we are to write are answered with statuses and checksums when all of the writes were posted;
+ * a CONFIRM asks which pages were given up in between. write.c posts.
  *
  * What must stay true: GONE says that nothing of a piece comes any more, because the destination
  * closes its memory windows on hearing it. */
@@ -10,26 +9,25 @@
 
 static bool knows(uint16_t frame)
 {
-    return frame == XFER_REQUEST_READ || frame == XFER_REQUEST_WRITE || frame == XFER_CONFIRM;
+    return frame == XFER_REQUEST_WRITE || frame == XFER_CONFIRM;
 }
 
 /* The statuses and checksums of pages that go by RDMA. */
 static bool answer(const struct verbs *v, struct data_conn *conn)
 {
-    uint64_t place = 0;
     bool leaves = v && outflow_serves(conn->xfer, conn->request->serve) &&
-                  memory_readable(v, data_request_pool(conn), &place);
+                  memory_leaves(v, data_request_pool(conn));
 
-    return data_answer_begin(conn, XFER_ANSWER_READ, place, leaves);
+    return data_answer_begin(conn, XFER_ANSWER_WRITE, leaves);
 }
 
 static void answer_none(struct data_conn *conn, enum tern_err err)
 {
-    data_answer_none(conn, XFER_ANSWER_READ, err);
+    data_answer_none(conn, XFER_ANSWER_WRITE, err);
     data_request_state_move(&conn->request->state, DATA_REQUEST_META);
 }
 
-/* The peer has read these pages: whose generation passed meanwhile? Nothing is kept from the
+/* These pages are there: whose generation passed meanwhile? Nothing is kept from the
  * request to here: a page that may leave now is the one that might leave then, for generations do
  * not come back. */
 static void confirm(struct data_conn *conn)
@@ -88,14 +86,9 @@ static bool write_begin(struct verbs *v, struct data_conn *conn)
 
 static bool begin(struct transport *t, struct data_conn *conn)
 {
-    switch (conn->request->kind) {
-    case XFER_REQUEST_WRITE: return write_begin(t->own, conn);
-    case XFER_CONFIRM: confirm(conn); return true;
-    default: break;
-    }
-    if (!answer(t->own, conn))
-        return false;
-    data_request_state_move(&conn->request->state, DATA_REQUEST_META);
+    if (conn->request->kind == XFER_REQUEST_WRITE)
+        return write_begin(t->own, conn);
+    confirm(conn);
     return true;
 }
 

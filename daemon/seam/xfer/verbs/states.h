@@ -29,28 +29,26 @@
 
 STATE_MACHINE(path, PATH, PATH_STATE_TABLE)
 
-/* Read:   ASKED, WAITING, READING, READ, CONFIRMING, VERIFYING.
- * Pushed: BINDING, BOUND, ASKED, READING or ARRIVED, CLOSING, READ, CONFIRMING, VERIFYING; to
- * CLOSING from each of the first ones when its pull has ended. */
+/* BINDING, BOUND, ASKED, COMING or ARRIVED, CLOSING, CLOSED, CONFIRMING, VERIFYING; to CLOSING from
+ * each of the first ones when its pull has ended, and to WAITING when its path was lost. */
 #define PIECE_STATE_TABLE(X)                                                                       \
-    X(PIECE, FREE, TO(PIECE, BINDING) | TO(PIECE, ASKED), "no piece has this slot")                \
+    X(PIECE, FREE, TO(PIECE, BINDING), "no piece has this slot")                                   \
     X(PIECE, BINDING, TO(PIECE, BOUND) | TO(PIECE, CLOSING) | TO(PIECE, WAITING),                  \
       "the device binds memory windows to its runs")                                               \
     X(PIECE, BOUND, TO(PIECE, ASKED) | TO(PIECE, CLOSING) | TO(PIECE, WAITING),                    \
       "waits for room to say REQUEST_WRITE")                                                       \
     X(PIECE, ASKED,                                                                                \
-      TO(PIECE, READING) | TO(PIECE, ARRIVED) | TO(PIECE, CLOSING) | TO(PIECE, WAITING) |          \
-          TO(PIECE, FREE),                                                                         \
-      "REQUEST_READ or REQUEST_WRITE was queued; its answer is due")                               \
-    X(PIECE, WAITING, TO(PIECE, BINDING) | TO(PIECE, READING) | TO(PIECE, FREE),                   \
+      TO(PIECE, COMING) | TO(PIECE, ARRIVED) | TO(PIECE, CLOSING) | TO(PIECE, WAITING),            \
+      "REQUEST_WRITE was queued; its answer is due")                                               \
+    X(PIECE, WAITING, TO(PIECE, BINDING) | TO(PIECE, FREE),                                        \
       "for a path, and for what one that was lost still has of it")                                \
-    X(PIECE, READING, TO(PIECE, READ) | TO(PIECE, CLOSING) | TO(PIECE, WAITING) | TO(PIECE, FREE), \
-      "some pages are not asked of the device yet, or not there yet")                              \
+    X(PIECE, COMING, TO(PIECE, CLOSING) | TO(PIECE, WAITING),                                      \
+      "all its writes were posted; some pages are not there yet")                                  \
     X(PIECE, ARRIVED, TO(PIECE, CLOSING) | TO(PIECE, WAITING),                                     \
       "all pages are there; the answer is due")                                                    \
-    X(PIECE, CLOSING, TO(PIECE, READ) | TO(PIECE, WAITING) | TO(PIECE, FREE),                      \
+    X(PIECE, CLOSING, TO(PIECE, CLOSED) | TO(PIECE, WAITING) | TO(PIECE, FREE),                    \
       "the device closes the memory windows")                                                      \
-    X(PIECE, READ, TO(PIECE, CONFIRMING) | TO(PIECE, FREE), "waits for room to say CONFIRM")       \
+    X(PIECE, CLOSED, TO(PIECE, CONFIRMING) | TO(PIECE, FREE), "waits for room to say CONFIRM")     \
     X(PIECE, CONFIRMING, TO(PIECE, VERIFYING) | TO(PIECE, FREE), "the answer to CONFIRM is due")   \
     X(PIECE, VERIFYING, TO(PIECE, FREE), "a data thread compares its pages with their checksums")
 

@@ -198,7 +198,6 @@ const struct transport_ops verbs_transport = {
     .poll = verbs_poll,
     .page_in = verbs_page_in,
     .link_transport = verbs_link_transport,
-    .link_push = verbs_link_push,
     .path_msg = verbs_path_msg,
     .peer_down = verbs_peer_down,
     .link_view = verbs_link_view,

@@ -3,17 +3,16 @@
  * touch, regions_far.c that of GPUs; bounce.c memory of the host that pushes to GPUs go through;
  * path.c queue pairs: made, connected, drained, destroyed; setup.c the threads that make the calls
  * which allocate or sleep; selftest.c what is found out before a rail is used; peers.c which path a
- * batch may take; retry.c which path a piece takes, and what happens if that is lost; reads.c pages
- * that we read; push.c pages that are written to us; source.c what peers ask of us, and write.c
- * what we write to them, from slots of parcel.c where no NIC knows the pages; notices.c the data
- * connection beside the paths; verify.c hands pieces to a data thread, which verifies their pages.
+ * batch may take; retry.c which path a piece takes, and what happens if that is lost; push.c pages
+ * that are written to us; source.c what peers ask of us, and write.c what we write to them, from
+ * slots of parcel.c where no NIC knows the pages; requests.c what is posted for both, and how that
+ * completes; notices.c the data connection beside the paths; verify.c hands pieces to a data
+ * thread, which verifies their pages.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
- * that rail. When the destination reads, which takes a key to all of the tenant's memory, the
- * source's end allows remote reads and posts nothing, and the destination's end allows nothing.
- * When the source pushes, the destination's end allows remote writes, which only the memory windows
- * that it has bound let in, and the source's end allows nothing.
+ * that rail. The source pushes: the destination's end allows remote writes, which only the memory
+ * windows that it has bound let in, and the source's end allows nothing. Nobody reads.
  *
  * Promise P2 rests on three counters: path->posted and path->completed (work requests, in order),
  * and inflow->holds, in which each piece counts while some of its work requests are not completed.
@@ -37,7 +36,7 @@ extern const struct transport_ops verbs_transport;
 #define VERBS_UNASKED_MAX      65536u     /* and what may come unasked */
 #define VERBS_POST_MAX         64u        /* requests behind one doorbell */
 #define VERBS_POLL_MAX         64         /* completions taken at once */
-#define VERBS_READ_BYTES       (1u << 20) /* of one request, adjacent pages together */
+#define VERBS_WRITE_BYTES      (1u << 20) /* of one request, adjacent pages together */
 #define VERBS_PIECES           16u        /* of a link, asked for and not yet confirmed */
 #define VERBS_PIECE_TRIES      4u   /* of a piece, each over a path that was ready; or one a rail */
 #define VERBS_PIECE_SUMS       512u /* checksums of a piece, unless one page has more */
@@ -56,7 +55,7 @@ extern const struct transport_ops verbs_transport;
 enum verbs_job { JOB_NONE = 0, JOB_MAKE, JOB_ACCEPT, JOB_CONNECT, JOB_STOP, JOB_END };
 
 struct qp_endpoint {
-    uint32_t qpn, psn, mtu, lid, rd_atomic;
+    uint32_t qpn, psn, mtu, lid;
     union ibv_gid gid;
 };
 
@@ -65,7 +64,6 @@ struct path_offer {
     bool waits;
     struct qp_endpoint end;
     uint32_t epoch;
-    bool push;
 };
 
 /* A list of writes from a serve's pages. */
@@ -75,9 +73,8 @@ struct verbs_write {
 
 struct verbs_path {
     enum path_state state;
-    bool source;  /* the peer reads; else we do */
+    bool source;  /* we write to the peer; else it writes to us */
     bool wanted;  /* destination: made again when it ends */
-    bool push;    /* the source writes, in place of being read */
     bool doubted; /* destination: it failed, and no page has come over it since */
     uint32_t link, tenant, epoch;
     uint32_t rail;     /* as the destination numbers them: see rail_of */
@@ -89,9 +86,7 @@ struct verbs_path {
     uint64_t since_ns, retry_ns, pause_ns, ready_ns, progress_ns; /* progress: of its requests */
     char reason[XFER_PATH_TEXT]; /* why it is not ready; of a ready one, as what it was made */
     uint32_t npeer_mrs;
-    struct xfer_mr peer_mr[XFER_MRS_MAX]; /* what can be read, or written, at the peer */
-
-    /* Of a path that is pushed. */
+    struct xfer_mr peer_mr[XFER_MRS_MAX]; /* source: what can be written at the peer */
     uint64_t pushed_ns; /* destination: when the peer last said that a piece is there */
     uint32_t held;      /* destination: completions that have a place and are not posted */
     uint64_t mws_free;  /* destination: a bit each */
@@ -121,7 +116,6 @@ struct verbs_domain {
     bool far;             /* memory of GPUs, whose regions tell how they are registered */
     struct verbs_mr ring; /* far: the tenant's ring, as this rail knows it; mr NULL: not at all */
     char no_ring[XFER_REGISTRATION_TEXT]; /* why not; "": nothing goes through one */
-    uint32_t unregistered;                /* with n 0: the region of it that could not be */
     struct {
         enum xfer_registered how;
         char why[XFER_REGISTRATION_TEXT]; /* what became of better ways */
@@ -144,7 +138,7 @@ struct verbs_rail {
     bool cq_armed;    /* the next completion wakes us */
     uint64_t spin_ns; /* until when the queue is polled, while requests are outstanding */
     union ibv_gid gid;
-    uint32_t lid, mtu, rd_init, rd_resp, max_msg;
+    uint32_t lid, mtu, max_msg;
     int alive_fd; /* an attribute of the device, which cannot be read once it is gone; -1: none */
     struct xfer_rail_view view;
     bool windows_refused; /* by the self-test, in which view.memory_windows ended */
@@ -187,23 +181,13 @@ struct verbs_piece {
     bool answered;  /* no answer of the connection is due for it */
     uint32_t batch; /* NONE: its pull has ended */
     uint32_t tenant, pull, seq, first, n, tries;
-    uint32_t tried;  /* rails, a bit each */
-    uint32_t path;   /* whose requests: if it is read, those that come next; NONE before */
-    uint32_t last;   /* pushed: path->posted behind its last one */
-    uint64_t at_ns;  /* pushed: when it was granted, asked for, closed, or its pull ended */
-    uint64_t offset; /* where the source's pool begins, in each of */
-    uint8_t region[RANKS_MAX]; /* the source's regions, in the order of the ranks */
-    struct page_cursor cursor; /* of what is posted */
-    /* Read: the regions of one rail after those of another. */
-    uint32_t rail;                    /* whose regions are next; NONE: one path reads them all */
-    uint32_t rails_left;              /* rails that are not begun, a bit each */
-    uint32_t reading;                 /* rails that have requests of it, a bit each */
-    uint32_t last_on[XFER_RAILS_MAX]; /* of those, path->posted behind its last one */
-    uint64_t sent[XFER_MASK_WORDS];   /* pages that the source gives */
+    uint32_t tried; /* rails, a bit each */
+    uint32_t path;  /* whose requests; NONE before */
+    uint32_t last;  /* path->posted behind its last one */
+    uint64_t at_ns; /* when it was granted, asked for, closed, or its pull ended */
     struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */
     struct serve_id serve;
     uint64_t *sums; /* owned, verbs->piece_sums: the source's */
-    bool pushed;    /* it was asked for as a push */
     bool revoked;   /* closed; the source may write until it says not, did, or the path ends */
     uint32_t nruns;
     struct verbs_run run[XFER_RUNS_MAX];
@@ -211,19 +195,18 @@ struct verbs_piece {
     struct verbs *v; /* borrowed; with `link` where the piece is */
     uint32_t link;
 
-    /* Of PIECE_VERIFYING. While the task is away these, `sums`, `sent`, `first` and `n` are the
+    /* Of PIECE_VERIFYING. While the task is away these, `sums`, `first` and `n` are the
      * data thread's, and the owner may take the batch from the piece: see `batch`. */
     struct io_task task;
     uint32_t verified;               /* the batch whose pages are looked at */
-    uint64_t stale[XFER_MASK_WORDS]; /* by place among the pages that were confirmed */
+    uint64_t stale[XFER_MASK_WORDS]; /* by place in it */
     uint64_t right[XFER_MASK_WORDS]; /* pages that agree with their checksums */
 };
 
 struct verbs_link {
     enum xfer_transport transport;
-    bool peer_rdma, push;
+    bool peer_rdma;
     uint64_t tenants, up_ns;
-    uint64_t unread;             /* tenants whose pages the peer gives no key to read */
     uint64_t noted, noted_verbs; /* tenants whose transport was noted, and as what */
     uint32_t seq;
     struct verbs_piece *piece; /* owned, VERBS_PIECES; NULL until the link is used */
@@ -306,16 +289,15 @@ bool port_take(struct verbs_rail *rail, uint32_t port, char *ret_why, size_t cap
 /* verbs/regions.c */
 bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
 /* Registers all tenants' memory; on failure what was registered stays until memory_close. */
-bool memory_readable(const struct verbs *v, uint32_t pool, uint64_t *ret_offset); /* by peers */
 bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
-/* Why no device carries that tenant's pages; NULL: one does. */
-const char *memory_unregistered(const struct verbs *v, uint32_t tenant);
+/* Pages of that pool may be written to peers. */
+bool memory_leaves(const struct verbs *v, uint32_t pool);
 void memory_close(struct verbs *v, struct verbs_rail *rail);
 
 /* verbs/regions_far.c: the pieces of a domain that is far, and its ring. Those that cannot be
  * registered are gone from it when this returns, which says in its regions why. */
-void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant, int access);
-/* The pool lies on a GPU that has failed, so nobody is told to read it. */
+void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
+/* The pool lies on a GPU that has failed, so no page of it leaves. */
 bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool);
 bool verbs_registration_view(const struct transport *t, uint32_t i,
                              struct xfer_registration_view *ret);
@@ -346,13 +328,13 @@ bool slots_land(const struct verbs_piece *piece);
 /* What its peer writes goes through the ring of its tenant. */
 static inline bool path_bounces(const struct verbs *v, const struct verbs_path *p)
 {
-    return p->push && !p->source && v->rail[p->rail % v->nrails].domain[p->tenant].far;
+    return !p->source && v->rail[p->rail % v->nrails].domain[p->tenant].far;
 }
 
 /* What we write over it leaves by the ring of its tenant. */
 static inline bool path_parcels(const struct verbs *v, const struct verbs_path *p)
 {
-    return p->push && p->source && v->rail[p->rail % v->nrails].domain[p->tenant].n == 0;
+    return p->source && v->rail[p->rail % v->nrails].domain[p->tenant].n == 0;
 }
 
 /* verbs/parcel.c: the source of pushes from GPUs whose memory no NIC knows. */
@@ -380,13 +362,9 @@ struct qp_wish {
 };
 int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ibv_qp **ret,
             const char **ret_what);
-/* Connects it. `answers`: it is read by its peer; else it reads. */
-struct qp_ends {
-    const struct qp_endpoint *ours, *theirs;
-    bool answers;
-};
-int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_ends *ends,
-               const char **ret_what);
+/* Connects it. */
+int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_endpoint *ours,
+               const struct qp_endpoint *theirs, const char **ret_what);
 
 /* verbs/path.c */
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
@@ -422,13 +400,9 @@ uint32_t batch_tenant(const struct verbs *v, uint32_t batch);
 struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant);
 /* Likewise for a piece of a batch. One that is in doubt comes last, but for a piece that was never
  * lost (NULL: one that is not begun), then those that this piece was tried over, then those that
- * are on none of the rails `near` (a bit each; 0: it does not matter). */
-struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch, uint32_t near,
+ * are on none of the rails of the regions that its pages lie in. */
+struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch,
                             const struct verbs_piece *piece);
-/* The rails of the regions that the pages of a batch lie in; 0: one of those goes over any. */
-uint32_t batch_rails(const struct verbs *v, uint32_t batch);
-/* That of one of them, as the pool numbers them; NONE: any. */
-uint32_t batch_rail(const struct verbs *v, uint32_t batch, uint32_t region);
 
 /* One that has not failed yet may be worth waiting for. */
 bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns);
@@ -443,10 +417,8 @@ void pieces_start(struct verbs *v, uint32_t link); /* those that wait for a path
 void path_lost(struct verbs *v, struct verbs_path *p);
 void path_usable(struct verbs *v, struct verbs_path *p); /* it became ready, or will not for now */
 
-/* Paths that are made now are pushed. */
-bool link_pushes(const struct verbs *v, uint32_t link, uint32_t tenant);
-/* Why none can be made for that tenant; NULL: they can. */
-const char *link_pathless(const struct verbs *v, uint32_t link, uint32_t tenant);
+/* Why no path can be made for that tenant's pages to come over; NULL: they can. */
+const char *tenant_pathless(const struct verbs *v, uint32_t tenant);
 
 /* A list of requests for one doorbell. */
 struct verbs_wrs {
@@ -455,7 +427,7 @@ struct verbs_wrs {
     uint32_t n, room;
 };
 
-/* verbs/reads.c */
+/* verbs/requests.c */
 /* Adds one, or makes an earlier one longer if memory is adjacent on both sides. False: no room. */
 bool wrs_extend(struct verbs_wrs *list, enum ibv_wr_opcode opcode, const struct ibv_sge *more,
                 uint64_t remote, uint32_t rkey, uint32_t most);
@@ -472,13 +444,9 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
 /* Frees a piece of a pull that has ended, unless it is counted, revoked, or an answer is due. */
 void piece_free(struct verbs_piece *piece);
 void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
-void piece_end(struct verbs *v, struct verbs_piece *piece);
-/* It is to be read, from its beginning: the regions of each of those rails over the path of that,
- * or all of it (0) over p, which is ready. */
-void piece_read(struct verbs *v, struct verbs_piece *piece, struct verbs_path *p, uint32_t rails);
 
-/* verbs/verify.c: all of it is here and was confirmed, but for the stale ones (by place among the
- * pages that were confirmed). It ends when its task is back. */
+/* verbs/verify.c: all of it is here and was confirmed, but for the stale ones. It ends when its
+ * task is back. */
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale);
 
 /* A device may write its pages, or a data thread looks at them. */
@@ -490,19 +458,6 @@ static inline bool piece_held(const struct verbs_piece *piece)
 static inline struct verbs_piece *piece_of(struct verbs *v, uint32_t link, uint32_t i)
 {
     return &v->link[link].piece[i];
-}
-
-/* Requests that were posted there read it. */
-static inline bool piece_reads_over(const struct verbs_piece *piece, const struct verbs_path *p)
-{
-    return piece->tenant == p->tenant && (piece->reading >> p->rail & 1);
-}
-
-/* What it holds for is memory windows of piece->path, and no reads. The path does not tell: a piece
- * that still waits for its reads over one path may name another, which was made anew since. */
-static inline bool piece_granted(const struct verbs_piece *piece)
-{
-    return piece->holds && !piece->reading;
 }
 
 #define VERBS_RECEIVE ((uint64_t)1 << 63) /* in a receive's name */
@@ -577,7 +532,6 @@ void verbs_tick(struct transport *t, uint64_t now_ns);
 bool verbs_poll(struct transport *t);
 void verbs_link_transport(struct transport *t, uint32_t peer_link, uint64_t tenants,
                           bool peer_rdma);
-void verbs_link_push(struct transport *t, uint32_t peer_link, bool push);
 void verbs_path_msg(struct transport *t, uint32_t peer_link, const struct xfer_path_msg *msg);
 void verbs_peer_down(struct transport *t, uint32_t peer_link);
 void verbs_link_view(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);

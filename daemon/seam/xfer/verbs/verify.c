@@ -33,16 +33,11 @@ static bool verify_pages(struct io_task *task, int32_t res)
     struct xfer *xfer = piece->v->xfer;
     const struct batch *batch = &xfer->batch[piece->verified];
     const uint64_t *sums = piece->sums;
-    bool seen = piece->slots ? slots_land(piece)
-                             : mem_verify_nic_wrote(xfer->config.mem, batch->pool,
-                                                    &batch->page[piece->first]);
-    uint32_t k = 0;
+    bool landed = piece->slots == 0 || slots_land(piece);
 
     (void)res;
     for (uint32_t i = 0; i < piece->n; i++) {
-        if (!xfer_bit(piece->sent, i))
-            continue;
-        if (!xfer_bit(piece->stale, k++) && seen && page_is_right(xfer, piece, i, sums))
+        if (!xfer_bit(piece->stale, i) && landed && page_is_right(xfer, piece, i, sums))
             xfer_set_bit(piece->right, i);
         sums += batch_page_sums(xfer, batch, piece->first + i);
     }
@@ -54,12 +49,9 @@ static bool verify_pages(struct io_task *task, int32_t res)
 static void tell_batch(struct xfer *xfer, const struct verbs_piece *piece)
 {
     const struct batch *batch = &xfer->batch[piece->batch];
-    uint32_t k = 0;
 
     for (uint32_t i = 0; i < piece->n; i++) {
-        if (!xfer_bit(piece->sent, i))
-            continue;
-        if (xfer_bit(piece->stale, k++)) {
+        if (xfer_bit(piece->stale, i)) {
             xfer->stats.payload_bytes_in += batch_page_bytes(xfer, batch, piece->first + i);
             batch_gone(xfer, piece->batch);
         } else {

@@ -21,8 +21,7 @@ static struct verbs_path *write_path(struct verbs *v, uint32_t link, uint32_t te
     for (uint32_t i = 0; i < v->rails; i++) {
         struct verbs_path *p = path_of(v, link, tenant, i);
 
-        if (p->source && p->push && !p->offer.waits && p->state == PATH_READY &&
-            p->their_epoch == epoch)
+        if (p->source && !p->offer.waits && p->state == PATH_READY && p->their_epoch == epoch)
             return p;
     }
     return NULL;
@@ -97,7 +96,7 @@ static void cursor_move(struct data_request *in, uint64_t n, uint64_t page_bytes
 
 static uint32_t write_most(const struct verbs_rail *rail)
 {
-    return rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
+    return rail->max_msg < VERBS_WRITE_BYTES ? rail->max_msg : VERBS_WRITE_BYTES;
 }
 
 /* A write of these bytes, at most write_most, to where the runs are. False: no room. */

@@ -12,7 +12,7 @@
  *   and memory of its own. So even a write that comes late, of a device that does not destroy a
  *   queue pair, hits nobody: its own memory is not given back then, and that slot is never taken.
  * - It opens nothing: keys to memory of tenants are those that are registered anyway, and windows
- *   of 4 KiB that are closed again; what peers would read or write is played by memory of its own.
+ *   of 4 KiB that are closed again; what peers would write is played by memory of its own.
  * - Before memory is blamed the same is done between two buffers of its own. Where that is not
  *   possible (the device has no loopback, say) nothing is known of the memory, which is used as if
  *   there were no test, and operators are told. Where it is, a pair that fails is not used. Where
