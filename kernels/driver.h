@@ -48,8 +48,6 @@ typedef enum {
     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = 116,
-    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS = 117,
-    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING = 118,
     CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122,
     CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124,
     CU_DEVICE_ATTRIBUTE_MPS_ENABLED = 133,
@@ -81,19 +79,6 @@ typedef enum {
     CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
 } CUstreamCaptureStatus;
 enum { CU_MEMHOSTREGISTER_PORTABLE = 1, CU_MEMHOSTREGISTER_DEVICEMAP = 2 };
-typedef enum {
-    CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE = 0,
-    CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER = 100,
-    CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES = 200
-} CUGPUDirectRDMAWritesOrdering;
-typedef enum { CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST = 1 } CUflushGPUDirectRDMAWritesOptions;
-typedef enum {
-    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER = 100,
-    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES = 200
-} CUflushGPUDirectRDMAWritesScope;
-typedef enum {
-    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0
-} CUflushGPUDirectRDMAWritesTarget;
 typedef enum {
     CU_GET_PROC_ADDRESS_SUCCESS = 0,
     CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
@@ -206,8 +191,6 @@ typedef struct {
     X(mem_range_handle, "cuMemGetHandleForAddressRange", cuMemGetHandleForAddressRange, 11070,     \
       (void *ret, CUdeviceptr at, size_t bytes, CUmemRangeHandleType type,                         \
        unsigned long long flags))                                                                  \
-    X(flush_writes, "cuFlushGPUDirectRDMAWrites", cuFlushGPUDirectRDMAWrites, 11030,               \
-      (CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope))            \
     X(module_load, "cuModuleLoadData", cuModuleLoadData, 2000,                                     \
       (CUmodule * ret, const void *image))                                                         \
     X(module_unload, "cuModuleUnload", cuModuleUnload, 2000, (CUmodule module))                    \

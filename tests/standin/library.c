@@ -231,11 +231,7 @@ CUresult standin_device_attribute(int *ret, CUdevice_attribute attribute, CUdevi
     CUresult result = standin_enter("cuDeviceGetAttribute");
 
     (void)device;
-    *ret = attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING
-               ? CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
-               : 1;
-    if (standin_lacks(attribute))
-        *ret = 0;
+    *ret = !standin_lacks(attribute);
     return standin_leave(result);
 }
 

@@ -424,20 +424,6 @@ CUresult standin_mem_range_handle(void *ret, CUdeviceptr at, size_t bytes,
     return standin_leave(result);
 }
 
-CUresult standin_flush_writes(CUflushGPUDirectRDMAWritesTarget target,
-                              CUflushGPUDirectRDMAWritesScope scope)
-{
-    CUresult result = standin_enter("cuFlushGPUDirectRDMAWrites");
-
-    if (result == CUDA_SUCCESS && !standin_current)
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    if (result == CUDA_SUCCESS && (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
-                                   (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
-                                    scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES)))
-        result = CUDA_ERROR_INVALID_VALUE;
-    return standin_leave(result);
-}
-
 /* ---- pinned memory of the host ---- */
 
 bool standin_pinned(const void *at, size_t n)

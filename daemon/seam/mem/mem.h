@@ -107,13 +107,10 @@ uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool);
  * host. *ret_lost: it has failed, so nobody is to map it. Either may be NULL. */
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
                               uint64_t *ret_bytes, bool *ret_lost);
-/* For registration with NICs at start, of a region on a GPU alone. Whether one may be given it:
- * what it writes must be seen by copies. UNSUPPORTED: *ret_why, here and below, says what is
- * missing, and is valid until the next call. */
-enum tern_err mem_region_takes_nic(struct mem *mem, uint32_t tenant, uint32_t region,
-                                   const char **ret_why);
-/* All of it as a dma-buf, whose first byte is the region's; *ret_fd is the caller's to close.
- * `pcie`: mapped through the GPU's BAR, where there is another way to it as well. */
+/* For registration with NICs at start, of a region on a GPU alone: all of it as a dma-buf, whose
+ * first byte is the region's; *ret_fd is the caller's to close. `pcie`: mapped through the GPU's
+ * BAR, where there is another way to it as well. UNSUPPORTED: *ret_why says what is missing, and is
+ * valid until the next call. */
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why);
 /* Where engines leave checksums of the pages that they wrote in the region of a GPU, for a pool

@@ -511,13 +511,6 @@ const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t r
     return view.uuid;
 }
 
-enum tern_err mem_region_takes_nic(struct mem *mem, uint32_t tenant, uint32_t region,
-                                   const char **ret_why)
-{
-    check(on_devices(&mem->config, tenant));
-    return cuda_region_takes_nic(mem->cuda, &mem->on_device[tenant][region], ret_why);
-}
-
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why)
 {

@@ -39,8 +39,6 @@ struct mem_far {
                     const uint8_t *packed);
     /* The checksums of all units (X7), page by page: n * units of them. */
     bool (*sums)(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
-    /* What a NIC is known to have written to the device of `at` is seen by `get` from here on. */
-    bool (*nic_wrote)(void *ctx, const void *at);
 };
 
 /* n bytes between memory that the CPU reaches, pages or not. False: a page is gone. */

@@ -11,25 +11,6 @@
 
 #define UNITS_MASKED 64 /* bits of a mask of units */
 
-bool mem_verify_nic_wrote_at(const struct mem *mem, const void *at)
-{
-    const struct mem_far *far = mem_far(mem);
-
-    if (!mem_is_far(mem, at))
-        return true;
-    mem_fault_not_owner();
-    return far->nic_wrote(far->ctx, at);
-}
-
-bool mem_verify_nic_wrote(const struct mem *mem, uint32_t pool, const struct page_at *page)
-{
-    bool seen = true;
-
-    for (uint32_t r = 0; seen && r < mem_transfer_regions(mem, pool); r++)
-        seen = mem_verify_nic_wrote_at(mem, mem_page(mem, pool, r, page->group, page->index));
-    return seen;
-}
-
 void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
                       const struct page_at *page, const uint64_t *sums)
 {

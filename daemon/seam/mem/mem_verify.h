@@ -30,12 +30,6 @@ struct mem_verify {
     struct checksum sum;
 };
 
-/* Before the first of some pages that a NIC has brought is looked at: a GPU may take their bytes in
- * later than the NIC says that they are there. Once for all of them, for it is asked of the GPUs
- * that the pool lies on, and by a page of it. False: one of those is lost. */
-bool mem_verify_nic_wrote(const struct mem *mem, uint32_t pool, const struct page_at *page);
-/* Likewise, of whatever memory `at` is in. */
-bool mem_verify_nic_wrote_at(const struct mem *mem, const void *at);
 void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
                       const struct page_at *page, const uint64_t *sums);
 /* Right behind it: of each region only these units come, a bit each. `ahead`: they are hashed and

@@ -19,8 +19,6 @@ struct driver_fact {
     SIZE(CUmemAccess_flags)                                                                        \
     SIZE(CUmemAllocationGranularity_flags)                                                         \
     SIZE(CUmemRangeHandleType)                                                                     \
-    SIZE(CUflushGPUDirectRDMAWritesScope)                                                          \
-    SIZE(CUflushGPUDirectRDMAWritesTarget)                                                         \
     SIZE(CUdriverProcAddressQueryResult)                                                           \
     SIZE(CUdevice)                                                                                 \
     SIZE(CUdeviceptr)                                                                              \
@@ -73,8 +71,6 @@ struct driver_fact {
     VALUE(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)                         \
     VALUE(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)                             \
     VALUE(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)                                           \
-    VALUE(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS)                                \
-    VALUE(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING)                                     \
     VALUE(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)                                                   \
     VALUE(CU_DEVICE_ATTRIBUTE_MPS_ENABLED)                                                         \
     VALUE(CU_MEM_ALLOCATION_TYPE_PINNED)                                                           \
@@ -92,13 +88,6 @@ struct driver_fact {
     VALUE(CU_EVENT_DEFAULT)                                                                        \
     VALUE(CU_EVENT_DISABLE_TIMING)                                                                 \
     VALUE(CU_STREAM_WRITE_VALUE_DEFAULT)                                                           \
-    VALUE(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE)                                                 \
-    VALUE(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)                                                \
-    VALUE(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES)                                          \
-    VALUE(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST)                                             \
-    VALUE(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER)                                                \
-    VALUE(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES)                                          \
-    VALUE(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX)                                      \
     VALUE(CU_GET_PROC_ADDRESS_SUCCESS)                                                             \
     VALUE(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)                                                    \
     VALUE(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)                                              \

@@ -369,5 +369,4 @@ const struct mem_far cuda_far_calls = {.holds = far_holds,
                                        .move = far_move,
                                        .gather = cuda_far_gather,
                                        .scatter = cuda_far_scatter,
-                                       .sums = cuda_far_sums,
-                                       .nic_wrote = cuda_nic_wrote};
+                                       .sums = cuda_far_sums};

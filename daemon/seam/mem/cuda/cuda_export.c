@@ -1,7 +1,5 @@
-/* What NICs need of a GPU's memory: a region as a dma-buf, and that what they have written is seen
- * by copies. Who writes last is the NIC's driver to say; a GPU may take those writes in later, and
- * then has to be told to (cuFlushGPUDirectRDMAWrites). Regions are asked about at start, on the
- * owner thread; cuda_nic_wrote is for the threads that copy. */
+/* What NICs need of a GPU's memory: a region as a dma-buf. They read it and never write it.
+ * Regions are asked about at start, on the owner thread. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -37,24 +35,6 @@ static enum tern_err attribute(struct cuda_device *d, CUdevice_attribute which, 
 
     return result == CUDA_SUCCESS ? TERN_OK
                                   : call_failed(d, "cuDeviceGetAttribute", result, ret_why);
-}
-
-/* Writes have to be ordered for whoever reads: the region's own GPU, and others that reach it. */
-enum tern_err cuda_region_takes_nic(struct cuda *c, const struct cuda_region *r,
-                                    const char **ret_why)
-{
-    struct cuda_device *d = &c->device[r->device];
-    int ordered = 0, flushes = 0;
-
-    TRY(attribute(d, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, &ordered, ret_why));
-    TRY(attribute(d, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, &flushes, ret_why));
-    d->flushes = ordered < (d->reached ? (int)CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES
-                                       : (int)CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
-    if (!d->flushes || (flushes & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST))
-        return TERN_OK;
-    snprintf(why_text, sizeof why_text,
-             "the GPU neither orders the writes of NICs nor lets the host flush them");
-    return refused(ret_why);
 }
 
 static enum tern_err export_range(struct cuda_device *d, const struct cuda_region *r, bool pcie,
@@ -93,27 +73,4 @@ enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bo
     err = export_range(&c->device[r->device], r, pcie, ret_fd, ret_why);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return err;
-}
-
-bool cuda_nic_wrote(void *ctx, const void *at)
-{
-    struct cuda_device *d = cuda_device_at(ctx, at);
-    const struct driver *api = &d->cuda->driver;
-    const char *call = "cuCtxSetCurrent";
-    CUresult result;
-
-    if (atomic_load(&d->lost))
-        return false;
-    if (!d->flushes)
-        return true;
-    result = api->context_set(d->context);
-    if (result == CUDA_SUCCESS) {
-        call = "cuFlushGPUDirectRDMAWrites";
-        result = api->flush_writes(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
-                                   d->reached ? CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES
-                                              : CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
-    }
-    if (result != CUDA_SUCCESS)
-        cuda_lose(d, call, driver_error_name(&d->cuda->driver, result));
-    return result == CUDA_SUCCESS;
 }

@@ -131,8 +131,6 @@ static void pair_open(struct cuda *c, struct cuda_device *a, struct cuda_device 
     p->open = p->given && tried(c, p, a, b) && tried(c, p, b, a);
     if (!p->open && !atomic_load(&a->lost) && !atomic_load(&b->lost)) /* no copy is at either */
         p->given = !access_take(c, a, b);
-    a->reached = a->reached || p->open;
-    b->reached = b->reached || p->open;
 }
 
 /* A try that costs a device may cost the next one, too: it is the last. */

@@ -36,8 +36,6 @@ struct cuda_device {
     CUfunction function[KERNELS_KINDS];
     CUdeviceptr scratch; /* each lane has a part */
     struct mem_device_facts facts;
-    bool reached; /* another device reads its memory; not changed after the start */
-    bool flushes; /* writes of NICs are seen behind a flush alone; set before there are any */
     _Atomic bool lost;
     char why[CUDA_WHY_BYTES]; /* written before `lost` */
 };
@@ -87,7 +85,6 @@ bool cuda_may_be_touched(struct cuda *c, const struct cuda_device *d);
 
 /* struct mem_far, which cuda_copy.c fills in, but for the context. */
 extern const struct mem_far cuda_far_calls;
-bool cuda_nic_wrote(void *ctx, const void *at); /* cuda_export.c */
 bool cuda_far_gather(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed);
 bool cuda_far_scatter(void *ctx, const struct iovec *v, uint64_t bytes, const uint8_t *packed);
 bool cuda_far_sums(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);

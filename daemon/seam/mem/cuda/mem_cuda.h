@@ -50,9 +50,7 @@ enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const ch
                                  uint64_t bytes, const char **ret_why);
 void cuda_region_close(struct cuda *c, struct cuda_region *r);
 
-/* As mem_region_takes_nic and mem_region_export (cuda_export.c). */
-enum tern_err cuda_region_takes_nic(struct cuda *c, const struct cuda_region *r,
-                                    const char **ret_why);
+/* As mem_region_export (cuda_export.c). */
 enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bool pcie,
                                  int *ret_fd, const char **ret_why);
 
