@@ -44,21 +44,23 @@ static bool counts_on(const struct sim *w, uint32_t d, const struct session *s, 
 /* A retraction that cannot be finished, for a copy that failed or STATE that was refilled
  * meanwhile, is undone without a word: the session finds out when it comes back. A recovery whose
  * connection was closed ends without a word too: then the session holds the device, and the host's
- * copy may go. So it may in the step that ends the session, or its retraction. */
-static bool still_away(const struct sim *w, uint32_t d, const struct session *s)
+ * copy may go. So it may in the step that ends the session, or its retraction: such a session lets
+ * go of its path from below, in pieces. */
+static bool still_away(const struct sim *w, uint32_t d, const struct session *s, uint32_t depth)
 {
     struct session_view v;
     bool comes_or_ends = s->turn == TURN_LOADING || s->ending; /* the core may be ahead */
 
     return (!may_be_undone(w, d, s) && !comes_or_ends) ||
-           (core_session_view(w->d[d].core, s->id.slot, &v) && v.ref == REF_HOST);
+           (core_session_view(w->d[d].core, s->id.slot, &v) && v.ref == REF_HOST &&
+            (!s->ending || depth <= v.lengths.committed));
 }
 
 bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g)
 {
     for (uint32_t i = 0; i < SESSIONS; i++)
         if (counts_on(w, d, &w->d[d].session[i], pool, c, g) &&
-            still_away(w, d, &w->d[d].session[i]))
+            still_away(w, d, &w->d[d].session[i], c->depth * w->L))
             return true;
     return false;
 }
