@@ -374,9 +374,6 @@ enum tern_err session_table_end(struct core *c, struct actions *out, struct sess
 enum tern_err session_end(struct core *c, struct actions *out, struct session *s, uint64_t step,
                           const char **ret_text)
 {
-    *ret_text = RELEASING;
-    if (s->releasing && s->state != SESSION_OPEN)
-        return TERN_BUSY; /* it may name a later step */
     TRY(give_back_ready(c, out, s, step, ret_text));
     if (s->close_conn != NONE && actions_room(out) < 2)
         return TERN_BUSY;

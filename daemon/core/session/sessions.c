@@ -161,6 +161,15 @@ bool session_close_told(struct core *c, struct actions *out, struct session *s, 
     return true;
 }
 
+static void released(struct core *c, struct session *s)
+{
+    if (s->record != NONE)
+        retire_close(c, s->record, (struct path){NONE, 0});
+    s->record = NONE;
+    s->releasing = 0;
+    closing_list_remove(c, &c->closing, session_slot(c, s));
+}
+
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone)
 {
     uint32_t tenant = session_pool(c, s)->tenant;
@@ -177,13 +186,13 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     holds = s->held != REF_HOST;
     for (uint32_t g = 0; g < c->limits.groups; g++)
         holds = holds || s->owned[g].n > 0;
-    if (s->releasing) /* the rest goes where its pages are going already */
-        closing_list_remove(c, &c->closing, session_slot(c, s));
-    else
-        s->record = holds && !engine_gone
-                        ? retire_open(c, engine_at(c, s->engine), step, session_slot(c, s))
-                        : NONE;
-    s->releasing = 0;
+    if (s->releasing && s->record != NONE && retire_at(c, s->record)->step > step)
+        step = retire_at(c, s->record)->step;
+    if (s->releasing) /* the rest waits for this step */
+        released(c, s);
+    s->record = holds && !engine_gone
+                    ? retire_open(c, engine_at(c, s->engine), step, session_slot(c, s))
+                    : NONE;
     tenant_at(c, tenant)->sessions--;
     session_pool(c, s)->sessions--;
     session_state_move(&s->state, SESSION_CLOSING);
@@ -250,15 +259,6 @@ static bool give_back_tokens(struct core *c, struct session *s, uint32_t end)
     }
     tokens_truncate(c, &s->tokens, s->tokens.first);
     return true;
-}
-
-static void released(struct core *c, struct session *s)
-{
-    if (s->record != NONE)
-        retire_close(c, s->record, (struct path){NONE, 0});
-    s->record = NONE;
-    s->releasing = 0;
-    closing_list_remove(c, &c->closing, session_slot(c, s));
 }
 
 static uint32_t given_at_once(const struct core *c)
