@@ -182,7 +182,7 @@ static void hello(uint8_t *p)
 /* Who knows the port and the incarnation alone gets nothing; who was let in goes with its link. */
 TEST(xfer_only_the_token_of_a_link_that_is_up_lets_in)
 {
-    static const uint64_t wrong[] = {0, RIG_TOKEN ^ 1, RIG_SRC_INC, UINT64_MAX};
+    static const uint64_t wrong[] = {0, RIG_TOKEN - 1, RIG_SRC_INC, UINT64_MAX};
     struct xfer_stats stats;
     uint8_t head[32];
     int fd;

@@ -28,8 +28,10 @@ static void region_drop(struct verbs_domain *d, uint32_t region)
         }
 }
 
-/* fd: of the region's dma-buf, or -1. No NIC writes there: what comes goes through the ring. 0, or
- * the errno of the piece that failed. */
+/* fd: of the region's dma-buf, or -1. NICs read the region and never write it: what comes goes
+ * through the ring. Without a dma-buf the registration asks for local writes all the same. To read
+ * alone, a kernel without nvidia-peermem may pin pages of zeros in the place of the GPU's memory.
+ * Returns 0, or the errno of the piece that failed. */
 static int region_pieces(struct verbs_domain *d, uint32_t region, int fd)
 {
     for (uint32_t i = 0; i < d->n; i++) {
@@ -40,7 +42,7 @@ static int region_pieces(struct verbs_domain *d, uint32_t region, int fd)
         errno = 0;
         mr->mr = fd >= 0
                      ? ibv_reg_dmabuf_mr(d->pd, mr->offset, mr->bytes, (uintptr_t)mr->base, fd, 0)
-                     : (ibv_reg_mr)(d->pd, mr->base, mr->bytes, 0);
+                     : (ibv_reg_mr)(d->pd, mr->base, mr->bytes, IBV_ACCESS_LOCAL_WRITE);
         if (!mr->mr) {
             int error = errno ? errno : EIO;
 
