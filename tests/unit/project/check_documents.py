@@ -19,7 +19,7 @@ import tempfile
 
 from planted import ends, plant
 
-DOCUMENTS = ["README.md", "ARCHITECTURE.md"]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 ROOTS = ["", "daemon", "tests", "client"]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"`([\w*{},./-]+/[\w*{},.-]*|[\w*-]+\.(?:sh|md|py))`")
