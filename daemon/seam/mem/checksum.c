@@ -11,44 +11,10 @@
 #include <endian.h>
 #include <string.h>
 
-#include "seam/mem/checksum_blocks.h"
-
 #define STATE_ALIGN 64
 
 static_assert(sizeof(XXH3_state_t) + STATE_ALIGN <= CHECKSUM_FOLD_BYTES,
               "the streaming state fits, wherever the struct starts");
-
-void checksum_blocks_baseline(const void *bytes, size_t n, uint64_t *out)
-{
-    checksum_blocks_loop(bytes, n, out);
-}
-
-static checksum_blocks_fn *blocks = checksum_blocks_baseline;
-
-/* Before main, so that no thread ever sees it change. AVX-512 only with VBMI2, which came with Ice
- * Lake and Zen 4: on older CPUs it slows the whole core down. */
-__attribute__((constructor)) static void choose_variant(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512vbmi2"))
-        blocks = checksum_blocks_avx512;
-    else if (__builtin_cpu_supports("avx2"))
-        blocks = checksum_blocks_avx2;
-#endif
-}
-
-const char *checksum_variant(void)
-{
-#if defined(__x86_64__)
-    if (blocks == checksum_blocks_avx512)
-        return "avx512";
-    if (blocks == checksum_blocks_avx2)
-        return "avx2";
-#endif
-    return "baseline";
-}
 
 static XXH3_state_t *state_of(struct checksum *c)
 {
@@ -90,7 +56,7 @@ static void feed_blocks(struct checksum *c, const uint8_t *p, size_t n)
             fold(c);
         room = (size_t)(CHECKSUM_LEAVES - c->nleaves) * CHECKSUM_BLOCK;
         take = n < room ? n : room;
-        blocks(p, take, &c->leaf[c->nleaves]);
+        checksum_blocks(p, take, &c->leaf[c->nleaves]);
         c->nleaves += (uint32_t)((take + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK);
         p += take;
         n -= take;

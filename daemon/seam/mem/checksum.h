@@ -5,10 +5,7 @@
 #ifndef SEAM_CHECKSUM_H
 #define SEAM_CHECKSUM_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#define CHECKSUM_BLOCK 4096
+#include "base/checksum_blocks.h"
 
 uint64_t checksum_unit(const void *bytes, size_t n);
 
@@ -43,8 +40,5 @@ static inline uint64_t checksum_unit_span(uint64_t page_bytes, uint32_t units, u
     *ret_from = share * k;
     return k + 1 == units ? page_bytes : share * (k + 1);
 }
-
-/* Which code computes it on this machine: "avx2", "baseline". */
-const char *checksum_variant(void);
 
 #endif

@@ -6,7 +6,7 @@ source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
 
 # layer | folder | our headers it may include (patterns) | system and library headers that it may not
 read -r -d '' table <<'TABLE' || true
-base    | daemon/base  | base/*                                                             | +libc sys/mman.h
+base    | daemon/base  | base/*                                                             | +libc sys/mman.h xxhash.h
 wire    | proto        | base/* proto/*                                                     | +libc protobuf-c/* xxhash.h arpa/inet.h net/if.h
 core    | daemon/core  | base/* core/*                                                      | +pure
 core    | daemon/core/arena | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* | +pure

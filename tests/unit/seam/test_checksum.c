@@ -9,7 +9,6 @@
 
 #include "base/prng.h"
 #include "seam/mem/checksum.h"
-#include "seam/mem/checksum_blocks.h"
 #include "testing/test.h"
 
 #define BYTES_MAX (1u << 20)

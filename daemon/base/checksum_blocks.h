@@ -1,23 +1,29 @@
-/* The inner loop of checksum.c, compiled once for each instruction set; only checksum*.c include
- * this, after xxhash.h. XXH_INLINE_ALL gives each of them a private copy of XXH3 that the compiler
- * specialises for 4 KiB. */
-#ifndef SEAM_CHECKSUM_BLOCKS_H
-#define SEAM_CHECKSUM_BLOCKS_H
+/* XXH3-64 of each 4 KiB of some bytes: the inner loop of every checksum of pages, of the daemon
+ * (seam/mem/checksum.h) and of libtern, compiled once for each instruction set. Any thread. */
+#ifndef BASE_CHECKSUM_BLOCKS_H
+#define BASE_CHECKSUM_BLOCKS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "seam/mem/checksum.h"
+#define CHECKSUM_BLOCK 4096
 
 /* Hashes n bytes in blocks of CHECKSUM_BLOCK, the last of which may be short: a value each. */
 typedef void checksum_blocks_fn(const void *bytes, size_t n, uint64_t *out);
 
+extern checksum_blocks_fn *checksum_blocks; /* the fastest of these that this machine has */
 checksum_blocks_fn checksum_blocks_baseline;
 #if defined(__x86_64__)
 checksum_blocks_fn checksum_blocks_avx2;   /* only where the CPU has AVX2 */
 checksum_blocks_fn checksum_blocks_avx512; /* only where it has AVX-512 F, BW and VL */
 #endif
 
+/* Which one it is: "avx2", "baseline". */
+const char *checksum_variant(void);
+
+/* Each variant includes this behind xxhash.h, whose XXH_INLINE_ALL gives it a private copy of XXH3
+ * that the compiler specialises for 4 KiB. */
+#ifdef XXH_INLINE_ALL
 static inline void checksum_blocks_loop(const void *bytes, size_t n, uint64_t *out)
 {
     const uint8_t *p = bytes;
@@ -27,5 +33,6 @@ static inline void checksum_blocks_loop(const void *bytes, size_t n, uint64_t *o
     if (n > 0)
         *out = XXH3_64bits(p, n);
 }
+#endif
 
 #endif
