@@ -118,6 +118,8 @@ enum message_body {
     X(67, TICKET_OPEN, ticket_open, handoff_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE,     \
       REPEAT_HARMLESS, BODY_AGREED)                                                                \
     X(69, FETCH_WAIT, fetch_wait, fetch_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,           \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(71, BLOCKS, blocks, blocks_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,                 \
       REPEAT_HARMLESS, BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
@@ -185,7 +187,8 @@ enum message_body {
     F(pool_open, copies, HASH, 0)                                                                  \
     F(pool_open, bytes, U64, 0)                                                                    \
     F(pool_open, host_bytes, U64, 0)                                                               \
-    F(pool_open, align_tokens, U32, 0)
+    F(pool_open, align_tokens, U32, 0)                                                             \
+    F(pool_open, shared, TRUTH, 0)
 #define REQUEST_POOL_MAP(F)                                                                        \
     F(pool_map, pool, POOL, 0)                                                                     \
     F(pool_map, sums, TRUTH, 0)
@@ -259,6 +262,11 @@ enum message_body {
     F(fetch_wait, session, SESSION, 0)                                                             \
     F(fetch_wait, above, U32, 0)                                                                   \
     F(fetch_wait, pages, TRUTH, 0)
+#define REQUEST_BLOCKS(F)                                                                          \
+    F(blocks, pool, POOL, 0)                                                                       \
+    F(blocks, ns, NAMESPACE, 0)                                                                    \
+    F(blocks, what, CHOICE, BLOCKS_REMOVE)                                                         \
+    F(blocks, keys, TOKENS, 0)
 #define REQUEST_EVICT(F)       F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
 #define REQUEST_DRAIN(F)       F(drain, on, TRUTH, 0)
 #define REQUEST_PIN(F)         F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
@@ -365,6 +373,7 @@ enum message_body {
     F(fetch_wait, 7, blob, BLOB)                                                                   \
     F(fetch_wait, 8, handed, U32)                                                                  \
     F(fetch_wait, 9, arriving, U32)
+#define REPLY_BLOCKS(F) F(blocks, 2, runs, RUNS)
 
 /* The two numbers of a request. */
 enum frame_type {
@@ -461,6 +470,7 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
     X(recover_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                          \
     X(step_op, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                                \
     X(page_lease_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                       \
+    X(blocks_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                           \
     X(peer_msg, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                               \
     X(peer_msg, tokens, WIRE_TOKEN_BYTES, 0, WIRE_ANY, SUM_NONE)                                   \
     X(peer_msg, keys, WIRE_KEY_BYTES, 0, WIRE_KEYS_MAX, SUM_NONE)                                  \

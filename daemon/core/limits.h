@@ -16,6 +16,7 @@
 #define SESSION_TOKENS_MAX   (1u << 22)
 #define EXTRA_KEYS_MAX       1024   /* extra keys of one request */
 #define STEP_OPS_MAX         1024   /* operations of one Step */
+#define BLOCKS_MAX           4096   /* keys of one Blocks */
 #define TABLE_PAGES          122880 /* pages of a session's table, as many as 1 MiB can name */
 #define TABLE_PAGES_MIN      32768
 #define TABLE_PAGES_MAX      (1u << 22)

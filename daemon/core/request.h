@@ -58,7 +58,8 @@
     X(FETCH_WAIT, "fetch_wait", fetch_wait, SESSION(fetch_wait), LATER)                            \
     X(SESSION_END, "session_end", request_session_end, OPERATOR, AT_ONCE)                          \
     X(ENGINE_KICK, "engine_kick", request_engine_kick, OPERATOR, AT_ONCE)                          \
-    X(POOL_END, "pool_end", request_pool_end, OPERATOR, AT_ONCE)
+    X(POOL_END, "pool_end", request_pool_end, OPERATOR, AT_ONCE)                                   \
+    X(BLOCKS, "blocks", request_blocks, ENGINE, AT_ONCE)
 
 enum op {
     OP_NONE = 0,
@@ -121,7 +122,8 @@ struct group_layout {
 
 struct reshard_layout; /* daemon/reshard: the core passes a pointer on, and never reads it */
 
-/* Attaches to a pool of the same layout that no engine has mapped any more; else carves one. */
+/* Attaches to a pool of the same layout that no engine has mapped any more; else carves one.
+ * `shared`: to any of that layout, whatever its size, also one that engines have mapped. */
 struct req_pool_open {
     uint32_t ngroups;
     struct group_layout group[GROUPS_MAX];
@@ -135,6 +137,7 @@ struct req_pool_open {
     uint32_t align_tokens; /* L, where it is to be more than what the groups need; 0: that */
     uint64_t bytes;        /* in one region; rounded down to whole slabs */
     uint64_t host_bytes;   /* likewise, of its host tier; 0: it has none */
+    bool shared;
     /* What the groups are called, for operators; NULL: not known. Borrowed for the step. The core
      * never reads them: they are no part of a layout, and only go into the answer. */
     const char (*names)[GROUP_NAME_MAX];
@@ -162,6 +165,20 @@ struct req_peek {
     struct namespace_id ns;
     struct req_tokens tokens; /* base is the depth of `from` */
     struct node_id from;      /* {0, 0}: from the first token */
+};
+
+/* Blocks: prefixes of one chunk of L tokens each, in a pool of one group with one page a chunk. */
+enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE };
+
+/* What takes the place of a page's generation where the device has none, and its index is 0. HELD:
+ * a removal found it in use. */
+enum block_place { BLOCK_NOWHERE = 0, BLOCK_ON_HOST, BLOCK_ON_DISK, BLOCK_HELD };
+
+struct req_blocks {
+    struct pool_id pool;
+    struct namespace_id ns;
+    enum blocks_what what;
+    struct req_tokens keys; /* L tokens each, BLOCKS_MAX keys at most */
 };
 
 /* A Match may come in pieces, each going on where the last ended. The last one has the result. */
@@ -457,6 +474,7 @@ struct request {
         } pool_close; /* CONFLICT while sessions are open in it or another engine has mapped it */
         struct req_session_open session_open;
         struct req_peek peek;
+        struct req_blocks blocks;
         struct req_match match;
         struct req_step step;
         struct req_fetch fetch;

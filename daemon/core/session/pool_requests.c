@@ -1,5 +1,5 @@
 /* Opening, mapping and closing pools. A pool outlives the engine that opened it: what it knows is
- * there for the next engine of the tenant that asks for the same (orphan_find). A range of memory
+ * there for the next engine of the tenant that asks for the same (equal_find). A range of memory
  * is used for something else only when every engine that mapped it is gone, and after it was
  * zeroed; and only by its tenant. */
 
@@ -14,20 +14,20 @@ static bool size_agrees(const struct pool *p, uint64_t bytes)
     return p->bytes <= bytes && bytes - p->bytes < p->slab_bytes;
 }
 
-/* A pool that no engine has mapped, in the regions of this one's ranks and of exactly this layout,
- * size and supersession: its prefixes are still good. */
-static struct pool *orphan_find(const struct core *c, const struct engine *e,
-                                const struct req_pool_open *r)
+/* A pool in the regions of this engine's ranks, of exactly this layout and supersession: its
+ * prefixes are still good. No engine has mapped it and its size agrees, unless it is `shared`. */
+static struct pool *equal_find(const struct core *c, const struct engine *e,
+                               const struct req_pool_open *r)
 {
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         struct pool *p = pool_at(c, i);
         bool same = p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == e->tenant &&
-                    p->engines == 0 && p->layout_hash == layout_hash(r, e->world) &&
-                    pool_suits(p, e) && p->supersede == (uint32_t)r->supersede &&
-                    size_agrees(p, r->bytes) &&
-                    (p->tiers[TIER_HOST] != NONE) == (r->host_bytes > 0);
+                    p->layout_hash == layout_hash(r, e->world) && pool_suits(p, e) &&
+                    p->supersede == (uint32_t)r->supersede &&
+                    (r->shared || (p->engines == 0 && size_agrees(p, r->bytes) &&
+                                   (p->tiers[TIER_HOST] != NONE) == (r->host_bytes > 0)));
 
-        if (same && p->tiers[TIER_HOST] != NONE)
+        if (same && !r->shared && p->tiers[TIER_HOST] != NONE)
             same = size_agrees(pool_at(c, p->tiers[TIER_HOST]), r->host_bytes);
 
         for (uint32_t g = 0; same && g < r->ngroups; g++)
@@ -118,7 +118,7 @@ enum tern_err pool_open(struct core *c, struct actions *out, struct call *call, 
             return refuse_numbers(ret, TERN_INVALID, PAGE_SUMS_EXCEED,
                                   (const uint64_t[REPLY_NUMBERS]){r->group[g].units * e->world,
                                                                   c->limits.sums_per_page});
-    p = orphan_find(c, e, r);
+    p = equal_find(c, e, r);
     if (p)
         slot = pool_slot(c, p);
     else

@@ -1,0 +1,99 @@
+/* Blocks: prefixes of one chunk each, that stores of blocks ask about by the thousand. An answer
+ * names the page of each; nothing is pinned, so who reads a page verifies what was read. */
+#include "core/arena/actions.h"
+#include "core/disk/entries.h"
+#include "core/disk/stores.h"
+#include "core/session/record.h"
+#include "core/tree/nodes.h"
+
+static_assert(BLOCKS_MAX <= TABLE_PAGES_MIN, "one answer names all of their pages");
+
+static enum tern_err blocks_check(const struct pool *p, const struct req_blocks *r,
+                                  struct reply *ret)
+{
+    const struct req_tokens *k = &r->keys;
+
+    if (p->ngroups != 1 || p->group[0].segment != 1 || p->nstate > 0)
+        return refuse(ret, TERN_INVALID,
+                      "blocks lie in a pool of one HISTORY group whose pages have L tokens");
+    if (k->n % p->align != 0 || k->n / p->align > BLOCKS_MAX || k->base > 0 || k->nkeys > 0)
+        return refuse_numbers(ret, TERN_INVALID, "keys of blocks are # tokens each, # at most",
+                              (const uint64_t[REPLY_NUMBERS]){p->align, BLOCKS_MAX});
+    return TERN_OK;
+}
+
+/* What memory and the disk have of a block; NONE: nothing. */
+struct block {
+    uint32_t node, chunk;
+};
+
+static struct page_ref block_place(const struct core *c, struct block b)
+{
+    const struct node *n = b.node == NONE ? NULL : node_at(c, b.node);
+
+    if (n && node_on_device(n) && node_visible(n)) {
+        const struct page *pg = page_at(c, n->group[0].pages[TIER_DEVICE]);
+
+        return (struct page_ref){pg->index, pg->gen};
+    }
+    if (n && node_on_host(n) && !n->tier[TIER_HOST].corrupt)
+        return (struct page_ref){0, BLOCK_ON_HOST};
+    return (struct page_ref){0, b.chunk == NONE ? BLOCK_NOWHERE : BLOCK_ON_DISK};
+}
+
+/* Removes it from memory and from the disk, or changes nothing: a session, a job, a store or a
+ * fetch holds it. */
+static bool block_remove(struct core *c, struct block b)
+{
+    const struct disk_chunk *k = b.chunk == NONE ? NULL : disk_chunk_at(c, b.chunk);
+
+    if (k && (k->pins > 0 || k->children.n > 0))
+        return false;
+    if (b.node != NONE && !node_remove(c, b.node))
+        return false;
+    if (k && disk_is_entry(k))
+        disk_entry_end(c, b.chunk);
+    return true;
+}
+
+static struct page_ref block_answer(struct core *c, const struct pool *p,
+                                    const struct req_blocks *r, const uint32_t *key)
+{
+    const struct req_tokens one = {.v = key, .n = p->align};
+    struct token_view w = session_view(c, NULL, 0, &one);
+    uint32_t root = space_root(c, pool_slot(c, p), r->ns);
+    struct block b = {NONE, NONE};
+    struct page_ref at;
+
+    w.align = p->align;
+    if (root != NONE)
+        b.node = node_child(c, root, &w);
+    if (disk_on(c, p) && (r->what == BLOCKS_REMOVE || b.node == NONE))
+        b.chunk = disk_reach_anew(c, p, r->ns, &w);
+    at = block_place(c, b);
+    if (r->what == BLOCKS_TOUCH && b.node != NONE)
+        node_use(c, b.node);
+    if (r->what == BLOCKS_REMOVE && !block_remove(c, b))
+        return (struct page_ref){0, BLOCK_HELD};
+    return at;
+}
+
+enum tern_err request_blocks(struct core *c, struct actions *out, struct call *call,
+                             struct reply *ret)
+{
+    const struct req_blocks *r = &call->req->blocks;
+    struct page_ref *refs;
+    struct pool *p;
+    uint32_t n;
+
+    TRY(session_pool_find(c, call->engine, r->pool, &p, ret));
+    TRY(blocks_check(p, r, ret));
+    if (r->what == BLOCKS_REMOVE && disk_on(c, p) && !c->disk_ready)
+        return refuse(ret, TERN_BUSY, "the disk is still being read: remove in a moment");
+    n = r->keys.n / p->align;
+    refs = run_add(out, (struct table_run){.n = n});
+    check(refs); /* the answer has nothing else */
+    for (uint32_t i = 0; i < n; i++, c->visits++)
+        refs[i] = block_answer(c, p, r, r->keys.v + (size_t)i * p->align);
+    return TERN_OK;
+}

@@ -1,0 +1,205 @@
+/* Blocks: prefixes of one chunk, asked about by the thousand, marked as used, and removed from all
+ * tiers. L = 4; the key of block `seed` is the first chunk of that sequence. */
+#include <stdlib.h>
+
+#include "unit/rig/rig_disk_bench.h"
+#include "unit/rig/rig_host.h"
+
+#define KEYS_MAX 16
+
+struct asked_blocks {
+    struct rig *rig;
+    uint32_t conn;
+    struct pool_id pool;
+    uint32_t n, key[KEYS_MAX * 4];
+};
+
+static struct asked_blocks keys_of(struct rig *rig, uint32_t conn, struct pool_id pool,
+                                   uint32_t first, uint32_t n)
+{
+    struct asked_blocks a = {.rig = rig, .conn = conn, .pool = pool, .n = n};
+
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(a.key + 4 * i, rig_tokens(first + i, 4), sizeof(uint32_t[4]));
+    return a;
+}
+
+static const struct reply *request_of(struct asked_blocks *a, enum blocks_what what, uint32_t words)
+{
+    struct request r = {.op = OP_BLOCKS,
+                        .blocks = {.pool = a->pool,
+                                   .ns = {.hi = 1, .lo = 1},
+                                   .what = what,
+                                   .keys = {.v = a->key, .n = words}}};
+
+    return rig_request(a->rig, a->conn, &r);
+}
+
+static const struct page_ref *told(struct asked_blocks *a, enum blocks_what what)
+{
+    const struct reply *r = request_of(a, what, 4 * a->n);
+
+    assert_ok(r->err);
+    assert_int_equal(r->nruns, 1);
+    assert_int_equal(r->runs[0].n, a->n);
+    return r->runs[0].refs;
+}
+
+#define assert_place(ref, place)                                                                   \
+    do {                                                                                           \
+        const struct page_ref ref_ = (ref);                                                        \
+                                                                                                   \
+        assert_int_equal(ref_.index, 0);                                                           \
+        assert_int_equal(ref_.gen, place);                                                         \
+    } while (0)
+
+TEST(blocks_are_found_by_their_pages_in_any_order)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_session *s = rig_committed(b.rig, &b.e, b.pool, 3, 4);
+    struct asked_blocks a = keys_of(b.rig, b.e.conn[0], b.pool, 2, 3);
+    const struct page_ref *refs;
+
+    rig_put(b.rig, &b.e, b.pool, 2, 8); /* its second chunk is no block */
+    refs = told(&a, BLOCKS_FIND);
+    assert_true(refs[0].index > 0);
+    assert_int_equal(refs[1].index, s->table[0][0].index);
+    assert_int_equal(refs[1].gen, s->table[0][0].gen);
+    assert_place(refs[2], BLOCK_NOWHERE);
+    a.n = 0;
+    told(&a, BLOCKS_FIND);
+    assert_ok(rig_close(s, 0));
+    bench_ends_clean(&b);
+}
+
+/* T13: who is not touched goes first. */
+TEST(blocks_that_are_touched_are_evicted_later)
+{
+    struct bench b = bench_start(4, 3);
+    struct asked_blocks a = keys_of(b.rig, b.e.conn[0], b.pool, 1, 1);
+    const struct page_ref *refs;
+
+    for (uint32_t seed = 1; seed <= 3; seed++)
+        rig_put(b.rig, &b.e, b.pool, seed, 4);
+    told(&a, BLOCKS_FIND);
+    told(&a, BLOCKS_TOUCH);
+    rig_put(b.rig, &b.e, b.pool, 4, 4);
+    a = keys_of(b.rig, b.e.conn[0], b.pool, 1, 4);
+    refs = told(&a, BLOCKS_FIND);
+    assert_true(refs[0].index > 0 && refs[2].index > 0 && refs[3].index > 0);
+    assert_place(refs[1], BLOCK_NOWHERE);
+    bench_ends_clean(&b);
+}
+
+TEST(blocks_in_use_are_not_removed)
+{
+    struct bench b = bench_start(4, 16);
+    struct asked_blocks a = keys_of(b.rig, b.e.conn[0], b.pool, 1, 3);
+    struct rig_session *s;
+    const struct page_ref *refs;
+
+    s = rig_committed(b.rig, &b.e, b.pool, 1, 4);
+    rig_put(b.rig, &b.e, b.pool, 2, 4);
+    refs = told(&a, BLOCKS_REMOVE);
+    assert_place(refs[0], BLOCK_HELD);
+    assert_true(refs[1].index > 0); /* where it was */
+    assert_place(refs[2], BLOCK_NOWHERE);
+    refs = told(&a, BLOCKS_FIND);
+    assert_true(refs[0].index > 0);
+    assert_place(refs[1], BLOCK_NOWHERE);
+    assert_ok(rig_close(s, 0));
+    assert_true(told(&a, BLOCKS_REMOVE)[0].index > 0);
+    assert_place(told(&a, BLOCKS_REMOVE)[0], BLOCK_NOWHERE);
+    assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, 0);
+    assert_int_equal(rig_free(b.rig, b.pool), 16);
+    bench_ends_clean(&b);
+}
+
+TEST(blocks_on_the_host_tier_are_found_and_removed_there)
+{
+    struct bench b = host_bench(4, 16, 16);
+    struct asked_blocks a = keys_of(b.rig, b.e.conn[0], b.pool, 1, 1);
+
+    rig_put(b.rig, &b.e, b.pool, 1, 4);
+    demote_pool(b.rig, b.pool);
+    assert_place(told(&a, BLOCKS_FIND)[0], BLOCK_ON_HOST);
+    assert_place(told(&a, BLOCKS_TOUCH)[0], BLOCK_ON_HOST);
+    assert_place(told(&a, BLOCKS_REMOVE)[0], BLOCK_ON_HOST);
+    assert_place(told(&a, BLOCKS_FIND)[0], BLOCK_NOWHERE);
+    assert_int_equal(rig_host_view(b.rig, b.pool).nodes, 0);
+    bench_ends_clean(&b);
+}
+
+/* What was removed is not found after a restart either. */
+TEST(blocks_on_the_disk_are_found_and_removed_there)
+{
+    struct disk_bench b = disk_bench((struct disk_shape){
+        .page_tokens = 4, .pages = 16, .page_bytes = 512, .budget = 1u << 22, .interval = 64});
+    struct asked_blocks a;
+
+    for (uint32_t seed = 1; seed <= 2; seed++)
+        assert_ok(disk_stored(rig_committed(b.rig, &b.e, b.pool, seed, 4), 4));
+    disk_bench_restart(&b);
+    a = keys_of(b.rig, b.e.conn[0], b.pool, 1, 3);
+    assert_place(told(&a, BLOCKS_FIND)[0], BLOCK_ON_DISK);
+    assert_place(told(&a, BLOCKS_FIND)[2], BLOCK_NOWHERE);
+    a.n = 1;
+    assert_place(told(&a, BLOCKS_REMOVE)[0], BLOCK_ON_DISK);
+    a.n = 2;
+    assert_place(told(&a, BLOCKS_FIND)[0], BLOCK_NOWHERE);
+    assert_place(told(&a, BLOCKS_FIND)[1], BLOCK_ON_DISK);
+    disk_bench_restart(&b);
+    a.rig = b.rig;
+    a.conn = b.e.conn[0];
+    a.pool = b.pool;
+    assert_place(told(&a, BLOCKS_FIND)[0], BLOCK_NOWHERE);
+    assert_place(told(&a, BLOCKS_FIND)[1], BLOCK_ON_DISK);
+    disk_bench_end(&b);
+}
+
+TEST(blocks_that_are_none_are_refused)
+{
+    struct bench b = bench_start(4, 16);
+    struct asked_blocks a = keys_of(b.rig, b.e.conn[0], b.pool, 1, 1);
+    struct group_layout two[2] = {rig_group(4, 64), rig_group(2, 64)};
+    uint32_t *many = calloc(BLOCKS_MAX + 1, sizeof(uint32_t[4]));
+    struct request r = {.op = OP_BLOCKS,
+                        .blocks = {.pool = b.pool, .keys = {.v = many, .n = 4 * (BLOCKS_MAX + 1)}}};
+
+    assert_err(TERN_INVALID, request_of(&a, BLOCKS_FIND, 3)->err);
+    assert_err(TERN_INVALID, rig_request(b.rig, b.e.conn[0], &r)->err);
+    r.blocks.keys.n = 4 * BLOCKS_MAX;
+    assert_ok(rig_request(b.rig, b.e.conn[0], &r)->err);
+    free(many);
+    a.pool.gen++;
+    assert_err(TERN_GONE, request_of(&a, BLOCKS_FIND, 4)->err);
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], two, 2, 1u << 16, &a.pool));
+    assert_err(TERN_INVALID, request_of(&a, BLOCKS_FIND, 4)->err);
+    bench_ends_clean(&b);
+}
+
+/* Processes that open a pool as shared have one, whoever comes first and whatever size they name.
+ */
+TEST(pool_opened_as_shared_is_one_for_all_engines)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_engine other = rig_engine(b.rig, 0, "other", 1);
+    struct request r = {
+        .op = OP_POOL_OPEN,
+        .pool_open = {.ngroups = 1, .axes_hash = 9, .bytes = 1u << 16, .shared = true}};
+    const struct reply *first, *second;
+
+    r.pool_open.group[0] = rig_group(4, 64);
+    first = rig_request(b.rig, b.e.conn[0], &r);
+    assert_ok(first->err);
+    r.pool_open.bytes = 1u << 17;
+    second = rig_request(b.rig, other.conn[0], &r);
+    assert_ok(second->err);
+    assert_int_equal(second->pool_open.pool.slot, first->pool_open.pool.slot);
+    assert_int_equal(second->pool_open.bytes, first->pool_open.bytes);
+    r.pool_open.shared = false;
+    second = rig_request(b.rig, other.conn[0], &r);
+    assert_ok(second->err);
+    assert_int_not_equal(second->pool_open.pool.slot, first->pool_open.pool.slot);
+    bench_ends_clean(&b);
+}
