@@ -20,6 +20,10 @@
  *   request, ops, batch, lease, lease_submit, session, handoff, turn, pool, record, subscribe,
  *   chain         the calls of tern.h
  *   tern          connecting and leaving
+ *   block_copy    values between the caller's memory and pages
+ *   blocks_ask    lists of keys, and the requests about them
+ *   blocks_sessions  sessions for what takes pages or pins them
+ *   blocks_get, blocks_put, blocks_pin, blocks  the calls of tern_blocks.h
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
  * request, or ID_SYNC for a call that waits. So an answer finds its request without a search, ids
@@ -368,6 +372,10 @@ struct tern_stored stored_of(const ProtobufCMessage *msg);
 
 /* ---- pool.c ---- */
 
+/* As tern_pool_open. shared: a pool of that layout that engines have mapped will do, of any size.
+ */
+enum tern_err pool_open_as(struct tern *t, const struct tern_layout *layout, bool shared,
+                           uint32_t deadline_ms, uint64_t *ret_pool, uint32_t *ret_align_tokens);
 void pool_unmap_all(struct tern *t);
 /* Maps memory of the daemon, for this process alone and not for its children. MALFORMED: the
  * descriptor does not hold that range. */

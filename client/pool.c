@@ -107,10 +107,9 @@ static void put_group(const struct tern_group *from, struct group_parts *parts)
     to->fields = parts->field_list;
 }
 
-enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, uint32_t deadline_ms,
-                             uint64_t *ret_pool, uint32_t *ret_align_tokens)
+enum tern_err pool_open_as(struct tern *t, const struct tern_layout *layout, bool shared,
+                           uint32_t deadline_ms, uint64_t *ret_pool, uint32_t *ret_align_tokens)
 {
-    ENTER(t);
     Tern__Wire__PoolOpen m = TERN__WIRE__POOL_OPEN__INIT;
     const Tern__Wire__PoolOpenReply *reply;
     const ProtobufCMessage *msg;
@@ -138,6 +137,8 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
     m.stages = layout->stages;
     m.has_align_tokens = layout->align_tokens != 0;
     m.align_tokens = layout->align_tokens;
+    m.has_shared = shared;
+    m.shared = shared;
     err = call_whole(t, FRAME_POOL_OPEN, 0, &m.base, deadline_ms, &msg);
     free(parts);
     TRY(err);
@@ -146,6 +147,14 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
     if (ret_align_tokens)
         *ret_align_tokens = reply->align_tokens;
     return TERN_OK;
+}
+
+enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, uint32_t deadline_ms,
+                             uint64_t *ret_pool, uint32_t *ret_align_tokens)
+{
+    ENTER(t);
+
+    return pool_open_as(t, layout, false, deadline_ms, ret_pool, ret_align_tokens);
 }
 
 enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms)

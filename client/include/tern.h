@@ -12,12 +12,13 @@
  *   tern_lease.h    decode without waiting
  *   tern_record.h   what turns leave beside KV
  *   tern_async.h    requests that nobody waits for, and subscriptions
+ *   tern_blocks.h   blocks by key, for engines that own their KV memory
  *
  * Threads. A struct tern and everything got from it belong to one thread at a time, and may be
  * handed on between two calls; different connections are independent. A call while another thread
  * is in one is refused (TERN_CONFLICT), and both connection and the other call are as if it had not
  * been made. The library starts no thread but that of a connection with leases
- * (tern_lease.h), installs no signal handler and never logs.
+ * (tern_lease.h) and those that copy for a set of blocks (tern_blocks.h), installs no signal handler and never logs.
  *
  * Blocking. A call with a deadline_ms (0: TERN_DEADLINE_DEFAULT_MS) blocks at most that long and
  * then returns TERN_TIMED_OUT. The request may still take effect, so repeat it; those that may be
@@ -167,6 +168,8 @@ TERN_API enum tern_err tern_join_device(struct tern *t, const char *name, enum t
 #include "tern_record.h"
 
 #include "tern_async.h"
+
+#include "tern_blocks.h"
 
 /* ---- asking about the daemon ---- */
 

@@ -50,6 +50,7 @@ install_to
 644 etc/tern/ternd.yaml
 644 include/tern.h
 644 include/tern_async.h
+644 include/tern_blocks.h
 644 include/tern_err.h
 644 include/tern_fetch.h
 644 include/tern_lease.h

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PARTS = ("", "_pool", "_session", "_fetch", "_lease", "_record", "_async")
+PARTS = ("", "_pool", "_session", "_fetch", "_lease", "_record", "_async", "_blocks")
 HEADERS = ("daemon/base/tern_err.h", *(f"client/include/tern{part}.h" for part in PARTS))
 
 

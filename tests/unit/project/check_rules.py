@@ -33,7 +33,7 @@ RULES = "docs/rules.md"
 SELF = "tests/unit/project/check_rules.py"
 # What users read: whole files, and folders of whose sources they read the strings.
 SHOWN_FILES = ("README.md", "docs/engine-guide.md", "docs/operations.md", "docs/rdma.md", "docs/protocol.md",
-               "client/include/", "daemon/base/tern_err.h", "client/example/", "deploy/")
+               "docs/blocks.md", "client/include/", "daemon/base/tern_err.h", "client/example/", "deploy/")
 SHOWN_STRINGS = ("daemon/", "client/", "proto/", "tests/bench/")
 # Below tests/, but no tests: they help tests, or are read by them.
 NO_TEST = ("tests/unit/rig/", "tests/bench/", "tests/engine/", "tests/oracle/", "tests/testing/",

@@ -1,0 +1,290 @@
+/* See block_copy.h. A run is cut into parts of PART_BYTES at most, which the calling thread and the
+ * others take one by one; who makes the last part of a value ends it. */
+#include "block_copy.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum_blocks.h"
+
+#define PART_BYTES (256u << 10) /* a multiple of CHECKSUM_BLOCK */
+#define RUN_BYTES  (64u << 20)  /* of values in one run, or one value */
+#define NAME_WORDS (sizeof(struct block_name) / sizeof(uint64_t))
+#define LEAVES_MAX (TERN_BLOCK_VALUE_MAX / CHECKSUM_BLOCK + NAME_WORDS) /* of a value */
+#define FOLDS_MAX  (LEAVES_MAX * sizeof(uint64_t) / CHECKSUM_BLOCK + 1)
+
+_Static_assert(PART_BYTES % CHECKSUM_BLOCK == 0, "parts have whole blocks");
+_Static_assert(TERN_BLOCK_VALUE_MAX <= RUN_BYTES, "each value fits one run");
+_Static_assert(sizeof(struct block_trailer) == 64, "as docs/blocks.md says");
+_Static_assert(FOLDS_MAX * sizeof(uint64_t) <= CHECKSUM_BLOCK, "two levels of hashes are enough");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "trailers are written as they lie");
+
+struct copier {
+    uint64_t value_bytes;
+    uint32_t most, leaves, parts_each; /* leaves: words of a value's hashes, its name's with them */
+    uint64_t *leaf;                    /* owned: `leaves` for each copy of a run */
+    _Atomic uint32_t *left;            /* owned: parts of each copy that are not made yet */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    pthread_t *threads; /* owned */
+    uint32_t nthreads;
+    uint32_t wanted, busy; /* threads that are to join the run, and that have not ended it */
+    bool ends;
+
+    struct block_copy *copies; /* of the run */
+    enum copy_way way;
+    uint32_t parts;
+    _Atomic uint32_t next;
+};
+
+/* Where byte `at` of the value lies in the caller's memory. */
+struct place {
+    const struct iovec *iov;
+    size_t off;
+};
+
+static struct place place_of(const struct block_copy *b, uint64_t at)
+{
+    struct place p = {.iov = b->iov};
+
+    for (; at >= p.iov->iov_len; p.iov++)
+        at -= p.iov->iov_len;
+    p.off = at;
+    return p;
+}
+
+/* Steps over pieces that are used up, while there are bytes left to move. */
+static void place_ahead(struct place *p)
+{
+    for (; p->off == p->iov->iov_len; p->iov++)
+        p->off = 0;
+}
+
+/* Moves n bytes between there and `with`, piece by piece, and goes on behind them. */
+static void move_pieces(struct place *p, uint8_t *with, size_t n, enum copy_way way)
+{
+    while (n > 0) {
+        uint8_t *at;
+        size_t take;
+
+        place_ahead(p);
+        take = p->iov->iov_len - p->off < n ? p->iov->iov_len - p->off : n;
+        at = (uint8_t *)p->iov->iov_base + p->off;
+        if (way == COPY_TO_PAGES)
+            memcpy(with, at, take);
+        else
+            memcpy(at, with, take);
+        with += take;
+        n -= take;
+        p->off += take;
+    }
+}
+
+/* One block out of a page. Where the caller's memory has it in pieces, a copy in between is what is
+ * hashed: the page may change at any moment. */
+static void block_out(struct place *p, const uint8_t *page, size_t n, uint64_t *leaf)
+{
+    uint8_t between[CHECKSUM_BLOCK];
+
+    place_ahead(p);
+    if (p->iov->iov_len - p->off >= n) {
+        uint8_t *to = (uint8_t *)p->iov->iov_base + p->off;
+
+        memcpy(to, page, n);
+        checksum_blocks(to, n, leaf);
+        p->off += n;
+        return;
+    }
+    memcpy(between, page, n);
+    checksum_blocks(between, n, leaf);
+    move_pieces(p, between, n, COPY_FROM_PAGES);
+}
+
+static void copy_part(const struct block_copy *b, uint64_t at, uint64_t end, uint64_t *leaf,
+                      enum copy_way way)
+{
+    struct place p = place_of(b, at);
+
+    for (; at < end; at += CHECKSUM_BLOCK, leaf++) {
+        size_t n = end - at < CHECKSUM_BLOCK ? end - at : CHECKSUM_BLOCK;
+
+        if (way == COPY_FROM_PAGES) {
+            block_out(&p, b->page + at, n, leaf);
+        } else {
+            move_pieces(&p, b->page + at, n, way);
+            checksum_blocks(b->page + at, n, leaf);
+        }
+    }
+}
+
+/* Of the name and of the hashes of all blocks. */
+static uint64_t fold(const uint64_t *leaf, uint32_t n)
+{
+    uint64_t folds[FOLDS_MAX], sum;
+
+    checksum_blocks(leaf, n * sizeof *leaf, folds);
+    checksum_blocks(folds, (n * sizeof *leaf + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK * sizeof *folds,
+                    &sum);
+    return sum;
+}
+
+static void end_copy(struct copier *c, struct block_copy *b, uint64_t *leaf)
+{
+    struct block_trailer *at =
+        (struct block_trailer *)(void *)(b->page + block_trailer_at(c->value_bytes));
+    struct block_trailer is = {.name = b->name}, found;
+
+    memcpy(leaf, &b->name, sizeof b->name);
+    is.sum = fold(leaf, c->leaves);
+    if (c->way == COPY_TO_PAGES) {
+        memcpy(at, &is, sizeof is);
+        b->ok = true;
+        return;
+    }
+    memcpy(&found, at, sizeof found);
+    b->ok = memcmp(&found, &is, sizeof is) == 0;
+}
+
+static void make_parts(struct copier *c)
+{
+    uint32_t part;
+
+    while ((part = atomic_fetch_add(&c->next, 1)) < c->parts) {
+        uint32_t i = part / c->parts_each;
+        uint64_t at = (uint64_t)(part % c->parts_each) * PART_BYTES;
+        uint64_t end = at + PART_BYTES < c->value_bytes ? at + PART_BYTES : c->value_bytes;
+        uint64_t *leaf = c->leaf + (size_t)i * c->leaves;
+
+        copy_part(&c->copies[i], at, end, leaf + NAME_WORDS + at / CHECKSUM_BLOCK, c->way);
+        if (atomic_fetch_sub(&c->left[i], 1) == 1)
+            end_copy(c, &c->copies[i], leaf);
+    }
+}
+
+static void *run_thread(void *arg)
+{
+    struct copier *c = arg;
+
+    pthread_mutex_lock(&c->lock);
+    for (;;) {
+        while (c->wanted == 0 && !c->ends)
+            pthread_cond_wait(&c->work, &c->lock);
+        if (c->ends)
+            break;
+        c->wanted--;
+        pthread_mutex_unlock(&c->lock);
+        make_parts(c);
+        pthread_mutex_lock(&c->lock);
+        if (--c->busy == 0)
+            pthread_cond_signal(&c->done);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* No signal of the process is handled on them. Returns how many there are. */
+static uint32_t begin_threads(struct copier *c, uint32_t n)
+{
+    sigset_t all, before;
+    uint32_t begun = 0;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (begun < n && pthread_create(&c->threads[begun], NULL, run_thread, c) == 0)
+        (void)pthread_setname_np(c->threads[begun++], "tern-blocks");
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return begun;
+}
+
+enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, struct copier **ret)
+{
+    struct copier *c = calloc(1, sizeof *c);
+    uint64_t most = RUN_BYTES / value_bytes;
+
+    if (!c)
+        return TERN_INTERNAL;
+    c->value_bytes = value_bytes;
+    c->most = most < TERN_BLOCKS_LIST_MAX ? (uint32_t)most : TERN_BLOCKS_LIST_MAX;
+    c->leaves = (uint32_t)((value_bytes + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK + NAME_WORDS);
+    c->parts_each = (uint32_t)((value_bytes + PART_BYTES - 1) / PART_BYTES);
+    c->leaf = calloc((size_t)c->most * c->leaves, sizeof *c->leaf);
+    c->left = calloc(c->most, sizeof *c->left);
+    c->threads = calloc(threads, sizeof *c->threads);
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)pthread_cond_init(&c->work, NULL);
+    (void)pthread_cond_init(&c->done, NULL);
+    if (c->leaf && c->left && c->threads)
+        c->nthreads = begin_threads(c, threads - 1);
+    if (!c->leaf || !c->left || !c->threads || c->nthreads < threads - 1) {
+        copier_destroy(c, false);
+        return TERN_INTERNAL;
+    }
+    *ret = c;
+    return TERN_OK;
+}
+
+void copier_destroy(struct copier *c, bool is_child)
+{
+    if (!c)
+        return;
+    if (!is_child) {
+        pthread_mutex_lock(&c->lock);
+        c->ends = true;
+        pthread_cond_broadcast(&c->work);
+        pthread_mutex_unlock(&c->lock);
+        for (uint32_t i = 0; i < c->nthreads; i++)
+            (void)pthread_join(c->threads[i], NULL);
+        (void)pthread_cond_destroy(&c->work);
+        (void)pthread_cond_destroy(&c->done);
+        (void)pthread_mutex_destroy(&c->lock);
+    }
+    free(c->leaf);
+    free((void *)c->left);
+    free(c->threads);
+    free(c);
+}
+
+uint32_t copier_most(const struct copier *c)
+{
+    return c->most;
+}
+
+/* Threads that help: none for what one of them has copied before another wakes. */
+static uint32_t helpers(const struct copier *c, uint32_t n)
+{
+    uint64_t shares = c->value_bytes * n / PART_BYTES;
+    uint64_t most = shares > 0 ? shares - 1 : 0;
+
+    return most < c->nthreads ? (uint32_t)most : c->nthreads;
+}
+
+void copier_run(struct copier *c, struct block_copy *copies, uint32_t n, enum copy_way way)
+{
+    uint32_t help = helpers(c, n);
+
+    c->copies = copies;
+    c->way = way;
+    c->parts = n * c->parts_each;
+    atomic_store(&c->next, 0);
+    for (uint32_t i = 0; i < n; i++)
+        atomic_store_explicit(&c->left[i], c->parts_each, memory_order_relaxed);
+    if (help > 0) {
+        pthread_mutex_lock(&c->lock);
+        c->wanted = c->busy = help;
+        pthread_cond_broadcast(&c->work);
+        pthread_mutex_unlock(&c->lock);
+    }
+    make_parts(c);
+    if (help == 0)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->busy -= c->wanted; /* who has not come by now is not needed */
+    c->wanted = 0;
+    while (c->busy > 0)
+        pthread_cond_wait(&c->done, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}

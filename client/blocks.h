@@ -1,0 +1,113 @@
+/* A set of blocks (tern_blocks.h), as the files blocks*.c share it.
+ *
+ * A block is a prefix of one chunk of BLOCK_TOKENS tokens: the words of its key, filled up with
+ * zeros, and the key's length. Its page is the chunk's page. Sessions take pages for blocks that
+ * are put, and pin those that are read from another tier; none of them outlasts a call, but for
+ * pins. */
+#ifndef CLIENT_BLOCKS_H
+#define CLIENT_BLOCKS_H
+
+#include "block_copy.h"
+#include "internal.h"
+#include "proto/namespace.h"
+
+#define BLOCK_KEY_WORDS (TERN_BLOCK_KEY_MAX / 4u)
+#define BLOCK_TOKENS    (BLOCK_KEY_WORDS + 1u)
+
+#define BLOCKS_SESSIONS  64            /* of a set, for the blocks of one piece of a list */
+#define BLOCKS_PUT_BYTES (64ull << 20) /* that a piece of a put takes pages for, or one block */
+#define BLOCKS_TRIES                                                                               \
+    4                         /* times that a get looks for a block that was evicted               \
+                                 while it was read */
+#define BLOCKS_NAP_NS 200000u /* between two requests for what is in use */
+
+/* What a Blocks asks, and what its answer has in the place of a generation, as the wire has them.
+ */
+enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE };
+enum { PLACE_NOWHERE = 0, PLACE_HOST, PLACE_DISK, PLACE_HELD };
+
+struct tern_block_pin {
+    struct tern_block_set *set;
+    struct tern_block_pin *next; /* of the set's */
+    uint32_t n;
+    tern_session session[]; /* each has one block pinned */
+};
+
+struct tern_block_set {
+    struct tern *t; /* owned */
+    struct tern_pool *map;
+    struct tern_batch *batch; /* owned; empty between calls */
+    struct copier *copier;    /* owned */
+    uint64_t pool, value_bytes, page_bytes;
+    char part[WIRE_NAMESPACE_PARTS][WIRE_STRING_MAX + 1]; /* what `ns` points to */
+    struct tern_namespace ns;                             /* the caller's, with the group */
+    uint64_t ns_hash[2];
+
+    /* Between calls each is idle, 0 (there is none), or `dirty`: its last request was not answered,
+     * or was refused, so it is closed before the place is used again. */
+    tern_session session[BLOCKS_SESSIONS];
+    uint64_t dirty; /* a bit each */
+    uint64_t round; /* of loads: see sessions_load */
+    struct tern_block_pin *pins;
+    uint32_t pinned;
+
+    /* Of the call under way: the list's tokens, and where its blocks are. */
+    uint32_t words[TERN_BLOCKS_LIST_MAX][BLOCK_TOKENS];
+    uint32_t gathered[TERN_BLOCKS_LIST_MAX][BLOCK_TOKENS]; /* those of one request */
+    struct tern_page page[TERN_BLOCKS_LIST_MAX];
+    /* Places of the list: what is left to do, what the pool has, what other tiers have, copies that
+     * were not right, and what those had before; what goes or came. */
+    uint32_t todo[TERN_BLOCKS_LIST_MAX], here[TERN_BLOCKS_LIST_MAX],
+        elsewhere[TERN_BLOCKS_LIST_MAX], wrong[TERN_BLOCKS_LIST_MAX], gone[TERN_BLOCKS_LIST_MAX];
+    struct tern_page before[TERN_BLOCKS_LIST_MAX];
+    struct block_copy *copies; /* owned: copier_most, or BLOCKS_SESSIONS if that is more */
+    struct tern_block_counts counts;
+};
+
+/* A list as one of the calls got it. */
+struct block_list {
+    const struct tern_block_key *keys;
+    const struct tern_block_value *values; /* NULL: the call has none */
+    uint32_t n;
+    uint64_t deadline_ns;
+};
+
+/* ---- blocks_ask.c ---- */
+
+/* Checks a list and its values, and writes its keys to set->words. */
+enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *list);
+/* Asks about the keys at these n places of the list (NULL: at the first n), and writes the answers
+ * to the same places of set->page. */
+enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, const uint32_t *at,
+                         uint32_t n, uint64_t deadline_ns);
+/* Is the block anywhere? */
+static inline bool block_is_there(struct tern_page p)
+{
+    return p.index != 0 || p.generation == PLACE_HOST || p.generation == PLACE_DISK;
+}
+/* The copy between the value at that place of the list and a page. MALFORMED: the pool has no such
+ * page. */
+enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list *list, uint32_t at,
+                            uint32_t page, struct block_copy *ret);
+/* Milliseconds up to the deadline, at least one. */
+uint32_t blocks_left_ms(uint64_t deadline_ns);
+/* Waits a moment. False: the deadline has passed. */
+bool blocks_nap(uint64_t deadline_ns);
+
+/* ---- blocks_sessions.c ---- */
+
+/* The first n sessions are idle now. QUOTA, BUSY: the daemon has not so many. */
+enum tern_err sessions_ready(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns);
+/* Gives up what the first n sessions have: pages that were not committed are free, and pins end. */
+void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns);
+/* Brings the blocks at these n places of the list into the pool and pins them by the first n
+ * sessions: ret_pages[i] is the page of the block at at[i], 0 where it is not to be had. Whatever
+ * it returns, sessions_rest comes next. */
+enum tern_err sessions_load(struct tern_block_set *set, const uint32_t *at, uint32_t n,
+                            uint64_t deadline_ns, uint32_t *ret_pages);
+
+/* ---- blocks_pin.c ---- */
+
+void pins_free(struct tern_block_set *set);
+
+#endif

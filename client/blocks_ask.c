@@ -1,0 +1,144 @@
+/* See blocks.h. Lists of keys become token lists here, and one request asks about as many of them
+ * as it has room for. */
+#include "blocks.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+
+#define ASK_REST 2048u /* bytes of a request beside its keys, at most */
+
+_Static_assert(ASK_REST + BLOCK_TOKENS * 4 < CLIENT_BODY_MIN, "a request has room for keys");
+
+static enum tern_err check_value(const struct tern_block_set *set, const struct tern_block_value *v)
+{
+    uint64_t bytes = 0;
+
+    if (v->niov > 0 && !v->iov)
+        return TERN_INVALID;
+    for (uint32_t i = 0; i < v->niov && bytes <= set->value_bytes; i++)
+        bytes += v->iov[i].iov_len <= set->value_bytes ? v->iov[i].iov_len : set->value_bytes + 1;
+    return bytes == set->value_bytes ? TERN_OK : TERN_INVALID;
+}
+
+enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *list)
+{
+    struct tern *t = set->t;
+
+    t->text[0] = '\0';
+    if (list->n > TERN_BLOCKS_LIST_MAX || (list->n > 0 && !list->keys))
+        return set_error(t, TERN_INVALID, "a list has at most TERN_BLOCKS_LIST_MAX (4096) keys");
+    for (uint32_t i = 0; i < list->n; i++) {
+        const struct tern_block_key *k = &list->keys[i];
+
+        if (!k->bytes || k->n == 0 || k->n > TERN_BLOCK_KEY_MAX)
+            return set_error(t, TERN_INVALID, "a key has 1 to TERN_BLOCK_KEY_MAX (32) bytes");
+        if (list->values && check_value(set, &list->values[i]) != TERN_OK)
+            return set_error(t, TERN_INVALID,
+                             "the pieces of a value are value_bytes of the set long together");
+        memset(set->words[i], 0, sizeof set->words[i]);
+        memcpy(set->words[i], k->bytes, k->n);
+        set->words[i][BLOCK_KEY_WORDS] = k->n;
+    }
+    return TERN_OK;
+}
+
+/* Where the pages of the answer lie; NULL: it is none to so many keys. */
+static const uint8_t *pages_of(const Tern__Wire__BlocksReply *reply, uint32_t n)
+{
+    if (reply->n_runs != 1 || reply->runs[0]->refs.len != n * sizeof(struct tern_page))
+        return NULL;
+    return reply->runs[0]->refs.data;
+}
+
+/* The keys at the next n of the places `at`, from the place `from` on where that is NULL. */
+struct asked_keys {
+    const uint32_t *at;
+    uint32_t from, n;
+};
+
+static uint32_t place_at(const struct asked_keys *k, uint32_t i)
+{
+    return k->at ? k->at[k->from + i] : k->from + i;
+}
+
+static enum tern_err ask_piece(struct tern_block_set *set, Tern__Wire__Blocks *m,
+                               const struct asked_keys *k, uint64_t deadline_ns)
+{
+    const ProtobufCMessage *msg;
+    const uint8_t *pages;
+    struct call call;
+
+    TRY(call_start_by(set->t, FRAME_BLOCKS, deadline_ns, &call));
+    TRY(call_put(set->t, &call, 0, &m->base));
+    set->counts.requests++;
+    TRY(call_answer(set->t, &call, &msg));
+    pages = pages_of((const Tern__Wire__BlocksReply *)msg, k->n);
+    if (!pages)
+        return not_an_answer(set->t, TERN_MALFORMED);
+    for (uint32_t i = 0; i < k->n; i++)
+        memcpy(&set->page[place_at(k, i)], pages + i * sizeof(struct tern_page),
+               sizeof(struct tern_page));
+    return TERN_OK;
+}
+
+enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, const uint32_t *at,
+                         uint32_t n, uint64_t deadline_ns)
+{
+    const uint32_t most = (set->t->socket.body_max - ASK_REST) / sizeof *set->words;
+    Tern__Wire__Tokens keys = TERN__WIRE__TOKENS__INIT;
+    Tern__Wire__Blocks m = TERN__WIRE__BLOCKS__INIT;
+    struct asked_keys k = {.at = at};
+    Tern__Wire__Namespace ns;
+
+    TRY(put_namespace(set->t, &set->ns, &ns));
+    m.has_pool = m.has_what = 1;
+    m.pool = set->pool;
+    m.ns = &ns;
+    m.what = (uint32_t)what;
+    m.keys = &keys;
+    keys.has_tokens = 1;
+    for (; k.from < n; k.from += k.n) {
+        k.n = n - k.from < most ? n - k.from : most;
+        for (uint32_t i = 0; at && i < k.n; i++)
+            memcpy(set->gathered[i], set->words[place_at(&k, i)], sizeof set->gathered[i]);
+        keys.tokens =
+            wire_bytes(at ? set->gathered[0] : set->words[k.from], k.n * sizeof *set->words);
+        TRY(ask_piece(set, &m, &k, deadline_ns));
+    }
+    return TERN_OK;
+}
+
+enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list *list, uint32_t at,
+                            uint32_t page, struct block_copy *ret)
+{
+    const uint64_t offset = page * set->page_bytes;
+
+    if (page == 0 || offset / set->page_bytes != page ||
+        tern_pool_bytes(set->map) < set->page_bytes ||
+        offset > tern_pool_bytes(set->map) - set->page_bytes)
+        return not_an_answer(set->t, TERN_MALFORMED);
+    *ret = (struct block_copy){
+        .name = {.ns = {set->ns_hash[0], set->ns_hash[1]}, .key_bytes = list->keys[at].n},
+        .page = tern_pool_base(set->map) + offset,
+        .iov = list->values[at].iov,
+        .niov = list->values[at].niov};
+    memcpy(ret->name.key, set->words[at], TERN_BLOCK_KEY_MAX);
+    return TERN_OK;
+}
+
+uint32_t blocks_left_ms(uint64_t deadline_ns)
+{
+    uint64_t now = client_socket_now_ns();
+
+    return now < deadline_ns ? (uint32_t)((deadline_ns - now) / 1000000u + 1) : 1;
+}
+
+bool blocks_nap(uint64_t deadline_ns)
+{
+    if (client_socket_now_ns() + 2 * BLOCKS_NAP_NS >= deadline_ns)
+        return false;
+    (void)nanosleep(&(struct timespec){.tv_nsec = BLOCKS_NAP_NS}, NULL);
+    return true;
+}

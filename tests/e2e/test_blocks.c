@@ -1,0 +1,410 @@
+/* Blocks over a real daemon: clients put, get, find, touch, pin and remove at random, two sets over
+ * one pool, and are killed in the middle of it. A model in shared memory says which puts there
+ * were: a get brings all bytes of one of them, of that key and set, and of none that a remove has
+ * ended before. Keys differ in their last bit or in their length alone. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/prng.h"
+#include "engine/admin.h"
+#include "engine/json.h"
+#include "engine/proc.h"
+#include "rig_daemon.h"
+#include "testing/test.h"
+
+#define VALUE    100004 /* no multiple of 8, nor of 4,096 */
+#define WORDS    (VALUE / 4)
+#define SETS     2
+#define KEYS     64 /* of a set */
+#define PUTS_MAX (1u << 18)
+#define LIST_MAX 24
+#define CLIENTS  4
+#define KILLS    12
+#define RUN_MS   250 /* between two kills */
+#define PIECES   3   /* of a value in a client's memory */
+#define PINS_MAX 1   /* of a client and set at a time, of one block each */
+
+/* A put has a number of its own; 0 is none. */
+struct put_seen {
+    _Atomic uint32_t done;  /* 1: it was answered */
+    _Atomic uint64_t ended; /* the model's clock when a remove behind it had been answered; or 0 */
+    uint32_t set, key;
+};
+
+struct model {
+    _Atomic uint64_t clock;
+    _Atomic uint32_t puts;
+    _Atomic uint32_t wrong, ended_twice; /* gets of other bytes; of a put that was removed */
+    _Atomic uint64_t gets, hits, removed, pinned, again, damaged, loads, calls;
+    struct put_seen put[PUTS_MAX];
+};
+
+static struct daemon rig;
+static char spill[RIG_DIR_BYTES];
+static struct model *model;
+
+/* ---- keys and values ---- */
+
+static struct tern_block_key key_of(uint32_t k, uint8_t bytes[TERN_BLOCK_KEY_MAX])
+{
+    memset(bytes, 0, TERN_BLOCK_KEY_MAX);
+    bytes[0] = (uint8_t)(k / 32 << 7);
+    return (struct tern_block_key){.bytes = bytes, .n = 1 + k % 32};
+}
+
+static uint32_t word_of(uint32_t put, uint32_t i)
+{
+    return i == 0 ? put : (put * 2654435761u) ^ (i * 40503u);
+}
+
+static void fill(uint32_t *v, uint32_t put)
+{
+    for (uint32_t i = 0; i < WORDS; i++)
+        v[i] = word_of(put, i);
+}
+
+/* The put that these are the bytes of; 0: of none. */
+static uint32_t put_of(const uint32_t *v)
+{
+    for (uint32_t i = 0; i < WORDS; i++)
+        if (v[i] != word_of(v[0], i))
+            return 0;
+    return v[0] < PUTS_MAX ? v[0] : 0;
+}
+
+/* ---- a client ---- */
+
+struct client {
+    struct tern_block_set *set[SETS];
+    struct prng prng;
+    uint32_t n, key[LIST_MAX];
+    struct tern_block_key keys[LIST_MAX];
+    struct tern_block_value values[LIST_MAX];
+    struct iovec iov[LIST_MAX][PIECES];
+    uint8_t bytes[LIST_MAX][TERN_BLOCK_KEY_MAX], ok[LIST_MAX];
+    uint32_t value[LIST_MAX][WORDS];
+    struct tern_block_pin *pin[SETS][PINS_MAX];
+    struct tern_block_counts told[SETS]; /* what of the sets' counts the model has */
+};
+
+/* What a client may be told: there is no room, or somebody uses the block. */
+static void may_be(enum tern_err err, const struct tern_block_set *set)
+{
+    if (err == TERN_OK || err == TERN_BUSY || err == TERN_POOL_EXHAUSTED || err == TERN_TIMED_OUT)
+        return;
+    fprintf(stderr, "client: %s: %s\n", err_name(err), tern_blocks_error_text(set));
+    _exit(1);
+}
+
+static uint32_t below(struct client *c, uint32_t n)
+{
+    return prng_below(&c->prng, n);
+}
+
+static void choose(struct client *c)
+{
+    c->n = 1 + below(c, below(c, 4) ? 4 : LIST_MAX);
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t first = below(c, VALUE), second = below(c, VALUE - first);
+        uint8_t *at = (uint8_t *)c->value[i];
+
+        c->key[i] = below(c, KEYS);
+        c->keys[i] = key_of(c->key[i], c->bytes[i]);
+        c->iov[i][0] = (struct iovec){at, first};
+        c->iov[i][1] = (struct iovec){at + first, second};
+        c->iov[i][2] = (struct iovec){at + first + second, VALUE - first - second};
+        c->values[i] = (struct tern_block_value){c->iov[i], PIECES};
+    }
+}
+
+static void do_put(struct client *c, uint32_t s)
+{
+    uint32_t first = atomic_fetch_add(&model->puts, c->n);
+
+    if (first + c->n >= PUTS_MAX)
+        _exit(0);
+    for (uint32_t i = 0; i < c->n; i++) {
+        model->put[first + i].set = s;
+        model->put[first + i].key = c->key[i];
+        fill(c->value[i], first + i);
+    }
+    may_be(tern_blocks_put(c->set[s], c->keys, c->values, c->n, 2000, c->ok), c->set[s]);
+    for (uint32_t i = 0; i < c->n; i++)
+        model->put[first + i].done = 1;
+}
+
+static void do_get(struct client *c, uint32_t s)
+{
+    uint64_t began = atomic_fetch_add(&model->clock, 1);
+
+    memset(c->value, 0xee, c->n * sizeof c->value[0]);
+    may_be(tern_blocks_get(c->set[s], c->keys, c->values, c->n, 2000, c->ok), c->set[s]);
+    model->gets += c->n;
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct put_seen *p;
+        uint32_t put;
+
+        if (!c->ok[i])
+            continue;
+        put = put_of(c->value[i]);
+        p = &model->put[put];
+        model->hits++;
+        if (put == 0 || p->set != s || p->key != c->key[i])
+            model->wrong++;
+        else if (p->ended != 0 && p->ended < began)
+            model->ended_twice++;
+    }
+}
+
+/* Puts of these keys that were answered before it began are over when it is answered. */
+static void do_remove(struct client *c, uint32_t s)
+{
+    static uint32_t over[PUTS_MAX];
+    uint32_t n = 0, removed, all = model->puts;
+    enum tern_err err;
+
+    for (uint32_t put = 1; put < all && put < PUTS_MAX; put++) {
+        const struct put_seen *p = &model->put[put];
+
+        for (uint32_t i = 0; p->done && p->ended == 0 && p->set == s && i < c->n; i++)
+            if (p->key == c->key[i]) {
+                over[n++] = put;
+                break;
+            }
+    }
+    err = tern_blocks_remove(c->set[s], c->keys, c->n, 500, &removed);
+    may_be(err, c->set[s]);
+    model->removed += removed;
+    for (uint32_t i = 0; err == TERN_OK && i < n; i++)
+        model->put[over[i]].ended = atomic_fetch_add(&model->clock, 1);
+}
+
+static void do_pin(struct client *c, uint32_t s)
+{
+    uint32_t slot = below(c, PINS_MAX);
+
+    if (c->pin[s][slot])
+        may_be(tern_blocks_unpin(&c->pin[s][slot], 2000), c->set[s]);
+    else
+        may_be(tern_blocks_pin(c->set[s], c->keys, 1, 2000, c->ok, &c->pin[s][slot]), c->set[s]);
+    model->pinned++;
+}
+
+static void do_find(struct client *c, uint32_t s)
+{
+    uint32_t front, n = 0;
+
+    may_be(tern_blocks_find(c->set[s], c->keys, c->n, 2000, c->ok, &front), c->set[s]);
+    while (n < c->n && c->ok[n] != TERN_BLOCK_NOWHERE)
+        n++;
+    if (n != front)
+        model->wrong++;
+    may_be(tern_blocks_touch(c->set[s], c->keys, c->n, 2000, &front), c->set[s]);
+}
+
+static bool open_sets(struct client *c, uint64_t pool_bytes, uint64_t host_bytes)
+{
+    for (uint32_t s = 0; s < SETS; s++) {
+        struct tern_block_config config = {.ns = {.model = s ? "two" : "one"},
+                                           .group = "kv",
+                                           .value_bytes = VALUE,
+                                           .pool_bytes = pool_bytes,
+                                           .host_bytes = host_bytes,
+                                           .threads = 2};
+        enum tern_err err = tern_blocks_open(rig.socket, &config, 20000, &c->set[s]);
+
+        if (err != TERN_OK) {
+            fprintf(stderr, "open: %s: %s\n", err_name(err), tern_blocks_error_text(NULL));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void counted(struct client *c, uint32_t s)
+{
+    struct tern_block_counts n;
+
+    tern_blocks_counts(c->set[s], &n);
+    model->again += n.again - c->told[s].again;
+    model->damaged += n.damaged - c->told[s].damaged;
+    model->loads += n.loads - c->told[s].loads;
+    c->told[s] = n;
+    model->calls++;
+}
+
+static void client_runs(uint64_t seed, uint64_t pool_bytes, uint64_t host_bytes, uint32_t calls)
+{
+    struct client *c = calloc(1, sizeof *c);
+
+    prng_init(&c->prng, seed);
+    if (!open_sets(c, pool_bytes, host_bytes))
+        _exit(1);
+    for (uint32_t i = 0; i < calls; i++) {
+        uint32_t what = below(c, 100), s = below(c, 2);
+
+        choose(c);
+        if (what < 40)
+            do_put(c, s);
+        else if (what < 82)
+            do_get(c, s);
+        else if (what < 88)
+            do_remove(c, s);
+        else if (what < 94)
+            do_pin(c, s);
+        else
+            do_find(c, s);
+        counted(c, s);
+    }
+    for (uint32_t s = 0; s < SETS; s++)
+        tern_blocks_close(c->set[s]);
+    _exit(0);
+}
+
+/* ---- the test's side ---- */
+
+static uint64_t page_bytes(void)
+{
+    return (VALUE + 7) / 8 * 8 + 64;
+}
+
+static void begin(const char *extra)
+{
+    model = proc_shared(sizeof *model);
+    model->clock = 1;
+    model->puts = 1;
+    rig_memory = 16u << 20;
+    rig_start(&rig, extra, NULL);
+}
+
+static void end(void)
+{
+    struct tern *admin = rig_connected(rig.admin);
+    struct daemon_status st;
+
+    wait_until(admin_status(admin, 0, &st) && st.sessions == 0);
+    rig_wait_let_go(&rig);
+    rig_no_leak(admin, 0, st.pages.total, RIG_WAIT_MS);
+    tern_destroy(admin);
+}
+
+FIXTURE(remove_all)
+{
+    char command[256];
+
+    if (rig.pid > 0)
+        daemon_end(&rig, 0);
+    snprintf(command, sizeof command, "rm -rf '%s' '%s'", spill[0] ? spill : rig.dir, rig.dir);
+    return system(command) == 0 ? 0 : -1;
+}
+
+/* Clients of random calls, one of which is killed now and then, for `kills` kills; then all run to
+ * their ends. */
+static void play(uint32_t kills, uint64_t pool_bytes, uint64_t host_bytes)
+{
+    pid_t pid[CLIENTS];
+    uint64_t seed = 1;
+    int status;
+
+    for (uint32_t i = 0; i < CLIENTS + kills; i++) {
+        uint32_t at = i % CLIENTS;
+
+        if (i >= CLIENTS) {
+            sleep_ms(RUN_MS);
+            proc_end(&pid[at]); /* perhaps it has ended by itself */
+        }
+        pid[at] = proc_fork();
+        if (pid[at] == 0)
+            client_runs(seed, pool_bytes, host_bytes, i < kills ? UINT32_MAX : 150);
+        seed++;
+    }
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        assert_true(proc_wait(&pid[i], RIG_WAIT_MS, &status));
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    printf("blocks: calls=%lu puts=%u gets=%lu hits=%lu removed=%lu pins=%lu again=%lu loads=%lu "
+           "damaged=%lu wrong=%u after_remove=%u\n",
+           model->calls, model->puts, model->gets, model->hits, model->removed, model->pinned,
+           model->again, model->loads, model->damaged, model->wrong, model->ended_twice);
+    assert_int_equal(model->wrong, 0);
+    assert_int_equal(model->ended_twice, 0);
+    assert_int_equal(model->damaged, 0);
+    assert_true(model->hits > 100 && model->removed > 0);
+}
+
+TEST_WITH(blocks_of_clients_that_are_killed_in_a_tight_pool, NULL, remove_all)
+{
+    begin(NULL);
+    play(KILLS, 26 * page_bytes(), 0);
+    end();
+    assert_int_equal(rig_stop(&rig), 0);
+}
+
+TEST_WITH(blocks_on_the_host_tier_come_back, NULL, remove_all)
+{
+    begin("    host_memory: 8M\n    host_write_through: true\n");
+    play(4, 26 * page_bytes(), 4u << 20);
+    assert_true(model->loads > 0);
+    end();
+    assert_int_equal(rig_stop(&rig), 0);
+}
+
+/* A get of every key of both sets, after a restart: what comes is right, and some of it comes. */
+static uint32_t get_all(struct client *c)
+{
+    uint64_t before = model->hits;
+
+    for (uint32_t k = 0; k < SETS * KEYS; k++) {
+        choose(c);
+        c->n = 1;
+        c->key[0] = k % KEYS;
+        c->keys[0] = key_of(c->key[0], c->bytes[0]);
+        do_get(c, k / KEYS);
+    }
+    return (uint32_t)(model->hits - before);
+}
+
+static void restart(void)
+{
+    struct daemon_launch how = {.core = -1, .says_ready = true};
+    char why[SPAWN_WHY_BYTES] = "";
+
+    assert_int_equal(daemon_end(&rig, RIG_STOP_MS), 0);
+    unlink(rig.log);
+    if (!daemon_launch(&rig, &how, why))
+        fail_msg("%s", why);
+}
+
+/* What was removed before an orderly end is not there after it, and nothing is wrong. */
+TEST_WITH(blocks_on_the_disk_come_back_after_a_restart, NULL, remove_all)
+{
+    struct client *c = calloc(1, sizeof *c);
+    char yaml[256];
+    uint32_t hits;
+
+    prng_init(&c->prng, 7);
+    assert_true(tempdir_make(spill, sizeof spill, "tern-e2e-spill"));
+    snprintf(yaml, sizeof yaml, "spill: {dir: %s, bytes: 64M, headroom: 0, threads: 2, depth: 2}\n",
+             spill);
+    begin(yaml);
+    play(4, 26 * page_bytes(), 0);
+    restart();
+    assert_true(open_sets(c, 26 * page_bytes(), 0));
+    hits = get_all(c);
+    for (uint32_t s = 0; s < SETS; s++) {
+        counted(c, s);
+        tern_blocks_close(c->set[s]);
+    }
+    printf("blocks: after the restart hits=%u loads=%lu wrong=%u after_remove=%u damaged=%lu\n",
+           hits, model->loads, model->wrong, model->ended_twice, model->damaged);
+    assert_true(hits > 0);
+    assert_int_equal(model->wrong + model->ended_twice + model->damaged, 0);
+    end();
+    free(c);
+    assert_int_equal(rig_stop(&rig), 0);
+}
