@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -114,7 +115,19 @@ static enum tern_err open_pool(struct tern_block_set *set, const struct tern_blo
         return set_error(set->t, TERN_UNSUPPORTED,
                          "the tenant's memory lies on a GPU, and blocks are copied by the CPU: "
                          "give their tenant memory of the host");
+    if (c->populate) /* where it fails, pages are mapped when they are touched */
+        (void)madvise(tern_pool_base(set->map), tern_pool_bytes(set->map), MADV_POPULATE_WRITE);
     return TERN_OK;
+}
+
+/* How many pages the set may hold for its next put. */
+static uint32_t ahead_of(const struct tern_block_set *set)
+{
+    uint64_t bytes = BLOCKS_AHEAD_BYTES / set->value_bytes,
+             part = tern_pool_bytes(set->map) / set->page_bytes / BLOCKS_AHEAD_PART;
+    uint64_t n = bytes < part ? bytes : part;
+
+    return n < BLOCKS_AHEAD ? (uint32_t)n : BLOCKS_AHEAD;
 }
 
 static enum tern_err begin(struct tern_block_set *set, const struct tern_block_config *c,
@@ -125,6 +138,7 @@ static enum tern_err begin(struct tern_block_set *set, const struct tern_block_c
     TRY(join(set, c, deadline_ns));
     TRY(check_daemon(set, deadline_ns));
     TRY(open_pool(set, c, deadline_ns));
+    set->ahead = ahead_of(set);
     TRY(tern_batch_create(set->t, &set->batch));
     if (copier_create(c->threads ? c->threads : 1, c->value_bytes, &set->copier) != TERN_OK)
         return set_error(set->t, TERN_INTERNAL, "no memory, or no threads, to copy with");

@@ -14,12 +14,13 @@
 #define BLOCK_KEY_WORDS (TERN_BLOCK_KEY_MAX / 4u)
 #define BLOCK_TOKENS    (BLOCK_KEY_WORDS + 1u)
 
-#define BLOCKS_SESSIONS  64            /* of a set, for the blocks of one piece of a list */
-#define BLOCKS_PUT_BYTES (64ull << 20) /* that a piece of a put takes pages for, or one block */
-#define BLOCKS_TRIES                                                                               \
-    4                         /* times that a get looks for a block that was evicted               \
-                                 while it was read */
-#define BLOCKS_NAP_NS 200000u /* between two requests for what is in use */
+#define BLOCKS_SESSIONS    64            /* of a set, for the blocks of one piece of a list */
+#define BLOCKS_PUT_BYTES   (64ull << 20) /* that a piece of a put takes pages for, or one block */
+#define BLOCKS_AHEAD       8             /* pages that a set holds for its next put, at most; */
+#define BLOCKS_AHEAD_BYTES (32ull << 20) /* so many bytes of them; */
+#define BLOCKS_AHEAD_PART  64            /* and of the pool's pages one in so many */
+#define BLOCKS_TRIES       4 /* times that a get looks for a block that was evicted while read */
+#define BLOCKS_NAP_NS      200000u /* between two requests for what is in use */
 
 /* What a Blocks asks, and what its answer has in the place of a generation, as the wire has them.
  */
@@ -33,6 +34,13 @@ struct tern_block_pin {
     tern_session session[]; /* each has one block pinned */
 };
 
+/* Between calls each is idle, 0 (there is none), or `dirty`: its last request was not answered, or
+ * was refused, so it is closed before the place is used again. */
+struct block_sessions {
+    tern_session v[BLOCKS_SESSIONS];
+    uint64_t dirty; /* a bit each */
+};
+
 struct tern_block_set {
     struct tern *t; /* owned */
     struct tern_pool *map;
@@ -43,11 +51,11 @@ struct tern_block_set {
     struct tern_namespace ns;                             /* the caller's, with the group */
     uint64_t ns_hash[2];
 
-    /* Between calls each is idle, 0 (there is none), or `dirty`: its last request was not answered,
-     * or was refused, so it is closed before the place is used again. */
-    tern_session session[BLOCKS_SESSIONS];
-    uint64_t dirty; /* a bit each */
-    uint64_t round; /* of loads: see sessions_load */
+    struct block_sessions puts, loads;
+    uint32_t held[BLOCKS_SESSIONS]; /* the page that a session of a put has got ahead; 0: none */
+    uint64_t broken; /* sessions of the piece under way that are not to be used again, a bit each */
+    uint32_t ahead;  /* so many are held between calls */
+    uint64_t round;  /* of loads: see sessions_load */
     struct tern_block_pin *pins;
     uint32_t pinned;
 
@@ -96,15 +104,21 @@ bool blocks_nap(uint64_t deadline_ns);
 
 /* ---- blocks_sessions.c ---- */
 
-/* The first n sessions are idle now. QUOTA, BUSY: the daemon has not so many. */
-enum tern_err sessions_ready(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns);
-/* Gives up what the first n sessions have: pages that were not committed are free, and pins end. */
-void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns);
+static inline uint64_t sessions_below(uint32_t n)
+{
+    return n < 64 ? (1ull << n) - 1 : UINT64_MAX;
+}
+
+/* The first n sessions are there and not dirty now. QUOTA, BUSY: the daemon has not so many. */
+enum tern_err sessions_ready(struct tern_block_set *set, struct block_sessions *s, uint32_t n,
+                             uint64_t deadline_ns);
 /* Brings the blocks at these n places of the list into the pool and pins them by the first n
- * sessions: ret_pages[i] is the page of the block at at[i], 0 where it is not to be had. Whatever
- * it returns, sessions_rest comes next. */
+ * sessions of loads: ret_pages[i] is the page of the block at at[i], 0 where it is not to be had.
+ * Whatever it returns, sessions_rest comes next. */
 enum tern_err sessions_load(struct tern_block_set *set, const uint32_t *at, uint32_t n,
                             uint64_t deadline_ns, uint32_t *ret_pages);
+/* Ends the pins of the first n sessions of loads. */
+void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns);
 
 /* ---- blocks_pin.c ---- */
 

@@ -86,7 +86,7 @@ static enum tern_err load_blocks(struct get *g, const uint32_t *at, uint32_t n)
         uint32_t there = 0, wrong = 0;
 
         take = n - from < most ? n - from : most;
-        TRY(sessions_ready(set, take, g->list.deadline_ns));
+        TRY(sessions_ready(set, &set->loads, take, g->list.deadline_ns));
         err = sessions_load(set, at + from, take, g->list.deadline_ns, pages);
         for (uint32_t i = 0; err == TERN_OK && i < take; i++)
             if (pages[i] != 0) {

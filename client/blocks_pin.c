@@ -33,11 +33,11 @@ static void keep_sessions(struct tern_block_set *set, const uint32_t *at, const 
 {
     for (uint32_t i = 0; i < n; i++) {
         if (pages[i] == 0) {
-            set->dirty |= 1ull << i; /* it has matched, and holds nothing */
+            set->loads.dirty |= 1ull << i; /* it has matched, and holds nothing */
             continue;
         }
-        pin->session[pin->n++] = set->session[i];
-        set->session[i] = 0;
+        pin->session[pin->n++] = set->loads.v[i];
+        set->loads.v[i] = 0;
         set->pinned++;
         if (ret_pinned)
             ret_pinned[at[i]] = 1;
@@ -53,7 +53,7 @@ static enum tern_err pin_all(struct tern_block_set *set, const struct block_list
         take = list->n - from < BLOCKS_SESSIONS ? list->n - from : BLOCKS_SESSIONS;
         for (uint32_t i = 0; i < take; i++)
             set->todo[i] = from + i;
-        TRY(sessions_ready(set, take, list->deadline_ns));
+        TRY(sessions_ready(set, &set->loads, take, list->deadline_ns));
         TRY(sessions_load(set, set->todo, take, list->deadline_ns, pages));
         keep_sessions(set, set->todo, pages, take, pin, ret_pinned);
     }

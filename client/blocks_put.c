@@ -3,9 +3,12 @@
  * dies they are free again. */
 #include "blocks.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
+
+#define GIVE_BACK_MS 100 /* how long a put that has failed waits for that */
 
 /* A put under way. */
 struct put {
@@ -21,35 +24,65 @@ static void is_stored(struct put *p, uint32_t at)
         p->stored[at] = 1;
 }
 
-/* Pages for the blocks at these places, one session each: ret_pages[i] is 0 where there is none. */
-static enum tern_err take_pages(struct put *p, const uint32_t *at, uint32_t n, uint32_t *ret_pages)
+static void refused_by(struct put *p, const struct tern_result *results, uint32_t i)
+{
+    p->refused = set_error(p->set->t, results[i].err, tern_result_text(p->set->t, i));
+}
+
+/* The page that an extend brought; 0: none. */
+static uint32_t page_got(struct put *p, const struct tern_result *results, uint32_t i,
+                         uint32_t done)
+{
+    if (i >= done)
+        return 0;
+    if (results[i].err != TERN_OK)
+        refused_by(p, results, i);
+    return results[i].err == TERN_OK && results[i].nruns == 1 && results[i].runs[0].n == 1
+               ? results[i].runs[0].pages[0].index
+               : 0;
+}
+
+/* Pages for those of the first n sessions that hold none. */
+static enum tern_err take_pages(struct put *p, uint32_t n)
 {
     struct tern_block_set *set = p->set;
     const struct tern_result *results;
-    uint32_t done;
+    uint32_t done, op = 0;
 
     tern_batch_clear(set->batch);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct tern_tokens key = {.v = set->words[at[i]], .n = BLOCK_TOKENS};
-
-        TRY(tern_batch_extend(set->batch, set->session[i], &key, BLOCK_TOKENS, BLOCK_TOKENS));
-    }
+    for (uint32_t i = 0; i < n; i++)
+        if (set->held[i] == 0)
+            TRY(tern_batch_extend(set->batch, set->puts.v[i], NULL, 0, BLOCK_TOKENS));
+    if (tern_batch_count(set->batch) == 0)
+        return TERN_OK;
     set->counts.requests++;
     TRY(tern_batch_run(set->batch, blocks_left_ms(p->list.deadline_ns), &results, &done));
-    for (uint32_t i = 0; i < n; i++) {
-        bool has = i < done && results[i].err == TERN_OK && results[i].nruns == 1 &&
-                   results[i].runs[0].n == 1;
-
-        ret_pages[i] = has ? results[i].runs[0].pages[0].index : 0;
-        if (i < done && results[i].err != TERN_OK)
-            p->refused = set_error(set->t, results[i].err, tern_result_text(set->t, i));
-    }
+    for (uint32_t i = 0; i < n; i++)
+        if (set->held[i] == 0)
+            set->held[i] = page_got(p, results, op++, done);
     return TERN_OK;
 }
 
-/* Those of the n sessions that have a page commit it, and all give up what they have. Places that
- * are not stored then are left in at[]: *ret_left. */
-static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, const uint32_t *pages,
+/* What a put asks of a session at the end of a piece: the block is committed and the session is
+ * empty again; then it gets a page for the next one. One that found no page is left as it is. */
+static enum tern_err ask_commit(struct put *p, uint32_t i, uint32_t at, bool again)
+{
+    struct tern_block_set *set = p->set;
+    const struct tern_tokens key = {.v = set->words[at], .n = BLOCK_TOKENS};
+    const tern_session s = set->puts.v[i];
+
+    TRY(tern_batch_extend(set->batch, s, &key, BLOCK_TOKENS, 0));
+    TRY(tern_batch_commit(set->batch, s, BLOCK_TOKENS, TERN_STEP_NONE));
+    TRY(tern_batch_abort(set->batch, s, TERN_STEP_NONE));
+    return again ? tern_batch_extend(set->batch, s, NULL, 0, BLOCK_TOKENS) : TERN_OK;
+}
+
+/* Their places among the results of a session, behind that of the first extend. */
+enum { OP_COMMIT = 1, OP_ABORT, OP_AGAIN };
+
+/* Those of the first n sessions that hold a page commit it. The first `next` take another page.
+ * Places that are not stored are left in at[]: *ret_left. */
+static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, uint32_t next,
                                   uint32_t *ret_left)
 {
     struct tern_block_set *set = p->set;
@@ -57,45 +90,69 @@ static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, const
     uint32_t done, op = 0, left = 0;
 
     tern_batch_clear(set->batch);
-    for (uint32_t i = 0; i < n; i++) {
-        if (pages[i] != 0)
-            TRY(tern_batch_commit(set->batch, set->session[i], BLOCK_TOKENS, TERN_STEP_NONE));
-        TRY(tern_batch_abort(set->batch, set->session[i], TERN_STEP_NONE));
+    for (uint32_t i = 0; i < n; i++)
+        if (set->held[i] != 0)
+            TRY(ask_commit(p, i, at[i], i < next));
+    if (tern_batch_count(set->batch) == 0) {
+        *ret_left = n;
+        return TERN_OK;
     }
     set->counts.requests++;
     TRY(tern_batch_run(set->batch, blocks_left_ms(p->list.deadline_ns), &results, &done));
     for (uint32_t i = 0; i < n; i++) {
-        bool committed = pages[i] != 0 && op < done && results[op].err == TERN_OK;
+        bool had = set->held[i] != 0, whole = had && op + OP_ABORT < done;
 
-        if (pages[i] != 0 && op < done && results[op].err != TERN_OK)
-            p->refused = set_error(set->t, results[op].err, tern_result_text(set->t, op));
-        op += pages[i] != 0;
-        if (op < done && results[op].err == TERN_OK)
-            set->dirty &= ~(1ull << i);
-        op++;
-        if (committed)
+        if (whole && results[op + OP_COMMIT].err == TERN_OK) {
             is_stored(p, at[i]);
-        else
+        } else {
+            if (whole)
+                refused_by(p, results, results[op].err != TERN_OK ? op : op + OP_COMMIT);
             at[left++] = at[i];
+        }
+        if (!had)
+            continue;
+        if (!whole || results[op + OP_ABORT].err != TERN_OK)
+            set->broken |= 1ull << i;
+        set->held[i] = i < next && op + OP_AGAIN < done && results[op + OP_AGAIN].err == TERN_OK &&
+                               results[op + OP_AGAIN].nruns == 1
+                           ? results[op + OP_AGAIN].runs[0].pages[0].index
+                           : 0;
+        op += i < next ? OP_AGAIN + 1 : OP_AGAIN;
     }
     *ret_left = left;
     return TERN_OK;
 }
 
-/* One piece: *io_n places at at[], of which those that found no page are left. */
-static enum tern_err put_piece(struct put *p, uint32_t *at, uint32_t *io_n)
+/* One piece: *io_n places at at[], of which those that found no page are left. `next`: blocks of
+ * the piece behind it. */
+static enum tern_err put_piece(struct put *p, uint32_t *at, uint32_t *io_n, uint32_t next)
 {
     struct tern_block_set *set = p->set;
-    uint32_t pages[BLOCKS_SESSIONS], n = *io_n, copies = 0;
+    uint32_t n = *io_n, copies = 0;
 
-    TRY(sessions_ready(set, n, p->list.deadline_ns));
-    set->dirty |= n < 64 ? (1ull << n) - 1 : UINT64_MAX; /* until it is known that they are idle */
-    TRY(take_pages(p, at, n, pages));
+    TRY(take_pages(p, n));
     for (uint32_t i = 0; i < n; i++)
-        if (pages[i] != 0)
-            TRY(block_copy_of(set, &p->list, at[i], pages[i], &set->copies[copies++]));
+        if (set->held[i] != 0)
+            TRY(block_copy_of(set, &p->list, at[i], set->held[i], &set->copies[copies++]));
     copier_run(set->copier, set->copies, copies, COPY_TO_PAGES);
-    return commit_pages(p, at, n, pages, io_n);
+    return commit_pages(p, at, n, next > set->ahead ? next : set->ahead, io_n);
+}
+
+/* The same, and whatever becomes of it, no session is used again that may have something left. */
+static enum tern_err put_safely(struct put *p, uint32_t *at, uint32_t *io_n, uint32_t next)
+{
+    struct tern_block_set *set = p->set;
+    const uint32_t n = *io_n;
+    enum tern_err err;
+
+    for (uint32_t i = 0; i < BLOCKS_SESSIONS; i++)
+        if (set->puts.dirty & 1ull << i)
+            set->held[i] = 0;
+    TRY(sessions_ready(set, &set->puts, n, p->list.deadline_ns));
+    set->broken = 0;
+    err = put_piece(p, at, io_n, next);
+    set->puts.dirty |= err == TERN_OK ? set->broken : sessions_below(n);
+    return err;
 }
 
 /* As many blocks as a piece may have. */
@@ -116,18 +173,36 @@ static bool comes_back(enum tern_err err)
  * deadline allows. */
 static enum tern_err put_missing(struct put *p, uint32_t *at, uint32_t n)
 {
+    const uint32_t most = piece_most(p->set);
+
     while (n > 0) {
-        uint32_t take = n < piece_most(p->set) ? n : piece_most(p->set), left = take;
+        uint32_t take = n < most ? n : most, left = take, done;
 
         p->refused = TERN_OK;
-        TRY(put_piece(p, at + n - take, &left));
-        n -= take - left; /* what is left stands behind what was not tried yet */
+        TRY(put_safely(p, at, &left, n - take < most ? n - take : most));
+        done = take - left;
+        memmove(at + done, at, left * sizeof *at);
+        at += done;
+        n -= done;
         if (left == 0)
             continue;
-        if (!comes_back(p->refused) || (left == take && !blocks_nap(p->list.deadline_ns)))
+        if (!comes_back(p->refused) || (done == 0 && !blocks_nap(p->list.deadline_ns)))
             return p->refused;
     }
     return TERN_OK;
+}
+
+/* Gives back the pages that were got for pieces which did not come. The words are the put's. */
+static void give_back(struct tern_block_set *set, enum tern_err err)
+{
+    char text[QUICK_TEXT_MAX];
+
+    snprintf(text, sizeof text, "%s", set->t->text);
+    for (uint32_t i = set->ahead; i < BLOCKS_SESSIONS; i++)
+        if (set->held[i] != 0)
+            set->puts.dirty |= 1ull << i;
+    (void)sessions_ready(set, &set->puts, 0, deadline_at(GIVE_BACK_MS));
+    set_error(set->t, err, text);
 }
 
 enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_block_key *keys,
@@ -138,6 +213,7 @@ enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_bloc
     struct put p = {
         .set = set, .list = {keys, values, n, deadline_at(deadline_ms)}, .stored = ret_stored};
     uint32_t missing = 0;
+    enum tern_err err;
 
     if (n > 0 && !values)
         return set_error(set->t, TERN_INVALID, "a put has values");
@@ -145,7 +221,9 @@ enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_bloc
     if (ret_stored && n > 0)
         memset(ret_stored, 0, n);
     TRY(blocks_ask(set, BLOCKS_TOUCH, NULL, n, p.list.deadline_ns));
-    for (uint32_t i = 0; i < n; i++) {
+    /* From the end on: of blocks that were put at one time those that came first are evicted first.
+     */
+    for (uint32_t i = n; i-- > 0;) {
         if (block_is_there(set->page[i]))
             is_stored(&p, i);
         else
@@ -153,7 +231,8 @@ enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_bloc
     }
     set->counts.puts += n;
     set->counts.there += n - missing;
-    /* From the end of the list on: of blocks that were used at one time the older is evicted first.
-     */
-    return put_missing(&p, set->todo, missing);
+    err = put_missing(&p, set->todo, missing);
+    if (err != TERN_OK)
+        give_back(set, err);
+    return err;
 }

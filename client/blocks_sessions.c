@@ -9,34 +9,31 @@
 _Static_assert(BLOCKS_SESSIONS <= TERN_INFLIGHT_MAX, "each may have a load under way");
 _Static_assert(BLOCKS_SESSIONS <= 1u << ROUND_SHIFT, "a cookie has room for each");
 
-static uint64_t bits_below(uint32_t n)
-{
-    return n < 64 ? (1ull << n) - 1 : UINT64_MAX;
-}
-
 /* Closes those that are dirty. Where the daemon says no, it has none. */
-static enum tern_err close_dirty(struct tern_block_set *set, uint64_t deadline_ns)
+static enum tern_err close_dirty(struct tern_block_set *set, struct block_sessions *s,
+                                 uint64_t deadline_ns)
 {
     const struct tern_result *results;
     uint32_t done;
 
-    if (set->dirty == 0)
+    if (s->dirty == 0)
         return TERN_OK;
     tern_batch_clear(set->batch);
     for (uint32_t i = 0; i < BLOCKS_SESSIONS; i++)
-        if (set->dirty & 1ull << i)
-            TRY(tern_batch_session_close(set->batch, set->session[i], TERN_STEP_NONE));
+        if (s->dirty & 1ull << i)
+            TRY(tern_batch_session_close(set->batch, s->v[i], TERN_STEP_NONE));
+    set->counts.requests++;
     TRY(tern_batch_run(set->batch, blocks_left_ms(deadline_ns), &results, &done));
     for (uint32_t i = 0; i < BLOCKS_SESSIONS; i++)
-        if (set->dirty & 1ull << i)
-            set->session[i] = 0;
-    set->dirty = 0;
+        if (s->dirty & 1ull << i)
+            s->v[i] = 0;
+    s->dirty = 0;
     return TERN_OK;
 }
 
-/* Asks for one session at each place below n that has none; calls has room for all. */
-static enum tern_err ask_sessions(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns,
-                                  struct call *calls)
+/* Asks for one session at each place below n that has none. */
+static enum tern_err ask_sessions(struct tern_block_set *set, const struct block_sessions *s,
+                                  uint32_t n, uint64_t deadline_ns, struct call *calls)
 {
     Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;
     Tern__Wire__Namespace ns;
@@ -46,7 +43,7 @@ static enum tern_err ask_sessions(struct tern_block_set *set, uint32_t n, uint64
     m.pool = set->pool;
     m.ns = &ns;
     for (uint32_t i = 0; i < n; i++) {
-        if (set->session[i] != 0)
+        if (s->v[i] != 0)
             continue;
         TRY(call_start_by(set->t, FRAME_SESSION_OPEN, deadline_ns, &calls[i]));
         TRY(call_put(set->t, &calls[i], 0, &m.base));
@@ -54,29 +51,30 @@ static enum tern_err ask_sessions(struct tern_block_set *set, uint32_t n, uint64
     return TERN_OK;
 }
 
-enum tern_err sessions_ready(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns)
+enum tern_err sessions_ready(struct tern_block_set *set, struct block_sessions *s, uint32_t n,
+                             uint64_t deadline_ns)
 {
     struct call calls[BLOCKS_SESSIONS];
     const ProtobufCMessage *msg;
     enum tern_err first = TERN_OK;
     bool asked = false;
 
-    TRY(close_dirty(set, deadline_ns));
+    TRY(close_dirty(set, s, deadline_ns));
     for (uint32_t i = 0; i < n; i++)
-        asked |= set->session[i] == 0;
+        asked |= s->v[i] == 0;
     if (!asked)
         return TERN_OK;
     set->counts.requests++;
     /* A session whose answer comes too late for anybody is closed by pending.c. */
-    TRY(ask_sessions(set, n, deadline_ns, calls));
+    TRY(ask_sessions(set, s, n, deadline_ns, calls));
     for (uint32_t i = 0; i < n; i++) {
         enum tern_err err;
 
-        if (set->session[i] != 0)
+        if (s->v[i] != 0)
             continue;
         err = call_answer(set->t, &calls[i], &msg);
         if (err == TERN_OK)
-            set->session[i] = ((const Tern__Wire__SessionOpenReply *)msg)->session;
+            s->v[i] = ((const Tern__Wire__SessionOpenReply *)msg)->session;
         else if (first == TERN_OK)
             first = err;
         if (err == TERN_DAEMON_LOST || err == TERN_MALFORMED || err == TERN_TIMED_OUT)
@@ -92,15 +90,15 @@ void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns)
 
     tern_batch_clear(set->batch);
     for (uint32_t i = 0; i < n; i++)
-        if (tern_batch_abort(set->batch, set->session[i], TERN_STEP_NONE) != TERN_OK)
+        if (tern_batch_abort(set->batch, set->loads.v[i], TERN_STEP_NONE) != TERN_OK)
             break;
+    set->counts.requests++;
     if (tern_batch_count(set->batch) != n ||
         tern_batch_run(set->batch, blocks_left_ms(deadline_ns), &results, &done) != TERN_OK)
         done = 0;
-    set->counts.requests++;
     for (uint32_t i = 0; i < n; i++)
         if (i >= done || results[i].err != TERN_OK)
-            set->dirty |= 1ull << i;
+            set->loads.dirty |= 1ull << i;
     tern_batch_clear(set->batch);
 }
 
@@ -133,7 +131,7 @@ static enum tern_err match_all(struct tern_block_set *set, const uint32_t *at, u
     for (uint32_t i = 0; i < n; i++) {
         const struct tern_tokens key = {.v = set->words[at[i]], .n = BLOCK_TOKENS};
         struct quick_request q = {.type = FRAME_MATCH,
-                                  .session = set->session[i],
+                                  .session = set->loads.v[i],
                                   .match = {.tokens = &key, .step = TERN_STEP_NONE}};
 
         TRY(call_start_by(set->t, q.type, deadline_ns, &calls[i]));
@@ -185,7 +183,7 @@ enum tern_err sessions_load(struct tern_block_set *set, const uint32_t *at, uint
     uint64_t load = 0, submitted = 0;
     enum tern_err err;
 
-    set->dirty |= bits_below(n); /* until sessions_rest knows better */
+    set->loads.dirty |= sessions_below(n); /* until sessions_rest knows better */
     err = match_all(set, at, n, deadline_ns, ret_pages, peers, &load);
     if (err != TERN_OK || load == 0)
         goto out;
@@ -194,7 +192,7 @@ enum tern_err sessions_load(struct tern_block_set *set, const uint32_t *at, uint
     for (uint32_t i = 0; i < n && err == TERN_OK; i++) {
         if (!(load & 1ull << i))
             continue;
-        err = tern_submit_fetch(set->t, set->session[i], peers[i], 0, 0, TERN_STEP_NONE,
+        err = tern_submit_fetch(set->t, set->loads.v[i], peers[i], 0, 0, TERN_STEP_NONE,
                                 set->round << ROUND_SHIFT | i);
         if (err == TERN_OK)
             submitted |= 1ull << i;
@@ -206,6 +204,6 @@ enum tern_err sessions_load(struct tern_block_set *set, const uint32_t *at, uint
     set->counts.loads += (uint32_t)__builtin_popcountll(submitted);
 out:
     if (err == TERN_OK)
-        set->dirty &= ~bits_below(n);
+        set->loads.dirty &= ~sessions_below(n);
     return err;
 }

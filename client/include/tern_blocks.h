@@ -38,6 +38,8 @@ struct tern_block_config {
      * that is opened first decides. */
     uint64_t pool_bytes, host_bytes;
     uint32_t threads;   /* that copy, the calling one among them; 0 stands for 1 */
+    bool populate;      /* maps all of the pool at once, about 0.1 s a GiB, in place of one page
+                           fault for every 4 KiB that is touched for the first time */
     const char *device; /* which of the tenant's regions: as of tern_join_device; NULL: the first */
 };
 

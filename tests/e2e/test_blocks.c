@@ -20,7 +20,7 @@
 #define VALUE    100004 /* no multiple of 8, nor of 4,096 */
 #define WORDS    (VALUE / 4)
 #define SETS     2
-#define KEYS     64 /* of a set */
+#define KEYS     96 /* of a set */
 #define PUTS_MAX (1u << 18)
 #define LIST_MAX 24
 #define CLIENTS  4
@@ -53,7 +53,7 @@ static struct model *model;
 static struct tern_block_key key_of(uint32_t k, uint8_t bytes[TERN_BLOCK_KEY_MAX])
 {
     memset(bytes, 0, TERN_BLOCK_KEY_MAX);
-    bytes[0] = (uint8_t)(k / 32 << 7);
+    bytes[0] = (uint8_t)(k / 32 << 6);
     return (struct tern_block_key){.bytes = bytes, .n = 1 + k % 32};
 }
 
@@ -278,7 +278,7 @@ static void begin(const char *extra)
     model = proc_shared(sizeof *model);
     model->clock = 1;
     model->puts = 1;
-    rig_memory = 16u << 20;
+    rig_memory = 24u << 20;
     rig_start(&rig, extra, NULL);
 }
 
@@ -348,7 +348,7 @@ TEST_WITH(blocks_of_clients_that_are_killed_in_a_tight_pool, NULL, remove_all)
 TEST_WITH(blocks_on_the_host_tier_come_back, NULL, remove_all)
 {
     begin("    host_memory: 8M\n    host_write_through: true\n");
-    play(4, 26 * page_bytes(), 4u << 20);
+    play(4, 66 * page_bytes(), 7u << 20); /* large enough for sets to hold a page ahead */
     assert_true(model->loads > 0);
     end();
     assert_int_equal(rig_stop(&rig), 0);
