@@ -18,6 +18,7 @@ struct bench_args {
 
 /* Exit status: 0 within the limits, 1 not, 2 could not be measured; main makes 3 of it where a
  * limit of bench_count is not kept. */
+int bench_blocks(const struct bench_args *args);
 int bench_health(const struct bench_args *args);
 int bench_index(const struct bench_args *args);
 int bench_kernels(const struct bench_args *args);
