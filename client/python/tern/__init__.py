@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._lib import PEER_DISK, STEP_NONE, lib
 from .aio import Async, Event, chains
+from .blocks import BlockCounts, BlockPin, Blocks
 from .connection import Connection, Depths, Engine, Pool, Reset
 from .errors import (
     Busy,
@@ -47,6 +48,9 @@ __all__ = [
     "Axis",
     "Batch",
     "BatchFailed",
+    "BlockCounts",
+    "BlockPin",
+    "Blocks",
     "Busy",
     "Channels",
     "Conflict",

@@ -283,6 +283,35 @@ class Blocks(ct.Structure):
     _fields_ = [("base", ct.c_void_p), ("stride", u64), ("at", ct.POINTER(u32))]
 
 
+class BlockConfig(ct.Structure):
+    _fields_ = [
+        ("ns", Namespace),
+        ("group", ct.c_char_p),
+        ("value_bytes", u64),
+        ("pool_bytes", u64),
+        ("host_bytes", u64),
+        ("threads", u32),
+        ("populate", ct.c_bool),
+        ("device", ct.c_char_p),
+    ]
+
+
+class BlockKey(ct.Structure):
+    _fields_ = [("bytes", ct.c_char_p), ("n", u32)]
+
+
+class IoVec(ct.Structure):  # of <sys/uio.h>
+    _fields_ = [("iov_base", ct.c_void_p), ("iov_len", ct.c_size_t)]
+
+
+class BlockValue(ct.Structure):
+    _fields_ = [("iov", ct.POINTER(IoVec)), ("niov", u32)]
+
+
+class BlockCounts(ct.Structure):
+    _fields_ = [(name, u64) for name in ("gets", "hits", "puts", "there", "loads", "again", "damaged", "requests")]
+
+
 # The structs of tern.h by their C names, for the test that compares them.
 STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_axis": Axis,
@@ -318,10 +347,15 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_answer": Answer,
     "tern_lease_marks": LeaseMarks,
     "tern_lease_told": LeaseTold,
+    "tern_block_config": BlockConfig,
+    "tern_block_key": BlockKey,
+    "tern_block_value": BlockValue,
+    "tern_block_counts": BlockCounts,
 }
 
 _P, _S, _J = ct.c_void_p, ct.c_char_p, ct.POINTER(ct.c_char_p)
 _RESULT, _TOKENS, _NS = ct.POINTER(Result), ct.POINTER(Tokens), ct.POINTER(Namespace)
+_KEYS, _VALUES, _MARKS = ct.POINTER(BlockKey), ct.POINTER(BlockValue), ct.POINTER(ct.c_uint8)
 
 # What each call returns and takes. `e` is an enum tern_err.
 _CALLS: dict[str, tuple[object, list[object]]] = {
@@ -433,6 +467,17 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_subscribe_tokens": (ct.c_int, [_P, _NS, u64, u64]),
     "tern_chains": (u32, [_NS, _TOKENS, u32, ct.POINTER(u64), u32]),
     "tern_unsubscribe": (ct.c_int, [_P, u64, u32]),
+    "tern_blocks_open": (ct.c_int, [_S, ct.POINTER(BlockConfig), u32, ct.POINTER(_P)]),
+    "tern_blocks_close": (None, [_P]),
+    "tern_blocks_error_text": (_S, [_P]),
+    "tern_blocks_find": (ct.c_int, [_P, _KEYS, u32, u32, _MARKS, ct.POINTER(u32)]),
+    "tern_blocks_get": (ct.c_int, [_P, _KEYS, _VALUES, u32, u32, _MARKS]),
+    "tern_blocks_put": (ct.c_int, [_P, _KEYS, _VALUES, u32, u32, _MARKS]),
+    "tern_blocks_touch": (ct.c_int, [_P, _KEYS, u32, u32, ct.POINTER(u32)]),
+    "tern_blocks_remove": (ct.c_int, [_P, _KEYS, u32, u32, ct.POINTER(u32)]),
+    "tern_blocks_pin": (ct.c_int, [_P, _KEYS, u32, u32, _MARKS, ct.POINTER(_P)]),
+    "tern_blocks_unpin": (ct.c_int, [ct.POINTER(_P), u32]),
+    "tern_blocks_counts": (None, [_P, ct.POINTER(BlockCounts)]),
 }
 
 

@@ -1,0 +1,224 @@
+"""Blocks by key, for engines that keep their KV in memory of their own: tern_blocks.h, with buffers as values."""
+
+from __future__ import annotations
+
+import ctypes as ct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeAlias, Union, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _lib
+from ._lib import lib
+from .errors import Invalid, TernError, error_of
+from .guard import Guard, one_thread
+from .layout import U64_MAX, Namespace, encoded, encoded_or_none, milliseconds, number
+
+Piece: TypeAlias = Union[bytes, bytearray, memoryview, npt.NDArray[Any]]  # or another buffer
+Value: TypeAlias = Union[Piece, Sequence[Piece]]  # whole, or in a list or tuple of pieces
+
+PLACES = ("nowhere", "pool", "host", "disk")  # enum tern_block_place
+
+
+@dataclass(frozen=True)
+class BlockCounts:
+    """What a set has done since it was opened."""
+
+    gets: int  # keys that were asked for,
+    hits: int  # and those that were there
+    puts: int  # keys that were to be put,
+    there: int  # and those that were there already
+    loads: int  # blocks that came from the host tier or the disk
+    again: int  # blocks that were evicted while they were read, and looked for again
+    damaged: int  # blocks whose bytes were no put's; they were removed
+    requests: int  # round trips to the daemon
+
+
+class _Keys:
+    """A list of keys as libtern takes it, with what it points to."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self.n = len(keys)
+        self.c = (_lib.BlockKey * self.n)()
+        for c, key in zip(self.c, keys):
+            if not isinstance(key, bytes):
+                raise Invalid(f"a key is bytes, and no {type(key).__name__}")
+            c.bytes, c.n = key, len(key)
+        self.keys = keys  # they are borrowed
+        self.marks = (ct.c_uint8 * self.n)()
+
+    def told(self) -> list[bool]:
+        return [mark == 1 for mark in self.marks]
+
+
+def _array(piece: Piece, written: bool) -> npt.NDArray[np.uint8]:
+    view = memoryview(cast(bytes, piece))
+    if not view.c_contiguous:
+        raise Invalid("a piece of a value is not contiguous: give its contiguous parts, in their order")
+    if written and view.readonly:
+        raise Invalid("a get writes into its values, and a piece of one is read-only")
+    return np.frombuffer(view.cast("B"), np.uint8) if view.nbytes else np.empty(0, np.uint8)
+
+
+class _Values:
+    """The same of values."""
+
+    def __init__(self, values: Sequence[Value], n: int, written: bool) -> None:
+        if len(values) != n:
+            raise Invalid(f"there are {n} keys and {len(values)} values")
+        lists: list[Sequence[Piece]] = [v if isinstance(v, (list, tuple)) else [cast(Piece, v)] for v in values]
+        self.arrays = [[_array(piece, written) for piece in pieces] for pieces in lists]
+        self.c = (_lib.BlockValue * n)()
+        for c, pieces in zip(self.c, self.arrays):
+            iov = (_lib.IoVec * len(pieces))(*(_lib.IoVec(a.ctypes.data, a.nbytes) for a in pieces))
+            c.iov, c.niov = ct.cast(iov, ct.POINTER(_lib.IoVec)), len(pieces)
+
+
+class BlockPin:
+    """Blocks that stay in the pool until close(), or until their set is closed. pinned: of each key, whether it is."""
+
+    def __init__(self, blocks: Blocks, pointer: ct.c_void_p, pinned: list[bool]) -> None:
+        self.connection, self.pinned = blocks, pinned
+        self._pointer = pointer
+
+    def __enter__(self) -> BlockPin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self, *, deadline_ms: int = 0) -> None:
+        if self.connection.is_open:
+            self.connection._unpin(self._pointer, milliseconds(deadline_ms))
+
+
+@one_thread
+class Blocks:
+    """A set of blocks: docs/blocks.md. It belongs to one thread at a time; calls release the interpreter while they wait and
+    copy. A value is a buffer of value_bytes, or a list of buffers that are so long together."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        namespace: Namespace,
+        group: str,
+        value_bytes: int,
+        pool_bytes: int,
+        host_bytes: int = 0,
+        threads: int = 1,
+        populate: bool = False,
+        device: str | None = None,
+        deadline_ms: int = 0,
+    ) -> None:
+        self._guard = Guard()
+        self._pointer: ct.c_void_p | None = None
+        config = _lib.BlockConfig(
+            ns=namespace._c(),
+            group=encoded("group", group),
+            value_bytes=number("value_bytes", value_bytes, U64_MAX),
+            pool_bytes=number("pool_bytes", pool_bytes, U64_MAX),
+            host_bytes=number("host_bytes", host_bytes, U64_MAX),
+            threads=number("threads", threads),
+            populate=populate,
+            device=encoded_or_none("device", device),
+        )
+        pointer = ct.c_void_p()
+        err = lib.tern_blocks_open(
+            encoded("path", path), ct.byref(config), milliseconds(deadline_ms), ct.byref(pointer)
+        )
+        if err:
+            raise error_of(err, f"{path}: {lib.tern_blocks_error_text(None).decode()}")
+        self._pointer = pointer
+
+    def __enter__(self) -> Blocks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        lib.tern_blocks_close(self.__dict__.get("_pointer"))
+
+    def close(self) -> None:
+        pointer, self._pointer = self._pointer, None
+        lib.tern_blocks_close(pointer)
+
+    @property
+    def is_open(self) -> bool:
+        return self._pointer is not None
+
+    def _set(self) -> ct.c_void_p:
+        if self._pointer is None:
+            raise Invalid("the set of blocks is closed")
+        return self._pointer
+
+    def _error(self, err: int) -> TernError:
+        return error_of(err, lib.tern_blocks_error_text(self._pointer).decode())
+
+    def _check(self, err: int) -> None:
+        if err:
+            raise self._error(err)
+
+    def find(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> list[str]:
+        """Where each block is: "pool", "host", "disk" or "nowhere"."""
+        k = _Keys(keys)
+        self._check(lib.tern_blocks_find(self._set(), k.c, k.n, milliseconds(deadline_ms), k.marks, None))
+        return [PLACES[mark] for mark in k.marks]
+
+    def front(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:
+        """How many blocks are there, from the first up to one that is not."""
+        k, front = _Keys(keys), ct.c_uint32()
+        self._check(lib.tern_blocks_find(self._set(), k.c, k.n, milliseconds(deadline_ms), None, ct.byref(front)))
+        return front.value
+
+    def get(self, keys: Sequence[bytes], values: Sequence[Value], *, deadline_ms: int = 0) -> list[bool]:
+        """Copies values into buffers. False: that block is not there, and its buffer holds nothing of meaning."""
+        k = _Keys(keys)
+        v = _Values(values, k.n, written=True)
+        self._check(lib.tern_blocks_get(self._set(), k.c, v.c, k.n, milliseconds(deadline_ms), k.marks))
+        return k.told()
+
+    def put(self, keys: Sequence[bytes], values: Sequence[Value], *, deadline_ms: int = 0) -> list[bool]:
+        """Stores values of keys that are not there. True: the block is there now. Where the pool has no room for some of them
+        for as long as the deadline allows, these are False."""
+        k = _Keys(keys)
+        v = _Values(values, k.n, written=False)
+        err = lib.tern_blocks_put(self._set(), k.c, v.c, k.n, milliseconds(deadline_ms), k.marks)
+        if err and self._error(err).kind not in ("BUSY", "POOL_EXHAUSTED"):
+            raise self._error(err)
+        return k.told()
+
+    def touch(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:
+        """Marks blocks as used; how many are there."""
+        k, found = _Keys(keys), ct.c_uint32()
+        self._check(lib.tern_blocks_touch(self._set(), k.c, k.n, milliseconds(deadline_ms), ct.byref(found)))
+        return found.value
+
+    def remove(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:
+        """Removes blocks from all tiers; how many were there. Busy: some are pinned or in use, and the others are removed."""
+        k, removed = _Keys(keys), ct.c_uint32()
+        self._check(lib.tern_blocks_remove(self._set(), k.c, k.n, milliseconds(deadline_ms), ct.byref(removed)))
+        return removed.value
+
+    def pin(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> BlockPin:
+        """Brings blocks into the pool and keeps them there."""
+        k, pointer = _Keys(keys), ct.c_void_p()
+        err = lib.tern_blocks_pin(self._set(), k.c, k.n, milliseconds(deadline_ms), k.marks, ct.byref(pointer))
+        self._check(err)
+        return BlockPin(self, pointer, k.told())
+
+    def _unpin(self, pointer: ct.c_void_p, deadline_ms: int) -> None:
+        self._check(lib.tern_blocks_unpin(ct.byref(pointer), deadline_ms))
+
+    def counts(self) -> BlockCounts:
+        c = _lib.BlockCounts()
+        lib.tern_blocks_counts(self._set(), ct.byref(c))
+        return BlockCounts(*(getattr(c, name) for name, _ in c._fields_))

@@ -1,0 +1,74 @@
+"""Blocks by key: buffers in and out, whole and in pieces, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from daemons import Daemon
+
+import tern
+
+BYTES = 20000
+POOL = 2 << 20
+
+
+def opened(d: Daemon, model: str = "m") -> tern.Blocks:
+    return tern.Blocks(
+        d.socket, namespace=tern.Namespace(model=model), group="kv", value_bytes=BYTES, pool_bytes=POOL, threads=2
+    )
+
+
+def key(i: int) -> bytes:
+    return hashlib.sha256(str(i).encode()).digest()
+
+
+def value(i: int) -> npt.NDArray[np.uint8]:
+    return np.random.default_rng(i).integers(0, 256, BYTES, dtype=np.uint8)
+
+
+def test_what_was_put_comes_back_from_another_set(daemons: tuple[Daemon, Daemon]) -> None:
+    keys = [key(i) for i in range(20)]
+    with opened(daemons[0]) as a, opened(daemons[0]) as b, opened(daemons[0], "other") as other:
+        assert all(a.put(keys, [value(i) for i in range(20)]))
+        assert b.front([*keys, key(99)]) == 20
+        assert b.find([keys[3], key(99)]) == ["pool", "nowhere"]
+        assert other.front(keys) == 0
+        got = [np.zeros(BYTES, np.uint8) for _ in range(20)]
+        assert all(b.get(keys, got))
+        assert all(np.array_equal(got[i], value(i)) for i in range(20))
+        # In the middle of the list alone, in pieces, and of bytes that are there already.
+        pieces = [bytearray(1), bytearray(BYTES - 1)]
+        assert b.get([keys[7]], [pieces]) == [True]
+        assert bytes(pieces[0] + pieces[1]) == value(7).tobytes()
+        assert a.put([keys[7]], [value(8).tobytes()]) == [True]
+        assert b.get([keys[7]], [got[0]]) == [True] and np.array_equal(got[0], value(7))
+        assert a.counts().there == 1 and b.counts().hits == 22
+        with a.pin([keys[0], key(99)]) as pin:
+            assert pin.pinned == [True, False]
+            with pytest.raises(tern.Busy):
+                b.remove([keys[0]], deadline_ms=50)
+        assert b.touch(keys) == 20 and b.remove(keys) == 20 and a.front(keys) == 0
+        assert b.get([keys[7]], [got[0]]) == [False]
+
+
+def test_what_is_wrong_is_refused(daemons: tuple[Daemon, Daemon]) -> None:
+    with opened(daemons[0]) as a:
+        for keys, values in (([b""], [value(0)]), ([b"x" * 33], [value(0)]), ([b"k"], [value(0)[1:]])):
+            with pytest.raises(tern.Invalid):
+                a.put(keys, values)
+        with pytest.raises(tern.Invalid, match="1 keys and 2 values"):
+            a.put([b"k"], [value(0), value(1)])
+        with pytest.raises(tern.Invalid, match="read-only"):
+            a.get([b"k"], [value(0).tobytes()])
+        with pytest.raises(tern.Invalid, match="contiguous"):
+            a.put([b"k"], [np.zeros((BYTES, 2), np.uint8)[:, 0]])
+        with pytest.raises(tern.Invalid, match="is bytes"):
+            a.find(["k"])  # type: ignore[list-item]
+        assert a.find([]) == [] and a.get([], []) == []
+    with pytest.raises(tern.Invalid, match="closed"):
+        a.front([b"k"])
+    with pytest.raises(tern.Invalid, match="group"):
+        tern.Blocks(daemons[0].socket, namespace=tern.Namespace(), group="a/b", value_bytes=8, pool_bytes=POOL)
