@@ -264,23 +264,21 @@ static enum tern_err remove_round(struct tern_block_set *set, uint64_t deadline_
 static enum tern_err remove_all(struct tern_block_set *set, uint64_t deadline_ns, uint32_t n,
                                 uint32_t *io_removed)
 {
+    enum tern_err err;
     uint32_t left = n;
+    bool held = false;
 
-    while (left > 0) {
-        enum tern_err err = remove_round(set, deadline_ns, &left, io_removed);
-
-        if (err != TERN_OK && err != TERN_BUSY)
-            return err;
-        if (left == 0)
+    do {
+        err = remove_round(set, deadline_ns, &left, io_removed);
+        if (err == TERN_OK && left == 0)
             return TERN_OK;
-        if (!blocks_nap(deadline_ns))
-            return err == TERN_BUSY
-                       ? err
-                       : set_error(set->t, TERN_BUSY,
-                                   "blocks are pinned, or in use by another tier, for as long as "
-                                   "the deadline allowed: repeat the call");
-    }
-    return TERN_OK;
+        held |= err == TERN_OK;
+    } while ((err == TERN_OK || err == TERN_BUSY) && blocks_nap(deadline_ns));
+    return err == TERN_OK || (err == TERN_TIMED_OUT && held)
+               ? set_error(set->t, TERN_BUSY,
+                           "blocks are pinned, or in use by another tier, for as long as the "
+                           "deadline allowed: repeat the call")
+               : err;
 }
 
 enum tern_err tern_blocks_remove(struct tern_block_set *set, const struct tern_block_key *keys,
