@@ -24,14 +24,3 @@ __attribute__((constructor)) static void choose_variant(void)
         checksum_blocks = checksum_blocks_avx2;
 #endif
 }
-
-const char *checksum_variant(void)
-{
-#if defined(__x86_64__)
-    if (checksum_blocks == checksum_blocks_avx512)
-        return "avx512";
-    if (checksum_blocks == checksum_blocks_avx2)
-        return "avx2";
-#endif
-    return "baseline";
-}

@@ -18,9 +18,6 @@ checksum_blocks_fn checksum_blocks_avx2;   /* only where the CPU has AVX2 */
 checksum_blocks_fn checksum_blocks_avx512; /* only where it has AVX-512 F, BW and VL */
 #endif
 
-/* Which one it is: "avx2", "baseline". */
-const char *checksum_variant(void);
-
 /* Each variant includes this behind xxhash.h, whose XXH_INLINE_ALL gives it a private copy of XXH3
  * that the compiler specialises for 4 KiB. */
 #ifdef XXH_INLINE_ALL

@@ -8,20 +8,6 @@
 
 static_assert(BLOCKS_MAX <= TABLE_PAGES_MIN, "one answer names all of their pages");
 
-static enum tern_err blocks_check(const struct pool *p, const struct req_blocks *r,
-                                  struct reply *ret)
-{
-    const struct req_tokens *k = &r->keys;
-
-    if (p->ngroups != 1 || p->group[0].segment != 1 || p->nstate > 0)
-        return refuse(ret, TERN_INVALID,
-                      "blocks lie in a pool of one HISTORY group whose pages have L tokens");
-    if (k->n % p->align != 0 || k->n / p->align > BLOCKS_MAX || k->base > 0 || k->nkeys > 0)
-        return refuse_numbers(ret, TERN_INVALID, "keys of blocks are # tokens each, # at most",
-                              (const uint64_t[REPLY_NUMBERS]){p->align, BLOCKS_MAX});
-    return TERN_OK;
-}
-
 /* What memory and the disk have of a block; NONE: nothing. */
 struct block {
     uint32_t node, chunk;
@@ -87,10 +73,15 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
     uint32_t n;
 
     TRY(session_pool_find(c, call->engine, r->pool, &p, ret));
-    TRY(blocks_check(p, r, ret));
+    n = r->keys.n / p->align;
+    if (p->ngroups != 1 || p->nstate > 0 || p->group[0].segment != 1 || n > BLOCKS_MAX ||
+        r->keys.n != n * p->align || r->keys.base > 0 || r->keys.nkeys > 0)
+        return refuse_numbers(ret, TERN_INVALID,
+                              "a block is a page of # tokens in a pool of one HISTORY group that "
+                              "has no smaller pages: give so many a key, and # keys at most",
+                              (const uint64_t[REPLY_NUMBERS]){p->align, BLOCKS_MAX});
     if (r->what == BLOCKS_REMOVE && disk_on(c, p) && !c->disk_ready)
         return refuse(ret, TERN_BUSY, "the disk is still being read: remove in a moment");
-    n = r->keys.n / p->align;
     refs = run_add(out, (struct table_run){.n = n});
     check(refs); /* the answer has nothing else */
     for (uint32_t i = 0; i < n; i++, c->visits++)

@@ -60,7 +60,7 @@ keys "kept_bytes kept_bytes_off_x16 append_us_first append_us_last peak_bytes pr
     "$TERN_BIN/tern-bench" retention --quick --json
 keys "write_ratio read_ratio write_gb_s raw_write_gb_s raw_write_depth read_gb_s raw_read_gb_s raw_read_depth direct" \
     "j['wrong'] == 0 and j['write_ratio'] > 0 and j['read_ratio'] > 0" "$TERN_BIN/tern-bench" spill --quick --json --dir "$DIR"
-keys "cores checksums find rows wrong" "j['wrong'] == 0 and [r['keys'] for r in j['find']] == [1, 32, 4096] and
+keys "cores find rows wrong" "j['wrong'] == 0 and [r['keys'] for r in j['find']] == [1, 32, 4096] and
     {r['value_bytes'] for r in j['rows']} == {4096, 65536, 262144, 1048576, 4194304} and all(r['put_gb_s'] > 0 and
     r['get_gb_s'] > 0 and all(k in r for k in ('loop_gb_s', 'memcpy_gb_s', 'put_ratio', 'get_ratio')) for r in j['rows'])" \
     "$TERN_BIN/tern-bench" blocks --quick --json

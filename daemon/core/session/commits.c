@@ -326,19 +326,10 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
     }
 }
 
-static uint32_t chunk_refs(const struct pool *p)
-{
-    uint32_t n = 0;
-
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        n += p->group[g].segment;
-    return n;
-}
-
 /* A chunk counts for a node, its pages and its tokens. */
 static uint32_t chunk_visits(const struct pool *p)
 {
-    return NODE_VISITS + (chunk_refs(p) + tokens_blocks_per_chunk(p->align)) / 4;
+    return NODE_VISITS + (chunk_pages(p) + tokens_blocks_per_chunk(p->align)) / 4;
 }
 
 /* Where a segment begins that the session has all of, and the node of the path lacks. */
@@ -369,7 +360,7 @@ static void window_give(struct core *c, struct actions *out, struct session *s,
             if (gives_at(c, s, g, &at) && at >= next && at < given)
                 given = at;
         if (given == s->committed || c->visits >= give_back_end(c) ||
-            !refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = chunk_refs(p)}))
+            !refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = chunk_pages(p)}))
             return;
         c->visits += chunk_visits(p);
         node = node_above(c, (struct path){s->node, given + p->align});
@@ -548,7 +539,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         else if (!records_ready(c, e, s, op->step))
             err = refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
         else if (!refs_fit(out,
-                           (struct runs_wanted){.runs = 2 * p->ngroups, .refs = chunk_refs(p)}))
+                           (struct runs_wanted){.runs = 2 * p->ngroups, .refs = chunk_pages(p)}))
             err = TERN_BUSY;
         else if ((err = chunk_attach(c, s, &src, &adopted)) == TERN_BUSY)
             err = refuse_op_why(ret, nodes_lack(c, p, op->length, &why), &why);

@@ -79,15 +79,6 @@ void seal_done(struct core *c, struct seal_id job)
     node_unpin(c, job.slot, REF_JOB);
 }
 
-static uint32_t node_pages(const struct pool *p)
-{
-    uint32_t n = 0;
-
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        n += p->group[g].segment;
-    return n;
-}
-
 static void emit_job(struct core *c, struct actions *out, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
@@ -116,7 +107,7 @@ bool seal_flush(struct core *c, struct actions *out)
     while (c->seals_queued.n > 0 && c->seals_running < c->limits.seal_jobs) {
         uint32_t slot = c->seals_queued.head;
         const struct pool *p = pool_at(c, node_at(c, slot)->pool);
-        uint32_t need = node_pages(p);
+        uint32_t need = chunk_pages(p);
 
         if (c->seals_running > 1 && c->seal_bytes + job_bytes(p) > SEAL_BYTES_MAX)
             return true; /* the end of a job goes on */

@@ -58,6 +58,16 @@ static inline struct pool *node_pool(const struct core *c, const struct node *n)
     return pool_at(c, n->pool);
 }
 
+/* Pages of a whole chunk, all groups together. */
+static inline uint32_t chunk_pages(const struct pool *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        n += p->group[g].segment;
+    return n;
+}
+
 static inline bool node_on_device(const struct node *n)
 {
     return n->residency & ON_DEVICE;

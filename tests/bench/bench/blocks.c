@@ -352,7 +352,6 @@ int bench_blocks(const struct bench_args *args)
                                              .list = lists[l],
                                              .threads = thread_counts[t]});
     json_put_u64(o, "cores", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
-    json_object_set_new(o, "checksums", json_string(checksum_variant()));
     json_object_set_new(o, "find", b.finds);
     json_object_set_new(o, "rows", b.rows);
     json_put_u64(o, "wrong", b.wrong);
