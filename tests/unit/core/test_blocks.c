@@ -2,6 +2,7 @@
  * tiers. L = 4; the key of block `seed` is the first chunk of that sequence. */
 #include <stdlib.h>
 
+#include "base/prng.h"
 #include "unit/rig/rig_disk_bench.h"
 #include "unit/rig/rig_host.h"
 
@@ -202,4 +203,83 @@ TEST(pool_opened_as_shared_is_one_for_all_engines)
     assert_ok(second->err);
     assert_int_not_equal(second->pool_open.pool.slot, first->pool_open.pool.slot);
     bench_ends_clean(&b);
+}
+
+/* Where a Peek of that key says that the block is. */
+static uint32_t peeked(struct disk_bench *b, const uint32_t *key, bool *ret_device)
+{
+    struct request r = {
+        .op = OP_PEEK,
+        .peek = {.pool = b->pool, .ns = {.hi = 1, .lo = 1}, .tokens = {.v = key, .n = 4}}};
+    const struct reply *reply = rig_request(b->rig, b->e.conn[0], &r);
+
+    assert_ok(reply->err);
+    *ret_device = reply->peek.depth == 4;
+    return reply->peek.host_depth == 4   ? BLOCK_ON_HOST
+           : reply->peek.disk_depth == 4 ? BLOCK_ON_DISK
+                                         : BLOCK_NOWHERE;
+}
+
+/* seen: counts places, and at BLOCK_HELD the pages of the device. */
+static void agrees(struct disk_bench *b, struct asked_blocks *a, uint32_t seen[])
+{
+    struct page_ref refs[KEYS_MAX];
+
+    memcpy(refs, told(a, BLOCKS_FIND), a->n * sizeof refs[0]);
+    for (uint32_t i = 0; i < a->n; i++) {
+        bool on_device;
+        uint32_t place = peeked(b, a->key + 4 * i, &on_device);
+
+        assert_int_equal(refs[i].index != 0, on_device);
+        if (!on_device)
+            assert_int_equal(refs[i].gen, place);
+        seen[on_device ? BLOCK_HELD : place]++;
+    }
+}
+
+/* What is removed is nowhere; else blocks are where a Peek of each finds them, on whatever tier,
+ * while sessions hold some and others are evicted, stored and removed. */
+TEST(blocks_at_random_are_where_a_peek_finds_them)
+{
+    struct disk_bench b = disk_bench((struct disk_shape){
+        .page_tokens = 4, .pages = 5, .page_bytes = 512, .budget = 1u << 22, .interval = 64});
+    struct prng prng;
+    struct rig_session *held = NULL;
+    uint32_t seen[BLOCK_HELD + 1] = {0}, in_use = 0;
+    struct asked_blocks a;
+
+    prng_init(&prng, 5);
+    b.host_bytes = 6 * 512; /* five pages */
+    b.options.tenant[0].host_bytes = 1u << 20;
+    b.options.tenant[0].host_write = HOST_WRITE_THROUGH;
+    disk_bench_restart(&b);
+    a = keys_of(b.rig, b.e.conn[0], b.pool, 1, 12);
+    for (uint32_t i = 0; i < 600; i++) {
+        uint32_t seed = 1 + prng_below(&prng, 12), what = prng_below(&prng, 10);
+        struct asked_blocks one = keys_of(b.rig, b.e.conn[0], b.pool, seed, 1);
+
+        if (what < 5) {
+            rig_put(b.rig, &b.e, b.pool, seed, 4);
+        } else if (what < 7) {
+            struct page_ref at = told(&one, BLOCKS_REMOVE)[0];
+
+            in_use += at.index == 0 && at.gen == BLOCK_HELD;
+            if (at.index != 0 || at.gen != BLOCK_HELD)
+                assert_place(told(&one, BLOCKS_FIND)[0], BLOCK_NOWHERE);
+        } else if (what == 7) {
+            told(&one, BLOCKS_TOUCH);
+        } else if (held) {
+            assert_ok(rig_close(held, 0));
+            rig_session_free(held);
+            held = NULL;
+        } else {
+            held = rig_session(b.rig, &b.e, b.pool, 1);
+            assert_ok(rig_match(held, rig_tokens(seed, 4), 4));
+        }
+        agrees(&b, &a, seen);
+    }
+    for (uint32_t place = 0; place <= BLOCK_HELD; place++)
+        assert_true(seen[place] > 0);
+    assert_true(in_use > 0);
+    disk_bench_end(&b);
 }
