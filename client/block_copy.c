@@ -10,8 +10,8 @@
 
 #include "base/checksum_blocks.h"
 
-#define PART_BYTES (256u << 10) /* a multiple of CHECKSUM_BLOCK */
-#define RUN_BYTES  (64u << 20)  /* of values in one run, or one value */
+#define PART_BYTES LANE_BYTES  /* a multiple of CHECKSUM_BLOCK */
+#define RUN_BYTES  (64u << 20) /* of values in one run, or one value */
 #define NAME_WORDS (sizeof(struct block_name) / sizeof(uint64_t))
 #define LEAVES_MAX (TERN_BLOCK_VALUE_MAX / CHECKSUM_BLOCK + NAME_WORDS) /* of a value */
 #define FOLDS_MAX  (LEAVES_MAX * sizeof(uint64_t) / CHECKSUM_BLOCK + 1)
@@ -34,6 +34,9 @@ struct copier {
     uint32_t nthreads;
     uint32_t wanted, busy; /* threads that are to join the run, and that have not ended it */
     bool ends;
+
+    const struct block_far *far; /* NULL: pages are memory of the host */
+    _Atomic bool failed;         /* a lane of this run has */
 
     struct block_copy *copies; /* of the run */
     enum copy_way way;
@@ -121,6 +124,25 @@ static void copy_part(const struct block_copy *b, uint64_t at, uint64_t end, uin
     }
 }
 
+/* The same of a page on a GPU, by the lane's own memory, which is what is hashed. */
+static void copy_part_far(struct lane *l, const struct block_copy *b, uint64_t at, uint64_t end,
+                          uint64_t *leaf, enum copy_way way)
+{
+    struct place p = place_of(b, at);
+
+    if (way == COPY_FROM_PAGES)
+        lane_get(l, b->page + at, end - at);
+    else if (!l->failed)
+        move_pieces(&p, l->between, end - at, way);
+    if (l->failed)
+        return;
+    checksum_blocks(l->between, end - at, leaf);
+    if (way == COPY_FROM_PAGES)
+        move_pieces(&p, l->between, end - at, way);
+    else
+        lane_put(l, b->page + at, end - at);
+}
+
 /* Of the name and of the hashes of all blocks. */
 static uint64_t fold(const uint64_t *leaf, uint32_t n)
 {
@@ -132,24 +154,40 @@ static uint64_t fold(const uint64_t *leaf, uint32_t n)
     return sum;
 }
 
-static void end_copy(struct copier *c, struct block_copy *b, uint64_t *leaf)
+static void read_trailer(struct lane *l, const uint8_t *at, struct block_trailer *ret)
 {
-    struct block_trailer *at =
-        (struct block_trailer *)(void *)(b->page + block_trailer_at(c->value_bytes));
-    struct block_trailer is = {.name = b->name}, found;
+    if (l->far)
+        lane_get(l, at, sizeof *ret);
+    if (!l->failed)
+        memcpy(ret, l->far ? l->between : at, sizeof *ret);
+}
+
+static void write_trailer(struct lane *l, uint8_t *at, const struct block_trailer *is)
+{
+    if (l->failed)
+        return;
+    memcpy(l->far ? l->between : at, is, sizeof *is);
+    if (l->far)
+        lane_put(l, at, sizeof *is);
+}
+
+static void end_copy(struct copier *c, struct lane *l, struct block_copy *b, uint64_t *leaf)
+{
+    uint8_t *at = b->page + block_trailer_at(c->value_bytes);
+    struct block_trailer is = {.name = b->name}, found = {.sum = 0};
 
     memcpy(leaf, &b->name, sizeof b->name);
     is.sum = fold(leaf, c->leaves);
     if (c->way == COPY_TO_PAGES) {
-        memcpy(at, &is, sizeof is);
-        b->ok = true;
+        write_trailer(l, at, &is);
+        b->ok = !l->failed;
         return;
     }
-    memcpy(&found, at, sizeof found);
-    b->ok = memcmp(&found, &is, sizeof is) == 0;
+    read_trailer(l, at, &found);
+    b->ok = !l->failed && memcmp(&found, &is, sizeof is) == 0;
 }
 
-static void make_parts(struct copier *c)
+static void make_parts(struct copier *c, struct lane *l)
 {
     uint32_t part;
 
@@ -157,18 +195,26 @@ static void make_parts(struct copier *c)
         uint32_t i = part / c->parts_each;
         uint64_t at = (uint64_t)(part % c->parts_each) * PART_BYTES;
         uint64_t end = at + PART_BYTES < c->value_bytes ? at + PART_BYTES : c->value_bytes;
-        uint64_t *leaf = c->leaf + (size_t)i * c->leaves;
+        uint64_t *leaf = c->leaf + (size_t)i * c->leaves,
+                 *block = leaf + NAME_WORDS + at / CHECKSUM_BLOCK;
 
-        copy_part(&c->copies[i], at, end, leaf + NAME_WORDS + at / CHECKSUM_BLOCK, c->way);
+        if (l->far)
+            copy_part_far(l, &c->copies[i], at, end, block, c->way);
+        else
+            copy_part(&c->copies[i], at, end, block, c->way);
         if (atomic_fetch_sub(&c->left[i], 1) == 1)
-            end_copy(c, &c->copies[i], leaf);
+            end_copy(c, l, &c->copies[i], leaf);
+        if (l->failed)
+            c->failed = true;
     }
 }
 
 static void *run_thread(void *arg)
 {
     struct copier *c = arg;
+    struct lane lane;
 
+    lane_begin(&lane, c->far);
     pthread_mutex_lock(&c->lock);
     for (;;) {
         while (c->wanted == 0 && !c->ends)
@@ -177,12 +223,13 @@ static void *run_thread(void *arg)
             break;
         c->wanted--;
         pthread_mutex_unlock(&c->lock);
-        make_parts(c);
+        make_parts(c, &lane);
         pthread_mutex_lock(&c->lock);
         if (--c->busy == 0)
             pthread_cond_signal(&c->done);
     }
     pthread_mutex_unlock(&c->lock);
+    lane_end(&lane);
     return NULL;
 }
 
@@ -200,14 +247,18 @@ static uint32_t begin_threads(struct copier *c, uint32_t n)
     return begun;
 }
 
-enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, struct copier **ret)
+enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, const struct block_far *far,
+                            struct copier **ret)
 {
+    /* The context of the calling thread is its own affair: it copies nothing to a GPU. */
+    const uint32_t others = far ? threads : threads - 1;
     struct copier *c = calloc(1, sizeof *c);
     uint64_t most = RUN_BYTES / value_bytes;
 
     if (!c)
         return TERN_INTERNAL;
     c->value_bytes = value_bytes;
+    c->far = far;
     c->most = most < TERN_BLOCKS_LIST_MAX ? (uint32_t)most : TERN_BLOCKS_LIST_MAX;
     c->leaves = (uint32_t)((value_bytes + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK + NAME_WORDS);
     c->parts_each = (uint32_t)((value_bytes + PART_BYTES - 1) / PART_BYTES);
@@ -218,8 +269,8 @@ enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, struct copie
     (void)pthread_cond_init(&c->work, NULL);
     (void)pthread_cond_init(&c->done, NULL);
     if (c->leaf && c->left && c->threads)
-        c->nthreads = begin_threads(c, threads - 1);
-    if (!c->leaf || !c->left || !c->threads || c->nthreads < threads - 1) {
+        c->nthreads = begin_threads(c, others);
+    if (!c->leaf || !c->left || !c->threads || c->nthreads < others) {
         copier_destroy(c, false);
         return TERN_INTERNAL;
     }
@@ -253,22 +304,26 @@ uint32_t copier_most(const struct copier *c)
     return c->most;
 }
 
-/* Threads that help: none for what one of them has copied before another wakes. */
+/* Threads that help: none for what one of them has copied before another wakes, but for one where
+ * the calling thread copies nothing. */
 static uint32_t helpers(const struct copier *c, uint32_t n)
 {
-    uint64_t shares = c->value_bytes * n / PART_BYTES;
-    uint64_t most = shares > 0 ? shares - 1 : 0;
+    uint64_t shares = c->value_bytes * n / PART_BYTES, others = shares > 0 ? shares - 1 : 0;
 
-    return most < c->nthreads ? (uint32_t)most : c->nthreads;
+    if (c->far)
+        others = shares > 0 ? shares : 1;
+    return others < c->nthreads ? (uint32_t)others : c->nthreads;
 }
 
-void copier_run(struct copier *c, struct block_copy *copies, uint32_t n, enum copy_way way)
+bool copier_run(struct copier *c, struct block_copy *copies, uint32_t n, enum copy_way way)
 {
+    struct lane lane = {.far = NULL};
     uint32_t help = helpers(c, n);
 
     c->copies = copies;
     c->way = way;
     c->parts = n * c->parts_each;
+    c->failed = false;
     atomic_store(&c->next, 0);
     for (uint32_t i = 0; i < n; i++)
         atomic_store_explicit(&c->left[i], c->parts_each, memory_order_relaxed);
@@ -278,13 +333,17 @@ void copier_run(struct copier *c, struct block_copy *copies, uint32_t n, enum co
         pthread_cond_broadcast(&c->work);
         pthread_mutex_unlock(&c->lock);
     }
-    make_parts(c);
+    if (!c->far)
+        make_parts(c, &lane);
     if (help == 0)
-        return;
+        return true;
     pthread_mutex_lock(&c->lock);
-    c->busy -= c->wanted; /* who has not come by now is not needed */
-    c->wanted = 0;
+    if (!c->far) {
+        c->busy -= c->wanted; /* who has not come by now is not needed */
+        c->wanted = 0;
+    }
     while (c->busy > 0)
         pthread_cond_wait(&c->done, &c->lock);
     pthread_mutex_unlock(&c->lock);
+    return !c->failed;
 }

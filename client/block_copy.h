@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "block_lane.h"
 #include "tern.h"
 
 /* What a block is called: namespace and key, filled up with zeros. */
@@ -37,7 +38,7 @@ static inline uint64_t block_page_bytes(uint64_t value_bytes)
 
 struct block_copy {
     struct block_name name;
-    uint8_t *page;
+    uint8_t *page;           /* an address of the GPU, if the copier is for one */
     const struct iovec *iov; /* value_bytes together */
     uint32_t niov;
     bool ok; /* of a copy out of a page: it is a put of that name */
@@ -47,13 +48,16 @@ enum copy_way { COPY_TO_PAGES, COPY_FROM_PAGES };
 
 struct copier;
 
-/* INTERNAL: no memory, or the threads cannot be begun. */
-enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, struct copier **ret);
+/* far: NULL for pages in memory of the host; borrowed. INTERNAL: no memory, or the threads cannot
+ * be begun. */
+enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, const struct block_far *far,
+                            struct copier **ret);
 /* NULL is allowed. In a forked child, which has no such threads, it only frees. */
 void copier_destroy(struct copier *c, bool is_child);
 /* As many copies as one run may have. */
 uint32_t copier_most(const struct copier *c);
-/* Makes n copies and returns when all are made. The calling thread copies, too. */
-void copier_run(struct copier *c, struct block_copy *copies, uint32_t n, enum copy_way way);
+/* Makes n copies and returns when all are made. The calling thread copies, too, if the pages are
+ * memory of the host. False: the GPU has failed, and nothing of the run counts. */
+bool copier_run(struct copier *c, struct block_copy *copies, uint32_t n, enum copy_way way);
 
 #endif

@@ -1,5 +1,6 @@
 /* tern_blocks.h: the life of a set, and the calls that need no pages. */
 #include "blocks.h"
+#include "device.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -111,11 +112,10 @@ static enum tern_err open_pool(struct tern_block_set *set, const struct tern_blo
     while (err == TERN_BUSY && blocks_nap(deadline_ns));
     TRY(err);
     TRY(tern_pool_map(set->t, set->pool, blocks_left_ms(deadline_ns), &set->map));
-    if (tern_pool_device(set->map))
-        return set_error(set->t, TERN_UNSUPPORTED,
-                         "the tenant's memory lies on a GPU, and blocks are copied by the CPU: "
-                         "give their tenant memory of the host");
-    if (c->populate) /* where it fails, pages are mapped when they are touched */
+    if (set->map->device)
+        set->far = (struct block_far){device_map_driver(set->map->device),
+                                      device_map_device(set->map->device)};
+    else if (c->populate) /* where it fails, pages are mapped when they are touched */
         (void)madvise(tern_pool_base(set->map), tern_pool_bytes(set->map), MADV_POPULATE_WRITE);
     return TERN_OK;
 }
@@ -140,7 +140,8 @@ static enum tern_err begin(struct tern_block_set *set, const struct tern_block_c
     TRY(open_pool(set, c, deadline_ns));
     set->ahead = ahead_of(set);
     TRY(tern_batch_create(set->t, &set->batch));
-    if (copier_create(c->threads ? c->threads : 1, c->value_bytes, &set->copier) != TERN_OK)
+    if (copier_create(c->threads ? c->threads : 1, c->value_bytes,
+                      set->far.driver ? &set->far : NULL, &set->copier) != TERN_OK)
         return set_error(set->t, TERN_INTERNAL, "no memory, or no threads, to copy with");
     copies = copier_most(set->copier);
     set->copies = calloc(copies > BLOCKS_SESSIONS ? copies : BLOCKS_SESSIONS, sizeof *set->copies);

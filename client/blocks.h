@@ -46,6 +46,7 @@ struct tern_block_set {
     struct tern_pool *map;
     struct tern_batch *batch; /* owned; empty between calls */
     struct copier *copier;    /* owned */
+    struct block_far far;     /* where the pool lies on a GPU; driver NULL: it does not */
     uint64_t pool, value_bytes, page_bytes;
     char part[WIRE_NAMESPACE_PARTS][WIRE_STRING_MAX + 1]; /* what `ns` points to */
     struct tern_namespace ns;                             /* the caller's, with the group */
@@ -97,6 +98,8 @@ static inline bool block_is_there(struct tern_page p)
  * page. */
 enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list *list, uint32_t at,
                             uint32_t page, struct block_copy *ret);
+/* Makes the first n of set->copies. INTERNAL: the GPU has failed. */
+enum tern_err blocks_copy(struct tern_block_set *set, uint32_t n, enum copy_way way);
 /* Milliseconds up to the deadline, at least one. */
 uint32_t blocks_left_ms(uint64_t deadline_ns);
 /* Waits a moment. False: the deadline has passed. */

@@ -128,6 +128,15 @@ enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list 
     return TERN_OK;
 }
 
+enum tern_err blocks_copy(struct tern_block_set *set, uint32_t n, enum copy_way way)
+{
+    if (copier_run(set->copier, set->copies, n, way))
+        return TERN_OK;
+    return set_error(set->t, TERN_INTERNAL,
+                     "the GPU that the blocks lie on has failed: close the set, and open it again "
+                     "when the daemon was started anew");
+}
+
 uint32_t blocks_left_ms(uint64_t deadline_ns)
 {
     uint64_t now = client_socket_now_ns();

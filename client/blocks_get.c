@@ -37,7 +37,7 @@ static enum tern_err copy_blocks(struct get *g, const uint32_t *at, uint32_t n, 
         for (uint32_t i = 0; i < take; i++)
             TRY(block_copy_of(set, &g->list, at[from + i], set->page[at[from + i]].index,
                               &set->copies[i]));
-        copier_run(set->copier, set->copies, take, COPY_FROM_PAGES);
+        TRY(blocks_copy(set, take, COPY_FROM_PAGES));
         for (uint32_t i = 0; i < take; i++) {
             if (set->copies[i].ok)
                 g->got[at[from + i]] = 1;

@@ -134,7 +134,7 @@ static enum tern_err put_piece(struct put *p, uint32_t *at, uint32_t *io_n, uint
     for (uint32_t i = 0; i < n; i++)
         if (set->held[i] != 0)
             TRY(block_copy_of(set, &p->list, at[i], set->held[i], &set->copies[copies++]));
-    copier_run(set->copier, set->copies, copies, COPY_TO_PAGES);
+    TRY(blocks_copy(set, copies, COPY_TO_PAGES));
     return commit_pages(p, at, n, next > set->ahead ? next : set->ahead, io_n);
 }
 

@@ -20,6 +20,7 @@
  *   request, ops, batch, lease, lease_submit, session, handoff, turn, pool, record, subscribe,
  *   chain         the calls of tern.h
  *   tern          connecting and leaving
+ *   block_lane    the way of a thread to pages on a GPU
  *   block_copy    values between the caller's memory and pages
  *   blocks_ask    lists of keys, and the requests about them
  *   blocks_sessions  sessions for what takes pages or pins them

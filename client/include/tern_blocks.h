@@ -27,6 +27,8 @@
 #define TERN_BLOCKS_THREADS_MAX 64            /* that copy for one set */
 #define TERN_BLOCKS_PINNED_MAX  1024          /* blocks that one set has pinned */
 
+/* Where the tenant's memory lies on a GPU, so do the blocks, and the set's threads copy by streams of
+ * their own in its primary context. The context of the calling thread is not touched. */
 struct tern_block_set;
 struct tern_block_pin;
 
@@ -48,7 +50,7 @@ struct tern_block_config {
  *   INVALID      Something of *config; also pages of that size are below the daemon's
  *                page_bytes_min.
  *   QUOTA        The tenant has not pool_bytes of memory left, or the daemon no engine.
- *   UNSUPPORTED  The daemon is older than blocks, or the tenant's memory lies on a GPU. */
+ *   UNSUPPORTED  The daemon is older than blocks; or as of tern_pool_map. */
 TERN_API enum tern_err tern_blocks_open(const char *socket_path,
                                         const struct tern_block_config *config,
                                         uint32_t deadline_ms, struct tern_block_set **ret);

@@ -37,7 +37,7 @@ static struct bench bench_of(uint32_t threads, uint64_t bytes)
 {
     struct bench b = {.bytes = bytes};
 
-    assert_int_equal(copier_create(threads, bytes, &b.copier), TERN_OK);
+    assert_int_equal(copier_create(threads, bytes, NULL, &b.copier), TERN_OK);
     for (uint32_t i = 0; i < COPIES; i++) {
         b.value[i] = malloc(bytes);
         b.page[i] = calloc(1, block_page_bytes(bytes));
@@ -62,7 +62,7 @@ static void run(struct bench *b, uint32_t pieces, enum copy_way way)
 {
     for (uint32_t i = 0; i < COPIES; i++)
         cut(b, i, pieces);
-    copier_run(b->copier, b->copy, COPIES, way);
+    assert_true(copier_run(b->copier, b->copy, COPIES, way));
 }
 
 TEST(blocks_come_back_as_they_were_put_in_whatever_pieces)
@@ -112,13 +112,13 @@ TEST(blocks_of_a_run_are_as_many_as_fit_64_mib)
 {
     struct copier *c;
 
-    assert_int_equal(copier_create(1, TERN_BLOCK_VALUE_MAX, &c), TERN_OK);
+    assert_int_equal(copier_create(1, TERN_BLOCK_VALUE_MAX, NULL, &c), TERN_OK);
     assert_int_equal(copier_most(c), 1);
     copier_destroy(c, false);
-    assert_int_equal(copier_create(1, 1 << 20, &c), TERN_OK);
+    assert_int_equal(copier_create(1, 1 << 20, NULL, &c), TERN_OK);
     assert_int_equal(copier_most(c), 64);
     copier_destroy(c, false);
-    assert_int_equal(copier_create(1, 8, &c), TERN_OK);
+    assert_int_equal(copier_create(1, 8, NULL, &c), TERN_OK);
     assert_int_equal(copier_most(c), TERN_BLOCKS_LIST_MAX);
     copier_destroy(c, false);
     copier_destroy(NULL, false);
