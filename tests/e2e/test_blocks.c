@@ -345,6 +345,40 @@ TEST_WITH(blocks_of_clients_that_are_killed_in_a_tight_pool, NULL, remove_all)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
+/* Of blocks that were put by one call the first is evicted last. */
+TEST_WITH(blocks_at_the_front_of_a_list_stay_longest, NULL, remove_all)
+{
+    struct client *c = calloc(1, sizeof *c);
+    uint8_t place[LIST_MAX];
+    uint32_t front;
+
+    begin(NULL);
+    prng_init(&c->prng, 3);
+    assert_true(open_sets(c, 26 * page_bytes(), 0));
+    for (uint32_t call = 0; call < 2; call++) {
+        do
+            choose(c);
+        while (c->n < 18);
+        c->n = call ? 12 : 18;
+        for (uint32_t i = 0; i < c->n; i++) {
+            c->key[i] = call * 20 + i;
+            c->keys[i] = key_of(c->key[i], c->bytes[i]);
+        }
+        assert_int_equal(tern_blocks_put(c->set[0], c->keys, c->values, c->n, 0, NULL), TERN_OK);
+    }
+    for (uint32_t i = 0; i < 18; i++)
+        c->keys[i] = key_of(i, c->bytes[i]);
+    assert_int_equal(tern_blocks_find(c->set[0], c->keys, 18, 0, place, &front), TERN_OK);
+    assert_in_range(front, 8, 17);
+    for (uint32_t i = front; i < 18; i++)
+        assert_int_equal(place[i], TERN_BLOCK_NOWHERE);
+    for (uint32_t s = 0; s < SETS; s++)
+        tern_blocks_close(c->set[s]);
+    free(c);
+    end();
+    assert_int_equal(rig_stop(&rig), 0);
+}
+
 TEST_WITH(blocks_on_the_host_tier_come_back, NULL, remove_all)
 {
     begin("    host_memory: 8M\n    host_write_through: true\n");
