@@ -22,12 +22,13 @@ size_t undumped_bytes(size_t bytes)
 void *undumped_take(size_t bytes, bool present)
 {
     const size_t n = undumped_bytes(bytes);
-    void *at = mmap(NULL, n, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | (present ? MAP_POPULATE : 0), -1, 0);
+    void *at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (at == MAP_FAILED)
         return NULL;
-    if (undumped(at, n))
+    if (present) /* large pages where the machine has them: what is looked up lies anywhere in it */
+        (void)madvise(at, n, MADV_HUGEPAGE);
+    if (undumped(at, n) && (!present || madvise(at, n, MADV_POPULATE_WRITE) == 0))
         return at;
     munmap(at, n);
     return NULL;
