@@ -636,7 +636,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
     }
     if (op->kind != STEP_EXTEND && too_much(w, r) && r->lengths.committed == s->committed) {
         MARK(step_too_much);
-        same_result(w, s, r, "too_much_lengths");
+        if (s->turn != TURN_FETCHING) /* its T moves as chunks are published */
+            same_result(w, s, r, "too_much_lengths");
         return;
     }
     if (r->err == TERN_BUSY && !extends(op) && op->kind != STEP_COMMIT) {
@@ -644,7 +645,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
                "BUSY for a release at step %llu, all have done %u", (unsigned long long)op->step,
                min_done);
         MARK(retires_full);
-        if (s->turn != TURN_FETCHING) /* its T moves as chunks are published */
+        if (s->turn != TURN_FETCHING) /* likewise */
             same_result(w, s, r, "busy_lengths");
         return;
     }
