@@ -351,12 +351,13 @@ static bool record_for(const struct core *c, uint32_t slot)
     return share_room(c, SHARE_DISK_STORES, node_pool(c, node_at(c, slot))->tenant) > 0;
 }
 
-/* Leaves of all memory, while there are records for stores. */
+/* Leaves of all memory, while there are records for stores. A leaf that had none may have left
+ * memory behind the sweep of that step: the next event that changes anything goes on. */
 static bool shutdown_flush(struct core *c)
 {
     uint32_t end = piece_begin(c);
 
-    while (c->disk_sweep != NONE) {
+    while ((c->touched || c->left_over) && c->disk_sweep != NONE) {
         uint32_t slot = c->disk_sweep;
 
         if (c->visits++ >= end || visits_left(c) == 0)
