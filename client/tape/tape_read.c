@@ -153,19 +153,20 @@ static bool within_limits(const struct event *e, const struct core_limits *limit
 }
 
 /* Gives each token list its part of the record's keys and tokens; nothing may be left over. */
-static bool place_lists(struct event *e, const uint32_t *keys, uint32_t nkeys,
+static bool place_lists(const struct codec *c, const uint32_t *keys, uint32_t nkeys,
                         const uint32_t *tokens, uint32_t ntokens)
 {
-    for (uint32_t i = 0; i < codec_lists(e); i++) {
-        struct req_tokens list = codec_list(e, i);
+    for (uint32_t i = 0; i < c->nlists; i++) {
+        const struct codec_list *list = &c->lists[i];
 
-        if (list.nkeys > nkeys || list.n > ntokens)
+        if (list->nkeys > nkeys || list->n > ntokens)
             return false;
-        codec_list_set(e, i, tokens, (const struct extra_key *)(const void *)keys);
-        keys += list.nkeys * KEY_WORDS;
-        nkeys -= list.nkeys;
-        tokens += list.n;
-        ntokens -= list.n;
+        *list->tokens = tokens;
+        *list->keys = (const struct extra_key *)(const void *)keys;
+        keys += list->nkeys * KEY_WORDS;
+        nkeys -= list->nkeys;
+        tokens += list->n;
+        ntokens -= list->n;
     }
     return nkeys == 0 && ntokens == 0;
 }
@@ -174,7 +175,7 @@ static enum tern_err read_record(struct tape_reader *r, struct event *e)
 {
     const uint32_t *head = r->words + r->at;
     uint64_t left = r->nwords - r->at, words, wanted;
-    struct codec c = {.reading = true};
+    struct codec c = {.reading = true, .lists = r->room.lists};
 
     if (left < RECORD_HEAD_WORDS)
         return TERN_MALFORMED;
@@ -188,7 +189,7 @@ static enum tern_err read_record(struct tape_reader *r, struct event *e)
     codec_event(&c, e, &r->room);
     if (c.bad || c.n - c.at > 1 || e->now_ns < r->now_ns || e->now_ns > CLOCK_MAX ||
         !within_limits(e, &r->header.limits) ||
-        !place_lists(e, c.words + c.n, head[2], c.words + c.n + (size_t)head[2] * KEY_WORDS,
+        !place_lists(&c, c.words + c.n, head[2], c.words + c.n + (size_t)head[2] * KEY_WORDS,
                      head[3]))
         return TERN_MALFORMED;
     r->now_ns = e->now_ns;

@@ -154,15 +154,16 @@ static void right_head(uint8_t *bytes)
 static void right_parts(uint32_t *record, uint32_t left)
 {
     static struct codec_room room;
-    struct codec c = {.reading = true, .words = record + RECORD_HEAD_WORDS, .n = left};
+    struct codec c = {
+        .reading = true, .words = record + RECORD_HEAD_WORDS, .n = left, .lists = room.lists};
     uint32_t *head = record;
     uint64_t keys = 0, tokens = 0;
     struct event e = {0};
 
     codec_event(&c, &e, &room);
-    for (uint32_t i = 0; !c.bad && i < codec_lists(&e); i++) {
-        keys += codec_list(&e, i).nkeys;
-        tokens += codec_list(&e, i).n;
+    for (uint32_t i = 0; !c.bad && i < c.nlists; i++) {
+        keys += c.lists[i].nkeys;
+        tokens += c.lists[i].n;
     }
     head[1] = c.bad ? head[1] % 1024 & ~1u : (uint32_t)(c.at + 1) & ~1u;
     head[1] = head[1] < left ? head[1] : left & ~1u;

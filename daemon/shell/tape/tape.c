@@ -27,6 +27,7 @@ struct tape {
     struct tenant_config tenant[TAPE_TENANTS_MAX];
     uint32_t round_key[4];
     uint64_t secret[2];
+    struct codec_list lists[STEP_OPS_MAX]; /* of the event that is being recorded */
     struct out *out;
 };
 
@@ -85,18 +86,6 @@ void tape_destroy(struct tape *tape)
     free(tape);
 }
 
-static size_t words_at_most(const struct event *e)
-{
-    size_t words = RECORD_HEAD_WORDS + codec_body_max(e) + 4;
-
-    for (uint32_t i = 0; i < codec_lists(e); i++) {
-        struct req_tokens list = codec_list(e, i);
-
-        words += list.n + list.nkeys * KEY_WORDS;
-    }
-    return words;
-}
-
 #define PREFETCH_WORDS 128 /* of 16 a cache line: a usual record */
 
 /* A full ring is larger than the caches, so what the next event overwrites is prefetched now. */
@@ -132,60 +121,69 @@ static uint32_t words_between(const struct tape *t, size_t from, size_t to)
     return (uint32_t)(to >= from ? to - from : to + t->nwords - from);
 }
 
-static void write_record(struct tape *t, struct event *e)
+/* Drops what is oldest until there is room; false: no ring has so much. `used` stays below nwords,
+ * so that first == next always means empty. */
+static bool make_room(struct tape *t, size_t words)
 {
-    struct codec c = {.words = t->words, .n = t->nwords, .at = t->next};
-    uint32_t head[RECORD_HEAD_WORDS] = {0}, body, nkeys = 0, ntokens = 0;
-    size_t body_at;
+    while (t->used > 0 && t->used + words >= t->nwords)
+        drop_oldest(t);
+    return words < t->nwords;
+}
 
+static void put_lists(struct codec *c, uint32_t head[RECORD_HEAD_WORDS])
+{
+    for (uint32_t i = 0; i < c->nlists; i++) {
+        const struct codec_list *l = &c->lists[i];
+
+        codec_put_words(c, (const uint32_t *)(const void *)*l->keys, l->nkeys * KEY_WORDS);
+        head[2] += l->nkeys;
+    }
+    for (uint32_t i = 0; i < c->nlists; i++) {
+        codec_put_words(c, *c->lists[i].tokens, c->lists[i].n);
+        head[3] += c->lists[i].n;
+    }
+    pad_even(c, head[3]);
+}
+
+/* False: the ring is too small for it. */
+static bool write_record(struct tape *t, struct event *e)
+{
+    struct codec c = {.words = t->words, .n = t->nwords, .at = t->next, .lists = t->lists};
+    uint32_t head[RECORD_HEAD_WORDS] = {0};
+    size_t words = RECORD_HEAD_WORDS + codec_body_max(e) + 4, body_at;
+
+    if (!make_room(t, words))
+        return false;
     codec_put_words(&c, head, RECORD_HEAD_WORDS);
     body_at = c.at;
     codec_event(&c, e, NULL);
-    body = words_between(t, body_at, c.at);
-    body += pad_even(&c, body);
-    for (uint32_t i = 0; i < codec_lists(e); i++) {
-        struct req_tokens list = codec_list(e, i);
-
-        codec_put_words(&c, (const uint32_t *)(const void *)list.keys, list.nkeys * KEY_WORDS);
-        nkeys += list.nkeys;
-    }
-    for (uint32_t i = 0; i < codec_lists(e); i++) {
-        struct req_tokens list = codec_list(e, i);
-
-        codec_put_words(&c, list.v, list.n);
-        ntokens += list.n;
-    }
-    pad_even(&c, ntokens);
+    head[1] = words_between(t, body_at, c.at);
+    head[1] += pad_even(&c, head[1]);
+    for (uint32_t i = 0; i < c.nlists; i++)
+        words += c.lists[i].n + c.lists[i].nkeys * KEY_WORDS;
+    if (!make_room(t, words))
+        return false;
+    put_lists(&c, head);
     head[0] = words_between(t, t->next, c.at) * (uint32_t)sizeof(uint32_t);
-    head[1] = body;
-    head[2] = nkeys;
-    head[3] = ntokens;
     t->used += head[0] / sizeof(uint32_t);
     check(t->used < t->nwords);
     c.at = t->next;
     codec_put_words(&c, head, RECORD_HEAD_WORDS);
     atomic_signal_fence(memory_order_seq_cst);
     t->next = (t->next + head[0] / sizeof(uint32_t)) % t->nwords;
+    return true;
 }
 
 void tape_record(struct tape *tape, const struct event *event)
 {
     struct event copy;
-    size_t most;
 
     if (tape == NULL || tape->nwords == 0)
         return;
     tape->recorded++;
-    most = words_at_most(event);
-    /* `used` stays below nwords, so that first == next always means empty. */
-    while (tape->used > 0 && tape->used + most >= tape->nwords)
-        drop_oldest(tape);
-    if (most >= tape->nwords) {
-        tape->dropped++;
-        return;
-    }
     copy = *event;
-    write_record(tape, &copy);
+    if (!write_record(tape, &copy))
+        tape->dropped++;
 }
 
 /* The body begins with the event's kind and now_ns. */

@@ -64,11 +64,19 @@ static void namespace(struct codec *c, struct namespace_id *v)
     codec_u64(c, &v->lo);
 }
 
-static void tokens(struct codec *c, struct req_tokens *v)
+static void list(struct codec *c, struct codec_list v)
+{
+    check(c->nlists < STEP_OPS_MAX);
+    c->lists[c->nlists++] = v;
+}
+
+/* `own`: where the event has them, if `v` is a copy. */
+static void tokens(struct codec *c, struct req_tokens *v, struct req_tokens *own)
 {
     v->n = within(c, v->n, 0, SESSION_TOKENS_MAX + 1);
     codec_u32(c, &v->base);
     v->nkeys = within(c, v->nkeys, 0, EXTRA_KEYS_MAX + 1);
+    list(c, (struct codec_list){&own->v, &own->keys, v->n, v->nkeys});
 }
 
 /* A name in a field of n bytes, a multiple of 4, with the NUL. */
@@ -155,7 +163,7 @@ static void op_runs(struct codec *c, struct step_op *v, struct codec_room *room,
         v->runs = room->op_runs + first;
 }
 
-static void operation(struct codec *c, struct step_op *v)
+static void operation(struct codec *c, struct step_op *v, struct req_tokens *own)
 {
     v->kind = (enum step_op_kind)within(c, v->kind, STEP_EXTEND, STEP_KINDS);
     v->barrier = truth(c, v->barrier);
@@ -163,7 +171,7 @@ static void operation(struct codec *c, struct step_op *v)
     codec_u64(c, &v->step);
     codec_u32(c, &v->length);
     codec_u32(c, &v->written);
-    tokens(c, &v->tokens);
+    tokens(c, &v->tokens, own);
     handle(c, &v->pool);
     if (v->kind != STEP_WRITTEN)
         return;
@@ -178,9 +186,10 @@ static void operations(struct codec *c, struct req_step *v, struct codec_room *r
 
     v->n = within(c, v->n, 0, STEP_OPS_MAX + 1);
     for (uint32_t i = 0; i < v->n; i++) {
-        struct step_op op = c->reading ? (struct step_op){.kind = STEP_EXTEND} : v->ops[i];
+        struct step_op op = c->reading ? (struct step_op){.kind = STEP_EXTEND} : v->ops[i],
+                       *own = c->reading ? &room->ops[i] : (struct step_op *)(uintptr_t)&v->ops[i];
 
-        operation(c, &op);
+        operation(c, &op, &own->tokens);
         op_runs(c, &op, room, &taken);
         if (c->reading)
             room->ops[i] = op;
@@ -213,7 +222,7 @@ static void ticket(struct codec *c, struct ticket *v)
 #define TAPE_NODE(of, member, limit)      handle(c, &(of).member);
 #define TAPE_ENGINE(of, member, limit)    handle(c, &(of).member);
 #define TAPE_NAMESPACE(of, member, limit) namespace(c, &(of).member);
-#define TAPE_TOKENS(of, member, limit)    tokens(c, &(of).member);
+#define TAPE_TOKENS(of, member, limit)    tokens(c, &(of).member, &(of).member);
 #define TAPE_U32(of, member, limit)       codec_u32(c, &(of).member);
 #define TAPE_U64(of, member, limit)       codec_u64(c, &(of).member);
 #define TAPE_CHOICE(of, member, limit)                                                             \
@@ -229,7 +238,7 @@ static void ticket(struct codec *c, struct ticket *v)
 #define TAPE_BLOBS(of, member, limit)  blobs(c, &(of).member);
 #define TAPE_TICKET(of, member, limit) ticket(c, &(of).member);
 #define TAPE_BLOB(of, member, limit)                                                               \
-    tokens(c, &(of).member);                                                                       \
+    tokens(c, &(of).member, &(of).member);                                                         \
     codec_u32(c, &(of).member##_bytes);
 #define TAPE_KEY(of, member, limit)                                                                \
     codec_u64(c, &(of).member[0]);                                                                 \
@@ -304,6 +313,9 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
                             (peer_msg_until(v) > SESSION_TOKENS_MAX || peer_msg_until(v) < v->at));
         v->nkeys = within(c, v->nkeys, 0, EXTRA_KEYS_MAX + 1);
     }
+    if (v->kind == PEER_PULL_OPEN || v->kind == PEER_PULL_TOKENS ||
+        (v->kind == PEER_PULL_OFFER && v->blob_bytes > 0))
+        list(c, (struct codec_list){&v->tokens, &v->keys, peer_msg_tokens(v), v->nkeys});
     runs(c, v, room);
 }
 
@@ -355,7 +367,11 @@ static void extent(struct codec *c, struct disk_extent *v)
 static void disk_event(struct codec *c, struct event *e)
 {
     switch (e->kind) {
-    case EV_DISK_FOUND: extent(c, &e->found.extent); break;
+    case EV_DISK_FOUND:
+        extent(c, &e->found.extent);
+        list(c, (struct codec_list){&e->found.tokens, &e->found.keys, e->found.extent.tokens,
+                                    e->found.extent.nkeys});
+        break;
     case EV_DISK_READY:
         codec_u64(c, &e->ready.next_file);
         codec_u64(c, &e->ready.served_ns);
@@ -430,109 +446,6 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
         break;
     default: small_event(c, e); break;
     }
-}
-
-/* ---- token lists ---- */
-
-/* The kinds of field that are one, or have one each: counted in `n`, and number i is found. */
-#define LIST_TOKENS(of, member, limit)                                                             \
-    if (n++ == i)                                                                                  \
-        list = &(of).member;
-#define LIST_NODE(of, member, limit)
-#define LIST_ENGINE(of, member, limit)
-#define LIST_OPS(of, member, limit)                                                                \
-    if (i >= n && i - n < (of).n)                                                                  \
-        list = &(of).member[i - n].tokens;                                                         \
-    n += (of).n;
-#define LIST_SESSION(of, member, limit)
-#define LIST_POOL(of, member, limit)
-#define LIST_NAMESPACE(of, member, limit)
-#define LIST_U32(of, member, limit)
-#define LIST_U64(of, member, limit)
-#define LIST_CHOICE(of, member, limit)
-#define LIST_TRUTH(of, member, limit)
-#define LIST_NAME(of, member, limit)
-#define LIST_PEER(of, member, limit)
-#define LIST_DEVICE(of, member, limit)
-#define LIST_GROUPS(of, member, limit)
-#define LIST_HASH(of, member, limit)
-#define LIST_HASH64(of, member, limit)
-#define LIST_BLOBS(of, member, limit)
-#define LIST_BLOB(of, member, limit) LIST_TOKENS(of, member, limit)
-#define LIST_TICKET(of, member, limit)
-#define LIST_KEY(of, member, limit)
-
-/* List i of a request, NULL if it has not so many, and how many it has. */
-static const struct req_tokens *list_of(const struct request *v, uint32_t i, uint32_t *ret_n)
-{
-    const struct req_tokens *list = NULL;
-    uint32_t n = 0;
-
-    switch (v->op) {
-#define F(op, member, KIND, limit) LIST_##KIND(v->op, member, limit)
-        REQUEST_TABLE(REQUEST_CASE)
-#undef F
-    default: break;
-    }
-    *ret_n = n;
-    return list;
-}
-
-uint32_t codec_lists(const struct event *e)
-{
-    uint32_t n = 0;
-
-    if (e->kind == EV_PEER_MSG)
-        return e->peer.msg.kind == PEER_PULL_OPEN || e->peer.msg.kind == PEER_PULL_TOKENS ||
-               (e->peer.msg.kind == PEER_PULL_OFFER && e->peer.msg.blob_bytes > 0);
-    if (e->kind == EV_DISK_FOUND)
-        return 1;
-    if (e->kind != EV_REQUEST)
-        return 0;
-    (void)list_of(&e->request, 0, &n);
-    return n;
-}
-
-struct req_tokens codec_list(const struct event *e, uint32_t i)
-{
-    const struct req_tokens *list;
-    uint32_t n;
-
-    if (e->kind == EV_PEER_MSG)
-        return (struct req_tokens){.v = e->peer.msg.tokens,
-                                   .n = peer_msg_tokens(&e->peer.msg),
-                                   .keys = e->peer.msg.keys,
-                                   .nkeys = e->peer.msg.nkeys};
-    if (e->kind == EV_DISK_FOUND)
-        return (struct req_tokens){.v = e->found.tokens,
-                                   .n = e->found.extent.tokens,
-                                   .keys = e->found.keys,
-                                   .nkeys = e->found.extent.nkeys};
-    list = list_of(&e->request, i, &n);
-    check(list);
-    return *list;
-}
-
-void codec_list_set(struct event *e, uint32_t i, const uint32_t *v, const struct extra_key *keys)
-{
-    struct req_tokens *list;
-    uint32_t n;
-
-    if (e->kind == EV_PEER_MSG) {
-        e->peer.msg.tokens = v;
-        e->peer.msg.keys = keys;
-        return;
-    }
-    if (e->kind == EV_DISK_FOUND) {
-        e->found.tokens = v;
-        e->found.keys = keys;
-        return;
-    }
-    list = (struct req_tokens *)(uintptr_t)list_of(&e->request, i,
-                                                   &n); /* in the event or codec_room */
-    check(list);
-    list->v = v;
-    list->keys = keys;
 }
 
 static size_t runs_words(const struct table_run *runs, uint32_t n)

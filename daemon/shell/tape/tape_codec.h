@@ -37,11 +37,20 @@ static_assert(sizeof(struct tape_file_head) % 8 == 0, "records behind it are ali
 static_assert(sizeof(struct tenant_config) == 48,
               "records behind it are aligned, and nothing undefined is written");
 
+/* A list of tokens of an event: where the event has its arrays, and how long they are. */
+struct codec_list {
+    const uint32_t **tokens;
+    const struct extra_key **keys;
+    uint32_t n, nkeys;
+};
+
 struct codec {
     bool reading;
     bool bad; /* reading: out of words, or a value outside its range; all later values are 0 */
     uint32_t *words;
-    size_t n, at; /* at wraps around n when writing; ends at n when reading */
+    size_t n, at;             /* at wraps around n when writing; ends at n when reading */
+    struct codec_list *lists; /* STEP_OPS_MAX; those of the event, in the order of the walk */
+    uint32_t nlists;
 };
 
 /* What a read event's arrays of structs lie in. */
@@ -49,6 +58,7 @@ struct codec_room {
     struct step_op ops[STEP_OPS_MAX];
     struct table_run op_runs[WIRE_RUNS_MAX]; /* of those */
     struct table_run runs[GROUPS_MAX];
+    struct codec_list lists[STEP_OPS_MAX];
 };
 
 /* room: NULL when writing. */
@@ -56,12 +66,6 @@ void codec_event(struct codec *c, struct event *event, struct codec_room *room);
 
 void codec_u32(struct codec *c, uint32_t *v);
 void codec_put_words(struct codec *c, const uint32_t *words, size_t n);
-
-/* The token lists of an event: a Match's, one of each operation of a Step, a found extent's. */
-uint32_t codec_lists(const struct event *event);
-struct req_tokens codec_list(const struct event *event, uint32_t i);
-void codec_list_set(struct event *event, uint32_t i, const uint32_t *tokens,
-                    const struct extra_key *keys);
 
 /* At least the words that the event takes without its keys and tokens. */
 size_t codec_body_max(const struct event *event);
