@@ -5,8 +5,8 @@
  *
  * What must stay true: no byte is written beyond the end; a write that does not fit fails, and the
  * failure sticks, so that writer_ok at the end tells about all of them. A message inside another
- * one is written behind its size: whoever computes that has to name the same fields as whoever
- * writes them. */
+ * one is written behind its size: put_end knows it from what was written, and whoever uses
+ * put_message computes it from the same fields. */
 #ifndef PROTO_WRITER_H
 #define PROTO_WRITER_H
 
@@ -116,6 +116,34 @@ static inline void put_message(struct writer *w, uint32_t field, size_t n)
 {
     if (writer_room(w, bytes_size(n)))
         writer_head(w, field, 2, n);
+}
+
+/* Begins a message inside this one whose size is not known yet. `about`: a guess; a good one saves
+ * a move of what is in it. Returns where its fields begin, for put_end. */
+static inline uint8_t *put_begin(struct writer *w, uint32_t field, size_t about)
+{
+    size_t n = 1 + varint_size(about);
+
+    if (!writer_room(w, n))
+        return w->p;
+    *w->p = (uint8_t)(field << 3 | 2);
+    w->p += n;
+    return w->p;
+}
+
+static inline void put_end(struct writer *w, uint8_t *from, size_t about)
+{
+    size_t n = (size_t)(w->p - from), had = varint_size(about), needs = varint_size(n);
+    uint8_t *at = from - had;
+
+    if (w->failed || (needs > had && !writer_room(w, needs - had)))
+        return;
+    if (needs != had)
+        memmove(at + needs, from, n);
+    w->p = at + needs + n;
+    for (; n >= 0x80; n >>= 7)
+        *at++ = (uint8_t)(n | 0x80);
+    *at = (uint8_t)n;
 }
 
 /* Where nothing was written since `body`, what every reader ignores. */

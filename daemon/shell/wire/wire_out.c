@@ -1,5 +1,5 @@
-/* Answers to frames. See wire_out.h. Invariant: a message inside another one is sized from the same
- * fields as are written; a buffer that is too small ends in 0, never in half a frame. */
+/* Answers to frames. See wire_out.h. Invariant: a buffer that is too small ends in 0, never in half
+ * a frame. */
 #include "shell/wire/wire_out.h"
 
 #include <inttypes.h>
@@ -12,101 +12,50 @@
 #include "proto/writer.h"
 #include "shell/wire/wire_layout.h"
 
-static size_t shortage_size(const struct shortage *s)
-{
-    return number_size(s->group) + number_size(s->needed) + number_size(s->free) +
-           number_size(s->evictable) + number_size(s->retiring) + number_size(s->until_step);
-}
-
-static bool has_shortage(enum tern_err err)
-{
-    return err == TERN_POOL_EXHAUSTED || err == TERN_QUOTA;
-}
-
-/* A Status as it is sent; `text` has its numbers. */
-struct told {
-    enum tern_err err;
-    const char *text;
-    const uint64_t *number;
-    const struct shortage *shortage;
-};
-
-static size_t status_size(const struct told *t)
-{
-    size_t text = t->text ? strlen(t->text) : 0;
-
-    return number_size(t->err) + (text ? bytes_size(text) : 0) +
-           (has_shortage(t->err) ? bytes_size(shortage_size(t->shortage)) : 0) +
-           number_size(t->number[0]) + number_size(t->number[1]);
-}
-
-static struct told result_told(const struct op_result *r, char words[WIRE_OUT_WORDS])
-{
-    return (struct told){r->err,
-                         r->err == TERN_OK ? NULL : wire_out_text(r->text, r->number, words),
-                         r->number, &r->shortage};
-}
-
-static size_t run_size(const struct table_run *r)
-{
-    return number_size(r->group) + number_size(r->first) +
-           bytes_size((size_t)r->n * sizeof(struct page_ref)) + number_size(r->from.index) +
-           number_size(r->from.gen);
-}
-
-static size_t lengths_size(const struct lengths *l)
-{
-    return number_size(l->committed) + number_size(l->written) + number_size(l->allocated);
-}
-
-static size_t result_size(const struct op_result *r, const struct table_run *runs)
-{
-    size_t n = lengths_size(&r->lengths) + number_size(r->tokens) + number_size(r->align);
-    char words[WIRE_OUT_WORDS];
-    struct told told = result_told(r, words);
-
-    if (r->err != TERN_OK)
-        n += bytes_size(status_size(&told));
-    for (uint32_t i = 0; i < r->nruns; i++)
-        n += bytes_size(run_size(&runs[r->first_run + i]));
-    return n;
-}
-
 static void put_shortage(struct writer *w, uint32_t field, const struct shortage *s)
 {
-    put_message(w, field, shortage_size(s));
+    uint8_t *from = put_begin(w, field, 0);
+
     put_number(w, 1, s->group);
     put_number(w, 2, s->needed);
     put_number(w, 3, s->free);
     put_number(w, 4, s->evictable);
     put_number(w, 5, s->retiring);
     put_number(w, 6, s->until_step);
+    put_end(w, from, 0);
 }
 
-static void put_status(struct writer *w, const struct told *t)
+/* A Status; `text` has its numbers. */
+static void put_status(struct writer *w, enum tern_err err, const char *text,
+                       const uint64_t number[REPLY_NUMBERS], const struct shortage *shortage)
 {
-    size_t n = t->text ? strlen(t->text) : 0;
+    size_t n = text ? strlen(text) : 0;
+    uint8_t *from;
 
-    if (t->err == TERN_OK)
+    if (err == TERN_OK)
         return;
-    put_message(w, 1, status_size(t));
-    put_number(w, 1, t->err);
+    from = put_begin(w, 1, n);
+    put_number(w, 1, err);
     if (n)
-        put_bytes(w, 2, t->text, n);
-    if (has_shortage(t->err))
-        put_shortage(w, 3, t->shortage);
-    put_number(w, 4, t->number[0]);
-    put_number(w, 5, t->number[1]);
+        put_bytes(w, 2, text, n);
+    if (err == TERN_POOL_EXHAUSTED || err == TERN_QUOTA)
+        put_shortage(w, 3, shortage);
+    put_number(w, 4, number[0]);
+    put_number(w, 5, number[1]);
+    put_end(w, from, n);
 }
 
 static void put_run(struct writer *w, uint32_t field, const struct table_run *r)
 {
-    put_message(w, field, run_size(r));
+    size_t refs = (size_t)r->n * sizeof(struct page_ref);
+    uint8_t *from = put_begin(w, field, refs);
+
     put_number(w, 1, r->group);
     put_number(w, 2, r->first);
-    put_bytes(w, 3, r->refs, (size_t)r->n * sizeof(struct page_ref));
+    put_bytes(w, 3, r->refs, refs);
     put_number(w, 4, r->from.index);
     put_number(w, 5, r->from.gen);
+    put_end(w, from, refs);
 }
 
 static void put_runs(struct writer *w, uint32_t field, const struct reply *r)
@@ -117,30 +66,32 @@ static void put_runs(struct writer *w, uint32_t field, const struct reply *r)
 
 static void put_lengths(struct writer *w, uint32_t field, const struct lengths *l)
 {
-    put_message(w, field, lengths_size(l));
+    uint8_t *from = put_begin(w, field, 0);
+
     put_number(w, 1, l->committed);
     put_number(w, 2, l->written);
     put_number(w, 3, l->allocated);
+    put_end(w, from, 0);
 }
 
 static void put_sums(struct writer *w, uint32_t field, const struct mem_brought *at)
 {
-    put_message(w, field,
-                number_size(at->offset) + number_size(at->entry_bytes) +
-                    number_size(at->page_bytes));
+    uint8_t *from = put_begin(w, field, 0);
+
     put_number(w, 1, at->offset);
     put_number(w, 2, at->entry_bytes);
     put_number(w, 3, at->page_bytes);
+    put_end(w, from, 0);
 }
 
 static void put_result(struct writer *w, uint32_t field, const struct op_result *r,
                        const struct table_run *runs)
 {
+    uint8_t *from = put_begin(w, field, 0);
     char words[WIRE_OUT_WORDS];
-    struct told told = result_told(r, words);
 
-    put_message(w, field, result_size(r, runs));
-    put_status(w, &told);
+    if (r->err != TERN_OK)
+        put_status(w, r->err, wire_out_text(r->text, r->number, words), r->number, &r->shortage);
     put_number(w, 2, r->lengths.committed);
     put_number(w, 3, r->lengths.written);
     put_number(w, 4, r->lengths.allocated);
@@ -148,6 +99,7 @@ static void put_result(struct writer *w, uint32_t field, const struct op_result 
     for (uint32_t i = 0; i < r->nruns; i++)
         put_run(w, 6, &runs[r->first_run + i]);
     put_number(w, 7, r->align);
+    put_end(w, from, 0);
 }
 
 static_assert(WIRE_SPAN_BYTES == sizeof(struct record_run), "runs are written in place");
@@ -158,58 +110,46 @@ static_assert(WIRE_SESSION_TOKENS_MAX == SESSION_TOKENS_MAX &&
                   WIRE_RECORD_PAGE == RECORD_PAGE_BYTES,
               "a client counts as the core does");
 
-static size_t section_size(const struct record_section *s)
-{
-    return number_size(s->bytes) + bytes_size(s->nruns * sizeof(struct record_run));
-}
-
-static size_t blob_size(const struct record_blob *b)
-{
-    return bytes_size(strlen(b->name)) + bytes_size(section_size(&b->at)) + number_size(b->dropped);
-}
-
-static size_t record_size(const struct record_body *b)
-{
-    size_t n = number_size(b->from) + number_size(b->length) + number_size(b->logprobs) +
-               bytes_size(section_size(&b->before)) + bytes_size(section_size(&b->own));
-
-    for (uint32_t i = 0; i < b->nblobs; i++)
-        n += bytes_size(blob_size(&b->blob[i]));
-    return n;
-}
-
 static void put_section(struct writer *w, uint32_t field, const struct record_section *s)
 {
-    put_message(w, field, section_size(s));
+    size_t runs = s->nruns * sizeof(struct record_run);
+    uint8_t *from = put_begin(w, field, runs);
+
     put_number(w, 1, s->bytes);
-    put_bytes(w, 2, s->run, s->nruns * sizeof(struct record_run));
+    put_bytes(w, 2, s->run, runs);
+    put_end(w, from, runs);
 }
 
 static void put_record(struct writer *w, uint32_t field, const struct record_body *b)
 {
-    put_message(w, field, record_size(b));
+    uint8_t *from = put_begin(w, field, 0), *blob;
+
     put_number(w, 1, b->from);
     put_number(w, 2, b->length);
     put_number(w, 3, b->logprobs);
     put_section(w, 4, &b->before);
     put_section(w, 5, &b->own);
     for (uint32_t i = 0; i < b->nblobs; i++) {
-        put_message(w, 6, blob_size(&b->blob[i]));
+        blob = put_begin(w, 6, 0);
         put_bytes(w, 1, b->blob[i].name, strlen(b->blob[i].name));
         put_section(w, 2, &b->blob[i].at);
         put_number(w, 3, b->blob[i].dropped);
+        put_end(w, blob, 0);
     }
+    put_end(w, from, 0);
 }
 
 /* As many as fit, and at least one: who asked goes on behind them. */
 static void put_records(struct writer *w, uint32_t field, const struct reply *r)
 {
     for (uint32_t i = 0; i < r->record_get.n; i++) {
-        const struct record_body *b = &r->record_get.list[i];
+        const struct writer before = *w;
 
-        if (i > 0 && bytes_size(record_size(b)) > (size_t)(w->end - w->p))
+        put_record(w, field, &r->record_get.list[i]);
+        if (i > 0 && !writer_ok(w)) {
+            *w = before;
             return;
-        put_record(w, field, b);
+        }
     }
 }
 
@@ -302,7 +242,7 @@ size_t wire_out_reply(const struct reply *r, const struct wire_region *region, u
         .version = FRAME_VERSION, .type = wire_out_type(r->op), .request_id = r->request_id};
 
     check(h.type != 0);
-    put_status(&w, &(struct told){r->err, r->text, r->number, &r->shortage});
+    put_status(&w, r->err, r->text, r->number, &r->shortage);
     put_answer(&w, r, region);
     put_pad(&w, body);
     if (!writer_ok(&w))

@@ -64,6 +64,36 @@ TEST(writer_without_room_fails_and_stays_so)
     }
 }
 
+/* The same bytes as by put_message, whatever was guessed, and the same room. */
+TEST(writer_sizes_a_message_by_what_was_written)
+{
+    static const size_t lengths[] = {0, 1, 125, 126, 127, 128, 16379, 16380, 16381, 20000};
+    static uint8_t bytes[20000], want[20100];
+
+    memset(bytes, 0xa5, sizeof bytes);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const size_t n = lengths[i], inner = bytes_size(n), whole = bytes_size(inner);
+        struct writer w = writer_of(want, whole);
+
+        put_message(&w, 3, inner);
+        put_bytes(&w, 2, bytes, n);
+        assert_true(writer_ok(&w));
+        for (size_t room = whole - 1; room <= whole; room++)
+            for (size_t about = 0; about <= n; about += n > 0 ? n : 1) {
+                uint8_t *body = rig_guarded(room), *from;
+
+                w = writer_of(body, room);
+                from = put_begin(&w, 3, about);
+                put_bytes(&w, 2, bytes, n);
+                put_end(&w, from, about);
+                assert_int_equal(writer_ok(&w), room == whole);
+                if (room == whole)
+                    assert_memory_equal(body, want, whole);
+                rig_release(body, room);
+            }
+    }
+}
+
 TEST(writer_pads_a_body_that_is_empty)
 {
     uint8_t body[WRITER_PAD_BYTES + 3];
