@@ -47,12 +47,11 @@ static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct 
             continue;
         core_records(ctx->core, i, &v);
         TEXT(out, OPEN_OBJECT(NULL), STR("tenant", ctx->config->tenants[i].name),
-             OBJECT("records", U64("pages", v.total), U64("used", v.used), U64("held", v.held),
-                    U64("records", v.records), U64("page_bytes", RECORD_PAGE_BYTES)));
+             OBJECT("records", U64("pages", v.total), NUM(v, used), NUM(v, held), NUM(v, records),
+                    U64("page_bytes", RECORD_PAGE_BYTES)));
         core_tickets(ctx->core, i, &tickets);
-        TEXT(out, OBJECT("tickets", U64("standing", tickets.standing), U64("made", tickets.made),
-                         U64("taken", tickets.taken), U64("dropped", tickets.dropped),
-                         U64("expired", tickets.expired),
+        TEXT(out, OBJECT("tickets", NUM(tickets, standing), NUM(tickets, made), NUM(tickets, taken),
+                         NUM(tickets, dropped), NUM(tickets, expired),
                          U64("ended", tickets.made - tickets.taken - tickets.dropped -
                                           tickets.expired - tickets.standing)));
         admin_spill_tenant(ctx, i, out);
@@ -208,13 +207,11 @@ static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
     for (uint32_t i = 0; i < core_limits_of(ctx->core)->pools; i++)
         if (core_pool_view(ctx->core, i, &p) && p.tier == TIER_HOST)
             bytes += p.bytes * p.regions;
-    TEXT(out, OBJECT("host_tier", U64("bytes", bytes), U64("host_copies", v->host_copies),
-                     U64("host_copies_failed", v->host_copies_failed),
-                     U64("host_copies_again", v->host_copies_again),
-                     U64("host_uncopied", v->host_uncopied), U64("host_loads", v->host_loads),
-                     U64("copies", v->copies), U64("copied_bytes", ctx->mem.copied_bytes),
-                     U64("copies_corrupt", ctx->mem.copies_corrupt), U64("retracts", v->retracts),
-                     U64("retracts_undone", v->retracts_undone), U64("recovers", v->recovers)));
+    TEXT(out,
+         OBJECT("host_tier", U64("bytes", bytes), NUM(*v, host_copies), NUM(*v, host_copies_failed),
+                NUM(*v, host_copies_again), NUM(*v, host_uncopied), NUM(*v, host_loads),
+                NUM(*v, copies), NUM(ctx->mem, copied_bytes), NUM(ctx->mem, copies_corrupt),
+                NUM(*v, retracts), NUM(*v, retracts_undone), NUM(*v, recovers)));
 }
 
 /* NULL: there are no devices. */
@@ -230,31 +227,24 @@ static const char *device_checksums(const struct mem_stats *m)
 static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out,
-         OBJECT(
-             "memory", STR("kind", "memfd"), U64("bytes", ctx->mem.bytes),
-             U64("device_bytes", ctx->mem.device_bytes), U64("devices", ctx->mem.devices),
-             U64("devices_lost", ctx->mem.devices_lost),
-             STR("device_checksums", device_checksums(&ctx->mem)),
-             U64("checksums_by_kernels", ctx->mem.work.sums_by_kernels),
-             U64("checksums_by_copies", ctx->mem.work.sums_by_copies),
-             U64("checksums_by_engine", ctx->mem.work.sums_by_engine),
-             U64("rows_by_kernels", ctx->mem.work.rows_by_kernels),
-             U64("rows_by_copies", ctx->mem.work.rows_by_copies),
-             U64("moved_bytes_within", ctx->mem.work.moved_within),
-             U64("moved_bytes_by_peer", ctx->mem.work.moved_by_peer),
-             U64("moved_bytes_staged", ctx->mem.work.moved_staged),
-             BOOL("huge_pages_wanted", ctx->config->huge_pages),
-             U64("huge_page_bytes", ctx->mem.huge_page_bytes),
-             U64("sealed_pages", ctx->mem.sealed_pages), U64("zeroed_bytes", ctx->mem.zeroed_bytes),
-             U64("host_bytes", ctx->mem.host_bytes), U64("record_bytes", ctx->mem.record_bytes),
-             U64("records_checked", ctx->mem.records_checked),
-             U64("copied_pages", ctx->mem.copied_pages), U64("copied_bytes", ctx->mem.copied_bytes),
-             U64("copies_corrupt", ctx->mem.copies_corrupt),
-             U64("copies_spoilt", ctx->mem.copies_spoilt),
-             U64("queue_high_water", ctx->mem.queue_high_water), U64("faults", ctx->mem.faults),
-             U64("with_holes", ctx->mem.holes.memories), U64("waits", ctx->mem.holes.waits),
-             U64("waited_ms", ctx->mem.holes.waited_ns / 1000000),
-             U64("workers", ctx->config->workers)));
+         OBJECT("memory", STR("kind", "memfd"), NUM(ctx->mem, bytes), NUM(ctx->mem, device_bytes),
+                NUM(ctx->mem, devices), NUM(ctx->mem, devices_lost),
+                STR("device_checksums", device_checksums(&ctx->mem)),
+                U64("checksums_by_kernels", ctx->mem.work.sums_by_kernels),
+                U64("checksums_by_copies", ctx->mem.work.sums_by_copies),
+                U64("checksums_by_engine", ctx->mem.work.sums_by_engine),
+                NUM(ctx->mem.work, rows_by_kernels), NUM(ctx->mem.work, rows_by_copies),
+                U64("moved_bytes_within", ctx->mem.work.moved_within),
+                U64("moved_bytes_by_peer", ctx->mem.work.moved_by_peer),
+                U64("moved_bytes_staged", ctx->mem.work.moved_staged),
+                BOOL("huge_pages_wanted", ctx->config->huge_pages), NUM(ctx->mem, huge_page_bytes),
+                NUM(ctx->mem, sealed_pages), NUM(ctx->mem, zeroed_bytes), NUM(ctx->mem, host_bytes),
+                NUM(ctx->mem, record_bytes), NUM(ctx->mem, records_checked),
+                NUM(ctx->mem, copied_pages), NUM(ctx->mem, copied_bytes),
+                NUM(ctx->mem, copies_corrupt), NUM(ctx->mem, copies_spoilt),
+                NUM(ctx->mem, queue_high_water), NUM(ctx->mem, faults),
+                U64("with_holes", ctx->mem.holes.memories), NUM(ctx->mem.holes, waits),
+                U64("waited_ms", ctx->mem.holes.waited_ns / 1000000), NUM(*ctx->config, workers)));
 }
 
 /* Pairs of a region on a GPU and a NIC in use; where RDMA is asked for and none is in use, regions
@@ -275,30 +265,24 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct xfer_stats *x = &ctx->xfer;
 
-    TEXT(out, OPEN_OBJECT("data"), U64("port", ctx->daemon->data_port), U64("conns", x->conns),
-         U64("pages_in", x->pages_in), U64("pages_out", x->pages_out),
-         U64("payload_bytes_in", x->payload_bytes_in),
-         U64("payload_bytes_out", x->payload_bytes_out), U64("socket_bytes_in", x->socket_bytes_in),
-         U64("socket_bytes_out", x->socket_bytes_out), U64("corrupt_detected", x->corrupt_detected),
-         U64("corrupt_injected", x->corrupt_injected), U64("gone_answers", x->gone_answers),
-         U64("refused", x->refused), U64("over_share", x->over_share),
-         U64("conns_retired", x->conns_retired), U64("pages_again", x->pages_again),
-         OBJECT("threads", U64("threads", x->threads.threads), U64("tasks", x->threads.away),
+    TEXT(out, OPEN_OBJECT("data"), U64("port", ctx->daemon->data_port), NUM(*x, conns),
+         NUM(*x, pages_in), NUM(*x, pages_out), NUM(*x, payload_bytes_in),
+         NUM(*x, payload_bytes_out), NUM(*x, socket_bytes_in), NUM(*x, socket_bytes_out),
+         NUM(*x, corrupt_detected), NUM(*x, corrupt_injected), NUM(*x, gone_answers),
+         NUM(*x, refused), NUM(*x, over_share), NUM(*x, conns_retired), NUM(*x, pages_again),
+         OBJECT("threads", NUM(x->threads, threads), U64("tasks", x->threads.away),
                 U64("tasks_done", x->threads.done)),
          OBJECT("from_peers", /* use against share: see limits.data_conns_max */
                 U64("conns", x->inbound), U64("limit", x->inbound_max),
                 U64("reserved", x->inbound_min), U64("common_used", x->inbound_common),
                 U64("common", x->inbound_common_max)),
-         OPEN_OBJECT("verbs"), U64("paths_up", x->paths_up), U64("paths_made", x->paths_made),
-         U64("paths_failed", x->paths_failed), U64("pieces_again", x->pieces_again),
-         U64("batches_moved", x->batches_moved), U64("pages_in", x->verbs_pages_in),
+         OPEN_OBJECT("verbs"), NUM(*x, paths_up), NUM(*x, paths_made), NUM(*x, paths_failed),
+         NUM(*x, pieces_again), NUM(*x, batches_moved), U64("pages_in", x->verbs_pages_in),
          U64("pages_out", x->verbs_pages_out), U64("bytes_in", x->verbs_bytes_in),
-         U64("ring_bytes_in", x->ring_bytes_in), U64("ring_bytes_out", x->ring_bytes_out),
-         U64("read_errors", x->read_errors), U64("writes_posted", x->writes_posted),
-         U64("grants_revoked", x->grants_revoked), U64("late_writes", x->late_writes),
-         U64("windows_open", x->windows_open), U64("stale_completions", x->stale_completions),
-         U64("stale_answers", x->stale_answers), U64("cq_high_water", x->cq_high_water),
-         U64("cq_events", x->cq_events));
+         NUM(*x, ring_bytes_in), NUM(*x, ring_bytes_out), NUM(*x, read_errors),
+         NUM(*x, writes_posted), NUM(*x, grants_revoked), NUM(*x, late_writes),
+         NUM(*x, windows_open), NUM(*x, stale_completions), NUM(*x, stale_answers),
+         NUM(*x, cq_high_water), NUM(*x, cq_events));
     status_regions(ctx, out);
     TEXT(out, CLOSE_OBJECT, CLOSE_OBJECT);
 }
@@ -335,10 +319,8 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
     for (uint32_t i = 0; door(ctx, i, &name, &s); i++) {
         if (*name == '\0')
             continue; /* of a tenant that is free */
-        TEXT(out,
-             OBJECT(NULL, STR("door", name), U64("waiting", s.waiting), U64("places", s.places),
-                    U64("share", s.share), U64("displaced", s.displaced), U64("overdue", s.overdue),
-                    U64("over_rate", s.over_rate)));
+        TEXT(out, OBJECT(NULL, STR("door", name), NUM(s, waiting), NUM(s, places), NUM(s, share),
+                         NUM(s, displaced), NUM(s, overdue), NUM(s, over_rate)));
     }
     TEXT(out, CLOSE_ARRAY);
 }
@@ -348,7 +330,7 @@ static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out
 {
     TEXT(out, OBJECT("descriptors", STR("mode", ctx->descriptors),
                      U64("connections_ended", ctx->daemon->conns.brought),
-                     U64("closing", ctx->closer.closing), U64("closed_apart", ctx->closer.closed)));
+                     NUM(ctx->closer, closing), U64("closed_apart", ctx->closer.closed)));
 }
 
 /* Answers that wait to be read: against what is reserved for a tenant, and the common rest. */
@@ -366,11 +348,10 @@ static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *ou
         stream_share_view(ctx->daemon->streams, i, &s);
         if (*name == '\0')
             continue;
-        TEXT(out,
-             OBJECT(NULL, STR("share", name), U64("used", s.used), U64("reserved", s.reserved)));
+        TEXT(out, OBJECT(NULL, STR("share", name), NUM(s, used), NUM(s, reserved)));
     }
-    TEXT(out, CLOSE_ARRAY, U64("common_used", s.common_used), U64("common", s.common),
-         U64("made_way", s.doomed), CLOSE_OBJECT);
+    TEXT(out, CLOSE_ARRAY, NUM(s, common_used), NUM(s, common), U64("made_way", s.doomed),
+         CLOSE_OBJECT);
 }
 
 /* This node's own; null in the clear. left_s is negative once it has expired. */
@@ -382,9 +363,8 @@ static void status_certificate(const struct admin_ctx *ctx, struct text_out *out
         TEXT(out, STR("certificate", NULL));
         return;
     }
-    TEXT(out, OBJECT("certificate", STR("not_after", own->own.not_after),
-                     F64("left_s", (double)own->left_s), F64("life_s", (double)own->own.life_s),
-                     BOOL("own_ca", own->own.own_ca)));
+    TEXT(out, OBJECT("certificate", WORD(own->own, not_after), F64("left_s", (double)own->left_s),
+                     F64("life_s", (double)own->own.life_s), FLAG(own->own, own_ca)));
 }
 
 static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
@@ -392,11 +372,10 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, U64("conns", ctx->daemon->conns.open),
          U64("conns_refused", ctx->daemon->conns.refused),
          U64("engine_processes_exited", ctx->daemon->procs_exited),
-         OBJECT("io", U64("completions", ctx->io.completions),
-                U64("cq_overflows", ctx->io.cq_overflows), U64("sq_waits", ctx->io.sq_waits),
-                U64("buffers_empty", ctx->io.buffers_empty)),
-         OBJECT("tape", U64("recorded", ctx->tape.recorded), U64("dropped", ctx->tape.dropped),
-                U64("bytes_used", ctx->tape.bytes_used),
+         OBJECT("io", NUM(ctx->io, completions), NUM(ctx->io, cq_overflows), NUM(ctx->io, sq_waits),
+                NUM(ctx->io, buffers_empty)),
+         OBJECT("tape", NUM(ctx->tape, recorded), NUM(ctx->tape, dropped),
+                NUM(ctx->tape, bytes_used),
                 text_or_null(
                     ctx->tape.oldest_ns > 0,
                     F64("reaches_back_s", (double)(ctx->now_ns - ctx->tape.oldest_ns) / SECOND_NS)),
@@ -406,31 +385,29 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
                 text_or_null(ctx->daemon->log_level_ns > ctx->now_ns,
                              F64("level_left_s",
                                  (double)(ctx->daemon->log_level_ns - ctx->now_ns) / SECOND_NS))),
-         BOOL("insecure_peers", ctx->config->insecure_peers));
+         FLAG(*ctx->config, insecure_peers));
     status_certificate(ctx, out);
     TEXT(out, OBJECT("fault_injection", U64("corrupt_pages", ctx->config->fault_corrupt_pages),
                      U64("copy_corrupt_every", ctx->config->fault_copy_corrupt_every),
                      BOOL("checks_on_owner", ctx->config->fault_checks_on_owner),
                      U64("disk_write_every", ctx->config->fault_disk_write_every),
                      U64("disk_full_after", ctx->config->fault_disk_full_after),
-                     U64("step_visits", ctx->config->limits.step_visits)));
+                     NUM(ctx->config->limits, step_visits)));
 }
 
 static void status_steps_over(const struct steps_over *v, struct text_out *out)
 {
-    TEXT(out, OBJECT("steps_over", U64("steps", v->steps), U64("bound", v->bound),
+    TEXT(out, OBJECT("steps_over", NUM(*v, steps), NUM(*v, bound),
                      STR("longest_event", v->steps > 0 ? tape_event_word(v->kind) : NULL),
                      U64("longest_visits", v->visits)));
 }
 
 static void status_core(const struct core_view *v, struct text_out *out)
 {
-    TEXT(out, U64("evicted_nodes", v->evicted_nodes), U64("evicted_pages", v->evicted_pages),
-         U64("pages_corrupt", v->corrupt_detected), U64("pages_pulled", v->pages_pulled),
-         U64("pages_served", v->pages_served), U64("dup_chunks", v->dup_chunks),
-         U64("early_told", v->early_told), U64("early_pages", v->early_pages),
-         U64("early_again", v->early_again), U64("token_blocks_free", v->token_blocks_free),
-         U64("nodes_free", v->nodes_free), U64("retires_free", v->retires_free));
+    TEXT(out, NUM(*v, evicted_nodes), NUM(*v, evicted_pages),
+         U64("pages_corrupt", v->corrupt_detected), NUM(*v, pages_pulled), NUM(*v, pages_served),
+         NUM(*v, dup_chunks), NUM(*v, early_told), NUM(*v, early_pages), NUM(*v, early_again),
+         NUM(*v, token_blocks_free), NUM(*v, nodes_free), NUM(*v, retires_free));
 }
 
 /* One figure of a table for each tenant; a tenant hears of itself alone. */
@@ -455,8 +432,8 @@ static void status_shares(const struct admin_ctx *ctx, uint32_t tenant, struct t
 
     TEXT(out, OPEN_ARRAY("shares"));
     for (uint32_t i = 0; core_share_view(ctx->core, (struct share_of){i, 0}, &v); i++) {
-        TEXT(out, OPEN_OBJECT(NULL), STR("table", v.setting), STR("records", v.records),
-             U64("limit", v.limit), U64("common_free", v.rest));
+        TEXT(out, OPEN_OBJECT(NULL), STR("table", v.setting), WORD(v, records), NUM(v, limit),
+             U64("common_free", v.rest));
         status_by_tenant(ctx, (struct share_of){i, tenant}, "reserved", out);
         status_by_tenant(ctx, (struct share_of){i, tenant}, "used", out);
         TEXT(out, CLOSE_OBJECT);
@@ -495,7 +472,7 @@ static void status_overdue(const struct admin_ctx *ctx, uint32_t tenant, struct 
         TEXT(out,
              OBJECT(NULL, STR("engine", e.name), STR("tenant", ctx->config->tenants[e.tenant].name),
                     U64("rank", e.rank_behind), text_u63("done_step", e.done_step[e.rank_behind]),
-                    text_u63("named_step", e.named), BOOL("jumped", e.jumped),
+                    text_u63("named_step", e.named), FLAG(e, jumped),
                     U64("waiting_ms", (ctx->now_ns - e.waits_since_ns) / MS_NS)));
     }
     TEXT(out, CLOSE_ARRAY);
@@ -540,9 +517,9 @@ static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
     status_alarm_counts(ctx, out);
     TEXT(out, OPEN_ARRAY("alarms"));
     for (uint32_t n = 0; n < ALARMS_SHOWN && alarms_view(ctx->daemon, &at, ctx->now_ns, &v); n++)
-        TEXT(out, OBJECT(NULL, STR("name", v.name), STR("severity", v.severity),
-                         STR("subject", v.subject), F64("since_s", admin_age_s(ctx, v.since_ns)),
-                         STR("text", v.text), STR("action", v.action)));
+        TEXT(out,
+             OBJECT(NULL, WORD(v, name), WORD(v, severity), WORD(v, subject),
+                    F64("since_s", admin_age_s(ctx, v.since_ns)), WORD(v, text), WORD(v, action)));
     TEXT(out, CLOSE_ARRAY);
 }
 
@@ -553,7 +530,7 @@ static void status_events(const struct admin_ctx *ctx, const struct core_view *v
     TEXT(out, OBJECT("events", U64("first", v->event_first), U64("next", v->event_next),
                      U64("limit", core_limits_of(ctx->core)->events), /* of each tenant */
                      U64("subscriptions", ctx->daemon->subs.n), U64("told", ctx->daemon->subs.sent),
-                     U64("lost", ctx->daemon->subs.lost)));
+                     NUM(ctx->daemon->subs, lost)));
 }
 
 /* Counts peers that this daemon can fetch from; the core's links include the other direction. */
@@ -586,10 +563,9 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     struct core_view v;
 
     core_view(ctx->core, &v);
-    TEXT(out, OPEN_OBJECT(NULL), STR("node", ctx->config->node), STR("version", TERN_VERSION),
+    TEXT(out, OPEN_OBJECT(NULL), WORD(*ctx->config, node), STR("version", TERN_VERSION),
          HEX("incarnation", v.incarnation),
-         U64("uptime_s", (ctx->now_ns - ctx->daemon->start_ns) / SECOND_NS),
-         BOOL("draining", v.draining),
+         U64("uptime_s", (ctx->now_ns - ctx->daemon->start_ns) / SECOND_NS), FLAG(v, draining),
          U64("sessions",
              q->tenant == NONE ? v.sessions : core_tenant_sessions(ctx->core, q->tenant)));
     status_turns(ctx, q->tenant, out);
@@ -601,13 +577,12 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     status_overdue(ctx, q->tenant, out);
     status_stuck(ctx, q->tenant, out);
     if (q->tenant == NONE) {
-        TEXT(out, U64("engines", v.engines), U64("prefix_nodes", v.nodes),
+        TEXT(out, NUM(v, engines), U64("prefix_nodes", v.nodes),
              U64("peers", config_peers(ctx->config)), U64("peers_up", peers_up(ctx)),
-             U64("peers_fallback", peers_fallback(ctx)), U64("links_up", v.links_up),
+             U64("peers_fallback", peers_fallback(ctx)), NUM(v, links_up),
              U64("listen_port", ctx->daemon->control_port),
-             U64("transfers_active", (uint64_t)v.pulls + v.serves),
-             U64("namespaces_reset", v.namespaces_reset),
-             U64("resets_spreading", v.resets_spreading));
+             U64("transfers_active", (uint64_t)v.pulls + v.serves), NUM(v, namespaces_reset),
+             NUM(v, resets_spreading));
         status_alarms(ctx, out);
         status_steps_over(core_steps_over(ctx->core), out);
         status_core(&v, out);

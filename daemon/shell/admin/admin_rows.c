@@ -63,15 +63,13 @@ static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p,
 
     snprintf(numbered, sizeof numbered, "group%u", group);
     TEXT(out, STR("group", name != NULL ? name : numbered),
-         STR("family", families[g->layout.family]), U64("page_tokens", g->layout.page_tokens),
-         U64("page_bytes", g->layout.page_bytes), U64("window", g->layout.window),
-         U64("total", g->total), U64("free", g->free), U64("leased", g->leased),
-         U64("session", g->session), U64("snapshot", g->snapshot),
-         U64("reclaimable", g->reclaimable), U64("evictable", g->evictable));
+         STR("family", families[g->layout.family]), NUM(g->layout, page_tokens),
+         NUM(g->layout, page_bytes), NUM(g->layout, window), NUM(*g, total), NUM(*g, free),
+         NUM(*g, leased), NUM(*g, session), NUM(*g, snapshot), NUM(*g, reclaimable),
+         NUM(*g, evictable));
     TEXT(out, text_or_null(borrowed, U64("borrowed", borrowed ? borrowed[group] : 0)));
-    TEXT(out, U64("transfer", g->transfer), U64("ticket", g->ticket), U64("retiring", g->retiring),
-         U64("zeroing", g->zeroing), U64("quarantine", g->quarantine),
-         U64("peak_session", g->peak_session), U64("peak_snapshot", g->peak_snapshot));
+    TEXT(out, NUM(*g, transfer), NUM(*g, ticket), NUM(*g, retiring), NUM(*g, zeroing),
+         NUM(*g, quarantine), NUM(*g, peak_session), NUM(*g, peak_snapshot));
 }
 
 void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
@@ -89,7 +87,7 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
              STR("tenant", admin_tenant_name(ctx, p.tenant)), STR("tier", tier_names[p.tier]),
              BOOL("device_memory",
                   p.tier == TIER_DEVICE && ctx->config->tenants[p.tenant].device_memory),
-             U64("ranks", p.regions), U64("bytes", p.bytes));
+             U64("ranks", p.regions), NUM(p, bytes));
         group_counts(ctx, &p, slot, i, known ? borrowed : NULL, out);
         TEXT(out, CLOSE_OBJECT);
     }
@@ -133,9 +131,8 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
         config_region_name(ctx->config, p.tenant, p.region[i], device);
         TEXT(out, STR(NULL, device));
     }
-    TEXT(out, CLOSE_ARRAY, U64("offset", p.offset), U64("bytes", p.bytes),
-         U64("slab_bytes", p.slab_bytes), U64("slabs", p.slabs), U64("slabs_free", p.slabs_free),
-         U64("nodes", p.nodes), U64("align_tokens", p.align_tokens),
+    TEXT(out, CLOSE_ARRAY, NUM(p, offset), NUM(p, bytes), NUM(p, slab_bytes), NUM(p, slabs),
+         NUM(p, slabs_free), NUM(p, nodes), NUM(p, align_tokens),
          STR("supersede", modes[p.supersede]), OPEN_ARRAY("groups"));
     for (uint32_t i = 0; i < p.ngroups; i++) {
         TEXT(out, OPEN_OBJECT(NULL));
@@ -154,7 +151,7 @@ static void session_hold(const struct admin_ctx *ctx, const struct session_view 
     struct node_view node = {0};
     bool there = core_node_view(ctx->core, s->node, &node);
 
-    TEXT(out, text_or_null(s->node != NONE, U64("node", s->node)),
+    TEXT(out, text_or_null(s->node != NONE, NUM(*s, node)),
          text_or_null(there, HEX("node_id", node_id_pack(node.id))),
          STR("ref", there ? ref_names[s->ref] : NULL),
          text_or_null(there, F64("ref_s", admin_age_s(ctx, s->ref_since_ns))));
@@ -197,13 +194,12 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, const struct 
     TEXT(out, OPEN_OBJECT(NULL));
     session_named(ctx, &s, out);
     admin_namespace(out, s.ns);
-    TEXT(out, STR("state", s.state_word), U64("committed", s.lengths.committed),
-         U64("written", s.lengths.written), U64("allocated", s.lengths.allocated),
-         U64("tokens", s.tokens));
+    TEXT(out, STR("state", s.state_word), NUM(s.lengths, committed), NUM(s.lengths, written),
+         NUM(s.lengths, allocated), NUM(s, tokens));
     session_hold(ctx, &s, out);
     session_turn(ctx, &s, out);
-    TEXT(out, U64("records", s.records), U64("recorded", s.recorded),
-         F64("idle_s", admin_age_s(ctx, s.last_use_ns)), CLOSE_OBJECT);
+    TEXT(out, NUM(s, records), NUM(s, recorded), F64("idle_s", admin_age_s(ctx, s.last_use_ns)),
+         CLOSE_OBJECT);
     return true;
 }
 
@@ -219,7 +215,7 @@ bool admin_ticket_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
     session_named(ctx, &s, out);
     admin_namespace(out, s.ns);
     TEXT(out, STR("ticket", s.ticket_word), U64("length", s.lengths.written),
-         U64("committed", s.lengths.committed), U64("blob_bytes", s.blob_bytes),
+         NUM(s.lengths, committed), NUM(s, blob_bytes),
          F64("age_s", admin_age_s(ctx, s.ref_since_ns)),
          F64("left_s", (double)s.ticket_left_ns / 1e9), CLOSE_OBJECT);
     return true;
@@ -235,8 +231,7 @@ bool admin_record_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
         return false;
     TEXT(out, OPEN_OBJECT(NULL));
     session_named(ctx, &s, out);
-    TEXT(out, U64("records", s.records), U64("recorded", s.recorded), U64("pages", s.record_pages),
-         U64("blob_pages", s.blob_pages));
+    TEXT(out, NUM(s, records), NUM(s, recorded), U64("pages", s.record_pages), NUM(s, blob_pages));
     session_turn(ctx, &s, out);
     TEXT(out, CLOSE_OBJECT);
     return true;
@@ -260,15 +255,15 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
     if (!core_engine_view(ctx->core, slot, &e) ||
         (only->tenant != NONE && e.tenant != only->tenant) || !of_engine(ctx, only, slot))
         return false;
-    TEXT(out, OPEN_OBJECT(NULL), HEX("engine", engine_id_pack(e.id)), STR("name", e.name),
-         STR("tenant", admin_tenant_name(ctx, e.tenant)), STR("state", e.state_word),
-         U64("world", e.world), U64("procs_alive", e.procs_alive));
+    TEXT(out, OPEN_OBJECT(NULL), HEX("engine", engine_id_pack(e.id)), WORD(e, name),
+         STR("tenant", admin_tenant_name(ctx, e.tenant)), STR("state", e.state_word), NUM(e, world),
+         NUM(e, procs_alive));
     admin_engine_pids(ctx, &e, out);
-    TEXT(out, U64("sessions", e.sessions), OPEN_ARRAY("done_step"));
+    TEXT(out, NUM(e, sessions), OPEN_ARRAY("done_step"));
     for (uint32_t i = 0; i < e.world && i < RANKS_MAX; i++)
         TEXT(out, text_u63(NULL, e.done_step[i]));
     TEXT(out, CLOSE_ARRAY, text_u63("retiring_until", e.retiring_until),
-         text_u63("named_step", e.named), U64("jumps", e.jumps), CLOSE_OBJECT);
+         text_u63("named_step", e.named), NUM(e, jumps), CLOSE_OBJECT);
     return true;
 }
 
@@ -291,11 +286,9 @@ void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_
         TEXT(out, STR("tls", NULL));
         return;
     }
-    TEXT(out, OPEN_OBJECT("tls"), STR("not_after", ctx->tls->own.not_after),
-         U64("reloads", ctx->tls->reloads), U64("reloads_failed", ctx->tls->reloads_failed),
-         U64("handshakes", ctx->tls->handshakes), U64("memory_bytes", ctx->tls->memory_bytes),
-         U64("memory_used_max", ctx->tls->memory_used_max),
-         U64("memory_refused", ctx->tls->memory_refused));
+    TEXT(out, OPEN_OBJECT("tls"), WORD(ctx->tls->own, not_after), NUM(*ctx->tls, reloads),
+         NUM(*ctx->tls, reloads_failed), NUM(*ctx->tls, handshakes), NUM(*ctx->tls, memory_bytes),
+         NUM(*ctx->tls, memory_used_max), NUM(*ctx->tls, memory_refused));
     refused(ctx, "refused_unnamed", NONE, out);
     TEXT(out, CLOSE_OBJECT);
 }
@@ -310,7 +303,7 @@ static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out
         TEXT(out, STR("tls", NULL));
         return;
     }
-    TEXT(out, OPEN_OBJECT("tls"), STR("version", p.version), STR("cipher", p.cipher),
+    TEXT(out, OPEN_OBJECT("tls"), WORD(p, version), WORD(p, cipher),
          STR("peer_name", up ? ctx->config->peers[slot].name : NULL),
          STR("not_after", up ? p.not_after : NULL));
     refused(ctx, "refused", slot, out);
@@ -326,9 +319,9 @@ static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_o
     for (uint32_t i = 0; i < PEER_PATHS_MAX; i++) {
         if (!xfer_path_view(ctx->daemon->xfer, slot, i, &path))
             break;
-        TEXT(out, OBJECT(NULL, STR("device", path.device),
-                         STR("tenant", ctx->config->tenants[path.tenant].name),
-                         STR("state", path.state_word), STR("reason", path.reason)));
+        TEXT(out,
+             OBJECT(NULL, WORD(path, device), STR("tenant", ctx->config->tenants[path.tenant].name),
+                    STR("state", path.state_word), WORD(path, reason)));
     }
     TEXT(out, CLOSE_ARRAY);
 }
@@ -358,11 +351,11 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
         return false;
     xfer_link_view(ctx->daemon->xfer, slot, &link);
     state = link_state_name(ctx->daemon, slot, &incarnation);
-    TEXT(out, OPEN_OBJECT(NULL), STR("peer", p->name), STR("host", p->address.host),
-         U64("port", p->address.port), STR("origin", config_peer_origin(p)),
+    TEXT(out, OPEN_OBJECT(NULL), STR("peer", p->name), WORD(p->address, host),
+         NUM(p->address, port), STR("origin", config_peer_origin(p)),
          STR("state", p->leaving ? "leaving" : state));
     peer_down_cause(ctx, slot, out);
-    TEXT(out, HEX("incarnation", incarnation), STR("transport", link.transport),
+    TEXT(out, HEX("incarnation", incarnation), WORD(link, transport),
          STR("moves", link.push ? "push" : "pull"), STR("transport_reason", link.reason),
          BOOL("fallback", link_falls_back(ctx->daemon, slot)),
          OBJECT("connections", /* for pages */
@@ -388,8 +381,7 @@ static const char *tier_of(const struct node_view *n)
 
 static void node_place(const struct admin_ctx *ctx, const struct node_view *n, struct text_out *out)
 {
-    TEXT(out, STR("tier", tier_of(n)), BOOL("copying", n->copying),
-         U64("host_pages", n->host_pages), OPEN_OBJECT("refs"));
+    TEXT(out, STR("tier", tier_of(n)), FLAG(*n, copying), NUM(*n, host_pages), OPEN_OBJECT("refs"));
     for (uint32_t i = 0; i < REF_KINDS; i++)
         TEXT(out, U64(ref_names[i], n->refs[i]));
     TEXT(out, CLOSE_OBJECT,
@@ -403,17 +395,14 @@ bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
 
     if (!core_node_view(ctx->core, slot, &n) || (only->pool != NONE && n.pool != only->pool))
         return false;
-    TEXT(out, OPEN_OBJECT(NULL), U64("slot", n.slot), HEX("id", node_id_pack(n.id)),
-         text_or_null(n.parent != NONE, U64("parent", n.parent)),
-         text_or_null(n.parent != NONE, HEX("parent_id", node_id_pack(n.parent_id))),
-         U64("pool", n.pool));
+    TEXT(out, OPEN_OBJECT(NULL), NUM(n, slot), HEX("id", node_id_pack(n.id)),
+         text_or_null(n.parent != NONE, NUM(n, parent)),
+         text_or_null(n.parent != NONE, HEX("parent_id", node_id_pack(n.parent_id))), NUM(n, pool));
     admin_namespace(out, n.ns);
-    TEXT(out, HEX("chain", n.chain), U64("depth", n.depth), U64("children", n.children),
-         U64("pages", n.pages));
+    TEXT(out, HEX("chain", n.chain), NUM(n, depth), NUM(n, children), NUM(n, pages));
     node_place(ctx, &n, out);
-    TEXT(out, F64("age_s", admin_age_s(ctx, n.last_use_ns)), BOOL("visible", n.visible),
-         BOOL("sealed", n.sealed), U64("state_pages", n.state_pages),
-         BOOL("reclaimable", n.reclaimable), BOOL("resumable", n.resumable),
-         U64("borrowers", n.borrowers), CLOSE_OBJECT);
+    TEXT(out, F64("age_s", admin_age_s(ctx, n.last_use_ns)), FLAG(n, visible), FLAG(n, sealed),
+         NUM(n, state_pages), FLAG(n, reclaimable), FLAG(n, resumable), NUM(n, borrowers),
+         CLOSE_OBJECT);
     return true;
 }

@@ -129,7 +129,7 @@ bool admin_namespace_row(const struct admin_ctx *ctx, uint32_t slot,
     TEXT(out, OPEN_OBJECT(NULL));
     admin_namespace(out, v.ns);
     TEXT(out, STR("tenant", admin_tenant_name(ctx, v.tenant)), HEX("pool", pool_id_pack(p.id)),
-         U64("nodes", v.nodes), BOOL("held", v.held), BOOL("reset", v.reset));
+         NUM(v, nodes), FLAG(v, held), FLAG(v, reset));
     put_counts(&v.figures, out);
     TEXT(out, CLOSE_OBJECT);
     return true;

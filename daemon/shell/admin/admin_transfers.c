@@ -69,17 +69,16 @@ static void put_amounts(const struct admin_ctx *ctx, const struct transfer_view 
     double age_s = admin_age_s(ctx, t->started_ns);
     uint64_t moved = t->outgoing ? flow->bytes : t->bytes_verified;
 
-    TEXT(out, U64("pages", t->pages), U64("bytes", t->bytes));
+    TEXT(out, NUM(*t, pages), NUM(*t, bytes));
     if (t->outgoing) {
         TEXT(out, U64("pages_sent", flow->pages), U64("bytes_sent", flow->bytes));
     } else {
-        TEXT(out, U64("pages_asked", t->pages_asked), U64("bytes_asked", t->bytes_asked));
+        TEXT(out, NUM(*t, pages_asked), NUM(*t, bytes_asked));
         /* From the disk they come with their verdict. */
         TEXT(out, U64("pages_arrived", t->peer == NONE ? t->pages_verified : flow->pages),
              U64("bytes_arrived", t->peer == NONE ? t->bytes_verified : flow->bytes),
-             U64("pages_verified", t->pages_verified), U64("bytes_verified", t->bytes_verified),
-             U64("pages_published", t->pages_published),
-             U64("bytes_published", t->bytes_published));
+             NUM(*t, pages_verified), NUM(*t, bytes_verified), NUM(*t, pages_published),
+             NUM(*t, bytes_published));
     }
     TEXT(out, U64("bytes_per_s", rate_of(t->outgoing ? flow->rate : t->rate, ctx->now_ns)),
          U64("mean_bytes_per_s", age_s > 0 ? (uint64_t)((double)moved / age_s) : 0));
@@ -91,9 +90,8 @@ static void put_named(const struct admin_ctx *ctx, const struct transfer_view *t
     TEXT(out, HEX("transfer", t->outgoing ? serve_id_pack(t->serve) : pull_id_pack(t->pull)),
          STR("direction", t->outgoing ? "out" : "in"),
          STR("tier", t->peer == NONE ? "disk" : "peer"), STR("peer", peer_name(ctx, t)),
-         U64("link", t->link), STR("tenant", admin_tenant_name(ctx, t->tenant)),
-         BOOL("ticket", t->ticket), STR("class", t->prefetch ? "prefetch" : "decode"),
-         HEX("trace_id", t->trace_id));
+         NUM(*t, link), STR("tenant", admin_tenant_name(ctx, t->tenant)), FLAG(*t, ticket),
+         STR("class", t->prefetch ? "prefetch" : "decode"), HEX("trace_id", t->trace_id));
 }
 
 /* Inbound transfers have the slots [0, pulls), outbound ones those after them. */
@@ -120,7 +118,7 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, const struct
     TEXT(out, STR("state", t.state_word), STR("stage", stages[t.times.stage].word));
     put_stages(ctx, &t, out);
     put_waits(ctx, &t, out);
-    TEXT(out, U64("from", t.from), U64("to", t.to), U64("published", t.published));
+    TEXT(out, NUM(t, from), NUM(t, to), NUM(t, published));
     put_amounts(ctx, &t, &flow, out);
     holds = core_node_view(ctx->core, t.node, &node);
     TEXT(out, text_or_null(holds, HEX("node_id", node_id_pack(node.id))),

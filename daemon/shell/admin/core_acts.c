@@ -190,7 +190,7 @@ static void kicked(const struct daemon *d, const struct reply *r, struct text_ou
 {
     struct engine_view e;
 
-    TEXT(out, U64("alive", r->engine_kick.alive), OPEN_ARRAY("pids")); /* of those that live */
+    TEXT(out, NUM(r->engine_kick, alive), OPEN_ARRAY("pids")); /* of those that live */
     if (core_engine_view(d->core, r->engine_kick.engine.slot, &e))
         for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
             if (e.procs[i] != NONE)
@@ -201,15 +201,15 @@ static void kicked(const struct daemon *d, const struct reply *r, struct text_ou
 void core_act_answer(const struct daemon *d, const struct reply *r, struct text_out *out)
 {
     switch (r->op) {
-    case OP_PIN: TEXT(out, U64("refs", r->pin.refs)); break;
+    case OP_PIN: TEXT(out, NUM(r->pin, refs)); break;
     case OP_SESSION_END:
         TEXT(out, text_or_null(r->session_end.until_step,
                                text_u63("until_step", r->session_end.until_step)));
         break;
     case OP_ENGINE_KICK: kicked(d, r, out); break;
-    case OP_POOL_END: TEXT(out, U64("nodes", r->pool_end.nodes)); break;
+    case OP_POOL_END: TEXT(out, NUM(r->pool_end, nodes)); break;
     default:
-        TEXT(out, U64("nodes", r->evict.nodes));
-        TEXT(out, U64("pages", r->evict.pages), U64("host_pages", r->evict.host_pages));
+        TEXT(out, NUM(r->evict, nodes));
+        TEXT(out, NUM(r->evict, pages), NUM(r->evict, host_pages));
     }
 }

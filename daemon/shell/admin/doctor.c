@@ -31,14 +31,11 @@ static void rails(const struct xfer_rdma_view *v, struct text_out *out)
     for (uint32_t i = 0; i < v->nrails; i++) {
         const struct xfer_rail_view *r = &v->rail[i];
 
-        TEXT(out,
-             OBJECT(NULL, STR("device", r->device), node(r->node), U64("port", r->port),
-                    U64("gid_index", r->gid_index), U64("pkey", r->pkey), U64("mtu", r->mtu),
-                    BOOL("windows", r->memory_windows), BOOL("lost", r->lost),
-                    U64("send_queue", v->send_queue), U64("completion_queue", r->completion_queue),
-                    U64("registered_bytes", r->registered_bytes),
-                    U64("registrations", r->registrations), U64("bytes_asked", r->bytes_asked),
-                    limit("registration_bytes_max", r->max_mr_bytes)));
+        TEXT(out, OBJECT(NULL, WORD(*r, device), node(r->node), NUM(*r, port), NUM(*r, gid_index),
+                         NUM(*r, pkey), NUM(*r, mtu), BOOL("windows", r->memory_windows),
+                         FLAG(*r, lost), NUM(*v, send_queue), NUM(*r, completion_queue),
+                         NUM(*r, registered_bytes), NUM(*r, registrations), NUM(*r, bytes_asked),
+                         limit("registration_bytes_max", r->max_mr_bytes)));
     }
     TEXT(out, CLOSE_ARRAY);
 }
@@ -60,10 +57,9 @@ static void regions(const struct admin_ctx *ctx, struct text_out *out)
         for (uint32_t i = 0; i < ctx->config->tenants[t].regions; i++) {
             if (!xfer_region_view(ctx->daemon->xfer, &ctx->rdma, t, i, &r))
                 continue;
-            TEXT(out,
-                 OBJECT(NULL, STR("tenant", config_tenant_word(ctx->config, t)), U64("region", i),
-                        STR("gpu", r.gpu), STR("pci", r.pci), STR("device", r.device),
-                        number("rail", r.rail), STR("reason", r.reason)));
+            TEXT(out, OBJECT(NULL, STR("tenant", config_tenant_word(ctx->config, t)),
+                             U64("region", i), WORD(r, gpu), WORD(r, pci), WORD(r, device),
+                             number("rail", r.rail), WORD(r, reason)));
         }
     TEXT(out, CLOSE_ARRAY);
 }
@@ -72,10 +68,8 @@ static void regions(const struct admin_ctx *ctx, struct text_out *out)
 static void tuning(const struct xfer_rdma_tuning *t, struct text_out *out)
 {
     TEXT(out, OBJECT("tuning", number("gid_index", t->gid_index), number("mtu", t->mtu),
-                     U64("pkey_index", t->pkey_index), U64("traffic_class", t->traffic_class),
-                     U64("service_level", t->service_level), U64("timeout", t->timeout),
-                     U64("retries", t->retries), U64("rnr_retries", t->rnr_retries),
-                     U64("rnr_timer", t->rnr_timer)));
+                     NUM(*t, pkey_index), NUM(*t, traffic_class), NUM(*t, service_level),
+                     NUM(*t, timeout), NUM(*t, retries), NUM(*t, rnr_retries), NUM(*t, rnr_timer)));
 }
 
 static void nodes(struct text_out *out, const char *key, uint64_t mask)
@@ -125,7 +119,7 @@ static void self_test(const struct xfer_self_test *test, uint64_t now_ns, struct
         return;
     }
     TEXT(out, OBJECT("self_test", STR("result", xfer_self_test_word[test->result]),
-                     U64("bytes", test->bytes), U64("us", test->ns / 1000),
+                     NUM(*test, bytes), U64("us", test->ns / 1000),
                      U64("age_ms", (now_ns - test->at_ns) / 1000000), STR("reason", test->why)));
 }
 
@@ -138,11 +132,9 @@ static void memory(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, OPEN_ARRAY("memory"));
     for (uint32_t i = 0; xfer && xfer_registration_view(xfer, i, &v); i++) {
         TEXT(out, OPEN_OBJECT(NULL), STR("tenant", admin_tenant_name(ctx, v.tenant)),
-             U64("region", v.region), U64("regions", v.regions),
-             STR("kind", v.gpu ? "gpu" : "host"), STR("gpu", v.gpu), STR("device", v.device),
-             STR("registered", xfer_registered_word[v.how]),
-             STR("reason", v.device ? v.why : ctx->rdma.why), U64("ring_bytes", v.ring_bytes),
-             STR("no_ring", v.no_ring));
+             NUM(v, region), NUM(v, regions), STR("kind", v.gpu ? "gpu" : "host"), WORD(v, gpu),
+             WORD(v, device), STR("registered", xfer_registered_word[v.how]),
+             STR("reason", v.device ? v.why : ctx->rdma.why), NUM(v, ring_bytes), WORD(v, no_ring));
         self_test(v.test, ctx->now_ns, out);
         TEXT(out, CLOSE_OBJECT);
     }
@@ -172,10 +164,10 @@ static void gpus(const struct admin_ctx *ctx, struct text_out *out)
 
     TEXT(out, OPEN_ARRAY("gpus"));
     for (uint32_t i = 0; mem_device_view(ctx->daemon->mem, i, &v); i++) {
-        TEXT(out, OPEN_OBJECT(NULL), STR("gpu", v.uuid), STR("lost", v.lost),
+        TEXT(out, OPEN_OBJECT(NULL), STR("gpu", v.uuid), WORD(v, lost),
              BOOL("kernels", v.no_kernels == NULL), STR("reason", v.no_kernels), node(v.facts.node),
-             text_or_null(v.facts.mps >= 0, BOOL("mps", v.facts.mps > 0)),
-             U64("pool_bytes", v.facts.pool_bytes), U64("kernel_bytes", v.facts.kernel_bytes));
+             text_or_null(v.facts.mps >= 0, BOOL("mps", v.facts.mps > 0)), NUM(v.facts, pool_bytes),
+             NUM(v.facts, kernel_bytes));
         peers(ctx, i, out);
         TEXT(out, CLOSE_OBJECT);
     }
@@ -186,17 +178,16 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct xfer_rdma_view *v = &ctx->rdma;
 
-    TEXT(out, OPEN_OBJECT(NULL), OPEN_OBJECT("rdma"), BOOL("built", v->built),
-         BOOL("wanted", v->wanted), BOOL("in_use", v->open), STR("reason", v->why));
+    TEXT(out, OPEN_OBJECT(NULL), OPEN_OBJECT("rdma"), FLAG(*v, built), FLAG(*v, wanted),
+         BOOL("in_use", v->open), STR("reason", v->why));
     devices(v, out);
     rails(v, out);
     regions(ctx, out);
     tuning(&ctx->config->rdma, out);
     numa(v, out);
     memory(ctx, out);
-    TEXT(out, limit("memlock_bytes", v->memlock_bytes), BOOL("memlock_exempt", v->memlock_exempt),
-         U64("memlock_needed_bytes", v->memlock_needed), U64("memlock_devices", v->memlock_devices),
-         CLOSE_OBJECT);
+    TEXT(out, limit("memlock_bytes", v->memlock_bytes), FLAG(*v, memlock_exempt),
+         U64("memlock_needed_bytes", v->memlock_needed), NUM(*v, memlock_devices), CLOSE_OBJECT);
     gpus(ctx, out);
     TEXT(out, CLOSE_OBJECT);
     return text_whole(out) ? TERN_OK : TERN_BUSY;

@@ -12,10 +12,10 @@
 
 static void put(const struct daemon *d, const struct config_peer *peer, struct text_out *out)
 {
-    TEXT(out, OBJECT(NULL, STR("peer", peer->name), STR("host", peer->address.host),
-                     U64("port", peer->address.port), STR("origin", config_peer_origin(peer)),
-                     BOOL("leaving", peer->leaving), U64("peers", config_peers(d->config)),
-                     U64("limit", d->limits.peers)));
+    TEXT(out,
+         OBJECT(NULL, STR("peer", peer->name), WORD(peer->address, host), NUM(peer->address, port),
+                STR("origin", config_peer_origin(peer)), FLAG(*peer, leaving),
+                U64("peers", config_peers(d->config)), U64("limit", d->limits.peers)));
 }
 
 static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, struct text_out *out,

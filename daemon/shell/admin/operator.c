@@ -150,9 +150,9 @@ static enum tern_err tape_command(struct daemon *d, struct asked *a)
     TRY(save_tape(d, path, keep, a));
     tape_stats(d->tape, &stats);
     /* A replay must end with this hash, if the tape is complete and kept its tokens. */
-    TEXT(&a->out, OBJECT(NULL, STR("path", path), U64("recorded", stats.recorded),
-                         U64("dropped", stats.dropped), BOOL("complete", stats.dropped == 0),
-                         BOOL("tokens_kept", keep), HEX("core_hash", core_hash(d->core))));
+    TEXT(&a->out, OBJECT(NULL, STR("path", path), NUM(stats, recorded), NUM(stats, dropped),
+                         BOOL("complete", stats.dropped == 0), BOOL("tokens_kept", keep),
+                         HEX("core_hash", core_hash(d->core))));
     return TERN_OK;
 }
 
@@ -188,7 +188,7 @@ static void put_drain(const struct daemon *d, struct text_out *out)
     uint64_t now_ns = io_now_ns();
 
     TEXT(out, OBJECT(NULL, BOOL("draining", draining), U64("sessions", drain_sessions(d)),
-                     U64("drain_ms", d->config->deadlines.drain_ms),
+                     NUM(d->config->deadlines, drain_ms),
                      U64("left_ms",
                          draining && d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0)));
 }

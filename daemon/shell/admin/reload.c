@@ -217,10 +217,10 @@ static void row(struct reloading *r, const struct config_change *change, const c
 {
     if (++r->rows > ROWS_MAX)
         return;
-    TEXT(&r->out, OBJECT(NULL, STR("setting", change->setting),
-                         STR("was", change->was[0] ? change->was : NULL),
-                         STR("is", change->is[0] ? change->is : NULL), STR("outcome", outcome),
-                         STR("why", why)));
+    TEXT(&r->out,
+         OBJECT(NULL, WORD(*change, setting), STR("was", change->was[0] ? change->was : NULL),
+                STR("is", change->is[0] ? change->is : NULL), STR("outcome", outcome),
+                STR("why", why)));
 }
 
 static bool found(void *ctx, const struct config_change *change)
@@ -249,14 +249,14 @@ static void compare(struct reloading *r)
     struct daemon *d = r->d;
 
     text_init(&r->out, d->text, ADMIN_TEXT_BYTES);
-    TEXT(&r->out, OPEN_OBJECT(NULL), BOOL("reloaded", !r->dry_run), BOOL("dry_run", r->dry_run),
+    TEXT(&r->out, OPEN_OBJECT(NULL), BOOL("reloaded", !r->dry_run), FLAG(*r, dry_run),
          STR("file", d->config->file[0] ? d->config->file : NULL),
-         STR("not_after", r->own.not_after[0] ? r->own.not_after : NULL),
-         BOOL("own_ca", r->own.own_ca), OPEN_ARRAY("changes"));
+         STR("not_after", r->own.not_after[0] ? r->own.not_after : NULL), FLAG(r->own, own_ca),
+         OPEN_ARRAY("changes"));
     config_compare(d->config, r->is, found, r);
-    TEXT(&r->out, CLOSE_ARRAY, U64("done", r->result->done), U64("restart", r->result->restart),
-         U64("failed", r->result->failed),
-         U64("left_out", r->rows > ROWS_MAX ? r->rows - ROWS_MAX : 0), CLOSE_OBJECT);
+    TEXT(&r->out, CLOSE_ARRAY, NUM(*r->result, done), NUM(*r->result, restart),
+         NUM(*r->result, failed), U64("left_out", r->rows > ROWS_MAX ? r->rows - ROWS_MAX : 0),
+         CLOSE_OBJECT);
     r->result->n = r->out.len;
 }
 

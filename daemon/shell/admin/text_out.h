@@ -54,11 +54,15 @@ void text_fields(struct text_out *out, const struct text_field *fields); /* up t
 #define HEX(key, value)         FIELD(TEXT_HEX, key, .number = value) /* "00000000000000ff" */
 #define F64(key, value)         FIELD(TEXT_F64, key, .real = value)   /* not finite: null */
 #define BOOL(key, value)        FIELD(TEXT_BOOL, key, .truth = value)
-#define OPEN_OBJECT(key)        FIELD(TEXT_OPEN, key, .text = "{")
-#define CLOSE_OBJECT            FIELD(TEXT_CLOSE, NULL, .text = "}")
-#define OPEN_ARRAY(key)         FIELD(TEXT_OPEN, key, .text = "[")
-#define CLOSE_ARRAY             FIELD(TEXT_CLOSE, NULL, .text = "]")
-#define OBJECT(key, ...)        OPEN_OBJECT(key), __VA_ARGS__, CLOSE_OBJECT
+/* Members of a struct under their own names. */
+#define NUM(of, member)  U64(#member, (of).member)
+#define FLAG(of, member) BOOL(#member, (of).member)
+#define WORD(of, member) STR(#member, (of).member)
+#define OPEN_OBJECT(key) FIELD(TEXT_OPEN, key, .text = "{")
+#define CLOSE_OBJECT     FIELD(TEXT_CLOSE, NULL, .text = "}")
+#define OPEN_ARRAY(key)  FIELD(TEXT_OPEN, key, .text = "[")
+#define CLOSE_ARRAY      FIELD(TEXT_CLOSE, NULL, .text = "]")
+#define OBJECT(key, ...) OPEN_OBJECT(key), __VA_ARGS__, CLOSE_OBJECT
 
 /* A number of at most INT64_MAX: many readers of JSON take no larger integer. For numbers that
  * clients choose. */
