@@ -572,7 +572,7 @@ struct core {
     uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;
     uint64_t early_told, early_pages, early_again; /* Y4: see struct core_view */
     uint64_t host_copies, host_copies_failed, host_copies_again, host_uncopied, host_loads,
-        evicted_host, retracts, recovers;
+        retracts, recovers;
 };
 
 #define ARENA_RECORDS(type, name, limit)                                                           \
@@ -625,16 +625,18 @@ ARENA_IDS(engine, ENGINE_EMPTY)
 ARENA_IDS(pull, PULL_EMPTY)
 ARENA_IDS(serve, SERVE_EMPTY)
 
+/* An array of the arena without those: the function NAME(core, i) finds element i. */
+#define ARENA_ARRAY(type, name, place, limit)                                                      \
+    static inline type *name(const struct core *c, uint32_t i)                                     \
+    {                                                                                              \
+        ARENA_BOUND(i, limit);                                                                     \
+        return (type *)(void *)((char *)(uintptr_t)c + (size_t)c->place * 64) + i;                 \
+    }
+
 /* Those of sessions and nodes, and those of the disk's index. */
 static inline uint32_t block_limit(const struct core *c)
 {
     return c->limits.token_blocks + c->limits.disk_blocks;
-}
-
-static inline struct token_block *block_at(const struct core *c, uint32_t i)
-{
-    ARENA_BOUND(i, block_limit(c));
-    return (struct token_block *)((char *)(uintptr_t)c + (size_t)c->blocks_at * 64) + i;
 }
 
 static inline uint32_t key_limit(const struct core *c)
@@ -642,18 +644,16 @@ static inline uint32_t key_limit(const struct core *c)
     return c->limits.extra_keys + c->limits.disk_keys;
 }
 
-static inline struct key_record *key_at(const struct core *c, uint32_t i)
-{
-    ARENA_BOUND(i, key_limit(c));
-    return (struct key_record *)((char *)(uintptr_t)c + (size_t)c->keys_at * 64) + i;
-}
-
+ARENA_ARRAY(struct token_block, block_at, blocks_at, block_limit(c))
+ARENA_ARRAY(uint32_t, block_next, block_next_at, block_limit(c))
+ARENA_ARRAY(struct key_record, key_at, keys_at, key_limit(c))
 /* Links to peers and from them, and the one whose source is the disk. */
-static inline struct link *link_at(const struct core *c, uint32_t i)
-{
-    ARENA_BOUND(i, c->limits.links + 1);
-    return (struct link *)((char *)(uintptr_t)c + (size_t)c->links_at * 64) + i;
-}
+ARENA_ARRAY(struct link, link_at, links_at, c->limits.links + 1)
+ARENA_ARRAY(struct reset, reset_at, resets_at, c->limits.resets)
+ARENA_ARRAY(struct flow, flow_at, flows_at, c->share[SHARE_PULLS].holders)
+/* A bit a page of record memory; 1: it is in use. */
+ARENA_ARRAY(uint64_t, record_bits, record_bits_at, c->limits.record_pages / 64)
+ARENA_ARRAY(struct record_runs, record_runs, record_runs_at, c->limits.record_pages / 32)
 
 static inline struct node *node_at(const struct core *c, uint32_t i)
 {
@@ -680,34 +680,11 @@ static inline struct tree_event *event_at(const struct core *c, uint32_t tenant,
            (size_t)tenant * c->limits.events + own % c->limits.events;
 }
 
-static inline struct reset *reset_at(const struct core *c, uint32_t i)
-{
-    return (struct reset *)((char *)(uintptr_t)c + (size_t)c->resets_at * 64) + i;
-}
-
 /* What a peer has heard of reset i. */
 static inline struct heard *heard_of(const struct core *c, const struct reset *r, uint32_t peer)
 {
     return (struct heard *)((char *)(uintptr_t)c + (size_t)c->heard_at * 64) +
            (size_t)(r - reset_at(c, 0)) * c->limits.peers + peer;
-}
-
-/* A bit a page of record memory; 1: it is in use. */
-static inline struct record_runs *record_runs(const struct core *c, uint32_t i)
-{
-    ARENA_BOUND(i, c->limits.record_pages / 32);
-    return (struct record_runs *)((char *)(uintptr_t)c + (size_t)c->record_runs_at * 64) + i;
-}
-
-static inline uint64_t *record_bits(const struct core *c, uint32_t word)
-{
-    ARENA_BOUND(word, c->limits.record_pages / 64);
-    return (uint64_t *)((char *)(uintptr_t)c + (size_t)c->record_bits_at * 64) + word;
-}
-
-static inline uint32_t *block_next(const struct core *c, uint32_t i)
-{
-    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->block_next_at * 64) + i;
 }
 
 ARENA_LIST(page_list, page, in_list)
@@ -742,12 +719,6 @@ ARENA_FREE_LIST(retire, free_retires, retire_at(c, i)->in_engine.next)
 ARENA_FREE_LIST(pull, free_pulls, pull_at(c, i)->active.next)
 ARENA_FREE_LIST(serve, free_serves, serve_at(c, i)->active.next)
 ARENA_FREE_LIST(turn_record, free_turn_records, turn_record_at(c, i)->in_list.next)
-
-static inline struct flow *flow_at(const struct core *c, uint32_t holder)
-{
-    ARENA_BOUND(holder, c->share[SHARE_PULLS].holders);
-    return (struct flow *)((char *)(uintptr_t)c + (size_t)c->flows_at * 64) + holder;
-}
 
 /* Generation 0 names nothing. */
 static inline uint32_t gen_next(uint32_t gen)

@@ -100,11 +100,7 @@ static inline uint32_t disk_gone_limit(const struct core_limits *l)
     return l->disk_chunks * DISK_PARTS + l->disk_files;
 }
 
-static inline struct disk_gone *disk_gone_at(const struct core *c, uint32_t i)
-{
-    ARENA_BOUND(i, disk_gone_limit(&c->limits));
-    return (struct disk_gone *)((char *)(uintptr_t)c + (size_t)c->disk_gones_at * 64) + i;
-}
+ARENA_ARRAY(struct disk_gone, disk_gone_at, disk_gones_at, disk_gone_limit(&c->limits))
 
 ARENA_LIST(disk_child_list, disk_chunk, sibling)
 ARENA_LIST(disk_entry_list, disk_chunk, in_entries)

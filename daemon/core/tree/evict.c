@@ -170,7 +170,6 @@ bool node_remove(struct core *c, uint32_t slot)
         return false;
     if (node_on_device(n))
         count_node(c, n);
-    c->evicted_host += node_on_host(n);
     count_pages(c, n, node_destroy(c, slot));
     return true;
 }

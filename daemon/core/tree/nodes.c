@@ -456,7 +456,6 @@ void node_leave_host(struct core *c, uint32_t slot)
 
     check(node_on_host(n) && n->refs[REF_HOST] == 0 && n->work.copy == COPY_NONE &&
           (node_on_device(n) || n->children.n == 0));
-    c->evicted_host++;
     if (!node_on_device(n)) {
         node_destroy(c, slot);
         return;
