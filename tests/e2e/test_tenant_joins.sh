@@ -46,7 +46,7 @@ put prefill t0 "$(entry prefill t1 "memory: 32M, regions: 2")"
 ends 0 "^tenants\[t1\]: - -> t1: needs a restart, for memory is 33554432 and the reserve's is 67108864; regions is 2 and the reserve's is 1; sessions_max is 4096 and the reserve's is 512; say the reserve's, or leave out" ctl prefill reload
 mkdir "$DIR/prefill/t1.sock"
 put prefill "t0, t1" "$(entry prefill t1)"
-ends 0 "^tenants\[t1\]: - -> t1: failed, for .*t1.sock: there is something that is no socket" ctl prefill reload --dry-run
+ends 0 "^tenants\[t1\]: - -> t1: failed, for .*t1.sock: something that is no socket is there" ctl prefill reload --dry-run
 ends 0 "^0 done; 0 need a restart; 1 failed$" ctl prefill reload # and the peer does not get it
 rmdir "$DIR/prefill/t1.sock"
 mkdir "$DIR/prefill/spill/t1"

@@ -89,8 +89,6 @@ static enum tern_err load(int argc, char **argv, struct loader *l, uint8_t **ret
         l->text = *ret_bytes;
         TRY(yaml_load(l));
     }
-    l->file_tenants = l->config->ntenants;
-    l->file_peers = l->config->npeers;
     return flags_apply(argc, argv, l);
 }
 

@@ -76,7 +76,6 @@ struct loader {
     struct config *config; /* owned until handed out */
     enum origin origin[SETTINGS_MAX];
     enum origin tenant_origin[CONFIG_TENANTS_MAX], peer_origin[CONFIG_PEERS_MAX];
-    uint32_t file_tenants, file_peers;         /* entries that came from the file: the first ones */
     uint32_t reserved;                         /* tenants of the reserve: the last ones */
     uint32_t tenant_given[CONFIG_TENANTS_MAX]; /* bit f: the entry gives config_tenant_fields[f] */
     /* Owned. Names with a '+' behind each, resolved when all tenants are known; NULL: none. */

@@ -19,6 +19,7 @@
 #include "seam/io/resolve.h"
 #include "shell/config/plan.h"
 #include "shell/loop/spill.h"
+#include "shell/stream/listen.h"
 #include "shell/tls/tls.h"
 
 #define PEER_NAMES_NS 30000000000u /* for all of them */
@@ -40,23 +41,12 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct findings *f, cons
     f->n++;
 }
 
-/* Checks the folder of a socket, and that nothing but a socket is in the way. */
 static void socket_place(struct findings *f, const char *path)
 {
-    char folder[CONFIG_PATH_BYTES], *end;
-    struct stat st;
+    char why[CONFIG_WHY_BYTES];
 
-    snprintf(folder, sizeof folder, "%s", path);
-    end = strrchr(folder, '/'); /* paths are absolute */
-    end[end == folder] = '\0';
-    if (stat(folder, &st) != 0)
-        wrong(f, "%s: its folder %s: %s", path, folder, strerror(errno));
-    else if (!S_ISDIR(st.st_mode))
-        wrong(f, "%s: %s is no folder", path, folder);
-    else if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
-        wrong(f, "%s: this user may not make a socket in %s: %s", path, folder, strerror(errno));
-    else if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
-        wrong(f, "%s: something that is no socket is there", path);
+    if (listen_unix_place(path, why, sizeof why) != TERN_OK)
+        wrong(f, "%s", why);
 }
 
 /* The daemon starts without it; only its last events are lost in a crash. */

@@ -40,17 +40,30 @@ static bool is_socket(const char *path)
     return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-/* Its folder is there, and this user may make a socket in it. */
-static bool may_make(const char *path)
+enum tern_err listen_unix_place(const char *path, char *why, size_t cap)
 {
     char folder[sizeof(((struct sockaddr_un *)0)->sun_path)], *end;
+    struct stat st;
 
     snprintf(folder, sizeof(folder), "%s", path);
     end = strrchr(folder, '/');
     if (!end)
-        return true; /* the working directory's: bind says it */
+        return TERN_OK; /* the working directory's: bind says it */
     end[end == folder] = '\0';
-    return faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0;
+    if (stat(folder, &st) != 0)
+        snprintf(why, cap, "%s: its folder %s: %s", path, folder, strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        snprintf(why, cap, "%s: %s is no folder", path, folder);
+    else if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
+        snprintf(why, cap, "%s: this user may not make a socket in %s: %s", path, folder,
+                 strerror(errno));
+    else if (!is_socket(path) && lstat(path, &st) == 0)
+        snprintf(why, cap,
+                 "%s: something that is no socket is there: remove it or choose another path",
+                 path);
+    else
+        return TERN_OK;
+    return TERN_INVALID;
 }
 
 enum tern_err listen_unix_may(const char *path, char *why, size_t cap)
@@ -67,17 +80,7 @@ enum tern_err listen_unix_may(const char *path, char *why, size_t cap)
                  path);
         return TERN_CONFLICT;
     }
-    if (!is_socket(path) && access(path, F_OK) == 0) {
-        snprintf(why, cap,
-                 "%s: there is something that is no socket: remove it or choose another path",
-                 path);
-        return TERN_CONFLICT;
-    }
-    if (!may_make(path)) {
-        snprintf(why, cap, WHY_NOT_MADE, path, strerror(errno));
-        return TERN_INVALID;
-    }
-    return TERN_OK;
+    return listen_unix_place(path, why, cap);
 }
 
 enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,

@@ -34,7 +34,9 @@ struct listener {
 /* Replaces a stale socket file. CONFLICT: a daemon answers on it. why: the text of what failed. */
 enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
                           size_t cap);
-/* Whether it could be, and nothing is changed. */
+/* INVALID: the folder of the socket, or what lies in its place, does not allow one. */
+enum tern_err listen_unix_place(const char *path, char *why, size_t cap);
+/* The same, and CONFLICT: a daemon answers there. Nothing is changed. */
 enum tern_err listen_unix_may(const char *path, char *why, size_t cap);
 /* host "" or NULL: all addresses. *ret_port: the port taken. */
 enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, uint16_t *ret_port,
