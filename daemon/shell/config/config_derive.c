@@ -516,21 +516,14 @@ static const struct setting *costliest_limit(struct loader *l, uint64_t total)
 
     for (size_t i = 0; i < config_settings_n; i++) {
         const struct setting *s = &config_settings[i];
-        uint32_t *field = (uint32_t *)(void *)((char *)l->config + s->offset), was;
-        struct plan_memory m;
-        bool fits;
+        uint64_t without;
 
         if (strcmp(s->section, "limits") != 0 || l->origin[i] == ORIGIN_DEFAULT ||
-            s->size != sizeof *field)
+            s->size != sizeof(uint32_t))
             continue;
-        was = *field;
-        *field = (uint32_t)s->min;
-        fits = core_holds(l->config); /* the least of one need not go with the others */
-        if (fits)
-            plan_memory(l->config, &m);
-        *field = was;
-        if (fits && m.total < total / 2) {
-            total = 2 * m.total; /* of several limits the one without which least is left */
+        without = plan_without(l->config, s);
+        if (without < total / 2) {
+            total = 2 * without; /* of several limits the one without which least is left */
             found = s;
         }
     }

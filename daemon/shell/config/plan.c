@@ -2,12 +2,14 @@
 #include "shell/config/plan.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "core/query.h"
 #include "seam/mem/cgroup.h"
+#include "shell/config/config_table.h"
 #include "shell/daemon.h"
 
 #define DISK_DESCRIPTORS        8   /* its folder, its lock, what wakes the owner */
@@ -453,60 +455,45 @@ void plan_print(const struct plan_memory *m, FILE *out)
         fprintf(out, "#   %s: %" PRIu64 "\n", parts[i].name, part(m, i));
 }
 
+uint64_t plan_without(struct config *config, const struct setting *s)
+{
+    uint32_t *field = (uint32_t *)(void *)((char *)config + s->offset), is = *field;
+    struct plan_memory m = {.total = UINT64_MAX};
+    struct core_limits limits;
+    size_t arena;
+
+    *field = (uint32_t)s->min;
+    limits = plan_limits(config);
+    if (core_size(&limits, &arena) == TERN_OK)
+        plan_memory(config, &m);
+    *field = is;
+    return m.total;
+}
+
 void plan_print_prices(const struct config *config, FILE *out)
 {
-    struct stream_config streams;
-    struct xfer_config xfer, none, one_batch;
-    struct core_limits limits = plan_limits(config);
-    uint64_t two, one, alone, rdma;
-    size_t with = 0, without = 0, without_groups = 0, without_pages = 0;
+    struct config *copy = malloc(sizeof *copy);
+    struct plan_memory all;
 
-    plan_streams(config, &streams);
-    plan_xfer(config, &xfer);
-    none = xfer;
-    none.data_conns_max = 0;
-    xfer_bytes(&xfer, 0, config->limits.sums_per_page, &two, &rdma);
-    xfer_bytes(&none, 0, config->limits.sums_per_page, &one, &rdma);
-    none = xfer;
-    none.data_threads = 0;
-    xfer_bytes(&none, 0, config->limits.sums_per_page, &alone, &rdma);
     fprintf(out, "# descriptors: %" PRIu64 " at the most\n", plan_descriptors(config));
-    fprintf(out, "# what limits take of that\n");
-    fprintf(out, "#   limits.send_buffers %u: %" PRIu64 " bytes of connections\n",
-            config->send_buffers, (uint64_t)config->send_buffers * sizeof(struct send_buffer));
-    fprintf(out,
-            "#   limits.send_buffers_reserved %u, of each of %u tenants: %" PRIu64
-            " bytes of connections\n",
-            config->send_buffers_reserved, config->ntenants,
-            (uint64_t)config->ntenants * config->send_buffers_reserved *
-                sizeof(struct send_buffer));
-    fprintf(out, "#   data_threads %u: %" PRIu64 " bytes of transfers, and their stacks\n",
-            config->data_threads, two - alone);
-    fprintf(out, "#   limits.data_conns_max %u: %" PRIu64 " bytes of transfers\n",
-            config->data_conns_max, two - one);
-    one_batch = xfer;
-    one_batch.batches = 1;
-    xfer_bytes(&one_batch, 0, config->limits.sums_per_page, &one, &rdma);
-    fprintf(out,
-            "#   limits.tenant_batches %u, of each of %u tenants: %" PRIu64 " bytes of transfers\n",
-            limits.tenant_batches, config->ntenants, two - one);
-    check(core_size(&limits, &with) == TERN_OK);
-    limits.events = 1;
-    check(core_size(&limits, &without) == TERN_OK);
-    fprintf(out, "#   limits.events %u, of each of %u tenants: %zu bytes of core\n",
-            config->limits.events, config->ntenants, with - without);
-    limits.groups = 1;
-    check(core_size(&limits, &without_groups) == TERN_OK);
-    fprintf(out, "#   limits.groups %u, with limits.nodes %u: %zu bytes of core\n",
-            config->limits.groups, limits.nodes, without - without_groups);
-    limits.groups = config->limits.groups;
-    limits.pages = 1;
-    check(core_size(&limits, &without_pages) == TERN_OK);
-    fprintf(out,
-            "#   limits.pages %u: %zu bytes of core and, with %u sums_per_page, %" PRIu64
-            " bytes of checksums\n",
-            config->limits.pages, without - without_pages, limits.sums_per_page,
-            (uint64_t)config->limits.pages * limits.sums_per_page * sizeof(uint64_t));
+    fprintf(out, "# what settings take of that, beyond the least that they may be\n");
+    if (copy)
+        *copy = *config;
+    plan_memory(config, &all);
+    for (size_t i = 0; copy && i < config_settings_n; i++) {
+        const struct setting *s = &config_settings[i];
+        uint64_t without;
+
+        if (s->kind != VALUE_COUNT || s->size != sizeof(uint32_t))
+            continue;
+        without = plan_without(copy, s);
+        if (without < all.total)
+            fprintf(out, "#   %s%s%s %" PRIu32 ": %" PRIu64 " bytes\n", s->section,
+                    *s->section ? "." : "", s->key,
+                    *(const uint32_t *)(const void *)((const char *)config + s->offset),
+                    all.total - without);
+    }
+    free(copy);
     for (uint32_t i = 0; i < config->ntenants; i++)
         fprintf(out,
                 "#   regions %u of tenant %s: %" PRIu64 " bytes of pages and %" PRIu64
@@ -514,7 +501,4 @@ void plan_print_prices(const struct config *config, FILE *out)
                 config->tenants[i].regions, config_tenant_word(config, i),
                 config->tenants[i].regions * config->tenants[i].memory_bytes,
                 config->tenants[i].regions * config->tenants[i].host_bytes);
-    fprintf(out, "#   limits.strangers %u, at each of %u doors: %" PRIu64 " bytes\n",
-            config->strangers, config->ntenants + 3,
-            (uint64_t)(config->ntenants + 3) * door_bytes(config->strangers));
 }

@@ -72,6 +72,10 @@ void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES]);
 const char *plan_hint(const struct plan_memory *m);
 /* For --check-config: prints comments, because the rest of its output is a configuration. */
 void plan_print(const struct plan_memory *m, FILE *out);
-void plan_print_prices(const struct config *config, FILE *out); /* of single limits */
+void plan_print_prices(const struct config *config, FILE *out); /* of single settings */
+/* The memory in all if the setting, a number of 4 bytes, were its least. UINT64_MAX: that does not
+ * go with the others. */
+struct setting;
+uint64_t plan_without(struct config *config, const struct setting *s);
 
 #endif
