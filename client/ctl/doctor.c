@@ -30,15 +30,14 @@ static void doctor_memlock(const json_t *rdma)
                                  : "");
 }
 
-/* What pages of a GPU come and go through where its memory is not enough. */
+/* The ring that peers push to in place of a GPU's memory. */
 static void doctor_ring(const json_t *row)
 {
     const char *why_none = json_string_value(json_object_get(row, "no_ring"));
 
     if (j_u64(row, "ring_bytes") > 0)
-        printf("; ring of %s bytes of the host's memory for %s\n", num(row, "ring_bytes"),
-               strcmp(j_str(row, "registered"), "bounce") == 0 ? "all of its pages"
-                                                               : "what peers push");
+        printf("; ring of %s bytes of the host's memory for what peers push\n",
+               num(row, "ring_bytes"));
     else
         printf("%s%s\n", why_none && *why_none ? "; no ring for what peers push: " : "",
                why_none ? why_none : "");

@@ -37,7 +37,7 @@ grep -qE '^  pages +0$' <<<"$plan" || fail "memory of GPUs is none of the machin
 rdma=(--tenant "name=a,socket=$DIR/a.sock,memory=16M,regions=2,devices=$first+$second,device_memory=true" --insecure-peers
     --peer name=b,address=127.0.0.1:1,tenants=a,transport=auto --admin-socket "$DIR/rdma-admin")
 plan=$("$TERN_BIN/ternd" --plan "${rdma[@]}")
-grep -qE "^pinned_bytes +$(((2 * 64 << 20) + 8192)) " <<<"$plan" || fail "the plan says: $plan"
+grep -qE "^pinned_bytes +$(((2 * 32 << 20) + 8192)) " <<<"$plan" || fail "the plan says: $plan"
 grep -qE '^rails +2 ' <<<"$plan" || fail "the plan says: $plan"
 : >"$DIR/rdma.log"
 "$TERN_BIN/ternd" "${rdma[@]}" >>"$DIR/rdma.log" 2>&1 &
@@ -53,7 +53,7 @@ if ! grep -q "^RDMA: not in this build" <<<"$doctor"; then
     for want in "region 0, on $first" "region 1, on $second"; do
         grep -qE "memory of a, $want: (not )?registered with " <<<"$doctor" || fail "doctor: $doctor"
     done
-    grep -qE "; registrations (would )?take (134,225,920 bytes of the host's memory, on 2 devices|67,117,056 bytes of the host's memory, on 1 device)" <<<"$doctor" || fail "doctor: $doctor"
+    grep -qE "; registrations (would )?take (67,117,056 bytes of the host's memory, on 2 devices|33,562,624 bytes of the host's memory, on 1 device)" <<<"$doctor" || fail "doctor: $doctor"
 fi
 kill "$pid"
 wait "$pid" || fail "the daemon ended with status $?"

@@ -230,8 +230,7 @@ struct data_request {
     /* Of REQUEST_WRITE. */
     uint32_t path, epoch, nruns, run; /* run: where in the runs the cursor is */
     uint64_t run_at;
-    uint32_t last;   /* the path's `posted` behind what was posted of it last */
-    uint64_t parcel; /* the number of that which its pages leave in; 0: none, or none yet */
+    uint32_t last; /* the path's `posted` behind what was posted of it last */
     struct xfer_run runs[XFER_RUNS_MAX];
 };
 
@@ -247,7 +246,8 @@ void data_conns_dismiss(struct xfer *xfer, uint32_t peer_link);
 
 /* For services. An answer is made behind what meta holds: its head, a status for each page, and the
  * checksums of those that are given. `leaves`: pages may leave this way, if the core lets them.
- * False: there is no room, so the request is not one of ours. The caller moves the request to the state that follows. */
+ * False: there is no room, so the request is not one of ours. The caller moves the request to the
+ * state that follows. */
 bool data_answer_begin(struct data_conn *conn, uint16_t frame, bool leaves);
 void data_answer_none(struct data_conn *conn, uint16_t frame, enum tern_err err); /* gives none */
 uint32_t data_request_pool(const struct data_conn *conn); /* of its serve, which gave pages */

@@ -302,7 +302,6 @@ static void take_request(struct data_conn *conn, const struct xfer_head *head)
         xfer_get_entry(at, &r->entry[i]);
     if (head->type != XFER_REQUEST_WRITE)
         return;
-    r->parcel = 0;
     r->nruns = runs_of(head);
     r->epoch = (uint32_t)(head->b >> 32);
     for (uint32_t i = 0; i < r->nruns; i++, at += XFER_RUN_BYTES)

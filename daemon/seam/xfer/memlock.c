@@ -10,7 +10,7 @@
 
 uint64_t xfer_ring_bytes(const struct xfer_rdma_config *c)
 {
-    return c->pulls > 0 || c->serves ? XFER_RING_BYTES : 0;
+    return c->pulls > 0 ? XFER_RING_BYTES : 0;
 }
 
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)

@@ -25,13 +25,12 @@
 #ifndef XFER_PIECE_BYTES
 #define XFER_PIECE_BYTES (1u << 20)
 #endif
-/* A tenant on GPUs has a ring of slots in memory of the host, for its peers to write to, and for
- * what no NIC can read. Smaller in the simulator. */
+/* A tenant on GPUs has a ring of slots in memory of the host, for its peers to write to. Smaller in
+ * the simulator. */
 #ifndef XFER_SLOT_BYTES
 #define XFER_SLOT_BYTES XFER_PIECE_BYTES
-#define XFER_RING_SLOTS 64u /* of a ring */
+#define XFER_RING_SLOTS 32u /* of a ring, which one piece may have all of */
 #define XFER_RING_SHARE 16u /* of these, that several pieces of one link have at most */
-#define XFER_RING_COMES 32u /* and all that comes, or one piece: the rest is for what goes */
 #endif
 #define XFER_RING_BYTES  ((uint64_t)XFER_RING_SLOTS * XFER_SLOT_BYTES)
 #define XFER_PIECE_SUMS  8192u /* checksums of a piece, unless one page has more */

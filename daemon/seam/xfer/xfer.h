@@ -280,8 +280,7 @@ uint64_t xfer_ring_bytes(const struct xfer_rdma_config *config);
     X(MEMORY, "memory")            /* of the host */                                               \
     X(DMABUF, "dma-buf")           /* a GPU's, exported by its driver */                           \
     X(DMABUF_PCIE, "dma-buf-pcie") /* likewise, through its BAR where there is another way */      \
-    X(PEERMEM, "nvidia-peermem")   /* a GPU's, by its address */                                   \
-    X(BOUNCE, "bounce") /* a GPU's not at all: pages go through a ring in memory of the host */
+    X(PEERMEM, "nvidia-peermem")   /* a GPU's, by its address */
 
 enum xfer_registered {
 #define X(name, word) XFER_REGISTERED_##name,
@@ -405,8 +404,7 @@ struct xfer_stats {
     /* Writes: posted by us; of grants that their pull's end took back from a peer that was slow;
      * and what it wrote, or tried to, for a pull that had ended. */
     uint64_t writes_posted, grants_revoked, late_writes;
-    uint64_t ring_bytes_in,
-        ring_bytes_out;     /* of those, through rings, to and from memory of GPUs */
+    uint64_t ring_bytes_in; /* of those that came, through rings to memory of GPUs */
     uint64_t windows_open;  /* memory windows that are bound, or may be: what peers have keys to */
     uint64_t pieces_again;  /* asked for once more, over another path than the one that was lost */
     uint64_t batches_moved; /* asked for anew by another transport, as no path was left */

@@ -279,10 +279,10 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
          OPEN_OBJECT("verbs"), NUM(*x, paths_up), NUM(*x, paths_made), NUM(*x, paths_failed),
          NUM(*x, pieces_again), NUM(*x, batches_moved), U64("pages_in", x->verbs_pages_in),
          U64("pages_out", x->verbs_pages_out), U64("bytes_in", x->verbs_bytes_in),
-         NUM(*x, ring_bytes_in), NUM(*x, ring_bytes_out), NUM(*x, read_errors),
-         NUM(*x, writes_posted), NUM(*x, grants_revoked), NUM(*x, late_writes),
-         NUM(*x, windows_open), NUM(*x, stale_completions), NUM(*x, stale_answers),
-         NUM(*x, cq_high_water), NUM(*x, cq_events));
+         NUM(*x, ring_bytes_in), NUM(*x, read_errors), NUM(*x, writes_posted),
+         NUM(*x, grants_revoked), NUM(*x, late_writes), NUM(*x, windows_open),
+         NUM(*x, stale_completions), NUM(*x, stale_answers), NUM(*x, cq_high_water),
+         NUM(*x, cq_events));
     status_regions(ctx, out);
     TEXT(out, CLOSE_OBJECT, CLOSE_OBJECT);
 }

@@ -131,7 +131,6 @@
     X(119, WINDOW_TOO_WIDE, "bind memory windows to more than the pages of a grant")               \
     X(120, OWN_POOL_SERVED, "serve a fetch of this very daemon from the pool that it is for")      \
     X(121, SLOT_EARLY, "use slots of the ring again before they are copied to their pages")        \
-    X(122, PARCEL_EARLY, "use slots of the ring again that a device still reads")                  \
     X(123, COMMIT_AT_ONCE, "commit however many chunks in one step")                               \
     X(124, COMMIT_UNCOUNTED, "count no visits for the chunks of a commit")                         \
     X(125, RETRACT_AT_ONCE, "begin all copies of a session that goes to the host in one step")     \
@@ -155,7 +154,7 @@
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \
     (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111 || (n) == 118 ||           \
-     (n) == 119 || (n) == 121 || (n) == 122)
+     (n) == 119 || (n) == 121)
 
 /* These show where a daemon has a disk, and nowhere else. */
 #define BUG_IS_OF_DISK(n) (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 143) || (n) == 148)

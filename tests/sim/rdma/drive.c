@@ -327,7 +327,8 @@ static uint32_t paths_of(uint32_t puller, uint32_t source, uint32_t *ret_half)
 {
     uint32_t n = 0, there = rw.cfg.rails[source];
 
-    if (rw.cfg.transport[puller][source] == XFER_TCP || there == 0 || rw.cfg.old[puller])
+    if (rw.cfg.transport[puller][source] == XFER_TCP || there == 0 || rw.cfg.old[puller] ||
+        rw.cfg.bare[source])
         return 0;
     for (uint32_t i = 0; i < rw.cfg.rails[puller]; i++) {
         bool lost = rnic_is_lost(puller, i), lost_there = rnic_is_lost(source, i % there);
@@ -451,8 +452,8 @@ static void probe(uint32_t puller, uint32_t source, uint32_t pool)
         rw_mark(RM_probe_by_push);
     if (verbs && rw.cfg.far[puller])
         rw_mark(RM_probe_by_ring);
-    if (verbs && rw.cfg.bare[source])
-        rw_mark(RM_probe_from_ring);
+    if (!verbs && rw.cfg.bare[source] && rw.cfg.transport[puller][source] != XFER_TCP)
+        rw_mark(RM_probe_of_unregistered);
     if (refused != pull->broken || (refused && pull->err != TERN_PEER_LOST))
         rw_fail("probe_broken", "node %u from node %u pool %u: error %d", puller, source, pool,
                 (int)pull->err);

@@ -14,8 +14,7 @@
     X(closed_window_refused, 44)                                                                   \
     X(told_before_it_was_there, 2450)                                                              \
     X(landed_in_ring, 1080)                                                                        \
-    X(landed_from_ring, 300)                                                                       \
-    X(probe_from_ring, 290)                                                                        \
+    X(probe_of_unregistered, 430)                                                                  \
     X(probe_by_ring, 1060)                                                                         \
     X(probe_by_push, 2440)                                                                         \
     X(unproven, 1540)                                                                              \

@@ -379,10 +379,6 @@ void rmem_read_for(void *p, const void *from, size_t n)
     uint8_t *at = p;
     const uint8_t *there = from;
 
-    if (ring_of(there) != NONE32) { /* as it was read for that */
-        rw_mark(RM_landed_from_ring);
-        return;
-    }
     if (ring_of(at) != NONE32) {
         read_for_ring(ring_of(at), from, n);
         return;
@@ -415,12 +411,9 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
                uint32_t index)
 {
     uint32_t place = rmem_place(group, index);
-    struct where s = {.node = mem->node, .pool = pool, .place = place};
 
     if (place == NONE32)
         rw_fail("page_out_of_range", "group %u index %u", group, index);
-    for (uint32_t i = 0; i < rw.cfg.nodes && tasks_working() && rw.cfg.bare[mem->node]; i++)
-        read_for_some(i, &s); /* it may be on its way into the ring */
     return page_base(mem->node, pool, region, place);
 }
 

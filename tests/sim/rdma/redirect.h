@@ -25,9 +25,8 @@
 #define TCP_PIECE_BYTES  4096u
 #define TCP_PATH_BYTES   2048u /* so that what waits for room calls another path */
 #define XFER_SLOT_BYTES  1024u /* a page has several of them, which may lie apart */
-#define XFER_RING_SLOTS  14u   /* and pieces wait for some */
+#define XFER_RING_SLOTS  7u    /* and pieces wait for some */
 #define XFER_RING_SHARE  5u
-#define XFER_RING_COMES  7u
 #define DATA_RECV_BYTES  1500u /* and a data thread moves each of them in several */
 #define DATA_SEND_PIECE  1500u
 /* None is so short: what the kernel writes into pages is looked at here, stretch by stretch. */

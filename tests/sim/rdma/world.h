@@ -152,7 +152,7 @@ struct rconfig {
     enum xfer_transport transport[NODES][NODES]; /* puller, source */
     bool old[NODES];            /* of a version that wants to read, and can only be read */
     bool far[NODES];            /* its pages lie on GPUs, whose memory takes no windows */
-    bool bare[NODES];           /* and no NIC knows that memory */
+    bool bare[NODES];           /* and no NIC knows that memory: they leave by TCP */
     uint64_t idle_ns, pause_ns; /* pause: between choices, on average */
     uint32_t rate[RF_COUNT];    /* one in so many; 0: never */
 };

@@ -1,7 +1,7 @@
-/* Rings in memory of the host, that pages of GPUs come and go through, with a device that is played
- * here: what its windows open, who gets how many slots and for how long, and that the bytes lie
- * where they belong. That the memory is a GPU's is said of memory of the host: only the NIC's part
- * is different. */
+/* Rings in memory of the host, that pages of GPUs come through, with a device that is played here:
+ * what its windows open, who gets how many slots and for how long, and that the bytes lie where
+ * they belong. That the memory is a GPU's is said of memory of the host: only the NIC's part is
+ * different. */
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static const struct group_layout groups[] = {
     [SMALL] = {.page_tokens = 64, .units = 1, .page_bytes = 4096},
     [LARGE] = {.page_tokens = 64, .units = 1, .page_bytes = 5 * MIB / 4}, /* 2.5 MiB: 3 slots */
     [BIG] = {.page_tokens = 64, .units = 1, .page_bytes = 9 * MIB},   /* 18: more than a share */
-    [HUGE] = {.page_tokens = 64, .units = 1, .page_bytes = 17 * MIB}, /* more than may come */
+    [HUGE] = {.page_tokens = 64, .units = 1, .page_bytes = 17 * MIB}, /* more than a ring has */
 };
 
 /* ------------------------------------------------------------------ the device */
@@ -46,10 +46,7 @@ static int registration_error(const struct registration *r)
 static struct {
     uint64_t addr, length;
 } window[VERBS_MWS];
-static uint32_t bound, closed, written;
-static struct {
-    uint64_t from, to, length;
-} written_to[VERBS_MWS];
+static uint32_t bound, closed;
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -58,11 +55,6 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
         if (wr->opcode == IBV_WR_BIND_MW && bound < VERBS_MWS) {
             window[bound].addr = wr->bind_mw.bind_info.addr;
             window[bound].length = wr->bind_mw.bind_info.length;
-        } else if (wr->opcode != IBV_WR_BIND_MW && wr->opcode != IBV_WR_LOCAL_INV) {
-            written_to[written % VERBS_MWS].from = wr->sg_list->addr;
-            written_to[written % VERBS_MWS].to = wr->wr.rdma.remote_addr;
-            written_to[written % VERBS_MWS].length = wr->sg_list->length;
-            written++;
         }
         bound += wr->opcode == IBV_WR_BIND_MW;
         closed += wr->opcode == IBV_WR_LOCAL_INV;
@@ -94,11 +86,9 @@ static struct verbs v;
 static struct xfer_link peers[LINKS];
 static struct verbs_link links[LINKS];
 static struct inflow inflow;
-static struct outflow outflow;
 static struct batch batch;
 static struct data_conn conn;
 static struct data_conns conns = {.conn = &conn};
-static struct data_request request;
 static struct verbs_path paths[LINKS];
 static struct verbs_domain domain;
 static struct ibv_context ctx;
@@ -146,21 +136,18 @@ static void make_paths(void)
 FIXTURE(begin)
 {
     make_memory();
-    bound = closed = written = 0;
+    bound = closed = 0;
     ring_error = 0;
     given = NULL;
     ctx.ops.post_send = post_send;
     ctx.ops.post_recv = post_recv;
     qp.context = &ctx;
     inflow = (struct inflow){.state = INFLOW_ACTIVE};
-    outflow = (struct outflow){.state = OUTFLOW_SERVING};
     batch = (struct batch){.state = BATCH_ASKED, .n = 1, .asked = 1};
-    request = (struct data_request){.state = DATA_REQUEST_NONE};
-    conn = (struct data_conn){.xfer = &xfer, .request = &request};
+    conn = (struct data_conn){.xfer = &xfer};
     xfer = (struct xfer){
         .link = peers,
         .inflow = &inflow,
-        .outflow = &outflow,
         .batch = &batch,
         .conns = &conns,
         .ntransports = 2,
@@ -176,8 +163,6 @@ FIXTURE(begin)
                        .path = paths,
                        .link = links,
                        .piece_sums = 64};
-    for (uint32_t i = 0; i < VERBS_PARCELS; i++)
-        v.parcel[i].v = &v;
     domain = (struct verbs_domain){.pd = &pd, .far = true};
     v.rail[0] = (struct verbs_rail){.v = &v, .domain = &domain, .max_msg = 1u << 30};
     v.rail[0].view.completion_queue = 4096;
@@ -234,8 +219,6 @@ static uint32_t taken(void)
 {
     return (uint32_t)__builtin_popcountll(ring->taken);
 }
-
-/* ------------------------------------------------------------------ what comes */
 
 TEST(verbs_ring_windows_open_slots_in_place_of_pages)
 {
@@ -370,8 +353,8 @@ TEST(verbs_ring_slots_of_a_path_that_fails_wait_for_its_end)
     assert_int_equal(taken(), 0);
 }
 
-/* One peer has its share, however much is free; and all that comes leaves some for what goes. What
- * is given back goes to the link's own pieces, then to those of others. */
+/* One peer has its share, however much is free. What is given back goes to the link's own pieces,
+ * then to those of others. */
 TEST(verbs_ring_is_shared_by_peers)
 {
     for (uint32_t i = 0; i < 6; i++)
@@ -417,125 +400,4 @@ TEST(verbs_ring_page_larger_than_a_share_goes_alone)
     assert_int_equal(piece_waits(1, 0, BIG, 1)->state, PIECE_BINDING);
     assert_int_equal(taken(), 1 + 18);
     assert_int_equal(piece_waits(1, 1, SMALL, 1)->state, PIECE_WAITING);
-}
-
-/* ------------------------------------------------------------------ what goes */
-
-/* The peer of link 1 asks for pages that no NIC knows, and has opened one run for them. */
-static void asked_to_write(uint32_t group, uint32_t n)
-{
-    struct verbs_path *p = &paths[1];
-
-    p->source = true;
-    p->npeer_mrs = 1;
-    p->peer_mr[0] = (struct xfer_mr){.addr = 1u << 30, .bytes = 64 * MIB};
-    p->nmws = 1;
-    request = (struct data_request){.state = DATA_REQUEST_NONE,
-                                    .kind = XFER_REQUEST_WRITE,
-                                    .n = n,
-                                    .nruns = 1,
-                                    .path = 1,
-                                    .seq = 7};
-    request.runs[0] = (struct xfer_run){.bytes = REGIONS * n * groups[group].page_bytes};
-    for (uint32_t i = 0; i < n; i++)
-        request.entry[i] = (struct xfer_entry){.group = group, .index = 1 + i};
-}
-
-static void fill_pages(uint32_t group, uint32_t n)
-{
-    for (uint32_t r = 0; r < REGIONS; r++)
-        for (uint32_t i = 0; i < n; i++)
-            memset(mem_page(mem, 0, r, group, 1 + i), (int)(10 * r + i + 1),
-                   groups[group].page_bytes);
-}
-
-/* Region after region, page after page. */
-static void parcel_is_right(const struct verbs_parcel *parcel, uint32_t group, uint32_t n)
-{
-    uint64_t bytes = groups[group].page_bytes, rest;
-
-    for (uint64_t at = 0; at < REGIONS * n * bytes; at += 512) {
-        uint64_t page = at / bytes;
-
-        assert_int_equal(*ring_at(&v, 0, parcel->slots, at, &rest), 10 * (page / n) + page % n + 1);
-    }
-}
-
-TEST(verbs_ring_pages_that_no_nic_knows_leave_in_slots)
-{
-    struct verbs_parcel *parcel = &v.parcel[0];
-
-    fill_pages(LARGE, 2);
-    asked_to_write(LARGE, 2);
-    assert_int_equal(writes_post(&v, &conn), WRITTEN_SOME);
-    request.state = DATA_REQUEST_WAITS;
-    assert_int_equal(parcel->state, PARCEL_PACKING);
-    assert_int_equal(outflow.holds, 1);
-    assert_int_equal(written, 0);
-    on_a_thread(given);
-    parcel_is_right(parcel, LARGE, 2);
-    parcel_state_move(&parcel->state, PARCEL_PACKED);
-    request.state = DATA_REQUEST_NONE;
-    assert_int_equal(writes_post(&v, &conn), WRITTEN_ALL);
-    assert_int_equal(written, 5);
-    for (uint32_t i = 0; i < written; i++) {
-        assert_true(written_to[i].from == (uintptr_t)ring->base + i * MIB);
-        assert_true(written_to[i].to == (1u << 30) + i * MIB);
-    }
-    parcels_sweep(&v); /* the device reads it yet */
-    assert_int_equal(taken(), 5);
-    paths[1].completed = paths[1].posted;
-    parcels_sweep(&v);
-    assert_int_equal(taken(), 0);
-    assert_int_equal(parcel->state, PARCEL_FREE);
-}
-
-/* Its connection has ended: the thread still copies, then the slots are free. */
-TEST(verbs_ring_parcels_outlast_their_connection)
-{
-    asked_to_write(SMALL, 1);
-    assert_int_equal(writes_post(&v, &conn), WRITTEN_SOME);
-    request.state = DATA_REQUEST_WAITS;
-    conn.state = DATA_CONN_CLOSING;
-    parcels_sweep(&v);
-    assert_int_equal(taken(), 1);
-    on_a_thread(given);
-    given->done(given, 0);
-    assert_int_equal(taken(), 0);
-    assert_int_equal(outflow.holds, 0);
-    assert_int_equal(written, 0);
-}
-
-/* What was posted of it may be read until its queue pair is gone. */
-TEST(verbs_ring_parcels_of_a_path_that_fails_wait_for_its_end)
-{
-    asked_to_write(SMALL, 1);
-    assert_int_equal(writes_post(&v, &conn), WRITTEN_SOME);
-    on_a_thread(given);
-    parcel_state_move(&v.parcel[0].state, PARCEL_PACKED);
-    assert_int_equal(writes_post(&v, &conn), WRITTEN_ALL);
-    path_state_move(&paths[1].state, PATH_STOPPING);
-    parcels_sweep(&v);
-    assert_int_equal(taken(), 1);
-    paths[1].epoch = 2; /* made anew, and so the one before was destroyed */
-    paths[1].posted = paths[1].completed = 0;
-    parcels_sweep(&v);
-    assert_int_equal(taken(), 0);
-}
-
-/* However full the ring is with what others are to write, there are slots for what goes. */
-TEST(verbs_ring_what_goes_does_not_wait_for_what_comes)
-{
-    for (uint32_t link = 0; link < LINKS; link += 2)
-        for (uint32_t i = 0; i < VERBS_PIECES; i++)
-            piece_waits(link, i, SMALL, 1);
-    assert_int_equal(taken(), XFER_RING_COMES);
-    asked_to_write(LARGE, 2);
-    assert_int_equal(writes_post(&v, &conn), WRITTEN_SOME);
-    assert_int_equal(taken(), XFER_RING_COMES + 5);
-    assert_int_equal(v.parcel[0].state, PARCEL_PACKING);
-    on_a_thread(given);
-    conn.state = DATA_CONN_CLOSING;
-    given->done(given, 0);
-    assert_int_equal(taken(), XFER_RING_COMES);
 }

@@ -100,7 +100,6 @@ static const char answer_keys[] =
     "threads(threads tasks tasks_done) from_peers(conns limit reserved common_used common) "
     "verbs(paths_up paths_made "
     "paths_failed pieces_again batches_moved pages_in pages_out bytes_in ring_bytes_in "
-    "ring_bytes_out "
     "read_errors writes_posted grants_revoked late_writes windows_open "
     "stale_completions "
     "stale_answers cq_high_water cq_events gpu_regions gpu_regions_unregistered)) events(first "

@@ -508,11 +508,11 @@ TEST(config_memory_of_gpus_may_go_by_rdma_and_locks_its_ring)
     char text[512];
 
     snprintf(text, sizeof text, "%s%s", gpu, peer);
-    assert_int_equal(plan_pinned(accepted(text)), (64ull << 20) + XFER_SELF_TEST_SCRATCH);
+    assert_int_equal(plan_pinned(accepted(text)), (32ull << 20) + XFER_SELF_TEST_SCRATCH);
     snprintf(text, sizeof text, "%s%s%s", gpu, host, peer);
-    assert_int_equal(plan_pinned(accepted(text)), 2 * ((64u + 2u) << 20) + XFER_SELF_TEST_SCRATCH);
+    assert_int_equal(plan_pinned(accepted(text)), 2 * ((32u + 2u) << 20) + XFER_SELF_TEST_SCRATCH);
     snprintf(text, sizeof text, "rdma_device: mlx5_0\n%s%s%s", gpu, host, peer);
-    assert_int_equal(plan_pinned(accepted(text)), (66u << 20) + XFER_SELF_TEST_SCRATCH);
+    assert_int_equal(plan_pinned(accepted(text)), (34u << 20) + XFER_SELF_TEST_SCRATCH);
 }
 
 TEST(config_tenants_that_do_not_fit_are_refused)

@@ -209,14 +209,18 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
 {
     bool was_ready = p->state == PATH_READY;
     uint64_t now = io_now_ns();
+    char reason[sizeof p->reason];
     va_list args;
 
     check(!with_thread(p));
     va_start(args, format);
-    vsnprintf(p->reason, sizeof p->reason, format, args);
+    vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     v->xfer->stats.paths_failed++;
-    tell(v, p, false);
+    if (was_ready || strcmp(p->reason, reason) != 0) { /* each try may end so for good */
+        memcpy(p->reason, reason, sizeof p->reason);
+        tell(v, p, false);
+    }
     p->doubted = !p->source;
     if (was_ready && now - p->ready_ns > VERBS_RETRY_MAX_NS)
         p->pause_ns = 0; /* it held for a while */
@@ -456,7 +460,7 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
                "this daemon gives nothing by RDMA, or not with that offer");
         return;
     }
-    if (d->n == 0 && !d->ring.mr) {
+    if (d->n == 0) {
         refuse(v, p, msg->epoch, false,
                "the tenant's memory there is not registered: `ternctl doctor`");
         return;

@@ -2,8 +2,8 @@
  * a dma-buf that the GPU's driver exports, with the region's address as the address of the keys; by
  * its address alone, which takes the kernel's module nvidia-peermem; and what became of the ways
  * before is kept for operators. Where one region of a tenant is registered in no way, none is: its
- * pages go another way than by that NIC, which itself is used on. Called by regions.c at start, on
- * the owner thread, since the driver of GPUs is asked. */
+ * pages leave another way than by that NIC, which itself is used on. Called by regions.c at start,
+ * on the owner thread, since the driver of GPUs is asked. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -108,7 +108,6 @@ static void domain_drop(struct verbs_domain *d, uint32_t regions, uint32_t faile
 void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant)
 {
     struct verbs_domain *d = &rail->domain[tenant];
-    const struct xfer_rdma_config *c = &v->xfer->config.rdma;
     uint32_t regions = mem_region_count(v->xfer->config.mem, tenant), r = 0;
 
     while (r < regions &&
@@ -119,7 +118,7 @@ void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tena
     rail->view.registrations += d->n;
     for (uint32_t i = 0; i < d->n; i++)
         rail->view.registered_bytes += d->mr[i].bytes;
-    if (c->pulls > 0 || (c->serves && d->n == 0))
+    if (v->xfer->config.rdma.pulls > 0)
         ring_open(v, rail, tenant);
 }
 
@@ -136,8 +135,6 @@ void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t te
     for (uint32_t i = 0; i < d->n; i++)
         rail->view.registered_bytes -= d->mr[i].bytes;
     domain_drop(d, mem_region_count(v->xfer->config.mem, tenant), region);
-    if (!d->ring.mr && !d->no_ring[0] && v->xfer->config.rdma.serves)
-        ring_open(v, rail, tenant);
 }
 
 bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool)
@@ -163,8 +160,6 @@ bool verbs_registration_view(const struct transport *t, uint32_t i,
     d = &v->rail[i].domain[ret->tenant];
     ret->device = v->rail[i].view.device;
     ret->how = d->far ? d->region[ret->region].how : XFER_REGISTERED_MEMORY;
-    if (ret->how == XFER_REGISTERED_NO && d->ring.mr)
-        ret->how = XFER_REGISTERED_BOUNCE;
     ret->why = d->far ? d->region[ret->region].why : "";
     ret->ring_bytes = d->ring.mr ? d->ring.bytes : 0;
     ret->no_ring = d->no_ring;

@@ -62,7 +62,6 @@ static bool settle(struct data_conn *conn, enum verbs_written written)
         data_request_state_move(&conn->request->state, DATA_REQUEST_WAITS);
         return true;
     case WRITTEN_LOST: answer_none(conn, TERN_PEER_LOST); return true;
-    case WRITTEN_GONE: answer_none(conn, TERN_GONE); return true;
     case WRITTEN_NOT: break;
     }
     return false;

@@ -1,6 +1,5 @@
-/* The state machines of the RDMA transport: a path, which is one end of a queue pair, a piece,
- * which is what is asked for at once, and a parcel, which is what leaves by slots of a ring.
- * base/states.h says how to read a table. */
+/* The state machines of the RDMA transport: a path, which is one end of a queue pair, and a piece,
+ * which is what is asked for at once. base/states.h says how to read a table. */
 #ifndef SEAM_VERBS_STATES_H
 #define SEAM_VERBS_STATES_H
 
@@ -53,13 +52,5 @@ STATE_MACHINE(path, PATH, PATH_STATE_TABLE)
     X(PIECE, VERIFYING, TO(PIECE, FREE), "a data thread compares its pages with their checksums")
 
 STATE_MACHINE(piece, PIECE, PIECE_STATE_TABLE)
-
-#define PARCEL_STATE_TABLE(X)                                                                      \
-    X(PARCEL, FREE, TO(PARCEL, PACKING), "no request has it")                                      \
-    X(PARCEL, PACKING, TO(PARCEL, PACKED), "a data thread copies pages to its slots")              \
-    X(PARCEL, PACKED, TO(PARCEL, FREE),                                                            \
-      "is written to the peer, until nothing of it is under way and its request needs it no more")
-
-STATE_MACHINE(parcel, PARCEL, PARCEL_STATE_TABLE)
 
 #endif

@@ -40,7 +40,7 @@ static uint32_t verbs_works(const struct xfer_config *c)
 {
     uint32_t pulls = c->rdma.pulls < c->links ? c->rdma.pulls : c->links;
 
-    return c->rdma.tenants > 0 ? pulls * VERBS_PIECES + VERBS_PARCELS : 0;
+    return c->rdma.tenants > 0 ? pulls * VERBS_PIECES : 0;
 }
 
 static uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
@@ -100,8 +100,6 @@ static enum tern_err verbs_create(struct transport *t)
     t->own = v;
     v->xfer = xfer;
     v->transport = t;
-    for (uint32_t i = 0; i < VERBS_PARCELS; i++)
-        v->parcel[i].v = v;
     v->event_fd = -1;
     v->view.built = true;
     v->view.send_queue = VERBS_SEND_QUEUE;

@@ -4,10 +4,9 @@
  * path.c queue pairs: made, connected, drained, destroyed; setup.c the threads that make the calls
  * which allocate or sleep; selftest.c what is found out before a rail is used; peers.c which path a
  * batch may take; retry.c which path a piece takes, and what happens if that is lost; push.c pages
- * that are written to us; source.c what peers ask of us, and write.c what we write to them, from
- * slots of parcel.c where no NIC knows the pages; requests.c what is posted for both, and how that
- * completes; notices.c the data connection beside the paths; verify.c hands pieces to a data
- * thread, which verifies their pages.
+ * that are written to us; source.c what peers ask of us, and write.c what we write to them;
+ * requests.c what is posted for both, and how that completes; notices.c the data connection beside
+ * the paths; verify.c hands pieces to a data thread, which verifies their pages.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
@@ -44,7 +43,6 @@ extern const struct transport_ops verbs_transport;
 #define VERBS_REGISTER_BYTES   (1ull << 30) /* at least, of one thread's registration */
 #define VERBS_REGISTER_THREADS 16u
 #define VERBS_REGISTER_TELL_NS 2000000000u  /* between two reports of progress */
-#define VERBS_PARCELS          16u          /* pieces that leave by slots at a time */
 #define VERBS_MWS              XFER_MWS_MAX /* of a path: runs of pages granted at a time */
 #define VERBS_REVOKE_NS        100000000u /* for what was granted to arrive when its pull has ended */
 #define VERBS_SETUP_NS         3000000000u /* from the link's up to a path; then TCP, or an error */
@@ -111,7 +109,7 @@ struct verbs_mr {
 
 struct verbs_domain {
     struct ibv_pd *pd; /* owned */
-    uint32_t n; /* 0: the tenant's memory is not registered: pages go by the ring, if at all */
+    uint32_t n; /* 0: the tenant's memory is not registered, so none of its pages leave here */
     struct verbs_mr mr[XFER_MRS_MAX];
     bool far;             /* memory of GPUs, whose regions tell how they are registered */
     struct verbs_mr ring; /* far: the tenant's ring, as this rail knows it; mr NULL: not at all */
@@ -144,28 +142,12 @@ struct verbs_rail {
     bool windows_refused; /* by the self-test, in which view.memory_windows ended */
 };
 
-/* Memory of the host that pages of a tenant on GPUs come and go through (bounce.c). */
+/* Memory of the host that peers write the pages of a tenant on GPUs to (bounce.c). */
 struct verbs_ring {
-    uint8_t *base;         /* owned; NULL: there is none */
-    uint64_t taken, comes; /* slots, a bit each; comes: of these, that peers write to */
-    bool waited_for;       /* somebody found too few */
-    bool given;            /* and since then some were given back */
-};
-
-/* A piece that we write to a peer from slots, as no NIC knows its pages (parcel.c). */
-struct verbs_parcel {
-    enum parcel_state state;
-    struct verbs *v; /* borrowed */
-    uint64_t number; /* of all so far, from 1: its request names it */
-    uint32_t conn, link, tenant, pool, serve;
-    uint32_t path, epoch; /* that it is written over */
-    uint32_t last;        /* the path's `posted` behind what was posted of it last */
-    uint64_t slots, at;   /* at: bytes of it that were posted */
-    /* While the task is away the slots, and what follows, are the data thread's. */
-    struct io_task task;
-    bool whole; /* all its pages were there */
-    uint32_t n;
-    struct xfer_entry entry[XFER_PAGES_MAX];
+    uint8_t *base;   /* owned; NULL: there is none */
+    uint64_t taken;  /* slots, a bit each */
+    bool waited_for; /* a piece found too few */
+    bool given;      /* and since then some were given back */
 };
 
 /* What one memory window opens: a stretch of one registration. */
@@ -239,8 +221,6 @@ struct verbs {
     struct verbs_link *link; /* owned, config.links */
     uint32_t piece_sums;
     struct verbs_ring ring[MEM_TENANTS_MAX];
-    struct verbs_parcel parcel[VERBS_PARCELS];
-    uint64_t parcels; /* so far */
 
     /* The threads. */
     struct verbs_worker worker[VERBS_WORKERS];
@@ -307,8 +287,8 @@ void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t te
                            uint32_t region, const char *why);
 void ring_unregister(struct verbs_rail *rail, uint32_t tenant, const char *why);
 
-/* verbs/bounce.c. Of a tenant on GPUs; where there is no ring the domain says why. `link`: only so
- * many slots are for what comes, or goes, over one. */
+/* verbs/ring/bounce.c. Of a tenant on GPUs; where there is no ring the domain says why. Only so many slots
+ * are for what comes over one link. */
 void ring_open(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
 void rings_close(struct verbs *v); /* no rail has them registered any more */
 /* Slots for so many bytes that may be taken now. False: there are too few. */
@@ -320,7 +300,7 @@ uint8_t *ring_at(const struct verbs *v, uint32_t tenant, uint64_t slots, uint64_
                  uint64_t *ret_bytes);
 void slots_take(struct verbs *v, struct verbs_piece *piece); /* those of its runs */
 void slots_give(struct verbs *v, struct verbs_piece *piece); /* nothing writes or reads them */
-/* Pieces and requests that waited for slots, of whichever link, go on where some were given. */
+/* Pieces that waited for slots, of whichever link, go on where some were given. */
 void rings_go_on(struct verbs *v);
 /* On a data thread: what has come is copied to the pages. False: memory of one is gone. */
 bool slots_land(const struct verbs_piece *piece);
@@ -330,21 +310,6 @@ static inline bool path_bounces(const struct verbs *v, const struct verbs_path *
 {
     return !p->source && v->rail[p->rail % v->nrails].domain[p->tenant].far;
 }
-
-/* What we write over it leaves by the ring of its tenant. */
-static inline bool path_parcels(const struct verbs *v, const struct verbs_path *p)
-{
-    return p->source && v->rail[p->rail % v->nrails].domain[p->tenant].n == 0;
-}
-
-/* verbs/parcel.c: the source of pushes from GPUs whose memory no NIC knows. */
-enum parcel_ready { PARCEL_THERE, PARCEL_COMES, PARCEL_LOST };
-/* The pages of the request are in slots; or they will be, and then it goes on; or they are on a GPU
- * that is lost. */
-enum parcel_ready parcel_for(struct verbs *v, struct data_conn *conn, struct verbs_parcel **ret);
-/* Those whose writes are done, and whose requests have ended, give their slots back. */
-void parcels_sweep(struct verbs *v);
-void parcels_go_on(struct verbs *v, uint32_t tenant); /* requests that wait for slots */
 
 /* verbs/setup.c */
 enum tern_err setup_start(struct verbs *v);
@@ -510,7 +475,6 @@ enum verbs_written {
     WRITTEN_ALL = 0,
     WRITTEN_SOME, /* no credit for the rest: write_go_on will be called */
     WRITTEN_LOST, /* the path went, or is not the one that was asked for */
-    WRITTEN_GONE, /* its pages are lost, with a GPU */
     WRITTEN_NOT,  /* the request makes no sense */
 };
 

@@ -1,6 +1,6 @@
-/* Pages that we write to a peer. They are written from where they lie, or from the slots that they
- * were copied to (parcel.c), into the runs that the destination has opened, in the runs' order, and
- * the immediate of the last write is the number of the piece. What does not fit into the send queue
+/* Pages that we write to a peer. They are written from where they lie into the runs that the
+ * destination has opened, in the runs' order, and the immediate of the last write is the number of
+ * the piece. What does not fit into the send queue
  * waits in its request, and its connection answers nothing else until then. Called by source.c, and
  * by the paths when one has credit or ends.
  *
@@ -57,8 +57,6 @@ enum verbs_written writes_begin(struct verbs *v, struct data_conn *conn)
         bytes += mem_transfer_bytes(mem, pool, in->entry[i].group);
     if (!runs_sound(p, in, bytes))
         return WRITTEN_NOT;
-    if (path_parcels(v, p) && bytes > (uint64_t)XFER_RING_COMES * XFER_SLOT_BYTES)
-        return WRITTEN_LOST; /* as no path here will ever do: it comes another way */
     in->path = path_number(v, p);
     in->run = 0;
     in->run_at = 0;
@@ -70,20 +68,15 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static void run_move(struct data_request *in, uint64_t n)
-{
-    in->run_at += n;
-    if (in->run_at < in->runs[in->run].bytes)
-        return;
-    in->run_at = 0;
-    in->run++;
-}
-
 static void cursor_move(struct data_request *in, uint64_t n, uint64_t page_bytes)
 {
     struct page_cursor *c = &in->cursor;
 
-    run_move(in, n);
+    in->run_at += n;
+    if (in->run_at == in->runs[in->run].bytes) {
+        in->run_at = 0;
+        in->run++;
+    }
     c->at += n;
     if (c->at < page_bytes)
         return;
@@ -99,60 +92,30 @@ static uint32_t write_most(const struct verbs_rail *rail)
     return rail->max_msg < VERBS_WRITE_BYTES ? rail->max_msg : VERBS_WRITE_BYTES;
 }
 
-/* A write of these bytes, at most write_most, to where the runs are. False: no room. */
-static bool write_add(struct verbs *v, const struct verbs_path *p, const struct data_request *in,
-                      const struct ibv_sge *from, struct verbs_wrs *list)
-{
-    const struct xfer_run *run = &in->runs[in->run];
-    const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
-
-    check(theirs);
-    return wrs_extend(
-        list, IBV_WR_RDMA_WRITE, from, theirs->addr + (run->offset - theirs->offset) + in->run_at,
-        (p->mw_rkey[run->mw >> 8] & ~0xffu) | (run->mw & 0xffu), write_most(rail_of(v, p)));
-}
-
-/* The next bytes at the cursor. False: no room. */
+/* A write of the next bytes at the cursor. False: no room. */
 static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data_request *in,
                         uint32_t pool, struct verbs_wrs *list)
 {
     const struct mem *mem = v->xfer->config.mem;
-    const struct verbs_rail *rail = rail_of(v, p);
     const struct xfer_entry *e = &in->entry[in->cursor.page];
-    uint64_t page_bytes = mem_page_bytes(mem, pool, e->group), n;
+    const struct xfer_run *run = &in->runs[in->run];
+    const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
+    uint64_t page_bytes = mem_page_bytes(mem, pool, e->group);
+    uint32_t most = write_most(rail_of(v, p));
     uint8_t *at =
         (uint8_t *)mem_page(mem, pool, in->cursor.region, e->group, e->index) + in->cursor.at;
-    const struct verbs_mr *mine = local_mr(&rail->domain[p->tenant], at);
+    const struct verbs_mr *mine = local_mr(&rail_of(v, p)->domain[p->tenant], at);
+    struct ibv_sge from = {.addr = (uintptr_t)at};
 
-    check(mine);
-    n = least(least(page_bytes - in->cursor.at, in->runs[in->run].bytes - in->run_at),
-              least(write_most(rail), mine->bytes - (uint64_t)(at - mine->base)));
-    if (!write_add(
-            v, p, in,
-            &(struct ibv_sge){.addr = (uintptr_t)at, .length = (uint32_t)n, .lkey = mine->mr->lkey},
-            list))
+    check(mine && theirs);
+    from.lkey = mine->mr->lkey;
+    from.length = (uint32_t)least(least(page_bytes - in->cursor.at, run->bytes - in->run_at),
+                                  least(most, mine->bytes - (uint64_t)(at - mine->base)));
+    if (!wrs_extend(list, IBV_WR_RDMA_WRITE, &from,
+                    theirs->addr + (run->offset - theirs->offset) + in->run_at,
+                    (p->mw_rkey[run->mw >> 8] & ~0xffu) | (run->mw & 0xffu), most))
         return false;
-    cursor_move(in, n, page_bytes);
-    return true;
-}
-
-/* The same of what was copied to slots. */
-static bool parcel_next(struct verbs *v, const struct verbs_path *p, struct data_request *in,
-                        struct verbs_parcel *parcel, struct verbs_wrs *list)
-{
-    const struct verbs_rail *rail = rail_of(v, p);
-    uint64_t n;
-    const uint8_t *at = ring_at(v, p->tenant, parcel->slots, parcel->at, &n);
-
-    n = least(least(n, in->runs[in->run].bytes - in->run_at), write_most(rail));
-    if (!write_add(v, p, in,
-                   &(struct ibv_sge){.addr = (uintptr_t)at,
-                                     .length = (uint32_t)n,
-                                     .lkey = rail->domain[p->tenant].ring.mr->lkey},
-                   list))
-        return false;
-    parcel->at += n;
-    run_move(in, n);
+    cursor_move(in, from.length, page_bytes);
     return true;
 }
 
@@ -182,14 +145,13 @@ bool writes_under_way(const struct verbs *v, const struct data_conn *conn)
 
 /* As many as fit into one list. */
 static void writes_list(struct verbs *v, const struct verbs_path *p, const struct data_conn *conn,
-                        struct verbs_parcel *parcel, struct verbs_wrs *list)
+                        struct verbs_wrs *list)
 {
     struct data_request *in = conn->request;
     uint32_t credit = path_credit(v, p), pool = data_request_pool(conn);
 
     list->room = credit < VERBS_POST_MAX ? credit : VERBS_POST_MAX;
-    while (in->run < in->nruns &&
-           (parcel ? parcel_next(v, p, in, parcel, list) : writes_next(v, p, in, pool, list)))
+    while (in->run < in->nruns && writes_next(v, p, in, pool, list))
         ;
     if (in->run == in->nruns && list->n > 0) {
         list->wr[list->n - 1].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -201,20 +163,14 @@ enum verbs_written writes_post(struct verbs *v, struct data_conn *conn)
 {
     struct data_request *in = conn->request;
     struct verbs_path *p = &v->path[in->path];
-    struct verbs_parcel *parcel = NULL;
 
     while (in->run < in->nruns) {
         struct verbs_wrs list = {0};
-        enum parcel_ready ready = PARCEL_THERE;
         bool posted;
 
         if (path_gone(p, in))
             return WRITTEN_LOST;
-        if (path_parcels(v, p))
-            ready = parcel_for(v, conn, &parcel);
-        if (ready != PARCEL_THERE)
-            return ready == PARCEL_LOST ? WRITTEN_GONE : WRITTEN_SOME;
-        writes_list(v, p, conn, parcel, &list);
+        writes_list(v, p, conn, &list);
         if (list.n == 0) {
             rail_full(rail_of(v, p));
             return WRITTEN_SOME;
@@ -224,8 +180,6 @@ enum verbs_written writes_post(struct verbs *v, struct data_conn *conn)
         if (list.n > 0)
             write_counted(v, p, in->serve.slot);
         in->last = p->posted;
-        if (parcel)
-            parcel->last = p->posted;
         if (!posted) {
             path_failed(v, p, "a write could not be posted: %s", strerror(errno));
             return WRITTEN_LOST;

@@ -2,7 +2,7 @@
  * so the tenant has a ring of slots in memory of the host, and windows are bound to slots in place
  * of pages. When a piece has come, its windows are closed and it was confirmed, the data thread
  * that verifies it copies its slots to its pages first. Peers do not know: they write the runs that
- * they are granted. Pages leave by the same ring where no NIC knows a GPU's memory (parcel.c).
+ * they are granted.
  *
  * What must stay true: a slot belongs to one piece from the binding of its windows until these are
  * closed, or went with their queue pair, and no copy out of it is under way. So a write that comes
@@ -17,10 +17,8 @@
 #include "seam/xfer/verbs/verbs.h"
 
 static_assert(XFER_RING_SLOTS <= 64, "a bit each");
-static_assert(XFER_RING_COMES <= XFER_RUNS_MAX, "slots that lie apart are a run each");
-static_assert(XFER_RING_SHARE <= XFER_RING_COMES &&
-                  XFER_RING_COMES <= XFER_RING_SLOTS - XFER_RING_COMES,
-              "the largest piece fits, be it one that comes or one that goes");
+static_assert(XFER_RING_SLOTS <= XFER_RUNS_MAX, "slots that lie apart are a run each");
+static_assert(XFER_RING_SHARE <= XFER_RING_SLOTS, "of one link");
 
 /* ------------------------------------------------------------------ the ring */
 
@@ -81,15 +79,11 @@ static uint32_t count(uint64_t slots)
     return (uint32_t)__builtin_popcountll(slots);
 }
 
-/* Of the tenant's ring, by what comes or goes over that link. */
+/* Of the tenant's ring, by what comes over that link. */
 static uint32_t slots_of_link(struct verbs *v, uint32_t link, uint32_t tenant)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < VERBS_PARCELS; i++)
-        if (v->parcel[i].state != PARCEL_FREE && v->parcel[i].link == link &&
-            v->parcel[i].tenant == tenant)
-            n += count(v->parcel[i].slots);
     for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++)
         if (piece_of(v, link, i)->tenant == tenant)
             n += count(piece_of(v, link, i)->slots);
@@ -107,22 +101,18 @@ static uint32_t least(uint32_t a, uint32_t b)
 }
 
 /* Not more than the link's share, which leaves room for other peers, but for one piece that is
- * larger, alone. Of what comes no more than its part, so that two daemons whose rings are full with
- * what the other one is to write both have slots to write it from. */
+ * larger, alone. */
 static uint32_t slots_to_have(struct verbs *v, const struct verbs_path *p)
 {
-    const struct verbs_ring *ring = &v->ring[p->tenant];
     uint32_t of_link = slots_of_link(v, p->link, p->tenant), rest = count(slots_free(v, p->tenant));
-    uint32_t share = of_link > 0 ? XFER_RING_SHARE : XFER_RING_COMES;
+    uint32_t share = of_link > 0 ? XFER_RING_SHARE : XFER_RING_SLOTS;
 
-    if (!p->source)
-        rest = least(rest, XFER_RING_COMES - count(ring->comes));
     return least(rest, of_link < share ? share - of_link : 0);
 }
 
 bool ring_whole(struct verbs *v, const struct verbs_path *p)
 {
-    return slots_to_have(v, p) == XFER_RING_COMES;
+    return slots_to_have(v, p) == XFER_RING_SLOTS;
 }
 
 bool ring_fit(struct verbs *v, const struct verbs_path *p, uint64_t bytes, uint64_t *ret_slots)
@@ -161,7 +151,6 @@ void slots_take(struct verbs *v, struct verbs_piece *piece)
             piece->slots |= (uint64_t)1 << (piece->run[i].offset + at) / XFER_SLOT_BYTES;
     check((ring->taken & piece->slots) == 0);
     ring->taken |= piece->slots;
-    ring->comes |= piece->slots;
 }
 
 void slots_give(struct verbs *v, struct verbs_piece *piece)
@@ -171,23 +160,20 @@ void slots_give(struct verbs *v, struct verbs_piece *piece)
     if (piece->slots == 0)
         return;
     ring = &v->ring[piece->tenant];
-    check(!piece_held(piece) && (ring->comes & piece->slots) == piece->slots);
+    check(!piece_held(piece) && (ring->taken & piece->slots) == piece->slots);
     ring->taken &= ~piece->slots;
-    ring->comes &= ~piece->slots;
     ring->given = true;
     piece->slots = 0;
 }
 
 void rings_go_on(struct verbs *v)
 {
-    parcels_sweep(v);
     for (uint32_t t = 0; t < v->tenants; t++) {
         struct verbs_ring *ring = &v->ring[t];
 
         if (!ring->waited_for || !ring->given)
             continue;
-        ring->waited_for = false; /* until somebody finds too few again */
-        parcels_go_on(v, t);
+        ring->waited_for = false; /* until a piece finds too few again */
         for (uint32_t link = 0; link < v->xfer->config.links; link++) {
             if (!v->link[link].piece)
                 continue;
