@@ -1,11 +1,218 @@
-/* The source's side of the RDMA transport: what peers ask on their data connections. Pages
- * that we are to write are answered with statuses and checksums when all of the writes were posted;
- * a CONFIRM asks which pages were given up in between. write.c posts.
+/* The source's side of the RDMA transport: what peers ask on their data connections. Pages that we
+ * are to write are written from where they lie into the runs that the destination has opened, in
+ * the runs' order, and the immediate of the last write is the number of the piece. What does not
+ * fit into the send queue waits in its request, and its connection answers nothing else until then.
+ * When all of the writes were posted the answer has statuses and checksums; a CONFIRM asks which
+ * pages were given up in between. The paths call when one has credit or ends.
  *
- * What must stay true: GONE says that nothing of a piece comes any more, because the destination
- * closes its memory windows on hearing it. */
+ * A wrong request harms its destination alone: the device there refuses what no memory window
+ * opens, and what it does not refuse fails there by its checksum.
+ *
+ * What must stay true: each list of writes from a serve's pages holds its outflow until the last of
+ * the list has completed, well or not, or the queue pair is destroyed. GONE says that nothing of a
+ * piece comes any more, because the destination closes its memory windows on hearing it. */
+#include <arpa/inet.h>
+#include <errno.h>
+
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
+
+/* ------------------------------------------------------------------ writes */
+
+enum written {
+    WRITTEN_ALL = 0,
+    WRITTEN_SOME, /* no credit for the rest: write_go_on will be called */
+    WRITTEN_LOST, /* the path went, or is not the one that was asked for */
+    WRITTEN_NOT,  /* the request makes no sense */
+};
+
+static struct verbs_path *write_path(struct verbs *v, uint32_t link, uint32_t tenant,
+                                     uint32_t epoch)
+{
+    for (uint32_t i = 0; i < v->rails; i++) {
+        struct verbs_path *p = path_of(v, link, tenant, i);
+
+        if (p->source && !p->offer.waits && p->state == PATH_READY && p->their_epoch == epoch)
+            return p;
+    }
+    return NULL;
+}
+
+static bool runs_sound(const struct verbs_path *p, const struct data_request *in, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < in->nruns; i++) {
+        const struct xfer_run *run = &in->runs[i];
+        const struct xfer_mr *mr = peer_mr(p, run->region, run->offset);
+
+        if (!mr || run->bytes == 0 || run->bytes > bytes || run->mw >> 8 >= p->nmws ||
+            run->bytes > mr->bytes - (run->offset - mr->offset))
+            return false;
+        bytes -= run->bytes;
+    }
+    return bytes == 0;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void cursor_move(struct data_request *in, uint64_t n, uint64_t page_bytes)
+{
+    struct page_cursor *c = &in->cursor;
+
+    in->run_at += n;
+    if (in->run_at == in->runs[in->run].bytes) {
+        in->run_at = 0;
+        in->run++;
+    }
+    c->at += n;
+    if (c->at < page_bytes)
+        return;
+    c->at = 0;
+    if (++c->page == in->n) {
+        c->page = 0;
+        c->region++;
+    }
+}
+
+static uint32_t write_most(const struct verbs_rail *rail)
+{
+    return rail->max_msg < VERBS_WRITE_BYTES ? rail->max_msg : VERBS_WRITE_BYTES;
+}
+
+/* A write of the next bytes at the cursor. False: no room. */
+static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data_request *in,
+                        uint32_t pool, struct verbs_wrs *list)
+{
+    const struct mem *mem = v->xfer->config.mem;
+    const struct xfer_entry *e = &in->entry[in->cursor.page];
+    const struct xfer_run *run = &in->runs[in->run];
+    const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
+    uint64_t page_bytes = mem_page_bytes(mem, pool, e->group);
+    uint32_t most = write_most(rail_of(v, p));
+    uint8_t *at =
+        (uint8_t *)mem_page(mem, pool, in->cursor.region, e->group, e->index) + in->cursor.at;
+    const struct verbs_mr *mine = local_mr(&rail_of(v, p)->domain[p->tenant], at);
+    struct ibv_sge from = {.addr = (uintptr_t)at};
+
+    check(mine && theirs);
+    from.lkey = mine->mr->lkey;
+    from.length = (uint32_t)least(least(page_bytes - in->cursor.at, run->bytes - in->run_at),
+                                  least(most, mine->bytes - (uint64_t)(at - mine->base)));
+    if (!wrs_extend(list, IBV_WR_RDMA_WRITE, &from,
+                    theirs->addr + (run->offset - theirs->offset) + in->run_at,
+                    (p->mw_rkey[run->mw >> 8] & ~0xffu) | (run->mw & 0xffu), most))
+        return false;
+    cursor_move(in, from.length, page_bytes);
+    return true;
+}
+
+static void write_counted(struct verbs *v, struct verbs_path *p, uint32_t serve)
+{
+    uint32_t at = (p->writes_at + p->writes_n) % VERBS_SEND_QUEUE;
+
+    check(p->writes_n < VERBS_SEND_QUEUE); /* each has a request outstanding */
+    p->writes[at] = (struct verbs_write){.serve = serve, .last = p->posted};
+    p->writes_n++;
+    outflow_hold(v->xfer, serve);
+}
+
+static bool path_gone(const struct verbs_path *p, const struct data_request *in)
+{
+    return p->state != PATH_READY || p->offer.waits || p->their_epoch != in->epoch;
+}
+
+/* Some of it was posted and is under way yet, over a path that will say when it is not. */
+static bool writes_under_way(const struct verbs *v, const struct data_conn *conn)
+{
+    const struct data_request *in = conn->request;
+    const struct verbs_path *p = &v->path[in->path];
+
+    return (in->run > 0 || in->run_at > 0) && !path_gone(p, in) &&
+           (int32_t)(p->completed - in->last) < 0;
+}
+
+/* As many as fit into one list. */
+static void writes_list(struct verbs *v, const struct verbs_path *p, const struct data_conn *conn,
+                        struct verbs_wrs *list)
+{
+    struct data_request *in = conn->request;
+    uint32_t credit = path_credit(v, p), pool = data_request_pool(conn);
+
+    list->room = credit < VERBS_POST_MAX ? credit : VERBS_POST_MAX;
+    while (in->run < in->nruns && writes_next(v, p, in, pool, list))
+        ;
+    if (in->run == in->nruns && list->n > 0) {
+        list->wr[list->n - 1].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+        list->wr[list->n - 1].imm_data = htonl(in->seq);
+    }
+}
+
+static enum written writes_post(struct verbs *v, struct data_conn *conn)
+{
+    struct data_request *in = conn->request;
+    struct verbs_path *p = &v->path[in->path];
+
+    while (in->run < in->nruns) {
+        struct verbs_wrs list = {0};
+        bool posted;
+
+        if (path_gone(p, in))
+            return WRITTEN_LOST;
+        writes_list(v, p, conn, &list);
+        if (list.n == 0) {
+            rail_full(rail_of(v, p));
+            return WRITTEN_SOME;
+        }
+        posted = wrs_post(v, p, &list);
+        v->xfer->stats.writes_posted += list.n;
+        if (list.n > 0)
+            write_counted(v, p, in->serve.slot);
+        in->last = p->posted;
+        if (!posted) {
+            path_failed(v, p, "a write could not be posted: %s", strerror(errno));
+            return WRITTEN_LOST;
+        }
+    }
+    return WRITTEN_ALL;
+}
+
+/* conn->request has REQUEST_WRITE's runs and cursor; all its pages may leave. Posts what it can. */
+static enum written writes_begin(struct verbs *v, struct data_conn *conn)
+{
+    struct data_request *in = conn->request;
+    const struct mem *mem = conn->xfer->config.mem;
+    uint32_t pool = data_request_pool(conn), tenant;
+    uint64_t offset, bytes = 0;
+    struct verbs_path *p;
+
+    check(mem_pool_place(mem, pool, &tenant, &offset)); /* else none may leave by RDMA */
+    p = write_path(v, conn->peer_link, tenant, in->epoch);
+    if (!p)
+        return WRITTEN_LOST;
+    for (uint32_t i = 0; i < in->n; i++)
+        bytes += mem_transfer_bytes(mem, pool, in->entry[i].group);
+    if (!runs_sound(p, in, bytes))
+        return WRITTEN_NOT;
+    in->path = path_number(v, p);
+    in->run = 0;
+    in->run_at = 0;
+    return writes_post(v, conn);
+}
+
+void writes_done(struct verbs *v, struct verbs_path *p)
+{
+    while (p->writes_n > 0 && (int32_t)(p->completed - p->writes[p->writes_at].last) >= 0) {
+        uint32_t serve = p->writes[p->writes_at].serve;
+
+        p->writes_at = (p->writes_at + 1) % VERBS_SEND_QUEUE;
+        p->writes_n--;
+        outflow_release(v->xfer, serve);
+    }
+}
+
+/* ------------------------------------------------------------------ requests */
 
 static bool knows(uint16_t frame)
 {
@@ -52,7 +259,7 @@ static void confirm(struct data_conn *conn)
 }
 
 /* False: the request breaks the protocol. */
-static bool settle(struct data_conn *conn, enum verbs_written written)
+static bool settle(struct data_conn *conn, enum written written)
 {
     switch (written) {
     case WRITTEN_ALL:
@@ -91,7 +298,8 @@ static bool begin(struct transport *t, struct data_conn *conn)
     return true;
 }
 
-void write_go_on(struct verbs *v, struct data_conn *conn)
+/* One that waits for its path. */
+static void write_go_on(struct verbs *v, struct data_conn *conn)
 {
     struct data_request *r = conn->request;
     bool serves = outflow_serves(conn->xfer, r->serve);
@@ -106,6 +314,18 @@ void write_go_on(struct verbs *v, struct data_conn *conn)
     else if (!settle(conn, writes_post(v, conn)))
         data_conn_fail(conn);
     data_source_send(conn);
+}
+
+/* Those that wait for this path go on, or hear that it went. */
+void writes_go_on(struct verbs *v, const struct verbs_path *p)
+{
+    for (uint32_t i = 0; i < v->xfer->config.data_conns_max; i++) {
+        struct data_conn *conn = &v->xfer->conns->conn[i];
+
+        if (conn->state == DATA_CONN_OPEN && conn->request &&
+            conn->request->state == DATA_REQUEST_WAITS && conn->request->path == path_number(v, p))
+            write_go_on(v, conn);
+    }
 }
 
 static void over(struct transport *t, struct data_conn *conn, bool lost)

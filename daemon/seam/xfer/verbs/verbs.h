@@ -4,9 +4,9 @@
  * path.c queue pairs: made, connected, drained, destroyed; setup.c the threads that make the calls
  * which allocate or sleep; selftest.c what is found out before a rail is used; peers.c which path a
  * batch may take; retry.c which path a piece takes, and what happens if that is lost; push.c pages
- * that are written to us; source.c what peers ask of us, and write.c what we write to them;
- * requests.c what is posted for both, and how that completes; notices.c the data connection beside
- * the paths; verify.c hands pieces to a data thread, which verifies their pages.
+ * that are written to us; source.c what peers ask of us and we write to them; requests.c what is
+ * posted for both, and how that completes; notices.c the data connection beside the paths; verify.c
+ * hands pieces to a data thread, which verifies their pages.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
@@ -287,8 +287,8 @@ void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t te
                            uint32_t region, const char *why);
 void ring_unregister(struct verbs_rail *rail, uint32_t tenant, const char *why);
 
-/* verbs/ring/bounce.c. Of a tenant on GPUs; where there is no ring the domain says why. Only so many slots
- * are for what comes over one link. */
+/* verbs/ring/bounce.c. Of a tenant on GPUs; where there is no ring the domain says why. Only so
+ * many slots are for what comes over one link. */
 void ring_open(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
 void rings_close(struct verbs *v); /* no rail has them registered any more */
 /* Slots for so many bytes that may be taken now. False: there are too few. */
@@ -467,22 +467,7 @@ int push_unmake(struct verbs_path *p);                /* 0 or an errno */
 /* verbs/notices.c */
 void verbs_pump(struct transport *t, uint32_t peer_link);
 
-/* verbs/source.c */
-void write_go_on(struct verbs *v, struct data_conn *conn); /* of one that waits for its path */
-
-/* verbs/write.c: the source of pushes. */
-enum verbs_written {
-    WRITTEN_ALL = 0,
-    WRITTEN_SOME, /* no credit for the rest: write_go_on will be called */
-    WRITTEN_LOST, /* the path went, or is not the one that was asked for */
-    WRITTEN_NOT,  /* the request makes no sense */
-};
-
-/* conn->request has REQUEST_WRITE's runs and cursor; all its pages may leave. Posts what it can. */
-enum verbs_written writes_begin(struct verbs *v, struct data_conn *conn);
-enum verbs_written writes_post(struct verbs *v, struct data_conn *conn);
-/* Some of it was posted and is under way yet, over a path that will say when it is not. */
-bool writes_under_way(const struct verbs *v, const struct data_conn *conn);
+/* verbs/source.c: the source of pushes. */
 void writes_go_on(struct verbs *v, const struct verbs_path *p);
 void writes_done(struct verbs *v, struct verbs_path *p); /* path->completed has gone up */
 
