@@ -156,7 +156,6 @@ static void kill_node(uint32_t number)
     rw.fault[RF_node_killed]++;
     pulls_node_gone(number);
     node->alive = false;
-    threads_kill(number);
     tasks_kill(number);
     rnet_kill(number);
     rnic_kill(number);

@@ -229,11 +229,6 @@ int rnet_event_fd(uint32_t node)
     return (int)fd_take(FD_EVENT, node) + FD_FIRST;
 }
 
-int sim_eventfd(void)
-{
-    return rnet_event_fd(rw.current);
-}
-
 void rnet_signal(int fd)
 {
     struct descriptor *d = fd_of(fd);
@@ -245,24 +240,6 @@ void rnet_signal(int fd)
 void rnet_clear(int fd)
 {
     fd_of(fd)->readable = false;
-}
-
-ssize_t sim_read(int fd, void *buf, size_t n)
-{
-    struct descriptor *d = fd_of(fd);
-
-    if (!d->readable)
-        return -1;
-    d->readable = false;
-    memset(buf, 1, n);
-    return (ssize_t)n;
-}
-
-ssize_t sim_write(int fd, const void *buf, size_t n)
-{
-    (void)buf;
-    rnet_signal(fd);
-    return (ssize_t)n;
 }
 
 /* ------------------------------------------------------------------ operations */

@@ -560,7 +560,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
     check(q->used && (mask & IBV_QP_STATE));
     if (attr->qp_state == IBV_QPS_RTR && rw_fault(RF_slow_connect))
-        threads_sleep(MS * rw_between(1000, 3000));
+        tasks_sleep(MS * rw_between(1000, 3000));
     if (context_of(qp->context)->lost)
         return EIO;
     if (rw_fault(RF_job_fails))

@@ -6,12 +6,10 @@
 
 #include <fcntl.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -50,19 +48,9 @@ int sim_listen(int fd, int backlog);
 int sim_getsockname(int fd, struct sockaddr *addr, socklen_t *len);
 int sim_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                     struct addrinfo **ret);
-int sim_eventfd(void);
-ssize_t sim_read(int fd, void *buf, size_t n);
-ssize_t sim_write(int fd, const void *buf, size_t n);
 ssize_t sim_getrandom(void *buf, size_t n);
 int sim_open(const char *path);
 ssize_t sim_pread(int fd);
-
-int sim_thread_create(pthread_t *ret, void *(*run)(void *), void *ctx);
-int sim_thread_join(pthread_t thread);
-int sim_lock(pthread_mutex_t *lock);
-int sim_unlock(pthread_mutex_t *lock);
-int sim_wait(pthread_cond_t *cond);
-int sim_wake(pthread_cond_t *cond);
 
 static inline int sim_setsockopt(int fd, const void *at)
 {
@@ -107,9 +95,6 @@ static inline FILE *sim_no_file(const char *path)
 #define freeaddrinfo(list)                     sim_nothing(list)
 #define setsockopt(fd, level, name, at, n)     sim_setsockopt(fd, at)
 #define fcntl(fd, ...)                         sim_nothing(&(fd))
-#define eventfd(n, flags)                      sim_eventfd()
-#define read(fd, buf, n)                       sim_read(fd, buf, n)
-#define write(fd, buf, n)                      sim_write(fd, buf, n)
 #define getrandom(buf, n, flags)               sim_getrandom(buf, n)
 #define open(path, flags)                      sim_open(path)
 #define pread(fd, buf, n, at)                  (sim_nothing_known(buf), sim_pread(fd))
@@ -118,18 +103,6 @@ static inline FILE *sim_no_file(const char *path)
 #define fopen(path, mode)                      sim_no_file(path)
 #define getrlimit(which, at)                   (sim_nothing(at) - 1)
 
-#define pthread_create(at, attr, run, ctx)  sim_thread_create(at, run, ctx)
-#define pthread_join(thread, ret)           sim_thread_join(thread)
-#define pthread_mutex_init(lock, attr)      sim_nothing(lock)
-#define pthread_mutex_destroy(lock)         sim_nothing(lock)
-#define pthread_mutex_lock(lock)            sim_lock(lock)
-#define pthread_mutex_unlock(lock)          sim_unlock(lock)
-#define pthread_cond_init(cond, attr)       sim_nothing(cond)
-#define pthread_cond_destroy(cond)          sim_nothing(cond)
-#define pthread_cond_wait(cond, lock)       sim_wait(cond)
-#define pthread_cond_signal(cond)           sim_wake(cond)
-#define pthread_cond_broadcast(cond)        sim_wake(cond)
-#define pthread_sigmask(how, set, before)   ((void)sim_nothing(set), sim_nothing(before))
 /* clang-format on */
 
 #endif

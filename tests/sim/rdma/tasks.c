@@ -9,7 +9,7 @@
 #include "redirect.h"
 #include "world.h"
 
-#define TASKS 512u /* two of each data connection, and one of each piece */
+#define TASKS 768u /* two of each data connection, and one of each piece and of each path */
 
 enum stage { STAGE_POST, STAGE_MOVES, STAGE_WORK, STAGE_BACK };
 
@@ -27,7 +27,8 @@ struct away {
 };
 
 static struct away away[TASKS];
-static bool working; /* it is a data thread's turn */
+static bool working;      /* it is a data thread's turn */
+static uint64_t slept_ns; /* by the task whose turn it is */
 
 void tasks_reset(void)
 {
@@ -48,7 +49,13 @@ void tasks_kill(uint32_t node)
 static void later(struct away *a, enum stage stage)
 {
     a->stage = stage;
-    rw_post(rw_soon(), T_TASK, (uint32_t)(a - away), a->gen);
+    rw_post(slept_ns + rw_soon(), T_TASK, (uint32_t)(a - away), a->gen);
+    slept_ns = 0;
+}
+
+void tasks_sleep(uint64_t ns)
+{
+    slept_ns += ns;
 }
 
 static struct away *away_of(const struct io_task *task)

@@ -192,7 +192,6 @@ static struct thing_at pop(void)
 static void dispatch(const struct thing_at *t)
 {
     switch (t->kind) {
-    case T_THREAD: threads_run(t->a, t->b); break;
     case T_TASK: tasks_run(t->a, t->b); break;
     case T_TASK_CANCEL: tasks_cancel(t->a, t->b); break;
     case T_OP: rnet_op(t->a, t->b); break;
@@ -270,7 +269,6 @@ static void reset(uint64_t seed, const struct rhistory *only)
     memset(rw.control, 0, sizeof rw.control);
     for (uint32_t i = 0; i < NODES; i++)
         memset(&rw.node[i], 0, offsetof(struct rnode, memory));
-    threads_reset();
     tasks_reset();
     rnet_reset();
     rnic_reset();

@@ -1,7 +1,7 @@
 /* The RDMA half of the simulator: the seam's own code (xfer*.c) of two or three nodes, over
- * modelled NICs (nic*.c), sockets (net.c), threads (threads.c) and memory (memory.c), in one thread
- * and from one seed. The driver (drive*.c) plays the core's part; what it and the models see is
- * checked against rules of their own, which take nothing from the seam.
+ * modelled NICs (nic*.c), sockets (net.c), data threads (tasks.c) and memory (memory.c), in one
+ * thread and from one seed. The driver (drive*.c) plays the core's part; what it and the models see
+ * is checked against rules of their own, which take nothing from the seam.
  *
  * One history is: make a configuration, run with faults, stop the faults, see that all converges,
  * probe every link, destroy all and compare every byte of every node. Time jumps from one thing of
@@ -110,8 +110,7 @@ enum rmark {
 
 /* What lies in the heap. a and b: an index and its generation. */
 enum thing {
-    T_THREAD, /* a thread goes on */
-    T_TASK,   /* a task of the data threads goes on */
+    T_TASK, /* a task of the data threads goes on */
     T_TASK_CANCEL,
     T_OP,      /* an operation of the ring tries */
     T_OP_DONE, /* its result is told */
@@ -304,17 +303,13 @@ bool rhistory_shrink(struct rhistory *h); /* of one that failed; false: it does 
 bool rhistory_write(const struct rhistory *h, const char *path, const char *why);
 bool rhistory_read(const char *path, struct rhistory *h);
 
-/* threads.c */
+/* tasks.c */
 void tasks_reset(void);
 void tasks_run(uint32_t task, uint32_t gen);
 void tasks_cancel(uint32_t task, uint32_t gen);
 void tasks_kill(uint32_t node);
-bool tasks_working(void); /* it is a data thread's turn */
-
-void threads_reset(void);
-void threads_run(uint32_t thread, uint32_t gen);
-void threads_kill(uint32_t node);
-void threads_sleep(uint64_t ns); /* the thread that calls; not the owner */
+bool tasks_working(void);      /* it is a data thread's turn */
+void tasks_sleep(uint64_t ns); /* its task comes back that much later */
 
 /* net.c */
 void rnet_reset(void);

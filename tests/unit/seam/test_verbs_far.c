@@ -505,12 +505,18 @@ TEST(verbs_far_offer_to_read_is_refused_by_name)
     link_end();
 }
 
+void __wrap_io_threads_work(struct io_threads *t, struct io_task *task, uint32_t lane);
+
+void __wrap_io_threads_work(struct io_threads *t, struct io_task *task, uint32_t lane)
+{
+    (void)t, (void)task, (void)lane;
+}
+
 /* It is a daemon of an older version, which agrees to no push: its pages go another way, and the
  * path is not made again while the link is up. */
 TEST(verbs_far_peer_that_can_only_be_read_is_refused_by_name_and_offered_once)
 {
     static struct ibv_qp pair;
-    static uint32_t todo;
     struct verbs_path *p;
 
     register_all();
@@ -521,8 +527,6 @@ TEST(verbs_far_peer_that_can_only_be_read_is_refused_by_name_and_offered_once)
     p->state = PATH_OFFERED;
     p->epoch = 5;
     p->qp = &pair;
-    v.npaths = 1; /* that a thread may have */
-    v.worker[WORKER_ENDS].todo = &todo;
     verbs_path_msg(&xfer.transport[0], 0,
                    &(struct xfer_path_msg){
                        .kind = XFER_PATH_ANSWER, .tenant = FAR, .epoch = 5, .mtu = IBV_MTU_1024});

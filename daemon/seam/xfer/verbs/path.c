@@ -370,33 +370,28 @@ static void ended(struct verbs *v, struct verbs_path *p)
     paths_go_on(rail_of(v, p));
 }
 
-void paths_finished(struct verbs *v)
+void path_finished(struct verbs *v, struct verbs_path *p)
 {
-    struct verbs_path *p;
-
-    while (!v->closing && (p = setup_take(v)) != NULL) {
-        if (rail_of(v, p)->view.lost && p->job_errno == 0 &&
-            (p->state == PATH_MAKING || p->state == PATH_CONNECTING ||
-             p->state == PATH_ABANDONED)) {
-            p->job_errno = EIO;
-            p->job_what = "the device is lost";
-        }
-        switch (p->state) {
-        case PATH_MAKING: made(v, p); break;
-        case PATH_CONNECTING: connected(v, p); break;
-        case PATH_ABANDONED:
-            if (!job_failed(v, p))
-                path_stop(v, p);
-            break;
-        case PATH_STOPPING:
-            path_state_move(&p->state, PATH_DRAINING);
-            p->since_ns = io_now_ns();
-            path_advance(v, p);
-            break;
-        case PATH_ENDING:
-        case PATH_STUCK: ended(v, p); break;
-        default: check_failed("a path that a thread had", __FILE__, __LINE__);
-        }
+    if (rail_of(v, p)->view.lost && p->job_errno == 0 &&
+        (p->state == PATH_MAKING || p->state == PATH_CONNECTING || p->state == PATH_ABANDONED)) {
+        p->job_errno = EIO;
+        p->job_what = "the device is lost";
+    }
+    switch (p->state) {
+    case PATH_MAKING: made(v, p); break;
+    case PATH_CONNECTING: connected(v, p); break;
+    case PATH_ABANDONED:
+        if (!job_failed(v, p))
+            path_stop(v, p);
+        break;
+    case PATH_STOPPING:
+        path_state_move(&p->state, PATH_DRAINING);
+        p->since_ns = io_now_ns();
+        path_advance(v, p);
+        break;
+    case PATH_ENDING:
+    case PATH_STUCK: ended(v, p); break;
+    default: check_failed("a path that a thread had", __FILE__, __LINE__);
     }
 }
 

@@ -1,16 +1,16 @@
 /* The threads that make, connect and destroy queue pairs. Those calls allocate, and connecting one
  * may sleep for seconds while the kernel looks for the peer's address. So one thread sets queue
- * pairs up, and another one ends them, because pages wait for that. The owner thread gives a path
- * to one of them and gets it back through an eventfd; meanwhile the path is that thread's. */
+ * pairs up, and another one ends them, because pages wait for that. Both are data threads
+ * (io_threads.h), of which each is a lane. The owner thread hands a path over and gets it back;
+ * meanwhile the path is that thread's. */
 #include <errno.h>
-#include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "base/err.h"
-#include "seam/own_threads.h"
 #include "seam/xfer/verbs/verbs.h"
+
+enum { SETS_UP, ENDS, LANES };
 
 /* ------------------------------------------------------------------ what the threads do */
 
@@ -145,108 +145,72 @@ static int work(struct verbs *v, struct verbs_path *p)
     return 0;
 }
 
-static void *run(void *ctx)
+/* What is queued when the daemon ends is not done. */
+static bool run(struct io_task *task, int32_t res)
 {
-    struct verbs_worker *w = ctx;
-    struct verbs *v = w->v;
-    uint64_t one = 1;
+    struct verbs_path *p = container_of(task, struct verbs_path, task);
 
-    pthread_mutex_lock(&v->lock);
-    while (!v->stop) {
-        uint32_t number;
-
-        if (w->todo_n == 0) {
-            pthread_cond_wait(&w->wake, &v->lock);
-            continue;
-        }
-        number = w->todo[w->todo_at];
-        w->todo_at = (w->todo_at + 1) % v->npaths;
-        w->todo_n--;
-        pthread_mutex_unlock(&v->lock);
-        v->path[number].job_errno = work(v, &v->path[number]);
-        pthread_mutex_lock(&v->lock);
-        v->finished[(v->finished_at + v->finished_n++) % v->npaths] = number;
-        (void)!write(v->event_fd, &one, sizeof one); /* a full counter is readable, too */
-    }
-    pthread_mutex_unlock(&v->lock);
-    return NULL;
+    (void)res;
+    if (!atomic_load(&p->v->closing))
+        p->job_errno = work(p->v, p);
+    return false;
 }
 
 /* ------------------------------------------------------------------ the owner's side */
 
-static bool worker_start(struct verbs *v, struct verbs_worker *w)
+static void back(struct io_task *task, int32_t res)
 {
-    w->v = v;
-    w->todo = calloc(v->npaths, sizeof *w->todo);
-    if (!w->todo)
-        return false;
-    pthread_cond_init(&w->wake, NULL);
-    w->started = own_thread_start(&w->thread, run, w) == 0;
-    return w->started;
+    struct verbs_path *p = container_of(task, struct verbs_path, task);
+
+    (void)res;
+    p->job = JOB_NONE;
+    if (!atomic_load(&p->v->closing))
+        path_finished(p->v, p);
+}
+
+static struct io_threads_config threads_of(struct io *io, uint32_t npaths)
+{
+    return (struct io_threads_config){
+        .io = io, .threads = LANES, .tasks = 1, .works = npaths, .name = "tern-rdma"};
+}
+
+uint64_t setup_bytes(uint32_t npaths)
+{
+    struct io_threads_config config = threads_of(NULL, npaths);
+
+    return io_threads_bytes(&config);
 }
 
 enum tern_err setup_start(struct verbs *v)
 {
-    bool started = true;
+    struct io_threads_config config = threads_of(v->xfer->config.io, v->npaths);
+    const char *why;
 
-    pthread_mutex_init(&v->lock, NULL);
-    v->finished = calloc(v->npaths, sizeof *v->finished);
-    v->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!v->finished || v->event_fd < 0)
-        return TERN_INTERNAL;
-    for (uint32_t i = 0; i < VERBS_WORKERS && started; i++)
-        started = worker_start(v, &v->worker[i]);
-    return started ? TERN_OK : TERN_INTERNAL;
+    return io_threads_create(&config, &v->threads, &why);
 }
 
 void setup_stop(struct verbs *v)
 {
-    if (!v->finished)
-        return;
-    for (uint32_t i = 0; i < VERBS_WORKERS; i++) {
-        struct verbs_worker *w = &v->worker[i];
+    struct io_threads_stats stats;
 
-        if (w->started) {
-            pthread_mutex_lock(&v->lock);
-            v->stop = true;
-            pthread_cond_signal(&w->wake);
-            pthread_mutex_unlock(&v->lock);
-            pthread_join(w->thread, NULL);
-            pthread_cond_destroy(&w->wake);
-            w->started = false;
-        }
-        free(w->todo);
-        w->todo = NULL;
+    if (!v->threads)
+        return;
+    check(atomic_load(&v->closing));
+    io_threads_stats(v->threads, &stats);
+    while (stats.away > 0) { /* a connect takes seconds at the most */
+        io_run(v->xfer->config.io, UINT64_MAX);
+        io_threads_stats(v->threads, &stats);
     }
-    pthread_mutex_destroy(&v->lock);
+    io_threads_destroy(v->threads);
+    v->threads = NULL;
 }
 
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job)
 {
-    bool ends = job == JOB_STOP || job == JOB_END;
-    struct verbs_worker *w = &v->worker[ends ? WORKER_ENDS : WORKER_SETS_UP];
-
     check(p->job == JOB_NONE && job != JOB_NONE);
+    p->v = v;
     p->job = job;
-    pthread_mutex_lock(&v->lock);
-    check(w->todo_n < v->npaths);
-    w->todo[(w->todo_at + w->todo_n++) % v->npaths] = path_number(v, p);
-    pthread_cond_signal(&w->wake);
-    pthread_mutex_unlock(&v->lock);
-}
-
-struct verbs_path *setup_take(struct verbs *v)
-{
-    struct verbs_path *p = NULL;
-
-    pthread_mutex_lock(&v->lock);
-    if (v->finished_n > 0) {
-        p = &v->path[v->finished[v->finished_at]];
-        v->finished_at = (v->finished_at + 1) % v->npaths;
-        v->finished_n--;
-    }
-    pthread_mutex_unlock(&v->lock);
-    if (p)
-        p->job = JOB_NONE;
-    return p;
+    p->task.work = run;
+    p->task.done = back;
+    io_threads_work(v->threads, &p->task, job == JOB_STOP || job == JOB_END ? ENDS : SETS_UP);
 }

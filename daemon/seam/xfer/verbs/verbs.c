@@ -1,30 +1,10 @@
 /* The RDMA transport behind the door: its tables, its life and its figures. See verbs.h. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/check.h"
-#include "base/container.h"
 #include "base/err.h"
 #include "seam/xfer/verbs/verbs.h"
-
-static void setup_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
-{
-    struct verbs *v = container_of(op, struct verbs, setup_op);
-    uint64_t n;
-
-    (void)res, (void)buffer;
-    if (flags & IO_LAST)
-        v->setup_polling = false;
-    if (v->closing)
-        return;
-    if (read(v->event_fd, &n, sizeof n) == (ssize_t)sizeof n)
-        paths_finished(v);
-    if (!v->setup_polling) {
-        v->setup_polling = true;
-        io_poll_in(v->xfer->config.io, &v->setup_op, v->event_fd, true);
-    }
-}
 
 static uint32_t npaths(const struct xfer_config *c)
 {
@@ -52,7 +32,7 @@ static uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
     if (c->rdma.tenants == 0 || (c->rdma.pulls == 0 && !c->rdma.serves))
         return 0;
     return sizeof(struct verbs) + c->links * sizeof(struct verbs_link) +
-           npaths(c) * (sizeof(struct verbs_path) + (VERBS_WORKERS + 1) * sizeof(uint32_t)) +
+           npaths(c) * sizeof(struct verbs_path) + setup_bytes(npaths(c)) +
            pulls * VERBS_PIECES * piece + c->rdma.on_gpus * xfer_ring_bytes(&c->rdma) +
            rails * c->rdma.tenants * sizeof(struct verbs_domain);
 }
@@ -100,7 +80,6 @@ static enum tern_err verbs_create(struct transport *t)
     t->own = v;
     v->xfer = xfer;
     v->transport = t;
-    v->event_fd = -1;
     v->view.built = true;
     v->view.send_queue = VERBS_SEND_QUEUE;
     TRY(create_tables(v));
@@ -109,9 +88,6 @@ static enum tern_err verbs_create(struct transport *t)
         return TERN_OK;
     TRY(setup_start(v));
     v->view.open = true;
-    v->setup_op.done = setup_ready;
-    v->setup_polling = true;
-    io_poll_in(xfer->config.io, &v->setup_op, v->event_fd, true);
     rails_poll(v);
     return TERN_OK;
 }
@@ -120,13 +96,11 @@ static void stop_polling(struct verbs *v)
 {
     uint64_t deadline = io_now_ns() + XFER_DESTROY_WAIT_NS;
 
-    v->closing = true;
+    atomic_store(&v->closing, true);
     rails_cancel(v);
-    if (v->setup_polling)
-        io_cancel(v->xfer->config.io, &v->setup_op);
-    while ((v->setup_polling || rails_polling(v)) && io_now_ns() < deadline)
+    while (rails_polling(v) && io_now_ns() < deadline)
         io_run(v->xfer->config.io, deadline);
-    check(!v->setup_polling && !rails_polling(v));
+    check(!rails_polling(v));
 }
 
 static void verbs_destroy(struct transport *t)
@@ -146,9 +120,6 @@ static void verbs_destroy(struct transport *t)
             free(v->link[i].piece[k].sums);
         free(v->link[i].piece);
     }
-    if (v->event_fd >= 0)
-        close(v->event_fd);
-    free(v->finished);
     free(v->path);
     free(v->link);
     free(v);

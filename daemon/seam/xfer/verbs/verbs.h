@@ -22,7 +22,7 @@
 #define SEAM_XFER_VERBS_H
 
 #include <infiniband/verbs.h>
-#include <pthread.h>
+#include <stdatomic.h>
 
 #include "seam/xfer/data_conn.h"
 #include "seam/xfer/transport.h"
@@ -95,6 +95,8 @@ struct verbs_path {
     struct verbs_write writes[VERBS_SEND_QUEUE];
 
     /* While a thread has a job of it, the queue pair, both ends and what follows are its. */
+    struct io_task task;
+    struct verbs *v; /* borrowed */
     enum verbs_job job;
     int job_errno; /* 0: done */
     const char *job_what;
@@ -194,18 +196,6 @@ struct verbs_link {
     struct verbs_piece *piece; /* owned, VERBS_PIECES; NULL until the link is used */
 };
 
-/* Pages wait for what stops or ends a queue pair, and what connects one may sleep for seconds. */
-enum verbs_worker_kind { WORKER_SETS_UP, WORKER_ENDS, VERBS_WORKERS };
-
-struct verbs_worker {
-    struct verbs *v; /* borrowed */
-    pthread_t thread;
-    bool started;
-    pthread_cond_t wake;
-    uint32_t *todo; /* owned ring, npaths */
-    uint32_t todo_at, todo_n;
-};
-
 struct verbs {
     struct xfer *xfer;                  /* borrowed, and so is the next */
     struct transport *transport;        /* what it is behind the door */
@@ -213,22 +203,14 @@ struct verbs {
     bool test_failed[XFER_DEVICES_MAX]; /* of those found: with memory of the host (selftest.h) */
     uint32_t nrails;                    /* 0: there is no device to use */
     struct verbs_rail rail[XFER_RAILS_MAX];
-    struct io_op setup_op;
-    bool setup_polling, closing;
+    struct io_threads *threads; /* owned (setup.c) */
+    atomic_bool closing;
     bool polls; /* the owner calls xfer_poll */
     uint32_t tenants, rails, npaths, epoch;
     struct verbs_path *path; /* owned, links x tenants x rails */
     struct verbs_link *link; /* owned, config.links */
     uint32_t piece_sums;
     struct verbs_ring ring[MEM_TENANTS_MAX];
-
-    /* The threads. */
-    struct verbs_worker worker[VERBS_WORKERS];
-    bool stop;
-    pthread_mutex_t lock;
-    uint32_t *finished; /* owned ring, npaths: a path is in at most one, of all of them */
-    uint32_t finished_at, finished_n;
-    int event_fd;
 };
 
 /* The state of the RDMA transport; NULL: it is not in use. */
@@ -312,10 +294,11 @@ static inline bool path_bounces(const struct verbs *v, const struct verbs_path *
 }
 
 /* verbs/setup.c */
+uint64_t setup_bytes(uint32_t npaths);
 enum tern_err setup_start(struct verbs *v);
 void setup_stop(struct verbs *v); /* joins the threads; what was queued is not done */
+/* It comes back by path_finished. */
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job);
-struct verbs_path *setup_take(struct verbs *v); /* NULL: none is finished */
 int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
 /* A queue pair of a rail in INIT, on a thread that may wait. 0, or an errno of *ret_what; *ret is
  * the pair also where only its move failed. */
@@ -334,9 +317,9 @@ int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp
 /* verbs/path.c */
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void path_carried(struct verbs *v, struct verbs_path *p); /* a page has come over it */
-void path_advance(struct verbs *v, struct verbs_path *p); /* a draining one may be quiet */
-void paths_finished(struct verbs *v);
+void path_carried(struct verbs *v, struct verbs_path *p);  /* a page has come over it */
+void path_advance(struct verbs *v, struct verbs_path *p);  /* a draining one may be quiet */
+void path_finished(struct verbs *v, struct verbs_path *p); /* a thread has done its job of it */
 void paths_tick(struct verbs *v, uint64_t now_ns);
 
 static inline struct verbs_path *path_of(const struct verbs *v, uint32_t link, uint32_t tenant,
