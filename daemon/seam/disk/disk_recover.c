@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/check.h"
 #include "base/err.h"
 #include "seam/disk/disk_scan.h"
 #include "seam/disk/disk_state.h"
+#include "seam/io/io.h"
 
 #define WHY_BYTES 384
 
@@ -22,14 +22,6 @@ struct recovery {
     uint64_t good; /* of the file in work */
     bool keep;     /* it may hold what was not seen */
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void emit_extent(struct recovery *r, const struct scan_found *f)
 {
@@ -175,7 +167,7 @@ enum tern_err disk_recover_files(const struct disk_config *config, const struct 
                                  const char **ret_why)
 {
     struct recovery r = {.to = to, .ret = ret};
-    uint64_t begun = now_ns();
+    uint64_t begun = io_now_ns();
     enum tern_err err;
 
     *ret = (struct disk_recovery){.files = 0};
@@ -186,7 +178,7 @@ enum tern_err disk_recover_files(const struct disk_config *config, const struct 
     TRY(disk_scan_begin(&r.scan, ret_why));
     err = recover_all(&r, ret_why);
     disk_scan_end(&r.scan);
-    ret->ns = now_ns() - begun;
+    ret->ns = io_now_ns() - begun;
     return err;
 }
 

@@ -107,14 +107,6 @@ static bool queue_empty(const struct queue *q)
            atomic_load_explicit(&q->written, memory_order_seq_cst);
 }
 
-static void woken(int fd)
-{
-    uint64_t count;
-
-    while (read(fd, &count, sizeof count) < 0 && errno == EINTR)
-        ;
-}
-
 /* ------------------------------------------------------------------ a data thread */
 
 static void give_back(struct io_thread *t, struct io_task *task, int32_t res)
@@ -169,7 +161,7 @@ static void on_wake(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
     struct io_thread *t = container_of(op, struct io_thread, wake_op);
 
     (void)res, (void)buffer;
-    woken(t->wake_fd);
+    eventfd_clear(t->wake_fd);
     if (flags & IO_LAST)
         io_poll_in(t->io, &t->wake_op, t->wake_fd, true);
 }
@@ -338,7 +330,7 @@ static void on_told(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
         threads->listening = false;
     if (!threads->thread)
         return;
-    woken(threads->told_fd);
+    eventfd_clear(threads->told_fd);
     atomic_store(&threads->told, false);
     for (uint32_t i = 0; i < threads->config.threads; i++)
         take_back(threads, &threads->thread[i]);

@@ -244,9 +244,8 @@ void resolver_cancel(struct resolver *r, uint32_t slot)
 bool resolver_take(struct resolver *r, uint32_t *ret_slot, struct resolve_answer *ret)
 {
     struct query *q;
-    uint64_t count;
 
-    (void)!read(r->event_fd, &count, sizeof count);
+    eventfd_clear(r->event_fd);
     pthread_mutex_lock(&r->lock);
     q = fifo_pop(&r->done, struct query, link);
     if (q) {
