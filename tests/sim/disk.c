@@ -618,7 +618,7 @@ static void lose_one(struct sim *w, uint32_t d)
     FAULT(disk_file_lost);
     f->lost = 1;
     for (EXTS(k, x))
-        if (x->state == EXT_THERE && x->file == file_slot(k, f)) {
+        if (ext_known(x) && x->file == file_slot(k, f)) { /* of others `up` may be anything */
             x->spoilt = 1;
             disk_ext_bad(k, x);
         }
