@@ -236,15 +236,24 @@ TEST(xfer_paths_small_transfer_calls_one)
     net_close();
 }
 
-/* Cuts the path with that number behind so many bytes that came down it. */
+/* Cuts the path with that number behind so many bytes that came down it. Until then nothing comes
+ * down the other, which else may bring all pages first. */
 static void dies_after(uint32_t path, uint64_t bytes)
 {
+    const uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
+    const uint32_t other = 1 - path;
     struct xfer_stats stats;
 
     net_open(2, IDLE_NS);
     net.down_max[path] = bytes;
+    net.held[other] = true;
     poison();
     rig_pull(BATCH, 0, 0, 1, PAGES);
+    while (net.n <= path || net.relay[path].client >= 0) {
+        assert_true(io_now_ns() < deadline);
+        turn();
+    }
+    net.held[other] = net.relay[other].held = false;
     turn_until_events(1);
     batch_came();
     stats = stats_now();
