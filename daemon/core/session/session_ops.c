@@ -170,6 +170,19 @@ static enum tern_err extend_pages(struct core *c, struct actions *out, struct en
     return TERN_OK;
 }
 
+/* Of its pages of STATE those that no commit of what is written takes out of the table: one that
+ * was cut short has still to take them. */
+static uint32_t owned_for_good(const struct pool *p, const struct session *s, uint32_t g)
+{
+    uint32_t taken;
+
+    if (p->group[g].layout.family == FAMILY_RECURRENT)
+        return s->owned[g].n;
+    taken = s->written / p->align * p->align / p->group[g].layout.page_tokens;
+    taken = taken > s->base[g] ? taken - s->base[g] : 0;
+    return s->owned[g].n > taken ? s->owned[g].n - taken : 0;
+}
+
 /* Or an assign: an extend whose pages the engine has leased. */
 static enum tern_err op_extend(struct core *c, struct actions *out, struct engine *e,
                                struct session *s, const struct step_op *op, struct op_result *ret)
@@ -186,7 +199,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     for (uint32_t g = 0; g < p->ngroups && to.allocated <= SESSION_TOKENS_MAX; g++) {
         uint32_t pt = p->group[g].layout.page_tokens, have = s->base[g] + s->owned[g].n;
 
-        held[g] = group_is_state(&p->group[g]) ? s->owned[g].n : have;
+        held[g] = group_is_state(&p->group[g]) ? owned_for_good(p, s, g) : have;
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             need[g] = s->owned[g].n == 0 && to.allocated > 0;
         else
