@@ -217,6 +217,15 @@ static void same_result(struct sim *w, const struct session *s, const struct op_
     same_tokens(w, s, r->tokens, what);
 }
 
+/* The same of an operation that was refused. The lengths of a session that fetches move as its
+ * chunks are published. */
+static void unchanged(struct sim *w, const struct session *s, const struct op_result *r,
+                      const char *what)
+{
+    if (s->turn != TURN_FETCHING)
+        same_result(w, s, r, what);
+}
+
 void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
 {
     said_cut(s, p);
@@ -636,8 +645,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
     }
     if (op->kind != STEP_EXTEND && too_much(w, r) && r->lengths.committed == s->committed) {
         MARK(step_too_much);
-        if (s->turn != TURN_FETCHING) /* its T moves as chunks are published */
-            same_result(w, s, r, "too_much_lengths");
+        unchanged(w, s, r, "too_much_lengths");
         return;
     }
     if (r->err == TERN_BUSY && !extends(op) && op->kind != STEP_COMMIT) {
@@ -645,8 +653,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
                "BUSY for a release at step %llu, all have done %u", (unsigned long long)op->step,
                min_done);
         MARK(retires_full);
-        if (s->turn != TURN_FETCHING) /* likewise */
-            same_result(w, s, r, "busy_lengths");
+        unchanged(w, s, r, "busy_lengths");
         return;
     }
     switch (op->kind) {
