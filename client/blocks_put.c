@@ -29,15 +29,11 @@ static void refused_by(struct put *p, const struct tern_result *results, uint32_
     p->refused = set_error(p->set->t, results[i].err, tern_result_text(p->set->t, i));
 }
 
-/* The page that an extend brought; 0: none. */
-static uint32_t page_got(struct put *p, const struct tern_result *results, uint32_t i,
-                         uint32_t done)
+/* The page that extend i of those that were done brought; 0: none. */
+static uint32_t page_got(const struct tern_result *results, uint32_t i, uint32_t done)
 {
-    if (i >= done)
-        return 0;
-    if (results[i].err != TERN_OK)
-        refused_by(p, results, i);
-    return results[i].err == TERN_OK && results[i].nruns == 1 && results[i].runs[0].n == 1
+    return i < done && results[i].err == TERN_OK && results[i].nruns == 1 &&
+                   results[i].runs[0].n == 1
                ? results[i].runs[0].pages[0].index
                : 0;
 }
@@ -57,14 +53,19 @@ static enum tern_err take_pages(struct put *p, uint32_t n)
         return TERN_OK;
     set->counts.requests++;
     TRY(tern_batch_run(set->batch, blocks_left_ms(p->list.deadline_ns), &results, &done));
-    for (uint32_t i = 0; i < n; i++)
-        if (set->held[i] == 0)
-            set->held[i] = page_got(p, results, op++, done);
+    for (uint32_t i = 0; i < n; i++) {
+        if (set->held[i] != 0)
+            continue;
+        set->held[i] = page_got(results, op, done);
+        if (op < done && results[op].err != TERN_OK)
+            refused_by(p, results, op);
+        op++;
+    }
     return TERN_OK;
 }
 
-/* What a put asks of a session at the end of a piece: the block is committed and the session is
- * empty again; then it gets a page for the next one. One that found no page is left as it is. */
+/* A put ends a piece so with each session: the session commits its block and is empty again, and
+ * where `again`, gets a page for the next block. A session that found no page is left as it is. */
 static enum tern_err ask_commit(struct put *p, uint32_t i, uint32_t at, bool again)
 {
     struct tern_block_set *set = p->set;
@@ -113,10 +114,7 @@ static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, uint3
             continue;
         if (!whole || results[op + OP_ABORT].err != TERN_OK)
             set->broken |= 1ull << i;
-        set->held[i] = i < next && op + OP_AGAIN < done && results[op + OP_AGAIN].err == TERN_OK &&
-                               results[op + OP_AGAIN].nruns == 1
-                           ? results[op + OP_AGAIN].runs[0].pages[0].index
-                           : 0;
+        set->held[i] = i < next ? page_got(results, op + OP_AGAIN, done) : 0;
         op += i < next ? OP_AGAIN + 1 : OP_AGAIN;
     }
     *ret_left = left;
@@ -163,7 +161,7 @@ static uint32_t piece_most(const struct tern_block_set *set)
     return most < 1 ? 1 : most < BLOCKS_SESSIONS ? (uint32_t)most : BLOCKS_SESSIONS;
 }
 
-/* What can be had in a moment: pages that jobs of the daemon hold, and records. */
+/* Jobs of the daemon hold pages and records for moments alone, so these errors may pass. */
 static bool comes_back(enum tern_err err)
 {
     return err == TERN_BUSY || err == TERN_POOL_EXHAUSTED;
