@@ -285,6 +285,14 @@ int rig_stop(struct daemon *d)
     return status;
 }
 
+int rig_end(struct daemon *d)
+{
+    if (d->pid > 0)
+        assert_int_equal(rig_stop(d), 0);
+    d->pid = -1;
+    return 0;
+}
+
 uint64_t rig_rss_kib(const struct daemon *d)
 {
     char path[64], line[256];

@@ -92,6 +92,8 @@ struct engine rig_engine(const char *socket, const char *name, uint32_t page_tok
                          uint64_t bytes);
 /* SIGTERM; the exit status, -1 if it had to be killed after RIG_STOP_MS. Removes the folder. */
 int rig_stop(struct daemon *d);
+/* For fixtures: the same, if the daemon runs. The exit status has to be 0. Returns 0. */
+int rig_end(struct daemon *d);
 uint32_t rig_fds(const struct daemon *d); /* that it holds */
 bool rig_alive(const struct daemon *d);
 uint64_t rig_cpu_ms(const struct daemon *d); /* that it has computed, all threads together */
