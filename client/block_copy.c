@@ -143,7 +143,7 @@ static void copy_part_far(struct lane *l, const struct block_copy *b, uint64_t a
         lane_put(l, b->page + at, end - at);
 }
 
-/* Of the name and of the hashes of all blocks. */
+/* The checksum of a value: of its name and of the hashes of all its blocks. */
 static uint64_t fold(const uint64_t *leaf, uint32_t n)
 {
     uint64_t folds[FOLDS_MAX], sum;

@@ -15,7 +15,7 @@
 #include "block_lane.h"
 #include "tern.h"
 
-/* What a block is called: namespace and key, filled up with zeros. */
+/* The name of a block: namespace and key, filled up with zeros. */
 struct block_name {
     uint64_t ns[2], key[TERN_BLOCK_KEY_MAX / sizeof(uint64_t)], key_bytes;
 };

@@ -22,8 +22,8 @@
 #define BLOCKS_TRIES       4 /* times that a get looks for a block that was evicted while read */
 #define BLOCKS_NAP_NS      200000u /* between two requests for what is in use */
 
-/* What a Blocks asks, and what its answer has in the place of a generation, as the wire has them.
- */
+/* The questions of a Blocks, and the values that its answer has in the place of a generation, as on
+ * the wire. */
 enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE };
 enum { PLACE_NOWHERE = 0, PLACE_HOST, PLACE_DISK, PLACE_HELD };
 
@@ -60,7 +60,7 @@ struct tern_block_set {
     struct tern_block_pin *pins;
     uint32_t pinned;
 
-    /* Of the call under way: the list's tokens, and where its blocks are. */
+    /* The call under way: the tokens of its list, and where its blocks are. */
     uint32_t words[TERN_BLOCKS_LIST_MAX][BLOCK_TOKENS];
     uint32_t gathered[TERN_BLOCKS_LIST_MAX][BLOCK_TOKENS]; /* those of one request */
     struct tern_page page[TERN_BLOCKS_LIST_MAX];

@@ -104,7 +104,7 @@ void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns)
 
 /* ---- loading ---- */
 
-/* Of the one page that a block has, as a result names it; 0: it has it not. */
+/* The index of the page of a block, as a result names it; 0: the result names none. */
 static uint32_t page_of(const struct tern_result *r)
 {
     if (r->err != TERN_OK || r->lengths.committed != BLOCK_TOKENS || r->nruns == 0 ||

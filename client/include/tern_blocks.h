@@ -27,8 +27,8 @@
 #define TERN_BLOCKS_THREADS_MAX 64            /* that copy for one set */
 #define TERN_BLOCKS_PINNED_MAX  1024          /* blocks that one set has pinned */
 
-/* Where the tenant's memory lies on a GPU, so do the blocks, and the set's threads copy by streams of
- * their own in its primary context. The context of the calling thread is not touched. */
+/* Where the tenant's memory lies on a GPU, so do the blocks, and the set's threads copy by streams
+ * of their own in its primary context. The context of the calling thread is not touched. */
 struct tern_block_set;
 struct tern_block_pin;
 
@@ -36,8 +36,8 @@ struct tern_block_config {
     struct tern_namespace ns; /* what values of equal keys depend on: model, data type, LoRA ... */
     const char *group;        /* 1 to 31 bytes without '/': "k", "v", "state"; part of each key */
     uint64_t value_bytes;     /* of every value of the set: 8 bytes or more */
-    /* Of the pool of all sets of the tenant of this group and size, and of its host tier. The set
-     * that is opened first decides. */
+    /* All sets of the tenant with this group and size share one pool: its bytes, and those of its
+     * host tier. The set that is opened first decides. */
     uint64_t pool_bytes, host_bytes;
     uint32_t threads;   /* that copy, the calling one among them; 0 stands for 1 */
     bool populate;      /* maps all of the pool at once, about 0.1 s a GiB, in place of one page
@@ -126,7 +126,7 @@ TERN_API enum tern_err tern_blocks_pin(struct tern_block_set *set,
 /* Ends it, and sets *pin to NULL, which it may be already. After an error the pin is as before. */
 TERN_API enum tern_err tern_blocks_unpin(struct tern_block_pin **pin, uint32_t deadline_ms);
 
-/* What the set has done since it was opened. */
+/* Counts of the set since it was opened. */
 struct tern_block_counts {
     uint64_t gets, hits;  /* keys that were asked for, and those that were there */
     uint64_t puts, there; /* keys that were to be put, and those that were there already */

@@ -8,7 +8,7 @@
 
 static_assert(BLOCKS_MAX <= TABLE_PAGES_MIN, "one answer names all of their pages");
 
-/* What memory and the disk have of a block; NONE: nothing. */
+/* The node in memory and the chunk on the disk of a block; NONE: there is none. */
 struct block {
     uint32_t node, chunk;
 };

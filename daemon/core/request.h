@@ -170,8 +170,8 @@ struct req_peek {
 /* Blocks: prefixes of one chunk of L tokens each, in a pool of one group with one page a chunk. */
 enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE };
 
-/* What takes the place of a page's generation where the device has none, and its index is 0. HELD:
- * a removal found it in use. */
+/* Where the device has no page of a block, the index is 0 and this takes the place of a generation.
+ * HELD: a removal found the block in use. */
 enum block_place { BLOCK_NOWHERE = 0, BLOCK_ON_HOST, BLOCK_ON_DISK, BLOCK_HELD };
 
 struct req_blocks {

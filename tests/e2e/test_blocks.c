@@ -92,7 +92,7 @@ struct client {
     struct tern_block_counts told[SETS]; /* what of the sets' counts the model has */
 };
 
-/* What a client may be told: there is no room, or somebody uses the block. */
+/* Errors that a client may get: there is no room, or somebody uses the block. */
 static void may_be(enum tern_err err, const struct tern_block_set *set)
 {
     if (err == TERN_OK || err == TERN_BUSY || err == TERN_POOL_EXHAUSTED || err == TERN_TIMED_OUT)
@@ -345,7 +345,7 @@ TEST_WITH(blocks_of_clients_that_are_killed_in_a_tight_pool, NULL, remove_all)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-/* Of blocks that were put by one call the first is evicted last. */
+/* The first of the blocks that one call put is evicted last. */
 TEST_WITH(blocks_at_the_front_of_a_list_stay_longest, NULL, remove_all)
 {
     struct client *c = calloc(1, sizeof *c);
@@ -414,7 +414,7 @@ static void restart(void)
         fail_msg("%s", why);
 }
 
-/* What was removed before an orderly end is not there after it, and nothing is wrong. */
+/* A block that was removed before an orderly end is not there after it, and nothing is wrong. */
 TEST_WITH(blocks_on_the_disk_come_back_after_a_restart, NULL, remove_all)
 {
     struct client *c = calloc(1, sizeof *c);

@@ -25,7 +25,7 @@ PLACES = ("nowhere", "pool", "host", "disk")  # enum tern_block_place
 
 @dataclass(frozen=True)
 class BlockCounts:
-    """What a set has done since it was opened."""
+    """Counts of a set since it was opened."""
 
     gets: int  # keys that were asked for,
     hits: int  # and those that were there

@@ -170,8 +170,8 @@ static enum tern_err extend_pages(struct core *c, struct actions *out, struct en
     return TERN_OK;
 }
 
-/* Of its pages of STATE those that no commit of what is written takes out of the table: one that
- * was cut short has still to take them. */
+/* Pages of STATE that stay with the session when all whole chunks that are written are committed. A
+ * commit that was cut short has yet to take the others out of the table. */
 static uint32_t owned_for_good(const struct pool *p, const struct session *s, uint32_t g)
 {
     uint32_t taken;

@@ -21,7 +21,7 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
 bool session_tail_ready(const struct core *c, const struct engine *e, uint64_t step,
                         uint32_t pages);
 /* S4 for an operation at `step`: at once, or where that are many pages in pieces. The session is
- * `releasing` until then, and only a Close of one that is aborted is accepted. */
+ * `releasing` until then, and only a Close is accepted. */
 void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step);
 /* The same for the pages that it has beyond its lengths. */
 void session_release(struct core *c, struct session *s, uint64_t step);

@@ -119,7 +119,7 @@ enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *na
 size_t loader_row(const char *section, const char *key);
 /* The field of an entry of `tenants` or `peers`; ENTRY_ITSELF: there is none of that name. */
 size_t loader_field(struct loader *l, const char *list, const char *key);
-/* What to do in place of a setting that was retired; NULL: there was none of that name. */
+/* The advice for a retired setting; NULL: no retired setting has that name. */
 const char *loader_retired(const char *section, const char *key);
 uint32_t *loader_lines(struct loader *l, const char *list, uint32_t slot); /* by these fields */
 /* Where the value of a setting came from. */

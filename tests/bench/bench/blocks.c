@@ -50,7 +50,7 @@ struct bench {
     bool within;
 };
 
-/* What one row measures. */
+/* One row of the table. */
 struct row {
     uint64_t value_bytes;
     uint32_t list, threads, values;

@@ -131,7 +131,7 @@ TEST(blocks_on_the_host_tier_are_found_and_removed_there)
     bench_ends_clean(&b);
 }
 
-/* What was removed is not found after a restart either. */
+/* A removed block is not found after a restart either. */
 TEST(blocks_on_the_disk_are_found_and_removed_there)
 {
     struct disk_bench b = disk_bench((struct disk_shape){
