@@ -29,11 +29,6 @@ struct ext *ext_at(struct disks *k, struct disk_place at)
     return NULL;
 }
 
-static uint32_t reach_of(const struct sim *w, uint32_t g)
-{
-    return recurrent(w, g) ? 1 : (w->window[g] + w->L - 1) / w->L;
-}
-
 /* One with more groups may lie beside one that it is to replace. */
 static bool has_state(struct disks *k, struct ident id, uint32_t g, enum look look)
 {

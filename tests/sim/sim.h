@@ -383,6 +383,8 @@ static inline bool has_recurrent_state(const struct sim *w)
             return true;
     return false;
 }
+/* Chunks that the window of a group reaches into. */
+uint32_t reach_of(const struct sim *w, uint32_t g);
 /* The first page that is read at `at`. */
 uint32_t window_begin(const struct sim *w, uint32_t d, uint32_t g, uint32_t at);
 /* Whoever goes on from `t` reads the words of a page that are in the window: of a page that lacks

@@ -42,7 +42,7 @@ bool state_counts(const struct sim *w, uint32_t d, const struct session *s, uint
            s->base[g] >= seg_end(w, d, g, k);
 }
 
-static uint32_t reach_of(const struct sim *w, uint32_t g)
+uint32_t reach_of(const struct sim *w, uint32_t g)
 {
     return recurrent(w, g) ? 1 : (w->window[g] + w->L - 1) / w->L;
 }

@@ -119,7 +119,9 @@ void state_whole_from(struct sim *w, uint32_t d, struct session *s, uint32_t fro
 
         here = here > from ? here : from;
         came = came > from ? came : from;
-        if (at % w->L == 0 || here >= came || came + w->window[g] <= s->whole_from)
+        if (at % w->L == 0 && reach_of(w, g) > 1)
+            continue; /* whole chunks came */
+        if (here >= came || came + w->window[g] <= s->whole_from)
             continue;
         s->whole_from = came + w->window[g];
         MARK(ticket_lacks_beginning);

@@ -396,7 +396,7 @@ void ticket_take(struct sim *w, uint32_t d, struct session *s, const struct tfet
     }
     take_borrowed(w, d, s, before, l->committed, n, r->runs, r->nruns);
     state_arrived_at(w, d, s, before, l->committed, n, r->runs, r->nruns);
-    if (!f->local)
+    if (!f->local && n > l->committed)
         state_whole_from(w, d, s, before, n);
     s->written = s->allocated = s->filled = n;
     fetch_owned(w, d, s, r);

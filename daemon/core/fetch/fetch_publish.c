@@ -118,7 +118,9 @@ static bool publish_chunk(struct core *c, struct pull *p, struct session *s, str
                                .step = &now->pending_step,
                                .state_at = p->to,
                                .arrived = NONE,
-                               .whole_from = pull_whole_from(c, p),
+                               .whole_from = p->to % pool_at(c, p->pool)->align > 0
+                                                 ? pull_whole_from(c, p)
+                                                 : 0, /* nothing resumes within a chunk */
                                .arriving = true};
     enum tern_err err = TERN_GONE;
     bool adopted = false;

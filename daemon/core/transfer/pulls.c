@@ -403,7 +403,7 @@ uint32_t pull_whole_from(const struct core *c, const struct pull *p)
     const struct pool *pool = pool_at(c, p->pool);
     uint32_t whole_from = 0;
 
-    for (uint32_t g = 0; g < pool->ngroups && p->to % pool->align > 0; g++) {
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
         const struct group *here = &pool->group[g], there = as_there(here, p->source_tokens[g]);
         const struct transfer_range ours = transfer_pages(pool, here, span_to(p, p->to)),
                                     theirs = transfer_pages(pool, &there, span_to(p, p->to));

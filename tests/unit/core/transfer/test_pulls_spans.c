@@ -265,6 +265,32 @@ TEST(n3_window_that_began_within_a_page_is_whole_later)
     assert_ok(hand_over_full(p.d, handoff)->err);
 }
 
+/* T8: chunks that another engine is about to publish stay the session's tail. Of the page in which
+ * the window begins, they have what the window needs. */
+TEST(n3_tail_of_whole_chunks_is_whole_where_its_window_began)
+{
+    struct pair p = between((struct ends){4, 16}, WITH_WINDOW);
+    struct rig_session *s = session_with(p.source, &p.se, p.sp, 1, 32), *pending;
+    struct req_handoff handoff = {.key = {1, 1}};
+    struct rig_engine other = second_engine(p.dest, p.dp);
+
+    window_computes(s, 31);
+    assert_ok(rig_run_to(s, rig_tokens(1, 32), 32));
+    tokens_do(s, 1, 16, 32, true);
+    assert_ok(rig_commit(s, 32, 0));
+    p.d = session_with(p.dest, &p.de, p.dp, 1, 32);
+    pending = session_with(p.dest, &other, p.dp, 1, 32);
+    assert_ok(rig_run_to(pending, rig_tokens(1, 32), 32));
+    assert_ok(rig_commit(pending, 32, 3));
+    assert_ok(ticket_fetched(p.d, hand_over(s, 0, 0)));
+    assert_lengths(p.d, 0, 32, 32);
+    assert_err(TERN_INVALID, rig_rewind(p.d, 29, 0)); /* of [16, 32) what is from 24 on came */
+    assert_ok(rig_rewind(p.d, 30, 0));
+    assert_int_equal(tokens_do(p.d, 1, 30 - WINDOW, 30, false), 0);
+    assert_err(TERN_INVALID, hand_over_full(p.d, handoff)->err); /* it needs that page */
+    rig_destroy_all();
+}
+
 /* T18: from the end of its chunk on no window needs what did not come of the page: others resume.
  */
 TEST(t18_page_that_came_in_part_is_the_nodes_where_its_window_is_whole)
