@@ -56,7 +56,7 @@ static void publish_node(struct core *c, uint32_t at, uint32_t *last)
     state_arrived(c, at, refilled, last);
     if (n->work.seal == SEAL_DONE)
         host_sealed(c, at);
-    node_offer(c, at);
+    node_changed(c, at);
     c->visits += NODE_VISITS;
     touch(c);
 }

@@ -233,6 +233,8 @@ bool reset_flush(struct core *c)
 
         if (p->state == POOL_EMPTY || p->tier != TIER_DEVICE)
             continue;
+        if (!obtain_settle(c, p))
+            return false;
         while (p->heap[HEAP_RESET] != NONE) {
             uint32_t slot = p->heap[HEAP_RESET];
 

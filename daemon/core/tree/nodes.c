@@ -504,7 +504,7 @@ void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
     n->nrefs -= kind != REF_HOST;
     space_release(c, n->space);
     touch(c);
-    if (n->nrefs > 0 && n->refs[REF_HOST] > 0)
+    if (n->nrefs > 0 && (n->refs[REF_HOST] > 0 || pool_at(c, n->pool)->tiers[TIER_HOST] == NONE))
         return;
     if (n->depth > 0) {
         node_offer(c, slot);

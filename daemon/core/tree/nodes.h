@@ -120,7 +120,8 @@ static inline enum tern_err nodes_lack(const struct core *c, const struct pool *
     return share_lacks(c, (struct share_of){SHARE_NODES, p->tenant}, depth / p->align + 1, ret);
 }
 
-/* To be called when something that kept the node from being evicted has ended. */
+/* node_changed, for a node that the eviction under way may take next. Others get into the heaps when
+ * their change is settled, before anything is evicted. */
 void node_offer(struct core *c, uint32_t slot);
 /* Removes an unpinned leaf of the device: of the reserve first, then the least recently used one,
  * with what is on the host alone below it, if it has no copy itself (T13). False: there is none. */

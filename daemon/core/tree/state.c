@@ -351,7 +351,7 @@ void state_settle(struct core *c, uint32_t slot)
 
     for (; told; slot = node_at(c, slot)->parent) {
         settle_one(c, slot);
-        node_offer(c, slot);
+        node_changed(c, slot);
         told = claim_told(c, slot);
     }
 }
@@ -379,7 +379,7 @@ static bool unclaim_below(struct core *c, uint32_t slot)
             return all;
         node_at(c, at)->state.claims_window = 0;
         settle_one(c, at);
-        node_offer(c, at);
+        node_changed(c, at);
         claim_told(c, at);
         at = node_at(c, at)->parent;
     }
