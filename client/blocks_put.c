@@ -38,6 +38,16 @@ static uint32_t page_got(const struct tern_result *results, uint32_t i, uint32_t
                : 0;
 }
 
+/* These sessions, a bit each, are closed before their places are used again. Whether a session
+ * still has its page nobody knows then, so nothing is written there any more. */
+static void give_up(struct tern_block_set *set, uint64_t which)
+{
+    set->puts.dirty |= which;
+    for (uint32_t i = 0; i < BLOCKS_SESSIONS; i++)
+        if (which & 1ull << i)
+            set->held[i] = 0;
+}
+
 /* Pages for those of the first n sessions that hold none. */
 static enum tern_err take_pages(struct put *p, uint32_t n)
 {
@@ -143,13 +153,10 @@ static enum tern_err put_safely(struct put *p, uint32_t *at, uint32_t *io_n, uin
     const uint32_t n = *io_n;
     enum tern_err err;
 
-    for (uint32_t i = 0; i < BLOCKS_SESSIONS; i++)
-        if (set->puts.dirty & 1ull << i)
-            set->held[i] = 0;
     TRY(sessions_ready(set, &set->puts, n, p->list.deadline_ns));
     set->broken = 0;
     err = put_piece(p, at, io_n, next);
-    set->puts.dirty |= err == TERN_OK ? set->broken : sessions_below(n);
+    give_up(set, err == TERN_OK ? set->broken : sessions_below(n));
     return err;
 }
 
@@ -198,7 +205,7 @@ static void give_back(struct tern_block_set *set, enum tern_err err)
     snprintf(text, sizeof text, "%s", set->t->text);
     for (uint32_t i = set->ahead; i < BLOCKS_SESSIONS; i++)
         if (set->held[i] != 0)
-            set->puts.dirty |= 1ull << i;
+            give_up(set, 1ull << i);
     (void)sessions_ready(set, &set->puts, 0, deadline_at(GIVE_BACK_MS));
     set_error(set->t, err, text);
 }
