@@ -15,7 +15,7 @@
 /* A set that did not come about has no object to keep its words. */
 static _Thread_local char open_text[QUICK_TEXT_MAX];
 
-static enum tern_err not_open(enum tern_err err, const char *text)
+enum tern_err blocks_not_open(enum tern_err err, const char *text)
 {
     snprintf(open_text, sizeof open_text, "%s", text && text[0] ? text : err_text(err));
     return err;
@@ -33,13 +33,15 @@ static enum tern_err check_config(const struct tern_block_config *c)
     size_t group = c->group ? strnlen(c->group, TERN_BLOCK_GROUP_MAX + 1) : 0;
 
     if (group == 0 || group > TERN_BLOCK_GROUP_MAX || strchr(c->group, '/'))
-        return not_open(TERN_INVALID, "a group has a name of 1 to 31 bytes without '/'");
+        return blocks_not_open(TERN_INVALID, "a group has a name of 1 to 31 bytes without '/'");
     if (c->value_bytes < 8 || c->value_bytes > TERN_BLOCK_VALUE_MAX)
-        return not_open(TERN_INVALID, "a value has 8 bytes to TERN_BLOCK_VALUE_MAX (64 MiB)");
+        return blocks_not_open(TERN_INVALID,
+                               "a value has 8 bytes to TERN_BLOCK_VALUE_MAX (64 MiB)");
     if (c->threads > TERN_BLOCKS_THREADS_MAX)
-        return not_open(TERN_INVALID, "at most TERN_BLOCKS_THREADS_MAX (64) threads copy");
+        return blocks_not_open(TERN_INVALID, "at most TERN_BLOCKS_THREADS_MAX (64) threads copy");
     if (c->ns.salt && strnlen(c->ns.salt, TERN_BLOCK_SALT_MAX + 1) > TERN_BLOCK_SALT_MAX)
-        return not_open(TERN_INVALID, "the salt of a set has at most TERN_BLOCK_SALT_MAX bytes");
+        return blocks_not_open(TERN_INVALID,
+                               "the salt of a set has at most TERN_BLOCK_SALT_MAX bytes");
     return TERN_OK;
 }
 
@@ -55,7 +57,7 @@ static enum tern_err name_set(struct tern_block_set *set, const struct tern_bloc
         const char *before = i + 1 == WIRE_NAMESPACE_PARTS ? c->group : "";
 
         if (strnlen(from, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)
-            return not_open(TERN_INVALID, "a part of a namespace has at most 255 bytes");
+            return blocks_not_open(TERN_INVALID, "a part of a namespace has at most 255 bytes");
         snprintf(set->part[i], sizeof set->part[i], "%s%s%s", before, before[0] ? "/" : "", from);
         parts[i] = set->part[i];
     }
@@ -109,7 +111,7 @@ static enum tern_err open_pool(struct tern_block_set *set, const struct tern_blo
 
     do
         err = pool_open_as(set->t, &layout, true, blocks_left_ms(deadline_ns), &set->pool, NULL);
-    while (err == TERN_BUSY && blocks_nap(deadline_ns));
+    while (err == TERN_BUSY && blocks_nap(set, deadline_ns));
     TRY(err);
     TRY(tern_pool_map(set->t, set->pool, blocks_left_ms(deadline_ns), &set->map));
     if (set->map->device)
@@ -158,7 +160,7 @@ enum tern_err tern_blocks_open(const char *socket_path, const struct tern_block_
     TRY(check_config(config));
     set = calloc(1, sizeof *set);
     if (!set)
-        return not_open(TERN_INTERNAL, "no memory");
+        return blocks_not_open(TERN_INTERNAL, "no memory");
     set->value_bytes = config->value_bytes;
     set->page_bytes = block_page_bytes(config->value_bytes);
     err = name_set(set, config);
@@ -166,7 +168,7 @@ enum tern_err tern_blocks_open(const char *socket_path, const struct tern_block_
         goto out;
     err = tern_connect(socket_path, blocks_left_ms(deadline_ns), &set->t);
     if (err != TERN_OK) {
-        not_open(err, tern_error_text(NULL));
+        blocks_not_open(err, tern_error_text(NULL));
         goto out;
     }
     err = begin(set, config, deadline_ns);
@@ -174,7 +176,7 @@ enum tern_err tern_blocks_open(const char *socket_path, const struct tern_block_
         *ret = set;
         return TERN_OK;
     }
-    not_open(err, tern_error_text(set->t));
+    blocks_not_open(err, tern_error_text(set->t));
 out:
     tern_blocks_close(set);
     return err;
@@ -274,7 +276,7 @@ static enum tern_err remove_all(struct tern_block_set *set, uint64_t deadline_ns
         if (err == TERN_OK && left == 0)
             return TERN_OK;
         held |= err == TERN_OK;
-    } while ((err == TERN_OK || err == TERN_BUSY) && blocks_nap(deadline_ns));
+    } while ((err == TERN_OK || err == TERN_BUSY) && blocks_nap(set, deadline_ns));
     return err == TERN_OK || (err == TERN_TIMED_OUT && held)
                ? set_error(set->t, TERN_BUSY,
                            "blocks are pinned, or in use by another tier, for as long as the "

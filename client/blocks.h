@@ -70,6 +70,7 @@ struct tern_block_set {
         elsewhere[TERN_BLOCKS_LIST_MAX], wrong[TERN_BLOCKS_LIST_MAX], gone[TERN_BLOCKS_LIST_MAX];
     struct tern_page before[TERN_BLOCKS_LIST_MAX];
     struct block_copy *copies; /* owned: copier_most, or BLOCKS_SESSIONS if that is more */
+    _Atomic bool cancelled;    /* by another thread: the call under way is to end, with GONE */
     struct tern_block_counts counts;
 };
 
@@ -80,6 +81,12 @@ struct block_list {
     uint32_t n;
     uint64_t deadline_ns;
 };
+
+/* ---- blocks.c ---- */
+
+/* Keeps the words of a set, or a queue, that did not come about, for tern_blocks_error_text(NULL).
+ * Returns err. */
+enum tern_err blocks_not_open(enum tern_err err, const char *text);
 
 /* ---- blocks_ask.c ---- */
 
@@ -102,8 +109,8 @@ enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list 
 enum tern_err blocks_copy(struct tern_block_set *set, uint32_t n, enum copy_way way);
 /* Milliseconds up to the deadline, at least one. */
 uint32_t blocks_left_ms(uint64_t deadline_ns);
-/* Waits a moment. False: the deadline has passed. */
-bool blocks_nap(uint64_t deadline_ns);
+/* Waits a moment. False: the deadline has passed, or the call was cancelled. */
+bool blocks_nap(const struct tern_block_set *set, uint64_t deadline_ns);
 
 /* ---- blocks_sessions.c ---- */
 

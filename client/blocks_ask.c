@@ -2,6 +2,7 @@
  * as it has room for. */
 #include "blocks.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -63,6 +64,14 @@ static uint32_t place_at(const struct asked_keys *k, uint32_t i)
     return k->at ? k->at[k->from + i] : k->from + i;
 }
 
+/* GONE: the call under way was cancelled. */
+static enum tern_err go_on(const struct tern_block_set *set)
+{
+    if (!atomic_load_explicit(&set->cancelled, memory_order_relaxed))
+        return TERN_OK;
+    return set_error(set->t, TERN_GONE, "the call was cancelled");
+}
+
 static enum tern_err ask_piece(struct tern_block_set *set, Tern__Wire__Blocks *m,
                                const struct asked_keys *k, uint64_t deadline_ns)
 {
@@ -70,6 +79,7 @@ static enum tern_err ask_piece(struct tern_block_set *set, Tern__Wire__Blocks *m
     const uint8_t *pages;
     struct call call;
 
+    TRY(go_on(set));
     TRY(call_start_by(set->t, FRAME_BLOCKS, deadline_ns, &call));
     TRY(call_put(set->t, &call, 0, &m->base));
     set->counts.requests++;
@@ -130,6 +140,7 @@ enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list 
 
 enum tern_err blocks_copy(struct tern_block_set *set, uint32_t n, enum copy_way way)
 {
+    TRY(go_on(set));
     if (copier_run(set->copier, set->copies, n, way))
         return TERN_OK;
     return set_error(set->t, TERN_INTERNAL,
@@ -144,9 +155,10 @@ uint32_t blocks_left_ms(uint64_t deadline_ns)
     return now < deadline_ns ? (uint32_t)((deadline_ns - now) / 1000000u + 1) : 1;
 }
 
-bool blocks_nap(uint64_t deadline_ns)
+bool blocks_nap(const struct tern_block_set *set, uint64_t deadline_ns)
 {
-    if (client_socket_now_ns() + 2 * BLOCKS_NAP_NS >= deadline_ns)
+    if (atomic_load_explicit(&set->cancelled, memory_order_relaxed) ||
+        client_socket_now_ns() + 2 * BLOCKS_NAP_NS >= deadline_ns)
         return false;
     (void)nanosleep(&(struct timespec){.tv_nsec = BLOCKS_NAP_NS}, NULL);
     return true;

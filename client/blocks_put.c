@@ -191,7 +191,7 @@ static enum tern_err put_missing(struct put *p, uint32_t *at, uint32_t n)
         n -= done;
         if (left == 0)
             continue;
-        if (!comes_back(p->refused) || (done == 0 && !blocks_nap(p->list.deadline_ns)))
+        if (!comes_back(p->refused) || (done == 0 && !blocks_nap(p->set, p->list.deadline_ns)))
             return p->refused;
     }
     return TERN_OK;

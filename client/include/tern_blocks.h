@@ -137,4 +137,64 @@ struct tern_block_counts {
 };
 TERN_API void tern_blocks_counts(const struct tern_block_set *set, struct tern_block_counts *ret);
 
+/* ---- calls that return at once ----
+ *
+ * A queue has a set of its own and a thread, which makes the calls one after the other. Any thread
+ * of the process may use a queue, several at a time. Open one queue for each list of calls that is
+ * to go on beside others. */
+struct tern_block_queue;
+
+#define TERN_BLOCKS_QUEUED_MAX 1024 /* calls of a queue whose results were not taken */
+
+enum tern_block_what {
+    TERN_BLOCKS_FIND = 1,
+    TERN_BLOCKS_GET = 2,
+    TERN_BLOCKS_PUT = 3,
+    TERN_BLOCKS_TOUCH = 4,
+    TERN_BLOCKS_REMOVE = 5
+};
+
+struct tern_block_call {
+    enum tern_block_what what;
+    uint32_t n; /* as in the call of that name */
+    const struct tern_block_key *keys;
+    const struct tern_block_value *values; /* of a get and a put */
+    uint8_t *marks;       /* n: ret_places, ret_got or ret_stored; NULL is allowed but for a get */
+    uint32_t deadline_ms; /* from now to its end, its turn included */
+    uint64_t tag;         /* the caller's */
+};
+
+struct tern_block_result {
+    uint64_t id, tag;
+    enum tern_err err; /* GONE: it was cancelled; the marks say what was done */
+    uint32_t count;    /* find: ret_front; get and put: ones among the marks, 0 without marks;
+                          touch: ret_found; remove: ret_removed */
+    char text[256];    /* the words of an error */
+};
+
+/* As tern_blocks_open. *ret is owned by the caller. */
+TERN_API enum tern_err tern_block_queue_open(const char *socket_path,
+                                             const struct tern_block_config *config,
+                                             uint32_t deadline_ms, struct tern_block_queue **ret);
+/* Cancels all calls, waits for the one under way, and drops the results that were not taken. NULL
+ * is allowed. */
+TERN_API void tern_block_queue_close(struct tern_block_queue *queue);
+/* An eventfd, for poll alone: readable while there is a result to be taken. It is the queue's. */
+TERN_API int tern_block_queue_fd(const struct tern_block_queue *queue);
+/* Appends a call. *call is copied. Its keys, values and marks, and what these point to, are
+ * borrowed until its result was taken. *ret_id (may be NULL) names it.
+ *   INVALID  `what` is none of them, or a get has no marks.
+ *   BUSY     TERN_BLOCKS_QUEUED_MAX calls were not taken: take results first. */
+TERN_API enum tern_err tern_block_queue_submit(struct tern_block_queue *queue,
+                                               const struct tern_block_call *call,
+                                               uint64_t *ret_id);
+/* Ends a call before its time: at once where it waits for its turn, else when the request or the
+ * piece of copying that is under way has ended. Its result comes as any other.
+ *   GONE  There is no such call, or it has ended: its result says how. */
+TERN_API enum tern_err tern_block_queue_cancel(struct tern_block_queue *queue, uint64_t id);
+/* Takes up to `most` results, in the order in which the calls ended. Returns how many; 0: none has
+ * ended since. */
+TERN_API uint32_t tern_block_queue_take(struct tern_block_queue *queue,
+                                        struct tern_block_result *ret, uint32_t most);
+
 #endif
