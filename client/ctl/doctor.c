@@ -138,9 +138,9 @@ static void doctor_tuning(const json_t *t)
 {
     printf(
         "  queue pairs: traffic class %s, service level %s, P_Key index %s; sent again after 4.096 "
-        "us x 2^%s, %s times; receivers that are not ready: %s times, timer %s\n",
+        "us x 2^%s, %s times\n",
         num(t, "traffic_class"), num(t, "service_level"), num(t, "pkey_index"), num(t, "timeout"),
-        num(t, "retries"), num(t, "rnr_retries"), num(t, "rnr_timer"));
+        num(t, "retries"));
 }
 
 /* What peers get keys to. */

@@ -423,8 +423,7 @@ TEST_WITH(blocks_on_the_disk_come_back_after_a_restart, NULL, remove_all)
 
     prng_init(&c->prng, 7);
     assert_true(tempdir_make(spill, sizeof spill, "tern-e2e-spill"));
-    snprintf(yaml, sizeof yaml, "spill: {dir: %s, bytes: 64M, headroom: 0, threads: 2, depth: 2}\n",
-             spill);
+    snprintf(yaml, sizeof yaml, "spill: {dir: %s, bytes: 64M, headroom: 0, threads: 2}\n", spill);
     begin(yaml);
     play(4, 26 * page_bytes(), 0);
     restart();

@@ -12,7 +12,7 @@ workers: 1
 data_threads: 1
 huge_pages: false
 deadlines: {drain_ms: 1000, hello_ms: 1000, partial_frame_ms: 1000}
-limits: {strangers: 8, strangers_per_address: 4}
+limits: {strangers: 16}
 admin: {socket: $DIR/admin.sock, conns_max: 4}
 tenants:
   - {name: a, socket: $DIR/a.sock, memory: 16M, conns_max: 4}

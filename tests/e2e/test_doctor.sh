@@ -30,7 +30,7 @@ doctor "r['wanted'] is False and r['in_use'] is False and r['memlock_bytes'] == 
 doctor "r['memory'] == [{'tenant': 't0', 'region': 0, 'regions': 2, 'kind': 'host', 'gpu': None, 'device': None, 'registered': 'no', 'reason': r['reason'], 'ring_bytes': 0, 'no_ring': None, 'self_test': None}]"
 doctor "[(g['tenant'], g['region'], g['gpu'], g['rail']) for g in r['regions']] == [('t0', i, None, None) for i in range(2 * r['built'])]"
 doctor "all(g['reason'] and (g['device'] or not devices) for g in r['regions'])"
-doctor "r['tuning'] == dict(gid_index=None, mtu=None, pkey_index=0, traffic_class=0, service_level=0, timeout=16, retries=6, rnr_retries=6, rnr_timer=12)"
+doctor "r['tuning'] == dict(gid_index=None, mtu=None, pkey_index=0, traffic_class=0, service_level=0, timeout=16, retries=6)"
 T=$("$CTL" doctor)
 if grep -q '"built": *true' "$DIR/doctor"; then
     # Each has its nearest device; where there is none there is nothing to tell.

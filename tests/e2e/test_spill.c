@@ -64,9 +64,8 @@ static void start(const char *more, const char *extra)
 {
     char yaml[512];
 
-    snprintf(yaml, sizeof yaml,
-             "spill: {dir: %s, bytes: 64M, headroom: 0, threads: 2, depth: 2%s}\n%s", spill, more,
-             extra);
+    snprintf(yaml, sizeof yaml, "spill: {dir: %s, bytes: 64M, headroom: 0, threads: 2%s}\n%s",
+             spill, more, extra);
     rig_start(&rig, yaml, NULL);
     connect_all();
 }

@@ -15,7 +15,7 @@ HOLD=$TERN_BUILD/tests/holder
 
 # fills EXTRA: a daemon that stores what an engine leaves, and ends; what it says is in S, T, D and E
 fills() {
-    ternd_start "spill: {dir: $SPILL, bytes: 64M, headroom: 1M, threads: 2, depth: 2$1}" 16M 1
+    ternd_start "spill: {dir: $SPILL, bytes: 64M, headroom: 1M, threads: 2$1}" 16M 1
     "$HOLD" hold "$SOCKET" </dev/null >"$DIR/holder.out"
     stored() {
         S=$("$CTL" status --json)
@@ -102,7 +102,7 @@ fills ", least: 100"
 json "$S" "j['spill']['error'] is None"
 grep -q "level=warn event=spill_foreign folder=gone " "$DIR/log" || fail "no line about a folder of no tenant"
 ! grep -q "event=spill_foreign folder=t0\|event=spill_too_large" "$DIR/log" || fail "a line too many about the folder"
-ternd_start "spill: {dir: $SPILL, bytes: 1000T, headroom: 1M, threads: 1, depth: 2}" 16M 1
+ternd_start "spill: {dir: $SPILL, bytes: 1000T, headroom: 1M, threads: 1}" 16M 1
 grep -q "level=warn event=spill_too_large dir=$SPILL bytes=[0-9]* lacking_bytes=[1-9]" "$DIR/log" || fail "no line about bytes that are not there"
 ternd_stop
 ends 0 "warning: spill.bytes: the file system of $SPILL has [0-9]* bytes less" "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config

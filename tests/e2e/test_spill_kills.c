@@ -405,7 +405,7 @@ static void kills(uint32_t of_groups)
     assert_true(tempdir_make(spill, sizeof spill, "tern-spill"));
     snprintf(yaml, sizeof yaml,
              "    spill_bytes: " SMALL_PART "\n"
-             "spill: {dir: %s, bytes: 64M, headroom: 0, threads: 2, depth: 2, interval: 512, "
+             "spill: {dir: %s, bytes: 64M, headroom: 0, threads: 2, interval: 512, "
              "align: 512, least: 64}\n",
              spill);
     rig_start_two(&rig, other, yaml);

@@ -436,7 +436,7 @@ enum tern_err door_create(const struct door_config *config, struct door **ret)
     if (!config->places)
         door->config.places = DOOR_PLACES;
     if (!config->share)
-        door->config.share = DOOR_SHARE;
+        door->config.share = (door->config.places + DOOR_SHARES - 1) / DOOR_SHARES;
     if (!config->wait_ns)
         door->config.wait_ns = DOOR_WAIT_NS;
     door->nplaces = places_of(config->places);

@@ -19,7 +19,7 @@
 #include "seam/io/closer.h"
 
 #define DOOR_PLACES     64          /* of a door, unless it is said otherwise */
-#define DOOR_SHARE      16          /* of one origin, likewise */
+#define DOOR_SHARES     4           /* an origin may have one of so many parts, likewise */
 #define DOOR_WAIT_NS    3000000000u /* for the first message, likewise */
 #define DOOR_LOOK_BYTES 8192        /* of the first message that can be looked at */
 #define DOOR_LEAVING    16          /* places more, for those who are being closed */

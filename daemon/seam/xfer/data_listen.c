@@ -41,7 +41,6 @@ enum tern_err data_door_create(struct xfer *xfer)
     const struct xfer_config *c = &xfer->config;
     const struct door_config config = {.io = c->io,
                                        .places = c->strangers,
-                                       .share = c->strangers_per_address,
                                        .wait_ns = c->hello_ns ? c->hello_ns : c->idle_ns,
                                        .look_bytes = XFER_HEAD_BYTES,
                                        .look = look,

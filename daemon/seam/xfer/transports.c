@@ -13,9 +13,7 @@ const struct transport_ops *const transports_built[] = {
 const struct xfer_rdma_tuning xfer_rdma_tuning_initial = {.gid_index = XFER_BY_PORT,
                                                           .mtu = XFER_BY_PORT,
                                                           .timeout = 16, /* 268 ms */
-                                                          .retries = 6,  /* an error after 2 s */
-                                                          .rnr_retries = 6,
-                                                          .rnr_timer = 12};
+                                                          .retries = 6}; /* an error after 2 s */
 
 const char *const xfer_transport_word[XFER_TRANSPORTS] = {
 #define X(name, word, by_paths) [XFER_##name] = (word),

@@ -97,10 +97,8 @@ struct xfer_rdma_tuning {
     uint32_t pkey_index; /* in the port's table */
     uint32_t mtu;        /* of a path, in bytes; BY_PORT: the port's */
     uint32_t traffic_class, service_level;
-    uint32_t timeout;     /* until a request is repeated: 4.096 us x 2^timeout */
-    uint32_t retries;     /* repeats; then an error. To soft-RoCE 7 means without end */
-    uint32_t rnr_retries; /* where the peer has posted no receive; 7: without end */
-    uint32_t rnr_timer;   /* how long such a peer asks us to wait: a code of the InfiniBand rules */
+    uint32_t timeout; /* until a request is repeated: 4.096 us x 2^timeout */
+    uint32_t retries; /* repeats; then an error. To soft-RoCE 7 means without end */
 };
 extern const struct xfer_rdma_tuning xfer_rdma_tuning_initial;
 
@@ -161,7 +159,7 @@ struct xfer_config {
     uint32_t connections;    /* that a link's transfers may be spread over; 0: one */
     /* At the data port, of callers that have not said who they are: how many wait, how many of one
      * address, and for how long. 0: as in seam/io/door.h, and idle_ns. */
-    uint32_t strangers, strangers_per_address;
+    uint32_t strangers;
     uint64_t hello_ns;
     uint64_t idle_ns; /* a data connection that makes no progress with work outstanding is broken */
     uint32_t fault_corrupt_pages; /* fault injection: flips a byte in so many pages on receive */

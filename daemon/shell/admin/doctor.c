@@ -69,7 +69,7 @@ static void tuning(const struct xfer_rdma_tuning *t, struct text_out *out)
 {
     TEXT(out, OBJECT("tuning", number("gid_index", t->gid_index), number("mtu", t->mtu),
                      NUM(*t, pkey_index), NUM(*t, traffic_class), NUM(*t, service_level),
-                     NUM(*t, timeout), NUM(*t, retries), NUM(*t, rnr_retries), NUM(*t, rnr_timer)));
+                     NUM(*t, timeout), NUM(*t, retries)));
 }
 
 static void nodes(struct text_out *out, const char *key, uint64_t mask)

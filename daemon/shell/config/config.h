@@ -120,7 +120,6 @@ struct config {
     uint32_t send_buffers;          /* of 16 KiB: for whoever comes first */
     uint32_t send_buffers_reserved; /* for each tenant alone */
     uint32_t strangers;             /* that wait at a door: see seam/io/door.h */
-    uint32_t strangers_per_address;
     uint32_t handshakes_per_address; /* of TLS, in a second */
     uint32_t procs_max;              /* client processes that are watched: see proc.h */
     struct core_limits limits;       /* whole: every field has been set and checked */
@@ -141,7 +140,7 @@ struct config {
     char spill_dir[4096];      /* "": there is no disk tier */
     char spill_key_file[4096]; /* ""; or what lies on the disk is encrypted */
     uint64_t spill_bytes, spill_headroom;
-    uint32_t spill_threads, spill_depth;
+    uint32_t spill_threads;
 
     uint64_t tape_bytes;
     char tape_file[4096]; /* where a crash or a failed check leaves the tape */

@@ -24,6 +24,10 @@
 #define DATA_PEERS_BUSY     64u /* that have all their data connections at a time */
 #define TRANSFERS_EACH      4u  /* for a tenant with a peer */
 #define TRANSFERS_MIN       256u
+#define SEAL_JOBS           256u
+#define COPY_JOBS           64u
+#define BUSY_RETRY_MS       20u
+#define TENANT_BATCHES      256u
 #define TABLE_REST_BYTES    65536u /* of an answer, beside its page refs */
 
 /* ---- names ---- */
@@ -275,6 +279,10 @@ void config_derive(struct loader *l)
         regions = c->tenants[i].regions > regions ? c->tenants[i].regions : regions;
     }
     derive_u32(&c->workers, cores());
+    limits->seal_jobs = SEAL_JOBS;
+    limits->copy_jobs = COPY_JOBS;
+    limits->busy_retry_ms = BUSY_RETRY_MS;
+    limits->tenant_batches = TENANT_BATCHES;
     derive_u32(&c->data_threads, cores());
     limits->tenants = c->ntenants;
     limits->conns = at_most(conns, COUNT_MAX);

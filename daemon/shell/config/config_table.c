@@ -122,8 +122,6 @@ const struct setting config_settings[] = {
           "Where fewer would be left, the whole prompt is stored"),
     COUNT(STARTS, "spill", "threads", "spill-threads", spill_threads, 1, DISK_THREADS_MAX, "4",
           "Threads that write and read"),
-    COUNT(STARTS, "spill", "depth", "spill-depth", spill_depth, 1, DISK_LANE_PIECES, "16",
-          "Pieces of 1 MiB that each of them has in flight"),
     PLAIN(STARTS, "spill", "encrypt_key_file", "spill-encrypt-key-file", VALUE_PATH, spill_key_file,
           NULL,
           "File with a key of 32 bytes, or 64 hexadecimal digits, and mode 0600: what is stored is "
@@ -143,10 +141,6 @@ const struct setting config_settings[] = {
     RDMA(timeout, 1, 31, "16",
          "When a request is sent again: after 4.096 us times two to this power, 268 ms for 16"),
     RDMA(retries, 0, 7, "6", "How often, until the path has failed; soft-RoCE never ends with 7"),
-    RDMA(rnr_retries, 0, 7, "6",
-         "How often where the peer was not ready to receive; 7: without end"),
-    RDMA(rnr_timer, 0, 31, "12",
-         "How long a peer waits that was told so, as InfiniBand counts it; 12: 0.64 ms"),
 
     DEADLINE(STARTS, partial_frame_ms, "partial-frame-ms", "5000",
              "From the first byte of a message to its last"),
@@ -220,8 +214,6 @@ const struct setting config_settings[] = {
           "0", "Blocks of 64 tokens of what is on the disk; 0: 4 a chunk"),
     COUNT(SIZED, "limits", "disk_keys", "limit-disk-keys", limits.disk_keys, 1, COUNT_MAX, "65536",
           "Extra keys of what is on the disk"),
-    LIMIT(seal_jobs, "limit-seal-jobs", "256", "Checksum jobs in flight"),
-    LIMIT(copy_jobs, "limit-copy-jobs", "64", "Copies between device and host memory in flight"),
     LIMIT(events, "limit-events", "4096",
           "Changes of the prefix tree kept for subscribers, of each tenant"),
     LIMIT(sums_per_page, "limit-sums-per-page", NULL,
@@ -245,10 +237,8 @@ const struct setting config_settings[] = {
              "Those that each tenant can always have, beside one a connection; default: enough for "
              "one answer of the largest size"),
     LIMIT_OF(strangers, "limit-strangers", 1024, "64",
-             "Connections at a time that have not said who they are, at each listening socket"),
-    LIMIT_OF(strangers_per_address, "limit-strangers-per-address", 1024, "16",
-             "Of those, from one address (an IPv6 /64) or one process: a newcomer takes the place "
-             "of the oldest"),
+             "Connections at a time that have not said who they are, at each listening socket; a "
+             "quarter of them from one address (an IPv6 /64) or one process"),
     LIMIT_OF(handshakes_per_address, "limit-handshakes-per-address", 65536, "16",
              "TLS handshakes from one address that begin in a second, and of all addresses eight "
              "times as many; four seconds' worth at once after a pause"),
@@ -259,12 +249,8 @@ const struct setting config_settings[] = {
           "Bytes asked for and not yet here, per tenant"),
     BYTES(STARTS, "limits", "flow_bytes_in_flight", "limit-flow-bytes", limits.flow_bytes_in_flight,
           4096, MEMORY_MAX, "64M", "Bytes asked for and not yet here, of a tenant from one peer"),
-    COUNT(STARTS, "limits", "tenant_batches", "limit-tenant-batches", limits.tenant_batches, 1,
-          65536, "256", "Batches of up to 256 pages asked for and not yet here, per tenant"),
     COUNT(STARTS, "limits", "lease_pages", "limit-lease-pages", limits.lease_pages, 1, LEASE_PAGES,
           "4096", "Pages of one pool that an engine may hold ahead of need"),
-    COUNT(STARTS, "limits", "busy_retry_ms", "busy-retry-ms", limits.busy_retry_ms, 1, 60000, "20",
-          "How soon a full daemon asks its peer to come back; the peer takes at most 1000"),
 
     COUNT(STARTS, "faults", "corrupt_pages", "fault-corrupt-pages", fault_corrupt_pages, 0,
           COUNT_MAX, "0",
@@ -343,9 +329,22 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
      "How its pages come: see docs/rdma.md"},
 };
 
+#define FIXED "was retired: no site had a reason to change it, so leave it out"
+
 const struct retired config_retired[RETIRED_SETTINGS] = {
     {"rdma", "wide_keys", "rdma-wide-keys",
      "was retired: pages that go by RDMA are pushed and nobody reads them, so leave it out"},
     {"peers", "push", NULL,
      "was retired: pages that come by RDMA are pushed, so leave it out, or set transport: tcp"},
+    {"spill", "depth", "spill-depth",
+     "was retired: a thread has 16 pieces in flight, so leave it out, or set spill.threads"},
+    {"rdma", "rnr_retries", "rdma-rnr-retries", FIXED},
+    {"rdma", "rnr_timer", "rdma-rnr-timer", FIXED},
+    {"limits", "seal_jobs", "limit-seal-jobs", FIXED},
+    {"limits", "copy_jobs", "limit-copy-jobs", FIXED},
+    {"limits", "tenant_batches", "limit-tenant-batches",
+     "was retired: set limits.tenant_bytes_in_flight"},
+    {"limits", "busy_retry_ms", "busy-retry-ms", FIXED},
+    {"limits", "strangers_per_address", "limit-strangers-per-address",
+     "was retired: it is a quarter of limits.strangers, so set that"},
 };

@@ -66,7 +66,7 @@ struct retired {
     const char *instead;
 };
 
-#define RETIRED_SETTINGS 2
+#define RETIRED_SETTINGS 10
 extern const struct retired config_retired[RETIRED_SETTINGS];
 
 enum origin { ORIGIN_DEFAULT = 0, ORIGIN_FILE, ORIGIN_FLAG };

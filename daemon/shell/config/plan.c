@@ -15,7 +15,8 @@
 #define DISK_DESCRIPTORS        8   /* its folder, its lock, what wakes the owner */
 #define DISK_THREAD_DESCRIPTORS 4   /* a ring, and the file in work with its folder */
 #define CUDA_DESCRIPTORS        128 /* that the driver of GPUs opens for itself */
-#define CONN_DESCRIPTORS        3 /* its socket, and the two ends of its bell until one was sent */
+#define CONN_DESCRIPTORS        3  /* its socket, and the two ends of its bell until one was sent */
+#define SPILL_DEPTH             16 /* pieces of 1 MiB that a thread of the disk has in flight */
 #define OTHER_DESCRIPTORS       64 /* the ring, the workers' and the resolver's, the log, libraries */
 
 /* ---- the seams' configurations ---- */
@@ -197,7 +198,6 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
         .peers = config->limits.peers,
         .connections = config->connections,
         .strangers = config->strangers,
-        .strangers_per_address = config->strangers_per_address,
         .hello_ns = (uint64_t)config->deadlines.hello_ms * 1000000,
         .idle_ns = (uint64_t)config->deadlines.data_idle_ms * 1000000,
         .fault_corrupt_pages = config->fault_corrupt_pages,
@@ -222,7 +222,7 @@ bool plan_disk(const struct config *config, struct disk_config *ret)
         .dir = config->spill_dir,
         .tenants = config->ntenants,
         .threads = config->spill_threads,
-        .depth = config->spill_depth,
+        .depth = SPILL_DEPTH,
         .sums_per_page = limits.sums_per_page,
         .writes = limits.disk_stores,
         .reads = plan_disk_reads(&limits),
@@ -324,7 +324,7 @@ static const struct {
     {"checksums", offsetof(struct plan_memory, checksums),
      "raise page_bytes_min or lower limits.sums_per_page"},
     {"disk", offsetof(struct plan_memory, disk),
-     "lower spill.threads, spill.depth, limits.disk_chunks or limits.tenant_batches"},
+     "lower spill.threads, limits.disk_chunks or limits.pulls"},
     {"transfers", offsetof(struct plan_memory, transfers),
      "lower limits.data_conns_max, limits.pulls or the number of peers"},
     {"rdma", offsetof(struct plan_memory, rdma),

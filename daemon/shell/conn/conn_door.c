@@ -56,7 +56,6 @@ enum tern_err conn_doors_create(struct daemon *d,
         struct client_door *door = &d->conns.door[i];
         const struct door_config config = {.io = d->io,
                                            .places = c->strangers,
-                                           .share = c->strangers_per_address,
                                            .wait_ns = (uint64_t)wait_ms * 1000000,
                                            .look_bytes = FRAME_HEADER_BYTES + HELLO_BODY_MAX,
                                            .look = look,
@@ -95,7 +94,8 @@ void door_log_change(const struct door_stats *now, const char *name, struct door
         log_event(LEVEL_WARN, "strangers_displaced",
                   "door=%s connections=%" PRIu64 " share=%u reason=%s", name,
                   now->displaced - shown->displaced, now->share,
-                  "they had said nothing when others came: see limits.strangers_per_address");
+                  "they had said nothing when others came: each address, or process, has a quarter "
+                  "of limits.strangers");
     if (now->overdue != shown->overdue)
         log_event(LEVEL_INFO, "strangers_overdue", "door=%s connections=%" PRIu64 " reason=%s",
                   name, now->overdue - shown->overdue, "no whole frame within the deadline");

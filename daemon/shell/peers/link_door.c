@@ -69,7 +69,6 @@ enum tern_err links_door_create(struct daemon *d)
     const struct door_config config = {
         .io = d->io,
         .places = d->config->strangers,
-        .share = d->config->strangers_per_address,
         .per_s = d->links.tls ? d->config->handshakes_per_address : 0,
         .wait_ns = (uint64_t)(at->hello_ms < first_ms ? at->hello_ms : first_ms) * 1000000,
         .look_bytes = DOOR_LOOK_BYTES,

@@ -241,9 +241,7 @@ TEST_WITH(verbs_setup_a_pair_has_what_the_fabric_asks_for, start, stop)
                                                   .traffic_class = 106,
                                                   .service_level = 5,
                                                   .timeout = 18,
-                                                  .retries = 7,
-                                                  .rnr_retries = 4,
-                                                  .rnr_timer = 14};
+                                                  .retries = 7};
 
     v.rail[0].tuning = &asked;
     v.rail[0].view.port = 1;
@@ -255,13 +253,13 @@ TEST_WITH(verbs_setup_a_pair_has_what_the_fabric_asks_for, start, stop)
     assert_int_equal(paths[0].job_errno, 0);
     assert_int_equal(moved[IBV_QPS_INIT].pkey_index, 2);
     assert_int_equal(moved[IBV_QPS_RTR].path_mtu, IBV_MTU_512);
-    assert_int_equal(moved[IBV_QPS_RTR].min_rnr_timer, 14);
+    assert_int_equal(moved[IBV_QPS_RTR].min_rnr_timer, 12);
     assert_int_equal(moved[IBV_QPS_RTR].ah_attr.sl, 5);
     assert_int_equal(moved[IBV_QPS_RTR].ah_attr.grh.traffic_class, 106);
     assert_int_equal(moved[IBV_QPS_RTR].ah_attr.grh.sgid_index, 3);
     assert_int_equal(moved[IBV_QPS_RTS].timeout, 18);
     assert_int_equal(moved[IBV_QPS_RTS].retry_cnt, 7);
-    assert_int_equal(moved[IBV_QPS_RTS].rnr_retry, 4);
+    assert_int_equal(moved[IBV_QPS_RTS].rnr_retry, 6);
 }
 
 /* At the end of the daemon the job that is under way is waited for, and what is queued is not done;

@@ -182,7 +182,7 @@ TEST(config_every_setting_of_spill_is_read)
 
     snprintf(text, sizeof text,
              "spill: {dir: /tmp, bytes: 3M, interval: 4097, align: 4096, trim: 0, least: 0, "
-             "threads: 2, depth: 3, encrypt_key_file: /k, headroom: 5}\n"
+             "threads: 2, encrypt_key_file: /k, headroom: 5}\n"
              "limits: {disk_chunks: 7, disk_files: 6, disk_stores: 5, disk_keys: 9}\n"
              "faults: {disk_write_every: 11, disk_full_after: 12}\n"
              "deadlines: {shutdown_ms: 13}\n" TENANT "    spill_bytes: 1M\n" TWO
@@ -194,7 +194,7 @@ TEST(config_every_setting_of_spill_is_read)
     assert_int_equal(set->limits.disk_trim + set->limits.disk_least, 0);
     assert_true(plan_disk(set, &disk));
     assert_true(disk.encrypt);
-    assert_int_equal(disk.threads * 100 + disk.depth * 10 + disk.writes, 235);
+    assert_int_equal(disk.threads * 10 + disk.writes, 25);
     assert_int_equal(disk.headroom_bytes, 5);
     assert_int_equal(disk.fault_write_every * 100 + disk.fault_full_after, 1112);
     assert_int_equal(set->tenants[0].spill_bytes, 1u << 20);
@@ -216,8 +216,8 @@ TEST(config_spill_that_does_not_fit_is_refused)
             "t.yaml:5: tenants[0].spill_bytes: ", "spill.bytes is 0");
     refused(SPILL "tenants: [{name: .a, socket: /tmp/a, memory: 1M}]\n",
             "t.yaml:2: ", "another name");
-    refused("spill: {dir: /tmp, bytes: 1G, depth: 33}\n" TENANT,
-            "t.yaml:1: spill.depth: ", "from 1 to 32");
+    refused("spill: {dir: /tmp, bytes: 1G, depth: 8}\n" TENANT,
+            "t.yaml:1: spill.depth: ", "set spill.threads");
 }
 
 TEST(config_memory_of_the_disk_tier_is_counted)
@@ -560,8 +560,6 @@ TEST(config_memory_above_the_machine_is_refused)
     /* The one that takes most of it, whatever else was set. */
     refused(TENANT "limits:\n  nodes: 7\n  sums_per_page: 268435456\n  serves: 9\n",
             "t.yaml:7: limits.sums_per_page: ", "lower it");
-    refused(TENANT "limits:\n  nodes: 7\n  copy_jobs: 268435456\n  serves: 9\n",
-            "t.yaml:7: limits.copy_jobs: ", "lower it");
     /* The least of disk_files is too few for two tenants: which limit costs most is asked without
      * it. */
     refused(SPILL TENANT TWO "limits: {procs: 234881018, disk_files: 4}\n",

@@ -251,9 +251,8 @@ TEST(config_rdma_tuning_is_that_of_the_transfers_unless_it_is_set)
     struct xfer_config xfer;
 
     assert_memory_equal(&c->rdma, &xfer_rdma_tuning_initial, sizeof c->rdma);
-    c = accepted(
-        "rdma: {gid_index: 3, mtu: 4096, pkey_index: 1, traffic_class: 106, "
-        "service_level: 3, timeout: 18, retries: 7, rnr_retries: 7, rnr_timer: 0}\n" TENANT);
+    c = accepted("rdma: {gid_index: 3, mtu: 4096, pkey_index: 1, traffic_class: 106, "
+                 "service_level: 3, timeout: 18, retries: 7}\n" TENANT);
     assert_memory_equal(&c->rdma,
                         &((struct xfer_rdma_tuning){.gid_index = 3,
                                                     .mtu = 4096,
@@ -261,8 +260,7 @@ TEST(config_rdma_tuning_is_that_of_the_transfers_unless_it_is_set)
                                                     .traffic_class = 106,
                                                     .service_level = 3,
                                                     .timeout = 18,
-                                                    .retries = 7,
-                                                    .rnr_retries = 7}),
+                                                    .retries = 7}),
                         sizeof c->rdma);
     plan_xfer(c, &xfer);
     assert_ptr_equal(xfer.rdma.tuning, &c->rdma);

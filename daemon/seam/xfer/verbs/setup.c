@@ -10,6 +10,9 @@
 #include "base/err.h"
 #include "seam/xfer/verbs/verbs.h"
 
+#define RNR_TIMER   12 /* 0.64 ms, as InfiniBand counts it; */
+#define RNR_RETRIES 6  /* but a receive is always posted */
+
 enum { SETS_UP, ENDS, LANES };
 
 /* ------------------------------------------------------------------ what the threads do */
@@ -71,7 +74,7 @@ static int to_receive(const struct verbs_rail *rail, struct ibv_qp *qp,
         .dest_qp_num = theirs->qpn,
         .rq_psn = theirs->psn,
         .max_dest_rd_atomic = 1, /* of the self-test, which reads */
-        .min_rnr_timer = (uint8_t)rail->tuning->rnr_timer,
+        .min_rnr_timer = RNR_TIMER,
         .ah_attr = {.is_global = 1,
                     .sl = (uint8_t)rail->tuning->service_level,
                     .dlid = (uint16_t)theirs->lid,
@@ -89,13 +92,12 @@ static int to_receive(const struct verbs_rail *rail, struct ibv_qp *qp,
 int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_endpoint *ours,
                const struct qp_endpoint *theirs, const char **ret_what)
 {
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTS,
-        .timeout = (uint8_t)rail->tuning->timeout,
-        .retry_cnt = (uint8_t)rail->tuning->retries,
-        .rnr_retry = (uint8_t)rail->tuning->rnr_retries, /* a receive is always posted */
-        .sq_psn = ours->psn,
-        .max_rd_atomic = 1};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
+                               .timeout = (uint8_t)rail->tuning->timeout,
+                               .retry_cnt = (uint8_t)rail->tuning->retries,
+                               .rnr_retry = RNR_RETRIES,
+                               .sq_psn = ours->psn,
+                               .max_rd_atomic = 1};
 
     *ret_what = "a queue pair to RTR";
     TRY(to_receive(rail, qp, theirs));
