@@ -185,7 +185,8 @@ bool evict_record(struct core *c, struct pool *p)
 
         if (host_evict(c, p, HEAP_ALONE) || (slot != NONE && node_remove(c, slot)))
             return true;
-        if (!evict_one(c, p)) /* a leaf that is held on the host leaves the device alone */
+        /* A leaf that is held on the host leaves the device alone. */
+        if (piece_over(c) || !evict_one(c, p))
             return false;
     }
     return true;
@@ -257,7 +258,7 @@ bool evict_state(struct core *c, struct pool *p)
     }
     if (p->supersede == SUPERSEDE_OFF)
         return false; /* a snapshot is kept whole: its STATE goes with its node */
-    while (p->heap[HEAP_STATE] != NONE && visits_left(c) > 0) {
+    while (p->heap[HEAP_STATE] != NONE && !piece_over(c)) {
         uint32_t slot = p->heap[HEAP_STATE], freed;
 
         c->visits++;

@@ -78,16 +78,18 @@ static struct session_id path_session(struct meter *m, uint64_t ns, uint32_t fir
 }
 
 static uint64_t path_host_bytes; /* of the pools that follow */
+static uint32_t path_cap;        /* of their windows; 0: none */
 
 /* A pool for one path, of L = 1; window 0: it has HISTORY alone. */
 static void path_begin(struct meter *m, uint32_t chunks, uint32_t window)
 {
-    const struct group_layout groups[2] = {rig_group(1, 64), rig_window(1, window, 64)};
+    struct group_layout groups[2] = {rig_group(1, 64), rig_window(1, window, 64)};
     uint32_t n = window ? 2 : 1;
     struct rig_options o = rig_defaults();
 
+    groups[1].cap_pages = path_cap;
     *m = (struct meter){.chunks = chunks};
-    o.limits.nodes = chunks + 16;
+    o.limits.nodes = chunks + 64;
     o.limits.token_blocks = 4 * chunks + 16;
     o.limits.pages = 8 * chunks;
     o.tenant[0].memory_bytes = 512ull * chunks;
@@ -320,4 +322,46 @@ TEST(t20_what_the_host_could_bring_is_found_in_one_walk)
 TEST(t20_the_first_that_can_be_resumed_is_found_in_one_walk)
 {
     assert_walks(FIRST_BELOW);
+}
+
+/* --- STATE that cannot go --- */
+
+static void path_over(struct meter *m, uint32_t chunks, uint64_t step)
+{
+    path_commit(m, step);
+    assert_err(TERN_OK, path_op(m, m->id, (struct step_op){.kind = STEP_CLOSE, .step = step}).err);
+    rig_engine_done(m->b.rig, &m->b.e, step);
+    rig_timers(m->b.rig);
+    m->chunks = chunks;
+}
+
+/* A session borrows a path that was to go before what another left, and could. What is passed over
+ * on the way to that is a piece of work, too. */
+TEST(t20_state_that_is_borrowed_is_passed_over_in_pieces)
+{
+    const uint32_t chunks = 2 * CHUNKS;
+    struct meter *m = malloc(sizeof *m);
+    struct request r = {.op = OP_MATCH};
+    struct rig_session *s;
+
+    path_cap = chunks + 52;
+    path_begin(m, chunks, chunks);
+    path_cap = 0;
+    path_over(m, 36, 7);
+    m->id = path_session(m, 2, 1000000);
+    path_over(m, chunks, 9);
+    for (uint32_t i = 0; i < chunks; i++)
+        ids[i] = 1000 + i;
+    s = rig_session(m->b.rig, &m->b.e, m->b.pool, 1);
+    r.match.session = s->id;
+    r.match.tokens = (struct req_tokens){.v = ids, .n = chunks};
+    assert_err(TERN_OK, rig_request(m->b.rig, s->conn, &r)->err);
+    assert_true(session_at(m->b.rig->core, s->id.slot)->committed > chunks - 64);
+    m->chunks = 20;
+    meter_phase(m, EVICT);
+    path_session(m, 3, 2000000);
+    meter_phase(m, OTHER);
+    assert_true(m->total[EVICT] > chunks - 64);
+    assert_true(m->most[EVICT] <= PIECE_VISITS_MAX + CHUNKS / 10);
+    free(m);
 }
