@@ -426,6 +426,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     if (ev->kind != EV_REQUEST) /* what it gives back, the next one may ask for */
         c->piece_most = ev->kind == EV_TIMER ? PIECE_VISITS_TIMER : 0;
     piece_begin(c);
+    all = loads_flush(c) && all;
     all = sessions_flush(c) && all;
     all = retires_flush(c) && all;     /* they wait for the pages of those */
     all = closes_flush(c, out) && all; /* and these for their records */

@@ -17,14 +17,32 @@ static void hold(const struct audit *a, struct counts *n, uint32_t slot, uint32_
         n[slot].borrowers++;
 }
 
+/* The loaders of a load that has not come borrow what it is to bring, and nothing of them is lent.
+ */
+static void hold_loaders(const struct audit *a, struct counts *n, const struct session *s)
+{
+    if (s->load.hold.node == NONE || s->load.state == LOAD_ENDING ||
+        pool_at(a->c, s->pool)->nstate == 0)
+        return;
+    for (uint32_t at = s->load.hold.node; node_at(a->c, at)->depth > s->load.hold.state_from;
+         at = node_at(a->c, at)->parent) {
+        n[at].borrowers += node_at(a->c, at)->depth > s->load.from;
+        n[at].host_borrowers -= node_at(a->c, at)->depth > s->lent_from;
+    }
+}
+
 static void hold_session(const struct audit *a, struct counts *n, const struct session *s)
 {
+    uint32_t lent = s->left.node != NONE ? s->left.node : s->node;
+
     if (s->state == SESSION_EMPTY)
         return;
     hold(a, n, s->node, s->state_from);
-    for (uint32_t at = s->node; node_at(a->c, at)->depth > s->lent_from;
-         at = node_at(a->c, at)->parent)
-        n[at].host_borrowers++;
+    if (s->left.node != NONE)
+        hold(a, n, s->left.node, s->left.state_from);
+    for (; node_at(a->c, lent)->depth > s->lent_from; lent = node_at(a->c, lent)->parent)
+        n[lent].host_borrowers++;
+    hold_loaders(a, n, s);
 }
 
 /* What is deeper than the device had it, the host keeps. */

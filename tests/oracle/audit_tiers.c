@@ -132,24 +132,42 @@ static void audit_kids(const struct core *c, uint32_t slot)
                     n->tier[TIER_DEVICE].children, n->tier[TIER_HOST].children, device, host);
 }
 
-static void audit_queue(const struct core *c)
+/* Returns how many they are. */
+static uint32_t audit_copies(const struct core *c, const struct list *l, uint32_t state)
 {
-    uint32_t queued = 0, running = 0, prev = copy_list_last(c, &c->copies_queued), listed = 0;
+    uint32_t prev = copy_list_last(c, l), listed = 0;
 
-    for (uint32_t at = c->copies_queued.head; at != NONE && listed <= c->limits.nodes;
+    for (uint32_t at = l->head; at != NONE && listed <= c->limits.nodes;
          prev = at, at = copy_list_next(c, at), listed++)
         if (!node_at(c, at)->used || node_at(c, at)->work.copy_queue.prev != prev ||
-            node_at(c, at)->work.copy != COPY_QUEUED)
-            oracle_fail("audit: node %u, copy state %u, is wrongly in the queue of copies", at,
+            node_at(c, at)->work.copy != state)
+            oracle_fail("audit: node %u, copy state %u, is wrongly in a queue of copies", at,
                         node_at(c, at)->work.copy);
+    if (listed != l->n)
+        oracle_fail("audit: %u copies are listed, %u counted", listed, l->n);
+    return listed;
+}
+
+static void audit_queue(const struct core *c)
+{
+    uint32_t queued = 0, running = 0, come = 0, begun = 0;
+    uint32_t listed = audit_copies(c, &c->copies_queued, COPY_QUEUED);
+
+    for (uint32_t i = 0; i < c->limits.sessions; i++)
+        if (session_at(c, i)->state != SESSION_EMPTY)
+            begun += audit_copies(c, &session_at(c, i)->load.begun, COPY_QUEUED);
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
         const struct node *n = node_at(c, i);
 
         queued += n->used && n->work.copy == COPY_QUEUED;
         running += n->used && (n->work.copy == COPY_RUNNING || n->work.copy == COPY_CANCELLED);
+        come += n->used && n->work.copy == COPY_DONE && node_on_device(node_at(c, n->parent));
     }
-    if (queued != listed || queued != c->copies_queued.n)
+    queued -= begun;
+    if (queued != listed)
         oracle_fail("audit: %u copies are queued, %u are in the queue", queued, listed);
+    if (come != audit_copies(c, &c->copies_come, COPY_DONE) || (come > 0 && !c->left_over))
+        oracle_fail("audit: %u copies have come, and wait for nothing", come);
     if (running != c->copies_running || running > c->limits.copy_jobs)
         oracle_fail("audit: %u copies run, %u counted", running, c->copies_running);
     if (queued > 0 && running < c->limits.copy_jobs && !c->left_over)
@@ -163,9 +181,9 @@ static void audit_loaders(const struct core *c)
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
 
-        if (s->state != SESSION_LOADING)
+        if (s->state == SESSION_EMPTY || s->load.hold.node == NONE)
             continue;
-        for (uint32_t at = s->target; node_at(c, at)->depth > s->load_state_from;
+        for (uint32_t at = s->load.hold.node; node_at(c, at)->depth > s->load.hold.state_from;
              at = node_at(c, at)->parent)
             loaders[at]++;
     }
@@ -258,9 +276,13 @@ static void audit_promised(const struct core *c, uint32_t pool)
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
 
-        for (uint32_t g = 0; s->state != SESSION_EMPTY && g < p->ngroups; g++)
-            if (pool_at(c, s->pool)->tiers[TIER_HOST] == pool)
-                promised[g] += s->promised[g];
+        if (s->state == SESSION_EMPTY || s->load.state == LOAD_COUNTING ||
+            s->load.state == LOAD_LOOKING ||
+            pool_at(c, s->pool)->tiers[s->load.state == LOAD_NONE ? TIER_HOST : TIER_DEVICE] !=
+                pool)
+            continue;
+        for (uint32_t g = 0; g < p->ngroups; g++)
+            promised[g] += s->promised[g];
     }
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (p->group[g].promised != promised[g])

@@ -229,8 +229,12 @@ static void hold_sessions(const struct core *c, ref_counts *held)
         if (s->held >= REF_KINDS)
             oracle_fail("audit: session %u holds its node by a ref of kind %u", i, s->held);
         held[s->node][s->held]++;
-        if (s->state == SESSION_LOADING && s->load_pin != NONE)
-            held[s->load_pin][REF_TRANSFER]++;
+        if (s->load.pin != NONE)
+            held[s->load.pin][REF_TRANSFER]++;
+        if (s->load.host != NONE)
+            held[s->load.host][REF_HOST]++;
+        if (s->left.node != NONE)
+            held[s->left.node][s->left_kind]++;
         held[s->node][REF_HOST] += s->state == SESSION_RETRACTING;
     }
     for (uint32_t i = 0; i < c->limits.engines; i++)

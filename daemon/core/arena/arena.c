@@ -240,8 +240,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         c->limits.groups = GROUPS_DEFAULT;
     c->incarnation = incarnation;
     c->bytes = bytes;
-    c->seals_queued = c->copies_queued = c->seals_out = c->copies_out = c->away = c->closing =
-        c->turns = c->pulls_active = c->serves_active = c->checks = c->disk_stores =
+    c->seals_queued = c->copies_queued = c->seals_out = c->copies_out = c->copies_come = c->away =
+        c->closing = c->turns = c->pulls_active = c->serves_active = c->checks = c->disk_stores =
             c->disk_leaving = c->tickets_due = LIST_EMPTY;
     c->over.bound = c->limits.step_visits ? c->limits.step_visits : STEP_VISITS_MAX;
     c->disk_gone_first = c->disk_gone_last = NONE;

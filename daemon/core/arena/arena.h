@@ -67,7 +67,7 @@ struct group {
     uint32_t reclaimable; /* COMMITTED pages that no resume point needs any more (T10) */
     uint32_t obtainable;  /* pages that eviction would free, and the slabs that it would */
     uint32_t loose;       /* empty: see tree/obtain.h */
-    uint32_t promised;    /* of a host tier: free pages that sessions which retract will take */
+    uint32_t promised;    /* free pages that sessions will take which retract or come back */
     uint32_t index;       /* in pool.group */
 };
 
@@ -261,6 +261,18 @@ struct ahead {
     uint32_t zero;
 };
 
+/* What a session loads from the host tier. */
+struct load {
+    uint32_t state; /* enum load_state */
+    uint32_t at;    /* where its walk goes on; RETRACTING: where copies begin; NONE: all have */
+    uint32_t state_from, low; /* it needs STATE deeper than that, and walks as far up as `low` */
+    uint32_t from;      /* the committed length before: it borrows deeper STATE of held nodes */
+    uint32_t pin, host; /* what is on the device already, pinned TRANSFER; what a fetch pins HOST */
+    uint32_t kib;
+    struct path hold;  /* the nodes that have it among their loaders; node NONE: none has */
+    struct list begun; /* copies: all of them are queued together, the highest node first */
+};
+
 struct session {
     uint32_t gen, state, engine, pool, space;
     uint32_t gen_last;  /* the last generation that a handle of this slot got: the session's own, or
@@ -282,7 +294,8 @@ struct session {
      * one only in part (N3). 0: they are at every length. */
     uint32_t whole_from;
     uint32_t finished;  /* tokens at the last Finish */
-    uint32_t releasing; /* pages behind what is allocated are still to be given back, in pieces */
+    uint32_t releasing; /* pages behind what is allocated, what is left of a load, or of what an
+                           Abort ended, are still to be given back, in pieces */
     uint32_t pull;
     SESSION_KEEPS
     struct token_buf tokens;
@@ -306,16 +319,17 @@ struct session {
     uint32_t disk_stored;      /* D1: the last boundary at which it was stored, or is being */
     uint32_t disk_cold;        /* D2: where a cold store is due; 0: none */
     uint32_t back_to;          /* the state that it had */
-    uint32_t load_pin;         /* LOADING: what is on the device already, pinned TRANSFER.
-                                  RETRACTING: where its copies go on to begin; NONE: all have */
-    uint32_t target, load_state_from; /* LOADING: the node to be reached, and those deeper than
-                                  this on the path to it have it among their loaders. RETRACTING:
-                                  the nodes of the path below the target are on the host */
-    uint32_t lent_from;               /* it borrows the host's copies of the STATE of the nodes of
-                                  its path deeper than this; UINT32_MAX: of none */
-    uint32_t promised[GROUPS_MAX];    /* RETRACTING: pages of the host tier, see tier/host.h */
-    uint32_t copies_lost;             /* what the core's was when it was looked at */
-    uint32_t load_kib;
+    uint32_t target; /* LOADING: the node to be reached. RETRACTING: the nodes of the path below
+                        the target are on the host */
+    struct load load;
+    uint32_t lent_from; /* it borrows the host's copies of the STATE of the nodes of its path
+                           deeper than this, but for those that have it among their loaders;
+                           UINT32_MAX: of none */
+    struct path left;   /* what an Abort ended, and is still held by a pin of that kind; node NONE:
+                           nothing */
+    uint32_t left_kind; /* enum ref_kind */
+    uint32_t promised[GROUPS_MAX]; /* RETRACTING: of the host tier. LOADING: of the device */
+    uint32_t copies_lost;          /* what the core's was when it was looked at */
     uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
                            borrows of their nodes does not end before that */
     /* See session/tickets.h. HANDED: its engine is NONE from QUEUED on. */
@@ -515,6 +529,7 @@ struct core {
         free_pulls, free_serves, free_turn_records;
     struct list checks; /* turn records that are CHECKING or LEAVING */
     struct list seals_queued, copies_queued, seals_out, copies_out; /* nodes; out: a job runs */
+    struct list copies_come; /* nodes whose load-back is acknowledged, and not taken in yet */
     uint32_t seals_running, copies_running;
     uint64_t seal_bytes;     /* of the nodes whose checksums are being computed */
     uint32_t host_corrupt;   /* nodes whose host pages do not agree with their checksums */

@@ -75,6 +75,24 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
 
 STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 
+/* The load of a session that is LOADING: walks up the path, each in pieces (tier/host.h). */
+#define LOAD_STATE_TABLE(X)                                                                        \
+    X(LOAD, NONE, TO(LOAD, COUNTING), "there is none", "none")                                     \
+    X(LOAD, COUNTING, TO(LOAD, BEGINNING) | TO(LOAD, LEAVING),                                     \
+      "counts the pages that the device lacks, and has room made for them", "counting")            \
+    X(LOAD, BEGINNING, TO(LOAD, COUNTING) | TO(LOAD, COMING) | TO(LOAD, LEAVING),                  \
+      "becomes a loader of each node, and begins its copy", "beginning")                           \
+    X(LOAD, COMING, TO(LOAD, COUNTING) | TO(LOAD, LOOKING) | TO(LOAD, ENDING) | TO(LOAD, LEAVING), \
+      "waits for the copies", "coming")                                                            \
+    X(LOAD, LOOKING, TO(LOAD, COMING) | TO(LOAD, LEAVING),                                         \
+      "some copy was lost: looks whether it is one of the path's", "looking")                      \
+    X(LOAD, ENDING, TO(LOAD, NONE),                                                                \
+      "the session holds the path on the device: the nodes lose their loader", "ending")           \
+    X(LOAD, LEAVING, TO(LOAD, NONE),                                                               \
+      "it failed or was ended: the nodes lose their loader, and are lent again", "leaving")
+
+STATE_MACHINE(load, LOAD, LOAD_STATE_TABLE)
+
 /* The ticket of a session (Y1 to Y3): PROMISED while it runs, else it is HANDED. */
 #define TICKET_STATE_TABLE(X)                                                                      \
     X(TICKET, NONE, TO(TICKET, PROMISED) | TO(TICKET, WAITING), "there is none", "none")           \

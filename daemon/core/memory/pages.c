@@ -194,6 +194,22 @@ bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
     return stock_fits(p, &stock, need, ret_short);
 }
 
+void pages_promise(struct pool *p, const uint32_t *promised)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        p->group[g].promised += promised[g];
+}
+
+void pages_promise_take(struct pool *p, uint32_t *promised, const uint32_t *need)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        uint32_t n = need[g] < promised[g] ? need[g] : promised[g];
+
+        promised[g] -= n;
+        p->group[g].promised -= n;
+    }
+}
+
 bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_short)
 {
     struct stock stock = {.slabs = p->free_slabs.n};

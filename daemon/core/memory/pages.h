@@ -25,6 +25,10 @@ uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group)
 /* Are need[g] pages of each group free? Else *ret_short is a group that lacks some. */
 bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
                uint32_t *ret_short);
+/* These pages are kept for who has `promised`, though they stay FREE: nobody else can take them. */
+void pages_promise(struct pool *p, const uint32_t *promised);
+/* It is about to take need[] of them; or needs them no longer. */
+void pages_promise_take(struct pool *p, uint32_t *promised, const uint32_t *need);
 /* Would they be, if all that eviction could bring were evicted? */
 bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_short);
 /* Would all[g] pages of each group fit if the pool had nothing else? Else *ret_most is how many of

@@ -4,8 +4,9 @@
  * has passed; the host is pinned from the start, the device to the end. RETRACTED: one ref, HOST
  * (the prefix may leave the device; what was written beyond T stays there) or RETRACTED (the prefix
  * stays; what was beyond T is given back). LOADING: pages are coming back; a TRANSFER ref pins what
- * is on the device already, load_hold the rest on both tiers. A fetch takes no HOST ref: its target
- * may be on the device alone. */
+ * is on the device already, and a fetch pins on the host what it has there. The walks over the path
+ * are in tier/loadback.c; each goes on in the next step, and so does the end of a load, well or
+ * not: until then a session whose load has failed is `releasing`. */
 #include "core/session/retract.h"
 
 #include "core/arena/actions.h"
@@ -14,11 +15,15 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"
+#include "core/session/sessions.h"
 #include "core/session/slide.h"
 #include "core/tier/host.h"
+#include "core/tree/copies.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
+
+#include <string.h>
 
 static void away_add(struct core *c, struct session *s)
 {
@@ -88,7 +93,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     c->visits += pages.n;
     retire_release(c, e, step, &pages, (struct path){NONE, 0});
     session_state_move(&s->state, SESSION_RETRACTING);
-    s->target = s->load_pin = s->node; /* away_flush begins the copies */
+    s->target = s->load.at = s->node; /* away_flush begins the copies */
     away_add(c, s);
     return TERN_OK;
 }
@@ -165,8 +170,8 @@ enum tern_err session_retract(struct core *c, struct actions *out, struct call *
 static void retract_undo(struct core *c, struct session *s)
 {
     away_remove(c, s);
-    host_promise_end(c, session_pool(c, s), s->promised);
-    s->load_pin = NONE;
+    pages_promise_take(pool_at(c, session_pool(c, s)->tiers[TIER_HOST]), s->promised, s->promised);
+    s->load.at = NONE;
     node_unpin(c, s->node, REF_HOST);
     session_state_move(&s->state, s->back_to);
 }
@@ -182,19 +187,15 @@ static void retract_cut_short(struct core *c, struct session *s)
 
 /* --- recover --- */
 
-/* The session holds its prefix on the device by a DEVICE ref again, as it did before. */
+/* The session holds its prefix on the device by a DEVICE ref again, as it did before. All of STATE
+ * that was lent is by now borrowed on the device: its nodes have the session among their loaders.
+ */
 static void back_on_device(struct core *c, struct session *s)
 {
     node_pin(c, s->node, REF_DEVICE);
-    if (s->held == REF_HOST) {
-        state_lend_host(c, (struct path){s->node, s->lent_from}, false, UINT32_MAX);
-        s->lent_from = UINT32_MAX;
-        node_unpin(c, s->node, REF_HOST);
-    } else {
-        node_unpin(c, s->node, REF_RETRACTED);
-    }
+    node_unpin(c, s->node, s->held);
+    s->lent_from = UINT32_MAX;
     held_by(c, s, REF_DEVICE);
-    session_state_move(&s->state, s->back_to);
     s->away_step = 0;
     c->recovers++;
     session_use(c, s);
@@ -209,69 +210,53 @@ static uint32_t load_kib(const struct pool *p, const uint32_t *need)
     return (uint32_t)((bytes + 1023) / 1024);
 }
 
-/* Is the path on the device, as far as it is, written by steps that have passed, or by the
- * session's own engine? */
-static bool path_written(const struct core *c, const struct session *s, uint32_t device, bool all)
+/* What a fetch needs of the host stays there: a session that was retracted has pinned it. */
+static uint32_t host_end(struct core *c, struct path path)
 {
-    const struct node *n = node_at(c, device);
+    uint32_t at = path.node, n = 1;
 
-    if (!node_visible(n) && (!all || n->pending_engine != s->engine))
-        return false;
-    for (uint32_t at = device; node_at(c, at)->depth > s->state_from; at = node_at(c, at)->parent)
-        if (node_at(c, at)->state.refilling)
-            return false;
-    return true;
-}
-
-/* `busy`: why, where it is that. */
-static const char *load_text(enum tern_err err, const char *busy)
-{
-    switch (err) {
-    case TERN_GONE: return "it was cancelled, or the session was aborted or closed";
-    case TERN_CORRUPT:
-        return "the host's copy does not agree with its checksums: Abort, and compute it anew";
-    case TERN_BUSY: return busy;
-    case TERN_POOL_EXHAUSTED:
-        return "the device has no room any more for the rest of what is to come from host memory: "
-               "close or retract sessions, and repeat it";
-    default: return "";
+    for (; node_at(c, at)->depth > path.state_from && !node_on_host(node_at(c, at)); n++) {
+        at = node_at(c, at)->parent;
+        c->visits += n % NODES_A_VISIT == 0;
     }
+    return node_on_host(node_at(c, at)) && node_at(c, at)->depth > 0 ? at : NONE;
 }
 
-/* What the load needs that is on the device already stays there; then the pages are taken. */
+/* Its next walk. */
+static void load_to(struct session *s, enum load_state state)
+{
+    load_state_move(&s->load.state, state);
+    s->load.at = s->target;
+    if (state == LOAD_COUNTING || state == LOAD_LOOKING)
+        memset(s->promised, 0, sizeof s->promised);
+}
+
+/* What the load needs stays where it is; away_flush does the rest. */
 static enum tern_err load_start(struct core *c, struct call *call, struct path path,
                                 struct reply *ret)
 {
-    uint32_t need[GROUPS_MAX] = {0}, device = path.node;
+    const uint32_t device = load_device_end(c, path.node), depth = node_at(c, path.node)->depth;
+    const struct node *n = node_at(c, device);
     struct session *s = call->session;
-    struct pool *p = session_pool(c, s);
-    enum tern_err err;
+    struct load *l = &s->load;
 
-    while (!node_on_device(node_at(c, device)))
-        device = node_at(c, device)->parent;
-    s->target = path.node;
-    s->load_pin = device;
-    s->load_state_from =
-        path.state_from < node_at(c, device)->depth ? path.state_from : node_at(c, device)->depth;
-    walked(c, 2 * node_at(c, path.node)->depth / p->align);
-    if (!path_written(c, s, device, false))
+    if (!node_visible(n) && (device != path.node || n->pending_engine != s->engine))
         return refuse(ret, TERN_BUSY, LOAD_AWAITS_COMMIT);
-    err = load_need(c, path, need);
-    if (err != TERN_OK)
-        return refuse(ret, err, load_text(err, LOAD_AWAITS_COPY));
+    s->target = path.node;
+    *l = (struct load){.state_from = path.state_from,
+                       .from = s->committed,
+                       .pin = device,
+                       .host = s->held == REF_HOST ? NONE : host_end(c, path),
+                       .hold = {path.node, depth},
+                       .begun = LIST_EMPTY};
+    l->low = path.state_from < n->depth ? path.state_from : n->depth;
+    if (session_pool(c, s)->nstate > 0 && l->low > l->from)
+        l->low = l->from; /* what it brings is borrowed from there on */
+    load_to(s, LOAD_COUNTING);
     node_pin(c, device, REF_TRANSFER);
-    load_hold(c, (struct path){path.node, s->load_state_from});
-    err = pages_make_room(c, call->engine, p, (struct page_need){need, NULL}, &ret->shortage);
-    c->visits += node_at(c, path.node)->depth / p->align; /* last: else nothing would make room */
-    if (err != TERN_OK) {
-        load_let_go(c, (struct path){path.node, s->load_state_from});
-        node_unpin(c, device, REF_TRANSFER);
-        return room_refused(ret, err,
-                            "the device has not that much room: the session stays as it is; make "
-                            "room, repeat");
-    }
-    load_begin(c, path);
-    s->load_kib = load_kib(p, need);
+    if (l->host != NONE)
+        node_pin(c, l->host, REF_HOST);
+    session_pool(c, s)->loads++;
     s->load_op = call->req->op;
     s->load_conn = call->req->conn;
     s->load_request = call->req->request_id;
@@ -282,12 +267,33 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     return TERN_OK;
 }
 
-static void load_release(struct core *c, struct session *s)
+/* The session holds what was loaded: nothing ends the load but its last walk. */
+static bool load_has_come(const struct session *s)
+{
+    return s->load.pin == NONE;
+}
+
+/* The loaders are all that is left of it, and what it promised and began. */
+static void load_unpin(struct core *c, struct session *s)
+{
+    load_queue(c, s);
+    node_unpin(c, s->load.pin, REF_TRANSFER);
+    if (s->load.host != NONE)
+        node_unpin(c, s->load.host, REF_HOST);
+    s->load.pin = s->load.host = NONE;
+}
+
+/* It is over; load_let_go does the rest. */
+static void load_leave(struct core *c, struct session *s)
 {
     away_remove(c, s);
-    load_let_go(c, (struct path){s->target, s->load_state_from});
-    node_unpin(c, s->load_pin, REF_TRANSFER);
-    s->load_pin = NONE;
+    session_pool(c, s)->loads--;
+    if (load_has_come(s))
+        return;
+    if (s->load.state == LOAD_COUNTING || s->load.state == LOAD_LOOKING)
+        memset(s->promised, 0, sizeof s->promised); /* nothing is promised yet */
+    load_unpin(c, s);
+    load_state_move(&s->load.state, LOAD_LEAVING);
 }
 
 enum tern_err session_recover(struct core *c, struct actions *out, struct call *call,
@@ -307,14 +313,11 @@ enum tern_err session_recover(struct core *c, struct actions *out, struct call *
     if (!session_away(s))
         s->away_step = 0;
     if (s->state == SESSION_RETRACTED) {
-        if (s->held == REF_RETRACTED || (load_done(c, (struct path){s->node, s->state_from}) &&
-                                         path_written(c, s, s->node, true)))
-            back_on_device(c, s);
-        else
-            TRY(load_start(c, call, (struct path){s->node, s->state_from}, ret));
+        if (s->held == REF_HOST)
+            return load_start(c, call, (struct path){s->node, s->state_from}, ret);
+        back_on_device(c, s);
+        session_state_move(&s->state, s->back_to);
     }
-    if (call->later)
-        return TERN_OK;
     ret->recover.lengths = session_lengths(s);
     ret->recover.tokens = s->tokens.end;
     session_runs(c, out, s, 0);
@@ -359,81 +362,75 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
 static void adopt(struct core *c, struct session *s)
 {
     const struct pool *p = session_pool(c, s);
-    uint32_t from = s->node, committed = s->committed;
+    uint32_t from = s->node, depth = node_at(c, s->target)->depth;
 
     tail_give_way(c, s, s->tail_step);
-    while (s->committed < node_at(c, s->target)->depth) {
+    c->visits +=
+        (depth - s->committed) / p->align * tokens_blocks_per_chunk(p->align) / NODES_A_VISIT;
+    for (; s->committed < depth; s->committed += p->align)
         tokens_drop_chunk(c, &s->tokens);
-        c->visits += tokens_blocks_per_chunk(p->align);
-        s->committed += p->align;
-    }
-    s->written = s->allocated = s->committed;
-    node_pin(c, s->target, REF_DEVICE);
-    if (p->nstate)
-        state_hold(c, (struct path){s->target, committed});
-    else
+    s->written = s->allocated = depth;
+    if (p->nstate == 0)
         s->state_from = s->committed;
+    node_pin(c, s->target, REF_DEVICE);
     s->node = s->target;
     node_unpin(c, from, REF_DEVICE);
     for (uint32_t g = 0; g < p->ngroups; g++)
         s->base[g] = s->committed / p->group[g].layout.page_tokens;
+    count(c, s->space, FIGURE_HOST, s->committed - s->load.from);
 }
 
 /* --- taking on and ending --- */
 
 /* `stays`: the session is as it was; else it is about to be aborted or closed, and its lengths are
  * not for this answer to tell. */
-static void load_answer(struct core *c, struct actions *out, struct session *s, enum tern_err err,
-                        const char *text, uint32_t from, bool stays)
+static void load_answer(struct core *c, struct actions *out, struct session *s,
+                        const struct reply *why, bool stays)
 {
-    uint32_t first_run = out->nruns;
+    uint32_t first_run = out->nruns, kib = why->err == TERN_OK ? s->load.kib : 0;
     struct reply *r;
 
-    c->errors[err]++;
+    c->errors[why->err]++;
     if (s->load_conn == NONE)
         return;
     r = reply_late(out, (struct reply_to){s->load_conn, s->load_request, s->load_trace},
-                   (enum op)s->load_op, err, text);
-    if (err == TERN_OK)
-        session_runs(c, out, s, from);
+                   (enum op)s->load_op, why->err, why->text);
+    memcpy(r->number, why->number, sizeof r->number);
+    r->shortage = why->shortage;
+    if (why->err == TERN_OK)
+        session_runs(c, out, s, s->load_op == OP_RECOVER ? 0 : s->load.from);
     r->runs = out->runs + first_run;
     r->nruns = out->nruns - first_run;
     if (stays && s->load_op == OP_RECOVER) {
         r->recover.lengths = session_lengths(s);
         r->recover.tokens = s->tokens.end;
-        r->recover.kib = err == TERN_OK ? s->load_kib : 0;
+        r->recover.kib = kib;
     } else if (stays) {
         r->fetch.lengths = session_lengths(s);
         r->fetch.tokens = s->tokens.end;
-        r->fetch.kib = err == TERN_OK ? s->load_kib : 0;
+        r->fetch.kib = kib;
     }
 }
 
-static void load_finish(struct core *c, struct actions *out, struct session *s, enum tern_err err,
-                        const char *text, bool stays)
+static void load_fail(struct core *c, struct actions *out, struct session *s,
+                      const struct reply *why, bool stays)
 {
-    uint32_t from = 0;
-    bool recover = s->load_op == OP_RECOVER;
+    bool away = s->held == REF_HOST;
 
-    if (err == TERN_OK && recover)
-        back_on_device(c, s);
-    if (err == TERN_OK && !recover) {
-        from = s->committed;
-        adopt(c, s);
-        count(c, s->space, FIGURE_HOST, s->committed - from);
-    }
-    load_release(c, s);
-    if (err != TERN_OK || !recover)
-        session_state_move(&s->state, recover ? SESSION_RETRACTED : s->back_to);
-    if (err == TERN_OK)
-        session_use(c, s);
-    load_answer(c, out, s, err, text, from, stays);
+    load_leave(c, s);
+    session_state_move(&s->state, away ? SESSION_RETRACTED : s->back_to);
+    load_answer(c, out, s, why, stays);
+    if (stays)
+        session_release_rest(c, s);
 }
 
 void load_end(struct core *c, struct actions *out, struct session *s, bool stays)
 {
-    if (s->state == SESSION_LOADING)
-        load_finish(c, out, s, TERN_GONE, load_text(TERN_GONE, NULL), stays);
+    const struct reply gone = {.err = TERN_GONE,
+                               .text = "it was cancelled, or the session was aborted or closed"};
+
+    if (s->state == SESSION_LOADING && !(stays && load_has_come(s)))
+        load_fail(c, out, s, &gone, stays);
 }
 
 void load_conn_closed(struct core *c, uint32_t conn)
@@ -446,7 +443,7 @@ void load_conn_closed(struct core *c, uint32_t conn)
 void session_come_back(struct core *c, struct session *s)
 {
     if (s->state == SESSION_LOADING)
-        load_release(c, s); /* the asker has gone with its engine */
+        load_leave(c, s); /* the asker has gone with its engine */
     if (s->state == SESSION_RETRACTING)
         retract_cut_short(c, s);
     if (s->held != REF_RETRACTED)
@@ -456,41 +453,22 @@ void session_come_back(struct core *c, struct session *s)
     s->held = REF_DEVICE;
 }
 
-static void session_leave_host(struct core *c, struct session *s)
-{
-    struct path path = {s->node, s->state_from};
-
-    state_path_end(c, &path, s->lent_from, REF_HOST, UINT32_MAX);
-    s->lent_from = UINT32_MAX;
-}
-
 void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages)
 {
-    struct path path = {s->node, s->state_from};
+    struct engine *e = engine_at(c, s->engine);
+    struct path path;
 
     session_come_back(c, s);
-    if (s->held == REF_HOST) {
-        session_leave_host(c, s);
+    path = (struct path){s->node, s->state_from};
+    if (s->held == REF_HOST || step <= e->done_min) {
+        s->left = path;
+        s->left_kind = s->held;
         path.node = NONE;
     }
-    retire_release(c, engine_at(c, s->engine), step, pages, path);
+    retire_release(c, e, step, pages, path);
     s->held = REF_DEVICE;
     s->away_step = s->slid_step = 0;
     s->ref_since_ns = c->now_ns;
-}
-
-/* Something that the load needs was not in a copy that it found under way: begins another. */
-static enum tern_err load_more(struct core *c, struct session *s, struct path path,
-                               const char **ret_busy)
-{
-    uint32_t need[GROUPS_MAX] = {0};
-
-    *ret_busy = LOAD_AWAITS_COPY;
-    TRY(load_need(c, path, need));
-    *ret_busy = MAKING_ROOM;
-    TRY(pages_make_room_now(c, session_pool(c, s), need));
-    load_begin(c, path);
-    return TERN_OK;
 }
 
 /* Room for its table. It is never larger than an answer: Extend and Match look. */
@@ -498,37 +476,119 @@ static bool table_fits(const struct core *c, const struct actions *out, const st
 {
     uint32_t refs = session_table_refs(c, s, s->tokens.end);
 
-    return refs_fit(out, (struct runs_wanted){.runs = 2 * GROUPS_MAX,
+    return actions_room(out) > 0 &&
+           refs_fit(out, (struct runs_wanted){.runs = 2 * GROUPS_MAX,
                                               .refs = refs < out->refs_max ? refs : out->refs_max});
 }
 
-/* False: the answer has no room. */
-static bool load_step(struct core *c, struct actions *out, struct session *s, bool failed)
-{
-    struct path path = {s->target,
-                        s->load_op == OP_RECOVER ? s->state_from : state_low(c, s->target)};
-    const char *busy = LOAD_COPY_FAILED;
-    enum tern_err err = TERN_OK;
+/* What a part of a load leads to: it goes on in the next step, or when a copy has come; or the next
+ * part follows, unless why->err says that it has failed. */
+enum load_next { LOAD_MORE, LOAD_WAITS, LOAD_ON };
 
-    if (failed || node_on_device(node_at(c, s->target))) /* else one look is enough */
-        walked(c, 2 * node_at(c, s->target)->depth / session_pool(c, s)->align);
-    if (!load_done(c, path)) {
-        if (failed || node_on_device(node_at(c, s->target)))
-            err = load_failed(c, path);
-        if (err != TERN_OK && !failed)
-            err = load_more(c, s, path, &busy);
-        if (err == TERN_OK)
-            return true;
+/* All of the path has come. */
+static enum load_next load_arrives(struct core *c, struct session *s, struct reply *why)
+{
+    if (s->load_op == OP_FETCH && share_room(c, SHARE_RETIRES, engine_at(c, s->engine)->tenant) <
+                                      tail_records(c, s, s->tail_step)) {
+        refuse(why, TERN_BUSY, share_refused(SHARE_RETIRES));
+        return LOAD_ON;
     }
-    if (actions_room(out) == 0 || !table_fits(c, out, s))
+    if (s->load_op == OP_RECOVER)
+        back_on_device(c, s);
+    else
+        adopt(c, s);
+    load_unpin(c, s);
+    load_state_move(&s->load.state, LOAD_ENDING);
+    return LOAD_ON;
+}
+
+/* All is counted: room for it is made, and promised. */
+static enum load_next load_room(struct core *c, struct session *s, struct reply *why)
+{
+    struct pool *p = session_pool(c, s);
+    enum tern_err err = pages_make_room(c, engine_at(c, s->engine), p,
+                                        (struct page_need){s->promised, NULL}, &why->shortage);
+
+    if (err == TERN_BUSY && piece_over(c))
+        return LOAD_MORE;
+    if (err != TERN_OK) {
+        room_refused(why, err,
+                     "the device has not that much room: the session stays as it is; close or "
+                     "retract sessions, and repeat it");
+        return LOAD_ON;
+    }
+    pages_promise(p, s->promised);
+    s->load.kib += load_kib(p, s->promised);
+    load_to(s, LOAD_BEGINNING);
+    return LOAD_ON;
+}
+
+/* A walk is over. */
+static enum load_next load_walked(struct core *c, struct session *s, struct reply *why)
+{
+    if (s->load.state == LOAD_COUNTING)
+        return load_room(c, s, why);
+    if (s->load.state == LOAD_COMING)
+        return load_arrives(c, s, why);
+    if (s->load.state == LOAD_BEGINNING)
+        load_queue(c, s);
+    else if (load_kib(session_pool(c, s), s->promised) > 0) { /* what the lost copy was to bring */
+        refuse(why, TERN_BUSY, LOAD_COPY_FAILED);
+        return LOAD_ON;
+    }
+    load_to(s, LOAD_COMING);
+    return LOAD_ON;
+}
+
+static enum load_next load_goes_on(struct core *c, struct session *s, uint32_t end,
+                                   struct reply *why)
+{
+    bool commit;
+    enum tern_err err;
+
+    if (s->load.state == LOAD_COMING && s->copies_lost != c->copies_lost) {
+        s->copies_lost = c->copies_lost;
+        load_to(s, LOAD_LOOKING);
+    }
+    err = load_walk(c, s, end, &commit);
+    if (err == TERN_CORRUPT)
+        refuse(why, err,
+               "the host's copy does not agree with its checksums: Abort, and compute it anew");
+    else if (err == TERN_BUSY)
+        refuse(why, err, commit ? LOAD_AWAITS_COMMIT : LOAD_AWAITS_COPY);
+    else if (err == TERN_OK && load_passed(c, s))
+        return load_walked(c, s, why);
+    else if (err == TERN_OK && c->visits >= end)
+        return LOAD_MORE;
+    else if (err == TERN_OK && copy_goes_to(node_at(c, s->load.at), TIER_DEVICE))
+        return LOAD_WAITS;
+    else { /* something lacks for which no copy has begun */
+        pages_promise_take(session_pool(c, s), s->promised, s->promised);
+        load_to(s, LOAD_COUNTING);
+    }
+    return LOAD_ON;
+}
+
+/* False: there is more to do, or the answer has no room. */
+static bool load_step(struct core *c, struct actions *out, struct session *s, uint32_t end)
+{
+    struct reply why = {.err = TERN_OK, .text = ""};
+    enum load_next next = LOAD_ON;
+
+    while (next == LOAD_ON && why.err == TERN_OK && !load_has_come(s))
+        next = load_goes_on(c, s, end, &why);
+    if (next != LOAD_ON)
+        return next == LOAD_WAITS;
+    if (why.err != TERN_OK && actions_room(out) > 0) {
+        load_fail(c, out, s, &why, true);
+        return true;
+    }
+    if (why.err != TERN_OK || !load_let_go(c, s, end) || !table_fits(c, out, s))
         return false;
-    if (err == TERN_OK && s->load_op == OP_FETCH &&
-        share_room(c, SHARE_RETIRES, engine_at(c, s->engine)->tenant) <
-            tail_records(c, s, s->tail_step)) {
-        err = TERN_BUSY;
-        busy = share_refused(SHARE_RETIRES);
-    }
-    load_finish(c, out, s, err, load_text(err, busy), true);
+    load_leave(c, s);
+    session_state_move(&s->state, s->back_to);
+    session_use(c, s);
+    load_answer(c, out, s, &why, true);
     return true;
 }
 
@@ -544,7 +604,7 @@ static bool retract_look(struct core *c, struct session *s)
         s->lent_from = node_at(c, s->target = s->node)->depth;
     if (found != HOST_LACKS)
         return true;
-    s->load_pin = s->node;
+    s->load.at = s->node;
     return host_promise(c, path, s->promised, &unused) == TERN_OK;
 }
 
@@ -563,31 +623,34 @@ static bool retract_lend(struct core *c, struct session *s, uint32_t end)
 /* Begins copies, from the end of the path upwards. False: the session runs on. */
 static bool retract_begin(struct core *c, struct session *s, uint32_t end)
 {
-    struct path path = {s->load_pin, s->state_from};
+    struct path path = {s->load.at, s->state_from};
 
-    if (s->load_pin == NONE)
+    if (s->load.at == NONE)
         return true;
     if (host_back_begin(c, &path, s->promised, end) != TERN_OK)
         return false;
-    s->load_pin = path.node;
+    s->load.at = path.node;
     if (node_at(c, path.node)->depth > 0)
         return true;
-    s->load_pin = NONE;
-    host_promise_end(c, session_pool(c, s), s->promised);
+    s->load.at = NONE;
+    pages_promise_take(pool_at(c, session_pool(c, s)->tiers[TIER_HOST]), s->promised, s->promised);
     return true;
 }
 
 /* It waits for copies and for its step. What is on the host is pinned there, so the path is walked
  * once as it comes, and again for what STATE may lack only when all of HISTORY is there and the
  * step has passed. False: there is more to do. */
-static bool retract_step(struct core *c, struct session *s, bool lost, uint32_t end)
+static bool retract_step(struct core *c, struct session *s, uint32_t end)
 {
+    const bool lost = s->copies_lost != c->copies_lost;
+
+    s->copies_lost = c->copies_lost;
     if (s->lent_from == UINT32_MAX) {
         struct path path = {s->node, s->state_from};
         bool runs_on =
-            !retract_begin(c, s, end) || (lost && host_path(c, path, s->load_pin) >= HOST_LACKS);
+            !retract_begin(c, s, end) || (lost && host_path(c, path, s->load.at) >= HOST_LACKS);
 
-        if (!runs_on && s->load_pin == NONE) {
+        if (!runs_on && s->load.at == NONE) {
             host_reached(c, &s->target, end);
             if (node_at(c, s->target)->depth > 0)
                 return !node_on_host(node_at(c, s->target));
@@ -600,7 +663,7 @@ static bool retract_step(struct core *c, struct session *s, bool lost, uint32_t 
             tenant_at(c, session_pool(c, s)->tenant)->undone++;
             return true;
         }
-        if (s->load_pin != NONE)
+        if (s->load.at != NONE)
             return false;
     }
     return s->lent_from == UINT32_MAX || retract_lend(c, s, end);
@@ -617,20 +680,19 @@ bool away_flush(struct core *c, struct actions *out)
         uint32_t slot = c->away.head;
         struct session *s = session_at(c, slot);
         uint32_t had = s->committed;
-        bool lost = s->copies_lost != c->copies_lost;
 
         if (s->state == SESSION_RETRACTING)
-            all = retract_step(c, s, lost, end);
+            all = retract_step(c, s, end);
         else
-            all = load_step(c, out, s, lost);
+            all = load_step(c, out, s, end);
         c->visits++;
-        s->copies_lost = c->copies_lost;
         c->away_looks = all ? c->away_looks - 1 : c->away.n; /* it comes last now */
-        if (away_list_has(c, slot)) { /* others have their turn first */
+        if (away_list_has(c, slot) && !s->releasing) {       /* others have their turn first */
             away_list_remove(c, &c->away, slot);
             away_list_push(c, &c->away, slot);
         }
         follows = follows || (s->follower != NONE && s->committed != had);
     }
-    return c->away_looks == 0 && !follows; /* who follows may be offered what came: serve_flush */
+    all = c->away_looks == 0 && c->closing.n == 0;
+    return all && !follows; /* who follows may be offered what came: serve_flush */
 }

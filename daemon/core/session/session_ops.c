@@ -359,6 +359,8 @@ static enum tern_err table_end(struct core *c, struct actions *out, struct sessi
     session_state_move(&s->state, SESSION_OPEN);
     if (!at_once)
         session_release(c, s, step);
+    else
+        session_release_rest(c, s);
     touch(c);
     return TERN_OK;
 }

@@ -10,6 +10,7 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/retract.h"
+#include "core/tier/host.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
@@ -73,7 +74,9 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
     s->node = root;
-    s->pull = s->load_pin = s->target = s->record = s->prepared = NONE;
+    s->pull = s->target = s->record = s->prepared = NONE;
+    s->load.at = s->load.pin = s->load.host = s->load.hold.node = s->left.node = NONE;
+    s->load.begun = LIST_EMPTY;
     s->records = LIST_EMPTY;
     s->blobs_kept = r->merging ? 0 : r->blobs_kept ? r->blobs_kept : BLOBS_KEPT;
     s->held = REF_DEVICE;
@@ -293,18 +296,40 @@ void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t s
         session_release(c, s, step);
 }
 
-void session_release(struct core *c, struct session *s, uint64_t step)
+static void release(struct core *c, struct session *s)
 {
-    s->record = retire_open(c, engine_at(c, s->engine), step, session_slot(c, s));
     s->releasing = 1;
     closing_list_push(c, &c->closing, session_slot(c, s));
     session_give_back(c, s, give_back_end(c));
 }
 
+void session_release(struct core *c, struct session *s, uint64_t step)
+{
+    s->record = retire_open(c, engine_at(c, s->engine), step, session_slot(c, s));
+    release(c, s);
+}
+
+void session_release_rest(struct core *c, struct session *s)
+{
+    if (s->load.state == LOAD_LEAVING || s->left.node != NONE)
+        release(c, s);
+}
+
+/* What an Abort has ended. */
+static bool give_back_path(struct core *c, struct session *s, uint32_t end)
+{
+    if (s->left.node == NONE)
+        return true;
+    if (!state_path_end(c, &s->left, s->lent_from, (enum ref_kind)s->left_kind, end))
+        return false;
+    s->lent_from = UINT32_MAX;
+    return true;
+}
+
 bool session_give_back(struct core *c, struct session *s, uint32_t end)
 {
     touch(c);
-    if (!give_back_pages(c, s, end))
+    if (!load_let_go(c, s, end) || !give_back_path(c, s, end) || !give_back_pages(c, s, end))
         return false;
     if (s->releasing) {
         released(c, s);

@@ -25,6 +25,8 @@ bool session_tail_ready(const struct core *c, const struct engine *e, uint64_t s
 void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step);
 /* The same for the pages that it has beyond its lengths. */
 void session_release(struct core *c, struct session *s, uint64_t step);
+/* The same for what is left of a load, and of a path that an Abort ended. */
+void session_release_rest(struct core *c, struct session *s);
 /* May so many pages be given back at once, in this step of the core? */
 bool session_may_give(const struct core *c, uint32_t pages);
 /* Gives back what a closed or releasing session has, up to `end` visits. False: there is more. */

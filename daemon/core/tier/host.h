@@ -25,7 +25,6 @@ void host_sealed(struct core *c, uint32_t slot);
  * repetition goes on. */
 enum tern_err host_promise(struct core *c, struct path path, uint32_t *ret_promised,
                            struct shortage *ret);
-void host_promise_end(struct core *c, struct pool *p, uint32_t *promised);
 /* Begins these copies from path->node upwards, up to `end` visits; path->node is then where to go
  * on, or the root. POOL_EXHAUSTED: a node lacks more than it did, and there is no room. */
 enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promised, uint32_t end);
@@ -49,20 +48,25 @@ uint32_t host_above(struct core *c, struct host_reach reach);
 /* Both: deepest such node below `from`, or itself, that agrees with the view. */
 uint32_t host_walk(struct core *c, uint32_t from, struct token_view *w);
 
-/* Counts a load among the loaders of the nodes of the path deeper than `state_from`; nothing that
- * they have leaves a tier while it lasts. */
-void load_hold(struct core *c, struct path path);
-/* Ends that. A copy that nobody waits for any more gives its pages back: at once if it has not
- * begun, else on its acknowledgement. */
-void load_let_go(struct core *c, struct path path);
-/* Device pages for what the path to `slot` lacks on the device and has on the host: HISTORY
- * everywhere, STATE deeper than `state_from`. Adds to need[]. BUSY: another copy is in the way. */
-enum tern_err load_need(const struct core *c, struct path path, uint32_t *need);
-/* Queues the copies, from the top; there is room for all of them. Returns pages. */
-uint32_t load_begin(struct core *c, struct path path);
-bool load_done(const struct core *c, struct path path);
-/* CORRUPT or BUSY where something that is still missing is not on its way; else OK. */
-enum tern_err load_failed(const struct core *c, struct path path);
+/* The walk of a load, for a session that is LOADING, from the target up to load.low, goes on from
+ * load.at as far as `end` visits and the path go. Has it passed all nodes? */
+bool load_passed(const struct core *c, const struct session *s);
+/* COUNTING, LOOKING: adds the pages that the path lacks on the device, and no copy brings, to
+ * s->promised. BEGINNING: makes the load one of the loaders of each node, so that nothing that they
+ * have leaves a tier, and begins the copies, which take what is promised. COMING: stops at a node
+ * of which something has not come. POOL_EXHAUSTED: a node lacks more than was promised. CORRUPT,
+ * BUSY end the load; *ret_commit says whether a commit is awaited, or a copy. */
+enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, bool *ret_commit);
+/* Queues the copies that have begun, from the top, and ends the promise. */
+void load_queue(struct core *c, struct session *s);
+/* ENDING, LEAVING: the nodes lose the load, up to `end` visits. A copy that nobody waits for any
+ * more gives its pages back: at once if it has not begun, else on its acknowledgement. False: there
+ * is more to do. */
+bool load_let_go(struct core *c, struct session *s, uint32_t end);
+/* The deepest node of the path that is on the device. */
+uint32_t load_device_end(const struct core *c, uint32_t slot);
+/* Takes copies in that were acknowledged, parents first. False: there is more to do. */
+bool loads_flush(struct core *c);
 
 /* Acknowledges a job. */
 void copy_done(struct core *c, struct copy_id job, enum tern_err err);

@@ -44,20 +44,25 @@ uint32_t host_walk(struct core *c, uint32_t from, struct token_view *w)
     return host_above(c, (struct host_reach){.from = from, .to = host_down(c, from, w)});
 }
 
-void load_hold(struct core *c, struct path path)
+uint32_t load_device_end(const struct core *c, uint32_t slot)
 {
-    node_pool(c, node_at(c, path.node))->loads++;
-    for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
-         at = node_at(c, at)->parent) {
-        struct node *n = node_at(c, at);
+    const uint32_t align = node_pool(c, node_at(c, slot))->align;
+    uint32_t most = node_at(c, slot)->depth / align, least = 0;
 
-        n->work.loaders++;
-        node_changed(c, at);
-        if (n->work.copy == COPY_CANCELLED)
-            copy_state_move(&n->work.copy, COPY_RUNNING);
-        state_settle(c, at);
+    while (least < most) {
+        uint32_t mid = (least + most + 1) / 2;
+
+        if (node_on_device(node_at(c, node_above(c, (struct path){slot, mid * align}))))
+            least = mid;
+        else
+            most = mid - 1;
     }
-    touch(c);
+    return node_above(c, (struct path){slot, least * align});
+}
+
+bool load_passed(const struct core *c, const struct session *s)
+{
+    return node_at(c, s->load.at)->depth <= s->load.low;
 }
 
 /* Nobody waits for the node's copy any more. */
@@ -69,29 +74,55 @@ static void loadback_cancel(struct core *c, uint32_t slot)
         copy_state_move(&n->work.copy, COPY_CANCELLED);
         return;
     }
-    if (n->work.copy == COPY_QUEUED)
-        copy_list_remove(c, &c->copies_queued, slot);
+    if (copy_list_has(c, slot))
+        copy_list_remove(c, n->work.copy == COPY_QUEUED ? &c->copies_queued : &c->copies_come,
+                         slot);
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
-    node_changed(c, slot);
 }
 
-void load_let_go(struct core *c, struct path path)
+/* The node has the load among its loaders, or no longer. Meanwhile the session is not content with
+ * the host's copy of its STATE, and borrows what a fetch brings. Where a load has come it stays so.
+ */
+static void load_hold(struct core *c, const struct session *s, uint32_t slot, bool on)
 {
-    node_pool(c, node_at(c, path.node))->loads--;
-    for (uint32_t at = path.node, up; node_at(c, at)->depth > path.state_from; at = up) {
-        struct node *n = node_at(c, at);
+    struct node *n = node_at(c, slot);
+    const uint32_t by = on ? 1 : UINT32_MAX;
 
-        up = n->parent;
-        c->visits++;
-        if (--n->work.loaders > 0)
-            continue;
-        if (copy_goes_to(n, TIER_DEVICE))
-            loadback_cancel(c, at);
-        state_settle(c, at);
-        node_offer(c, at);
+    n->work.loaders += by;
+    if (s->load.state != LOAD_ENDING && pool_at(c, s->pool)->nstate > 0) {
+        n->state.borrowers += n->depth > s->load.from ? by : 0;
+        n->state.host_borrowers -= n->depth > s->lent_from ? by : 0;
     }
+    if (on && n->work.copy == COPY_CANCELLED)
+        copy_state_move(&n->work.copy, COPY_RUNNING);
+    if (n->work.loaders == 0 && copy_goes_to(n, TIER_DEVICE))
+        loadback_cancel(c, slot);
+    state_settle(c, slot);
+    node_offer(c, slot);
+    c->visits++;
     touch(c);
+}
+
+bool load_let_go(struct core *c, struct session *s, uint32_t end)
+{
+    struct load *l = &s->load;
+
+    while (l->hold.node != NONE) {
+        uint32_t at = l->hold.node;
+
+        if (node_at(c, at)->depth <= l->hold.state_from) {
+            l->hold.node = NONE;
+            break;
+        }
+        if (c->visits >= end)
+            return false;
+        l->hold.node = node_at(c, at)->parent;
+        load_hold(c, s, at, false);
+    }
+    if (l->state == LOAD_ENDING || l->state == LOAD_LEAVING)
+        load_state_move(&l->state, LOAD_NONE);
+    return true;
 }
 
 /* Are the pages of group g missing on the device, and is the host able to give them? */
@@ -109,112 +140,128 @@ static bool loads_any(const struct pool *p, const struct node *n, uint32_t state
     return false;
 }
 
-enum tern_err load_need(const struct core *c, struct path path, uint32_t *need)
+/* The same, and does no copy bring them? */
+static bool lacks_any(const struct pool *p, const struct node *n, uint32_t state_from)
 {
-    const struct pool *p = node_pool(c, node_at(c, path.node));
+    return loads_any(p, n, state_from) && !copy_goes_to(n, TIER_DEVICE);
+}
 
-    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
-        const struct node *n = node_at(c, at);
+/* Adds the pages for which a copy of the node is to begin. CORRUPT, BUSY: it cannot. */
+static enum tern_err load_need(const struct session *s, const struct pool *p, const struct node *n,
+                               uint32_t *need, bool *ret_commit)
+{
+    *ret_commit = true;
+    if (n->state.refilling && n->depth > s->load.state_from)
+        return TERN_BUSY;
+    if (!lacks_any(p, n, s->load.state_from))
+        return TERN_OK;
+    if (n->tier[TIER_HOST].corrupt)
+        return TERN_CORRUPT;
+    *ret_commit = false;
+    if (n->work.copy != COPY_NONE || !node_visible(n))
+        return TERN_BUSY;
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        need[g] += loads(p, g, n, s->load.state_from) ? p->group[g].segment : 0;
+    return TERN_OK;
+}
 
-        if (node_on_device(n) && n->depth <= path.state_from)
-            break; /* so is everything above it */
-        if (!loads_any(p, n, path.state_from) || copy_goes_to(n, TIER_DEVICE))
-            continue;
-        if (n->tier[TIER_HOST].corrupt)
-            return TERN_CORRUPT;
-        if (n->work.copy != COPY_NONE || !node_visible(n))
-            return TERN_BUSY;
-        for (uint32_t g = 0; g < p->ngroups; g++)
-            need[g] += loads(p, g, n, path.state_from) ? p->group[g].segment : 0;
+static void loadback_begin(struct core *c, struct session *s, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    struct pool *p = pool_at(c, s->pool);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (loads(p, g, n, s->load.state_from))
+            copy_pages_take(c, slot, p, g);
+    copy_begin(n, TIER_HOST, TIER_DEVICE, COPY_QUEUED);
+    c->visits += NODE_VISITS;
+    node_changed(c, slot);
+    state_settle(c, slot);
+    copy_list_push_front(c, &s->load.begun, slot);
+}
+
+/* Makes the load one of the node's loaders, and begins its copy where it needs one. */
+static enum tern_err load_begin(struct core *c, struct session *s, uint32_t at, bool *ret_commit)
+{
+    struct load *l = &s->load;
+    struct pool *p = pool_at(c, s->pool);
+    uint32_t need[GROUPS_MAX] = {0}, short_of;
+
+    if (node_at(c, at)->depth <= l->hold.state_from) {
+        load_hold(c, s, at, true);
+        l->hold.state_from = node_at(c, node_at(c, at)->parent)->depth;
+    }
+    TRY(load_need(s, p, node_at(c, at), need, ret_commit));
+    if (!lacks_any(p, node_at(c, at), l->state_from))
+        return TERN_OK;
+    pages_promise_take(p, s->promised, need);
+    if (!pages_fit(c, p, need, &short_of)) /* more than was promised */
+        return TERN_POOL_EXHAUSTED;
+    loadback_begin(c, s, at);
+    return TERN_OK;
+}
+
+enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, bool *ret_commit)
+{
+    struct load *l = &s->load;
+    const struct pool *p = pool_at(c, s->pool);
+
+    for (uint32_t n = 1; !load_passed(c, s) && c->visits < end; n++) {
+        if (l->state == LOAD_COMING && loads_any(p, node_at(c, l->at), l->state_from))
+            return TERN_OK;
+        if (l->state == LOAD_BEGINNING)
+            TRY(load_begin(c, s, l->at, ret_commit));
+        else if (l->state != LOAD_COMING)
+            TRY(load_need(s, p, node_at(c, l->at), s->promised, ret_commit));
+        c->visits += n % NODES_A_VISIT == 0;
+        l->at = node_at(c, l->at)->parent;
     }
     return TERN_OK;
 }
 
-uint32_t load_begin(struct core *c, struct path path)
+void load_queue(struct core *c, struct session *s)
 {
-    struct pool *p = node_pool(c, node_at(c, path.node));
-    uint32_t pages = 0, below = NONE;
+    pages_promise_take(pool_at(c, s->pool), s->promised, s->promised);
+    copy_list_append(c, &c->copies_queued, &s->load.begun);
+}
 
-    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
-        struct node *n = node_at(c, at);
+/* Takes an acknowledged copy in, and with it those below it that waited for it. */
+static void loadback_take(struct core *c, uint32_t at, uint32_t *last)
+{
+    struct node *n = node_at(c, at);
 
-        if (node_on_device(n) && n->depth <= path.state_from)
-            break;
-        if (!loads_any(p, n, path.state_from) || copy_goes_to(n, TIER_DEVICE))
-            continue;
-        for (uint32_t g = 0; g < p->ngroups; g++)
-            if (loads(p, g, n, path.state_from)) {
-                copy_pages_take(c, at, p, g);
-                pages += p->group[g].segment;
-            }
-        copy_begin(n, TIER_HOST, TIER_DEVICE, COPY_QUEUED);
-        c->visits += NODE_VISITS;
-        node_changed(c, at);
-        state_settle(c, at);
-        copy_list_insert(c, &c->copies_queued, at, below);
-        below = at;
+    c->visits++;
+    if (!node_on_device(node_at(c, n->parent)))
+        return; /* it is looked at again with its parent */
+    copy_pages_attach(c, at);
+    copy_state_move(&n->work.copy, COPY_NONE);
+    c->host_loads++;
+    c->visits += NODE_VISITS;
+    if (!node_on_device(n)) {
+        node_arrive(c, at);
+        seal_state_move(&n->work.seal, SEAL_DONE);
+        tree_event(c, at, TREE_TIER);
     }
     touch(c);
-    return pages;
+    walked(c, n->children.n);
+    for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
+        if (copy_has_come(node_at(c, kid), TIER_DEVICE) && !copy_list_has(c, kid))
+            copy_list_push_front(c, &c->copies_come, kid);
+    state_arrived(c, at, true, last);
+    node_offer(c, at);
 }
 
-bool load_done(const struct core *c, struct path path)
+bool loads_flush(struct core *c)
 {
-    const struct pool *p = node_pool(c, node_at(c, path.node));
-
-    if (!node_on_device(node_at(c, path.node)))
-        return false;
-    for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
-         at = node_at(c, at)->parent)
-        if (copy_goes_to(node_at(c, at), TIER_DEVICE) ||
-            loads_any(p, node_at(c, at), path.state_from))
-            return false;
-    return true;
-}
-
-enum tern_err load_failed(const struct core *c, struct path path)
-{
-    const struct pool *p = node_pool(c, node_at(c, path.node));
-
-    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
-        const struct node *n = node_at(c, at);
-
-        if (node_on_device(n) && n->depth <= path.state_from)
-            break;
-        if (loads_any(p, n, path.state_from) && !copy_goes_to(n, TIER_DEVICE))
-            return n->tier[TIER_HOST].corrupt ? TERN_CORRUPT : TERN_BUSY;
-    }
-    return TERN_OK;
-}
-
-/* Takes acknowledged copies in, from `slot` downwards, as writeback_settle does. */
-static void loadback_settle(struct core *c, uint32_t slot)
-{
-    struct list work = LIST_EMPTY;
     uint32_t last = NONE;
 
-    copy_list_push(c, &work, slot);
-    while (work.n > 0) {
-        uint32_t at = copy_list_pop(c, &work);
-        struct node *n = node_at(c, at);
-
-        if (!node_on_device(node_at(c, n->parent)))
-            continue; /* it is looked at again with its parent */
-        copy_pages_attach(c, at);
-        copy_state_move(&n->work.copy, COPY_NONE);
-        c->host_loads++;
-        if (!node_on_device(n)) {
-            node_arrive(c, at);
-            seal_state_move(&n->work.seal, SEAL_DONE);
-            tree_event(c, at, TREE_TIER);
-        }
-        touch(c);
-        for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
-            if (copy_has_come(node_at(c, kid), TIER_DEVICE))
-                copy_list_push_front(c, &work, kid);
-        state_arrived(c, at, true, &last);
-        node_offer(c, at);
+    piece_begin(c);
+    while (c->copies_come.n > 0) {
+        if (piece_over(c))
+            return false;
+        loadback_take(c, copy_list_pop(c, &c->copies_come), &last);
     }
+    return true;
 }
 
 void loadback_acked(struct core *c, uint32_t slot, enum tern_err err)
@@ -223,7 +270,7 @@ void loadback_acked(struct core *c, uint32_t slot, enum tern_err err)
 
     if (err == TERN_OK && n->work.copy == COPY_RUNNING) {
         copy_state_move(&n->work.copy, COPY_DONE);
-        loadback_settle(c, slot);
+        copy_list_push(c, &c->copies_come, slot);
         return;
     }
     copy_pages_free(c, n);

@@ -8,6 +8,8 @@
 #include "core/tree/events.h"
 #include "core/tree/state.h"
 
+#include <string.h>
+
 /* Does the host lack these pages of the node, and could it be given them now? */
 static bool host_lacks(const struct pool *p, const struct node *n, uint32_t g)
 {
@@ -194,19 +196,11 @@ enum tern_err host_promise(struct core *c, struct path path, uint32_t *ret_promi
     room = host_room(c, p, need, ret);
     if (room == TERN_POOL_EXHAUSTED)
         ret->free = group_free(c, host, ret->group) - host->group[ret->group].promised;
-    for (uint32_t g = 0; g < p->ngroups && room == TERN_OK; g++) {
-        ret_promised[g] = need[g];
-        host->group[g].promised += need[g];
-    }
-    return room;
-}
-
-void host_promise_end(struct core *c, struct pool *p, uint32_t *promised)
-{
-    for (uint32_t g = 0; g < p->ngroups; g++) {
-        pool_at(c, p->tiers[TIER_HOST])->group[g].promised -= promised[g];
-        promised[g] = 0;
-    }
+    if (room != TERN_OK)
+        return room;
+    memcpy(ret_promised, need, sizeof need);
+    pages_promise(host, ret_promised);
+    return TERN_OK;
 }
 
 enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promised, uint32_t end)
@@ -220,12 +214,7 @@ enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promi
             return TERN_OK;
         if (!wants_copy(p, node_at(c, path->node), path->state_from, need))
             continue;
-        for (uint32_t g = 0; g < p->ngroups; g++) {
-            uint32_t n = need[g] < promised[g] ? need[g] : promised[g];
-
-            promised[g] -= n;
-            host->group[g].promised -= n;
-        }
+        pages_promise_take(host, promised, need);
         if (!pages_fit(c, host, need, &short_of)) /* more than was promised */
             return TERN_POOL_EXHAUSTED;
         writeback_begin(c, path->node);

@@ -151,12 +151,13 @@ static uint32_t lacks_to(const struct pool *p, const struct node *n)
 static uint32_t bound_above(const struct core *c, uint32_t slot, uint32_t *visits)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
-    uint32_t bound = 0;
+    uint32_t bound = 0, looks = 1;
 
-    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent, ++*visits) {
+    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent, looks++) {
         const struct node *n = node_at(c, at);
         uint32_t to = lacks_to(p, n);
 
+        *visits += looks % NODES_A_VISIT == 0;
         bound = bound > to ? bound : to;
         if (n->state.claims_window || bound >= n->depth + window_span(p) - p->align ||
             node_at(c, slot)->depth - n->depth >= window_span(p))
@@ -533,15 +534,17 @@ static void resume_point(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
     const struct pool *p = pool_at(c, n->pool);
-    uint32_t passed = n->depth > p->window_max ? n->depth - p->window_max : 0;
+    uint32_t passed = n->depth > p->window_max ? n->depth - p->window_max : 0, end;
 
     make(c, slot);
     n->state.claims_window = 1;
     claim_changed(c, slot);
+    end = c->visits + PIECE_VISITS_MAX;
     /* Upwards from the deepest node with depth + max(W) <= t: where a node has a successor already,
-     * those above it have one too, except for nodes that were made resume points anew. */
+     * those above it have one too, except for nodes that were made resume points anew. What is
+     * further up than a piece goes keeps its STATE until others need the pages. */
     for (uint32_t at = node_above(c, (struct path){n->parent, passed / p->align * p->align});
-         node_at(c, at)->depth > 0; at = node_at(c, at)->parent, c->visits++)
+         node_at(c, at)->depth > 0 && c->visits < end; at = node_at(c, at)->parent, c->visits++)
         if (node_at(c, at)->state.successor != SUCCESSOR_BELOW)
             pass(c, at);
         else if (p->resumed_anew == 0)
@@ -602,6 +605,18 @@ static void arrived_below(struct core *c, uint32_t slot)
     }
 }
 
+/* Does a child leave something below it that could be resumed? Not one that is itself to come. */
+static bool leads_down(struct core *c, const struct node *n)
+{
+    const struct pool *p = pool_at(c, n->pool);
+    const uint32_t end = n->depth + window_span(p) - p->align;
+
+    for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid), c->visits++)
+        if (lacks_to(p, node_at(c, kid)) < end)
+            return true;
+    return false;
+}
+
 void state_arrived(struct core *c, uint32_t slot, bool state, uint32_t *last)
 {
     struct node *n = node_at(c, slot);
@@ -609,6 +624,7 @@ void state_arrived(struct core *c, uint32_t slot, bool state, uint32_t *last)
 
     if (p->nstate == 0)
         return;
+    state = state && leads_down(c, n);
     if (n->parent == *last || state || may_claim(n)) {
         uint32_t needs = lacks_to(p, n), above = node_at(c, n->parent)->state.bound;
 

@@ -11,7 +11,7 @@
 #define PAGES_MOST  400000u  /* of a prompt, all groups */
 #define CHUNKS_MOST 300000u
 #define TABLE_MOST  900000u
-#define FAR_EVERY   24u  /* one in so many histories has a session of a long path */
+#define FAR_EVERY   24u  /* one in so many histories has a session of the longest path */
 #define CHUNK_PAGES 200u /* SEAL_PAGES_MAX less what windows may add */
 
 static const char *const kind_name[] = {
@@ -153,9 +153,8 @@ static void make_choices(struct prng *p, struct lhistory *h)
     }
 }
 
-/* A long path of a pool with a host tier, with room for it there; its windows end early, reach over
- * all of it, or it has none. A Recover still takes the whole path in one step: of the longest it is
- * over WORK_MOST, so the path is a quarter of that. */
+/* The longest path of a pool with a host tier, with room for it there; its windows end early, reach
+ * over all of it, or it has none. */
 static void make_far(struct prng *p, struct lhistory *h)
 {
     struct lconfig *c = &h->cfg;
@@ -164,7 +163,7 @@ static void make_far(struct prng *p, struct lhistory *h)
     c->ngroups = between(p, 1, 2);
     c->window[0] = 0;
     c->window[1] = one_in(p, 2) ? SESSION_TOKENS_MAX : 4 * c->align;
-    c->chunks = STEP_TABLE_MAX / 4;
+    c->chunks = STEP_TABLE_MAX;
     c->pages = c->host_pages = c->ngroups * (c->chunks + c->chunks / 2);
     c->lim_nodes = c->chunks + c->chunks / 2;
     c->lim_blocks = 4 * c->chunks;

@@ -24,6 +24,9 @@
  * session that ends compares its path with what the disk has, and walks it three times. */
 #define VISITS_IN_PIECES                                                                           \
     (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX + (lw.cfg.disk_chunks ? 3u * DISK_PATH_MAX : 0))
+/* Walks that only look at the nodes of a path: one finds whether a resume point has its window, and
+ * a Fetch from the host takes two to find the end of what it brings, and what it pins. */
+#define VISITS_LOOKING (STEP_TABLE_MAX / NODES_A_VISIT)
 /* Where nothing is left over and nothing is due, whatever the tables hold. */
 #define IDLE_VISITS 64u
 #define IDLE_WORK   12000u
@@ -33,7 +36,7 @@
 #define WORK_ENDS 400000000u /* a step that runs on so long is ended in its midst */
 
 struct lworld lw;
-static uint32_t stores_before, loads_before; /* the step */
+static uint32_t stores_before; /* the step */
 
 void lruns_on(void)
 {
@@ -84,24 +87,23 @@ static const char *event_name(const struct event *ev)
     return names[ev->kind] ? names[ev->kind] : "another event";
 }
 
-static uint32_t loads(void)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < lw.limits.pools; i++)
-        n += pool_at(lw.core, i)->loads;
-    return n;
-}
-
-/* A fetch and a hand-over look at a whole table, or its path, and so do a store and a session that
- * comes from the host; a Match borrows all that the windows cover. */
+/* A fetch by ticket or from the disk and a hand-over look at a whole table, or its path, and so
+ * does a store; a Match borrows all that the windows cover. */
 static bool needs_a_path(const struct event *ev)
 {
-    if (stores_before + lw.core->disk_stores.n + loads_before + loads() > 0)
+    const struct request *r = &ev->request;
+
+    if (stores_before + lw.core->disk_stores.n > 0)
         return true;
-    return ev->kind == EV_REQUEST && (ev->request.op == OP_FETCH || ev->request.op == OP_HANDOFF ||
-                                      ev->request.op == OP_STORE || ev->request.op == OP_RECOVER ||
-                                      ev->request.op == OP_MATCH);
+    return ev->kind == EV_REQUEST &&
+           ((r->op == OP_FETCH && r->fetch.peer != PEER_HOST) || r->op == OP_HANDOFF ||
+            r->op == OP_STORE || r->op == OP_MATCH);
+}
+
+static uint32_t looking(const struct event *ev)
+{
+    return ev->kind == EV_REQUEST && ev->request.op == OP_FETCH ? 3 * VISITS_LOOKING
+                                                                : VISITS_LOOKING;
 }
 
 /* What the event brings with it, or its answers name, takes its time. */
@@ -123,7 +125,7 @@ static void bounds(const struct event *ev, uint64_t items, uint64_t work, bool i
     }
     LEXPECT(visits <= STEP_VISITS_MAX, "step_visits", "%s: %llu visits, and STEP_VISITS_MAX is %u",
             event_name(ev), (unsigned long long)visits, STEP_VISITS_MAX);
-    LEXPECT(visits <= VISITS_IN_PIECES || needs_a_path(ev), "step_in_pieces",
+    LEXPECT(visits <= VISITS_IN_PIECES + looking(ev) || needs_a_path(ev), "step_in_pieces",
             "%s: %llu visits, where nothing needs a whole path", event_name(ev),
             (unsigned long long)visits);
     LEXPECT(!work_counted || own <= WORK_FIXED + WORK_PER_VISIT * visits, "step_work",
@@ -153,7 +155,6 @@ void lstep(struct event *event, uint64_t items)
     event->now_ns = ++lw.now;
     idle = is_idle(event);
     stores_before = lw.core->disk_stores.n;
-    loads_before = loads();
     lw.reply = NULL;
     work_done = 0;
     work_most = WORK_ENDS;

@@ -365,3 +365,90 @@ TEST(t20_state_that_is_borrowed_is_passed_over_in_pieces)
     assert_true(m->most[EVICT] <= PIECE_VISITS_MAX + CHUNKS / 10);
     free(m);
 }
+
+/* --- sessions that come back from the host tier --- */
+
+enum come_back { RECOVERED, FETCHED };
+
+static void load_request(struct meter *m, struct session_id id, enum come_back how)
+{
+    struct request r = {.op = how == RECOVERED ? OP_RECOVER : OP_FETCH};
+
+    if (how == RECOVERED) {
+        r.recover.session = id;
+    } else {
+        r.fetch.session = id;
+        r.fetch.peer = PEER_HOST;
+    }
+    rig_request(m->b.rig, m->b.s->conn, &r);
+}
+
+/* All of the path is on the host alone, retracted or committed by a session that was closed; then a
+ * session has it loaded. The first copy ends last, so that all others wait for it. Returns what the
+ * load visits. */
+static uint64_t load_costs(uint32_t chunks, uint32_t window, enum come_back how)
+{
+    struct meter *m = malloc(sizeof *m);
+    struct session_id id;
+    struct request r = {.op = OP_RETRACT};
+    uint64_t visits;
+
+    path_host_bytes = 64ull * 2 * (chunks + 64);
+    path_begin(m, chunks, window);
+    path_host_bytes = 0;
+    path_commit(m, 7);
+    id = m->id;
+    rig_engine_done(m->b.rig, &m->b.e, 7);
+    r.retract.session = id;
+    r.retract.mode = RETRACT_HOST;
+    rig_request(m->b.rig, m->b.s->conn, &r);
+    assert_int_equal(session_at(m->b.rig->core, id.slot)->state, SESSION_RETRACTED);
+    rig_evict(m->b.rig, m->b.admin, m->b.pool, 0);
+    if (how == FETCHED) {
+        struct rig_session *s = rig_session(m->b.rig, &m->b.e, m->b.pool, 1);
+
+        assert_err(TERN_OK, path_op(m, id, (struct step_op){.kind = STEP_CLOSE}).err);
+        r = (struct request){.op = OP_MATCH};
+        r.match.session = id = s->id;
+        r.match.tokens = (struct req_tokens){.v = ids, .n = chunks};
+        rig_request(m->b.rig, s->conn, &r);
+        assert_int_equal(session_at(m->b.rig->core, id.slot)->committed, 0);
+    }
+    m->b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_COPY;
+    meter_phase(m, OTHER);
+    load_request(m, id, how);
+    assert_int_equal(session_at(m->b.rig->core, id.slot)->state, SESSION_LOADING);
+    while (rig_jobs(m->b.rig, RIG_COPY) > 1)
+        rig_complete_nth(m->b.rig, RIG_COPY, 1);
+    rig_complete(m->b.rig, RIG_COPY);
+    rig_runs_free(m->b.rig);
+    meter_phase(m, COMMIT);
+    assert_int_equal(session_at(m->b.rig->core, id.slot)->state, SESSION_TURN);
+    assert_int_equal(session_at(m->b.rig->core, id.slot)->committed, chunks);
+    assert_true(m->most[OTHER] <= BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX &&
+                m->most[OTHER] < 3 * chunks);
+    visits = m->total[OTHER];
+    oracle_audit(m->b.rig->core);
+    free(m);
+    return visits;
+}
+
+static void assert_loads(uint32_t window, enum come_back how)
+{
+    uint64_t one = load_costs(CHUNKS, window, how), two = load_costs(2 * CHUNKS, window, how);
+
+    assert_true(one >= 2 * CHUNKS && one <= 40 * CHUNKS);
+    assert_true(two <= 22 * one / 10);
+}
+
+TEST(t20_a_session_comes_back_from_the_host_in_pieces)
+{
+    assert_loads(0, RECOVERED);
+    assert_loads(CHUNKS, RECOVERED);
+}
+
+TEST(t20_a_session_fetches_from_the_host_in_pieces)
+{
+    assert_loads(0, FETCHED);
+    assert_loads(CHUNKS, FETCHED);
+}
