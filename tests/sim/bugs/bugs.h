@@ -149,7 +149,8 @@
     X(144, WINDOW_KEPT, "keep what no node took of a window until it has left the window")         \
     X(146, RESET_UNORDERED, "take a late message about a reset for a new one")                     \
     X(147, LOAD_UNHELD, "let the host's copies go while a load reads them")                        \
-    X(148, DUE_UNHELD, "let what a store is due of make way")
+    X(148, DUE_UNHELD, "let what a store is due of make way")                                      \
+    X(149, LOAD_AT_ONCE, "bring a whole path back in one step")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \
@@ -160,7 +161,7 @@
 #define BUG_IS_OF_DISK(n) (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 143) || (n) == 148)
 
 /* These make a step of the core too long: histories with large geometries find them. */
-#define BUG_IS_LARGE(n) ((n) >= 123 && (n) <= 133)
+#define BUG_IS_LARGE(n) (((n) >= 123 && (n) <= 133) || (n) == 149)
 
 /* These are seen where three daemons know of each other: fleets find them. */
 #define BUG_IS_FLEET(n) ((n) == 146)
