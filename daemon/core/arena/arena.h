@@ -126,6 +126,7 @@ struct pool {
     uint32_t writebacks;        /* copies to the host that are queued or run */
     uint32_t host_stores;       /* stores that read what the host has */
     uint32_t stores_due;        /* stores for which something is kept: see node_due */
+    struct node_id going;       /* of a subtree that goes in pieces: where the last one stopped */
     uint32_t ahead[TIER_COUNT]; /* the node that leaves the tier next, and its generation, as of */
     uint32_t ahead_gen[TIER_COUNT];     /* when it was stored on the disk for that, or was there */
     uint64_t copy_moved_ns;             /* when one of them was queued or ended last */

@@ -62,20 +62,39 @@ void reserve_skip(struct core *c, uint32_t slot)
     heap_remove(c, &node_pool(c, node_at(c, slot))->heap[HEAP_NEXT], HEAP_NEXT, slot);
 }
 
+/* Where to go on with the node's subtree: the node itself, or where the last piece stopped. */
+static uint32_t subtree_at(const struct core *c, uint32_t top)
+{
+    const struct node_id at = node_pool(c, node_at(c, top))->going;
+    const struct node *n = node_at(c, at.slot);
+
+    return at.gen > 0 && n->used && n->gen == at.gen &&
+                   node_above(c, (struct path){at.slot, node_at(c, top)->depth}) == top
+               ? at.slot
+               : top;
+}
+
 bool evict_subtree(struct core *c, uint32_t top)
 {
-    uint32_t at = top, parent;
+    struct pool *p = node_pool(c, node_at(c, top));
+    uint32_t at = subtree_at(c, top);
 
-    do {
-        for (; node_at(c, at)->children.n > 0; c->visits++)
+    do { /* at least one, whatever came before in the piece */
+        const uint32_t parent = node_at(c, at)->parent;
+
+        c->visits++;
+        if (node_at(c, at)->children.n > 0) {
             at = node_at(c, at)->children.head;
-        parent = node_at(c, at)->parent;
+            continue;
+        }
         if (!node_remove(c, at))
             return false;
         if (at == top)
             return true;
         at = parent;
-    } while (visits_left(c) > 0);
+    } while (!piece_over(c));
+    p->going = (struct node_id){at, node_at(c, at)->gen};
+    touch(c);
     return false;
 }
 

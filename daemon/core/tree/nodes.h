@@ -135,8 +135,8 @@ bool evict_leaf(struct core *c, uint32_t slot);
 /* T12: gives the pool a slab of a HISTORY group back, the one that costs the fewest prefixes.
  * False: none of those that are partly free can be had for as many prefixes as it has pages. */
 bool evict_slab(struct core *c, struct pool *p);
-/* Removes what is below a node, deepest first, and then the node. False: the step has visited as
- * many records as it may, and what was removed stays so; or something of it is held. */
+/* Removes what is below a node, deepest first, and then the node. False: the piece of work is over,
+ * what was removed stays so, and the next call goes on; or something of it is held. */
 bool evict_subtree(struct core *c, uint32_t top);
 /* Removes a leaf from both tiers if nobody holds it on either. */
 bool node_remove(struct core *c, uint32_t slot);

@@ -29,7 +29,7 @@ static bool evict_space(struct core *c, uint32_t tenant)
 {
     struct list *idle = &tenant_at(c, tenant)->idle;
 
-    for (uint32_t left = idle->n; left > 0 && visits_left(c) > 0; left--) {
+    for (uint32_t left = idle->n; left > 0 && !piece_over(c); left--) {
         uint32_t at = idle->head;
 
         if (!obtain_settle(c, pool_at(c, space_at(c, at)->pool)))
@@ -37,7 +37,7 @@ static bool evict_space(struct core *c, uint32_t tenant)
         c->visits++;
         if (remove_space(c, at))
             return true;
-        if (visits_left(c) == 0)
+        if (piece_over(c))
             return false;
         idle_list_remove(c, idle, at);
         idle_list_push(c, idle, at);
@@ -51,7 +51,7 @@ static bool evict_keyed(struct core *c, struct pool *p)
 {
     if (!obtain_settle(c, p))
         return false;
-    for (uint32_t left = p->keyed.n; left > 0 && visits_left(c) > 0; left--, c->visits++) {
+    for (uint32_t left = p->keyed.n; left > 0 && !piece_over(c); left--, c->visits++) {
         uint32_t at = p->keyed.head;
 
         if (unheld(node_at(c, at)))
