@@ -79,6 +79,12 @@ bool session_away(const struct session *s);
 /* The step at which what the session gives back may be reused: not below that of its Retract,
  * of what it slid over, nor of its last turn. */
 uint64_t session_step(const struct session *s, uint64_t step);
+/* What is left of it goes in pieces (sessions_flush): it is `releasing` until then. */
+static inline void session_begin_release(struct core *c, struct session *s)
+{
+    s->releasing = 1;
+    closing_list_push(c, &c->closing, session_slot(c, s));
+}
 /* INVALID while only some pieces of a Match have come. */
 enum tern_err session_is_matched(const struct session *s, struct reply *ret);
 bool has_recurrent(const struct pool *p);

@@ -15,7 +15,6 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"
-#include "core/session/sessions.h"
 #include "core/session/slide.h"
 #include "core/tier/host.h"
 #include "core/tree/copies.h"
@@ -420,8 +419,8 @@ static void load_fail(struct core *c, struct actions *out, struct session *s,
     load_leave(c, s);
     session_state_move(&s->state, away ? SESSION_RETRACTED : s->back_to);
     load_answer(c, out, s, why, stays);
-    if (stays)
-        session_release_rest(c, s);
+    if (stays && s->load.state == LOAD_LEAVING)
+        session_begin_release(c, s);
 }
 
 void load_end(struct core *c, struct actions *out, struct session *s, bool stays)

@@ -298,8 +298,7 @@ void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t s
 
 static void release(struct core *c, struct session *s)
 {
-    s->releasing = 1;
-    closing_list_push(c, &c->closing, session_slot(c, s));
+    session_begin_release(c, s);
     session_give_back(c, s, give_back_end(c));
 }
 

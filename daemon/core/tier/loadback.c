@@ -157,7 +157,7 @@ static enum tern_err load_need(const struct session *s, const struct pool *p, co
         return TERN_OK;
     if (n->tier[TIER_HOST].corrupt)
         return TERN_CORRUPT;
-    *ret_commit = false;
+    *ret_commit = n->work.copy == COPY_NONE;
     if (n->work.copy != COPY_NONE || !node_visible(n))
         return TERN_BUSY;
     for (uint32_t g = 0; g < p->ngroups; g++)
