@@ -52,6 +52,8 @@ enum pull_busy {
 #define LOAD_AWAITS_COMMIT "a commit of that prefix waits for its step: repeat in a moment"
 #define LOAD_AWAITS_COPY   "a copy of that prefix to the host is under way: repeat in a moment"
 #define LOAD_COPY_FAILED   "a copy from host memory failed: repeat it"
+/* CORRUPT. */
+#define LOAD_CORRUPT "the host's copy does not agree with its checksums: Abort, and compute it anew"
 
 /* Why a ticket is not fetched now: X(NAME, what is said). On the wire by number, so append. */
 #define TICKET_BUSY_TABLE(X)                                                                       \

@@ -301,7 +301,7 @@ static uint32_t leaves_next(struct core *c, struct pool *p, enum tier tier)
     if (host && !nearly_full(c, pool_at(c, p->tiers[TIER_HOST])))
         return NONE;
     if (tier == TIER_HOST)
-        return host ? evict_next_alone(c, p) : NONE;
+        return host ? evict_next_of(c, p, HEAP_ALONE) : NONE;
     leaf = nearly_full(c, p) ? evict_next(c, p) : NONE;
     return leaf == NONE || node_on_host(node_at(c, leaf)) ? NONE : leaf;
 }

@@ -180,18 +180,28 @@ static bool stock_fits(const struct pool *p, const struct stock *stock, const ui
     return true;
 }
 
-bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
-               uint32_t *ret_short)
+/* evicted: as it would be if all were that may be. */
+static bool fits(const struct pool *p, bool evicted, const uint32_t *need, uint32_t *ret_short)
 {
     struct stock stock = {.slabs = p->free_slabs.n};
 
-    (void)c;
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        stock.used[g] = group_used(&p->group[g]);
-        stock.own[g] = p->group[g].count[PAGE_FREE];
-        stock.promised[g] = p->group[g].promised;
+        const struct group *gr = &p->group[g];
+        uint32_t loose = evicted ? gr->loose : 0;
+
+        stock.slabs += loose;
+        stock.used[g] = group_used(gr) - (evicted ? gr->obtainable : 0);
+        stock.own[g] = (gr->held - loose) * gr->pages_per_slab - stock.used[g];
+        stock.promised[g] = gr->promised;
     }
     return stock_fits(p, &stock, need, ret_short);
+}
+
+bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
+               uint32_t *ret_short)
+{
+    (void)c;
+    return fits(p, false, need, ret_short);
 }
 
 void pages_promise(struct pool *p, const uint32_t *promised)
@@ -212,17 +222,7 @@ void pages_promise_take(struct pool *p, uint32_t *promised, const uint32_t *need
 
 bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_short)
 {
-    struct stock stock = {.slabs = p->free_slabs.n};
-
-    for (uint32_t g = 0; g < p->ngroups; g++) {
-        const struct group *gr = &p->group[g];
-
-        stock.slabs += gr->loose;
-        stock.used[g] = group_used(gr) - gr->obtainable;
-        stock.own[g] = (gr->held - gr->loose) * gr->pages_per_slab - stock.used[g];
-        stock.promised[g] = gr->promised;
-    }
-    return stock_fits(p, &stock, need, ret_short);
+    return fits(p, true, need, ret_short);
 }
 
 bool pages_possible(const struct pool *p, const uint32_t *all, uint32_t *ret_short,

@@ -115,6 +115,13 @@ enum tern_err session_is_matched(const struct session *s, struct reply *ret)
     return s->state == SESSION_MATCHING ? refuse(ret, TERN_INVALID, MATCH_INCOMPLETE) : TERN_OK;
 }
 
+enum tern_err session_fetches_nothing(const struct session *s, struct reply *ret)
+{
+    return s->state == SESSION_FETCHING || s->state == SESSION_LOADING
+               ? refuse(ret, TERN_BUSY, FETCH_UNDER_WAY)
+               : TERN_OK;
+}
+
 bool has_recurrent(const struct pool *p)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)

@@ -51,6 +51,9 @@
     "of the committed length alone, a WINDOW group goes back by its reserve; else Abort, then "    \
     "Match anew"
 
+#define FETCH_UNDER_WAY                                                                            \
+    "a fetch or a recovery is under way in this session: wait for it, or cancel it"
+
 #define TURN_IN_FLIGHT "a turn of this session is in flight: wait for its end, or use its handle"
 
 /* M3: a rollback of it is looked at: its table may be given up at any moment, at the step that the
@@ -87,6 +90,8 @@ static inline void session_begin_release(struct core *c, struct session *s)
 }
 /* INVALID while only some pieces of a Match have come. */
 enum tern_err session_is_matched(const struct session *s, struct reply *ret);
+/* BUSY while a fetch or a load is under way in it. */
+enum tern_err session_fetches_nothing(const struct session *s, struct reply *ret);
 bool has_recurrent(const struct pool *p);
 /* A pool that this engine has opened or mapped. */
 enum tern_err session_pool_find(const struct core *c, const struct engine *e, struct pool_id id,

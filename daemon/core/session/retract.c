@@ -72,18 +72,14 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     enum tern_err err;
 
     node_pin(c, s->node, REF_HOST);
-    err = host_promise(c, (struct path){s->node, s->state_from}, s->promised, &ret->shortage);
+    err = host_promise(c, s, &ret->shortage);
     if (err != TERN_OK) {
         node_unpin(c, s->node, REF_HOST);
-        if (err == TERN_BUSY)
-            return refuse(ret, err,
-                          "more has to be evicted from the host tier than one step does: the "
-                          "session runs on; repeat, it goes on");
-        if (err == TERN_POOL_EXHAUSTED &&
-            (disk_gives_way(c, session_pool(c, s)) || session_pool(c, s)->stores_due > 0))
-            return refuse(ret, TERN_BUSY, STORED_FIRST);
+        ret->shortage.storing =
+            err == TERN_POOL_EXHAUSTED &&
+            (disk_gives_way(c, session_pool(c, s)) || session_pool(c, s)->stores_due > 0);
         return room_refused(
-            ret, err,
+            ret, ret->shortage.storing ? TERN_BUSY : err,
             "the host tier has not that much room: the session runs on; wait for others "
             "to recover or close, or retract with DROP");
     }
@@ -92,7 +88,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     c->visits += pages.n;
     retire_release(c, e, step, &pages, (struct path){NONE, 0});
     session_state_move(&s->state, SESSION_RETRACTING);
-    s->target = s->load.at = s->node; /* away_flush begins the copies */
+    s->target = s->node; /* away_flush begins the copies */
     away_add(c, s);
     return TERN_OK;
 }
@@ -112,10 +108,7 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
 {
     if (r->mode > RETRACT_DROP)
         return refuse(ret, TERN_INVALID, "the mode of a Retract is HOST or DROP");
-    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-        return refuse(
-            ret, TERN_BUSY,
-            "a fetch or a recovery is under way in this session: wait for it, or cancel it");
+    TRY(session_fetches_nothing(s, ret));
     if (session_away(s))
         return TERN_OK; /* a repetition changes nothing (S8) */
     TRY(session_is_matched(s, ret));
@@ -143,7 +136,7 @@ enum tern_err session_retract(struct core *c, struct actions *out, struct call *
     uint32_t state = s->state, freed = 0;
 
     (void)out;
-    ret->retract.lengths = session_lengths(s);
+    reply_lengths(s, ret);
     TRY(retract_check(c, e, s, r, ret));
     if (session_away(s))
         return TERN_OK;
@@ -160,7 +153,7 @@ enum tern_err session_retract(struct core *c, struct actions *out, struct call *
         ret->retract.free_at_step = freed;
     else
         ret->retract.free_now = freed;
-    ret->retract.lengths = session_lengths(s);
+    reply_lengths(s, ret);
     return TERN_OK;
 }
 
@@ -169,8 +162,7 @@ enum tern_err session_retract(struct core *c, struct actions *out, struct call *
 static void retract_undo(struct core *c, struct session *s)
 {
     away_remove(c, s);
-    pages_promise_take(pool_at(c, session_pool(c, s)->tiers[TIER_HOST]), s->promised, s->promised);
-    s->load.at = NONE;
+    host_promise_end(c, s);
     node_unpin(c, s->node, REF_HOST);
     session_state_move(&s->state, s->back_to);
 }
@@ -186,15 +178,19 @@ static void retract_cut_short(struct core *c, struct session *s)
 
 /* --- recover --- */
 
-/* The session holds its prefix on the device by a DEVICE ref again, as it did before. All of STATE
- * that was lent is by now borrowed on the device: its nodes have the session among their loaders.
- */
-static void back_on_device(struct core *c, struct session *s)
+static void hold_on_device(struct core *c, struct session *s)
 {
     node_pin(c, s->node, REF_DEVICE);
     node_unpin(c, s->node, s->held);
-    s->lent_from = UINT32_MAX;
     held_by(c, s, REF_DEVICE);
+}
+
+/* The session holds its prefix as it did before. All of STATE that was lent is by now borrowed on
+ * the device: its nodes have the session among their loaders. */
+static void back_on_device(struct core *c, struct session *s)
+{
+    hold_on_device(c, s);
+    s->lent_from = UINT32_MAX;
     s->away_step = 0;
     c->recovers++;
     session_use(c, s);
@@ -221,13 +217,10 @@ static uint32_t host_end(struct core *c, struct path path)
     return node_on_host(node_at(c, at)) && node_at(c, at)->depth > 0 ? at : NONE;
 }
 
-/* Its next walk. */
 static void load_to(struct session *s, enum load_state state)
 {
     load_state_move(&s->load.state, state);
     s->load.at = s->target;
-    if (state == LOAD_COUNTING || state == LOAD_LOOKING)
-        memset(s->promised, 0, sizeof s->promised);
 }
 
 /* What the load needs stays where it is; away_flush does the rest. */
@@ -300,12 +293,8 @@ enum tern_err session_recover(struct core *c, struct actions *out, struct call *
 {
     struct session *s = call->session;
 
-    ret->recover.lengths = session_lengths(s);
-    ret->recover.tokens = s->tokens.end;
-    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-        return refuse(ret, TERN_BUSY,
-                      "a fetch or a recovery is under way in this session: wait for it, or cancel "
-                      "it");
+    reply_lengths(s, ret);
+    TRY(session_fetches_nothing(s, ret));
     TRY(session_is_matched(s, ret));
     if (s->state == SESSION_RETRACTING)
         retract_cut_short(c, s);
@@ -317,8 +306,7 @@ enum tern_err session_recover(struct core *c, struct actions *out, struct call *
         back_on_device(c, s);
         session_state_move(&s->state, s->back_to);
     }
-    ret->recover.lengths = session_lengths(s);
-    ret->recover.tokens = s->tokens.end;
+    reply_lengths(s, ret);
     session_runs(c, out, s, 0);
     return TERN_OK;
 }
@@ -333,14 +321,13 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
     struct token_view w;
     uint32_t target, most;
 
-    ret->fetch.lengths = session_lengths(s);
-    ret->fetch.tokens = s->tokens.end;
+    reply_lengths(s, ret);
     TRY(session_may_fetch(c, s, ret));
     w = session_view(c, s, s->tokens.end, &none);
     if (r->depth && r->depth < w.end)
         w.end = r->depth > s->committed ? r->depth : s->committed;
     TRY(at_least_fits(s, r, w.end, ret));
-    target = host_walk(c, s->node, &w);
+    target = host_above(c, (struct host_reach){s->node, host_down(c, s->node, &w)});
     most = node_at(c, target)->depth;
     if (r->at_least > most && r->at_least > s->written)
         return refuse_numbers(
@@ -386,7 +373,7 @@ static void adopt(struct core *c, struct session *s)
 static void load_answer(struct core *c, struct actions *out, struct session *s,
                         const struct reply *why, bool stays)
 {
-    uint32_t first_run = out->nruns, kib = why->err == TERN_OK ? s->load.kib : 0;
+    uint32_t first_run = out->nruns;
     struct reply *r;
 
     c->errors[why->err]++;
@@ -400,15 +387,10 @@ static void load_answer(struct core *c, struct actions *out, struct session *s,
         session_runs(c, out, s, s->load_op == OP_RECOVER ? 0 : s->load.from);
     r->runs = out->runs + first_run;
     r->nruns = out->nruns - first_run;
-    if (stays && s->load_op == OP_RECOVER) {
-        r->recover.lengths = session_lengths(s);
-        r->recover.tokens = s->tokens.end;
-        r->recover.kib = kib;
-    } else if (stays) {
-        r->fetch.lengths = session_lengths(s);
-        r->fetch.tokens = s->tokens.end;
-        r->fetch.kib = kib;
-    }
+    if (stays)
+        reply_lengths(s, r);
+    if (why->err == TERN_OK)
+        *(s->load_op == OP_RECOVER ? &r->recover.kib : &r->fetch.kib) = s->load.kib;
 }
 
 static void load_fail(struct core *c, struct actions *out, struct session *s,
@@ -445,11 +427,8 @@ void session_come_back(struct core *c, struct session *s)
         load_leave(c, s); /* the asker has gone with its engine */
     if (s->state == SESSION_RETRACTING)
         retract_cut_short(c, s);
-    if (s->held != REF_RETRACTED)
-        return;
-    node_pin(c, s->node, REF_DEVICE); /* a kernel may still read what it borrows */
-    node_unpin(c, s->node, REF_RETRACTED);
-    s->held = REF_DEVICE;
+    if (s->held == REF_RETRACTED)
+        hold_on_device(c, s); /* a kernel may still read what it borrows */
 }
 
 void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages)
@@ -465,9 +444,8 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct lis
         path.node = NONE;
     }
     retire_release(c, e, step, pages, path);
-    s->held = REF_DEVICE;
+    held_by(c, s, REF_DEVICE);
     s->away_step = s->slid_step = 0;
-    s->ref_since_ns = c->now_ns;
 }
 
 /* Room for its table. It is never larger than an answer: Extend and Match look. */
@@ -484,7 +462,6 @@ static bool table_fits(const struct core *c, const struct actions *out, const st
  * part follows, unless why->err says that it has failed. */
 enum load_next { LOAD_MORE, LOAD_WAITS, LOAD_ON };
 
-/* All of the path has come. */
 static enum load_next load_arrives(struct core *c, struct session *s, struct reply *why)
 {
     if (s->load_op == OP_FETCH && share_room(c, SHARE_RETIRES, engine_at(c, s->engine)->tenant) <
@@ -501,7 +478,6 @@ static enum load_next load_arrives(struct core *c, struct session *s, struct rep
     return LOAD_ON;
 }
 
-/* All is counted: room for it is made, and promised. */
 static enum load_next load_room(struct core *c, struct session *s, struct reply *why)
 {
     struct pool *p = session_pool(c, s);
@@ -522,7 +498,6 @@ static enum load_next load_room(struct core *c, struct session *s, struct reply 
     return LOAD_ON;
 }
 
-/* A walk is over. */
 static enum load_next load_walked(struct core *c, struct session *s, struct reply *why)
 {
     if (s->load.state == LOAD_COUNTING)
@@ -542,19 +517,16 @@ static enum load_next load_walked(struct core *c, struct session *s, struct repl
 static enum load_next load_goes_on(struct core *c, struct session *s, uint32_t end,
                                    struct reply *why)
 {
-    bool commit;
+    const char *text;
     enum tern_err err;
 
     if (s->load.state == LOAD_COMING && s->copies_lost != c->copies_lost) {
         s->copies_lost = c->copies_lost;
         load_to(s, LOAD_LOOKING);
     }
-    err = load_walk(c, s, end, &commit);
-    if (err == TERN_CORRUPT)
-        refuse(why, err,
-               "the host's copy does not agree with its checksums: Abort, and compute it anew");
-    else if (err == TERN_BUSY)
-        refuse(why, err, commit ? LOAD_AWAITS_COMMIT : LOAD_AWAITS_COPY);
+    err = load_walk(c, s, end, &text);
+    if (err == TERN_CORRUPT || err == TERN_BUSY)
+        refuse(why, err, text);
     else if (err == TERN_OK && load_passed(c, s))
         return load_walked(c, s, why);
     else if (err == TERN_OK && c->visits >= end)
@@ -595,16 +567,12 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, ui
  * what is not, which came to the device later, begins. False: there is no room for that. */
 static bool retract_look(struct core *c, struct session *s)
 {
-    struct path path = {s->node, s->state_from};
-    enum host_path found = host_path(c, path, NONE);
+    enum host_path found = host_path(c, s);
     struct shortage unused;
 
     if (found == HOST_HAS)
         s->lent_from = node_at(c, s->target = s->node)->depth;
-    if (found != HOST_LACKS)
-        return true;
-    s->load.at = s->node;
-    return host_promise(c, path, s->promised, &unused) == TERN_OK;
+    return found != HOST_LACKS || host_promise(c, s, &unused) == TERN_OK;
 }
 
 /* Lends STATE to the host's copies, node by node upwards. False: there is more to do. */
@@ -619,52 +587,33 @@ static bool retract_lend(struct core *c, struct session *s, uint32_t end)
     return true;
 }
 
-/* Begins copies, from the end of the path upwards. False: the session runs on. */
-static bool retract_begin(struct core *c, struct session *s, uint32_t end)
-{
-    struct path path = {s->load.at, s->state_from};
-
-    if (s->load.at == NONE)
-        return true;
-    if (host_back_begin(c, &path, s->promised, end) != TERN_OK)
-        return false;
-    s->load.at = path.node;
-    if (node_at(c, path.node)->depth > 0)
-        return true;
-    s->load.at = NONE;
-    pages_promise_take(pool_at(c, session_pool(c, s)->tiers[TIER_HOST]), s->promised, s->promised);
-    return true;
-}
-
 /* It waits for copies and for its step. What is on the host is pinned there, so the path is walked
  * once as it comes, and again for what STATE may lack only when all of HISTORY is there and the
  * step has passed. False: there is more to do. */
 static bool retract_step(struct core *c, struct session *s, uint32_t end)
 {
     const bool lost = s->copies_lost != c->copies_lost;
+    bool runs_on;
 
     s->copies_lost = c->copies_lost;
-    if (s->lent_from == UINT32_MAX) {
-        struct path path = {s->node, s->state_from};
-        bool runs_on =
-            !retract_begin(c, s, end) || (lost && host_path(c, path, s->load.at) >= HOST_LACKS);
-
-        if (!runs_on && s->load.at == NONE) {
-            host_reached(c, &s->target, end);
-            if (node_at(c, s->target)->depth > 0)
-                return !node_on_host(node_at(c, s->target));
-            if (engine_at(c, s->engine)->done_min < s->away_step)
-                return true;
-            runs_on = !retract_look(c, s);
-        }
-        if (runs_on) {
-            retract_undo(c, s);
-            tenant_at(c, session_pool(c, s)->tenant)->undone++;
+    if (s->lent_from != UINT32_MAX)
+        return retract_lend(c, s, end);
+    runs_on = !host_back_begin(c, s, end) || (lost && host_path(c, s) >= HOST_LACKS);
+    if (!runs_on && s->load.at == NONE) {
+        host_reached(c, &s->target, end);
+        if (node_at(c, s->target)->depth > 0)
+            return !node_on_host(node_at(c, s->target));
+        if (engine_at(c, s->engine)->done_min < s->away_step)
             return true;
-        }
-        if (s->load.at != NONE)
-            return false;
+        runs_on = !retract_look(c, s);
     }
+    if (runs_on) {
+        retract_undo(c, s);
+        tenant_at(c, session_pool(c, s)->tenant)->undone++;
+        return true;
+    }
+    if (s->load.at != NONE)
+        return false;
     return s->lent_from == UINT32_MAX || retract_lend(c, s, end);
 }
 
@@ -680,10 +629,7 @@ bool away_flush(struct core *c, struct actions *out)
         struct session *s = session_at(c, slot);
         uint32_t had = s->committed;
 
-        if (s->state == SESSION_RETRACTING)
-            all = retract_step(c, s, end);
-        else
-            all = load_step(c, out, s, end);
+        all = s->state == SESSION_RETRACTING ? retract_step(c, s, end) : load_step(c, out, s, end);
         c->visits++;
         c->away_looks = all ? c->away_looks - 1 : c->away.n; /* it comes last now */
         if (away_list_has(c, slot) && !s->releasing) {       /* others have their turn first */
@@ -692,6 +638,6 @@ bool away_flush(struct core *c, struct actions *out)
         }
         follows = follows || (s->follower != NONE && s->committed != had);
     }
-    all = c->away_looks == 0 && c->closing.n == 0;
-    return all && !follows; /* who follows may be offered what came: serve_flush */
+    /* Who follows may be offered what came: serve_flush. */
+    return c->away_looks == 0 && c->closing.n == 0 && !follows;
 }

@@ -358,9 +358,8 @@ static enum tern_err table_end(struct core *c, struct actions *out, struct sessi
     ahead_cut(s, 0);
     session_state_move(&s->state, SESSION_OPEN);
     if (!at_once)
-        session_release(c, s, step);
-    else
-        session_release_rest(c, s);
+        s->record = retire_open(c, e, step, session_slot(c, s));
+    session_release(c, s);
     touch(c);
     return TERN_OK;
 }

@@ -74,9 +74,9 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
     s->node = root;
-    s->pull = s->target = s->record = s->prepared = NONE;
-    s->load.at = s->load.pin = s->load.host = s->load.hold.node = s->left.node = NONE;
-    s->load.begun = LIST_EMPTY;
+    s->pull = s->target = s->record = s->prepared = s->left.node = NONE;
+    s->load = (struct load){
+        .at = NONE, .pin = NONE, .host = NONE, .hold = {NONE, 0}, .begun = LIST_EMPTY};
     s->records = LIST_EMPTY;
     s->blobs_kept = r->merging ? 0 : r->blobs_kept ? r->blobs_kept : BLOBS_KEPT;
     s->held = REF_DEVICE;
@@ -292,37 +292,25 @@ void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t s
         session_cut_tail(c, s, p, &pages);
     c->visits += pages.n;
     retire_release(c, engine_at(c, s->engine), step, &pages, (struct path){NONE, 0});
-    if (!at_once)
-        session_release(c, s, step);
+    if (at_once)
+        return;
+    s->record = retire_open(c, engine_at(c, s->engine), step, session_slot(c, s));
+    session_release(c, s);
 }
 
-static void release(struct core *c, struct session *s)
+void session_release(struct core *c, struct session *s)
 {
     session_begin_release(c, s);
     session_give_back(c, s, give_back_end(c));
 }
 
-void session_release(struct core *c, struct session *s, uint64_t step)
-{
-    s->record = retire_open(c, engine_at(c, s->engine), step, session_slot(c, s));
-    release(c, s);
-}
-
-void session_release_rest(struct core *c, struct session *s)
-{
-    if (s->load.state == LOAD_LEAVING || s->left.node != NONE)
-        release(c, s);
-}
-
 /* What an Abort has ended. */
 static bool give_back_path(struct core *c, struct session *s, uint32_t end)
 {
-    if (s->left.node == NONE)
-        return true;
-    if (!state_path_end(c, &s->left, s->lent_from, (enum ref_kind)s->left_kind, end))
-        return false;
-    s->lent_from = UINT32_MAX;
-    return true;
+    if (s->left.node != NONE &&
+        state_path_end(c, &s->left, s->lent_from, (enum ref_kind)s->left_kind, end))
+        s->lent_from = UINT32_MAX;
+    return s->left.node == NONE;
 }
 
 bool session_give_back(struct core *c, struct session *s, uint32_t end)

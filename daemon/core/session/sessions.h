@@ -23,10 +23,9 @@ bool session_tail_ready(const struct core *c, const struct engine *e, uint64_t s
 /* S4 for an operation at `step`: at once, or where that are many pages in pieces. The session is
  * `releasing` until then, and only a Close is accepted. */
 void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step);
-/* The same for the pages that it has beyond its lengths. */
-void session_release(struct core *c, struct session *s, uint64_t step);
-/* The same for what is left of a load, and of a path that an Abort ended. */
-void session_release_rest(struct core *c, struct session *s);
+/* The same for what it has beyond its lengths, at the step of its record, and for what is left of a
+ * load, and of a path that an Abort ended. */
+void session_release(struct core *c, struct session *s);
 /* May so many pages be given back at once, in this step of the core? */
 bool session_may_give(const struct core *c, uint32_t pages);
 /* Gives back what a closed or releasing session has, up to `end` visits. False: there is more. */

@@ -140,8 +140,7 @@ static bool tail_is_replaceable(const struct core *c, const struct session *s)
 
 enum tern_err session_may_fetch_nothing(const struct session *s, struct reply *ret)
 {
-    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-        return refuse(ret, TERN_BUSY, "a fetch or a recovery is under way in this session already");
+    TRY(session_fetches_nothing(s, ret));
     if (session_away(s))
         return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
     TRY(session_is_matched(s, ret));

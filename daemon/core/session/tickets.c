@@ -112,8 +112,7 @@ static enum tern_err state_check(struct core *c, const struct session *s, struct
     uint32_t walk = path;
 
     TRY(session_is_matched(s, ret));
-    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-        return refuse(ret, TERN_BUSY, "a fetch or a recovery is under way in this session");
+    TRY(session_fetches_nothing(s, ret));
     if (session_away(s))
         return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
     if (space_at(c, s->space)->reset)

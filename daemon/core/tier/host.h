@@ -19,23 +19,24 @@
 /* The checksums of the node are known: it is copied to the host if there is room, or was wanted. */
 void host_sealed(struct core *c, uint32_t slot);
 
-/* Promises the path's session the pages for every copy that the host needs to go on from there
- * without the device: nobody else can take them. POOL_EXHAUSTED, of the host tier, changes nothing.
- * BUSY: making room there would take more than one step may do; what was evicted stays so, and a
+/* Promises a session the pages for every copy that the host needs to go on from its path without
+ * the device: nobody else can take them. POOL_EXHAUSTED, of the host tier, changes nothing. BUSY:
+ * making room there would take more than one step may do; what was evicted stays so, and a
  * repetition goes on. */
-enum tern_err host_promise(struct core *c, struct path path, uint32_t *ret_promised,
-                           struct shortage *ret);
-/* Begins these copies from path->node upwards, up to `end` visits; path->node is then where to go
- * on, or the root. POOL_EXHAUSTED: a node lacks more than it did, and there is no room. */
-enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promised, uint32_t end);
+enum tern_err host_promise(struct core *c, struct session *s, struct shortage *ret);
+/* No copy begins any more: load.at is NONE, and nothing is promised. */
+void host_promise_end(struct core *c, struct session *s);
+/* Begins these copies from load.at upwards, up to `end` visits; behind the last the promise ends.
+ * False: a node lacks more than it did, and there is no room. */
+bool host_back_begin(struct core *c, struct session *s, uint32_t end);
 /* Leads to the first node from there upwards that is not on the host, to the root for none, or to
  * where `end` visits are reached. */
 void host_reached(struct core *c, uint32_t *slot, uint32_t end);
-/* The host has what is needed to go on from the path's nodes below `until`, or from all; or some of
- * it is on its way; or STATE that came to the device later is not; or HISTORY is neither there nor
+/* The host has what is needed to go on from the path's nodes below load.at; or some of it is on its
+ * way; or STATE that came to the device later is not; or HISTORY is neither there nor
  * on its way. */
 enum host_path { HOST_HAS, HOST_COMES, HOST_LACKS, HOST_LOST };
-enum host_path host_path(struct core *c, struct path path, uint32_t until);
+enum host_path host_path(struct core *c, const struct session *s);
 
 /* Deepest node at or below `at` that agrees with the view, with its path on the device or host. */
 uint32_t host_down(struct core *c, uint32_t at, struct token_view *w);
@@ -45,8 +46,6 @@ struct host_reach {
 };
 /* Deepest node of it that the device could be made to resume with the help of the host tier. */
 uint32_t host_above(struct core *c, struct host_reach reach);
-/* Both: deepest such node below `from`, or itself, that agrees with the view. */
-uint32_t host_walk(struct core *c, uint32_t from, struct token_view *w);
 
 /* The walk of a load, for a session that is LOADING, from the target up to load.low, goes on from
  * load.at as far as `end` visits and the path go. Has it passed all nodes? */
@@ -55,8 +54,8 @@ bool load_passed(const struct core *c, const struct session *s);
  * s->promised. BEGINNING: makes the load one of the loaders of each node, so that nothing that they
  * have leaves a tier, and begins the copies, which take what is promised. COMING: stops at a node
  * of which something has not come. POOL_EXHAUSTED: a node lacks more than was promised. CORRUPT,
- * BUSY end the load; *ret_commit says whether a commit is awaited, or a copy. */
-enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, bool *ret_commit);
+ * BUSY end the load, and *ret_text says why. */
+enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, const char **ret_text);
 /* Queues the copies that have begun, from the top, and ends the promise. */
 void load_queue(struct core *c, struct session *s);
 /* ENDING, LEAVING: the nodes lose the load, up to `end` visits. A copy that nobody waits for any

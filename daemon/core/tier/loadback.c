@@ -2,6 +2,7 @@
  * host.h. A node with a queued or running one stays on the host: its copy state holds it there. */
 #include "core/tier/host.h"
 
+#include "core/busy.h"
 #include "core/tree/copies.h"
 #include "core/tree/events.h"
 #include "core/tree/state.h"
@@ -37,11 +38,6 @@ uint32_t host_above(struct core *c, struct host_reach reach)
                    at = state_above_on_both(c, (struct path){reach.to, least});
 
     return node_at(c, at)->depth > least ? at : reach.from;
-}
-
-uint32_t host_walk(struct core *c, uint32_t from, struct token_view *w)
-{
-    return host_above(c, (struct host_reach){.from = from, .to = host_down(c, from, w)});
 }
 
 uint32_t load_device_end(const struct core *c, uint32_t slot)
@@ -108,111 +104,93 @@ bool load_let_go(struct core *c, struct session *s, uint32_t end)
 {
     struct load *l = &s->load;
 
-    while (l->hold.node != NONE) {
+    while (l->hold.node != NONE && node_at(c, l->hold.node)->depth > l->hold.state_from) {
         uint32_t at = l->hold.node;
 
-        if (node_at(c, at)->depth <= l->hold.state_from) {
-            l->hold.node = NONE;
-            break;
-        }
         if (c->visits >= end)
             return false;
         l->hold.node = node_at(c, at)->parent;
         load_hold(c, s, at, false);
     }
+    l->hold.node = NONE;
     if (l->state == LOAD_ENDING || l->state == LOAD_LEAVING)
         load_state_move(&l->state, LOAD_NONE);
     return true;
 }
 
-/* Are the pages of group g missing on the device, and is the host able to give them? */
-static bool loads(const struct pool *p, uint32_t g, const struct node *n, uint32_t state_from)
+/* The groups of the node, by bit, that the device lacks and the host is able to give. */
+static uint32_t device_lacks(const struct pool *p, const struct node *n, uint32_t state_from)
 {
-    return n->group[g].pages[TIER_DEVICE] == NONE && n->group[g].pages[TIER_HOST] != NONE &&
-           (!group_is_state(&p->group[g]) || n->depth > state_from);
-}
+    uint32_t groups = 0;
 
-static bool loads_any(const struct pool *p, const struct node *n, uint32_t state_from)
-{
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (loads(p, g, n, state_from))
-            return true;
-    return false;
+        if (n->group[g].pages[TIER_DEVICE] == NONE && n->group[g].pages[TIER_HOST] != NONE &&
+            (!group_is_state(&p->group[g]) || n->depth > state_from))
+            groups |= 1u << g;
+    return groups;
 }
 
-/* The same, and does no copy bring them? */
-static bool lacks_any(const struct pool *p, const struct node *n, uint32_t state_from)
+/* Those of which a copy is to begin. CORRUPT, BUSY: it cannot. */
+static enum tern_err wants_copy(const struct pool *p, const struct node *n, uint32_t state_from,
+                                uint32_t *ret_groups, const char **ret_text)
 {
-    return loads_any(p, n, state_from) && !copy_goes_to(n, TIER_DEVICE);
-}
+    const uint32_t lacks = device_lacks(p, n, state_from);
 
-/* Adds the pages for which a copy of the node is to begin. CORRUPT, BUSY: it cannot. */
-static enum tern_err load_need(const struct session *s, const struct pool *p, const struct node *n,
-                               uint32_t *need, bool *ret_commit)
-{
-    *ret_commit = true;
-    if (n->state.refilling && n->depth > s->load.state_from)
+    *ret_groups = 0;
+    *ret_text = LOAD_AWAITS_COMMIT;
+    if (n->state.refilling && n->depth > state_from)
         return TERN_BUSY;
-    if (!lacks_any(p, n, s->load.state_from))
+    if (lacks == 0 || copy_goes_to(n, TIER_DEVICE))
         return TERN_OK;
-    if (n->tier[TIER_HOST].corrupt)
+    if (n->tier[TIER_HOST].corrupt) {
+        *ret_text = LOAD_CORRUPT;
         return TERN_CORRUPT;
-    *ret_commit = n->work.copy == COPY_NONE;
+    }
+    if (n->work.copy != COPY_NONE)
+        *ret_text = LOAD_AWAITS_COPY;
     if (n->work.copy != COPY_NONE || !node_visible(n))
         return TERN_BUSY;
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        need[g] += loads(p, g, n, s->load.state_from) ? p->group[g].segment : 0;
+    *ret_groups = lacks;
     return TERN_OK;
 }
 
-static void loadback_begin(struct core *c, struct session *s, uint32_t slot)
-{
-    struct node *n = node_at(c, slot);
-    struct pool *p = pool_at(c, s->pool);
-
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (loads(p, g, n, s->load.state_from))
-            copy_pages_take(c, slot, p, g);
-    copy_begin(n, TIER_HOST, TIER_DEVICE, COPY_QUEUED);
-    c->visits += NODE_VISITS;
-    node_changed(c, slot);
-    state_settle(c, slot);
-    copy_list_push_front(c, &s->load.begun, slot);
-}
-
-/* Makes the load one of the node's loaders, and begins its copy where it needs one. */
-static enum tern_err load_begin(struct core *c, struct session *s, uint32_t at, bool *ret_commit)
+/* Makes the load one of the node's loaders, and begins its copy of these groups. */
+static enum tern_err load_begin(struct core *c, struct session *s, uint32_t groups)
 {
     struct load *l = &s->load;
-    struct pool *p = pool_at(c, s->pool);
-    uint32_t need[GROUPS_MAX] = {0}, short_of;
+    const struct node *n = node_at(c, l->at);
 
-    if (node_at(c, at)->depth <= l->hold.state_from) {
-        load_hold(c, s, at, true);
-        l->hold.state_from = node_at(c, node_at(c, at)->parent)->depth;
+    if (n->depth <= l->hold.state_from) {
+        load_hold(c, s, l->at, true);
+        l->hold.state_from = node_at(c, n->parent)->depth;
     }
-    TRY(load_need(s, p, node_at(c, at), need, ret_commit));
-    if (!lacks_any(p, node_at(c, at), l->state_from))
+    if (groups == 0)
         return TERN_OK;
-    pages_promise_take(p, s->promised, need);
-    if (!pages_fit(c, p, need, &short_of)) /* more than was promised */
+    if (!copy_pages_promised(c, pool_at(c, s->pool), groups, s->promised))
         return TERN_POOL_EXHAUSTED;
-    loadback_begin(c, s, at);
+    copy_begin(c, l->at, TIER_DEVICE, groups, COPY_QUEUED);
+    state_settle(c, l->at);
+    copy_list_push_front(c, &l->begun, l->at);
     return TERN_OK;
 }
 
-enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, bool *ret_commit)
+enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, const char **ret_text)
 {
     struct load *l = &s->load;
     const struct pool *p = pool_at(c, s->pool);
 
     for (uint32_t n = 1; !load_passed(c, s) && c->visits < end; n++) {
-        if (l->state == LOAD_COMING && loads_any(p, node_at(c, l->at), l->state_from))
+        const struct node *at = node_at(c, l->at);
+        uint32_t groups = 0;
+
+        if (l->state == LOAD_COMING && device_lacks(p, at, l->state_from) != 0)
             return TERN_OK;
+        if (l->state != LOAD_COMING)
+            TRY(wants_copy(p, at, l->state_from, &groups, ret_text));
         if (l->state == LOAD_BEGINNING)
-            TRY(load_begin(c, s, l->at, ret_commit));
-        else if (l->state != LOAD_COMING)
-            TRY(load_need(s, p, node_at(c, l->at), s->promised, ret_commit));
+            TRY(load_begin(c, s, groups));
+        else
+            copy_pages_count(p, groups, s->promised);
         c->visits += n % NODES_A_VISIT == 0;
         l->at = node_at(c, l->at)->parent;
     }

@@ -20,7 +20,7 @@ static uint32_t wanted(const struct pool *p)
 /* One node more. False: none can join now. */
 static bool fill_one(struct core *c, struct pool *p)
 {
-    uint32_t slot = reserve_next(c, p);
+    uint32_t slot = evict_next_of(c, p, HEAP_NEXT);
     const struct node *n;
 
     if (slot == NONE)

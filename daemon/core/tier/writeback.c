@@ -10,26 +10,18 @@
 
 #include <string.h>
 
-/* Does the host lack these pages of the node, and could it be given them now? */
-static bool host_lacks(const struct pool *p, const struct node *n, uint32_t g)
+/* The groups of the node, by bit, that the host lacks and could be given now. */
+static uint32_t host_lacks(const struct pool *p, const struct node *n)
 {
-    return n->group[g].pages[TIER_DEVICE] != NONE &&
-           (n->group[g].pages[TIER_HOST] == NONE || n->tier[TIER_HOST].corrupt) &&
-           !(group_is_state(&p->group[g]) &&
-             (state_reclaimable(n) || n->state.refilling & 1u << g));
-}
-
-/* Adds the pages that the host lacks of the node. */
-static bool host_lacks_any(const struct pool *p, const struct node *n, uint32_t *need)
-{
-    bool any = false;
+    uint32_t groups = 0;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (host_lacks(p, n, g)) {
-            need[g] += p->group[g].segment;
-            any = true;
-        }
-    return any;
+        if (n->group[g].pages[TIER_DEVICE] != NONE &&
+            (n->group[g].pages[TIER_HOST] == NONE || n->tier[TIER_HOST].corrupt) &&
+            !(group_is_state(&p->group[g]) &&
+              (state_reclaimable(n) || n->state.refilling & 1u << g)))
+            groups |= 1u << g;
+    return groups;
 }
 
 static enum tern_err host_make_some(struct core *c, struct pool *p, const uint32_t *need,
@@ -72,15 +64,9 @@ static void writeback_queue(struct core *c, uint32_t slot)
 static void writeback_begin(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
-    struct pool *p = node_pool(c, n);
 
-    c->visits += NODE_VISITS;
     n->work.copy_tries = 0; /* writeback_again knows better */
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (host_lacks(p, n, g))
-            copy_pages_take(c, slot, pool_at(c, p->tiers[TIER_HOST]), g);
-    copy_begin(n, TIER_DEVICE, TIER_HOST, COPY_WAITING);
-    node_changed(c, slot);
+    copy_begin(c, slot, TIER_HOST, host_lacks(node_pool(c, n), n), COPY_WAITING);
     if (checksums_known(c, n))
         writeback_queue(c, slot);
     state_settle(c, slot);
@@ -134,7 +120,7 @@ bool writeback_if_room(struct core *c, uint32_t slot)
     bool own = node_on_host(n) && !n->tier[TIER_HOST].corrupt;
     uint32_t held = own ? slot : n->parent, end = piece_whole(c);
 
-    host_lacks_any(p, n, need);
+    copy_pages_count(p, host_lacks(p, n), need);
     if (own || !behind)
         node_pin(c, held, REF_HOST);
     room = behind ? room_behind(c, p, need) : host_room(c, p, need, &unused) == TERN_OK;
@@ -167,59 +153,67 @@ void host_sealed(struct core *c, uint32_t slot)
 /* Must a session that borrows STATE deeper than `state_from` find this node again on the host? */
 static bool must_have(const struct pool *p, const struct node *n, uint32_t state_from)
 {
-    if (!node_on_host(n) || n->tier[TIER_HOST].corrupt)
-        return true;
-    for (uint32_t g = 0; g < p->ngroups && n->depth > state_from; g++)
-        if (host_lacks(p, n, g))
-            return true;
-    return false;
+    return !node_on_host(n) || n->tier[TIER_HOST].corrupt ||
+           (n->depth > state_from && host_lacks(p, n) != 0);
 }
 
-/* Is a copy of the node to begin for a session that borrows STATE deeper than `state_from`? */
-static bool wants_copy(const struct pool *p, const struct node *n, uint32_t state_from,
-                       uint32_t *need)
+/* The groups of which a copy is to begin for such a session. */
+static uint32_t wants_copy(const struct pool *p, const struct node *n, uint32_t state_from)
 {
-    return n->work.copy == COPY_NONE && must_have(p, n, state_from) && host_lacks_any(p, n, need);
+    return n->work.copy == COPY_NONE && must_have(p, n, state_from) ? host_lacks(p, n) : 0;
 }
 
-enum tern_err host_promise(struct core *c, struct path path, uint32_t *ret_promised,
-                           struct shortage *ret)
+enum tern_err host_promise(struct core *c, struct session *s, struct shortage *ret)
 {
-    struct pool *p = node_pool(c, node_at(c, path.node)), *host = pool_at(c, p->tiers[TIER_HOST]);
+    struct pool *p = pool_at(c, s->pool), *host = pool_at(c, p->tiers[TIER_HOST]);
     uint32_t need[GROUPS_MAX] = {0};
     enum tern_err room;
 
-    check(node_at(c, path.node)->refs[REF_HOST] > 0); /* what is there of the path stays */
-    walked(c, node_at(c, path.node)->depth / p->align);
-    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
-        wants_copy(p, node_at(c, at), path.state_from, need);
+    check(node_at(c, s->node)->refs[REF_HOST] > 0); /* what is there of the path stays */
+    walked(c, node_at(c, s->node)->depth / p->align);
+    for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
+        copy_pages_count(p, wants_copy(p, node_at(c, at), s->state_from), need);
     room = host_room(c, p, need, ret);
     if (room == TERN_POOL_EXHAUSTED)
         ret->free = group_free(c, host, ret->group) - host->group[ret->group].promised;
     if (room != TERN_OK)
         return room;
-    memcpy(ret_promised, need, sizeof need);
-    pages_promise(host, ret_promised);
+    memcpy(s->promised, need, sizeof need);
+    pages_promise(host, s->promised);
+    s->load.at = s->node;
     return TERN_OK;
 }
 
-enum tern_err host_back_begin(struct core *c, struct path *path, uint32_t *promised, uint32_t end)
+void host_promise_end(struct core *c, struct session *s)
 {
-    struct pool *p = node_pool(c, node_at(c, path->node)), *host = pool_at(c, p->tiers[TIER_HOST]);
+    struct pool *host = pool_at(c, pool_at(c, s->pool)->tiers[TIER_HOST]);
 
-    for (; node_at(c, path->node)->depth > 0; path->node = node_at(c, path->node)->parent) {
-        uint32_t need[GROUPS_MAX] = {0}, short_of;
+    pages_promise_take(host, s->promised, s->promised);
+    s->load.at = NONE;
+}
 
+bool host_back_begin(struct core *c, struct session *s, uint32_t end)
+{
+    struct pool *p = pool_at(c, s->pool), *host = pool_at(c, p->tiers[TIER_HOST]);
+
+    while (s->load.at != NONE) {
+        const struct node *n = node_at(c, s->load.at);
+        uint32_t groups;
+
+        if (n->depth == 0) {
+            host_promise_end(c, s);
+            break;
+        }
         if (c->visits++ >= end)
-            return TERN_OK;
-        if (!wants_copy(p, node_at(c, path->node), path->state_from, need))
-            continue;
-        pages_promise_take(host, promised, need);
-        if (!pages_fit(c, host, need, &short_of)) /* more than was promised */
-            return TERN_POOL_EXHAUSTED;
-        writeback_begin(c, path->node);
+            break;
+        groups = wants_copy(p, n, s->state_from);
+        if (groups != 0 && !copy_pages_promised(c, host, groups, s->promised))
+            return false;
+        if (groups != 0)
+            writeback_begin(c, s->load.at);
+        s->load.at = n->parent;
     }
-    return TERN_OK;
+    return true;
 }
 
 void host_reached(struct core *c, uint32_t *slot, uint32_t end)
@@ -232,25 +226,24 @@ void host_reached(struct core *c, uint32_t *slot, uint32_t end)
     }
 }
 
-enum host_path host_path(struct core *c, struct path path, uint32_t until)
+enum host_path host_path(struct core *c, const struct session *s)
 {
-    const struct pool *p = node_pool(c, node_at(c, path.node));
-    const uint32_t low = c->host_corrupt ? 0 : path.state_from;
+    const struct pool *p = pool_at(c, s->pool);
+    const uint32_t low = c->host_corrupt ? 0 : s->state_from;
     enum host_path found = HOST_HAS;
 
-    walked(c, node_at(c, path.node)->depth / p->align);
-    for (uint32_t at = path.node; at != until && node_at(c, at)->depth > 0;
+    walked(c, node_at(c, s->node)->depth / p->align);
+    for (uint32_t at = s->node; at != s->load.at && node_at(c, at)->depth > 0;
          at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
         bool comes = copy_goes_to(n, TIER_HOST);
-        uint32_t need[GROUPS_MAX] = {0};
 
         if (!node_on_host(n) && !comes)
             return HOST_LOST;
-        if (n->depth > low && wants_copy(p, n, path.state_from, need))
+        if (n->depth > low && wants_copy(p, n, s->state_from) != 0)
             found = HOST_LACKS;
         else if (n->depth > low && found == HOST_HAS &&
-                 (comes || must_have(p, n, path.state_from) || n->state.refilling))
+                 (comes || must_have(p, n, s->state_from) || n->state.refilling))
             found = HOST_COMES; /* a refill will have to be copied */
     }
     return found;
@@ -301,10 +294,10 @@ static bool writeback_again(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
     const struct pool *p = node_pool(c, n);
-    uint32_t tries = n->work.copy_tries, need[GROUPS_MAX] = {0};
+    uint32_t tries = n->work.copy_tries;
 
     if (tries == COPY_TRIES_MAX || p->state != POOL_OPEN || space_at(c, n->space)->reset ||
-        !host_lacks_any(p, n, need) || !writeback_if_room(c, slot))
+        host_lacks(p, n) == 0 || !writeback_if_room(c, slot))
         return false;
     n->work.copy_tries = tries;
     c->host_copies_again++;

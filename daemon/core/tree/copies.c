@@ -1,11 +1,27 @@
 /* See copies.h. */
 #include "core/tree/copies.h"
 
+#include "core/memory/pages.h"
 #include "core/tree/nodes.h"
 
 #define COPY_PAGES_A_VISIT 4 /* taken for a copy, perhaps each from another slab */
 
-void copy_pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t group)
+void copy_pages_count(const struct pool *p, uint32_t groups, uint32_t *need)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        need[g] += groups & 1u << g ? p->group[g].segment : 0;
+}
+
+bool copy_pages_promised(const struct core *c, struct pool *p, uint32_t groups, uint32_t *promised)
+{
+    uint32_t need[GROUPS_MAX] = {0}, short_of;
+
+    copy_pages_count(p, groups, need);
+    pages_promise_take(p, promised, need);
+    return pages_fit(c, p, need, &short_of);
+}
+
+static void pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t group)
 {
     struct list pages = LIST_EMPTY;
 
@@ -13,6 +29,21 @@ void copy_pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t gro
         page_list_push(c, &pages, page_take(c, p, group, PAGE_COPYING, slot));
     c->visits += pages.n / COPY_PAGES_A_VISIT;
     node_at(c, slot)->group[group].copying = pages.head;
+}
+
+void copy_begin(struct core *c, uint32_t slot, enum tier to, uint32_t groups, enum copy_state state)
+{
+    struct node *n = node_at(c, slot);
+    struct pool *p = pool_at(c, node_pool(c, n)->tiers[to]);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (groups & 1u << g)
+            pages_take(c, slot, p, g);
+    n->work.copy_from = to == TIER_HOST ? TIER_DEVICE : TIER_HOST;
+    n->work.copy_to = to;
+    copy_state_move(&n->work.copy, state);
+    c->visits += NODE_VISITS;
+    node_changed(c, slot);
 }
 
 void copy_pages_attach(struct core *c, uint32_t slot)

@@ -20,16 +20,15 @@ static inline bool copy_has_come(const struct node *n, enum tier tier)
     return n->work.copy == COPY_DONE && n->work.copy_to == (uint32_t)tier;
 }
 
-/* WAITING, or QUEUED if nothing has to be waited for. */
-static inline void copy_begin(struct node *n, enum tier from, enum tier to, enum copy_state state)
-{
-    n->work.copy_from = from;
-    n->work.copy_to = to;
-    copy_state_move(&n->work.copy, state);
-}
-
-/* Gives the copy of one group the pages that it will write, of pool `p`. There must be room. */
-void copy_pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t group);
+/* Adds the pages that a copy of a node writes; groups: a bit for each that it copies. */
+void copy_pages_count(const struct pool *p, uint32_t groups, uint32_t *need);
+/* The same of who has such pages promised: those are not promised any more, and the copy can begin
+ * at once. False: it writes more than was promised, and there is no room. */
+bool copy_pages_promised(const struct core *c, struct pool *p, uint32_t groups, uint32_t *promised);
+/* Gives a copy the pages that it will write. There must be room. QUEUED: nothing has to be waited
+ * for, else WAITING. */
+void copy_begin(struct core *c, uint32_t slot, enum tier to, uint32_t groups,
+                enum copy_state state);
 /* The copy's pages become the node's on the tier that was written. */
 void copy_pages_attach(struct core *c, uint32_t slot);
 void copy_pages_free(struct core *c, struct node *n);

@@ -44,15 +44,17 @@ void reserve_leave(struct core *c, uint32_t slot)
     }
 }
 
-uint32_t reserve_next(struct core *c, struct pool *p)
+uint32_t evict_next_of(struct core *c, struct pool *p, enum heap_kind k)
 {
-    while (p->heap[HEAP_NEXT] != NONE && visits_left(c) > 0) {
-        uint32_t slot = p->heap[HEAP_NEXT];
+    while (p->heap[k] != NONE && visits_left(c) > 0) {
+        uint32_t slot = p->heap[k];
 
         c->visits++;
-        if (heap_fits(node_at(c, slot), HEAP_NEXT))
+        if (heap_fits(node_at(c, slot), k))
             return slot;
-        reserve_skip(c, slot);
+        heap_remove(c, &p->heap[k], k, slot);
+        if (k == HEAP_CLEAN)
+            reserve_leave(c, slot); /* who holds it uses it */
     }
     return NONE;
 }
@@ -98,41 +100,11 @@ bool evict_subtree(struct core *c, uint32_t top)
     return false;
 }
 
-static uint32_t host_next(struct core *c, struct pool *p, enum heap_kind k)
-{
-    while (p->heap[k] != NONE && visits_left(c) > 0) {
-        uint32_t slot = p->heap[k];
-
-        c->visits++;
-        if (heap_fits(node_at(c, slot), k))
-            return slot;
-        heap_remove(c, &p->heap[k], k, slot);
-    }
-    return NONE;
-}
-
-uint32_t evict_next_alone(struct core *c, struct pool *p)
-{
-    return host_next(c, p, HEAP_ALONE);
-}
-
 uint32_t evict_next(struct core *c, struct pool *p)
 {
-    static const enum heap_kind kinds[] = {HEAP_CLEAN, HEAP_LEAF};
+    uint32_t slot = evict_next_of(c, p, HEAP_CLEAN);
 
-    for (uint32_t i = 0; i < 2; i++)
-        while (p->heap[kinds[i]] != NONE && visits_left(c) > 0) {
-            uint32_t slot = p->heap[kinds[i]];
-            const struct node *n = node_at(c, slot);
-
-            c->visits++;
-            if (i == 0 ? heap_fits(n, HEAP_CLEAN) : device_frees(n))
-                return slot;
-            heap_remove(c, &p->heap[kinds[i]], kinds[i], slot);
-            if (i == 0)
-                reserve_leave(c, slot); /* who holds it uses it */
-        }
-    return NONE;
+    return slot != NONE ? slot : evict_next_of(c, p, HEAP_LEAF);
 }
 
 /* A node leaves the device; how many pages that brings is known afterwards. */
@@ -171,7 +143,7 @@ bool evict_one(struct core *c, struct pool *p)
 
 static bool host_evict(struct core *c, struct pool *p, enum heap_kind k)
 {
-    uint32_t slot = host_next(c, p, k);
+    uint32_t slot = evict_next_of(c, p, k);
 
     if (slot == NONE)
         return false;

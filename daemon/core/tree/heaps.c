@@ -37,7 +37,7 @@ bool heap_fits(const struct node *n, enum heap_kind k)
     case HEAP_CLEAN: return n->reserved && clean(n) && device_frees(n);
     case HEAP_NEXT: return may_join(n);
     case HEAP_SPARE: return node_on_device(n) && !n->reserved && host_frees(n);
-    case HEAP_LEAF:
+    case HEAP_LEAF: return device_frees(n);
     case HEAP_STATE:
     case HEAP_RESET:
     case HEAP_CLAIM:

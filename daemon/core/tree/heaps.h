@@ -13,7 +13,8 @@ bool device_frees(const struct node *n);
 bool host_frees(const struct node *n);
 /* May this node of a namespace that was reset go, on both tiers? */
 bool tiers_free(const struct node *n);
-/* Does it belong into a heap that only a pool with a host tier has? */
+/* Does it belong into this heap, which is one of leaves or one that only a pool with a host tier
+ * has? */
 bool heap_fits(const struct node *n, enum heap_kind k);
 void heap_insert(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot);
 void heap_remove(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot);

@@ -128,8 +128,9 @@ void node_offer(struct core *c, uint32_t slot);
 bool evict_one(struct core *c, struct pool *p);
 /* The leaf that it would take; NONE for none. */
 uint32_t evict_next(struct core *c, struct pool *p);
-/* The leaf of the tree, on the host alone, that makes way there before others; NONE for none. */
-uint32_t evict_next_alone(struct core *c, struct pool *p);
+/* The first node of one of the pool's heaps that may go still; those before it leave the heap.
+ * NONE: there is none, or the step has visited as many records as it may. */
+uint32_t evict_next_of(struct core *c, struct pool *p, enum heap_kind k);
 /* The node leaves the device if it is unheld and has nothing below it there. False: it stays. */
 bool evict_leaf(struct core *c, uint32_t slot);
 /* T12: gives the pool a slab of a HISTORY group back, the one that costs the fewest prefixes.
@@ -154,9 +155,7 @@ bool reset_flush(struct core *c);
 bool evict_state(struct core *c, struct pool *p);
 /* Puts a node into the heaps that it belongs to. node_offer does that, and tells what may go. */
 void evict_offer(struct core *c, uint32_t slot);
-/* The node that joins the reserve next, and may: least recently used first. NONE: there is none. */
-uint32_t reserve_next(struct core *c, struct pool *p);
-/* It waits until something about it changes. */
+/* The next one to join the reserve waits until something about it changes. */
 void reserve_skip(struct core *c, uint32_t slot);
 /* Frees pages of the host for the reserve. False: what is there is of more use. */
 bool host_evict_spare(struct core *c, struct pool *p);

@@ -238,9 +238,10 @@ static void settle_node(struct core *c, uint32_t slot)
     evict_offer(c, slot); /* it was put off, perhaps: see pass_on */
 }
 
-bool obtain_settle(struct core *c, struct pool *p)
+/* Until `most` are left of all pools. */
+static bool settle_pool(struct core *c, struct pool *p, uint32_t most)
 {
-    while (p->changed.n > 0) {
+    while (p->changed.n > 0 && c->nchanged > most) {
         if (piece_over(c))
             return false;
         settle_node(c, p->changed.head);
@@ -248,15 +249,17 @@ bool obtain_settle(struct core *c, struct pool *p)
     return true;
 }
 
+bool obtain_settle(struct core *c, struct pool *p)
+{
+    return settle_pool(c, p, 0);
+}
+
 bool obtain_flush(struct core *c, uint32_t most)
 {
     piece_begin(c);
     for (uint32_t i = 0; i < c->limits.pools && c->nchanged > most; i++)
-        while (pool_at(c, i)->changed.n > 0 && c->nchanged > most) {
-            if (piece_over(c))
-                return false;
-            settle_node(c, pool_at(c, i)->changed.head);
-        }
+        if (!settle_pool(c, pool_at(c, i), most))
+            return false;
     return true;
 }
 

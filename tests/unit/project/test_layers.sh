@@ -12,7 +12,7 @@ core    | daemon/core  | base/* core/*                                          
 core    | daemon/core/arena | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* | +pure
 core    | daemon/core/memory | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* | +pure
 core    | daemon/core/tree | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* | +pure
-core    | daemon/core/tier | base/* core/core.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* | +pure
+core    | daemon/core/tier | base/* core/core.h core/busy.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* | +pure
 core    | daemon/core/disk | base/* core/core.h core/busy.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* | +pure
 core    | daemon/core/transfer | base/* core/core.h core/busy.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* | +pure
 core    | daemon/core/session | base/* core/core.h core/busy.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* core/session/* | +pure
