@@ -401,7 +401,7 @@ static void load_fail(struct core *c, struct actions *out, struct session *s,
     load_leave(c, s);
     session_state_move(&s->state, away ? SESSION_RETRACTED : s->back_to);
     load_answer(c, out, s, why, stays);
-    if (stays && s->load.state == LOAD_LEAVING)
+    if (stays && !load_let_go(c, s, give_back_end(c)))
         session_begin_release(c, s);
 }
 

@@ -278,6 +278,31 @@ TEST(a_rotten_host_page_is_corrupt_and_never_matched)
     bench_ends_clean(&b);
 }
 
+static void sees_nothing_left(void *ctx, const struct event *event)
+{
+    const struct bench *b = ctx;
+
+    (void)event;
+    assert_false(session_at(b->rig->core, b->s->id.slot)->releasing);
+}
+
+/* What a piece has visits for is not left to a later step: whoever is answered may go on at once.
+ */
+TEST(a_short_load_that_fails_is_let_go_in_the_step_that_answers)
+{
+    struct bench b = host_bench(4, 64, 16);
+
+    put_away(&b, 1, 20);
+    spoil_host(&b, 1, 12);
+    assert_ok(rig_match(b.s, seq1, 30));
+    b.rig->on_event = sees_nothing_left;
+    b.rig->on_event_ctx = &b;
+    assert_err(TERN_CORRUPT, rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_ok(rig_run_to(b.s, seq1, 30));
+    b.rig->on_event = NULL;
+    bench_ends_clean(&b);
+}
+
 /* Its copy goes as soon as the chunk is on the device again, and is made anew; or it goes with its
  * node. */
 TEST(a_rotten_host_page_goes_when_its_chunk_is_computed_anew)
