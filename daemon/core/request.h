@@ -518,7 +518,8 @@ struct request {
 struct shortage {
     uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* 0: no step will bring more */
-    bool storing;        /* BUSY: what could make way is being stored on the disk */
+    bool waits;          /* BUSY: until others end what keeps pages; else another piece goes on */
+    bool storing;        /* and these write what could make way to the disk */
 };
 
 #define REPLY_NUMBERS 2

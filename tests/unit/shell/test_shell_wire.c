@@ -236,7 +236,7 @@ TEST(wire_out_too_small_a_limit_gives_nothing)
         .op = OP_MATCH, .err = TERN_POOL_EXHAUSTED, .text = "wait", .runs = runs, .nruns = 2};
     size_t whole;
 
-    r.shortage = (struct shortage){1, 2000, 3, 4, 5, 1u << 30, false};
+    r.shortage = (struct shortage){1, 2000, 3, 4, 5, 1u << 30, false, false};
     runs[0] = (struct table_run){0, 5, 20, refs, {7, 1u << 31}};
     runs[1] = (struct table_run){1, 300, 33, refs, {0, 0}};
     r.match.lengths = (struct lengths){64, 128, 1u << 20};

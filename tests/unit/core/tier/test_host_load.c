@@ -303,6 +303,34 @@ TEST(a_short_load_that_fails_is_let_go_in_the_step_that_answers)
     bench_ends_clean(&b);
 }
 
+#define KEPT_CHUNKS (PIECE_VISITS_TIMER + 64)
+
+/* E4, T20: jobs keep what would make room. To find that takes more than a piece, and no other piece
+ * changes it: the load is BUSY, and does not look again by itself. */
+TEST(a_load_is_busy_where_jobs_keep_its_room)
+{
+    struct bench b = HOST_BENCH_LIMITED(limits.nodes = 2 * KEPT_CHUNKS, 4, KEPT_CHUNKS + 4, 16);
+    struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 1);
+
+    assert_ok(rig_match(b.s, seq1, 36));
+    run_and_commit(b.s, seq1, 36, 36, 0);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(evicts(&b, 0), 9);
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    assert_ok(rig_match(other, rig_tokens(2, 4 * KEPT_CHUNKS), 4 * KEPT_CHUNKS));
+    assert_ok(rig_run_to(other, rig_tokens(2, 4 * KEPT_CHUNKS), 4 * KEPT_CHUNKS));
+    while (other->len.committed < 4 * KEPT_CHUNKS)
+        rig_commit(other, 4 * KEPT_CHUNKS, 0);
+    assert_ok(rig_close(other, 0));
+    b.rig->core->limits.give_back_visits = 1; /* it is counted in steps of timers */
+    assert_err(TERN_BUSY, rig_recover_now(b.s));
+    assert_string_equal(state_of(b.s), "retracted");
+    b.rig->automatic = RIG_ALL;
+    rig_runs_free(b.rig);
+    assert_ok(rig_recover_now(b.s));
+    bench_ends_clean(&b);
+}
+
 /* Its copy goes as soon as the chunk is on the device again, and is made anew; or it goes with its
  * node. */
 TEST(a_rotten_host_page_goes_when_its_chunk_is_computed_anew)
