@@ -233,7 +233,8 @@ bool loads_flush(struct core *c)
 {
     uint32_t last = NONE;
 
-    piece_begin(c);
+    if (c->copies_come.n > 0)
+        piece_begin(c);
     while (c->copies_come.n > 0) {
         if (piece_over(c))
             return false;
