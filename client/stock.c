@@ -200,9 +200,12 @@ void slot_rests(struct tern_lease *l, uint32_t at)
     }
 }
 
+/* The call that waits for another answer may have runs in the store already (`more`): they stay as
+ * they are, and those of this answer are kept by tell(). */
 static bool take_step(struct tern *t, struct tern_lease *l, struct lease_step *s,
                       const uint8_t *body, uint32_t n)
 {
+    const uint32_t nruns = t->store.nruns, npages = t->store.npages;
     uint32_t done, first = 0;
     enum tern_err err;
     bool told = true;
@@ -221,6 +224,10 @@ static bool take_step(struct tern *t, struct tern_lease *l, struct lease_step *s
             slot_rests(l, s->op[i].slot);
         }
         first += s->op[i].npages;
+    }
+    if (t->store.more) {
+        t->store.nruns = nruns;
+        t->store.npages = npages;
     }
     s->used = false;
     return told;

@@ -900,3 +900,71 @@ TEST(lease_looks_have_a_limit)
             assert_true(at >= now + PACE_BEHIND_NS);
     }
 }
+
+/* A commit of session 9 is taken in two pieces, and what the lease has under way is answered
+ * between them. */
+static void serve_between(struct fake *f)
+{
+    struct tern_page pages[2] = {{501, 3}, {502, 3}};
+    struct frame_header of_lease = {0};
+    const ProtobufCMessage *m;
+    uint32_t pieces = 0;
+
+    while ((m = fake_read(f)) != NULL) {
+        const Tern__Wire__Step *s = (const Tern__Wire__Step *)m;
+        Tern__Wire__StepReply r = TERN__WIRE__STEP_REPLY__INIT;
+        Tern__Wire__OpResult result = TERN__WIRE__OP_RESULT__INIT, *results[] = {&result};
+        Tern__Wire__Status busy = fake_status(TERN_BUSY, "so far", NULL);
+        struct frame_header h = f->h;
+        Tern__Wire__Run run, *runs[] = {&run};
+
+        if (h.type == FRAME_PAGE_LEASE) {
+            answer_lease(f, (const Tern__Wire__PageLease *)m);
+            continue;
+        }
+        check(h.type == FRAME_STEP && s->n_ops == 1 && pieces < 2);
+        if (s->ops[0]->session != 9) {
+            note_op(s->ops[0]);
+            of_lease = h;
+            continue;
+        }
+        if (pieces > 0)
+            answer_step(f, of_lease, 0, 1);
+        run = fake_run(0, pieces, &pages[pieces], 1);
+        result.n_runs = r.n_results = 1;
+        result.runs = runs;
+        r.results = results;
+        result.status = pieces == 0 ? &busy : NULL;
+        result.has_committed = 1;
+        result.committed = PT * ++pieces;
+        f->h = h;
+        fake_reply(f, &r);
+    }
+}
+
+TEST(lease_answer_between_pieces_of_a_commit_stays_out_of_it)
+{
+    const struct tern_lease_marks marks = {.low = LOW, .high = HIGH};
+    const struct tern_result now = {.lengths = {0, 20, 20}, .tokens = 20};
+    struct tern_lease_told told;
+    struct tern_result r;
+
+    script.runs = true;
+    start(serve_between, NULL);
+    assert_ok(tern_lease_begin(t, POOL, &layout, &marks, 4, &lease));
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_ok(tern_lease_add(lease, 1, &now, &seq[0]));
+    assert_ok(tern_lease_commit(lease, seq[0], PT, 1));
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(tern_commit(t, 9, 2 * PT, TERN_STEP_NONE, 2000, &r));
+    assert_int_equal(r.lengths.committed, 2 * PT);
+    assert_int_equal(r.nruns, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_run(&r.runs[i], 0, i, 1);
+        assert_int_equal(r.runs[i].pages[0].index, 501 + i);
+    }
+    assert_ok(tern_lease_told(lease, &told));
+    assert_int_equal(told.session, 1);
+    assert_int_equal(told.result.nruns, 1);
+    assert_int_equal(told.result.runs[0].pages[0].index, 999);
+}
