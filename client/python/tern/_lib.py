@@ -403,6 +403,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_batch_create": (ct.c_int, [_P, ct.POINTER(_P)]),
     "tern_batch_destroy": (None, [_P]),
     "tern_batch_clear": (None, [_P]),
+    "tern_batch_count": (u32, [_P]),
     "tern_batch_extend": (ct.c_int, [_P, u64, _TOKENS, u32, u32]),
     "tern_batch_commit": (ct.c_int, [_P, u64, u32, u64]),
     "tern_batch_rewind": (ct.c_int, [_P, u64, u32, u64]),

@@ -247,8 +247,8 @@ class Async:
 
     async def run(self, batch: Batch) -> list[Op]:
         """Batch.run: the errors of its operations are in them."""
-        ops, batch.ops = batch.ops, []
-        if not ops:
+        ops: list[Op] = []
+        if not batch.ops:
             return ops
 
         def take(answer: _lib.Answer) -> list[Op]:
@@ -258,8 +258,10 @@ class Async:
                 op._settle(told)
             return ops
 
-        sessions = [op.session for op in ops]
-        await self._submit(lambda cookie: lib.tern_batch_submit(batch._b, cookie), take, sessions)
+        sessions = [op.session for op in batch.ops]
+        answered = self._submit(lambda cookie: lib.tern_batch_submit(batch._b, cookie), take, sessions)
+        ops += batch._sent()
+        await answered
         return ops
 
     async def subscribe(

@@ -547,7 +547,8 @@ class BatchFailed(TernError):
 class Batch:
     """The operations of one iteration, in order, as one request. `with batch:` sends them at the end
     of the block and raises BatchFailed if one of them failed; run() sends them and raises nothing of
-    theirs. It is empty afterwards and may be used again."""
+    theirs. It is empty afterwards, also when no answer came, and may be used again; it is as it was if
+    nothing was sent."""
 
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connection
@@ -655,13 +656,21 @@ class Batch:
             return []
         results, done = ct.POINTER(_lib.Result)(), ct.c_uint32()
         err = lib.tern_batch_run(self._b, milliseconds(deadline_ms), ct.byref(results), ct.byref(done))
+        ops = self._sent()
         self.connection._check(err)
-        ops, self.ops = self.ops, []
         tried = list(zip(ops, self._answers(ops, results, done.value), [op.session._under_way() for op in ops]))
         if any(under_way for _, _, under_way in tried):
             self.connection._catch_up()
         for op, answer, under_way in tried:
             op._settle(answer, under_way)
+        return ops
+
+    def _sent(self) -> list[Op]:
+        """Those of the request that was tried just now, whose results come in their order: libtern's list and this one
+        become empty together. None, if nothing was sent."""
+        if lib.tern_batch_count(self._b):
+            return []
+        ops, self.ops = self.ops, []
         return ops
 
     def _answers(self, ops: list[Op], results: Any, done: int) -> list[Answered]:

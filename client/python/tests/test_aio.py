@@ -279,3 +279,31 @@ def test_a_daemon_that_is_lost_ends_what_waits(daemons: tuple[Daemon, Daemon]) -
             pool.close()
 
     asyncio.run(run())
+
+
+def test_a_batch_that_was_not_sent_is_as_it_was(daemons: tuple[Daemon, Daemon]) -> None:
+    async def run() -> None:
+        with tern.connect(daemons[0].socket) as c:
+            engine = c.join(next(names))
+            pool, aio = engine.open_pool([KV], bytes=POOL), tern.Async(c)
+            with pool.session(ns("unsent")) as first, pool.session(ns("unsent")) as other:
+                batch = engine.batch()
+                for s in first, other:
+                    s.match(range(3 * PAGE))
+                batch.extend(first, allocated=PAGE)
+                with pool.lease(high=4) as lease:
+                    lease.add(first)
+                    with pytest.raises(tern.Conflict, match="in a lease"):
+                        await aio.run(batch)
+                    lease.remove(first, step=tern.STEP_NONE)
+                    lease.submit()
+                    lease.wait()
+                assert len(batch) == 1
+                batch.extend(other, allocated=3 * PAGE)
+                ops = await aio.run(batch)
+                assert [op.session for op in ops] == [first, other] and len(batch) == 0
+                assert (first.allocated, other.allocated) == (PAGE, 3 * PAGE)
+                assert not set(first.table("kv")) & set(other.table("kv"))
+            aio.close()
+
+    asyncio.run(run())

@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import itertools
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -553,3 +554,26 @@ def test_a_namespace_that_is_reset_is_empty(engine: tern.Engine) -> None:
     assert pool.peek(ns("reset"), range(16)).resumable == 0
     assert "pools" in engine.connection.stats()
     pool.close()
+
+
+def test_a_batch_without_an_answer_is_empty(daemons: tuple[Daemon, Daemon]) -> None:
+    """What it had is nothing of the next request, whose answers are for other sessions."""
+    with tern.connect(daemons[0].socket) as c:
+        engine = c.join(next(names))
+        pool, batch = engine.open_pool([KV], bytes=POOL), engine.batch()
+        with pool.session(ns("unheard")) as unheard, pool.session(ns("unheard")) as other:
+            for s in unheard, other:
+                s.match(range(3 * PAGE))
+            batch.extend(unheard, allocated=PAGE)
+            daemons[0].process.send_signal(signal.SIGSTOP)
+            try:
+                with pytest.raises(tern.TimedOut):
+                    batch.run(deadline_ms=50)
+            finally:
+                daemons[0].process.send_signal(signal.SIGCONT)
+            batch.extend(other, allocated=3 * PAGE)
+            ops = batch.run()
+            assert [op.session for op in ops] == [other] and not ops[0].error
+            assert (unheard.allocated, other.allocated) == (0, 3 * PAGE)
+            assert unheard.recover().allocated == PAGE
+            assert not set(unheard.table("kv")) & set(other.table("kv"))
