@@ -61,7 +61,6 @@ class Async:
         self.connection = connection
         self._loop = asyncio.get_running_loop()
         self._fd = int(lib.tern_fd(connection._p))
-        self._cookie = 0
         self._waiting: dict[int, Callable[[_lib.Answer], None]] = {}
         self._sessions: dict[int, list[Session]] = {}  # whose request that is
         self._soon = False
@@ -122,8 +121,7 @@ class Async:
     def _submit(
         self, call: Callable[[int], int], take: Callable[[_lib.Answer], object], sessions: Iterable[Session] = ()
     ) -> asyncio.Future[object]:
-        self._cookie += 1
-        cookie, future = self._cookie, self._loop.create_future()
+        cookie, future = next(self.connection._cookies), self._loop.create_future()
 
         def taken(answer: _lib.Answer) -> None:
             del self._waiting[cookie], self._sessions[cookie]
@@ -158,7 +156,7 @@ class Async:
         try:
             result = await future
         except asyncio.CancelledError:
-            if brings:
+            if brings and self.connection._handle is not None:
                 lib.tern_fetch_cancel(self.connection._p, session.handle, 0)
             raise
         assert isinstance(result, Result)
@@ -270,8 +268,7 @@ class Async:
         """Changes of a namespace, or of the whole tenant, from number `start` on; 0: from now on; 1: from the oldest
         that is kept. Gone: the number is of another life of the daemon, so forget what was told, and start at 1.
         tokens: with what the stored chunks are of, which the tenant's `events_tokens` has to allow."""
-        self._cookie += 1
-        cookie, p = self._cookie, self.connection._p
+        cookie, p = next(self.connection._cookies), self.connection._p
         queue: asyncio.Queue[Event | Exception] = asyncio.Queue()
         missed = 0
 

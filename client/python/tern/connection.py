@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as ct
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -96,6 +97,7 @@ class Connection:
         self._handle: Handle | None = None
         self._holders: WeakSet[Dropping] = WeakSet()
         self._async: Asynchronous | None = None
+        self._cookies = itertools.count(1)  # of all that is submitted: an Async that was closed may have left some
         self._records: ct.c_void_p | None = None  # the tenant's record memory, once it was needed
         err = lib.tern_connect(encoded("path", path), milliseconds(deadline_ms), ct.byref(pointer))
         if err:

@@ -281,6 +281,34 @@ def test_a_daemon_that_is_lost_ends_what_waits(daemons: tuple[Daemon, Daemon]) -
     asyncio.run(run())
 
 
+def test_an_answer_to_an_async_that_was_closed_is_nobodys(daemons: tuple[Daemon, Daemon]) -> None:
+    async def run() -> None:
+        with tern.connect(daemons[1].socket) as c:
+            pool = c.join(next(names)).open_pool([KV], bytes=POOL)
+            closed = tern.Async(c)
+            with pool.session(ns("nobody has it")) as before, pool.session(ns("nobody has it")) as s:
+                for one in before, s:
+                    one.match(range(2 * PAGE))
+                left = asyncio.ensure_future(closed.fetch(before, "host-a", at_least=PAGE, step=tern.STEP_NONE))
+                await asyncio.sleep(0)
+                closed.close()
+                aio = tern.Async(c)
+                waits = asyncio.ensure_future(aio.fetch(s, "host-a", at_least=PAGE, step=tern.STEP_NONE))
+                await asyncio.sleep(0)
+                before.fetch_cancel()
+                await asyncio.sleep(0.05)
+                assert not waits.done()
+                s.fetch_cancel()
+                with pytest.raises(tern.Gone):
+                    await asyncio.wait_for(waits, 10)
+            aio.close()
+        left.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await left
+
+    asyncio.run(run())
+
+
 def test_a_batch_that_was_not_sent_is_as_it_was(daemons: tuple[Daemon, Daemon]) -> None:
     async def run() -> None:
         with tern.connect(daemons[0].socket) as c:

@@ -53,7 +53,6 @@ class Fetches:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.lost = False
-        self._cookie = 0
         self._under_way: dict[int, Fetch] = {}
         connection._async = self
 
@@ -98,9 +97,8 @@ class Fetches:
         self.lost = self.lost or err != _BUSY
 
     def _ask(self, fetch: Fetch) -> None:
-        self._cookie += 1
-        fetch.cookie, fetch.again, fetch.error = self._cookie, 0.0, None
         c, s = self.connection, fetch.session
+        fetch.cookie, fetch.again, fetch.error = next(c._cookies), 0.0, None
         try:
             ticket = encoded("ticket", fetch.ticket)
             c._check(lib.tern_submit_fetch_ticket(c._p, s.handle, ticket, STEP_NONE, fetch.cookie))
