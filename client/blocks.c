@@ -295,6 +295,7 @@ enum tern_err tern_blocks_remove(struct tern_block_set *set, const struct tern_b
     TRY(blocks_begin(set, &list));
     for (uint32_t i = 0; i < n; i++)
         set->todo[i] = i;
+    sessions_close_left(set, list.deadline_ns); /* they would hold what is to be removed */
     err = remove_all(set, list.deadline_ns, n, &removed);
     if (ret_removed)
         *ret_removed = removed;

@@ -21,6 +21,8 @@
 #define BLOCKS_AHEAD_PART  64            /* and of the pool's pages one in so many */
 #define BLOCKS_TRIES       4 /* times that a get looks for a block that was evicted while read */
 #define BLOCKS_NAP_NS      200000u /* between two requests for what is in use */
+#define BLOCKS_END_MS      100 /* how long a call that has failed waits for its sessions to be closed \
+                                */
 
 /* The questions of a Blocks, and the values that its answer has in the place of a generation, as on
  * the wire. */
@@ -58,7 +60,9 @@ struct tern_block_set {
     uint32_t ahead;  /* so many are held between calls */
     uint64_t round;  /* of loads: see sessions_load */
     struct tern_block_pin *pins;
-    uint32_t pinned;
+    uint32_t pinned;                           /* sessions of them, and those that are left */
+    tern_session left[TERN_BLOCKS_PINNED_MAX]; /* of pins that are no more, to be closed */
+    uint32_t nleft;
 
     /* The call under way: the tokens of its list, and where its blocks are. */
     uint32_t words[TERN_BLOCKS_LIST_MAX][BLOCK_TOKENS];
@@ -127,8 +131,17 @@ enum tern_err sessions_ready(struct tern_block_set *set, struct block_sessions *
  * Whatever it returns, sessions_rest comes next. */
 enum tern_err sessions_load(struct tern_block_set *set, const uint32_t *at, uint32_t n,
                             uint64_t deadline_ns, uint32_t *ret_pages);
-/* Ends the pins of the first n sessions of loads. */
+/* Ends the pins of the first n sessions of loads. The words stay those of what failed before. */
 void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns);
+
+/* Closes those in v, of which 0 is none: what the daemon has no more becomes 0. BUSY: it has some
+ * yet, for as long as the deadline allows. */
+enum tern_err sessions_close(struct tern_block_set *set, tern_session *v, uint32_t n,
+                             uint64_t deadline_ns);
+/* Sessions of a pin that could not be closed now, and that nobody has any more. */
+void sessions_leave(struct tern_block_set *set, const tern_session *v, uint32_t n);
+/* Tries it once more for each of them. */
+void sessions_close_left(struct tern_block_set *set, uint64_t deadline_ns);
 
 /* ---- blocks_pin.c ---- */
 

@@ -1,6 +1,7 @@
 /* tern_blocks_pin. A pinned block has a session of its own, which is taken out of the set's. */
 #include "blocks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,6 @@ static void forget(struct tern_block_pin *pin)
     while (*at != pin)
         at = &(*at)->next;
     *at = pin->next;
-    pin->set->pinned -= pin->n;
     free(pin);
 }
 
@@ -62,22 +62,30 @@ static enum tern_err pin_all(struct tern_block_set *set, const struct block_list
 
 static enum tern_err end_sessions(struct tern_block_pin *pin, uint64_t deadline_ns)
 {
+    enum tern_err err = sessions_close(pin->set, pin->session, pin->n, deadline_ns);
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < pin->n; i++)
+        if (pin->session[i] != 0)
+            pin->session[left++] = pin->session[i];
+    pin->set->pinned -= pin->n - left;
+    pin->n = left;
+    return err;
+}
+
+/* A pin that did not come about holds nothing, if not now then from a later call on. The words are
+ * those of its failure. */
+static void give_up(struct tern_block_pin *pin, enum tern_err err)
+{
     struct tern_block_set *set = pin->set;
-    const struct tern_result *results;
-    uint32_t done;
+    char text[QUICK_TEXT_MAX];
 
-    while (pin->n > 0) {
-        uint32_t take = pin->n < TERN_BATCH_OPS_MAX ? pin->n : TERN_BATCH_OPS_MAX;
-
-        tern_batch_clear(set->batch);
-        for (uint32_t i = 0; i < take; i++)
-            TRY(tern_batch_session_close(set->batch, pin->session[pin->n - 1 - i], TERN_STEP_NONE));
-        set->counts.requests++;
-        TRY(tern_batch_run(set->batch, blocks_left_ms(deadline_ns), &results, &done));
-        pin->n -= take;
-        set->pinned -= take;
-    }
-    return TERN_OK;
+    snprintf(text, sizeof text, "%s", set->t->text);
+    (void)end_sessions(pin, deadline_at(BLOCKS_END_MS));
+    sessions_leave(set, pin->session, pin->n);
+    pin->n = 0;
+    forget(pin);
+    set_error(set->t, err, text);
 }
 
 enum tern_err tern_blocks_pin(struct tern_block_set *set, const struct tern_block_key *keys,
@@ -109,8 +117,7 @@ enum tern_err tern_blocks_pin(struct tern_block_set *set, const struct tern_bloc
     }
     if (ret_pinned && n > 0)
         memset(ret_pinned, 0, n);
-    (void)end_sessions(pin, list.deadline_ns);
-    forget(pin);
+    give_up(pin, err);
     return err;
 }
 

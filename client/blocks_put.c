@@ -8,8 +8,6 @@
 
 #include "base/err.h"
 
-#define GIVE_BACK_MS 100 /* how long a put that has failed waits for that */
-
 /* A put under way. */
 struct put {
     struct tern_block_set *set;
@@ -206,7 +204,7 @@ static void give_back(struct tern_block_set *set, enum tern_err err)
     for (uint32_t i = set->ahead; i < BLOCKS_SESSIONS; i++)
         if (set->held[i] != 0)
             give_up(set, 1ull << i);
-    (void)sessions_ready(set, &set->puts, 0, deadline_at(GIVE_BACK_MS));
+    (void)sessions_ready(set, &set->puts, 0, deadline_at(BLOCKS_END_MS));
     set_error(set->t, err, text);
 }
 

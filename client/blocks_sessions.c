@@ -2,6 +2,8 @@
  * the same order; loads are answered in any order, and are polled. */
 #include "blocks.h"
 
+#include <string.h>
+
 #include "base/err.h"
 
 #define ROUND_SHIFT 8 /* a cookie is a round of loads, and below it the session's place */
@@ -9,26 +11,90 @@
 _Static_assert(BLOCKS_SESSIONS <= TERN_INFLIGHT_MAX, "each may have a load under way");
 _Static_assert(BLOCKS_SESSIONS <= 1u << ROUND_SHIFT, "a cookie has room for each");
 
-/* Closes those that are dirty. Where the daemon says no, it has none. */
+/* One request: of those in v, 0 is none, and what the daemon has no more becomes 0. BUSY: it has
+ * some yet. */
+static enum tern_err close_some(struct tern_block_set *set, tern_session *v, uint32_t n,
+                                uint64_t deadline_ns)
+{
+    const struct tern_result *results;
+    uint32_t done, op = 0, left = 0;
+
+    tern_batch_clear(set->batch);
+    for (uint32_t i = 0; i < n; i++)
+        if (v[i] != 0)
+            TRY(tern_batch_session_close(set->batch, v[i], TERN_STEP_NONE));
+    if (tern_batch_count(set->batch) == 0)
+        return TERN_OK;
+    set->counts.requests++;
+    TRY(tern_batch_run(set->batch, blocks_left_ms(deadline_ns), &results, &done));
+    for (uint32_t i = 0; i < n; i++) {
+        if (v[i] == 0)
+            continue;
+        if (op < done && results[op].err != TERN_BUSY)
+            v[i] = 0; /* closed, or GONE: an answer that came too late had closed it */
+        left += v[i] != 0;
+        op++;
+    }
+    return left == 0 ? TERN_OK
+                     : set_error(set->t, TERN_BUSY,
+                                 "the daemon closes no session of the set now: repeat the call");
+}
+
+enum tern_err sessions_close(struct tern_block_set *set, tern_session *v, uint32_t n,
+                             uint64_t deadline_ns)
+{
+    for (uint32_t from = 0; from < n; from += BLOCKS_SESSIONS) {
+        const uint32_t some = n - from < BLOCKS_SESSIONS ? n - from : BLOCKS_SESSIONS;
+        enum tern_err err;
+
+        do
+            err = close_some(set, v + from, some, deadline_ns);
+        while (err == TERN_BUSY && blocks_nap(set, deadline_ns));
+        TRY(err);
+    }
+    return TERN_OK;
+}
+
+/* Closes those that are dirty. */
 static enum tern_err close_dirty(struct tern_block_set *set, struct block_sessions *s,
                                  uint64_t deadline_ns)
 {
-    const struct tern_result *results;
-    uint32_t done;
+    tern_session v[BLOCKS_SESSIONS];
+    enum tern_err err;
 
     if (s->dirty == 0)
         return TERN_OK;
-    tern_batch_clear(set->batch);
     for (uint32_t i = 0; i < BLOCKS_SESSIONS; i++)
-        if (s->dirty & 1ull << i)
-            TRY(tern_batch_session_close(set->batch, s->v[i], TERN_STEP_NONE));
-    set->counts.requests++;
-    TRY(tern_batch_run(set->batch, blocks_left_ms(deadline_ns), &results, &done));
+        v[i] = s->dirty & 1ull << i ? s->v[i] : 0;
+    err = sessions_close(set, v, BLOCKS_SESSIONS, deadline_ns);
     for (uint32_t i = 0; i < BLOCKS_SESSIONS; i++)
-        if (s->dirty & 1ull << i)
+        if (s->dirty & 1ull << i && v[i] == 0) {
             s->v[i] = 0;
-    s->dirty = 0;
-    return TERN_OK;
+            s->dirty &= ~(1ull << i);
+        }
+    return err;
+}
+
+void sessions_leave(struct tern_block_set *set, const tern_session *v, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        set->left[set->nleft++] = v[i];
+}
+
+void sessions_close_left(struct tern_block_set *set, uint64_t deadline_ns)
+{
+    enum tern_err err = TERN_OK;
+    uint32_t left = 0;
+
+    for (uint32_t at = 0, n; at < set->nleft && (err == TERN_OK || err == TERN_BUSY); at += n) {
+        n = set->nleft - at < BLOCKS_SESSIONS ? set->nleft - at : BLOCKS_SESSIONS;
+        err = close_some(set, set->left + at, n, deadline_ns);
+    }
+    for (uint32_t i = 0; i < set->nleft; i++)
+        if (set->left[i] != 0)
+            set->left[left++] = set->left[i];
+    set->pinned -= set->nleft - left;
+    set->nleft = left;
 }
 
 /* Asks for one session at each place below n that has none. */
@@ -59,6 +125,7 @@ enum tern_err sessions_ready(struct tern_block_set *set, struct block_sessions *
     enum tern_err first = TERN_OK;
     bool asked = false;
 
+    sessions_close_left(set, deadline_ns);
     TRY(close_dirty(set, s, deadline_ns));
     for (uint32_t i = 0; i < n; i++)
         asked |= s->v[i] == 0;
@@ -86,8 +153,10 @@ enum tern_err sessions_ready(struct tern_block_set *set, struct block_sessions *
 void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns)
 {
     const struct tern_result *results;
+    char text[QUICK_TEXT_MAX]; /* of what failed before */
     uint32_t done = 0;
 
+    memcpy(text, set->t->text, sizeof text);
     tern_batch_clear(set->batch);
     for (uint32_t i = 0; i < n; i++)
         if (tern_batch_abort(set->batch, set->loads.v[i], TERN_STEP_NONE) != TERN_OK)
@@ -100,6 +169,7 @@ void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns)
         if (i >= done || results[i].err != TERN_OK)
             set->loads.dirty |= 1ull << i;
     tern_batch_clear(set->batch);
+    memcpy(set->t->text, text, sizeof text);
 }
 
 /* ---- loading ---- */
@@ -153,26 +223,49 @@ static enum tern_err match_all(struct tern_block_set *set, const uint32_t *at, u
     return TERN_OK;
 }
 
-/* Takes answers to the loads of this round until all are there. */
-static enum tern_err await_loads(struct tern_block_set *set, uint64_t waiting, uint64_t deadline_ns,
-                                 uint32_t *ret_pages)
+/* Takes one answer to a load, or waits for what is to come. A load that a call before this one did
+ * not wait for is answered, too: until then it has its place among the requests under way. */
+static enum tern_err take_load(struct tern_block_set *set, uint64_t *waiting, uint64_t deadline_ns,
+                               uint32_t *ret_pages)
 {
     struct tern_answer a;
+    enum tern_err err = tern_poll(set->t, &a);
+    uint32_t i;
 
-    while (waiting != 0) {
-        enum tern_err err = tern_poll(set->t, &a);
+    if (err == TERN_BUSY)
+        return call_round(set->t, deadline_ns);
+    TRY(err);
+    if (a.cookie >> ROUND_SHIFT != set->round)
+        return TERN_OK;
+    i = a.cookie & ((1u << ROUND_SHIFT) - 1);
+    *waiting &= ~(1ull << i);
+    if (a.err != TERN_DAEMON_LOST && a.n == 1)
+        ret_pages[i] = page_of(&a.results[0]);
+    return TERN_OK;
+}
 
-        if (err == TERN_BUSY) {
-            TRY(call_round(set->t, deadline_ns));
+/* All that are to load, and their answers. */
+static enum tern_err load_all(struct tern_block_set *set, uint64_t load, const char *const *peers,
+                              uint64_t deadline_ns, uint32_t *ret_pages)
+{
+    uint64_t waiting = 0;
+
+    set->round++;
+    set->counts.requests++;
+    for (uint32_t i = 0; i < BLOCKS_SESSIONS; i++) {
+        enum tern_err err;
+
+        if (!(load & 1ull << i))
             continue;
-        }
+        while ((err = tern_submit_fetch(set->t, set->loads.v[i], peers[i], 0, 0, TERN_STEP_NONE,
+                                        set->round << ROUND_SHIFT | i)) == TERN_BUSY)
+            TRY(take_load(set, &waiting, deadline_ns, ret_pages));
         TRY(err);
-        if (a.cookie >> ROUND_SHIFT != set->round)
-            continue; /* a call before this one did not wait for it */
-        waiting &= ~(1ull << (a.cookie & ((1u << ROUND_SHIFT) - 1)));
-        if (a.err != TERN_DAEMON_LOST && a.n == 1)
-            ret_pages[a.cookie & ((1u << ROUND_SHIFT) - 1)] = page_of(&a.results[0]);
+        waiting |= 1ull << i;
+        set->counts.loads++;
     }
+    while (waiting != 0)
+        TRY(take_load(set, &waiting, deadline_ns, ret_pages));
     return TERN_OK;
 }
 
@@ -180,29 +273,13 @@ enum tern_err sessions_load(struct tern_block_set *set, const uint32_t *at, uint
                             uint64_t deadline_ns, uint32_t *ret_pages)
 {
     const char *peers[BLOCKS_SESSIONS];
-    uint64_t load = 0, submitted = 0;
+    uint64_t load = 0;
     enum tern_err err;
 
     set->loads.dirty |= sessions_below(n); /* until sessions_rest knows better */
     err = match_all(set, at, n, deadline_ns, ret_pages, peers, &load);
-    if (err != TERN_OK || load == 0)
-        goto out;
-    set->round++;
-    set->counts.requests++;
-    for (uint32_t i = 0; i < n && err == TERN_OK; i++) {
-        if (!(load & 1ull << i))
-            continue;
-        err = tern_submit_fetch(set->t, set->loads.v[i], peers[i], 0, 0, TERN_STEP_NONE,
-                                set->round << ROUND_SHIFT | i);
-        if (err == TERN_OK)
-            submitted |= 1ull << i;
-        else if (err == TERN_BUSY)
-            err = TERN_OK; /* one block less */
-    }
-    if (err == TERN_OK)
-        err = await_loads(set, submitted, deadline_ns, ret_pages);
-    set->counts.loads += (uint32_t)__builtin_popcountll(submitted);
-out:
+    if (err == TERN_OK && load != 0)
+        err = load_all(set, load, peers, deadline_ns, ret_pages);
     if (err == TERN_OK)
         set->loads.dirty &= ~sessions_below(n);
     return err;

@@ -123,7 +123,8 @@ TERN_API enum tern_err tern_blocks_pin(struct tern_block_set *set,
                                        const struct tern_block_key *keys, uint32_t n,
                                        uint32_t deadline_ms, uint8_t *ret_pinned,
                                        struct tern_block_pin **ret);
-/* Ends it, and sets *pin to NULL, which it may be already. After an error the pin is as before. */
+/* Ends it, and sets *pin to NULL, which it may be already. After an error the pin is there, and may
+ * have some of its blocks yet: repeat the call. */
 TERN_API enum tern_err tern_blocks_unpin(struct tern_block_pin **pin, uint32_t deadline_ms);
 
 /* Counts of the set since it was opened. */
