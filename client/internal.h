@@ -25,6 +25,7 @@
  *   blocks_ask    lists of keys, and the requests about them
  *   blocks_sessions  sessions for what takes pages or pins them
  *   blocks_get, blocks_put, blocks_pin, blocks  the calls of tern_blocks.h
+ *   blocks_queue  the same by a thread
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
  * request, or ID_SYNC for a call that waits. So an answer finds its request without a search, ids
