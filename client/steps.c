@@ -356,10 +356,8 @@ static enum tern_err put_late(struct tern_pool *p, uint64_t step, CUstream strea
                          "256 steps are in streams already: wait until the first of them is done");
     *l = (struct late){.control = p->control, .rank = t->rank, .bell = t->bell, .step = step};
     result = s->driver.host_call(stream, late_write, l);
-    if (result != CUDA_SUCCESS)
-        return call_failed(t, "cuLaunchHostFunc", result);
-    s->nlate++;
-    return TERN_OK;
+    s->nlate++; /* also after an error, behind which the thread may come for it all the same */
+    return result == CUDA_SUCCESS ? TERN_OK : call_failed(t, "cuLaunchHostFunc", result);
 }
 
 static enum tern_err put_write(struct tern_pool *p, uint64_t step, CUstream stream)

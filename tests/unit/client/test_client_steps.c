@@ -372,6 +372,18 @@ TEST(stream_step_whose_call_fails_is_not_published)
     until_published(1);
 }
 
+/* The place of the call that failed is not waited for: nobody may ever write its step. */
+TEST(stream_step_that_the_host_writes_goes_behind_one_that_failed)
+{
+    setenv("STANDIN_CUDA_LACKS", "122", 1);
+    in.let_fail("cuLaunchHostFunc", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_err(TERN_INTERNAL, tern_done_step_on_stream(pool, 1, stream[0], NULL));
+    assert_non_null(strstr(tern_error_text(t), "cuLaunchHostFunc"));
+    assert_int_equal(published(), 0);
+    assert_ok(tern_done_step_on_stream(pool, 1, stream[0], NULL));
+    until_published(1);
+}
+
 /* The step is in the stream, and nothing tells its place: the next one could pass it. */
 TEST(stream_step_behind_one_that_has_no_mark_waits_for_it)
 {
