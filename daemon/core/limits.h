@@ -47,15 +47,14 @@
 #define OPEN_TOKENS_MAX 245760 /* tokens of one message between daemons: they fit one frame */
 #define OFFER_PAGES_MAX 16384  /* pages of one message between daemons, or those of one chunk */
 /* T20: records that one step of the core looks at. A loop goes on up to STEP_TURNS_MAX, and its
- * last turn may add STEP_PATH_MAX: what a store does with the longest path that is stored, or a
- * request with the longest table that moves. */
+ * last turn may add STEP_PATH_MAX: what a request does with the longest table that moves. */
 #define STEP_TURNS_MAX  131072
 #define STEP_TABLE_MAX  131072 /* chunks of a session (T20); of a fetch, also pages of a group */
 #define TRANSFERS_MAX   65536  /* in, and out: each event looks at those that are active */
 #define DISK_FILES_MAX  262144 /* a reset of a namespace looks at all of them */
 #define DISK_ROOTS_MAX  65536  /* likewise: namespaces, by layout, of a tenant on the disk */
 #define DISK_PATH_MAX   65536  /* chunks of a prefix on the disk */
-#define STEP_PATH_MAX   (12 * DISK_PATH_MAX)
+#define STEP_PATH_MAX   (4 * STEP_TABLE_MAX)
 #define STEP_VISITS_MAX (STEP_TURNS_MAX + STEP_PATH_MAX)
 /* The pieces of work of a request's step share so many visits, about 2 ms, and go on in the next
  * step. A piece may visit PIECE_VISITS_LEAST, however many those before it took. What is left over
@@ -67,6 +66,7 @@
 #define BATCH_VISITS_MAX     32768 /* behind so many the operations of a Step are BUSY */
 #define TAIL_PAGES_MAX       32768 /* of a session that fetches or retracts: they go at once */
 #define TAIL_CHUNKS_MAX      4096  /* of a session that fetches: what replaces them comes at once */
+#define BELOW_LOOKS_MAX      2048  /* nodes below a depth that are looked at for a resume point */
 #define SLAB_LOOKS_MAX       16    /* slabs of a group looked at for the one that costs least */
 #define NODE_VISITS          4     /* what a node that is made or published counts for */
 #define RECORDS_A_VISIT      32    /* pages or blocks taken, or blocks passed, that count for one */
@@ -93,19 +93,20 @@
 #define LEASE_PAGES          16384 /* leased to an engine of one pool, unless the limits say less */
 #define TICKET_BLOB_BYTES    65536 /* of what an engine gives to a ticket for itself */
 #define TICKET_WORDS         (TICKET_BLOB_BYTES / 4)
-#define DISK_WRITE_EXTENTS   512  /* of one file */
-#define DISK_WRITE_PAGES     2048 /* of one file */
+#define DISK_WRITE_EXTENTS   512                      /* of one file */
+#define DISK_WRITE_PAGES     2048                     /* of one file */
+#define DISK_WINDOW_MAX      (DISK_WRITE_EXTENTS - 2) /* chunks whose STATE an entry needs */
 /* Bytes that a store may take beyond the budget, until what it prunes is gone (D5). */
 #define DISK_PRUNE_BYTES (256ull << 20)
 #define DISK_PAUSE_MS    1000 /* after a store that the disk has refused no other begins */
-#define DISK_PUT_OFF_MS  100 /* a store that gave way to others' need pins nothing for so long */
+#define DISK_PUT_OFF_MS  100  /* a store that gave way to others' need pins nothing for so long */
 #define DISK_KEEP_MS_MAX 2000 /* a store that is due keeps the last copy in memory no longer */
 #define DISK_AHEAD_PART                                                                            \
     16 /* with less than that part of a tier free, what leaves it next is stored */
 /* Entries of a tenant, those stored first, that are looked at for the one that goes first; and the
  * chunks of their windows. */
 #define DISK_ENTRIES_LOOKED 4096
-#define DISK_CHUNKS_LOOKED  65536
+#define DISK_CHUNKS_LOOKED  16384
 #define DISK_TRIES_MAX      8  /* stores that are tried in one step: each looks at its path */
 #define DISK_DROPS_MAX      32 /* said in one step */
 #define DISK_FILE_BYTES     (256ull << 20) /* a file is ended when it has reached so much */

@@ -33,7 +33,8 @@ static void audit_chunk(struct disk_audit *d, uint32_t at)
     const struct core *c = d->a->c;
     const struct disk_chunk *k = disk_chunk_at(c, at), *p;
 
-    if (k->children.n == 0 && !disk_is_entry(k) && k->pins == 0 && c->disk_trimmed)
+    if (k->children.n == 0 && !disk_is_entry(k) && k->pins == 0 && c->disk_trimmed &&
+        !(disk_entry_list_has(c, at) && c->left_over)) /* else it goes in the next piece */
         oracle_fail("audit: D9: nobody needs disk chunk %u", at);
     for (uint32_t i = 0; i < DISK_PARTS; i++)
         audit_part(d, at, i);

@@ -35,6 +35,7 @@ static void forget_core(struct disks *k)
     k->began = DISK_NFILES;
     k->written = k->moved = k->unsure = k->starting = k->shutting = k->was_full = k->short_of = 0;
     k->spoilt = k->broken = k->freed = k->troubled = 0;
+    memset(k->ahead, 0, sizeof k->ahead);
     memset(k->lost, 0, sizeof k->lost);
     memset(k->over, 0, sizeof k->over);
     memset(k->ask, 0, sizeof k->ask);
@@ -854,6 +855,7 @@ void disk_after(struct sim *w, uint32_t d)
         note_late(w, d);
         check_budgets(w, d);
     }
+    check_ahead(w, d);
     if (k->began != DISK_NFILES)
         k->freed = 0;
     check_lost(w, d);

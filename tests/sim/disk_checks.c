@@ -263,6 +263,11 @@ static void check_entry_left(struct sim *w, uint32_t d, const struct ext *x)
         MARK(evicted_ahead);
         return;
     }
+    /* T20: entries make way in pieces, and what is left over goes on in the next step. */
+    if (k->began == DISK_NFILES && core_deadline(w->d[d].core) <= w->now) {
+        k->ahead[x->id.tenant] = 1;
+        return;
+    }
     EXPECT(k->began != DISK_NFILES && k->file[k->began].tenant == x->id.tenant,
            "evicted_for_nothing", "an entry of variant %u depth %u, reason %u", x->id.variant,
            x->e.depth, x->e.reason);
@@ -270,6 +275,27 @@ static void check_entry_left(struct sim *w, uint32_t d, const struct ext *x)
            "an entry of variant %u depth %u file %llu, and there is room", x->id.variant,
            x->e.depth, (unsigned long long)x->e.place.file);
     MARK(entry_evicted);
+}
+
+/* For whom entries made way in pieces, he writes before the core has nothing left over; or his
+ * store waits for the checksums of what was committed between two of them. */
+void check_ahead(struct sim *w, uint32_t d)
+{
+    struct disks *k = w->disk[d];
+    struct disk_view told;
+
+    if (k->began != DISK_NFILES)
+        k->ahead[k->file[k->began].tenant] = 0;
+    if (core_deadline(w->d[d].core) <= w->now)
+        return;
+    for (uint32_t t = 0; t < TENANTS; t++) {
+        if (!k->ahead[t])
+            continue;
+        core_disk(w->d[d].core, t, &told);
+        EXPECT(told.stores > 0 || room_comes_later(w, d, t), "evicted_for_nothing",
+               "entries of tenant %u, and no file began", t);
+        k->ahead[t] = 0;
+    }
 }
 
 /* Nobody reads what is given back, unless it is there anew. */

@@ -68,12 +68,13 @@ struct store_ask {
 struct disks {
     uint32_t top, uid, step; /* top: extents below it may be used */
     uint64_t last_file, pause_ns, served_ns;
-    uint16_t told;   /* the entry that became durable in this step; DISK_EXTS: none */
-    uint16_t began;  /* the file that a write began for in this step; DISK_NFILES: none */
-    uint8_t freed;   /* a file has gone since the last write began */
-    uint8_t written; /* enum tern_err that the core was told of a file in this step */
-    uint8_t moved;   /* something was dropped or became durable in this step */
-    uint8_t unsure;  /* the core has work left over: what it has dropped is not all said */
+    uint16_t told;          /* the entry that became durable in this step; DISK_EXTS: none */
+    uint16_t began;         /* the file that a write began for in this step; DISK_NFILES: none */
+    uint8_t freed;          /* a file has gone since the last write began */
+    uint8_t ahead[TENANTS]; /* 1: entries have made way in pieces for the next write */
+    uint8_t written;        /* enum tern_err that the core was told of a file in this step */
+    uint8_t moved;          /* something was dropped or became durable in this step */
+    uint8_t unsure;         /* the core has work left over: what it has dropped is not all said */
     uint8_t starting, shutting, was_full, short_of;
     uint8_t resetting, reset_tenant, reset_ns; /* a peer tells of a reset in this step */
     uint32_t spoilt, broken;                   /* pages that came wrong, reads that failed */
@@ -136,6 +137,7 @@ bool entry_whole(struct sim *w, struct disks *k, const struct ext *x, enum look 
 struct ext *ext_at(struct disks *k, struct disk_place at);
 void note_late(struct sim *w, uint32_t d);
 void check_drops(struct sim *w, uint32_t d);
+void check_ahead(struct sim *w, uint32_t d);
 void check_budgets(struct sim *w, uint32_t d);
 /* A start: which entries has it to find? */
 void find_musts(struct sim *w, uint32_t d);

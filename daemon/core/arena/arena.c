@@ -257,8 +257,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     for (uint32_t i = 0; i < limits->tenants; i++) {
         tenant_at(c, i)->event_next = 1;
         tenant_at(c, i)->idle = tenant_at(c, i)->closes = tenant_at(c, i)->disk_entries =
-            tenant_at(c, i)->disk_roots = tenant_at(c, i)->disk_due = tenant_at(c, i)->disk_late =
-                LIST_EMPTY;
+            tenant_at(c, i)->disk_roots = tenant_at(c, i)->disk_bare = tenant_at(c, i)->disk_due =
+                tenant_at(c, i)->disk_late = LIST_EMPTY;
         tenant_at(c, i)->disk_writing = NONE;
     }
     give_record_memory(c);

@@ -203,6 +203,13 @@ struct node_room {
     uint16_t looked_below;
 };
 
+/* What its path would be on the disk, and its chunk there, as far as that was looked for. */
+struct node_disk {
+    uint64_t bytes; /* of HISTORY */
+    uint32_t keys;
+    uint32_t chunk, gen, round; /* gen 0: none; round: disk_round when it was found */
+};
+
 /* The pages of a node in one group: heads, in page_tokens order, L / page_tokens each. */
 struct node_group {
     uint32_t pages[TIER_COUNT]; /* acknowledged */
@@ -229,6 +236,7 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t reserved;     /* 1: of the reserve: its copy is on the host, or on its way there */
     uint32_t reserved_children;
     uint32_t jump; /* an ancestor further up: see node_above */
+    struct node_disk disk;
     uint64_t seq;
     uint64_t chain;                 /* of all tokens up to here, public; it indexes nothing */
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
@@ -470,6 +478,7 @@ struct tenant {
     /* Its part of the disk. */
     struct list disk_entries; /* chunks: what was stored first comes first */
     struct list disk_roots;   /* chunks of depth 0 */
+    struct list disk_bare;    /* chunks that perhaps nobody needs: they go in pieces */
     /* Nodes whose cold stores wait for records, the oldest first: those whose last copy is kept for
      * that, and those of which it was kept for DISK_KEEP_MS_MAX. */
     struct list disk_due, disk_late;
@@ -565,8 +574,9 @@ struct core {
     uint32_t disk_checked;                    /* after: the next chunk to look at */
     uint32_t disk_trimmed;                    /* 1: of that, what was over the budgets has gone */
     uint32_t disk_resets_over;                /* 1: of some tenant */
-    uint32_t disk_spared;                     /* see disk_spare */
+    uint32_t disk_spared;                     /* see disk/entries.c */
     uint32_t disk_bad;                        /* chunks that are bad, and roots that were reset */
+    uint32_t disk_round;                      /* other when one more chunk is bad */
     uint32_t disk_bad_at, disk_bad_left;      /* the next chunk to look at for what leads through
                                                  one, and how many are left of this round */
     uint32_t disk_let_go; /* changes when a chunk is let go, or a file is gone for good; never 0 */

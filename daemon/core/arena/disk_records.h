@@ -32,9 +32,10 @@ struct disk_chunk {
     uint32_t pins;                /* fetches that read it or what is below it, and stores */
     uint32_t bad;      /* 1: what was read of it was not what was written: never found again */
     uint32_t reset;    /* of a root: the same, of all below it (N1) */
+    uint32_t nbad;     /* of a root: chunks below it that are bad */
     uint32_t needless; /* 1: an entry that a longer one has made so (D5), and that somebody reads */
     uint32_t spared;   /* disk_spared: a continued entry on the path of the store that makes room */
-    struct list_links in_entries; /* of its tenant */
+    struct list_links in_entries; /* of its tenant; of no entry: in its disk_bare */
     uint64_t chain, layout_hash;
     struct namespace_id ns;
     uint64_t path_bytes; /* of the HISTORY extents up to here; and their extra keys, and files as

@@ -36,6 +36,8 @@ void disk_entry_keep(struct core *c, uint32_t chunk, const struct disk_entry *e)
     if (was) { /* what the earlier one claimed, after what this one does */
         disk_claim(c, (struct disk_window){chunk, reach}, false);
         disk_entry_list_remove(c, entries, chunk);
+    } else if (disk_entry_list_has(c, chunk)) {
+        disk_entry_list_remove(c, &tenant_at(c, k->tenant)->disk_bare, chunk);
     }
     disk_part_keep(c, chunk, DISK_ENTRY, e->at);
     k->reason = e->reason;
@@ -61,10 +63,11 @@ void disk_entry_use(struct core *c, uint32_t chunk)
 {
     uint32_t at = chunk;
 
-    for (; at != NONE && !disk_is_entry(disk_chunk_at(c, at)); c->visits++)
+    while (at != NONE && !disk_is_entry(disk_chunk_at(c, at)))
         at = disk_chunk_at(c, at)->children.head; /* there is one below */
     if (at == NONE)
         return;
+    walked(c, disk_path(disk_chunk_at(c, at)) - disk_path(disk_chunk_at(c, chunk)));
     disk_chunk_at(c, at)->hits++;
     disk_chunk_at(c, at)->used_ns = disk_served(c);
     touch(c);
@@ -133,19 +136,21 @@ static bool is_needless(const struct disk_chunk *k)
 }
 
 /* How many bytes the end of what it makes needless will bring. STATE goes where no entry that stays
- * claims it, the new one neither. */
-static uint64_t disk_prunable(const struct core *c, const struct disk_new *e)
+ * claims it, the new one neither. What will go that way is spared until then. */
+static uint64_t prunable(struct core *c, const struct disk_new *e)
 {
     uint32_t claiming = 0, n = 0, last = e->chunk; /* last: the first that claims it no more */
     uint64_t bytes = 0;
 
     if (!prunes(e->reason))
         return 0;
+    c->disk_spared = gen_next(c->disk_spared);
     for (uint32_t at = e->chunk; at != NONE && disk_chunk_at(c, at)->depth > 0;
          at = disk_chunk_at(c, at)->parent, n++) {
-        const struct disk_chunk *k = disk_chunk_at(c, at);
+        struct disk_chunk *k = disk_chunk_at(c, at);
 
         if (is_needless(k)) {
+            k->spared = c->disk_spared;
             bytes += disk_kept_bytes(k, DISK_ENTRY, &k->part[DISK_ENTRY]);
             claiming++;
         }
@@ -157,6 +162,7 @@ static uint64_t disk_prunable(const struct core *c, const struct disk_new *e)
             k->claims == claiming)
             bytes += disk_kept_bytes(k, DISK_STATE, &k->part[DISK_STATE]);
     }
+    walked(c, n);
     return bytes;
 }
 
@@ -170,8 +176,9 @@ void disk_prune(struct core *c, uint32_t chunk, enum disk_reason reason)
 {
     if (!prunes(reason))
         return;
+    walked(c, disk_path(disk_chunk_at(c, chunk)));
     for (uint32_t at = disk_chunk_at(c, chunk)->parent; at != NONE;
-         at = disk_chunk_at(c, at)->parent, c->visits++) {
+         at = disk_chunk_at(c, at)->parent) {
         struct disk_chunk *k = disk_chunk_at(c, at);
 
         if (!is_needless(k))
@@ -198,31 +205,19 @@ void disk_unpin(struct core *c, uint32_t chunk)
         return;
     }
     k->needless = 0;
-    if (c->disk_bad > 0 && disk_is_entry(k)) {
-        c->visits += disk_path(k);
-        if (disk_leads_through_bad(c, chunk)) {
-            disk_entry_end(c, chunk);
-            return;
-        }
-    }
-    disk_chunk_offer(c, chunk);
-}
-
-void disk_spare(struct core *c, uint32_t chunk)
-{
-    c->disk_spared = gen_next(c->disk_spared);
-    for (uint32_t at = chunk; at != NONE; at = disk_chunk_at(c, at)->parent, c->visits++)
-        if (is_needless(disk_chunk_at(c, at)))
-            disk_chunk_at(c, at)->spared = c->disk_spared;
+    if (disk_is_entry(k) && (k->bad || disk_chunk_at(c, k->root)->reset))
+        disk_entry_end(c, chunk);
+    else
+        disk_chunk_offer(c, chunk);
 }
 
 static bool may_go(const struct core *c, uint32_t chunk, const struct disk_room *r)
 {
     const struct disk_chunk *k = disk_chunk_at(c, chunk);
 
-    if (k->pins > (r && r->for_it.chunk == chunk ? r->pins : 0))
+    if (k->pins > (r->for_it.chunk == chunk ? r->pins : 0))
         return false;
-    return !r || !prunes(r->for_it.reason) || k->spared != c->disk_spared;
+    return !prunes(r->for_it.reason) || k->spared != c->disk_spared;
 }
 
 /* The entry with the lowest score that may go; NONE. */
@@ -249,35 +244,27 @@ static uint32_t next_to_go(struct core *c, uint32_t tenant, const struct disk_ro
     return first;
 }
 
-enum disk_has_room disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r)
+enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, struct disk_room *r)
 {
-    uint32_t at = visits_left(c) > 0 ? next_to_go(c, tenant, r) : NONE;
+    struct tenant *t = tenant_at(c, tenant);
+    uint32_t at;
 
-    if (visits_left(c) == 0)
+    if ((r->gone > 0 && piece_over(c)) || t->disk_bare.n > 0)
         return DISK_ROOM_NEXT;
+    (void)prunable(c, &r->for_it);
+    at = next_to_go(c, tenant, r);
     if (at == NONE)
-        return DISK_ROOM_NEVER;
+        return t->disk_pins > r->pins ? DISK_ROOM_LATER : DISK_ROOM_NEVER;
     disk_entry_end(c, at);
-    tenant_at(c, tenant)->disk.evicted++;
+    t->disk.evicted++;
+    r->gone++;
     return DISK_ROOM;
-}
-
-enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, const struct disk_room *r)
-{
-    enum disk_has_room room = disk_evict_one(c, tenant, r);
-
-    if (room != DISK_ROOM_NEVER)
-        return room;
-    return tenant_at(c, tenant)->disk_pins > r->pins ? DISK_ROOM_LATER : DISK_ROOM_NEVER;
 }
 
 /* What makes way may have shared STATE with what the new entry makes needless. */
 static uint64_t most_of(struct core *c, uint32_t tenant, const struct disk_room *r)
 {
-    uint64_t credit = disk_prunable(c, &r->for_it);
-
-    if (prunes(r->for_it.reason) && r->for_it.chunk != NONE)
-        c->visits += disk_path(disk_chunk_at(c, r->for_it.chunk));
+    uint64_t credit = prunable(c, &r->for_it);
 
     return tenant_at(c, tenant)->config.disk_bytes +
            (credit < DISK_PRUNE_BYTES ? credit : DISK_PRUNE_BYTES);
@@ -285,31 +272,21 @@ static uint64_t most_of(struct core *c, uint32_t tenant, const struct disk_room 
 
 enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_room r)
 {
-    while (tenant_at(c, tenant)->disk_used + r.bytes > most_of(c, tenant, &r)) {
-        enum disk_has_room room = disk_room_more(c, tenant, &r);
+    const struct tenant *t = tenant_at(c, tenant);
+    enum disk_has_room room = DISK_ROOM;
 
-        if (room == DISK_ROOM_NEVER && prunes(r.for_it.reason)) { /* what it will make needless */
-            r.for_it.reason = DISK_EVICT;
+    while (room == DISK_ROOM && t->disk_used + r.bytes > t->config.disk_bytes &&
+           t->disk_used + r.bytes > most_of(c, tenant, &r)) {
+        room = disk_room_more(c, tenant, &r);
+        if (room != DISK_ROOM_NEVER || !prunes(r.for_it.reason))
             continue;
-        }
-        if (room != DISK_ROOM)
-            return room;
-        if (visits_left(c) == 0)
-            return DISK_ROOM_NEXT;
+        r.for_it.reason = DISK_EVICT; /* what it will make needless */
+        room = DISK_ROOM;
     }
-    return DISK_ROOM;
+    return room;
 }
 
-bool disk_leads_through_bad(const struct core *c, uint32_t chunk)
-{
-    for (uint32_t at = chunk; at != NONE; at = disk_chunk_at(c, at)->parent)
-        if (disk_chunk_at(c, at)->bad || disk_chunk_at(c, at)->reset)
-            return true;
-    return false;
-}
-
-/* One more chunk is bad, or a root was reset: all entries are looked at once from now on. Those
- * that are held meanwhile are looked at when they are let go. */
+/* One more chunk is bad, or a root was reset: all entries are looked at once from now on. */
 static void bad_more(struct core *c)
 {
     c->disk_bad++;
@@ -324,6 +301,8 @@ void disk_chunk_bad(struct core *c, uint32_t chunk)
     if (k->bad)
         return;
     k->bad = 1;
+    disk_chunk_at(c, k->root)->nbad++;
+    c->disk_round = gen_next(c->disk_round);
     bad_more(c);
 }
 
@@ -335,17 +314,31 @@ static bool has_lost(const struct core *c, const struct disk_chunk *k)
     return false;
 }
 
+static bool leads_through_bad(struct core *c, uint32_t chunk)
+{
+    const struct disk_chunk *k = disk_chunk_at(c, chunk), *root = disk_chunk_at(c, k->root);
+
+    if (root->reset || root->nbad == 0)
+        return root->reset;
+    walked(c, disk_path(k));
+    while (k->depth > 0 && !k->bad)
+        k = disk_chunk_at(c, k->parent);
+    return k->bad;
+}
+
+/* What is held is marked, and goes when it is let go. */
 static void bad_look(struct core *c, uint32_t chunk)
 {
     const struct disk_chunk *k = disk_chunk_at(c, chunk);
 
     if (k->used && has_lost(c, k))
         disk_chunk_bad(c, chunk);
-    if (!k->used || !disk_is_entry(k) || k->pins > 0)
+    if (!k->used || !disk_is_entry(k) || !leads_through_bad(c, chunk))
         return;
-    c->visits += disk_path(k);
-    if (disk_leads_through_bad(c, chunk))
+    if (k->pins == 0)
         disk_entry_end(c, chunk);
+    else if (!disk_chunk_at(c, k->root)->reset)
+        disk_chunk_bad(c, chunk);
 }
 
 bool disk_bad_flush(struct core *c)

@@ -47,23 +47,18 @@ struct disk_room {
     uint64_t bytes;
     struct disk_new for_it;
     uint32_t pins;
+    uint32_t gone; /* entries that made way */
 };
 /* LATER: when others let go of theirs. FILE: when a file is gone for good. NEXT: next step. */
 enum disk_has_room { DISK_ROOM_NEVER, DISK_ROOM, DISK_ROOM_LATER, DISK_ROOM_FILE, DISK_ROOM_NEXT };
 enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_room r);
-/* Room for one more: an entry goes, or somebody holds what could. */
-enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, const struct disk_room *r);
+/* Room for one more: the entry with the lowest score goes, or somebody holds what could. Behind the
+ * end of a piece the first goes nevertheless: whoever needs room gets on in each step. */
+enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, struct disk_room *r);
 /* Nobody reads or builds on the chunk any more. */
 void disk_unpin(struct core *c, uint32_t chunk);
-/* The entry with the lowest score that may go, goes. NEVER: there is none. */
-enum disk_has_room disk_evict_one(struct core *c, uint32_t tenant, const struct disk_room *r);
-/* Up to the next call, no continued entry on the path to the chunk makes way for a store that will
- * make it needless. */
-void disk_spare(struct core *c, uint32_t chunk);
 /* The chunk is never found again. */
 void disk_chunk_bad(struct core *c, uint32_t chunk);
-/* Is the chunk, or one above it, bad, or of a namespace that was reset? */
-bool disk_leads_through_bad(const struct core *c, uint32_t chunk);
 /* Drops entries that lead through bad chunks or a reset namespace. False: there are more. */
 bool disk_bad_flush(struct core *c);
 /* N1: what is on the disk under that name is never found again, and goes. */

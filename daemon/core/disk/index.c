@@ -5,6 +5,7 @@
 
 #include "core/arena/hashed.h"
 #include "core/tree/events.h"
+#include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
 /* --- finding --- */
@@ -35,100 +36,6 @@ static uint32_t root_of(const struct core *c, struct disk_tree of)
     return NONE;
 }
 
-/* Two chains of token blocks, and of keys, of one chunk each. */
-static bool heads_equal(const struct core *c, struct token_heads a, struct token_heads b,
-                        uint32_t align)
-{
-    for (uint32_t off = 0; off < align; off += TOKEN_BLOCK) {
-        uint32_t n = align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK;
-
-        if (memcmp(block_at(c, a.blocks)->v, block_at(c, b.blocks)->v, n * sizeof(uint32_t)) != 0)
-            return false;
-        a.blocks = *block_next(c, a.blocks);
-        b.blocks = *block_next(c, b.blocks);
-    }
-    for (; a.keys != NONE && b.keys != NONE;
-         a.keys = key_at(c, a.keys)->next, b.keys = key_at(c, b.keys)->next) {
-        const struct key_record *x = key_at(c, a.keys), *y = key_at(c, b.keys);
-
-        if (x->position != y->position || x->hi != y->hi || x->lo != y->lo)
-            return false;
-    }
-    return a.keys == b.keys; /* both at their ends */
-}
-
-static struct token_heads chunk_heads(const struct disk_chunk *k)
-{
-    return (struct token_heads){k->tokens, k->keys};
-}
-
-/* What the last walk up has met: the chunk above the one that it began with leads to the same. */
-struct wrong {
-    uint32_t chunk, depth;
-};
-
-/* Is the chunk that of the node, and so are those above it? Who looks at a path from its end
- * upwards walks through what is wrong once, and not from each chunk anew. */
-static bool is_of_node(const struct core *c, uint32_t slot, const struct node *n, struct wrong *io)
-{
-    const struct disk_chunk *k = disk_chunk_at(c, slot);
-    const uint32_t above = k->parent;
-
-    if (io->chunk == slot && k->depth >= io->depth) {
-        io->chunk = above;
-        return false;
-    }
-    for (; k->depth > 0; k = disk_chunk_at(c, k->parent), n = node_at(c, n->parent))
-        if (k->depth != n->depth || !disk_found_there(k) ||
-            !heads_equal(c, chunk_heads(k), node_heads(n), k->align)) {
-            *io = (struct wrong){above, k->depth};
-            return false;
-        }
-    return n->depth == 0;
-}
-
-static uint32_t of_node(const struct core *c, uint32_t root, uint32_t slot, struct wrong *io)
-{
-    const struct node *n = node_at(c, slot);
-    const uint64_t hash = hashed_at(c, TABLE_NODES, slot)->hash;
-    uint32_t at;
-
-    if (n->depth == 0)
-        return root;
-    at = hashed_first(c, TABLE_CHUNKS, hash, root);
-    for (; at != NONE; at = hashed_at(c, TABLE_CHUNKS, at)->next)
-        if (hashed_at(c, TABLE_CHUNKS, at)->hash == hash && disk_chunk_at(c, at)->root == root &&
-            is_of_node(c, at, n, io))
-            return at;
-    return NONE;
-}
-
-static uint32_t root_of_node(const struct core *c, const struct node *n)
-{
-    const struct pool *p = node_pool(c, n);
-
-    return root_of(c, (struct disk_tree){p->tenant, space_at(c, n->space)->ns, p->layout_hash});
-}
-
-uint32_t disk_of_node(const struct core *c, uint32_t node)
-{
-    struct wrong wrong = {.chunk = NONE};
-    uint32_t root = root_of_node(c, node_at(c, node));
-
-    return root == NONE ? NONE : of_node(c, root, node, &wrong);
-}
-
-uint32_t disk_of_path(struct core *c, uint32_t node)
-{
-    struct wrong wrong = {.chunk = NONE};
-    uint32_t root = root_of_node(c, node_at(c, node)), chunk = NONE;
-
-    for (uint32_t at = node; root != NONE && chunk == NONE;
-         at = node_at(c, at)->parent, c->visits++)
-        chunk = of_node(c, root, at, &wrong); /* the root's is there */
-    return chunk;
-}
-
 /* The hash of the path that ends with the view's chunk behind the parent. */
 static uint64_t path_hash(const struct core *c, uint32_t parent, struct token_view *w)
 {
@@ -141,19 +48,15 @@ static uint64_t path_hash(const struct core *c, uint32_t parent, struct token_vi
 static bool is_child(const struct disk_chunk *k, uint32_t parent, struct token_view *w)
 {
     return k->parent == parent && k->align == w->align &&
-           view_equals_chunk(w, k->depth - k->align, chunk_heads(k));
+           view_equals_chunk(w, k->depth - k->align, (struct token_heads){k->tokens, k->keys});
 }
 
-uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w, bool bad_too)
+static uint32_t child_at(const struct core *c, uint32_t parent, uint64_t hash, struct token_view *w,
+                         bool bad_too)
 {
-    const struct disk_chunk *p = disk_chunk_at(c, parent);
-    uint64_t hash;
+    uint32_t at = hashed_first(c, TABLE_CHUNKS, hash, disk_chunk_at(c, parent)->root);
 
-    if (p->children.n == 0)
-        return NONE;
-    hash = path_hash(c, parent, w);
-    for (uint32_t at = hashed_first(c, TABLE_CHUNKS, hash, p->root); at != NONE;
-         at = hashed_at(c, TABLE_CHUNKS, at)->next)
+    for (; at != NONE; at = hashed_at(c, TABLE_CHUNKS, at)->next)
         if (hashed_at(c, TABLE_CHUNKS, at)->hash == hash &&
             (bad_too || disk_found_there(disk_chunk_at(c, at))) &&
             is_child(disk_chunk_at(c, at), parent, w))
@@ -161,19 +64,113 @@ uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w,
     return NONE;
 }
 
-/* The deepest chunk below `from`, or itself, that agrees with the view. */
-static uint32_t walk(const struct core *c, uint32_t from, struct token_view *w)
+uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w, bool bad_too)
 {
-    uint32_t at = from;
+    return disk_chunk_at(c, parent)->children.n == 0
+               ? NONE
+               : child_at(c, parent, path_hash(c, parent, w), w, bad_too);
+}
 
-    while (w->end - disk_chunk_at(c, at)->depth >= w->align) {
-        uint32_t child = disk_child(c, at, w, false);
+/* The same with a node's chunk, whose hash is known. */
+static uint32_t child_of_node(const struct core *c, const struct disk_chunk *p, uint32_t node)
+{
+    const struct token_buf b = tokens_of_node(c, node_at(c, node));
+    struct token_view w = {
+        .c = c, .buf = &b, .align = b.align, .base = b.end, .end = b.end, .cursor_block = b.head};
 
-        if (child == NONE)
-            break;
-        at = child;
+    return child_at(c, disk_chunk_slot(c, p), hashed_at(c, TABLE_NODES, node)->hash, &w, false);
+}
+
+static uint32_t root_of_node(const struct core *c, const struct node *n)
+{
+    const struct pool *p = node_pool(c, n);
+
+    return root_of(c, (struct disk_tree){p->tenant, space_at(c, n->space)->ns, p->layout_hash});
+}
+
+uint32_t disk_of_node(const struct core *c, const struct node *n)
+{
+    const struct node_disk *d = &n->disk;
+    const struct disk_chunk *k = d->gen > 0 ? disk_chunk_at(c, d->chunk) : NULL;
+
+    return k && k->used && k->gen == d->gen && d->round == c->disk_round ? d->chunk : NONE;
+}
+
+/* Is its chunk known, and durable? Then so is that of each node above it. */
+static bool is_known(const struct core *c, const struct node *n)
+{
+    uint32_t at = disk_of_node(c, n);
+    const struct disk_chunk *k = at == NONE ? NULL : disk_chunk_at(c, at);
+
+    return n->depth == 0 ||
+           (k && k->kept & DISK_HAS(DISK_HISTORY) && !disk_chunk_at(c, k->root)->reset);
+}
+
+void disk_node_is(struct core *c, struct node *n, uint32_t chunk)
+{
+    n->disk.chunk = chunk;
+    n->disk.gen = disk_chunk_at(c, chunk)->gen;
+    n->disk.round = c->disk_round;
+    touch(c);
+}
+
+struct disk_kept disk_kept_of(const struct pool *p, uint32_t groups)
+{
+    struct disk_kept at = {.groups = groups, .file = NONE};
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        const struct group *of = &p->group[g];
+        const uint32_t pages = groups & 1u << g ? of->segment : 0;
+
+        at.npages += pages;
+        at.nsums += pages * of->layout.units * p->transfer_regions;
+        at.page_bytes += pages * of->layout.page_bytes * p->transfer_regions;
     }
     return at;
+}
+
+void disk_node_new(struct core *c, uint32_t node)
+{
+    struct node *n = node_at(c, node);
+    const struct node *up = node_at(c, n->parent);
+    const struct pool *p = node_pool(c, n);
+    const struct disk_chunk k = {.align = p->align, .nkeys = tokens_count_keys(c, n->keys)};
+    struct disk_kept at;
+    uint32_t groups = 0;
+
+    if (c->limits.disk_chunks == 0)
+        return;
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        groups |= group_is_state(&p->group[g]) ? 0 : 1u << g;
+    at = disk_kept_of(p, groups);
+    n->disk.keys = up->disk.keys + k.nkeys;
+    n->disk.bytes = up->disk.bytes + disk_kept_bytes(&k, DISK_HISTORY, &at);
+    if (is_known(c, up))
+        (void)disk_of_path(c, node, true);
+}
+
+uint32_t disk_of_path(struct core *c, uint32_t node, bool learns)
+{
+    const struct node *n = node_at(c, node);
+    const uint32_t align = node_pool(c, n)->align;
+    uint32_t chunk, looks = 0;
+
+    while (!is_known(c, n))
+        n = node_at(c, is_known(c, node_at(c, n->jump)) ? n->parent : n->jump);
+    chunk = n->depth == 0 ? root_of_node(c, n) : n->disk.chunk;
+    for (uint32_t depth = n->depth + align; chunk != NONE && depth <= node_at(c, node)->depth;
+         depth += align, looks++) {
+        const uint32_t at = node_above(c, (struct path){node, depth}),
+                       below = child_of_node(c, disk_chunk_at(c, chunk), at);
+
+        if (below == NONE)
+            break;
+        if (learns)
+            disk_node_is(c, node_at(c, at), below);
+        chunk = below;
+    }
+    walked(c, looks * tokens_blocks_per_chunk(align));
+    return chunk;
 }
 
 /* Has the chunk the STATE that a session needs to go on from the chunk `below` chunks deeper? */
@@ -187,11 +184,11 @@ static bool has_state(const struct pool *p, const struct disk_chunk *k, uint32_t
 }
 
 /* What one entry lacks, those between it and the chunk that lacks it need, too. */
-uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk)
+uint32_t disk_above(struct core *c, const struct pool *p, uint32_t chunk)
 {
-    uint32_t entry = NONE, n = 0; /* n: chunks from the entry up that have all */
+    uint32_t entry = NONE, n = 0, at = chunk; /* n: chunks from the entry up that have all */
 
-    for (uint32_t at = chunk; disk_chunk_at(c, at)->depth > 0; at = disk_chunk_at(c, at)->parent) {
+    for (; disk_chunk_at(c, at)->depth > 0; at = disk_chunk_at(c, at)->parent) {
         const struct disk_chunk *k = disk_chunk_at(c, at);
 
         if (p->nstate == 0)
@@ -205,27 +202,31 @@ uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk)
         if (entry != NONE && n == p->reach)
             break;
     }
+    walked(c, disk_path(disk_chunk_at(c, chunk)) - disk_path(disk_chunk_at(c, at)));
     return entry;
 }
 
-/* Down from the chunk, and up again. The chunk that differs is looked at, too. */
+/* Down along the view as far as it agrees, and up again. The chunk that differs is looked at, too.
+ */
 static uint32_t reach_from(struct core *c, const struct pool *p, uint32_t chunk,
                            struct token_view *w)
 {
-    uint32_t at = walk(c, chunk, w),
-             down = disk_chunk_at(c, at)->depth - disk_chunk_at(c, chunk)->depth;
+    uint32_t at = chunk, looks = 1;
 
-    walked(c, (1 + down / w->align) * tokens_blocks_per_chunk(w->align) +
-                  disk_chunk_at(c, at)->depth / w->align);
+    while (w->end - disk_chunk_at(c, at)->depth >= w->align &&
+           (chunk = disk_child(c, at, w, false)) != NONE) {
+        at = chunk;
+        looks++;
+    }
+    walked(c, looks * tokens_blocks_per_chunk(w->align));
     return disk_above(c, p, at);
 }
 
-uint32_t disk_reach(struct core *c, uint32_t node, struct token_view *w)
+uint32_t disk_reach(struct core *c, uint32_t node, struct token_view *w, bool learns)
 {
     const struct node *n = node_at(c, node);
-    uint32_t chunk = disk_of_path(c, node);
+    uint32_t chunk = disk_of_path(c, node, learns);
 
-    walked(c, n->depth / TOKEN_BLOCK); /* their tokens were compared */
     if (chunk == NONE)
         return NONE;
     return disk_chunk_at(c, chunk)->depth == n->depth ? reach_from(c, node_pool(c, n), chunk, w)
@@ -397,6 +398,10 @@ static void chunk_free(struct core *c, uint32_t at)
         disk_child_list_remove(c, &tenant_at(c, k->tenant)->disk_roots, at);
     }
     c->disk_bad -= k->bad + k->reset;
+    if (k->bad)
+        disk_chunk_at(c, k->root)->nbad--;
+    if (disk_entry_list_has(c, at))
+        disk_entry_list_remove(c, &tenant_at(c, k->tenant)->disk_bare, at);
     if (k->reset)
         disk_reset_over(c, k->tenant);
     tokens_drop(c, k);
@@ -406,6 +411,7 @@ static void chunk_free(struct core *c, uint32_t at)
     touch(c);
 }
 
+/* What nobody needs goes in pieces: the rest waits as the tenant's `disk_bare`. */
 void disk_chunk_offer(struct core *c, uint32_t chunk)
 {
     for (uint32_t at = chunk, up; at != NONE; at = up) {
@@ -414,9 +420,26 @@ void disk_chunk_offer(struct core *c, uint32_t chunk)
         up = k->parent;
         if (k->children.n > 0 || disk_is_entry(k) || k->pins > 0)
             return;
-        c->visits++;
+        if (at != chunk && piece_over(c)) {
+            if (!disk_entry_list_has(c, at))
+                disk_entry_list_push(c, &tenant_at(c, k->tenant)->disk_bare, at);
+            return;
+        }
+        c->visits += 1 + tokens_blocks_per_chunk(k->align ? k->align : 1) / RECORDS_A_VISIT;
         chunk_free(c, at);
     }
+}
+
+bool disk_bare_flush(struct core *c)
+{
+    piece_begin(c);
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        while (tenant_at(c, i)->disk_bare.n > 0) {
+            if (piece_over(c))
+                return false;
+            disk_chunk_offer(c, disk_entry_list_pop(c, &tenant_at(c, i)->disk_bare));
+        }
+    return true;
 }
 
 /* --- extents --- */

@@ -45,15 +45,20 @@ struct disk_tree {
 
 /* The same, and it is made; NONE if no record is to be had. */
 uint32_t disk_root_make(struct core *c, struct disk_tree of);
-/* The chunk of a node's prefix, every token compared; the root for a root. NONE: none. */
-uint32_t disk_of_node(const struct core *c, uint32_t node);
-/* The deepest chunk of its path; NONE: there is no root. */
-uint32_t disk_of_path(struct core *c, uint32_t node);
+/* The chunk that the node remembers, which may not be durable yet; NONE: none. */
+uint32_t disk_of_node(const struct core *c, const struct node *n);
+/* The deepest chunk of the node's path, every token compared; the root's for a root. NONE: there is
+ * no root. What nodes remember is not compared again. learns: they remember what is found. */
+uint32_t disk_of_path(struct core *c, uint32_t node, bool learns);
+/* That is its chunk. */
+void disk_node_is(struct core *c, struct node *n, uint32_t chunk);
+/* The node is new: if the chunk of its parent is known, so is its own. */
+void disk_node_new(struct core *c, uint32_t node);
 /* The deepest one from this upwards that a session of the pool can go on from, or NONE. */
-uint32_t disk_above(const struct core *c, const struct pool *p, uint32_t chunk);
+uint32_t disk_above(struct core *c, const struct pool *p, uint32_t chunk);
 /* Where a session could get to: from the deepest chunk of the path to `node` that is on the disk,
  * down along the view. NONE for nowhere. */
-uint32_t disk_reach(struct core *c, uint32_t node, struct token_view *w);
+uint32_t disk_reach(struct core *c, uint32_t node, struct token_view *w, bool learns);
 /* The same, from no node at all: a namespace of the pool of which memory has nothing. */
 uint32_t disk_reach_anew(struct core *c, const struct pool *p, struct namespace_id ns,
                          struct token_view *w);
@@ -74,6 +79,8 @@ struct token_view disk_fresh_view(const struct core *c, const struct disk_fresh 
 uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w, bool bad_too);
 /* Where nobody needs the chunk any more it goes, and so do those above it. */
 void disk_chunk_offer(struct core *c, uint32_t chunk);
+/* The rest of what goes. False: there is more. */
+bool disk_bare_flush(struct core *c);
 static inline void disk_pin(struct core *c, uint32_t chunk)
 {
     disk_chunk_at(c, chunk)->pins++;
@@ -95,6 +102,8 @@ uint64_t disk_place_hash(const struct core *c, struct disk_place place);
 /* What an extent of the chunk says of itself. */
 void disk_extent_of(const struct core *c, uint32_t chunk, enum disk_part part,
                     const struct disk_kept *at, struct disk_extent *ret);
+/* What an extent with the pages of those groups, of one chunk, keeps. */
+struct disk_kept disk_kept_of(const struct pool *p, uint32_t groups);
 uint64_t disk_kept_bytes(const struct disk_chunk *k, enum disk_part part,
                          const struct disk_kept *at);
 

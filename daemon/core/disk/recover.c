@@ -61,7 +61,7 @@ static void leave_old(struct core *c, uint32_t chunk)
     while (disk_chunk_at(c, chunk)->used && disk_chunk_at(c, chunk)->gen == gen) {
         uint32_t at = chunk;
 
-        if (visits_left(c) == 0) {
+        if (piece_over(c)) {
             disk_chunk_bad(c, chunk); /* the rest goes when all was found */
             return;
         }
@@ -127,7 +127,8 @@ static bool take_extent(struct core *c, const struct event *ev, struct disk_kept
     if (e->part == DISK_HISTORY)
         return take_history(c, ev, at);
     chunk = chunk_at_place(c, e, e->chain, e->above);
-    if (chunk == NONE || e->part >= DISK_PARTS || e->reason >= DISK_REASONS)
+    if (chunk == NONE || e->part >= DISK_PARTS || e->reason >= DISK_REASONS ||
+        disk_within(disk_chunk_at(c, chunk), e->reach) > DISK_WINDOW_MAX)
         return false;
     if (e->part == DISK_STATE) {
         disk_part_keep(c, chunk, DISK_STATE, at);
@@ -247,6 +248,7 @@ static void check_chunk(struct core *c, uint32_t at)
 
 bool disk_recover_flush(struct core *c)
 {
+    struct disk_room any = {.for_it = {.chunk = NONE, .reason = DISK_EVICT}};
     uint32_t end = piece_begin(c);
 
     for (; c->disk_ready && c->disk_checked < c->limits.disk_chunks; c->disk_checked++) {
@@ -257,12 +259,12 @@ bool disk_recover_flush(struct core *c)
     }
     for (uint32_t i = 0; c->disk_ready && !c->disk_trimmed && i < c->limits.tenants; i++)
         while (tenant_at(c, i)->disk_used > tenant_at(c, i)->config.disk_bytes) {
-            enum disk_has_room room = disk_evict_one(c, i, NULL);
+            enum disk_has_room room = disk_room_more(c, i, &any);
 
-            if (room == DISK_ROOM_NEVER)
-                break;
-            if (room == DISK_ROOM_NEXT || c->visits >= end)
+            if (room == DISK_ROOM_NEXT)
                 return false;
+            if (room != DISK_ROOM)
+                break;
         }
     if (c->disk_ready && !c->disk_trimmed) { /* from now on stores look to it */
         c->disk_trimmed = 1;

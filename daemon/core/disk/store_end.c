@@ -14,9 +14,6 @@ static const char *end_text(enum tern_err err)
                "it, and store it again";
     case TERN_POOL_EXHAUSTED:
         return "the disk is full: free some of it, or lower spill.bytes; serving goes on";
-    case TERN_UNSUPPORTED:
-        return "a prefix on the disk has at most 65,536 chunks: store a shorter one, or open the "
-               "pool with a larger align_tokens";
     case TERN_CORRUPT:
         return "a page in memory does not agree with its checksum: nothing of it was stored";
     case TERN_BUSY: return STORE_TIME_OVER;
@@ -72,7 +69,6 @@ void store_hold(struct core *c, struct disk_store *s)
 
 static void let_go(struct core *c, struct disk_store *s)
 {
-    c->visits += (node_at(c, s->node)->depth - s->state_from) / pool_at(c, s->pool)->align;
     state_lend_host(c, on_host_alone(c, s), false, UINT32_MAX);
     state_unhold(c, (struct path){s->node, s->state_from});
     if (s->host != NONE)

@@ -9,22 +9,16 @@
 
 #define NODES_MAX (DISK_WRITE_EXTENTS / 2) /* of one file */
 
-/* A node of the store's path, and its chunk; NONE: it has none. */
-struct step {
-    uint32_t node, chunk;
-};
-
-/* What is missing, from the top. */
+/* What is missing. */
 struct missing {
-    uint32_t n, all; /* in v, from `first` on in a circle; and altogether, of HISTORY */
-    uint32_t first;
-    uint32_t chunk; /* the deepest that is there; NONE */
-    uint32_t keys;  /* extra keys of the chunks that are missing */
-    struct step v[NODES_MAX];
-    uint64_t bytes;    /* of all that is missing, and the entry */
-    uint64_t total;    /* of all that the entry needs */
-    uint32_t awaits;   /* the deepest node whose checksums are not known; NONE */
-    struct reason why; /* if it does not fit */
+    uint32_t n, all;       /* in v, and altogether, of HISTORY */
+    uint32_t chunk;        /* the deepest that is there; NONE */
+    uint32_t keys;         /* extra keys of the chunks that are missing */
+    uint32_t v[NODES_MAX]; /* nodes, from the top */
+    uint64_t bytes;        /* of all that is missing, and the entry */
+    uint64_t total;        /* of all that the entry needs */
+    uint32_t awaits;       /* a node whose checksums the next file waits for; NONE */
+    struct reason why;     /* if it does not fit */
 };
 
 bool store_fits(uint64_t budget, uint64_t bytes)
@@ -67,19 +61,11 @@ static struct disk_kept kept_of(const struct core *c, const struct disk_store *s
                                 const struct node *n, enum disk_part part)
 {
     const struct pool *p = store_pool(c, s);
-    struct disk_kept at = {.file = NONE};
+    uint32_t groups = 0;
 
-    for (uint32_t g = 0; g < p->ngroups; g++) {
-        const struct group *of = &p->group[g];
-
-        if (!group_is_of(c, s, n, g, part))
-            continue;
-        at.groups |= 1u << g;
-        at.npages += of->segment;
-        at.nsums += of->segment * of->layout.units * p->transfer_regions;
-        at.page_bytes += of->segment * of->layout.page_bytes * p->transfer_regions;
-    }
-    return at;
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        groups |= group_is_of(c, s, n, g, part) ? 1u << g : 0;
+    return disk_kept_of(p, groups);
 }
 
 static uint64_t bytes_of(const struct core *c, const struct disk_store *s, const struct node *n,
@@ -93,16 +79,21 @@ static uint64_t bytes_of(const struct core *c, const struct disk_store *s, const
     return disk_kept_bytes(&k, part, &at);
 }
 
-/* Does the chunk lack some of the STATE that the node has? */
-static bool lacks_state(const struct core *c, const struct disk_store *s, const struct step *at)
+/* What is there of the node's STATE; file NONE: nothing. */
+static struct disk_kept state_there(const struct core *c, const struct node *n)
 {
-    struct disk_kept has = kept_of(c, s, node_at(c, at->node), DISK_STATE);
-    const struct disk_chunk *k;
+    uint32_t at = disk_of_node(c, n);
 
-    if (at->chunk == NONE)
-        return true;
-    k = disk_chunk_at(c, at->chunk);
-    return !(k->kept & DISK_HAS(DISK_STATE)) || (has.groups & ~k->part[DISK_STATE].groups) != 0;
+    return at != NONE && disk_chunk_at(c, at)->kept & DISK_HAS(DISK_STATE)
+               ? disk_chunk_at(c, at)->part[DISK_STATE]
+               : (struct disk_kept){.file = NONE};
+}
+
+static bool lacks_state(const struct core *c, const struct disk_store *s, const struct node *n)
+{
+    const struct disk_kept there = state_there(c, n);
+
+    return there.file == NONE || (kept_of(c, s, n, DISK_STATE).groups & ~there.groups) != 0;
 }
 
 /* --- what is missing --- */
@@ -120,71 +111,46 @@ static void await_sums(const struct core *c, const struct disk_store *s, uint32_
         m->awaits = node;
 }
 
-/* What is there may have more groups than the entry needs, as the end of a shorter one has, and
- * stays as it is. */
-static uint64_t state_stays(const struct core *c, const struct disk_store *s, const struct step *at)
+/* STATE that is there may have to be written anew, if the entry that has it goes. It may have more
+ * groups than the entry needs, as the end of a shorter one has, and stays as it is. */
+static void look_at_state(struct core *c, const struct disk_store *s, struct missing *m)
 {
-    uint64_t needs = bytes_of(c, s, node_at(c, at->node), DISK_STATE), has = 0;
+    for (uint32_t at = s->node; node_at(c, at)->depth > s->state_from;
+         at = node_at(c, at)->parent, c->visits++) {
+        const struct disk_kept there = state_there(c, node_at(c, at));
+        const uint64_t has = there.file == NONE ? 0 : disk_kept_bytes(NULL, DISK_STATE, &there),
+                       needs = bytes_of(c, s, node_at(c, at), DISK_STATE);
 
-    if (at->chunk != NONE && disk_chunk_at(c, at->chunk)->kept & DISK_HAS(DISK_STATE))
-        has = disk_kept_bytes(disk_chunk_at(c, at->chunk), DISK_STATE,
-                              &disk_chunk_at(c, at->chunk)->part[DISK_STATE]);
-    return has > needs ? has : needs;
-}
-
-/* It walks the path of nodes twice, and that of chunks once. */
-static uint32_t look_cost(const struct core *c, const struct disk_store *s)
-{
-    return 3 * (node_at(c, s->node)->depth / store_pool(c, s)->align);
+        m->total += has > needs ? has : needs;
+        await_sums(c, s, at, m);
+        if (lacks_state(c, s, node_at(c, at)))
+            m->bytes += needs;
+    }
 }
 
 static void look(struct core *c, const struct disk_store *s, struct missing *ret)
 {
-    const struct pool *p = store_pool(c, s);
-    struct step at = {s->node, NONE};
-    uint32_t have = disk_of_path(c, s->node), first, n = 0; /* another store may have got deeper */
+    const struct node *n = node_at(c, s->node);
+    const uint32_t align = store_pool(c, s)->align;
+    uint32_t have = disk_of_path(c, s->node, true), at; /* another store may have got deeper */
+    const uint32_t from = have == NONE ? 0 : disk_chunk_at(c, have)->depth;
 
     *ret =
         (struct missing){.chunk = have, .bytes = DISK_BLOCK, .total = DISK_BLOCK, .awaits = NONE};
-    for (; node_at(c, at.node)->depth > 0; at.node = node_at(c, at.node)->parent) {
-        const struct node *node = node_at(c, at.node);
-        bool state = p->nstate > 0 && node->depth > s->state_from;
-
-        while (have != NONE && disk_chunk_at(c, have)->depth > node->depth)
-            have = disk_chunk_at(c, have)->parent;
-        at.chunk = have != NONE && disk_chunk_at(c, have)->depth == node->depth ? have : NONE;
-        if (at.chunk != NONE && !state) {
-            ret->total += disk_chunk_at(c, at.chunk)->path_bytes;
-            break;
-        }
-        ret->total += bytes_of(c, s, node, DISK_HISTORY);
-        if (state) { /* what is there may have to be written anew, if the entry that has it goes */
-            ret->total += state_stays(c, s, &at);
-            await_sums(c, s, at.node, ret);
-        }
-        if (state && lacks_state(c, s, &at))
-            ret->bytes += bytes_of(c, s, node, DISK_STATE);
-        else if (at.chunk != NONE)
-            continue;
-        await_sums(c, s, at.node, ret);
-        if (at.chunk != NONE)
-            continue;
-        ret->bytes += bytes_of(c, s, node, DISK_HISTORY);
-        ret->keys += tokens_count_keys(c, node->keys);
-        ret->all++;
-        ret->v[n++ % NODES_MAX] = at;
+    look_at_state(c, s, ret);
+    at = node_above(c, (struct path){s->node, from});
+    ret->all = (n->depth - from) / align;
+    ret->n = ret->all < NODES_MAX ? ret->all : NODES_MAX;
+    ret->keys = n->disk.keys - node_at(c, at)->disk.keys;
+    ret->bytes += n->disk.bytes - node_at(c, at)->disk.bytes;
+    ret->total += n->disk.bytes - node_at(c, at)->disk.bytes;
+    ret->total += have == NONE ? 0 : disk_chunk_at(c, have)->path_bytes;
+    at = node_above(c, (struct path){s->node, from + ret->n * align});
+    for (uint32_t i = ret->n; i-- > 0; at = node_at(c, at)->parent) {
+        ret->v[i] = at;
+        await_sums(c, s, at, ret);
     }
-    /* The last that were seen are the uppermost. */
-    ret->n = n < NODES_MAX ? n : NODES_MAX;
-    first = n - ret->n;
-    for (uint32_t i = 0; i < ret->n / 2; i++) {
-        struct step *a = &ret->v[(first + i) % NODES_MAX], *b = &ret->v[(n - 1 - i) % NODES_MAX],
-                    t = *a;
-
-        *a = *b;
-        *b = t;
-    }
-    ret->first = first % NODES_MAX;
+    c->visits += 1 + ret->n;
 }
 
 /* --- a file --- */
@@ -256,19 +222,6 @@ static void put(struct core *c, struct filling *f, const struct node *n, uint32_
     f->store->written += bytes;
 }
 
-static void put_tokens(const struct core *c, const struct node *n, uint32_t align, uint32_t *to,
-                       struct extra_key *key)
-{
-    uint32_t block = n->tokens;
-
-    for (uint32_t off = 0; off < align; off += TOKEN_BLOCK, block = *block_next(c, block))
-        for (uint32_t i = 0; i < TOKEN_BLOCK && off + i < align; i++)
-            to[off + i] = block_at(c, block)->v[i];
-    for (uint32_t at = n->keys; at != NONE; at = key_at(c, at)->next)
-        *key++ = (struct extra_key){
-            .position = key_at(c, at)->position, .hi = key_at(c, at)->hi, .lo = key_at(c, at)->lo};
-}
-
 /* The HISTORY of a node that has no chunk: it gets one. False: it does not fit the file. */
 static bool put_history(struct core *c, struct filling *f, uint32_t node)
 {
@@ -286,50 +239,43 @@ static bool put_history(struct core *c, struct filling *f, uint32_t node)
         f->write->ntokens + fresh.align > OPEN_TOKENS_MAX ||
         f->write->nkeys + fresh.nkeys > EXTRA_KEYS_MAX)
         return false;
-    put_tokens(c, n, fresh.align, f->out->tokens + f->write->ntokens,
-               f->out->keys + f->write->nkeys);
+    tokens_copy_chunk(c, n, f->out->tokens + f->write->ntokens, f->out->keys + f->write->nkeys);
     chunk = disk_chunk_make(c, &fresh);
     if (chunk == NONE)
         return false;
     f->chunk = chunk;
+    disk_node_is(c, node_at(c, node), chunk);
     put(c, f, n, chunk, DISK_HISTORY);
     return true;
-}
-
-static uint32_t entry_reach(const struct pool *p)
-{
-    return p->nstate > 0 ? p->reach : 0;
 }
 
 /* STATE of the window, where it is missing, and the entry: all or nothing. */
 static bool put_entry(struct core *c, struct filling *f)
 {
     struct disk_store *s = f->store;
+    const uint32_t from = s->state_from; /* the end of a path without STATE */
     struct disk_kept need = {0};
-    struct step at = {s->node, f->chunk};
+    const struct node *n;
     uint64_t bytes = DISK_BLOCK;
     uint32_t extents = 1;
 
-    c->visits += 2 * (node_at(c, s->node)->depth - s->state_from) / f->pool->align;
-    for (; f->pool->nstate > 0 && node_at(c, at.node)->depth > s->state_from;
-         at.node = node_at(c, at.node)->parent, at.chunk = disk_chunk_at(c, at.chunk)->parent)
-        if (lacks_state(c, s, &at)) {
-            need.npages += kept_of(c, s, node_at(c, at.node), DISK_STATE).npages;
-            bytes += bytes_of(c, s, node_at(c, at.node), DISK_STATE);
+    c->visits += 2 * (node_at(c, s->node)->depth - from) / f->pool->align;
+    for (n = node_at(c, s->node); n->depth > from; n = node_at(c, n->parent))
+        if (lacks_state(c, s, n)) {
+            need.npages += kept_of(c, s, n, DISK_STATE).npages;
+            bytes += bytes_of(c, s, n, DISK_STATE);
             extents++;
         }
     if (!has_room(f, &need, bytes) || f->write->nextents + extents > DISK_WRITE_EXTENTS)
         return false;
-    for (at = (struct step){s->node, f->chunk};
-         f->pool->nstate > 0 && node_at(c, at.node)->depth > s->state_from;
-         at.node = node_at(c, at.node)->parent, at.chunk = disk_chunk_at(c, at.chunk)->parent)
-        if (lacks_state(c, s, &at))
-            put(c, f, node_at(c, at.node), at.chunk, DISK_STATE);
+    for (n = node_at(c, s->node); n->depth > from; n = node_at(c, n->parent))
+        if (lacks_state(c, s, n))
+            put(c, f, n, disk_of_node(c, n), DISK_STATE);
     put(c, f, node_at(c, s->node), f->chunk, DISK_ENTRY);
     f->out->extents[f->write->nextents - 1].reason = s->reason;
-    f->out->extents[f->write->nextents - 1].reach = entry_reach(f->pool);
+    f->out->extents[f->write->nextents - 1].reach = f->pool->reach;
     f->out->extents[f->write->nextents - 1].served_ns = disk_served(c);
-    disk_claim(c, (struct disk_window){f->chunk, entry_reach(f->pool)},
+    disk_claim(c, (struct disk_window){f->chunk, f->pool->reach},
                true); /* what is there already stays */
     s->ends = 1;
     return true;
@@ -378,28 +324,23 @@ static bool could_fit(const struct core *c, const struct disk_store *s, struct m
 }
 
 /* Files come free only when they are gone for good. */
-static enum disk_has_room file_for(struct core *c, const struct disk_store *s,
-                                   const struct disk_room *r)
+static enum disk_has_room file_for(struct core *c, const struct disk_store *s, struct disk_room *r)
 {
-    while (share_room(c, SHARE_DISK_FILES, s->tenant) < 1) {
-        enum disk_has_room room;
+    struct disk_room any = {.for_it = {.chunk = s->chunk, .reason = DISK_EVICT}, .pins = 1};
+    enum disk_has_room room = DISK_ROOM;
 
+    while (room == DISK_ROOM && share_room(c, SHARE_DISK_FILES, s->tenant) < 1) {
         if (tenant_at(c, s->tenant)->disk_leaving > 0)
             return DISK_ROOM_FILE;
         room = disk_room_more(c, s->tenant, r);
         if (room == DISK_ROOM_NEVER) /* what it will make needless */
-            room =
-                disk_room_more(c, s->tenant,
-                               &(struct disk_room){
-                                   .for_it = {.chunk = s->chunk, .reason = DISK_EVICT}, .pins = 1});
-        if (room != DISK_ROOM)
-            return room;
+            room = disk_room_more(c, s->tenant, &any);
     }
-    return DISK_ROOM;
+    return room;
 }
 
 static enum disk_has_room records_for(struct core *c, const struct disk_store *s,
-                                      const struct missing *m, const struct disk_room *r)
+                                      const struct missing *m, struct disk_room *r)
 {
     uint64_t blocks = (uint64_t)m->all * tokens_blocks_per_chunk(store_pool(c, s)->align);
     enum disk_has_room room = DISK_ROOM;
@@ -414,38 +355,30 @@ static enum disk_has_room records_for(struct core *c, const struct disk_store *s
 static struct disk_new new_entry(const struct core *c, const struct disk_store *s)
 {
     const struct pool *p = store_pool(c, s);
-    uint32_t depth = node_at(c, s->node)->depth, needs = entry_reach(p) * p->align;
+    uint32_t depth = node_at(c, s->node)->depth, needs = p->reach * p->align;
 
     return (struct disk_new){.chunk = s->chunk,
                              .above = depth > needs ? depth - needs : 0,
-                             .reach = entry_reach(p),
+                             .reach = p->reach,
                              .reason = (enum disk_reason)s->reason};
 }
 
 /* Before a file; that all of it fits is looked at before its first. What makes way may have had
- * STATE that the new entry needs: then more is missing. */
+ * STATE that the new entry needs: then more is missing, and it goes on in the next step. */
 static enum disk_has_room admit(struct core *c, struct disk_store *s, struct missing *m)
 {
     const struct tenant *t = tenant_at(c, s->tenant);
-    enum disk_has_room room = DISK_ROOM;
-    uint64_t missed;
+    const uint64_t evicted = t->disk.evicted, missed = m->bytes;
+    struct disk_room r = {.bytes = m->bytes + m->bytes / 100, .for_it = new_entry(c, s), .pins = 1};
+    enum disk_has_room room = s->admitted ? DISK_ROOM : disk_make_room(c, s->tenant, r);
 
-    disk_spare(c, s->chunk);
-    do {
-        struct disk_room r = {
-            .bytes = m->bytes + m->bytes / 100, .for_it = new_entry(c, s), .pins = 1};
-        const uint64_t evicted = t->disk.evicted;
-
-        missed = m->bytes;
-        if (!s->admitted)
-            room = disk_make_room(c, s->tenant, r);
-        if (room == DISK_ROOM)
-            room = records_for(c, s, m, &r);
-        if (room != DISK_ROOM || t->disk.evicted == evicted)
-            break;
+    if (room == DISK_ROOM)
+        room = records_for(c, s, m, &r);
+    if (room == DISK_ROOM && t->disk.evicted != evicted) {
         look(c, s, m);
-        c->visits += look_cost(c, s);
-    } while (m->bytes > missed);
+        if (m->bytes > missed)
+            return DISK_ROOM_NEXT;
+    }
     s->admitted |= room == DISK_ROOM;
     return room;
 }
@@ -456,7 +389,7 @@ static enum disk_has_room anchor(struct core *c, struct disk_store *s, uint32_t 
     const struct pool *p = store_pool(c, s);
     const struct disk_tree tree = {s->tenant, space_at(c, node_at(c, s->node)->space)->ns,
                                    p->layout_hash};
-    const struct disk_room r = {.for_it = {.chunk = NONE, .reason = DISK_EVICT}};
+    struct disk_room r = {.for_it = {.chunk = NONE, .reason = DISK_EVICT}};
     uint32_t before = s->chunk;
     enum disk_has_room room = DISK_ROOM;
 
@@ -510,7 +443,7 @@ static void file_undo(struct core *c, struct disk_store *s)
     struct tenant *t = tenant_at(c, s->tenant);
 
     if (s->ends)
-        disk_claim(c, (struct disk_window){s->last, entry_reach(store_pool(c, s))}, false);
+        disk_claim(c, (struct disk_window){s->last, store_pool(c, s)->reach}, false);
     for (uint32_t i = s->ncoming; i-- > 0;) {
         const struct disk_coming *k = &s->coming[i];
         uint64_t bytes = disk_kept_bytes(disk_chunk_at(c, k->chunk), k->part, &k->at);
@@ -532,7 +465,7 @@ static void file_fill(struct core *c, struct filling *f, const struct missing *m
 {
     uint32_t i = 0;
 
-    while (i < m->n && put_history(c, f, m->v[(m->first + i) % NODES_MAX].node))
+    while (i < m->n && put_history(c, f, m->v[i]))
         i++;
     if (i == m->all)
         (void)put_entry(c, f); /* else in the next file */
@@ -577,15 +510,15 @@ bool store_may_try(const struct core *c, const struct disk_store *s)
            (s->awaits == NONE || sums_known(node_at(c, s->awaits)));
 }
 
-static enum store_step write_next(struct core *c, struct actions *out, struct disk_store *s)
+enum store_step store_write(struct core *c, struct actions *out, struct disk_store *s)
 {
     enum disk_has_room room = DISK_ROOM_NEVER;
     struct missing m;
     struct filling f;
 
+    touch(c);
     look(c, s, &m);
     s->awaits = m.awaits;
-    touch(c);
     if (s->awaits != NONE) {
         s->tried = 0;
         return STORE_WAITS;
@@ -616,17 +549,6 @@ static enum store_step write_next(struct core *c, struct actions *out, struct di
     return STORE_WRITES;
 }
 
-/* The look is counted at the end: with the longest path it is more than a step goes on with, and at
- * least one entry makes way in each. */
-enum store_step store_write(struct core *c, struct actions *out, struct disk_store *s)
-{
-    const uint32_t cost = look_cost(c, s);
-    enum store_step step = write_next(c, out, s);
-
-    c->visits += cost;
-    return step;
-}
-
 /* --- a file was written, or not --- */
 
 static void file_durable(struct core *c, struct disk_store *s)
@@ -653,7 +575,7 @@ static void store_done(struct core *c, struct disk_store *s)
 {
     const struct pool *p = store_pool(c, s);
     struct disk_entry e = {.reason = s->reason,
-                           .reach = entry_reach(p),
+                           .reach = p->reach,
                            .used_ns = disk_served(c),
                            .at = s->coming[s->ncoming - 1].at};
 
@@ -673,7 +595,7 @@ static void store_again(struct core *c, struct disk_store *s, uint32_t file)
     s->admitted = 0;
     if (!s->ends)
         return;
-    disk_claim(c, (struct disk_window){s->chunk, entry_reach(store_pool(c, s))}, false);
+    disk_claim(c, (struct disk_window){s->chunk, store_pool(c, s)->reach}, false);
     tenant_at(c, s->tenant)->disk_used -= bytes;
     disk_extent_gone(c, file, at->offset, bytes);
 }
@@ -700,8 +622,8 @@ void disk_written(struct core *c, struct actions *out, struct store_id id, enum 
     }
     file = s->file;
     file_durable(c, s);
-    c->visits += disk_path(disk_chunk_at(c, s->chunk));
-    if (disk_leads_through_bad(c, s->chunk)) {
+    c->visits += s->ncoming;
+    if (disk_of_path(c, s->node, true) != s->chunk) {
         store_again(c, s, file);
         return;
     }

@@ -25,28 +25,40 @@ uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32
     return at - at % p->align;
 }
 
+/* Is a prefix so deep stored? It may have too many chunks, or need STATE of too many. */
+static bool takes(const struct pool *p, uint32_t depth)
+{
+    const uint32_t path = depth / p->align;
+
+    return path <= DISK_PATH_MAX && (path <= DISK_WINDOW_MAX || p->reach <= DISK_WINDOW_MAX);
+}
+
 uint32_t disk_node_at(struct core *c, struct disk_cut cut)
 {
     const struct pool *p = node_pool(c, node_at(c, cut.node));
     const struct path below = {cut.node, cut.depth};
-    uint32_t at = state_above_on_both(c, (struct path){node_above(c, below), 0}), first;
+    uint32_t at, first = NONE;
 
-    c->visits += node_at(c, cut.node)->depth / p->align; /* what the store looks at first, too */
-    if (p->nstate == 0 || node_at(c, at)->depth > 0)
-        return at;
-    first = state_first_below(c, below);
-    return first == NONE ? at : first;
+    if (!takes(p, cut.depth))
+        return NONE;
+    at = state_above_on_both(c, (struct path){node_above(c, below), 0});
+    if (p->nstate > 0 && node_at(c, at)->depth == 0)
+        first = state_first_below(c, below);
+    at = first == NONE ? at : first;
+    return takes(p, node_at(c, at)->depth) ? at : NONE;
 }
 
 /* Does the disk have it already, as far as that reason asks for? */
-static bool is_there(const struct core *c, const struct disk_wanted *w)
+static bool is_there(struct core *c, const struct disk_wanted *w)
 {
-    uint32_t chunk = disk_of_node(c, w->node);
-    const struct disk_chunk *k;
+    const struct node *n = node_at(c, w->node);
+    const struct pool *p = node_pool(c, n);
+    uint32_t chunk = disk_of_path(c, w->node, true);
+    const struct disk_chunk *k = chunk == NONE ? NULL : disk_chunk_at(c, chunk);
 
-    if (chunk == NONE || disk_above(c, node_pool(c, node_at(c, w->node)), chunk) != chunk)
+    if (!k || k->depth < n->depth ||
+        (p->nstate > 0 && (!disk_is_entry(k) || disk_above(c, p, chunk) != chunk)))
         return false;
-    k = disk_chunk_at(c, chunk);
     return w->reason != DISK_COLD || (disk_is_entry(k) && k->reason == DISK_COLD);
 }
 
@@ -62,11 +74,6 @@ static bool is_wanted_already(const struct core *c, const struct disk_wanted *w)
     return false;
 }
 
-static uint32_t path_of(const struct core *c, uint32_t node)
-{
-    return node_at(c, node)->depth / node_pool(c, node_at(c, node))->align;
-}
-
 bool disk_store_begin(struct core *c, const struct disk_wanted *w)
 {
     const struct node *n = node_at(c, w->node);
@@ -74,11 +81,6 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     struct disk_store *s;
     uint32_t slot, gen;
 
-    if (w->conn == NONE && path_of(c, w->node) > DISK_PATH_MAX) {
-        tenant_at(c, p->tenant)->disk.refused++;
-        return true;
-    }
-    c->visits += w->conn == NONE ? 2 * path_of(c, w->node) : 0;
     if (w->conn == NONE && (is_there(c, w) || is_wanted_already(c, w)))
         return true;
     if (share_room(c, SHARE_DISK_STORES, p->tenant) == 0)
@@ -104,7 +106,7 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     s->since_ns = c->now_ns;
     disk_store_state_move(&s->state, DISK_STORE_DUE);
     disk_store_list_push(c, &c->disk_stores, slot);
-    store_keep(c, s, path_of(c, w->node) <= DISK_PATH_MAX && !store_late(c, c->now_ns));
+    store_keep(c, s, !store_late(c, c->now_ns));
     touch(c);
     return true;
 }
@@ -142,7 +144,7 @@ static bool due_flush_of(struct core *c, uint32_t tenant)
 
         if (!begins && !(kept && store_late(c, node_at(c, w.node)->due_ns)))
             return true;
-        if (visits_left(c) == 0)
+        if (piece_over(c))
             return false;
         if (kept)
             due_pop(c, &t->disk_due);
@@ -161,6 +163,7 @@ static bool due_flush(struct core *c)
 {
     bool all = true;
 
+    piece_begin(c);
     for (uint32_t i = 0; i < c->limits.tenants && all; i++)
         all = due_flush_of(c, i);
     return all;
@@ -176,7 +179,7 @@ bool disk_gives_way(struct core *c, const struct pool *p)
         if (pool_at(c, s->pool) != p || s->state == DISK_STORE_DUE)
             continue;
         any = true;
-        if (s->state == DISK_STORE_QUEUED && s->conn == NONE && visits_left(c) > 0 &&
+        if (s->state == DISK_STORE_QUEUED && s->conn == NONE && !piece_over(c) &&
             (p->tiers[TIER_HOST] != NONE || store_late(c, s->since_ns)))
             store_put_off(c, s);
     }
@@ -196,11 +199,9 @@ static bool is_reset(const struct core *c, const struct disk_store *s)
 }
 
 /* The deepest node of the path that is on the device. */
-static uint32_t device_end(struct core *c, uint32_t slot)
+static uint32_t device_end(const struct core *c, uint32_t slot)
 {
-    for (; !node_on_device(node_at(c, slot)); c->visits++)
-        slot = node_at(c, slot)->parent;
-    return slot;
+    return node_first(c, slot, node_on_device);
 }
 
 /* The deepest one that is on the host; NONE: there is none. */
@@ -213,7 +214,7 @@ static uint32_t host_end(struct core *c, uint32_t slot)
 
 /* Has the step passed that wrote the node? What is on the host alone may hang on what was committed
  * anew, at a step that has not. */
-static bool is_written(struct core *c, uint32_t slot)
+static bool is_written(const struct core *c, uint32_t slot)
 {
     return node_visible(node_at(c, device_end(c, slot)));
 }
@@ -222,64 +223,65 @@ static bool is_written(struct core *c, uint32_t slot)
  * has it, and below that copies of the host that agree with their checksums. */
 static uint32_t readable(struct core *c, uint32_t node)
 {
-    uint32_t at = node;
+    uint32_t at = node, looks = 0;
 
-    for (; c->host_corrupt > 0 && !node_on_device(node_at(c, at)); c->visits++) {
+    for (; c->host_corrupt > 0 && !node_on_device(node_at(c, at)); looks++) {
         bool corrupt = node_at(c, at)->tier[TIER_HOST].corrupt;
 
         at = node_at(c, at)->parent;
         node = corrupt ? at : node;
     }
+    walked(c, looks);
     return state_above_on_both(c, (struct path){node, 0});
 }
 
 /* It pins what it reads until that is written. */
 static void queue(struct core *c, struct disk_store *s)
 {
-    const struct node *n = node_at(c, s->node);
-
-    s->node_gen = n->gen;
+    s->node_gen = node_at(c, s->node)->gen;
     s->device = device_end(c, s->node);
     s->host = s->device != s->node || !state_resumable(c, s->node) ? host_end(c, s->node) : NONE;
     s->state_from = state_low(c, s->node);
-    c->visits += 2 * (n->depth - s->state_from) / node_pool(c, n)->align;
     store_hold(c, s);
     disk_store_state_move(&s->state, DISK_STORE_QUEUED);
     touch(c);
 }
 
 /* A store whose step has passed. Where the end of its path cannot be read any more, what is above
- * that is stored, except for whom it was promised to that depth. */
-static void due_look(struct core *c, struct actions *out, struct disk_store *s)
+ * that is stored, except for whom it was promised to that depth. False: it has not passed. */
+static bool due_look(struct core *c, struct actions *out, struct disk_store *s)
 {
     const struct node *n = node_at(c, s->node);
     uint32_t wanted = s->node;
 
     if (!n->used || n->gen != s->node_gen || is_reset(c, s)) {
         store_end(c, out, s, TERN_GONE, NULL);
-    } else if (path_of(c, s->node) > DISK_PATH_MAX) {
-        store_end(c, out, s, TERN_UNSUPPORTED, NULL);
-    } else if (is_written(c, s->node)) {
-        store_keep(c, s, false); /* what it can read is pinned in this step */
-        s->node = readable(c, wanted);
-        if (node_at(c, s->node)->depth == 0 ||
-            (s->node != wanted && (s->conn != NONE || s->reason == DISK_CONTINUED)))
-            store_end(c, out, s, TERN_GONE, NULL);
-        else
-            queue(c, s);
+        return true;
     }
+    if (!is_written(c, s->node))
+        return false;
+    store_keep(c, s, false); /* what it can read is pinned in this step */
+    s->node = readable(c, wanted);
+    if (node_at(c, s->node)->depth == 0 ||
+        (s->node != wanted && (s->conn != NONE || s->reason == DISK_CONTINUED)))
+        store_end(c, out, s, TERN_GONE, NULL);
+    else
+        queue(c, s);
+    return true;
 }
 
 /* False: there is no record. */
 static bool begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
 {
+    const struct pool *p = node_pool(c, node_at(c, leaf));
     struct disk_wanted w = {.reason = reason, .conn = NONE};
 
-    c->visits += path_of(c, leaf);
-    while (!node_visible(node_at(c, leaf)))
-        leaf = node_at(c, leaf)->parent;
-    w.node = readable(c, leaf);
-    return node_at(c, w.node)->depth == 0 || disk_store_begin(c, &w);
+    /* A node of the device that others see has none above it that they do not. */
+    w.node = readable(c, node_first(c, leaf, node_visible));
+    if (takes(p, node_at(c, w.node)->depth))
+        return node_at(c, w.node)->depth == 0 || disk_store_begin(c, &w);
+    tenant_at(c, p->tenant)->disk.refused++;
+    return true;
 }
 
 /* Has a tier so little room left that something leaves it soon? */
@@ -318,6 +320,7 @@ static bool stores_ahead(const struct core *c, uint32_t pool)
 /* D6: what leaves memory next is stored while it is there. */
 static bool evicts_flush(struct core *c)
 {
+    piece_begin(c);
     for (uint32_t i = 0; (c->touched || c->left_over) && i < c->limits.pools; i++) {
         struct pool *p = pool_at(c, i);
 
@@ -326,7 +329,7 @@ static bool evicts_flush(struct core *c)
         for (uint32_t t = 0; t < TIER_COUNT && !stores_ahead(c, i); t++) {
             uint32_t leaf = leaves_next(c, p, t);
 
-            if (visits_left(c) == 0)
+            if (piece_over(c))
                 return false;
             if (leaf == NONE || (p->ahead[t] == leaf && p->ahead_gen[t] == node_at(c, leaf)->gen) ||
                 !begin_alone(c, leaf, DISK_EVICT))
@@ -389,19 +392,21 @@ static bool over(const struct core *c)
 
 static bool stores_flush(struct core *c, struct actions *out)
 {
+    bool moved = false; /* else the same stores would stop each step */
+
     for (uint32_t at = c->disk_stores.head, next; at != NONE; at = next) {
         struct disk_store *s = disk_store_at(c, at);
 
         next = disk_store_list_next(c, at);
         c->visits++;
-        if (actions_room(out) < 2 || visits_left(c) == 0)
+        if (actions_room(out) < 2 || visits_left(c) == 0 || (moved && c->visits >= c->piece_most))
             return false;
         if (s->keeps && store_late(c, s->since_ns))
             store_keep(c, s, false);
         if (over(c) && s->state != DISK_STORE_WRITING)
             store_end(c, out, s, TERN_BUSY, NULL);
         else if (s->state == DISK_STORE_DUE && c->now_ns >= s->after_ns)
-            due_look(c, out, s);
+            moved |= due_look(c, out, s);
         else if (s->state == DISK_STORE_QUEUED && is_reset(c, s))
             store_end(c, out, s, TERN_GONE, NULL); /* it would store the new content's chunks */
     }
@@ -438,7 +443,8 @@ static bool writes_flush(struct core *c, struct actions *out)
             c->visits++;
             if (s->tenant != tenant || s->state != DISK_STORE_QUEUED || !store_may_try(c, s))
                 continue;
-            if (!store_may_write(out) || tries++ == DISK_TRIES_MAX || visits_left(c) == 0)
+            if (!store_may_write(out) || tries == DISK_TRIES_MAX ||
+                (tries++ > 0 && c->visits >= c->piece_most))
                 return false;
             step = store_write(c, out, s);
             if (step == STORE_GOES_ON)
@@ -459,7 +465,8 @@ bool disk_flush(struct core *c, struct actions *out)
         return true;
     if (over(c))
         c->disk_sweep = NONE;
-    all = disk_recover_flush(c) && disk_bad_flush(c);
+    all = disk_bare_flush(c);
+    all = disk_recover_flush(c) && disk_bad_flush(c) && all;
     all = due_flush(c) && all;
     all = evicts_flush(c) && all;
     all = shutdown_flush(c) && all;
@@ -470,6 +477,7 @@ bool disk_flush(struct core *c, struct actions *out)
     /* While lost chunks are looked for, a file could hang on one of them. */
     if (c->disk_ready && c->disk_bad_left == 0 && c->now_ns >= c->disk_pause_ns)
         all = writes_flush(c, out) && all;
+    all = disk_bare_flush(c) && all; /* what made way in this step */
     /* A reset is answered when nothing of before is left. */
     return disk_gone_flush(c, out) && !c->disk_resets_over && c->free_disk_stores.n <= records &&
            all;

@@ -31,7 +31,8 @@ uint32_t disk_cold_depth(const struct core_limits *l, const struct pool *p, uint
 /* D1: the last boundary that a length has reached; 0: none. */
 uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32_t length);
 /* The deepest node at or above that depth of the path from which one can go on. Where there is none
- * in a pool with STATE, the first one below; the root where there is none on all of the path. */
+ * in a pool with STATE, the first one below; the root where there is none so near. NONE: that has
+ * too many chunks, or a window of the pool covers too many. */
 struct disk_cut {
     uint32_t node, depth;
 };

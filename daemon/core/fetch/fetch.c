@@ -84,15 +84,6 @@ static bool pieces_fit(const struct core *c, const struct session *s, uint32_t t
     return true;
 }
 
-static void gather_chunk(const struct core *c, const struct node *n, uint32_t align, uint32_t *to)
-{
-    uint32_t block = n->tokens;
-
-    for (uint32_t off = 0; off < align; off += TOKEN_BLOCK, block = *block_next(c, block))
-        memcpy(to + off, block_at(c, block)->v,
-               (align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK) * sizeof(uint32_t));
-}
-
 void fetch_gather(const struct core *c, const struct session *s, struct tokens_range in,
                   struct actions *out, uint32_t *ret_nkeys)
 {
@@ -117,7 +108,7 @@ void fetch_gather(const struct core *c, const struct session *s, struct tokens_r
          at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
-        gather_chunk(c, n, align, out->tokens + (n->depth - align - in.at));
+        tokens_copy_chunk(c, n, out->tokens + (n->depth - align - in.at), NULL);
         at_key -= tokens_count_keys(c, n->keys);
         copy_keys(c, n->keys, in, out->keys + at_key);
     }

@@ -761,7 +761,7 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
     if (r->depth && r->depth < w.end)
         w.end = r->depth > s->committed ? r->depth : s->committed;
     TRY(at_least_fits(s, r, w.end, ret));
-    chunk = space_at(c, s->space)->reset ? NONE : disk_reach(c, s->node, &w);
+    chunk = space_at(c, s->space)->reset ? NONE : disk_reach(c, s->node, &w, true);
     most = chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth;
     if (r->at_least > most && r->at_least > s->written)
         return refuse_numbers(ret, TERN_INVALID,

@@ -245,6 +245,7 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
     if (slot == NONE)
         return TERN_BUSY;
     node_take_chunk(c, slot, &s->tokens);
+    disk_node_new(c, slot);
     history_fill(c, p, slot, src);
     set_pending(c, s, slot, src);
     move_on(c, s, slot, src);
@@ -428,7 +429,8 @@ void session_stores_from(struct core *c, struct session *s)
         s->disk_cold = 0; /* it was stored when it was computed */
 }
 
-/* *ret_node: down to where; the root: from nowhere can one go on. False: it does not begin. */
+/* *ret_node: down to where; the root: from nowhere can one go on. False: it does not begin. True,
+ * too, where the disk takes nothing so long. */
 static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_reason reason,
                   uint32_t *ret_node)
 {
@@ -439,6 +441,10 @@ static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_r
                             .conn = NONE};
 
     *ret_node = w.node;
+    if (w.node == NONE) {
+        tenant_at(c, session_pool(c, s)->tenant)->disk.refused++;
+        return true;
+    }
     return node_at(c, w.node)->depth > 0 && disk_store_begin(c, &w);
 }
 
@@ -495,6 +501,13 @@ enum tern_err request_store(struct core *c, struct actions *out, struct call *ca
         depth = depth < s->committed ? depth : s->committed;
     }
     w.node = disk_node_at(c, (struct disk_cut){s->node, depth});
+    if (w.node == NONE)
+        return refuse_numbers(
+            ret, TERN_UNSUPPORTED,
+            "a prefix on the disk has at most 65,536 chunks, and needs STATE of at most 510 of "
+            "them: this one has #, and a window of its pool covers #: store a shorter one, or open "
+            "the pool with a larger align_tokens",
+            (const uint64_t[REPLY_NUMBERS]){depth / p->align, p->reach});
     if (node_at(c, w.node)->depth == 0)
         return refuse(ret, TERN_INVALID,
                       "the depth is less than a chunk, or nothing is committed from which a "

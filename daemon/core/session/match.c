@@ -55,8 +55,10 @@ static enum tern_err peek_from(const struct core *c, const struct req_peek *r, u
     return TERN_OK;
 }
 
-/* How deep the disk brings a session with the path to `node` and the view; 0: not below `depth`. */
-static uint32_t disk_deeper(struct core *c, uint32_t node, struct token_view *w, uint32_t depth)
+/* How deep the disk brings a session with the path to `node` and the view; 0: not below `depth`.
+ * learns: see disk_of_path; a Peek changes nothing. */
+static uint32_t disk_deeper(struct core *c, uint32_t node, struct token_view *w, uint32_t depth,
+                            bool learns)
 {
     uint32_t chunk;
 
@@ -64,7 +66,7 @@ static uint32_t disk_deeper(struct core *c, uint32_t node, struct token_view *w,
         space_at(c, node_at(c, node)->space)
             ->reset) /* what the disk has is the name's new content */
         return 0;
-    chunk = disk_reach(c, node, w);
+    chunk = disk_reach(c, node, w, learns);
     return chunk != NONE && disk_chunk_at(c, chunk)->depth > depth ? disk_chunk_at(c, chunk)->depth
                                                                    : 0;
 }
@@ -102,14 +104,13 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     }
     at = node_walk(c, at, &w);
     deepest = host_down(c, at, &w);
-    while (!node_on_device(node_at(c, at)))
-        at = node_at(c, at)->parent;
+    at = node_first(c, at, node_on_device);
     ret->peek.history_depth = node_at(c, at)->depth;
     at = state_above(c, at);
     ret->peek.depth = node_at(c, at)->depth;
     ret->peek.host_depth =
         node_at(c, host_above(c, (struct host_reach){.from = at, .to = deepest}))->depth;
-    ret->peek.disk_depth = disk_deeper(c, deepest, &w, ret->peek.depth);
+    ret->peek.disk_depth = disk_deeper(c, deepest, &w, ret->peek.depth, false);
     if (w.end - node_at(c, deepest)->depth < p->align) {
         ret->peek.reached = (struct node_id){deepest, node_at(c, deepest)->gen};
         ret->peek.walked = node_at(c, deepest)->depth;
@@ -294,7 +295,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
         uint32_t deepest = host_down(c, reached, &w);
 
         ret->match.host_depth = found_on_host(c, (struct host_reach){.from = node, .to = deepest});
-        ret->match.disk_depth = disk_deeper(c, deepest, &w, depth);
+        ret->match.disk_depth = disk_deeper(c, deepest, &w, depth, true);
     }
     if (!kept && s->finished > common)
         s->finished = common; /* what differs is replaced: an Abort must not take it for finished */

@@ -155,12 +155,7 @@ void core_event_chunk(const struct core *c, const struct tree_event_view *e, uin
     const struct node *n = node_of(c, e);
 
     check(n);
-    tokens_copy_chunk(c, n, ret_tokens);
-    for (uint32_t at = n->keys; at != NONE; at = key_at(c, at)->next) {
-        const struct key_record *k = key_at(c, at);
-
-        *ret_keys++ = (struct extra_key){.position = k->position, .hi = k->hi, .lo = k->lo};
-    }
+    tokens_copy_chunk(c, n, ret_tokens, ret_keys);
 }
 
 uint64_t core_event_base(const struct core *c)

@@ -61,6 +61,7 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     n->state.reclaim = nowhere;
     n->state.claims_below = NONE;
     n->jump = slot;
+    n->disk = (struct node_disk){0};
     n->announced = n->reserved = n->reserved_children = 0;
     memset(n->tier, 0, sizeof n->tier);
     n->work = (struct node_work){
@@ -261,6 +262,13 @@ uint32_t node_above(const struct core *c, struct path path)
         at = node_at(c, jump)->depth >= path.state_from ? jump : node_at(c, at)->parent;
     }
     return at;
+}
+
+uint32_t node_first(const struct core *c, uint32_t slot, bool (*is)(const struct node *n))
+{
+    for (const struct node *n = node_at(c, slot); !is(n); n = node_at(c, slot))
+        slot = is(node_at(c, n->jump)) ? n->parent : n->jump;
+    return slot;
 }
 
 uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)

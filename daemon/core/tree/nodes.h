@@ -23,6 +23,10 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 /* The deepest node of the path not below state_from, in hops logarithmic in its depth. */
 uint32_t node_above(const struct core *c, struct path path);
 
+/* The deepest node of the path of which something is so that is so of the root, and of whatever is
+ * above a node of which it is: in as few hops. */
+uint32_t node_first(const struct core *c, uint32_t slot, bool (*is)(const struct node *n));
+
 /* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth.
  * Evicts if the tenant's share of the records is used up; NONE if even that brings none. The parent
  * must be pinned. */

@@ -208,9 +208,9 @@ uint32_t state_first_below(struct core *c, struct path path)
 {
     const struct pool *p = pool_at(c, node_at(c, path.node)->pool);
     uint32_t above = node_above(c, path), depth = node_at(c, above)->depth;
-    uint32_t bound = bound_above(c, above, &c->visits);
+    uint32_t bound = bound_above(c, above, &c->visits), looks = BELOW_LOOKS_MAX;
 
-    while (depth < node_at(c, path.node)->depth) {
+    while (depth < node_at(c, path.node)->depth && looks-- > 0) {
         uint32_t at = node_above(c, (struct path){path.node, depth += p->align}), to;
 
         c->visits++;

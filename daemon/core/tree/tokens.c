@@ -212,11 +212,8 @@ void tokens_drop_chunk(struct core *c, struct token_buf *b)
 void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t take)
 {
     uint32_t start = n->depth - b->align, from = n->tokens;
-    struct token_buf front;
+    struct token_buf front = *b;
 
-    front.align = b->align;
-    front.tenant = b->tenant;
-    front.cut = b->cut;
     tokens_init(&front, start);
     front.cut = b->cut; /* nothing is taken away */
     for (uint32_t off = 0; off < take; off += TOKEN_BLOCK, from = *block_next(c, from))
@@ -468,9 +465,7 @@ void tokens_skip_to(struct req_tokens *t, uint32_t at)
     }
 }
 
-/* The same of a node's chunk, from the request's base on. */
-static uint32_t chunk_common(const struct core *c, const struct node *n,
-                             const struct req_tokens *req)
+struct token_buf tokens_of_node(const struct core *c, const struct node *n)
 {
     const uint32_t align = pool_at(c, n->pool)->align;
     struct token_buf b = {.align = align,
@@ -482,7 +477,7 @@ static uint32_t chunk_common(const struct core *c, const struct node *n,
 
     while (b.keys != NONE && key_at(c, b.keys_tail)->next != NONE)
         b.keys_tail = key_at(c, b.keys_tail)->next;
-    return tokens_common(c, &b, req->base, req);
+    return b;
 }
 
 uint32_t tokens_list_common(const struct core *c, const struct session *s,
@@ -495,6 +490,7 @@ uint32_t tokens_list_common(const struct core *c, const struct session *s,
 
     for (uint32_t at = s->node; node_at(c, at)->depth > t->base; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
+        struct token_buf b;
         const uint32_t above = n->depth - align, from = above > t->base ? above : t->base;
         struct req_tokens part = {.base = from};
         uint32_t agree;
@@ -507,7 +503,8 @@ uint32_t tokens_list_common(const struct core *c, const struct session *s,
         part.n = (n->depth < end ? n->depth : end) - from;
         part.keys = key < t->nkeys ? t->keys + key : NULL;
         part.nkeys = t->nkeys - key;
-        agree = chunk_common(c, n, &part);
+        b = tokens_of_node(c, n);
+        agree = tokens_common(c, &b, from, &part);
         if (agree < part.n)
             same = from + agree;
     }
@@ -527,7 +524,8 @@ void tokens_copy(const struct core *c, const struct token_buf *b, uint32_t *to)
     }
 }
 
-void tokens_copy_chunk(const struct core *c, const struct node *n, uint32_t *to)
+void tokens_copy_chunk(const struct core *c, const struct node *n, uint32_t *to,
+                       struct extra_key *keys)
 {
     uint32_t left = pool_at(c, n->pool)->align;
 
@@ -535,6 +533,11 @@ void tokens_copy_chunk(const struct core *c, const struct node *n, uint32_t *to)
          at = *block_next(c, at), left -= take, to += take) {
         take = min_u32(TOKEN_BLOCK, left);
         memcpy(to, block_at(c, at)->v, take * sizeof *to);
+    }
+    for (uint32_t at = n->keys; keys && at != NONE; at = key_at(c, at)->next) {
+        const struct key_record *k = key_at(c, at);
+
+        *keys++ = (struct extra_key){.position = k->position, .hi = k->hi, .lo = k->lo};
     }
 }
 

@@ -35,8 +35,11 @@ enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t 
                             const struct extra_key *keys, uint32_t nkeys);
 /* Copies all of it there. */
 void tokens_copy(const struct core *c, const struct token_buf *b, uint32_t *to);
-/* Copies the L tokens of a node there. */
-void tokens_copy_chunk(const struct core *c, const struct node *n, uint32_t *to);
+/* Copies the L tokens of a node there, and its extra keys, if `keys` is not NULL. */
+void tokens_copy_chunk(const struct core *c, const struct node *n, uint32_t *to,
+                       struct extra_key *keys);
+/* A buffer to look at, with the node's chunk. */
+struct token_buf tokens_of_node(const struct core *c, const struct node *n);
 void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end);
 /* Takes the first whole chunk out of the buffer: heads of its blocks and keys. */
 void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t *ret_blocks,

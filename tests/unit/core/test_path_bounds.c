@@ -278,7 +278,7 @@ enum walk { ON_BOTH, FIRST_BELOW };
 
 /* The device lacks the windows of all of the path but for its end, so that no node but the last
  * ones can be resumed, whoever looks. */
-static uint64_t walk_costs(uint32_t chunks, enum walk walk)
+static uint64_t walk_costs(uint32_t chunks, enum walk walk, uint32_t below)
 {
     struct meter *m = malloc(sizeof *m);
     struct core *c;
@@ -300,8 +300,13 @@ static uint64_t walk_costs(uint32_t chunks, enum walk walk)
         found = state_above_on_both(
             c, (struct path){node_above(c, (struct path){node, chunks / 2}), 0});
     else
-        found = state_first_below(c, (struct path){node, chunks / 4});
-    assert_int_equal(node_at(c, found)->depth, walk == ON_BOTH ? chunks / 4 - 1 : 3 * (chunks / 4));
+        found = state_first_below(c, (struct path){node, 3 * (chunks / 4) - below});
+    if (walk == ON_BOTH)
+        assert_int_equal(node_at(c, found)->depth, chunks / 4 - 1);
+    else if (below <= BELOW_LOOKS_MAX)
+        assert_int_equal(node_at(c, found)->depth, 3 * (chunks / 4));
+    else
+        assert_int_equal(found, NONE);
     visits = c->visits;
     free(m); /* the rig's teardown looks at no core */
     return visits;
@@ -309,7 +314,8 @@ static uint64_t walk_costs(uint32_t chunks, enum walk walk)
 
 static void assert_walks(enum walk walk)
 {
-    uint64_t one = walk_costs(CHUNKS, walk), two = walk_costs(2 * CHUNKS, walk);
+    uint64_t one = walk_costs(CHUNKS, walk, BELOW_LOOKS_MAX / 2),
+             two = walk_costs(2 * CHUNKS, walk, BELOW_LOOKS_MAX / 2);
 
     assert_true(one > 0 && one <= 2 * CHUNKS && two <= 22 * one / 10);
 }
@@ -451,4 +457,11 @@ TEST(t20_a_session_fetches_from_the_host_in_pieces)
 {
     assert_loads(0, FETCHED);
     assert_loads(CHUNKS, FETCHED);
+}
+
+TEST(t20_one_that_can_be_resumed_is_looked_for_only_so_far_below)
+{
+    /* Up a window, which half of the path is, and then down. */
+    assert_true(walk_costs(CHUNKS, FIRST_BELOW, BELOW_LOOKS_MAX + 1) <=
+                BELOW_LOOKS_MAX + CHUNKS / 2 + 1);
 }

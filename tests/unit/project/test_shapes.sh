@@ -10,7 +10,7 @@ trap 'rm -rf "$copy"' EXIT
 
 # what is counted | at most
 ceilings='
-pairs   | 3
+pairs   | 2
 states  | 0
 folders | 0
 '

@@ -17,6 +17,7 @@ struct disk_bench {
     struct group_layout groups[GROUPS_MAX];
     uint32_t ngroups;
     uint64_t pool_bytes, host_bytes; /* host_bytes 0: the pool has no host tier */
+    bool no_audit;
 };
 
 /* A daemon starts over the disk, and an engine opens its pool there. */
@@ -24,6 +25,7 @@ static inline void disk_bench_start(struct disk_bench *b)
 {
     b->options.incarnation++;
     b->rig = rig_create(&b->options);
+    b->rig->no_audit = b->no_audit;
     rig_spill(b->rig, b->disk);
     b->rig->host_bytes = b->host_bytes;
     b->e = rig_engine(b->rig, 0, "e", 1);
@@ -91,6 +93,14 @@ static inline bool disk_entry(const struct disk_bench *b, uint32_t depth,
 static inline bool disk_entry_first(const struct disk_bench *b, struct disk_entry_view *ret)
 {
     return core_disk_entry_view(b->rig->core, tenant_at(b->rig->core, 0)->disk_entries.head, ret);
+}
+
+/* An entry makes way for whoever needs room. */
+static inline enum disk_has_room disk_evict(struct disk_bench *b)
+{
+    struct disk_room any = {.for_it = {.chunk = NONE, .reason = DISK_EVICT}};
+
+    return disk_room_more(b->rig->core, 0, &any);
 }
 
 /* The request id of a Store. */

@@ -62,36 +62,25 @@ static void used_up(struct disk_bench *b)
     b->rig->core->visits = STEP_VISITS_MAX - STEP_PATH_MAX;
 }
 
-TEST(no_entry_makes_way_in_a_step_that_has_done_enough)
+/* Whoever needs room gets on in each step: the first entry goes, however much the look has taken. */
+TEST(one_entry_makes_way_in_a_step_that_has_done_enough_and_no_other)
 {
+    struct disk_room any = {.for_it = {.chunk = NONE, .reason = DISK_EVICT}};
     struct disk_bench b = bench(1u << 22);
 
-    assert_ok(disk_stored(computed(&b, 1, 32), 32));
-    used_up(&b);
-    assert_int_equal(disk_evict_one(b.rig->core, 0, NULL), DISK_ROOM_NEXT);
-    assert_int_equal(disk_seen(&b).entries, 1);
-    b.rig->core->visits = 0;
-    assert_int_equal(disk_evict_one(b.rig->core, 0, NULL), DISK_ROOM);
-    assert_int_equal(disk_seen(&b).entries, 0);
-    assert_int_equal(disk_evict_one(b.rig->core, 0, NULL), DISK_ROOM_NEVER);
-    disk_bench_end(&b);
-}
-
-/* Looking for it may have been enough. */
-TEST(an_entry_makes_way_only_where_the_look_has_left_something)
-{
-    struct disk_bench b = bench(1u << 22);
-
-    assert_ok(disk_stored(computed(&b, 1, 32), 32));
-    assert_ok(disk_stored(computed(&b, 2, 32), 32));
-    used_up(&b);
-    b.rig->core->visits -= 2;
-    assert_int_equal(disk_evict_one(b.rig->core, 0, NULL), DISK_ROOM_NEXT);
+    for (uint32_t seed = 1; seed <= 3; seed++)
+        assert_ok(disk_stored(computed(&b, seed, 32), 32));
+    b.rig->core->visits = b.rig->core->piece_end;
+    assert_int_equal(disk_room_more(b.rig->core, 0, &any), DISK_ROOM);
+    assert_true(disk_bare_flush(b.rig->core));
     assert_int_equal(disk_seen(&b).entries, 2);
-    used_up(&b);
-    b.rig->core->visits -= 3;
-    assert_int_equal(disk_evict_one(b.rig->core, 0, NULL), DISK_ROOM);
-    assert_int_equal(disk_seen(&b).entries, 1);
+    b.rig->core->visits = b.rig->core->piece_end;
+    assert_int_equal(disk_room_more(b.rig->core, 0, &any), DISK_ROOM_NEXT);
+    assert_int_equal(disk_seen(&b).entries, 2);
+    b.rig->core->visits = 0;
+    assert_int_equal(disk_room_more(b.rig->core, 0, &any), DISK_ROOM);
+    assert_int_equal(disk_evict(&b), DISK_ROOM);
+    assert_int_equal(disk_evict(&b), DISK_ROOM_NEVER);
     disk_bench_end(&b);
 }
 
@@ -154,7 +143,7 @@ TEST(a_reset_looks_at_a_piece_of_the_index_in_each_step)
     rig_timers(b.rig);
     rig_advance(b.rig, 1);
     assert_in_range(w.most, PIECE_VISITS_MAX, 2 * PIECE_VISITS_MAX);
-    assert_in_range(w.steps, 4, 3 * PIECE_VISITS_MAX / PIECE_VISITS_TIMER);
+    assert_in_range(w.steps, 4, 16 + 3 * PIECE_VISITS_MAX / PIECE_VISITS_TIMER);
     assert_non_null(rig_reply_to(b.rig, reset.request_id));
     assert_int_equal(disk_seen(&b).entries, 0);
     assert_int_equal(spill_bytes(b.disk), 0);
@@ -191,7 +180,7 @@ TEST(what_is_found_twice_goes_later_where_a_step_has_done_enough)
 
     assert_ok(disk_stored(computed(&b, 1, 32), 32));
     b.rig->automatic = BY_HAND(RIG_DISK_DROP);
-    assert_int_equal(disk_evict_one(b.rig->core, 0, NULL), DISK_ROOM);
+    assert_int_equal(disk_evict(&b), DISK_ROOM);
     rig_timers(b.rig);
     assert_ok(disk_stored(computed(&b, 1, 16), 16));
     assert_int_equal(b.disk->nfiles, 2); /* the drop was not carried out */
@@ -243,6 +232,32 @@ TEST(a_store_that_waits_for_checksums_is_not_tried_in_every_step)
     disk_bench_end(&b);
 }
 
+/* More stores than a timer's step has visits: it ends all the same, and asks for no other timer. */
+TEST(stores_whose_step_has_not_passed_stop_no_step)
+{
+    struct disk_bench b = bench(1u << 22);
+    const uint32_t n = PIECE_VISITS_TIMER + 8;
+    struct rig_session *s;
+
+    b.options.limits.disk_stores = n;
+    disk_bench_restart(&b);
+    b.rig->no_audit = true;
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(s, rig_tokens(1, 32), 32));
+    assert_ok(rig_commit(s, 32, 1));
+    for (uint32_t i = 0; i < n; i++)
+        disk_store(s, 32);
+    rig_advance(b.rig, 1);
+    assert_int_equal(disk_seen(&b).stores, n);
+    assert_int_not_equal(core_deadline(b.rig->core), 0);
+    b.rig->no_audit = false;
+    rig_step_done(b.rig, b.e.id, 0, 1);
+    assert_int_equal(disk_seen(&b).stores, 0);
+    assert_int_equal(disk_seen(&b).entries, 1);
+    disk_bench_end(&b);
+}
+
 /* Twelve stores wait for room that a fetch holds; when something is let go, so many are tried in a
  * step, and the others in the next. */
 TEST(of_the_stores_that_wait_for_room_some_are_tried_in_a_step)
@@ -282,7 +297,7 @@ TEST(what_is_given_back_is_said_in_pieces)
 
     assert_ok(disk_stored(computed(&b, 1, 32), 32));
     assert_ok(disk_stored(computed(&b, 1, 64), 64));
-    assert_int_equal(disk_evict_one(b.rig->core, 0, NULL), DISK_ROOM);
+    assert_int_equal(disk_evict(&b), DISK_ROOM);
     assert_int_not_equal(b.rig->core->disk_gone_first, NONE);
     used_up(&b);
     assert_false(disk_gone_flush(b.rig->core, b.rig->out));
@@ -321,64 +336,5 @@ TEST(a_window_that_is_longer_than_its_prefix_costs_no_more_than_that)
     }
     rig_timers(b.rig);
     assert_in_range(w.most, 100, 2048); /* not 262,144 an entry */
-    disk_bench_end(&b);
-}
-
-/* The requests are sent as they are; the rig's own model of a session is for short ones. */
-static struct rig_session *computed_long(struct disk_bench *b, uint32_t n)
-{
-    static uint32_t tokens[DISK_PATH_MAX + 1];
-    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
-    struct request match = {.op = OP_MATCH, .match.session = s->id};
-    struct step_op ops[] = {
-        {.kind = STEP_EXTEND, .session = s->id, .length = n, .written = n, .tokens = {.v = tokens}},
-        {.kind = STEP_COMMIT, .session = s->id, .length = n}};
-    const struct reply *r;
-
-    for (uint32_t i = 0; i < n; i++)
-        tokens[i] = i;
-    match.match.tokens = (struct req_tokens){.v = tokens, .n = 1};
-    assert_ok(rig_request(b->rig, s->conn, &match)->err);
-    ops[0].tokens = (struct req_tokens){.base = 1, .v = tokens + 1, .n = n - 1};
-    assert_ok(rig_step_ops(b->rig, s->conn, &ops[0], 1)->step.results[0].err);
-    for (uint32_t before = 0;; before = r->step.results[0].lengths.committed) {
-        r = rig_step_ops(b->rig, s->conn, &ops[1], 1);
-        if (r->step.results[0].err != TERN_BUSY)
-            break;
-        assert_true(r->step.results[0].lengths.committed > before); /* a Step takes a part of it */
-    }
-    assert_ok(r->step.results[0].err);
-    assert_int_equal(r->step.results[0].lengths.committed, n);
-    return s;
-}
-
-/* T20: the longest prefix that may lie there, at one token a chunk; and one chunk more is
- * refused. */
-TEST(a_prefix_of_as_many_chunks_as_there_may_be_is_stored_and_no_longer_one)
-{
-    struct disk_bench b = bench(1u << 30);
-    struct watch w = {.b = &b};
-    struct rig_session *s;
-
-    b.groups[0] = rig_group(1, 64);
-    b.pool_bytes = 64ull * (DISK_PATH_MAX + 4096);
-    b.options.tenant[0].memory_bytes = b.pool_bytes;
-    b.options.limits.nodes = b.options.limits.disk_chunks = DISK_PATH_MAX + 8;
-    b.options.limits.pages = b.options.limits.table_pages = 4 * DISK_PATH_MAX;
-    b.options.limits.token_blocks = 2 * DISK_PATH_MAX;
-    b.options.limits.disk_blocks = DISK_PATH_MAX + 8;
-    b.options.limits.disk_files = SPILL_FILES_MAX;
-    b.options.limits.disk_interval =
-        SESSION_TOKENS_MAX; /* nothing is stored that nobody asks for */
-    disk_bench_restart(&b);
-    b.rig->no_audit = true;
-    s = computed_long(&b, DISK_PATH_MAX + 1);
-    watch(&w);
-    assert_int_equal(disk_stored(s, DISK_PATH_MAX + 1), TERN_UNSUPPORTED);
-    assert_int_equal(disk_seen(&b).counts.written_bytes, 0);
-    assert_ok(disk_stored(s, DISK_PATH_MAX));
-    rig_timers(b.rig);
-    assert_in_range(w.most, DISK_PATH_MAX, STEP_VISITS_MAX);
-    assert_int_equal(disk_seen(&b).chunks, DISK_PATH_MAX);
     disk_bench_end(&b);
 }
