@@ -150,7 +150,8 @@
     X(146, RESET_UNORDERED, "take a late message about a reset for a new one")                     \
     X(147, LOAD_UNHELD, "let the host's copies go while a load reads them")                        \
     X(148, DUE_UNHELD, "let what a store is due of make way")                                      \
-    X(149, LOAD_AT_ONCE, "bring a whole path back in one step")
+    X(149, LOAD_AT_ONCE, "bring a whole path back in one step")                                    \
+    X(150, CHUNK_OF_ANOTHER, "believe a node's chunk whose record is another's by now")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \
@@ -158,7 +159,8 @@
      (n) == 119 || (n) == 121)
 
 /* These show where a daemon has a disk, and nowhere else. */
-#define BUG_IS_OF_DISK(n) (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 143) || (n) == 148)
+#define BUG_IS_OF_DISK(n)                                                                          \
+    (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 143) || (n) == 148 || (n) == 150)
 
 /* These make a step of the core too long: histories with large geometries find them. */
 #define BUG_IS_LARGE(n) (((n) >= 123 && (n) <= 133) || (n) == 149)

@@ -21,9 +21,8 @@
 #define WORK_PER_ITEM  (64u * (1 + lw.cfg.ngroups))
 #define WORK_PER_RANK  400u
 /* Of a step in which every loop goes on in pieces, and none looks at a whole path or table; but a
- * session that ends compares its path with what the disk has, and walks it three times. */
-#define VISITS_IN_PIECES                                                                           \
-    (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX + (lw.cfg.disk_chunks ? 3u * DISK_PATH_MAX : 0))
+ * session that retracts gives its tail back at once. */
+#define VISITS_IN_PIECES (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX + TAIL_PAGES_MAX)
 /* Walks that only look at the nodes of a path: one finds whether a resume point has its window, and
  * a Fetch from the host takes two to find the end of what it brings, and what it pins. */
 #define VISITS_LOOKING (STEP_TABLE_MAX / NODES_A_VISIT)
@@ -36,7 +35,6 @@
 #define WORK_ENDS 400000000u /* a step that runs on so long is ended in its midst */
 
 struct lworld lw;
-static uint32_t stores_before; /* the step */
 
 void lruns_on(void)
 {
@@ -87,23 +85,30 @@ static const char *event_name(const struct event *ev)
     return names[ev->kind] ? names[ev->kind] : "another event";
 }
 
-/* A fetch by ticket or from the disk and a hand-over look at a whole table, or its path, and so
- * does a store; a Match borrows all that the windows cover. */
+/* A fetch by ticket or from the disk and a hand-over look at a whole table, or its path. */
 static bool needs_a_path(const struct event *ev)
 {
     const struct request *r = &ev->request;
 
-    if (stores_before + lw.core->disk_stores.n > 0)
-        return true;
     return ev->kind == EV_REQUEST &&
-           ((r->op == OP_FETCH && r->fetch.peer != PEER_HOST) || r->op == OP_HANDOFF ||
-            r->op == OP_STORE || r->op == OP_MATCH);
+           ((r->op == OP_FETCH && r->fetch.peer != PEER_HOST) || r->op == OP_HANDOFF);
 }
 
 static uint32_t looking(const struct event *ev)
 {
     return ev->kind == EV_REQUEST && ev->request.op == OP_FETCH ? 3 * VISITS_LOOKING
                                                                 : VISITS_LOOKING;
+}
+
+/* A Match borrows all that the windows cover. */
+static uint32_t borrows(const struct event *ev)
+{
+    uint32_t chunks = 0;
+
+    for (uint32_t g = 0; g < lw.cfg.ngroups && ev->kind == EV_REQUEST; g++)
+        if (ev->request.op == OP_MATCH && lw.cfg.window[g] / lw.cfg.align > chunks)
+            chunks = lw.cfg.window[g] / lw.cfg.align;
+    return chunks;
 }
 
 /* What the event brings with it, or its answers name, takes its time. */
@@ -125,8 +130,8 @@ static void bounds(const struct event *ev, uint64_t items, uint64_t work, bool i
     }
     LEXPECT(visits <= STEP_VISITS_MAX, "step_visits", "%s: %llu visits, and STEP_VISITS_MAX is %u",
             event_name(ev), (unsigned long long)visits, STEP_VISITS_MAX);
-    LEXPECT(visits <= VISITS_IN_PIECES + looking(ev) || needs_a_path(ev), "step_in_pieces",
-            "%s: %llu visits, where nothing needs a whole path", event_name(ev),
+    LEXPECT(visits <= VISITS_IN_PIECES + looking(ev) + borrows(ev) || needs_a_path(ev),
+            "step_in_pieces", "%s: %llu visits, where nothing needs a whole path", event_name(ev),
             (unsigned long long)visits);
     LEXPECT(!work_counted || own <= WORK_FIXED + WORK_PER_VISIT * visits, "step_work",
             "%s: %llu basic blocks, and %llu visits counted", event_name(ev),
@@ -154,7 +159,6 @@ void lstep(struct event *event, uint64_t items)
 
     event->now_ns = ++lw.now;
     idle = is_idle(event);
-    stores_before = lw.core->disk_stores.n;
     lw.reply = NULL;
     work_done = 0;
     work_most = WORK_ENDS;
