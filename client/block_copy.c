@@ -37,6 +37,7 @@ struct copier {
 
     const struct block_far *far; /* NULL: pages are memory of the host */
     _Atomic bool failed;         /* a lane of this run has */
+    _Atomic bool loose;          /* a lane of any run is */
 
     struct block_copy *copies; /* of the run */
     enum copy_way way;
@@ -206,6 +207,8 @@ static void make_parts(struct copier *c, struct lane *l)
             end_copy(c, l, &c->copies[i], leaf);
         if (l->failed)
             c->failed = true;
+        if (l->loose)
+            c->loose = true;
     }
 }
 
@@ -297,6 +300,11 @@ void copier_destroy(struct copier *c, bool is_child)
     free((void *)c->left);
     free(c->threads);
     free(c);
+}
+
+bool copier_is_loose(const struct copier *c)
+{
+    return c->loose;
 }
 
 uint32_t copier_most(const struct copier *c)

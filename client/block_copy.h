@@ -56,6 +56,9 @@ enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, const struct
 void copier_destroy(struct copier *c, bool is_child);
 /* As many copies as one run may have. */
 uint32_t copier_most(const struct copier *c);
+/* The GPU has failed, and may copy to and from pages of a run all the same until this process ends.
+ */
+bool copier_is_loose(const struct copier *c);
 /* Makes n copies and returns when all are made. The calling thread copies, too, if the pages are
  * memory of the host. False: the GPU has failed, and nothing of the run counts. */
 bool copier_run(struct copier *c, struct block_copy *copies, uint32_t n, enum copy_way way);

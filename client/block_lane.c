@@ -27,7 +27,7 @@ void lane_begin(struct lane *l, const struct block_far *far)
 
 void lane_end(struct lane *l)
 {
-    if (!l->far)
+    if (!l->far || l->loose)
         return;
     if (l->between)
         (void)l->far->driver->host_free(l->between);
@@ -38,25 +38,31 @@ void lane_end(struct lane *l)
     (void)l->far->driver->context_release(l->far->device);
 }
 
-/* Until the stream has done all that it was given. */
-static void await(struct lane *l)
+/* Waits until the stream has done all that it was given. */
+static bool is_over(struct lane *l)
 {
-    lane_must(l, l->far->driver->event_record(l->event, l->stream));
-    lane_must(l, l->far->driver->event_wait(l->event));
+    return l->far->driver->event_record(l->event, l->stream) == CUDA_SUCCESS &&
+           l->far->driver->event_wait(l->event) == CUDA_SUCCESS;
+}
+
+/* `given`: what became of the last call that gave it a copy. Where one has failed, a copy may be
+ * under way all the same. */
+static void await(struct lane *l, CUresult given)
+{
+    if (given == CUDA_SUCCESS && is_over(l))
+        return;
+    l->failed = true;
+    l->loose = !is_over(l);
 }
 
 void lane_put(struct lane *l, const uint8_t *to, size_t n)
 {
-    if (l->failed)
-        return;
-    lane_must(l, l->far->driver->put_async((CUdeviceptr)(uintptr_t)to, l->between, n, l->stream));
-    await(l);
+    if (!l->failed)
+        await(l, l->far->driver->put_async((CUdeviceptr)(uintptr_t)to, l->between, n, l->stream));
 }
 
 void lane_get(struct lane *l, const uint8_t *from, size_t n)
 {
-    if (l->failed)
-        return;
-    lane_must(l, l->far->driver->get_async(l->between, (CUdeviceptr)(uintptr_t)from, n, l->stream));
-    await(l);
+    if (!l->failed)
+        await(l, l->far->driver->get_async(l->between, (CUdeviceptr)(uintptr_t)from, n, l->stream));
 }

@@ -23,6 +23,7 @@ struct lane {
     CUevent event;
     uint8_t *between; /* LANE_BYTES */
     bool failed;      /* a call of the driver has failed: nothing is copied any more */
+    bool loose;       /* and whether the last copy is over nobody knows: what it uses stays */
 };
 
 /* In the thread that will use it. A lane that cannot be begun has `failed`. */

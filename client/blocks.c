@@ -186,6 +186,8 @@ void tern_blocks_close(struct tern_block_set *set)
 {
     if (!set)
         return;
+    if (set->copier && set->map)
+        set->map->copies_left = copier_is_loose(set->copier);
     copier_destroy(set->copier, set->t && !is_owner(set->t));
     tern_batch_destroy(set->batch);
     tern_destroy(set->t);

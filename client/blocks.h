@@ -21,8 +21,9 @@
 #define BLOCKS_AHEAD_PART  64            /* and of the pool's pages one in so many */
 #define BLOCKS_TRIES       4 /* times that a get looks for a block that was evicted while read */
 #define BLOCKS_NAP_NS      200000u /* between two requests for what is in use */
-#define BLOCKS_END_MS      100 /* how long a call that has failed waits for its sessions to be closed \
-                                */
+#define BLOCKS_END_MS                                                                              \
+    100 /* how long a call that has failed waits for its sessions to be closed                     \
+         */
 
 /* The questions of a Blocks, and the values that its answer has in the place of a generation, as on
  * the wire. */
@@ -111,6 +112,7 @@ enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list 
                             uint32_t page, struct block_copy *ret);
 /* Makes the first n of set->copies. INTERNAL: the GPU has failed. */
 enum tern_err blocks_copy(struct tern_block_set *set, uint32_t n, enum copy_way way);
+enum tern_err blocks_gpu_failed(struct tern_block_set *set); /* says so: INTERNAL */
 /* Milliseconds up to the deadline, at least one. */
 uint32_t blocks_left_ms(uint64_t deadline_ns);
 /* Waits a moment. False: the deadline has passed, or the call was cancelled. */

@@ -141,8 +141,13 @@ enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list 
 enum tern_err blocks_copy(struct tern_block_set *set, uint32_t n, enum copy_way way)
 {
     TRY(go_on(set));
-    if (copier_run(set->copier, set->copies, n, way))
+    if (!copier_is_loose(set->copier) && copier_run(set->copier, set->copies, n, way))
         return TERN_OK;
+    return blocks_gpu_failed(set);
+}
+
+enum tern_err blocks_gpu_failed(struct tern_block_set *set)
+{
     return set_error(set->t, TERN_INTERNAL,
                      "the GPU that the blocks lie on has failed: close the set, and open it again "
                      "when the daemon was started anew");

@@ -46,6 +46,15 @@ static void give_up(struct tern_block_set *set, uint64_t which)
             set->held[i] = 0;
 }
 
+/* The first n sessions keep their pages until this process ends: a GPU may still write there. */
+static void leave_open(struct tern_block_set *set, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        set->puts.v[i] = 0;
+        set->held[i] = 0;
+    }
+}
+
 /* Pages for those of the first n sessions that hold none. */
 static enum tern_err take_pages(struct put *p, uint32_t n)
 {
@@ -151,10 +160,15 @@ static enum tern_err put_safely(struct put *p, uint32_t *at, uint32_t *io_n, uin
     const uint32_t n = *io_n;
     enum tern_err err;
 
+    if (copier_is_loose(set->copier))
+        return blocks_gpu_failed(set);
     TRY(sessions_ready(set, &set->puts, n, p->list.deadline_ns));
     set->broken = 0;
     err = put_piece(p, at, io_n, next);
-    give_up(set, err == TERN_OK ? set->broken : sessions_below(n));
+    if (copier_is_loose(set->copier))
+        leave_open(set, n);
+    else
+        give_up(set, err == TERN_OK ? set->broken : sessions_below(n));
     return err;
 }
 

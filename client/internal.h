@@ -119,8 +119,8 @@ struct tern {
     uint32_t rank;
     uint64_t last_step; /* that was published, or put into a stream: it never goes back */
     struct stream_steps *by_stream; /* owned; NULL: no step went into a stream */
-    bool kernels_left; /* a mapping has ended, and kernels of brought.c may still be at it: this
-                          process never says that it has left */
+    bool kernels_left; /* a mapping has ended, and kernels of brought.c, or copies of block_lane.c,
+                          may still be at it: this process never says that it has left */
     struct tern_pool *pools;
     struct tern_records *records;
     struct tern_lease *leases; /* owned */
@@ -154,6 +154,7 @@ struct tern_pool {
     uint8_t *control;
     struct stream_page *stream_page; /* owned; NULL: no step went into a stream */
     struct brought *brought;         /* owned; NULL: there is no place for checksums */
+    bool copies_left;                /* a device may copy to and from it until the process ends */
 };
 
 struct tern_records {

@@ -354,7 +354,7 @@ void tern_pool_unmap(struct tern_pool **pool)
     for (at = &p->owner->pools; *at != p; at = &(*at)->next)
         ;
     *at = p->next;
-    quiet = brought_end(p);
+    quiet = brought_end(p) && !p->copies_left;
     p->owner->kernels_left = p->owner->kernels_left || !quiet;
     if (!is_owner(p->owner)) { /* where a child had not these mappings it may have others */
         unmap_region(p, false);

@@ -1,7 +1,13 @@
 /* Blocks on a GPU, that of the stand-in, which copies late and in random order: what was put comes
  * back to another set byte for byte, and the context of the calling thread is its own. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/prng.h"
 #include "engine/proc.h"
@@ -132,4 +138,115 @@ TEST(device_blocks_of_a_gpu_that_fails_are_neither_stored_nor_removed)
     assert_int_equal(counts.damaged, 0);
     tern_blocks_close(set);
     free(v);
+}
+
+struct putter {
+    struct tern_block_set *set;
+    enum tern_err err;
+    _Atomic bool ended;
+};
+
+static void *put_one(void *arg)
+{
+    static uint8_t v[VALUE];
+    struct putter *p = arg;
+    struct iovec iov = {v, VALUE};
+    struct tern_block_value value = {&iov, 1};
+    struct tern_block_key key = {"c", 1};
+
+    p->err = tern_blocks_put(p->set, &key, &value, 1, RIG_WAIT_MS, NULL);
+    p->ended = true;
+    return NULL;
+}
+
+/* The copy is under way, and a call behind it fails: the page stays the put's until it is over. */
+TEST(device_blocks_keep_the_page_of_a_copy_that_is_under_way)
+{
+    struct standin in = standin_open(DRIVER_LIBRARY);
+    struct putter p = {.err = TERN_OK};
+    pthread_t thread;
+    bool waits;
+
+    rig_memory = 32u << 20;
+    rig_start(&rig, "    devices: " STANDIN_UUID(0) "\n    device_memory: true\n", NULL);
+    p.set = opened(1);
+    in.hang(0);
+    in.let_fail("cuEventRecord", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(pthread_create(&thread, NULL, put_one, &p), 0);
+    (void)poll(NULL, 0, 200);
+    waits = !p.ended;
+    in.go_on(0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(waits);
+    assert_err(TERN_INTERNAL, p.err);
+    in.let_fail("", 0, CUDA_SUCCESS);
+    tern_blocks_close(p.set);
+}
+
+static uint32_t sessions_there(void)
+{
+    json_t *told = NULL;
+    const char *text;
+    struct tern *t;
+    uint32_t n;
+
+    assert_int_equal(tern_connect(rig.socket, RIG_WAIT_MS, &t), TERN_OK);
+    assert_int_equal(tern_stats(t, RIG_WAIT_MS, &text), TERN_OK);
+    told = json_loads(text, 0, NULL);
+    assert_non_null(told);
+    n = (uint32_t)json_integer_value(json_object_get(told, "sessions"));
+    json_decref(told);
+    tern_destroy(t);
+    return n;
+}
+
+/* In a process of its own. The GPU has failed, and whether its copy is over nobody can say. */
+static void put_loosely(int says, int ends)
+{
+    struct standin in = standin_open(DRIVER_LIBRARY);
+    struct putter p = {.err = TERN_OK};
+    char c = 'n';
+
+    p.set = opened(1);
+    in.hang(0);
+    in.let_fail("cuEventRecord", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    (void)put_one(&p);
+    if (p.err == TERN_INTERNAL) {
+        (void)put_one(&p); /* takes no further page */
+        tern_blocks_close(p.set);
+        c = p.err == TERN_INTERNAL ? 'y' : 'n';
+    }
+    (void)!write(says, &c, 1);
+    (void)!read(ends, &c, 1);
+    _exit(0);
+}
+
+/* The page is nobody's until the process has ended, whatever becomes of the set. */
+TEST(device_blocks_leave_the_page_to_a_gpu_that_may_still_write_it)
+{
+    int says[2], ends[2], status;
+    uint32_t there;
+    pid_t child;
+    char c = 0;
+
+    rig_memory = 32u << 20;
+    rig_start(&rig, "    devices: " STANDIN_UUID(0) "\n    device_memory: true\n", NULL);
+    assert_int_equal(pipe(says) | pipe(ends), 0);
+    child = fork();
+    if (child == 0)
+        put_loosely(says[1], ends[0]);
+    close(says[1]); /* so that a child that dies is heard */
+    assert_int_equal(read(says[0], &c, 1), 1);
+    there = sessions_there();
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(c, 'y');
+    assert_int_equal(there, 1);
+    for (uint32_t ms = 0; sessions_there() > 0; ms++) {
+        assert_true(ms < RIG_WAIT_MS);
+        (void)poll(NULL, 0, 1);
+    }
+    close(says[0]);
+    close(ends[0]);
+    close(ends[1]);
 }
