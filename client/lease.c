@@ -135,8 +135,8 @@ enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct 
             return TERN_OK;
         }
     return set_error(l->t, TERN_BUSY,
-                     "the lease has as many sessions as it was begun for: remove some, and "
-                     "tern_lease_wait until what they had under way is answered");
+                     "the lease has as many sessions as it was begun for: remove some, then "
+                     "tern_lease_wait and tern_lease_told take what they had under way");
 }
 
 enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t at, uint64_t step)

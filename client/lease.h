@@ -45,7 +45,8 @@ struct lease_cold {
     uint32_t rewinds;     /* of these: pages of the table are other ones if it is refused, so
                              nothing is committed before */
     uint32_t astray;      /* pages that an assign of it named, and that was refused */
-    bool commits;         /* a commit of it was not handed out yet */
+    uint32_t news;        /* answers that were not handed out yet */
+    bool commits;         /* a commit of it is among them, or will be */
     uint64_t commit_step; /* by that step it has to be; 0: before any further one begins */
     uint64_t said_in;     /* the iteration in which `written` was said last */
     uint64_t leave_step;  /* LEAVING: the last that may touch what is astray */

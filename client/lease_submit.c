@@ -343,11 +343,12 @@ enum tern_err tern_lease_told(struct tern_lease *l, struct tern_lease_told *ret)
     if (!l->news)
         l->news_end = &l->news;
     *ret = news->told;
+    l->cold[ret->slot].news--;
     if (!ret->failed) {
         l->cold[ret->slot].commits = false;
         l->ncommits--;
-        slot_rests(l, ret->slot);
     }
+    slot_rests(l, ret->slot);
     return TERN_OK;
 }
 

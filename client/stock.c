@@ -92,6 +92,7 @@ static bool tell(struct tern_lease *l, uint32_t slot, const struct tern_result *
     news->told.text = news->text;
     *l->news_end = news;
     l->news_end = &news->next;
+    l->cold[slot].news++;
     return true;
 }
 
@@ -194,7 +195,7 @@ void slot_rests(struct tern_lease *l, uint32_t at)
     const struct lease_cold *c = &l->cold[at];
 
     if (l->slot[at].state == LEASE_SLOT_LEAVING && c->under_way == 0 && c->astray == 0 &&
-        !c->commits) {
+        c->news == 0 && !c->commits) {
         lease_slot_state_move(&l->slot[at].state, LEASE_SLOT_FREE);
         leased_again(l);
     }

@@ -327,6 +327,36 @@ TEST(lease_assign_refused_late)
     assert_null(lease);
 }
 
+/* A refusal of a session that was removed meanwhile is told of that session: until then no other
+ * one has its number. */
+TEST(lease_number_of_a_session_is_free_when_all_of_it_was_told)
+{
+    const struct tern_result now = {.lengths = {0, 20, 20}, .tokens = 20};
+    const struct tern_run *runs;
+    struct tern_lease_told told;
+    uint32_t n, at;
+
+    script.refuse = TERN_CONFLICT;
+    begin();
+    assert_ok(extend(1, 1, 21, 40, &runs, &n));
+    assert_ok(tern_lease_submit(lease, 1));
+    assert_ok(tern_lease_remove(lease, seq[1], 9));
+    for (uint32_t i = 0; i < 2; i++) { /* what was astray goes back */
+        assert_ok(tern_lease_wait(lease, 0));
+        assert_ok(tern_lease_submit(lease, 0));
+    }
+    assert_ok(tern_lease_wait(lease, 0));
+    assert_int_equal(script.op[script.nops - 1].kind, 10);
+    assert_ok(tern_lease_add(lease, 3, &now, &at));
+    assert_int_not_equal(at, seq[1]);
+    assert_ok(tern_lease_told(lease, &told));
+    assert_true(told.failed);
+    assert_int_equal(told.slot, seq[1]);
+    assert_int_equal(told.session, 2);
+    assert_ok(tern_lease_add(lease, 4, &now, &at));
+    assert_int_equal(at, seq[1]);
+}
+
 /* A daemon that does not answer: what is gathered waits, and goes when it does. */
 TEST(lease_many_unanswered_steps_busy_and_nothing_lost)
 {
