@@ -237,6 +237,8 @@ class Session:
             answer = Answered(r, self.pool)
             if self._under_way():
                 self.connection._catch_up()
+                if answer.result.arriving and not self._under_way():
+                    return answer.result  # the fetch has ended since, and its answer, which tells all, is taken
             return self._take(answer)
         text = self.connection._text()
         if r.err == err and not self._under_way():

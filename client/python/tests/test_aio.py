@@ -197,6 +197,37 @@ def test_a_cancelled_fetch_that_was_waited_for_keeps_what_came(published: str) -
     assert any(cancelled() for _ in range(TRIES))
 
 
+def test_the_end_of_a_fetch_is_newer_than_what_was_asked_before(
+    published: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fetch ends between the answer to a fetch_wait and the look at what has come."""
+
+    async def ended_between() -> bool:
+        with tern.connect(published) as c:
+            pool = long_pool(c.join(next(names)))
+            aio = tern.Async(c)
+            with pool.session(ns("cancelled")) as s:
+                s.match(PROMPT)
+                fetch = asyncio.ensure_future(aio.fetch(s, "host-a", step=tern.STEP_NONE))
+                await asyncio.sleep(0)
+
+                def catch_up() -> None:
+                    while aio._has(s):
+                        aio._drain()
+
+                monkeypatch.setattr(c, "_catch_up", catch_up)
+                told = s.fetch_wait(0)
+                monkeypatch.undo()
+                await asyncio.wait_for(fetch, 10)
+                assert s.written == s.committed == len(PROMPT) and s._arriving == 0
+                assert (pool.pages("kv")[s.table("kv")] == WRITTEN).all()
+            aio.close()
+            pool.close()
+            return told.arriving > 0
+
+    assert any(asyncio.run(ended_between()) for _ in range(TRIES))
+
+
 def test_a_fetch_is_cancelled_by_its_session(daemons: tuple[Daemon, Daemon]) -> None:
     async def run() -> None:
         with tern.connect(daemons[1].socket) as c:
