@@ -181,6 +181,8 @@ class Lease:
         while (err := lib.tern_lease_told(self._l, ct.byref(c))) == 0:
             s = self._sessions[c.slot]
             answer = Answered(c.result, self.pool, (c.text or b"").decode())
+            if c.failed and s._lease is self:
+                s._keep_at_most(answer.result)
             if not answer.error:
                 s.committed = answer.result.committed
                 for name, first, pages in answer.runs:

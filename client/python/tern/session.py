@@ -202,6 +202,13 @@ class Session:
         if answer.result.tokens or answer.result.fetched_kib:
             self._take(answer)
 
+    def _keep_at_most(self, has: Result) -> None:
+        """What the lease believed was refused: the pages behind `has` are not the session's."""
+        self.written, self.allocated = min(self.written, has.written), min(self.allocated, has.allocated)
+        self.tokens = min(self.tokens, has.tokens)
+        for g in self.pool.groups:
+            self._tables[g.name][g.pages_for(self.allocated) :] = 0
+
     def _under_way(self) -> bool:
         """Is one of tern.Async's requests? Its answer may have come while a synchronous call waited for its own,
         and is older then, if that call went well."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes as ct
 from collections.abc import Iterator
 
 import pytest
 import tern
 from daemons import Daemon
+from tern import _lib
+from tern._lib import lib
+from tern.layout import c_tokens
 from test_engine import KV, PAGE, POOL, SSM, names, ns, write, wrong
 
 PROMPT, LAST = 20, 120
@@ -103,6 +107,32 @@ def test_a_leased_commit_publishes_the_state_of_its_own_depth(engine: tern.Engin
             s.apply(s.extend(allocated=depth + 1).copies)
             assert (ssm[s.table("ssm")[0]] == depth).all()
     pool.close()
+
+
+def test_pages_that_were_refused_late_leave_the_table(daemons: tuple[Daemon, Daemon]) -> None:
+    with tern.connect(daemons[0].socket) as c, tern.connect(daemons[0].socket) as other:
+        name = next(names)
+        pool = c.join(name).open_pool([KV], bytes=POOL)
+        other.join(name, role="scheduler")
+        with pool.lease(high=8) as lease:
+            lease.wait()
+            s = started(pool, lease, "refused")
+            before = s.table("kv")
+            r, listed = _lib.Result(), c_tokens([7], (), PROMPT)  # behind the back of the lease
+            assert lib.tern_extend(other._p, s.handle, ct.byref(listed.c), 0, 0, 0, ct.byref(r)) == 0
+            lease.extend(s, append=range(20), written=PROMPT, allocated=PROMPT + 40)
+            assert len(s.table("kv")) > len(before)
+            lease.submit()
+            lease.wait()
+            (told,) = lease.told()
+            assert told.failed and told.session is s and isinstance(told.error, tern.Conflict)
+            assert (s.tokens, s.written, s.allocated) == (PROMPT + 1, PROMPT, PROMPT + 5)
+            assert s.table("kv").tolist() == before.tolist()
+            lease.remove(s, step=tern.STEP_NONE)
+            lease.submit()
+            s.extend(append=[8], allocated=PROMPT + 40)
+            assert s.table("kv").all() and s.tokens == PROMPT + 2
+            s.close(step=tern.STEP_NONE)
 
 
 def test_what_is_refused_late_is_told(engine: tern.Engine) -> None:
