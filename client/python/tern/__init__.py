@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ._lib import PEER_DISK, STEP_NONE, lib
 from .aio import Async, Event, chains
-from .blocks import BlockCounts, BlockPin, Blocks
+from .blocks import BlockCounts, BlockPin, Blocks, Spans
 from .connection import Connection, Depths, Engine, Pool, Reset
 from .errors import (
     Busy,
@@ -85,6 +85,7 @@ __all__ = [
     "Retracted",
     "Session",
     "Shortage",
+    "Spans",
     "Stored",
     "TernError",
     "Ticket",

@@ -19,6 +19,7 @@ from .layout import U64_MAX, Namespace, encoded, encoded_or_none, milliseconds, 
 
 Piece: TypeAlias = Union[bytes, bytearray, memoryview, npt.NDArray[Any]]  # or another buffer
 Value: TypeAlias = Union[Piece, Sequence[Piece]]  # whole, or in a list or tuple of pieces
+Addresses: TypeAlias = npt.NDArray[np.integer[Any]]  # [value, piece]
 
 PLACES = ("nowhere", "pool", "host", "disk")  # enum tern_block_place
 
@@ -37,17 +38,42 @@ class BlockCounts:
     requests: int  # round trips to the daemon
 
 
+@dataclass(frozen=True)
+class Spans:
+    """Values that lie at addresses of this process, such as pages of an engine's host pool. No buffer is made for a piece, so
+    a value may have hundreds. The caller answers for the memory: an address that is not mapped ends the process.
+
+    addresses[i, j]: where piece j of value i begins
+    sizes[j]: its bytes, of every value
+    """
+
+    addresses: Addresses
+    sizes: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.addresses)
+
+    def __getitem__(self, part: slice) -> Spans:
+        return Spans(self.addresses[part], self.sizes)
+
+
+_KEY = np.dtype({"names": ["bytes", "n"], "formats": ["u8", "u4"], "itemsize": ct.sizeof(_lib.BlockKey)})
+_VALUE = np.dtype({"names": ["iov", "niov"], "formats": ["u8", "u4"], "itemsize": ct.sizeof(_lib.BlockValue)})
+
+
 class _Keys:
     """A list of keys as libtern takes it, with what it points to."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        self.n = len(keys)
-        self.c = (_lib.BlockKey * self.n)()
-        for c, key in zip(self.c, keys):
+        for key in keys:
             if not isinstance(key, bytes):
                 raise Invalid(f"a key is bytes, and no {type(key).__name__}")
-            c.bytes, c.n = key, len(key)
-        self.keys = keys  # they are borrowed
+        self.n = len(keys)
+        self._bytes = np.frombuffer(b"".join(keys) or b"\0", np.uint8)
+        self._keys = np.zeros(self.n, _KEY)
+        self._keys["n"] = lengths = np.fromiter(map(len, keys), np.uint64, self.n)
+        self._keys["bytes"] = np.uint64(self._bytes.ctypes.data) + np.cumsum(lengths, dtype=np.uint64) - lengths
+        self.c = self._keys.ctypes.data_as(ct.POINTER(_lib.BlockKey))
         self.marks = (ct.c_uint8 * self.n)()
 
     def told(self) -> list[bool]:
@@ -66,15 +92,33 @@ def _array(piece: Piece, written: bool) -> npt.NDArray[np.uint8]:
 class _Values:
     """The same of values."""
 
-    def __init__(self, values: Sequence[Value], n: int, written: bool) -> None:
+    def __init__(self, values: Sequence[Value] | Spans, n: int, written: bool) -> None:
         if len(values) != n:
             raise Invalid(f"there are {n} keys and {len(values)} values")
+        self._values = np.zeros(n, _VALUE)
+        if isinstance(values, Spans):
+            self._of_spans(values)
+        else:
+            self._of_buffers(values, written)
+        self.c = self._values.ctypes.data_as(ct.POINTER(_lib.BlockValue))
+
+    def _of_spans(self, spans: Spans) -> None:
+        addresses = np.asarray(spans.addresses, np.uint64)
+        if addresses.ndim != 2 or addresses.shape[1] != len(spans.sizes):
+            raise Invalid(f"addresses are of {addresses.shape}, and there are the sizes of {len(spans.sizes)} pieces")
+        iov = np.empty((*addresses.shape, 2), np.uint64)  # struct iovec
+        iov[:, :, 0], iov[:, :, 1] = addresses, spans.sizes
+        self._pieces: object = iov
+        self._values["iov"] = np.uint64(iov.ctypes.data) + np.arange(len(iov), dtype=np.uint64) * np.uint64(iov[:1].nbytes)
+        self._values["niov"] = addresses.shape[1]
+
+    def _of_buffers(self, values: Sequence[Value], written: bool) -> None:
         lists: list[Sequence[Piece]] = [v if isinstance(v, (list, tuple)) else [cast(Piece, v)] for v in values]
-        self.arrays = [[_array(piece, written) for piece in pieces] for pieces in lists]
-        self.c = (_lib.BlockValue * n)()
-        for c, pieces in zip(self.c, self.arrays):
-            iov = (_lib.IoVec * len(pieces))(*(_lib.IoVec(a.ctypes.data, a.nbytes) for a in pieces))
-            c.iov, c.niov = ct.cast(iov, ct.POINTER(_lib.IoVec)), len(pieces)
+        arrays = [[_array(piece, written) for piece in pieces] for pieces in lists]
+        iovs = [(_lib.IoVec * len(pieces))(*(_lib.IoVec(a.ctypes.data, a.nbytes) for a in pieces)) for pieces in arrays]
+        self._pieces = (arrays, iovs)
+        self._values["iov"] = [ct.addressof(iov) for iov in iovs]
+        self._values["niov"] = [len(iov) for iov in iovs]
 
 
 class BlockPin:
@@ -100,7 +144,7 @@ class BlockPin:
 @one_thread
 class Blocks:
     """A set of blocks: docs/blocks.md. It belongs to one thread at a time; calls release the interpreter while they wait and
-    copy. A value is a buffer of value_bytes, or a list of buffers that are so long together."""
+    copy. A value is a buffer of value_bytes, or a list of buffers that are so long together; a list of values may be Spans."""
 
     def __init__(
         self,
@@ -160,8 +204,10 @@ class Blocks:
             raise Invalid("the set of blocks is closed")
         return self._pointer
 
-    def _error(self, err: int) -> TernError:
-        return error_of(err, lib.tern_blocks_error_text(self._pointer).decode())
+    def _error(self, err: int, keys: _Keys | None = None) -> TernError:
+        error = error_of(err, lib.tern_blocks_error_text(self._pointer).decode())
+        error.done = keys.told() if keys else []
+        return error
 
     def _check(self, err: int) -> None:
         if err:
@@ -179,21 +225,24 @@ class Blocks:
         self._check(lib.tern_blocks_find(self._set(), k.c, k.n, milliseconds(deadline_ms), None, ct.byref(front)))
         return front.value
 
-    def get(self, keys: Sequence[bytes], values: Sequence[Value], *, deadline_ms: int = 0) -> list[bool]:
-        """Copies values into buffers. False: that block is not there, and its buffer holds nothing of meaning."""
+    def get(self, keys: Sequence[bytes], values: Sequence[Value] | Spans, *, deadline_ms: int = 0) -> list[bool]:
+        """Copies values into buffers. False: that block is not there, and its buffer holds nothing of meaning. `done` of an
+        error says the same of the keys."""
         k = _Keys(keys)
         v = _Values(values, k.n, written=True)
-        self._check(lib.tern_blocks_get(self._set(), k.c, v.c, k.n, milliseconds(deadline_ms), k.marks))
+        err = lib.tern_blocks_get(self._set(), k.c, v.c, k.n, milliseconds(deadline_ms), k.marks)
+        if err:
+            raise self._error(err, k)
         return k.told()
 
-    def put(self, keys: Sequence[bytes], values: Sequence[Value], *, deadline_ms: int = 0) -> list[bool]:
+    def put(self, keys: Sequence[bytes], values: Sequence[Value] | Spans, *, deadline_ms: int = 0) -> list[bool]:
         """Stores values of keys that are not there. True: the block is there now. Where the pool has no room for some of them
         for as long as the deadline allows, these are False."""
         k = _Keys(keys)
         v = _Values(values, k.n, written=False)
         err = lib.tern_blocks_put(self._set(), k.c, v.c, k.n, milliseconds(deadline_ms), k.marks)
         if err and self._error(err).kind not in ("BUSY", "POOL_EXHAUSTED"):
-            raise self._error(err)
+            raise self._error(err, k)
         return k.told()
 
     def touch(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:

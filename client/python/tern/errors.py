@@ -21,6 +21,7 @@ class TernError(Exception):
     """What libtern answered: `kind` is the name of its error, the message says what to do."""
 
     kind = "?"
+    done: list[bool] = []  # of a get or put of blocks: which keys it had done by then
     numbers = (0, 0)  # of the text, in its order, where a daemon named any; of what never fits: needed, and at most
 
     def __init__(self, text: str) -> None:

@@ -1,0 +1,316 @@
+"""What the adapters of engines share (tern.sglang, tern.vllm_tier, tern.lmcache): sets of blocks for an engine's threads.
+
+A set of blocks belongs to one thread at a time, so a Store keeps a few for each namespace, group and size, and lends one to
+each call. No call blocks longer than its deadline, and none raises for what the daemon does: where it is gone, slow, full or
+busy, blocks are "not there", and the failure is counted. A wrong configuration raises when the Store is prepared."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from .blocks import Blocks, Spans, Value
+from .connection import Connection
+from .errors import Busy, DaemonLost, Invalid, TernError
+from .layout import Namespace
+
+LIST_MAX = 4096  # keys of one call of libtern
+KEY_MAX = 32
+LOG_S = 60.0  # each kind of failure is logged at most once in this time
+WRONG = ("INVALID", "MALFORMED", "UNSUPPORTED", "CONFLICT", "DENIED", "QUOTA")  # a configuration that waiting does not mend
+log = logging.getLogger("tern.store")
+
+
+class Paused(DaemonLost):
+    """The daemon was not asked."""
+
+    kind = "PAUSED"
+
+
+def block_key(name: str | bytes) -> bytes:
+    """The key of a block that an engine names so. Names that are too long for a key are hashed; the hexadecimal digits of
+    such a hash (SGLang's) are the hash itself."""
+    if isinstance(name, str):
+        if len(name) == 2 * KEY_MAX and not name.strip("0123456789abcdef"):
+            return bytes.fromhex(name)
+        name = name.encode()
+    return name if 0 < len(name) <= KEY_MAX else hashlib.blake2b(name, digest_size=KEY_MAX).digest()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an engine's configuration says of Tern, by these names.
+
+    pool_bytes, host_bytes: of a group's pool and its host tier; a number for all groups, or a mapping by group
+    sets_max: that one group has open; each is a connection and an engine of the daemon
+    find_ms, copy_ms: deadlines of a find, and of a get, a put and the opening of a set
+    retry_s: pause after the daemon was lost or did not answer; in this time everything is "not there"
+    """
+
+    socket: str
+    pool_bytes: int | Mapping[str, int]
+    host_bytes: int | Mapping[str, int] = 0
+    threads: int = 1
+    populate: bool = False
+    device: str | None = None
+    sets_max: int = 4
+    find_ms: int = 200
+    copy_ms: int = 2000
+    retry_s: float = 5.0
+
+    @classmethod
+    def of(cls, given: object) -> Settings:
+        names = [f.name for f in fields(cls)]
+        if not isinstance(given, Mapping):
+            raise Invalid(f"Tern's settings are a mapping of {', '.join(names)}; this is {given!r}")
+        for name in given:
+            if name not in names:
+                raise Invalid(f"{name!r} is no setting of Tern's; there are {', '.join(names)}")
+        for name in ("socket", "pool_bytes"):
+            if name not in given:
+                raise Invalid(f"Tern's settings have no {name!r}")
+        settings = cls(**given)
+        for name in ("threads", "sets_max", "find_ms", "copy_ms"):
+            if not isinstance(value := getattr(settings, name), int) or value < 1:
+                raise Invalid(f"{name} is a number from 1 on, and not {value!r}")
+        return settings
+
+    def bytes_of(self, group: str, name: str) -> int:
+        given: int | Mapping[str, int] = getattr(self, name)
+        if isinstance(given, int):
+            return given
+        if group not in given:
+            raise Invalid(f"{name} names {', '.join(given) or 'no group'}, and this engine has a group {group!r}, too")
+        return given[group]
+
+
+@dataclass
+class StoreSet:
+    """The blocks of one namespace, group and size, for any thread. What the lists answer is by key, in their order."""
+
+    store: Store
+    namespace: Namespace
+    group: str
+    value_bytes: int
+    _idle: list[Blocks] = field(default_factory=list)
+    _opened: int = 0  # those that are lent, and those that are idle
+
+    def find(self, keys: Sequence[bytes]) -> list[bool]:
+        """Which blocks are somewhere."""
+        ms = self.store.settings.find_ms
+        return self._each("find", keys, ms, lambda b, a, z, ms: [p != "nowhere" for p in b.find(keys[a:z], deadline_ms=ms)])
+
+    def front(self, keys: Sequence[bytes]) -> int:
+        """How many are somewhere, from the first up to one that is not."""
+        there = self.find(keys)
+        return there.index(False) if False in there else len(there)
+
+    def get(self, keys: Sequence[bytes], values: Sequence[Value] | Spans) -> list[bool]:
+        ms = self.store.settings.copy_ms
+        return self._each("get", keys, ms, lambda b, a, z, ms: b.get(keys[a:z], values[a:z], deadline_ms=ms))
+
+    def put(self, keys: Sequence[bytes], values: Sequence[Value] | Spans) -> list[bool]:
+        ms = self.store.settings.copy_ms
+        stored = self._each("put", keys, ms, lambda b, a, z, ms: b.put(keys[a:z], values[a:z], deadline_ms=ms))
+        self.store.counts["keys not stored"] += stored.count(False)
+        return stored
+
+    def touch(self, keys: Sequence[bytes]) -> None:
+        ms = self.store.settings.find_ms
+        self._each("touch", keys, ms, lambda b, a, z, ms: [b.touch(keys[a:z], deadline_ms=ms) > 0] * (z - a))
+
+    def remove(self, keys: Sequence[bytes]) -> list[bool]:
+        """True: the block is nowhere."""
+        ms = self.store.settings.copy_ms
+        return self._each("remove", keys, ms, lambda b, a, z, ms: [b.remove(keys[a:z], deadline_ms=ms) >= 0] * (z - a))
+
+    def open(self) -> None:
+        """Opens a set, and as many as may be open where their opening takes long. TernError: why it cannot be opened."""
+        of, taken = self.store.settings, []
+        try:
+            for _ in range(of.sets_max if of.populate else 1):
+                taken.append(self._take(time.monotonic() + of.copy_ms / 1000))
+        finally:
+            for blocks in taken:
+                self._give(blocks)
+
+    def _each(
+        self, what: str, keys: Sequence[bytes], ms: int, call: Callable[[Blocks, int, int, int], list[bool]]
+    ) -> list[bool]:
+        """Calls in pieces of LIST_MAX keys, with one deadline for all."""
+        end, done = time.monotonic() + ms / 1000, []
+        for a in range(0, len(keys), LIST_MAX):
+            z = min(a + LIST_MAX, len(keys))
+            piece = self._call(what, end, lambda b, ms, a=a, z=z: call(b, a, z, ms))  # type: ignore[misc]
+            done += piece if piece else [False] * (z - a)
+        self.store.counts[f"{what} keys"] += len(keys)
+        self.store.counts[f"{what} keys there"] += done.count(True)
+        return done
+
+    def _call(self, what: str, end: float, call: Callable[[Blocks, int], list[bool]]) -> list[bool]:
+        blocks = None
+        try:
+            blocks = self._take(end)
+            done = call(blocks, max(1, int((end - time.monotonic()) * 1000)))
+            self.store.answered()
+            return done
+        except TernError as error:
+            self.store.failed(what, error, blocks)
+            return error.done
+        finally:
+            if blocks:
+                self._give(blocks)
+
+    def _take(self, end: float) -> Blocks:
+        changed = self.store.changed
+        with changed:
+            self.store.check_pause()
+            while not self._idle and self._opened >= self.store.settings.sets_max:
+                if not changed.wait(end - time.monotonic()):
+                    raise Busy(f"{self._opened} threads use {self.group!r} at once: raise sets_max")
+            if self._idle:
+                return self._idle.pop()
+            self._opened += 1
+        try:
+            return self._new(max(1, int((end - time.monotonic()) * 1000)))
+        except TernError:
+            with changed:
+                self._opened -= 1
+                self.store.pause()
+                changed.notify()
+            raise
+
+    def _new(self, deadline_ms: int) -> Blocks:
+        of = self.store.settings
+        blocks = Blocks(
+            of.socket,
+            namespace=self.namespace,
+            group=self.group,
+            value_bytes=self.value_bytes,
+            pool_bytes=of.bytes_of(self.group, "pool_bytes"),
+            host_bytes=of.bytes_of(self.group, "host_bytes"),
+            threads=of.threads,
+            populate=of.populate,
+            device=of.device,
+            deadline_ms=deadline_ms,
+        )
+        with self.store.changed:
+            self.store.born[blocks] = self.store.generation
+        return blocks
+
+    def _give(self, blocks: Blocks) -> None:
+        with self.store.changed:
+            if keep := self.store.born[blocks] == self.store.generation:
+                self._idle.append(blocks)
+            else:
+                del self.store.born[blocks]
+                self._opened -= 1
+            self.store.changed.notify()
+        if not keep:
+            blocks.close()
+
+    def _forget(self) -> list[Blocks]:
+        """Caller holds `changed`. What is lent is closed when it comes back."""
+        idle, self._idle = self._idle, []
+        self._opened -= len(idle)
+        for blocks in idle:
+            del self.store.born[blocks]
+        return idle
+
+
+class Store:
+    """Invariant: a set of blocks is lent to one call, idle in its StoreSet, or closed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.counts: Counter[str] = Counter()  # "find keys", "get DAEMON_LOST" ...
+        self.changed = threading.Condition()  # guards what is below, and the lists of the sets
+        self.generation = 0  # of connections; those of an older one are closed when they come back
+        self.born: dict[Blocks, int] = {}
+        self._paused_until: float | None = None
+        self._closed = False
+        self._sets: dict[tuple[Namespace, str, int], StoreSet] = {}
+        self._logged: dict[str, float] = {}
+
+    def of(self, namespace: Namespace, group: str, value_bytes: int) -> StoreSet:
+        with self.changed:
+            return self._sets.setdefault(
+                (namespace, group, value_bytes), StoreSet(self, namespace, group, value_bytes)
+            )
+
+    def prepare(self, namespace: Namespace, group: str, value_bytes: int) -> StoreSet:
+        """of(), and opens it. TernError: the configuration is wrong. A daemon that is not there now may come later."""
+        made = self.of(namespace, group, value_bytes)
+        try:
+            made.open()
+        except TernError as error:
+            if error.kind in WRONG:
+                raise
+            self.failed("open", error)
+        return made
+
+    def reset(self) -> bool:
+        """Removes all blocks of the namespaces and groups that were named to the store."""
+        with self.changed:
+            sets = {(one.namespace, one.group) for one in self._sets.values()}
+        try:
+            with Connection(self.settings.socket, deadline_ms=self.settings.copy_ms) as connection:
+                connection.join(f"reset-{os.getpid()}-{os.urandom(8).hex()}", deadline_ms=self.settings.copy_ms)
+                for ns, group in sets:
+                    whole = replace(ns, salt=f"{group}/{ns.salt}")  # as libtern names a set's prefixes
+                    connection.namespace_reset(whole, deadline_ms=self.settings.copy_ms)
+        except TernError as error:
+            self.failed("reset", error)
+            return False
+        return True
+
+    def close(self) -> None:
+        with self.changed:
+            self._closed = True
+            stale = self._next_generation()
+        for blocks in stale:
+            blocks.close()
+
+    def _next_generation(self) -> list[Blocks]:
+        """Caller holds `changed`, and closes what this returns. Sets that are lent are closed when they come back."""
+        self.generation += 1
+        return [blocks for one in self._sets.values() for blocks in one._forget()]
+
+    def check_pause(self) -> None:
+        """Caller holds `changed`. One caller tries when a pause is over; the others wait for another pause, or its success."""
+        if self._closed:
+            raise Paused("the store is closed")
+        if self._paused_until is None:
+            return
+        if (left := self._paused_until - time.monotonic()) > 0:
+            raise Paused(f"the daemon was lost or did not answer, and is tried again in {left:.1f} s")
+        self.pause()
+
+    def pause(self) -> None:
+        self._paused_until = time.monotonic() + self.settings.retry_s
+
+    def answered(self) -> None:
+        self._paused_until = None
+
+    def failed(self, what: str, error: TernError, blocks: Blocks | None = None) -> None:
+        """Counts and logs it. A daemon that is lost or does not answer is left alone for a time. A get that takes long may be
+        loading from the disk, which is no such sign."""
+        now, stale, name = time.monotonic(), [], f"{what} {error.kind}"
+        with self.changed:
+            self.counts[name] += 1
+            if told := now - self._logged.get(name, -LOG_S) >= LOG_S:
+                self._logged[name] = now
+            if error.kind == "DAEMON_LOST" or (error.kind == "TIMED_OUT" and what != "get"):
+                self.pause()
+            if error.kind == "DAEMON_LOST" and blocks and self.born[blocks] == self.generation:
+                stale = self._next_generation()
+        if told:
+            log.warning("tern: %s of blocks: %s: %s (%d so far)", what, error.kind, error, self.counts[name])
+        for one in stale:
+            one.close()
