@@ -15,8 +15,8 @@ cd "$DIR/python/tests"
 # The stand-in for CUDA's driver, in the place of one: what has no memory on a GPU does not load it.
 PYTHONPATH=$DIR/site LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory "$PYTHON" -m pytest -q -p no:cacheprovider . || fail "the tests of client/python"
 
-# The tests with vLLM and Dynamo themselves run elsewhere (tests/vllm, tests/dynamo); their types are checked here.
-for folder in vllm dynamo; do
+# The tests with the engines and Dynamo themselves run elsewhere (tests/vllm, tests/engines, tests/dynamo); their types are checked here.
+for folder in vllm dynamo engines; do
     (cd "$TERN_SOURCE/tests/$folder" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python "$PYTHON" -m mypy --strict --cache-dir=/dev/null .) ||
         fail "the types of tests/$folder"
 done
