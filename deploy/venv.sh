@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a virtual environment of what tests of the long form need beside Tern, from a requirements file here. Nothing calls
 # it but `tests/run.sh --full` and you. Where all of it is there it does nothing and needs no network.
-#   vllm     .venv-vllm: stock vLLM for a machine without a GPU, SGLang, LMCache. 6.6 GB, and minutes. TERN_VLLM names another folder
+#   vllm     .venv-vllm: SGLang, LMCache, and stock vLLM for a machine without a GPU. 6.6 GB. TERN_VLLM names another folder
 #   dynamo   .venv-dynamo: Dynamo's indexer of KV events. 0.4 GB. TERN_DYNAMO names another folder
 set -euo pipefail
 cd "$(dirname "$0")"

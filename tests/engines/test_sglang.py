@@ -264,7 +264,8 @@ def test_what_differs_is_kept_apart_and_what_is_equal_is_shared(daemon: Daemon) 
     fill(pool, 1)
     assert all(opened(base, pool).batch_set_v1(keys(2), indices(pool, [0, 1])))
     for change in (
-        {"tp_rank": 1}, {"tp_size": 4}, {"pp_rank": 1, "pp_size": 2}, {"attn_cp_rank": 1, "attn_cp_size": 2}, {"model_name": "b"},
+        {"tp_rank": 1}, {"tp_size": 4}, {"pp_rank": 1, "pp_size": 2}, {"attn_cp_rank": 1, "attn_cp_size": 2},
+        {"model_name": "b"},
     ):  # fmt: skip
         assert opened(dataclasses.replace(base, **change), pool).batch_exists(keys(2)) == 0, change
     assert opened(base, mha("page_first_direct")).batch_exists(keys(2)) == 0

@@ -86,7 +86,7 @@ def _array(piece: Piece, written: bool) -> npt.NDArray[np.uint8]:
         raise Invalid("a piece of a value is not contiguous: give its contiguous parts, in their order")
     if written and view.readonly:
         raise Invalid("a get writes into its values, and a piece of one is read-only")
-    return np.frombuffer(view.cast("B"), np.uint8) if view.nbytes else np.empty(0, np.uint8)
+    return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
 
 
 class _Values:
