@@ -189,7 +189,7 @@ if [[ $full -eq 1 ]]; then
     stage "set-up vLLM" "" bash deploy/venv.sh vllm && tests build vllm 1
     stage "set-up Dynamo" "" bash deploy/venv.sh dynamo && tests build dynamo 1
 else
-    note "build: vllm" 0 0 0 1 "with --full alone: it installs 6 GB"
+    note "build: vllm" 0 0 0 1 "with --full alone: it installs 7 GB"
     note "build: dynamo" 0 0 0 1 "with --full alone: it installs 0.4 GB"
 fi
 if [[ $full -eq 1 ]]; then

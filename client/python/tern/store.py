@@ -9,16 +9,20 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import TypeAlias, Union
 
 from .blocks import Blocks, Spans, Value
 from .connection import Connection
 from .errors import Busy, DaemonLost, Invalid, TernError
 from .layout import Namespace
+
+Size: TypeAlias = Union[int, str]
 
 LIST_MAX = 4096  # keys of one call of libtern
 KEY_MAX = 32
@@ -43,19 +47,27 @@ def block_key(name: str | bytes) -> bytes:
     return name if 0 < len(name) <= KEY_MAX else hashlib.blake2b(name, digest_size=KEY_MAX).digest()
 
 
+def size(what: str, given: Size) -> int:
+    """As in ternd.yaml."""
+    if not (found := re.fullmatch(r"([0-9]+)([KMGT]?)", str(given))):
+        raise Invalid(f"{what} is a number of bytes, such as 4294967296 or \"4G\", and not {given!r}")
+    return int(found[1]) << 10 * " KMGT".index(found[2] or " ")
+
+
 @dataclass(frozen=True)
 class Settings:
     """What an engine's configuration says of Tern, by these names.
 
-    pool_bytes, host_bytes: of a group's pool and its host tier; a number for all groups, or a mapping by group
+    pool_bytes, host_bytes: of a group's pool and its host tier; a number, or one with K, M, G or T behind it; or a mapping of
+        these by group, where the engine has several
     sets_max: that one group has open; each is a connection and an engine of the daemon
     find_ms, copy_ms: deadlines of a find, and of a get, a put and the opening of a set
     retry_s: pause after the daemon was lost or did not answer; in this time everything is "not there"
     """
 
     socket: str
-    pool_bytes: int | Mapping[str, int]
-    host_bytes: int | Mapping[str, int] = 0
+    pool_bytes: Size | Mapping[str, Size]
+    host_bytes: Size | Mapping[str, Size] = 0
     threads: int = 1
     populate: bool = False
     device: str | None = None
@@ -76,18 +88,22 @@ class Settings:
             if name not in given:
                 raise Invalid(f"Tern's settings have no {name!r}")
         settings = cls(**given)
+        for name in ("pool_bytes", "host_bytes"):
+            sizes = getattr(settings, name)
+            for group in sizes if isinstance(sizes, Mapping) else [""]:
+                settings.bytes_of(group, name)
         for name in ("threads", "sets_max", "find_ms", "copy_ms"):
             if not isinstance(value := getattr(settings, name), int) or value < 1:
                 raise Invalid(f"{name} is a number from 1 on, and not {value!r}")
         return settings
 
     def bytes_of(self, group: str, name: str) -> int:
-        given: int | Mapping[str, int] = getattr(self, name)
-        if isinstance(given, int):
-            return given
+        given: Size | Mapping[str, Size] = getattr(self, name)
+        if isinstance(given, (int, str)):
+            return size(name, given)
         if group not in given:
             raise Invalid(f"{name} names {', '.join(given) or 'no group'}, and this engine has a group {group!r}, too")
-        return given[group]
+        return size(f"{name} of {group}", given[group])
 
 
 @dataclass

@@ -163,10 +163,16 @@ def test_what_is_wrong_is_refused_at_the_start(daemon: Daemon) -> None:
         ({"socket": "x"}, "no 'pool_bytes'"),
         ({"socket": "x", "pool_bytes": 1, "pool": 2}, "'pool' is no setting"),
         ({"socket": "x", "pool_bytes": 1, "sets_max": 0}, "sets_max"),
+        ({"socket": "x", "pool_bytes": "1X"}, "pool_bytes is a number of bytes"),
+        ({"socket": "x", "pool_bytes": {"kv": -1}}, "pool_bytes of kv"),
         ("x", "a mapping of"),
     ):
         with pytest.raises(tern.Invalid, match=match):
             Settings.of(given)
+    sizes = Settings.of({"socket": "x", "pool_bytes": {"kv": "2M", "state": 5}, "host_bytes": "1G"})
+    assert [sizes.bytes_of(*of) for of in (("kv", "pool_bytes"), ("state", "pool_bytes"), ("kv", "host_bytes"))] == [
+        2 << 20, 5, 1 << 30,
+    ]  # fmt: skip
     with pytest.raises(tern.Invalid, match="'state'"):
         store(daemon, pool_bytes={"kv": 1 << 20}).prepare(NS, "state", BYTES)
     with pytest.raises(tern.Quota):
