@@ -115,7 +115,11 @@ class StoreSet:
     group: str
     value_bytes: int
     _idle: list[Blocks] = field(default_factory=list)
-    _opened: int = 0  # those that are lent, and those that are idle
+    _opened: int = 0  # those that are lent, and those that are idle,
+    _most: int = 0  # and how many they may be
+
+    def __post_init__(self) -> None:
+        self._most = self.store.settings.sets_max
 
     def find(self, keys: Sequence[bytes]) -> list[bool]:
         """Which blocks are somewhere."""
@@ -184,23 +188,38 @@ class StoreSet:
                 self._give(blocks)
 
     def _take(self, end: float) -> Blocks:
-        changed = self.store.changed
-        with changed:
+        while not (blocks := self._idle_or_none(end)):
+            try:
+                return self._new(max(1, int((end - time.monotonic()) * 1000)))
+            except TernError as error:
+                if not self._fewer(error):
+                    raise
+        return blocks
+
+    def _idle_or_none(self, end: float) -> Blocks | None:
+        """None: the caller opens one, and is counted for it."""
+        with self.store.changed:
             self.store.check_pause()
-            while not self._idle and self._opened >= self.store.settings.sets_max:
-                if not changed.wait(end - time.monotonic()):
+            while not self._idle and self._opened >= self._most:
+                if not self.store.changed.wait(end - time.monotonic()):
                     raise Busy(f"{self._opened} threads use {self.group!r} at once: raise sets_max")
             if self._idle:
                 return self._idle.pop()
             self._opened += 1
-        try:
-            return self._new(max(1, int((end - time.monotonic()) * 1000)))
-        except TernError:
-            with changed:
-                self._opened -= 1
+            return None
+
+    def _fewer(self, error: TernError) -> bool:
+        """Of a set that could not be opened. True: the daemon admits no more, and those that are open go round."""
+        with self.store.changed:
+            self._opened -= 1
+            self.store.changed.notify()
+            if self._opened and error.kind not in ("DAEMON_LOST", "TIMED_OUT"):
+                self._most = self._opened
+            else:
                 self.store.pause()
-                changed.notify()
-            raise
+                return False
+        self.store.failed("open", error)
+        return True
 
     def _new(self, deadline_ms: int) -> Blocks:
         of = self.store.settings
@@ -233,6 +252,7 @@ class StoreSet:
 
     def _forget(self) -> list[Blocks]:
         """Caller holds `changed`. What is lent is closed when it comes back."""
+        self._most = self.store.settings.sets_max
         idle, self._idle = self._idle, []
         self._opened -= len(idle)
         for blocks in idle:
@@ -315,14 +335,14 @@ class Store:
         self._paused_until = None
 
     def failed(self, what: str, error: TernError, blocks: Blocks | None = None) -> None:
-        """Counts and logs it. A daemon that is lost or does not answer is left alone for a time. A get that takes long may be
-        loading from the disk, which is no such sign."""
+        """Counts and logs it. A daemon that is lost or does not answer is left alone for a time. A get or put that takes long
+        may copy much, or load from the disk, which is no such sign."""
         now, stale, name = time.monotonic(), [], f"{what} {error.kind}"
         with self.changed:
             self.counts[name] += 1
             if told := now - self._logged.get(name, -LOG_S) >= LOG_S:
                 self._logged[name] = now
-            if error.kind == "DAEMON_LOST" or (error.kind == "TIMED_OUT" and what != "get"):
+            if error.kind == "DAEMON_LOST" or (error.kind == "TIMED_OUT" and what not in ("get", "put")):
                 self.pause()
             if error.kind == "DAEMON_LOST" and blocks and self.born[blocks] == self.generation:
                 stale = self._next_generation()

@@ -205,6 +205,26 @@ def test_sets_are_limited(daemon: Daemon) -> None:
     assert not lent.is_open and not s.born
 
 
+def test_fewer_sets_do_where_the_daemon_admits_no_more(tmp_path: Path) -> None:
+    d = run(configured(tmp_path / "host-a", "memory: 4M", "page_bytes_min: 4096\nlimits: {engines: 2}\n"), "host-a")
+    s = store(d, sets_max=4, find_ms=20000)
+    one, wrong = s.prepare(NS, "kv", BYTES), list[bool]()
+    assert one.put([key(1)], [value(1)]) == [True]
+    lent = [one._take(time.monotonic() + 5) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: wrong.extend(f for f in one.find([key(1)] * 3) if not f)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while not s.counts["open QUOTA"] + s.counts["open BUSY"]:
+        time.sleep(0.01)
+    for blocks in lent:
+        one._give(blocks)
+    for thread in threads:
+        thread.join()
+    assert not wrong and len(s.born) == 2 and not s.counts["find PAUSED"], s.counts
+    d.process.kill()
+    d.process.wait()
+
+
 def test_keys_of_engines() -> None:
     digest = key(1)
     assert block_key(digest.hex()) == block_key(digest) == digest
