@@ -121,7 +121,7 @@ class TernConnector:
                     self.store.counts["sizes INVALID"] += 1
                     return None
                 self._sets[size] = self.store.of(self._namespace, "lmcache", size)
-                log.info("objects of %d bytes: name them in value_bytes to find them before the first is stored", size)
+                log.warning("objects of %d bytes: name that in value_bytes to find them before the first is stored", size)
             return self._sets[size]
 
     def _move(self, call: Call, keys: Sequence[str], views: Sequence[Any]) -> list[bool]:

@@ -71,7 +71,7 @@ class Settings:
     threads: int = 1
     populate: bool = False
     device: str | None = None
-    sets_max: int = 4
+    sets_max: int = 3
     find_ms: int = 200
     copy_ms: int = 2000
     retry_s: float = 5.0
