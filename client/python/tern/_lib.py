@@ -312,6 +312,22 @@ class BlockCounts(ct.Structure):
     _fields_ = [(name, u64) for name in ("gets", "hits", "puts", "there", "loads", "again", "damaged", "requests")]
 
 
+class BlockCall(ct.Structure):
+    _fields_ = [
+        ("what", ct.c_int),
+        ("n", u32),
+        ("keys", ct.POINTER(BlockKey)),
+        ("values", ct.POINTER(BlockValue)),
+        ("marks", ct.POINTER(ct.c_uint8)),
+        ("deadline_ms", u32),
+        ("tag", u64),
+    ]
+
+
+class BlockResult(ct.Structure):
+    _fields_ = [("id", u64), ("tag", u64), ("err", ct.c_int), ("count", u32), ("text", ct.c_char * 256)]
+
+
 # The structs of tern.h by their C names, for the test that compares them.
 STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_axis": Axis,
@@ -351,6 +367,8 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_block_key": BlockKey,
     "tern_block_value": BlockValue,
     "tern_block_counts": BlockCounts,
+    "tern_block_call": BlockCall,
+    "tern_block_result": BlockResult,
 }
 
 _P, _S, _J = ct.c_void_p, ct.c_char_p, ct.POINTER(ct.c_char_p)

@@ -77,7 +77,7 @@ peers:
   - {{name: {peer}, address: "127.0.0.1:{peer_port}", tenants: [lm]}}
 """
     if spill:
-        more += f"spill: {{dir: {spill}, bytes: 16M, headroom: 0, threads: 1, depth: 1}}\n"
+        more += f"spill: {{dir: {spill}, bytes: 16M, headroom: 0, threads: 1}}\n"
     tenant = "events_tokens: true, memory: 16M, host_memory: 8M, record_memory: 4M"
     return run(configured(folder / name, tenant, more), name)
 
