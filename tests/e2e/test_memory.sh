@@ -85,11 +85,11 @@ tape: {bytes: 100M}"
 
 # The disk tier: what is on its way. Its records are the core's.
 mkdir -p "$DIR/spill"
-SPILL="spill: {dir: $DIR/spill, bytes: 64M, threads: 4"
+SPILL="spill: {dir: $DIR/spill, bytes: 64M"
 base "$TENANT}
-$SPILL, depth: 1}"
+$SPILL, threads: 1}"
 grows disk "$TENANT}
-$SPILL, depth: 32}"
+$SPILL, threads: 4}"
 
 # RDMA paths, of each peer and tenant, with or without a device here
 TENANTS=$TENANT}

@@ -253,7 +253,6 @@ spill:
   bytes: 512M
   headroom: 0
   threads: 2
-  depth: 2
   interval: 256
   align: 64
   trim: 0

@@ -40,9 +40,7 @@ static bool write_config(const struct place *p)
             "deadlines:\n  slow_reader_ms: 120000\n  transfer_ms: 120000\n",
             d->node, n->large ? LARGE_PAGE_BYTES : NEIGHBOUR_PAGE_BYTES, p->port, d->admin);
     if (n->spills)
-        fprintf(f,
-                "spill:\n  dir: %s/spill\n  bytes: 64M\n  headroom: 0\n  threads: 1\n  depth: 1\n",
-                p->dir);
+        fprintf(f, "spill:\n  dir: %s/spill\n  bytes: 64M\n  headroom: 0\n  threads: 1\n", p->dir);
     fprintf(f, "tenants:\n");
     fprintf(f, "  - name: " NEIGHBOUR_A "\n    socket: %s\n    memory: %s\n    regions: 2\n",
             d->socket, n->large ? "96M" : "16M");
