@@ -46,12 +46,12 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
             own = runs[i].first;
             EXPECT(runs[i].first + runs[i].n == end &&
                        (own >= begin || depth == from ||
-                        (own * pt >= depth && own == seg_first(w, d, g, begin * pt / w->L + 1))),
+                        own == seg_first(w, d, g, begin * pt / w->L + 1)),
                    "ticket_window", "group %u: pages [%u, %u), the window is [%u, %u)", g, own,
                    runs[i].first + runs[i].n, begin, end);
         }
     if (own < begin)
-        begin = own; /* of chunks that it did not publish it has the whole segments */
+        begin = own; /* of chunks whose pages no node took it has the whole segments (T7) */
     EXPECT(own * pt <= depth || own == begin, "ticket_window_incomplete",
            "group %u: its own pages begin at %u, the path ends at %u", g, own, depth);
     if (from == 0)
