@@ -443,7 +443,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = pool_flush(c, out) && all;
     all = reserve_flush(c) && all;
     all = copy_flush(c, out) && all;
-    all = obtain_flush(c, ev->kind == EV_LOOK ? 0 : CHANGED_MAX) && all;
+    all = obtain_flush(c, ev->kind == EV_LOOK || c->resets > 0 ? 0 : CHANGED_MAX) && all;
     all = serve_early_flush(c, out) && all; /* of sessions as they are now */
     all = waits_flush(c, out) && all;       /* behind all that gives back, or names a step */
     stages_settle(c);

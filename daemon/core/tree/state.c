@@ -358,7 +358,7 @@ void state_settle(struct core *c, uint32_t slot)
 }
 
 /* Ends the claims below the node whose windows its segment is in, those furthest down first. False:
- * the piece is over, and what ended stays so. */
+ * the piece is over, and what ended stays so. However far below the first claim is, one ends. */
 static bool unclaim_below(struct core *c, uint32_t slot)
 {
     const struct pool *p = node_pool(c, node_at(c, slot));
@@ -369,7 +369,7 @@ static bool unclaim_below(struct core *c, uint32_t slot)
 
         if (kid != NONE &&
             node_at(c, kid)->state.claim - node_at(c, slot)->depth < window_span(p)) {
-            all = all && !piece_over(c);
+            all = all && (at == slot || !node_at(c, at)->state.claims_window || !piece_over(c));
             c->visits++;
             if (all) {
                 at = kid;

@@ -100,15 +100,16 @@ static uint32_t looking(const struct event *ev)
                                                                 : VISITS_LOOKING;
 }
 
-/* A Match borrows all that the windows cover. */
-static uint32_t borrows(const struct event *ev)
+/* A Match borrows all that the windows cover. STATE that goes ends a claim on it, which is up to a
+ * window below, and tells each node between. */
+static uint32_t windows(const struct event *ev)
 {
     uint32_t chunks = 0;
 
-    for (uint32_t g = 0; g < lw.cfg.ngroups && ev->kind == EV_REQUEST; g++)
-        if (ev->request.op == OP_MATCH && lw.cfg.window[g] / lw.cfg.align > chunks)
+    for (uint32_t g = 0; g < lw.cfg.ngroups; g++)
+        if (lw.cfg.window[g] / lw.cfg.align > chunks)
             chunks = lw.cfg.window[g] / lw.cfg.align;
-    return chunks;
+    return ev->kind == EV_REQUEST && ev->request.op == OP_MATCH ? 3 * chunks : 2 * chunks;
 }
 
 /* What the event brings with it, or its answers name, takes its time. */
@@ -130,7 +131,7 @@ static void bounds(const struct event *ev, uint64_t items, uint64_t work, bool i
     }
     LEXPECT(visits <= STEP_VISITS_MAX, "step_visits", "%s: %llu visits, and STEP_VISITS_MAX is %u",
             event_name(ev), (unsigned long long)visits, STEP_VISITS_MAX);
-    LEXPECT(visits <= VISITS_IN_PIECES + looking(ev) + borrows(ev) || needs_a_path(ev),
+    LEXPECT(visits <= VISITS_IN_PIECES + looking(ev) + windows(ev) || needs_a_path(ev),
             "step_in_pieces", "%s: %llu visits, where nothing needs a whole path", event_name(ev),
             (unsigned long long)visits);
     LEXPECT(!work_counted || own <= WORK_FIXED + WORK_PER_VISIT * visits, "step_work",
