@@ -184,12 +184,12 @@ struct node_work {
     uint32_t publish_next; /* in the list of a retire record */
     uint32_t seal;         /* enum seal_state */
     struct list_links seal_queue;
-    uint32_t copy, copy_gen;     /* enum copy_state */
-    uint32_t copy_from, copy_to; /* enum tier, while there is a copy */
+    uint32_t copy, copy_gen; /* enum copy_state */
     struct list_links copy_queue;
-    uint32_t copy_tries; /* writebacks of it that failed in a row */
-    uint32_t loaders;    /* loads that need this node on the device */
-    uint32_t stores_due; /* that keep the last copy of it, or of its STATE: see node_due */
+    uint8_t copy_from, copy_to; /* enum tier, while there is a copy */
+    uint8_t copy_tries;         /* writebacks of it that failed in a row */
+    uint32_t loaders;           /* loads that need this node on the device */
+    uint32_t stores_due;        /* that keep the last copy of it, or of its STATE: see node_due */
 };
 
 /* What keeps a node where it is, as the counters know it: see tree/obtain.h. */
@@ -231,9 +231,9 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     struct list_links sibling; /* `next` too where the record is free */
     struct list_links keyed;   /* in its pool's list while it has extra keys */
     struct list_links due; /* in a list of its tenant while a cold store of it waits for a record */
-    uint64_t due_ns;       /* since then, in disk_due; 0: in disk_late, or in none */
-    uint32_t announced;    /* what subscribers know of it: see events.c */
-    uint32_t reserved;     /* 1: of the reserve: its copy is on the host, or on its way there */
+    uint8_t announced;     /* what subscribers know of it: see events.c */
+    uint8_t reserved;      /* 1: of the reserve: its copy is on the host, or on its way there */
+    uint64_t due_ns;       /* since it is in disk_due; 0: it is in disk_late, or in neither */
     uint32_t reserved_children;
     uint32_t jump; /* an ancestor further up: see node_above */
     struct node_disk disk;

@@ -294,7 +294,7 @@ static bool writeback_again(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
     const struct pool *p = node_pool(c, n);
-    uint32_t tries = n->work.copy_tries;
+    const uint8_t tries = n->work.copy_tries;
 
     if (tries == COPY_TRIES_MAX || p->state != POOL_OPEN || space_at(c, n->space)->reset ||
         host_lacks(p, n) == 0 || !writeback_if_room(c, slot))

@@ -40,7 +40,7 @@ void copy_begin(struct core *c, uint32_t slot, enum tier to, uint32_t groups, en
         if (groups & 1u << g)
             pages_take(c, slot, p, g);
     n->work.copy_from = to == TIER_HOST ? TIER_DEVICE : TIER_HOST;
-    n->work.copy_to = to;
+    n->work.copy_to = (uint8_t)to;
     copy_state_move(&n->work.copy, state);
     c->visits += NODE_VISITS;
     node_changed(c, slot);

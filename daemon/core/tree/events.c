@@ -18,9 +18,7 @@ uint64_t tree_chain(const struct core *c, uint32_t parent, uint64_t content)
     return hash_mix(before, content);
 }
 
-#define STORED                                                                                     \
-    0x80u /* in node_announced, beside the tiers that subscribers believe it to be on              \
-           */
+#define STORED 0x80u /* in node.announced, beside the tiers that it is on as they were told */
 
 /* Whether subscribers are to be told; notes that they were. */
 static bool is_news(struct node *n, enum tree_event_kind kind, uint32_t tiers)
@@ -29,7 +27,7 @@ static bool is_news(struct node *n, enum tree_event_kind kind, uint32_t tiers)
 
     if (known == first || (kind == TREE_TIER && n->announced == (STORED | tiers)))
         return false;
-    n->announced = kind == TREE_REMOVED ? 0 : STORED | tiers;
+    n->announced = (uint8_t)(kind == TREE_REMOVED ? 0 : STORED | tiers);
     return true;
 }
 

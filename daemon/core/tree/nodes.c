@@ -62,7 +62,8 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     n->state.claims_below = NONE;
     n->jump = slot;
     n->disk = (struct node_disk){0};
-    n->announced = n->reserved = n->reserved_children = 0;
+    n->announced = n->reserved = 0;
+    n->reserved_children = 0;
     memset(n->tier, 0, sizeof n->tier);
     n->work = (struct node_work){
         .publish_next = NONE, .seal_queue = nowhere, .copy_gen = copy_gen, .copy_queue = nowhere};
