@@ -87,9 +87,11 @@ tape: {bytes: 100M}"
 mkdir -p "$DIR/spill"
 SPILL="spill: {dir: $DIR/spill, bytes: 64M"
 base "$TENANT}
-$SPILL, threads: 1}"
+$SPILL, threads: 4}
+limits: {disk_stores: 4}"
 grows disk "$TENANT}
-$SPILL, threads: 4}"
+$SPILL, threads: 4}
+limits: {disk_stores: 64}"
 
 # RDMA paths, of each peer and tenant, with or without a device here
 TENANTS=$TENANT}

@@ -11,13 +11,14 @@
 #include "engine/profile.h"
 #include "neighbours_tables.h"
 
-#define PAGE_BYTES   256
-#define TOKENS_MOST  131072u
-#define WHOLE_WINDOW 4194304u /* as long as a session can be */
-#define LONG_LIMITS  "  nodes: 200000\n  token_blocks: 600000\n  pages: 700000\n"
-#define WAIT_MS      20000
-#define PER_S        4
-#define STEP_MS      1
+#define PAGE_BYTES    256
+#define TOKENS_MOST   131072u
+#define WHOLE_WINDOW  4194304u    /* as long as a session can be */
+#define STORED_WINDOW (500u * 16) /* as many chunks of it as an entry of the disk may need */
+#define LONG_LIMITS   "  nodes: 200000\n  token_blocks: 600000\n  pages: 700000\n"
+#define WAIT_MS       20000
+#define PER_S         4
+#define STEP_MS       1
 
 /* ---- prompts: matched, computed, committed and published, then closed ---- */
 
@@ -133,7 +134,7 @@ PROMPTS(publishing, "publishing", false, .page_tokens = 16, .window = WHOLE_WIND
         .few = 8, .pages = 20000)
 PROMPTS(evictions, "evictions", false, .page_tokens = 16, .window = WHOLE_WINDOW, .chunks = 8192,
         .few = 8, .pages = 12000, .keeps = true)
-PROMPTS(stores, "disk entries", true, .page_tokens = 16, .window = WHOLE_WINDOW, .chunks = 2048,
+PROMPTS(stores, "disk entries", true, .page_tokens = 16, .window = STORED_WINDOW, .chunks = 2048,
         .few = 8, .pages = 12000, .keeps = true, .stores = true)
 
 /* ---- tickets: thousands that stand, of which one is renewed at A's rate ---- */
