@@ -114,3 +114,11 @@ def stop_pair(pair: tuple[Daemon, Daemon]) -> None:
         d.process.send_signal(signal.SIGTERM)
     for d in pair:
         assert d.process.wait(READY_S) == 0
+
+
+def for_blocks(tmp_path: Path, memory: str) -> Iterator[Daemon]:
+    """A fixture: one daemon, whose pages may be as small as the blocks of tests."""
+    one = run(configured(tmp_path / "host-a", f"memory: {memory}", "page_bytes_min: 4096\n"), "host-a")
+    yield one
+    one.process.kill()
+    one.process.wait()

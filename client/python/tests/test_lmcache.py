@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from daemons import Daemon, configured, run
+from daemons import Daemon, for_blocks
 
 import tern
 from tern.lmcache import SIZES_MAX, Completion, TernConnector
@@ -23,10 +23,7 @@ BYTES = 16000
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    one = run(configured(tmp_path / "host-a", "memory: 16M", "page_bytes_min: 4096\n"), "host-a")
-    yield one
-    one.process.kill()
-    one.process.wait()
+    yield from for_blocks(tmp_path, "16M")
 
 
 class Lmcache:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from daemons import Daemon, configured, run
+from daemons import Daemon, for_blocks
 
 import tern
 
@@ -64,10 +64,7 @@ def keys(n: int) -> list[str]:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    one = run(configured(tmp_path / "host-a", "memory: 8M", "page_bytes_min: 4096\n"), "host-a")
-    yield one
-    one.process.kill()
-    one.process.wait()
+    yield from for_blocks(tmp_path, "8M")
 
 
 def config(d: Daemon) -> HiCacheStorageConfig:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from daemons import Daemon, configured, run
+from daemons import Daemon, configured, for_blocks, run
 
 import tern
 from tern.store import Settings, Store, StoreSet, block_key
@@ -25,10 +25,7 @@ NS = tern.Namespace(model="m")
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    one = run(configured(tmp_path / "host-a", "memory: 4M", "page_bytes_min: 4096\n"), "host-a")
-    yield one
-    one.process.kill()
-    one.process.wait()
+    yield from for_blocks(tmp_path, "4M")
 
 
 def store(d: Daemon, **more: Any) -> Store:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from daemons import Daemon, configured, run
+from daemons import Daemon, for_blocks
 
 import tern
 
@@ -33,10 +33,7 @@ HIT, MISS, RETRY = LookupResult.HIT, LookupResult.MISS, LookupResult.RETRY
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    one = run(configured(tmp_path / "host-a", "memory: 8M", "page_bytes_min: 4096\n"), "host-a")
-    yield one
-    one.process.kill()
-    one.process.wait()
+    yield from for_blocks(tmp_path, "8M")
 
 
 def spec(**more: Any) -> Any:
@@ -109,7 +106,7 @@ def test_a_second_instance_loads_what_the_first_stored(daemon: Daemon) -> None:
     for to, where in ((1, 4), (2, 0), (3, 9)):
         assert (two.rows[to] == one.rows[where]).all()
     assert (two.rows[5:] == before[5:]).all() and (two.rows[0] == before[0]).all()
-    # What a request was told stays so until it ends, but for what could not be loaded.
+    # An answer to a request stays so until the request ends, but for chunks that could not be loaded.
     assert one.ask(keys(1)) == [MISS]
     one.tier.on_request_finished(SimpleNamespace(req_id="r"))
     assert one.ask(keys(1), "s") == [HIT]
