@@ -160,6 +160,8 @@ void daemon_event(struct daemon *d, struct event *ev);
  * the next turn of the loop, which waits for nothing meanwhile. */
 void daemon_later(struct daemon *d, const struct event *ev);
 void daemon_run_queue(struct daemon *d);
+/* Batches of pages that fetches may have asked for at a time. */
+uint32_t daemon_batches_bound(const struct core_limits *l);
 /* The most events that can be queued: each outstanding thing reports each kind of event once. */
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
 

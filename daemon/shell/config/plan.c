@@ -205,15 +205,6 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
     plan_rdma(config, &ret->rdma);
 }
 
-/* Batches that fetches from the disk may have asked for. */
-static uint32_t plan_disk_reads(const struct core_limits *l)
-{
-    uint64_t batches = (uint64_t)l->pulls * PULL_BATCHES_MAX,
-             most = (uint64_t)l->tenants * l->tenant_batches;
-
-    return (uint32_t)(most > 0 && most < batches ? most : batches);
-}
-
 bool plan_disk(const struct config *config, struct disk_config *ret)
 {
     struct core_limits limits = plan_limits(config);
@@ -225,7 +216,7 @@ bool plan_disk(const struct config *config, struct disk_config *ret)
         .depth = SPILL_DEPTH,
         .sums_per_page = limits.sums_per_page,
         .writes = limits.disk_stores,
-        .reads = plan_disk_reads(&limits),
+        .reads = daemon_batches_bound(&limits),
         .pulls = limits.pulls,
         /* What there may be, and what is written while that waits to be given back. */
         .drops = limits.disk_files + limits.disk_chunks * DISK_PARTS +

@@ -5,6 +5,14 @@
 #include "base/check.h"
 #include "shell/daemon.h"
 
+uint32_t daemon_batches_bound(const struct core_limits *l)
+{
+    uint64_t batches = (uint64_t)l->pulls * PULL_BATCHES_MAX,
+             most = (uint64_t)l->tenants * l->tenant_batches;
+
+    return (uint32_t)(most > 0 && most < batches ? most : batches);
+}
+
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)
 {
     /* Whatever is outstanding reports each kind of event at most once before the core has heard it:
@@ -12,12 +20,7 @@ uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)
      * that the link is full); a serve that it is quiet; a job of checksums, of a copy or of a turn
      * record that it is done; a pool that it is zeroed; a connection, a link and a process that
      * they ended; a file that it is written, and that it is gone. */
-    uint64_t batches = (uint64_t)l->pulls * PULL_BATCHES_MAX,
-             most = (uint64_t)l->tenants * l->tenant_batches;
-
-    if (most > 0 && batches > most)
-        batches = most;
-    return (uint32_t)batches + l->pulls * 2 + l->serves + l->seal_jobs + l->copy_jobs +
+    return daemon_batches_bound(l) + l->pulls * 2 + l->serves + l->seal_jobs + l->copy_jobs +
            l->record_jobs + l->pools + l->conns + l->links + l->disk_stores + l->disk_files + procs;
 }
 
