@@ -203,7 +203,7 @@ class Session:
             self._take(answer)
 
     def _keep_at_most(self, has: Result) -> None:
-        """What the lease believed was refused: the pages behind `has` are not the session's."""
+        """An extend of the lease was refused late: the pages behind `has` are not the session's."""
         self.written, self.allocated = min(self.written, has.written), min(self.allocated, has.allocated)
         self.tokens = min(self.tokens, has.tokens)
         for g in self.pool.groups:

@@ -149,7 +149,7 @@ def _all(of_parts: list[list[bool]], n: int) -> list[bool]:
 
 
 def _spans(tensors: Sequence[Any]) -> Spans:
-    """Of tensors on the CPU, of one size."""
+    """Addresses of tensors on the CPU, of one size."""
     for t in tensors:
         if t.device.type != "cpu" or not t.is_contiguous() or t.nbytes != tensors[0].nbytes:
             raise Invalid(f"values are contiguous tensors of one size on the CPU, and not {t.shape} on {t.device}")

@@ -1,4 +1,4 @@
-"""What the adapters of engines share (tern.sglang, tern.vllm_tier, tern.lmcache): sets of blocks for an engine's threads.
+"""Sets of blocks for an engine's threads: the part that tern.sglang, tern.vllm_tier and tern.lmcache share.
 
 A set of blocks belongs to one thread at a time, so a Store keeps a few for each namespace, group and size, and lends one to
 each call. No call blocks longer than its deadline, and none raises for what the daemon does: where it is gone, slow, full or
@@ -56,7 +56,7 @@ def size(what: str, given: Size) -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """What an engine's configuration says of Tern, by these names.
+    """The settings that an engine's configuration has for Tern, by these names.
 
     pool_bytes, host_bytes: of a group's pool and its host tier; a number, or one with K, M, G or T behind it; or a mapping of
         these by group, where the engine has several
@@ -209,7 +209,7 @@ class StoreSet:
             return None
 
     def _fewer(self, error: TernError) -> bool:
-        """Of a set that could not be opened. True: the daemon admits no more, and those that are open go round."""
+        """A set could not be opened. True: the daemon admits no more, and those that are open go round."""
         with self.store.changed:
             self._opened -= 1
             self.store.changed.notify()

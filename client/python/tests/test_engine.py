@@ -557,7 +557,7 @@ def test_a_namespace_that_is_reset_is_empty(engine: tern.Engine) -> None:
 
 
 def test_a_batch_without_an_answer_is_empty(daemons: tuple[Daemon, Daemon]) -> None:
-    """What it had is nothing of the next request, whose answers are for other sessions."""
+    """The batch keeps nothing for the next request, whose answers are for other sessions."""
     with tern.connect(daemons[0].socket) as c:
         engine = c.join(next(names))
         pool, batch = engine.open_pool([KV], bytes=POOL), engine.batch()

@@ -203,7 +203,7 @@ struct node_room {
     uint16_t looked_below;
 };
 
-/* What its path would be on the disk, and its chunk there, as far as that was looked for. */
+/* The size of a node's path on the disk, and its chunk there, as far as that was looked for. */
 struct node_disk {
     uint64_t bytes; /* of HISTORY */
     uint32_t keys;
@@ -270,7 +270,7 @@ struct ahead {
     uint32_t zero;
 };
 
-/* What a session loads from the host tier. */
+/* A load of a session from the host tier. */
 struct load {
     uint32_t state; /* enum load_state */
     uint32_t at;    /* where its walk goes on; RETRACTING: where copies begin; NONE: all have */

@@ -326,7 +326,7 @@ static bool leads_through_bad(struct core *c, uint32_t chunk)
     return k->bad;
 }
 
-/* What is held is marked, and goes when it is let go. */
+/* A held entry is marked, and goes when it is let go. */
 static void bad_look(struct core *c, uint32_t chunk)
 {
     const struct disk_chunk *k = disk_chunk_at(c, chunk);

@@ -411,7 +411,7 @@ static void chunk_free(struct core *c, uint32_t at)
     touch(c);
 }
 
-/* What nobody needs goes in pieces: the rest waits as the tenant's `disk_bare`. */
+/* Chunks that nobody needs go in pieces: the rest waits as the tenant's `disk_bare`. */
 void disk_chunk_offer(struct core *c, uint32_t chunk)
 {
     for (uint32_t at = chunk, up; at != NONE; at = up) {

@@ -50,7 +50,7 @@ uint32_t disk_of_node(const struct core *c, const struct node *n);
 /* The deepest chunk of the node's path, every token compared; the root's for a root. NONE: there is
  * no root. What nodes remember is not compared again. learns: they remember what is found. */
 uint32_t disk_of_path(struct core *c, uint32_t node, bool learns);
-/* That is its chunk. */
+/* The node remembers the chunk as its own. */
 void disk_node_is(struct core *c, struct node *n, uint32_t chunk);
 /* The node is new: if the chunk of its parent is known, so is its own. */
 void disk_node_new(struct core *c, uint32_t node);
