@@ -8,10 +8,13 @@
 #define KERNELS_FN    static __device__ __forceinline__
 #define KERNELS_CONST static __constant__ const
 #define KERNELS_LOOP  _Pragma("unroll 1") /* one that is rare, and stays small */
+/* Holds the value of a 64-bit variable in a register, where nvcc would read a constant anew. */
+#define KERNELS_KEEP(v) asm volatile("" : "+l"(v))
 #else
 #define KERNELS_FN    static inline
 #define KERNELS_CONST static const
 #define KERNELS_LOOP
+#define KERNELS_KEEP(v)
 #endif
 
 #endif

@@ -36,6 +36,24 @@ static __device__ __forceinline__ struct xxh3_pair load_bytes(const uint8_t *at)
     return v;
 }
 
+/* Hashes the first n stripes of a span, whose keys the thread has in `word`. All loads are made
+ * before the first of them is used. */
+template <uint32_t align>
+static __device__ __forceinline__ void add_stripes(struct xxh3_pair *acc, const uint8_t *at,
+                                                   uint32_t n, const uint64_t *word)
+{
+    struct xxh3_pair v[XXH3_STRIPES];
+
+#pragma unroll
+    for (uint32_t k = 0; k < XXH3_STRIPES; k++)
+        if (k < n)
+            v[k] = load_pair<align>(at + k * XXH3_STRIPE);
+#pragma unroll
+    for (uint32_t k = 0; k < XXH3_STRIPES; k++)
+        if (k < n)
+            xxh3_add(acc, v[k], {word[k], word[k + 1]});
+}
+
 /* Of more than XXH3_SHORT_MAX bytes, what one thread of the four brings to the sum. Its keys stay
  * in registers: that of stripe k begins with the second word of stripe k - 1. The address is a
  * multiple of `align`. */
@@ -48,18 +66,15 @@ static __device__ __forceinline__ uint64_t long_part(const struct hashed *h, uin
     struct xxh3_pair acc = xxh3_begin(pair);
 
 #pragma unroll
-    for (uint32_t k = 0; k <= XXH3_STRIPES; k++)
+    for (uint32_t k = 0; k <= XXH3_STRIPES; k++) {
         word[k] = xxh3_secret[2 * pair + k];
+        KERNELS_KEEP(word[k]);
+    }
     for (uint64_t span = 0; span < spans; span++, at += XXH3_SPAN) {
-#pragma unroll
-        for (uint32_t k = 0; k < XXH3_STRIPES; k++)
-            xxh3_add(&acc, load_pair<align>(at + k * XXH3_STRIPE), {word[k], word[k + 1]});
+        add_stripes<align>(&acc, at, XXH3_STRIPES, word);
         xxh3_scramble(&acc, pair);
     }
-#pragma unroll
-    for (uint32_t k = 0; k < XXH3_STRIPES; k++)
-        if (k < stripes)
-            xxh3_add(&acc, load_pair<align>(at + k * XXH3_STRIPE), {word[k], word[k + 1]});
+    add_stripes<align>(&acc, at, stripes, word);
     xxh3_add(&acc, h->bytes % align ? load_bytes(last) : load_pair<align>(last),
              xxh3_keys(XXH3_AT_LAST, pair));
     return xxh3_merge(&acc, pair);
