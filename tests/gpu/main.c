@@ -6,7 +6,9 @@
  * driver has another rule. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "gpu/exporter.h"
 #include "gpu/measure.h"
 #include "gpu/rules.h"
 
@@ -87,16 +89,16 @@ static bool rows_print(struct gpu *g, bool quick)
 
 /* Returns how many are not the driver's. Of the GPU everything is closed: what is refuted may have
  * lost it. */
-static int rules_print(void)
+static int rules_print(struct exporter *exporter)
 {
     struct rules_answer answers[RULES_NAMES] = {{.word = RULES_NOT_TRIED}};
     struct driver_why why;
     struct driver d;
-    int refuted = 0;
+    int refuted = 0, exported = exporter->pid > 0 ? exporter_end(exporter) : -1;
     bool opened = driver_open(&d, DRIVER_LIBRARY, &why) == DRIVER_OK;
 
     if (opened && d.init(0) == CUDA_SUCCESS)
-        rules_ask(&d, answers);
+        rules_ask(&d, exported, answers);
     printf(" \"rules\": [");
     for (int i = 0; i < RULES_NAMES; i++) {
         const struct rules_answer *r = &answers[i];
@@ -108,12 +110,15 @@ static int rules_print(void)
     printf("],\n");
     if (opened)
         driver_close(&d);
+    if (exported >= 0)
+        close(exported);
     return refuted;
 }
 
 int main(int argc, char **argv)
 {
     bool quick = argc == 2 && strcmp(argv[1], "--quick") == 0, fast;
+    struct exporter exporter = {0};
     struct driver_why why;
     struct gpu g;
     int wrong, refuted;
@@ -122,6 +127,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: tern-gpu [--quick]\n");
         return 2;
     }
+    if (!exporter_begin(&exporter, DRIVER_LIBRARY))
+        exporter.pid = 0;
     if (!gpu_open(&g, &why)) {
         printf("skipped: %s\n", why.text);
         return 77;
@@ -131,7 +138,7 @@ int main(int argc, char **argv)
     wrong = cases_run(&g, quick);
     fast = wrong == 0 && rows_print(&g, quick); /* what is wrong may write anywhere */
     gpu_close(&g);
-    refuted = rules_print();
+    refuted = rules_print(&exporter);
     printf(" \"wrong\": %d, \"refuted\": %d, \"within\": %s}\n", wrong, refuted,
            fast ? "true" : "false");
     return wrong ? 3 : refuted ? 4 : !fast;

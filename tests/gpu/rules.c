@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "gpu/exporter.h"
+
 #define DEVICES 2
 #define BYTES   4096
 
@@ -47,6 +49,12 @@ static void answer(struct asking *a, enum rules_name name, CUresult seen, bool r
     a->ret[name].seen = driver_error_name(a->d, seen);
 }
 
+static bool block_map(const struct asking *a, struct block *b)
+{
+    return a->d->address_reserve(&b->at, b->bytes, b->bytes, 0, 0) == CUDA_SUCCESS &&
+           a->d->mem_map(b->at, b->bytes, 0, b->handle, 0) == CUDA_SUCCESS;
+}
+
 static bool block_take(const struct asking *a, int on, struct block *ret)
 {
     const CUmemAllocationProp prop = {
@@ -59,8 +67,7 @@ static bool block_take(const struct asking *a, int on, struct block *ret)
     return d->mem_granularity(&ret->bytes, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) ==
                CUDA_SUCCESS &&
            ret->bytes > 0 && d->mem_create(&ret->handle, ret->bytes, &prop, 0) == CUDA_SUCCESS &&
-           d->address_reserve(&ret->at, ret->bytes, ret->bytes, 0, 0) == CUDA_SUCCESS &&
-           d->mem_map(ret->at, ret->bytes, 0, ret->handle, 0) == CUDA_SUCCESS;
+           block_map(a, ret);
 }
 
 static void block_give(const struct asking *a, const struct block *b)
@@ -141,8 +148,26 @@ static void peers_ask(struct asking *a, const struct block *here, bool *ret_reac
     block_give(a, &there);
 }
 
+static void export_ask(struct asking *a, int exported)
+{
+    static uint8_t bytes[EXPORTER_BYTES];
+    struct block b = {.bytes = sizeof bytes};
+    bool right = false;
+    CUresult result = a->d->mem_import(&b.handle, (void *)(intptr_t)exported,
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+
+    if (result == CUDA_SUCCESS && block_map(a, &b) && access_give(a, &b, 0) == CUDA_SUCCESS) {
+        result = a->d->copy_to_host(bytes, b.at, sizeof bytes);
+        right = result == CUDA_SUCCESS;
+    }
+    for (size_t i = 0; i < sizeof bytes && right; i++)
+        right = bytes[i] == EXPORTER_FILL;
+    answer(a, RULES_EXPORT_LIVES, result, right);
+    block_give(a, &b);
+}
+
 /* What may lose a device goes last. */
-static void blocks_ask(struct asking *a)
+static void blocks_ask(struct asking *a, int exported)
 {
     struct block here, closed = {0}, far = {0};
     bool reached = false, goes_on;
@@ -150,6 +175,8 @@ static void blocks_ask(struct asking *a)
     if (block_take(a, 0, &here) && access_give(a, &here, 0) == CUDA_SUCCESS) {
         if (a->devices > 1)
             peers_ask(a, &here, &reached);
+        if (exported >= 0)
+            export_ask(a, exported);
         goes_on = block_take(a, 0, &closed) && closed_ask(a, RULES_OWN_NEEDED, &here, &closed);
         if (goes_on && reached && block_take(a, 1, &far) && access_give(a, &far, 1) == CUDA_SUCCESS)
             (void)closed_ask(a, RULES_PEER_NEEDED, &here, &far);
@@ -159,7 +186,7 @@ static void blocks_ask(struct asking *a)
     block_give(a, &here);
 }
 
-void rules_ask(const struct driver *d, struct rules_answer ret[RULES_NAMES])
+void rules_ask(const struct driver *d, int exported, struct rules_answer ret[RULES_NAMES])
 {
     struct asking a = {.d = d, .ret = ret};
     int devices = 0, retained = 0;
@@ -174,7 +201,7 @@ void rules_ask(const struct driver *d, struct rules_answer ret[RULES_NAMES])
     if (retained > 0 && retained == a.devices && d->context_set(a.context[0]) == CUDA_SUCCESS &&
         d->stream_create(&a.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
         d->event_create(&a.event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS)
-        blocks_ask(&a);
+        blocks_ask(&a, exported);
     if (a.event)
         d->event_destroy(a.event);
     if (a.stream)

@@ -1,5 +1,5 @@
-/* What the stand-in (tests/standin) takes for the driver's rules of copies between devices, asked
- * of a driver: of the stand-in by a unit test, of a real one by tern-gpu. */
+/* What the stand-in (tests/standin) takes for the driver's rules of copies between devices and of
+ * exported memory, asked of a driver: of the stand-in by a unit test, of a real one by tern-gpu. */
 #ifndef GPU_RULES_H
 #define GPU_RULES_H
 
@@ -11,6 +11,7 @@
     X(PEER_GIVEN, "cuMemSetAccess alone lets a device copy from memory of another one")            \
     X(PEER_ADDED, "access that another device is given leaves the own device's")                   \
     X(PEER_REFUSED, "access for a device that does not reach the memory's: INVALID_DEVICE")        \
+    X(EXPORT_LIVES, "exported memory keeps its bytes when its process is killed")                  \
     X(OWN_NEEDED, "a copy from memory of the same device without access to it: INVALID_VALUE")
 
 enum rules_name {
@@ -29,7 +30,8 @@ const char *rules_text(enum rules_name name);
 const char *rules_word(enum rules_word word);
 
 /* cuInit has succeeded. What is refuted may have lost a device: this goes last. Those between
- * devices are not tried where the driver shows one. */
-void rules_ask(const struct driver *d, struct rules_answer ret[RULES_NAMES]);
+ * devices are not tried where the driver shows one. exported: as exporter_end returns it, and it
+ * stays the caller's; without one that rule is not tried. */
+void rules_ask(const struct driver *d, int exported, struct rules_answer ret[RULES_NAMES]);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpu/exporter.h"
 #include "gpu/rules.h"
 #include "standin/standin_open.h"
 #include "testing/test.h"
@@ -365,12 +366,18 @@ TEST(standin_copy_between_devices_needs_access_to_both_ends)
 TEST(standin_answers_for_rules_as_tern_gpu_has_them)
 {
     struct rules_answer answers[RULES_NAMES];
+    struct exporter exporter;
+    int exported;
 
+    assert_true(exporter_begin(&exporter, STANDIN_MEMORY));
+    exported = exporter_end(&exporter);
+    assert_true(exported >= 0);
     for (int peers = 1; peers >= 0; peers--) {
         setenv("STANDIN_CUDA_NO_PEERS", peers ? "" : "all", 1);
-        rules_ask(&d, answers);
+        rules_ask(&d, exported, answers);
         for (int i = 0; i < RULES_NAMES; i++) {
-            bool tried = i == RULES_OWN_NEEDED || (i == RULES_PEER_REFUSED) != peers;
+            bool tried = i == RULES_OWN_NEEDED || i == RULES_EXPORT_LIVES ||
+                         (i == RULES_PEER_REFUSED) != peers;
 
             assert_string_equal(rules_word(answers[i].word), tried ? "confirmed" : "not tried");
         }
@@ -379,6 +386,7 @@ TEST(standin_answers_for_rules_as_tern_gpu_has_them)
                          0);
         assert_int_equal(in.live().contexts, 2); /* those of this test */
     }
+    close(exported);
     unsetenv("STANDIN_CUDA_NO_PEERS");
     assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
 }
