@@ -2,7 +2,8 @@
 # All tests that need a GPU, and how fast each kernel is: one JSON object on standard output (to a file, too, where
 # one is named). On a machine without Tern's sources it needs this script, tern-gpu beside it, and NVIDIA's driver:
 #     scp build/bin/tern-gpu tests/gpu/run.sh HOST: && ssh HOST ./run.sh
-# Exit status: that of tern-gpu (tests/gpu/main.c); 77 without a GPU.
+# Where the sources and ternd are, daemons.sh follows, and what it says goes to standard error.
+# Exit status: that of tern-gpu (tests/gpu/main.c), 5 if that is 0 and daemons.sh failed; 77 without a GPU.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -27,4 +28,8 @@ for word; do
     esac
 done
 "$program" "${quick[@]}" | tee "$out"
-exit "${PIPESTATUS[0]}"
+status=${PIPESTATUS[0]}
+if [[ $status -ne 77 && -e $here/daemons.sh && -x ${program%/*}/ternd ]]; then
+    TERN_BIN=$(cd "${program%/*}" && pwd) bash "$here/daemons.sh" >&2 || [[ $? -eq 77 || $status -ne 0 ]] || status=5
+fi
+exit "$status"
