@@ -7,11 +7,11 @@ GPU=$(nvidia-smi -L 2>/dev/null | grep -o -m 1 'GPU-[0-9a-f-]*') || skip "nvidia
 needs python3 "to read figures"
 export TERN_DEVICE_MEMORY=$GPU
 
-# start NAME PEER MORE: decode, the second one, asks prefill for pages
+# start NAME PEER PAGE_BYTES MORE: decode, the second one, asks prefill for pages
 PORT=1
 start() {
-    ternd_run "$1" --tenant "name=a,socket=$DIR/$1/a.sock,device_memory=true,devices=$GPU,$3" --listen 127.0.0.1:0 \
-        --page-bytes-min 512 --insecure-peers --peer "name=$2,address=127.0.0.1:$PORT,tenants=a"
+    ternd_run "$1" --tenant "name=a,socket=$DIR/$1/a.sock,device_memory=true,devices=$GPU,$4" --listen 127.0.0.1:0 \
+        --page-bytes-min "$3" --insecure-peers --peer "name=$2,address=127.0.0.1:$PORT,tenants=a"
     PORT=$(sed -n 's/.*event=ready.* control_port=\([0-9]*\).*/\1/p' "$DIR/$1/log")
 }
 memory_of() { TERN_ADMIN_SOCKET=$DIR/$1/admin.sock "$CTL" status --json; }
@@ -38,8 +38,8 @@ json "$(own_asked within status --json)" "(m := j['memory'])['moved_bytes_within
 own_ends within
 
 echo "an engine in PyTorch"
-start prefill decode memory=256M
-start decode prefill memory=256M
+start prefill decode 512 memory=256M
+start decode prefill 512 memory=256M
 grep -q "event=device_kernels device=$GPU way=kernels" "$DIR/decode/log" || fail "the daemon runs no kernels"
 library=$TERN_BUILD/client/libtern.so.0
 if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
@@ -61,7 +61,7 @@ done
 free=$(nvidia-smi -i "$GPU" --query-gpu=memory.free --format=csv,noheader,nounits)
 for round in killed again; do
     began=${EPOCHREALTIME/./}
-    start $round none "memory=$((free * 6 / 10))M"
+    start $round none 64K "memory=$((free * 6 / 10))M"
     echo "a daemon of $((free * 6 / 10)) MiB of the GPU was ready in $(((${EPOCHREALTIME/./} - began) / 1000)) ms"
     kill -9 "${PIDS[$round]}"
     wait "${PIDS[$round]}" 2>/dev/null || true
