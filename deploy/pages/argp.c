@@ -16,8 +16,6 @@ static void add(struct page_options *to, const struct argp_option *o)
 {
     struct page_option *v = &to->v[to->n];
 
-    if (o->flags & OPTION_HIDDEN)
-        return;
     if (to->n == PAGE_OPTIONS_MAX)
         fail("more options than PAGE_OPTIONS_MAX");
     *v = (struct page_option){.name = o->name,

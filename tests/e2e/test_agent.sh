@@ -12,8 +12,8 @@ PYTHON=$TERN_SOURCE/.venv/bin/python
 
 free_ports PREFILL_PORT DECODE_PORT
 daemon() { # NODE PORT PEER PEER-PORT
-    ternd_run "$1" --page-bytes-min 512 --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M,host_memory=16M" \
-        --listen "127.0.0.1:$2" --insecure-peers --peer "name=$3,address=127.0.0.1:$4,tenants=default" --drain-ms 20000
+    ternd_run "$1" --page_bytes_min 512 --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M,host_memory=16M" \
+        --listen "127.0.0.1:$2" --insecure_peers --peer "name=$3,address=127.0.0.1:$4,tenants=default" --deadlines.drain_ms 20000
 }
 agent_run() { # NAME FLAG...: sets URL
     "$AGENT" --listen 127.0.0.1:0 "${@:2}" 2>"$DIR/$1.out" &

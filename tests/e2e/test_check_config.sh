@@ -40,8 +40,8 @@ check() {
 CLEAR="insecure_peers: true"
 
 # --help lists the keys of the entries that flags may add: all of those that are in force
-"$TERN_BIN/ternd" --check-config --insecure-peers --tenant "name=t0,socket=$DIR/t0.sock,memory=16M" \
-    --peer name=other,address=127.0.0.1:1,tenants=t0 --admin-socket "$DIR/admin.sock" >"$DIR/out"
+"$TERN_BIN/ternd" --check-config --insecure_peers --tenant "name=t0,socket=$DIR/t0.sock,memory=16M" \
+    --peer name=other,address=127.0.0.1:1,tenants=t0 --admin.socket "$DIR/admin.sock" >"$DIR/out"
 "$TERN_BIN/ternd" --help | tr -s ' \n' ' ' >"$DIR/help"
 for entry in tenant peer; do
     keys=$(grep -o "One more $entry: [a-z_=, ]*" "$DIR/help") || fail "no --$entry in the help"
@@ -123,6 +123,6 @@ holder=$!
 wait_for "a listener" test -f "$DIR/port"
 config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
 ends 1 "err=CONFLICT.*cannot be listened on: Address already in use; choose another" \
-    "$TERN_BIN/ternd" --config "$DIR/check.yaml" --data-port "$(cat "$DIR/port")"
+    "$TERN_BIN/ternd" --config "$DIR/check.yaml" --data_port "$(cat "$DIR/port")"
 kill "$holder"
 echo ok

@@ -11,10 +11,10 @@ peer_of() { # NODE PORT
     echo "name=$1,address=127.0.0.1:$2,tenants=t0"
 }
 
-ternd_run secure --listen "127.0.0.1:$SECURE" --tls-ca "$DIR/certs/ca.pem" --tls-cert "$DIR/certs/secure.pem" \
-    --tls-key "$DIR/certs/secure.key" --tenant "name=t0,socket=$DIR/secure/t0.sock,memory=16M" \
+ternd_run secure --listen "127.0.0.1:$SECURE" --tls.ca "$DIR/certs/ca.pem" --tls.cert "$DIR/certs/secure.pem" \
+    --tls.key "$DIR/certs/secure.key" --tenant "name=t0,socket=$DIR/secure/t0.sock,memory=16M" \
     --peer "$(peer_of clear "$CLEAR")"
-ternd_run clear --listen "127.0.0.1:$CLEAR" --insecure-peers --tenant "name=t0,socket=$DIR/clear/t0.sock,memory=16M" \
+ternd_run clear --listen "127.0.0.1:$CLEAR" --insecure_peers --tenant "name=t0,socket=$DIR/clear/t0.sock,memory=16M" \
     --peer "$(peer_of secure "$SECURE")"
 
 tells() { # NODE PATTERN: it has warned so

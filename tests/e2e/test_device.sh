@@ -13,7 +13,7 @@ first=GPU-7374616e-6469-6e00-0000-000000000000 second=GPU-7374616e-6469-6e00-000
 starts_not() {
     local env=$1 memory=$2 devices=$3 text
     shift 3
-    ! env "$env" timeout 60 "$TERN_BIN/ternd" --admin-socket "$DIR/refused-admin" --tenant \
+    ! env "$env" timeout 60 "$TERN_BIN/ternd" --admin.socket "$DIR/refused-admin" --tenant \
         "name=a,socket=$DIR/refused,memory=$memory,devices=$devices,device_memory=true" >"$DIR/log" 2>&1 ||
         fail "it started: $env $memory $devices"
     for text; do
@@ -34,8 +34,8 @@ grep -qE '^device_bytes +17179869184 ' <<<"$plan" || fail "the plan says: $plan"
 grep -qE '^  pages +0$' <<<"$plan" || fail "memory of GPUs is none of the machine's: $plan"
 
 # Registrations lock none of it, and what becomes of each region is told: here there is no RDMA device as a rule.
-rdma=(--tenant "name=a,socket=$DIR/a.sock,memory=16M,regions=2,devices=$first+$second,device_memory=true" --insecure-peers
-    --peer name=b,address=127.0.0.1:1,tenants=a,transport=auto --admin-socket "$DIR/rdma-admin")
+rdma=(--tenant "name=a,socket=$DIR/a.sock,memory=16M,regions=2,devices=$first+$second,device_memory=true" --insecure_peers
+    --peer name=b,address=127.0.0.1:1,tenants=a,transport=auto --admin.socket "$DIR/rdma-admin")
 plan=$("$TERN_BIN/ternd" --plan "${rdma[@]}")
 grep -qE "^pinned_bytes +$(((2 * 32 << 20) + 8192)) " <<<"$plan" || fail "the plan says: $plan"
 grep -qE '^rails +2 ' <<<"$plan" || fail "the plan says: $plan"

@@ -12,7 +12,7 @@ PORT=1
 start() {
     ternd_run "$1" --tenant "name=a,socket=$DIR/$1/a.sock,memory=48M,regions=2,host_memory=48M,device_memory=true,\
 devices=$GPU+${GPU%0}1" --tenant "name=near,socket=$DIR/$1/near.sock,memory=16M" --listen 127.0.0.1:0 \
-        --page-bytes-min 512 --insecure-peers --peer "name=$2,address=127.0.0.1:$PORT,tenants=a"
+        --page_bytes_min 512 --insecure_peers --peer "name=$2,address=127.0.0.1:$PORT,tenants=a"
     PORT=$(sed -n 's/.*event=ready.* control_port=\([0-9]*\).*/\1/p' "$DIR/$1/log")
 }
 

@@ -82,9 +82,9 @@ node_start() { # NODE
     mkdir -p "$DIR/$1"
     : >"$DIR/$1/log"
     via "$1"
-    "${VIA[@]}" "$TERN_BIN/ternd" --node "$1" --admin-socket "$DIR/$1/admin.sock" --huge-pages=no --workers 1 --page-bytes-min 512 \
+    "${VIA[@]}" "$TERN_BIN/ternd" --node "$1" --admin.socket "$DIR/$1/admin.sock" --huge_pages=no --workers 1 --page_bytes_min 512 \
         --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M,host_memory=16M" --listen "${HOST[$1]}:${PORT[$1]}" \
-        --insecure-peers --drain-ms 1000 2>"$DIR/$1/log" &
+        --insecure_peers --deadlines.drain_ms 1000 2>"$DIR/$1/log" &
     PIDS[$1]=$!
     ready "${PIDS[$1]}" "$DIR/$1/log"
     member_start "$1"

@@ -9,7 +9,7 @@ declare -A PORT
 start() { # NODE
     mkdir -p "$DIR/$1"
     printf 'log_level: info\n' >"$DIR/$1/config.yaml"
-    ternd_run "$1" --config "$DIR/$1/config.yaml" --listen 127.0.0.1:0 --insecure-peers --limit-peers 3 \
+    ternd_run "$1" --config "$DIR/$1/config.yaml" --listen 127.0.0.1:0 --insecure_peers --limits.peers 3 \
         --tenant "name=t,socket=$DIR/$1/t.sock,memory=64M"
     PORT[$1]=$(sed -n 's/.* control_port=\([0-9]*\).*/\1/p' "$DIR/$1/log")
 }

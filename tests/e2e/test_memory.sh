@@ -69,7 +69,7 @@ peers() { # N MORE: and as many of them
 }
 
 base "$TENANT}"
-grows pages "$TENANT, regions: 9}" --page-bytes-min 1M
+grows pages "$TENANT, regions: 9}" --page_bytes_min 1M
 grows host_pages "$TENANT, host_memory: 64M}"
 grows records "$TENANT, record_memory: 128M}"
 grows core "$TENANT}

@@ -21,7 +21,7 @@ peer_stop() {
 
 # peer_start NODE ADDRESS PORT: it listens there
 peer_start() {
-    ternd_run "$1" --listen "$2:$3" --insecure-peers --tenant "name=t0,socket=$DIR/$1/t0.sock,memory=4M" \
+    ternd_run "$1" --listen "$2:$3" --insecure_peers --tenant "name=t0,socket=$DIR/$1/t0.sock,memory=4M" \
         --peer "name=e2e,address=127.0.0.1:1,tenants=t0"
     PORTS[$1]=$(sed -n 's/.*event=ready .*control_port=\([0-9]*\).*/\1/p' "$DIR/$1/log")
 }
@@ -70,8 +70,8 @@ name hung.test hang
 name stuck.test hang
 name moves.test 127.0.0.1
 name back.test 127.0.0.1
-LD_PRELOAD=$TERND_PRELOAD "$TERN_BIN/ternd" --check-config --admin-socket "$DIR/c.admin.sock" --huge-pages=no \
-    --insecure-peers=yes --tenant "name=t0,socket=$DIR/c.sock,memory=4M" \
+LD_PRELOAD=$TERND_PRELOAD "$TERN_BIN/ternd" --check-config --admin.socket "$DIR/c.admin.sock" --huge_pages=no \
+    --insecure_peers=yes --tenant "name=t0,socket=$DIR/c.sock,memory=4M" \
     --peer "name=c,address=late.test:1,tenants=t0" >"$DIR/out" 2>"$DIR/err" || fail "refused: $(cat "$DIR/err")"
 grep -q "warning: peer c: late.test: Name or service not known" "$DIR/err" || fail "no warning: $(cat "$DIR/err")"
 

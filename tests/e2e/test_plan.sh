@@ -2,7 +2,7 @@
 # `ternd --plan`: what it says of memory and descriptors is what --check-config says, which the start keeps to
 # (test_memory.sh); what is locked and the rails follow from the configuration; and it plans for a larger machine, too.
 source "$(dirname "$0")/with_ternd.sh"
-flags=(--admin-socket "$DIR/admin.sock" --insecure-peers=yes)
+flags=(--admin.socket "$DIR/admin.sock" --insecure_peers=yes)
 small=(--tenant "name=chat,socket=$DIR/chat.sock,memory=32M,regions=2" --tenant "name=code,socket=$DIR/code.sock,memory=16M,host_memory=16M")
 plan() { "$TERN_BIN/ternd" --plan "${flags[@]}" "$@" >"$DIR/plan" || fail "--plan $*"; }
 says() { # KEY
@@ -29,12 +29,12 @@ peer=name=b,address=127.0.0.1:1,tenants=chat
 plan "${small[@]}" --peer "$peer,transport=verbs"
 wants pinned_bytes $(((80 << 20) + 8192))
 wants rails 1
-plan "${small[@]}" --peer "$peer,transport=auto" --rdma-device mlx5_0+mlx5_1
+plan "${small[@]}" --peer "$peer,transport=auto" --rdma_device mlx5_0+mlx5_1
 wants pinned_bytes $(((160 << 20) + 8192))
 wants rails 2
 grep -q '^rails .* mlx5_0 mlx5_1$' "$DIR/plan" || fail "the rails have no names: $(cat "$DIR/plan")"
 
-large=(--tenant "name=chat,socket=$DIR/chat.sock,memory=64T" --page-bytes-min 64K)
+large=(--tenant "name=chat,socket=$DIR/chat.sock,memory=64T" --page_bytes_min 64K)
 plan "${large[@]}"
 wants pages $((64 << 40))
 grep -q '^machine_bytes .*too little$' "$DIR/plan" || fail "a machine that is too small: $(cat "$DIR/plan")"

@@ -25,10 +25,10 @@ ends 2 "" "$TERN_BIN/ternd" --tenant
 ends 2 "" "$TERN_BIN/ternd" --workers many --tenant "$TENANT"
 ends 2 "" "$TERN_BIN/ternd" --tenant "$TENANT" operand
 ends 2 "" "$TERN_BIN/ternd" --config "$DIR/nowhere.yaml"
-ends 0 "" "$TERN_BIN/ternd" --check-config --admin-socket "$DIR/admin.sock" --tenant "$TENANT"
-ends 1 "" "$TERN_BIN/ternd" --admin-socket "$DIR/nowhere/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
+ends 0 "" "$TERN_BIN/ternd" --check-config --admin.socket "$DIR/admin.sock" --tenant "$TENANT"
+ends 1 "" "$TERN_BIN/ternd" --admin.socket "$DIR/nowhere/admin.sock" --huge_pages=no --workers 1 --tenant "$TENANT"
 echo kept >"$DIR/file"
-ends 1 "something that is no socket is there: remove it" "$TERN_BIN/ternd" --admin-socket "$DIR/file" --huge-pages=no --workers 1 --tenant "$TENANT"
+ends 1 "something that is no socket is there: remove it" "$TERN_BIN/ternd" --admin.socket "$DIR/file" --huge_pages=no --workers 1 --tenant "$TENANT"
 [[ $(cat "$DIR/file") == kept ]] || fail "a file in the place of a socket was touched"
 ends 0 "" "$TERN_BIN/ternd" --help
 tr -s ' \n' ' ' <"$DIR/out" >"$DIR/help"
@@ -49,7 +49,7 @@ int listen(int fd, int backlog)
 }
 C
 "$CC" -shared -fPIC "$DIR/term.c" -o "$DIR/term.so"
-ends 143 "" env LD_PRELOAD="$(ternd_preload "$DIR/term.so")" "$TERN_BIN/ternd" --admin-socket "$DIR/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
+ends 143 "" env LD_PRELOAD="$(ternd_preload "$DIR/term.so")" "$TERN_BIN/ternd" --admin.socket "$DIR/admin.sock" --huge_pages=no --workers 1 --tenant "$TENANT"
 
 ternd_start "" 16M 1
 ends 0 "\"version\": *\"$VERSION\"" "$TERN_BIN/ternctl" status --json

@@ -14,10 +14,10 @@ free_ports A B WEB AGENT_A AGENT_B
 bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" prefill decode >"$DIR/out" 2>&1 || fail "certificates"
 daemon() { # NODE PORT PEER PEER-PORT AGENT-PORT
     mkdir -p "$DIR/$1/spill"
-    ternd_run "$1" --page-bytes-min 512 --listen "127.0.0.1:$2" --peer "name=$3,address=127.0.0.1:$4,tenants=default" \
+    ternd_run "$1" --page_bytes_min 512 --listen "127.0.0.1:$2" --peer "name=$3,address=127.0.0.1:$4,tenants=default" \
         --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M,host_memory=16M,record_memory=1M" \
-        --tls-ca "$DIR/certs/ca.pem" --tls-cert "$DIR/certs/$1.pem" --tls-key "$DIR/certs/$1.key" \
-        --spill-dir "$DIR/$1/spill" --spill-bytes 64M --spill-headroom 1M
+        --tls.ca "$DIR/certs/ca.pem" --tls.cert "$DIR/certs/$1.pem" --tls.key "$DIR/certs/$1.key" \
+        --spill.dir "$DIR/$1/spill" --spill.bytes 64M --spill.headroom 1M
     "$AGENT" --listen "127.0.0.1:$5" --socket "$DIR/$1/admin.sock" 2>"$DIR/$1.out" &
     PIDS[agent_$1]=$!
 }

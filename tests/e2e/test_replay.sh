@@ -87,7 +87,7 @@ both_tiers agentic 4000 7600
 # Every 40th copy between the tiers arrives damaged: it is found, none is seen, and what cannot come back is computed anew.
 cat >"$DIR/ternd" <<END
 #!/bin/sh
-exec "$TERN_BIN/ternd" "\$@" --fault-copy-corrupt-every 40
+exec "$TERN_BIN/ternd" "\$@" --faults.copy_corrupt_every 40
 END
 chmod +x "$DIR/ternd"
 TERND=$DIR/ternd gives_way 50 30 1 --limit 500 --profile tiny --pool-pages 2500 --host-pages 30000

@@ -93,7 +93,7 @@ if [[ -n $LIBCRYPTO ]]; then
     ends 2 "spill.encrypt_key_file: .*chmod 600" "$TERN_BIN/ternd" --config "$DIR/wrong.yaml" --check-config
 fi
 ends 2 "spill.dir $DIR/nowhere: No such file" "$TERN_BIN/ternd" --tenant "name=a,socket=$DIR/a.sock,memory=1M" \
-    --admin-socket "$DIR/b.sock" --spill-dir "$DIR/nowhere" --spill-bytes 1M --check-config
+    --admin.socket "$DIR/b.sock" --spill.dir "$DIR/nowhere" --spill.bytes 1M --check-config
 
 # ---- what is said at the start
 rm -rf "$SPILL"/t0

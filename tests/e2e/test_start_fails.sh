@@ -20,8 +20,8 @@ tenants:
 peers:
   - {name: other, address: "localhost:9", tenants: [t0]}
 EOT
-FLAGS=(--node=e2e --listen=127.0.0.1:0 --insecure-peers --workers=1 --huge-pages=false
-    --admin-socket="$DIR/admin.sock" --limit-sessions=16 --limit-pages=256 --limit-nodes=64 --limit-data-conns=4
+FLAGS=(--node=e2e --listen=127.0.0.1:0 --insecure_peers --workers=1 --huge_pages=false
+    --admin.socket="$DIR/admin.sock" --limits.sessions=16 --limits.pages=256 --limits.nodes=64 --limits.data_conns_max=4
     --tenant="name=t0,socket=$DIR/t0.sock,memory=1M,host_memory=1M,regions=2"
     --peer=name=other,address=localhost:9,tenants=t0)
 

@@ -8,8 +8,8 @@ free_ports PREFILL_PORT DECODE_PORT
 
 # daemon NODE PORT PEER PEER-PORT
 daemon() {
-    ternd_run "$1" --page-bytes-min 512 --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M,host_memory=16M" \
-        --listen "127.0.0.1:$2" --insecure-peers --peer "name=$3,address=127.0.0.1:$4,tenants=default"
+    ternd_run "$1" --page_bytes_min 512 --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M,host_memory=16M" \
+        --listen "127.0.0.1:$2" --insecure_peers --peer "name=$3,address=127.0.0.1:$4,tenants=default"
 }
 daemon prefill "$PREFILL_PORT" decode "$DECODE_PORT"
 daemon decode "$DECODE_PORT" prefill "$PREFILL_PORT"

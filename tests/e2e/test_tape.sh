@@ -11,7 +11,7 @@ needs python3 "to read figures"
 
 # daemon NODE FLAGS...
 daemon() {
-    ternd_run "$1" --page-bytes-min 512 \
+    ternd_run "$1" --page_bytes_min 512 \
         --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M,host_memory=16M" "${@:2}"
 }
 
@@ -36,9 +36,9 @@ is() {
 }
 
 free_ports PREFILL_PORT DECODE_PORT
-daemon prefill --listen "127.0.0.1:$PREFILL_PORT" --insecure-peers --tape-bytes 64M \
+daemon prefill --listen "127.0.0.1:$PREFILL_PORT" --insecure_peers --tape.bytes 64M \
     --peer "name=decode,address=127.0.0.1:$DECODE_PORT,tenants=default"
-daemon decode --listen "127.0.0.1:$DECODE_PORT" --insecure-peers --tape-bytes 64M \
+daemon decode --listen "127.0.0.1:$DECODE_PORT" --insecure_peers --tape.bytes 64M \
     --peer "name=prefill,address=127.0.0.1:$PREFILL_PORT,tenants=default"
 
 workload() {
@@ -133,7 +133,7 @@ unreadable DISK "it cannot be read" "$DIR"
 unreadable FAILED "No such file" "$DIR/nothing.tape"
 
 # A small ring: it has lost the beginning and says so.
-daemon small --tape-bytes 4K
+daemon small --tape.bytes 4K
 for _ in $(seq 60); do ctl small status >/dev/null; done
 ctl small tape "$DIR/small.tape" >"$DIR/told"
 is complete false "$DIR/told"
@@ -144,7 +144,7 @@ grep -q ", its beginning was overwritten; token ids are replaced by hashes$" "$D
     fail "the first event is not the one behind those that were dropped: $(head -n 3 "$DIR/text")"
 
 # A crash leaves the tape where the configuration says, and it is played back.
-daemon crash --tape-file "$DIR/crash.tape"
+daemon crash --tape.file "$DIR/crash.tape"
 ctl crash status >/dev/null
 kill -SEGV "${PIDS[crash]}"
 rc=0

@@ -24,7 +24,7 @@ other_rows() { ctl prefill status --json | value "[d['door'] for d in j['doors']
 for node in prefill decode; do
     mkdir -p "$DIR/$node/spill"
     put $node ""
-    ternd_run $node --config "$DIR/$node/config.yaml" --listen 127.0.0.1:0 --insecure-peers
+    ternd_run $node --config "$DIR/$node/config.yaml" --listen 127.0.0.1:0 --insecure_peers
     PORT[$node]=$(sed -n 's/.* control_port=\([0-9]*\).*/\1/p' "$DIR/$node/log")
 done
 
@@ -104,7 +104,7 @@ put prefill "" "$(entry prefill t1)"
 kill "${PIDS[prefill]}"
 wait "${PIDS[prefill]}" || fail "prefill ended with $?"
 [[ ! -e $DIR/prefill/t1.sock ]] || fail "the socket is left behind"
-ternd_run prefill --config "$DIR/prefill/config.yaml" --listen 127.0.0.1:0 --insecure-peers
+ternd_run prefill --config "$DIR/prefill/config.yaml" --listen 127.0.0.1:0 --insecure_peers
 grep -q "event=spill_recovered entries=[1-9]" "$DIR/prefill/log" || fail "what it stored is not there"
 [[ $(names status) == "['t0', 't1']" ]] || fail "after a restart: $(names status)"
 put prefill "" "$(entry prefill t1)" "$(entry prefill t2)"

@@ -291,7 +291,7 @@ ends 4 "the wait ended and the daemon drains on" "$CTL" drain --wait=1s
 refused 4 LEFT "the wait ended" "$CTL" drain --wait=1s
 
 # ---- the deadline comes first
-ternd_run brief --drain-ms 2000 --tenant "name=t0,socket=$DIR/brief0.sock,memory=16M"
+ternd_run brief --deadlines.drain_ms 2000 --tenant "name=t0,socket=$DIR/brief0.sock,memory=16M"
 "$HOLD" hold "$DIR/brief0.sock" <"$DIR/hold" >"$DIR/brief.out" 9>&- &
 BRIEF=$!
 wait_for "its engine" grep -q ready "$DIR/brief.out"

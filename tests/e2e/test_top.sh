@@ -23,8 +23,8 @@ within() {
 
 free_ports PORTS[0] PORTS[1]
 daemon() { # NODE PORT PEER PEER-PORT
-    ternd_run "$1" --page-bytes-min 512 --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M" \
-        --listen "127.0.0.1:$2" --insecure-peers --peer "name=$3,address=127.0.0.1:$4,tenants=default"
+    ternd_run "$1" --page_bytes_min 512 --tenant "name=default,socket=$DIR/$1/default.sock,memory=16M" \
+        --listen "127.0.0.1:$2" --insecure_peers --peer "name=$3,address=127.0.0.1:$4,tenants=default"
 }
 daemon prefill "${PORTS[0]}" decode "${PORTS[1]}"
 daemon decode "${PORTS[1]}" prefill "${PORTS[0]}"

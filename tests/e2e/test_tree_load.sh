@@ -6,10 +6,10 @@ source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to check the JSON"
 
 free_ports PREFILL_PORT DECODE_PORT
-ternd_run prefill --page-bytes-min 512 --tenant "name=default,socket=$DIR/prefill/default.sock,memory=16M" \
-    --listen "127.0.0.1:$PREFILL_PORT" --insecure-peers --peer "name=decode,address=127.0.0.1:$DECODE_PORT,tenants=default"
-ternd_run decode --page-bytes-min 512 --tenant "name=default,socket=$DIR/decode/default.sock,memory=16M" \
-    --listen "127.0.0.1:$DECODE_PORT" --insecure-peers --peer "name=prefill,address=127.0.0.1:$PREFILL_PORT,tenants=default"
+ternd_run prefill --page_bytes_min 512 --tenant "name=default,socket=$DIR/prefill/default.sock,memory=16M" \
+    --listen "127.0.0.1:$PREFILL_PORT" --insecure_peers --peer "name=decode,address=127.0.0.1:$DECODE_PORT,tenants=default"
+ternd_run decode --page_bytes_min 512 --tenant "name=default,socket=$DIR/decode/default.sock,memory=16M" \
+    --listen "127.0.0.1:$DECODE_PORT" --insecure_peers --peer "name=prefill,address=127.0.0.1:$PREFILL_PORT,tenants=default"
 # More sessions than the pool has room for, until this script ends: nodes come and go, and their slots are used again.
 "$TERN_BIN/tern-replay" --prefill "$DIR/prefill/default.sock" --decode "$DIR/decode/default.sock" --profile tiny --page-bytes 512 \
     --sessions 20000 --turns 6 --concurrency 8 --pool-pages 2500 --seed 1 --json >"$DIR/json" 2>"$DIR/err" &

@@ -161,7 +161,7 @@ ternd_run() {
     shift
     mkdir -p "$DIR/$node"
     : >"$DIR/$node/log"
-    "$TERND" --node "$node" --admin-socket "$DIR/$node/admin.sock" --huge-pages=no --workers 1 "$@" \
+    "$TERND" --node "$node" --admin.socket "$DIR/$node/admin.sock" --huge_pages=no --workers 1 "$@" \
         2>"$DIR/$node/log" &
     PIDS[$node]=$!
     ready "${PIDS[$node]}" "$DIR/$node/log"

@@ -11,7 +11,7 @@ export TERN_DEVICE_MEMORY=$GPU
 PORT=1
 start() {
     ternd_run "$1" --tenant "name=a,socket=$DIR/$1/a.sock,device_memory=true,devices=$GPU,$4" --listen 127.0.0.1:0 \
-        --page-bytes-min "$3" --insecure-peers --peer "name=$2,address=127.0.0.1:$PORT,tenants=a"
+        --page_bytes_min "$3" --insecure_peers --peer "name=$2,address=127.0.0.1:$PORT,tenants=a"
     PORT=$(sed -n 's/.*event=ready.* control_port=\([0-9]*\).*/\1/p' "$DIR/$1/log")
 }
 memory_of() { TERN_ADMIN_SOCKET=$DIR/$1/admin.sock "$CTL" status --json; }

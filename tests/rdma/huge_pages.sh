@@ -5,7 +5,7 @@ source "$(dirname "$0")/../e2e/with_ternd.sh"
 aside=/proc/sys/vm/nr_hugepages
 echo 16 >"$aside"
 [[ $(cat "$aside") == 16 ]] || fail "16 huge pages could not be set aside"
-ternd_run huge --huge-pages=yes --page-bytes-min 64K --tenant "name=h,socket=$DIR/h.sock,memory=8M,host_memory=4M"
+ternd_run huge --huge_pages=yes --page_bytes_min 64K --tenant "name=h,socket=$DIR/h.sock,memory=8M,host_memory=4M"
 ends 0 'huge pages 12.0 MiB' "$CTL" --socket "$DIR/huge/admin.sock" status
 kill "${PIDS[huge]}"
 wait "${PIDS[huge]}"

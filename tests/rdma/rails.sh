@@ -131,8 +131,8 @@ again_carries() {
 
 second_cable || fail "no second cable"
 netem "veth0 veth1 veth2 veth3" "${rate[@]}" || fail "netem"
-daemon a 7701 b 127.0.0.1:7702 --rdma-device rxe0+rxe2
-daemon b 7702 a 127.0.0.1:7701 --rdma-device rxe1+rxe3
+daemon a 7701 b 127.0.0.1:7702 --rdma_device rxe0+rxe2
+daemon b 7702 a 127.0.0.1:7701 --rdma_device rxe1+rxe3
 wait_for 120 "paths" paths a ready ready
 wait_for 120 "paths" paths b ready ready
 seed=1

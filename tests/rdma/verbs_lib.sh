@@ -42,17 +42,17 @@ logged() { # NODE TEXT
 }
 
 # Tables as large as these daemons need: touching memory is most of what a start costs.
-limits=(--limit-sessions=256 --limit-send-buffers=64)
+limits=(--limits.sessions=256 --limits.send_buffers=64)
 
 daemon() {
-    local node=$1 port=$2 peer=$3 at=$4 how=(--insecure-peers)
+    local node=$1 port=$2 peer=$3 at=$4 how=(--insecure_peers)
     shift 4
     mkdir -p "$DIR/$node" && : >>"$DIR/$node/log"
-    [[ -n ${TLS:-} ]] && how=(--tls-ca "$TLS/ca.pem" --tls-cert "$TLS/$node.pem" --tls-key "$TLS/$node.key")
-    "$TERN_BIN/ternd" --node "$node" --admin-socket "$DIR/$node/admin.sock" --huge-pages=false --workers 1 \
+    [[ -n ${TLS:-} ]] && how=(--tls.ca "$TLS/ca.pem" --tls.cert "$TLS/$node.pem" --tls.key "$TLS/$node.key")
+    "$TERN_BIN/ternd" --node "$node" --admin.socket "$DIR/$node/admin.sock" --huge_pages=false --workers 1 \
         --tenant "name=default,socket=$DIR/$node/default.sock,memory=${MEMORY:-64M}${GPU:+,devices=$GPU,device_memory=true}${TENANT:+,$TENANT}" \
         --listen "${LISTEN:-$LAB_IP}:$port" "${how[@]}" --peer "name=$peer,address=$at,tenants=default,transport=$TRANSPORT" \
-        --log-level "${LEVEL:-info}" "${limits[@]}" "$@" >>"$DIR/$node/log" 2>&1 &
+        --log_level "${LEVEL:-info}" "${limits[@]}" "$@" >>"$DIR/$node/log" 2>&1 &
     PIDS[$node]=$!
     wait_for 120 "$node" logged "$node" event=ready
 }

@@ -319,7 +319,7 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         assert s.match(range(40)).matched == 32
         with pytest.raises(tern.Invalid, match="no such peer"):
             s.fetch("nobody", step=tern.STEP_NONE)
-        with pytest.raises(tern.Unsupported, match="no disk tier: start it with --spill-dir"):
+        with pytest.raises(tern.Unsupported, match="no disk tier: start it with --spill.dir"):
             s.store(32)
         with pytest.raises(tern.Unsupported, match="no disk tier"):
             s.store()

@@ -755,7 +755,7 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
     TRY(session_may_fetch(c, s, ret));
     if (!disk_on(c, session_pool(c, s)))
         return refuse(ret, TERN_UNSUPPORTED,
-                      "there is no disk tier for this tenant: start the daemon with --spill-dir, "
+                      "there is no disk tier for this tenant: start the daemon with --spill.dir, "
                       "and give the tenant spill_bytes");
     w = session_view(c, s, s->tokens.end, &none);
     if (r->depth && r->depth < w.end)

@@ -488,7 +488,7 @@ enum tern_err request_store(struct core *c, struct actions *out, struct call *ca
     (void)out;
     if (c->limits.disk_chunks == 0)
         return refuse(ret, TERN_UNSUPPORTED,
-                      "the daemon has no disk tier: start it with --spill-dir");
+                      "the daemon has no disk tier: start it with --spill.dir");
     if (!disk_on(c, p))
         return refuse(ret, TERN_UNSUPPORTED,
                       "the tenant has no part of the disk tier: set its spill_bytes");

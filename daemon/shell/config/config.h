@@ -114,12 +114,12 @@ struct config {
     struct config_peer peers[CONFIG_PEERS_MAX];
     uint32_t by_name[CONFIG_PEERS_MAX]; /* the slots of the peers as loaded, by their names */
 
-    uint64_t page_bytes_min;        /* the smallest that tenants use: page records come from it */
-    uint32_t inbound_links;         /* connections from peers that may be open at a time */
-    uint32_t data_conns_max;        /* data connections, both ways together */
-    uint32_t send_buffers;          /* of 16 KiB: for whoever comes first */
-    uint32_t send_buffers_reserved; /* for each tenant alone */
-    uint32_t strangers;             /* that wait at a door: see seam/io/door.h */
+    uint64_t page_bytes_min;         /* the smallest that tenants use: page records come from it */
+    uint32_t inbound_links;          /* connections from peers that may be open at a time */
+    uint32_t data_conns_max;         /* data connections, both ways together */
+    uint32_t send_buffers;           /* of 16 KiB: for whoever comes first */
+    uint32_t send_buffers_reserved;  /* for each tenant alone */
+    uint32_t strangers;              /* that wait at a door: see seam/io/door.h */
     uint32_t handshakes_per_address; /* of TLS, in a second */
     uint32_t procs_max;              /* client processes that are watched: see proc.h */
     struct core_limits limits;       /* whole: every field has been set and checked */

@@ -408,7 +408,7 @@ static enum tern_err check_peers(struct loader *l)
 {
     static const char text[] =
         "daemons prove who they are by certificates: name them under `tls` (ca, cert, key); or, "
-        "where the network between them is trusted, say --insecure-peers (insecure_peers: true)";
+        "where the network between them is trusted, say --insecure_peers (insecure_peers: true)";
 
     if (l->config->limits.peers < l->config->npeers)
         return setting_fail(l, "limits", "peers",

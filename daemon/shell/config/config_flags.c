@@ -18,7 +18,6 @@
 #define KEY_TENANT  0x2001
 #define KEY_PEER    0x2002
 #define KEY_PLAN    0x2003
-#define KEY_RETIRED 0x3000
 #define ENTRY_BYTES 2048
 #define EXIT_CONFIG 2 /* of argp's own errors, as of any other in the configuration */
 
@@ -93,10 +92,6 @@ static enum tern_err one_flag(struct pass *p, int key, const char *arg)
         return TERN_OK;
     if (key == KEY_TENANT || key == KEY_PEER)
         return list_flag(l, key == KEY_TENANT ? "tenants" : "peers", arg);
-    if (key >= KEY_RETIRED)
-        return loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "--%s: %s",
-                           config_retired[key - KEY_RETIRED].flag,
-                           config_retired[key - KEY_RETIRED].instead);
     /* A bool flag without a value means true. */
     return loader_set(l, (size_t)(key - KEY_SETTING), arg == NULL ? "true" : arg, ORIGIN_FLAG);
 }
@@ -105,8 +100,7 @@ static bool is_our_key(int key)
 {
     return key == KEY_CONFIG || key == KEY_CHECK || key == KEY_PLAN || key == KEY_TENANT ||
            key == KEY_PEER ||
-           (key >= KEY_SETTING && (size_t)(key - KEY_SETTING) < config_settings_n) ||
-           (key >= KEY_RETIRED && key < KEY_RETIRED + RETIRED_SETTINGS);
+           (key >= KEY_SETTING && (size_t)(key - KEY_SETTING) < config_settings_n);
 }
 
 static error_t parse_flag(int key, char *arg, struct argp_state *state)
@@ -156,11 +150,13 @@ static int group_of(const char *section)
     return 0;
 }
 
+#define NAME_BYTES 64
 #define DOC_BYTES  256
 #define KEYS_BYTES 512
 
 struct options {
     struct argp_option v[SETTINGS_MAX + 8];
+    char name[SETTINGS_MAX][NAME_BYTES]; /* as the file has it: SECTION.KEY, or KEY */
     char doc[SETTINGS_MAX][DOC_BYTES];
     char tenant[KEYS_BYTES], peer[KEYS_BYTES]; /* what their entries may say */
 };
@@ -207,11 +203,12 @@ static void options_build(struct options *o)
         const struct setting *s = &config_settings[i];
         bool has_initial = s->initial != NULL && *s->initial != '\0';
 
+        snprintf(o->name[i], NAME_BYTES, "%s%s%s", s->section, *s->section ? "." : "", s->key);
         snprintf(o->doc[i], DOC_BYTES, "%s%s%s%s%s", s->doc, has_initial ? " [" : "",
                  has_initial ? s->initial : "", has_initial ? "]" : "",
                  s->change == CHANGE_LIVE ? " (a reload changes it)" : "");
         o->v[n + i] = (struct argp_option){
-            .name = s->flag,
+            .name = o->name[i],
             .key = KEY_SETTING + (int)i,
             .arg = arg_name(s->kind),
             .flags = s->kind == VALUE_BOOL ? OPTION_ARG_OPTIONAL : 0,
@@ -219,13 +216,6 @@ static void options_build(struct options *o)
             .group = group_of(s->section),
         };
     }
-    n += config_settings_n;
-    for (int i = 0; i < RETIRED_SETTINGS; i++)
-        if (config_retired[i].flag != NULL)
-            o->v[n++] = (struct argp_option){.name = config_retired[i].flag,
-                                             .key = KEY_RETIRED + i,
-                                             .arg = "VALUE",
-                                             .flags = OPTION_ARG_OPTIONAL | OPTION_HIDDEN};
 }
 
 static enum tern_err run_pass(int argc, char **argv, struct loader *l, bool first)
@@ -236,7 +226,9 @@ static enum tern_err run_pass(int argc, char **argv, struct loader *l, bool firs
     struct argp argp = {
         .parser = parse_flag,
         .doc = "The Tern daemon: owns the KV pages of this host's model servers.\v"
-               "Settings come from defaults, then from the file, then from flags. BYTES may end in "
+               "Settings come from defaults, then from the file, then from flags, which have the "
+               "names "
+               "that the file has, SECTION.KEY. BYTES may end in "
                "K, M, G or T.\n"
                "Example: ternd --tenant name=default,socket=/run/tern/default.sock,memory=4G\n\n"
                "Exit status: 0 drained, or the configuration that was to be checked is valid; 1 it "

@@ -86,13 +86,6 @@ static uint32_t line_of(struct loader *l, const char *section, int index, const 
     return lines[at] != 0 ? lines[at] : lines[ENTRY_ITSELF];
 }
 
-static const char *flag_of(const char *section, const char *key)
-{
-    size_t row = key == NULL ? config_settings_n : loader_row(section, key);
-
-    return row < config_settings_n ? config_settings[row].flag : NULL;
-}
-
 static void place_in_file(struct loader *l, const char *section, int index, const char *key,
                           char *out, size_t cap)
 {
@@ -111,7 +104,6 @@ static void place_in_file(struct loader *l, const char *section, int index, cons
 static void place_in_flags(struct loader *l, const char *section, int index, const char *key,
                            char *out, size_t cap)
 {
-    const char *flag = flag_of(section, key);
     bool list = strcmp(section, "tenants") == 0 || strcmp(section, "peers") == 0;
     const struct entries e = entries_of(l, section);
 
@@ -119,8 +111,8 @@ static void place_in_flags(struct loader *l, const char *section, int index, con
         snprintf(out, cap, "--%s %s: %s%s", *section == 't' ? "tenant" : "peer",
                  index < 0 ? "" : (char *)entry_at(&e, (uint32_t)index) + e.field->offset,
                  key == NULL ? "" : key, key == NULL ? "" : ": ");
-    else if (flag != NULL || key != NULL)
-        snprintf(out, cap, "--%s: ", flag != NULL ? flag : key);
+    else if (key != NULL)
+        snprintf(out, cap, "--%s%s%s: ", section, *section != '\0' ? "." : "", key);
     else
         out[0] = '\0';
 }
@@ -142,8 +134,7 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
     else if (origin == ORIGIN_FLAG)
         place_in_flags(l, section, index, key, place, sizeof place);
     else if (key != NULL)
-        snprintf(place, sizeof place,
-                 "%s: ", flag_of(section, key) != NULL ? flag_of(section, key) : key);
+        snprintf(place, sizeof place, "%s%s%s: ", section, *section != '\0' ? "." : "", key);
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);

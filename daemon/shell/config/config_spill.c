@@ -92,7 +92,7 @@ enum tern_err config_check_spill(struct loader *l)
         if (c->spill_bytes > 0)
             return setting_fail(l, "spill", "bytes",
                                 "says how much may be stored, and spill.dir not where: name "
-                                "a folder with --spill-dir");
+                                "a folder with --spill.dir");
         if (c->spill_key_file[0] != '\0')
             return setting_fail(l, "spill", "encrypt_key_file",
                                 "there is nothing to encrypt without spill.dir");
@@ -100,6 +100,6 @@ enum tern_err config_check_spill(struct loader *l)
     }
     if (c->spill_bytes == 0)
         return setting_fail(l, "spill", "dir",
-                            "needs spill.bytes, how much may be stored there (--spill-bytes)");
+                            "needs spill.bytes, how much may be stored there (--spill.bytes)");
     return TERN_OK;
 }

@@ -14,121 +14,113 @@
     offsetof(struct config_peer, member), sizeof(((struct config_peer *)0)->member)
 
 /* The first word says what a reload can do: LIVE, SIZED or STARTS (enum setting_change). */
-#define COUNT(change, section, key, flag, member, min, max, initial, doc)                          \
+#define COUNT(change, section, key, member, min, max, initial, doc)                                \
     {                                                                                              \
-        section, key, flag, VALUE_COUNT, CHANGE_##change, FIELD(member), min, max, initial, doc    \
+        section, key, VALUE_COUNT, CHANGE_##change, FIELD(member), min, max, initial, doc          \
     }
-#define BYTES(change, section, key, flag, member, min, max, initial, doc)                          \
+#define BYTES(change, section, key, member, min, max, initial, doc)                                \
     {                                                                                              \
-        section, key, flag, VALUE_BYTES, CHANGE_##change, FIELD(member), min, max, initial, doc    \
+        section, key, VALUE_BYTES, CHANGE_##change, FIELD(member), min, max, initial, doc          \
     }
-#define PLAIN(change, section, key, flag, kind, member, initial, doc)                              \
+#define PLAIN(change, section, key, kind, member, initial, doc)                                    \
     {                                                                                              \
-        section, key, flag, kind, CHANGE_##change, FIELD(member), 0, UINT64_MAX, initial, doc      \
+        section, key, kind, CHANGE_##change, FIELD(member), 0, UINT64_MAX, initial, doc            \
     }
 #define RDMA(name, min, max, initial, doc)                                                         \
-    COUNT(STARTS, "rdma", #name, "rdma-" #name, rdma.name, min, max, initial, doc)
+    COUNT(STARTS, "rdma", #name, rdma.name, min, max, initial, doc)
 #define BY_PORT(name, max, doc)                                                                    \
     {                                                                                              \
-        "rdma", #name, "rdma-" #name, VALUE_BY_PORT, CHANGE_STARTS, FIELD(rdma.name), 0, max,      \
-            "auto", doc                                                                            \
+        "rdma", #name, VALUE_BY_PORT, CHANGE_STARTS, FIELD(rdma.name), 0, max, "auto", doc         \
     }
-#define LIMIT(name, flag, initial, doc)                                                            \
-    COUNT(SIZED, "limits", #name, flag, limits.name, 1, COUNT_MAX, initial, doc)
-#define LIMIT_OF(name, flag, max, initial, doc)                                                    \
-    COUNT(SIZED, "limits", #name, flag, name, 1, max, initial, doc)
-#define DEADLINE(change, name, flag, initial, doc)                                                 \
-    COUNT(change, "deadlines", #name, flag, deadlines.name, DEADLINE_MIN, DEADLINE_MAX, initial,   \
-          doc)
+#define LIMIT(name, initial, doc)                                                                  \
+    COUNT(SIZED, "limits", #name, limits.name, 1, COUNT_MAX, initial, doc)
+#define LIMIT_OF(name, max, initial, doc) COUNT(SIZED, "limits", #name, name, 1, max, initial, doc)
+#define DEADLINE(change, name, initial, doc)                                                       \
+    COUNT(change, "deadlines", #name, deadlines.name, DEADLINE_MIN, DEADLINE_MAX, initial, doc)
 
 const struct setting config_settings[] = {
-    PLAIN(STARTS, "", "node", "node", VALUE_NAME, node, "node",
+    PLAIN(STARTS, "", "node", VALUE_NAME, node, "node",
           "Name of this daemon in logs and in its peers' Hello"),
-    PLAIN(STARTS, "", "listen", "listen", VALUE_ENDPOINT, listen, "",
+    PLAIN(STARTS, "", "listen", VALUE_ENDPOINT, listen, "",
           "HOST:PORT for control connections of peers; empty: no peer can connect"),
-    COUNT(STARTS, "", "data_port", "data-port", data_port, 0, 65535, "0",
+    COUNT(STARTS, "", "data_port", data_port, 0, 65535, "0",
           "Port for pages, on the host of `listen`; 0: the kernel chooses"),
-    PLAIN(STARTS, "", "insecure_peers", "insecure-peers", VALUE_BOOL, insecure_peers, "false",
+    PLAIN(STARTS, "", "insecure_peers", VALUE_BOOL, insecure_peers, "false",
           "Peers talk in the clear: only where the network between them is trusted"),
     PLAIN(
-        STARTS, "", "rdma_device", "rdma-device", VALUE_DEVICES, rdma_device, "auto",
+        STARTS, "", "rdma_device", VALUE_DEVICES, rdma_device, "auto",
         "RDMA device for pages, or several at a time, NAME+NAME; auto: the one that is nearest to "
         "memory of the host, and those that are nearest to the GPUs of device_memory"),
-    BYTES(STARTS, "", "rdma_mr_bytes", "rdma-mr-bytes", rdma_mr_bytes, 2u << 20, MEMORY_MAX, "1T",
+    BYTES(STARTS, "", "rdma_mr_bytes", rdma_mr_bytes, 2u << 20, MEMORY_MAX, "1T",
           "Largest piece of memory registered at once, if the device takes as much"),
-    BYTES(SIZED, "", "page_bytes_min", "page-bytes-min", page_bytes_min, 64, (uint64_t)1 << 30,
-          "4096",
+    BYTES(SIZED, "", "page_bytes_min", page_bytes_min, 64, (uint64_t)1 << 30, "4096",
           "Smallest page that tenants use, in one region: memory for page records follows from it"),
-    BYTES(SIZED, "", "frame_body_max", "frame-body-max", frame_body_max, 4096, 1u << 28, "1M",
+    BYTES(SIZED, "", "frame_body_max", frame_body_max, 4096, 1u << 28, "1M",
           "Largest message body that is accepted"),
-    COUNT(STARTS, "", "workers", "workers", workers, 1, MEM_WORKERS_MAX, NULL,
+    COUNT(STARTS, "", "workers", workers, 1, MEM_WORKERS_MAX, NULL,
           "Threads for checksums, copies and zeroing; default: one a core, at most 16"),
-    COUNT(STARTS, "", "data_threads", "data-threads", data_threads, 1, XFER_THREADS_MAX, NULL,
+    COUNT(STARTS, "", "data_threads", data_threads, 1, XFER_THREADS_MAX, NULL,
           "Threads that receive, send and verify pages; default: one a core, at most 16"),
-    PLAIN(STARTS, "", "huge_pages", "huge-pages", VALUE_BOOL, huge_pages, "true",
+    PLAIN(STARTS, "", "huge_pages", VALUE_BOOL, huge_pages, "true",
           "Try huge pages for tenants' memory; `ternctl status` says what was got"),
-    PLAIN(STARTS, "", "peer_access", "peer-access", VALUE_BOOL, peer_access, "true",
+    PLAIN(STARTS, "", "peer_access", VALUE_BOOL, peer_access, "true",
           "GPUs that reach each other copy between them; `ternctl doctor` says which do"),
-    PLAIN(LIVE, "", "log_level", "log-level", VALUE_LEVEL, log_level, "info",
-          "error, warn, info or debug"),
+    PLAIN(LIVE, "", "log_level", VALUE_LEVEL, log_level, "info", "error, warn, info or debug"),
 
-    PLAIN(LIVE, "tls", "ca", "tls-ca", VALUE_PATH, tls_ca, NULL,
+    PLAIN(LIVE, "tls", "ca", VALUE_PATH, tls_ca, NULL,
           "PEM file of the CA that every peer's certificate must come from; no other is trusted"),
     PLAIN(
-        LIVE, "tls", "cert", "tls-cert", VALUE_PATH, tls_cert, NULL,
+        LIVE, "tls", "cert", VALUE_PATH, tls_cert, NULL,
         "PEM file of this node's certificate, with `node` as a DNS name, and what leads to the CA"),
-    PLAIN(LIVE, "tls", "key", "tls-key", VALUE_PATH, tls_key, NULL, "PEM file of its private key"),
+    PLAIN(LIVE, "tls", "key", VALUE_PATH, tls_key, NULL, "PEM file of its private key"),
 
-    PLAIN(STARTS, "admin", "socket", "admin-socket", VALUE_PATH, admin_socket,
-          "/run/tern/admin.sock", "Unix socket of ternctl"),
-    PLAIN(STARTS, "admin", "mode", "admin-mode", VALUE_MODE, admin_mode, "0600",
+    PLAIN(STARTS, "admin", "socket", VALUE_PATH, admin_socket, "/run/tern/admin.sock",
+          "Unix socket of ternctl"),
+    PLAIN(STARTS, "admin", "mode", VALUE_MODE, admin_mode, "0600",
           "Octal mode of the admin socket"),
-    COUNT(SIZED, "admin", "conns_max", "admin-conns-max", admin_conns_max, 1, 1024, "16",
+    COUNT(SIZED, "admin", "conns_max", admin_conns_max, 1, 1024, "16",
           "Admin connections at a time"),
 
-    BYTES(SIZED, "tape", "bytes", "tape-bytes", tape_bytes, 0, (uint64_t)1 << 36, "8M",
+    BYTES(SIZED, "tape", "bytes", tape_bytes, 0, (uint64_t)1 << 36, "8M",
           "Memory for the last events; 0: no tape. A tape can be replayed only if it holds every "
           "event since the start"),
-    PLAIN(STARTS, "tape", "file", "tape-file", VALUE_PATH, tape_file, NULL,
+    PLAIN(STARTS, "tape", "file", VALUE_PATH, tape_file, NULL,
           "Where a crash or a failed check leaves the tape; default: the admin socket's path with "
           ".tape and the incarnation, the last 4 of them. A file that is named the next crash "
           "replaces"),
-    PLAIN(STARTS, "tape", "tokens", "tape-tokens", VALUE_BOOL, tape_tokens, "false",
+    PLAIN(STARTS, "tape", "tokens", VALUE_BOOL, tape_tokens, "false",
           "Tapes keep token ids, which are your users' text, instead of hashes of them"),
 
-    COUNT(SIZED, "reserve", "tenants", "reserve-tenants", reserve_tenants, 0, CONFIG_TENANTS_MAX,
-          "0",
+    COUNT(SIZED, "reserve", "tenants", reserve_tenants, 0, CONFIG_TENANTS_MAX, "0",
           "Tenants beside those that are listed, made at start without a name, that a reload gives "
           "to new entries of `tenants` of these very sizes"),
     PLAIN(
-        SIZED, "reserve", "like", "reserve-like", VALUE_NAME, reserve_like, NULL,
+        SIZED, "reserve", "like", VALUE_NAME, reserve_like, NULL,
         "The tenant whose sizes each of them has. An entry of `tenants` without `memory` has what "
         "it leaves out from there, too"),
 
-    PLAIN(STARTS, "spill", "dir", "spill-dir", VALUE_PATH, spill_dir, NULL,
+    PLAIN(STARTS, "spill", "dir", VALUE_PATH, spill_dir, NULL,
           "Folder of the disk tier, for this daemon alone; without it there is none"),
-    BYTES(SIZED, "spill", "bytes", "spill-bytes", spill_bytes, 0, MEMORY_MAX, "0",
+    BYTES(SIZED, "spill", "bytes", spill_bytes, 0, MEMORY_MAX, "0",
           "Bytes that the disk tier may take there, of all tenants together"),
-    BYTES(STARTS, "spill", "headroom", "spill-headroom", spill_headroom, 0, MEMORY_MAX, "1G",
+    BYTES(STARTS, "spill", "headroom", spill_headroom, 0, MEMORY_MAX, "1G",
           "Bytes of that file system that stay free: with less nothing more is stored"),
-    COUNT(STARTS, "spill", "interval", "spill-interval", limits.disk_interval, 1,
-          SESSION_TOKENS_MAX, "10000",
+    COUNT(STARTS, "spill", "interval", limits.disk_interval, 1, SESSION_TOKENS_MAX, "10000",
           "Tokens between two stores of a session that grows; rounded up to a multiple of `align`"),
-    COUNT(STARTS, "spill", "align", "spill-align", limits.disk_align, 1, SESSION_TOKENS_MAX, "2048",
+    COUNT(STARTS, "spill", "align", limits.disk_align, 1, SESSION_TOKENS_MAX, "2048",
           "Prefixes of prompts are stored up to a multiple of so many tokens"),
-    COUNT(STARTS, "spill", "trim", "spill-trim", limits.disk_trim, 0, SESSION_TOKENS_MAX, "32",
+    COUNT(STARTS, "spill", "trim", limits.disk_trim, 0, SESSION_TOKENS_MAX, "32",
           "Tokens of a prompt's end that are left out before that"),
-    COUNT(STARTS, "spill", "least", "spill-least", limits.disk_least, 0, SESSION_TOKENS_MAX, "512",
+    COUNT(STARTS, "spill", "least", limits.disk_least, 0, SESSION_TOKENS_MAX, "512",
           "Where fewer would be left, the whole prompt is stored"),
-    COUNT(STARTS, "spill", "threads", "spill-threads", spill_threads, 1, DISK_THREADS_MAX, "4",
+    COUNT(STARTS, "spill", "threads", spill_threads, 1, DISK_THREADS_MAX, "4",
           "Threads that write and read"),
-    PLAIN(STARTS, "spill", "encrypt_key_file", "spill-encrypt-key-file", VALUE_PATH, spill_key_file,
-          NULL,
+    PLAIN(STARTS, "spill", "encrypt_key_file", VALUE_PATH, spill_key_file, NULL,
           "File with a key of 32 bytes, or 64 hexadecimal digits, and mode 0600: what is stored is "
           "encrypted; without it all is stored in the clear"),
 
-    COUNT(STARTS, "transfer", "connections", "transfer-connections", connections, 1,
-          XFER_CONNECTIONS_MAX, "2", "Connections to a peer that transfers by TCP are spread over"),
+    COUNT(STARTS, "transfer", "connections", connections, 1, XFER_CONNECTIONS_MAX, "2",
+          "Connections to a peer that transfers by TCP are spread over"),
 
     BY_PORT(gid_index, 255,
             "Index of the GID that the port goes by; auto: that of RoCE v2 over IPv4, else of RoCE "
@@ -142,132 +134,120 @@ const struct setting config_settings[] = {
          "When a request is sent again: after 4.096 us times two to this power, 268 ms for 16"),
     RDMA(retries, 0, 7, "6", "How often, until the path has failed; soft-RoCE never ends with 7"),
 
-    DEADLINE(STARTS, partial_frame_ms, "partial-frame-ms", "5000",
-             "From the first byte of a message to its last"),
-    DEADLINE(STARTS, hello_ms, "hello-ms", "3000",
+    DEADLINE(STARTS, partial_frame_ms, "5000", "From the first byte of a message to its last"),
+    DEADLINE(STARTS, hello_ms, "3000",
              "From a connection to its first whole message, before anybody knows who it is"),
-    DEADLINE(LIVE, slow_reader_ms, "slow-reader-ms", "5000",
+    DEADLINE(LIVE, slow_reader_ms, "5000",
              "An answer that makes no progress into a client's socket"),
-    DEADLINE(STARTS, transfer_ms, "transfer-ms", "30000",
-             "From the start of a transfer to its end"),
-    DEADLINE(LIVE, drain_ms, "drain-ms", "10000", "From SIGTERM to the exit, whatever is left"),
-    DEADLINE(STARTS, data_idle_ms, "data-idle-ms", "5000",
+    DEADLINE(STARTS, transfer_ms, "30000", "From the start of a transfer to its end"),
+    DEADLINE(LIVE, drain_ms, "10000", "From SIGTERM to the exit, whatever is left"),
+    DEADLINE(STARTS, data_idle_ms, "5000",
              "A data connection with work outstanding and no progress; alike on all hosts"),
-    DEADLINE(LIVE, step_alarm_ms, "step-alarm-ms", "30000",
+    DEADLINE(LIVE, step_alarm_ms, "30000",
              "How long pages wait while no step of their engine passes, before it is an alarm"),
-    DEADLINE(STARTS, ticket_ms, "ticket-ms", "60000",
+    DEADLINE(STARTS, ticket_ms, "60000",
              "The longest that a ticket stands from when it was made or renewed"),
-    DEADLINE(STARTS, turn_ms, "turn-ms", "600000",
+    DEADLINE(STARTS, turn_ms, "600000",
              "From the beginning of a session's turn to its end, if nobody ends it"),
-    DEADLINE(LIVE, shutdown_ms, "shutdown-ms", "10000",
+    DEADLINE(LIVE, shutdown_ms, "10000",
              "From the end of a drain to the exit, while what is cached is stored on the disk"),
-    DEADLINE(STARTS, tls_handshake_ms, "tls-handshake-ms", "5000",
+    DEADLINE(STARTS, tls_handshake_ms, "5000",
              "From a connection between daemons to the end of its TLS handshake"),
 
-    LIMIT(sessions, "limit-sessions", "4096", "Sessions over all tenants"),
-    COUNT(SIZED, "limits", "engines", "limit-engines", limits.engines, 1, 48, "32",
-          "Engines over all tenants"),
-    COUNT(SIZED, "limits", "pools", "limit-pools", limits.pools, 1, 64, "32",
+    LIMIT(sessions, "4096", "Sessions over all tenants"),
+    COUNT(SIZED, "limits", "engines", limits.engines, 1, 48, "32", "Engines over all tenants"),
+    COUNT(SIZED, "limits", "pools", limits.pools, 1, 64, "32",
           "Pools over all tenants; the host tier of one is another"),
     COUNT(
-        SIZED, "limits", "procs", "limit-procs", procs_max, 1, COUNT_MAX, NULL,
+        SIZED, "limits", "procs", procs_max, 1, COUNT_MAX, NULL,
         "Client processes, shared among the tenants by their conns_max; default: one a connection"),
-    COUNT(SIZED, "limits", "groups", "limit-groups", limits.groups, 1, GROUPS_MAX, "8",
+    COUNT(SIZED, "limits", "groups", limits.groups, 1, GROUPS_MAX, "8",
           "Groups that a pool may have: each node of the prefix tree has room for as many"),
-    LIMIT(namespaces, "limit-namespaces", "1024", "Namespaces in use at a time"),
-    COUNT(SIZED, "limits", "nodes", "limit-nodes", limits.nodes, 2, COUNT_MAX, NULL,
+    LIMIT(namespaces, "1024", "Namespaces in use at a time"),
+    COUNT(SIZED, "limits", "nodes", limits.nodes, 2, COUNT_MAX, NULL,
           "Nodes of the prefix tree; default: one a page record, at most 8388608"),
     LIMIT(
-        token_blocks, "limit-token-blocks", NULL,
+        token_blocks, NULL,
         "Blocks of 64 tokens for prefixes and sessions; default: 4 a page record and 64 a session"),
-    LIMIT(extra_keys, "limit-extra-keys", "65536", "Extra keys (image hashes and the like) held"),
-    LIMIT(pages, "limit-pages", NULL,
+    LIMIT(extra_keys, "65536", "Extra keys (image hashes and the like) held"),
+    LIMIT(pages, NULL,
           "Page records; default: all tenants' memory and host_memory of one region by "
           "page_bytes_min. Engines side by side, in regions of their own, need as many each"),
-    COUNT(SIZED, "limits", "slabs", "limit-slabs", limits.slabs, 2, COUNT_MAX, NULL,
+    COUNT(SIZED, "limits", "slabs", limits.slabs, 2, COUNT_MAX, NULL,
           "Slab records; default: 2048 a pool, at most one a page record"),
-    LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
-    LIMIT(turn_records, "limit-turn-records", NULL,
+    LIMIT(retires, "65536", "Releases that wait for a step"),
+    LIMIT(turn_records, NULL,
           "Turn records of all sessions; default: 16384 where a tenant has record_memory"),
-    COUNT(SIZED, "limits", "record_jobs", "limit-record-jobs", limits.record_jobs, 1, 4096, "64",
+    COUNT(SIZED, "limits", "record_jobs", limits.record_jobs, 1, 4096, "64",
           "Turn records that are checked at a time"),
-    COUNT(SIZED, "limits", "resets", "limit-resets", limits.resets, 1, 4096, "256",
+    COUNT(SIZED, "limits", "resets", limits.resets, 1, 4096, "256",
           "Resets of namespaces that a peer has not heard of, because it is away"),
-    COUNT(SIZED, "limits", "pulls", "limit-pulls", limits.pulls, 1, TRANSFERS_MAX, NULL,
+    COUNT(SIZED, "limits", "pulls", limits.pulls, 1, TRANSFERS_MAX, NULL,
           "Transfers in at a time; default: 4 for each tenant with each peer, at least 256"),
-    COUNT(SIZED, "limits", "serves", "limit-serves", limits.serves, 1, TRANSFERS_MAX, NULL,
+    COUNT(SIZED, "limits", "serves", limits.serves, 1, TRANSFERS_MAX, NULL,
           "Transfers out at a time; default: 4 for each tenant with each peer, at least 256"),
     COUNT(
-        SIZED, "limits", "reserved_percent", "limit-reserved-percent", limits.reserved_percent, 0,
-        100, "50",
+        SIZED, "limits", "reserved_percent", limits.reserved_percent, 0, 100, "50",
         "Of each table that tenants share, what is reserved for them in equal parts; the rest goes "
         "to whoever comes first"),
-    COUNT(SIZED, "limits", "disk_chunks", "limit-disk-chunks", limits.disk_chunks, 0, COUNT_MAX,
-          "0",
+    COUNT(SIZED, "limits", "disk_chunks", limits.disk_chunks, 0, COUNT_MAX, "0",
           "Chunks of prefixes on the disk; 0: as many as spill.bytes has room for if each has one "
           "page of page_bytes_min, from 1024 to 262144"),
-    COUNT(SIZED, "limits", "disk_files", "limit-disk-files", limits.disk_files, 0, DISK_FILES_MAX,
-          "0", "Files on the disk; 0: one for 4 chunks"),
-    COUNT(SIZED, "limits", "disk_stores", "limit-disk-stores", limits.disk_stores, 1, 256, "4",
+    COUNT(SIZED, "limits", "disk_files", limits.disk_files, 0, DISK_FILES_MAX, "0",
+          "Files on the disk; 0: one for 4 chunks"),
+    COUNT(SIZED, "limits", "disk_stores", limits.disk_stores, 1, 256, "4",
           "Prefixes that are being stored at a time, or wait for that"),
-    COUNT(SIZED, "limits", "disk_blocks", "limit-disk-blocks", limits.disk_blocks, 0, COUNT_MAX,
-          "0", "Blocks of 64 tokens of what is on the disk; 0: 4 a chunk"),
-    COUNT(SIZED, "limits", "disk_keys", "limit-disk-keys", limits.disk_keys, 1, COUNT_MAX, "65536",
+    COUNT(SIZED, "limits", "disk_blocks", limits.disk_blocks, 0, COUNT_MAX, "0",
+          "Blocks of 64 tokens of what is on the disk; 0: 4 a chunk"),
+    COUNT(SIZED, "limits", "disk_keys", limits.disk_keys, 1, COUNT_MAX, "65536",
           "Extra keys of what is on the disk"),
-    LIMIT(events, "limit-events", "4096",
-          "Changes of the prefix tree kept for subscribers, of each tenant"),
-    LIMIT(sums_per_page, "limit-sums-per-page", NULL,
+    LIMIT(events, "4096", "Changes of the prefix tree kept for subscribers, of each tenant"),
+    LIMIT(sums_per_page, NULL,
           "Checksums kept for a page: its units times its regions; default: the largest number of "
           "regions"),
-    COUNT(SIZED, "limits", "peers", "limit-peers", limits.peers, 0, CONFIG_PEERS_MAX, NULL,
+    COUNT(SIZED, "limits", "peers", limits.peers, 0, CONFIG_PEERS_MAX, NULL,
           "Peers at a time; default: those that the configuration names and 8 more, which may join "
           "while the daemon runs"),
-    COUNT(SIZED, "limits", "inbound_links", "limit-inbound-links", inbound_links, 1, 16384, NULL,
+    COUNT(SIZED, "limits", "inbound_links", inbound_links, 1, 16384, NULL,
           "Control connections from peers at a time; default: one a slot of limits.peers, and 64"),
-    COUNT(SIZED, "limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 65536, NULL,
+    COUNT(SIZED, "limits", "data_conns_max", data_conns_max, 2, 65536, NULL,
           "Data connections at a time, half of them from peers; default: two a peer, four where "
           "pages may go by RDMA, at least 128"),
     LIMIT_OF(
-        rdma_rails, "limit-rdma-rails", XFER_RAILS_MAX, NULL,
+        rdma_rails, XFER_RAILS_MAX, NULL,
         "RDMA devices at a time, our own, and those of a peer that are known; default: as many "
         "as rdma_device names, or one a GPU, at least 4"),
-    LIMIT_OF(send_buffers, "limit-send-buffers", 65536, "1024",
+    LIMIT_OF(send_buffers, 65536, "1024",
              "Buffers of 16 KiB for answers that wait to be read, for whoever comes first"),
-    LIMIT_OF(send_buffers_reserved, "limit-send-buffers-reserved", 65536, NULL,
+    LIMIT_OF(send_buffers_reserved, 65536, NULL,
              "Those that each tenant can always have, beside one a connection; default: enough for "
              "one answer of the largest size"),
-    LIMIT_OF(strangers, "limit-strangers", 1024, "64",
+    LIMIT_OF(strangers, 1024, "64",
              "Connections at a time that have not said who they are, at each listening socket; a "
              "quarter of them from one address (an IPv6 /64) or one process"),
-    LIMIT_OF(handshakes_per_address, "limit-handshakes-per-address", 65536, "16",
+    LIMIT_OF(handshakes_per_address, 65536, "16",
              "TLS handshakes from one address that begin in a second, and of all addresses eight "
              "times as many; four seconds' worth at once after a pause"),
-    BYTES(STARTS, "limits", "peer_bytes_in_flight", "limit-peer-bytes", limits.peer_bytes_in_flight,
-          4096, MEMORY_MAX, "256M", "Bytes asked for and not yet here, per peer"),
-    BYTES(STARTS, "limits", "tenant_bytes_in_flight", "limit-tenant-bytes",
-          limits.tenant_bytes_in_flight, 4096, MEMORY_MAX, "256M",
-          "Bytes asked for and not yet here, per tenant"),
-    BYTES(STARTS, "limits", "flow_bytes_in_flight", "limit-flow-bytes", limits.flow_bytes_in_flight,
-          4096, MEMORY_MAX, "64M", "Bytes asked for and not yet here, of a tenant from one peer"),
-    COUNT(STARTS, "limits", "lease_pages", "limit-lease-pages", limits.lease_pages, 1, LEASE_PAGES,
-          "4096", "Pages of one pool that an engine may hold ahead of need"),
+    BYTES(STARTS, "limits", "peer_bytes_in_flight", limits.peer_bytes_in_flight, 4096, MEMORY_MAX,
+          "256M", "Bytes asked for and not yet here, per peer"),
+    BYTES(STARTS, "limits", "tenant_bytes_in_flight", limits.tenant_bytes_in_flight, 4096,
+          MEMORY_MAX, "256M", "Bytes asked for and not yet here, per tenant"),
+    BYTES(STARTS, "limits", "flow_bytes_in_flight", limits.flow_bytes_in_flight, 4096, MEMORY_MAX,
+          "64M", "Bytes asked for and not yet here, of a tenant from one peer"),
+    COUNT(STARTS, "limits", "lease_pages", limits.lease_pages, 1, LEASE_PAGES, "4096",
+          "Pages of one pool that an engine may hold ahead of need"),
 
-    COUNT(STARTS, "faults", "corrupt_pages", "fault-corrupt-pages", fault_corrupt_pages, 0,
-          COUNT_MAX, "0",
+    COUNT(STARTS, "faults", "corrupt_pages", fault_corrupt_pages, 0, COUNT_MAX, "0",
           "Fault injection: flip one byte at the receive in that many pages, once each"),
-    COUNT(STARTS, "faults", "copy_corrupt_every", "fault-copy-corrupt-every",
-          fault_copy_corrupt_every, 0, COUNT_MAX, "0",
+    COUNT(STARTS, "faults", "copy_corrupt_every", fault_copy_corrupt_every, 0, COUNT_MAX, "0",
           "Fault injection: flip one byte in every so-many-th copy between the tiers; 0: never"),
-    PLAIN(STARTS, "faults", "checks_on_owner", "fault-checks-on-owner", VALUE_BOOL,
-          fault_checks_on_owner, "false",
+    PLAIN(STARTS, "faults", "checks_on_owner", VALUE_BOOL, fault_checks_on_owner, "false",
           "Fault injection: the owner thread looks at turn records, as if there were no workers"),
-    COUNT(STARTS, "faults", "disk_write_every", "fault-disk-write-every", fault_disk_write_every, 0,
-          COUNT_MAX, "0",
+    COUNT(STARTS, "faults", "disk_write_every", fault_disk_write_every, 0, COUNT_MAX, "0",
           "Fault injection: every so-many-th file that is written to the disk fails; 0: never"),
-    COUNT(STARTS, "faults", "disk_full_after", "fault-disk-full-after", fault_disk_full_after, 0,
-          COUNT_MAX, "0", "Fault injection: the disk is full after that many files; 0: never"),
-    COUNT(STARTS, "faults", "step_visits", "fault-step-visits", limits.step_visits, 0, COUNT_MAX,
-          "0",
+    COUNT(STARTS, "faults", "disk_full_after", fault_disk_full_after, 0, COUNT_MAX, "0",
+          "Fault injection: the disk is full after that many files; 0: never"),
+    COUNT(STARTS, "faults", "step_visits", limits.step_visits, 0, COUNT_MAX, "0",
           "Fault injection: a step of the core that looks at more records than that counts as too "
           "long; 0: as built"),
 };
@@ -277,74 +257,71 @@ static_assert(sizeof config_settings / sizeof *config_settings <= SETTINGS_MAX,
               "struct loader.origin");
 
 const struct setting config_tenant_fields[TENANT_FIELDS] = {
-    {"tenants", "name", NULL, VALUE_NAME, CHANGE_SIZED, TENANT_FIELD(name), 0, 0, NULL,
+    {"tenants", "name", VALUE_NAME, CHANGE_SIZED, TENANT_FIELD(name), 0, 0, NULL,
      "Name, the same on every host"},
-    {"tenants", "socket", NULL, VALUE_PATH, CHANGE_STARTS, TENANT_FIELD(socket), 0, 0, NULL,
+    {"tenants", "socket", VALUE_PATH, CHANGE_STARTS, TENANT_FIELD(socket), 0, 0, NULL,
      "Unix socket of its engines"},
-    {"tenants", "mode", NULL, VALUE_MODE, CHANGE_STARTS, TENANT_FIELD(mode), 0, 0, "0660",
+    {"tenants", "mode", VALUE_MODE, CHANGE_STARTS, TENANT_FIELD(mode), 0, 0, "0660",
      "Octal mode of the socket"},
-    {"tenants", "events_tokens", NULL, VALUE_BOOL, CHANGE_STARTS, TENANT_FIELD(events_tokens), 0, 0,
+    {"tenants", "events_tokens", VALUE_BOOL, CHANGE_STARTS, TENANT_FIELD(events_tokens), 0, 0,
      "false",
      "Whoever may connect may also subscribe to the token ids of what is stored, which are your "
      "users' text"},
-    {"tenants", "memory", NULL, VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(memory_bytes), 4096,
-     MEMORY_MAX, NULL, "Bytes for pages, in each region"},
-    {"tenants", "host_memory", NULL, VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(host_bytes), 0,
-     MEMORY_MAX, "0", "Bytes of the host tier, in each region; 0: none"},
-    {"tenants", "record_memory", NULL, VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(record_bytes), 0,
+    {"tenants", "memory", VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(memory_bytes), 4096, MEMORY_MAX,
+     NULL, "Bytes for pages, in each region"},
+    {"tenants", "host_memory", VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(host_bytes), 0, MEMORY_MAX,
+     "0", "Bytes of the host tier, in each region; 0: none"},
+    {"tenants", "record_memory", VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(record_bytes), 0,
      MEMORY_MAX, "0",
      "Bytes for turn records, in pages of 16 KiB, which the tenant's engines map; 0: none"},
-    {"tenants", "spill_bytes", NULL, VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(spill_bytes), 0,
-     MEMORY_MAX, NULL,
-     "Bytes of the disk tier; 0: none; default: an equal part of what spill.bytes leaves"},
-    {"tenants", "host_write_through", NULL, VALUE_BOOL, CHANGE_SIZED,
-     TENANT_FIELD(host_write_through), 0, 0, "false",
+    {"tenants", "spill_bytes", VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(spill_bytes), 0, MEMORY_MAX,
+     NULL, "Bytes of the disk tier; 0: none; default: an equal part of what spill.bytes leaves"},
+    {"tenants", "host_write_through", VALUE_BOOL, CHANGE_SIZED, TENANT_FIELD(host_write_through), 0,
+     0, "false",
      "Copy each prefix to the host tier as soon as it is committed, so both hold it and nobody "
      "waits; else when it is about to make way, so both hold more"},
-    {"tenants", "regions", NULL, VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(regions), 1, RANKS_MAX,
-     "1",
+    {"tenants", "regions", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(regions), 1, RANKS_MAX, "1",
      "Regions of memory, one a device: an engine takes one a rank, and engines on different "
      "devices live side by side"},
-    {"tenants", "devices", NULL, VALUE_REGIONS, CHANGE_SIZED, TENANT_FIELD(devices), 0, 0, "index",
+    {"tenants", "devices", VALUE_REGIONS, CHANGE_SIZED, TENANT_FIELD(devices), 0, 0, "index",
      "What the ranks call the regions' devices when they join: a UUID a region, NAME+NAME; index: "
      "0, 1 and so on"},
-    {"tenants", "device_memory", NULL, VALUE_BOOL, CHANGE_SIZED, TENANT_FIELD(device_memory), 0, 0,
+    {"tenants", "device_memory", VALUE_BOOL, CHANGE_SIZED, TENANT_FIELD(device_memory), 0, 0,
      "false",
      "The regions lie in the memory of these GPUs (needs NVIDIA's driver); else in memory of the "
      "host"},
-    {"tenants", "rdma_devices", NULL, VALUE_NICS, CHANGE_STARTS, TENANT_FIELD(rdma_devices), 0, 0,
-     "auto", "RDMA devices of the regions, a name a region, NAME+NAME; auto: the nearest"},
-    {"tenants", "sessions_max", NULL, VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(sessions_max), 1,
-     COUNT_MAX, "4096", "Sessions at a time"},
-    {"tenants", "conns_max", NULL, VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(conns_max), 1, 65536,
-     "256", "Connections at a time"},
+    {"tenants", "rdma_devices", VALUE_NICS, CHANGE_STARTS, TENANT_FIELD(rdma_devices), 0, 0, "auto",
+     "RDMA devices of the regions, a name a region, NAME+NAME; auto: the nearest"},
+    {"tenants", "sessions_max", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(sessions_max), 1, COUNT_MAX,
+     "4096", "Sessions at a time"},
+    {"tenants", "conns_max", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(conns_max), 1, 65536, "256",
+     "Connections at a time"},
 };
 
 const struct setting config_peer_fields[PEER_FIELDS] = {
-    {"peers", "name", NULL, VALUE_NAME, CHANGE_LIVE, PEER_FIELD(name), 0, 0, NULL,
+    {"peers", "name", VALUE_NAME, CHANGE_LIVE, PEER_FIELD(name), 0, 0, NULL,
      "Name of the peer's node"},
-    {"peers", "address", NULL, VALUE_ENDPOINT, CHANGE_LIVE, PEER_FIELD(address), 0, 0, NULL,
+    {"peers", "address", VALUE_ENDPOINT, CHANGE_LIVE, PEER_FIELD(address), 0, 0, NULL,
      "HOST:PORT of its `listen`"},
-    {"peers", "transport", NULL, VALUE_TRANSPORT, CHANGE_LIVE, PEER_FIELD(transport), 0, 0, "tcp",
+    {"peers", "transport", VALUE_TRANSPORT, CHANGE_LIVE, PEER_FIELD(transport), 0, 0, "tcp",
      "How its pages come: see docs/rdma.md"},
 };
 
 #define FIXED "was retired: no site had a reason to change it, so leave it out"
 
 const struct retired config_retired[RETIRED_SETTINGS] = {
-    {"rdma", "wide_keys", "rdma-wide-keys",
+    {"rdma", "wide_keys",
      "was retired: pages that go by RDMA are pushed and nobody reads them, so leave it out"},
-    {"peers", "push", NULL,
+    {"peers", "push",
      "was retired: pages that come by RDMA are pushed, so leave it out, or set transport: tcp"},
-    {"spill", "depth", "spill-depth",
+    {"spill", "depth",
      "was retired: a thread has 16 pieces in flight, so leave it out, or set spill.threads"},
-    {"rdma", "rnr_retries", "rdma-rnr-retries", FIXED},
-    {"rdma", "rnr_timer", "rdma-rnr-timer", FIXED},
-    {"limits", "seal_jobs", "limit-seal-jobs", FIXED},
-    {"limits", "copy_jobs", "limit-copy-jobs", FIXED},
-    {"limits", "tenant_batches", "limit-tenant-batches",
-     "was retired: set limits.tenant_bytes_in_flight"},
-    {"limits", "busy_retry_ms", "busy-retry-ms", FIXED},
-    {"limits", "strangers_per_address", "limit-strangers-per-address",
+    {"rdma", "rnr_retries", FIXED},
+    {"rdma", "rnr_timer", FIXED},
+    {"limits", "seal_jobs", FIXED},
+    {"limits", "copy_jobs", FIXED},
+    {"limits", "tenant_batches", "was retired: set limits.tenant_bytes_in_flight"},
+    {"limits", "busy_retry_ms", FIXED},
+    {"limits", "strangers_per_address",
      "was retired: it is a quarter of limits.strangers, so set that"},
 };

@@ -1,7 +1,8 @@
-/* The settings, each written once: the section and key in YAML, the flag, where the value goes, how
- * it is read and printed, its range, its default and what it means. What reads the file and the
- * flags, and what prints them, walks this table. A new setting is a row in config_table.c, a field
- * in config.h and a line in deploy/ternd.yaml (test_config compares). Internal to config*.c. */
+/* The settings, each written once: the section and key in YAML (the flag is --SECTION.KEY, or --KEY
+ * where there is no section), where the value goes, how it is read and printed, its range, its
+ * default and what it means. What reads the file and the flags, and what prints them, walks this
+ * table. A new setting is a row in config_table.c, a field in config.h and a line in
+ * deploy/ternd.yaml (test_config compares). Internal to config*.c. */
 #ifndef SHELL_CONFIG_TABLE_H
 #define SHELL_CONFIG_TABLE_H
 
@@ -33,7 +34,7 @@ enum setting_change {
 
 struct setting {
     const char *section; /* "" for the top of the file */
-    const char *key, *flag;
+    const char *key;
     enum value_kind kind;
     enum setting_change change;
     size_t offset, size; /* in struct config, struct config_tenant or struct config_peer */
@@ -62,8 +63,7 @@ extern const struct setting config_peer_fields[PEER_FIELDS];
 
 /* A setting of older versions: refused by name, with what to do. */
 struct retired {
-    const char *section, *key, *flag; /* flag NULL: it had none */
-    const char *instead;
+    const char *section, *key, *instead;
 };
 
 #define RETIRED_SETTINGS 10

@@ -35,9 +35,9 @@ wants "one file.tape" ternctl --socket o
 wants "one file.tape" ternctl --socket = o
 wants "--socket" ternctl tape --so
 wants "--tenant" ternd --tenan
-wants "false true" ternd --huge-pages = ""
-wants "false true" ternd --huge-pages =
-wants "--tenant" ternd --huge-pages --tenan
+wants "false true" ternd --huge_pages = ""
+wants "false true" ternd --huge_pages =
+wants "--tenant" ternd --huge_pages --tenan
 wants "one file.tape" ternd -c o
 wants "eager lazy off" tern-replay --supersede ""
 wants "reshard retention rpc" tern-bench r
@@ -75,7 +75,7 @@ ternctl tape rea|ternctl tape read
 ternctl tape read on|ternctl tape read one\ file.tape 
 ternctl session cl|ternctl session close 
 ternd --tenan|ternd --tenant=
-ternd --huge-pages=f|ternd --huge-pages=false 
+ternd --huge_pages=f|ternd --huge_pages=false 
 tern-replay --supersede=l|tern-replay --supersede=lazy 
 tern-bench ret|tern-bench retention 
 tern-sim --keep|tern-sim --keep-going 

@@ -86,7 +86,7 @@ cmp "$work/usr/share/tern/ternd.yaml" "$TERN_SOURCE/deploy/ternd.yaml"
 "$work/usr/sbin/ternd" --version
 (unset TERN_BIN TERND && "$work/usr/bin/tern-replay" --spawn --sessions 2 --turns 2) >"$work/out" 2>&1 || { cat "$work/out"; fail "tern-replay --spawn"; }
 bash "$work/usr/share/tern/make-certs.sh" "$work/certs" node
-"$work/usr/sbin/ternd" --config "$work/usr/etc/tern/ternd.yaml" --check-config --admin-socket "$work/admin.sock" \
-    --tls-ca "$work/certs/ca.pem" --tls-cert "$work/certs/node.pem" --tls-key "$work/certs/node.key" >"$work/out" 2>&1 ||
+"$work/usr/sbin/ternd" --config "$work/usr/etc/tern/ternd.yaml" --check-config --admin.socket "$work/admin.sock" \
+    --tls.ca "$work/certs/ca.pem" --tls.cert "$work/certs/node.pem" --tls.key "$work/certs/node.key" >"$work/out" 2>&1 ||
     grep -q "/run/tern" "$work/out" || { cat "$work/out"; fail "--check-config of the sample"; }
 echo "install: ok"

@@ -206,8 +206,8 @@ TEST(config_every_setting_of_spill_is_read)
 
 TEST(config_spill_that_does_not_fit_is_refused)
 {
-    refused("spill: {bytes: 1G}\n" TENANT, "t.yaml:1: spill.bytes: ", "--spill-dir");
-    refused("spill: {dir: /tmp}\n" TENANT, "t.yaml:1: spill.dir: ", "--spill-bytes");
+    refused("spill: {bytes: 1G}\n" TENANT, "t.yaml:1: spill.bytes: ", "--spill.dir");
+    refused("spill: {dir: /tmp}\n" TENANT, "t.yaml:1: spill.dir: ", "--spill.bytes");
     refused("spill: {encrypt_key_file: /k}\n" TENANT,
             "t.yaml:1: spill.encrypt_key_file: ", "without spill.dir");
     refused(SPILL TENANT "    spill_bytes: 2G\n",

@@ -39,12 +39,12 @@ static void flags_refused(char **argv, const char *at, const char *words)
 TEST(config_flags_alone_are_enough)
 {
     struct config *c = flags_accepted(
-        ARGV(T, (char *)"--insecure-peers", (char *)"--peer",
+        ARGV(T, (char *)"--insecure_peers", (char *)"--peer",
              (char *)"name=b,address=127.0.0.1:7001,tenants=default+two",
              (char *)"--tenant=name=two,socket=/tmp/y.sock,memory=1M,"
                      "host_memory=2M",
-             (char *)"--fault-copy-corrupt-every=5", (char *)"--limit-nodes=77",
-             (char *)"--fault-corrupt-pages", (char *)"1000", (char *)"--huge-pages=no",
+             (char *)"--faults.copy_corrupt_every=5", (char *)"--limits.nodes=77",
+             (char *)"--faults.corrupt_pages", (char *)"1000", (char *)"--huge_pages=no",
              (char *)"--check-config", (char *)"--listen=127.0.0.1:0"));
 
     assert_int_equal(c->ntenants, 2);
@@ -64,39 +64,39 @@ TEST(config_flags_alone_are_enough)
 TEST(config_flags_that_are_wrong_are_named)
 {
     flags_refused(ARGV(T, (char *)"--workers=0"), "--workers: ", "from 1 to 256");
-    flags_refused(ARGV(T, (char *)"--limit-sessions=x"), "--limit-sessions: ", "whole number");
+    flags_refused(ARGV(T, (char *)"--limits.sessions=x"), "--limits.sessions: ", "whole number");
     flags_refused(ARGV((char *)"--tenant=name=a,socket"), "--tenant a: socket: ", "no value");
     flags_refused(ARGV((char *)"--tenant=name=a,zork=1"), "--tenant a: zork: ", "unknown key");
     flags_refused(ARGV((char *)"--tenant=name=a,socket=/tmp/a,memory=lots"),
                   "--tenant a: memory: ", "bytes");
     flags_refused(ARGV(T, T), "--tenant default: name: ", "another tenant");
     flags_refused(
-        ARGV(T, (char *)"--peer=name=b,address=h:1,tenants=nobody", (char *)"--insecure-peers"),
+        ARGV(T, (char *)"--peer=name=b,address=h:1,tenants=nobody", (char *)"--insecure_peers"),
         "--peer b: tenants: ", "no tenant nobody");
     flags_refused(ARGV(T, (char *)"--peer=name=b,address=h:1,tenants=default"),
-                  "--peer b: ", "--insecure-peers");
+                  "--peer b: ", "--insecure_peers");
     flags_refused(ARGV(T, (char *)"--peer=name=b,port=1"), "--peer b: port: ", "unknown key");
     flags_refused(ARGV(T, (char *)"--peer=name=b,push=true"), "--peer b: push: ", "was retired");
-    flags_refused(ARGV(T, (char *)"--rdma-wide-keys"), "--rdma-wide-keys: ", "was retired");
-    flags_refused(ARGV(T, (char *)"--rdma-wide-keys=false"), "--rdma-wide-keys: ", "leave it out");
-    flags_refused(ARGV(T, (char *)"--listen=h:1"), "--listen: ", "--insecure-peers");
+    flags_refused(ARGV(T, (char *)"--listen=h:1"), "--listen: ", "--insecure_peers");
     flags_refused(ARGV(T, (char *)"stray"), "", "stray");
     flags_refused(ARGV(T, (char *)"--config=/nonexistent/t.yaml"),
                   "/nonexistent/t.yaml: ", "No such file");
 }
 
-/* Every setting has a flag, which says its own name. */
+/* Every setting has a flag, which has the name that the file has. */
 TEST(config_every_flag_refuses_nonsense)
 {
     char flag[128], at[128];
 
     for (size_t i = 0; i < config_settings_n; i++) {
-        snprintf(flag, sizeof flag, "--%s=!", config_settings[i].flag);
-        snprintf(at, sizeof at, "--%s: ", config_settings[i].flag);
+        const struct setting *s = &config_settings[i];
+
+        snprintf(at, sizeof at, "--%s%s%s: ", s->section, *s->section ? "." : "", s->key);
+        snprintf(flag, sizeof flag, "%.*s=!", (int)strlen(at) - 2, at);
         flags_refused(ARGV(T, flag), at, "must ");
     }
-    flags_refused(ARGV(T, (char *)"--limit-sums-per-page=268435456"),
-                  "--limit-sums-per-page: ", "lower it");
+    flags_refused(ARGV(T, (char *)"--limits.sums_per_page=268435456"),
+                  "--limits.sums_per_page: ", "lower it");
 }
 
 TEST(config_flags_override_the_file)

@@ -131,8 +131,8 @@ TEST(config_peer_of_64_tenants_with_the_longest_names_is_read)
 TEST(config_peers_in_the_clear_need_the_flag)
 {
     refused(TENANT "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n",
-            "t.yaml:6: peers[0]: ", "--insecure-peers");
-    refused("listen: 127.0.0.1:0\n" TENANT, "t.yaml:1: listen: ", "--insecure-peers");
+            "t.yaml:6: peers[0]: ", "--insecure_peers");
+    refused("listen: 127.0.0.1:0\n" TENANT, "t.yaml:1: listen: ", "--insecure_peers");
     accepted("listen: 127.0.0.1:0\ninsecure_peers: true\n" TENANT);
 }
 
