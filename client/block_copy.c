@@ -24,9 +24,11 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "trailers are written 
 
 struct copier {
     uint64_t value_bytes;
-    uint32_t most, leaves, parts_each; /* leaves: words of a value's hashes, its name's with them */
-    uint64_t *leaf;                    /* owned: `leaves` for each copy of a run */
-    _Atomic uint32_t *left;            /* owned: parts of each copy that are not made yet */
+    uint32_t most, parts_each;
+    uint32_t leaves;        /* words of a value's hashes, its name's with them */
+    uint32_t words;         /* the same of a page's, which may be more */
+    uint64_t *leaf;         /* owned: `words` for each copy of a run */
+    _Atomic uint32_t *left; /* owned: parts of each copy that are not made yet */
 
     pthread_mutex_t lock;
     pthread_cond_t work, done;
@@ -172,6 +174,21 @@ static void write_trailer(struct lane *l, uint8_t *at, const struct block_traile
         lane_put(l, at, sizeof *is);
 }
 
+/* The page's checksum: the hashes of its blocks are those of the value, but for the last, which end
+ * with the trailer. */
+static void sum_page(const struct copier *c, struct lane *l, struct block_copy *b, uint64_t *leaf)
+{
+    uint64_t whole = c->value_bytes / CHECKSUM_BLOCK, from = whole * CHECKSUM_BLOCK,
+             n = block_page_bytes(c->value_bytes) - from;
+
+    if (l->far)
+        lane_get(l, b->page + from, n);
+    if (l->failed)
+        return;
+    checksum_blocks(l->far ? l->between : b->page + from, n, leaf + NAME_WORDS + whole);
+    b->sum = checksum_fold(leaf + NAME_WORDS, c->words - NAME_WORDS);
+}
+
 static void end_copy(struct copier *c, struct lane *l, struct block_copy *b, uint64_t *leaf)
 {
     uint8_t *at = b->page + block_trailer_at(c->value_bytes);
@@ -181,6 +198,7 @@ static void end_copy(struct copier *c, struct lane *l, struct block_copy *b, uin
     is.sum = fold(leaf, c->leaves);
     if (c->way == COPY_TO_PAGES) {
         write_trailer(l, at, &is);
+        sum_page(c, l, b, leaf);
         b->ok = !l->failed;
         return;
     }
@@ -196,7 +214,7 @@ static void make_parts(struct copier *c, struct lane *l)
         uint32_t i = part / c->parts_each;
         uint64_t at = (uint64_t)(part % c->parts_each) * PART_BYTES;
         uint64_t end = at + PART_BYTES < c->value_bytes ? at + PART_BYTES : c->value_bytes;
-        uint64_t *leaf = c->leaf + (size_t)i * c->leaves,
+        uint64_t *leaf = c->leaf + (size_t)i * c->words,
                  *block = leaf + NAME_WORDS + at / CHECKSUM_BLOCK;
 
         if (l->far)
@@ -250,6 +268,12 @@ static uint32_t begin_threads(struct copier *c, uint32_t n)
     return begun;
 }
 
+/* Words of a name and of the hashes of so many bytes. */
+static uint32_t words_of(uint64_t bytes)
+{
+    return (uint32_t)((bytes + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK + NAME_WORDS);
+}
+
 enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, const struct block_far *far,
                             struct copier **ret)
 {
@@ -263,9 +287,10 @@ enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, const struct
     c->value_bytes = value_bytes;
     c->far = far;
     c->most = most < TERN_BLOCKS_LIST_MAX ? (uint32_t)most : TERN_BLOCKS_LIST_MAX;
-    c->leaves = (uint32_t)((value_bytes + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK + NAME_WORDS);
+    c->leaves = words_of(value_bytes);
+    c->words = words_of(block_page_bytes(value_bytes));
     c->parts_each = (uint32_t)((value_bytes + PART_BYTES - 1) / PART_BYTES);
-    c->leaf = calloc((size_t)c->most * c->leaves, sizeof *c->leaf);
+    c->leaf = calloc((size_t)c->most * c->words, sizeof *c->leaf);
     c->left = calloc(c->most, sizeof *c->left);
     c->threads = calloc(threads, sizeof *c->threads);
     (void)pthread_mutex_init(&c->lock, NULL);

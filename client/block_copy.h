@@ -41,7 +41,8 @@ struct block_copy {
     uint8_t *page;           /* an address of the GPU, if the copier is for one */
     const struct iovec *iov; /* value_bytes together */
     uint32_t niov;
-    bool ok; /* of a copy out of a page: it is a put of that name */
+    uint64_t sum; /* of a copy into a page: the page's checksum (X7) */
+    bool ok;      /* of a copy out of a page: it is a put of that name */
 };
 
 enum copy_way { COPY_TO_PAGES, COPY_FROM_PAGES };

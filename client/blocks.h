@@ -56,7 +56,8 @@ struct tern_block_set {
     uint64_t ns_hash[2];
 
     struct block_sessions puts, loads;
-    uint32_t held[BLOCKS_SESSIONS]; /* the page that a session of a put has got ahead; 0: none */
+    struct tern_page
+        held[BLOCKS_SESSIONS]; /* that a session of a put has got ahead; index 0: none */
     uint64_t broken; /* sessions of the piece under way that are not to be used again, a bit each */
     uint32_t ahead;  /* so many are held between calls */
     uint64_t round;  /* of loads: see sessions_load */

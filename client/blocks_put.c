@@ -2,6 +2,7 @@
  * another one. Until then its pages are those of sessions that nobody sees, and if this process
  * dies they are free again. */
 #include "blocks.h"
+#include "brought.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,13 +28,15 @@ static void refused_by(struct put *p, const struct tern_result *results, uint32_
     p->refused = set_error(p->set->t, results[i].err, tern_result_text(p->set->t, i));
 }
 
-/* The page that extend i of those that were done brought; 0: none. */
-static uint32_t page_got(const struct tern_result *results, uint32_t i, uint32_t done)
+static const struct tern_page no_page;
+
+/* The page that extend i of those that were done brought. */
+static struct tern_page page_got(const struct tern_result *results, uint32_t i, uint32_t done)
 {
     return i < done && results[i].err == TERN_OK && results[i].nruns == 1 &&
                    results[i].runs[0].n == 1
-               ? results[i].runs[0].pages[0].index
-               : 0;
+               ? results[i].runs[0].pages[0]
+               : no_page;
 }
 
 /* These sessions, a bit each, are closed before their places are used again. Whether a session
@@ -43,7 +46,7 @@ static void give_up(struct tern_block_set *set, uint64_t which)
     set->puts.dirty |= which;
     for (uint32_t i = 0; i < BLOCKS_SESSIONS; i++)
         if (which & 1ull << i)
-            set->held[i] = 0;
+            set->held[i] = no_page;
 }
 
 /* The first n sessions keep their pages until this process ends: a GPU may still write there. */
@@ -51,7 +54,7 @@ static void leave_open(struct tern_block_set *set, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         set->puts.v[i] = 0;
-        set->held[i] = 0;
+        set->held[i] = no_page;
     }
 }
 
@@ -64,14 +67,14 @@ static enum tern_err take_pages(struct put *p, uint32_t n)
 
     tern_batch_clear(set->batch);
     for (uint32_t i = 0; i < n; i++)
-        if (set->held[i] == 0)
+        if (set->held[i].index == 0)
             TRY(tern_batch_extend(set->batch, set->puts.v[i], NULL, 0, BLOCK_TOKENS));
     if (tern_batch_count(set->batch) == 0)
         return TERN_OK;
     set->counts.requests++;
     TRY(tern_batch_run(set->batch, blocks_left_ms(p->list.deadline_ns), &results, &done));
     for (uint32_t i = 0; i < n; i++) {
-        if (set->held[i] != 0)
+        if (set->held[i].index != 0)
             continue;
         set->held[i] = page_got(results, op, done);
         if (op < done && results[op].err != TERN_OK)
@@ -79,6 +82,18 @@ static enum tern_err take_pages(struct put *p, uint32_t n)
         op++;
     }
     return TERN_OK;
+}
+
+/* Leaves the checksums of the pages that were copied to, for a step that is done when the commit is
+ * sent: the daemon takes them and reads no page. */
+static enum tern_err bring_sums(struct tern_block_set *set, uint32_t n)
+{
+    const uint64_t step = set->t->last_step + 1;
+
+    for (uint32_t i = 0, copy = 0; i < n; i++)
+        if (set->held[i].index != 0)
+            brought_leave(set->map, set->page_bytes, &set->held[i], set->copies[copy++].sum, step);
+    return tern_done_step(set->map, step);
 }
 
 /* A put ends a piece so with each session: the session commits its block and is empty again, and
@@ -90,7 +105,7 @@ static enum tern_err ask_commit(struct put *p, uint32_t i, uint32_t at, bool aga
     const tern_session s = set->puts.v[i];
 
     TRY(tern_batch_extend(set->batch, s, &key, BLOCK_TOKENS, 0));
-    TRY(tern_batch_commit(set->batch, s, BLOCK_TOKENS, TERN_STEP_NONE));
+    TRY(tern_batch_commit(set->batch, s, BLOCK_TOKENS, set->t->last_step));
     TRY(tern_batch_abort(set->batch, s, TERN_STEP_NONE));
     return again ? tern_batch_extend(set->batch, s, NULL, 0, BLOCK_TOKENS) : TERN_OK;
 }
@@ -109,7 +124,7 @@ static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, uint3
 
     tern_batch_clear(set->batch);
     for (uint32_t i = 0; i < n; i++)
-        if (set->held[i] != 0)
+        if (set->held[i].index != 0)
             TRY(ask_commit(p, i, at[i], i < next));
     if (tern_batch_count(set->batch) == 0) {
         *ret_left = n;
@@ -118,7 +133,7 @@ static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, uint3
     set->counts.requests++;
     TRY(tern_batch_run(set->batch, blocks_left_ms(p->list.deadline_ns), &results, &done));
     for (uint32_t i = 0; i < n; i++) {
-        bool had = set->held[i] != 0, whole = had && op + OP_ABORT < done;
+        bool had = set->held[i].index != 0, whole = had && op + OP_ABORT < done;
 
         if (whole && results[op + OP_COMMIT].err == TERN_OK) {
             is_stored(p, at[i]);
@@ -131,7 +146,7 @@ static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, uint3
             continue;
         if (!whole || results[op + OP_ABORT].err != TERN_OK)
             set->broken |= 1ull << i;
-        set->held[i] = i < next ? page_got(results, op + OP_AGAIN, done) : 0;
+        set->held[i] = i < next ? page_got(results, op + OP_AGAIN, done) : no_page;
         op += i < next ? OP_AGAIN + 1 : OP_AGAIN;
     }
     *ret_left = left;
@@ -147,9 +162,10 @@ static enum tern_err put_piece(struct put *p, uint32_t *at, uint32_t *io_n, uint
 
     TRY(take_pages(p, n));
     for (uint32_t i = 0; i < n; i++)
-        if (set->held[i] != 0)
-            TRY(block_copy_of(set, &p->list, at[i], set->held[i], &set->copies[copies++]));
+        if (set->held[i].index != 0)
+            TRY(block_copy_of(set, &p->list, at[i], set->held[i].index, &set->copies[copies++]));
     TRY(blocks_copy(set, copies, COPY_TO_PAGES));
+    TRY(bring_sums(set, n));
     return commit_pages(p, at, n, next > set->ahead ? next : set->ahead, io_n);
 }
 
@@ -216,7 +232,7 @@ static void give_back(struct tern_block_set *set, enum tern_err err)
 
     snprintf(text, sizeof text, "%s", set->t->text);
     for (uint32_t i = set->ahead; i < BLOCKS_SESSIONS; i++)
-        if (set->held[i] != 0)
+        if (set->held[i].index != 0)
             give_up(set, 1ull << i);
     (void)sessions_ready(set, &set->puts, 0, deadline_at(BLOCKS_END_MS));
     set_error(set->t, err, text);

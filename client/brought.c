@@ -1,11 +1,13 @@
-/* Checksums of pages (X7), by the kernels of kernels/ in a stream of the engine, into the entries
- * of base/brought.h: memory of the host that the daemon reads when the step of the commit has
- * passed. So a commit brings its checksums, and the daemon asks the device for nothing. The context
- * and the streams are the engine's own affair, as in device.c.
+/* Checksums of pages (X7), in the entries of base/brought.h: memory of the host that the daemon
+ * reads when the step of the commit has passed. So a commit brings its checksums, and the daemon
+ * reads no page. For an engine on a GPU they come from the kernels of kernels/ in a stream of the
+ * engine; for blocks from the thread that copied the values. The context and the streams are the
+ * engine's own affair, as in device.c.
  *
- * What must stay true: an entry has its head only where the kernels that write its checksums are in
- * the stream, and the step is not, which libtern sees to; one launch at a time is at the scratch,
- * whichever streams they are in; and nobody unmaps what a kernel may still read or write. */
+ * What must stay true: an entry has its head only where its checksums are written, or the kernels
+ * that write them are in the stream, and the step is not, which libtern sees to; one launch at a
+ * time is at the scratch, whichever streams they are in; and nobody unmaps what a kernel may still
+ * read or write. */
 #include "brought.h"
 
 #include <stdio.h>
@@ -87,16 +89,33 @@ static uint32_t entry_of(const struct brought *b, const struct tern_checksums *o
     return (uint32_t)brought_entry(of->pages[i].index * of->page_bytes, b->page_bytes);
 }
 
+static struct brought_head *head_of(const struct brought *b, const struct tern_checksums *of,
+                                    uint32_t i)
+{
+    return (void *)(b->entries + (uint64_t)entry_of(b, of, i) * b->entry_bytes);
+}
+
 static void heads_set(const struct brought *b, const struct tern_checksums *of, uint64_t step)
 {
     for (uint32_t i = 0; i < of->n; i++) {
-        struct brought_head *head =
-            (void *)(b->entries + (uint64_t)entry_of(b, of, i) * b->entry_bytes);
+        struct brought_head *head = head_of(b, of, i);
 
         head->gen = of->pages[i].generation;
         head->units = of->units;
         __atomic_store_n(&head->step, step, __ATOMIC_RELEASE);
     }
+}
+
+void brought_leave(struct tern_pool *p, uint64_t page_bytes, const struct tern_page *page,
+                   uint64_t sum, uint64_t step)
+{
+    const struct tern_checksums of = {.page_bytes = page_bytes, .units = 1, .n = 1, .pages = page};
+
+    if (!p->brought)
+        return;
+    heads_set(p->brought, &of, 0);
+    memcpy(head_of(p->brought, &of, 0) + 1, &sum, sizeof sum);
+    heads_set(p->brought, &of, step);
 }
 
 /* ---- the device ---- */
@@ -356,7 +375,7 @@ enum tern_err brought_put(struct tern_pool *p, const struct tern_checksums *of, 
     struct tern_checksums all = *of;
     uint32_t at_once = 0;
 
-    if (!p->brought)
+    if (!p->brought || !p->device)
         return set_error(p->owner, TERN_UNSUPPORTED,
                          "the pool is in memory of the host, or the daemon is of before checksums "
                          "could be brought: commit without, it computes them");

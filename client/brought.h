@@ -1,5 +1,5 @@
-/* Checksums that a GPU leaves for the daemon, in streams of the engine: see brought.c. pool.c uses
- * it. */
+/* Checksums that libtern leaves for the daemon: those that a GPU computes in streams of the engine,
+ * and those of blocks. See brought.c. pool.c and blocks_put.c use it. */
 #ifndef CLIENT_BROUGHT_H
 #define CLIENT_BROUGHT_H
 
@@ -20,6 +20,10 @@ bool brought_range(const struct tern_pool *p, const Tern__Wire__BroughtSums *at,
 enum tern_err brought_begin(struct tern_pool *p, const Tern__Wire__BroughtSums *at, uint8_t *map);
 /* Puts the kernels behind all that is in the stream. The step is one that this rank may do yet. */
 enum tern_err brought_put(struct tern_pool *p, const struct tern_checksums *of, CUstream stream);
+/* Leaves the checksum of a page of one unit, which lies in the pool. The daemon takes it when it
+ * has seen the step, which comes next. Does nothing if the daemon has no place for it. */
+void brought_leave(struct tern_pool *p, uint64_t page_bytes, const struct tern_page *page,
+                   uint64_t sum, uint64_t step);
 /* Before the mapping ends: waits for kernels that are in a stream, for BROUGHT_WAIT_MS at most.
  * False: the device may still be at the pages, and all stays as it is. */
 bool brought_end(struct tern_pool *p);

@@ -270,7 +270,7 @@ static enum tern_err map_both(struct tern *t, const int *fds, const Tern__Wire__
                         "the control page belongs to another incarnation of the daemon");
         goto out_control;
     }
-    if (reply->sums && pool->device)
+    if (reply->sums)
         err = map_sums(t, fds[FD_SUMS], reply->sums, pool);
     if (err != TERN_OK)
         goto out_control;

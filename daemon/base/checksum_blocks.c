@@ -11,6 +11,11 @@ void checksum_blocks_baseline(const void *bytes, size_t n, uint64_t *out)
     checksum_blocks_loop(bytes, n, out);
 }
 
+uint64_t checksum_fold(const uint64_t *values, size_t n)
+{
+    return XXH3_64bits(values, n * sizeof *values);
+}
+
 /* Before main, so that no thread ever sees it change. AVX-512 only with VBMI2, which came with Ice
  * Lake and Zen 4: on older CPUs it slows the whole core down. */
 __attribute__((constructor)) static void choose_variant(void)

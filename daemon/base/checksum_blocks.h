@@ -11,6 +11,9 @@
 /* Hashes n bytes in blocks of CHECKSUM_BLOCK, the last of which may be short: a value each. */
 typedef void checksum_blocks_fn(const void *bytes, size_t n, uint64_t *out);
 
+/* The checksum of a unit (X7) from the values of its blocks, which are little-endian in memory. */
+uint64_t checksum_fold(const uint64_t *values, size_t n);
+
 extern checksum_blocks_fn *checksum_blocks; /* the fastest of these that this machine has */
 checksum_blocks_fn checksum_blocks_baseline;
 #if defined(__x86_64__)

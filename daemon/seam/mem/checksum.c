@@ -95,7 +95,7 @@ uint64_t checksum_end(struct checksum *c)
         return XXH3_64bits_digest(state_of(c));
     }
     leaves_to_le(c);
-    return XXH3_64bits(c->leaf, c->nleaves * sizeof c->leaf[0]);
+    return checksum_fold(c->leaf, c->nleaves);
 }
 
 uint64_t checksum_unit(const void *bytes, size_t n)

@@ -113,10 +113,10 @@ const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t r
  * valid until the next call. */
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why);
-/* Where engines leave checksums of the pages that they wrote in the region of a GPU, for a pool
- * that begins at that offset of it (base/brought.h). Memory of the host has no such place. */
+/* Where engines leave checksums of the pages that they wrote in the region, for a pool that begins
+ * at that offset of it (base/brought.h). */
 struct mem_brought {
-    int fd;          /* borrowed; -1: there is none */
+    int fd;          /* borrowed */
     uint64_t offset; /* of the pool's first entry */
     uint32_t entry_bytes;
     uint64_t page_bytes; /* of the pool, for each entry */

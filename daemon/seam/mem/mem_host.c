@@ -51,7 +51,7 @@ struct mem {
         struct {
             struct region region[TIERS][MEM_TENANTS_MAX][RANKS_MAX]; /* by enum tier */
             struct region record[MEM_TENANTS_MAX];
-            struct region brought[MEM_TENANTS_MAX][RANKS_MAX]; /* of regions on devices */
+            struct region brought[MEM_TENANTS_MAX][RANKS_MAX]; /* by region */
         };
         struct region each[MEM_TENANTS_MAX * ((TIERS + 1) * RANKS_MAX + 1)]; /* all of these */
     };
@@ -107,7 +107,7 @@ static enum tern_err config_check(const struct mem_config *c, const char **ret_w
         ok = c->tenant[t].memory_bytes > 0 && c->tenant[t].memory_bytes <= REGION_BYTES_MAX &&
              c->tenant[t].host_bytes <= REGION_BYTES_MAX &&
              c->tenant[t].record_bytes <= REGION_BYTES_MAX && c->tenant[t].regions >= 1 &&
-             c->tenant[t].regions <= RANKS_MAX && (!on_devices(c, t) || c->page_bytes_min >= 1);
+             c->tenant[t].regions <= RANKS_MAX && c->page_bytes_min >= 1;
     *ret_why = "a limit of the page memory is 0 or too large";
     return ok ? TERN_OK : TERN_INVALID;
 }
@@ -142,8 +142,7 @@ void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_ho
     for (uint32_t t = 0; t < c->tenants; t++) {
         if (!on_devices(c, t))
             *ret_pages += region_bytes(c->tenant[t].memory_bytes) * c->tenant[t].regions;
-        else
-            brought += region_bytes(brought_bytes(c, t)) * c->tenant[t].regions;
+        brought += region_bytes(brought_bytes(c, t)) * c->tenant[t].regions;
         *ret_host += region_bytes(c->tenant[t].host_bytes) * c->tenant[t].regions;
         *ret_records += region_bytes(c->tenant[t].record_bytes);
     }
@@ -176,9 +175,15 @@ static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const c
             .kind = REGION_DEVICE, .fd = made->fd, .base = made->base, .bytes = made->bytes};
         mem->bytes += made->bytes;
         mem->device_bytes += made->bytes;
+    }
+    return TERN_OK;
+}
+
+static enum tern_err create_brought(struct mem *mem, uint32_t tenant, const char **ret_why)
+{
+    for (uint32_t i = 0; i < mem->config.tenant[tenant].regions; i++)
         TRY(create_region(mem, &mem->brought[tenant][i], REGION_CONTROL,
                           brought_bytes(&mem->config, tenant), ret_why));
-    }
     return TERN_OK;
 }
 
@@ -228,6 +233,7 @@ static enum tern_err create_regions(struct mem *mem, const char **ret_why)
     for (uint32_t t = 0; t < c->tenants; t++) {
         TRY(create_tier(mem, TIER_DEVICE, t, ret_why));
         TRY(create_tier(mem, TIER_HOST, t, ret_why));
+        TRY(create_brought(mem, t, ret_why));
         TRY(create_records(mem, t, ret_why));
     }
     if (mem->cuda)
@@ -389,7 +395,7 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
         check(at < mem->config.tenant[tenant].regions);
         place->region[r] = at;
         place->base[r] = mem->region[tier][tenant][at].base + offset;
-        if (place->far)
+        if (tier == TIER_DEVICE)
             place->brought[r] = mem->brought[tenant][at].base + brought_at(mem, tenant, offset);
     }
     mem->pool[pool].set = true;
@@ -817,7 +823,7 @@ void mem_stats(const struct mem *mem, struct mem_stats *ret)
     }
     if (mem->cuda)
         cuda_work(mem->cuda, &ret->work);
-    ret->work.sums_by_engine = d.brought_sums;
+    ret->work.sums_by_engine = w.brought_sums + d.brought_sums;
     ret->host_bytes = mem->host_bytes;
     ret->record_bytes = mem->record_bytes;
     ret->records_checked = w.records_checked;

@@ -21,8 +21,8 @@ struct pool_place {
     uint32_t tenant, regions, ngroups;
     uint32_t transfer_regions; /* whose bytes transfers carry */
     const struct mem_far *far; /* how its bytes are reached; NULL: by the CPU */
-    /* Far: in each region, the entries of the checksums that engines bring (base/brought.h), so
-     * long each, one for so many bytes of the pool. NULL: there are none. */
+    /* In each region, the entries of the checksums that engines bring (base/brought.h), so long
+     * each, one for so many bytes of the pool. NULL: the host tier has none. */
     uint8_t *brought[RANKS_MAX];
     uint32_t brought_entry_bytes;
     uint64_t page_bytes_min;

@@ -149,8 +149,8 @@ static bool far_copy(const struct job *job, uint32_t i, uint32_t region)
 /* An entry of base/brought.h, and what is looked for there. */
 struct brought_look {
     const uint8_t *entry;
-    uint64_t step;
-    uint32_t gen, units;
+    const struct page_at *page;
+    uint32_t units, first, n; /* n from the first on are wanted */
     uint64_t *ret;
     bool found;
 };
@@ -160,23 +160,25 @@ static void brought_touch(void *ctx)
     struct brought_look *l = ctx;
     const struct brought_head *head = (const void *)l->entry;
 
-    l->found = __atomic_load_n(&head->step, __ATOMIC_ACQUIRE) == l->step && head->gen == l->gen &&
-               head->units == l->units;
+    l->found = __atomic_load_n(&head->step, __ATOMIC_ACQUIRE) == l->page->step &&
+               head->gen == l->page->gen && head->units == l->units;
     if (l->found)
-        memcpy(l->ret, head + 1, l->units * sizeof *l->ret);
+        memcpy(l->ret, (const uint64_t *)(head + 1) + l->first, l->n * sizeof *l->ret);
 }
 
-/* The step of the page's commit has passed, and what a stream of the engine was to do before it is
- * done. What is taken counts as if it was computed here: where it is wrong the page does not agree
- * with it, which whoever gets the page finds. */
-static bool brought_take(struct job *job, const struct page_at *page, uint32_t region)
+/* Takes the checksums of n units. The step of the page's commit has passed, and what a stream of
+ * the engine was to do before it is done. What is taken counts as if it was computed here: where it
+ * is wrong the page does not agree with it, which whoever gets the page finds. */
+static bool brought_take(struct job *job, const struct page_at *page, uint32_t region,
+                         uint32_t first, uint32_t n)
 {
     const struct pool_place *place = &job->place;
     const struct group_layout *g = &place->group[page->group];
-    struct brought_look look = {.step = page->step,
-                                .gen = page->gen,
+    struct brought_look look = {.page = page,
                                 .units = g->units,
-                                .ret = sum_of(job, page, region, 0)};
+                                .first = first,
+                                .n = n,
+                                .ret = sum_of(job, page, region, first)};
 
     if (page->step == 0 || brought_entry_bytes(g->units) > place->brought_entry_bytes)
         return false;
@@ -185,7 +187,7 @@ static bool brought_take(struct job *job, const struct page_at *page, uint32_t r
                                      place->brought_entry_bytes;
     if (!mem_fault_bytes(brought_touch, &look) || !look.found)
         return false;
-    atomic_fetch_add_explicit(&job->brought, g->units, memory_order_relaxed);
+    atomic_fetch_add_explicit(&job->brought, n, memory_order_relaxed);
     return true;
 }
 
@@ -224,7 +226,7 @@ static bool far_seals(struct job *job, uint32_t region, uint32_t first, uint32_t
         uint32_t at[FAR_PAGES], k = 0, units = job->place.group[g].units;
 
         for (uint32_t i = first; i < first + n; i++) {
-            if (job->page[i].group != g || brought_take(job, &job->page[i], region))
+            if (job->page[i].group != g || brought_take(job, &job->page[i], region, 0, units))
                 continue;
             at[k++] = i;
             if ((k + 1) * units > FAR_SUMS) {
@@ -313,10 +315,12 @@ static void unit_touch(void *ctx)
     u->ok = true;
 }
 
-static bool unit_run(const struct job *job, uint32_t i, uint32_t region, uint32_t unit)
+static bool unit_run(struct job *job, uint32_t i, uint32_t region, uint32_t unit)
 {
     struct unit u = {.job = job, .i = i, .region = region, .unit = unit};
 
+    if (job->kind == JOB_SEAL && brought_take(job, &job->page[i], region, unit, 1))
+        return true;
     if (mem_fault_bytes(unit_touch, &u))
         return u.ok;
     if (job->kind == JOB_SEAL)
@@ -324,7 +328,7 @@ static bool unit_run(const struct job *job, uint32_t i, uint32_t region, uint32_
     return false;
 }
 
-static bool units_run(const struct job *job, uint64_t first, uint64_t n)
+static bool units_run(struct job *job, uint64_t first, uint64_t n)
 {
     bool ok = true;
 
@@ -403,8 +407,9 @@ static void brought_zero(const struct pool_place *place, uint32_t region, uint64
     uint64_t first = brought_entry(from, place->page_bytes_min),
              end = brought_entry(from + n, place->page_bytes_min);
 
-    zero(place->brought[region] + first * place->brought_entry_bytes,
-         (end - first) * place->brought_entry_bytes);
+    if (place->brought[region])
+        zero(place->brought[region] + first * place->brought_entry_bytes,
+             (end - first) * place->brought_entry_bytes);
 }
 
 static bool range_run(const struct job *job, uint64_t item)
@@ -417,12 +422,10 @@ static bool range_run(const struct job *job, uint64_t item)
 
     if (job->kind == JOB_POPULATE)
         return populate(at, n, job->huge);
-    if (!job->place.far) {
+    if (!job->place.far)
         zero(at, n);
-        return true;
-    }
-    /* Of a device that is lost nothing is ever read again. */
-    (void)job->place.far->zero(job->place.far->ctx, at, n);
+    else /* a device that is lost is never read again */
+        (void)job->place.far->zero(job->place.far->ctx, at, n);
     brought_zero(&job->place, (uint32_t)(item / per_region), from, n);
     return true;
 }

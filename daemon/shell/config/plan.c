@@ -386,7 +386,7 @@ uint64_t plan_descriptors(const struct config *config)
                  (uint64_t)config->ntenants * (config->limits.engines + 1) + OTHER_DESCRIPTORS;
 
     for (uint32_t i = 0; i < config->ntenants; i++)
-        n += config->tenants[i].regions;
+        n += 2ull * config->tenants[i].regions; /* pages, and checksums that engines bring */
     if (plan_device_bytes(config) > 0)
         n += CUDA_DESCRIPTORS;
     if (config->spill_dir[0])

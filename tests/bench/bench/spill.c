@@ -75,6 +75,7 @@ static bool create_mem(struct spill *s)
                            .engines = 1,
                            .pools = 1,
                            .page_records = FILE_PAGES + 1,
+                           .page_bytes_min = 4096,
                            .sums_per_page = 1,
                            .workers = 2,
                            .jobs = 4,

@@ -1,9 +1,10 @@
-/* Values on their way to pages and back: pieces of any length, any number of threads, and what is
- * no put of that name is told from what is. */
+/* Values on their way to pages and back: pieces of any length, any number of threads, the
+ * checksum of the page, and what is no put of that name is told from what is. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/block_copy.h"
+#include "seam/mem/checksum.h"
 #include "testing/test.h"
 
 #define COPIES 5
@@ -67,7 +68,7 @@ static void run(struct bench *b, uint32_t pieces, enum copy_way way)
 
 TEST(blocks_come_back_as_they_were_put_in_whatever_pieces)
 {
-    static const uint64_t sizes[] = {8, 13, 4096, 4097, 20004, 262144, 600001};
+    static const uint64_t sizes[] = {8, 13, 4032, 4096, 4097, 8190, 20004, 262144, 600001};
 
     for (uint32_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
         for (uint32_t threads = 1; threads <= 3; threads++)
@@ -77,6 +78,8 @@ TEST(blocks_come_back_as_they_were_put_in_whatever_pieces)
                 run(&b, pieces, COPY_TO_PAGES);
                 for (uint32_t i = 0; i < COPIES; i++) {
                     assert_memory_equal(b.page[i], b.value[i], sizes[k]);
+                    assert_int_equal(b.copy[i].sum,
+                                     checksum_unit(b.page[i], block_page_bytes(sizes[k])));
                     memset(b.value[i], 0x55, sizes[k]);
                 }
                 run(&b, 1 + PIECES - pieces, COPY_FROM_PAGES);

@@ -35,6 +35,7 @@ void rig_spill_init(struct rig_spill *r, const char *below)
                            .engines = 1,
                            .pools = 4,
                            .page_records = 4 * RIG_SPILL_GROUPS * RIG_SPILL_PAGES,
+                           .page_bytes_min = 4096,
                            .sums_per_page = 6,
                            .workers = 2,
                            .jobs = 8,

@@ -45,6 +45,7 @@ static struct mem_config config_small(void)
                            .engines = 3,
                            .pools = 2,
                            .page_records = 2048,
+                           .page_bytes_min = 4096,
                            .sums_per_page = 6,
                            .workers = 2,
                            .jobs = 8,

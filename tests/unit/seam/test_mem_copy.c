@@ -8,7 +8,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include "base/brought.h"
 #include "base/prng.h"
 #include "seam/mem/checksum.h"
 
@@ -41,6 +43,7 @@ static struct mem_config config_small(void)
                            .engines = 1,
                            .pools = 3,
                            .page_records = 256,
+                           .page_bytes_min = 4096,
                            .sums_per_page = 6,
                            .workers = 3,
                            .jobs = 24,
@@ -270,6 +273,90 @@ TEST(mem_copy_of_corrupt_bytes_is_found_on_either_tier)
     assert_int_equal(stats.copied_pages, 2 * PAGES);
     for (uint32_t i = 0; i < PAGES; i++)
         assert_true(holds(DEVICE, &rig.other[i], 100 + i));
+}
+
+/* ---- checksums that an engine brings ---- */
+
+/* Leaves the checksums that the pages have, for that step, as the tenant's process would. */
+static void bring(uint32_t region, uint64_t step, uint64_t wrong)
+{
+    struct mem_brought to = mem_brought(rig.mem, 0, region, DEVICE_AT);
+    size_t bytes = to.offset + POOL_BYTES / to.page_bytes * to.entry_bytes;
+    uint8_t *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, to.fd, 0);
+
+    assert_ptr_not_equal(map, MAP_FAILED);
+    for (uint32_t i = 0; i < PAGES; i++) {
+        const struct page_at *p = &rig.device[i];
+        const struct group_layout *g = &groups[p->group];
+        struct brought_head *head =
+            (void *)(map + to.offset +
+                     brought_entry(p->index * g->page_bytes, to.page_bytes) * to.entry_bytes);
+        uint64_t *sums = (uint64_t *)(head + 1);
+
+        *head = (struct brought_head){step, p->gen, g->units};
+        for (uint32_t u = 0; u < g->units; u++) {
+            uint64_t from, end = checksum_unit_span(g->page_bytes, g->units, u, &from);
+
+            sums[u] = checksum_unit(at(DEVICE, region, p) + from, end - from) ^ wrong;
+        }
+    }
+    munmap(map, bytes);
+}
+
+/* Seals the pages of a commit that named that step. Returns how many checksums were brought. */
+static uint64_t sealed(uint64_t step)
+{
+    struct page_at pages[PAGES];
+    struct mem_stats stats;
+
+    memcpy(pages, rig.device, sizeof pages);
+    for (uint32_t i = 0; i < PAGES; i++) {
+        pages[i].step = step;
+        memset(mem_sums(rig.mem, pages[i].record), 0, 6 * sizeof(uint64_t));
+    }
+    rig.back.ngot = 0;
+    mem_seal(rig.mem, (struct seal_id){1, 2}, DEVICE, pages, PAGES);
+    take_events(rig.mem, &rig.back, 1);
+    mem_stats(rig.mem, &stats);
+    return stats.work.sums_by_engine;
+}
+
+#define SUMS_OF_A_REGION (12 * 2 + 12 * 3 + 6)
+
+TEST(mem_brought_checksums_of_host_pages_are_taken_unit_by_unit)
+{
+    rig_filled();
+    bring(0, 7, 0);
+    assert_int_equal(sealed(6), 0);
+    assert_int_equal(sealed(0), 0);
+    assert_int_equal(sealed(7), SUMS_OF_A_REGION);
+    assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    for (uint32_t i = 0; i < PAGES; i++)
+        assert_true(holds(HOST, &rig.host[i], 100 + i));
+}
+
+/* Wrong ones count as what the pages have to agree with: no copy of such a page is kept. */
+TEST(mem_brought_checksums_that_are_wrong_make_the_page_corrupt)
+{
+    struct mem_stats stats;
+
+    rig_filled();
+    bring(1, 7, 1);
+    assert_int_equal(sealed(7), SUMS_OF_A_REGION);
+    for (uint32_t i = 0; i < PAGES; i++)
+        assert_int_equal(copy(DEVICE, HOST, &rig.device[i], &rig.host[i], 1), TERN_CORRUPT);
+    mem_stats(rig.mem, &stats);
+    assert_int_equal(stats.copies_corrupt, PAGES);
+}
+
+/* Whoever has the memory next counts steps and generations anew. */
+TEST(mem_brought_checksums_of_host_pages_are_gone_with_the_pool)
+{
+    rig_filled();
+    bring(0, 7, 0);
+    mem_zero(rig.mem, (struct pool_id){DEVICE, 1});
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(sealed(7), 0);
 }
 
 /* Fault 40 for copies: the client punched a hole, or a page of either tier cannot be had any more.

@@ -27,6 +27,7 @@ static bool rig_init(bool refuse)
                            .engines = ENGINES,
                            .pools = 2,
                            .page_records = 2048,
+                           .page_bytes_min = 4096,
                            .sums_per_page = 6,
                            .workers = 2,
                            .jobs = 8,
@@ -134,7 +135,7 @@ TEST(mem_owner_waits_for_holes_of_a_tenant_for_a_small_share_of_its_time)
     struct holer h;
 
     rig_init(false);
-    assert_int_equal(holes_of(rig.mem).memories, 3 + 1 + 2 * ENGINES);
+    assert_int_equal(holes_of(rig.mem).memories, 2 * 3 + 1 + 2 * ENGINES);
     assert_int_equal(pwrite(mem_control_fd(rig.mem, 1, 1), &value, sizeof value, 0), 8);
     holer_start(&h, mem_control_fd(rig.mem, 0, 1), CONTROL_BYTES);
     until = io_now_ns() + 20 * SECOND_NS;

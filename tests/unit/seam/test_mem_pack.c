@@ -47,6 +47,7 @@ static void mem_open(void)
                            .engines = 1,
                            .pools = 1,
                            .page_records = 1,
+                           .page_bytes_min = 4096,
                            .sums_per_page = 1,
                            .workers = 1,
                            .jobs = 1};

@@ -25,6 +25,7 @@ static void start(void)
                            .engines = 1,
                            .pools = 1,
                            .page_records = 64,
+                           .page_bytes_min = 4096,
                            .sums_per_page = 1,
                            .workers = 1,
                            .jobs = JOBS,

@@ -62,6 +62,7 @@ static void make_memory(uint32_t regions)
                            .engines = 1,
                            .pools = 1,
                            .page_records = 8,
+                           .page_bytes_min = 4096,
                            .sums_per_page = 2,
                            .workers = 1,
                            .jobs = 4,

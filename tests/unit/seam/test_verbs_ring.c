@@ -104,6 +104,7 @@ static void make_memory(void)
                            .engines = 1,
                            .pools = 1,
                            .page_records = 8,
+                           .page_bytes_min = 4096,
                            .sums_per_page = REGIONS,
                            .workers = 1,
                            .jobs = 4,

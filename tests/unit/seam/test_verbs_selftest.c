@@ -110,9 +110,8 @@ static int registration_error(const struct registration *r)
     uint8_t *map = r->addr;
     uint64_t bytes;
 
-    if (r->fd < 0 && page_bytes &&
-        (r->addr == mem_region_base(mem, FAR, 0, &bytes) ||
-         r->addr == mem_region_base(mem, FAR, 1, &bytes)))
+    if (r->fd < 0 && (r->addr == mem_region_base(mem, FAR, 0, &bytes) ||
+                      r->addr == mem_region_base(mem, FAR, 1, &bytes)))
         return EFAULT;
     if (what <= GPU1 && (no_gpus >> what & 1))
         return EOPNOTSUPP;
@@ -341,7 +340,7 @@ static void self_tested(void *ctx, const struct xfer_registration_view *of)
     assert_int_equal(of->test->result == XFER_SELF_TEST_PASSED, of->tenant == NONE);
     if (of->tenant == NONE)
         return;
-    assert_int_equal(of->gpu != NULL, page_bytes && (of->tenant == FAR || both_far));
+    assert_int_equal(of->gpu != NULL, of->tenant == FAR || both_far);
     if (of->gpu)
         assert_string_equal(of->gpu, uuids[of->region]);
     assert_true(of->test->why[0] != '\0');
@@ -364,7 +363,7 @@ static void memory_open(void)
                            .device_wait_ms = 10000};
     const char *text = "";
 
-    c.device[FAR] = page_bytes ? uuids : NULL;
+    c.device[FAR] = uuids;
     c.device[NEAR] = both_far ? uuids : NULL;
     if (mem_create(&c, &mem, &text) != TERN_OK)
         fail_msg("%s", text);
@@ -680,17 +679,6 @@ TEST(verbs_selftest_of_a_gpu_fails_without_time_where_another_one_failed)
 }
 
 /* Nothing is moved where it is not known which bytes no page has. */
-TEST(verbs_selftest_is_not_possible_where_no_byte_is_known_to_be_no_pages)
-{
-    end(state);
-    page_bytes = 0;
-    begin(state);
-    assert_true(tested());
-    assert_int_equal(requests, 0);
-    assert_int_equal(row(0).test->result, XFER_SELF_TEST_NOT_POSSIBLE);
-    said(row(0).test->why, "how large a page is is not known");
-}
-
 /* Without its ring nothing is pushed over that device to memory that it does not know. */
 TEST(verbs_selftest_of_a_ring_that_fails_leaves_what_no_nic_knows_to_other_ways)
 {
