@@ -195,24 +195,29 @@ static enum tern_err check_batch(struct tern_batch *b)
     return TERN_OK;
 }
 
-enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
-                             const struct tern_result **ret_results, uint32_t *ret_done)
+enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, struct call *ret)
 {
-    ENTER(b->t);
     struct quick_request q = {.type = FRAME_STEP, .step = {.ops = b->op, .n = b->n}};
+
+    TRY(check_batch(b));
+    TRY(call_start(b->t, q.type, deadline_ms, ret));
+    TRY(call_put_quick(b->t, ret, &q));
+    (void)client_socket_send(&b->t->socket); /* call_wait says what became of it */
+    return TERN_OK;
+}
+
+enum tern_err batch_take(struct tern_batch *b, struct call *call,
+                         const struct tern_result **ret_results, uint32_t *ret_done)
+{
     struct tern *t = b->t;
     uint32_t n = b->n, got, done;
     const uint8_t *body;
-    struct call call;
     enum tern_err err;
 
-    TRY(check_batch(b));
-    TRY(call_start(t, q.type, deadline_ms, &call));
-    TRY(call_put_quick(t, &call, &q));
     for (uint32_t i = 0; i < n; i++)
         t->asked[i] = asked_op(&b->op[i]);
     tern_batch_clear(b);
-    TRY(call_wait(t, &call, &body, &got));
+    TRY(call_wait(t, call, &body, &got));
     if (!quick_step_get(body, got, &t->store, t->results, n, &done, &err))
         return not_an_answer(t, TERN_MALFORMED);
     if (err != TERN_OK)
@@ -220,6 +225,16 @@ enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
     t->nresults = *ret_done = done;
     *ret_results = t->results;
     return TERN_OK;
+}
+
+enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
+                             const struct tern_result **ret_results, uint32_t *ret_done)
+{
+    ENTER(b->t);
+    struct call call;
+
+    TRY(batch_send(b, deadline_ms, &call));
+    return batch_take(b, &call, ret_results, ret_done);
 }
 
 enum tern_err tern_batch_submit(struct tern_batch *b, uint64_t cookie)

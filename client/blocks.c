@@ -142,6 +142,8 @@ static enum tern_err begin(struct tern_block_set *set, const struct tern_block_c
     TRY(open_pool(set, c, deadline_ns));
     set->ahead = ahead_of(set);
     TRY(tern_batch_create(set->t, &set->batch));
+    for (uint32_t i = 0; i < BLOCKS_PARTS; i++)
+        TRY(tern_batch_create(set->t, &set->commit[i]));
     if (copier_create(c->threads ? c->threads : 1, c->value_bytes,
                       set->far.driver ? &set->far : NULL, &set->copier) != TERN_OK)
         return set_error(set->t, TERN_INTERNAL, "no memory, or no threads, to copy with");
@@ -190,6 +192,8 @@ void tern_blocks_close(struct tern_block_set *set)
         set->map->copies_left = copier_is_loose(set->copier);
     copier_destroy(set->copier, set->t && !is_owner(set->t));
     tern_batch_destroy(set->batch);
+    for (uint32_t i = 0; i < BLOCKS_PARTS; i++)
+        tern_batch_destroy(set->commit[i]);
     tern_destroy(set->t);
     pins_free(set);
     free(set->copies);

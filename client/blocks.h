@@ -16,6 +16,8 @@
 
 #define BLOCKS_SESSIONS    64            /* of a set, for the blocks of one piece of a list */
 #define BLOCKS_PUT_BYTES   (64ull << 20) /* that a piece of a put takes pages for, or one block */
+#define BLOCKS_PARTS       4             /* of a piece, which are committed one by one, */
+#define BLOCKS_PART_BYTES  (2ull << 20)  /* each of so many bytes at least */
 #define BLOCKS_AHEAD       8             /* pages that a set holds for its next put, at most; */
 #define BLOCKS_AHEAD_BYTES (32ull << 20) /* so many bytes of them; */
 #define BLOCKS_AHEAD_PART  64            /* and of the pool's pages one in so many */
@@ -47,9 +49,10 @@ struct block_sessions {
 struct tern_block_set {
     struct tern *t; /* owned */
     struct tern_pool *map;
-    struct tern_batch *batch; /* owned; empty between calls */
-    struct copier *copier;    /* owned */
-    struct block_far far;     /* where the pool lies on a GPU; driver NULL: it does not */
+    struct tern_batch *batch;                /* owned; empty between calls, as these are: */
+    struct tern_batch *commit[BLOCKS_PARTS]; /* owned */
+    struct copier *copier;                   /* owned */
+    struct block_far far; /* where the pool lies on a GPU; driver NULL: it does not */
     uint64_t pool, value_bytes, page_bytes;
     char part[WIRE_NAMESPACE_PARTS][WIRE_STRING_MAX + 1]; /* what `ns` points to */
     struct tern_namespace ns;                             /* the caller's, with the group */

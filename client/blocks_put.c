@@ -1,6 +1,6 @@
-/* tern_blocks_put. A piece of the list takes pages in one request, is copied, and is committed in
- * another one. Until then its pages are those of sessions that nobody sees, and if this process
- * dies they are free again. */
+/* tern_blocks_put. A piece of the list takes pages in one request, is copied part by part, and each
+ * part is committed by a request while the next one is copied. Until then its pages are those of
+ * sessions that nobody sees, and if this process dies they are free again. */
 #include "blocks.h"
 #include "brought.h"
 
@@ -84,55 +84,80 @@ static enum tern_err take_pages(struct put *p, uint32_t n)
     return TERN_OK;
 }
 
-/* Leaves the checksums of the pages that were copied to, for a step that is done when the commit is
- * sent: the daemon takes them and reads no page. */
-static enum tern_err bring_sums(struct tern_block_set *set, uint32_t n)
-{
-    const uint64_t step = set->t->last_step + 1;
+/* A part of a piece: blocks that are copied together, and committed by one request while those of
+ * the next part are copied. */
+struct part {
+    uint32_t from, end; /* of the piece's sessions, and of its places */
+    struct tern_batch *batch;
+    struct call call; /* under way */
+};
 
-    for (uint32_t i = 0, copy = 0; i < n; i++)
+/* Copies the blocks of those sessions of a part that hold a page, and leaves the checksums of the
+ * pages for a step that is done when the commit is sent: the daemon takes them and reads no page.
+ */
+static enum tern_err copy_part(struct put *p, const struct part *part, const uint32_t *at)
+{
+    struct tern_block_set *set = p->set;
+    const uint64_t step = set->t->last_step + 1;
+    uint32_t copies = 0;
+
+    for (uint32_t i = part->from; i < part->end; i++)
         if (set->held[i].index != 0)
-            brought_leave(set->map, set->page_bytes, &set->held[i], set->copies[copy++].sum, step);
+            TRY(block_copy_of(set, &p->list, at[i], set->held[i].index, &set->copies[copies++]));
+    TRY(blocks_copy(set, copies, COPY_TO_PAGES));
+    copies = 0;
+    for (uint32_t i = part->from; i < part->end; i++)
+        if (set->held[i].index != 0)
+            brought_leave(set->map, set->page_bytes, &set->held[i], set->copies[copies++].sum,
+                          step);
     return tern_done_step(set->map, step);
 }
 
 /* A put ends a piece so with each session: the session commits its block and is empty again, and
  * where `again`, gets a page for the next block. A session that found no page is left as it is. */
-static enum tern_err ask_commit(struct put *p, uint32_t i, uint32_t at, bool again)
+static enum tern_err ask_commit(const struct put *p, struct tern_batch *batch, uint32_t i,
+                                uint32_t at, bool again)
 {
-    struct tern_block_set *set = p->set;
+    const struct tern_block_set *set = p->set;
     const struct tern_tokens key = {.v = set->words[at], .n = BLOCK_TOKENS};
     const tern_session s = set->puts.v[i];
 
-    TRY(tern_batch_extend(set->batch, s, &key, BLOCK_TOKENS, 0));
-    TRY(tern_batch_commit(set->batch, s, BLOCK_TOKENS, set->t->last_step));
-    TRY(tern_batch_abort(set->batch, s, TERN_STEP_NONE));
-    return again ? tern_batch_extend(set->batch, s, NULL, 0, BLOCK_TOKENS) : TERN_OK;
+    TRY(tern_batch_extend(batch, s, &key, BLOCK_TOKENS, 0));
+    TRY(tern_batch_commit(batch, s, BLOCK_TOKENS, set->t->last_step));
+    TRY(tern_batch_abort(batch, s, TERN_STEP_NONE));
+    return again ? tern_batch_extend(batch, s, NULL, 0, BLOCK_TOKENS) : TERN_OK;
 }
 
 /* Their places among the results of a session, behind that of the first extend. */
 enum { OP_COMMIT = 1, OP_ABORT, OP_AGAIN };
 
-/* Those of the first n sessions that hold a page commit it. The first `next` take another page.
- * Places that are not stored are left in at[]: *ret_left. */
-static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, uint32_t next,
-                                  uint32_t *ret_left)
+/* The part's sessions that hold a page commit it. Those before `next` take another page. */
+static enum tern_err send_commit(struct put *p, struct part *part, const uint32_t *at,
+                                 uint32_t next)
 {
     struct tern_block_set *set = p->set;
-    const struct tern_result *results;
-    uint32_t done, op = 0, left = 0;
 
-    tern_batch_clear(set->batch);
-    for (uint32_t i = 0; i < n; i++)
+    tern_batch_clear(part->batch);
+    for (uint32_t i = part->from; i < part->end; i++)
         if (set->held[i].index != 0)
-            TRY(ask_commit(p, i, at[i], i < next));
-    if (tern_batch_count(set->batch) == 0) {
-        *ret_left = n;
+            TRY(ask_commit(p, part->batch, i, at[i], i < next));
+    if (tern_batch_count(part->batch) == 0)
         return TERN_OK;
-    }
     set->counts.requests++;
-    TRY(tern_batch_run(set->batch, blocks_left_ms(p->list.deadline_ns), &results, &done));
-    for (uint32_t i = 0; i < n; i++) {
+    return batch_send(part->batch, blocks_left_ms(p->list.deadline_ns), &part->call);
+}
+
+/* The answer. Places that are not stored are left in at[]: behind the *io_left that are there. */
+static enum tern_err take_commit(struct put *p, struct part *part, uint32_t *at, uint32_t next,
+                                 uint32_t *io_left)
+{
+    struct tern_block_set *set = p->set;
+    const struct tern_result *results = NULL;
+    uint32_t done = 0, op = 0;
+
+    if (tern_batch_count(part->batch) > 0)
+        TRY(batch_take(part->batch, &part->call, &results, &done));
+    for (uint32_t i = part->from; i < part->end; i++) {
         bool had = set->held[i].index != 0, whole = had && op + OP_ABORT < done;
 
         if (whole && results[op + OP_COMMIT].err == TERN_OK) {
@@ -140,7 +165,7 @@ static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, uint3
         } else {
             if (whole)
                 refused_by(p, results, results[op].err != TERN_OK ? op : op + OP_COMMIT);
-            at[left++] = at[i];
+            at[(*io_left)++] = at[i];
         }
         if (!had)
             continue;
@@ -149,8 +174,16 @@ static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, uint3
         set->held[i] = i < next ? page_got(results, op + OP_AGAIN, done) : no_page;
         op += i < next ? OP_AGAIN + 1 : OP_AGAIN;
     }
-    *ret_left = left;
     return TERN_OK;
+}
+
+/* How many blocks a part of a piece of n has. */
+static uint32_t part_blocks(const struct tern_block_set *set, uint32_t n)
+{
+    uint32_t least = (uint32_t)(BLOCKS_PART_BYTES / set->value_bytes),
+             each = (n + BLOCKS_PARTS - 1) / BLOCKS_PARTS;
+
+    return each > least ? each : least;
 }
 
 /* One piece: *io_n places at at[], of which those that found no page are left. `next`: blocks of
@@ -158,15 +191,27 @@ static enum tern_err commit_pages(struct put *p, uint32_t *at, uint32_t n, uint3
 static enum tern_err put_piece(struct put *p, uint32_t *at, uint32_t *io_n, uint32_t next)
 {
     struct tern_block_set *set = p->set;
-    uint32_t n = *io_n, copies = 0;
+    const uint32_t n = *io_n, each = part_blocks(set, n);
+    struct part parts[BLOCKS_PARTS];
+    uint32_t nparts = 0, left = 0;
+    enum tern_err err = TERN_OK;
 
+    next = next > set->ahead ? next : set->ahead;
     TRY(take_pages(p, n));
-    for (uint32_t i = 0; i < n; i++)
-        if (set->held[i].index != 0)
-            TRY(block_copy_of(set, &p->list, at[i], set->held[i].index, &set->copies[copies++]));
-    TRY(blocks_copy(set, copies, COPY_TO_PAGES));
-    TRY(bring_sums(set, n));
-    return commit_pages(p, at, n, next > set->ahead ? next : set->ahead, io_n);
+    for (uint32_t from = 0; from < n && err == TERN_OK; from += each) {
+        struct part *part = &parts[nparts];
+
+        *part = (struct part){
+            .from = from, .end = from + each < n ? from + each : n, .batch = set->commit[nparts]};
+        err = copy_part(p, part, at);
+        if (err == TERN_OK)
+            err = send_commit(p, part, at, next);
+        nparts += err == TERN_OK;
+    }
+    for (uint32_t i = 0; i < nparts && err == TERN_OK; i++)
+        err = take_commit(p, &parts[i], at, next, &left);
+    *io_n = left;
+    return err;
 }
 
 /* The same, and whatever becomes of it, no session is used again that may have something left. */

@@ -300,6 +300,15 @@ void say_handle(struct tern *t, tern_session s);
  * those of the error table. */
 enum tern_err said_retracted(struct tern *t, enum tern_err err, const struct tern_retracted *away);
 
+/* ---- batch.c ---- */
+
+struct call;
+/* The halves of tern_batch_run: the caller does something else meanwhile. The batch is left as it
+ * is until its answer is taken; answers are taken in the order in which batches were sent. */
+enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, struct call *ret);
+enum tern_err batch_take(struct tern_batch *b, struct call *call,
+                         const struct tern_result **ret_results, uint32_t *ret_done);
+
 /* ---- call.c ---- */
 
 /* A call under way: made by call_start, used up by call_wait. */

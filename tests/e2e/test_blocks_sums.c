@@ -12,7 +12,8 @@
 #include "testing/test.h"
 
 #define VALUE 100004 /* no multiple of 8, nor of 4,096 */
-#define LIST  12
+#define LIST  44     /* more than one part of a put (BLOCKS_PART_BYTES) */
+#define OTHER 80     /* as many as the pool has pages, and more */
 
 static struct daemon rig;
 static struct tern *admin;
@@ -44,12 +45,12 @@ FIXTURE(start)
     struct tern_block_config config = {.ns = {.model = "m"},
                                        .group = "kv",
                                        .value_bytes = VALUE,
-                                       .pool_bytes = 4u << 20,
-                                       .host_bytes = 7u << 20,
+                                       .pool_bytes = 7u << 20,
+                                       .host_bytes = 15u << 20,
                                        .threads = 2};
 
-    rig_memory = 8u << 20;
-    rig_start(&rig, "    host_memory: 8M\n    host_write_through: true\n", NULL);
+    rig_memory = 12u << 20;
+    rig_start(&rig, "    host_memory: 16M\n    host_write_through: true\n", NULL);
     admin = rig_connected(rig.admin);
     assert_int_equal(tern_blocks_open(rig.socket, &config, 20000, &set), TERN_OK);
     for (uint32_t i = 0; i < LIST; i++) {
@@ -105,11 +106,11 @@ static uint32_t get_all(void)
 /* Makes way for other blocks, which leaves those of the put on the host tier, if anywhere. */
 static void evict_all(void)
 {
-    uint8_t other[40][2];
+    uint8_t other[OTHER][2];
     uint64_t before = wrong;
 
     wrong = 0;
-    for (uint32_t i = 0; i < 40; i++) {
+    for (uint32_t i = 0; i < OTHER; i++) {
         struct tern_block_key key = {other[i], 2};
 
         other[i][0] = (uint8_t)i;
