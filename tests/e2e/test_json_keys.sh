@@ -71,7 +71,7 @@ keys "rows wrong" "j['wrong'] == 0 and [r['piece_bytes'] for r in j['rows']] == 
     for r in j['rows'] for k in ('raw_gb_s', 'sent_gb_s', 'sent_packed_gb_s', 'sent_ratio', 'sent_core_ratio', 'received_gb_s',
     'received_packed_gb_s', 'received_ratio', 'received_core_ratio'))" "$TERN_BIN/tern-bench" reshard --quick --json
 # Of a table A is refused; of what costs the daemon's steps or shares its sockets it need not be.
-costs="('long commits', 'publishing', 'evictions', 'disk entries', 'tickets', 'collisions', 'pool opens', 'bell', 'holes', 'descriptors', 'unread answers', 'peer layouts')"
+costs="('long commits', 'publishing', 'evictions', 'disk entries', 'tickets', 'collisions', 'pool opens', 'bell', 'holes', 'descriptors', 'unread answers', 'peer layouts', 'steps', 'finds')"
 keys "rows" "all((r['a_refused'] > 0 or r['table'] in $costs) and r['b_failed'] == 0 and all(k in r for k in ('table', 'p99_ratio')) for r in j['rows'])" \
     "$TERN_BIN/tern-bench" neighbours --quick --json
 

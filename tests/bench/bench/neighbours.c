@@ -30,11 +30,12 @@ struct row {
 };
 
 static const struct a_table *const tables[] = {
-    &a_retires,     &a_namespaces,   &a_nodes,       &a_token_blocks, &a_extra_keys,   &a_engines,
-    &a_pools,       &a_sessions,     &a_pulls,       &a_serves,       &a_send_buffers, &a_events,
-    &a_data_door,   &a_control_door, &a_socket_door, &a_commits,      &a_publishing,   &a_evictions,
-    &a_stores,      &a_tickets,      &a_collisions,  &a_layouts,      &a_bell,         &a_holes,
-    &a_descriptors, &a_unread,       &a_peer_layouts};
+    &a_retires,      &a_namespaces,   &a_nodes,     &a_token_blocks, &a_extra_keys,
+    &a_engines,      &a_pools,        &a_sessions,  &a_pulls,        &a_serves,
+    &a_send_buffers, &a_events,       &a_data_door, &a_control_door, &a_socket_door,
+    &a_commits,      &a_publishing,   &a_evictions, &a_stores,       &a_tickets,
+    &a_collisions,   &a_layouts,      &a_bell,      &a_holes,        &a_descriptors,
+    &a_unread,       &a_peer_layouts, &a_steps,     &a_finds};
 
 #define TABLES (sizeof tables / sizeof tables[0])
 

@@ -44,6 +44,7 @@ extern const struct a_table a_send_buffers, a_events;                   /* neigh
 extern const struct a_table a_data_door, a_control_door, a_socket_door; /* neighbours_doors.c */
 extern const struct a_table a_commits, a_publishing, a_evictions, a_stores, a_tickets, a_collisions,
     a_layouts;                                                        /* neighbours_steps.c */
+extern const struct a_table a_steps, a_finds;                         /* neighbours_requests.c */
 extern const struct a_table a_bell, a_holes, a_descriptors, a_unread; /* neighbours_shared.c */
 
 static inline uint32_t a_per_s(const struct a_table *table)
