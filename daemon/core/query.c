@@ -590,5 +590,9 @@ bool core_disk_entry_view(const struct core *core, uint32_t slot, struct disk_en
 
 bool core_disk_idle(const struct core *core)
 {
-    return core->disk_stores.n == 0 && core->disk_sweep == NONE && core->disk_gone_first == NONE;
+    bool swept = true;
+
+    for (uint32_t i = 0; i < core->limits.tenants; i++)
+        swept = swept && tenant_at(core, i)->disk_sweep == NONE;
+    return swept && core->disk_stores.n == 0 && core->disk_gone_first == NONE;
 }

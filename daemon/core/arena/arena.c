@@ -245,7 +245,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
             c->disk_leaving = c->tickets_due = LIST_EMPTY;
     c->over.bound = c->limits.step_visits ? c->limits.step_visits : STEP_VISITS_MAX;
     c->disk_gone_first = c->disk_gone_last = NONE;
-    c->disk_sweep = c->disk_file_found = NONE;
+    c->disk_file_found = NONE;
     c->disk_next_file = c->disk_let_go = 1;
     c->members = limits->peers;
     c->event_next = 1;
@@ -259,7 +259,7 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         tenant_at(c, i)->idle = tenant_at(c, i)->closes = tenant_at(c, i)->disk_entries =
             tenant_at(c, i)->disk_roots = tenant_at(c, i)->disk_bare = tenant_at(c, i)->disk_due =
                 tenant_at(c, i)->disk_late = LIST_EMPTY;
-        tenant_at(c, i)->disk_writing = NONE;
+        tenant_at(c, i)->disk_writing = tenant_at(c, i)->disk_sweep = NONE;
     }
     give_record_memory(c);
     reserve_shares(c, limits, tenants);

@@ -483,6 +483,7 @@ struct tenant {
      * that, and those of which it was kept for DISK_KEEP_MS_MAX. */
     struct list disk_due, disk_late;
     uint32_t disk_writing; /* the store that writes a file now; NONE */
+    uint32_t disk_sweep;   /* at shutdown: the next node to look at; NONE: all were, or none */
     uint32_t disk_chunks, disk_nfiles;
     uint32_t disk_blocks, disk_keys; /* of the token store */
     uint32_t disk_pins;              /* of all its chunks */
@@ -580,7 +581,6 @@ struct core {
     uint32_t disk_bad_at, disk_bad_left;      /* the next chunk to look at for what leads through
                                                  one, and how many are left of this round */
     uint32_t disk_let_go; /* changes when a chunk is let go, or a file is gone for good; never 0 */
-    uint32_t disk_sweep;  /* at shutdown: the next node to look at; NONE: all were, or none */
     uint32_t disk_blocks, disk_keys; /* of the token store */
     uint64_t disk_next_file, disk_served_ns, disk_began_ns;
     uint64_t disk_pause_ns;    /* no store begins before that: the last one failed */

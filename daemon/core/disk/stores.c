@@ -349,31 +349,45 @@ static bool is_leaf(const struct core *c, uint32_t slot)
            !space_at(c, n->space)->reset && disk_on(c, node_pool(c, n));
 }
 
-static bool record_for(const struct core *c, uint32_t slot)
+static bool over(const struct core *c)
 {
-    return share_room(c, SHARE_DISK_STORES, node_pool(c, node_at(c, slot))->tenant) > 0;
+    return c->disk_shutdown_ns > 0 && c->now_ns >= c->disk_shutdown_ns;
 }
 
-/* Leaves of all memory, while there are records for stores. A leaf that had none may have left
- * memory behind the sweep of that step: the next event that changes anything goes on. */
-static bool shutdown_flush(struct core *c)
+/* Sweeps the tenant's leaves of all memory while it has records for stores. A leaf that finds none
+ * may leave memory, and the next event that changes anything goes on from there. */
+static bool sweep_flush(struct core *c, uint32_t tenant)
 {
-    uint32_t end = piece_begin(c);
+    struct tenant *t = tenant_at(c, tenant);
 
-    while ((c->touched || c->left_over) && c->disk_sweep != NONE) {
-        uint32_t slot = c->disk_sweep;
+    if (over(c))
+        t->disk_sweep = NONE;
+    while ((c->touched || c->left_over) && t->disk_sweep != NONE) {
+        uint32_t slot = t->disk_sweep;
 
-        if (c->visits++ >= end || visits_left(c) == 0)
+        if (piece_over(c))
             return false;
-        if (is_leaf(c, slot)) {
-            if (!record_for(c, slot))
+        c->visits++;
+        if (is_leaf(c, slot) && node_pool(c, node_at(c, slot))->tenant == tenant) {
+            if (share_room(c, SHARE_DISK_STORES, tenant) == 0)
                 return true; /* it goes on when one has ended */
             (void)begin_alone(c, slot, DISK_SHUTDOWN);
         }
-        c->disk_sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
+        t->disk_sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
         touch(c);
     }
     return true;
+}
+
+/* Each tenant has a sweep of its own, so no tenant waits for the stores of another (T22). */
+static bool shutdown_flush(struct core *c)
+{
+    bool all = true;
+
+    piece_begin(c);
+    for (uint32_t i = 0; c->disk_shutdown_ns > 0 && i < c->limits.tenants && all; i++)
+        all = sweep_flush(c, i);
+    return all;
 }
 
 void disk_shutdown(struct core *c, uint64_t deadline_ns)
@@ -381,13 +395,10 @@ void disk_shutdown(struct core *c, uint64_t deadline_ns)
     if (c->limits.disk_chunks == 0)
         return;
     c->disk_shutdown_ns = deadline_ns ? deadline_ns : 1;
-    c->disk_sweep = 0;
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        if (share_holder(c, SHARE_NODES, i)->used > 0)
+            tenant_at(c, i)->disk_sweep = 0;
     touch(c);
-}
-
-static bool over(const struct core *c)
-{
-    return c->disk_shutdown_ns > 0 && c->now_ns >= c->disk_shutdown_ns;
 }
 
 static bool stores_flush(struct core *c, struct actions *out)
@@ -463,8 +474,6 @@ bool disk_flush(struct core *c, struct actions *out)
 
     if (c->limits.disk_chunks == 0)
         return true;
-    if (over(c))
-        c->disk_sweep = NONE;
     all = disk_bare_flush(c);
     all = disk_recover_flush(c) && disk_bad_flush(c) && all;
     all = due_flush(c) && all;

@@ -74,6 +74,42 @@ TEST(at_the_end_what_is_not_written_by_the_deadline_is_given_up)
     disk_bench_end(&b);
 }
 
+/* D6, T22: a tenant whose stores wait for a step that never comes holds up its own leaves only. */
+TEST(at_the_end_no_tenant_waits_for_the_stores_of_another)
+{
+    struct disk_bench b = disk_bench(FEW), other;
+    struct disk_view seen;
+    struct rig_session *s;
+
+    b.options.tenant[1].disk_bytes = b.options.tenant[0].disk_bytes;
+    b.options.limits.disk_stores = 2;
+    b.options.limits.reserved_percent = 100;
+    disk_bench_restart(&b);
+    other = b;
+    other.e = rig_engine(b.rig, 1, "other", 1);
+    assert_ok(
+        rig_pool_open(b.rig, other.e.conn[0], b.groups, b.ngroups, b.pool_bytes, &other.pool));
+    assert_ok(rig_map(b.rig, other.e.conn[0], other.pool));
+    put(&b, 1, 24);
+    put(&other, 2, 24);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(3, 24), 24));
+    assert_ok(rig_run_to(s, rig_tokens(3, 24), 24));
+    assert_ok(rig_commit(s, 24, 5));
+    disk_store(s, 24);
+    shut_down(&b, 1000000);
+    rig_timers(b.rig);
+    core_disk(b.rig->core, 1, &seen);
+    assert_int_equal(seen.counts.stored[DISK_SHUTDOWN], 1);
+    assert_int_equal(disk_seen(&b).counts.stored[DISK_SHUTDOWN], 0);
+    assert_false(core_disk_idle(b.rig->core));
+    rig_engine_done(b.rig, &b.e, 5);
+    rig_timers(b.rig);
+    assert_int_equal(disk_seen(&b).counts.stored[DISK_SHUTDOWN], 1);
+    assert_true(core_disk_idle(b.rig->core));
+    disk_bench_end(&b);
+}
+
 /* A prompt is stored when its turn ends, as D2 says; not before, and not where an anchor is named.
  */
 TEST(a_prompt_is_stored_when_its_turn_ends)
