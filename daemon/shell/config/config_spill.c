@@ -8,6 +8,8 @@
 #define DISK_CHUNKS_MAX  (1u << 18) /* 256 GiB of chunks of 1 MiB: some hundred MiB of records */
 #define CHUNKS_PER_FILE  4u /* a store writes as many files as it needs, and seldom one a chunk */
 #define BLOCKS_PER_CHUNK 4u /* enough for L = 256 */
+#define STORES_EACH      2u
+#define STORES_MIN       4u
 
 /* Each tenant that says nothing has an equal part of what the others leave. */
 static void derive_parts(struct config *c)
@@ -44,6 +46,9 @@ void config_derive_spill(struct config *c)
     uint32_t align = l->disk_align;
 
     derive_parts(c);
+    if (l->disk_stores == 0)
+        l->disk_stores =
+            c->ntenants * STORES_EACH > STORES_MIN ? c->ntenants * STORES_EACH : STORES_MIN;
     l->disk_interval = (l->disk_interval + align - 1) / align * align;
     if (l->disk_interval > SESSION_TOKENS_MAX) /* which is no multiple of each `align` */
         l->disk_interval -= align;
@@ -83,6 +88,19 @@ static enum tern_err check_tenants(struct loader *l)
     return TERN_OK;
 }
 
+/* A store waits as long as its engine likes: with none reserved, others could store nothing. */
+static enum tern_err check_stores(struct loader *l)
+{
+    const struct config *c = l->config;
+
+    if (c->limits.disk_stores >= c->ntenants || c->limits.reserved_percent == 0)
+        return TERN_OK;
+    return setting_fail(l, "limits", "disk_stores",
+                        "is %" PRIu32 ", and there are %" PRIu32
+                        " tenants: let it be one for each at least",
+                        c->limits.disk_stores, c->ntenants);
+}
+
 enum tern_err config_check_spill(struct loader *l)
 {
     const struct config *c = l->config;
@@ -101,5 +119,5 @@ enum tern_err config_check_spill(struct loader *l)
     if (c->spill_bytes == 0)
         return setting_fail(l, "spill", "dir",
                             "needs spill.bytes, how much may be stored there (--spill.bytes)");
-    return TERN_OK;
+    return check_stores(l);
 }

@@ -195,8 +195,9 @@ const struct setting config_settings[] = {
           "page of page_bytes_min, from 1024 to 262144"),
     COUNT(SIZED, "limits", "disk_files", limits.disk_files, 0, DISK_FILES_MAX, "0",
           "Files on the disk; 0: one for 4 chunks"),
-    COUNT(SIZED, "limits", "disk_stores", limits.disk_stores, 1, 256, "4",
-          "Prefixes that are being stored at a time, or wait for that"),
+    COUNT(SIZED, "limits", "disk_stores", limits.disk_stores, 1, 256, NULL,
+          "Prefixes that are being stored at a time, or wait for that; default: 2 a tenant, at "
+          "least 4"),
     COUNT(SIZED, "limits", "disk_blocks", limits.disk_blocks, 0, COUNT_MAX, "0",
           "Blocks of 64 tokens of what is on the disk; 0: 4 a chunk"),
     COUNT(SIZED, "limits", "disk_keys", limits.disk_keys, 1, COUNT_MAX, "65536",

@@ -174,6 +174,24 @@ TEST(config_spill_is_read_and_limits_follow_from_it)
     assert_string_equal(disk.tenant[1], "b");
 }
 
+/* T22: a store may wait for a step that never comes, so each tenant needs one of its own. */
+TEST(config_each_tenant_has_stores_to_the_disk)
+{
+    char text[2048];
+    size_t at = (size_t)snprintf(text, sizeof text, "%s%s", SPILL, TENANT);
+
+    for (uint32_t i = 0; i < 5; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               "  - name: t%u\n    socket: /tmp/t%u\n    memory: 1M\n", i, i);
+    assert_int_equal(accepted(text)->limits.disk_stores, 12);
+    snprintf(text + at, sizeof text - at, "limits: {disk_stores: 5}\n");
+    refused(text, "t.yaml:21: limits.disk_stores: ", "is 5, and there are 6 tenants");
+    snprintf(text + at, sizeof text - at, "limits: {disk_stores: 6}\n");
+    assert_int_equal(accepted(text)->limits.disk_stores, 6);
+    snprintf(text + at, sizeof text - at, "limits: {disk_stores: 5, reserved_percent: 0}\n");
+    assert_int_equal(accepted(text)->limits.disk_stores, 5);
+}
+
 TEST(config_every_setting_of_spill_is_read)
 {
     struct disk_config disk;
