@@ -293,9 +293,23 @@ static uint64_t seal_bytes(const struct core *c, uint32_t node)
     return bytes;
 }
 
+/* The node that the next job is of: tenants take turns. */
+static uint32_t next_sealed(const struct core *c)
+{
+    for (uint32_t i = 1; i <= c->limits.tenants; i++) {
+        const struct tenant *t = tenant_at(c, (c->seal_turn + i) % c->limits.tenants);
+
+        if (t->seals_queued.n > 0)
+            return t->seals_queued.head;
+    }
+    return NONE;
+}
+
 /* As many jobs as there may be, and no more. */
 static void audit_seals(const struct core *c, uint32_t running, uint32_t nodes, uint64_t bytes)
 {
+    const uint32_t next = next_sealed(c);
+    uint32_t queued = 0;
     bool room = running < c->limits.seal_jobs;
 
     if (running != c->seals_running || running > c->limits.seal_jobs)
@@ -303,10 +317,14 @@ static void audit_seals(const struct core *c, uint32_t running, uint32_t nodes, 
     if (bytes != c->seal_bytes || (nodes > 2 && bytes > SEAL_BYTES_MAX))
         oracle_fail("audit: checksums of %llu bytes are computed, %llu counted",
                     (unsigned long long)bytes, (unsigned long long)c->seal_bytes);
-    if (room && c->seals_queued.n > 0 && running > 1)
-        room = bytes + seal_bytes(c, c->seals_queued.head) <= SEAL_BYTES_MAX;
-    if (c->seals_queued.n > 0 && room && !c->left_over)
-        oracle_fail("audit: %u seals wait although a job is free", c->seals_queued.n);
+    if (room && next != NONE && running > 1)
+        room = bytes + seal_bytes(c, next) <= SEAL_BYTES_MAX;
+    if (next != NONE && room && !c->left_over)
+        oracle_fail("audit: %u seals wait although a job is free", c->seals_queued);
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        queued += tenant_at(c, i)->seals_queued.n;
+    if (queued != c->seals_queued)
+        oracle_fail("audit: %u seals wait, %u counted", queued, c->seals_queued);
 }
 
 void audit_refs(struct audit *a)

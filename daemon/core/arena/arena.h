@@ -471,7 +471,8 @@ struct tenant {
     uint64_t turns, turns_begun, turns_expired, turns_lost; /* see struct turns_view */
     struct tickets_view tickets;
     struct figure_counts figures;
-    struct list idle; /* namespaces that nobody holds: who was given up first comes first */
+    struct list idle;         /* namespaces that nobody holds: who was given up first comes first */
+    struct list seals_queued; /* nodes that wait for their checksums, in the order of their turn */
     /* The bitmap of its record memory begins at record_word, a bit a page; a binary tree over these
      * words, whose root is 1, begins at twice that. */
     uint32_t record_word, record_pages, record_used, record_held;
@@ -539,9 +540,10 @@ struct core {
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves, free_turn_records;
     struct list checks; /* turn records that are CHECKING or LEAVING */
-    struct list seals_queued, copies_queued, seals_out, copies_out; /* nodes; out: a job runs */
+    struct list copies_queued, seals_out, copies_out; /* nodes; out: a job runs */
     struct list copies_come; /* nodes whose load-back is acknowledged, and not taken in yet */
-    uint32_t seals_running, copies_running;
+    uint32_t seals_queued, seals_running, copies_running; /* queued: in the tenants' lists */
+    uint32_t seal_turn;      /* the tenant whose node a job began with last */
     uint64_t seal_bytes;     /* of the nodes whose checksums are being computed */
     uint32_t host_corrupt;   /* nodes whose host pages do not agree with their checksums */
     uint32_t copies_lost;    /* copies that will not come, counted: those away look for them */

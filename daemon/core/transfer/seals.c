@@ -1,9 +1,9 @@
-/* Checksums of published nodes, so that peers may read them: a queue of nodes, and jobs of one node
- * each, as many at a time as there are job slots and SEAL_BYTES_MAX allows, but two, so that no
- * worker waits for the owner. The owner hears of the first nodes while the next are read, also
- * where it shares a processor with the workers: who waits for them is not told of all at the end
- * (Y4). A job holds a reference, so its pages cannot be given to anyone else while a worker reads
- * them. */
+/* Checksums of published nodes, so that peers may read them: a queue of nodes for each tenant,
+ * which take turns, and jobs of one node each, as many at a time as there are job slots and
+ * SEAL_BYTES_MAX allows, but two, so that no worker waits for the owner. The owner hears of the
+ * first nodes while the next are read, also where it shares a processor with the workers: who waits
+ * for them is not told of all at the end (Y4). A job holds a reference, so its pages cannot be
+ * given to anyone else while a worker reads them. */
 
 #include "core/arena/actions.h"
 #include "core/arena/count.h"
@@ -20,7 +20,19 @@ void seal_queue(struct core *c, uint32_t node)
         return;
     seal_state_move(&n->work.seal, SEAL_QUEUED);
     node_pin(c, node, REF_JOB);
-    seal_list_push(c, &c->seals_queued, node);
+    seal_list_push(c, &tenant_at(c, node_pool(c, n)->tenant)->seals_queued, node);
+    c->seals_queued++;
+}
+
+/* The oldest node of the tenant whose turn it is. */
+static uint32_t seal_next(const struct core *c)
+{
+    uint32_t tenant = c->seal_turn;
+
+    do
+        tenant = (tenant + 1) % c->limits.tenants;
+    while (tenant_at(c, tenant)->seals_queued.n == 0);
+    return tenant_at(c, tenant)->seals_queued.head;
 }
 
 /* A page of the node whose checksum nobody has asked for yet, and whose writer has passed. */
@@ -104,8 +116,8 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
 
 bool seal_flush(struct core *c, struct actions *out)
 {
-    while (c->seals_queued.n > 0 && c->seals_running < c->limits.seal_jobs) {
-        uint32_t slot = c->seals_queued.head;
+    while (c->seals_queued > 0 && c->seals_running < c->limits.seal_jobs) {
+        uint32_t slot = seal_next(c);
         const struct pool *p = pool_at(c, node_at(c, slot)->pool);
         uint32_t need = chunk_pages(p);
 
@@ -113,7 +125,9 @@ bool seal_flush(struct core *c, struct actions *out)
             return true; /* the end of a job goes on */
         if (actions_room(out) == 0 || out->npages + need > sizeof out->pages / sizeof out->pages[0])
             return false;
-        seal_list_remove(c, &c->seals_queued, slot);
+        seal_list_remove(c, &tenant_at(c, p->tenant)->seals_queued, slot);
+        c->seals_queued--;
+        c->seal_turn = p->tenant;
         seal_list_push(c, &c->seals_out, slot);
         seal_state_move(&node_at(c, slot)->work.seal, SEAL_RUNNING);
         c->seals_running++;

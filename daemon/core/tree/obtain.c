@@ -76,8 +76,8 @@ static bool add_kept(struct core *c, struct kept_nodes *k, uint32_t node)
 /* False: there are more. */
 static bool find_kept(struct core *c, struct kept_nodes *k)
 {
-    const struct list *seals[] = {&c->seals_queued, &c->seals_out},
-                      *due = &tenant_at(c, k->pool->tenant)->disk_due;
+    const struct tenant *t = tenant_at(c, k->pool->tenant);
+    const struct list *seals[] = {&t->seals_queued, &c->seals_out}, *due = &t->disk_due;
     bool all = true;
 
     for (uint32_t i = 0; i < 2; i++)

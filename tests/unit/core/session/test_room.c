@@ -183,6 +183,34 @@ TEST(e4_pages_that_only_jobs_hold_are_waited_for)
     }
 }
 
+/* However much waits for its checksums of another tenant: that comes free for nobody but that one.
+ */
+TEST(e4_pages_that_jobs_of_another_tenant_hold_are_not_waited_for)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_engine other;
+    struct pool_id pool;
+    struct rig_session *s[2];
+    struct bench b;
+
+    options.limits.nodes = 4096;
+    options.limits.token_blocks = 8192;
+    options.limits.seal_jobs = 1;
+    b = bench_with(&options, 4, 1200);
+    other = rig_engine(b.rig, 1, "other", 1);
+    pool = rig_pool_pages(b.rig, &other, 4, 8);
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    b.rig->no_audit = true; /* it would look at each node after each of 1200 jobs */
+    rig_put(b.rig, &b.e, b.pool, 1, 4800);
+    for (uint32_t i = 0; i < 2; i++) {
+        s[i] = rig_session(b.rig, &other, pool, 1);
+        assert_ok(rig_match(s[i], rig_tokens(i, 32), 32));
+    }
+    assert_ok(rig_extend(s[0], 32, 0, NULL, 0));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(s[1], 4, 0, NULL, 0));
+    complete_all(b.rig, RIG_SEAL);
+}
+
 /* The same above a fork, of which jobs keep both branches. */
 TEST(e4_pages_that_jobs_hold_above_a_fork_are_waited_for)
 {

@@ -90,6 +90,31 @@ TEST(seals_of_pages_beyond_the_limit_are_computed_two_at_a_time)
     assert_int_equal(rig_jobs(rig, RIG_SEAL), 0);
 }
 
+/* T22: what one tenant commits, however much, keeps the checksums of another waiting for one job.
+ */
+TEST(seals_of_tenants_take_turns)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_engine other;
+    struct pool_id pool;
+    struct bench b;
+    uint32_t jobs = 0, left = 4;
+
+    options.limits.seal_jobs = 1;
+    b = bench_with(&options, 4, 64);
+    other = rig_engine(b.rig, 1, "other", 1);
+    pool = rig_pool_pages(b.rig, &other, 4, 64);
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    rig_put(b.rig, &b.e, b.pool, 1, 80);
+    rig_put(b.rig, &other, pool, 1, 16);
+    for (; left > 0; jobs++) {
+        left -= rig_job(b.rig, RIG_SEAL, 0)->pool == pool.slot;
+        rig_complete(b.rig, RIG_SEAL);
+    }
+    assert_int_equal(jobs, 8);
+    complete_all(b.rig, RIG_SEAL);
+}
+
 /* What its engine may have brought checksums for: the step that the commit named, also where it is
  * published later, with what it continues; none where the pages were written already. */
 TEST(seals_name_the_step_that_the_commit_named)
