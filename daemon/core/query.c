@@ -352,7 +352,7 @@ void core_view(const struct core *c, struct core_view *ret)
         ret->evicted_pages += t->figures.v[FIGURE_EVICTED_PAGES];
     }
     ret->recovers = c->recovers;
-    ret->copies = c->copies_queued.n + c->copies_running;
+    ret->copies = c->copies_queued + c->copies_running;
     core_event_range(c, &ret->event_first, &ret->event_next);
     ret->event_first += core_event_base(c);
     ret->event_next += core_event_base(c);

@@ -151,8 +151,12 @@ static uint32_t audit_copies(const struct core *c, const struct list *l, uint32_
 static void audit_queue(const struct core *c)
 {
     uint32_t queued = 0, running = 0, come = 0, begun = 0;
-    uint32_t listed = audit_copies(c, &c->copies_queued, COPY_QUEUED);
+    uint32_t listed = 0;
 
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        listed += audit_copies(c, &tenant_at(c, i)->copies_queued, COPY_QUEUED);
+    if (listed != c->copies_queued)
+        oracle_fail("audit: %u copies wait, %u counted", listed, c->copies_queued);
     for (uint32_t i = 0; i < c->limits.sessions; i++)
         if (session_at(c, i)->state != SESSION_EMPTY)
             begun += audit_copies(c, &session_at(c, i)->load.begun, COPY_QUEUED);

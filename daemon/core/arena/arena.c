@@ -240,9 +240,9 @@ struct core *core_init(void *mem, const struct core_limits *limits,
         c->limits.groups = GROUPS_DEFAULT;
     c->incarnation = incarnation;
     c->bytes = bytes;
-    c->copies_queued = c->seals_out = c->copies_out = c->copies_come = c->away = c->closing =
-        c->turns = c->pulls_active = c->serves_active = c->checks = c->disk_stores =
-            c->disk_leaving = c->tickets_due = LIST_EMPTY;
+    c->seals_out = c->copies_out = c->copies_come = c->away = c->closing = c->turns =
+        c->pulls_active = c->serves_active = c->checks = c->disk_stores = c->disk_leaving =
+            c->tickets_due = LIST_EMPTY;
     c->over.bound = c->limits.step_visits ? c->limits.step_visits : STEP_VISITS_MAX;
     c->disk_gone_first = c->disk_gone_last = NONE;
     c->disk_file_found = NONE;
@@ -257,9 +257,9 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     for (uint32_t i = 0; i < limits->tenants; i++) {
         tenant_at(c, i)->event_next = 1;
         tenant_at(c, i)->idle = tenant_at(c, i)->closes = tenant_at(c, i)->seals_queued =
-            tenant_at(c, i)->disk_entries = tenant_at(c, i)->disk_roots =
-                tenant_at(c, i)->disk_bare = tenant_at(c, i)->disk_due =
-                    tenant_at(c, i)->disk_late = LIST_EMPTY;
+            tenant_at(c, i)->copies_queued = tenant_at(c, i)->disk_entries =
+                tenant_at(c, i)->disk_roots = tenant_at(c, i)->disk_bare =
+                    tenant_at(c, i)->disk_due = tenant_at(c, i)->disk_late = LIST_EMPTY;
         tenant_at(c, i)->disk_writing = tenant_at(c, i)->disk_sweep = NONE;
     }
     give_record_memory(c);

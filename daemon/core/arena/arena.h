@@ -471,8 +471,8 @@ struct tenant {
     uint64_t turns, turns_begun, turns_expired, turns_lost; /* see struct turns_view */
     struct tickets_view tickets;
     struct figure_counts figures;
-    struct list idle;         /* namespaces that nobody holds: who was given up first comes first */
-    struct list seals_queued; /* nodes that wait for their checksums, in the order of their turn */
+    struct list idle; /* namespaces that nobody holds: who was given up first comes first */
+    struct list seals_queued, copies_queued; /* nodes that wait for a job, the oldest first */
     /* The bitmap of its record memory begins at record_word, a bit a page; a binary tree over these
      * words, whose root is 1, begins at twice that. */
     uint32_t record_word, record_pages, record_used, record_held;
@@ -539,13 +539,14 @@ struct core {
     struct share_of_table share[SHARE_TABLES];
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves, free_turn_records;
-    struct list checks; /* turn records that are CHECKING or LEAVING */
-    struct list copies_queued, seals_out, copies_out; /* nodes; out: a job runs */
+    struct list checks;                /* turn records that are CHECKING or LEAVING */
+    struct list seals_out, copies_out; /* nodes of which a job runs */
     struct list copies_come; /* nodes whose load-back is acknowledged, and not taken in yet */
-    uint32_t seals_queued, seals_running, copies_running; /* queued: in the tenants' lists */
-    uint32_t seal_turn;      /* the tenant whose node a job began with last */
-    uint64_t seal_bytes;     /* of the nodes whose checksums are being computed */
-    uint32_t host_corrupt;   /* nodes whose host pages do not agree with their checksums */
+    uint32_t seals_queued, copies_queued; /* in the lists of all tenants */
+    uint32_t seals_running, copies_running;
+    uint32_t seal_turn, copy_turn; /* the tenants whose nodes jobs began with last */
+    uint64_t seal_bytes;           /* of the nodes whose checksums are being computed */
+    uint32_t host_corrupt;         /* nodes whose host pages do not agree with their checksums */
     uint32_t copies_lost;    /* copies that will not come, counted: those away look for them */
     uint32_t away_looks;     /* so many of those away are to be looked at, from the first on */
     struct list away;        /* sessions */
@@ -706,6 +707,19 @@ static inline struct tree_event *event_at(const struct core *c, uint32_t tenant,
     ARENA_BOUND(tenant, c->limits.tenants);
     return (struct tree_event *)((char *)(uintptr_t)c + (size_t)c->events_at * 64) +
            (size_t)tenant * c->limits.events + own % c->limits.events;
+}
+
+/* Whose turn it is after `last`, of the tenants whose list at that offset is not empty. There is
+ * one. */
+static inline uint32_t next_tenant(const struct core *c, uint32_t last, size_t list)
+{
+    const struct list *l;
+
+    do {
+        last = (last + 1) % c->limits.tenants;
+        l = (const struct list *)(const void *)((const char *)tenant_at(c, last) + list);
+    } while (l->n == 0);
+    return last;
 }
 
 /* What a peer has heard of reset i. */

@@ -1,5 +1,5 @@
-/* The jobs that copy between the tiers: a queue of nodes, and as many jobs at a time as there are
- * slots for. A job moves what one node needs. See host.h. */
+/* The jobs that copy between the tiers: a queue of nodes for each tenant, which take turns, and as
+ * many jobs at a time as there are slots for. A job moves what one node needs. See host.h. */
 #include "core/arena/actions.h"
 #include "core/tier/host.h"
 #include "core/tree/copies.h"
@@ -64,16 +64,20 @@ static void emit_copy(struct core *c, uint32_t slot, struct actions *out, uint32
 
 bool copy_flush(struct core *c, struct actions *out)
 {
-    while (c->copies_queued.n > 0 && c->copies_running < c->limits.copy_jobs) {
-        uint32_t slot = c->copies_queued.head, pages = 0;
+    while (c->copies_queued > 0 && c->copies_running < c->limits.copy_jobs) {
+        const uint32_t tenant =
+                           next_tenant(c, c->copy_turn, offsetof(struct tenant, copies_queued)),
+                       slot = tenant_at(c, tenant)->copies_queued.head;
         const struct node *n = node_at(c, slot);
+        uint32_t pages = 0;
 
         for (uint32_t g = 0; g < c->limits.groups; g++)
             pages += n->group[g].copying == NONE ? 0 : node_pool(c, n)->group[g].segment;
         if (actions_room(out) == 0 ||
             out->npages + 2 * pages > sizeof out->pages / sizeof out->pages[0])
             return false;
-        copy_list_remove(c, &c->copies_queued, slot);
+        copy_unqueue(c, slot);
+        c->copy_turn = tenant;
         copy_list_push(c, &c->copies_out, slot);
         c->copies_running++;
         emit_copy(c, slot, out, pages);

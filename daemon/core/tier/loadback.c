@@ -70,9 +70,10 @@ static void loadback_cancel(struct core *c, uint32_t slot)
         copy_state_move(&n->work.copy, COPY_CANCELLED);
         return;
     }
-    if (copy_list_has(c, slot))
-        copy_list_remove(c, n->work.copy == COPY_QUEUED ? &c->copies_queued : &c->copies_come,
-                         slot);
+    if (n->work.copy == COPY_QUEUED && copy_list_has(c, slot))
+        copy_unqueue(c, slot);
+    else if (copy_list_has(c, slot))
+        copy_list_remove(c, &c->copies_come, slot);
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
 }
@@ -200,7 +201,8 @@ enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, const c
 void load_queue(struct core *c, struct session *s)
 {
     pages_promise_take(pool_at(c, s->pool), s->promised, s->promised);
-    copy_list_append(c, &c->copies_queued, &s->load.begun);
+    c->copies_queued += s->load.begun.n;
+    copy_list_append(c, &tenant_at(c, pool_at(c, s->pool)->tenant)->copies_queued, &s->load.begun);
 }
 
 /* Takes an acknowledged copy in, and with it those below it that waited for it. */

@@ -57,7 +57,8 @@ static void writeback_queue(struct core *c, uint32_t slot)
     p->writebacks++;
     p->copy_moved_ns = c->now_ns;
     copy_state_move(&node_at(c, slot)->work.copy, COPY_QUEUED);
-    copy_list_push(c, &c->copies_queued, slot);
+    copy_list_push(c, &tenant_at(c, p->tenant)->copies_queued, slot);
+    c->copies_queued++;
 }
 
 /* There must be room on the host. */

@@ -24,17 +24,6 @@ void seal_queue(struct core *c, uint32_t node)
     c->seals_queued++;
 }
 
-/* The oldest node of the tenant whose turn it is. */
-static uint32_t seal_next(const struct core *c)
-{
-    uint32_t tenant = c->seal_turn;
-
-    do
-        tenant = (tenant + 1) % c->limits.tenants;
-    while (tenant_at(c, tenant)->seals_queued.n == 0);
-    return tenant_at(c, tenant)->seals_queued.head;
-}
-
 /* A page of the node whose checksum nobody has asked for yet, and whose writer has passed. */
 static bool page_waits(const struct node *n, uint32_t group, const struct page *pg)
 {
@@ -117,7 +106,8 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
 bool seal_flush(struct core *c, struct actions *out)
 {
     while (c->seals_queued > 0 && c->seals_running < c->limits.seal_jobs) {
-        uint32_t slot = seal_next(c);
+        uint32_t tenant = next_tenant(c, c->seal_turn, offsetof(struct tenant, seals_queued)),
+                 slot = tenant_at(c, tenant)->seals_queued.head;
         const struct pool *p = pool_at(c, node_at(c, slot)->pool);
         uint32_t need = chunk_pages(p);
 
@@ -125,9 +115,9 @@ bool seal_flush(struct core *c, struct actions *out)
             return true; /* the end of a job goes on */
         if (actions_room(out) == 0 || out->npages + need > sizeof out->pages / sizeof out->pages[0])
             return false;
-        seal_list_remove(c, &tenant_at(c, p->tenant)->seals_queued, slot);
+        seal_list_remove(c, &tenant_at(c, tenant)->seals_queued, slot);
         c->seals_queued--;
-        c->seal_turn = p->tenant;
+        c->seal_turn = tenant;
         seal_list_push(c, &c->seals_out, slot);
         seal_state_move(&node_at(c, slot)->work.seal, SEAL_RUNNING);
         c->seals_running++;

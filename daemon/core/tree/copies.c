@@ -71,6 +71,12 @@ void copy_pages_free(struct core *c, struct node *n)
         chain_free(c, &n->group[g].copying);
 }
 
+void copy_unqueue(struct core *c, uint32_t slot)
+{
+    copy_list_remove(c, &tenant_at(c, node_pool(c, node_at(c, slot))->tenant)->copies_queued, slot);
+    c->copies_queued--;
+}
+
 void copy_forget(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -79,7 +85,7 @@ void copy_forget(struct core *c, uint32_t slot)
         return;
     check(copy_goes_to(n, TIER_HOST) && n->work.copy != COPY_RUNNING);
     if (n->work.copy == COPY_QUEUED) {
-        copy_list_remove(c, &c->copies_queued, slot);
+        copy_unqueue(c, slot);
         node_pool(c, n)->writebacks--;
     }
     copy_pages_free(c, n);

@@ -34,5 +34,7 @@ void copy_pages_attach(struct core *c, uint32_t slot);
 void copy_pages_free(struct core *c, struct node *n);
 /* Ends a copy that no job works on: its node is about to be destroyed or to leave the device. */
 void copy_forget(struct core *c, uint32_t slot);
+/* Takes a node that is queued for a job out of its tenant's queue. */
+void copy_unqueue(struct core *c, uint32_t slot);
 
 #endif

@@ -293,6 +293,25 @@ TEST(host_writeback_waits_for_checksums_and_for_a_job)
     bench_ends_clean(&b);
 }
 
+/* T22: however much one tenant has copied, the copies of another wait for one job each. */
+TEST(host_copies_of_tenants_take_turns)
+{
+    struct bench b = HOST_BENCH_LIMITED(limits.copy_jobs = 1, 4, 64, 64);
+    struct rig_engine other = rig_engine(b.rig, 1, "other", 1);
+    struct pool_id pool = rig_pool_pages(b.rig, &other, 4, 64);
+    uint32_t jobs = 0, left = 4;
+
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    rig_put(b.rig, &b.e, b.pool, 1, 80);
+    rig_put(b.rig, &other, pool, 1, 16);
+    for (; left > 0; jobs++) {
+        left -= rig_job(b.rig, RIG_COPY, 0)->pool == pool.slot;
+        rig_complete(b.rig, RIG_COPY);
+    }
+    assert_int_equal(jobs, 8);
+    complete_all(b.rig, RIG_COPY);
+}
+
 /* T16: what waits for its turn gives way to who needs the device's pages; what runs does not. */
 TEST(host_a_copy_that_does_not_run_gives_way)
 {
