@@ -156,7 +156,8 @@ void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_ho
 static enum tern_err create_region(struct mem *mem, struct region *r, enum region_kind kind,
                                    uint64_t bytes, const char **ret_why)
 {
-    TRY(region_create(r, kind, bytes, mem->config.huge_pages && kind != REGION_CONTROL,
+    TRY(region_create(r, kind, bytes,
+                      mem->config.huge_pages && kind != REGION_CONTROL && kind != REGION_SUMS,
                       mem->workers, ret_why));
     mem->holes.memories += r->holes;
     return TERN_OK;
@@ -182,7 +183,7 @@ static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const c
 static enum tern_err create_brought(struct mem *mem, uint32_t tenant, const char **ret_why)
 {
     for (uint32_t i = 0; i < mem->config.tenant[tenant].regions; i++)
-        TRY(create_region(mem, &mem->brought[tenant][i], REGION_CONTROL,
+        TRY(create_region(mem, &mem->brought[tenant][i], REGION_SUMS,
                           brought_bytes(&mem->config, tenant), ret_why));
     return TERN_OK;
 }

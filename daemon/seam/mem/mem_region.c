@@ -86,7 +86,9 @@ static uint8_t *map_aligned(const struct region *r)
 
 static bool region_open(struct region *r, enum region_kind kind, uint64_t bytes, bool hugetlb)
 {
-    const char *name = kind == REGION_CONTROL ? "tern-control" : "tern-pages";
+    const char *name = kind == REGION_CONTROL ? "tern-control"
+                       : kind == REGION_SUMS  ? "tern-sums"
+                                              : "tern-pages";
     uint64_t unit = hugetlb ? HUGE_BYTES : PAGE_BYTES;
 
     *r = (struct region){

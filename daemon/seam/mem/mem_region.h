@@ -13,7 +13,7 @@
 #include "seam/mem/workers.h"
 
 /* DEVICE: made and ended by seam/mem/cuda; `base` is an address of the device. */
-enum region_kind { REGION_SHARED = 0, REGION_CONTROL, REGION_PRIVATE, REGION_DEVICE };
+enum region_kind { REGION_SHARED = 0, REGION_CONTROL, REGION_SUMS, REGION_PRIVATE, REGION_DEVICE };
 
 struct region {
     enum region_kind kind;
