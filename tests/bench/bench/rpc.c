@@ -3,6 +3,7 @@
  * client and server on one core, then on two. Then one Step for 256 sessions, Matches in a
  * pipeline, both beside fetches at full rate into the same daemon, and decode steps over a lease.
  */
+#include <math.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 
@@ -45,7 +46,8 @@ struct rpc {
     struct engine engine;
     struct engine_session session;
     uint32_t *tokens; /* owned: DEPTH_TOKENS and NEW_TOKENS */
-    struct series match, raw_rtt, match2, raw2, step, step_room, step_full, busy, busy_raw;
+    struct series match, raw_rtt, match2, raw2, step, step_room, step_full, step_ratio, busy,
+        busy_raw;
     double pipelined, raw_pipelined, busy_gb_s;
     struct decode_figures decode, decode_slept;
 };
@@ -237,7 +239,8 @@ static enum tern_err hog_do(struct rpc *r, struct engine_op op, struct tern_resu
     return op_do(r->engine.tern, &op, MEMBER_CALL_MS, ret);
 }
 
-/* A page for each session: while there is room, and while another session has all pages. */
+/* A page for each session: while there is room, and while another session has all pages. The ratio
+ * of a round is that of its least times, which what else runs on the machine does not lengthen. */
 static bool measure_exhausted(struct rpc *r, struct engine_op *ops, uint32_t rounds)
 {
     const struct engine_op page = {.kind = ENGINE_EXTEND, .length = PAGE_TOKENS},
@@ -252,9 +255,12 @@ static bool measure_exhausted(struct rpc *r, struct engine_op *ops, uint32_t rou
 
     give.session = take.session;
     for (uint32_t round = 0; ok && round < rounds; round++) {
+        double least_room = INFINITY, least_full = INFINITY;
+
         for (uint32_t i = 0; ok && i < 20; i++) {
             ok = step_all(r, ops, page, TERN_OK, &us) && step_all(r, ops, back, TERN_OK, &unused);
             series_add(&r->step_room, us);
+            least_room = fmin(least_room, us);
         }
         take.length = POOL_PAGES * PAGE_TOKENS; /* so many there are not: it says how many */
         ok = ok && hog_do(r, take, &last) == TERN_QUOTA;
@@ -265,7 +271,9 @@ static bool measure_exhausted(struct rpc *r, struct engine_op *ops, uint32_t rou
         for (uint32_t i = 0; ok && i < 20; i++) {
             ok = step_all(r, ops, page, TERN_POOL_EXHAUSTED, &us);
             series_add(&r->step_full, us);
+            least_full = fmin(least_full, us);
         }
+        series_add(&r->step_ratio, least_full / least_room);
         ok = ok && member_ok(&r->engine, "giving them back", hog_do(r, give, &last));
     }
     give.kind = ENGINE_CLOSE;
@@ -369,8 +377,8 @@ static int show(struct rpc *r)
 {
     double match = series_median(&r->match), raw = series_median(&r->raw_rtt),
            step = series_median(&r->step), room = series_median(&r->step_room),
-           full = series_median(&r->step_full), busy = series_quantile(&r->busy, 0.99),
-           busy_raw = series_quantile(&r->busy_raw, 0.99),
+           full = series_median(&r->step_full), ratio = series_median(&r->step_ratio),
+           busy = series_quantile(&r->busy, 0.99), busy_raw = series_quantile(&r->busy_raw, 0.99),
            decode = series_quantile(&r->decode.step, 0.99),
            trips = (double)r->decode.round_trips / (double)r->decode.steps;
     const struct bench_figure figures[] = {
@@ -382,8 +390,8 @@ static int show(struct rpc *r)
         {"raw_rtt_us_p50_2core", series_median(&r->raw2), "raw, p50, two cores", "us", NULL},
         {"step_us_p50", step, "step of 256, p50", "us", "at most 150 us"},
         {"step_room_us_p50", room, "a page each, p50", "us", NULL},
-        {"step_exhausted_us_p50", full, "no page left, p50", "us", "at most twice a page each"},
-        {"step_exhausted_ratio", full / room, NULL, NULL, NULL},
+        {"step_exhausted_us_p50", full, "no page left, p50", "us", NULL},
+        {"step_exhausted_ratio", ratio, "no page left, to a page each", "times", "at most 2"},
         {"pipelined_per_s", r->pipelined, "pipelined", "a second", "at least half of raw"},
         {"raw_pipelined_per_s", r->raw_pipelined, "raw, pipelined", "a second", NULL},
         {"busy_match_rtt_us_p99", busy, "match, p99, busy", "us", "at most twice raw, busy"},
@@ -428,7 +436,7 @@ static int show(struct rpc *r)
                      "pipelined_per_s >= raw_pipelined_per_s / 2") &&
          ok;
     ok = bench_limit(step <= 150, "step_us_p50 <= 150") && ok;
-    ok = bench_count(full <= 2 * room, "step_exhausted_us_p50 <= 2 * step_room_us_p50") && ok;
+    ok = bench_count(ratio <= 2, "step_exhausted_ratio <= 2") && ok;
     ok = bench_limit(decode <= 20, "decode_step_us_p99 <= 20") && ok;
     ok = bench_count(trips <= 0.1, "decode_round_trips_per_step <= 0.1") && ok;
     ok = bench_limit(busy <= BUSY_RATIO_MAX * busy_raw,
@@ -440,8 +448,8 @@ static int show(struct rpc *r)
 int bench_rpc(const struct bench_args *args)
 {
     static struct rpc r;
-    struct series *all[] = {&r.match,     &r.raw_rtt,   &r.match2, &r.raw2,    &r.step,
-                            &r.step_room, &r.step_full, &r.busy,   &r.busy_raw};
+    struct series *all[] = {&r.match,     &r.raw_rtt,   &r.match2,     &r.raw2, &r.step,
+                            &r.step_room, &r.step_full, &r.step_ratio, &r.busy, &r.busy_raw};
     int status = 2;
 
     r.args = args;
