@@ -89,14 +89,16 @@ struct publishing {
 };
 
 /* S11: is there a record for all that the next chunks take, up to `depth`? A tail that they replace
- * goes with the first of them, so nothing may be missing for the last. */
+ * goes with the first of them, so nothing may be missing for the last. What follows the first chunk
+ * waits for a step if that chunk is one that the engine has still to publish. */
 static bool publish_ready(struct core *c, const struct pull *p, const struct session *s,
                           uint32_t depth, enum pull_busy *ret_why)
 {
     const uint32_t tenant = engine_at(c, s->engine)->tenant, align = pool_at(c, p->pool)->align,
                    there = p->history > s->committed ? p->history : s->committed;
-    uint32_t retires = (p->tail ? tail_records(c, s, p->tail_step) : 0) +
-                       (node_visible(node_at(c, s->node)) ? 0u : 1u);
+    uint32_t retires =
+        (p->tail ? tail_records(c, s, p->tail_step) : 0) +
+        (node_visible(node_at(c, s->node)) && depth <= s->committed + align ? 0u : 1u);
     uint32_t nodes = p->tail && depth > there ? (depth - there) / align : 0,
              end = piece_whole(c); /* a fetch that is refused a record ends */
     bool room = nodes == 0 || records_room(c, p->pool, SHARE_NODES, nodes);
