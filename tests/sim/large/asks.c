@@ -221,13 +221,14 @@ static void arrived(struct lsession *s, const struct reply *r)
 
     s->waits_for = 0;
     s->state = recover && r->err != TERN_OK ? L_AWAY : s->len.written > 0 ? L_RUNS : L_NEW;
-    if (r->err != TERN_OK)
-        return;
+    if (r->err != TERN_OK && recover)
+        return; /* a fetch that fails tells what came before */
     s->tokens = recover ? r->recover.tokens : r->fetch.tokens;
     ltable_told(s, recover ? &r->recover.lengths : &r->fetch.lengths, r->runs, r->nruns, false,
                 s->fence);
     s->state = s->len.written > 0 ? L_RUNS : L_NEW;
-    lw.marks[recover ? LARGE_recover : LARGE_fetch] = true;
+    if (r->err == TERN_OK)
+        lw.marks[recover ? LARGE_recover : LARGE_fetch] = true;
 }
 
 void llate(const struct reply *r)
