@@ -57,14 +57,16 @@ for name in prefill decode; do
     unset "PIDS[$name]"
 done
 
-# Of what is free the next daemon gets 60 %, so that it cannot start before the driver has taken the killed one's back.
+# Each daemon gets 60 % of what is free, so the next one cannot start before the driver has taken the killed one's back.
 free=$(nvidia-smi -i "$GPU" --query-gpu=memory.free --format=csv,noheader,nounits)
 for round in killed again; do
     began=${EPOCHREALTIME/./}
     start $round none 64K "memory=$((free * 6 / 10))M"
     echo "a daemon of $((free * 6 / 10)) MiB of the GPU was ready in $(((${EPOCHREALTIME/./} - began) / 1000)) ms"
     kill -9 "${PIDS[$round]}"
-    wait "${PIDS[$round]}" 2>/dev/null || true
+    status=0
+    wait "${PIDS[$round]}" 2>/dev/null || status=$?
+    [[ $status == 137 ]] || fail "the daemon that was killed ended with status $status"
     unset "PIDS[$round]"
 done
 echo "all passed"

@@ -1,5 +1,5 @@
-/* What the stand-in (tests/standin) takes for the driver's rules of copies between devices and of
- * exported memory, asked of a driver: of the stand-in by a unit test, of a real one by tern-gpu. */
+/* Rules of the driver, of copies between devices and of exported memory, as the stand-in
+ * (tests/standin) keeps them. A unit test asks the stand-in for them, tern-gpu a real driver. */
 #ifndef GPU_RULES_H
 #define GPU_RULES_H
 

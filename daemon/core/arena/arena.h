@@ -709,8 +709,8 @@ static inline struct tree_event *event_at(const struct core *c, uint32_t tenant,
            (size_t)tenant * c->limits.events + own % c->limits.events;
 }
 
-/* Whose turn it is after `last`, of the tenants whose list at that offset is not empty. There is
- * one. */
+/* The tenant whose turn follows that of `last`, among those whose list at that offset is not empty.
+ * There is one. */
 static inline uint32_t next_tenant(const struct core *c, uint32_t last, size_t list)
 {
     const struct list *l;
