@@ -72,7 +72,7 @@ keys "rows wrong" "j['wrong'] == 0 and [r['piece_bytes'] for r in j['rows']] == 
     'received_packed_gb_s', 'received_ratio', 'received_core_ratio'))" "$TERN_BIN/tern-bench" reshard --quick --json
 # Of a table A is refused; of what costs the daemon's steps or shares its sockets it need not be.
 costs="('long commits', 'publishing', 'evictions', 'disk entries', 'tickets', 'collisions', 'pool opens', 'bell', 'holes', 'descriptors', 'unread answers', 'peer layouts', 'steps', 'finds')"
-keys "rows" "all((r['a_refused'] > 0 or r['table'] in $costs) and r['b_failed'] == 0 and all(k in r for k in ('table', 'p99_ratio')) for r in j['rows'])" \
+keys "rows unmeasured" "j['unmeasured'] == [] and all((r['a_refused'] > 0 or r['table'] in $costs) and r['b_failed'] == 0 and all(k in r for k in ('table', 'p99_ratio')) for r in j['rows'])" \
     "$TERN_BIN/tern-bench" neighbours --quick --json
 
 "$TERN_BIN/tern-replay" --spawn --sessions 20 --turns 20 --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?"

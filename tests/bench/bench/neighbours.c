@@ -206,48 +206,52 @@ static bool judge(const struct row *r)
     return bench_limit(r->p99_ratio <= RATIO_MAX, limit) && ok;
 }
 
-static int show(const struct bench_args *args, const struct row *rows, uint32_t n)
+static void row_print(const struct row *r)
 {
-    json_t *o = json_object(), *list = json_array();
-    bool ok = true;
-
-    if (!args->json)
-        printf("neighbours: %-14s %10s %10s %10s %9s %9s %11s %7s   limit\n", "table", "A refused",
-               "A a second", "B done", "B failed", "p99 us", "A in share", "ratio");
-    for (uint32_t i = 0; i < n; i++) {
-        const struct row *r = &rows[i];
-
-        json_array_append_new(list, row_json(r));
-        if (!args->json)
-            printf("            %-14s %10llu %10.0f %10llu %9llu %9.0f %11.0f %7.2f   %.0f\n",
-                   r->table->name, (unsigned long long)r->a[1].refused, per_s(&r->a[1]),
-                   (unsigned long long)r->b_operations, (unsigned long long)r->b_failed, r->p99_us,
-                   r->p99_us_within, r->p99_ratio, RATIO_MAX);
-        ok = judge(r) && ok;
-    }
-    json_object_set_new(o, "rows", list);
-    if (args->json)
-        json_print(o);
-    json_decref(o);
-    return ok ? 0 : 1;
+    printf("            %-14s %10llu %10.0f %10llu %9llu %9.0f %11.0f %7.2f   %.0f\n",
+           r->table->name, (unsigned long long)r->a[1].refused, per_s(&r->a[1]),
+           (unsigned long long)r->b_operations, (unsigned long long)r->b_failed, r->p99_us,
+           r->p99_us_within, r->p99_ratio, RATIO_MAX);
+    fflush(stdout);
 }
 
+/* A row that could not be measured leaves the others as they are; the exit status tells. */
 int bench_neighbours(const struct bench_args *args)
 {
     static struct neighbours n;
-    static struct row rows[TABLES];
+    json_t *o = json_object(), *list = json_array(), *unmeasured = json_array();
     uint32_t nrows = 0;
+    bool ok = true;
+    int status;
 
     n.args = args;
+    if (!args->json)
+        printf("neighbours: %-14s %10s %10s %10s %9s %9s %11s %7s   limit\n", "table", "A refused",
+               "A a second", "B done", "B failed", "p99 us", "A in share", "ratio");
     for (uint32_t i = 0; i < TABLES; i++) {
+        struct row row = {.table = tables[i]};
+
         if (args->table && strcmp(args->table, tables[i]->name) != 0)
             continue;
-        rows[nrows].table = tables[i];
-        if (!measure(&n, &rows[nrows++]))
-            return 2;
+        nrows++;
+        if (!measure(&n, &row)) {
+            json_array_append_new(unmeasured, json_string(row.table->name));
+            continue;
+        }
+        json_array_append_new(list, row_json(&row));
+        if (!args->json)
+            row_print(&row);
+        ok = judge(&row) && ok;
     }
-    if (nrows > 0)
-        return show(args, rows, nrows);
-    fprintf(stderr, "tern-bench neighbours: no table is called \"%s\"\n", args->table);
-    return 2;
+    status = json_array_size(unmeasured) > 0 ? 2 : !ok;
+    json_object_set_new(o, "rows", list);
+    json_object_set_new(o, "unmeasured", unmeasured);
+    if (args->json)
+        json_print(o);
+    json_decref(o);
+    if (nrows == 0) {
+        fprintf(stderr, "tern-bench neighbours: no table is called \"%s\"\n", args->table);
+        return 2;
+    }
+    return status;
 }

@@ -318,6 +318,8 @@ const struct a_table a_descriptors = {.name = "descriptors",
 
 #define MUTE_CONNS 4
 
+/* The pools of a mute engine wait until A's process has ended: four more each turn. */
+
 static struct engine mute[MUTE_CONNS];
 
 static bool unread_prepare(struct tenant_a *a, bool over)
@@ -371,7 +373,7 @@ static enum a_answer map_read(struct tenant_a *a)
 }
 
 const struct a_table a_unread = {.name = "unread answers",
-                                 .limits = "  engines: 32\n  pools: 48\n",
+                                 .limits = "  engines: 32\n  pools: 64\n",
                                  .costs = true,
                                  .open = unread_open,
                                  .prepare = unread_prepare,
