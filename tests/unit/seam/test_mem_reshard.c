@@ -61,7 +61,7 @@ static void memory(void)
                            .pools = 1,
                            .page_records = 64,
                            .sums_per_page = UNITS_MAX,
-                           .page_bytes_min = 1,
+                           .page_bytes_min = rig.to.page_bytes,
                            .workers = 1,
                            .jobs = 2};
     struct group_layout group = {

@@ -226,6 +226,13 @@ static inline void rig_path_send(void *ctx, uint32_t link, const struct xfer_pat
     xfer_path_msg(side == &rig.src ? rig.dst.xfer : rig.src.xfer, link, &copy);
 }
 
+/* Each place where a page may begin has an entry for brought checksums: few places, less memory. */
+static inline uint64_t rig_page_bytes_min(const struct rig_options *o)
+{
+    return o->page_bytes[1] && o->page_bytes[1] < o->page_bytes[0] ? o->page_bytes[1]
+                                                                   : o->page_bytes[0];
+}
+
 static inline void rig_side(struct side *side, const struct rig_options *o, uint64_t incarnation,
                             uint32_t corrupt)
 {
@@ -235,7 +242,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                            .pools = tenants,
                            .page_records = 2 * RIG_PAGES,
                            .sums_per_page = o->units * o->regions,
-                           .page_bytes_min = 64,
+                           .page_bytes_min = rig_page_bytes_min(o),
                            .workers = 1,
                            .jobs = 16,
                            .incarnation = incarnation};
@@ -340,6 +347,16 @@ static inline void rig_serve(uint32_t slot)
     xfer_serve_start(rig.src.xfer, &act);
 }
 
+#define RIG_MEMORY_MAX (32u << 20)
+
+/* Of a region: as many pages as a case uses, for memory that is never used takes longest. */
+static inline uint64_t rig_memory_bytes(const struct rig_options *o)
+{
+    uint64_t bytes = RIG_GROUP0_PAGES * (o->page_bytes[0] + 2 * o->page_bytes[1]);
+
+    return bytes < RIG_MEMORY_MAX ? bytes : RIG_MEMORY_MAX;
+}
+
 static inline void rig_open(const struct rig_options *options)
 {
     struct io_config c = {.entries = 64};
@@ -352,7 +369,7 @@ static inline void rig_open(const struct rig_options *options)
     if (o.regions == 0)
         o.regions = 1;
     if (o.memory_bytes == 0)
-        o.memory_bytes = 32u << 20;
+        o.memory_bytes = rig_memory_bytes(&o);
     if (o.idle_ns == 0)
         o.idle_ns = 5000000000u;
     rig.idle_ns = o.idle_ns;
