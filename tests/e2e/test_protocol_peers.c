@@ -22,6 +22,8 @@
 #define SLACK_MS    3500 /* of a deadline, on a busy machine; the daemon's own ones are longer */
 #define RSS_SLACK   2048 /* KiB that the daemon may grow by */
 #define DEEP_LEVELS 100000
+#define MANY        20     /* peers that send half a message each */
+#define LONG        200000 /* tokens of a message that comes in several pieces */
 
 #define EPOCH    41u /* of paths: any number */
 #define NOT_READ "peer=other dir=in reason=\"a message that cannot be read, or not in its turn\""
@@ -36,7 +38,7 @@ static uint32_t unread; /* links of this daemon that ended as NOT_READ says */
 /* Of its two tenants the peer may ask for one. */
 static int start_with(const char *transport)
 {
-    char extra[512];
+    char extra[512 + MANY * 80];
 
     listener_port = 0;
     listener = rig_listen(&listener_port);
@@ -55,6 +57,18 @@ static int start_with(const char *transport)
 FIXTURE(start)
 {
     return start_with("tcp");
+}
+
+/* Beside `other` there are MANY peers, which the daemon cannot dial. */
+FIXTURE(start_many)
+{
+    char peers[MANY * 80 + 80] = "tcp\n";
+    size_t n = strlen(peers);
+
+    for (uint32_t i = 0; i < MANY; i++)
+        n += (size_t)snprintf(peers + n, sizeof(peers) - n,
+                              "  - {name: p%u, address: \"127.0.0.1:1\", tenants: [t0]}\n", i);
+    return start_with(peers);
 }
 
 /* For tests that wait for a deadline to pass. */
@@ -613,6 +627,43 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
     assert_true(send_kind(fd, PEER_PULL_OFFER, ++sequence));
     lives(fd);
     close(fd);
+}
+
+/* Half a large message of each of many peers keeps neither their links from going on nor a large
+ * message of another one from being answered. */
+TEST_WITH(peers_half_messages_end_no_link, start_many, stop)
+{
+    static uint32_t tokens[LONG];
+    struct frame_header h = {
+        .length = LINK_BODY_MAX, .version = FRAME_VERSION, .type = FRAME_PEER_MSG};
+    Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
+    uint8_t half[FRAME_HEADER_BYTES + 5000] = {0};
+    int fd[MANY], other;
+    char name[16];
+
+    frame_encode(&h, half);
+    for (uint32_t i = 0; i < MANY; i++) {
+        snprintf(name, sizeof(name), "p%u", i);
+        fd[i] = rig_peer_dials(&rig, name, &answer);
+        assert_int_equal(rig_status(&answer), TERN_OK);
+        assert_true(rig_write(fd[i], half, sizeof(half)));
+    }
+    other = greeted();
+    m.has_kind = m.has_pull = m.has_sequence = m.has_to = m.has_tokens = true;
+    m.kind = PEER_PULL_OPEN;
+    m.pull = 0x100000001;
+    m.sequence = 1;
+    m.tenant = (char *)(uintptr_t) "t0";
+    m.to = LONG;
+    m.tokens = wire_bytes(tokens, sizeof(tokens));
+    assert_true(rig_message(other, FRAME_PEER_MSG, 0, 0, &m.base));
+    read_frame(other);
+    assert_int_equal(answer.h.type, FRAME_PEER_MSG);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_true(rig_until_closed(fd[i], 1) == UINT32_MAX);
+        close(fd[i]);
+    }
+    close(other);
 }
 
 TEST_GROUP(start_short, stop);

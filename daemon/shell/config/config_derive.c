@@ -21,8 +21,7 @@
 #define PEERS_SPARE         8u  /* that may join while the daemon runs */
 #define INBOUND_SPARE       64u /* for peers that reconnect before their old link is found dead */
 #define DATA_CONNS_MIN      128u
-#define DATA_PEERS_BUSY     64u /* that have all their data connections at a time */
-#define TRANSFERS_EACH      4u  /* for a tenant with a peer */
+#define TRANSFERS_EACH      4u /* for a tenant with a peer */
 #define TRANSFERS_MIN       256u
 #define SEAL_JOBS           256u
 #define COPY_JOBS           64u
@@ -222,8 +221,7 @@ static uint64_t data_conns(const struct config *c)
     }
     if (c->limits.peers > c->npeers) /* who joins may be like any other */
         n += most * (c->limits.peers - c->npeers);
-    n += 2ull * (c->connections - 1) *
-         (c->limits.peers < DATA_PEERS_BUSY ? c->limits.peers : DATA_PEERS_BUSY);
+    n += 2ull * (c->connections - 1) * plan_busy_peers(c);
     return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
 }
 

@@ -15,7 +15,9 @@
 #define DISK_DESCRIPTORS        8   /* its folder, its lock, what wakes the owner */
 #define DISK_THREAD_DESCRIPTORS 4   /* a ring, and the file in work with its folder */
 #define CUDA_DESCRIPTORS        128 /* that the driver of GPUs opens for itself */
-#define CONN_DESCRIPTORS        3  /* its socket, and the two ends of its bell until one was sent */
+#define CONN_DESCRIPTORS        3 /* its socket, and the two ends of its bell until one was sent */
+#define BODIES_SHARE            8 /* large requests that a tenant sends at a time */
+#define BUSY_PEERS              64u
 #define SPILL_DEPTH             16 /* pieces of 1 MiB that a thread of the disk has in flight */
 #define OTHER_DESCRIPTORS       64 /* the ring, the workers' and the resolver's, the log, libraries */
 
@@ -236,8 +238,15 @@ uint32_t plan_stream_shares(const struct config *config)
     return config->ntenants + 2;
 }
 
+uint32_t plan_busy_peers(const struct config *config)
+{
+    return config->limits.peers < BUSY_PEERS ? config->limits.peers : BUSY_PEERS;
+}
+
 void plan_streams(const struct config *config, struct stream_config *ret)
 {
+    const uint32_t peers = config->ntenants + 1, links = 2 * plan_busy_peers(config);
+
     *ret = (struct stream_config){
         .streams = plan_conns(config) + config->limits.links,
         .send_buffers = config->send_buffers,
@@ -250,9 +259,14 @@ void plan_streams(const struct config *config, struct stream_config *ret)
     static_assert(CONFIG_TENANTS_MAX + 2 <= STREAM_SHARES_MAX, "a share for everybody");
     for (uint32_t i = 0; i < config->ntenants; i++)
         ret->send_buffers_reserved[i] = config->send_buffers_reserved;
+    for (uint32_t i = 0; i <= config->ntenants; i++)
+        ret->bodies[i] = BODIES_SHARE;
     /* One operator, or one peer, can have a whole queue. */
     ret->send_buffers_reserved[config->ntenants] = ADMIN_SEND_BUFFERS_MAX;
-    ret->send_buffers_reserved[config->ntenants + 1] = LINK_SEND_BUFFERS_MAX;
+    ret->bodies[peers] = links;
+    ret->send_buffers_reserved[peers] = links * LINK_MESSAGE_BUFFERS > LINK_SEND_BUFFERS_MAX
+                                            ? links * LINK_MESSAGE_BUFFERS
+                                            : LINK_SEND_BUFFERS_MAX;
 }
 
 /* Every socket of a client has a slot or a place at a door until it is closed. */

@@ -22,6 +22,9 @@ void plan_mem(const struct config *config, struct mem_config *ret);
 void plan_xfer(const struct config *config, struct xfer_config *ret);
 /* False: there is no disk tier. */
 bool plan_disk(const struct config *config, struct disk_config *ret);
+/* Peers that may all be busy at a time: each of so many has data connections, and buffers for a
+ * large message on each of its two links, however much of them the others use. */
+uint32_t plan_busy_peers(const struct config *config);
 /* Who shares the buffers of streams: each tenant, the operators, the peers. */
 uint32_t plan_stream_shares(const struct config *config);
 void plan_streams(const struct config *config, struct stream_config *ret);

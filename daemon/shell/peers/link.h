@@ -48,6 +48,8 @@ STATE_MACHINE(peer_link, PEER_LINK, PEER_LINK_STATE_TABLE)
 
 #define LINK_BODY_MAX         (FRAME_BODY_MAX + (128u << 10)) /* a PULL_OPEN with its tokens and keys */
 #define LINK_SEND_BUFFERS_MAX 256 /* of 16 KiB: messages that wait for one peer */
+#define LINK_MESSAGE_BUFFERS                                                                       \
+    ((FRAME_HEADER_BYTES + LINK_BODY_MAX) / SEND_BUFFER_BYTES + 2) /* of those: one message */
 #define LINK_ADDRS_MAX        RESOLVE_ADDRS_MAX
 #define LINK_REDIAL_MIN_NS    100000000u /* doubled up to the cap, plus or minus a quarter */
 #define LINK_REDIAL_MAX_NS    5000000000u

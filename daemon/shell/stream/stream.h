@@ -63,7 +63,6 @@ STATE_MACHINE(stream_input, STREAM_INPUT, STREAM_INPUT_STATE_TABLE)
 #define STREAM_TURN_NS     250000 /* a turn that has lasted so long ends: small frames may be dear */
 #define STREAM_TURN_BYTES  16384  /* asked and answered in a turn: what is large ends it earlier */
 #define STREAM_SHARES_MAX  66     /* tenants, the operators, the peers */
-#define STREAM_BIG_SHARE   8      /* big buffers that one share can hold */
 
 struct stream;
 
@@ -152,6 +151,7 @@ struct stream_config {
     uint32_t send_buffers; /* beyond that, for whoever comes first */
     uint32_t shares;
     uint32_t send_buffers_reserved[STREAM_SHARES_MAX]; /* beyond that, for each share alone */
+    uint32_t bodies[STREAM_SHARES_MAX];                /* buffers for large bodies, of each share */
     uint32_t big_bytes;                                /* the largest body of any stream */
     uint64_t partial_ns, slow_ns, handshake_ns;
 };

@@ -7,10 +7,12 @@
 
 #include "shell/stream/stream.h"
 
-/* What has arrived on the streams of a share. */
+/* What has arrived on the streams of a share, and what it may be gathered in. */
 struct stream_inputs {
     struct fifo ready, starved;
-    uint32_t kept;           /* receive buffers that its streams hold */
+    uint32_t kept;    /* receive buffers that its streams hold */
+    uint8_t **bodies; /* free buffers for large bodies: a stack */
+    uint32_t nbodies;
     uint64_t aside_until_ns; /* whatever is opened before is set aside */
 };
 
@@ -30,10 +32,9 @@ struct stream_pool {
     uint64_t timed_ns;            /* when the sends of a flush are timed next */
     bool mute;                    /* no owner hears of a stream any more */
     uint64_t ndoomed;
-    uint8_t *big; /* shares x STREAM_BIG_SHARE buffers of big_bytes */
+    uint8_t *big; /* the buffers for large bodies, of big_bytes each */
     size_t big_size;
-    uint8_t **big_free; /* a stack a share */
-    uint32_t *nbig_free;
+    uint8_t **big_free; /* room for the stacks of the shares */
 };
 
 /* A large buffer for the body of the frame that is arriving; NULL: the share holds no free one. */

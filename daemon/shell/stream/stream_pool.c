@@ -7,6 +7,15 @@
 #include "base/undumped.h"
 #include "shell/stream/stream_internal.h"
 
+static size_t bodies(const struct stream_config *c)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < c->shares; i++)
+        n += c->bodies[i];
+    return n;
+}
+
 static uint32_t send_buffers(const struct stream_config *c)
 {
     uint32_t n = c->streams + c->send_buffers;
@@ -18,28 +27,26 @@ static uint32_t send_buffers(const struct stream_config *c)
 
 uint64_t stream_pool_bytes(const struct stream_config *c)
 {
-    uint64_t big = (uint64_t)c->shares * STREAM_BIG_SHARE;
-
     return sizeof(struct stream_pool) + c->streams * sizeof(struct stream *) +
            send_buffers(c) * (uint64_t)sizeof(struct send_buffer) +
-           big * (sizeof(uint8_t *) + c->big_bytes) +
-           c->shares * (2 * sizeof(uint32_t) + sizeof(struct stream_inputs));
+           bodies(c) * (sizeof(uint8_t *) + c->big_bytes) +
+           c->shares * (sizeof(uint32_t) + sizeof(struct stream_inputs));
 }
 
 enum tern_err stream_pool_create(const struct stream_config *config, struct stream_pool **ret)
 {
     struct stream_pool *pool = calloc(1, sizeof(*pool));
     uint32_t n = send_buffers(config);
+    size_t body = 0;
 
     if (!pool)
         return TERN_INTERNAL;
     check(config->shares <= STREAM_SHARES_MAX);
     pool->config = *config;
-    pool->big_size = (size_t)config->shares * STREAM_BIG_SHARE * config->big_bytes;
+    pool->big_size = bodies(config) * config->big_bytes;
     pool->dirty = calloc(config->streams, sizeof(struct stream *));
     pool->send_buffers = undumped_take(n * sizeof(*pool->send_buffers), false);
-    pool->big_free = calloc((size_t)config->shares * STREAM_BIG_SHARE, sizeof(uint8_t *));
-    pool->nbig_free = calloc(config->shares, sizeof(*pool->nbig_free));
+    pool->big_free = calloc(bodies(config), sizeof(uint8_t *));
     pool->used = calloc(config->shares, sizeof(*pool->used));
     pool->inputs = calloc(config->shares, sizeof(*pool->inputs));
     pool->big = mmap(NULL, pool->big_size, PROT_READ | PROT_WRITE,
@@ -48,8 +55,8 @@ enum tern_err stream_pool_create(const struct stream_config *config, struct stre
         pool->big = NULL;
     else
         undumped(pool->big, pool->big_size);
-    if (!pool->dirty || !pool->send_buffers || !pool->big_free || !pool->nbig_free || !pool->big ||
-        !pool->used || !pool->inputs) {
+    if (!pool->dirty || !pool->send_buffers || !pool->big_free || !pool->big || !pool->used ||
+        !pool->inputs) {
         stream_pool_destroy(pool);
         return TERN_INTERNAL;
     }
@@ -58,10 +65,12 @@ enum tern_err stream_pool_create(const struct stream_config *config, struct stre
         pool->send_buffers_free = &pool->send_buffers[i];
     }
     pool->common_free = config->send_buffers;
-    for (uint32_t i = 0; i < config->shares * STREAM_BIG_SHARE; i++)
-        pool->big_free[i] = pool->big + (size_t)i * config->big_bytes;
-    for (uint32_t i = 0; i < config->shares; i++)
-        pool->nbig_free[i] = STREAM_BIG_SHARE;
+    for (uint32_t i = 0; i < config->shares; i++) {
+        pool->inputs[i].bodies = pool->big_free + body;
+        while (pool->inputs[i].nbodies < config->bodies[i])
+            pool->inputs[i].bodies[pool->inputs[i].nbodies++] =
+                pool->big + body++ * config->big_bytes;
+    }
     *ret = pool;
     return TERN_OK;
 }
@@ -74,7 +83,6 @@ void stream_pool_destroy(struct stream_pool *pool)
         munmap(pool->big, pool->big_size);
     free(pool->inputs);
     free(pool->used);
-    free(pool->nbig_free);
     free(pool->big_free);
     undumped_put(pool->send_buffers, send_buffers(&pool->config) * sizeof(*pool->send_buffers));
     free(pool->dirty);
@@ -93,22 +101,19 @@ void stream_pool_slow(struct stream_pool *pool, uint64_t slow_ns)
 
 uint8_t *stream_body_take(struct stream *s)
 {
-    struct stream_pool *pool = s->pool;
-    uint32_t *n = &pool->nbig_free[s->share];
+    struct stream_inputs *in = &s->pool->inputs[s->share];
 
-    return *n ? pool->big_free[s->share * STREAM_BIG_SHARE + --*n] : NULL;
+    return in->nbodies ? in->bodies[--in->nbodies] : NULL;
 }
 
 void stream_body_put(struct stream *s)
 {
-    struct stream_pool *pool = s->pool;
+    struct stream_inputs *in = &s->pool->inputs[s->share];
     uint8_t *body = s->splitter.body;
 
     if (body && body != s->small) {
-        uint32_t *n = &pool->nbig_free[s->share];
-
-        check(*n < STREAM_BIG_SHARE);
-        pool->big_free[s->share * STREAM_BIG_SHARE + (*n)++] = body;
+        check(in->nbodies < s->pool->config.bodies[s->share]);
+        in->bodies[in->nbodies++] = body;
     }
     s->splitter.body = NULL;
     s->splitter.have = 0;

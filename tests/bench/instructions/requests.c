@@ -119,6 +119,7 @@ static void daemon_open(int fd)
     struct stream_config streams = {.streams = 1,
                                     .send_buffers_reserved = {SEND_BUFFERS},
                                     .shares = 1,
+                                    .bodies = {1},
                                     .big_bytes = FRAME_BODY_MAX,
                                     .partial_ns = UINT64_MAX / 2,
                                     .slow_ns = UINT64_MAX / 2};

@@ -31,6 +31,26 @@ TEST(config_memory_of_a_peer_is_counted)
     assert_true(resolver_bytes(2) - resolver_bytes(1) > RESOLVE_HOST_BYTES);
 }
 
+/* Each link of a peer can send and receive a large message, whatever other peers leave unread or
+ * half sent. */
+TEST(config_each_peer_has_buffers_for_large_messages)
+{
+    char text[4096];
+    size_t at = (size_t)snprintf(text, sizeof text, "%sinsecure_peers: true\npeers:\n", TENANT);
+    struct stream_config s;
+    struct config *c;
+
+    for (uint32_t i = 0; i < 40; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               "  - {name: p%u, address: \"a:1\", tenants: [default]}\n", i);
+    c = accepted(text);
+    plan_streams(c, &s);
+    assert_int_equal(c->limits.peers, 48);
+    assert_int_equal(s.bodies[2], 2 * 48);
+    assert_true((uint64_t)s.send_buffers_reserved[2] * SEND_BUFFER_BYTES >=
+                2 * 48 * (uint64_t)(FRAME_HEADER_BYTES + LINK_BODY_MAX));
+}
+
 TEST(config_peers_that_do_not_fit_are_refused)
 {
     static const char clear[] = "insecure_peers: true\n" TENANT "peers:\n";

@@ -94,6 +94,7 @@ static inline void streams_open(struct stream_config *config, uint32_t of_share_
 
     assert_int_equal(io_create(&io_config, &io, &why), TERN_OK);
     config->io = io;
+    config->bodies[0] = STREAMS_MAX;
     if (closes_apart) {
         struct closer_config with = {
             .io = io, .lanes = 2, .sockets = STREAMS_MAX, .lane_sockets = STREAMS_MAX};

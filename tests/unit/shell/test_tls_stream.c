@@ -167,6 +167,7 @@ FIXTURE(start)
     struct stream_config streams = {.streams = ENDS,
                                     .send_buffers_reserved = {EXTRA},
                                     .shares = 1,
+                                    .bodies = {ENDS},
                                     .big_bytes = BODY_MAX,
                                     .partial_ns = WAIT_NS,
                                     .slow_ns = WAIT_NS,
