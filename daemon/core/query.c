@@ -322,7 +322,9 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->serves = c->serves_active.n;
     for (uint32_t i = 0; i < c->limits.links; i++)
         ret->links_up += link_at(c, i)->up;
-    ret->token_blocks_free = c->free_blocks.n - (c->limits.disk_blocks - c->disk_blocks);
+    ret->token_blocks_free = c->limits.token_blocks;
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        ret->token_blocks_free -= share_holder(c, SHARE_TOKEN_BLOCKS, i)->used;
     ret->nodes_free = c->free_nodes.n;
     ret->retires_free = c->free_retires.n;
     ret->draining = c->draining;
@@ -557,8 +559,9 @@ void core_disk(const struct core *core, uint32_t tenant, struct disk_view *ret)
     *ret = (struct disk_view){.budget = t->config.disk_bytes,
                               .used = t->disk_used,
                               .entries = t->disk_entries.n,
-                              .chunks = t->disk_chunks,
-                              .files = t->disk_nfiles,
+                              .chunks = share_holder(core, SHARE_DISK_CHUNKS, tenant)->used -
+                                        t->disk_roots.n,
+                              .files = share_holder(core, SHARE_DISK_FILES, tenant)->used,
                               .stores = t->disk_due.n + t->disk_late.n,
                               .counts = t->disk};
     for (uint32_t at = core->disk_stores.head; at != NONE; at = disk_store_list_next(core, at))

@@ -132,9 +132,11 @@ static void audit_counts(struct disk_audit *d)
     }
     for (uint32_t t = 0; t < c->limits.tenants; t++) {
         const struct tenant *of = tenant_at(c, t);
+        struct disk_view told;
 
+        core_disk(c, t, &told);
         if (of->disk_used != d->bytes[t] || of->disk_entries.n != d->entries[t] ||
-            of->disk_chunks != d->chunks[t] || of->disk_nfiles != d->files[t])
+            told.chunks != d->chunks[t] || told.files != d->files[t])
             oracle_fail("audit: tenant %u uses %llu bytes of disk, and counts %llu; %u entries, "
                         "%u chunks, %u files",
                         t, (unsigned long long)d->bytes[t], (unsigned long long)of->disk_used,

@@ -128,8 +128,17 @@ static void count_transfers(const struct core *c, struct count *n)
                [p->tenant * sources + (p->link < c->limits.peers ? p->link : c->limits.peers)] +=
             p->state != PULL_EMPTY;
     }
-    for (uint32_t i = 0; i < c->limits.disk_chunks; i++)
-        n->used[SHARE_DISK_CHUNKS][disk_chunk_at(c, i)->tenant] += disk_chunk_at(c, i)->used;
+    for (uint32_t i = 0; i < c->limits.disk_chunks; i++) {
+        const struct disk_chunk *k = disk_chunk_at(c, i);
+
+        if (!k->used)
+            continue;
+        n->used[SHARE_DISK_CHUNKS][k->tenant]++;
+        for (uint32_t at = k->tokens; at != NONE; at = *block_next(c, at))
+            n->used[SHARE_DISK_BLOCKS][k->tenant]++;
+        for (uint32_t at = k->keys; at != NONE; at = key_at(c, at)->next)
+            n->used[SHARE_DISK_KEYS][k->tenant]++;
+    }
     for (uint32_t i = 0; i < c->limits.disk_files; i++)
         n->used[SHARE_DISK_FILES][disk_file_at(c, i)->tenant] +=
             disk_file_at(c, i)->state != DISK_FILE_EMPTY;

@@ -134,25 +134,33 @@ static uint64_t used_of(const struct disks *k, uint32_t tenant, bool then)
     return used;
 }
 
-/* T22: how many more of such records the tenant may have. */
-static uint32_t share_left(const struct sim *w, uint32_t limit, const uint32_t used[TENANTS],
-                           uint32_t tenant)
+/* T22: records that are in use, or reserved. */
+static uint32_t share_taken(const struct sim *w, uint32_t limit, const uint32_t used[TENANTS])
 {
     uint32_t each = share_each(w, limit), taken = 0;
 
     for (uint32_t t = 0; t < TENANTS; t++)
         taken += used[t] > each ? used[t] : each;
+    return taken;
+}
+
+/* How many more of such records the tenant may have. */
+static uint32_t share_left(const struct sim *w, uint32_t limit, const uint32_t used[TENANTS],
+                           uint32_t tenant)
+{
+    uint32_t each = share_each(w, limit), taken = share_taken(w, limit, used);
+
     return (limit > taken ? limit - taken : 0) + (used[tenant] < each ? each - used[tenant] : 0);
 }
 
 struct records_used {
-    uint32_t chunks[TENANTS], files[TENANTS], blocks, keys;
+    uint32_t chunks[TENANTS], files[TENANTS], blocks[TENANTS], keys[TENANTS];
 };
 
 /* Chunks and their roots, and files, before this step's drops. `but`: a file that is left out. */
 static struct records_used records_of(struct disks *k, uint32_t but)
 {
-    struct records_used n = {.blocks = 0};
+    struct records_used n = {.blocks = {0}};
 
     for (EXTS(k, x)) {
         bool root = true;
@@ -161,8 +169,8 @@ static struct records_used records_of(struct disks *k, uint32_t but)
             (!ext_known(x) && x->state != EXT_COMING && !ext_left(k, x)))
             continue;
         n.chunks[x->id.tenant]++;
-        n.blocks++;
-        n.keys += x->e.nkeys;
+        n.blocks[x->id.tenant]++;
+        n.keys[x->id.tenant] += x->e.nkeys;
         for (const struct ext *y = k->ext; y < x; y++) /* the first of its tree counts the root */
             root &= y->state == EXT_FREE || y->e.part != DISK_HISTORY || y->file == but ||
                     (!ext_known(y) && y->state != EXT_COMING && !ext_left(k, y)) ||
@@ -181,7 +189,7 @@ static bool was_pressed(struct sim *w, uint32_t d, uint32_t tenant)
     struct disks *k = w->disk[d];
     const struct records_used n = records_of(k, k->began);
     uint64_t coming = 0;
-    uint32_t chunks = 0, keys = n.keys;
+    uint32_t chunks = 0, keys = 0;
 
     for (EXTS(k, x))
         if (x->state == EXT_COMING && x->file == k->began) {
@@ -192,7 +200,8 @@ static bool was_pressed(struct sim *w, uint32_t d, uint32_t tenant)
     return used_of(k, tenant, true) + coming / 100 > disk_budget(w, d, tenant) ||
            share_left(w, w->cfg.disk_chunks, n.chunks, tenant) < chunks + 1 ||
            share_left(w, w->cfg.disk_files, n.files, tenant) < 1 ||
-           n.blocks + chunks > w->cfg.disk_tokens || keys > w->cfg.disk_tokens / 2 + 1;
+           share_left(w, w->cfg.disk_tokens, n.blocks, tenant) < chunks ||
+           share_left(w, w->cfg.disk_tokens / 2 + 1, n.keys, tenant) < keys;
 }
 
 /* Somebody reads what would be next to go; or a file's record comes free when the file is gone, and
@@ -431,7 +440,8 @@ void find_musts(struct sim *w, uint32_t d)
                        (share_left(w, w->cfg.disk_chunks, n.chunks, t) == 0 ||
                         share_left(w, w->cfg.disk_files, n.files, t) == 0);
     }
-    k->short_of |= n.blocks > w->cfg.disk_tokens || n.keys > w->cfg.disk_tokens / 2 + 1;
+    k->short_of |= share_taken(w, w->cfg.disk_tokens, n.blocks) > w->cfg.disk_tokens ||
+                   share_taken(w, w->cfg.disk_tokens / 2 + 1, n.keys) > w->cfg.disk_tokens / 2 + 1;
 }
 
 /* A start does not know which groups of STATE an entry needs, only how far up it needs some. */

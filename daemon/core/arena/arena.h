@@ -485,10 +485,8 @@ struct tenant {
     struct list disk_due, disk_late;
     uint32_t disk_writing; /* the store that writes a file now; NONE */
     uint32_t disk_sweep;   /* at shutdown: the next node to look at; NONE: all were, or none */
-    uint32_t disk_chunks, disk_nfiles;
-    uint32_t disk_blocks, disk_keys; /* of the token store */
-    uint32_t disk_pins;              /* of all its chunks */
-    uint32_t disk_leaving;           /* files that are not gone yet */
+    uint32_t disk_pins;    /* of all its chunks */
+    uint32_t disk_leaving; /* files that are not gone yet */
     uint32_t disk_resets; /* roots of it that were reset, and files of such that are not gone yet */
     uint64_t disk_used;   /* bytes of extents that are needed, or are being written */
     struct disk_counts disk;
@@ -584,7 +582,6 @@ struct core {
     uint32_t disk_bad_at, disk_bad_left;      /* the next chunk to look at for what leads through
                                                  one, and how many are left of this round */
     uint32_t disk_let_go; /* changes when a chunk is let go, or a file is gone for good; never 0 */
-    uint32_t disk_blocks, disk_keys; /* of the token store */
     uint64_t disk_next_file, disk_served_ns, disk_began_ns;
     uint64_t disk_pause_ns;    /* no store begins before that: the last one failed */
     uint64_t disk_shutdown_ns; /* the daemon ends then; 0: it does not */

@@ -45,6 +45,8 @@ struct tenant_config;
     X(SERVES, serves, TENANT_PEER, "transfers to a peer", "come back when one has ended")          \
     X(DISK_CHUNKS, disk_chunks, TENANT, "chunks on the disk", "entries make way")                  \
     X(DISK_FILES, disk_files, TENANT, "files on the disk", "entries make way")                     \
+    X(DISK_BLOCKS, disk_blocks, TENANT, "token blocks of the disk", "entries make way")            \
+    X(DISK_KEYS, disk_keys, TENANT, "extra keys of the disk", "entries make way")                  \
     X(DISK_STORES, disk_stores, TENANT, "stores to the disk", "come back when one has ended")
 
 enum share_table {

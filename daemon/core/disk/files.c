@@ -17,14 +17,13 @@ uint32_t disk_file_take(struct core *c, const struct disk_file_new *f)
                                               .number = f->number,
                                               .ns = f->ns,
                                               .in_list = {.next = NONE, .prev = NONE}};
-    tenant_at(c, f->tenant)->disk_nfiles++;
     touch(c);
     return at;
 }
 
 void disk_files_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 {
-    uint32_t left = tenant_at(c, tenant)->disk_nfiles;
+    uint32_t left = share_holder(c, SHARE_DISK_FILES, tenant)->used;
 
     for (uint32_t i = 0; left > 0; i++, c->visits++) {
         struct disk_file *f = disk_file_at(c, i);
@@ -49,7 +48,6 @@ void disk_file_free(struct core *c, uint32_t file)
         disk_reset_over(c, f->tenant);
     c->disk_lost -= f->lost;
     share_put(c, SHARE_DISK_FILES, f->tenant);
-    tenant_at(c, f->tenant)->disk_nfiles--;
     disk_file_slot_put(c, file);
     touch(c);
 }

@@ -290,8 +290,10 @@ uint32_t disk_root_make(struct core *c, struct disk_tree of)
 
 static bool store_has_room(const struct core *c, const struct disk_fresh *f)
 {
-    return c->disk_blocks + tokens_blocks_per_chunk(f->align) <= c->limits.disk_blocks &&
-           c->disk_keys + f->nkeys <= c->limits.disk_keys;
+    const uint32_t tenant = disk_chunk_at(c, f->parent)->tenant;
+
+    return tokens_blocks_per_chunk(f->align) <= share_room(c, SHARE_DISK_BLOCKS, tenant) &&
+           f->nkeys <= share_room(c, SHARE_DISK_KEYS, tenant);
 }
 
 static void tokens_put(struct core *c, struct disk_chunk *k, const struct disk_fresh *f)
@@ -306,8 +308,7 @@ static void tokens_put(struct core *c, struct disk_chunk *k, const struct disk_f
         *block_next(c, block) = NONE;
         *link = block;
         link = block_next(c, block);
-        c->disk_blocks++;
-        tenant_at(c, k->tenant)->disk_blocks++;
+        share_take(c, SHARE_DISK_BLOCKS, k->tenant);
     }
     link = &k->keys;
     for (uint32_t i = 0; i < f->nkeys; i++) {
@@ -319,23 +320,22 @@ static void tokens_put(struct core *c, struct disk_chunk *k, const struct disk_f
                                              .lo = f->extra[i].lo};
         *link = at;
         link = &key_at(c, at)->next;
-        c->disk_keys++;
-        tenant_at(c, k->tenant)->disk_keys++;
+        share_take(c, SHARE_DISK_KEYS, k->tenant);
     }
     k->nkeys = f->nkeys;
 }
 
 static void tokens_drop(struct core *c, struct disk_chunk *k)
 {
-    struct tenant *t = tenant_at(c, k->tenant);
-
-    for (uint32_t at = k->tokens, next; at != NONE; at = next, c->disk_blocks--, t->disk_blocks--) {
+    for (uint32_t at = k->tokens, next; at != NONE; at = next) {
         next = *block_next(c, at);
         block_slot_put(c, at);
+        share_put(c, SHARE_DISK_BLOCKS, k->tenant);
     }
-    for (uint32_t at = k->keys, next; at != NONE; at = next, c->disk_keys--, t->disk_keys--) {
+    for (uint32_t at = k->keys, next; at != NONE; at = next) {
         next = key_at(c, at)->next;
         key_slot_put(c, at);
+        share_put(c, SHARE_DISK_KEYS, k->tenant);
     }
 }
 
@@ -377,7 +377,6 @@ uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f)
     tokens_put(c, k, f);
     disk_child_list_push_front(c, &p->children, at);
     hashed_put(c, TABLE_CHUNKS, at, path_hash(c, f->parent, &view), p->root);
-    tenant_at(c, k->tenant)->disk_chunks++;
     return at;
 }
 
@@ -391,12 +390,10 @@ static void chunk_free(struct core *c, uint32_t at)
         if (k->kept & DISK_HAS(i))
             disk_part_leave(c, at, i);
     hashed_take_out(c, TABLE_CHUNKS, at);
-    if (k->depth > 0) {
-        disk_child_list_remove(c, &disk_chunk_at(c, k->parent)->children, at);
-        tenant_at(c, k->tenant)->disk_chunks--;
-    } else {
-        disk_child_list_remove(c, &tenant_at(c, k->tenant)->disk_roots, at);
-    }
+    disk_child_list_remove(c,
+                           k->depth > 0 ? &disk_chunk_at(c, k->parent)->children
+                                        : &tenant_at(c, k->tenant)->disk_roots,
+                           at);
     c->disk_bad -= k->bad + k->reset;
     if (k->bad)
         disk_chunk_at(c, k->root)->nbad--;

@@ -288,6 +288,12 @@ static bool put_entry(struct core *c, struct filling *f)
     " of the disk, and this tenant can have # at most: store a shorter "                           \
     "one, or raise " limit
 
+/* How many records the tenant has of a table, and could have if all of its own made way. */
+static uint32_t could_have(const struct core *c, enum share_table table, uint32_t tenant)
+{
+    return share_room(c, table, tenant) + share_holder(c, table, tenant)->used;
+}
+
 /* Is there room if all else is evicted? If not, evicting would lose it for nothing. m->why: what
  * there is too little of; where that is nothing, the bytes, of which others keep too many. */
 static bool could_fit(const struct core *c, const struct disk_store *s, struct missing *m)
@@ -299,16 +305,14 @@ static bool could_fit(const struct core *c, const struct disk_store *s, struct m
              blocks = path * tokens_blocks_per_chunk(p->align),
              keys = m->keys + (k ? k->path_keys : 0), files = k ? k->path_files : 0;
 
-    const struct reason of[] = {
-        {STORE_LACKS("chunks", "limits.disk_chunks"),
-         {path + 1,
-          share_room(c, SHARE_DISK_CHUNKS, s->tenant) + t->disk_chunks + t->disk_roots.n}},
-        {STORE_LACKS("files", "limits.disk_files"),
-         {files + 1, share_room(c, SHARE_DISK_FILES, s->tenant) + t->disk_nfiles}},
-        {STORE_LACKS("token blocks", "limits.disk_blocks"),
-         {blocks, c->limits.disk_blocks - c->disk_blocks + t->disk_blocks}},
-        {STORE_LACKS("extra keys", "limits.disk_keys"),
-         {keys, c->limits.disk_keys - c->disk_keys + t->disk_keys}}};
+    const struct reason of[] = {{STORE_LACKS("chunks", "limits.disk_chunks"),
+                                 {path + 1, could_have(c, SHARE_DISK_CHUNKS, s->tenant)}},
+                                {STORE_LACKS("files", "limits.disk_files"),
+                                 {files + 1, could_have(c, SHARE_DISK_FILES, s->tenant)}},
+                                {STORE_LACKS("token blocks", "limits.disk_blocks"),
+                                 {blocks, could_have(c, SHARE_DISK_BLOCKS, s->tenant)}},
+                                {STORE_LACKS("extra keys", "limits.disk_keys"),
+                                 {keys, could_have(c, SHARE_DISK_KEYS, s->tenant)}}};
 
     m->why =
         (struct reason){STORE_LACKS("bytes", "the tenant's spill_bytes, or end what may not go"),
@@ -346,8 +350,8 @@ static enum disk_has_room records_for(struct core *c, const struct disk_store *s
     enum disk_has_room room = DISK_ROOM;
 
     while (room == DISK_ROOM && (share_room(c, SHARE_DISK_CHUNKS, s->tenant) < m->all ||
-                                 c->disk_blocks + blocks > c->limits.disk_blocks ||
-                                 c->disk_keys + (uint64_t)m->keys > c->limits.disk_keys))
+                                 share_room(c, SHARE_DISK_BLOCKS, s->tenant) < blocks ||
+                                 share_room(c, SHARE_DISK_KEYS, s->tenant) < m->keys))
         room = disk_room_more(c, s->tenant, r);
     return room == DISK_ROOM ? file_for(c, s, r) : room;
 }

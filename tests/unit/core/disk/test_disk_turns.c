@@ -220,6 +220,48 @@ TEST(who_needs_a_file_waits_until_one_is_gone)
     disk_bench_end(&b);
 }
 
+/* 16 tokens, with two extra keys, are committed and stored. */
+static enum tern_err store_with_keys(struct disk_bench *b, uint32_t seed)
+{
+    const struct extra_key keys[] = {{.position = 0, .hi = seed}, {.position = 4, .hi = seed}};
+    const struct req_tokens tokens = {.v = rig_tokens(seed, 16), .n = 16, .keys = keys, .nkeys = 2};
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match_full(s, &tokens, 0));
+    assert_ok(rig_run_to(s, tokens.v, 16));
+    assert_ok(rig_commit(s, 16, 0));
+    return disk_stored(s, 16);
+}
+
+/* Two tenants share an index of so many blocks and keys, and the first one fills it. */
+static void fill_index(uint32_t blocks, uint32_t keys)
+{
+    struct disk_bench b = bench(1u << 22), other;
+
+    b.options.tenant[1].disk_bytes = b.options.tenant[0].disk_bytes;
+    b.options.limits.disk_blocks = blocks;
+    b.options.limits.disk_keys = keys;
+    b.options.limits.reserved_percent = 100;
+    disk_bench_restart(&b);
+    other = b;
+    other.e = rig_engine(b.rig, 1, "other", 1);
+    assert_ok(
+        rig_pool_open(b.rig, other.e.conn[0], b.groups, b.ngroups, b.pool_bytes, &other.pool));
+    assert_ok(rig_map(b.rig, other.e.conn[0], other.pool));
+    for (uint32_t seed = 1; seed <= 8; seed++)
+        assert_ok(store_with_keys(&b, seed));
+    assert_true(disk_seen(&b).counts.evicted > 0);
+    assert_ok(store_with_keys(&other, 9));
+    disk_bench_end(&b);
+}
+
+/* T22: what one tenant stores leaves the others their part of the token blocks and extra keys. */
+TEST(no_tenant_uses_up_the_index_of_another)
+{
+    fill_index(16, 64);
+    fill_index(2048, 8);
+}
+
 /* Whoever was told that it is stored finds it. */
 TEST(what_hangs_on_what_was_found_bad_is_written_anew)
 {
