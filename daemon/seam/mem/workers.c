@@ -10,11 +10,14 @@
 #include <sys/prctl.h>
 
 #include "base/check.h"
+#include "base/container.h"
+#include "seam/io/io.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/record_check.h"
 #include "seam/mem/workers_job.h"
 #include "seam/own_threads.h"
 
+#define FIRST_TIMES 7u
 #define JOBS_A_TURN 32u /* ends that the owner hears in a turn, before it takes requests again */
 
 struct workers {
@@ -28,48 +31,76 @@ struct workers {
     uint32_t njobs, queued;
     uint32_t unwoken; /* the owner's: items of jobs that it queued and woke nobody for */
     struct fifo unused, finished;
-    /* In this order, but that records and ranges take turns; ranges: zero and populate. */
-    struct fifo seals, copies, records, ranges;
-    bool range_next;
+    struct fifo seals, copies, others;
+    uint64_t first_ns;    /* so long seals and copies go before others that wait */
+    uint32_t others_runs; /* under way: one at the most is begun before a seal or a copy */
+    uint64_t turns, turn[2 * MEM_TENANTS_MAX]; /* of others: when each holder had its last one */
     struct workers_stats stats;
 };
 
 /* ------------------------------------------------------------------ threads */
 
-/* Transfers wait for seals, sessions that come back for copies. Of records a tenant may put one
- * after the other for as long as it likes, and another waits for zeroed memory. */
+/* Transfers wait for seals, and sessions that come back for copies. */
 static struct fifo *list_of(struct workers *w, enum job_kind kind)
 {
-    switch (kind) {
-    case JOB_SEAL: return &w->seals;
-    case JOB_COPY: return &w->copies;
-    case JOB_RECORD: return &w->records;
-    case JOB_ZERO:
-    case JOB_POPULATE: break;
+    return kind == JOB_SEAL ? &w->seals : kind == JOB_COPY ? &w->copies : &w->others;
+}
+
+/* Who takes turns: the records of a tenant, and its memory that is zeroed. */
+static uint64_t *turn_of(struct workers *w, const struct job *job)
+{
+    return job->kind == JOB_RECORD ? &w->turn[2 * job->record.tenant]
+                                   : &w->turn[2 * job->place.tenant + 1];
+}
+
+/* The holder that has waited longest is next, so a tenant delays another one by a piece and not by
+ * all of its memory. */
+static struct job *next_other(struct workers *w)
+{
+    struct job *next = NULL;
+
+    for (struct fifo_link *at = w->others.first; at; at = at->next) {
+        struct job *job = container_of(at, struct job, link);
+
+        if (!next || *turn_of(w, job) < *turn_of(w, next))
+            next = job;
     }
-    return &w->ranges;
+    if (next)
+        *turn_of(w, next) = ++w->turns;
+    return next;
 }
 
 /* With the lock held: the job that is next, and which of its items the caller does. */
 static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *ret_n)
 {
-    bool range = w->ranges.first && (w->range_next || !w->records.first);
-    struct fifo *list = w->seals.first    ? &w->seals
+    bool other = w->others.first && w->others_runs == 0 && w->first_ns == 0;
+    struct fifo *list = other             ? &w->others
+                        : w->seals.first  ? &w->seals
                         : w->copies.first ? &w->copies
-                        : range           ? &w->ranges
-                                          : &w->records;
-    struct job *job = fifo_first(list, struct job, link);
+                                          : &w->others;
+    struct job *job = list == &w->others ? next_other(w) : fifo_first(list, struct job, link);
 
     if (!job)
         return NULL;
-    if (list == &w->records || list == &w->ranges)
-        w->range_next = list == &w->records;
+    w->others_runs += list == &w->others;
     *ret_first = job->taken;
     *ret_n = job_run_length(job);
     job->taken += *ret_n;
     if (job->taken == job->items)
-        (void)fifo_pop(list, struct job, link);
+        fifo_remove(list, &job->link);
     return job;
+}
+
+/* With the lock held. Seals and copies have FIRST_TIMES the time of others that wait, and no more:
+ * a tenant that copies all the time would else keep another one from its memory for ever. */
+static void note_time(struct workers *w, const struct job *job, uint64_t took_ns)
+{
+    if (list_of(w, job->kind) == &w->others) {
+        w->others_runs--;
+        w->first_ns = FIRST_TIMES * took_ns;
+    } else {
+        w->first_ns -= w->first_ns < took_ns ? w->first_ns : took_ns;
+    }
 }
 
 /* With the lock held. */
@@ -95,7 +126,7 @@ static void *worker_main(void *arg)
     prctl(PR_SET_NAME, "tern-worker");
     pthread_mutex_lock(&w->lock);
     while (!w->stop) {
-        uint64_t first = 0, n = 0;
+        uint64_t first = 0, n = 0, begun_ns;
         struct job *job = take_run(w, &first, &n);
         bool ok;
 
@@ -104,8 +135,10 @@ static void *worker_main(void *arg)
             continue;
         }
         pthread_mutex_unlock(&w->lock);
+        begun_ns = io_now_ns();
         ok = job_run(job, first, n);
         pthread_mutex_lock(&w->lock);
+        note_time(w, job, io_now_ns() - begun_ns);
         finish_run(w, job, n, ok);
     }
     pthread_mutex_unlock(&w->lock);

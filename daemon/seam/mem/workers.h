@@ -1,9 +1,9 @@
 /* The threads behind mem: they hash, copy and zero ranges of page memory and look at turn records,
- * nothing else. A job is
- * cut into pieces that the threads take in turn; seals go before copies and these before zeroing,
- * because a transfer waits for the first and a session for the second. The owner thread submits and
- * polls; neither blocks nor allocates. Only mem_host.c uses this: once for memory of the host, and
- * once more for devices, so that nobody waits behind a device that is slow. */
+ * nothing else. A job is cut into pieces that the threads take in turn; seals go before copies,
+ * because a transfer waits for the first and a session for the second. Both have most of the time,
+ * and the rest is for turn records and zeroing, where tenants take turns. The owner thread submits
+ * and polls; neither blocks nor allocates. Only mem_host.c uses this: once for memory of the host,
+ * and once more for devices, so that nobody waits behind a device that is slow. */
 #ifndef SEAM_WORKERS_H
 #define SEAM_WORKERS_H
 

@@ -204,6 +204,51 @@ TEST(mem_zero_touches_the_pool_and_nothing_else)
     }
 }
 
+/* T22: the memory that one tenant gives back is no longer queue for another tenant. */
+TEST(mem_zeroing_takes_turns_among_tenants)
+{
+    struct mem_config c = config_small();
+    const char *why = NULL;
+
+    memset(&rig, 0, sizeof rig);
+    c.workers = 1;
+    c.tenant[0].memory_bytes = 64 * MIB;
+    assert_int_equal(mem_create(&c, &rig.mem, &why), TERN_OK);
+    mem_pool_set(rig.mem, 0, TIER_DEVICE, 0, 0, 64 * MIB, 1, NULL, 1, 2, groups);
+    mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 4 * MIB, 1, NULL, 1, 2, groups);
+    for (uint32_t gen = 1; gen <= 3; gen++)
+        mem_zero(rig.mem, (struct pool_id){0, gen});
+    mem_zero(rig.mem, (struct pool_id){1, 1});
+    take_events(rig.mem, &rig.back, 4);
+    assert_int_equal(rig.back.got[0].zeroed.pool.slot, 1);
+    for (uint32_t i = 1; i < 4; i++)
+        assert_true(pool_id_equal(rig.back.got[i].zeroed.pool, (struct pool_id){0, i}));
+}
+
+/* Memory comes back while there is always a page to be sealed. */
+TEST(mem_zeroing_does_not_wait_for_the_last_seal)
+{
+    const struct group_layout large = {.page_tokens = 64, .units = 1, .page_bytes = MIB};
+    struct mem_config c = config_small();
+    struct page_at pages[60];
+    const char *why = NULL;
+
+    memset(&rig, 0, sizeof rig);
+    c.workers = 1;
+    c.tenant[0].memory_bytes = 64 * MIB;
+    c.tenant[1].memory_bytes = 8 * MIB;
+    assert_int_equal(mem_create(&c, &rig.mem, &why), TERN_OK);
+    mem_pool_set(rig.mem, 0, TIER_DEVICE, 0, 0, 64 * MIB, 1, NULL, 1, 1, &large);
+    mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 8 * MIB, 1, NULL, 1, 1, &large);
+    for (uint32_t i = 0; i < 60; i++)
+        pages[i] = (struct page_at){.index = 1 + i, .gen = 1, .record = 1 + i};
+    for (uint32_t j = 0; j < 6; j++)
+        mem_seal(rig.mem, (struct seal_id){j, 1}, 0, pages, 60);
+    mem_zero(rig.mem, (struct pool_id){1, 1});
+    take_events(rig.mem, &rig.back, 7);
+    assert_int_equal(rig.back.got[6].kind, EV_SEALED);
+}
+
 /* As many jobs as are allowed at once, and again from where they left; none lost, none twice. */
 TEST(mem_jobs_to_the_limit_all_come_back)
 {
