@@ -21,7 +21,7 @@
 #define TABLE_PAGES_MIN      32768
 #define TABLE_PAGES_MAX      (1u << 22)
 #define REPLY_RUNS_MAX       4096       /* table runs that one answer can hold */
-#define ACTIONS_MAX          64         /* actions that one step of the core can emit */
+#define ACTIONS_MAX          80         /* actions that one step of the core can emit */
 #define SEAL_PAGES_MAX       256        /* pages of one checksum job */
 #define SEAL_BYTES_MAX       (2u << 20) /* of the nodes that jobs read at once; two may be more */
 #define PULL_BATCH_PAGES     256 /* pages of one pull batch: as many bits as struct pulled.ok has */

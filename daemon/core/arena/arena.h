@@ -21,7 +21,7 @@
 
 #define POOLS_LIMIT 64 /* an engine's pools are one 64-bit set */
 #define ENGINES_LIMIT                                                                              \
-    48 /* one process may be in all of them, and its exit is one event with an action for each */
+    64 /* one process may be in all of them, and its exit is one event with an action for each */
 #define SLABS_PER_POOL 1024 /* a pool aims at this many slabs or a little more */
 
 static_assert(RANKS_MAX <= 64, "regions are the bits of a set");

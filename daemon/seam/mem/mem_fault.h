@@ -22,7 +22,7 @@
 
 #include "seam/mem/checksum.h"
 
-#define MEM_FAULT_RANGES_MAX 15424
+#define MEM_FAULT_RANGES_MAX 16448
 
 /* At start, before anything in the range is shared. `page_bytes` is the mapping's page size. What
  * is not `shared` is seen by nobody else: a fresh page takes the place of one that is lost, though

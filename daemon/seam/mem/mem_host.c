@@ -30,7 +30,7 @@
 #define PAGE_BYTES       4096u /* what memory is rounded up to */
 #define CONTROL_STRIDE   64u   /* bytes from one rank's done_step to the next: a cache line each */
 #define REGION_BYTES_MAX (1ull << 46) /* so that sums over tenants and regions do not wrap */
-#define ENGINES_MAX      48u          /* the core's ENGINES_LIMIT */
+#define ENGINES_MAX      64u          /* the core's ENGINES_LIMIT */
 #define TIERS            2
 #define WAIT_SHARE       200u /* the owner waits for control pages of a tenant 0.5 % of the time */
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "core/query.h"
 #include "shell/config/plan.h"
 
 #define WORKERS_INITIAL     16u /* M13: min(16, cores) */
@@ -17,7 +18,7 @@
 #define PAGES_INITIAL_MIN   4096u
 #define RECORD_PAGES_MAX    (1u << 30)
 #define TURN_RECORDS        16384u
-#define TURN_RECORDS_UNUSED 1u  /* nobody has memory for one */
+#define ENGINES_INITIAL_MIN 32u /* and as many pools */
 #define PEERS_SPARE         8u  /* that may join while the daemon runs */
 #define INBOUND_SPARE       64u /* for peers that reconnect before their old link is found dead */
 #define DATA_CONNS_MIN      128u
@@ -284,6 +285,9 @@ void config_derive(struct loader *l)
     derive_u32(&c->data_threads, cores());
     limits->tenants = c->ntenants;
     limits->conns = at_most(conns, COUNT_MAX);
+    derive_u32(&limits->engines,
+               c->ntenants < ENGINES_INITIAL_MIN ? ENGINES_INITIAL_MIN : c->ntenants);
+    derive_u32(&limits->pools, limits->engines);
     derive_u32(&limits->peers, peer_slots(c));
     limits->page_bytes_min = c->page_bytes_min;
     limits->table_pages = table_pages(c->frame_body_max);
@@ -303,7 +307,7 @@ void config_derive(struct loader *l)
     derive_u32(&limits->token_blocks, (uint64_t)limits->pages * BLOCKS_PER_PAGE +
                                           (uint64_t)limits->sessions * SESSION_BLOCKS);
     derive_u32(&limits->sums_per_page, regions);
-    derive_u32(&limits->turn_records, record_pages ? TURN_RECORDS : TURN_RECORDS_UNUSED);
+    derive_u32(&limits->turn_records, record_pages ? TURN_RECORDS : c->ntenants);
     config_derive_spill(c);
     derive_rails(c);
     derive_u32(&limits->pulls, transfers(c));
@@ -507,6 +511,24 @@ static bool core_holds(const struct config *config)
     return core_size(&limits, &arena) == TERN_OK;
 }
 
+/* T22: each tenant has something of every table that tenants share, whatever the others hold. */
+static enum tern_err check_shares(struct loader *l)
+{
+    const struct config *c = l->config;
+    const struct core_limits limits = plan_limits(c);
+    struct tenant_config tenants[CONFIG_TENANTS_MAX];
+    struct share_view v;
+
+    plan_tenants(c, tenants);
+    for (uint32_t i = 0; core_share_plan(&limits, tenants, (struct share_of){i, 0}, &v); i++)
+        if (v.limit > 0 && v.limit < c->ntenants && limits.reserved_percent > 0)
+            return setting_fail(l, "limits", v.setting,
+                                "is %" PRIu32 ", and there are %" PRIu32
+                                " tenants: let it be one for each at least",
+                                v.limit, c->ntenants);
+    return TERN_OK;
+}
+
 static enum tern_err check_limits(struct loader *l)
 {
     if (!core_holds(l->config))
@@ -569,6 +591,7 @@ enum tern_err config_check(struct loader *l)
     TRY(check_pages(l));
     TRY(config_check_spill(l));
     TRY(check_rdma(l));
+    TRY(check_shares(l));
     TRY(check_limits(l));
     return check_all(l);
 }

@@ -89,18 +89,6 @@ static enum tern_err check_tenants(struct loader *l)
 }
 
 /* A store waits as long as its engine likes: with none reserved, others could store nothing. */
-static enum tern_err check_stores(struct loader *l)
-{
-    const struct config *c = l->config;
-
-    if (c->limits.disk_stores >= c->ntenants || c->limits.reserved_percent == 0)
-        return TERN_OK;
-    return setting_fail(l, "limits", "disk_stores",
-                        "is %" PRIu32 ", and there are %" PRIu32
-                        " tenants: let it be one for each at least",
-                        c->limits.disk_stores, c->ntenants);
-}
-
 enum tern_err config_check_spill(struct loader *l)
 {
     const struct config *c = l->config;
@@ -119,5 +107,5 @@ enum tern_err config_check_spill(struct loader *l)
     if (c->spill_bytes == 0)
         return setting_fail(l, "spill", "dir",
                             "needs spill.bytes, how much may be stored there (--spill.bytes)");
-    return check_stores(l);
+    return TERN_OK;
 }

@@ -155,9 +155,10 @@ const struct setting config_settings[] = {
              "From a connection between daemons to the end of its TLS handshake"),
 
     LIMIT(sessions, "4096", "Sessions over all tenants"),
-    COUNT(SIZED, "limits", "engines", limits.engines, 1, 48, "32", "Engines over all tenants"),
-    COUNT(SIZED, "limits", "pools", limits.pools, 1, 64, "32",
-          "Pools over all tenants; the host tier of one is another"),
+    COUNT(SIZED, "limits", "engines", limits.engines, 1, 64, NULL,
+          "Engines over all tenants; default: one a tenant, at least 32"),
+    COUNT(SIZED, "limits", "pools", limits.pools, 1, 64, NULL,
+          "Pools over all tenants; the host tier of one is another; default: as many as engines"),
     COUNT(
         SIZED, "limits", "procs", procs_max, 1, COUNT_MAX, NULL,
         "Client processes, shared among the tenants by their conns_max; default: one a connection"),

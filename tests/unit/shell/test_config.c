@@ -190,6 +190,24 @@ TEST(config_each_tenant_has_stores_to_the_disk)
     assert_int_equal(accepted(text)->limits.disk_stores, 6);
     snprintf(text + at, sizeof text - at, "limits: {disk_stores: 5, reserved_percent: 0}\n");
     assert_int_equal(accepted(text)->limits.disk_stores, 5);
+    snprintf(text + at, sizeof text - at, "limits: {engines: 5}\n");
+    refused(text, "t.yaml:21: limits.engines: ", "is 5, and there are 6 tenants");
+    snprintf(text + at, sizeof text - at, "limits: {disk_keys: 5}\n");
+    refused(text, "t.yaml:21: limits.disk_keys: ", "is 5, and there are 6 tenants");
+}
+
+/* T22: there is an engine and a pool for each tenant. */
+TEST(config_has_engines_and_pools_for_every_tenant)
+{
+    char text[8192];
+    size_t at = (size_t)snprintf(text, sizeof text, "tenants:\n");
+
+    for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               "  - {name: t%u, socket: /tmp/t%u, memory: 1M}\n", i, i);
+    assert_int_equal(accepted(text)->limits.engines, CONFIG_TENANTS_MAX);
+    assert_int_equal(accepted(text)->limits.pools, CONFIG_TENANTS_MAX);
+    assert_int_equal(accepted(TENANT)->limits.engines, 32);
 }
 
 TEST(config_every_setting_of_spill_is_read)
