@@ -6,6 +6,7 @@
 
 #include "base/undumped.h"
 #include "seam/disk/disk.h"
+#include "seam/disk/pieces.h"
 
 bool disk_memory_get(struct disk_memory *m, uint64_t bytes)
 {
@@ -121,89 +122,69 @@ static void begin(struct disk_body *b, const struct disk_head *head, const uint8
         disk_open_begin(b->crypt, DISK_KEY_BODIES, head->seal.nonce, block, DISK_ASSOCIATED);
 }
 
-struct reading { /* how far a body was asked for, and has come */
-    uint64_t bytes, asked, taken;
-    bool come[DISK_BODY_DEPTH]; /* and was not taken yet */
-    uint32_t in_flight;
-    int err;
-};
-
-static uint32_t slot_of(uint64_t at)
+/* Reads the body a few pieces ahead. 0, or the first error. */
+static int read_body(struct disk_body *b, uint64_t bytes)
 {
-    return (uint32_t)(at / DISK_PIECE_BYTES % DISK_BODY_DEPTH);
-}
+    const uint64_t from = b->head->extent.place.offset + DISK_BLOCK;
+    uint64_t asked = 0, left = disk_body_bytes(&b->head->extent), n;
+    struct pieces p;
 
-static void ask(struct disk_body *b, struct reading *r)
-{
-    while (r->err == 0 && r->asked < r->bytes &&
-           r->asked - r->taken < (uint64_t)DISK_BODY_DEPTH * DISK_PIECE_BYTES) {
-        uint64_t left = r->bytes - r->asked;
-        uint32_t slot = slot_of(r->asked);
-        struct disk_piece piece = {.memory = b->pieces.v + (size_t)slot * DISK_PIECE_BYTES,
-                                   .bytes = left < DISK_PIECE_BYTES ? left : DISK_PIECE_BYTES,
-                                   .offset = b->head->extent.place.offset + DISK_BLOCK + r->asked,
-                                   .token = slot};
+    pieces_init(&p, b->files, 0, DISK_BODY_DEPTH, b->pieces.v, NULL);
+    for (uint32_t taken = 0; left > 0 && p.err == 0; taken++, left -= n) {
+        struct piece *piece = &p.piece[taken % DISK_BODY_DEPTH];
 
-        r->err = b->files->submit(b->files->ctx, 0, b->file, false, &piece);
-        if (r->err == 0) {
-            r->in_flight++;
-            r->asked += piece.bytes;
+        for (uint32_t i = (uint32_t)(asked / DISK_PIECE_BYTES);
+             asked < bytes && i < taken + DISK_BODY_DEPTH; i++) {
+            struct piece *next = &p.piece[i % DISK_BODY_DEPTH];
+
+            next->offset = from + asked;
+            next->bytes = bytes - asked < DISK_PIECE_BYTES ? bytes - asked : DISK_PIECE_BYTES;
+            asked += next->bytes;
+            pieces_send(&p, next, b->file, false);
         }
+        pieces_wait(&p, piece);
+        n = left < piece->bytes ? left : piece->bytes;
+        if (p.err == 0 && b->head->seal.key_id)
+            disk_crypt_update(b->crypt, piece->memory, n);
+        if (p.err == 0)
+            take(b, piece->memory, n);
     }
+    return pieces_land(&p);
 }
 
-static void wait_one(struct disk_body *b, struct reading *r)
+bool disk_body_read(const struct disk_body *b, uint8_t *to, uint64_t bytes, uint64_t offset)
 {
-    uint64_t slot;
-    int err = b->files->reap(b->files->ctx, 0, &slot);
+    while (bytes > 0) {
+        uint64_t n = bytes < DISK_PIECE_BYTES ? bytes : DISK_PIECE_BYTES, token;
+        struct disk_piece piece = {.memory = to, .bytes = n, .offset = offset};
 
-    r->in_flight--;
-    if (err == 0)
-        r->come[slot] = true;
-    else if (r->err == 0)
-        r->err = err;
-}
-
-static void take_piece(struct disk_body *b, struct reading *r)
-{
-    uint8_t *piece = b->pieces.v + (size_t)slot_of(r->taken) * DISK_PIECE_BYTES;
-    uint64_t whole = r->asked - r->taken, n = disk_body_bytes(&b->head->extent) - r->taken;
-
-    if (whole > DISK_PIECE_BYTES)
-        whole = DISK_PIECE_BYTES;
-    if (n > whole)
-        n = whole;
-    if (b->head->seal.key_id)
-        disk_crypt_update(b->crypt, piece, n);
-    take(b, piece, n);
-    r->come[slot_of(r->taken)] = false;
-    r->taken += whole;
+        if (b->files->submit(b->files->ctx, 0, b->file, false, &piece) != 0 ||
+            b->files->reap(b->files->ctx, 0, &token) != 0)
+            return false;
+        to += n;
+        offset += n;
+        bytes -= n;
+    }
+    return true;
 }
 
 enum disk_fault disk_body_check(struct disk_body *b, const struct disk_head *head,
                                 const uint8_t *block)
 {
-    const uint64_t in_flight = (uint64_t)DISK_BODY_DEPTH * DISK_PIECE_BYTES;
-    struct reading r = {.bytes = disk_extent_bytes(&head->extent) - DISK_BLOCK};
+    const uint64_t in_flight = (uint64_t)DISK_BODY_DEPTH * DISK_PIECE_BYTES,
+                   bytes = disk_extent_bytes(&head->extent) - DISK_BLOCK;
+    int err;
 
     if (head->seal.key_id != disk_crypt_key_id(b->crypt))
         return DISK_FAULT_KEY;
     if (!disk_memory_get(&b->meta, disk_meta_bytes(&head->extent) + 1) ||
-        !disk_memory_get(&b->pieces, r.bytes < in_flight ? r.bytes + 1 : in_flight))
+        !disk_memory_get(&b->pieces, bytes < in_flight ? bytes + 1 : in_flight))
         return DISK_FAULT_READ;
     begin(b, head, block);
-    while (r.err == 0 && r.taken < r.bytes) {
-        ask(b, &r);
-        if (r.come[slot_of(r.taken)])
-            take_piece(b, &r);
-        else if (r.in_flight > 0)
-            wait_one(b, &r);
-    }
-    while (r.in_flight > 0)
-        wait_one(b, &r);
+    err = read_body(b, bytes);
     if (head->seal.key_id && !disk_open_end(b->crypt, head->seal.tag))
         b->wrong = true;
-    if (r.err != 0)
+    if (err != 0)
         return DISK_FAULT_READ;
     return b->wrong ? DISK_FAULT_CHECKSUM : DISK_FAULT_NONE;
 }
@@ -211,17 +192,13 @@ enum disk_fault disk_body_check(struct disk_body *b, const struct disk_head *hea
 enum disk_fault disk_body_list(struct disk_body *b, const struct disk_head *head,
                                const uint8_t *block)
 {
-    uint64_t list = disk_list_bytes(&head->extent), token;
-    struct disk_piece piece = {.bytes = disk_whole_blocks(list),
-                               .offset = head->extent.place.offset + DISK_BLOCK};
+    const uint64_t list = disk_list_bytes(&head->extent);
 
     if (head->seal.key_id)
         return disk_body_check(b, head, block);
-    if (!disk_memory_get(&b->meta, list + 1))
-        return DISK_FAULT_READ;
-    piece.memory = b->meta.v;
-    if (list > 0 && (b->files->submit(b->files->ctx, 0, b->file, false, &piece) != 0 ||
-                     b->files->reap(b->files->ctx, 0, &token) != 0))
+    if (!disk_memory_get(&b->meta, list + 1) ||
+        !disk_body_read(b, b->meta.v, disk_whole_blocks(list),
+                        head->extent.place.offset + DISK_BLOCK))
         return DISK_FAULT_READ;
     return checksum_unit(b->meta.v, list) == head->seal.list_sum ? DISK_FAULT_NONE
                                                                  : DISK_FAULT_CHECKSUM;

@@ -89,22 +89,6 @@ void disk_scan_end(struct disk_scan *s)
     s->file = NULL;
 }
 
-static bool read_at(struct disk_scan *s, uint8_t *to, uint64_t bytes, uint64_t offset)
-{
-    while (bytes > 0) {
-        uint64_t n = bytes < DISK_PIECE_BYTES ? bytes : DISK_PIECE_BYTES, token;
-        struct disk_piece piece = {.memory = to, .bytes = n, .offset = offset};
-
-        if (s->files->submit(s->files->ctx, 0, s->body.file, false, &piece) != 0 ||
-            s->files->reap(s->files->ctx, 0, &token) != 0)
-            return false;
-        to += n;
-        offset += n;
-        bytes -= n;
-    }
-    return true;
-}
-
 static void tell(struct disk_scan *s, enum disk_fault fault)
 {
     s->now.fault = fault;
@@ -157,7 +141,7 @@ static enum disk_fault look_at_header(struct disk_scan *s, uint8_t *block, struc
 /* Given back between the reading of its header and of its body? Only beside a daemon. */
 static bool is_gone(struct disk_scan *s, uint8_t *block, uint64_t offset)
 {
-    return read_at(s, block, DISK_BLOCK, offset) && disk_is_hole(block);
+    return disk_body_read(&s->body, block, DISK_BLOCK, offset) && disk_is_hole(block);
 }
 
 /* A good extent's list, from the footer where that has it, and its body where bodies are wanted. */
@@ -253,7 +237,7 @@ static enum disk_fault open_footer(struct disk_scan *s, uint64_t file, uint64_t 
     if (s->bytes < 3 * DISK_BLOCK)
         return DISK_FAULT_SHAPE;
     *ret_at = s->bytes - DISK_BLOCK;
-    if (!read_at(s, s->blocks.v, DISK_BLOCK, *ret_at))
+    if (!disk_body_read(&s->body, s->blocks.v, DISK_BLOCK, *ret_at))
         return DISK_FAULT_READ;
     TRY(disk_get_trailer(s->blocks.v, file, s->bytes, &t));
     if (s->known && t.incarnation != s->incarnation)
@@ -262,7 +246,8 @@ static enum disk_fault open_footer(struct disk_scan *s, uint64_t file, uint64_t 
     if (bytes > disk_footer_bytes_max() - DISK_BLOCK)
         return DISK_FAULT_SHAPE;
     *ret_at = t.footer_at;
-    if (!disk_memory_get(&s->footer, bytes) || !read_at(s, s->footer.v, bytes, t.footer_at))
+    if (!disk_memory_get(&s->footer, bytes) ||
+        !disk_body_read(&s->body, s->footer.v, bytes, t.footer_at))
         return DISK_FAULT_READ;
     TRY(disk_footer_open(r, s->footer.v, &t, s->now.tenant, s->crypt));
     s->known = true;
@@ -276,7 +261,7 @@ static void by_headers(struct disk_scan *s, uint64_t file)
     bool good = true;
 
     while (good && at.offset < s->bytes) {
-        bool read = read_at(s, s->blocks.v, DISK_BLOCK, at.offset);
+        bool read = disk_body_read(&s->body, s->blocks.v, DISK_BLOCK, at.offset);
 
         if (read && disk_is_footer(s->blocks.v))
             return;
@@ -305,7 +290,7 @@ static enum disk_fault read_header(struct disk_scan *s, const struct scan_file *
 {
     if (s->bytes < DISK_BLOCK)
         return DISK_FAULT_SHAPE;
-    if (!read_at(s, s->blocks.v, DISK_BLOCK, 0))
+    if (!disk_body_read(&s->body, s->blocks.v, DISK_BLOCK, 0))
         return DISK_FAULT_READ;
     TRY(disk_get_file_header(s->blocks.v, f->file, s->now.tenant, ret));
     return ret->key_id == disk_crypt_key_id(s->crypt) ? DISK_FAULT_NONE : DISK_FAULT_KEY;
