@@ -1,38 +1,42 @@
-/* See resolve.h. One mutex guards the slots; it is not held during a lookup. What must stay true: a
- * slot's host is written only while no thread reads it; the memory is there while a thread is. */
+/* See resolve.h. A lookup is plain work of a data thread (io_threads.h). A thread is given the next
+ * one when it has none, so a name service that is silent holds up one lookup alone. What must stay
+ * true: while a lane is away, its answer and the host of its query are the thread's. */
 #include "seam/io/resolve.h"
 
 #include <errno.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/check.h"
+#include "base/container.h"
 #include "base/fifo.h"
+#include "seam/io/io_threads.h"
 #include "seam/io/resolve_states.h"
-#include "seam/own_threads.h"
 
 struct query {
     enum query_state state;
-    struct fifo_link link; /* QUEUED, DONE */
+    struct fifo_link link; /* QUEUED */
     char host[RESOLVE_HOST_BYTES];
     uint16_t port;
+};
+
+/* One of the threads. */
+struct lane {
+    struct io_task task;
+    struct resolver *resolver;
+    struct query *query; /* that it looks up; NULL: none */
     struct resolve_answer answer;
 };
 
 struct resolver {
-    pthread_mutex_t lock;
-    pthread_cond_t wake, left;
-    struct query *query; /* owned: slots of them */
-    uint32_t slots, threads, looking;
-    struct fifo queued, done;
-    resolve_lookup *lookup;
-    int event_fd;
-    enum resolver_state state;
+    struct resolver_config config;
+    struct io_threads *threads; /* owned */
+    struct query *query;        /* owned: config.slots of them */
+    struct fifo queued;
+    bool ended;
+    struct lane lane[RESOLVE_THREADS];
 };
 
 static void answer_of(int rc, const struct addrinfo *list, struct resolve_answer *ret)
@@ -76,105 +80,77 @@ bool resolve_number(const char *host, uint16_t port, struct resolve_answer *ret)
     return ret->err == TERN_OK;
 }
 
-/* ------------------------------------------------------------------ threads */
-
-static void resolver_free(struct resolver *r)
+static bool look_up_on_thread(struct io_task *task, int32_t res)
 {
-    if (r->event_fd >= 0)
-        close(r->event_fd);
-    pthread_cond_destroy(&r->wake);
-    pthread_cond_destroy(&r->left);
-    pthread_mutex_destroy(&r->lock);
-    free(r->query);
-    free(r);
+    struct lane *lane = container_of(task, struct lane, task);
+
+    (void)res;
+    lane->answer = (struct resolve_answer){0};
+    lane->resolver->config.lookup(lane->query->host, lane->query->port, &lane->answer);
+    return false;
 }
 
-/* Called with the lock held; the lock is released during the lookup. */
-static void look(struct resolver *r, struct query *q)
+/* Idle threads take what is queued. */
+static void go_on(struct resolver *r)
 {
-    struct resolve_answer answer = {0};
+    for (uint32_t i = 0; i < RESOLVE_THREADS && r->queued.first; i++) {
+        struct lane *lane = &r->lane[i];
 
-    query_state_move(&q->state, QUERY_LOOKING_UP);
-    r->looking++;
-    pthread_mutex_unlock(&r->lock);
-    r->lookup(q->host, q->port, &answer);
-    pthread_mutex_lock(&r->lock);
-    r->looking--;
-    if (q->state == QUERY_CANCELLED) {
-        query_state_move(&q->state, QUERY_FREE);
+        if (lane->query)
+            continue;
+        lane->query = fifo_pop(&r->queued, struct query, link);
+        query_state_move(&lane->query->state, QUERY_LOOKING_UP);
+        io_threads_work(r->threads, &lane->task, i);
+    }
+}
+
+static void looked_up(struct io_task *task, int32_t res)
+{
+    struct lane *lane = container_of(task, struct lane, task);
+    struct resolver *r = lane->resolver;
+    struct query *q = lane->query;
+    const struct resolve_answer answer = lane->answer;
+    bool wanted = q->state == QUERY_LOOKING_UP;
+
+    (void)res;
+    if (r->ended)
         return;
-    }
-    q->answer = answer;
-    query_state_move(&q->state, QUERY_DONE);
-    fifo_push(&r->done, &q->link);
-    eventfd_wake(r->event_fd);
+    query_state_move(&q->state, QUERY_FREE);
+    lane->query = NULL;
+    go_on(r);
+    if (wanted)
+        r->config.answered(r->config.ctx, (uint32_t)(q - r->query), &answer);
 }
 
-static void *run(void *ctx)
+static struct io_threads_config threads_of(struct io *io)
 {
-    struct resolver *r = ctx;
-    bool last;
-
-    pthread_mutex_lock(&r->lock);
-    while (r->state == RESOLVER_RUNNING) {
-        struct query *q = fifo_pop(&r->queued, struct query, link);
-
-        if (q)
-            look(r, q);
-        else
-            pthread_cond_wait(&r->wake, &r->lock);
-    }
-    r->threads--;
-    last = r->state == RESOLVER_ORPHANED && r->threads == 0;
-    pthread_cond_signal(&r->left);
-    pthread_mutex_unlock(&r->lock);
-    if (last)
-        resolver_free(r);
-    return NULL;
+    return (struct io_threads_config){
+        .io = io, .threads = RESOLVE_THREADS, .tasks = 1, .works = 1, .name = "tern-resolve"};
 }
-
-/* Nobody joins the threads, because one may still be waiting for a name service at the end. */
-static bool start_threads(struct resolver *r)
-{
-    uint32_t want = r->slots < RESOLVE_THREADS ? r->slots : RESOLVE_THREADS;
-    pthread_attr_t attr;
-    sigset_t before;
-    pthread_t thread;
-
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    own_threads_mask(&before);
-    pthread_mutex_lock(&r->lock);
-    while (r->threads < want && pthread_create(&thread, &attr, run, r) == 0)
-        r->threads++;
-    want -= r->threads;
-    pthread_mutex_unlock(&r->lock);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return want == 0;
-}
-
-/* ------------------------------------------------------------------ owner */
 
 uint64_t resolver_bytes(uint32_t slots)
 {
-    return sizeof(struct resolver) + slots * sizeof(struct query);
+    const struct io_threads_config threads = threads_of(NULL);
+
+    return sizeof(struct resolver) + slots * sizeof(struct query) + io_threads_bytes(&threads);
 }
 
-enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct resolver **ret)
+enum tern_err resolver_create(const struct resolver_config *config, struct resolver **ret)
 {
+    const struct io_threads_config threads = threads_of(config->io);
     struct resolver *r = calloc(1, sizeof *r);
+    const char *unused;
 
     if (!r)
         return TERN_INTERNAL;
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->wake, NULL);
-    pthread_cond_init(&r->left, NULL);
-    r->slots = slots;
-    r->lookup = lookup;
-    r->query = calloc(slots, sizeof *r->query);
-    r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!r->query || r->event_fd < 0 || !start_threads(r)) {
+    r->config = *config;
+    r->query = calloc(config->slots, sizeof *r->query);
+    for (uint32_t i = 0; i < RESOLVE_THREADS; i++) {
+        r->lane[i].resolver = r;
+        r->lane[i].task.work = look_up_on_thread;
+        r->lane[i].task.done = looked_up;
+    }
+    if (!r->query || io_threads_create(&threads, &r->threads, &unused) != TERN_OK) {
         resolver_destroy(r);
         return TERN_INTERNAL;
     }
@@ -184,75 +160,42 @@ enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct res
 
 void resolver_destroy(struct resolver *r)
 {
-    bool orphan;
-
     if (!r)
         return;
-    pthread_mutex_lock(&r->lock);
-    resolver_state_move(&r->state, RESOLVER_STOPPING);
-    pthread_cond_broadcast(&r->wake);
-    while (r->threads > r->looking)
-        pthread_cond_wait(&r->left, &r->lock);
-    orphan = r->threads > 0;
-    if (orphan)
-        resolver_state_move(&r->state, RESOLVER_ORPHANED);
-    pthread_mutex_unlock(&r->lock);
-    if (!orphan)
-        resolver_free(r);
-}
-
-int resolver_event_fd(const struct resolver *r)
-{
-    return r->event_fd;
+    r->ended = true;
+    for (uint32_t i = 0; i < RESOLVE_THREADS; i++)
+        if (r->lane[i].query)
+            return; /* the process exits soon */
+    io_threads_destroy(r->threads);
+    free(r->query);
+    free(r);
 }
 
 bool resolver_ask(struct resolver *r, uint32_t slot, const char *host, uint16_t port)
 {
     struct query *q = &r->query[slot];
-    bool room;
 
-    check(slot < r->slots && strlen(host) < sizeof q->host);
-    pthread_mutex_lock(&r->lock);
+    check(slot < r->config.slots && strlen(host) < sizeof q->host);
     check(q->state == QUERY_FREE || q->state == QUERY_CANCELLED); /* one at a time */
-    room = q->state == QUERY_FREE;
-    if (room) {
-        snprintf(q->host, sizeof q->host, "%s", host);
-        q->port = port;
-        query_state_move(&q->state, QUERY_QUEUED);
-        fifo_push(&r->queued, &q->link);
-        pthread_cond_signal(&r->wake);
-    }
-    pthread_mutex_unlock(&r->lock);
-    return room;
+    if (q->state == QUERY_CANCELLED)
+        return false;
+    snprintf(q->host, sizeof q->host, "%s", host);
+    q->port = port;
+    query_state_move(&q->state, QUERY_QUEUED);
+    fifo_push(&r->queued, &q->link);
+    go_on(r);
+    return true;
 }
 
 void resolver_cancel(struct resolver *r, uint32_t slot)
 {
     struct query *q = &r->query[slot];
 
-    check(slot < r->slots);
-    pthread_mutex_lock(&r->lock);
+    check(slot < r->config.slots);
     if (q->state == QUERY_LOOKING_UP) {
         query_state_move(&q->state, QUERY_CANCELLED);
-    } else if (q->state == QUERY_QUEUED || q->state == QUERY_DONE) {
-        fifo_remove(q->state == QUERY_QUEUED ? &r->queued : &r->done, &q->link);
+    } else if (q->state == QUERY_QUEUED) {
+        fifo_remove(&r->queued, &q->link);
         query_state_move(&q->state, QUERY_FREE);
     }
-    pthread_mutex_unlock(&r->lock);
-}
-
-bool resolver_take(struct resolver *r, uint32_t *ret_slot, struct resolve_answer *ret)
-{
-    struct query *q;
-
-    eventfd_clear(r->event_fd);
-    pthread_mutex_lock(&r->lock);
-    q = fifo_pop(&r->done, struct query, link);
-    if (q) {
-        *ret = q->answer;
-        *ret_slot = (uint32_t)(q - r->query);
-        query_state_move(&q->state, QUERY_FREE);
-    }
-    pthread_mutex_unlock(&r->lock);
-    return q != NULL;
 }

@@ -1,8 +1,8 @@
 /* Resolves names without holding up the owner thread: the system's resolver blocks for as long as a
- * name service takes, and allocates. The resolver has a few threads of its own, because a worker
- * that waited for a name service would keep checksums waiting. Each slot belongs to one asker and
- * has one lookup at a time, so nothing grows. The owner asks, cancels and takes answers; none of it
- * blocks or allocates. Called by the shell's links. */
+ * name service takes, and allocates. The resolver has a few data threads of its own, because a
+ * worker that waited for a name service would keep checksums waiting. Each slot belongs to one
+ * asker and has one lookup at a time, so nothing grows. The owner asks, cancels and is told
+ * answers; none of it blocks or allocates. Called by the shell's links. */
 #ifndef SEAM_RESOLVE_H
 #define SEAM_RESOLVE_H
 
@@ -17,6 +17,8 @@
 #define RESOLVE_HOST_BYTES 256
 #define RESOLVE_TEXT       96
 
+struct io;
+
 struct resolve_answer {
     enum tern_err err; /* INVALID: no such name; TIMED_OUT: no service answers; INTERNAL: else */
     char text[RESOLVE_TEXT]; /* the system's words; "" with OK */
@@ -25,27 +27,32 @@ struct resolve_answer {
     socklen_t len[RESOLVE_ADDRS_MAX];
 };
 
-/* Fills *ret, which is zeroed. Called by several threads at a time; may block. */
-typedef void resolve_lookup(const char *host, uint16_t port, struct resolve_answer *ret);
-
-/* Asks the system's resolver. */
+/* Asks the system's resolver. Fills *ret, which is zeroed. Several threads may call it at a time.
+ */
 void resolve_system(const char *host, uint16_t port, struct resolve_answer *ret);
 /* Converts an address that is given as a number; it never blocks. False: it is a name. */
 bool resolve_number(const char *host, uint16_t port, struct resolve_answer *ret);
 
 struct resolver;
 
+struct resolver_config {
+    struct io *io; /* the owner's */
+    uint32_t slots;
+    void (*lookup)(const char *host, uint16_t port,
+                   struct resolve_answer *ret); /* resolve_system */
+    /* On the owner thread, from io_run. The slot is free again. */
+    void (*answered)(void *ctx, uint32_t slot, const struct resolve_answer *answer);
+    void *ctx;
+};
+
 uint64_t resolver_bytes(uint32_t slots); /* what its tables take */
-/* No more threads than slots. `lookup`: resolve_system, or a test's own. */
-enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct resolver **ret);
-/* Does not wait for a name service: a thread that still does frees the memory when it has heard. */
+enum tern_err resolver_create(const struct resolver_config *config, struct resolver **ret);
+/* Does not wait for a name service: a thread that still does stays, with what it uses. */
 void resolver_destroy(struct resolver *r);
-int resolver_event_fd(const struct resolver *r); /* readable when resolver_take has something */
 
 /* False: a cancelled lookup of that slot has not come back yet. The host is copied. */
 bool resolver_ask(struct resolver *r, uint32_t slot, const char *host, uint16_t port);
-/* The answer is not wanted any more: resolver_take will not bring it. */
+/* The answer is not wanted any more: nobody is told it. */
 void resolver_cancel(struct resolver *r, uint32_t slot);
-bool resolver_take(struct resolver *r, uint32_t *ret_slot, struct resolve_answer *ret);
 
 #endif

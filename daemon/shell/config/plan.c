@@ -19,7 +19,7 @@
 #define BODIES_SHARE            8 /* large requests that a tenant sends at a time */
 #define BUSY_PEERS              64u
 #define SPILL_DEPTH             16 /* pieces of 1 MiB that a thread of the disk has in flight */
-#define OTHER_DESCRIPTORS       64 /* the ring, the workers' and the resolver's, the log, libraries */
+#define OTHER_DESCRIPTORS       64 /* the ring, the workers', the log, libraries */
 
 /* ---- the seams' configurations ---- */
 
@@ -405,8 +405,8 @@ uint64_t plan_descriptors(const struct config *config)
         n += CUDA_DESCRIPTORS;
     if (config->spill_dir[0])
         n += DISK_DESCRIPTORS + (uint64_t)config->spill_threads * DISK_THREAD_DESCRIPTORS;
-    /* The ring of each thread that moves pages or closes, and what wakes it. */
-    return n + 2ull * (config->data_threads + config->ntenants + 1);
+    /* The ring of each thread that moves pages, closes or resolves, and what wakes it. */
+    return n + 2ull * (config->data_threads + config->ntenants + 1 + RESOLVE_THREADS);
 }
 
 uint64_t plan_descriptors_in_flight(const struct config *config)

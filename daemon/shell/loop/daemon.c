@@ -489,6 +489,7 @@ void daemon_destroy(struct daemon *d)
     reload_end(d);
     conn_doors_destroy(d);
     links_door_destroy(d);
+    links_names_finish(d);
     xfer_destroy(d->xfer);
     io_destroy(d->io);
     spill_finish(d);

@@ -335,7 +335,6 @@ void links_finish(struct daemon *d)
         if (has_stream(&ls->v[i]) || ls->v[i].state == PEER_LINK_CLOSED)
             close(ls->v[i].stream.fd);
     }
-    links_names_finish(d);
     tls_destroy(ls->tls);
     ls->tls = NULL;
     undumped_put(ls->v, ls->n * sizeof(*ls->v));

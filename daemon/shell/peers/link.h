@@ -132,7 +132,6 @@ struct peer_links {
     struct tls *tls;                   /* owned; NULL: in the clear */
     uint32_t expiry_told;      /* how many EXPIRY_STAGES of our certificate the log has shown */
     struct resolver *resolver; /* owned; NULL: no peer's address is a name */
-    struct io_op resolved;
     void (*connected)(struct peer_link *l, int fd); /* a dial has succeeded; it takes fd over */
     const char *names[CONFIG_PEERS_MAX];
     uint64_t lives[CONFIG_PEERS_MAX]
@@ -159,6 +158,7 @@ void links_tick(struct daemon *d, uint64_t now_ns);
 /* link_door.c: who dials us waits there until it has said something whole. */
 enum tern_err links_door_create(struct daemon *d);
 void links_door_destroy(struct daemon *d); /* before any link: it runs the ring */
+void links_names_finish(struct daemon *d); /* likewise, and it waits for no name service */
 void links_door_again(struct daemon *d);   /* outside a step of the core */
 void links_door_tick(struct daemon *d, uint64_t now_ns);
 void links_finish(struct daemon *d);

@@ -270,22 +270,18 @@ void link_dial_tick(struct peer_link *l, uint64_t now_ns)
     }
 }
 
-static void resolved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+static void resolved(void *ctx, uint32_t slot, const struct resolve_answer *answer)
 {
-    struct peer_links *ls = container_of(op, struct peer_links, resolved);
-    struct resolve_answer answer;
-    uint32_t slot;
+    struct daemon *d = ctx;
 
-    (void)res, (void)buffer;
-    while (resolver_take(ls->resolver, &slot, &answer))
-        resolve_answered(&ls->v[slot], &answer, io_now_ns());
-    if (flags & IO_LAST)
-        io_poll_in(ls->v[0].d->io, &ls->resolved, resolver_event_fd(ls->resolver), true);
+    resolve_answered(&d->links.v[slot], answer, io_now_ns());
 }
 
 enum tern_err links_names_init(struct daemon *d, char *why, size_t cap)
 {
     struct peer_links *ls = &d->links;
+    const struct resolver_config resolver = {
+        .io = d->io, .slots = ls->peers, .lookup = resolve_system, .answered = resolved, .ctx = d};
     bool named = d->config->npeers < ls->peers; /* who joins may have a name */
 
     for (uint32_t i = 0; i < d->config->npeers; i++) {
@@ -299,13 +295,11 @@ enum tern_err links_names_init(struct daemon *d, char *why, size_t cap)
     }
     if (!named)
         return TERN_OK;
-    if (resolver_create(ls->peers, resolve_system, &ls->resolver) != TERN_OK) {
-        snprintf(why, cap, "no memory or no right to start the threads that resolve peers' names");
-        return TERN_INTERNAL;
-    }
-    ls->resolved.done = resolved;
-    io_poll_in(d->io, &ls->resolved, resolver_event_fd(ls->resolver), true);
-    return TERN_OK;
+    if (resolver_create(&resolver, &ls->resolver) == TERN_OK)
+        return TERN_OK;
+    snprintf(why, cap,
+             "no memory, no descriptor or no right to start the threads that resolve peers' names");
+    return TERN_INTERNAL;
 }
 
 void links_names_finish(struct daemon *d)

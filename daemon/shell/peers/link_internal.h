@@ -63,7 +63,6 @@ void link_tls_met(struct peer_link *l);
 void link_greeting_frame(struct peer_link *l, const struct frame_header *h, const uint8_t *body);
 
 enum tern_err links_names_init(struct daemon *d, char *why, size_t cap);
-void links_names_finish(struct daemon *d);
 /* Sets when an outbound link dials again. */
 void link_schedule_redial(struct peer_link *l, uint64_t now_ns);
 /* The peer of an outbound link has dialled us, so it is there: the link waits no longer than

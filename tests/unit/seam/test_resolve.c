@@ -2,19 +2,19 @@
  * taken, a lookup that hangs keeps nobody waiting at the end. A lookup here is held until the test
  * lets it go. */
 #include <netinet/in.h>
-#include <poll.h>
 #include <pthread.h>
 
+#include "seam/io/io.h"
 #include "seam/io/resolve.h"
 #include "testing/test.h"
 
-#define SLOTS   7u
-#define WAIT_MS 20000
+#define SLOTS 7u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
 static uint32_t inside, most, calls, allowed; /* allowed: lookups that may return, of all so far */
 static uint32_t returned;
+static char hung; /* a host whose lookup waits until let_hung; 0: none */
 
 static void held_lookup(const char *host, uint16_t port, struct resolve_answer *ret)
 {
@@ -25,7 +25,7 @@ static void held_lookup(const char *host, uint16_t port, struct resolve_answer *
     inside++;
     most = inside > most ? inside : most;
     pthread_cond_broadcast(&moved);
-    while (returned >= allowed)
+    while (returned >= allowed || host[0] == hung)
         pthread_cond_wait(&moved, &lock);
     returned++;
     inside--;
@@ -42,6 +42,14 @@ static void let(uint32_t n)
 {
     pthread_mutex_lock(&lock);
     allowed += n;
+    pthread_cond_broadcast(&moved);
+    pthread_mutex_unlock(&lock);
+}
+
+static void let_hung(void)
+{
+    pthread_mutex_lock(&lock);
+    hung = 0;
     pthread_cond_broadcast(&moved);
     pthread_mutex_unlock(&lock);
 }
@@ -64,59 +72,94 @@ static uint32_t called(void)
     return n;
 }
 
+static struct io *io;
+static uint32_t seen; /* slots that were answered, a bit each */
+static struct resolve_answer answers[SLOTS];
+
+static void answered(void *ctx, uint32_t slot, const struct resolve_answer *answer)
+{
+    assert_null(ctx);
+    seen |= 1u << slot;
+    answers[slot] = *answer;
+}
+
+static const struct sockaddr_in *addr_of(uint32_t slot)
+{
+    return (const struct sockaddr_in *)(const void *)&answers[slot].addr[0];
+}
+
 static struct resolver *start(void)
 {
+    const struct io_config ring = {.entries = 8};
+    struct resolver_config config = {.slots = SLOTS, .lookup = held_lookup, .answered = answered};
     struct resolver *r;
+    const char *why;
 
-    inside = most = calls = allowed = returned = 0;
-    assert_int_equal(resolver_create(SLOTS, held_lookup, &r), TERN_OK);
+    inside = most = calls = allowed = returned = seen = 0;
+    assert_int_equal(io_create(&ring, &io, &why), TERN_OK);
+    config.io = io;
+    assert_int_equal(resolver_create(&config, &r), TERN_OK);
     return r;
 }
 
-/* The next answer, waiting for it. */
-static uint32_t take(struct resolver *r, struct resolve_answer *ret)
+static void end(struct resolver *r)
 {
-    struct pollfd p = {.fd = resolver_event_fd(r), .events = POLLIN};
-    uint32_t slot;
+    resolver_destroy(r);
+    io_destroy(io);
+}
 
-    while (!resolver_take(r, &slot, ret))
-        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
-    return slot;
+/* Waits until that many answers more have come. */
+static void until_seen(uint32_t n)
+{
+    n += (uint32_t)__builtin_popcount(seen);
+    while ((uint32_t)__builtin_popcount(seen) < n)
+        io_run(io, UINT64_MAX);
 }
 
 TEST(lookups_are_so_many_at_a_time_and_all_come)
 {
     struct resolver *r = start();
-    struct resolve_answer a;
-    uint32_t seen = 0;
 
     for (uint32_t i = 0; i < SLOTS; i++)
         assert_true(resolver_ask(r, i, (const char[]){(char)('a' + i), '\0'}, (uint16_t)i));
     until_inside(RESOLVE_THREADS);
-    assert_false(resolver_take(r, &seen, &a)); /* which does not wait */
+    io_run(io, 0);
+    assert_int_equal(seen, 0);
     let(SLOTS);
-    for (uint32_t i = 0; i < SLOTS; i++) {
-        uint32_t slot = take(r, &a);
-        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)&a.addr[0];
-
-        assert_int_equal(a.err, TERN_OK);
-        assert_int_equal(in->sin_addr.s_addr, 'a' + slot);
-        assert_int_equal(in->sin_port, slot);
-        seen |= 1u << slot;
-    }
+    until_seen(SLOTS);
     assert_int_equal(seen, (1u << SLOTS) - 1);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        assert_int_equal(answers[i].err, TERN_OK);
+        assert_int_equal(addr_of(i)->sin_addr.s_addr, 'a' + i);
+        assert_int_equal(addr_of(i)->sin_port, i);
+    }
     assert_int_equal(most, RESOLVE_THREADS);
-    resolver_destroy(r);
+    end(r);
 }
 
-/* A queued one never begins; one that a thread has is not taken, and its slot is not free before
- * it has come back. */
-TEST(what_is_forgotten_is_not_taken)
+/* One that hangs holds up nobody but itself: the other threads take all that is queued. */
+TEST(lookups_pass_one_that_hangs)
 {
     struct resolver *r = start();
-    struct pollfd ready = {.fd = resolver_event_fd(r), .events = POLLIN};
-    struct resolve_answer a;
-    uint32_t slot;
+
+    hung = 'h';
+    assert_true(resolver_ask(r, 0, "h", 0));
+    until_inside(1);
+    let(SLOTS);
+    for (uint32_t i = 1; i < SLOTS; i++)
+        assert_true(resolver_ask(r, i, "x", (uint16_t)i));
+    until_seen(SLOTS - 1);
+    assert_int_equal(seen, (1u << SLOTS) - 2);
+    let_hung();
+    until_seen(1);
+    end(r);
+}
+
+/* A queued one never begins; the answer to one that a thread has goes to nobody, and its slot is
+ * not free before it has come back. */
+TEST(what_is_forgotten_is_not_told)
+{
+    struct resolver *r = start();
 
     for (uint32_t i = 0; i < SLOTS; i++)
         assert_true(resolver_ask(r, i, "x", 1));
@@ -128,20 +171,25 @@ TEST(what_is_forgotten_is_not_taken)
     let(RESOLVE_THREADS);
     until_inside(0);
     assert_int_equal(called(), RESOLVE_THREADS);
-    while (!resolver_ask(r, 2, "z", 3)) /* its thread may not have noted it yet */
-        ;
+    while (!resolver_ask(r, 2, "z", 3))
+        io_run(io, UINT64_MAX);
     let(1);
-    assert_int_equal(take(r, &a), 2);
-    assert_int_equal(((const struct sockaddr_in *)(const void *)&a.addr[0])->sin_port, 3);
+    until_seen(1);
+    assert_int_equal(seen, 1u << 2);
+    assert_int_equal(addr_of(2)->sin_port, 3);
     assert_true(resolver_ask(r, SLOTS - 1, "z", 4)); /* and what is there already is not either */
     let(1);
-    assert_int_equal(poll(&ready, 1, WAIT_MS), 1);
+    until_inside(0);
     resolver_cancel(r, SLOTS - 1);
-    assert_false(resolver_take(r, &slot, &a));
-    resolver_destroy(r);
+    while (!resolver_ask(r, SLOTS - 1, "z", 5))
+        io_run(io, UINT64_MAX);
+    assert_int_equal(seen, 1u << 2);
+    resolver_cancel(r, SLOTS - 1);
+    let(1);
+    end(r);
 }
 
-/* Every thread hangs: destroying does not, and they give back what there is when they are done. */
+/* Every thread hangs: destroying does not, and what is queued never begins. */
 TEST(the_end_waits_for_no_lookup)
 {
     struct resolver *r = start();
@@ -149,11 +197,12 @@ TEST(the_end_waits_for_no_lookup)
     for (uint32_t i = 0; i < SLOTS; i++)
         assert_true(resolver_ask(r, i, "x", 1));
     until_inside(RESOLVE_THREADS);
-    resolver_destroy(r);
+    end(r);
     assert_int_equal(called(), RESOLVE_THREADS);
     let(RESOLVE_THREADS);
     until_inside(0);
-    assert_int_equal(called(), RESOLVE_THREADS); /* those that were queued never begin */
+    assert_int_equal(called(), RESOLVE_THREADS);
+    assert_int_equal(seen, 0);
 }
 
 TEST(numbers_are_told_from_names)
