@@ -235,17 +235,11 @@ enum tern_err closer_start(struct closer *closer, const char **ret_why)
 
 void closer_end(struct closer *closer)
 {
-    uint64_t deadline = io_now_ns() + STOP_MAX_NS;
-
     if (!closer)
         return;
     closer->ended = true;
-    while (closer->stats.closing > 0 && io_now_ns() < deadline)
-        io_run(closer->config.io, deadline);
-    if (closer->stats.closing > 0)
-        return;
-    io_threads_destroy(closer->threads);
-    closer->threads = NULL;
+    if (io_threads_end(closer->threads, io_now_ns() + STOP_MAX_NS))
+        closer->threads = NULL;
 }
 
 /* A close that nothing ends keeps its thread, and what that uses: the process exits soon. */

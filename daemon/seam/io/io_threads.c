@@ -304,6 +304,16 @@ void io_threads_destroy(struct io_threads *threads)
     free(threads);
 }
 
+bool io_threads_end(struct io_threads *threads, uint64_t until_ns)
+{
+    while (threads && threads->away > 0 && io_now_ns() < until_ns)
+        io_run(threads->config.io, until_ns);
+    if (threads && threads->away > 0)
+        return false;
+    io_threads_destroy(threads);
+    return true;
+}
+
 /* ------------------------------------------------------------------ owner: tasks */
 
 /* One that is done may hand over another one, whose return is for the next round. */

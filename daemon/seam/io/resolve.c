@@ -163,10 +163,8 @@ void resolver_destroy(struct resolver *r)
     if (!r)
         return;
     r->ended = true;
-    for (uint32_t i = 0; i < RESOLVE_THREADS; i++)
-        if (r->lane[i].query)
-            return; /* the process exits soon */
-    io_threads_destroy(r->threads);
+    if (!io_threads_end(r->threads, 0))
+        return; /* the system's resolver keeps a thread */
     free(r->query);
     free(r);
 }

@@ -85,20 +85,13 @@ enum tern_err reload_init(struct daemon *d, reload_read_done *read_done, char *w
     return TERN_INTERNAL;
 }
 
-/* A thread that a disk keeps stays, and what it uses: the process exits soon. */
+/* A thread that a disk keeps stays, and what it uses. */
 void reload_end(struct daemon *d)
 {
     struct reload_reader *r = d->reload.reader;
-    uint64_t until_ns = io_now_ns() + RELOAD_STOP_NS;
 
-    if (!r)
+    if (!r || !io_threads_end(r->threads, io_now_ns() + RELOAD_STOP_NS))
         return;
-    while (r->reading && io_now_ns() < until_ns)
-        io_run(d->io, until_ns);
-    if (r->reading)
-        return;
-    if (r->threads)
-        io_threads_destroy(r->threads);
     config_destroy(r->config);
     free(r);
 }

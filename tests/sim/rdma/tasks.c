@@ -191,6 +191,14 @@ void io_threads_destroy(struct io_threads *threads)
     free(threads);
 }
 
+bool io_threads_end(struct io_threads *threads, uint64_t until_ns)
+{
+    while (threads && threads->away > 0)
+        io_run(threads->io, until_ns);
+    io_threads_destroy(threads);
+    return true;
+}
+
 static void hand_over(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
                       int fd)
 {

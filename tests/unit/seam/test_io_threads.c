@@ -224,3 +224,15 @@ TEST(io_threads_plain_work_is_counted_until_it_is_back)
     assert_int_equal(stats.away, 0);
     assert_int_equal(stats.done, PAIRS);
 }
+
+TEST(io_threads_end_leaves_what_is_away_and_waits_for_what_comes)
+{
+    open_threads(1);
+    receive(&pair[0], 1);
+    assert_false(io_threads_end(threads, io_now_ns()));
+    assert_int_equal(pair[0].back, 0);
+    io_threads_cancel(threads, &pair[0].receive);
+    assert_true(io_threads_end(threads, UINT64_MAX));
+    threads = NULL;
+    assert_int_equal(pair[0].back, 1);
+}

@@ -193,17 +193,8 @@ enum tern_err setup_start(struct verbs *v)
 
 void setup_stop(struct verbs *v)
 {
-    struct io_threads_stats stats;
-
-    if (!v->threads)
-        return;
-    check(atomic_load(&v->closing));
-    io_threads_stats(v->threads, &stats);
-    while (stats.away > 0) { /* a connect takes seconds at the most */
-        io_run(v->xfer->config.io, UINT64_MAX);
-        io_threads_stats(v->threads, &stats);
-    }
-    io_threads_destroy(v->threads);
+    check(!v->threads || atomic_load(&v->closing));
+    io_threads_end(v->threads, UINT64_MAX); /* a connect takes seconds at the most */
     v->threads = NULL;
 }
 
