@@ -6,6 +6,7 @@
 #include "core/arena/actions.h"
 #include "core/disk/entries.h"
 #include "core/disk/store_files.h"
+#include "core/tier/host.h"
 #include "core/tree/state.h"
 
 uint32_t disk_cold_depth(const struct core_limits *l, const struct pool *p, uint32_t tokens)
@@ -204,14 +205,6 @@ static uint32_t device_end(const struct core *c, uint32_t slot)
     return node_first(c, slot, node_on_device);
 }
 
-/* The deepest one that is on the host; NONE: there is none. */
-static uint32_t host_end(struct core *c, uint32_t slot)
-{
-    for (; node_at(c, slot)->depth > 0 && !node_on_host(node_at(c, slot)); c->visits++)
-        slot = node_at(c, slot)->parent;
-    return node_at(c, slot)->depth > 0 ? slot : NONE;
-}
-
 /* Has the step passed that wrote the node? What is on the host alone may hang on what was committed
  * anew, at a step that has not. */
 static bool is_written(const struct core *c, uint32_t slot)
@@ -240,7 +233,9 @@ static void queue(struct core *c, struct disk_store *s)
 {
     s->node_gen = node_at(c, s->node)->gen;
     s->device = device_end(c, s->node);
-    s->host = s->device != s->node || !state_resumable(c, s->node) ? host_end(c, s->node) : NONE;
+    s->host = s->device != s->node || !state_resumable(c, s->node)
+                  ? host_end(c, (struct path){s->node, 0})
+                  : NONE;
     s->state_from = state_low(c, s->node);
     store_hold(c, s);
     disk_store_state_move(&s->state, DISK_STORE_QUEUED);

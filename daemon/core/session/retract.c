@@ -205,18 +205,6 @@ static uint32_t load_kib(const struct pool *p, const uint32_t *need)
     return (uint32_t)((bytes + 1023) / 1024);
 }
 
-/* What a fetch needs of the host stays there: a session that was retracted has pinned it. */
-static uint32_t host_end(struct core *c, struct path path)
-{
-    uint32_t at = path.node, n = 1;
-
-    for (; node_at(c, at)->depth > path.state_from && !node_on_host(node_at(c, at)); n++) {
-        at = node_at(c, at)->parent;
-        c->visits += n % NODES_A_VISIT == 0;
-    }
-    return node_on_host(node_at(c, at)) && node_at(c, at)->depth > 0 ? at : NONE;
-}
-
 static void load_to(struct session *s, enum load_state state)
 {
     load_state_move(&s->load.state, state);
@@ -238,6 +226,8 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     *l = (struct load){.state_from = path.state_from,
                        .from = s->committed,
                        .pin = device,
+                       /* What a fetch needs of the host stays there: a session that was retracted
+                        * has pinned it. */
                        .host = s->held == REF_HOST ? NONE : host_end(c, path),
                        .hold = {path.node, depth},
                        .begun = LIST_EMPTY};

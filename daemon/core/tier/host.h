@@ -29,6 +29,8 @@ void host_promise_end(struct core *c, struct session *s);
 /* Begins these copies from load.at upwards, up to `end` visits; behind the last the promise ends.
  * False: a node lacks more than it did, and there is no room. */
 bool host_back_begin(struct core *c, struct session *s, uint32_t end);
+/* The deepest node of the path that is on the host, at `state_from` or below it; NONE. */
+uint32_t host_end(struct core *c, struct path path);
 /* Leads to the first node from there upwards that is not on the host, to the root for none, or to
  * where `end` visits are reached. */
 void host_reached(struct core *c, uint32_t *slot, uint32_t end);

@@ -217,6 +217,17 @@ bool host_back_begin(struct core *c, struct session *s, uint32_t end)
     return true;
 }
 
+uint32_t host_end(struct core *c, struct path path)
+{
+    uint32_t at = path.node, n = 1;
+
+    for (; node_at(c, at)->depth > path.state_from && !node_on_host(node_at(c, at)); n++) {
+        at = node_at(c, at)->parent;
+        c->visits += n % NODES_A_VISIT == 0;
+    }
+    return node_on_host(node_at(c, at)) && node_at(c, at)->depth > 0 ? at : NONE;
+}
+
 void host_reached(struct core *c, uint32_t *slot, uint32_t end)
 {
     for (uint32_t n = 1; node_at(c, *slot)->depth > 0 && node_on_host(node_at(c, *slot)); n++) {
