@@ -144,17 +144,6 @@ enum tern_err tern_batch_slide(struct tern_batch *b, tern_session s, uint32_t ne
                       .kind = CLIENT_SLIDE, .session = s, .length = next_commit, .step = step});
 }
 
-enum tern_err tern_batch_written(struct tern_batch *b, tern_session s,
-                                 const struct tern_units *units, uint64_t step)
-{
-    ENTER(b->t);
-    return add(b, (struct client_op){.kind = CLIENT_WRITTEN,
-                                     .session = s,
-                                     .length = units->until,
-                                     .step = step,
-                                     .units = *units});
-}
-
 enum tern_err tern_batch_snapshot_release(struct tern_batch *b, tern_session s)
 {
     ENTER(b->t);

@@ -76,7 +76,7 @@ struct brought;      /* brought.c */
  * client_op_kind or of these. */
 enum {
     ASKED_NOTHING = 0,
-    ASKED_MATCH = CLIENT_WRITTEN + 1,
+    ASKED_MATCH = CLIENT_UNLEASE + 1,
     ASKED_FETCH,
     ASKED_FETCH_WAIT,
     ASKED_RECOVER,

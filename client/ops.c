@@ -97,19 +97,6 @@ enum tern_err tern_slide(struct tern *t, tern_session s, uint32_t next_commit, u
                  deadline_ms, ret);
 }
 
-enum tern_err tern_written(struct tern *t, tern_session s, const struct tern_units *units,
-                           uint64_t step, uint32_t deadline_ms, struct tern_result *ret)
-{
-    ENTER(t);
-    return do_op(t,
-                 &(struct client_op){.kind = CLIENT_WRITTEN,
-                                     .session = s,
-                                     .length = units->until,
-                                     .step = step,
-                                     .units = *units},
-                 deadline_ms, ret);
-}
-
 enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uint32_t deadline_ms,
                                     struct tern_result *ret)
 {

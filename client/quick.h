@@ -42,7 +42,6 @@ enum client_op_kind {
     CLIENT_SNAPSHOT_RELEASE,
     CLIENT_ASSIGN,
     CLIENT_UNLEASE,
-    CLIENT_WRITTEN,
 };
 
 struct client_op {
@@ -55,7 +54,6 @@ struct client_op {
     uint64_t pool;               /* UNLEASE */
     const struct tern_run *runs; /* ASSIGN, UNLEASE */
     uint32_t nruns;
-    struct tern_units units; /* WRITTEN, whose `length` is units.until */
 };
 
 /* A request of the hot path. Its arrays are borrowed until it is written. */

@@ -33,7 +33,7 @@ static void put_tokens(struct writer *w, uint32_t field, const struct tern_token
 }
 
 /* ---- StepOp {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7, pool 8,
- * runs 9: {group 1, first 2, refs 3}, group 10, unit_first 11, unit_n 12} ---- */
+ * runs 9: {group 1, first 2, refs 3}} ---- */
 
 _Static_assert(sizeof(struct tern_page) == WIRE_REF_BYTES, "as the wire's page");
 
@@ -68,8 +68,6 @@ static size_t op_size(const struct client_op *op)
         n += fixed64_size();
     for (uint32_t i = 0; i < op->nruns; i++)
         n += bytes_size(run_size(&op->runs[i]));
-    if (op->kind == CLIENT_WRITTEN)
-        n += number_size(op->units.group) + number_size(op->units.first) + number_size(op->units.n);
     return n;
 }
 
@@ -93,11 +91,6 @@ static void put_op(struct writer *w, uint32_t field, const struct client_op *op)
         put_fixed64(w, 8, op->pool);
     for (uint32_t i = 0; i < op->nruns; i++)
         put_run(w, 9, &op->runs[i]);
-    if (op->kind != CLIENT_WRITTEN)
-        return;
-    put_number(w, 10, op->units.group);
-    put_number(w, 11, op->units.first);
-    put_number(w, 12, op->units.n);
 }
 
 /* ---- whole bodies ---- */

@@ -22,7 +22,6 @@ static const char *const names[ASKED_COUNT] = {
     [CLIENT_SNAPSHOT_RELEASE] = "tern_snapshot_release",
     [CLIENT_ASSIGN] = "tern_lease_extend",
     [CLIENT_UNLEASE] = "tern_lease_end",
-    [CLIENT_WRITTEN] = "tern_written",
     [ASKED_MATCH] = "tern_match",
     [ASKED_FETCH] = "tern_fetch",
     [ASKED_FETCH_WAIT] = "tern_fetch_wait",

@@ -135,9 +135,6 @@ static void take_op(struct reader *outer, const struct field *op, Tern__Wire__St
         case 7: take_tokens(&r, &f, tokens, &ret->tokens); break;
         case 8: take_pool(&r, &f, ret); break;
         case 9: take_run(&r, &f, ret, runs); break;
-        case 10: take_u32(&r, &f, &ret->has_group, &ret->group); break;
-        case 11: take_u32(&r, &f, &ret->has_unit_first, &ret->unit_first); break;
-        case 12: take_u32(&r, &f, &ret->has_unit_n, &ret->unit_n); break;
         default: break;
         }
     }

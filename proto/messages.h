@@ -435,7 +435,6 @@ enum frame_type {
     F(handed, U32)                                                                                 \
     F(busy, U32)                                                                                   \
     F(differs, U32)                                                                                \
-    F(units, U64)                                                                                  \
     F(reset, U64)                                                                                  \
     F(origin, U64)                                                                                 \
     F(number, U64)                                                                                 \

@@ -198,7 +198,6 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_finish, in a turn C <= length <= A   C          min(W, length) length       min(T, length)
  *   tern_slide             next_commit > C    C          W              A            T
  *   tern_snapshot_release                     C          W              A            T
- *   tern_written           until <= A         C          W              A            T
  *   tern_record_rollback   C > what is left   0          0              0            of the last
  *                                                                                    finished turn
  *   tern_record_rollback   else               C          W              A            T
@@ -259,25 +258,6 @@ TERN_API enum tern_err tern_finish(struct tern *t, tern_session s, uint32_t leng
  * next_commit: the depth of the next commit; 0 stands for the committed length + L. */
 TERN_API enum tern_err tern_slide(struct tern *t, tern_session s, uint32_t next_commit,
                                   uint64_t step, uint32_t deadline_ms, struct tern_result *ret);
-/* Units [first, first + n) of each page of a HISTORY group (struct tern_group), for tokens up to
- * `until`: a range of layers, where the layout has the layers outermost. */
-struct tern_units {
-    uint32_t group, first, n, until;
-};
-/* Says that `step` writes these units of the session's pages, or TERN_STEP_NONE, that they are
- * written. Who follows the session by a ticket (tern_fetch_ticket with follow) gets them when the
- * step has passed, before the chunk is committed: a chunk whose layers are computed one range after
- * the other need not wait for the last. Name the ranges in the order of their steps. It is a hint,
- * and nothing else reads it. The follower keeps what it got only if it agrees with the checksums of
- * the commit, so a unit that is written again afterwards costs a second transfer and no wrong byte.
- * Without a ticket of the session it does nothing.
- *   INVALID      The group has no such units or is none of HISTORY, `until` is beyond what is
- *                allocated, or an earlier call named a later step.
- *   UNSUPPORTED  Pages of the group have more than 64 units. They go whole.
- *   BUSY         More of the session wait for their steps than the daemon keeps, 32. Leave it
- *                out. */
-TERN_API enum tern_err tern_written(struct tern *t, tern_session s, const struct tern_units *units,
-                                    uint64_t step, uint32_t deadline_ms, struct tern_result *ret);
 /* Says that nobody will come back to the committed length, so its STATE may be the first to go. */
 TERN_API enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uint32_t deadline_ms,
                                              struct tern_result *ret);
@@ -357,8 +337,6 @@ TERN_API enum tern_err tern_batch_finish(struct tern_batch *b, tern_session s, u
                                          uint64_t step);
 TERN_API enum tern_err tern_batch_slide(struct tern_batch *b, tern_session s, uint32_t next_commit,
                                         uint64_t step);
-TERN_API enum tern_err tern_batch_written(struct tern_batch *b, tern_session s,
-                                          const struct tern_units *units, uint64_t step);
 TERN_API enum tern_err tern_batch_snapshot_release(struct tern_batch *b, tern_session s);
 TERN_API enum tern_err tern_batch_abort(struct tern_batch *b, tern_session s, uint64_t step);
 TERN_API enum tern_err tern_batch_session_close(struct tern_batch *b, tern_session s,

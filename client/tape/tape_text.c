@@ -16,8 +16,7 @@ static const char *const messages[PEER_MSG_COUNT] = {
     [PEER_PULL_DONE] = "pull_done", [PEER_PULL_ABORT] = "pull_abort",
     [PEER_RESET] = "reset",         [PEER_RESET_DONE] = "reset_done",
     [PEER_PULL_MORE] = "pull_more", [PEER_PULL_TOKENS] = "pull_tokens",
-    [PEER_PULL_NEXT] = "pull_next", [PEER_PULL_EARLY] = "pull_early",
-    [PEER_PULL_TOOK] = "pull_took"};
+    [PEER_PULL_NEXT] = "pull_next", [PEER_PULL_EARLY] = "pull_early"};
 
 static void add(struct tape_line *l, struct tape_field field)
 {

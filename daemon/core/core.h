@@ -26,10 +26,8 @@ enum peer_msg_kind {
     PEER_PULL_MORE,     /* source -> puller: all tokens up to `at` are here: which follow? */
     PEER_PULL_TOKENS,   /* puller -> source: these */
     PEER_PULL_NEXT,     /* puller -> source: which are the pages from `at` on? */
-    PEER_PULL_EARLY,    /* source -> puller that follows: units of pages that it has not offered are
-                           written; its first may come before an offer */
-    PEER_PULL_TOOK,     /* puller -> source: it has done with those, and hears of others. err: it
-                           takes none */
+    PEER_PULL_EARLY,    /* source -> puller: of daemons of older versions, which offered units of
+                           pages ahead of their commit. Nobody asks for them; 11 answered it */
     PEER_MSG_COUNT
 };
 
@@ -65,7 +63,7 @@ struct peer_msg {
     uint32_t handed; /* OFFER, ABORT with INVALID: the length that was handed over, where that is
                         another one than `to` of the OPEN; or 0 */
     uint32_t busy; /* OFFER with BUSY: why a ticket is not served (TICKET_BUSY_TABLE); 0: unsaid */
-    uint32_t differs; /* OFFER with INVALID: the first token that differs, and 1; or 0 */
+    uint32_t differs;  /* OFFER with INVALID: the first token that differs, and 1; or 0 */
     uint32_t history;  /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
     uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
     uint32_t at,
@@ -75,10 +73,8 @@ struct peer_msg {
     const struct extra_key *keys;
     uint32_t nkeys;
     const struct table_run *runs; /* OFFER: one run a group; `first` counts the source's pages, and
-                                     refs are the first of each span (transfer/spans.h). EARLY: one
-                                     run */
+                                     refs are the first of each span (transfer/spans.h) */
     uint32_t nruns;
-    uint64_t units; /* EARLY: a bit for each unit of a page that is written */
 };
 
 static inline uint32_t peer_msg_until(const struct peer_msg *m)
@@ -189,8 +185,7 @@ struct event {
             struct pull_id pull;
             uint32_t batch;
             uint64_t ok[PULL_BATCH_PAGES / 64];
-            bool whole; /* of PART_EARLY: nothing came, for what carries them carries whole pages */
-        } pulled;       /* bit i: page, or span, i is right; of PART_EARLY: it is here */
+        } pulled; /* bit i: page, or span, i is right */
         struct {
             struct pull_id pull;
             enum tern_err err;
@@ -245,11 +240,6 @@ struct pull_span {
     uint8_t pages; /* of ours */
     uint8_t first, n;
 };
-
-/* What a batch asks for of each of its pages. EARLY: units ahead of their commit, which are hashed
- * as they come. REST: all checksums, and the units that are not here; the page is right if these
- * agree, and those that are here were hashed to what their checksums say now. */
-enum pull_part { PART_WHOLE, PART_EARLY, PART_REST };
 
 enum action_kind {
     ACT_REPLY = 1,   /* reply */
@@ -310,8 +300,6 @@ struct action {
             struct serve_id serve;         /* the source's */
             uint32_t link, pool, batch, n; /* n: pages, or spans */
             uint64_t layout_hash; /* of the source's pool, where pages are resharded; else 0 */
-            enum pull_part part;
-            uint64_t units;              /* EARLY, REST: those of each page that move, a bit each */
             const struct page_at *pages; /* ours, written by the receive */
             const struct page_ref *refs; /* the source's, same order and group; of a span the first
                                             that is there */
@@ -419,9 +407,6 @@ enum tern_err core_gate(const struct core *core, struct session_id session, stru
 /* For the source: may this page leave now? GONE: the serve ended or the generation passed. */
 enum tern_err core_serve_page(const struct core *core, struct serve_id serve, uint32_t group,
                               struct page_ref ref, uint32_t *ret_record);
-/* The same of these units of a page ahead of its commit (Y4): its follower was told of them. */
-enum tern_err core_serve_units(const struct core *core, struct serve_id serve, uint32_t group,
-                               struct page_ref ref, uint64_t units, uint32_t *ret_record);
 /* The page that comes behind one that may leave, in the same chunk. GONE: there is none. */
 enum tern_err core_serve_next(const struct core *core, struct serve_id serve, uint32_t group,
                               struct page_ref ref, struct page_ref *ret);

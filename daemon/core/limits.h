@@ -27,9 +27,6 @@
 #define PULL_BATCH_PAGES     256 /* pages of one pull batch: as many bits as struct pulled.ok has */
 #define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */
 #define PULL_TRIES_MAX       2   /* times that a page is asked for before CORRUPT */
-#define UNITS_EARLY_MAX      64  /* units of a page that can come ahead of its commit (Y4) */
-#define WRITTEN_MAX          32  /* of a session: units written, of which no follower was told */
-#define EARLY_PAGES_MAX      8192 /* of a group, behind what is offered, whose units can come ahead */
 #define NS_PER_MS            1000000ull
 #define PULL_ASKS_MAX        64   /* times that a busy source is asked for one transfer */
 #define PULL_RETRY_MS_MAX    1000 /* the longest pause that a busy source can make a puller take */
@@ -126,7 +123,6 @@ struct core_limits {
     uint32_t links;        /* connections between daemons: outbound are [0, peers), inbound above */
     uint32_t peers;
     uint32_t pulls, serves;            /* transfers in, transfers out */
-    uint32_t early_pages;              /* of EARLY_PAGES_MAX; 0: all */
     uint32_t open_tokens, offer_pages; /* of one message about a transfer, in whole chunks and at
                                           least one; 0: as many as it may have */
     uint32_t table_pages;   /* pages in a session's table, all groups, and page refs of one answer;

@@ -336,9 +336,6 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->pages_pulled = c->pages_pulled;
     ret->pages_served = c->pages_served;
     ret->dup_chunks = c->dup_chunks;
-    ret->early_told = c->early_told;
-    ret->early_pages = c->early_pages;
-    ret->early_again = c->early_again;
     oldest_quarantine(c, ret);
     ret->host_copies = c->host_copies;
     ret->host_copies_failed = c->host_copies_failed;

@@ -221,9 +221,6 @@ struct core_view {
     uint32_t resets_spreading;             /* of which not all peers have heard */
     uint64_t evicted_nodes, evicted_pages; /* of all tenants: see figures.h */
     uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    /* Y4, ahead of commits: pages of which a follower was told units, pages of which such units
-     * have come, and those of them that were written again and so asked for anew. */
-    uint64_t early_told, early_pages, early_again;
     uint64_t oldest_quarantine_ns;    /* since when its pages wait; 0: none */
     struct pull_id oldest_quarantine; /* the pull that holds them; gen 0: none */
     uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to host memory, back */

@@ -206,8 +206,7 @@ enum step_op_kind {
     STEP_ASSIGN,  /* an Extend whose pages are those in `runs`, which are leased to the engine: they
                     become the session's own */
     STEP_UNLEASE, /* the pages in `runs`, leased of `pool`, are given back. Names no session */
-    STEP_WRITTEN, /* Y4: `step` writes units of the session's pages up to token `length`; who
-                     follows it may have them before they are committed */
+    STEP_WRITTEN, /* of older libraries, which named units of pages ahead of their commit */
     STEP_KINDS
 };
 
@@ -237,8 +236,7 @@ struct step_op {
     uint32_t written;         /* EXTEND, ASSIGN: tokens written, 0 = as they are */
     struct req_tokens tokens; /* EXTEND, ASSIGN: appended tokens (base = tokens the session has,
                                  else CONFLICT) */
-    uint32_t group, unit_first, unit_n; /* WRITTEN: which units of a page, of that group */
-    struct pool_id pool;                /* UNLEASE: of the pages */
+    struct pool_id pool;      /* UNLEASE: of the pages */
     uint32_t nruns; /* ASSIGN: one for each group that needs pages. UNLEASE: at most one each */
     const struct table_run *runs;
 };

@@ -20,7 +20,6 @@
 #include "core/tier/host.h"
 #include "core/transfer/peer_words.h"
 #include "core/transfer/pulls.h"
-#include "core/transfer/serve_early.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
 #include "core/turn/turns.h"
@@ -427,7 +426,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     c->touched = c->visits = 0;
     c->piece_most = needs_room(ev) ? ROOM_VISITS_MAX : PIECE_VISITS_MAX;
     piece_begin(c);
-    all = turns_expire(c); /* so that a request with the handle of one comes late, */
+    all = turns_expire(c);          /* so that a request with the handle of one comes late, */
     all = tickets_expire(c) && all; /* and one with a ticket */
     apply(c, out, ev);
     /* The next request may ask for what a request gives back. */
@@ -453,8 +452,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = reserve_flush(c) && all;
     all = copy_flush(c, out) && all;
     all = obtain_flush(c, ev->kind == EV_LOOK || c->resets > 0 ? 0 : CHANGED_MAX) && all;
-    all = serve_early_flush(c, out) && all; /* of sessions as they are now */
-    all = waits_flush(c, out) && all;       /* behind all that gives back, or names a step */
+    all = waits_flush(c, out) && all; /* behind all that gives back, or names a step */
     stages_settle(c);
     c->left_over = !all;
     if (c->visits > c->over.bound)
@@ -483,5 +481,5 @@ uint64_t core_deadline(const struct core *c)
 
 bool core_waits_for_steps(const struct core *c)
 {
-    return c->nretires + c->away.n + c->nwaits + c->tickets_due.n > 0 || serve_early_awaits(c);
+    return c->nretires + c->away.n + c->nwaits + c->tickets_due.n > 0;
 }

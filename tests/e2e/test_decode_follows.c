@@ -16,7 +16,6 @@
 #define CHUNKS 12u
 #define LENGTH (CHUNKS * CHUNK + 40)
 #define ROUNDS 8u
-#define UNITS  4u
 
 #define CALL_WAITS_MS 4000u
 
@@ -33,9 +32,9 @@ struct world {
     uint32_t tokens[LENGTH];
 };
 
-static struct engine open_engine(const char *socket, const char *name, uint32_t units)
+static struct engine open_engine(const char *socket, const char *name)
 {
-    struct tern_group kv = {.name = "kv", .page_tokens = CHUNK, .page_bytes = PAGE, .units = units};
+    struct tern_group kv = {.name = "kv", .page_tokens = CHUNK, .page_bytes = PAGE};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 128 * PAGE};
     struct engine e = {0};
 
@@ -43,17 +42,11 @@ static struct engine open_engine(const char *socket, const char *name, uint32_t 
     return e;
 }
 
-static void world_start_units(struct world *w, uint32_t units)
-{
-    options[0].sums_per_page = options[1].sums_per_page = units;
-    rig_start_pair(&w->source, &w->dest, w->dir, options);
-    w->a = open_engine(w->source.socket, "prefill", units);
-    w->b = open_engine(w->dest.socket, "decode", units);
-}
-
 static void world_start(struct world *w)
 {
-    world_start_units(w, 1);
+    rig_start_pair(&w->source, &w->dest, w->dir, options);
+    w->a = open_engine(w->source.socket, "prefill");
+    w->b = open_engine(w->dest.socket, "decode");
 }
 
 /* Both engines know the prompt, and the ticket is made. */
@@ -189,75 +182,6 @@ TEST(y4_deadline_of_a_call_passes_and_the_table_has_what_came)
     r = handed_over(&w, 2);
     assert_int_equal(engine_take(&w.to, &r), TERN_OK);
     assert_int_equal(engine_wrong(&w.to, LENGTH), 0);
-    world_stop(&w);
-}
-
-/* The next step writes that unit of the chunk that ends at `until`; those behind it hold garbage as
- * yet. spoilt: it writes wrong bytes, and a later one those that are committed. */
-static void compute_unit(struct world *w, uint32_t until, uint32_t unit, bool spoilt)
-{
-    const struct tern_units units = {.first = unit, .n = 1, .until = until};
-    struct tern_result r;
-    uint8_t *page;
-
-    if (w->from.len.allocated < until)
-        assert_ok(w->a.tern, engine_extend(&w->from, until, 0));
-    engine_write(&w->from, until - CHUNK, until);
-    page = engine_page(&w->a, 0, w->from.table.group[0].index[(until - 1) / CHUNK]);
-    memset(page + (unit + 1) * PAGE / UNITS, 0xcc, PAGE - (unit + 1) * PAGE / UNITS);
-    page[unit * PAGE / UNITS] ^= spoilt;
-    w->a.step++;
-    assert_ok(w->a.tern, tern_written(w->a.tern, w->from.id, &units, w->a.step, RIG_WAIT_MS, &r));
-    assert_ok(w->a.tern, tern_done_step(w->a.map, w->a.step));
-}
-
-static struct daemon_status dest_status(struct world *w)
-{
-    struct tern *admin = rig_connected(w->dest.admin);
-    struct daemon_status s;
-
-    assert_true(admin_status(admin, 0, &s));
-    tern_destroy(admin);
-    return s;
-}
-
-/* Units come ahead of each commit, and of the commit the rest. In each second round the source had
- * written one of each chunk that it writes again. */
-TEST(y4_decode_follows_prefill_by_ranges_of_layers)
-{
-    struct daemon_status before, s;
-    struct world w;
-
-    world_start_units(&w, UNITS);
-    for (uint32_t round = 1; round <= ROUNDS; round++) {
-        struct tern_result r;
-
-        s = before = dest_status(&w);
-        begin(&w, round);
-        for (uint32_t to = CHUNK; to <= CHUNKS * CHUNK; to += CHUNK) {
-            for (uint32_t u = 0; u < UNITS; u++) {
-                compute_unit(&w, to, u, round % 2 == 0 && u == to / CHUNK % UNITS);
-                while (dest_status(&w).transfers.early_pages == s.transfers.early_pages)
-                    usleep(1000);
-                s = dest_status(&w);
-            }
-            assert_true(w.to.len.committed < to);
-            compute(&w, to); /* all of the chunk is written as it is to be */
-            assert_ok(w.a.tern, tern_done_step(w.a.map, w.a.step));
-            r = wait_above(&w, to - CHUNK);
-            assert_int_equal(r.lengths.committed, to);
-            assert_int_equal(engine_wrong(&w.to, to), 0);
-        }
-        r = handed_over(&w, round);
-        assert_int_equal(engine_take(&w.to, &r), TERN_OK);
-        assert_int_equal(w.to.len.written, LENGTH);
-        assert_int_equal(engine_wrong(&w.to, LENGTH), 0);
-        assert_ok(w.b.tern, engine_end(&w.to));
-        s = dest_status(&w);
-        assert_int_equal(s.transfers.early_again,
-                         before.transfers.early_again + (round % 2 == 0 ? CHUNKS : 0));
-    }
-    assert_int_equal(s.transfers.corrupt_detected, 0);
     world_stop(&w);
 }
 

@@ -105,8 +105,6 @@ bool admin_status(struct tern *admin, uint64_t pool, struct daemon_status *ret)
     s.transfers.payload_bytes_in = json_get_u64(data, "payload_bytes_in");
     s.transfers.socket_bytes_in = json_get_u64(data, "socket_bytes_in");
     s.transfers.pages_in = json_get_u64(data, "pages_in");
-    s.transfers.early_pages = json_get_u64(status, "early_pages");
-    s.transfers.early_again = json_get_u64(status, "early_again");
     s.transfers.corrupt_detected = json_get_u64(data, "corrupt_detected");
     json_decref(status);
     *ret = s;

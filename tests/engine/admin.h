@@ -18,7 +18,6 @@ struct page_counts {
 
 struct transfer_counts {
     uint64_t payload_bytes_in, socket_bytes_in, corrupt_detected, pages_in;
-    uint64_t early_pages, early_again; /* of which units came ahead of their commit */
 };
 
 /* Sessions that were handed over, of all tenants, and what became of their tickets. */

@@ -138,11 +138,10 @@ static inline void answered(struct pull_id pull, int listener, const uint8_t *by
 }
 
 /* Behind a good HELLO, or in place of it. Behind one the first head is a request's for pages that a
- * serve may give, but where `raw` says no; each request names its own serve, pages and units. */
+ * serve may give, but where `raw` says no; each request names its own serve and pages. */
 static inline void at_the_source(bool hello, bool raw, const uint8_t *bytes, size_t n)
 {
-    static const uint16_t types[] = {XFER_REQUEST, XFER_REQUEST_PLAN, XFER_REQUEST_EARLY,
-                                     XFER_REQUEST_REST};
+    static const uint16_t types[] = {XFER_REQUEST, XFER_REQUEST_PLAN};
     uint8_t *all = malloc(XFER_HEAD_BYTES + n);
     size_t head = hello ? XFER_HEAD_BYTES : 0;
     struct xfer_head first;
@@ -153,7 +152,7 @@ static inline void at_the_source(bool hello, bool raw, const uint8_t *bytes, siz
         memcpy(all + head, bytes, n);
     if (hello && !raw && n >= XFER_HEAD_BYTES) {
         xfer_put32(all + head, XFER_MAGIC);
-        xfer_put32(all + head + 4, XFER_VERSION | (uint32_t)types[all[head + 6] % 4] << 16);
+        xfer_put32(all + head + 4, XFER_VERSION | (uint32_t)types[all[head + 6] % 2] << 16);
     }
     if (hello && n >= XFER_HEAD_BYTES && xfer_get_head(all + head, &first))
         fuzz_passed();

@@ -31,7 +31,6 @@ static void set_up(void)
     listener = rig_listen(&port);
     rig.link = 1;
     rig_link(port, RIG_SRC_INC);
-    rig.may_leave = 0x7;
 }
 
 static uint8_t *page(uint32_t i)
@@ -43,21 +42,12 @@ static void at_the_destination(uint8_t what, const uint8_t *bytes, size_t n)
 {
     struct pull_id pull = {pulls % 8, pulls + 1};
     struct action act = {.kind = ACT_PULL};
-    uint64_t page_bytes;
 
     memset(page(PULLED + 1), GUARD_BYTE, GUARDS * PAGE_BYTES);
     rig.dst.nevents = 0;
     pulls++;
-    act.pull.part = (enum pull_part)((what >> 2) % 3);
-    act.pull.units = what >> 4;
-    if (act.pull.part == PART_EARLY && act.pull.units == 0)
-        act.pull.units = 1;
-    page_bytes = act.pull.part == PART_WHOLE
-                     ? PAGE_BYTES
-                     : PAGE_BYTES / UNITS * (uint32_t)__builtin_popcountll(act.pull.units % 16);
     rig_pull_part(pull, 0, 1, PULLED, &act);
-    answered(pull, listener, bytes, n, what & 2 ? 0 : page_bytes,
-             act.pull.part == PART_EARLY ? 0 : UNITS);
+    answered(pull, listener, bytes, n, what & 2 ? 0 : PAGE_BYTES, UNITS);
     for (uint32_t i = 0; i < GUARDS * PAGE_BYTES; i++)
         check(page(PULLED + 1)[i] == GUARD_BYTE);
 }

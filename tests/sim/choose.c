@@ -562,9 +562,6 @@ static void compute_followed(struct sim *w, uint32_t d, uint32_t i)
     for (uint32_t n = 1 + pick(w, 3); n > 0 && s->live; n--) {
         turns_near(w); /* time passes with each */
         step_compute(w, d, i);
-        turns_near(w);
-        if (s->live && chance(w, 60))
-            step_written(w, d, i);
     }
     turns_near(w);
     if (!s->live || (s->turn != TURN_OPEN && s->turn != TURN_FINISHED) ||

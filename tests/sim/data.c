@@ -130,7 +130,7 @@ static void check_pull_class(struct sim *w, uint32_t d, const struct opened *min
 {
     uint32_t row = w->d[d].urgent_row[mine->tenant];
 
-    if (o->unasked == 0 || o->early > 0 || batches_used(w, d, o->id) == BATCHES)
+    if (o->unasked == 0 || batches_used(w, d, o->id) == BATCHES)
         return;
     if (mine->prefetch) {
         EXPECT(row + 1 >= w->limits.prefetch_every, "prefetch_first",
@@ -172,8 +172,8 @@ static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
     for (uint32_t i = 0; i < OPENS; i++) {
         const struct opened *o = &w->d[d].opened[i];
 
-        if (o->order == 0 || o->tenant != mine->tenant || o == mine || o->disk || o->early > 0)
-            continue; /* `early`: what else it wants of those pages waits */
+        if (o->order == 0 || o->tenant != mine->tenant || o == mine || o->disk)
+            continue;
         if (o->prefetch != mine->prefetch) {
             check_pull_class(w, d, mine, o);
             continue;
@@ -230,8 +230,7 @@ static struct pull *pull_new(struct sim *w, uint32_t d, const struct action *act
 }
 
 /* A page is ours to be written from now on. */
-static void batch_page(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b,
-                       const struct page_at *at)
+static void batch_page(struct sim *w, uint32_t d, const struct pull *p, const struct page_at *at)
 {
     struct granule *g = page_granule(w, d, p->pool, at->group, at->index);
     uint32_t slot = (uint32_t)(p - w->d[d].pull), granule = at_of(w, d, p->pool, g);
@@ -239,25 +238,13 @@ static void batch_page(struct sim *w, uint32_t d, const struct pull *p, const st
 
     EXPECT(at->record < RECORDS, "record", "record %u", at->record);
     if (g->own == OWN_PULL && g->owner == slot && g->gen == at->gen && !g->verified &&
-        !g->writers && (g->units || g->whole || g->tries)) {
-        if (b->part == PART_WHOLE && g->whole) {
-            MARK(fetch_corrupt_retry);
-            EXPECT(++g->tries < PULL_TRIES_MAX, "asked_too_often", "granule %u: %u times", granule,
-                   g->tries + 1);
-        }
-    } else if (!(g->own == OWN_PULL && g->owner == slot && g->gen == at->gen && !g->verified &&
-                 !g->writers)) {
+        !g->writers) {
+        MARK(fetch_corrupt_retry);
+        EXPECT(++g->tries < PULL_TRIES_MAX, "asked_too_often", "granule %u: %u times", granule,
+               g->tries + 1);
+    } else {
         hand_out(w, d, p->pool, at->group, ref, OWN_PULL, slot);
-        g->units = g->whole = 0;
     }
-    if (b->part == PART_EARLY)
-        g->units &= (uint8_t)~b->units; /* told again: written again */
-    EXPECT(b->part != PART_REST || b->units == (((1u << UNITS) - 1) & ~(uint32_t)g->units),
-           "rest_of_unknown", "granule %u: units %x are asked for, %x are here", granule, b->units,
-           g->units);
-    EXPECT(b->part == PART_EARLY || (b->part == PART_REST) == (g->units != 0), "part_wrong",
-           "granule %u has units %x", granule, g->units);
-    g->whole |= b->part == PART_WHOLE;
     for (uint32_t k = 0; k < w->page_granules[at->group]; k++) {
         g[k].writers = 1;
         g[k].space = p->space;
@@ -284,7 +271,7 @@ static void batch_span(struct sim *w, uint32_t d, struct pull *p, struct batch *
                                .ref = act->pull.refs[i]};
     for (uint32_t k = 0; k < pages; k++, at++, b->npages++) {
         EXPECT(at->group == b->span[i].group, "span_groups", "span %u is of two groups", i);
-        batch_page(w, d, p, b, at);
+        batch_page(w, d, p, at);
         b->granule[b->npages] =
             (uint16_t)at_of(w, d, p->pool, page_granule(w, d, p->pool, at->group, at->index));
         b->record[b->npages] = (uint16_t)at->record;
@@ -301,12 +288,7 @@ static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *
 {
     uint64_t n = 0;
 
-    if (b->part != PART_WHOLE) /* of a page its units, and with the rest its checksums */
-        for (uint32_t i = 0; i < b->n; i++)
-            n += w->page_granules[b->group[i]] * GRANULE_BYTES / UNITS *
-                     (uint32_t)__builtin_popcount(b->units) +
-                 (b->part == PART_REST ? UNITS * sizeof(uint64_t) : 0);
-    for (uint32_t i = 0; b->part == PART_WHOLE && i < b->npages; i++)
+    for (uint32_t i = 0; i < b->npages; i++)
         n += w->page_granules[b->group[i]] * GRANULE_BYTES;
     return n * pool_moves(w, (struct pool_at){d, p->pool});
 }
@@ -389,13 +371,10 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
     EXPECT(b, "too_many_batches", "more than %u", BATCHES);
     EXPECT(act->pull.prefetch == (opened_of(w, d, p->id)->prefetch != 0), "pull_class",
            "pages are asked for as if pull %u.%u were of another class", p->id.slot, p->id.gen);
-    if (act->pull.part != PART_EARLY)
-        check_pull_order(w, d, p->id);
+    check_pull_order(w, d, p->id);
     m->urgent_row[opened_of(w, d, p->id)->tenant] =
         act->pull.prefetch ? 0 : m->urgent_row[opened_of(w, d, p->id)->tenant] + 1;
-    opened_of(w, d, p->id)->unasked -= act->pull.part == PART_EARLY ? 0 : act->pull.n;
-    b->part = (uint8_t)act->pull.part;
-    b->units = (uint8_t)act->pull.units;
+    opened_of(w, d, p->id)->unasked -= act->pull.n;
     b->used = 1;
     b->number = act->pull.batch;
     b->n = (uint8_t)act->pull.n;
@@ -453,12 +432,8 @@ static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *
     struct event ev = {.kind = EV_PULLED};
     struct opened *o = opened_of(w, d, p->id);
 
-    for (uint32_t i = 0; o && tell && b->part != PART_EARLY && i < b->n; i++)
+    for (uint32_t i = 0; o && tell && i < b->n; i++)
         o->unasked += !(b->ok >> i & 1);
-    if (o && b->part == PART_EARLY)
-        o->early -= tell ? b->n : 0;
-    if (b->part == PART_EARLY && !tell)
-        MARK(early_ended);
     for (uint32_t i = 0; p->disk && tell && i < b->n; i++)
         if (!(b->ok >> i & 1))
             disk_page_wrong(w, d, p, b, i);
@@ -468,11 +443,6 @@ static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *
                 struct granule *at = &g[b->granule[n] + k];
 
                 at->writers = 0;
-                if (b->part == PART_EARLY) {
-                    at->units |= b->ok >> i & 1 ? b->units : 0;
-                    continue;
-                }
-                at->units = 0;
                 if (tell && (b->ok >> i & 1))
                     at->verified = at->sealed = 1;
             }
@@ -611,19 +581,6 @@ static void span_spoil(struct sim *w, uint32_t d, const struct pull *p, const st
     FAULT(page_corrupt);
 }
 
-/* What a page lacks beside the units that came ahead. */
-static void rest_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
-                      const struct sent *from)
-{
-    units_copy(w, d, p, b, i, (struct place){sim_far(w, d), from->pool, from->granule});
-    b->span[i].seen = 1;
-    b->moved++;
-    if (!rest_agrees(w, d, p, b, i, w->d[sim_far(w, d)].sum[from->record]))
-        return;
-    w->d[d].sum_known[b->record[i]] = 1;
-    b->ok |= 1ull << i;
-}
-
 /* One span arrives. False: the source refused it. */
 static bool span_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
                       bool corrupt)
@@ -636,16 +593,8 @@ static bool span_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b
         disk_page_move(w, d, p, b, i, corrupt);
         return true;
     }
-    if (b->part == PART_EARLY) {
-        early_move(w, d, p, b, i, corrupt);
-        return true;
-    }
     if (!source_span(w, sim_far(w, d), p, of, sent))
         return false;
-    if (b->part == PART_REST) {
-        rest_move(w, d, p, b, i, &sent[0]);
-        return true;
-    }
     EXPECT(pools_reshard(w, (struct pool_at){sim_far(w, d), sent[of->first].pool},
                          (struct pool_at){d, p->pool}) == (p->resharded != 0) &&
                p->resharded == serve_by_id(w, sim_far(w, d), p->serve)->resharded,

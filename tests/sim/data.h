@@ -14,24 +14,6 @@ static inline uint32_t at_of(struct sim *w, uint32_t d, uint32_t pool, const str
     return (uint32_t)(g - w->d[d].granule[tenant_of(w, d, pool)]);
 }
 
-/* ---- early.c ---- */
-
-struct place { /* a page: its first granule */
-    uint32_t d, pool, granule;
-};
-/* A follower is told of units; and hears of it. */
-void early_told(struct sim *w, uint32_t d, const struct peer_msg *msg);
-void early_heard(struct sim *w, uint32_t d, const struct peer_msg *msg);
-/* Page i of a batch of such comes, or is refused. */
-void early_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
-                bool corrupt);
-/* The units of the batch, bytes and checksums. */
-void units_copy(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b, uint32_t i,
-                struct place from);
-/* Is what page i was hashed to, as its units came, what its source says now, in each rank? */
-bool rest_agrees(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b, uint32_t i,
-                 const struct tag *sums);
-
 uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot);
 /* The transfer in of that id, if it is not over; else NULL. */
 struct opened *opened_of(struct sim *w, uint32_t d, struct pull_id id);

@@ -236,7 +236,7 @@ static uint32_t hold_pages(struct sim *w, uint32_t d, const struct dfile *f, str
                    "page %u of %u is of group %u, not %u", n, x->e.npages, at[n].group, g);
             hold_page(w, d, f, x, &at[n]);
             bytes += (uint64_t)w->page_granules[g] * GRANULE_BYTES * x->id.ranks;
-            sums += x->id.ranks * units_of(w, g);
+            sums += x->id.ranks;
         }
     }
     EXPECT(n == x->e.npages && bytes == x->e.page_bytes && x->e.nsums == sums, "store_shape",

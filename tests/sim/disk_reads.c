@@ -47,7 +47,7 @@ static uint32_t page_by(struct sim *w, const struct ext *x, const struct disk_pa
         if (at == from->body_at && sums == from->sum_at)
             return i;
         at += (uint64_t)w->page_granules[x->page[i].group] * GRANULE_BYTES * x->id.ranks;
-        sums += x->id.ranks * units_of(w, x->page[i].group);
+        sums += x->id.ranks;
     }
     violation(w, "disk_read_where", "no page begins at %llu of part %u",
               (unsigned long long)from->body_at, x->e.part);

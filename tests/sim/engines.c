@@ -205,7 +205,7 @@ static void fill_layout(const struct sim *w, uint32_t d, uint32_t e, struct req_
                                   .page_tokens = w->page_tokens[d][i],
                                   .window = i < w->cfg.ngroups ? 0 : w->window[i],
                                   .reserve = i < w->cfg.ngroups ? 0 : w->reserve[i],
-                                  .units = units_of(w, i),
+                                  .units = 1,
                                   .cap_pages = i == 0 ? w->cfg.cap0 : 0,
                                   .page_bytes = (uint64_t)w->page_granules[i] * GRANULE_BYTES};
     o->shard = pool_whole(w, d) ? SHARD_REPLICATED : SHARD_HEADS;

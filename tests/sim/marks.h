@@ -282,13 +282,6 @@
     X(follow_peer_lost, 100)                                                                       \
     X(follow_corrupt, 10)                                                                          \
     X(follow_told, 390)                                                                            \
-    X(early_told, 140)                                                                             \
-    X(early_told_pending, 55)                                                                      \
-    X(early_came, 120)                                                                             \
-    X(early_rest, 61)                                                                              \
-    X(early_again, 10)                                                                             \
-    X(early_refused, 11)                                                                           \
-    X(early_ended, 15)                                                                             \
     X(fetch_told, 520)                                                                             \
     X(fetch_pages_told, 570)                                                                       \
     X(fetch_wait_ended, 680)                                                                       \

@@ -59,7 +59,7 @@ static void copy_arrays(struct message *m, const struct peer_msg *msg)
     m->msg.tokens = msg->kind == PEER_PULL_OFFER ? m->tokens : NULL;
     m->msg.keys = NULL;
     m->msg.nkeys = 0;
-    if (msg->kind != PEER_PULL_OFFER && msg->kind != PEER_PULL_EARLY)
+    if (msg->kind != PEER_PULL_OFFER)
         m->msg.nruns = 0;
     for (uint32_t i = 0; i < m->msg.nruns; i++) {
         m->runs[i] = msg->runs[i];
@@ -115,8 +115,6 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
     check_fits(w, msg);
     if (msg->kind == PEER_PULL_OFFER)
         serve_offered(w, d, act->peer.link, msg);
-    if (msg->kind == PEER_PULL_EARLY)
-        early_told(w, d, msg);
     if (!mine && msg->err == TERN_TIMED_OUT)
         MARK(serve_deadline);
     if (msg->kind == PEER_PULL_OPEN && msg->history > msg->from)
@@ -173,8 +171,6 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
         w->d[to].pool[p].evictions++; /* room is made for all that is offered, at once */
     if (m->msg.kind == PEER_PULL_OFFER)
         pull_offered(w, to, &m->msg);
-    if (m->msg.kind == PEER_PULL_EARLY)
-        early_heard(w, to, &m->msg);
     follow_told(w, to, &m->msg);
     if (m->msg.kind == PEER_PULL_DONE)
         walk(w, to, m->msg.pull, false);

@@ -264,13 +264,6 @@ void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t ste
 enum want { WANT_AUTO = 0, WANT_CLOSE, WANT_ABORT };
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want);
 void step_compute(struct sim *w, uint32_t d, uint32_t s);
-/* Sessions are followed, between pools of one layout: units of pages can come ahead of commits. */
-bool plays_units(const struct sim *w);
-/* Of a page of the group. */
-static inline uint32_t units_of(const struct sim *w, uint32_t group)
-{
-    return plays_units(w) && group < w->cfg.ngroups ? UNITS : 1;
-}
 void step_one(struct sim *w, uint32_t d, uint32_t s, const struct step_op *op);
 
 /* ---- jobs.c, data.c, serves.c ---- */

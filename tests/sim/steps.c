@@ -228,7 +228,6 @@ static void unchanged(struct sim *w, const struct session *s, const struct op_re
 
 void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
 {
-    said_cut(s, p);
     if (p >= s->allocated)
         return;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
@@ -522,7 +521,6 @@ static void table_over(struct sim *w, uint32_t d, struct session *s, uint32_t st
     table_forget(w, d, s, step);
     s->live = 1;
     s->filled = 0;
-    s->nsaid = 0;
     s->turn = TURN_NEW;
     if (tokens == 0 && s->finished > 0) { /* given up for want of room in the token store */
         check_store_full(w, d, s, s->finished);
@@ -668,8 +666,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
     case STEP_SLIDE: did_slide(w, d, s, op, r); break;
     case STEP_REWIND: did_rewind(w, d, s, op, r); break;
     case STEP_ASSIGN: did_assign(w, d, s, op, &p->assign[i], p->variant[i], r); break;
-    case STEP_WRITTEN: did_written(w, s, op, r); break;
     case STEP_UNLEASE: /* leases.c */
+    case STEP_WRITTEN: /* of older libraries */
     case STEP_KINDS: break;
     case STEP_CLOSE:
         EXPECT(r->err == TERN_OK, "close_refused", "err %u", r->err);

@@ -169,19 +169,6 @@ static struct tk *server_started(struct sim *w, uint32_t d, const struct peer_ms
     return t;
 }
 
-struct tk *ticket_early(struct sim *w, uint32_t d, const struct peer_msg *msg)
-{
-    const struct asked *a = ticket_asked(w, sim_far(w, d), msg->pull);
-    struct tk *t;
-
-    if (a && w->tickets[d]->judged == a)
-        ticket_accepted(w, d);
-    t = server_started(w, d, msg);
-    if (t)
-        t->all = 0;
-    return t;
-}
-
 /* All of it is on offer, or will be. */
 static void offered_all(struct sim *w, uint32_t d, const struct tk *t, struct asked *a)
 {

@@ -169,8 +169,6 @@ enum tern_err shown_expected(struct sim *w, uint32_t d, const struct ticket *t, 
 /* Can its pages go to the pool of who asks? */
 bool ticket_suits(const struct sim *w, uint32_t d, const struct asked *a, const struct session *s);
 struct tk *ticket_server(struct sim *w, uint32_t d, struct pull_id pull);
-/* A follower is told of units, perhaps before anything is offered: the ticket that it follows. */
-struct tk *ticket_early(struct sim *w, uint32_t d, const struct peer_msg *msg);
 
 /* ---- follows.c: transfers out that follow a session ---- */
 /* Of the session's list only the first n tokens stay what they were. */
@@ -247,12 +245,6 @@ void fetch_owned(struct sim *w, uint32_t d, struct session *s, const struct repl
 void check_pulls_full(struct sim *w, uint32_t d, uint32_t tenant);
 void match_these(struct sim *w, uint32_t d, uint32_t s, uint32_t variant, uint32_t n);
 void step_commit(struct sim *w, uint32_t d, uint32_t s);
-/* early.c: units of a session are said to be written; and the answer; and what is behind a length
- * is given up. */
-void step_written(struct sim *w, uint32_t d, uint32_t s);
-void did_written(struct sim *w, const struct session *s, const struct step_op *op,
-                 const struct op_result *r);
-void said_cut(struct session *s, uint32_t length);
 void queue_copies(struct sim *w, uint32_t d, struct session *s);
 /* STATE that the ticket of a session at its written length does not need is given back. */
 /* Of a fetch that was served at the other daemon. */

@@ -167,7 +167,7 @@ static void set_limits(struct sim *w)
                              .seal_jobs = c->lim_seals,
                              .copy_jobs = c->lim_copies ? c->lim_copies : 1,
                              .events = 16,
-                             .sums_per_page = RANKS * UNITS,
+                             .sums_per_page = RANKS,
                              .reserved_percent = c->reserved,
                              .busy_retry_ms = 5,
                              .give_back_visits = c->give_back,

@@ -54,8 +54,6 @@
 #define NO_SPACE      0xff
 #define RESETS        4  /* of a daemon, that wait for an answer */
 #define LEASES        16 /* pages that an engine has leased at most */
-#define UNITS         2  /* of a HISTORY page, where sessions are followed */
-#define SAID          16 /* units of a session that were said to be written */
 #define OPENS         8  /* transfers that a peer asked for, by its own number */
 
 #define MS 1000000ull
@@ -97,8 +95,6 @@ struct granule {
     uint8_t sealed; /* its checksum is known, and the core was told */
     uint8_t tries;  /* OWN_PULL: times that it was asked for */
     uint8_t space;  /* OWN_PULL: that of the session which fetches it */
-    uint8_t units;  /* OWN_PULL: those that came ahead of their commit */
-    uint8_t whole;  /* OWN_PULL: all of it, or the rest, was asked for */
     uint8_t loaded; /* OWN_ORPHAN: it came from the host, a page of `chunk` */
     uint8_t lacks;  /* tokens at its beginning that did not come: a source with smaller pages (N3)
                        has sent those of the window alone */
@@ -155,11 +151,6 @@ enum away { AWAY_NO = 0, AWAY_DROP, AWAY_HOST };
 /* See turns.c. From CLOSED on nobody may use the session. */
 enum gate { GATE_OPEN = 0, GATE_CLAIMED, GATE_CLOSING, GATE_CLOSED, GATE_UNCLOSED };
 
-struct said { /* by an engine, of units of its session's pages up to a token */
-    uint32_t step, until;
-    uint8_t group, units;
-};
-
 struct session {
     uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
@@ -211,8 +202,6 @@ struct session {
     uint32_t resumed;     /* an answer gave it that depth to go on from: all STATE of it is there */
     uint32_t whole_from;  /* at less its windows lack what a fetch from smaller pages left out */
     uint32_t gap[GROUPS]; /* what a fetch by ticket did not bring: it goes on from behind that */
-    uint8_t nsaid;
-    struct said said[SAID];
     struct entry copy[GROUPS];
     struct entry table[GROUPS][TABLE];
 };
@@ -280,7 +269,7 @@ struct pool {
      * home h is number h * cfg.granules + i, and it lies at i in all the pool's regions. Host
      * granules are counted alike. */
     uint32_t granules, base;
-    uint32_t evictions; /* times that something may have been evicted */
+    uint32_t evictions;                   /* times that something may have been evicted */
     uint32_t host_slot, hgranules, hbase; /* its host tier: NONE, 0: it has none */
 };
 
@@ -313,7 +302,6 @@ struct span {
 
 struct batch {
     uint8_t used, n, npages, moved, done; /* n: spans; done: EV_PULLED was sent */
-    uint8_t part, units;                  /* enum pull_part, and the units that move */
     uint32_t number;
     uint64_t ok;
     struct span span[BATCH_PAGES];
@@ -348,7 +336,6 @@ struct opened {
     uint32_t order;    /* of those of the daemon, from 1 */
     uint32_t unasked;  /* pages that were offered and are to be asked for, some once more */
     uint32_t tenant, asks, ns;
-    uint32_t early;      /* pages of which units are told, and on their way */
     uint32_t disk;       /* 1: of the disk */
     uint32_t awaits;     /* 1: the peer was told to offer so much or nothing */
     uint32_t prefetch;   /* 1: no decode waits for it */

@@ -179,10 +179,6 @@ class Checksums(ct.Structure):
     _fields_ = [("step", u64), ("page_bytes", u64), ("units", u32), ("n", u32), ("pages", ct.POINTER(Page))]
 
 
-class Units(ct.Structure):
-    _fields_ = [("group", u32), ("first", u32), ("n", u32), ("until", u32)]
-
-
 class Section(ct.Structure):
     _fields_ = [("bytes", u64), ("nspans", u32), ("span", Span * RECORD_SPANS_MAX)]
 
@@ -349,7 +345,6 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_retracted": Retracted,
     "tern_session_options": SessionOptions,
     "tern_span": Span,
-    "tern_units": Units,
     "tern_checksums": Checksums,
     "tern_blocks": Blocks,
     "tern_section": Section,
@@ -407,7 +402,6 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_rewind": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
     "tern_finish": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
     "tern_slide": (ct.c_int, [_P, u64, u32, u64, u32, _RESULT]),
-    "tern_written": (ct.c_int, [_P, u64, ct.POINTER(Units), u64, u32, _RESULT]),
     "tern_snapshot_release": (ct.c_int, [_P, u64, u32, _RESULT]),
     "tern_abort": (ct.c_int, [_P, u64, u64, u32, _RESULT]),
     "tern_session_close": (ct.c_int, [_P, u64, u64, u32, _RESULT]),
@@ -427,7 +421,6 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_batch_rewind": (ct.c_int, [_P, u64, u32, u64]),
     "tern_batch_finish": (ct.c_int, [_P, u64, u32, u64]),
     "tern_batch_slide": (ct.c_int, [_P, u64, u32, u64]),
-    "tern_batch_written": (ct.c_int, [_P, u64, ct.POINTER(Units), u64]),
     "tern_batch_snapshot_release": (ct.c_int, [_P, u64]),
     "tern_batch_abort": (ct.c_int, [_P, u64, u64]),
     "tern_batch_session_close": (ct.c_int, [_P, u64, u64]),

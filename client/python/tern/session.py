@@ -295,17 +295,6 @@ class Session:
     def slide(self, next_commit: int = 0, *, step: int, deadline_ms: int = 0) -> Result:
         return self._do(lib.tern_slide, deadline_ms, number("next_commit", next_commit), self._named(step))
 
-    def _units(self, group: str, first: int, n: int, until: int) -> _lib.Units:
-        at = list(self.pool.groups).index(self.pool.group(group))
-        return _lib.Units(at, number("first", first), number("n", n), number("until", until))
-
-    def written_units(
-        self, group: str, first: int, n: int, *, until: int, step: int, deadline_ms: int = 0
-    ) -> Result:
-        """Says that `step` writes units [first, first + n) of the group's pages, up to token `until`: who follows
-        the session gets them before they are committed. A hint, which changes nothing else."""
-        return self._do(lib.tern_written, deadline_ms, self._units(group, first, n, until), self._named(step))
-
     def snapshot_release(self, *, deadline_ms: int = 0) -> Result:
         return self._do(lib.tern_snapshot_release, deadline_ms)
 
@@ -641,10 +630,6 @@ class Batch:
     def slide(self, s: Session, next_commit: int = 0, *, step: int) -> Op:
         n = number("next_commit", next_commit)
         return self._add(s, lib.tern_batch_slide(self._b, s.handle, n, s._named(step)))
-
-    def written_units(self, s: Session, group: str, first: int, n: int, *, until: int, step: int) -> Op:
-        units = s._units(group, first, n, until)
-        return self._add(s, lib.tern_batch_written(self._b, s.handle, units, s._named(step)))
 
     def snapshot_release(self, s: Session) -> Op:
         return self._add(s, lib.tern_batch_snapshot_release(self._b, s.handle))

@@ -133,14 +133,6 @@ def test_a_session_is_followed_while_it_computes(daemons: tuple[Daemon, Daemon])
             s.extend(written=to, allocated=to)
             with pool.engine.step() as step:
                 write(pool, s, begin, to)
-                s.written_units("kv", 0, 1, until=to, step=step)
-                with pytest.raises(tern.Invalid, match="have not these units"):
-                    s.written_units("kv", 1, 1, until=to, step=step)
-                with pytest.raises(tern.Invalid, match="no group"):
-                    s.written_units("vk", 0, 1, until=to, step=step)
-                batch = pool.engine.batch()
-                batch.written_units(s, "kv", 0, 1, until=to, step=step)
-                batch.run()
                 if to % PAGE == 0:
                     s.commit(to, step=step)
                 else:

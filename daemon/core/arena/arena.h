@@ -34,16 +34,13 @@ struct page {
     uint32_t index;            /* within its group */
     uint32_t owner; /* slot of the engine, session, node, retire record or pull, by state */
     union {
-        struct page_ref
-            source;    /* RESERVED: what to ask the peer for, if early is ASKED or `named` */
+        struct page_ref source; /* RESERVED: what to ask the peer for, if `named` */
         uint64_t step; /* COMMITTED by an engine: what its commit named; 0: nothing was in flight */
     };
-    uint64_t units; /* Y4, a bit each. RESERVED: those that came ahead of their commit. OWNED,
-                       COMMITTED: those that a follower was told of */
     uint8_t state, group, tries;
     uint8_t seal;  /* enum page_seal_state */
-    uint8_t early; /* enum page_early_state */
     uint8_t named; /* RESERVED: 1: the source has offered it. Of spans, the first page is */
+    uint8_t zero;
     uint16_t pool;
 };
 
@@ -262,14 +259,6 @@ struct key_record {
     uint64_t hi, lo;
 };
 
-/* Units of a session's pages up to a token, which the step writes (Y4). */
-struct ahead {
-    uint64_t step, units;
-    uint32_t group, until;
-    uint32_t from; /* logical pages in front of it: their follower was told */
-    uint32_t zero;
-};
-
 /* A load of a session from the host tier. */
 struct load {
     uint32_t state; /* enum load_state */
@@ -350,10 +339,8 @@ struct session {
     uint32_t ticket_due;  /* 1: it is in the list of those that are due */
     uint32_t ticket_ends; /* 1: taken, dropped or too late: it goes when nothing reads it */
     uint32_t blob_bytes;
-    uint32_t nahead, zero;
     uint64_t ticket_key[2], ticket_step, ticket_until_ns;
     struct token_buf blob;
-    struct ahead ahead[WRITTEN_MAX]; /* that no follower was told of, in the order of steps */
 };
 
 /* A span of pages of record memory: by how many pages the free run at its head, that at its tail
@@ -596,7 +583,6 @@ struct core {
     struct steps_over over;
     struct histogram latency[LATENCIES];
     uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    uint64_t early_told, early_pages, early_again; /* Y4: see struct core_view */
     uint64_t host_copies, host_copies_failed, host_copies_again, host_uncopied, host_loads,
         retracts, recovers;
 };

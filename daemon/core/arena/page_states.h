@@ -40,15 +40,4 @@ STATE_MACHINE_IN(uint8_t, page, PAGE, PAGE_STATE_TABLE)
 
 STATE_MACHINE_IN(uint8_t, page_seal, PAGE_SEAL, PAGE_SEAL_STATE_TABLE)
 
-/* What has come of a RESERVED page before its source has committed it (Y4). */
-#define PAGE_EARLY_STATE_TABLE(X)                                                                  \
-    X(PAGE_EARLY, NONE, TO(PAGE_EARLY, NONE) | TO(PAGE_EARLY, ASKED),                              \
-      "no units: so is each page when it is taken, and when all of it is here or asked for anew")  \
-    X(PAGE_EARLY, ASKED, TO(PAGE_EARLY, HAVE) | TO(PAGE_EARLY, NONE),                              \
-      "units may be written: what else is wanted of the page waits until nothing writes them")     \
-    X(PAGE_EARLY, HAVE, TO(PAGE_EARLY, ASKED) | TO(PAGE_EARLY, NONE),                              \
-      "units are here, under the checksums that they had as they came")
-
-STATE_MACHINE_IN(uint8_t, page_early, PAGE_EARLY, PAGE_EARLY_STATE_TABLE)
-
 #endif

@@ -37,19 +37,6 @@ struct flow { /* what one tenant fetches from one peer, or from the disk: pull.h
 struct pull_batch {
     uint32_t head, n, used, no;
     uint64_t bytes;
-    uint64_t units; /* of each page, those that it asks for */
-    uint32_t part;  /* enum pull_part */
-    uint32_t zero;
-};
-
-/* What the source has told of pages ahead of their commit (Y4). */
-struct pull_early {
-    uint64_t units;
-    uint32_t group, at;     /* at: the next page to ask for, of `unasked` */
-    uint32_t unasked, left; /* left: pages of it that are not back */
-    uint32_t took;          /* 1: they are, and the source is to hear of it */
-    uint32_t whole;         /* 1: what carries the pages carries no units */
-    uint64_t told;          /* pages in all, each as often as it was told of */
 };
 
 struct pull { /* a transfer in */
@@ -110,7 +97,6 @@ struct pull { /* a transfer in */
     struct rate rate;                  /* of arrived_bytes */
     struct transfer_times times;
     uint64_t layout_hash; /* of the source's pool, as it said; 0: the same as ours */
-    struct pull_early early;
 };
 
 struct serve { /* a transfer out */
@@ -129,8 +115,6 @@ struct serve { /* a transfer out */
     uint32_t handed_length; /* to be told with INVALID: see struct peer_msg */
     uint32_t prefetch;      /* 1: the peer said that no decode waits for it */
     uint32_t peer_over;     /* 1: the peer has said how its fetch ended, or is not there any more */
-    uint32_t units_out;     /* 1: it was told of units, and has not said that it took them */
-    uint32_t whole;         /* 1: the peer takes no units */
     uint32_t err;           /* what to tell the peer at the end, 0 = nothing */
     struct session_id handed; /* of a fetch by ticket: the session; gen 0: none */
     struct pull_id pull;

@@ -14,7 +14,6 @@
 #include "core/session/slide.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/peer_words.h"
-#include "core/transfer/pull_early.h"
 #include "core/transfer/pulls.h"
 #include "core/transfer/resharded.h"
 #include "core/tree/nodes.h"
@@ -615,21 +614,6 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
     fetch_end(c, out, p, &shortage);
 }
 
-/* Units are written of pages that are not committed yet (Y4). */
-static void early_take(struct core *c, struct actions *out, struct pull *p,
-                       const struct peer_msg *msg)
-{
-    if (!pull_early_fits(c, p, msg)) {
-        pull_broke_protocol(c, out, p);
-        return;
-    }
-    if (p->state == PULL_ASKED) { /* an offer follows, of which no more is to be decided */
-        p->serve = msg->serve;
-        pull_run(c, p);
-    }
-    pull_early_told(c, p, msg);
-}
-
 /* What the source says of a transfer that has not ended: it offers, or names more pages of what it
  * offered, or asks for more tokens. */
 static void pull_msg(struct core *c, struct actions *out, struct pull *p,
@@ -640,10 +624,8 @@ static void pull_msg(struct core *c, struct actions *out, struct pull *p,
             fetch_more(c, out, p, msg);
         return;
     }
-    if (msg->kind == PEER_PULL_EARLY) {
-        early_take(c, out, p, msg);
-        return;
-    }
+    if (msg->kind == PEER_PULL_EARLY)
+        return; /* its source offers the same with the chunk */
     if (p->state == PULL_RUNNING && (p->told == p->to || msg->err != TERN_OK))
         return; /* it was repeated */
     if (msg->err == TERN_OK && !pull_offer_fits(c, p, msg)) {
@@ -824,7 +806,7 @@ bool fetch_flush(struct core *c, struct actions *out)
             fetch_publish(c, p);
         all = all && !p->publishes;
         if (p->state == PULL_RUNNING)
-            all = fetch_wait_tell(c, out, p) && pull_early_answer(c, out, p) && all;
+            all = fetch_wait_tell(c, out, p) && all;
         if (p->state != PULL_ASKED_ENDS && p->state != PULL_RUNNING_ENDS && !pull_takes_first(p))
             continue;
         if (visits_left(c) == 0 || actions_room(out) < 4 || (p->blob_bytes > 0 && out->opens) ||

@@ -267,8 +267,6 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
     pg->chain = NONE;
     pg->tries = 0;
     page_seal_state_move(&pg->seal, PAGE_SEAL_NONE);
-    page_early_state_move(&pg->early, PAGE_EARLY_NONE);
-    pg->units = 0;
     if (pg->gen == 0)
         pg->gen = 1; /* a ref of generation 0 names nothing */
     page_move(c, pg, state, owner);

@@ -4,7 +4,6 @@
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
-#include "core/transfer/ahead.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -170,7 +169,6 @@ static void tail_cut(const struct core *c, struct session *s, uint32_t p)
     }
     s->allocated = p < s->allocated ? p : s->allocated;
     s->written = s->written < s->allocated ? s->written : s->allocated;
-    ahead_cut(s, s->allocated);
 }
 
 /* S4, the only place: gives back the pages of [ceil_page(p), A) to `list`, then A = p and C =

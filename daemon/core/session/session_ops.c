@@ -14,7 +14,6 @@
 #include "core/session/slide.h"
 #include "core/session/steps.h"
 #include "core/session/tickets.h"
-#include "core/transfer/ahead.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
@@ -26,6 +25,10 @@
     "the pages that are assigned are not those that the session's table needs for the new "        \
     "length: "                                                                                     \
     "for each group, where its own pages end, as many as an Extend would bring"
+
+#define UNITS_WITH_COMMIT                                                                          \
+    "tern_written was retired: units of pages move with their chunk, so leave it out and commit "  \
+    "smaller chunks"
 
 /* The list and the table that the session would have then. Lengths that do not fit it need no
  * words: the asker has the numbers. */
@@ -355,7 +358,6 @@ static enum tern_err table_end(struct core *c, struct actions *out, struct sessi
     s->committed = s->written = s->allocated = s->state_from = s->whole_from = 0;
     for (uint32_t g = 0; g < c->limits.groups; g++)
         s->base[g] = s->first[g] = 0;
-    ahead_cut(s, 0);
     session_state_move(&s->state, SESSION_OPEN);
     if (!at_once)
         s->record = retire_open(c, e, step, session_slot(c, s));
@@ -472,14 +474,6 @@ static enum tern_err op_slide(struct core *c, struct engine *e, struct session *
     return TERN_OK;
 }
 
-static enum tern_err op_written(struct core *c, struct engine *e, struct session *s,
-                                const struct step_op *op, struct op_result *ret)
-{
-    TRY(ahead_written(c, e, s, op, ret));
-    step_named(c, e, op->step);
-    return TERN_OK;
-}
-
 static enum tern_err apply(struct core *c, struct actions *out, struct engine *e, struct session *s,
                            const struct step_op *op, struct op_result *ret)
 {
@@ -508,7 +502,7 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
     case STEP_CLOSE: return session_end(c, out, s, op->step, &ret->text);
     case STEP_SLIDE: return op_slide(c, e, s, op, ret);
     case STEP_RELEASE: state_release(c, s->node); return TERN_OK;
-    case STEP_WRITTEN: return op_written(c, e, s, op, ret);
+    case STEP_WRITTEN: return refuse_op(ret, TERN_UNSUPPORTED, UNITS_WITH_COMMIT);
     case STEP_UNLEASE: /* it names no session: see lease_return */
     case STEP_KINDS: break;
     }

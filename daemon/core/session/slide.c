@@ -7,7 +7,6 @@
 
 #include "core/session/record.h"
 #include "core/session/retires.h"
-#include "core/transfer/ahead.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -187,6 +186,5 @@ void tail_give_way(struct core *c, struct session *s, uint64_t step)
         s->base[g] = s->committed / session_pool(c, s)->group[g].layout.page_tokens;
     }
     s->written = s->allocated = s->committed;
-    ahead_cut(s, 0);
     retire_release(c, engine_at(c, s->engine), step, &pages, (struct path){NONE, 0});
 }

@@ -204,7 +204,6 @@ void handed_leave(struct core *c, struct session *s)
     ticket_state_move(&s->ticket_state, TICKET_NONE);
     tickets_of(c, s)->standing--;
     s->ticket_due = s->ticket_ends = 0;
-    s->nahead = 0; /* nobody is told of it any more */
     follower_set(c, s, NONE);
     touch(c);
     if (s->state != SESSION_HANDED)

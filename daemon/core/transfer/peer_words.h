@@ -31,8 +31,7 @@
     X(PULL_MORE, true, MAY_SAY(OK))                                                                \
     X(PULL_TOKENS, false, MAY_SAY(OK))                                                             \
     X(PULL_NEXT, false, MAY_SAY(OK))                                                               \
-    X(PULL_EARLY, true, MAY_SAY(OK))                                                               \
-    X(PULL_TOOK, false, MAY_SAY(OK) | MAY_SAY(UNSUPPORTED))
+    X(PULL_EARLY, true, MAY_SAY(OK))
 
 /* Is that a message of that side of a link? */
 bool peer_may_send(enum peer_msg_kind kind, bool source);

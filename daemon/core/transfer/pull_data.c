@@ -4,7 +4,6 @@
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
-#include "core/transfer/pull_early.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
@@ -40,27 +39,13 @@ bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t de
     return true;
 }
 
-/* What is asked for next, or was in a batch. */
-struct wanted {
-    uint32_t group; /* NONE: nothing */
-    enum pull_part part;
-    uint64_t units;
-};
-
-/* Of one span, in all regions that a transfer moves. With the rest of a page come all of its
- * checksums, so it is never nothing. */
-static uint64_t wanted_bytes(const struct core *c, const struct pull *p, struct wanted w)
+/* Of one span, in all regions that a transfer moves. group NONE: nothing. */
+static uint64_t span_bytes(const struct core *c, const struct pull *p, uint32_t group)
 {
-    const struct group_layout *l;
-
-    if (w.group == NONE)
+    if (group == NONE)
         return 0;
-    l = &pool_at(c, p->pool)->group[w.group].layout;
-    if (w.part == PART_WHOLE)
-        return l->page_bytes * p->transfer_regions * pull_span_shape(c, p, w.group).ours;
-    return (l->page_bytes / l->units * (uint32_t)__builtin_popcountll(w.units) +
-            (w.part == PART_REST ? l->units * sizeof(uint64_t) : 0)) *
-           p->transfer_regions;
+    return pool_at(c, p->pool)->group[group].layout.page_bytes * p->transfer_regions *
+           pull_span_shape(c, p, group).ours;
 }
 
 static void bytes_arrived(const struct core *c, struct pull *p, uint64_t bytes)
@@ -73,10 +58,7 @@ static void bytes_arrived(const struct core *c, struct pull *p, uint64_t bytes)
 static void span_arrived(struct core *c, struct pull *p, uint32_t record, bool ok)
 {
     struct page *pg = page_at(c, record);
-    const bool rest = pg->units != 0;
 
-    page_early_state_move(&pg->early, PAGE_EARLY_NONE);
-    pg->units = 0;
     if (ok) {
         const uint32_t pages = pull_span_shape(c, p, pg->group).ours;
 
@@ -84,12 +66,6 @@ static void span_arrived(struct core *c, struct pull *p, uint32_t record, bool o
             page_move(c, page_at(c, at), PAGE_VERIFIED, pg->owner);
         p->done_pages += pages;
         c->pages_pulled += pages;
-        return;
-    }
-    if (rest) { /* written again since its units came: all of it is asked for */
-        c->early_again++;
-        pg->chain = p->retry;
-        p->retry = record;
         return;
     }
     c->corrupt_detected++;
@@ -121,18 +97,10 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
         next = page_at(c, at)->chain;
         page_at(c, at)->chain = NONE;
         if (ok)
-            bytes_arrived(c, p,
-                          wanted_bytes(c, p,
-                                       (struct wanted){page_at(c, at)->group,
-                                                       (enum pull_part)b->part, b->units}));
-        if (b->part == PART_EARLY)
-            pull_early_arrived(c, p, at, ok ? b->units : 0);
-        else
-            span_arrived(c, p, at, ok);
+            bytes_arrived(c, p, span_bytes(c, p, page_at(c, at)->group));
+        span_arrived(c, p, at, ok);
     }
-    if (b->part == PART_EARLY && ev->pulled.whole)
-        p->early.whole = 1;
-    if (p->done_pages == p->told_pages && b->part != PART_EARLY)
+    if (p->done_pages == p->told_pages)
         pull_time(c, p);
     pull_bytes_over(c, p, b->bytes);
     tenant_at(c, p->tenant)->batches--;
@@ -144,13 +112,10 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
 
 /* --- asking for pages --- */
 
-/* Is there a page of the group to ask for, of those that the source has named? Not while units of
- * it are on their way: nothing else may write it then. */
+/* Is there a page of the group to ask for, of those that the source has named? */
 static bool group_has_next(const struct core *c, const struct pull *p, uint32_t g)
 {
-    const struct page *pg = p->cursor[g] == NONE ? NULL : page_at(c, p->cursor[g]);
-
-    return pg && pg->named && pg->early != PAGE_EARLY_ASKED;
+    return p->cursor[g] != NONE && page_at(c, p->cursor[g])->named;
 }
 
 static uint32_t next_group(const struct core *c, const struct pull *p)
@@ -180,8 +145,7 @@ static uint32_t next_page(const struct core *c, struct pull *p)
         return record;
     }
     g = next_group(c, p);
-    if (g == NONE)
-        return pull_early_next(c, p);
+    check(g != NONE);
     if (p->cursor_left == 0 || g != p->cursor_group)
         p->cursor_left = pool->group[g].segment;
     p->cursor_group = g;
@@ -192,28 +156,16 @@ static uint32_t next_page(const struct core *c, struct pull *p)
     return record;
 }
 
-/* What next_page would give. What the source has committed goes before units that it has not. */
-static struct wanted wanted_next(const struct core *c, const struct pull *p)
+/* Of what next_page would give. NONE: there is nothing. */
+static uint32_t group_wanted(const struct core *c, const struct pull *p)
 {
-    const uint32_t g = p->retry == NONE ? next_group(c, p) : page_at(c, p->retry)->group;
-    struct wanted w = {.group = g, .part = PART_WHOLE};
-    const struct page *pg;
-
-    if (g == NONE)
-        return pull_early_waits(p) ? (struct wanted){p->early.group, PART_EARLY, p->early.units}
-                                   : w;
-    pg = page_at(c, p->retry == NONE ? p->cursor[g] : p->retry);
-    if (pg->units == 0)
-        return w;
-    w.part = PART_REST;
-    w.units = units_all(&pool_at(c, p->pool)->group[g]) & ~pg->units;
-    return w;
+    return p->retry == NONE ? next_group(c, p) : page_at(c, p->retry)->group;
 }
 
 /* Its bytes; 0 for none. */
 static uint64_t next_bytes(const struct core *c, const struct pull *p)
 {
-    return wanted_bytes(c, p, wanted_next(c, p));
+    return span_bytes(c, p, group_wanted(c, p));
 }
 
 /* X8: bytes that may be asked for. */
@@ -294,12 +246,12 @@ static void batch_add(struct core *c, struct actions *out, const struct pull *p,
 static bool batch_takes(const struct core *c, const struct pull *p, const struct pull_batch *b,
                         const struct filled *f, uint64_t allowed)
 {
-    const struct wanted w = wanted_next(c, p);
+    const uint32_t group = group_wanted(c, p);
     struct span_shape next;
 
-    if (w.group == NONE || (b->n > 0 && (w.part != b->part || w.units != b->units)))
+    if (group == NONE)
         return false;
-    next = pull_span_shape(c, p, w.group);
+    next = pull_span_shape(c, p, group);
     return f->pages + next.ours <= PULL_BATCH_PAGES &&
            f->theirs + next.theirs <= PULL_BATCH_PAGES && b->bytes + next_bytes(c, p) <= allowed;
 }
@@ -328,12 +280,9 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     b->bytes = 0;
     b->head = NONE;
     while (batch_takes(c, p, b, &f, allowed)) {
-        const struct wanted w = wanted_next(c, p);
         const uint32_t record = next_page(c, p);
 
-        b->part = w.part;
-        b->units = w.units;
-        b->bytes += wanted_bytes(c, p, w);
+        b->bytes += span_bytes(c, p, page_at(c, record)->group);
         if (last == NONE)
             b->head = record;
         else
@@ -343,7 +292,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     }
     b->used = 1;
     b->no = p->next_batch++;
-    p->asked_pages += b->part == PART_EARLY ? 0 : f.pages;
+    p->asked_pages += f.pages;
     p->asked_bytes += b->bytes;
     if (in_spans(c, p))
         a->pull.spans = out->spans + out->nspans;
@@ -360,8 +309,6 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     a->pull.batch = b->no;
     a->pull.layout_hash = p->layout_hash;
     a->pull.prefetch = p->prefetch;
-    a->pull.part = (enum pull_part)b->part;
-    a->pull.units = b->units;
     a->pull.n = b->n;
     a->pull.pages = pages;
     a->pull.refs = refs;

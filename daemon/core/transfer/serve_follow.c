@@ -134,13 +134,6 @@ static bool keeps_promise(const struct session *t, const struct serve *s)
            (t->state != SESSION_HANDED || t->written == s->to);
 }
 
-struct session *serve_follow_session(const struct core *c, const struct serve *s)
-{
-    struct session *t = followed(c, s);
-
-    return t && keeps_promise(t, s) ? t : NULL;
-}
-
 void serve_follow_tokens(struct core *c, struct actions *out, struct serve *s,
                          const struct peer_msg *m)
 {

@@ -17,8 +17,6 @@ void serve_follow_tokens(struct core *c, struct actions *out, struct serve *s,
                          const struct peer_msg *m);
 /* Looks how far may be offered now. Ends it if the session no longer keeps what it promised. */
 void serve_follow_look(struct core *c, struct serve *s);
-/* The session, while it keeps what it promised; NULL. */
-struct session *serve_follow_session(const struct core *c, const struct serve *s);
 /* The time begins anew: it was offered something, or waits for the session again. */
 void serve_follow_time(const struct core *c, struct serve *s, bool waits);
 

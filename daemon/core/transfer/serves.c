@@ -12,7 +12,6 @@
 #include "core/transfer/handed.h"
 #include "core/transfer/peer_words.h"
 #include "core/transfer/pulls.h"
-#include "core/transfer/serve_early.h"
 #include "core/transfer/serve_follow.h"
 #include "core/transfer/serve_record.h"
 #include "core/transfer/spans.h"
@@ -208,8 +207,6 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
             serve_follow_time(c, s, true);
         touch(c);
     }
-    if (m->kind == PEER_PULL_TOOK && s)
-        serve_early_took(c, s, m);
     if (m->kind != PEER_PULL_DONE)
         return;
     taken = m->err == TERN_OK && m->ticket.id.gen != 0 && handed_done(c, &m->ticket);
@@ -490,21 +487,6 @@ enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint3
     const struct page *pg = served_page(c, serve, group, ref);
 
     if (!pg)
-        return TERN_GONE;
-    *ret_record = page_record(c, pg);
-    return TERN_OK;
-}
-
-enum tern_err core_serve_units(const struct core *c, struct serve_id serve, uint32_t group,
-                               struct page_ref ref, uint64_t units, uint32_t *ret_record)
-{
-    const struct serve *s = serve_find(c, serve);
-    const struct page *pg;
-
-    if (!s || !s->follow || (s->state != SERVE_OPEN && s->state != SERVE_OPEN_ENDS))
-        return TERN_GONE;
-    pg = page_find(c, pool_at(c, s->pool), group, ref);
-    if (!pg || units == 0 || (units & ~pg->units) != 0 || !serve_early_page(c, s, pg))
         return TERN_GONE;
     *ret_record = page_record(c, pg);
     return TERN_OK;

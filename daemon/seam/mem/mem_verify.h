@@ -21,22 +21,15 @@ struct mem_verify {
     uint32_t pool, regions, units;
     uint32_t region, unit; /* in work */
     uint64_t page_bytes;
-    uint64_t region_bytes; /* that come of each region */
-    uint64_t hashed;       /* of them, in the region in work */
-    uint64_t in_unit;      /* and in the unit in work */
-    uint64_t mask;         /* the units that come, if not all do */
-    bool masked, ahead;    /* ahead: nothing is compared yet */
+    uint64_t hashed;  /* bytes, in the region in work */
+    uint64_t in_unit; /* and in the unit in work */
     bool wrong;
     struct checksum sum;
 };
 
 void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
                       const struct page_at *page, const uint64_t *sums);
-/* Right behind it: of each region only these units come, a bit each. `ahead`: they are hashed and
- * kept, and `sums` is not looked at. Else what the others were hashed to then has to agree with
- * `sums` now. */
-void mem_verify_units(struct mem_verify *v, uint64_t units, bool ahead);
-/* The first `to` bytes of what comes of that region are there. Regions come whole, in order. */
+/* The first `to` bytes of that region are there. Regions come whole, in order. */
 void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to);
 /* All bytes are there. A page that is right is copied to the regions that transfers do not move,
  * and its checksums are in mem_sums now. False: it is corrupt, or a page of memory is gone. */

@@ -216,7 +216,6 @@ struct data_request {
     struct transport *transport; /* that knows its frame; NULL: it was answered */
     uint16_t kind;               /* enum xfer_frame */
     struct serve_id serve;
-    uint64_t units; /* REQUEST_EARLY, REQUEST_REST: that move of each page */
     uint32_t n, seq;
     struct xfer_entry entry[XFER_PAGES_MAX];
     /* The pages of the entries given, one behind the other, and where each entry's begin. */
@@ -254,11 +253,6 @@ uint32_t data_request_pool(const struct data_conn *conn); /* of its serve, which
 /* By whose plans they leave; NULL: as they are. */
 const struct pair *data_request_pair(const struct data_conn *conn);
 uint64_t data_request_bytes(const struct data_conn *conn, uint32_t i); /* that page i goes out as */
-/* What moves of a page of that group, where there is no plan. */
-struct unit_walk data_request_walk(const struct data_conn *conn, uint32_t group);
-/* May that page leave as it is asked for? See outflow_page. */
-bool data_page_leaves(const struct data_conn *conn, const struct xfer_entry *e,
-                      uint32_t *ret_record);
 /* Sends what meta, and the service's `gather`, have; the next request comes when that is out. */
 void data_source_send(struct data_conn *conn);
 

@@ -31,43 +31,14 @@ const struct pair *data_request_pair(const struct data_conn *conn)
     return r->kind == XFER_REQUEST_PLAN ? conn->xfer->outflow[r->serve.slot].pair : NULL;
 }
 
-static bool asks_units(const struct data_request *r)
-{
-    return r->kind == XFER_REQUEST_EARLY || r->kind == XFER_REQUEST_REST;
-}
-
-struct unit_walk data_request_walk(const struct data_conn *conn, uint32_t group)
-{
-    const struct mem *mem = conn->xfer->config.mem;
-    const uint32_t pool = data_request_pool(conn);
-
-    return (struct unit_walk){.page_bytes = mem_page_bytes(mem, pool, group),
-                              .units = mem_units(mem, pool, group),
-                              .mask = conn->request->units,
-                              .whole = !asks_units(conn->request)};
-}
-
-bool data_page_leaves(const struct data_conn *conn, const struct xfer_entry *e,
-                      uint32_t *ret_record)
-{
-    const struct data_request *r = conn->request;
-
-    if (r->kind == XFER_REQUEST_EARLY)
-        return outflow_units(conn->xfer, r->serve, e, r->units, ret_record);
-    return outflow_page(conn->xfer, r->serve, e, ret_record);
-}
-
 uint64_t data_request_bytes(const struct data_conn *conn, uint32_t i)
 {
     const struct xfer_entry *e = &conn->request->entry[i];
     const struct pair *pair = data_request_pair(conn);
-    struct unit_walk walk;
 
     if (pair)
         return pair_plan_of(pair, e->group, e->index)->bytes * e->n;
-    walk = data_request_walk(conn, e->group);
-    return unit_walk_bytes(&walk) *
-           mem_transfer_regions(conn->xfer->config.mem, data_request_pool(conn));
+    return mem_transfer_bytes(conn->xfer->config.mem, data_request_pool(conn), e->group);
 }
 
 /* Of one page. */
@@ -77,8 +48,6 @@ static uint32_t page_sums(const struct data_conn *conn, uint32_t group)
 
     if (pair)
         return pair->group[group].sums;
-    if (conn->request->kind == XFER_REQUEST_EARLY)
-        return 0; /* those of the commit count */
     return mem_transfer_sums(conn->xfer->config.mem, data_request_pool(conn), group);
 }
 
@@ -129,18 +98,6 @@ static bool entry_fits(const struct data_conn *conn, const struct xfer_entry *e)
            conn->request->npages + e->n <= XFER_PAGES_MAX;
 }
 
-/* Are there such units? The core has found the page, so there is its group. */
-static bool units_fit(const struct data_conn *conn, uint32_t group)
-{
-    const struct data_request *r = conn->request;
-    uint32_t units;
-
-    if (!asks_units(r))
-        return true;
-    units = mem_units(conn->xfer->config.mem, data_request_pool(conn), group);
-    return units == UNITS_EARLY_MAX || (units < UNITS_EARLY_MAX && r->units >> units == 0);
-}
-
 /* May all of them leave? Then they stand in the request. */
 static bool pages_leave(struct data_conn *conn, uint32_t i,
                         uint32_t ret_records[RESHARD_SPAN_PAGES_MAX])
@@ -153,7 +110,7 @@ static bool pages_leave(struct data_conn *conn, uint32_t i,
     r->page_at[i] = (uint16_t)r->npages;
     for (uint32_t k = 0; k < r->entry[i].n; k++) {
         if ((k > 0 && !outflow_next(conn->xfer, r->serve, &e)) ||
-            !data_page_leaves(conn, &e, &ret_records[k]) || !units_fit(conn, e.group) ||
+            !outflow_page(conn->xfer, r->serve, &e, &ret_records[k]) ||
             !mem_sums_known(conn->xfer->config.mem, ret_records[k], page_sums(conn, e.group)))
             return false;
         r->page[r->npages + k] = (struct page_ref){e.index, e.gen};
@@ -172,7 +129,7 @@ static bool frame_suits(const struct data_conn *conn)
     pair = conn->xfer->outflow[r->serve.slot].pair;
     if (r->kind == XFER_REQUEST_PLAN)
         return pair != NULL;
-    return !pair || (pair->alike && !asks_units(r));
+    return !pair || pair->alike;
 }
 
 bool data_answer_begin(struct data_conn *conn, uint16_t frame, bool leaves)
@@ -229,8 +186,8 @@ static struct transport *transport_of(struct xfer *xfer, uint16_t frame)
 
 static bool is_request(uint16_t frame)
 {
-    return frame == XFER_REQUEST || frame == XFER_REQUEST_PLAN || frame == XFER_REQUEST_EARLY ||
-           frame == XFER_REQUEST_REST || frame == XFER_REQUEST_WRITE || frame == XFER_CONFIRM;
+    return frame == XFER_REQUEST || frame == XFER_REQUEST_PLAN || frame == XFER_REQUEST_WRITE ||
+           frame == XFER_CONFIRM;
 }
 
 static uint32_t runs_of(const struct xfer_head *head)
@@ -297,7 +254,6 @@ static void take_request(struct data_conn *conn, const struct xfer_head *head)
     r->n = head->n;
     r->seq = head->seq;
     r->serve = serve_id_unpack(head->a);
-    r->units = head->b;
     for (uint32_t i = 0; i < head->n; i++, at += XFER_ENTRY_BYTES)
         xfer_get_entry(at, &r->entry[i]);
     if (head->type != XFER_REQUEST_WRITE)

@@ -18,12 +18,6 @@
  *                 its order (reshard/stream.h); which one of its plans says the index of the page
  *                 that is named
  *
- * Of pages that follow their source's session (Y4), where there is no plan:
- *
- *   REQUEST_EARLY as REQUEST, but b: a bit for each unit of a page that is wanted, ahead of the
- *                 commit. The ANSWER has no sums, and of each region of a page these units alone
- *   REQUEST_REST  the same of pages that are committed, and b may be 0: the ANSWER has all sums
- *
  * Where the source writes the pages by RDMA, a connection beside it carries what else is to be
  * said:
  *
@@ -67,9 +61,7 @@ enum xfer_frame {
     XFER_CONFIRM = 6,
     XFER_CONFIRMED = 7,
     XFER_REQUEST_WRITE = 8,
-    XFER_REQUEST_PLAN = 9,
-    XFER_REQUEST_EARLY = 10,
-    XFER_REQUEST_REST = 11,
+    XFER_REQUEST_PLAN = 9, /* 10 and 11 were asked by daemons that moved units of pages */
 };
 
 #define XFER_HEAD_BYTES        32u

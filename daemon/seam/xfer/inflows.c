@@ -293,17 +293,6 @@ static struct transport *transport_of_pull(struct xfer *xfer, const struct actio
     return transport_for(xfer, act->pull.link, act->pull.pool, NULL);
 }
 
-/* Units go by what carries whole pages alone: none of them is to be had. */
-static void units_refused(struct xfer *xfer, const struct action *act)
-{
-    struct event event = {
-        .kind = EV_PULLED,
-        .pulled = {.pull = act->pull.pull, .batch = act->pull.batch, .whole = true}};
-
-    xfer_link_whole(xfer, act->pull.link, act->pull.pool);
-    xfer->config.emit(xfer->config.ctx, &event);
-}
-
 void xfer_pull(struct xfer *xfer, const struct action *act)
 {
     struct inflow *inflow = inflow_of(xfer, act->pull.pull);
@@ -328,10 +317,6 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
         inflow_break(xfer, slot, TERN_PEER_LOST);
         return;
     }
-    if (act->pull.part == PART_EARLY && (!t->ops->units || inflow->pair)) {
-        units_refused(xfer, act);
-        return;
-    }
     number = batch_take(xfer, slot);
     batch = &xfer->batch[number];
     batch->inflow = slot;
@@ -341,8 +326,6 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
     batch->n = act->pull.n;
     batch->serve = act->pull.serve;
     batch->prefetch = act->pull.prefetch;
-    batch->part = t->ops->units && !inflow->pair ? act->pull.part : PART_WHOLE;
-    batch->units = act->pull.units;
     batch_fill(batch, act);
     batch_queue(xfer, number, t);
     t->ops->pump(t, act->pull.link);
@@ -368,26 +351,14 @@ void xfer_pull_stop(struct xfer *xfer, const struct action *act)
 
 /* ------------------------------------------------------------------ asking and answering */
 
-struct unit_walk batch_walk(const struct xfer *xfer, const struct batch *batch, uint32_t i)
-{
-    const uint32_t group = batch_pages(batch, i)->group;
-
-    return (struct unit_walk){.page_bytes = mem_page_bytes(xfer->config.mem, batch->pool, group),
-                              .units = mem_units(xfer->config.mem, batch->pool, group),
-                              .mask = batch->units,
-                              .whole = batch->part == PART_WHOLE};
-}
-
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
     const struct pair *pair = xfer->inflow[batch->inflow].pair;
     const uint32_t group = batch_pages(batch, i)->group;
-    struct unit_walk walk;
 
     if (pair)
         return pair_plan_of(pair, group, batch->ref[i].index)->bytes * batch->span[i].n;
-    walk = batch_walk(xfer, batch, i);
-    return unit_walk_bytes(&walk) * mem_transfer_regions(xfer->config.mem, batch->pool);
+    return mem_transfer_bytes(xfer->config.mem, batch->pool, group);
 }
 
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i)
@@ -397,8 +368,6 @@ uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uin
 
     if (pair)
         return pair->group[group].sums * batch->span[i].n;
-    if (batch->part == PART_EARLY)
-        return 0;
     return mem_transfer_sums(xfer->config.mem, batch->pool, group);
 }
 
@@ -428,11 +397,8 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint64_t b
         uint64_t bytes = batch_page_bytes(xfer, batch, i);
         uint32_t more = batch_page_sums(xfer, batch, i);
 
-        if (!resharded) {
-            const struct unit_walk walk = batch_walk(xfer, batch, i);
-
-            stretches += unit_walk_stretches(&walk) * regions;
-        }
+        if (!resharded)
+            stretches += regions;
         if (part.n > 0 && (part.page_bytes + bytes > bytes_max || sums + more > sums_max ||
                            stretches > XFER_PIECE_PARTS))
             break;
@@ -581,13 +547,11 @@ void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_
 
 /* ------------------------------------------------------------------ pages that arrive */
 
-/* Of ours; what comes ahead of its commit is no page yet. */
+/* Of ours. */
 static uint32_t pages_of(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
     const struct pair *pair = xfer->inflow[batch->inflow].pair;
 
-    if (batch->part == PART_EARLY)
-        return 0;
     return pair ? pair->group[batch_pages(batch, i)->group].to_pages : 1;
 }
 
@@ -601,8 +565,6 @@ void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t number, uint32
     a->i = i;
     a->at = 0;
     mem_verify_begin(&a->verify, xfer->config.mem, batch->pool, batch_pages(batch, i), sums);
-    if (batch->part != PART_WHOLE)
-        mem_verify_units(&a->verify, batch->units, batch->part == PART_EARLY);
 }
 
 /* Fault injection: flips a bit of that many distinct pages, once each. `page`: of the batch, the
@@ -667,10 +629,10 @@ bool arrival_resharded(struct xfer *xfer, uint32_t number, uint32_t i, const uin
 
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to)
 {
-    if (a->xfer->injected && a->xfer->batch[a->batch].part == PART_WHOLE)
+    if (a->xfer->injected)
         inject_reached(a, region, to);
     mem_verify_arrived(&a->verify, region, to);
-    a->at = to < a->verify.region_bytes ? to : 0;
+    a->at = to < a->verify.page_bytes ? to : 0;
 }
 
 bool arrival_landed(struct arrival *a)
@@ -691,7 +653,7 @@ void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
     seen->bytes += bytes;
     rate_add(&seen->rate, io_now_ns(), bytes);
     if (!right) {
-        xfer->stats.corrupt_detected += batch->part == PART_WHOLE; /* else it was written again */
+        xfer->stats.corrupt_detected++;
         return;
     }
     xfer_set_bit(batch->ok, i);

@@ -87,15 +87,6 @@ bool outflow_page(const struct xfer *xfer, struct serve_id id, const struct xfer
                                    (struct page_ref){e->index, e->gen}, ret_record) == TERN_OK;
 }
 
-bool outflow_units(const struct xfer *xfer, struct serve_id id, const struct xfer_entry *e,
-                   uint64_t units, uint32_t *ret_record)
-{
-    return outflow_serves(xfer, id) && xfer->config.serve_units &&
-           xfer->config.serve_units(xfer->config.ctx, id, e->group,
-                                    (struct page_ref){e->index, e->gen}, units,
-                                    ret_record) == TERN_OK;
-}
-
 bool outflow_next(const struct xfer *xfer, struct serve_id id, struct xfer_entry *io)
 {
     struct page_ref next;

@@ -18,7 +18,6 @@
 #include "seam/xfer/pairs.h"
 #include "seam/xfer/states.h"
 #include "seam/xfer/transport.h"
-#include "seam/xfer/units.h"
 #include "seam/xfer/xfer.h"
 
 /* Page bytes of a piece, unless a page is larger; TCP has TCP_PIECE_BYTES. The simulator: fewer. */
@@ -69,7 +68,6 @@ struct lane {
 /* A connection between daemons, as the shell numbers them. */
 struct xfer_link {
     bool up;
-    bool whole;  /* operators were told that no units come ahead over it */
     bool by_tcp; /* it has RDMA, and yet some pages came otherwise, since they are resharded */
     struct sockaddr_storage addr;
     socklen_t addr_len;
@@ -105,9 +103,7 @@ struct batch {
     enum batch_state state;
     bool gone;     /* the source gave a page up */
     bool prefetch; /* others of its tenant go first */
-    enum pull_part part;
-    uint64_t units; /* EARLY, REST: that move */
-    uint32_t lane;  /* of the transport that has it */
+    uint32_t lane; /* of the transport that has it */
     uint32_t inflow, pool, tenant, number;
     /* Pages, or spans of pages where those of the source have other page_tokens. Also where this
      * struct and its functions say `page`, of what is asked for and verified at once. */
@@ -239,8 +235,6 @@ void batch_answered(struct xfer *xfer, uint32_t batch, uint32_t n);
 void batch_again(struct xfer *xfer, uint32_t batch, uint32_t first, uint32_t n);
 /* What page i of a batch has, over all regions that transfers carry. */
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i);
-/* Of one that comes without a plan. */
-struct unit_walk batch_walk(const struct xfer *xfer, const struct batch *batch, uint32_t i);
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i);
 
 /* Another transport may take it: by its link's transport, and in the order of transports.c. */
@@ -264,7 +258,7 @@ struct arrival {
     struct mem_verify verify;
 };
 
-/* sums: the source's, [region * units + unit], borrowed until arrival_landed; not read of EARLY. */
+/* sums: the source's, [region * units + unit], borrowed until arrival_landed. */
 void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t batch, uint32_t i,
                    const uint64_t *sums);
 /* The bytes [0, to) of that region lie where mem.h says. Regions come in order. */
@@ -283,9 +277,6 @@ bool outflow_serves(const struct xfer *xfer, struct serve_id serve);
  * read, and again behind that: who is refused then has read what may be another page's. */
 bool outflow_page(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
                   uint32_t *ret_record);
-/* The same of these units of it, ahead of its commit. */
-bool outflow_units(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
-                   uint64_t units, uint32_t *ret_record);
 /* Goes on to the page that follows this one. False: there is none. */
 bool outflow_next(const struct xfer *xfer, struct serve_id serve, struct xfer_entry *io);
 /* So many pages have left, as so many bytes. */
@@ -305,8 +296,6 @@ struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t 
 
 /* The one that carries pages that are resharded, whatever was asked for: all daemons have it. */
 struct transport *transport_reshards(struct xfer *xfer);
-/* Tells operators, once, that units cannot come ahead: the link's transport moves whole pages. */
-void xfer_link_whole(struct xfer *xfer, uint32_t peer_link, uint32_t pool);
 /* A pull's pages do, of a link whose others come by RDMA: operators are told, once. */
 void xfer_link_resharded(struct xfer *xfer, uint32_t peer_link, uint32_t pool);
 

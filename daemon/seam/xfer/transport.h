@@ -49,7 +49,6 @@ struct transport_ops {
     enum xfer_transport asked_for; /* besides AUTO; AUTO: it has no word of its own */
     bool rdma;                     /* it makes paths */
     bool reshards;                 /* it carries pages between pools of different layouts */
-    bool units;                    /* it carries units of pages */
     uint32_t conn_bytes; /* that it keeps for a data connection it calls; 0: it calls none */
     const struct data_service *service; /* NULL: nobody asks it by frames */
 

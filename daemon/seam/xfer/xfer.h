@@ -183,9 +183,6 @@ struct xfer_config {
     /* core_serve_page on the live core. */
     enum tern_err (*serve_page)(void *ctx, struct serve_id serve, uint32_t group,
                                 struct page_ref ref, uint32_t *ret_record);
-    /* core_serve_units on the live core. NULL: no units leave ahead of a commit. */
-    enum tern_err (*serve_units)(void *ctx, struct serve_id serve, uint32_t group,
-                                 struct page_ref ref, uint64_t units, uint32_t *ret_record);
     /* May who was admitted by that link ask for pages of that serve? False only for one that lives
      * and is another link's. NULL: each may ask for all. */
     bool (*serve_allowed)(void *ctx, struct serve_id serve, uint32_t link);

@@ -203,39 +203,21 @@ struct transport *transport_reshards(struct xfer *xfer)
 
 static const char resharded[] = "pages of pools of another layout come by tcp";
 
-/* Operators are told, once, of a part of the pages. */
-static void note_part(const struct xfer *xfer, uint32_t number, uint32_t pool, bool *told,
-                      const struct transport *t, const char *reason)
-{
-    if (*told)
-        return;
-    *told = true;
-    if (xfer->config.rdma.path_note)
-        xfer->config.rdma.path_note(
-            xfer->config.ctx, number,
-            &(struct xfer_note){.tenant = mem_pool_tenant(xfer->config.mem, pool),
-                                .transport = t->ops->name,
-                                .reason = reason,
-                                .kind = XFER_NOTE_PART});
-}
-
+/* Operators are told once. */
 void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
 {
     const struct transport *t = transport_for(xfer, number, pool, NULL);
 
-    if (t && !t->ops->reshards)
-        note_part(xfer, number, pool, &xfer->link[number].by_tcp, transport_reshards(xfer),
-                  resharded);
-}
-
-void xfer_link_whole(struct xfer *xfer, uint32_t number, uint32_t pool)
-{
-    const struct transport *t = transport_for(xfer, number, pool, NULL);
-
-    if (t)
-        note_part(xfer, number, pool, &xfer->link[number].whole, t,
-                  "pages of a session that is followed come when they are committed, for units of "
-                  "pages come by tcp alone");
+    if (!t || t->ops->reshards || xfer->link[number].by_tcp)
+        return;
+    xfer->link[number].by_tcp = true;
+    if (xfer->config.rdma.path_note)
+        xfer->config.rdma.path_note(
+            xfer->config.ctx, number,
+            &(struct xfer_note){.tenant = mem_pool_tenant(xfer->config.mem, pool),
+                                .transport = transport_reshards(xfer)->ops->name,
+                                .reason = resharded,
+                                .kind = XFER_NOTE_PART});
 }
 
 /* Fills *ret with the first one behind `after` that carries the link's pages. */

@@ -406,8 +406,8 @@ static void status_core(const struct core_view *v, struct text_out *out)
 {
     TEXT(out, NUM(*v, evicted_nodes), NUM(*v, evicted_pages),
          U64("pages_corrupt", v->corrupt_detected), NUM(*v, pages_pulled), NUM(*v, pages_served),
-         NUM(*v, dup_chunks), NUM(*v, early_told), NUM(*v, early_pages), NUM(*v, early_again),
-         NUM(*v, token_blocks_free), NUM(*v, nodes_free), NUM(*v, retires_free));
+         NUM(*v, dup_chunks), NUM(*v, token_blocks_free), NUM(*v, nodes_free),
+         NUM(*v, retires_free));
 }
 
 /* One figure of a table for each tenant; a tenant hears of itself alone. */

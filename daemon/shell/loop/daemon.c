@@ -44,14 +44,6 @@ static enum tern_err serve_next(void *ctx, struct serve_id serve, uint32_t group
     return core_serve_next(d->core, serve, group, ref, ret);
 }
 
-static enum tern_err serve_units(void *ctx, struct serve_id serve, uint32_t group,
-                                 struct page_ref ref, uint64_t units, uint32_t *ret_record)
-{
-    const struct daemon *d = ctx;
-
-    return core_serve_units(d->core, serve, group, ref, units, ret_record);
-}
-
 static bool serve_allowed(void *ctx, struct serve_id serve, uint32_t link)
 {
     const struct daemon *d = ctx;
@@ -354,7 +346,6 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer.emit = later;
     xfer.serve_page = serve_page;
     xfer.serve_next = serve_next;
-    xfer.serve_units = serve_units;
     xfer.serve_allowed = serve_allowed;
     xfer.layout_used = layout_used;
     xfer.data_dialled = link_data_dialled;

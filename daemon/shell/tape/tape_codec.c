@@ -173,11 +173,6 @@ static void operation(struct codec *c, struct step_op *v, struct req_tokens *own
     codec_u32(c, &v->written);
     tokens(c, &v->tokens, own);
     handle(c, &v->pool);
-    if (v->kind != STEP_WRITTEN)
-        return;
-    codec_u32(c, &v->group);
-    codec_u32(c, &v->unit_first);
-    codec_u32(c, &v->unit_n);
 }
 
 static void operations(struct codec *c, struct req_step *v, struct codec_room *room)
@@ -413,7 +408,6 @@ static void small_event(struct codec *c, struct event *e)
         e->pulled.batch = within(c, e->pulled.batch, 0, PULL_BATCHES_MAX);
         for (size_t i = 0; i < sizeof e->pulled.ok / sizeof *e->pulled.ok; i++)
             codec_u64(c, &e->pulled.ok[i]);
-        e->pulled.whole = truth(c, e->pulled.whole);
         break;
     case EV_PULL_BROKEN:
         handle(c, &e->broken.pull);

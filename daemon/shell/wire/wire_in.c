@@ -281,9 +281,6 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
             .step = o->step,
             .length = o->length,
             .written = o->written,
-            .group = o->group,
-            .unit_first = o->unit_first,
-            .unit_n = o->unit_n,
             .pool = pool_id_unpack(o->pool),
         };
         TRY(tokens_of(w, o->tokens, &w->ops[i].tokens));

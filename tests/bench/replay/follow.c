@@ -30,9 +30,7 @@
 #define CALL_MS      60000
 #define BLOB_BYTES   11u
 
-#define LAYERS_MAX 32u
-
-enum { KEY_PACE = 256, KEY_CHUNKS, KEY_LAYERS, KEY_QUICK, KEY_JSON };
+enum { KEY_PACE = 256, KEY_CHUNKS, KEY_QUICK, KEY_JSON };
 
 static const struct argp_option table[] = {
     {"pace", KEY_PACE, "X", 0,
@@ -41,10 +39,6 @@ static const struct argp_option table[] = {
      "Chunks of a prompt, 1 to 64 (16). Fewer than 16 are not judged by the tenth, as the last one "
      "is a larger part",
      0},
-    {"layers", KEY_LAYERS, "N", 0,
-     "A chunk is computed in N parts, 2 to 32, each a range of layers of all of its pages, and "
-     "decode follows by turns with such ranges and without",
-     0},
     {"quick", KEY_QUICK, 0, 0,
      "A shorter prompt, and fewer rounds: to see that it works. Times are not judged", 0},
     {"json", KEY_JSON, 0, 0, "One JSON object on standard output instead of a table", 0},
@@ -52,7 +46,7 @@ static const struct argp_option table[] = {
 
 struct options {
     double pace;
-    uint32_t chunks, layers; /* layers 0: ranges of layers are not looked at */
+    uint32_t chunks;
     bool quick, json;
 };
 
@@ -66,10 +60,8 @@ struct follow {
     uint32_t ntokens, passes;
     uint64_t chunk_ns; /* what a chunk computes */
     uint64_t wrong;
-    struct series whole, exposed, layered, ratio;
+    struct series whole, exposed, ratio;
 };
-
-enum way { AFTERWARDS, FOLLOWING, LAYERED }; /* LAYERED: following, by ranges of layers */
 
 /* Both ends of one request. */
 struct hand {
@@ -99,7 +91,6 @@ static bool start_daemons(struct follow *f)
         .memory_bytes = pool_bytes_for(2 * pages, PAGE_BYTES) + (2u << 20),
         .page_bytes_min = PAGE_BYTES,
         .token_blocks = 8u * pages + 65536,
-        .sums_per_page = f->options->layers,
         .core = proc_core(1), /* as in `transfer`: a host of its own would have its own */
     }};
     char why[SPAWN_WHY_BYTES] = "";
@@ -121,7 +112,6 @@ static bool start_engine(const struct follow *f, struct engine *e, const char *s
     struct geometry g;
 
     geometry_plain(&g, PAGE_TOKENS, PAGE_BYTES, 2 * f->ntokens / PAGE_TOKENS);
-    g.groups[0].units = f->options->layers;
     *e = (struct engine){.ns = {.model = "follow"}};
     return fine(e, socket, engine_open(e, socket, name, &g.layout, CALL_MS));
 }
@@ -178,44 +168,24 @@ static bool hand_over(struct follow *f, struct hand *h)
                              &h->ticket));
 }
 
-/* Which step writes which layers of the chunk's pages. */
-static bool say_written(struct follow *f, struct hand *h, uint32_t at, uint32_t parts)
-{
-    struct engine *e = &f->prefill;
-    struct tern_result r;
-
-    for (uint32_t k = 0; k < parts; k++) {
-        const struct tern_units units = {.first = k, .n = 1, .until = at};
-        enum tern_err err =
-            tern_written(e->tern, h->from.id, &units, e->step - parts + 1 + k, CALL_MS, &r);
-
-        if (err != TERN_BUSY && !fine(e, "units", err)) /* then they come with the chunk */
-            return false;
-    }
-    return true;
-}
-
-/* The chunks are computed one after the other, each in so many steps. As a scheduler does it, all
- * of a chunk is told when it is launched: what each step writes, its commit, and with the last one
- * the hand-over. Then it runs, and is done. */
-static bool compute(struct follow *f, struct hand *h, uint32_t parts)
+/* The chunks are computed one after the other, a step each. As a scheduler does it, all of a chunk
+ * is told when it is launched: its commit, and with the last one the hand-over. Then it runs, and
+ * is done. */
+static bool compute(struct follow *f, struct hand *h)
 {
     struct engine *e = &f->prefill;
     uint64_t start = clock_ns();
 
     for (uint32_t at = CHUNK_TOKENS; at <= f->ntokens; at += CHUNK_TOKENS) {
-        e->step += parts;
+        e->step++;
         if (!fine(e, "an Extend", engine_extend(&h->from, 0, at)) ||
-            (parts > 1 && !say_written(f, h, at, parts)) ||
             !fine(e, "a commit", engine_commit(&h->from, at)) ||
             (at == f->ntokens && !hand_over(f, h)))
             return false;
-        for (uint32_t k = 1; k <= parts; k++) {
-            until(start + (at / CHUNK_TOKENS - 1) * f->chunk_ns + k * f->chunk_ns / parts);
-            h->done_ns = clock_ns();
-            if (!fine(e, "a step", tern_done_step(e->map, e->step - parts + k)))
-                return false;
-        }
+        until(start + at / CHUNK_TOKENS * f->chunk_ns);
+        h->done_ns = clock_ns();
+        if (!fine(e, "a step", tern_done_step(e->map, e->step)))
+            return false;
     }
     return true;
 }
@@ -247,19 +217,19 @@ static bool end(struct follow *f, struct hand *h)
     return ok;
 }
 
-static bool pass(struct follow *f, enum way way, uint64_t *ret_ns)
+static bool pass(struct follow *f, bool follows, uint64_t *ret_ns)
 {
     struct hand h;
     bool ok = begin(f, &h);
 
-    if (ok && way != AFTERWARDS)
+    if (ok && follows)
         ok = fine(&f->prefill, "an early ticket",
                   tern_ticket_open(f->prefill.tern, h.from.id, 0, CALL_MS, &h.ticket)) &&
              fine(&f->decode, "a Fetch",
                   tern_submit_fetch_follow(f->decode.tern, h.to.id, h.ticket.text, TERN_STEP_NONE,
                                            1));
-    ok = ok && compute(f, &h, way == LAYERED ? f->options->layers : 1);
-    if (ok && way == AFTERWARDS)
+    ok = ok && compute(f, &h);
+    if (ok && !follows)
         ok = fine(
             &f->decode, "a Fetch",
             tern_submit_fetch_ticket(f->decode.tern, h.to.id, h.ticket.text, TERN_STEP_NONE, 1));
@@ -268,20 +238,19 @@ static bool pass(struct follow *f, enum way way, uint64_t *ret_ns)
 
 /* ---- all of it ---- */
 
-/* All ways by turns: the machine's speed drifts. */
+/* Both ways by turns: the machine's speed drifts. */
 static bool measure(struct follow *f)
 {
     uint32_t rounds = f->options->quick ? QUICK_ROUNDS : ROUNDS;
-    uint64_t whole = 0, exposed = 0, layered = 0;
+    uint64_t whole = 0, exposed = 0;
 
     series_init(&f->whole, ROUNDS);
     series_init(&f->exposed, ROUNDS);
-    series_init(&f->layered, ROUNDS);
     series_init(&f->ratio, ROUNDS);
-    if (!pass(f, AFTERWARDS, &whole)) /* it warms memory and connections */
+    if (!pass(f, false, &whole)) /* it warms memory and connections */
         return false;
     for (uint32_t i = 0; i < rounds; i++) {
-        if (!pass(f, AFTERWARDS, &whole))
+        if (!pass(f, false, &whole))
             return false;
         series_add(&f->whole, (double)whole);
     }
@@ -289,10 +258,8 @@ static bool measure(struct follow *f)
         (uint64_t)(f->options->pace * series_median(&f->whole) * CHUNK_TOKENS / f->ntokens);
     series_clear(&f->whole);
     for (uint32_t i = 0; i < rounds; i++) {
-        if (!pass(f, AFTERWARDS, &whole) || !pass(f, FOLLOWING, &exposed) ||
-            (f->options->layers > 0 && !pass(f, LAYERED, &layered)))
+        if (!pass(f, false, &whole) || !pass(f, true, &exposed))
             return false;
-        series_add(&f->layered, (double)layered);
         series_add(&f->whole, (double)whole);
         series_add(&f->exposed, (double)exposed);
         series_add(&f->ratio, (double)exposed / (double)whole);
@@ -305,17 +272,13 @@ static int report(struct follow *f)
 {
     const struct options *o = f->options;
     double exposed = series_median(&f->exposed) * 1e-3, whole = series_median(&f->whole) * 1e-3,
-           ratio = series_median(&f->ratio), chunk = (double)f->chunk_ns * 1e-3,
-           layered = series_median(&f->layered) * 1e-3;
-    bool late = !o->quick && o->chunks >= CHUNKS && ratio > EXPOSED_MAX,
-         no_gain = !o->quick && o->layers > 0 && layered > exposed;
+           ratio = series_median(&f->ratio), chunk = (double)f->chunk_ns * 1e-3;
+    bool late = !o->quick && o->chunks >= CHUNKS && ratio > EXPOSED_MAX;
 
     if (o->json) {
         json_t *j = json_object();
 
         json_put_f64(j, "exposed_us", exposed);
-        if (o->layers > 0)
-            json_put_f64(j, "layered_us", layered);
         json_put_f64(j, "whole_us", whole);
         json_put_f64(j, "exposed_ratio", ratio);
         json_put_f64(j, "chunk_us", chunk);
@@ -332,16 +295,11 @@ static int report(struct follow *f)
                "waited, following", exposed, "waited, not following", whole, "ratio", ratio,
                EXPOSED_MAX, "a chunk computes", chunk, "wrong bytes", (unsigned long long)f->wrong);
     }
-    if (!o->json && o->layers > 0)
-        printf("  %-28s %12.0f us   in %u ranges\n", "waited, by ranges of layers", layered,
-               o->layers);
-    if (no_gain)
-        fprintf(stderr, "tern-replay: ranges of layers were waited for longer than whole chunks\n");
     if (f->wrong > 0)
         fprintf(stderr, "tern-replay: bytes were wrong\n");
     if (late)
         fprintf(stderr, "tern-replay: more than a tenth of the transfer is waited for\n");
-    return f->wrong > 0 || late || no_gain;
+    return f->wrong > 0 || late;
 }
 
 /* ---- options ---- */
@@ -369,7 +327,6 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--pace takes a number above 0, of at most 100");
         return 0;
     case KEY_CHUNKS: o->chunks = count_of(state, arg, "--chunks", 1, 64); return 0;
-    case KEY_LAYERS: o->layers = count_of(state, arg, "--layers", 2, LAYERS_MAX); return 0;
     case KEY_QUICK: o->quick = true; return 0;
     case KEY_JSON: o->json = true; return 0;
     case ARGP_KEY_ARG: argp_error(state, "\"%s\" is no option", arg); return 0;
@@ -403,7 +360,6 @@ int follow_main(int argc, char **argv)
     tear_down(&f);
     series_finish(&f.whole);
     series_finish(&f.exposed);
-    series_finish(&f.layered);
     series_finish(&f.ratio);
     return status;
 }

@@ -123,10 +123,6 @@
     X(112, FLOW_UNLIMITED, "let a tenant have more than its share from one source")                \
     X(113, TICKET_END_UNAWAITED,                                                                   \
       "serve a ticket again before the end of a fetch that was given up")                          \
-    X(114, EARLY_UNFENCED, "tell a follower of units before their step has passed")                \
-    X(115, EARLY_OUTLIVES_PAGE, "take a page with the units that came for another transfer")       \
-    X(116, REST_BESIDE_EARLY, "ask for the rest of a page while units of it are on their way")     \
-    X(117, EARLY_COUNTED, "count units that came ahead though their checksums are others now")     \
     X(118, WIDE_KEY, "let peers read all of a tenant's memory")                                    \
     X(119, WINDOW_TOO_WIDE, "bind memory windows to more than the pages of a grant")               \
     X(120, OWN_POOL_SERVED, "serve a fetch of this very daemon from the pool that it is for")      \

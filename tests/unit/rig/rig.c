@@ -154,7 +154,6 @@ struct rig *rig_create(const struct rig_options *options)
         rig->records[t] = aligned_alloc(64, rig->options.tenant[t].record_bytes + 64);
     }
     rig->sums = calloc(rig->options.limits.pages, sizeof *rig->sums);
-    rig->ahead = calloc(rig->options.limits.pages, RIG_UNITS_MAX * sizeof *rig->ahead);
     rig->next_live = live;
     live = rig;
     return rig;
@@ -224,7 +223,6 @@ void rig_destroy(struct rig *rig)
         free(rig->records[t]);
     }
     free(rig->sums);
-    free(rig->ahead);
     free(rig->mem);
     free(rig);
 }
@@ -320,8 +318,6 @@ static void keep_pull(struct rig *rig, const struct action *act)
     job->link = act->pull.link;
     job->pool = act->pull.pool;
     job->batch = act->pull.batch;
-    job->part = act->pull.part;
-    job->units = act->pull.units;
     job->resharded = act->pull.layout_hash != 0;
     job->n = act->pull.n;
     if (!job->n || job->n > PULL_BATCH_PAGES)
@@ -561,11 +557,6 @@ static uint64_t sum_of(struct rig *rig, uint32_t pool, const struct page_at *p)
     return hash_words(1, (const uint32_t *)(const void *)page, bytes / sizeof(uint32_t));
 }
 
-static uint64_t checksum_of(const uint8_t *v, uint64_t n)
-{
-    return hash_words(2, (const uint32_t *)(const void *)v, n / sizeof(uint32_t));
-}
-
 static void seal_pages(struct rig *rig, const struct rig_job *job)
 {
     for (uint32_t i = 0; i < job->n; i++)
@@ -690,62 +681,6 @@ static void do_spans(struct rig *rig, const struct rig_job *job, struct event *e
     }
 }
 
-static uint32_t rig_units(struct rig *rig, uint32_t pool, uint32_t group)
-{
-    struct pool_view v;
-
-    if (!core_pool_view(rig->core, pool, &v) || v.group[group].layout.units > RIG_UNITS_MAX)
-        rig_fail("pages of pool %u have too many units", pool);
-    return v.group[group].layout.units;
-}
-
-/* A page of which units alone move, from the source's. False: it is not right, or not to be had. */
-static bool do_units(struct rig *rig, const struct rig_job *job, uint32_t i, bool *ret_refused)
-{
-    struct rig *source = rig->link[job->link].rig;
-    const struct page_at *at = &job->pages[i];
-    const uint32_t from_pool = rig_serve_pool(source, job->serve),
-                   units = rig_units(rig, job->pool, at->group);
-    uint64_t *ahead = rig->ahead + at->record * RIG_UNITS_MAX, bytes, n;
-    uint8_t *to = rig_page(rig, job->pool, at->group, at->index, &bytes), *from;
-    bool early = job->part == PART_EARLY, right = true;
-    uint32_t record;
-
-    if (from_pool == NONE || (early ? core_serve_units(source->core, job->serve, at->group,
-                                                       job->refs[i], job->units, &record)
-                                    : core_serve_page(source->core, job->serve, at->group,
-                                                      job->refs[i], &record)) != TERN_OK) {
-        *ret_refused = !early; /* what does not come ahead comes with its commit */
-        return false;
-    }
-    from = rig_page(source, from_pool, at->group, job->refs[i].index, &bytes);
-    n = bytes / units;
-    for (uint32_t u = 0; u < units; u++) {
-        if (job->units >> u & 1) {
-            memcpy(to + u * n, from + u * n, n);
-            ahead[u] = checksum_of(to + u * n, n);
-            rig->pulled_bytes += n;
-        }
-        right = right && (early || ahead[u] == checksum_of(from + u * n, n));
-    }
-    *(early ? &rig->ahead_pages : &rig->pulled_pages) += 1;
-    if (!early && right)
-        rig->sums[at->record] = sum_of(rig, job->pool, at);
-    return right;
-}
-
-static void do_part(struct rig *rig, const struct rig_job *job, struct event *event)
-{
-    bool no = false;
-
-    event->pulled.whole = job->part == PART_EARLY && rig->no_units;
-    for (uint32_t i = 0; i < job->n && !event->pulled.whole && !no; i++)
-        if (do_units(rig, job, i, &no))
-            event->pulled.ok[i / 64] |= (uint64_t)1 << (i % 64);
-    if (no)
-        refused(job, event);
-}
-
 /* A page of equal layout, in each rank's region. */
 static void page_copy(const struct rig_move *m)
 {
@@ -775,10 +710,6 @@ static void do_pull(struct rig *rig, const struct rig_job *job, struct event *ev
 
     if (job->spans || (job->resharded && rig->reshard)) {
         do_spans(rig, job, event);
-        return;
-    }
-    if (job->part != PART_WHOLE) {
-        do_part(rig, job, event);
         return;
     }
     for (uint32_t i = 0; i < job->n; i++) {

@@ -17,7 +17,6 @@
 #define RIG_TABLE_MAX   4608
 #define RIG_KEYS_MAX    16
 #define RIG_SERVES_MAX  128
-#define RIG_UNITS_MAX   8
 #define RIG_SPAN_PAGES  64 /* of one end, in a page of the other */
 
 enum rig_job_kind {
@@ -46,8 +45,6 @@ struct rig_job {
     };
     struct serve_id serve; /* SERVE_STOP; PULL: the source's */
     uint32_t link, pool, batch, n;
-    enum pull_part part; /* of a PULL, with the units that move */
-    uint64_t units;
     struct page_at *pages; /* owned */
     uint32_t to_pool;      /* COPY: `pages` are read, `to` is written */
     struct page_at *to;    /* owned */
@@ -109,7 +106,6 @@ struct rig {
     uint8_t *host[RIG_TENANTS_MAX];              /* and of its host tier */
     uint8_t *records[RIG_TENANTS_MAX];           /* and its record memory */
     uint64_t *sums;         /* of each page record, once its checksum is known */
-    uint64_t *ahead;        /* RIG_UNITS_MAX of each record: of units as they came */
     enum tern_err copy_err; /* of the next `copies_to_fail` copies that complete */
     uint32_t copies_to_fail, copies_back, copies_up;
     struct rig_job jobs[RIG_JOBS_MAX];
@@ -131,8 +127,6 @@ struct rig {
     uint32_t corrupt_pages;              /* pages still to be spoilt at the receive */
     uint32_t corrupt_group_index;        /* 0: any; else only this index */
     uint64_t pulled_pages, pulled_bytes; /* pages: whole ones, and the rest of others */
-    uint64_t ahead_pages;                /* of which units came ahead */
-    bool no_units;                       /* what carries pages carries whole ones */
     uint64_t step_wanted;                /* as the core said last */
     uint32_t replies_seen, closes_seen, engines_gone, engines_stuck, link_closes;
     struct engine_id engine_gone; /* the newest */

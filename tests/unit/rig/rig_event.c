@@ -96,11 +96,6 @@ static void fill_step(struct prng *p, struct req_step *step, struct lent *lent)
         lent->ops[i].tokens = some_tokens(p, lent, i);
         lent->ops[i].pool = pool_id_unpack(some_id(p));
         fill_op_runs(p, &lent->ops[i], lent->op_runs[i], lent->op_refs[i]);
-        if (lent->ops[i].kind != STEP_WRITTEN)
-            continue;
-        lent->ops[i].group = (uint32_t)prng_u64(p);
-        lent->ops[i].unit_first = (uint32_t)prng_u64(p);
-        lent->ops[i].unit_n = (uint32_t)prng_u64(p);
     }
 }
 
@@ -211,8 +206,6 @@ static void fill_peer(struct prng *p, struct peer_msg *m, struct lent *lent)
     m->layout_hash = prng_u64(p);
     m->fields_hash = prng_u64(p);
     m->history = (uint32_t)prng_u64(p);
-    if (m->kind == PEER_PULL_EARLY)
-        m->units = prng_u64(p);
     m->to = 100;
     m->from = prng_below(p, 100);
     if (m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS) {
@@ -384,9 +377,6 @@ static void same_ops(struct req_step *a, struct req_step *b)
         assert_int_equal(x.length, y.length);
         assert_int_equal(x.written, y.written);
         assert_true(pool_id_equal(x.pool, y.pool));
-        assert_int_equal(x.group, y.group);
-        assert_int_equal(x.unit_first, y.unit_first);
-        assert_int_equal(x.unit_n, y.unit_n);
         assert_int_equal(x.nruns, y.nruns);
         same_runs(x.runs, y.runs, x.nruns);
     }

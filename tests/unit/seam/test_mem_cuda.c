@@ -311,31 +311,6 @@ TEST(mem_cuda_verifies_a_page_that_arrives_on_the_device)
     }
 }
 
-/* X7: the first unit came ahead and was hashed then; the other two come alone. */
-TEST(mem_cuda_verifies_units_that_come_alone)
-{
-    struct page_at at = page_of(2);
-    struct mem_verify v;
-    uint64_t sums[PLACES * 3];
-
-    start_well();
-    pages_write(DEVICE);
-    for (uint32_t wrong = 0; wrong < 2; wrong++) {
-        for (uint32_t k = 0; k < PLACES * 3; k++) {
-            sums[k] = sum_expected(2, k / 3, k % 3);
-            mem_sums(mem, at.record)[k] = k % 3 == 0 ? sums[k] : 0;
-        }
-        sums[PLACES * 3 - 1] += wrong;
-        mem_verify_begin(&v, mem, DEVICE, &at, sums);
-        mem_verify_units(&v, 6, false);
-        for (uint32_t r = 0; r < PLACES; r++)
-            mem_verify_arrived(&v, r, v.region_bytes);
-        assert_int_equal(mem_verify_landed(&v), !wrong);
-        sums[PLACES * 3 - 1] -= wrong;
-        assert_memory_equal(mem_sums(mem, at.record), sums, sizeof sums);
-    }
-}
-
 TEST(mem_cuda_packs_memory_of_both_kinds)
 {
     uint8_t near[3] = {1, 2, 3}, packed[64];

@@ -244,7 +244,7 @@ TEST(xfer_malformed_frames_close_the_connection)
         {.type = XFER_REQUEST, .n = UINT32_MAX},
         {.type = XFER_REQUEST_WRITE, .n = 1, .b = XFER_RUNS_MAX + 1},
         {.type = XFER_REQUEST_WRITE, .n = 1, .b = UINT32_MAX},
-        {.type = XFER_REQUEST_REST + 1, .n = 1},
+        {.type = XFER_REQUEST_PLAN + 1, .n = 1}, /* of daemons that moved units of pages */
     };
     uint8_t buf[4096];
     uint32_t runs = 0;

@@ -66,7 +66,6 @@ static struct rig {
     uint32_t asked[2][RIG_PAGES]; /* how often serve_page was asked */
     uint32_t gone_after;          /* serve_page: this many answers OK, then GONE; 0: no limit */
     uint32_t answers;
-    uint64_t may_leave;   /* units of every page, ahead of its commit */
     bool other_link;      /* serve_allowed: every serve is another link's */
     uint32_t link;        /* that rig_link and rig_pull use */
     uint32_t pool;        /* that rig_pull uses; each is another tenant's */
@@ -129,15 +128,6 @@ static inline enum tern_err rig_serve_page(void *ctx, struct serve_id serve, uin
         return TERN_GONE;
     *ret_record = group * RIG_PAGES + ref.index;
     return TERN_OK;
-}
-
-static inline enum tern_err rig_serve_units(void *ctx, struct serve_id serve, uint32_t group,
-                                            struct page_ref ref, uint64_t units,
-                                            uint32_t *ret_record)
-{
-    return (units & ~rig.may_leave) == 0 && units != 0
-               ? rig_serve_page(ctx, serve, group, ref, ret_record)
-               : TERN_GONE;
 }
 
 /* Pages follow each other by their index. */
@@ -266,7 +256,6 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                             .emit = rig_emit,
                             .serve_page = rig_serve_page,
                             .serve_next = rig_serve_next,
-                            .serve_units = rig_serve_units,
                             .serve_allowed = rig_serve_allowed,
                             .data_dialled = rig_dialled,
                             .ctx = side};

@@ -81,7 +81,6 @@ static const char answer_keys[] =
     "alarms_on alarm_counts(name severity on) alarms(name severity subject since_s text action) "
     "steps_over(steps bound longest_event longest_visits) evicted_nodes evicted_pages "
     "pages_corrupt pages_pulled pages_served dup_chunks "
-    "early_told early_pages early_again "
     "token_blocks_free nodes_free retires_free quarantine_oldest_ms "
     "quarantine_holder(peer transfer pages) host_tier(bytes host_copies "
     "host_copies_failed host_copies_again host_uncopied host_loads copies copied_bytes "

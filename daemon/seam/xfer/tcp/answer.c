@@ -11,8 +11,7 @@
 
 static bool knows(uint16_t frame)
 {
-    return frame == XFER_REQUEST || frame == XFER_REQUEST_PLAN || frame == XFER_REQUEST_EARLY ||
-           frame == XFER_REQUEST_REST;
+    return frame == XFER_REQUEST || frame == XFER_REQUEST_PLAN;
 }
 
 static bool begin(struct transport *t, struct data_conn *conn)
@@ -73,22 +72,16 @@ static void gather(struct data_conn *conn, struct data_gather *g)
     }
     for (; c.page < r->n; c.page++, c.region = 0, c.at = 0) {
         const struct xfer_entry *e = &r->entry[c.page];
-        struct unit_walk walk;
 
         if (!xfer_bit(r->given, c.page))
             continue;
-        walk = data_request_walk(conn, e->group);
         for (; c.region < regions; c.region++, c.at = 0) {
             uint8_t *at = mem_page(mem, pool, c.region, e->group, e->index);
+            uint64_t n = mem_page_bytes(mem, pool, e->group) - c.at;
 
             conn->send_outflow = r->serve.slot;
-            while (c.at < unit_walk_bytes(&walk)) {
-                uint64_t n, from = unit_walk_at(&walk, c.at, &n);
-
-                if (data_gather_add(g, at + from, n) < n)
-                    return;
-                c.at += n;
-            }
+            if (data_gather_add(g, at + c.at, n) < n)
+                return;
         }
     }
 }
@@ -135,7 +128,7 @@ static bool still_leaves(const struct data_conn *conn, uint32_t i)
         const struct xfer_entry e = {
             .group = r->entry[i].group, .index = pages[k].index, .gen = pages[k].gen};
 
-        if (!data_page_leaves(conn, &e, &record))
+        if (!outflow_page(conn->xfer, r->serve, &e, &record))
             return false;
     }
     return true;
@@ -153,8 +146,7 @@ static void end(struct data_conn *conn)
         if (r->over || !still_leaves(conn, i))
             xfer_set_bit(stale, i);
         else
-            outflow_sent(conn->xfer, r->serve, r->kind == XFER_REQUEST_EARLY ? 0 : r->entry[i].n,
-                         data_request_bytes(conn, i));
+            outflow_sent(conn->xfer, r->serve, r->entry[i].n, data_request_bytes(conn, i));
     }
     xfer_put_tail(conn->meta, r->seq, stale);
     conn->out_n = XFER_TAIL_BYTES;

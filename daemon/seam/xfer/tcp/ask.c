@@ -11,28 +11,18 @@
 #include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
 
-static uint16_t frame_of(const struct data_conn *conn, const struct batch *batch)
-{
-    if (conn->xfer->inflow[batch->inflow].pair)
-        return XFER_REQUEST_PLAN;
-    switch (batch->part) {
-    case PART_EARLY: return XFER_REQUEST_EARLY;
-    case PART_REST: return XFER_REQUEST_REST;
-    default: return XFER_REQUEST;
-    }
-}
-
 static void piece_ask(struct data_conn *conn, uint32_t number)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
     const struct batch *batch = &conn->xfer->batch[number];
     struct tcp_asked asked = {
         .part = batch_cut(conn->xfer, number, TCP_PIECE_BYTES, XFER_PIECE_SUMS), .seq = c->seq++};
-    struct xfer_head head = {.type = frame_of(conn, batch),
+    struct xfer_head head = {.type = conn->xfer->inflow[batch->inflow].pair ? XFER_REQUEST_PLAN
+                                                                            : XFER_REQUEST,
                              .n = asked.part.n,
                              .seq = asked.seq,
                              .a = serve_id_pack(batch->serve),
-                             .b = batch->part == PART_WHOLE ? batch->inflow : batch->units};
+                             .b = batch->inflow};
 
     xfer_put_head(conn->buffer + conn->out_n, &head);
     conn->out_n += XFER_HEAD_BYTES;

@@ -75,20 +75,15 @@ static bool target_pages(struct data_conn *conn, const struct batch_part *part,
         return target_resharded(conn, part, t);
     for (; c.page < part->n; c.page++, c.region = 0, c.at = 0) {
         const struct page_at *page = batch_pages(batch, part->first + c.page);
-        const struct unit_walk walk = batch_walk(conn->xfer, batch, part->first + c.page);
 
         if (!xfer_bit(caller->given, c.page))
             continue;
         for (; c.region < regions; c.region++, c.at = 0) {
             uint8_t *at = mem_page(mem, batch->pool, c.region, page->group, page->index);
+            uint64_t n = mem_page_bytes(mem, batch->pool, page->group) - c.at;
 
-            while (c.at < unit_walk_bytes(&walk)) {
-                uint64_t n, from = unit_walk_at(&walk, c.at, &n);
-
-                if (data_gather_add(t, at + from, n) < n)
-                    return false;
-                c.at += n;
-            }
+            if (data_gather_add(t, at + c.at, n) < n)
+                return false;
         }
     }
     return true;
@@ -186,8 +181,7 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
     const struct mem *mem = conn->xfer->config.mem;
     const struct batch *batch = &conn->xfer->batch[part->batch];
     uint32_t i = part->first + c->cursor.page;
-    const struct unit_walk walk = batch_walk(conn->xfer, batch, i);
-    const uint64_t bytes = unit_walk_bytes(&walk);
+    const uint64_t bytes = mem_page_bytes(mem, batch->pool, batch_pages(batch, i)->group);
 
     if (c->cursor.at == 0 && c->cursor.region == 0)
         arrival_begin(&c->arrival, conn->xfer, part->batch, i,
@@ -203,23 +197,6 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
     return n;
 }
 
-/* Of pages that are all here but for their checksums, which have come. */
-static void take_unmoved(struct data_conn *conn, const struct batch_part *part)
-{
-    struct tcp_caller *c = tcp_caller_of(conn);
-    const struct batch *batch = &conn->xfer->batch[part->batch];
-
-    if (batch->part != PART_REST || batch->units != 0)
-        return;
-    while (c->cursor.page < part->n) {
-        arrival_begin(&c->arrival, conn->xfer, part->batch, part->first + c->cursor.page,
-                      (const uint64_t *)(const void *)conn->meta + c->sum_next);
-        for (uint32_t r = 0; r < mem_transfer_regions(conn->xfer->config.mem, batch->pool); r++)
-            arrival_reached(&c->arrival, r, 0);
-        page_took(conn, part, arrival_landed(&c->arrival));
-    }
-}
-
 static uint64_t take_body(struct data_conn *conn, const struct batch_part *part, uint64_t n)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
@@ -229,10 +206,8 @@ static uint64_t take_body(struct data_conn *conn, const struct batch_part *part,
     if (c->sums_at < c->sums_bytes) {
         n = n < c->sums_bytes - c->sums_at ? n : c->sums_bytes - c->sums_at;
         c->sums_at += (uint32_t)n;
-        if (c->sums_at == c->sums_bytes) {
+        if (c->sums_at == c->sums_bytes)
             sums_came(conn);
-            take_unmoved(conn, part);
-        }
         return n;
     }
     if (c->cursor.page < part->n)
@@ -266,8 +241,7 @@ static bool head_agrees(struct data_conn *conn, const struct batch_part *part,
     memset(c->given, 0, sizeof c->given);
     for (uint32_t i = 0; i < part->n; i++) {
         if (xfer_get32(c->head + XFER_HEAD_BYTES + 4 * i) != TERN_OK) {
-            if (batch->part != PART_EARLY) /* they come with the commit */
-                batch_gone(conn->xfer, part->batch);
+            batch_gone(conn->xfer, part->batch);
             continue;
         }
         xfer_set_bit(c->given, i);
@@ -305,7 +279,7 @@ static bool answer_end(struct data_conn *conn)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
     struct tcp_asked asked = *asked_now(c);
-    bool wanted = asked.part.batch != NONE, early;
+    bool wanted = asked.part.batch != NONE;
     uint64_t stale[XFER_MASK_WORDS];
 
     if (wanted && !xfer_get_tail(c->tail, asked.seq, stale))
@@ -317,9 +291,7 @@ static bool answer_end(struct data_conn *conn)
     data_path_carried(conn);
     if (!wanted)
         return true;
-    /* What came ahead of its commit counts by what it was hashed to, whatever it is. */
-    early = conn->xfer->batch[asked.part.batch].part == PART_EARLY;
-    for (uint32_t i = 0; i < asked.part.n && !early; i++)
+    for (uint32_t i = 0; i < asked.part.n; i++)
         if (xfer_bit(c->given, i) && xfer_bit(stale, i))
             batch_gone(conn->xfer, asked.part.batch);
     batch_answered(conn->xfer, asked.part.batch, asked.part.n);

@@ -44,7 +44,6 @@ const struct transport_ops tcp_transport = {
     .name = "tcp",
     .asked_for = XFER_TCP,
     .reshards = true,
-    .units = true,
     .conn_bytes = sizeof(struct tcp_caller),
     .service = &tcp_service,
     .bytes = tcp_bytes,

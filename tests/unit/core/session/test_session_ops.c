@@ -1,6 +1,7 @@
 /* The operations of a Step: each is all or nothing with its own result (E6), lengths stay in order
  * (S1), and Finish, Rewind and Abort do what the rules say. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "unit/rig/rig_test.h"
 
@@ -253,6 +254,18 @@ TEST(accounting_shared_pages_count_once)
     assert_int_equal(v.snapshot, 2);
     assert_int_equal(v.session, 3 + 3);
     assert_int_equal(v.free, 32 - 8);
+}
+
+/* A library of an older version names units of pages ahead of their commit. */
+TEST(written_of_an_older_library_is_refused_and_changes_nothing)
+{
+    struct bench b = bench_running();
+    uint64_t changes = core_changes(b.rig->core);
+
+    assert_err(TERN_UNSUPPORTED, rig_op(b.s, (struct step_op){.kind = STEP_WRITTEN, .length = 16}));
+    assert_non_null(strstr(b.rig->res.text, "tern_written was retired"));
+    assert_true(core_changes(b.rig->core) == changes);
+    assert_leaves(rig_finish(b.s, 14, 0), b.s, 8, 14, 14);
 }
 
 /* S8: the answer was lost, and the scheduler says it once more. */

@@ -866,6 +866,30 @@ TEST(y4_state_is_named_with_the_end_alone)
     assert_int_equal(rig_wrong(d, 36), 0);
 }
 
+/* A source of an older version offers units of a chunk's pages ahead of the chunk. */
+TEST(y4_units_that_an_older_source_offers_are_passed_over)
+{
+    struct followed f = begin();
+    struct event event = {.kind = EV_PEER_MSG};
+    uint64_t changes;
+
+    follow(f.d, f.t);
+    f.p.source->automatic = BY_HAND(RIG_MSG);
+    goes_on(f.s, 1, 8, 0);
+    assert_non_null(rig_job(f.p.source, RIG_MSG, 0));
+    event.peer.msg = rig_job(f.p.source, RIG_MSG, 0)->msg;
+    event.peer.msg.kind = PEER_PULL_EARLY;
+    changes = core_changes(f.p.dest->core);
+    rig_event(f.p.dest, &event);
+    assert_true(core_changes(f.p.dest->core) == changes);
+    f.p.source->automatic = RIG_ALL;
+    while (rig_jobs(f.p.source, RIG_MSG) > 0)
+        rig_complete(f.p.source, RIG_MSG);
+    handed_at_last(&f);
+    assert_came_whole(&f);
+    assert_all_over(&f);
+}
+
 /* ---- any order, and ends at any moment ---- */
 
 #define RACES 400

@@ -28,7 +28,7 @@ TEST(peer_errors_beside_the_table_are_a_lost_peer)
     assert_int_equal(peer_err_heard(PEER_PULL_OFFER, TERN_OK), TERN_OK);
     assert_int_equal(peer_err_heard(PEER_PULL_ABORT, TERN_OK), TERN_PEER_LOST);
     assert_int_equal(peer_err_heard(PEER_RESET_DONE, TERN_INTERNAL), TERN_PEER_LOST);
-    assert_int_equal(peer_err_heard(PEER_PULL_TOOK, TERN_GONE), TERN_PEER_LOST);
+    assert_int_equal(peer_err_heard(PEER_PULL_EARLY, TERN_GONE), TERN_PEER_LOST);
     assert_int_equal(peer_err_heard(PEER_MSG_COUNT, TERN_OK), TERN_PEER_LOST);
     assert_int_equal(peer_err_heard((enum peer_msg_kind)0, TERN_OK), TERN_PEER_LOST);
 }
