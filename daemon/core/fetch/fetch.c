@@ -319,12 +319,35 @@ enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
     return TERN_OK;
 }
 
+struct pull *fetch_begin(struct core *c, struct call *call, uint32_t link)
+{
+    const struct request *req = call->req;
+    struct session *s = call->session;
+    struct pull *p = pull_create(c, call->engine, link);
+
+    p->session = session_slot(c, s);
+    p->pool = s->pool;
+    p->transfer_regions = session_pool(c, s)->transfer_regions;
+    p->conn = req->conn;
+    p->from = p->start = s->committed;
+    p->at_least = req->fetch.at_least;
+    p->prefetch = req->fetch.prefetch;
+    p->tail = tail_is_there(c, s);
+    p->tail_step = req->fetch.step;
+    p->request_id = req->request_id;
+    p->trace_id = req->trace_id;
+    p->started_ns = c->now_ns;
+    p->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
+    s->pull = pull_slot(c, p);
+    session_state_move(&s->state, SESSION_FETCHING);
+    call->later = true;
+    return p;
+}
+
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret)
 {
-    const struct request *req = call->req;
-    const struct req_fetch *r = &req->fetch;
-    const struct engine *e = call->engine;
+    const struct req_fetch *r = &call->req->fetch;
     struct session *s = call->session;
     struct pull *p;
     uint32_t to, peer;
@@ -346,30 +369,17 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     if (!pieces_fit(c, s, to))
         return refuse(ret, TERN_INVALID,
                       "a chunk has more than 1,024 extra keys: a fetch cannot ask for it");
-    p = pull_create(c, e, peer);
-    p->session = session_slot(c, s);
-    p->pool = s->pool;
-    p->transfer_regions = session_pool(c, s)->transfer_regions;
-    p->conn = req->conn;
-    p->start = s->committed;
+    p = fetch_begin(c, call, peer);
     /* Y2: a session that has all of it is brought nothing, whoever computed it. */
-    p->from = s->written < to ? s->committed : to - to % session_pool(c, s)->align;
+    if (s->written >= to)
+        p->from = to - to % session_pool(c, s)->align;
     p->to = to;
     p->ticket = r->ticket;
-    p->prefetch = r->prefetch;
-    p->tail = tail_is_there(c, s);
-    p->tail_step = r->step;
-    p->request_id = req->request_id;
-    p->trace_id = req->trace_id;
-    p->started_ns = c->now_ns;
     p->follow = r->follow;
-    p->deadline_ns =
-        c->now_ns + (p->follow ? c->limits.ticket_deadline_ns : c->limits.transfer_deadline_ns);
+    if (p->follow)
+        p->deadline_ns = c->now_ns + c->limits.ticket_deadline_ns;
     wait_begin(c, p, r);
-    s->pull = pull_slot(c, p);
-    session_state_move(&s->state, SESSION_FETCHING);
     fetch_pins_history(c, p);
-    call->later = true;
     if (p->follow && s->written < to)
         pull_take_first(c, p);
     else if (pull_is_behind(c, p))

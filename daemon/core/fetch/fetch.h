@@ -5,6 +5,8 @@
 
 #include "core/session/call.h"
 
+/* The record of what the call asks for, over that link: all of it but where it ends. */
+struct pull *fetch_begin(struct core *c, struct call *call, uint32_t link);
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret);
 /* Is it this daemon's ticket for a session of another pool, with a link to move that over? */

@@ -697,34 +697,6 @@ static void take_from_disk(struct core *c, struct actions *out, struct pull *p)
         fetch_publish(c, p); /* it was all committed here since the Match */
 }
 
-/* The pull's record; its pages come next. */
-static struct pull *disk_pull(struct core *c, struct call *call, uint32_t chunk)
-{
-    const struct request *req = call->req;
-    struct session *s = call->session;
-    struct pull *p = pull_create(c, call->engine, link_disk(&c->limits));
-
-    p->session = session_slot(c, s);
-    p->pool = s->pool;
-    p->transfer_regions = session_pool(c, s)->transfer_regions;
-    p->conn = req->conn;
-    p->from = p->start = s->committed;
-    p->to = disk_chunk_at(c, chunk)->depth;
-    p->at_least = req->fetch.at_least;
-    p->tail = tail_is_there(c, s);
-    p->tail_step = req->fetch.step;
-    p->prefetch = req->fetch.prefetch;
-    p->request_id = req->request_id;
-    p->trace_id = req->trace_id;
-    p->started_ns = c->now_ns;
-    p->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
-    p->chunk = chunk;
-    disk_pin(c, chunk);
-    s->pull = pull_slot(c, p);
-    session_state_move(&s->state, SESSION_FETCHING);
-    return p;
-}
-
 enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret)
 {
@@ -733,6 +705,7 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
     struct req_tokens none = {0};
     struct token_view w;
     uint32_t chunk, most;
+    struct pull *p;
 
     ret->fetch.lengths = session_lengths(s);
     ret->fetch.tokens = s->tokens.end;
@@ -757,8 +730,11 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
     TRY(fetch_at_once(c, s, most, ret));
     if (share_room(c, SHARE_PULLS, pull_holder(c, call->engine, link_disk(&c->limits))) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
-    take_from_disk(c, out, disk_pull(c, call, chunk));
-    call->later = true;
+    p = fetch_begin(c, call, link_disk(&c->limits));
+    p->to = most;
+    p->chunk = chunk;
+    disk_pin(c, chunk);
+    take_from_disk(c, out, p);
     return TERN_OK;
 }
 
