@@ -62,9 +62,10 @@ enum tern_err check_op(struct tern *t, const struct client_op *op)
 enum tern_err check_peer(struct tern *t, const char *peer)
 {
     if (peer && (!peer[0] || strnlen(peer, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX))
-        return set_error(t, TERN_INVALID,
-                         "a peer's name has 1 to 255 bytes; NULL is the pool's own host tier, and "
-                         "TERN_PEER_DISK is the daemon's disk");
+        return set_error(
+            t, TERN_INVALID,
+            "a peer's name has 1 to 255 bytes; NULL is the pool's own host tier, and "
+            "TERN_PEER_DISK is the daemon's disk, and TERN_PEER_ANY any peer that has it");
     return TERN_OK;
 }
 

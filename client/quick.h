@@ -7,6 +7,7 @@
 #define CLIENT_QUICK_H
 
 #include "proto/frame.h"
+#include "proto/messages.h"
 #include "proto/writer.h"
 #include "tern.h"
 
@@ -20,9 +21,10 @@ struct quick_store {
     struct tern_run *runs;   /* QUICK_RUNS_MAX; where `more` is used twice as many */
     struct tern_page *pages; /* pages_max */
     uint32_t nruns, npages, pages_max;
-    char *text;    /* QUICK_TEXT_MAX: the last text that came with an error */
-    char *texts;   /* QUICK_TEXTS_MAX: those of results, one behind the other; the first is "" */
-    uint8_t *blob; /* TERN_BLOB_BYTES: that of the last answer which had one */
+    char *text;  /* QUICK_TEXT_MAX: the last text that came with an error */
+    char *texts; /* QUICK_TEXTS_MAX: those of results, one behind the other; the first is "" */
+    char host[WIRE_STRING_MAX + 1]; /* the peer that the last answer named */
+    uint8_t *blob;                  /* TERN_BLOB_BYTES: that of the last answer which had one */
     uint32_t *text_at; /* TERN_BATCH_OPS_MAX: where in texts that of a result begins, 0: it has
                           none, or it found no room */
     uint32_t texts_end;

@@ -140,6 +140,18 @@ static void get_blob(struct reader *r, const struct field *f, struct quick_store
     ret->blob_bytes = (uint32_t)f->v;
 }
 
+static void get_host(struct reader *r, const struct field *f, struct quick_store *store,
+                     struct tern_result *ret)
+{
+    if (!f->bytes || f->v > WIRE_STRING_MAX) {
+        r->failed = true;
+        return;
+    }
+    memcpy(store->host, f->bytes, f->v);
+    store->host[f->v] = '\0';
+    ret->host = store->host;
+}
+
 /* ---- MatchReply, FetchReply and RecoverReply differ in their numbers alone ---- */
 
 enum part {
@@ -155,9 +167,10 @@ enum part {
     RETRY_MS,
     BLOB,
     HANDED,
-    ARRIVING
+    ARRIVING,
+    HOST
 };
-#define PARTS 10 /* field numbers below it */
+#define PARTS 11 /* field numbers below it */
 
 static void get_part(struct reader *r, enum part part, const struct field *f,
                      struct quick_store *store, struct tern_result *ret)
@@ -175,6 +188,7 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
     case BLOB: get_blob(r, f, store, ret); break;
     case HANDED: reader_u32(r, f, &ret->handed); break;
     case ARRIVING: reader_u32(r, f, &ret->arriving); break;
+    case HOST: get_host(r, f, store, ret); break;
     case PART_NONE: break; /* a newer daemon may say more */
     }
 }
@@ -184,8 +198,8 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
 {
     static const enum part match[PARTS] = {0,       STATUS, LENGTHS,    TOKENS,
                                            MATCHED, RUN,    HOST_DEPTH, DISK_DEPTH};
-    static const enum part fetch[PARTS] = {0,        STATUS, LENGTHS, RUN,    KIB,
-                                           RETRY_MS, TOKENS, BLOB,    HANDED, ARRIVING};
+    static const enum part fetch[PARTS] = {0,      STATUS, LENGTHS, RUN,      KIB, RETRY_MS,
+                                           TOKENS, BLOB,   HANDED,  ARRIVING, HOST};
     static const enum part recover[PARTS] = {0, STATUS, LENGTHS, TOKENS, RUN, KIB};
     static const enum part status_alone[PARTS] = {0, STATUS};
     const enum part *parts = type == FRAME_MATCH_REPLY            ? match

@@ -105,6 +105,7 @@ static size_t ops_size(const struct client_op *ops, uint32_t n)
 }
 
 _Static_assert(__builtin_strcmp(TERN_PEER_DISK, WIRE_DISK) == 0, "the disk's name on the wire");
+_Static_assert(__builtin_strcmp(TERN_PEER_ANY, WIRE_ANY_PEER) == 0, "likewise of any peer");
 
 /* An empty name stands for the host tier; a field that is absent would name nothing. */
 static const char *name_of(const struct quick_request *q)

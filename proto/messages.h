@@ -119,8 +119,8 @@ enum message_body {
       REPEAT_HARMLESS, BODY_AGREED)                                                                \
     X(69, FETCH_WAIT, fetch_wait, fetch_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,           \
       REPEAT_HARMLESS, BODY_AGREED)                                                                \
-    X(71, BLOCKS, blocks, blocks_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,                 \
-      REPEAT_HARMLESS, BODY_AGREED)
+    X(71, BLOCKS, blocks, blocks_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_LATER, REPEAT_HARMLESS,  \
+      BODY_AGREED)
 
 /* Requests that the shell answers by itself: X as above. */
 #define SHELL_TABLE(X)                                                                             \
@@ -163,7 +163,8 @@ enum message_body {
  * - TOKENS: a token list.
  * - U32, U64: a number. CHOICE: one up to the limit, an enum of the core's. TRUTH: 0 or 1.
  * - NAME: of an engine.
- * - PEER: the name of one, "" for the host tier, WIRE_DISK for the disk; the core has its slot.
+ * - PEER: the name of one, "" for the host tier, WIRE_DISK for the disk, WIRE_ANY_PEER; the core
+ * has its slot.
  * - DEVICE: the name of one, "" where none is named; the core has the region that lies on it.
  * - GROUPS, HASH, HASH64: a pool's layout, what the core computes with and hashes of the rest.
  * - OPS: the operations of a Step.
@@ -265,7 +266,7 @@ enum message_body {
 #define REQUEST_BLOCKS(F)                                                                          \
     F(blocks, pool, POOL, 0)                                                                       \
     F(blocks, ns, NAMESPACE, 0)                                                                    \
-    F(blocks, what, CHOICE, BLOCKS_REMOVE)                                                         \
+    F(blocks, what, CHOICE, BLOCKS_ASK)                                                            \
     F(blocks, keys, TOKENS, 0)
 #define REQUEST_EVICT(F)       F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
 #define REQUEST_DRAIN(F)       F(drain, on, TRUTH, 0)
@@ -286,6 +287,7 @@ enum message_body {
  * - RESULTS: of the operations of a Step.
  * - REGION_BYTES: of the whole region that a pool lies in; REGION_DEVICE: the GPU that it lies on,
  *   if it does; REGION_SUMS: where checksums of its pages are left, likewise. The shell knows them.
+ * - HOSTS: names of peers, of which the core has the slots.
  * - RECORD, RECORDS: turn records, with where they lie. */
 #define REPLY_ENGINE_JOIN(F) F(join, 2, engine, ENGINE)
 #define REPLY_ENGINE_LEAVE(F)
@@ -325,7 +327,8 @@ enum message_body {
     F(fetch, 6, tokens, U32)                                                                       \
     F(fetch, 7, blob, BLOB)                                                                        \
     F(fetch, 8, handed, U32)                                                                       \
-    F(fetch, 9, arriving, U32)
+    F(fetch, 9, arriving, U32)                                                                     \
+    F(fetch, 10, hosts, HOSTS)
 #define REPLY_FETCH_CANCEL(F)
 #define REPLY_RETRACT(F)                                                                           \
     F(retract, 2, lengths, LENGTHS)                                                                \
@@ -372,8 +375,9 @@ enum message_body {
     F(fetch_wait, 6, tokens, U32)                                                                  \
     F(fetch_wait, 7, blob, BLOB)                                                                   \
     F(fetch_wait, 8, handed, U32)                                                                  \
-    F(fetch_wait, 9, arriving, U32)
-#define REPLY_BLOCKS(F) F(blocks, 2, runs, RUNS)
+    F(fetch_wait, 9, arriving, U32)                                                                \
+    F(fetch_wait, 10, hosts, HOSTS)
+#define REPLY_BLOCKS(F) F(blocks, 2, runs, RUNS) F(blocks, 3, hosts, HOSTS)
 
 /* The two numbers of a request. */
 enum frame_type {
@@ -404,13 +408,15 @@ enum frame_type {
 #define WIRE_ARGS_MAX      16u    /* of an Admin */
 #define WIRE_EVENTS_MAX    4096u  /* of a SubscribeReply */
 #define WIRE_NAMES_MAX     64u    /* of tenants in a SubscribeReply */
+#define WIRE_HOSTS_MAX     64u    /* names of peers in an answer */
 #define WIRE_CHUNKS_MAX    64u    /* of a PeerPath */
 #define WIRE_WINDOWS_MAX   64u    /* of a PeerPath */
 #define WIRE_STRING_MAX    255u   /* bytes of every string that is not among the limits below */
 #define WIRE_TEXT_MAX      1023u  /* bytes of Status.text and PeerPath.text */
 
 /* Fetch.peer that stands for the daemon's own disk: no peer can have such a name. */
-#define WIRE_DISK "/disk"
+#define WIRE_DISK     "/disk"
+#define WIRE_ANY_PEER "/any" /* likewise, that who has it is asked */
 
 /* As the core has them (wire_out.c). */
 #define WIRE_SESSION_TOKENS_MAX (1u << 22) /* tokens of a session */
@@ -438,7 +444,8 @@ enum frame_type {
     F(reset, U64)                                                                                  \
     F(origin, U64)                                                                                 \
     F(number, U64)                                                                                 \
-    F(hops, U32)
+    F(hops, U32)                                                                                   \
+    F(each, U32)
 
 #define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */
 #define WIRE_REF_BYTES    8u /* Run.refs: u32 index, u32 generation */
@@ -488,6 +495,8 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
     X(subscribe_reply, events, WIRE_EVENT_BYTES, 0, WIRE_EVENTS_MAX, SUM_NONE)                     \
     X(subscribe_reply, chunks, 0, 0, WIRE_EVENTS_MAX, SUM_NONE)                                    \
     X(subscribe_reply, tenants, 0, 0, WIRE_NAMES_MAX, SUM_NONE)                                    \
+    X(fetch_reply, hosts, 0, 0, WIRE_HOSTS_MAX, SUM_NONE)                                          \
+    X(blocks_reply, hosts, 0, 0, WIRE_HOSTS_MAX, SUM_NONE)                                         \
     X(record_prepare, blobs, 0, 0, WIRE_BLOBS_MAX, SUM_NONE)                                       \
     X(record_section, runs, WIRE_SPAN_BYTES, 0, WIRE_SPANS_MAX, SUM_NONE)                          \
     X(record, blobs, 0, 0, WIRE_BLOBS_MAX, SUM_NONE)                                               \

@@ -18,7 +18,8 @@
  * handed on between two calls; different connections are independent. A call while another thread
  * is in one is refused (TERN_CONFLICT), and both connection and the other call are as if it had not
  * been made. The library starts no thread but that of a connection with leases
- * (tern_lease.h) and those that copy for a set of blocks (tern_blocks.h), installs no signal handler and never logs.
+ * (tern_lease.h) and those that copy for a set of blocks (tern_blocks.h), installs no signal
+ * handler and never logs.
  *
  * Blocking. A call with a deadline_ms (0: TERN_DEADLINE_DEFAULT_MS) blocks at most that long and
  * then returns TERN_TIMED_OUT. The request may still take effect, so repeat it; those that may be
@@ -69,6 +70,8 @@ extern "C" {
 #define TERN_STEP_NONE UINT64_MAX
 /* For a `peer`: the disk of this host's daemon. No peer can have that name. */
 #define TERN_PEER_DISK "/disk"
+/* Likewise: whichever peer has most of it. */
+#define TERN_PEER_ANY "/any"
 
 struct tern;         /* a connection; it lives on the heap, and tern_destroy frees it */
 struct tern_pool;    /* a mapped pool; its connection owns it */

@@ -57,7 +57,16 @@
  * It goes like a fetch from a peer. at_least above what is there is INVALID.
  *   UNSUPPORTED     The daemon has no disk tier.
  *   DISK            The disk could not read it. What came before stays; compute the rest.
- *   CORRUPT         What lies there is damaged, and is given up. Compute the rest. */
+ *   CORRUPT         What lies there is damaged, and is given up. Compute the rest.
+ *
+ * peer TERN_PEER_ANY: from the peer that has most of it. The daemon asks up to 64 peers at once, of
+ * those that are connected and whose `tenants` in its configuration list this tenant. It fetches
+ * from the one that says it has most, and of equal ones from the first to answer. Peers that do not
+ * answer within 0.1 s are not waited for, and where the chosen peer has nothing or is lost before
+ * pages come, the next one is tried. ret->host names the peer. Where no peer has more than the
+ * session, the call brings nothing and returns OK, at once where there is no peer. at_least has to
+ * be 0.
+ *   BUSY  The tenant asks as many questions as it may (limits.asks). Repeat in a moment. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
                                   uint32_t at_least, uint32_t depth, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);

@@ -97,6 +97,8 @@ struct tern_result {
                           where that is another one than the session's list has; else 0 */
     uint32_t arriving; /* tern_fetch_wait, _pages: what is still coming brings the session to so
                           many tokens; 0: nothing is coming */
+    const char *host;  /* Fetch: the peer that pages came from, also by TERN_PEER_ANY or a ticket;
+                          borrowed as `runs`. NULL: none */
 };
 
 /* Opens a session: one request, or all turns of one conversation. It has a token list and a table

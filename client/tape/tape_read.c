@@ -136,7 +136,7 @@ static bool within_limits(const struct event *e, const struct core_limits *limit
     case EV_REQUEST:
         if (e->request.op == OP_FETCH && e->request.fetch.peer >= limits->peers &&
             e->request.fetch.peer != NONE && e->request.fetch.peer != PEER_HOST &&
-            e->request.fetch.peer != PEER_DISK)
+            e->request.fetch.peer != PEER_DISK && e->request.fetch.peer != PEER_ANY)
             return false;
         return e->request.conn < limits->conns && e->request.op != OP_NONE;
     case EV_LINK_UP:

@@ -3,6 +3,7 @@
 #include "core/arena/actions.h"
 #include "core/disk/entries.h"
 #include "core/disk/stores.h"
+#include "core/fetch/asks.h"
 #include "core/session/record.h"
 #include "core/tree/nodes.h"
 
@@ -64,6 +65,30 @@ static struct page_ref block_answer(struct core *c, const struct pool *p,
     return at;
 }
 
+/* Peers are asked; asks_flush answers. */
+static enum tern_err blocks_ask(struct core *c, struct actions *out, struct call *call,
+                                const struct pool *p, struct reply *ret)
+{
+    const struct req_blocks *r = &call->req->blocks;
+    const struct peer_msg what = {.tenant = call->engine->tenant,
+                                  .trace_id = call->req->trace_id,
+                                  .ns = r->ns,
+                                  .layout_hash = p->layout_hash,
+                                  .tokens = r->keys.v,
+                                  .to = r->keys.n,
+                                  .each = p->align};
+    struct ask *a;
+
+    if (share_room(c, SHARE_ASKS, what.tenant) == 0)
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_ASKS));
+    a = asks_open(c, out, &what);
+    a->conn = call->req->conn;
+    a->request_id = call->req->request_id;
+    a->trace_id = call->req->trace_id;
+    call->later = true;
+    return TERN_OK;
+}
+
 enum tern_err request_blocks(struct core *c, struct actions *out, struct call *call,
                              struct reply *ret)
 {
@@ -82,6 +107,11 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
                               (const uint64_t[REPLY_NUMBERS]){p->align, BLOCKS_MAX});
     if (r->what == BLOCKS_REMOVE && disk_on(c, p) && !c->disk_ready)
         return refuse(ret, TERN_BUSY, "the disk is still being read: remove in a moment");
+    if (r->what == BLOCKS_ASK && n > BLOCKS_ASKED_MAX)
+        return refuse(ret, TERN_INVALID, "peers are asked about 1,024 keys at a time");
+    if (r->what == BLOCKS_ASK && n > 0 &&
+        ask_reaches(c, (struct tenant_peer){call->engine->tenant, 0}) != NONE)
+        return blocks_ask(c, out, call, p, ret);
     refs = run_add(out, (struct table_run){.n = n});
     check(refs); /* the answer has nothing else */
     for (uint32_t i = 0; i < n; i++, c->visits++)

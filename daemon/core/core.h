@@ -58,13 +58,16 @@ struct peer_msg {
     struct ticket ticket; /* OPEN: of the session that is wanted; id.gen 0: none. DONE: that was
                              used up */
     uint32_t blob_bytes;  /* OFFER, the first of a ticket: `tokens` has so many bytes of its blob,
-                             and the last word is filled up with zeros */
+                             and the last word is filled up with zeros. Of an answer with `each`,
+                             likewise */
     bool follow;     /* OPEN, with a ticket: offer chunk by chunk while its session still runs */
     uint32_t handed; /* OFFER, ABORT with INVALID: the length that was handed over, where that is
                         another one than `to` of the OPEN; or 0 */
     uint32_t busy; /* OFFER with BUSY: why a ticket is not served (TICKET_BUSY_TABLE); 0: unsaid */
-    uint32_t differs;  /* OFFER with INVALID: the first token that differs, and 1; or 0 */
-    uint32_t history;  /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
+    uint32_t differs; /* OFFER with INVALID: the first token that differs, and 1; or 0 */
+    uint32_t each;    /* OPEN: a question alone: how much of each prefix of so many of its tokens is
+                         there? OFFER: the answer to one: `tokens` are these lengths; 0: none */
+    uint32_t history; /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
     uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
     uint32_t at,
         until; /* OPEN, TOKENS, OFFER: it has the tokens, or names the pages, of [at, until)
@@ -176,6 +179,7 @@ struct event {
         struct {
             uint32_t link, peer; /* peer: that it leads to, or comes from */
             uint64_t incarnation;
+            uint64_t tenants; /* that may be shared with that peer, a bit each */
         } link;
         struct {
             uint32_t link;
@@ -340,7 +344,8 @@ struct actions {
     struct pull_span spans[PULL_BATCHES_MAX * PULL_BATCH_PAGES];
     struct op_result results[STEP_OPS_MAX];
     struct record_body records[RECORDS_TOLD_MAX];
-    struct record_job checks[1]; /* of a request that puts one */
+    uint32_t nhosts, hosts[HOSTS_TOLD_MAX]; /* slots of peers that answers name */
+    struct record_job checks[1];            /* of a request that puts one */
     uint32_t nreads;
     struct disk_page reads[PULL_BATCHES_MAX * PULL_BATCH_PAGES];
     struct disk_extent extents[DISK_WRITE_EXTENTS]; /* of the one file that a step may write */

@@ -41,8 +41,13 @@
 #define COPY_TRIES_MAX       3 /* times in a row that a node is copied to the host */
 #define COPY_WAIT_MS_MAX                                                                           \
     1000 /* without a copy that begins or ends, who waits for room waits no more */
-#define OPEN_TOKENS_MAX 245760 /* tokens of one message between daemons: they fit one frame */
-#define OFFER_PAGES_MAX 16384  /* pages of one message between daemons, or those of one chunk */
+#define ASK_PEERS_MAX    64     /* peers that a question who has it goes to */
+#define ASK_MS           100    /* how long it waits for their answers */
+#define ASK_TOKENS_MAX   65536  /* of a prefix that is asked about */
+#define BLOCKS_ASKED_MAX 1024   /* keys of a Blocks that asks peers */
+#define HOSTS_TOLD_MAX   256    /* names of peers in the answers of one step */
+#define OPEN_TOKENS_MAX  245760 /* tokens of one message between daemons: they fit one frame */
+#define OFFER_PAGES_MAX  16384  /* pages of one message between daemons, or those of one chunk */
 /* T20: records that one step of the core looks at. A loop goes on up to STEP_TURNS_MAX, and its
  * last turn may add STEP_PATH_MAX: what a request does with the longest table that moves. */
 #define STEP_TURNS_MAX  131072
@@ -119,6 +124,7 @@ struct core_limits {
     uint32_t turn_records; /* what turns left with their sessions */
     uint32_t record_pages; /* of all tenants' record memory, that of each rounded up to 64 */
     uint32_t record_jobs;  /* turn records that are checked at a time */
+    uint32_t asks;         /* questions to peers who has some tokens, at a time */
     uint32_t resets;       /* resets of namespaces that not all peers have heard of */
     uint32_t links;        /* connections between daemons: outbound are [0, peers), inbound above */
     uint32_t peers;

@@ -195,7 +195,7 @@ struct tree_event_view {
     struct node_id node;          /* whose tokens core_event_chunk reads */
 };
 
-#define CORE_SHARES 20 /* tables that tenants share */
+#define CORE_SHARES 21 /* tables that tenants share */
 
 struct share_of {
     uint32_t table, tenant;

@@ -59,7 +59,7 @@
     X(SESSION_END, "session_end", request_session_end, OPERATOR, AT_ONCE)                          \
     X(ENGINE_KICK, "engine_kick", request_engine_kick, OPERATOR, AT_ONCE)                          \
     X(POOL_END, "pool_end", request_pool_end, OPERATOR, AT_ONCE)                                   \
-    X(BLOCKS, "blocks", request_blocks, ENGINE, AT_ONCE)
+    X(BLOCKS, "blocks", request_blocks, ENGINE, LATER)
 
 enum op {
     OP_NONE = 0,
@@ -168,17 +168,17 @@ struct req_peek {
 };
 
 /* Blocks: prefixes of one chunk of L tokens each, in a pool of one group with one page a chunk. */
-enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE };
+enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE, BLOCKS_ASK };
 
 /* Where the device has no page of a block, the index is 0 and this takes the place of a generation.
- * HELD: a removal found the block in use. */
-enum block_place { BLOCK_NOWHERE = 0, BLOCK_ON_HOST, BLOCK_ON_DISK, BLOCK_HELD };
+ * HELD: a removal found the block in use. ELSEWHERE and above: the answer's hosts have it. */
+enum block_place { BLOCK_NOWHERE = 0, BLOCK_ON_HOST, BLOCK_ON_DISK, BLOCK_HELD, BLOCK_ELSEWHERE };
 
 struct req_blocks {
     struct pool_id pool;
     struct namespace_id ns;
     enum blocks_what what;
-    struct req_tokens keys; /* L tokens each, BLOCKS_MAX keys at most */
+    struct req_tokens keys; /* L tokens each, BLOCKS_MAX keys at most; of ASK BLOCKS_ASKED_MAX */
 };
 
 /* A Match may come in pieces, each going on where the last ended. The last one has the result. */
@@ -254,11 +254,13 @@ struct req_page_lease {
 
 #define PEER_HOST 0xfffffffeu
 #define PEER_DISK 0xfffffffdu
+#define PEER_ANY  0xfffffffcu
 
 struct req_fetch {
     struct session_id session;
     uint32_t peer;  /* index in the configured list; the shell resolves the name; NONE: unknown.
-                       PEER_HOST: this daemon's own host tier; PEER_DISK: its disk */
+                       PEER_HOST: this daemon's own host tier; PEER_DISK: its disk; PEER_ANY:
+                       the peer that says it has most */
     uint32_t depth; /* bring at most this many tokens of the session's list; 0 = all of them */
     uint32_t
         at_least; /* wait until the source has published so many tokens; 0 = take what it has */
@@ -619,7 +621,13 @@ struct reply {
             /* Of UNSUPPORTED: the layouts of the session's pool and of the source's; 0: nobody has
              * said. */
             uint64_t layout_hash, other_hash;
+            const uint32_t *hosts; /* the peer that it came from, if any */
+            uint32_t nhosts;
         } fetch, fetch_wait;
+        struct {
+            const uint32_t *hosts; /* peers, as BLOCK_ELSEWHERE counts them */
+            uint32_t nhosts;
+        } blocks;
         struct {
             struct lengths lengths;
             uint32_t evictable; /* HOST: device pages that may go once copied, at most */

@@ -5,6 +5,7 @@
 #include "core/arena/actions.h"
 #include "core/disk/entries.h"
 #include "core/disk/stores.h"
+#include "core/fetch/asks.h"
 #include "core/fetch/fetch.h"
 #include "core/session/call.h"
 #include "core/session/engines.h"
@@ -284,6 +285,7 @@ static void conn_closed(struct core *c, uint32_t conn)
     wait_end(c, conn_at(c, conn)); /* while the engine is known */
     engine_conn_closed(c, conn);
     pull_conn_closed(c, conn);
+    ask_conn_closed(c, conn);
     load_conn_closed(c, conn);
     disk_conn_closed(c, conn);
     session_turns_lost(c, conn);
@@ -309,15 +311,18 @@ static void link_event(struct core *c, const struct event *ev)
             l->former = l->incarnation;
         l->incarnation = ev->link.incarnation;
         l->peer = ev->link.peer;
+        l->tenants = ev->link.tenants;
         reset_link_up(c, ev->link.link);
         return;
     }
     l->up = 0;
     reset_link_down(c, ev->link.link);
-    if (ev->link.link < c->limits.peers)
-        pull_link_down(c, ev->link.link);
-    else
+    if (ev->link.link >= c->limits.peers) {
         serve_link_down(c, ev->link.link);
+        return;
+    }
+    ask_link_down(c, ev->link.link);
+    pull_link_down(c, ev->link.link);
 }
 
 /* A slot of peers is free, or has a peer again. */
@@ -419,7 +424,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 {
     bool all;
 
-    out->n = out->nruns = out->nrefs = out->npages = out->nspans = out->nreads = 0;
+    out->n = out->nruns = out->nrefs = out->npages = out->nspans = out->nreads = out->nhosts = 0;
     out->opens = false;
     check(ev->now_ns >= c->now_ns && out->refs_max == c->limits.table_pages);
     c->now_ns = ev->now_ns;
@@ -444,6 +449,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     all = serve_flush(c, out, ev->kind == EV_SEALED) && all;
     all = tickets_flush(c, out) && all; /* those that nothing serves any more go */
     all = fetch_flush(c, out) && all;
+    all = asks_flush(c, out) && all;
     all = seal_flush(c, out) && all;
     all = away_flush(c, out) && all;
     all = disk_flush(c, out) && all;
@@ -462,7 +468,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 
 uint64_t core_deadline(const struct core *c)
 {
-    uint64_t at, serves, turns, disk, tickets, resets;
+    uint64_t at, serves, turns, disk, tickets, resets, asks;
 
     if (c->left_over)
         return 0;
@@ -473,7 +479,9 @@ uint64_t core_deadline(const struct core *c)
     turns = tickets < turns ? tickets : turns;
     disk = disk_deadline(c);
     resets = reset_deadline(c);
+    asks = ask_deadline(c);
     at = resets < at ? resets : at;
+    at = asks < at ? asks : at;
     at = serves < at ? serves : at;
     at = disk < at ? disk : at;
     return turns < at ? turns : at;

@@ -116,6 +116,8 @@ static void make_living(struct peer_msg *m)
 {
     m->pull.slot %= 2;
     m->pull.gen = 1 + m->pull.gen % 2;
+    if (m->each != 0 && m->kind == PEER_PULL_OFFER) /* of a question */
+        m->pull.slot = rig[0]->options.limits.pulls;
     m->serve.slot %= 2;
     m->serve.gen = 1 + m->serve.gen % 2;
 }
@@ -254,7 +256,10 @@ static void world_begin(void)
     s = rig_session(rig[0], &engine[0], pool, 1);
     check(rig_match(s, rig_tokens(2, DEPTH), DEPTH) == TERN_OK);
     rig[0]->automatic = rig[1]->automatic = RIG_ALL & ~(uint32_t)(RIG_MSG | RIG_PULL);
-    rig_fetch(s, 0, 0); /* the input answers for the other daemon */
+    rig_fetch(s, 0, 0); /* the input answers for the other daemon, */
+    s = rig_session(rig[0], &engine[0], pool, 1);
+    check(rig_match(s, rig_tokens(3, DEPTH), DEPTH) == TERN_OK);
+    rig_fetch(s, PEER_ANY, 0); /* and when it is asked who has that */
 }
 
 /* ------------------------------------------------------------------ the peer's side */

@@ -114,6 +114,8 @@ static void count_transfers(const struct core *c, struct count *n)
     for (uint32_t i = 0; i < c->limits.resets; i++)
         n->used[SHARE_RESETS][reset_at(c, i)->tenant] +=
             reset_at(c, i)->state == RESET_ASKED || reset_at(c, i)->state == RESET_OWED;
+    for (uint32_t i = c->asks.head; i != NONE; i = ask_list_next(c, i))
+        n->used[SHARE_ASKS][ask_at(c, i)->tenant]++;
     for (uint32_t i = 0; i < c->limits.turn_records; i++) {
         const struct turn_record *r = turn_record_at(c, i);
 

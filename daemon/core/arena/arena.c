@@ -112,6 +112,7 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->retires_at = place(&at, l->retires, sizeof(struct retire));
     c->links_at = place(&at, l->links + 1, sizeof(struct link));
     c->pulls_at = place(&at, l->pulls, sizeof(struct pull));
+    c->asks_at = place(&at, l->asks, sizeof(struct ask));
     c->serves_at = place(&at, l->serves, sizeof(struct serve));
     c->turn_records_at = place(&at, l->turn_records, sizeof(struct turn_record));
     c->record_bits_at = place(&at, l->record_pages / 64, sizeof(uint64_t));
@@ -163,6 +164,7 @@ static void free_all(struct core *c, const struct core_limits *l)
     FREE_ALL(disk_gone, free_disk_gones, l->disk_chunks ? disk_gone_limit(l) : 0);
     FREE_ALL(retire, free_retires, l->retires);
     FREE_ALL(pull, free_pulls, l->pulls);
+    FREE_ALL(ask, free_asks, l->asks);
     FREE_ALL(serve, free_serves, l->serves);
     FREE_ALL(turn_record, free_turn_records, l->turn_records);
 }
@@ -186,6 +188,8 @@ static void start_generations(struct core *c, const struct core_limits *l, uint3
         disk_store_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->pulls; i++)
         pull_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->asks; i++)
+        ask_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->serves; i++)
         serve_at(c, i)->gen = gen;
 }
@@ -241,8 +245,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->incarnation = incarnation;
     c->bytes = bytes;
     c->seals_out = c->copies_out = c->copies_come = c->away = c->closing = c->turns =
-        c->pulls_active = c->serves_active = c->checks = c->disk_stores = c->disk_leaving =
-            c->tickets_due = LIST_EMPTY;
+        c->pulls_active = c->serves_active = c->asks = c->checks = c->disk_stores =
+            c->disk_leaving = c->tickets_due = LIST_EMPTY;
     c->over.bound = c->limits.step_visits ? c->limits.step_visits : STEP_VISITS_MAX;
     c->disk_gone_first = c->disk_gone_last = NONE;
     c->disk_file_found = NONE;

@@ -509,6 +509,7 @@ struct core {
     uint32_t piece_end;            /* visits at which a piece of work stops: see piece_begin */
     uint32_t nchanged;             /* nodes in the `changed` lists of all pools */
     uint32_t npinned;              /* nodes that operators pinned */
+    uint32_t ask_turn;             /* the peer that the next question begins at */
     uint32_t nwaits;               /* connections that wait for a step */
     uint32_t nbehind;              /* engines with done_min below `passed` */
     uint32_t sweep_at, sweep_left; /* the next node that reset_flush looks at, and how many */
@@ -516,14 +517,14 @@ struct core {
     struct eviction eviction[EVICTIONS_MAX];
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
-        serves_at, turn_records_at, record_bits_at, record_runs_at, share_holders_at,
+        asks_at, serves_at, turn_records_at, record_bits_at, record_runs_at, share_holders_at,
         flows_at;       /* offsets / 64 */
     uint32_t secret_at; /* likewise: of what depends on the secret, up to the end */
     uint32_t tables_zero;
     struct table_place table[HASH_TABLES];
     struct share_of_table share[SHARE_TABLES];
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
-        free_pulls, free_serves, free_turn_records;
+        free_pulls, free_asks, free_serves, free_turn_records;
     struct list checks;                /* turn records that are CHECKING or LEAVING */
     struct list seals_out, copies_out; /* nodes of which a job runs */
     struct list copies_come; /* nodes whose load-back is acknowledged, and not taken in yet */
@@ -575,7 +576,8 @@ struct core {
     uint32_t events_at;        /* offset / 64 */
     uint64_t event_next;
     struct list pulls_active, serves_active; /* in the order in which they began */
-    uint32_t pull_turn;                      /* the tenant that asked for pages last */
+    struct list asks;
+    uint32_t pull_turn; /* the tenant that asked for pages last */
     uint32_t nretires;
     uint32_t waits_changed; /* 1: of some engine */
     uint32_t nengines, npools, nclosing;
@@ -617,6 +619,7 @@ ARENA_RECORDS(page, page, pages)
 ARENA_RECORDS(slab, slab, slabs)
 ARENA_RECORDS(retire, retire, retires)
 ARENA_RECORDS(pull, pull, pulls)
+ARENA_RECORDS(ask, ask, asks)
 ARENA_RECORDS(serve, serve, serves)
 ARENA_RECORDS(turn_record, turn_record, turn_records)
 
@@ -732,6 +735,7 @@ ARENA_LIST(closes_list, session, in_turns)
 ARENA_LIST(conn_turn_list, session, in_conn)
 ARENA_LIST(retire_list, retire, in_engine)
 ARENA_LIST(pull_list, pull, active)
+ARENA_LIST(ask_list, ask, active)
 ARENA_LIST(serve_list, serve, active)
 ARENA_LIST(record_list, turn_record, in_list)
 
@@ -742,6 +746,7 @@ ARENA_FREE_LIST(block, free_blocks, *block_next(c, i))
 ARENA_FREE_LIST(key, free_keys, key_at(c, i)->next)
 ARENA_FREE_LIST(retire, free_retires, retire_at(c, i)->in_engine.next)
 ARENA_FREE_LIST(pull, free_pulls, pull_at(c, i)->active.next)
+ARENA_FREE_LIST(ask, free_asks, ask_at(c, i)->active.next)
 ARENA_FREE_LIST(serve, free_serves, serve_at(c, i)->active.next)
 ARENA_FREE_LIST(turn_record, free_turn_records, turn_record_at(c, i)->in_list.next)
 

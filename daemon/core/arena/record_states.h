@@ -160,8 +160,7 @@ STATE_MACHINE(turn_record, TURN_RECORD, TURN_RECORD_STATE_TABLE)
       "waiting")                                                                                   \
     X(PULL, WAITING, TO(PULL, ASKED) | TO(PULL, PUT_OFF) | TO(PULL, ASKED_ENDS),                   \
       "the source has not published enough yet; it is asked again, each time a little later; or "  \
-      "its "                                                                                       \
-      "pages are taken before it is asked",                                                        \
+      "its pages are taken before it is asked; or peers are asked who has it",                     \
       "waiting")                                                                                   \
     X(PULL, ASKED_ENDS, TO(PULL, EMPTY),                                                           \
       "ends before a page was asked for, as soon as there is room for the actions", "asked")       \

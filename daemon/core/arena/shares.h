@@ -34,6 +34,7 @@ struct tenant_config;
       "repeat it in a moment")                                                                     \
     X(RESETS, resets, TENANT, "resets that not all peers have heard of",                           \
       "nothing was reset: connect the peers or take them out of the configuration")                \
+    X(ASKS, asks, TENANT, "questions to peers", "repeat it in a moment")                           \
     X(NAMESPACES, namespaces, TENANT, "namespaces", "close sessions")                              \
     X(NODES, nodes, TENANT_MEMORY, "prefix nodes", "close sessions")                               \
     X(TOKEN_BLOCKS, token_blocks, TENANT_MEMORY, "token blocks", "close sessions")                 \

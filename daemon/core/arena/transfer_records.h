@@ -24,7 +24,8 @@ struct link {
     uint32_t room_kept; /* while pages are asked for: an older transfer waits for room on it */
     uint32_t vacant;    /* 1: of a slot of peers that nobody has */
     uint64_t incarnation, bytes_in_flight;
-    uint64_t former; /* the incarnation before that one, of which all is gone (X6); 0: none */
+    uint64_t tenants; /* that are shared with its peer, a bit each */
+    uint64_t former;  /* the incarnation before that one, of which all is gone (X6); 0: none */
     struct peer_figures figures; /* of a peer's own slot */
 };
 
@@ -78,6 +79,9 @@ struct pull { /* a transfer in */
     uint32_t publishes; /* RUNNING: 1: more of what came is to be published than a step does */
     uint32_t tail;      /* 1: the session still owns what it owned at the Fetch */
     uint32_t chunk;     /* of a fetch from the disk: the chunk that it reads up to, pinned; NONE */
+    uint32_t ask;       /* of a fetch that names no peer: the question, until one offers; NONE */
+    uint32_t seeks;     /* WAITING: 1: for the answers to that, and `link` is none yet */
+    uint32_t zero;
     struct ticket ticket;  /* of a fetch by ticket; id.gen 0: none */
     struct token_buf blob; /* that came with it */
     uint32_t blob_bytes;
@@ -97,6 +101,23 @@ struct pull { /* a transfer in */
     struct rate rate;                  /* of arrived_bytes */
     struct transfer_times times;
     uint64_t layout_hash; /* of the source's pool, as it said; 0: the same as ours */
+};
+
+struct asked {
+    uint32_t peer, depth; /* depth: that it has of the first prefix */
+};
+
+struct ask {         /* a question to peers */
+    uint32_t gen, n; /* n: prefixes that it is about; 0: there is none */
+    struct list_links active;
+    uint32_t tenant, each;
+    uint32_t left; /* prefixes that no peer has whole, as far as is known */
+    uint32_t conn; /* of a Blocks that waits for it; NONE: a fetch does */
+    uint64_t request_id, trace_id, until_ns;
+    uint32_t npeers, answered; /* those that have answered come first, in that order */
+    struct asked asked[ASK_PEERS_MAX];
+    uint8_t has[BLOCKS_ASKED_MAX]; /* of each prefix: which of them was the first to have it whole,
+                                      counted from 1 */
 };
 
 struct serve { /* a transfer out */

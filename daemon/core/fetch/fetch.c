@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/arena/actions.h"
+#include "core/fetch/asks.h"
 #include "core/session/record.h"
 #include "core/session/resets.h"
 #include "core/session/retract.h"
@@ -145,6 +146,25 @@ static bool blob_alone(const struct session *s, const struct req_fetch *r)
     return r->ticket.id.gen != 0 && !r->follow && s->written == s->tokens.end;
 }
 
+/* *ret_peer: of those that are to be asked one that has room in its share, to which the fetch
+ * counts until its source is chosen; NONE: nobody is to be asked. */
+static enum tern_err any_check(const struct core *c, const struct engine *e,
+                               const struct req_fetch *r, uint32_t *ret_peer, struct reply *ret)
+{
+    uint32_t peer = ask_reaches(c, (struct tenant_peer){e->tenant, 0});
+    const bool nobody = peer == NONE;
+
+    if (r->at_least > 0)
+        return refuse(ret, TERN_INVALID,
+                      "at_least waits for one source: name the peer, or fetch what others have");
+    if (!nobody && share_room(c, SHARE_ASKS, e->tenant) == 0)
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_ASKS));
+    while (peer != NONE && !pull_may_begin(c, pull_holder(c, e, peer), r->prefetch))
+        peer = ask_reaches(c, (struct tenant_peer){e->tenant, peer + 1});
+    *ret_peer = peer;
+    return nobody || peer != NONE ? TERN_OK : refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
+}
+
 static enum tern_err fetch_check(const struct core *c, const struct session *s,
                                  const struct req_fetch *r, uint32_t *ret_peer, struct reply *ret)
 {
@@ -153,6 +173,8 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
     TRY(blob_alone(s, r) ? session_may_fetch_nothing(s, ret) : session_may_fetch(c, s, ret));
     if (r->ticket.id.gen != 0)
         TRY(ticket_source(c, &r->ticket, &peer, ret));
+    else if (peer == PEER_ANY)
+        return any_check(c, engine_at(c, s->engine), r, ret_peer, ret);
     if (peer >= c->limits.peers || link_at(c, peer)->vacant)
         return refuse(ret, TERN_INVALID, "no such peer is configured");
     if (!link_at(c, peer)->up)
@@ -227,6 +249,48 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     msg->follow = p->follow;
     msg->prefetch = p->prefetch;
     p->asks++;
+}
+
+/* Asks the peers who has it: about the first tokens, as many as a question may have. */
+static void fetch_seek(struct core *c, struct actions *out, struct pull *p)
+{
+    const struct session *s = session_at(c, p->session);
+    const struct pool *pool = session_pool(c, s);
+    const uint32_t most = ASK_TOKENS_MAX / pool->align * pool->align;
+    struct tokens_range piece;
+    struct peer_msg what = {.tenant = p->tenant,
+                            .trace_id = p->trace_id,
+                            .ns = space_at(c, s->space)->ns,
+                            .layout_hash = pool->layout_hash,
+                            .fields_hash = pool->fields_hash,
+                            .tokens = out->tokens,
+                            .keys = out->keys};
+    struct ask *a;
+
+    check(next_piece(c, s, (struct tokens_range){0, p->to < most ? p->to : most}, &piece));
+    fetch_gather(c, s, piece, out, &what.nkeys);
+    out->opens = true;
+    what.to = what.each = piece.until;
+    if (what.fields_hash != 0)
+        spans_tell(pool, what.page_tokens);
+    a = asks_open(c, out, &what);
+    p->ask = ask_slot(c, a);
+    pull_take_first(c, p);
+    p->seeks = 1;
+    p->ask_ns = a->until_ns;
+}
+
+void fetch_choose(struct core *c, struct pull *p)
+{
+    const uint32_t written = p->seeks ? session_at(c, p->session)->written : 0;
+    uint32_t peer;
+
+    if (!p->seeks || !ask_is_over(c, ask_at(c, p->ask)))
+        return;
+    while ((peer = ask_best(c, ask_at(c, p->ask), written)) != NONE)
+        if (pull_goes_to(c, p, peer))
+            return;
+    pull_set_ending(c, p, TERN_OK);
 }
 
 void fetch_more(struct core *c, struct actions *out, struct pull *p, const struct peer_msg *msg)
@@ -364,6 +428,8 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
         return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
     if (r->ticket.id.gen == 0 && (to <= s->written || space_at(c, s->space)->reset))
         return TERN_OK; /* it is all here; or the peer has the name's new content alone */
+    if (peer == NONE)
+        return TERN_OK;
     TRY(fetch_at_once(c, s, to, ret));
     c->visits += 2 * to / session_pool(c, s)->align;
     if (!pieces_fit(c, s, to))
@@ -380,7 +446,9 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
         p->deadline_ns = c->now_ns + c->limits.ticket_deadline_ns;
     wait_begin(c, p, r);
     fetch_pins_history(c, p);
-    if (p->follow && s->written < to)
+    if (p->ticket.id.gen == 0 && r->peer == PEER_ANY)
+        fetch_seek(c, out, p);
+    else if (p->follow && s->written < to)
         pull_take_first(c, p);
     else if (pull_is_behind(c, p))
         pull_put_off(c, p, PULL_BUSY_QUEUE, c->limits.busy_retry_ms);

@@ -6,6 +6,7 @@
 #include "core/arena/actions.h"
 #include "core/arena/count.h"
 #include "core/disk/stores.h"
+#include "core/fetch/asks.h"
 #include "core/memory/pages.h"
 #include "core/session/commits.h"
 #include "core/session/record.h"
@@ -314,6 +315,11 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     r->nruns = out->nruns - first_run;
     r->fetch.lengths = session_lengths(s);
     r->fetch.tokens = s->tokens.end;
+    if (p->state == PULL_RUNNING_ENDS && p->link < c->limits.peers) {
+        r->fetch.hosts = out->hosts + out->nhosts;
+        r->fetch.nhosts = 1;
+        out->hosts[out->nhosts++] = p->link;
+    }
     r->fetch.kib = (uint32_t)((p->arrived_bytes + 1023) / 1024);
     if (p->err != TERN_OK || p->blob_bytes == 0)
         return;
@@ -443,13 +449,23 @@ static void never_fits(const struct core *c, struct pull *p, const struct shorta
         p->err = share_lacks(c, blocks, div_up(p->blob_bytes, 4 * TOKEN_BLOCK), ret);
 }
 
+/* Its source is certain, or it ends: nobody else is needed. */
+static void fetch_sought(struct core *c, struct pull *p)
+{
+    if (p->ask != NONE)
+        asks_close(c, ask_at(c, p->ask));
+    p->ask = NONE;
+}
+
 /* Needs room for four actions and the answer's runs. */
 static void fetch_end(struct core *c, struct actions *out, struct pull *p,
                       const struct shortage *shortage)
 {
+    const bool asked = p->ask == NONE || p->asks > 0;
     struct reason never;
 
     never_fits(c, p, shortage, &never);
+    fetch_sought(c, p);
     if (p->session != NONE)
         step_back(c, p, session_at(c, p->session));
     fell_short(c, p);
@@ -464,7 +480,7 @@ static void fetch_end(struct core *c, struct actions *out, struct pull *p,
         session_state_move(&s->state, SESSION_TURN);
         p->session = NONE;
     }
-    if (link_at(c, p->link)->up)
+    if (asked && link_at(c, p->link)->up)
         say_done(c, out, p);
     pull_stop(c, out, p);
 }
@@ -571,6 +587,16 @@ static enum tern_err take_offered(struct core *c, struct pull *p, const struct p
     return TERN_OK;
 }
 
+/* The session needs nothing of it; where peers were asked, another may have more. */
+static void offer_of_nothing(struct core *c, struct actions *out, struct pull *p,
+                             const struct peer_msg *msg)
+{
+    if (!pull_tries_next(c, p))
+        pull_set_ending(c, p, peer_err_heard(msg->kind, msg->err));
+    else if (msg->serve.gen != 0)
+        pull_send(c, out, p, PEER_PULL_DONE)->err = TERN_GONE;
+}
+
 static void offer_take(struct core *c, struct actions *out, struct pull *p,
                        const struct peer_msg *msg)
 {
@@ -599,11 +625,12 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         return;
     }
     if (msg->err != TERN_OK || has_all(c, p, msg)) {
-        pull_set_ending(c, p, peer_err_heard(msg->kind, msg->err));
+        offer_of_nothing(c, out, p, msg);
         return;
     }
     err = take_offered(c, p, msg, &shortage);
     if (err == TERN_OK) {
+        fetch_sought(c, p);
         pull_run(c, p);
         offer_told(c, out, p, msg);
         if (p->npages == 0)
@@ -643,6 +670,8 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
 {
     struct pull *p = pull_find(c, msg->pull);
 
+    if (msg->kind == PEER_PULL_OFFER)
+        ask_heard(c, link, msg);
     if (p && p->link != link) {
         action_add(out, ACT_LINK_CLOSE)->link.link = link;
         return;
@@ -778,6 +807,7 @@ bool fetch_flush(struct core *c, struct actions *out)
         next = p->active.next;
         c->visits++;
         pull_check_time(c, p);
+        fetch_choose(c, p);
         if (p->state == PULL_RUNNING && p->publishes)
             fetch_publish(c, p);
         all = all && !p->publishes;

@@ -1,11 +1,12 @@
 /* The records of transfers in, and how one ends. ASKED: the source was asked. PUT_OFF: it is busy
  * and is asked again; of a tenant's transfers over one link only the oldest asks, so that those
  * behind it do not overtake it. WAITING: it has not published as much as the session needs, and is
- * asked again. RUNNING: pages are RESERVED and arriving, batch by batch (pull_data.c). GIVEN_UP:
- * the source refused a page, and its message with the cause is awaited for a bounded time.
- * STOPPING: over for the session; pages that were not published are in QUARANTINE until the data
- * path proves that nothing can write them (EV_PULL_QUIET): no other way leads out of there. What a
- * session asks for and gets is in fetch/fetch.c; it calls pull_stop for every transfer, once. */
+ * asked again; or peers are asked who has it, and one of them becomes the source. RUNNING: pages
+ * are RESERVED and arriving, batch by batch (pull_data.c). GIVEN_UP: the source refused a page, and
+ * its message with the cause is awaited for a bounded time. STOPPING: over for the session; pages
+ * that were not published are in QUARANTINE until the data path proves that nothing can write them
+ * (EV_PULL_QUIET): no other way leads out of there. What a session asks for and gets is in
+ * fetch/fetch.c; it calls pull_stop for every transfer, once. */
 #include "core/transfer/pulls.h"
 
 #include <string.h>
@@ -54,7 +55,7 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     p->engine = engine_slot(c, e);
     p->tenant = e->tenant;
     p->link = peer;
-    p->chunk = p->wait_conn = NONE;
+    p->chunk = p->wait_conn = p->ask = NONE;
     p->blob = (struct token_buf){.align = TOKEN_BLOCK, .tenant = e->tenant};
     tokens_init(&p->blob, 0);
     p->holder = pull_holder(c, e, peer);
@@ -68,6 +69,24 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     }
     touch(c);
     return p;
+}
+
+bool pull_goes_to(struct core *c, struct pull *p, uint32_t peer)
+{
+    const uint32_t holder = pull_holder(c, engine_at(c, p->engine), peer);
+
+    if (holder != p->holder && !pull_may_begin(c, holder, p->prefetch))
+        return false;
+    share_put(c, SHARE_PULLS, p->holder);
+    share_take(c, SHARE_PULLS, holder);
+    p->gen = gen_next(p->gen); /* what another source still says is about no transfer */
+    p->holder = holder;
+    p->link = peer;
+    p->asks = p->seeks = 0;
+    p->ask_ns = c->now_ns;
+    p->give_up_ns = 0;
+    touch(c);
+    return true;
 }
 
 /* The HISTORY that it found here need not stay for it any more. */
@@ -137,7 +156,7 @@ void pull_led(struct core *c, struct pull *p)
 
 bool pull_asks_again(const struct pull *p)
 {
-    return p->state == PULL_WAITING || (p->state == PULL_PUT_OFF && p->leads);
+    return (p->state == PULL_WAITING && !p->seeks) || (p->state == PULL_PUT_OFF && p->leads);
 }
 
 void pull_wait(struct core *c, struct pull *p)
@@ -432,6 +451,7 @@ void pull_set_ending(struct core *c, struct pull *p, enum tern_err err)
     if (!runs && p->state != PULL_ASKED && p->state != PULL_PUT_OFF && p->state != PULL_WAITING)
         return; /* whoever came first has won (Y6) */
     pull_state_move(&p->state, runs ? PULL_RUNNING_ENDS : PULL_ASKED_ENDS);
+    p->seeks = 0;
     p->err = err;
     touch(c);
 }
@@ -489,10 +509,21 @@ void pull_conn_closed(struct core *c, uint32_t conn)
     }
 }
 
+bool pull_tries_next(struct core *c, struct pull *p)
+{
+    if (p->ask == NONE || (p->state != PULL_ASKED && p->state != PULL_WAITING))
+        return false;
+    pull_led(c, p);
+    if (p->state == PULL_ASKED)
+        pull_take_first(c, p);
+    p->seeks = 1;
+    return true;
+}
+
 void pull_link_down(struct core *c, uint32_t link)
 {
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
-        if (pull_at(c, i)->link == link)
+        if (pull_at(c, i)->link == link && !pull_tries_next(c, pull_at(c, i)))
             pull_set_ending(c, pull_at(c, i), TERN_PEER_LOST);
 }
 
@@ -585,7 +616,7 @@ uint64_t pull_deadline(const struct core *c)
 
         if (p->state != PULL_STOPPING && p->deadline_ns < first)
             first = p->deadline_ns;
-        if (pull_asks_again(p) && p->ask_ns < first)
+        if ((pull_asks_again(p) || p->seeks) && p->ask_ns < first)
             first = p->ask_ns;
         if (p->state == PULL_PUT_OFF && p->give_up_ns < first)
             first = p->give_up_ns;

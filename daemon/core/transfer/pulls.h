@@ -90,6 +90,11 @@ void pull_orphan(struct core *c, struct pull *p);
 /* The same for all of an engine, before they are given back one by one. */
 void pull_engine_gone(struct core *c, uint32_t engine);
 void pull_conn_closed(struct core *c, uint32_t conn);
+/* The peer that was chosen for it has nothing, or is lost: it looks for another. False: it named
+ * its peer, or has begun. */
+bool pull_tries_next(struct core *c, struct pull *p);
+/* Its source is that peer from now on. False: there is no room in that share. */
+bool pull_goes_to(struct core *c, struct pull *p, uint32_t peer);
 void pull_link_down(struct core *c, uint32_t link);
 void pull_broken(struct core *c, struct pull_id pull, enum tern_err err);
 void pull_stop(struct core *c, struct actions *out, struct pull *p);

@@ -62,6 +62,30 @@ static void find_prefix(struct core *c, uint32_t link, const struct peer_msg *m,
     }
 }
 
+/* A question alone: how much of each of its prefixes would be offered. Nothing is pinned. */
+static void serve_asked(struct core *c, struct actions *out, uint32_t link,
+                        const struct peer_msg *m)
+{
+    const uint32_t n = m->to / m->each;
+    struct peer_msg one = *m, *answer;
+    struct found f;
+
+    if (m->from != 0 || m->until != 0 || m->to != n * m->each || n > BLOCKS_ASKED_MAX ||
+        (n > 1 && m->nkeys > 0)) {
+        serve_offer_nothing(out, link, m, TERN_INVALID, 0);
+        return;
+    }
+    answer = serve_offer_nothing(out, link, m, TERN_OK, 0);
+    answer->each = one.to = m->each;
+    for (uint32_t i = 0; i < n; i++, c->visits++, one.tokens += m->each) {
+        find_prefix(c, link, &one, &f);
+        out->tokens[i] = f.node == NONE ? 0 : node_at(c, f.node)->depth;
+    }
+    answer->tokens = out->tokens;
+    answer->blob_bytes = n * (uint32_t)sizeof out->tokens[0];
+    out->opens = true;
+}
+
 /* All tokens were walked: holds the STATE that is needed to go on from where they led, or from the
  * next shallower depth that can be resumed. */
 static void serve_walked(struct core *c, struct serve *s)
@@ -99,6 +123,10 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
     }
     if (!peer_tokens_fit(m)) {
         serve_offer_nothing(out, link, m, TERN_INVALID, 0);
+        return;
+    }
+    if (m->each != 0) {
+        serve_asked(c, out, link, m);
         return;
     }
     forget_walk(c, link, m->pull);

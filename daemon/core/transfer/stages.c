@@ -20,7 +20,7 @@ static enum transfer_wait pull_waits_for(const struct core *c, const struct pull
     case PULL_ASKED:
     case PULL_GIVEN_UP: return WAIT_SOURCE;
     case PULL_PUT_OFF: return WAIT_BUSY;
-    case PULL_WAITING: return WAIT_COMMIT;
+    case PULL_WAITING: return p->seeks ? WAIT_SOURCE : WAIT_COMMIT;
     case PULL_RUNNING:
         if (pull_lacks_credit(c, p))
             return WAIT_CREDIT;

@@ -181,6 +181,8 @@ const struct setting config_settings[] = {
           "Turn records of all sessions; default: 16384 where a tenant has record_memory"),
     COUNT(SIZED, "limits", "record_jobs", limits.record_jobs, 1, 4096, "64",
           "Turn records that are checked at a time"),
+    COUNT(SIZED, "limits", "asks", limits.asks, 1, 4096, "64",
+          "Questions to peers who has some tokens, at a time"),
     COUNT(SIZED, "limits", "resets", limits.resets, 1, 4096, "256",
           "Resets of namespaces that a peer has not heard of, because it is away"),
     COUNT(SIZED, "limits", "pulls", limits.pulls, 1, TRANSFERS_MAX, NULL,

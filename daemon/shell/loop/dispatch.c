@@ -115,7 +115,8 @@ static bool region_known(const struct daemon *d, uint32_t tenant, const struct r
 {
     bool lost = false;
 
-    *ret = (struct wire_region){.bytes = d->config->tenants[tenant].memory_bytes, .sums.fd = -1};
+    ret->bytes = d->config->tenants[tenant].memory_bytes;
+    ret->sums.fd = -1;
     if (r->err != TERN_OK)
         return true;
     ret->device = mem_region_device(d->mem, tenant, r->pool_map.region, &ret->bytes, &lost);
@@ -152,7 +153,7 @@ static void reply_send(struct daemon *d, const struct reply *r)
 {
     struct client_conn *c = conn_for_reply(d, r->conn);
     uint32_t tenant = c && !conn_is_admin(c) ? c->tenant : 0;
-    struct wire_region region = {0};
+    struct wire_region region = {.peers = d->config->peers};
     int fds[STREAM_FDS_MAX];
     uint32_t nfds = 0;
     char why[BELL_WHY_BYTES];

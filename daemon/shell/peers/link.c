@@ -94,7 +94,7 @@ static void message(struct peer_link *l, const struct frame_header *h, const uin
         return;
     }
     l->received = sequence;
-    if (d->in.nlayouts > 0)
+    if (d->in.nlayouts > 0 && ev.peer.msg.each == 0)
         unkept = xfer_peer_layouts(d->xfer, l->peer, ev.peer.msg.layout_hash, d->in.layouts,
                                    d->in.nlayouts);
     if (unkept)

@@ -90,7 +90,10 @@ static bool open_data_path(struct peer_link *l, uint64_t incarnation, uint32_t d
 static void come_up(struct peer_link *l, uint64_t incarnation, uint32_t data_port)
 {
     struct event ev = {.kind = EV_LINK_UP,
-                       .link = {.link = l->slot, .peer = l->peer, .incarnation = incarnation}};
+                       .link = {.link = l->slot,
+                                .peer = l->peer,
+                                .incarnation = incarnation,
+                                .tenants = l->d->config->peers[l->peer].tenants}};
     struct daemon *d = l->d;
 
     if (link_is_outbound(l) && !open_data_path(l, incarnation, data_port))

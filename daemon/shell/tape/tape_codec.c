@@ -400,6 +400,7 @@ static void small_event(struct codec *c, struct event *e)
         codec_u32(c, &e->link.link);
         codec_u64(c, &e->link.incarnation);
         codec_u32(c, &e->link.peer);
+        codec_u64(c, &e->link.tenants);
         break;
     case EV_PEER_LEFT:
     case EV_PEER_JOINED: codec_u32(c, &e->member.peer); break;

@@ -131,8 +131,8 @@ static enum tern_err no_such_peer(struct wire_in *w, const char *name, const cha
     return refused(ret_text, w->words);
 }
 
-/* An empty name stands for the host tier, and WIRE_DISK for the disk. A field that is absent
- * becomes NONE, which a fetch by ticket needs not name. */
+/* An empty name stands for the host tier, WIRE_DISK for the disk, WIRE_ANY_PEER for whoever has it.
+ * A field that is absent becomes NONE, which a fetch by ticket needs not name. */
 static enum tern_err peer_of(struct wire_in *w, const char *name, uint32_t *ret,
                              const char **ret_text)
 {
@@ -143,6 +143,8 @@ static enum tern_err peer_of(struct wire_in *w, const char *name, uint32_t *ret,
         *ret = PEER_HOST;
     else if (strcmp(name, WIRE_DISK) == 0)
         *ret = PEER_DISK;
+    else if (strcmp(name, WIRE_ANY_PEER) == 0)
+        *ret = PEER_ANY;
     else if (config_peer_slot(w->config, name, ret) != TERN_OK)
         return no_such_peer(w, name, ret_text);
     return TERN_OK;

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "proto/ticket.h"
 #include "proto/writer.h"
+#include "shell/config/config.h"
 #include "shell/wire/wire_layout.h"
 
 static void put_shortage(struct writer *w, uint32_t field, const struct shortage *s)
@@ -190,6 +191,18 @@ static void put_ticket(struct writer *w, uint32_t field, const struct ticket *t)
     put_bytes(w, field, text, strlen(text));
 }
 
+struct hosts {
+    const uint32_t *v;
+    uint32_t n;
+};
+
+static void put_hosts(struct writer *w, uint32_t field, struct hosts hosts,
+                      const struct wire_region *region)
+{
+    for (uint32_t i = 0; i < hosts.n; i++)
+        put_bytes(w, field, region->peers[hosts.v[i]].name, strlen(region->peers[hosts.v[i]].name));
+}
+
 /* What each kind of field of messages.h does: `of` is the struct of the answer. */
 #define OUT_U32(of, number, member)     put_number(w, number, (of).member);
 #define OUT_U64(of, number, member)     put_number(w, number, (of).member);
@@ -214,6 +227,8 @@ static void put_ticket(struct writer *w, uint32_t field, const struct ticket *t)
 #define OUT_REGION_SUMS(of, number, member)                                                        \
     if (region->sums.fd >= 0)                                                                      \
         put_sums(w, number, &region->sums);
+#define OUT_HOSTS(of, number, member)                                                              \
+    put_hosts(w, number, (struct hosts){(of).member, (of).n##member}, region);
 #define OUT_TICKET(of, number, member) put_ticket(w, number, &(of).member);
 #define OUT_BLOB(of, number, member)                                                               \
     if ((of).member##_bytes > 0)                                                                   \

@@ -13,15 +13,20 @@
 /* The type of the frame that answers an operation; 0: it has none, operators are told in text. */
 uint16_t wire_out_type(enum op op);
 
-/* What the shell knows of the region that a PoolMap is answered with. */
+struct config_peer;
+
+/* What the shell knows: of the region that a PoolMap is answered with, and of the peers that an
+ * answer names. */
 struct wire_region {
+    const struct config_peer *peers;
     uint64_t bytes;
     const char *device;      /* UUID of a GPU; NULL: memory of the host */
     struct mem_brought sums; /* `fd` -1: there is no place for them, or it was not asked for */
 };
 
 /* The whole frame of a reply of such an operation; `out` has room for FRAME_HEADER_BYTES +
- * body_max. region: of a PoolMap. Returns the frame's bytes, 0 if the body would pass body_max. */
+ * body_max. region: of a PoolMap, and of an answer that names peers. Returns the frame's bytes, 0
+ * if the body would pass body_max. */
 size_t wire_out_reply(const struct reply *r, const struct wire_region *region, uint32_t body_max,
                       uint8_t *out);
 

@@ -292,7 +292,9 @@ static void play(struct world *w, struct actor *a, uint32_t kind, uint32_t which
         break;
     case 7: giving(a, i, (struct step_op){.kind = STEP_ABORT, .step = step}); break;
     case 8: giving(a, i, (struct step_op){.kind = STEP_CLOSE, .step = step}); break;
-    case 9: a->fetch[i] = rig_fetch(s, x % 8 == 7, x & 128 ? x % 48 : 0); break;
+    case 9:
+        a->fetch[i] = rig_fetch(s, x % 8 == 6 ? PEER_ANY : x % 8 == 7, x & 128 ? x % 48 : 0);
+        break;
     case 10: rig_fetch_cancel(s); break;
     case 11:
         giving(a, i, (struct step_op){.kind = STEP_SLIDE, .length = x % 48, .step = step});

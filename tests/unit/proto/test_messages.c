@@ -135,6 +135,7 @@ TEST(messages_every_list_and_array_has_a_limit)
 #define TYPE_REGION_DEVICE PROTOBUF_C_TYPE_STRING
 #define TYPE_REGION_SUMS   PROTOBUF_C_TYPE_MESSAGE
 #define TYPE_TICKET        PROTOBUF_C_TYPE_STRING
+#define TYPE_HOSTS         PROTOBUF_C_TYPE_STRING
 #define TYPE_BLOB          PROTOBUF_C_TYPE_BYTES
 
 static uint32_t has_field(const ProtobufCMessageDescriptor *d, uint32_t number, const char *name,

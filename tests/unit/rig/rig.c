@@ -59,6 +59,7 @@ struct rig_options rig_defaults(void)
                    .record_pages = 128,
                    .record_jobs = 4,
                    .resets = 64,
+                   .asks = 4,
                    .links = 4,
                    .peers = 2,
                    .pulls = 8,
@@ -194,6 +195,10 @@ static void free_reply(struct rig_reply *r)
         free((void *)(uintptr_t)r->reply.record_get.list);
     if (r->reply.op == OP_FETCH && r->reply.err == TERN_OK && r->reply.fetch.blob_bytes > 0)
         free((void *)(uintptr_t)r->reply.fetch.blob);
+    if (r->reply.op == OP_FETCH && r->reply.fetch.nhosts > 0)
+        free((void *)(uintptr_t)r->reply.fetch.hosts);
+    if (r->reply.op == OP_BLOCKS && r->reply.blocks.nhosts > 0)
+        free((void *)(uintptr_t)r->reply.blocks.hosts);
     r->used = false;
 }
 
@@ -271,6 +276,12 @@ static void keep_reply(struct rig *rig, const struct reply *reply)
     if (reply->op == OP_FETCH && reply->err == TERN_OK && reply->fetch.blob_bytes > 0)
         slot->reply.fetch.blob =
             must_copy(reply->fetch.blob, (reply->fetch.blob_bytes + 3) / 4 * 4);
+    if (reply->op == OP_FETCH && reply->fetch.nhosts > 0)
+        slot->reply.fetch.hosts =
+            must_copy(reply->fetch.hosts, reply->fetch.nhosts * sizeof(uint32_t));
+    if (reply->op == OP_BLOCKS && reply->blocks.nhosts > 0)
+        slot->reply.blocks.hosts =
+            must_copy(reply->blocks.hosts, reply->blocks.nhosts * sizeof(uint32_t));
     rig->last = &slot->reply;
     rig->replies_seen++;
 }

@@ -746,7 +746,8 @@ static void link_event(struct rig *rig, enum event_kind kind, uint32_t link, uin
     rig_event(rig, &(struct event){.kind = kind,
                                    .link = {.link = link,
                                             .peer = rig_peer_of(rig, link),
-                                            .incarnation = incarnation}});
+                                            .incarnation = incarnation,
+                                            .tenants = UINT64_MAX}});
 }
 
 void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b)

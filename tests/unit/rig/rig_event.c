@@ -26,6 +26,7 @@ const struct core_limits event_limits = {
     .turn_records = 4,
     .record_jobs = 4,
     .resets = 64,
+    .asks = 2,
     .links = 4,
     .peers = 2,
     .pulls = 4,
@@ -115,10 +116,10 @@ static void fill_groups(struct prng *p, struct req_pool_open *r)
 /* NONE, the host tier, the disk, or one that is configured. */
 static uint32_t some_peer(struct prng *p)
 {
-    const uint32_t odd[] = {NONE, PEER_HOST, PEER_DISK};
-    uint32_t which = prng_below(p, 6);
+    const uint32_t odd[] = {NONE, PEER_HOST, PEER_DISK, PEER_ANY};
+    uint32_t which = prng_below(p, 8);
 
-    return which < 3 ? odd[which] : prng_below(p, event_limits.peers);
+    return which < 4 ? odd[which] : prng_below(p, event_limits.peers);
 }
 
 static void fill_blobs(struct prng *p, struct req_blobs *b)
@@ -206,6 +207,7 @@ static void fill_peer(struct prng *p, struct peer_msg *m, struct lent *lent)
     m->layout_hash = prng_u64(p);
     m->fields_hash = prng_u64(p);
     m->history = (uint32_t)prng_u64(p);
+    m->each = (uint32_t)prng_u64(p);
     m->to = 100;
     m->from = prng_below(p, 100);
     if (m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS) {
@@ -309,6 +311,7 @@ void event_fill(struct prng *p, struct event *e, enum event_kind kind, enum op o
     case EV_LINK_DOWN:
         e->link.link = prng_below(p, event_limits.links);
         e->link.incarnation = prng_u64(p);
+        e->link.tenants = prng_u64(p);
         break;
     case EV_PEER_LEFT:
     case EV_PEER_JOINED: e->member.peer = prng_below(p, event_limits.peers); break;

@@ -173,6 +173,31 @@ TEST(wire_out_match_and_fetch_decode_as_given)
     }
 }
 
+/* Peers are named, in the order of the answer. */
+TEST(wire_out_hosts_decode_by_their_names)
+{
+    static struct config_peer peers[3] = {{.name = "a"}, {.name = "b"}, {.name = "c"}};
+    static const uint32_t hosts[2] = {2, 0};
+    const struct wire_region region = {.peers = peers};
+    struct reply r = some_reply(OP_FETCH);
+    const ProtobufCMessage *msg;
+
+    r.fetch.hosts = hosts;
+    r.fetch.nhosts = 1;
+    msg = decoded(wire_out_reply(&r, &region, BODY_MAX, frame), FRAME_FETCH_REPLY, r.request_id);
+    assert_int_equal(AS(FetchReply)->n_hosts, 1);
+    assert_string_equal(AS(FetchReply)->hosts[0], "c");
+    r = some_reply(OP_BLOCKS);
+    r.nruns = some_runs(1, 0);
+    r.blocks.hosts = hosts;
+    r.blocks.nhosts = 2;
+    msg = decoded(wire_out_reply(&r, &region, BODY_MAX, frame), FRAME_BLOCKS_REPLY, r.request_id);
+    assert_int_equal(AS(BlocksReply)->n_hosts, 2);
+    assert_string_equal(AS(BlocksReply)->hosts[0], "c");
+    assert_string_equal(AS(BlocksReply)->hosts[1], "a");
+    same_runs(AS(BlocksReply)->runs, AS(BlocksReply)->n_runs, runs, r.nruns);
+}
+
 TEST(wire_out_step_results_decode_as_given)
 {
     for (uint32_t round = 0; round < ROUNDS / 10; round++) {

@@ -209,6 +209,9 @@ TEST(wire_in_fetch_names_a_configured_peer)
     m.peer = (char *)(uintptr_t) "/disk";
     assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
     assert_int_equal(r.fetch.peer, PEER_DISK);
+    m.peer = (char *)(uintptr_t) "/any";
+    assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
+    assert_int_equal(r.fetch.peer, PEER_ANY);
 }
 
 TEST(wire_in_store_names_the_headers_session)

@@ -36,7 +36,8 @@ TEST(peer_numbers_come_back_as_sent)
                                  .follow = true,
                                  .handed = 15,
                                  .busy = 16,
-                                 .differs = 17};
+                                 .differs = 17,
+                                 .each = 19};
     struct peer_msg got;
     uint64_t sequence;
 
@@ -48,7 +49,7 @@ TEST(peer_numbers_come_back_as_sent)
     assert_true(got.at_least == msg.at_least && got.prefetch && got.follow);
     assert_true(got.from == msg.from && got.to == msg.to && got.at == msg.at);
     assert_true(got.until == msg.until && got.handed == msg.handed && got.busy == msg.busy);
-    assert_true(got.differs == msg.differs);
+    assert_true(got.differs == msg.differs && got.each == msg.each);
 }
 
 TEST(peer_open_comes_back_as_sent)

@@ -8,6 +8,7 @@
 
 #include "base/prng.h"
 #include "proto/ticket.h"
+#include "shell/config/config.h"
 #include "shell/wire/wire_in.h"
 #include "shell/wire/wire_out.h"
 #include "testing/test.h"

@@ -436,7 +436,7 @@ TEST(tape_slots_outside_the_limits_are_malformed)
         {.kind = EV_REQUEST, .request = {.op = OP_ENGINE_LEAVE, .conn = 16}},
         {.kind = EV_REQUEST, .request = {.op = OP_NONE}},
         {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = 2}}},
-        {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = PEER_DISK - 1}}},
+        {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = PEER_ANY - 1}}},
         {.kind = EV_REQUEST,
          .request = {.op = OP_RETRACT, .retract = {.mode = (enum retract_mode)2}}},
         {.kind = EV_COPIED, .copied = {.err = TERN_ERR_COUNT}},

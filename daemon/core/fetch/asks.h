@@ -1,0 +1,34 @@
+/* Questions to peers how much each has of some tokens: of a fetch that names no peer, and of Blocks
+ * (X11). A question goes at once to the peers that share the tenant and waits ASK_MS for answers.
+ * It is a PULL_OPEN with `each`, so a peer answers for just those tenants, pools and lengths that
+ * it would serve, and pins nothing. Invariant: an answer is a hint. It decides whom a fetch asks,
+ * and nothing else. */
+#ifndef CORE_ASKS_H
+#define CORE_ASKS_H
+
+#include "core/session/call.h"
+
+struct tenant_peer {
+    uint32_t tenant, peer;
+};
+/* The first peer from that one on that may be asked on behalf of the tenant. NONE: there is none.
+ */
+uint32_t ask_reaches(const struct core *c, struct tenant_peer from);
+/* Asks them what `what` says of a tenant, a namespace, a layout and tokens. The tenant has room in
+ * its share, and `out` for ASK_PEERS_MAX actions. */
+struct ask *asks_open(struct core *c, struct actions *out, const struct peer_msg *what);
+void asks_close(struct core *c, struct ask *a);
+/* Has every peer answered, or one everything, or is the time over? */
+bool ask_is_over(const struct core *c, const struct ask *a);
+/* The peer that answered with the most tokens, above that many; of several the first. Each is
+ * returned once. NONE: there is no other. */
+uint32_t ask_best(const struct core *c, struct ask *a, uint32_t above);
+/* A peer's answer to a question. */
+void ask_heard(struct core *c, uint32_t link, const struct peer_msg *m);
+void ask_link_down(struct core *c, uint32_t link);
+void ask_conn_closed(struct core *c, uint32_t conn);
+/* Answers the Blocks whose questions are over. False: no room. */
+bool asks_flush(struct core *c, struct actions *out);
+uint64_t ask_deadline(const struct core *c);
+
+#endif

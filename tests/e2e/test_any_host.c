@@ -1,0 +1,137 @@
+/* Who has it (X11), between real daemons over TCP: what a prefill host computed is a hit on another
+ * host to which nobody named it; and hosts that hang or are gone cost the deadline of a question
+ * and no more. Four daemons: the first has the others as its peers. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/bytes.h"
+#include "engine/proc.h"
+#include "engine/profile.h"
+#include "rig_daemon.h"
+#include "testing/test.h"
+
+#define HOSTS       4
+#define PAGE_TOKENS 16
+#define PAGES       64
+#define TOKENS      (PAGES * PAGE_TOKENS)
+#define CALL_MS     20000
+#define ASK_MS      100  /* how long the daemon waits for an answer */
+#define SPARE_MS    3000 /* for a machine that does other things too; less than a link's 5 s */
+
+enum { ASKS, FULL, HALF, EMPTY };
+
+struct world {
+    char dir[RIG_DIR_BYTES];
+    struct daemon daemon[HOSTS];
+    struct engine engine[HOSTS];
+    uint32_t tokens[TOKENS];
+};
+
+static struct world w;
+
+FIXTURE(start)
+{
+    static const char *const names[HOSTS] = {"asks", "full", "half", "empty"};
+    struct daemon_options o[HOSTS] = {{0}};
+    char why[SPAWN_WHY_BYTES] = "";
+
+    assert_true(tempdir_make(w.dir, sizeof w.dir, "tern-any"));
+    for (uint32_t i = 0; i < HOSTS; i++)
+        o[i] = (struct daemon_options){
+            .node = names[i], .memory_bytes = RIG_MEMORY, .page_bytes_min = RIG_PAGE, .core = -1};
+    if (!daemon_start_star(w.daemon, HOSTS, w.dir, o, why))
+        fail_msg("%s", why);
+    for (uint32_t i = 1; i < HOSTS; i++)
+        rig_wait_linked(&w.daemon[0], names[i]);
+    block_tokens(5, 0, TOKENS, w.tokens);
+    return 0;
+}
+
+FIXTURE(stop)
+{
+    for (uint32_t i = 0; i < HOSTS; i++) {
+        engine_close(&w.engine[i]);
+        kill(w.daemon[i].pid, SIGCONT);
+        daemon_end(&w.daemon[i], RIG_STOP_MS);
+    }
+    tempdir_remove(w.dir);
+    return 0;
+}
+
+static struct engine_session begin(uint32_t host)
+{
+    struct engine_session s;
+
+    assert_ok(w.engine[host].tern, engine_begin(&s, &w.engine[host], w.tokens, TOKENS));
+    return s;
+}
+
+/* The hosts' engines; `full` has computed all tokens, and `half` half of them. */
+static void compute(void)
+{
+    for (uint32_t i = 0; i < HOSTS; i++)
+        w.engine[i] = rig_engine(w.daemon[i].socket, "lm", PAGE_TOKENS, 8u << 20);
+    for (uint32_t i = FULL; i <= HALF; i++) {
+        struct engine_session s = begin(i);
+
+        assert_ok(w.engine[i].tern, engine_extend(&s, TOKENS, TOKENS));
+        engine_write(&s, 0, TOKENS);
+        assert_ok(w.engine[i].tern, engine_publish(&w.engine[i]));
+        assert_ok(w.engine[i].tern, engine_commit(&s, i == FULL ? TOKENS : TOKENS / 2));
+        assert_ok(w.engine[i].tern, engine_end(&s));
+    }
+}
+
+/* A fetch that names nobody brings so many tokens from that host, within `ms`. */
+static void brings(uint32_t n, const char *host, uint64_t ms)
+{
+    struct engine_session s = begin(ASKS);
+    uint64_t began = rig_now_ms();
+
+    assert_int_equal(s.matched, 0);
+    assert_ok(w.engine[ASKS].tern, engine_fetch(&s, TERN_PEER_ANY, 0, CALL_MS));
+    assert_true(rig_now_ms() - began < ms);
+    assert_int_equal(s.len.committed, n);
+    assert_int_equal(engine_wrong(&s, n), 0);
+    if (host)
+        assert_string_equal(s.last.host, host);
+    else
+        assert_null(s.last.host);
+    assert_ok(w.engine[ASKS].tern, engine_end(&s));
+}
+
+TEST_WITH(x11_what_one_host_computed_is_a_hit_on_another, start, stop)
+{
+    struct engine_session s;
+
+    compute();
+    brings(TOKENS, "full", CALL_MS);
+    s = begin(ASKS);
+    assert_int_equal(s.matched, TOKENS); /* it is here now */
+    assert_ok(w.engine[ASKS].tern, engine_end(&s));
+}
+
+TEST_WITH(x11_host_that_hangs_costs_the_deadline_of_the_question, start, stop)
+{
+    uint64_t began;
+
+    compute();
+    kill(w.daemon[FULL].pid, SIGSTOP);
+    began = rig_now_ms();
+    brings(TOKENS / 2, "half", ASK_MS + SPARE_MS);
+    assert_true(rig_now_ms() - began >= ASK_MS);
+}
+
+TEST_WITH(x11_hosts_that_are_gone_are_not_waited_for, start, stop)
+{
+    struct tern *admin;
+
+    compute();
+    for (uint32_t i = 1; i < HOSTS; i++)
+        kill(w.daemon[i].pid, SIGKILL);
+    admin = rig_connected(w.daemon[ASKS].admin);
+    wait_until(rig_figure(admin, "status", "peers_up") == 0);
+    tern_destroy(admin);
+    brings(0, NULL, SPARE_MS);
+}
