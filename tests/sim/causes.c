@@ -142,7 +142,9 @@ void check_busy_fetch(struct sim *w, uint32_t d, const struct session *s, const 
     uint32_t pull = pull_cause(r);
     bool load = s->fetch_host && !s->fetch_bad_peer;
 
-    if (says(r, share_refused(SHARE_PULLS)) && !load)
+    if (says(r, share_refused(SHARE_ASKS)) && s->fetch_any)
+        check_asks_full(w, d, s);
+    else if (says(r, share_refused(SHARE_PULLS)) && !load)
         check_pulls_full(w, d, s->tenant);
     else if (pull != NO && !load)
         EXPECT(pull_cause_holds(w, d, s, (enum pull_busy)pull), "busy_for_nothing", "%s", r->text);

@@ -14,6 +14,13 @@ static inline uint32_t at_of(struct sim *w, uint32_t d, uint32_t pool, const str
     return (uint32_t)(g - w->d[d].granule[tenant_of(w, d, pool)]);
 }
 
+/* ---- asks.c ---- */
+
+uint64_t tenants_shared(const struct sim *w);
+/* The daemon asks its peer who has some tokens; and answers such a question. */
+void question_asked(struct sim *w, uint32_t d, const struct peer_msg *msg);
+void question_answered(struct sim *w, uint32_t d, const struct peer_msg *msg);
+
 uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot);
 /* The transfer in of that id, if it is not over; else NULL. */
 struct opened *opened_of(struct sim *w, uint32_t d, struct pull_id id);

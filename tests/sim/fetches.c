@@ -231,6 +231,9 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
           d, i, ev.request.fetch.peer, depth, s->ntokens, s->committed, s->allocated);
     s->fetch_depth = depth && depth < s->ntokens ? depth : s->ntokens;
     choose_at_least(w, s, &ev.request.fetch);
+    s->fetch_any = ev.request.fetch.peer == 0 && s->fetch_at_least == 0 && chance(w, 30);
+    if (s->fetch_any)
+        ev.request.fetch.peer = PEER_ANY;
     s->disk_depth = space_current(w, d, s->tenant, s->space)
                         ? disk_depth(w, d, s->pool, s->ns, s->variant, s->fetch_depth, false)
                         : 0;
@@ -273,6 +276,9 @@ void fetch_send(struct sim *w, uint32_t d, struct session *s, struct event *ev, 
     s->fetch_before = s->turn;
     s->fetch_pull = (struct pull_id){.slot = NONE};
     s->fetch_waited = s->fetch_source_busy = 0;
+    s->fetch_asked = 0;
+    s->fetch_any &= ev->request.fetch.peer == PEER_ANY;
+    m->fetched |= (uint8_t)(1u << s->tenant);
     s->fetch_behind = others_ask(w, d, s);
     s->turn = TURN_FETCHING;
     m->waiting = 1;
@@ -630,7 +636,7 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
         fetched_from_disk(w, d, s, r);
         return;
     }
-    if (s->fetch_pull.slot == NONE) {
+    if (s->fetch_pull.slot == NONE && !s->fetch_asked) {
         fetch_refused(w, d, s, r);
         return;
     }
@@ -638,6 +644,8 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
     EXPECT(r->err != TERN_OK || r->fetch.lengths.written >= s->fetch_at_least, "fetch_at_least",
            "written %u, at least %u was to come", r->fetch.lengths.written, s->fetch_at_least);
     fetch_marks(w, d, s, r, s->committed);
+    if (s->fetch_any && r->fetch.lengths.committed > s->committed)
+        MARK(fetch_of_any_peer);
     fetch_take(w, d, s, r);
     fetch_ended(w, d, s, r);
 }

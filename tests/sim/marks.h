@@ -5,6 +5,10 @@
 #define SIM_MARKS_H
 
 #define MARKS(X)                                                                                   \
+    X(peers_asked, 2200)                                                                           \
+    X(peer_has_it, 700)                                                                            \
+    X(fetch_of_any_peer, 220)                                                                      \
+    X(asks_full, 150)                                                                              \
     X(match_hit, 3600)                                                                             \
     X(match_miss, 4900)                                                                            \
     X(match_in_pieces, 1500)                                                                       \

@@ -11,6 +11,7 @@ static void link_event(struct sim *w, uint32_t d, uint32_t number, bool up)
 
     ev.link.link = number;
     ev.link.incarnation = w->d[sim_far(w, d)].incarnation;
+    ev.link.tenants = tenants_shared(w);
     if (number == 0 && up) {
         if (w->link[d].incarnation != ev.link.incarnation)
             w->link[d].former = w->link[d].incarnation;
@@ -113,13 +114,17 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
     EXPECT(l->up[dir] && (mine || l->number == act->peer.link), "send_on_dead_link",
            "daemon %u sends %u on link %u, which it knows is down", d, msg->kind, act->peer.link);
     check_fits(w, msg);
-    if (msg->kind == PEER_PULL_OFFER)
+    if (msg->kind == PEER_PULL_OFFER && msg->each != 0)
+        question_answered(w, d, msg);
+    else if (msg->kind == PEER_PULL_OFFER)
         serve_offered(w, d, act->peer.link, msg);
     if (!mine && msg->err == TERN_TIMED_OUT)
         MARK(serve_deadline);
     if (msg->kind == PEER_PULL_OPEN && msg->history > msg->from)
         MARK(fetch_history_reused);
-    if (msg->kind == PEER_PULL_OPEN)
+    if (msg->kind == PEER_PULL_OPEN && msg->each != 0)
+        question_asked(w, d, msg);
+    else if (msg->kind == PEER_PULL_OPEN)
         pull_opened(w, d, msg);
     if (msg->kind == PEER_PULL_DONE) {
         pull_ended(w, d, msg->pull);
@@ -165,7 +170,7 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
     TRACE("  daemon %u receives %u\n", to, m->msg.kind);
     if (w->cfg.early) /* what was promised is over with its engine */
         give_back_all(w, to);
-    if (m->msg.kind == PEER_PULL_OPEN)
+    if (m->msg.kind == PEER_PULL_OPEN && m->msg.each == 0)
         w->d[to].open_resets[m->msg.pull.slot % OPENS] = w->d[to].resets;
     for (uint32_t p = 0; p < POOLS && m->msg.kind == PEER_PULL_OFFER; p++)
         w->d[to].pool[p].evictions++; /* room is made for all that is offered, at once */

@@ -243,6 +243,8 @@ void fetch_ended(struct sim *w, uint32_t d, struct session *s, const struct repl
 void fetch_tail_stays(struct sim *w, const struct session *s, const struct reply *r);
 void fetch_owned(struct sim *w, uint32_t d, struct session *s, const struct reply *r);
 void check_pulls_full(struct sim *w, uint32_t d, uint32_t tenant);
+/* And of questions to peers (asks.c). */
+void check_asks_full(struct sim *w, uint32_t d, const struct session *of);
 void match_these(struct sim *w, uint32_t d, uint32_t s, uint32_t variant, uint32_t n);
 void step_commit(struct sim *w, uint32_t d, uint32_t s);
 void queue_copies(struct sim *w, uint32_t d, struct session *s);

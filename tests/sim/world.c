@@ -158,6 +158,7 @@ static void set_limits(struct sim *w)
                              .record_pages = 128,
                              .record_jobs = 1 + c->lim_records % 3,
                              .resets = 64,
+                             .asks = 1 + c->lim_pulls % 3,
                              .links = LINKS,
                              .peers = 1,
                              .pulls = c->lim_pulls,
@@ -297,6 +298,8 @@ static void daemon_clear(struct sim *w, uint32_t d)
     for (uint32_t t = 0; t < TENANTS; t++)
         for (uint32_t i = 0; i < NAMESPACES; i++)
             m->content[t][i] = w->resets; /* there is none */
+    memset(m->question, 0, sizeof m->question);
+    m->fetched = 0;
     m->nopened = 0;
     memset(m->urgent_row, 0, sizeof m->urgent_row);
     m->last_copy = (struct copy_id){0, 0};

@@ -160,11 +160,13 @@ struct session {
     uint8_t fetch_behind;      /* others of its tenant were there before it */
     uint8_t piece_variant;     /* of the tokens of the Match under way */
     uint32_t piece_end;        /* how far pieces of it were taken; 0: none */
-    uint8_t piece_holds; /* the last piece was refused: what those before it led to may be held */
-    uint8_t deaf;        /* the connection that waited for the fetch was closed */
-    uint8_t fetch_host;  /* from the host tier */
-    uint8_t fetch_disk;  /* from the disk */
-    uint8_t ask_disk;    /* 1: its next fetch is from there */
+    uint8_t piece_holds;  /* the last piece was refused: what those before it led to may be held */
+    uint8_t deaf;         /* the connection that waited for the fetch was closed */
+    uint8_t fetch_host;   /* from the host tier */
+    uint8_t fetch_disk;   /* from the disk */
+    uint8_t ask_disk;     /* 1: its next fetch is from there */
+    uint8_t fetch_any;    /* it names no peer */
+    uint32_t fetch_asked; /* and peers were asked for it: its place among those of the daemon */
     uint8_t away, back_turn;
     uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
     uint8_t undone;   /* a copy failed: the core may have let it run on */
@@ -330,6 +332,14 @@ struct reset_asked {
     uint32_t tenant, ns, number;
 };
 
+/* Who has it: about so many tokens of a sequence. */
+#define QUESTIONS 8
+struct question {
+    struct pull_id id; /* gen 0: none */
+    uint8_t tenant, ns, variant;
+    uint32_t to;
+};
+
 /* A transfer in, from the question to the peer on. */
 struct opened {
     struct pull_id id; /* slot NONE: it is over */
@@ -408,6 +418,9 @@ struct daemon {
     struct pull_id walking[OPENS]; /* of the peer: what its tokens led to up to now is held here */
     struct opened opened[OPENS];
     uint32_t nopened;
+    struct question question[QUESTIONS]; /* the last ones */
+    uint32_t nquestions;
+    uint8_t fetched; /* a bit a tenant of which something was fetched since the start */
     uint32_t urgent_row[TENANTS]; /* batches in a row that were of no prefetch */
     struct serve serve[SERVES * 2];
     struct chunk chunk[POOLS][CHUNK_RECORDS];

@@ -147,7 +147,10 @@
     X(147, LOAD_UNHELD, "let the host's copies go while a load reads them")                        \
     X(148, DUE_UNHELD, "let what a store is due of make way")                                      \
     X(149, LOAD_AT_ONCE, "bring a whole path back in one step")                                    \
-    X(150, CHUNK_OF_ANOTHER, "believe a node's chunk whose record is another's by now")
+    X(150, CHUNK_OF_ANOTHER, "believe a node's chunk whose record is another's by now")            \
+    X(151, ASK_ANY_TENANT, "answer a question with what another tenant has")                       \
+    X(152, ASK_STRANGERS, "ask a peer that does not share the tenant")                             \
+    X(153, ASK_KEPT, "keep the record of a question whose fetch was cancelled")
 
 /* These are the seam's: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \
