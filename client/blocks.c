@@ -164,6 +164,7 @@ enum tern_err tern_blocks_open(const char *socket_path, const struct tern_block_
     if (!set)
         return blocks_not_open(TERN_INTERNAL, "no memory");
     set->value_bytes = config->value_bytes;
+    set->hosts_any = config->hosts_any;
     set->page_bytes = block_page_bytes(config->value_bytes);
     err = name_set(set, config);
     if (err != TERN_OK)
@@ -207,12 +208,18 @@ void tern_blocks_counts(const struct tern_block_set *set, struct tern_block_coun
 
 /* ---- calls that need no pages ---- */
 
+const char *tern_blocks_host(const struct tern_block_set *set, uint32_t i)
+{
+    return i < TERN_BLOCKS_LIST_MAX ? block_host(set, i) : NULL;
+}
+
 static uint8_t place_of(struct tern_page p)
 {
     if (p.index != 0)
         return TERN_BLOCK_IN_POOL;
     return p.generation == PLACE_HOST   ? TERN_BLOCK_ON_HOST
            : p.generation == PLACE_DISK ? TERN_BLOCK_ON_DISK
+           : block_is_there(p)          ? TERN_BLOCK_ELSEWHERE
                                         : TERN_BLOCK_NOWHERE;
 }
 
@@ -226,6 +233,9 @@ enum tern_err tern_blocks_find(struct tern_block_set *set, const struct tern_blo
 
     TRY(blocks_begin(set, &list));
     TRY(blocks_ask(set, BLOCKS_FIND, NULL, n, list.deadline_ns));
+    for (uint32_t i = 0; i < n; i++)
+        set->todo[i] = i;
+    TRY(blocks_ask_hosts(set, n, list.deadline_ns));
     while (front < n && block_is_there(set->page[front]))
         front++;
     for (uint32_t i = 0; ret_places && i < n; i++)

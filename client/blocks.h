@@ -21,7 +21,9 @@
 #define BLOCKS_AHEAD       8             /* pages that a set holds for its next put, at most; */
 #define BLOCKS_AHEAD_BYTES (32ull << 20) /* so many bytes of them; */
 #define BLOCKS_AHEAD_PART  64            /* and of the pool's pages one in so many */
-#define BLOCKS_TRIES       4 /* times that a get looks for a block that was evicted while read */
+#define BLOCKS_TRIES       4    /* times that a get looks for a block that was evicted while read */
+#define BLOCKS_ASKED       1024 /* keys that peers are asked about at a time */
+#define BLOCKS_HOSTS       256  /* names of peers that one call keeps */
 #define BLOCKS_NAP_NS      200000u /* between two requests for what is in use */
 #define BLOCKS_END_MS                                                                              \
     100 /* how long a call that has failed waits for its sessions to be closed                     \
@@ -29,8 +31,8 @@
 
 /* The questions of a Blocks, and the values that its answer has in the place of a generation, as on
  * the wire. */
-enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE };
-enum { PLACE_NOWHERE = 0, PLACE_HOST, PLACE_DISK, PLACE_HELD };
+enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE, BLOCKS_ASK };
+enum { PLACE_NOWHERE = 0, PLACE_HOST, PLACE_DISK, PLACE_HELD, PLACE_ELSEWHERE };
 
 struct tern_block_pin {
     struct tern_block_set *set;
@@ -78,6 +80,10 @@ struct tern_block_set {
     uint32_t todo[TERN_BLOCKS_LIST_MAX], here[TERN_BLOCKS_LIST_MAX],
         elsewhere[TERN_BLOCKS_LIST_MAX], wrong[TERN_BLOCKS_LIST_MAX], gone[TERN_BLOCKS_LIST_MAX];
     struct tern_page before[TERN_BLOCKS_LIST_MAX];
+    bool hosts_any;
+    uint16_t host[TERN_BLOCKS_LIST_MAX]; /* of each place: which of `hosts` has it, from 1 on; 0 */
+    char hosts[BLOCKS_HOSTS][WIRE_STRING_MAX + 1];
+    uint32_t nhosts;
     struct block_copy *copies; /* owned: copier_most, or BLOCKS_SESSIONS if that is more */
     _Atomic bool cancelled;    /* by another thread: the call under way is to end, with GONE */
     struct tern_block_counts counts;
@@ -105,10 +111,19 @@ enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *
  * to the same places of set->page. */
 enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, const uint32_t *at,
                          uint32_t n, uint64_t deadline_ns);
+/* Where hosts_any: asks peers for those of the first n places of set->todo that are nowhere, and
+ * says so in set->page and set->host. */
+enum tern_err blocks_ask_hosts(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns);
+/* The peer that was said to have the block at that place; NULL: none. */
+static inline const char *block_host(const struct tern_block_set *set, uint32_t at)
+{
+    return set->host[at] ? set->hosts[set->host[at] - 1] : NULL;
+}
 /* Is the block anywhere? */
 static inline bool block_is_there(struct tern_page p)
 {
-    return p.index != 0 || p.generation == PLACE_HOST || p.generation == PLACE_DISK;
+    return p.index != 0 || p.generation == PLACE_HOST || p.generation == PLACE_DISK ||
+           p.generation >= PLACE_ELSEWHERE;
 }
 /* The copy between the value at that place of the list and a page. MALFORMED: the pool has no such
  * page. */

@@ -28,6 +28,8 @@ enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *
     struct tern *t = set->t;
 
     t->text[0] = '\0';
+    memset(set->host, 0, sizeof set->host);
+    set->nhosts = 0;
     if (list->n > TERN_BLOCKS_LIST_MAX || (list->n > 0 && !list->keys))
         return set_error(t, TERN_INVALID, "a list has at most TERN_BLOCKS_LIST_MAX (4096) keys");
     for (uint32_t i = 0; i < list->n; i++) {
@@ -72,6 +74,33 @@ static enum tern_err go_on(const struct tern_block_set *set)
     return set_error(set->t, TERN_GONE, "the call was cancelled");
 }
 
+/* The place of a name in set->hosts, from 1 on; 0: there is no room. */
+static uint16_t host_named(struct tern_block_set *set, const char *name)
+{
+    for (uint32_t i = 0; i < set->nhosts; i++)
+        if (strcmp(set->hosts[i], name) == 0)
+            return (uint16_t)(i + 1);
+    if (set->nhosts == BLOCKS_HOSTS || strlen(name) > WIRE_STRING_MAX)
+        return 0;
+    memcpy(set->hosts[set->nhosts], name, strlen(name) + 1);
+    return (uint16_t)++set->nhosts;
+}
+
+/* The peers that have what was asked for. What names none is nowhere. */
+static void take_hosts(struct tern_block_set *set, const Tern__Wire__BlocksReply *reply,
+                       const struct asked_keys *k)
+{
+    for (uint32_t i = 0; i < k->n; i++) {
+        struct tern_page *page = &set->page[place_at(k, i)];
+        const uint32_t host = page->generation - PLACE_ELSEWHERE;
+        const bool named = page->generation >= PLACE_ELSEWHERE && host < reply->n_hosts;
+
+        set->host[place_at(k, i)] = named ? host_named(set, reply->hosts[host]) : 0;
+        *page = (struct tern_page){.generation =
+                                       set->host[place_at(k, i)] ? PLACE_ELSEWHERE : PLACE_NOWHERE};
+    }
+}
+
 static enum tern_err ask_piece(struct tern_block_set *set, Tern__Wire__Blocks *m,
                                const struct asked_keys *k, uint64_t deadline_ns)
 {
@@ -90,13 +119,16 @@ static enum tern_err ask_piece(struct tern_block_set *set, Tern__Wire__Blocks *m
     for (uint32_t i = 0; i < k->n; i++)
         memcpy(&set->page[place_at(k, i)], pages + i * sizeof(struct tern_page),
                sizeof(struct tern_page));
+    if (m->what == BLOCKS_ASK)
+        take_hosts(set, (const Tern__Wire__BlocksReply *)msg, k);
     return TERN_OK;
 }
 
 enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, const uint32_t *at,
                          uint32_t n, uint64_t deadline_ns)
 {
-    const uint32_t most = (set->t->socket.body_max - ASK_REST) / sizeof *set->words;
+    const uint32_t room = (set->t->socket.body_max - ASK_REST) / sizeof *set->words,
+                   most = what == BLOCKS_ASK && room > BLOCKS_ASKED ? BLOCKS_ASKED : room;
     Tern__Wire__Tokens keys = TERN__WIRE__TOKENS__INIT;
     Tern__Wire__Blocks m = TERN__WIRE__BLOCKS__INIT;
     struct asked_keys k = {.at = at};
@@ -118,6 +150,18 @@ enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, cons
         TRY(ask_piece(set, &m, &k, deadline_ns));
     }
     return TERN_OK;
+}
+
+enum tern_err blocks_ask_hosts(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns)
+{
+    uint32_t nowhere = 0;
+    enum tern_err err;
+
+    for (uint32_t i = 0; i < n && set->hosts_any; i++)
+        if (!block_is_there(set->page[set->todo[i]]))
+            set->gone[nowhere++] = set->todo[i];
+    err = blocks_ask(set, BLOCKS_ASK, set->gone, nowhere, deadline_ns);
+    return err == TERN_BUSY ? TERN_OK : err; /* too many ask: nobody has them */
 }
 
 enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list *list, uint32_t at,

@@ -108,6 +108,7 @@ static enum tern_err get_round(struct get *g)
     uint32_t n = g->ntodo, here = 0, elsewhere = 0, wrong;
 
     TRY(blocks_ask(set, BLOCKS_TOUCH, set->todo, n, g->list.deadline_ns));
+    TRY(blocks_ask_hosts(set, n, g->list.deadline_ns));
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t at = set->todo[i];
 

@@ -183,12 +183,15 @@ static uint32_t page_of(const struct tern_result *r)
     return r->runs[0].pages[0].index;
 }
 
-/* Which tier a session that has matched is to fetch its block from; false: from none. */
-static bool tier_of(const struct tern_result *r, const char **ret_peer)
+/* Which tier, or peer (NULL: none), a session that has matched is to fetch its block from; false:
+ * from none. */
+static bool tier_of(const struct tern_result *r, const char *host, const char **ret_peer)
 {
-    *ret_peer = r->host_depth == BLOCK_TOKENS ? NULL : TERN_PEER_DISK;
+    *ret_peer = r->host_depth == BLOCK_TOKENS   ? NULL
+                : r->disk_depth == BLOCK_TOKENS ? TERN_PEER_DISK
+                                                : host;
     return r->err == TERN_OK && r->matched != BLOCK_TOKENS &&
-           (r->host_depth == BLOCK_TOKENS || r->disk_depth == BLOCK_TOKENS);
+           (*ret_peer || r->host_depth == BLOCK_TOKENS);
 }
 
 /* Matches all, and says which sessions are to load and from where. */
@@ -217,7 +220,7 @@ static enum tern_err match_all(struct tern_block_set *set, const uint32_t *at, u
         if (!quick_get(calls[i].reply_type, body, bytes, &set->t->store, &r))
             return not_an_answer(set->t, TERN_MALFORMED);
         ret_pages[i] = page_of(&r);
-        if (tier_of(&r, &ret_peers[i]))
+        if (tier_of(&r, block_host(set, at[i]), &ret_peers[i]))
             *ret_load |= 1ull << i;
     }
     return TERN_OK;

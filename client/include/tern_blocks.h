@@ -43,6 +43,7 @@ struct tern_block_config {
     bool populate;      /* maps all of the pool at once, about 0.1 s a GiB, in place of one page
                            fault for every 4 KiB that is touched for the first time */
     const char *device; /* which of the tenant's regions: as of tern_join_device; NULL: the first */
+    bool hosts_any; /* find and get ask peers for what this host has not: see tern_blocks_host */
 };
 
 /* Connects, and finds or makes the pool. *ret is owned by the caller. The words of an error are
@@ -75,7 +76,8 @@ enum tern_block_place {
     TERN_BLOCK_NOWHERE = 0,
     TERN_BLOCK_IN_POOL = 1,
     TERN_BLOCK_ON_HOST = 2,
-    TERN_BLOCK_ON_DISK = 3
+    TERN_BLOCK_ON_DISK = 3,
+    TERN_BLOCK_ELSEWHERE = 4 /* a peer has it: tern_blocks_host */
 };
 
 /* Says of each key where its block is. ret_places: NULL, or n of enum tern_block_place. *ret_front
@@ -85,6 +87,12 @@ TERN_API enum tern_err tern_blocks_find(struct tern_block_set *set,
                                         const struct tern_block_key *keys, uint32_t n,
                                         uint32_t deadline_ms, uint8_t *ret_places,
                                         uint32_t *ret_front);
+/* The peer that the last find or get of the set was told has keys[i]; NULL: this host has it, or
+ * nobody. Borrowed until the next call on the set. With hosts_any the daemon asks, for blocks that
+ * it has not, up to 64 peers at once, of those that share the tenant, and waits 0.1 s for the
+ * slowest. A get then fetches each block from the first peer that said it has it, verifies it, and
+ * keeps it in the pool. A peer that has it no longer, or is lost, leaves it not there. */
+TERN_API const char *tern_blocks_host(const struct tern_block_set *set, uint32_t i);
 /* Copies values into the caller's memory. ret_got[i] is 1 where all bytes of one put of keys[i] are
  * in values[i]; 0: the block is not there, and what values[i] holds is of no meaning. A block that
  * cannot be brought from another tier, for want of room or because it is damaged, counts as not
@@ -131,7 +139,7 @@ TERN_API enum tern_err tern_blocks_unpin(struct tern_block_pin **pin, uint32_t d
 struct tern_block_counts {
     uint64_t gets, hits;  /* keys that were asked for, and those that were there */
     uint64_t puts, there; /* keys that were to be put, and those that were there already */
-    uint64_t loads;       /* blocks that a get brought from the host tier or the disk */
+    uint64_t loads;       /* blocks that a get brought from the host tier, the disk or a peer */
     uint64_t again;       /* blocks that were evicted while they were read, and looked for again */
     uint64_t damaged;     /* blocks whose bytes were no put's; they were removed */
     uint64_t requests;    /* round trips to the daemon */

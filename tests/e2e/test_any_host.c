@@ -1,6 +1,6 @@
-/* Who has it (X11), between real daemons over TCP: what a prefill host computed is a hit on another
- * host to which nobody named it; and hosts that hang or are gone cost the deadline of a question
- * and no more. Four daemons: the first has the others as its peers. */
+/* Who has it (X11), between real daemons over TCP: what a prefill host computed, or put as a block,
+ * is a hit on another host to which nobody named it; and hosts that hang or are gone cost the
+ * deadline of a question and no more. Four daemons: the first has the others as its peers. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +18,8 @@
 #define CALL_MS     20000
 #define ASK_MS      100  /* how long the daemon waits for an answer */
 #define SPARE_MS    3000 /* for a machine that does other things too; less than a link's 5 s */
+#define VALUE       RIG_PAGE
+#define KEYS        96
 
 enum { ASKS, FULL, HALF, EMPTY };
 
@@ -134,4 +136,116 @@ TEST_WITH(x11_hosts_that_are_gone_are_not_waited_for, start, stop)
     wait_until(rig_figure(admin, "status", "peers_up") == 0);
     tern_destroy(admin);
     brings(0, NULL, SPARE_MS);
+}
+
+/* --- blocks --- */
+
+struct list {
+    uint8_t bytes[KEYS][32], value[KEYS][VALUE], marks[KEYS];
+    struct tern_block_key key[KEYS];
+    struct iovec iov[KEYS];
+    struct tern_block_value values[KEYS];
+};
+
+static struct list list;
+
+static void fill(uint32_t seed)
+{
+    for (uint32_t i = 0; i < KEYS; i++) {
+        memset(list.bytes[i], (int)i, sizeof list.bytes[i]);
+        memset(list.value[i], (int)(seed * i + seed), VALUE);
+        list.key[i] = (struct tern_block_key){list.bytes[i], 1 + i % 32};
+        list.iov[i] = (struct iovec){list.value[i], VALUE};
+        list.values[i] = (struct tern_block_value){&list.iov[i], 1};
+    }
+}
+
+static struct tern_block_set *set_of(uint32_t host, bool any)
+{
+    struct tern_block_config c = {.ns = {.model = "m"},
+                                  .group = "kv",
+                                  .value_bytes = VALUE,
+                                  .pool_bytes = 4u << 20,
+                                  .hosts_any = any};
+    struct tern_block_set *set;
+
+    if (tern_blocks_open(w.daemon[host].socket, &c, CALL_MS, &set) != TERN_OK)
+        fail_msg("%s", tern_blocks_error_text(NULL));
+    return set;
+}
+
+#define blocks_ok(set, expr)                                                                       \
+    do {                                                                                           \
+        if ((expr) != TERN_OK)                                                                     \
+            fail_msg("%s: %s", #expr, tern_blocks_error_text(set));                                \
+    } while (0)
+
+/* `full` puts the keys from the first, `half` those from the second on. */
+static void put_blocks(uint32_t full, uint32_t half)
+{
+    fill(3);
+    for (uint32_t i = FULL; i <= HALF; i++) {
+        uint32_t from = i == FULL ? full : half;
+        struct tern_block_set *set = set_of(i, false);
+
+        blocks_ok(set, tern_blocks_put(set, list.key + from, list.values + from, KEYS - from,
+                                       CALL_MS, NULL));
+        tern_blocks_close(set);
+    }
+}
+
+TEST_WITH(x11_block_that_one_host_put_is_a_hit_on_another, start, stop)
+{
+    struct tern_block_set *here, *any;
+    uint32_t front;
+
+    put_blocks(8, KEYS - 8);
+    here = set_of(ASKS, false);
+    any = set_of(ASKS, true);
+    blocks_ok(here, tern_blocks_find(here, list.key, KEYS, CALL_MS, list.marks, &front));
+    assert_int_equal(front, 0);
+    assert_int_equal(list.marks[8], TERN_BLOCK_NOWHERE); /* nobody was asked */
+    blocks_ok(any, tern_blocks_find(any, list.key + 4, KEYS - 4, CALL_MS, list.marks, &front));
+    assert_int_equal(list.marks[3], TERN_BLOCK_NOWHERE);
+    assert_null(tern_blocks_host(any, 3));
+    for (uint32_t i = 4; i < KEYS - 12; i++) {
+        assert_int_equal(list.marks[i], TERN_BLOCK_ELSEWHERE);
+        assert_string_equal(tern_blocks_host(any, i), "full");
+    }
+    for (uint32_t i = 0; i < KEYS; i++)
+        memset(list.value[i], 0, VALUE);
+    blocks_ok(any, tern_blocks_get(any, list.key, list.values, KEYS, CALL_MS, list.marks));
+    for (uint32_t i = 0; i < KEYS; i++) {
+        const uint8_t want = (uint8_t)(3 * i + 3);
+
+        assert_int_equal(list.marks[i], i >= 8);
+        for (uint32_t k = 0; i >= 8 && k < VALUE; k++)
+            if (list.value[i][k] != want)
+                fail_msg("block %u has another byte %u", i, k);
+    }
+    blocks_ok(here, tern_blocks_find(here, list.key + 8, KEYS - 8, CALL_MS, list.marks, &front));
+    assert_int_equal(front, KEYS - 8); /* they are in the pool now */
+    assert_int_equal(list.marks[0], TERN_BLOCK_IN_POOL);
+    tern_blocks_close(here);
+    tern_blocks_close(any);
+}
+
+TEST_WITH(x11_blocks_of_a_host_that_hangs_cost_the_deadline, start, stop)
+{
+    struct tern_block_set *any;
+    uint64_t began;
+    uint32_t front;
+
+    put_blocks(0, 0);
+    any = set_of(ASKS, true);
+    kill(w.daemon[FULL].pid, SIGSTOP);
+    began = rig_now_ms();
+    blocks_ok(any, tern_blocks_find(any, list.key, KEYS, CALL_MS, list.marks, &front));
+    assert_int_equal(front, KEYS);
+    assert_string_equal(tern_blocks_host(any, 0), "half");
+    kill(w.daemon[HALF].pid, SIGSTOP);
+    blocks_ok(any, tern_blocks_find(any, list.key, KEYS, CALL_MS, list.marks, &front));
+    assert_int_equal(front, 0);
+    assert_true(rig_now_ms() - began >= ASK_MS && rig_now_ms() - began < 2 * ASK_MS + SPARE_MS);
+    tern_blocks_close(any);
 }
