@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._lib import PEER_DISK, STEP_NONE, lib
+from ._lib import PEER_ANY, PEER_DISK, STEP_NONE, lib
 from .aio import Async, Event, chains
 from .blocks import BlockCounts, BlockPin, Blocks, Spans
 from .connection import Connection, Depths, Engine, Pool, Reset
@@ -42,6 +42,7 @@ def version() -> str:
 
 
 __all__ = [
+    "PEER_ANY",
     "PEER_DISK",
     "STEP_NONE",
     "Async",

@@ -19,6 +19,7 @@ BLOB_NAME_MAX = 31
 RECORD_SPANS_MAX = 8
 STEP_NONE = 2**64 - 1
 PEER_DISK = "/disk"
+PEER_ANY = "/any"
 
 u32, u64 = ct.c_uint32, ct.c_uint64
 
@@ -140,6 +141,7 @@ class Result(ct.Structure):
         ("align", u32),
         ("handed", u32),
         ("arriving", u32),
+        ("host", ct.c_char_p),
     ]
 
 
@@ -289,6 +291,7 @@ class BlockConfig(ct.Structure):
         ("threads", u32),
         ("populate", ct.c_bool),
         ("device", ct.c_char_p),
+        ("hosts_any", ct.c_bool),
     ]
 
 
@@ -483,6 +486,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_blocks_close": (None, [_P]),
     "tern_blocks_error_text": (_S, [_P]),
     "tern_blocks_find": (ct.c_int, [_P, _KEYS, u32, u32, _MARKS, ct.POINTER(u32)]),
+    "tern_blocks_host": (_S, [_P, u32]),
     "tern_blocks_get": (ct.c_int, [_P, _KEYS, _VALUES, u32, u32, _MARKS]),
     "tern_blocks_put": (ct.c_int, [_P, _KEYS, _VALUES, u32, u32, _MARKS]),
     "tern_blocks_touch": (ct.c_int, [_P, _KEYS, u32, u32, ct.POINTER(u32)]),

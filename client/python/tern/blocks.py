@@ -21,7 +21,7 @@ Piece: TypeAlias = Union[bytes, bytearray, memoryview, npt.NDArray[Any]]  # or a
 Value: TypeAlias = Union[Piece, Sequence[Piece]]  # whole, or in a list or tuple of pieces
 Addresses: TypeAlias = npt.NDArray[np.integer[Any]]  # [value, piece]
 
-PLACES = ("nowhere", "pool", "host", "disk")  # enum tern_block_place
+PLACES = ("nowhere", "pool", "host", "disk", "elsewhere")  # enum tern_block_place
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class BlockCounts:
     hits: int  # and those that were there
     puts: int  # keys that were to be put,
     there: int  # and those that were there already
-    loads: int  # blocks that came from the host tier or the disk
+    loads: int  # blocks that came from the host tier, the disk or a peer
     again: int  # blocks that were evicted while they were read, and looked for again
     damaged: int  # blocks whose bytes were no put's; they were removed
     requests: int  # round trips to the daemon
@@ -158,8 +158,11 @@ class Blocks:
         threads: int = 1,
         populate: bool = False,
         device: str | None = None,
+        hosts: str | None = None,
         deadline_ms: int = 0,
     ) -> None:
+        if hosts not in (None, "any"):
+            raise Invalid(f'hosts is None, for this host alone, or "any", and not {hosts!r}')
         self._guard = Guard()
         self._pointer: ct.c_void_p | None = None
         config = _lib.BlockConfig(
@@ -171,6 +174,7 @@ class Blocks:
             threads=number("threads", threads),
             populate=populate,
             device=encoded_or_none("device", device),
+            hosts_any=hosts == "any",
         )
         pointer = ct.c_void_p()
         err = lib.tern_blocks_open(
@@ -214,10 +218,15 @@ class Blocks:
             raise self._error(err)
 
     def find(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> list[str]:
-        """Where each block is: "pool", "host", "disk" or "nowhere"."""
+        """Where each block is: "pool", "host", "disk", "elsewhere" (a peer has it: host_of) or "nowhere"."""
         k = _Keys(keys)
         self._check(lib.tern_blocks_find(self._set(), k.c, k.n, milliseconds(deadline_ms), k.marks, None))
         return [PLACES[mark] for mark in k.marks]
+
+    def host_of(self, i: int) -> str | None:
+        """The peer that the last find or get, of a set with hosts="any", was told has key i. None: this host, or nobody."""
+        name = lib.tern_blocks_host(self._set(), number("i", i))
+        return name.decode() if name else None
 
     def front(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:
         """How many blocks are there, from the first up to one that is not."""

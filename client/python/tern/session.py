@@ -60,6 +60,7 @@ class Result:
     copies: list[Copy] = field(default_factory=list)
     blob: bytes = b""  # of a fetch by ticket: what was handed over with it
     arriving: int = 0  # of a fetch_wait: what is still coming brings the session to this; 0: nothing is
+    host: str | None = None  # of a fetch: the peer that pages came from
 
 
 class Answered:
@@ -78,6 +79,7 @@ class Answered:
             r.disk_depth,
             blob=ct.string_at(r.blob, r.blob_bytes) if r.blob_bytes else b"",
             arriving=r.arriving,
+            host=r.host.decode() if r.host else None,
         )
         self.runs: list[tuple[str, int, Ids]] = []  # of pages as Session.page_refs has them
         for i in range(r.nruns):
@@ -314,7 +316,8 @@ class Session:
         deadline_ms: int = 0,
     ) -> Result:
         """Brings what `peer` has published, or with None what the host tier has, or with PEER_DISK what the
-        daemon's disk has, as far as it reaches beyond `written`; it takes the place of the session's own pages, which `step` may touch last.
+        daemon's disk has, or with PEER_ANY what the peer that has most of it has, which `host` of the result names, as far as it reaches
+        beyond `written`; it takes the place of the session's own pages, which `step` may touch last.
         Waits until `at_least` tokens are published there. No decode waits for a `prefetch`: others go first."""
         wanted = number("at_least", at_least), number("depth", depth)
         named = encoded_or_none("peer", peer)

@@ -15,9 +15,15 @@ BYTES = 20000
 POOL = 2 << 20
 
 
-def opened(d: Daemon, model: str = "m") -> tern.Blocks:
+def opened(d: Daemon, model: str = "m", hosts: str | None = None) -> tern.Blocks:
     return tern.Blocks(
-        d.socket, namespace=tern.Namespace(model=model), group="kv", value_bytes=BYTES, pool_bytes=POOL, threads=2
+        d.socket,
+        namespace=tern.Namespace(model=model),
+        group="kv",
+        value_bytes=BYTES,
+        pool_bytes=POOL,
+        threads=2,
+        hosts=hosts,
     )
 
 
@@ -52,6 +58,21 @@ def test_what_was_put_comes_back_from_another_set(daemons: tuple[Daemon, Daemon]
                 b.remove([keys[0]], deadline_ms=50)
         assert b.touch(keys) == 20 and b.remove(keys) == 20 and a.front(keys) == 0
         assert b.get([keys[7]], [got[0]]) == [False]
+
+
+def test_what_another_host_has_is_found_and_got(daemons: tuple[Daemon, Daemon]) -> None:
+    keys, there = [key(i) for i in range(40, 60)], slice(5, 20)
+    got = [np.zeros(BYTES, np.uint8) for _ in keys]
+    with opened(daemons[0]) as a, opened(daemons[1]) as b, opened(daemons[1], hosts="any") as any_host:
+        assert all(a.put(keys[there], [value(i) for i in range(45, 60)]))
+        assert b.front(keys[there]) == 0  # which asks nobody
+        assert any_host.find(keys) == ["nowhere"] * 5 + ["elsewhere"] * 15
+        assert any_host.host_of(4) is None and any_host.host_of(5) == "host-a"
+        assert any_host.get(keys, got) == [False] * 5 + [True] * 15
+        assert all(np.array_equal(got[i], value(40 + i)) for i in range(5, 20))
+        assert b.find(keys[there]) == ["pool"] * 15
+    with pytest.raises(tern.Invalid, match="hosts is None"):
+        opened(daemons[0], hosts="all")
 
 
 def test_what_is_wrong_is_refused(daemons: tuple[Daemon, Daemon]) -> None:
