@@ -44,6 +44,7 @@
 #define ASK_PEERS_MAX    64     /* peers that a question who has it goes to */
 #define ASK_MS           100    /* how long it waits for their answers */
 #define ASK_TOKENS_MAX   65536  /* of a prefix that is asked about */
+#define ASK_TOKENS_SENT  524288 /* to all peers together: a step copies them for each */
 #define BLOCKS_ASKED_MAX 1024   /* keys of a Blocks that asks peers */
 #define HOSTS_TOLD_MAX   256    /* names of peers in the answers of one step */
 #define OPEN_TOKENS_MAX  245760 /* tokens of one message between daemons: they fit one frame */

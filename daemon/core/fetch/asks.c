@@ -21,6 +21,16 @@ uint32_t ask_reaches(const struct core *c, struct tenant_peer from)
     return from.peer < c->limits.peers ? from.peer : NONE;
 }
 
+uint32_t ask_peers(const struct core *c, uint32_t tenant)
+{
+    uint32_t n = 0, peer;
+
+    for (peer = ask_reaches(c, (struct tenant_peer){tenant, 0}); peer != NONE && n < ASK_PEERS_MAX;
+         peer = ask_reaches(c, (struct tenant_peer){tenant, peer + 1}))
+        n++;
+    return n;
+}
+
 /* Where there are more peers than one question goes to, each question begins at the next one. */
 static void choose_peers(struct core *c, struct ask *a)
 {

@@ -14,6 +14,8 @@ struct tenant_peer {
 /* The first peer from that one on that may be asked on behalf of the tenant. NONE: there is none.
  */
 uint32_t ask_reaches(const struct core *c, struct tenant_peer from);
+/* How many of them a question goes to. */
+uint32_t ask_peers(const struct core *c, uint32_t tenant);
 /* Asks them what `what` says of a tenant, a namespace, a layout and tokens. The tenant has room in
  * its share, and `out` for ASK_PEERS_MAX actions. */
 struct ask *asks_open(struct core *c, struct actions *out, const struct peer_msg *what);

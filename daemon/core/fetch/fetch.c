@@ -251,12 +251,21 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     p->asks++;
 }
 
-/* Asks the peers who has it: about the first tokens, as many as a question may have. */
+/* How many of its first tokens a question may be about: fewer where it goes to many peers. */
+static uint32_t seek_tokens(const struct core *c, const struct pull *p, uint32_t align)
+{
+    const uint32_t each = ASK_TOKENS_SENT / ask_peers(c, p->tenant);
+    uint32_t most = (each < ASK_TOKENS_MAX ? each : ASK_TOKENS_MAX) / align * align;
+
+    most = most > 0 ? most : align;
+    return p->to < most ? p->to : most;
+}
+
+/* Asks the peers who has it. */
 static void fetch_seek(struct core *c, struct actions *out, struct pull *p)
 {
     const struct session *s = session_at(c, p->session);
     const struct pool *pool = session_pool(c, s);
-    const uint32_t most = ASK_TOKENS_MAX / pool->align * pool->align;
     struct tokens_range piece;
     struct peer_msg what = {.tenant = p->tenant,
                             .trace_id = p->trace_id,
@@ -267,7 +276,7 @@ static void fetch_seek(struct core *c, struct actions *out, struct pull *p)
                             .keys = out->keys};
     struct ask *a;
 
-    check(next_piece(c, s, (struct tokens_range){0, p->to < most ? p->to : most}, &piece));
+    check(next_piece(c, s, (struct tokens_range){0, seek_tokens(c, p, pool->align)}, &piece));
     fetch_gather(c, s, piece, out, &what.nkeys);
     out->opens = true;
     what.to = what.each = piece.until;

@@ -12,7 +12,7 @@
 #define RIG_TENANTS_MAX 4
 #define RIG_JOBS_MAX    512
 #define RIG_REPLIES_MAX 1024
-#define RIG_LINKS_MAX   8
+#define RIG_LINKS_MAX   32
 #define RIG_TOKENS_MAX  65536
 #define RIG_TABLE_MAX   4608
 #define RIG_KEYS_MAX    16

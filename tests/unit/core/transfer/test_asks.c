@@ -106,6 +106,26 @@ static void ends_clean(struct hosts *h)
         assert_int_equal(h->host[i]->link_closes + h->dest->link_closes, 0);
 }
 
+/* One step copies the tokens for each peer. */
+TEST(x11_question_to_many_peers_is_about_fewer_tokens)
+{
+    enum { MANY = 16 };
+    struct rig_options o = options();
+    struct hosts h;
+
+    o.limits.peers = MANY;
+    o.limits.links = 2 * MANY;
+    o.limits.token_blocks = 65536;
+    h = start_with(o, 0);
+    for (uint32_t i = 0; i < MANY; i++)
+        rig_link_up(h.dest, i, h.host[0], MANY + i);
+    h.dest->automatic = BY_HAND(RIG_MSG);
+    h.d = session_with(h.dest, &h.de, h.dp, 1, ASK_TOKENS_MAX);
+    any(&h);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(rig_job(h.dest, RIG_MSG, i)->msg.to, ASK_TOKENS_SENT / MANY);
+}
+
 TEST(x11_any_brings_it_from_the_peer_that_has_most)
 {
     struct hosts h = start();
