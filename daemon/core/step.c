@@ -399,13 +399,6 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     }
 }
 
-/* Does the event make room for all that a fetch or a load brings? */
-static bool needs_room(const struct event *ev)
-{
-    return ev->kind == EV_PEER_MSG ||
-           (ev->kind == EV_REQUEST && (ev->request.op == OP_FETCH || ev->request.op == OP_RECOVER));
-}
-
 /* T20: the shell raises an alarm and keeps the tape; whoever tests the core ends here. */
 static void step_over(struct core *c, enum event_kind kind)
 {
@@ -429,15 +422,13 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     check(ev->now_ns >= c->now_ns && out->refs_max == c->limits.table_pages);
     c->now_ns = ev->now_ns;
     c->touched = c->visits = 0;
-    c->piece_most = needs_room(ev) ? ROOM_VISITS_MAX : PIECE_VISITS_MAX;
+    c->piece_most = PIECE_VISITS_MAX;
     piece_begin(c);
     all = turns_expire(c);          /* so that a request with the handle of one comes late, */
     all = tickets_expire(c) && all; /* and one with a ticket */
     apply(c, out, ev);
-    /* The next request may ask for what a request gives back. */
-    c->piece_most = ev->kind == EV_REQUEST ? PIECE_VISITS_MAX
-                    : ev->kind == EV_TIMER ? PIECE_VISITS_TIMER
-                                           : 0;
+    if (ev->kind != EV_REQUEST) /* what it gives back, the next one may ask for */
+        c->piece_most = ev->kind == EV_TIMER ? PIECE_VISITS_TIMER : 0;
     piece_begin(c);
     all = loads_flush(c) && all;
     all = sessions_flush(c) && all;

@@ -563,16 +563,9 @@ struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, s
 {
     struct rig_session *s = rig_session(rig, e, pool, 1);
     const uint32_t *tokens = rig_tokens(seed, depth);
-    uint32_t was;
-    enum tern_err err;
 
-    if (rig_match(s, tokens, depth) != TERN_OK || rig_run_to(s, tokens, depth) != TERN_OK)
-        rig_fail("running %u tokens of sequence %u failed: %d", depth, seed, rig->res.err);
-    do { /* as libtern does: a long commit goes in pieces */
-        was = s->len.committed;
-        err = rig_commit(s, depth, 0);
-    } while (err == TERN_BUSY && s->len.committed > was);
-    if (err != TERN_OK)
+    if (rig_match(s, tokens, depth) != TERN_OK || rig_run_to(s, tokens, depth) != TERN_OK ||
+        rig_commit(s, depth, 0) != TERN_OK)
         rig_fail("committing %u tokens of sequence %u failed: %d", depth, seed, rig->res.err);
     if (s->len.committed != depth)
         rig_fail("committed %u of %u tokens", s->len.committed, depth);
