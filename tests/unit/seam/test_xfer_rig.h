@@ -338,10 +338,12 @@ static inline void rig_serve(uint32_t slot)
 
 #define RIG_MEMORY_MAX (32u << 20)
 
-/* Of a region: as many pages as a case uses, for memory that is never used takes longest. */
+/* Of a region: as many pages as a case may use, for memory that is never used takes longest. */
 static inline uint64_t rig_memory_bytes(const struct rig_options *o)
 {
-    uint64_t bytes = RIG_GROUP0_PAGES * (o->page_bytes[0] + 2 * o->page_bytes[1]);
+    uint64_t bytes = o->page_bytes[1]
+                         ? RIG_GROUP0_PAGES * o->page_bytes[0] + RIG_PAGES * o->page_bytes[1]
+                         : RIG_PAGES * o->page_bytes[0];
 
     return bytes < RIG_MEMORY_MAX ? bytes : RIG_MEMORY_MAX;
 }
