@@ -1,5 +1,7 @@
 /* Blocks: prefixes of one chunk each, that stores of blocks ask about by the thousand. An answer
  * names the page of each; nothing is pinned, so who reads a page verifies what was read. */
+#include <string.h>
+
 #include "core/arena/actions.h"
 #include "core/disk/entries.h"
 #include "core/disk/stores.h"
@@ -70,17 +72,19 @@ static enum tern_err blocks_ask(struct core *c, struct actions *out, struct call
                                 const struct pool *p, struct reply *ret)
 {
     const struct req_blocks *r = &call->req->blocks;
-    const struct peer_msg what = {.tenant = call->engine->tenant,
-                                  .trace_id = call->req->trace_id,
-                                  .ns = r->ns,
-                                  .layout_hash = p->layout_hash,
-                                  .tokens = r->keys.v,
-                                  .to = r->keys.n,
-                                  .each = p->align};
+    struct peer_msg what;
     struct ask *a;
 
-    if (share_room(c, SHARE_ASKS, what.tenant) == 0)
+    if (share_room(c, SHARE_ASKS, call->engine->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_ASKS));
+    memset(&what, 0, sizeof what); /* the bytes between fields, too: actions are compared whole */
+    what.tenant = call->engine->tenant;
+    what.trace_id = call->req->trace_id;
+    what.ns = r->ns;
+    what.layout_hash = p->layout_hash;
+    what.tokens = r->keys.v;
+    what.to = r->keys.n;
+    what.each = p->align;
     a = asks_open(c, out, &what);
     a->conn = call->req->conn;
     a->request_id = call->req->request_id;

@@ -267,16 +267,18 @@ static void fetch_seek(struct core *c, struct actions *out, struct pull *p)
     const struct session *s = session_at(c, p->session);
     const struct pool *pool = session_pool(c, s);
     struct tokens_range piece;
-    struct peer_msg what = {.tenant = p->tenant,
-                            .trace_id = p->trace_id,
-                            .ns = space_at(c, s->space)->ns,
-                            .layout_hash = pool->layout_hash,
-                            .fields_hash = pool->fields_hash,
-                            .tokens = out->tokens,
-                            .keys = out->keys};
+    struct peer_msg what;
     struct ask *a;
 
     check(next_piece(c, s, (struct tokens_range){0, seek_tokens(c, p, pool->align)}, &piece));
+    memset(&what, 0, sizeof what); /* the bytes between fields, too: actions are compared whole */
+    what.tenant = p->tenant;
+    what.trace_id = p->trace_id;
+    what.ns = space_at(c, s->space)->ns;
+    what.layout_hash = pool->layout_hash;
+    what.fields_hash = pool->fields_hash;
+    what.tokens = out->tokens;
+    what.keys = out->keys;
     fetch_gather(c, s, piece, out, &what.nkeys);
     out->opens = true;
     what.to = what.each = piece.until;
