@@ -217,6 +217,7 @@ enum step_op_kind {
  * there. PageLease and Unlease: pages that are in no table, and `first` is 0. */
 struct table_run {
     uint32_t group, first, n;
+    uint32_t zero; /* explicit padding: the steps of a core are compared byte by byte */
     const struct page_ref *refs;
     struct page_ref from;
 };

@@ -44,16 +44,11 @@ bool refs_fit(const struct actions *out, struct runs_wanted wanted)
 struct page_ref *run_add(struct actions *out, struct table_run wanted)
 {
     struct page_ref *refs = out->refs + out->nrefs;
-    struct table_run *run;
 
     if (!refs_fit(out, (struct runs_wanted){.runs = 1, .refs = wanted.n}))
         return NULL;
-    run = &out->runs[out->nruns++]; /* field by field: actions are compared whole */
-    run->group = wanted.group;
-    run->first = wanted.first;
-    run->n = wanted.n;
-    run->from = wanted.from;
-    run->refs = refs;
+    wanted.refs = refs;
+    out->runs[out->nruns++] = wanted;
     out->nrefs += wanted.n;
     return refs;
 }

@@ -262,8 +262,8 @@ TEST(wire_out_too_small_a_limit_gives_nothing)
     size_t whole;
 
     r.shortage = (struct shortage){1, 2000, 3, 4, 5, 1u << 30, false, false};
-    runs[0] = (struct table_run){0, 5, 20, refs, {7, 1u << 31}};
-    runs[1] = (struct table_run){1, 300, 33, refs, {0, 0}};
+    runs[0] = (struct table_run){0, 5, 20, 0, refs, {7, 1u << 31}};
+    runs[1] = (struct table_run){1, 300, 33, 0, refs, {0, 0}};
     r.match.lengths = (struct lengths){64, 128, 1u << 20};
     whole = wire_out_reply(&r, 0, BODY_MAX, frame) - FRAME_HEADER_BYTES;
     for (uint32_t max = 1; max < whole; max++) {
@@ -278,7 +278,7 @@ TEST(wire_out_largest_answer_fits_the_default_limit)
 {
     struct reply r = {.op = OP_MATCH, .text = "", .runs = runs, .nruns = 1};
 
-    runs[0] = (struct table_run){0, 0, TABLE_PAGES, refs, {0, 0}};
+    runs[0] = (struct table_run){0, 0, TABLE_PAGES, 0, refs, {0, 0}};
     assert_true(wire_out_reply(&r, 0, FRAME_BODY_MAX, frame) >
                 TABLE_PAGES * sizeof(struct page_ref));
 }

@@ -112,8 +112,8 @@ TEST(peer_offer_comes_back_as_sent)
     struct peer_msg got;
     uint64_t sequence;
 
-    runs[0] = (struct table_run){0, 0, 10, refs, {0, 0}};
-    runs[1] = (struct table_run){1, 5, 3, refs + 100, {0, 0}};
+    runs[0] = (struct table_run){0, 0, 10, 0, refs, {0, 0}};
+    runs[1] = (struct table_run){1, 5, 3, 0, refs + 100, {0, 0}};
     assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_OK);
     assert_int_equal(got.blob_bytes, 0);
     msg.tokens = (const uint32_t[]){0x04030201, 5}; /* its last word is filled up */

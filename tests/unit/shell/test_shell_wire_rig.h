@@ -81,8 +81,12 @@ static inline uint32_t some_runs(uint32_t max, uint32_t from)
     for (uint32_t i = from; i < from + n; i++) {
         uint32_t len = prng_below(&prng, 2) ? prng_below(&prng, 40) : 0;
 
-        runs[i] = (struct table_run){
-            number32(), number32(), len, refs + prng_below(&prng, 1000), {number32(), number32()}};
+        runs[i] = (struct table_run){number32(),
+                                     number32(),
+                                     len,
+                                     0,
+                                     refs + prng_below(&prng, 1000),
+                                     {number32(), number32()}};
     }
     return n;
 }
