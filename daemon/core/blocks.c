@@ -1,7 +1,5 @@
 /* Blocks: prefixes of one chunk each, that stores of blocks ask about by the thousand. An answer
  * names the page of each; nothing is pinned, so who reads a page verifies what was read. */
-#include <string.h>
-
 #include "core/arena/actions.h"
 #include "core/disk/entries.h"
 #include "core/disk/stores.h"
@@ -72,20 +70,19 @@ static enum tern_err blocks_ask(struct core *c, struct actions *out, struct call
                                 const struct pool *p, struct reply *ret)
 {
     const struct req_blocks *r = &call->req->blocks;
-    struct peer_msg what;
+    struct peer_msg *msg;
     struct ask *a;
 
     if (share_room(c, SHARE_ASKS, call->engine->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_ASKS));
-    memset(&what, 0, sizeof what); /* the bytes between fields, too: actions are compared whole */
-    what.tenant = call->engine->tenant;
-    what.trace_id = call->req->trace_id;
-    what.ns = r->ns;
-    what.layout_hash = p->layout_hash;
-    what.tokens = r->keys.v;
-    what.to = r->keys.n;
-    what.each = p->align;
-    a = asks_open(c, out, &what);
+    a = asks_open(c, out, call->engine->tenant, &msg);
+    msg->trace_id = call->req->trace_id;
+    msg->ns = r->ns;
+    msg->layout_hash = p->layout_hash;
+    msg->tokens = r->keys.v;
+    msg->to = r->keys.n;
+    msg->each = p->align;
+    asks_send(out, a, msg);
     a->conn = call->req->conn;
     a->request_id = call->req->request_id;
     a->trace_id = call->req->trace_id;

@@ -21,16 +21,6 @@ uint32_t ask_reaches(const struct core *c, struct tenant_peer from)
     return from.peer < c->limits.peers ? from.peer : NONE;
 }
 
-uint32_t ask_peers(const struct core *c, uint32_t tenant)
-{
-    uint32_t n = 0, peer;
-
-    for (peer = ask_reaches(c, (struct tenant_peer){tenant, 0}); peer != NONE && n < ASK_PEERS_MAX;
-         peer = ask_reaches(c, (struct tenant_peer){tenant, peer + 1}))
-        n++;
-    return n;
-}
-
 /* Where there are more peers than one question goes to, each question begins at the next one. */
 static void choose_peers(struct core *c, struct ask *a)
 {
@@ -46,31 +36,41 @@ static void choose_peers(struct core *c, struct ask *a)
     }
 }
 
-struct ask *asks_open(struct core *c, struct actions *out, const struct peer_msg *what)
+struct ask *asks_open(struct core *c, struct actions *out, uint32_t tenant,
+                      struct peer_msg **ret_first)
 {
     struct ask *a = ask_at(c, ask_slot_take(c));
     const uint32_t gen = gen_next(a->gen);
+    struct action *act;
 
     memset(a, 0, sizeof *a);
     a->gen = gen;
-    a->tenant = what->tenant;
+    a->tenant = tenant;
     a->conn = NONE;
-    a->each = what->each;
-    a->n = a->left = what->to / what->each;
     a->until_ns = c->now_ns + ASK_MS * NS_PER_MS;
-    share_take(c, SHARE_ASKS, a->tenant);
+    share_take(c, SHARE_ASKS, tenant);
     ask_list_push(c, &c->asks, ask_slot(c, a));
     choose_peers(c, a);
-    for (uint32_t i = 0; i < a->npeers; i++) {
+    act = action_add(out, ACT_PEER_SEND);
+    act->peer.link = a->asked[0].peer;
+    act->peer.msg.kind = PEER_PULL_OPEN;
+    act->peer.msg.pull = (struct pull_id){c->limits.pulls + ask_slot(c, a), a->gen};
+    act->peer.msg.tenant = tenant;
+    *ret_first = &act->peer.msg;
+    touch(c);
+    return a;
+}
+
+void asks_send(struct actions *out, struct ask *a, const struct peer_msg *first)
+{
+    a->each = first->each;
+    a->n = a->left = first->to / first->each;
+    for (uint32_t i = 1; i < a->npeers; i++) {
         struct action *act = action_add(out, ACT_PEER_SEND);
 
         act->peer.link = a->asked[i].peer;
-        act->peer.msg = *what;
-        act->peer.msg.kind = PEER_PULL_OPEN;
-        act->peer.msg.pull = (struct pull_id){c->limits.pulls + ask_slot(c, a), a->gen};
+        act->peer.msg = *first;
     }
-    touch(c);
-    return a;
 }
 
 void asks_close(struct core *c, struct ask *a)

@@ -14,11 +14,13 @@ struct tenant_peer {
 /* The first peer from that one on that may be asked on behalf of the tenant. NONE: there is none.
  */
 uint32_t ask_reaches(const struct core *c, struct tenant_peer from);
-/* How many of them a question goes to. */
-uint32_t ask_peers(const struct core *c, uint32_t tenant);
-/* Asks them what `what` says of a tenant, a namespace, a layout and tokens. The tenant has room in
- * its share, and `out` for ASK_PEERS_MAX actions. */
-struct ask *asks_open(struct core *c, struct actions *out, const struct peer_msg *what);
+/* Opens a question of the tenant to the peers that it reaches, one at least. *ret_first is the
+ * message to the first of them: the caller says in it which namespace, layout and tokens the
+ * question is about. The tenant has room in its share, and `out` for ASK_PEERS_MAX actions. */
+struct ask *asks_open(struct core *c, struct actions *out, uint32_t tenant,
+                      struct peer_msg **ret_first);
+/* Sends the others the same message. */
+void asks_send(struct actions *out, struct ask *a, const struct peer_msg *first);
 void asks_close(struct core *c, struct ask *a);
 /* Has every peer answered, or one everything, or is the time over? */
 bool ask_is_over(const struct core *c, const struct ask *a);

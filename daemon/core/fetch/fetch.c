@@ -252,9 +252,9 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
 }
 
 /* How many of its first tokens a question may be about: fewer where it goes to many peers. */
-static uint32_t seek_tokens(const struct core *c, const struct pull *p, uint32_t align)
+static uint32_t seek_tokens(const struct ask *a, const struct pull *p, uint32_t align)
 {
-    const uint32_t each = ASK_TOKENS_SENT / ask_peers(c, p->tenant);
+    const uint32_t each = ASK_TOKENS_SENT / a->npeers;
     uint32_t most = (each < ASK_TOKENS_MAX ? each : ASK_TOKENS_MAX) / align * align;
 
     most = most > 0 ? most : align;
@@ -267,24 +267,22 @@ static void fetch_seek(struct core *c, struct actions *out, struct pull *p)
     const struct session *s = session_at(c, p->session);
     const struct pool *pool = session_pool(c, s);
     struct tokens_range piece;
-    struct peer_msg what;
-    struct ask *a;
+    struct peer_msg *msg;
+    struct ask *a = asks_open(c, out, p->tenant, &msg);
 
-    check(next_piece(c, s, (struct tokens_range){0, seek_tokens(c, p, pool->align)}, &piece));
-    memset(&what, 0, sizeof what); /* the bytes between fields, too: actions are compared whole */
-    what.tenant = p->tenant;
-    what.trace_id = p->trace_id;
-    what.ns = space_at(c, s->space)->ns;
-    what.layout_hash = pool->layout_hash;
-    what.fields_hash = pool->fields_hash;
-    what.tokens = out->tokens;
-    what.keys = out->keys;
-    fetch_gather(c, s, piece, out, &what.nkeys);
+    check(next_piece(c, s, (struct tokens_range){0, seek_tokens(a, p, pool->align)}, &piece));
+    msg->trace_id = p->trace_id;
+    msg->ns = space_at(c, s->space)->ns;
+    msg->layout_hash = pool->layout_hash;
+    msg->fields_hash = pool->fields_hash;
+    msg->tokens = out->tokens;
+    msg->keys = out->keys;
+    fetch_gather(c, s, piece, out, &msg->nkeys);
     out->opens = true;
-    what.to = what.each = piece.until;
-    if (what.fields_hash != 0)
-        spans_tell(pool, what.page_tokens);
-    a = asks_open(c, out, &what);
+    msg->to = msg->each = piece.until;
+    if (msg->fields_hash != 0)
+        spans_tell(pool, msg->page_tokens);
+    asks_send(out, a, msg);
     p->ask = ask_slot(c, a);
     pull_take_first(c, p);
     p->seeks = 1;
