@@ -128,13 +128,18 @@ static void get_lengths(struct reader *outer, const struct field *field, struct 
     reader_leave(outer, &r);
 }
 
+static bool bytes_fit(struct reader *r, const struct field *f, uint32_t most)
+{
+    if (!f->bytes || f->v > most)
+        r->failed = true;
+    return !r->failed;
+}
+
 static void get_blob(struct reader *r, const struct field *f, struct quick_store *store,
                      struct tern_result *ret)
 {
-    if (!f->bytes || f->v > TERN_BLOB_BYTES) {
-        r->failed = true;
+    if (!bytes_fit(r, f, TERN_BLOB_BYTES))
         return;
-    }
     memcpy(store->blob, f->bytes, f->v);
     ret->blob = store->blob;
     ret->blob_bytes = (uint32_t)f->v;
@@ -143,10 +148,8 @@ static void get_blob(struct reader *r, const struct field *f, struct quick_store
 static void get_host(struct reader *r, const struct field *f, struct quick_store *store,
                      struct tern_result *ret)
 {
-    if (!f->bytes || f->v > WIRE_STRING_MAX) {
-        r->failed = true;
+    if (!bytes_fit(r, f, WIRE_STRING_MAX))
         return;
-    }
     memcpy(store->host, f->bytes, f->v);
     store->host[f->v] = '\0';
     ret->host = store->host;
