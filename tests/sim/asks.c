@@ -69,7 +69,7 @@ void question_answered(struct sim *w, uint32_t d, const struct peer_msg *msg)
             most_in(w, d, p, q) > most)
             most = most_in(w, d, p, q);
     EXPECT(told % w->L == 0 && told <= q->to, "answer_range", "%u of %u tokens", told, q->to);
-    /* What a fetch has published and nobody was told of, the model does not know. */
+    /* The model does not know of what a fetch has published and told nobody of. */
     EXPECT(told <= most || (w->d[d].fetched >> q->tenant & 1) != 0, "answer_beyond",
            "%u tokens of tenant %u namespace %u sequence %u, and there are %u", told, q->tenant,
            q->ns, q->variant, most);

@@ -32,8 +32,8 @@ void fetch_gather(const struct core *c, const struct session *s, struct tokens_r
 /* Those that a busy source put off, and those that wait until it has published enough, ask again,
  * when it is time. False: work is left. */
 bool fetch_ask_again(struct core *c, struct actions *out);
-/* Of one that seeks, where its question is over: the peer that says it has most is its source, of
- * those that were not tried. Without one it ends. */
+/* A fetch that names no peer takes its source once its question is over: the peer that says it has
+ * most, of those that were not tried. Without one the fetch ends. */
 void fetch_choose(struct core *c, struct pull *p);
 /* What the session has from that token on that its fetch brought, as runs. There must be room. */
 void fetch_gained_runs(const struct core *c, struct actions *out, const struct session *s,

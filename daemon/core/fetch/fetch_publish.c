@@ -449,7 +449,7 @@ static void never_fits(const struct core *c, struct pull *p, const struct shorta
         p->err = share_lacks(c, blocks, div_up(p->blob_bytes, 4 * TOKEN_BLOCK), ret);
 }
 
-/* Its source is certain, or it ends: nobody else is needed. */
+/* The fetch needs no other peer: it has its source, or ends. */
 static void fetch_sought(struct core *c, struct pull *p)
 {
     if (p->ask != NONE)

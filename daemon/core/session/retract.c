@@ -226,8 +226,7 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     *l = (struct load){.state_from = path.state_from,
                        .from = s->committed,
                        .pin = device,
-                       /* What a fetch needs of the host stays there: a session that was retracted
-                        * has pinned it. */
+                       /* A session that was retracted has pinned its path on the host. */
                        .host = s->held == REF_HOST ? NONE : host_end(c, path),
                        .hold = {path.node, depth},
                        .begun = LIST_EMPTY};

@@ -39,7 +39,7 @@ bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t de
     return true;
 }
 
-/* Of one span, in all regions that a transfer moves. group NONE: nothing. */
+/* The bytes of one span, in all regions that a transfer moves; 0 for group NONE. */
 static uint64_t span_bytes(const struct core *c, const struct pull *p, uint32_t group)
 {
     if (group == NONE)
@@ -156,7 +156,7 @@ static uint32_t next_page(const struct core *c, struct pull *p)
     return record;
 }
 
-/* Of what next_page would give. NONE: there is nothing. */
+/* The group of the page that next_page would return. NONE: there is no page. */
 static uint32_t group_wanted(const struct core *c, const struct pull *p)
 {
     return p->retry == NONE ? next_group(c, p) : page_at(c, p->retry)->group;

@@ -93,7 +93,7 @@ void pull_conn_closed(struct core *c, uint32_t conn);
 /* The peer that was chosen for it has nothing, or is lost: it looks for another. False: it named
  * its peer, or has begun. */
 bool pull_tries_next(struct core *c, struct pull *p);
-/* Its source is that peer from now on. False: there is no room in that share. */
+/* Makes that peer the source. False: its share has no room. */
 bool pull_goes_to(struct core *c, struct pull *p, uint32_t peer);
 void pull_link_down(struct core *c, uint32_t link);
 void pull_broken(struct core *c, struct pull_id pull, enum tern_err err);

@@ -37,7 +37,7 @@ struct disk_body {                   /* zeros but for what is the caller's */
 
 void disk_body_free(struct disk_body *b);
 
-/* Of the open file, whole blocks. False: the disk failed. */
+/* Reads whole blocks of the open file. False: the disk failed. */
 bool disk_body_read(const struct disk_body *b, uint8_t *to, uint64_t bytes, uint64_t offset);
 /* `block`: the header that `head` was taken from. NONE: its tokens and keys are in b->meta, of
  * disk_list_bytes. READ: the disk failed, or there is no memory. Of an encrypted extent all is

@@ -63,7 +63,8 @@ enum tern_err io_threads_create(const struct io_threads_config *config, struct i
 /* No task is away. Joins the threads, and runs the owner's ring until it has done with us. */
 void io_threads_destroy(struct io_threads *threads);
 /* Runs the owner's ring until no task is away, and destroys them. False: one still is by then.
- * Its thread stays, and so must all that it uses: the process exits soon. NULL is nothing. */
+ * The thread of that task stays, and so must all that it uses: the process exits soon. `threads`
+ * may be NULL. */
 bool io_threads_end(struct io_threads *threads, uint64_t until_ns);
 
 /* Hands the task to a thread: all tasks of one lane go to the same one, and a task keeps its lane.

@@ -1,6 +1,6 @@
 /* See resolve.h. A lookup is plain work of a data thread (io_threads.h). A thread is given the next
- * one when it has none, so a name service that is silent holds up one lookup alone. What must stay
- * true: while a lane is away, its answer and the host of its query are the thread's. */
+ * one when it has none, so a name service that is silent holds up one lookup alone. Invariant:
+ * while a lane is away, its answer and the host of its query are the thread's. */
 #include "seam/io/resolve.h"
 
 #include <errno.h>

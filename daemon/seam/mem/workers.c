@@ -17,7 +17,7 @@
 #include "seam/mem/workers_job.h"
 #include "seam/own_threads.h"
 
-#define FIRST_TIMES 7u
+#define FIRST_TIMES 7u  /* times as long as others: see note_time */
 #define JOBS_A_TURN 32u /* ends that the owner hears in a turn, before it takes requests again */
 
 struct workers {
@@ -46,7 +46,7 @@ static struct fifo *list_of(struct workers *w, enum job_kind kind)
     return kind == JOB_SEAL ? &w->seals : kind == JOB_COPY ? &w->copies : &w->others;
 }
 
-/* Who takes turns: the records of a tenant, and its memory that is zeroed. */
+/* The records of a tenant take turns, and the memory that is zeroed for it. */
 static uint64_t *turn_of(struct workers *w, const struct job *job)
 {
     return job->kind == JOB_RECORD ? &w->turn[2 * job->record.tenant]

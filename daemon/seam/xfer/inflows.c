@@ -547,7 +547,7 @@ void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_
 
 /* ------------------------------------------------------------------ pages that arrive */
 
-/* Of ours. */
+/* How many pages of this host the page or span stands for. */
 static uint32_t pages_of(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
     const struct pair *pair = xfer->inflow[batch->inflow].pair;

@@ -88,7 +88,6 @@ static enum tern_err check_tenants(struct loader *l)
     return TERN_OK;
 }
 
-/* A store waits as long as its engine likes: with none reserved, others could store nothing. */
 enum tern_err config_check_spill(struct loader *l)
 {
     const struct config *c = l->config;

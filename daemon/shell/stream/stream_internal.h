@@ -7,7 +7,7 @@
 
 #include "shell/stream/stream.h"
 
-/* What has arrived on the streams of a share, and what it may be gathered in. */
+/* The input of a share: its streams that have bytes, and the buffers for large bodies. */
 struct stream_inputs {
     struct fifo ready, starved;
     uint32_t kept;    /* receive buffers that its streams hold */

@@ -15,7 +15,7 @@ uint16_t wire_out_type(enum op op);
 
 struct config_peer;
 
-/* What the shell knows: of the region that a PoolMap is answered with, and of the peers that an
+/* The shell's part of an answer: the region that a PoolMap is answered with, and the peers that an
  * answer names. */
 struct wire_region {
     const struct config_peer *peers;
