@@ -3,7 +3,6 @@
  * until then the kernel may still read or write the pages that they name. See data_conn.h. */
 #include "seam/xfer/data_conn.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdatomic.h>
@@ -15,6 +14,7 @@
 #include "base/check.h"
 #include "base/container.h"
 #include "base/undumped.h"
+#include "seam/io/tcp_listen.h"
 #include "seam/mem/mem_pack.h"
 #include "seam/mem/numa.h"
 
@@ -424,20 +424,13 @@ void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
 
 /* ------------------------------------------------------------------ calling */
 
-static uint16_t port_of(const struct sockaddr_storage *addr)
-{
-    return ntohs(addr->ss_family == AF_INET6
-                     ? ((const struct sockaddr_in6 *)(const void *)addr)->sin6_port
-                     : ((const struct sockaddr_in *)(const void *)addr)->sin_port);
-}
-
 /* How the call to the link's data port ended. The control port may well be open while this one is
  * not, so an operator has to hear of it; not where another connection shows that it is open. */
 static void call_ended(const struct data_conn *conn, int error)
 {
     const struct xfer_config *c = &conn->xfer->config;
     struct xfer_link *link = &conn->xfer->link[conn->peer_link];
-    uint16_t port = port_of(&link->addr);
+    uint16_t port = tcp_port(&link->addr);
 
     if (link->call_errno == error || (error && conn->extra))
         return;

@@ -2,12 +2,9 @@
  * up stands at the door (seam/io/door.h) and takes nothing that peers need. Called by the shell's
  * owner thread. */
 #include <errno.h>
-#include <netdb.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/container.h"
+#include "seam/io/tcp_listen.h"
 #include "seam/xfer/data_conn.h"
 
 /* HELLO was meant for a daemon that was here before, or its token is of no link that is up. */
@@ -76,67 +73,16 @@ void data_conns_accept(struct xfer *xfer)
     io_accept(xfer->config.io, &conns->accept_op, conns->listen_fd);
 }
 
-static int listen_on(const struct addrinfo *ai)
-{
-    int one = 1, zero = 0, fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (ai->ai_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
-    if (bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, DATA_BACKLOG) < 0) {
-        int cause = errno;
-
-        close(fd);
-        errno = cause;
-        return -1;
-    }
-    return fd;
-}
-
-/* For all addresses IPv6 comes first: its socket takes IPv4 too. */
-static int listen_any(const struct addrinfo *list, bool all)
-{
-    int fd = -1;
-
-    for (const struct addrinfo *ai = list; all && ai && fd < 0; ai = ai->ai_next)
-        if (ai->ai_family == AF_INET6)
-            fd = listen_on(ai);
-    for (const struct addrinfo *ai = list; ai && fd < 0; ai = ai->ai_next)
-        fd = listen_on(ai);
-    return fd;
-}
-
 enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port,
                           const char **ret_why)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
-    struct sockaddr_storage at;
-    socklen_t len = sizeof at;
-    char service[8];
-    int rc, cause;
-
     if (xfer->conns->listen_fd >= 0) {
         *ret_why = "it listens already";
         return TERN_CONFLICT;
     }
-    snprintf(service, sizeof service, "%u", port);
-    rc = getaddrinfo(host, service, &hints, &list);
-    if (rc != 0) {
-        *ret_why = gai_strerror(rc);
-        return TERN_INVALID;
-    }
-    xfer->conns->listen_fd = listen_any(list, host == NULL);
-    cause = errno;
-    freeaddrinfo(list);
-    if (xfer->conns->listen_fd < 0) {
-        *ret_why = strerror(cause);
-        return cause == EADDRINUSE ? TERN_CONFLICT : TERN_INVALID;
-    }
-    if (getsockname(xfer->conns->listen_fd, (struct sockaddr *)&at, &len) == 0)
-        *ret_port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
-                                                   : ((struct sockaddr_in *)&at)->sin_port);
+    xfer->conns->listen_fd = tcp_listen(host, port, DATA_BACKLOG, ret_port, ret_why);
+    if (xfer->conns->listen_fd < 0)
+        return errno == EADDRINUSE ? TERN_CONFLICT : TERN_INVALID;
     data_conns_accept(xfer);
     return TERN_OK;
 }

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -17,6 +16,7 @@
 #include "seam/disk/disk_key.h"
 #include "seam/io/io.h"
 #include "seam/io/resolve.h"
+#include "seam/io/tcp_listen.h"
 #include "shell/config/plan.h"
 #include "shell/loop/spill.h"
 #include "shell/stream/listen.h"
@@ -118,39 +118,19 @@ static void tls_files(struct findings *f, const struct config *config)
     tls_destroy(made);
 }
 
-static bool binds(const struct addrinfo *list)
-{
-    bool bound = false;
-    int cause = 0;
-
-    for (const struct addrinfo *a = list; a && !bound; a = a->ai_next) {
-        int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-        bound = fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0;
-        cause = errno;
-        if (fd >= 0)
-            close(fd);
-    }
-    errno = cause;
-    return bound;
-}
-
 static void listen_address(struct findings *f, const struct config *config)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
-    const char *host = config->listen.host;
-    int rc;
+    const char *host = config->listen.host, *why;
+    uint16_t port;
+    int fd;
 
     if (!host[0])
         return;
-    rc = getaddrinfo(host, "0", &hints, &list);
-    if (rc != 0) {
-        wrong(f, "listen: %s: %s", host, gai_strerror(rc));
-        return;
-    }
-    if (!binds(list))
-        wrong(f, "listen: %s: %s: it has to be an address of this host", host, strerror(errno));
-    freeaddrinfo(list);
+    fd = tcp_listen(host, 0, 1, &port, &why);
+    if (fd < 0)
+        wrong(f, "listen: %s: %s: it has to be an address of this host", host, why);
+    else
+        close(fd);
 }
 
 /* The daemon starts without the name and asks again, so this is only a warning. */

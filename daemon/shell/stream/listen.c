@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,6 +14,7 @@
 #include "base/container.h"
 #include "base/err.h"
 #include "seam/io/client_fds.h"
+#include "seam/io/tcp_listen.h"
 #include "shell/log/log.h"
 
 #define WHY_NOT_MADE "%s: %s (does its folder exist, and may this user write there?)"
@@ -115,51 +114,19 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
     return TERN_OK;
 }
 
-static int bind_first(const struct addrinfo *list)
-{
-    int one = 1, fd = -1;
-
-    for (const struct addrinfo *a = list; a; a = a->ai_next) {
-        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-            continue;
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-        if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, LISTEN_BACKLOG) == 0)
-            return fd;
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
 enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, uint16_t *ret_port,
                          char *why, size_t cap)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
-    struct sockaddr_storage got;
-    socklen_t len = sizeof(got);
-    char service[8];
-    int rc;
+    const char *text = "";
 
-    *l = (struct listener){.fd = -1};
-    snprintf(service, sizeof(service), "%u", port);
-    rc = getaddrinfo(host && *host ? host : NULL, service, &hints, &list);
-    if (rc != 0) {
-        snprintf(why, cap, "listen %s:%s: %s", host ? host : "", service, gai_strerror(rc));
-        return TERN_INVALID;
-    }
-    l->fd = bind_first(list);
-    freeaddrinfo(list);
-    if (l->fd < 0 || getsockname(l->fd, (struct sockaddr *)&got, &len) != 0) {
-        snprintf(why, cap, "listen %s:%s: %s; %s", host ? host : "", service, strerror(errno),
-                 errno == EADDRINUSE
-                     ? "stop what listens there, another daemon perhaps, or choose another port"
-                     : "`listen` has to name an address of this host");
-        return TERN_INVALID;
-    }
-    *ret_port = ntohs(got.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&got)->sin6_port
-                                                : ((struct sockaddr_in *)(void *)&got)->sin_port);
-    return TERN_OK;
+    *l = (struct listener){.fd = tcp_listen(host, port, LISTEN_BACKLOG, ret_port, &text)};
+    if (l->fd >= 0)
+        return TERN_OK;
+    snprintf(why, cap, "listen %s:%u: %s; %s", host, port, text,
+             errno == EADDRINUSE
+                 ? "stop what listens there, another daemon perhaps, or choose another port"
+                 : "`listen` has to name an address of this host");
+    return TERN_INVALID;
 }
 
 /* One connection a turn of the loop, so that those who connect in a storm hold nobody up. */

@@ -18,7 +18,7 @@ core    | daemon/core/transfer | base/* core/core.h core/busy.h core/disk.h core
 core    | daemon/core/session | base/* core/core.h core/busy.h core/disk.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/disk/* core/transfer/* core/session/* | +pure
 reshard | daemon/reshard | base/* reshard/* kernels/strided.h                               | +pure
 seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/disk.h core/request.h core/ids.h core/limits.h reshard/* kernels/strided.h kernels/driver.h kernels/kernels.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h openssl/*
-xfer    | daemon/seam/xfer | base/* core/* seam/own_threads.h seam/io/io.h seam/io/io_threads.h seam/io/door.h seam/mem/mem.h seam/mem/mem_pack.h seam/mem/mem_reshard.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* reshard/* | +any
+xfer    | daemon/seam/xfer | base/* core/* seam/own_threads.h seam/io/io.h seam/io/io_threads.h seam/io/door.h seam/io/tcp_listen.h seam/mem/mem.h seam/mem/mem_pack.h seam/mem/mem_reshard.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* reshard/* | +any
 tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* reshard/* | +any
 local   | daemon/seam/xfer/local | base/* core/* seam/mem/mem_touch.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/local/* | +any
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/mem/mem_pack.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/xfer/data_conn.h seam/xfer/memlock.h seam/xfer/transport.h seam/xfer/verbs/* | +any
