@@ -59,11 +59,6 @@ enum alarm_news alarm_end(struct alarm *a)
     return was_on ? ALARM_ENDED : ALARM_NO_NEWS;
 }
 
-static enum alarm_fact fact(bool is)
-{
-    return is ? ALARM_IS : ALARM_IS_NOT;
-}
-
 enum alarm_fact alarm_quarantine(const struct core_view *v, uint64_t now_ns)
 {
     uint64_t since_ns = v->oldest_quarantine_ns;
@@ -83,27 +78,7 @@ enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires)
     return used >= (uint64_t)retires * 2 ? ALARM_IS_NEARLY : ALARM_IS_NOT;
 }
 
-enum alarm_fact alarm_step(const struct engine_view *e, uint64_t limit_ns, uint64_t now_ns)
-{
-    return fact(engine_overdue(e, limit_ns, now_ns));
-}
-
-enum alarm_fact alarm_stuck(const struct engine_view *e)
-{
-    return fact(e->dying);
-}
-
-enum alarm_fact alarm_full(const struct disk_stats *v)
-{
-    return fact(v->full);
-}
-
-enum alarm_fact alarm_failing(const struct disk_stats *v)
-{
-    return fact(v->failing);
-}
-
 enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns)
 {
-    return fact(last_ns != 0 && now_ns - last_ns < ALARM_REFUSED_NS);
+    return alarm_fact_of(last_ns != 0 && now_ns - last_ns < ALARM_REFUSED_NS);
 }

@@ -6,7 +6,6 @@
 
 #include "base/states.h"
 #include "core/query.h"
-#include "seam/disk/disk.h"
 #include "shell/alarm/alarm_table.h"
 #include "shell/log/log.h"
 
@@ -61,6 +60,11 @@ struct alarm {
 /* Is the condition there? NEARLY neither begins an alarm nor ends it. */
 enum alarm_fact { ALARM_IS_NOT, ALARM_IS_NEARLY, ALARM_IS };
 
+static inline enum alarm_fact alarm_fact_of(bool is)
+{
+    return is ? ALARM_IS : ALARM_IS_NOT;
+}
+
 enum alarm_news { ALARM_NO_NEWS, ALARM_BEGAN, ALARM_ENDED };
 
 static inline bool alarm_on(const struct alarm *a)
@@ -74,10 +78,6 @@ enum alarm_news alarm_end(struct alarm *a);
 
 enum alarm_fact alarm_quarantine(const struct core_view *v, uint64_t now_ns);
 enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires);
-enum alarm_fact alarm_step(const struct engine_view *e, uint64_t limit_ns, uint64_t now_ns);
-enum alarm_fact alarm_stuck(const struct engine_view *e);
-enum alarm_fact alarm_full(const struct disk_stats *v);
-enum alarm_fact alarm_failing(const struct disk_stats *v);
 /* last_ns: of the last refusal; 0: there was none. */
 enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns);
 

@@ -65,7 +65,7 @@ static enum alarm_fact full(const struct asked *a)
         disk_stats(a->d->disk, &v);
     say(a, "%.1f MiB are free in %.256s, and %.1f MiB have to stay so (spill.headroom)",
         (double)v.free_bytes / MIB, c->spill_dir, (double)c->spill_headroom / MIB);
-    return alarm_full(&v);
+    return alarm_fact_of(v.full);
 }
 
 static enum alarm_fact failing(const struct asked *a)
@@ -78,7 +78,7 @@ static enum alarm_fact failing(const struct asked *a)
         v.gone    ? "the folder is gone: it is made anew when something is stored"
         : v.error ? strerror(v.error)
                   : "wrong bytes");
-    return alarm_failing(&v);
+    return alarm_fact_of(v.failing);
 }
 
 static enum alarm_fact over(const struct asked *a)
@@ -112,7 +112,7 @@ static enum alarm_fact step(const struct asked *a)
             e.rank_behind, (int)proc_pid(&a->d->procs, e.procs[e.rank_behind]),
             e.done_step[e.rank_behind], e.named, e.jumped ? ", which is not believed" : "",
             (a->now_ns - e.waits_since_ns) / MS_NS);
-    return alarm_step(&e, limit_ns, a->now_ns);
+    return alarm_fact_of(engine_overdue(&e, limit_ns, a->now_ns));
 }
 
 static enum alarm_fact stuck(const struct asked *a)
@@ -125,7 +125,7 @@ static enum alarm_fact stuck(const struct asked *a)
     if (a->detail)
         proc_pids(&a->d->procs, e.procs, a->detail + strlen(a->detail),
                   ALARM_DETAIL_BYTES - strlen(a->detail));
-    return alarm_stuck(&e);
+    return alarm_fact_of(e.dying);
 }
 
 /* The detail is the words of the last refusal, if that was it. */

@@ -117,34 +117,16 @@ TEST(alarm_backlog_is_three_quarters_of_the_records)
                          cases[i].fact);
 }
 
-TEST(alarm_step_is_one_that_does_not_come_or_that_jumped)
+TEST(alarm_step_is_overdue_if_it_does_not_come_or_jumped)
 {
     struct engine_view e = {0};
 
-    assert_int_equal(alarm_step(&e, 30 * S, START), ALARM_IS_NOT);
+    assert_false(engine_overdue(&e, 30 * S, START));
     e.waits_since_ns = START;
-    assert_int_equal(alarm_step(&e, 30 * S, START + 30 * S - 1), ALARM_IS_NOT);
-    assert_int_equal(alarm_step(&e, 30 * S, START + 30 * S), ALARM_IS);
+    assert_false(engine_overdue(&e, 30 * S, START + 30 * S - 1));
+    assert_true(engine_overdue(&e, 30 * S, START + 30 * S));
     e.jumped = true;
-    assert_int_equal(alarm_step(&e, 30 * S, START), ALARM_IS);
-}
-
-TEST(alarm_stuck_is_an_engine_of_which_a_process_ended)
-{
-    assert_int_equal(alarm_stuck(&(struct engine_view){.procs_alive = 1}), ALARM_IS_NOT);
-    assert_int_equal(alarm_stuck(&(struct engine_view){.procs_alive = 1, .dying = true}), ALARM_IS);
-}
-
-TEST(alarm_disk_is_full_or_fails)
-{
-    const struct disk_stats good = {0}, is_full = {.full = true}, fails = {.failing = true};
-
-    assert_int_equal(alarm_full(&good), ALARM_IS_NOT);
-    assert_int_equal(alarm_full(&is_full), ALARM_IS);
-    assert_int_equal(alarm_full(&fails), ALARM_IS_NOT);
-    assert_int_equal(alarm_failing(&good), ALARM_IS_NOT);
-    assert_int_equal(alarm_failing(&is_full), ALARM_IS_NOT);
-    assert_int_equal(alarm_failing(&fails), ALARM_IS);
+    assert_true(engine_overdue(&e, 30 * S, START));
 }
 
 TEST(alarm_refusal_counts_for_ten_seconds)
