@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "fuzz/passed.h"
-#include "seam/disk/disk_recover.h"
+#include "seam/disk/disk.h"
 #include "seam/mem/checksum.h"
 #include "unit/rig/rig_disk.h"
 #include "unit/rig/sim_disk.h"
@@ -257,14 +257,14 @@ static void on_verified(void *ctx, const struct disk_verified *v)
 
 static enum tern_err recover(void)
 {
-    struct disk_recover_to to = {.emit = on_event, .note = on_note};
     struct disk_recovery recovery;
     const char *why = NULL;
     enum tern_err err;
 
     nfound = 0;
     next_file = 0;
-    err = disk_recover_files(&config, sim_disk_files(disk), &to, &recovery, &why);
+    config.files = sim_disk_files(disk);
+    err = disk_recover_files(&config, on_event, on_note, NULL, &recovery, &why);
     check(err == TERN_OK ? next_file > 0 : why && nfound == 0);
     check(err != TERN_OK || recovery.extents == nfound);
     return err;
@@ -311,7 +311,7 @@ static void recover_twice(void)
         check(memcmp(&first[i].e, &found[i].e, sizeof found[i].e) == 0 &&
               first[i].list == found[i].list);
     nverified = 0;
-    check(disk_verify_files(&config, sim_disk_files(disk), on_verified, NULL, &why) == TERN_OK);
+    check(disk_verify(&config, on_verified, NULL, &why) == TERN_OK);
     check(nverified <= nfound);
     for (uint32_t i = 0; i < n; i++) {
         char name[DISK_NAME_MAX];

@@ -292,7 +292,7 @@ static enum tern_err create_files(struct disk *disk, const char **ret_why)
     if (c->files)
         return TERN_OK;
     TRY(file_ops_create(&config, &disk->ops, ret_why));
-    disk->files = file_ops_files(disk->ops);
+    disk->files = disk->config.files = file_ops_files(disk->ops);
     disk->stats.direct = file_ops_direct(disk->ops);
     return TERN_OK;
 }

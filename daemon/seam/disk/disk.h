@@ -72,6 +72,12 @@ enum tern_err disk_recover(struct disk *disk, void (*emit)(void *ctx, struct eve
                            void (*note)(void *ctx, const char *file, uint64_t offset,
                                         enum disk_fault fault),
                            void *ctx, struct disk_recovery *ret, const char **ret_why);
+/* The same without the rest of struct disk, in lane 0 of config->files. */
+enum tern_err disk_recover_files(const struct disk_config *config,
+                                 void (*emit)(void *ctx, struct event *event),
+                                 void (*note)(void *ctx, const char *file, uint64_t offset,
+                                              enum disk_fault fault),
+                                 void *ctx, struct disk_recovery *ret, const char **ret_why);
 
 int disk_event_fd(const struct disk *disk); /* readable when disk_poll has something */
 /* EV_DISK_WRITTEN, EV_DISK_DROPPED (also of a file that a read did not find), EV_PULLED,
@@ -107,8 +113,9 @@ struct disk_stats {
 void disk_stats(const struct disk *disk, struct disk_stats *ret);
 
 /* `ternctl verify`, without a daemon or beside one: every extent of every file is read and checked,
- * every page against its checksum. `found` hears of each, in order; fault NONE: it is good. Blocks.
- */
+ * every page against its checksum. `found` hears of each, in order; fault NONE: it is good. An
+ * entry for a file as a whole, where something is wrong with that, has no part but its place.
+ * Blocks. */
 struct disk_verified {
     const char *tenant, *file;
     struct disk_extent extent;

@@ -1,7 +1,6 @@
-/* See disk_recover.h. Nothing is removed before every file has shown that it is of a format that
+/* What a start makes of the files that earlier runs left, and what a verification says of them: see
+ * disk.h. Nothing is removed before every file has shown that it is of a format that
  * this daemon knows, and of its key: what it cannot read for such a reason is no leftover. */
-#include "seam/disk/disk_recover.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +15,9 @@
 
 struct recovery {
     struct disk_scan scan;
-    const struct disk_recover_to *to;
+    void (*emit)(void *ctx, struct event *event);
+    void (*note)(void *ctx, const char *file, uint64_t offset, enum disk_fault fault);
+    void *ctx;
     struct disk_recovery *ret;
     uint64_t served_ns;
     uint64_t good; /* of the file in work */
@@ -35,7 +36,7 @@ static void emit_extent(struct recovery *r, const struct scan_found *f)
     r->ret->bytes += disk_extent_bytes(&f->head.extent);
     if (f->head.extent.served_ns > r->served_ns)
         r->served_ns = f->head.extent.served_ns;
-    r->to->emit(r->to->ctx, &ev);
+    r->emit(r->ctx, &ev);
 }
 
 static void recovered(void *ctx, const struct scan_found *f)
@@ -49,8 +50,8 @@ static void recovered(void *ctx, const struct scan_found *f)
     } else {
         r->ret->faults[f->fault]++;
         r->keep |= f->fault == DISK_FAULT_READ || f->fault == DISK_FAULT_VERSION;
-        if (r->to->note)
-            r->to->note(r->to->ctx, f->name, f->head.extent.place.offset, f->fault);
+        if (r->note)
+            r->note(r->ctx, f->name, f->head.extent.place.offset, f->fault);
     }
 }
 
@@ -158,27 +159,43 @@ static enum tern_err recover_all(struct recovery *r, const char **ret_why)
         err = sync_folders(r, changed, ret_why);
     ready.ready.served_ns = r->served_ns;
     if (err == TERN_OK)
-        r->to->emit(r->to->ctx, &ready);
+        r->emit(r->ctx, &ready);
     return err;
 }
 
-enum tern_err disk_recover_files(const struct disk_config *config, const struct disk_files *files,
-                                 const struct disk_recover_to *to, struct disk_recovery *ret,
-                                 const char **ret_why)
+enum tern_err disk_recover_files(const struct disk_config *config,
+                                 void (*emit)(void *ctx, struct event *event),
+                                 void (*note)(void *ctx, const char *file, uint64_t offset,
+                                              enum disk_fault fault),
+                                 void *ctx, struct disk_recovery *ret, const char **ret_why)
 {
-    struct recovery r = {.to = to, .ret = ret};
+    struct recovery r = {.emit = emit, .note = note, .ctx = ctx, .ret = ret};
     uint64_t begun = io_now_ns();
     enum tern_err err;
 
     *ret = (struct disk_recovery){.files = 0};
     r.scan.config = config;
-    r.scan.files = files;
+    r.scan.files = config->files;
     r.scan.found = recovered;
     r.scan.ctx = &r;
     TRY(disk_scan_begin(&r.scan, ret_why));
     err = recover_all(&r, ret_why);
     disk_scan_end(&r.scan);
     ret->ns = io_now_ns() - begun;
+    return err;
+}
+
+enum tern_err disk_recover(struct disk *disk, void (*emit)(void *ctx, struct event *event),
+                           void (*note)(void *ctx, const char *file, uint64_t offset,
+                                        enum disk_fault fault),
+                           void *ctx, struct disk_recovery *ret, const char **ret_why)
+{
+    enum tern_err err;
+
+    check(!disk->recovered);
+    disk->recovered = true;
+    err = disk_recover_files(&disk->config, emit, note, ctx, ret, ret_why);
+    explicit_bzero(disk->config.key, sizeof disk->config.key); /* each thread has its own context */
     return err;
 }
 
@@ -197,51 +214,30 @@ static void verified(void *ctx, const struct scan_found *f)
         to->found(to->ctx, &v);
 }
 
-enum tern_err disk_verify_files(const struct disk_config *config, const struct disk_files *files,
-                                void (*found)(void *ctx, const struct disk_verified *v), void *ctx,
-                                const char **ret_why)
-{
-    struct verification to = {.found = found, .ctx = ctx};
-    struct disk_scan scan = {
-        .config = config, .files = files, .bodies = true, .found = verified, .ctx = &to};
-    struct disk_file_header h;
-
-    TRY(disk_scan_begin(&scan, ret_why));
-    for (uint32_t i = 0; i < scan.nfiles; i++)
-        if (!scan.file[i].unfinished)
-            disk_scan_file(&scan, &scan.file[i], &h);
-    disk_scan_end(&scan);
-    return TERN_OK;
-}
-
-enum tern_err disk_recover(struct disk *disk, void (*emit)(void *ctx, struct event *event),
-                           void (*note)(void *ctx, const char *file, uint64_t offset,
-                                        enum disk_fault fault),
-                           void *ctx, struct disk_recovery *ret, const char **ret_why)
-{
-    const struct disk_recover_to to = {.emit = emit, .note = note, .ctx = ctx};
-    enum tern_err err;
-
-    check(!disk->recovered);
-    disk->recovered = true;
-    err = disk_recover_files(&disk->config, disk->files, &to, ret, ret_why);
-    explicit_bzero(disk->config.key, sizeof disk->config.key); /* each thread has its own context */
-    return err;
-}
-
 enum tern_err disk_verify(const struct disk_config *config,
                           void (*found)(void *ctx, const struct disk_verified *v), void *ctx,
                           const char **ret_why)
 {
     const struct file_ops_config c = {.dir = config->dir, .lanes = 1};
+    struct verification to = {.found = found, .ctx = ctx};
+    struct disk_scan scan = {
+        .config = config, .files = config->files, .bodies = true, .found = verified, .ctx = &to};
+    struct disk_file_header h;
     struct file_ops *ops = NULL;
     enum tern_err err = TERN_OK;
 
-    if (!config->files)
+    if (!scan.files)
         err = file_ops_create(&c, &ops, ret_why);
-    if (err == TERN_OK)
-        err = disk_verify_files(config, ops ? file_ops_files(ops) : config->files, found, ctx,
-                                ret_why);
+    if (err == TERN_OK) {
+        scan.files = ops ? file_ops_files(ops) : scan.files;
+        err = disk_scan_begin(&scan, ret_why);
+    }
+    if (err == TERN_OK) {
+        for (uint32_t i = 0; i < scan.nfiles; i++)
+            if (!scan.file[i].unfinished)
+                disk_scan_file(&scan, &scan.file[i], &h);
+        disk_scan_end(&scan);
+    }
     file_ops_destroy(ops);
     return err;
 }

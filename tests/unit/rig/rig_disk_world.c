@@ -168,14 +168,14 @@ static void on_verified(void *ctx, const struct disk_verified *v)
 
 void world_recover(const struct world *w, struct sim_disk *disk, struct world_found *ret)
 {
-    struct disk_recover_to to = {.emit = on_event, .note = on_note, .ctx = ret};
-    const struct disk_files *files = sim_disk_files(disk);
+    struct disk_config config = w->config;
 
     memset(ret, 0, sizeof *ret);
     ret->world = w;
-    ret->err = disk_recover_files(&w->config, files, &to, &ret->recovery, &ret->why);
+    config.files = sim_disk_files(disk);
+    ret->err = disk_recover_files(&config, on_event, on_note, ret, &ret->recovery, &ret->why);
     if (ret->err == TERN_OK)
-        check(disk_verify_files(&w->config, files, on_verified, ret, &ret->why) == TERN_OK);
+        check(disk_verify(&config, on_verified, ret, &ret->why) == TERN_OK);
 }
 
 /* ---- judged ---- */

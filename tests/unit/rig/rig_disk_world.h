@@ -3,7 +3,7 @@
 #ifndef TEST_RIG_DISK_WORLD_H
 #define TEST_RIG_DISK_WORLD_H
 
-#include "seam/disk/disk_recover.h"
+#include "seam/disk/disk.h"
 #include "unit/rig/rig_disk.h"
 #include "unit/rig/sim_disk.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "seam/disk/disk_recover.h"
+#include "seam/disk/disk.h"
 
 #define FILES       4
 #define CRASH_SEEDS 4 /* one of each way to lose what was not synced */
@@ -196,7 +196,7 @@ static void on_verified(void *ctx, const struct disk_verified *v)
 
 static void judge(uint64_t seed)
 {
-    static const struct disk_recover_to to = {.emit = on_event};
+    struct disk_config config = rig.config;
     struct disk_recovery recovery;
     const char *why;
 
@@ -204,10 +204,9 @@ static void judge(uint64_t seed)
     memset(there, 0, sizeof there);
     nfound = 0;
     tally.crashes++;
-    assert_int_equal(disk_recover_files(&rig.config, sim_disk_files(crashed), &to, &recovery, &why),
-                     TERN_OK);
-    assert_int_equal(
-        disk_verify_files(&rig.config, sim_disk_files(crashed), on_verified, NULL, &why), TERN_OK);
+    config.files = sim_disk_files(crashed);
+    assert_int_equal(disk_recover_files(&config, on_event, NULL, NULL, &recovery, &why), TERN_OK);
+    assert_int_equal(disk_verify(&config, on_verified, NULL, &why), TERN_OK);
     for (uint32_t i = 0; i < FILES; i++)
         for (uint32_t k = 0; k < file[i].f.write.nextents; k++)
             if (file[i].at <= now && file[i].dropped >= now && file[i].hole[k] >= now)
