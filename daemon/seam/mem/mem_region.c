@@ -152,7 +152,10 @@ static enum tern_err region_watch(struct region *r, const char **ret_why)
 enum tern_err region_create(struct region *r, enum region_kind kind, uint64_t bytes, bool huge,
                             struct workers *workers, const char **ret_why)
 {
-    static const char *const what[] = {"page memory", "control page", "host memory"};
+    static const char *const what[] = {[REGION_SHARED] = "page memory",
+                                       [REGION_CONTROL] = "control page",
+                                       [REGION_SUMS] = "memory for checksums of engines",
+                                       [REGION_PRIVATE] = "host memory"};
 
     if (huge) {
         if (region_open(r, kind, bytes, true) && region_fill(r, workers, true))

@@ -778,6 +778,27 @@ TEST(mem_refusals_of_the_system_say_what_to_do)
     }
 }
 
+TEST(mem_regions_that_do_not_fit_say_which_memory)
+{
+    static const struct {
+        enum region_kind kind;
+        const char *what;
+    } cases[] = {{REGION_SHARED, "page memory: "},
+                 {REGION_CONTROL, "control page: "},
+                 {REGION_SUMS, "memory for checksums of engines: "},
+                 {REGION_PRIVATE, "host memory: "}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *why = "";
+        struct region r;
+
+        assert_int_equal(region_create(&r, cases[i].kind, 1ull << 47, false, NULL, &why),
+                         TERN_INTERNAL);
+        assert_int_equal(strncmp(why, cases[i].what, strlen(cases[i].what)), 0);
+        region_close(&r);
+    }
+}
+
 TEST(mem_bytes_count_the_control_pages_of_each_tenant)
 {
     struct mem_config c = config_small();
