@@ -53,13 +53,6 @@ static uint64_t far_bytes(const struct mem *mem, const struct packing *p, uint32
     return bytes < p->left ? bytes : p->left;
 }
 
-static bool far_move(const struct mem_far *far, const struct packing *p, uint64_t n)
-{
-    mem_fault_not_owner();
-    return p->in ? far->gather(far->ctx, p->next, n, p->in)
-                 : far->scatter(far->ctx, p->next, n, p->out);
-}
-
 /* Where some may be memory of devices, which goes together, and others are not. */
 static bool pack_far(const struct mem *mem, struct packing *p)
 {
@@ -71,7 +64,9 @@ static bool pack_far(const struct mem *mem, struct packing *p)
         bool ok;
 
         if (n > 0) {
-            ok = far_move(mem_far(mem), p, n);
+            mem_fault_not_owner();
+            ok = mem_far(mem)->pack(mem_far(mem)->ctx, p->next, n,
+                                    p->in ? p->in : (uint8_t *)(uintptr_t)p->out, !p->in);
         } else {
             const struct iovec *s = p->next;
 

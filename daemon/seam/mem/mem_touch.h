@@ -33,10 +33,10 @@ struct mem_far {
     bool (*zero)(void *ctx, void *at, uint64_t n);
     /* Both are its own: on one device, or on two. */
     bool (*move)(void *ctx, void *to, const void *from, uint64_t n);
-    /* The first `bytes` of stretches on any devices, in order, to host memory and back. */
-    bool (*gather)(void *ctx, const struct iovec *stretches, uint64_t bytes, uint8_t *packed);
-    bool (*scatter)(void *ctx, const struct iovec *stretches, uint64_t bytes,
-                    const uint8_t *packed);
+    /* The first `bytes` of stretches on any devices, in order, to `packed` in host memory; `put`:
+     * from there, which is read alone. */
+    bool (*pack)(void *ctx, const struct iovec *stretches, uint64_t bytes, uint8_t *packed,
+                 bool put);
     /* The checksums of all units (X7), page by page: n * units of them. */
     bool (*sums)(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
 };

@@ -367,6 +367,5 @@ const struct mem_far cuda_far_calls = {.holds = far_holds,
                                        .put = far_put,
                                        .zero = far_zero,
                                        .move = far_move,
-                                       .gather = cuda_far_gather,
-                                       .scatter = cuda_far_scatter,
+                                       .pack = cuda_far_pack,
                                        .sums = cuda_far_sums};

@@ -177,9 +177,9 @@ static bool rows_by_kernel(const struct rows *r)
 }
 
 /* What stands behind a device that is lost is still moved. */
-static bool rows_move(struct cuda *c, const struct iovec *v, uint64_t bytes, uint8_t *packed,
-                      bool put)
+bool cuda_far_pack(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed, bool put)
 {
+    struct cuda *c = ctx;
     bool all = true;
 
     while (bytes > 0) {
@@ -196,14 +196,4 @@ static bool rows_move(struct cuda *c, const struct iovec *v, uint64_t bytes, uin
         bytes -= r.bytes;
     }
     return all;
-}
-
-bool cuda_far_gather(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed)
-{
-    return rows_move(ctx, v, bytes, packed, false);
-}
-
-bool cuda_far_scatter(void *ctx, const struct iovec *v, uint64_t bytes, const uint8_t *packed)
-{
-    return rows_move(ctx, v, bytes, (uint8_t *)(uintptr_t)packed, true);
 }

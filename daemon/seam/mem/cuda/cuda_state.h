@@ -85,8 +85,7 @@ bool cuda_may_be_touched(struct cuda *c, const struct cuda_device *d);
 
 /* struct mem_far, which cuda_copy.c fills in, but for the context. */
 extern const struct mem_far cuda_far_calls;
-bool cuda_far_gather(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed);
-bool cuda_far_scatter(void *ctx, const struct iovec *v, uint64_t bytes, const uint8_t *packed);
+bool cuda_far_pack(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed, bool put);
 bool cuda_far_sums(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
 
 /* A lane's pieces of the scratch: what kernels are told (lists, tables), their work, checksums. */
