@@ -70,7 +70,7 @@ static const struct list lists[] = {
     {"peers", false, BY_TENANT | BY_PEER, LIMIT(peers), admin_peer_row, admin_peers_head},
     {"transfers", false, BY_TENANT | BY_PEER, LIMIT(pulls), admin_transfer_row, NULL},
     {"tree", false, 0, LIMIT(nodes), admin_node_row, NULL},
-    {"disk", false, BY_TENANT, LIMIT(disk_chunks), admin_disk_row, admin_disk_head},
+    {"disk", false, BY_TENANT, LIMIT(disk_chunks), admin_disk_row, admin_spill},
     {"namespaces", true, BY_TENANT, LIMIT(namespaces), admin_namespace_row, NULL},
 };
 
@@ -490,7 +490,7 @@ static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct te
             continue;
         TEXT(out, OPEN_OBJECT(NULL), STR("engine", e.name),
              STR("tenant", ctx->config->tenants[e.tenant].name));
-        admin_engine_pids(ctx, &e, out);
+        admin_engine_pids(ctx->daemon, &e, out);
         TEXT(out, CLOSE_OBJECT);
     }
     TEXT(out, CLOSE_ARRAY);
@@ -588,7 +588,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_core(&v, out);
         status_quarantine(ctx, &v, out);
         status_host(ctx, &v, out);
-        admin_spill(ctx, out);
+        admin_spill(ctx, q->tenant, out);
         status_memory(ctx, out);
         status_data(ctx, out);
         status_events(ctx, &v, out);

@@ -237,13 +237,12 @@ bool admin_record_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
     return true;
 }
 
-void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
-                       struct text_out *out)
+void admin_engine_pids(const struct daemon *d, const struct engine_view *e, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("pids")); /* of rank 0, 1 and so on, then of the pure scheduler */
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         if (e->procs[i] != NONE)
-            TEXT(out, U64(NULL, (uint64_t)proc_pid(&ctx->daemon->procs, e->procs[i])));
+            TEXT(out, U64(NULL, (uint64_t)proc_pid(&d->procs, e->procs[i])));
     TEXT(out, CLOSE_ARRAY);
 }
 
@@ -258,7 +257,7 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
     TEXT(out, OPEN_OBJECT(NULL), HEX("engine", engine_id_pack(e.id)), WORD(e, name),
          STR("tenant", admin_tenant_name(ctx, e.tenant)), STR("state", e.state_word), NUM(e, world),
          NUM(e, procs_alive));
-    admin_engine_pids(ctx, &e, out);
+    admin_engine_pids(ctx->daemon, &e, out);
     TEXT(out, NUM(e, sessions), OPEN_ARRAY("done_step"));
     for (uint32_t i = 0; i < e.world && i < RANKS_MAX; i++)
         TEXT(out, text_u63(NULL, e.done_step[i]));

@@ -23,14 +23,12 @@ double admin_age_s(const struct admin_ctx *ctx, uint64_t then_ns);
 void admin_namespace(struct text_out *out, struct namespace_id ns);
 
 /* The pids of the engine's processes that live. */
-void admin_engine_pids(const struct admin_ctx *ctx, const struct engine_view *e,
-                       struct text_out *out);
+void admin_engine_pids(const struct daemon *d, const struct engine_view *e, struct text_out *out);
 /* Writes TLS as a whole, before the rows of `peers`. */
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
 /* The disk tier, for status and `disk`, and a tenant's part of it; null where there is none. */
-void admin_spill(const struct admin_ctx *ctx, struct text_out *out);
-void admin_disk_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
+void admin_spill(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 void admin_spill_tenant(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
 /* Writes one flat object for each group of that pool, for status. */

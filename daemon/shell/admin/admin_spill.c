@@ -52,10 +52,11 @@ static uint64_t used_bytes(const struct admin_ctx *ctx)
     return used;
 }
 
-void admin_spill(const struct admin_ctx *ctx, struct text_out *out)
+void admin_spill(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     const struct disk_stats *s = ctx->disk;
 
+    (void)tenant;
     if (s == NULL) {
         TEXT(out, STR("spill", NULL));
         return;
@@ -74,12 +75,6 @@ void admin_spill(const struct admin_ctx *ctx, struct text_out *out)
          NUM(*s, punched_bytes), NUM(*s, syncs));
     put_recovery(ctx->recovery, out);
     TEXT(out, CLOSE_OBJECT);
-}
-
-void admin_disk_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
-{
-    (void)tenant;
-    admin_spill(ctx, out);
 }
 
 bool admin_disk_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,

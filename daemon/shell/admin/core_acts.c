@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "shell/admin/admin.h"
+#include "shell/admin/admin_rows.h"
 
 static enum tern_err id_of(const char *text, uint64_t *ret)
 {
@@ -190,12 +190,11 @@ static void kicked(const struct daemon *d, const struct reply *r, struct text_ou
 {
     struct engine_view e;
 
-    TEXT(out, NUM(r->engine_kick, alive), OPEN_ARRAY("pids")); /* of those that live */
+    TEXT(out, NUM(r->engine_kick, alive));
     if (core_engine_view(d->core, r->engine_kick.engine.slot, &e))
-        for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
-            if (e.procs[i] != NONE)
-                TEXT(out, U64(NULL, (uint64_t)proc_pid(&d->procs, e.procs[i])));
-    TEXT(out, CLOSE_ARRAY);
+        admin_engine_pids(d, &e, out);
+    else
+        TEXT(out, OPEN_ARRAY("pids"), CLOSE_ARRAY);
 }
 
 void core_act_answer(const struct daemon *d, const struct reply *r, struct text_out *out)

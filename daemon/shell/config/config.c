@@ -82,14 +82,14 @@ static enum tern_err load(int argc, char **argv, struct loader *l, uint8_t **ret
 {
     l->config->argc = argc;
     l->config->argv = argv;
-    TRY(flags_first_pass(argc, argv, l));
+    TRY(flags_read(argc, argv, l, true));
     if (l->config->file[0] != '\0') {
         TRY(read_file(l, ret_bytes, &l->text_bytes));
         l->file_name = l->config->file;
         l->text = *ret_bytes;
         TRY(yaml_load(l));
     }
-    return flags_apply(argc, argv, l);
+    return flags_read(argc, argv, l, false);
 }
 
 enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap)

@@ -218,7 +218,7 @@ static void options_build(struct options *o)
     }
 }
 
-static enum tern_err run_pass(int argc, char **argv, struct loader *l, bool first)
+enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first)
 {
     struct options *options = malloc(sizeof *options);
     struct pass pass = {.loader = l, .first = first};
@@ -247,14 +247,4 @@ static enum tern_err run_pass(int argc, char **argv, struct loader *l, bool firs
                                rc == ENOMEM ? "out of memory" : "the flags could not be read");
     free(options);
     return pass.err;
-}
-
-enum tern_err flags_first_pass(int argc, char **argv, struct loader *l)
-{
-    return run_pass(argc, argv, l, true);
-}
-
-enum tern_err flags_apply(int argc, char **argv, struct loader *l)
-{
-    return run_pass(argc, argv, l, false);
 }

@@ -104,9 +104,9 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
 /* config_yaml.c */
 enum tern_err yaml_load(struct loader *l);
 
-/* config_flags.c. The first pass looks only for --config and --check-config. */
-enum tern_err flags_first_pass(int argc, char **argv, struct loader *l);
-enum tern_err flags_apply(int argc, char **argv, struct loader *l);
+/* config_flags.c. `first`: looks only for the flags that decide which file is read, and for what.
+ */
+enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first);
 
 /* config_loader.c: values enter here, from the file and flags. On failure each sets the message. */
 enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enum origin origin);

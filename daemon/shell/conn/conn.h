@@ -123,7 +123,7 @@ void door_log_change(const struct door_stats *now, const char *name, struct door
 /* Processes of that tenant (or "admin") have sent descriptors, and were not served any more. */
 void log_descriptors_sent(const char *name, uint64_t connections, int32_t pid);
 /* Is the first frame there, as the first bytes on a socket show it? */
-enum door_verdict frame_at_door(const uint8_t *bytes, uint32_t n);
+enum door_verdict frame_at_door(void *ctx, const uint8_t *bytes, uint32_t n);
 
 /* Sends the frame that d->frame holds. False: the connection is closed now. */
 bool conn_send(struct client_conn *c, size_t n, const int *fds, uint32_t nfds);

@@ -6,21 +6,16 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 
-enum door_verdict frame_at_door(const uint8_t *bytes, uint32_t n)
+enum door_verdict frame_at_door(void *ctx, const uint8_t *bytes, uint32_t n)
 {
     struct frame_header h;
 
+    (void)ctx;
     if (n < FRAME_HEADER_BYTES)
         return DOOR_WAIT;
     if (frame_decode(bytes, HELLO_BODY_MAX, &h) != TERN_OK)
         return DOOR_ENTER; /* the stream says what is wrong with it */
     return n - FRAME_HEADER_BYTES >= h.length ? DOOR_ENTER : DOOR_WAIT;
-}
-
-static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
-{
-    (void)ctx;
-    return frame_at_door(bytes, n);
 }
 
 static enum door_verdict enter(void *ctx, int fd)
@@ -58,7 +53,7 @@ enum tern_err conn_doors_create(struct daemon *d,
                                            .places = c->strangers,
                                            .wait_ns = (uint64_t)wait_ms * 1000000,
                                            .look_bytes = FRAME_HEADER_BYTES + HELLO_BODY_MAX,
-                                           .look = look,
+                                           .look = frame_at_door,
                                            .enter = enter,
                                            .left = left,
                                            .ctx = door,

@@ -105,23 +105,16 @@ static void log_recovered(const struct daemon *d)
         log_event(LEVEL_WARN, "spill_dropped", "more=%u", d->spill.faults_logged - FAULTS_LOGGED);
 }
 
-static bool is_tenant(const struct config *config, const char *name)
-{
-    for (uint32_t t = 0; t < config->ntenants; t++)
-        if (strcmp(config->tenants[t].name, name) == 0)
-            return true;
-    return false;
-}
-
 /* Folders of tenants that were dropped from the settings, or have another name now. */
 static void log_foreign(const struct config *config)
 {
     DIR *dir = opendir(config->spill_dir);
     struct dirent *e;
+    uint32_t tenant;
     struct stat st;
 
     while (dir && (e = readdir(dir)) != NULL)
-        if (e->d_name[0] != '.' && !is_tenant(config, e->d_name) &&
+        if (e->d_name[0] != '.' && config_tenant_slot(config, e->d_name, &tenant) != TERN_OK &&
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
             log_event(LEVEL_WARN, "spill_foreign", "folder=%s reason=%s", e->d_name,
                       "no tenant has this name: what lies there is left alone and counts for "

@@ -25,7 +25,7 @@ static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
 {
     const struct daemon *d = ctx;
 
-    return d->links.tls ? look_at_record(bytes, n) : frame_at_door(bytes, n);
+    return d->links.tls ? look_at_record(bytes, n) : frame_at_door(ctx, bytes, n);
 }
 
 /* How many inbound links may be in a handshake at a time. */
