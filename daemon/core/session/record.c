@@ -209,7 +209,6 @@ uint32_t session_borrows_to(const struct core *c, const struct session *s, uint3
     return node_above(c, (struct path){s->node, end / p->align * p->align});
 }
 
-/* The borrowed pages from the one that holds token `from`. */
 void session_path_runs(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t from)
 {
@@ -278,7 +277,6 @@ void session_runs(const struct core *c, struct actions *out, const struct sessio
         session_owned_run(c, out, s, g);
 }
 
-/* A pool that this engine has opened or mapped. */
 enum tern_err session_pool_find(const struct core *c, const struct engine *e, struct pool_id id,
                                 struct pool **ret_pool, struct reply *ret)
 {

@@ -22,7 +22,6 @@ void pull_chunk_pages(const struct pool *pool, const struct pull *p, uint32_t de
     }
 }
 
-/* Are all pages of the chunk that ends at `depth` here? */
 bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t depth)
 {
     const struct pool *pool = pool_at(c, p->pool);

@@ -203,7 +203,6 @@ struct transport *transport_reshards(struct xfer *xfer)
 
 static const char resharded[] = "pages of pools of another layout come by tcp";
 
-/* Operators are told once. */
 void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
 {
     const struct transport *t = transport_for(xfer, number, pool, NULL);

@@ -71,7 +71,6 @@ bool tls_trust_cert(SSL_CTX *ctx, X509 *cert, uint32_t i)
     return X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), cert) == 1;
 }
 
-/* The first certificate is ours; the others lead from it to the CA. */
 bool tls_present_cert(SSL_CTX *ctx, X509 *cert, uint32_t i)
 {
     return (i == 0 ? SSL_CTX_use_certificate(ctx, cert)
@@ -213,7 +212,6 @@ void tls_cert_names_text(const X509 *cert, char *ret, size_t cap)
     GENERAL_NAMES_free(names);
 }
 
-/* A certificate that every peer would refuse is refused here, where the cause can be seen. */
 enum tern_err tls_judge_own(const struct tls_config *config, const char *file, SSL_CTX *ctx,
                             char *why, size_t cap)
 {

@@ -101,7 +101,6 @@ struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch,
                    &(struct choice){.piece = piece, .near = batch_rails(v, batch)});
 }
 
-/* One that has not failed yet is worth waiting for, for a while. */
 bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns)
 {
     if (now_ns - v->link[link].up_ns >= VERBS_SETUP_NS)
