@@ -81,12 +81,10 @@ bool evictions_flush(struct core *c, struct actions *out)
             all = false;
             continue;
         }
-        if (e->conn != NONE) {
+        if (e->conn != NONE)
             reply_late(out, (struct reply_to){e->conn, e->request_id, e->trace_id}, OP_EVICT,
                        TERN_OK, "")
                 ->evict = e->told;
-            c->errors[TERN_OK]++;
-        }
         *e = (struct eviction){0};
     }
     return all;

@@ -328,8 +328,6 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->nodes_free = c->free_nodes.n;
     ret->retires_free = c->free_retires.n;
     ret->draining = c->draining;
-    memcpy(ret->errors, c->errors, sizeof ret->errors);
-    ret->errors[TERN_OK] = 0;
     ret->namespaces_reset = c->namespaces_reset;
     ret->resets_spreading = c->nspreading;
     ret->corrupt_detected = c->corrupt_detected;

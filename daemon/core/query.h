@@ -216,7 +216,6 @@ struct core_view {
     uint32_t pools, engines, sessions, nodes, pulls, serves, links_up;
     uint32_t token_blocks_free, nodes_free, retires_free;
     bool draining;
-    uint64_t errors[TERN_ERR_COUNT];       /* replies by error */
     uint64_t namespaces_reset;             /* also because a peer said so */
     uint32_t resets_spreading;             /* of which not all peers have heard */
     uint64_t evicted_nodes, evicted_pages; /* of all tenants: see figures.h */

@@ -49,7 +49,6 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
         if (told)
             result->text = NULL;
         told = told || result->text;
-        c->errors[result->err]++;
         if (result->err != TERN_OK && op->barrier)
             break;
     }
@@ -245,10 +244,7 @@ static void request(struct core *c, struct actions *out, const struct request *r
     call.conn = conn_at(c, req->conn);
     if (req->op >= OP_COUNT || !requests[req->op].may_wait) {
         /* First of the actions: the asker hears of it before what it brings about. */
-        struct reply *r = &action_add(out, ACT_REPLY)->reply;
-
-        answer(c, out, &call, r);
-        c->errors[r->err]++;
+        answer(c, out, &call, &action_add(out, ACT_REPLY)->reply);
         return;
     }
     memset(&aside, 0, sizeof aside);
@@ -256,7 +252,6 @@ static void request(struct core *c, struct actions *out, const struct request *r
     if (call.later)
         return;
     action_add(out, ACT_REPLY)->reply = aside;
-    c->errors[aside.err]++;
 }
 
 static void conn_opened(struct core *c, const struct event *ev)

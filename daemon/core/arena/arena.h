@@ -581,7 +581,6 @@ struct core {
     uint32_t nretires;
     uint32_t waits_changed; /* 1: of some engine */
     uint32_t nengines, npools, nclosing;
-    uint64_t errors[TERN_ERR_COUNT];
     struct steps_over over;
     struct histogram latency[LATENCIES];
     uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;

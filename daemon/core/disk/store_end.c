@@ -21,14 +21,13 @@ static const char *end_text(enum tern_err err)
     }
 }
 
-static void answer(struct core *c, struct actions *out, const struct disk_store *s,
-                   enum tern_err err, const struct reason *why, uint32_t depth)
+static void answer(struct actions *out, const struct disk_store *s, enum tern_err err,
+                   const struct reason *why, uint32_t depth)
 {
     struct reply *r;
 
     if (s->conn == NONE)
         return;
-    c->errors[err]++;
     r = reply_late(out, (struct reply_to){s->conn, s->request_id, s->trace_id}, OP_STORE, err,
                    end_text(err));
     if (why)
@@ -103,7 +102,6 @@ void store_put_off(struct core *c, struct disk_store *s)
     touch(c);
 }
 
-/* Needs room for one action. */
 void store_end(struct core *c, struct actions *out, struct disk_store *s, enum tern_err err,
                const struct reason *why)
 {
@@ -120,7 +118,7 @@ void store_end(struct core *c, struct actions *out, struct disk_store *s, enum t
         t->disk.refused += err == TERN_QUOTA;
         session_told(c, s);
     }
-    answer(c, out, s, err, why, depth);
+    answer(out, s, err, why, depth);
     if (s->chunk != NONE)
         disk_unpin(c, s->chunk);
     disk_store_list_remove(c, &c->disk_stores, slot);

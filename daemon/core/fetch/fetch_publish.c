@@ -283,7 +283,6 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     if (p->err == TERN_BUSY && (!text || p->busy != PULL_BUSY_SOURCE))
         text = busy_text(p);
 
-    c->errors[p->err]++;
     if (p->conn == NONE)
         return;
     r = reply_late(out, (struct reply_to){p->conn, p->request_id, p->trace_id}, OP_FETCH, p->err,

@@ -77,13 +77,12 @@ static uint32_t gained_from(const struct pull *p)
     return p->wait_above > p->start ? p->wait_above : p->start;
 }
 
-static struct reply *answer(struct core *c, struct actions *out, struct pull *p, enum tern_err err,
+static struct reply *answer(struct actions *out, struct pull *p, enum tern_err err,
                             const char *text)
 {
     struct reply_to to = {p->wait_conn, p->wait_request, p->wait_trace};
 
     p->wait_conn = NONE;
-    c->errors[err]++;
     return reply_late(out, to, OP_FETCH_WAIT, err, text);
 }
 
@@ -111,7 +110,7 @@ enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call,
         return TERN_OK;
     }
     if (p->wait_conn != NONE)
-        answer(c, out, p, TERN_CONFLICT,
+        answer(out, p, TERN_CONFLICT,
                "a later wait for this fetch took its place: one at a time waits");
     p->wait_above = r->above;
     if (s->written > r->above) {
@@ -136,7 +135,7 @@ bool fetch_wait_tell(struct core *c, struct actions *out, struct pull *p)
         return true;
     if (actions_room(out) == 0 || !runs_fit(c, out, p))
         return false;
-    r = answer(c, out, p, TERN_OK, "");
+    r = answer(out, p, TERN_OK, "");
     if (!p->tail)
         fetch_gained_runs(c, out, s, gained_from(p));
     r->runs = out->runs + first_run;
@@ -154,7 +153,7 @@ void fetch_wait_end(struct core *c, struct actions *out, struct pull *p)
 
     if (p->wait_conn == NONE)
         return;
-    r = answer(c, out, p, s ? TERN_OK : TERN_GONE,
+    r = answer(out, p, s ? TERN_OK : TERN_GONE,
                s ? "" : "the session was closed or aborted: nothing is waited for");
     if (!s)
         return;

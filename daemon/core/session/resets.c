@@ -388,7 +388,7 @@ static void tell(struct core *c, struct actions *out, const struct reset *r, uin
     touch(c);
 }
 
-static void answer(struct core *c, struct actions *out, struct reset *r, uint32_t unreached)
+static void answer(struct actions *out, struct reset *r, uint32_t unreached)
 {
     if (r->conn != NONE) {
         struct reply *reply =
@@ -397,7 +397,6 @@ static void answer(struct core *c, struct actions *out, struct reset *r, uint32_
 
         reply->namespace_reset.nodes = r->nodes;
         reply->namespace_reset.unreached = unreached;
-        c->errors[TERN_OK]++;
         r->conn = NONE;
     }
     if (r->link != NONE)
@@ -428,7 +427,7 @@ static bool spread(struct core *c, struct actions *out, struct reset *r)
         return true;
     if (actions_room(out) < 2)
         return false;
-    answer(c, out, r, unreached);
+    answer(out, r, unreached);
     if (unreached == 0) {
         earlier_over(c, r);
         reset_end(c, r, r->own ? RESET_EMPTY : RESET_OVER);

@@ -365,7 +365,6 @@ static void load_answer(struct core *c, struct actions *out, struct session *s,
     uint32_t first_run = out->nruns;
     struct reply *r;
 
-    c->errors[why->err]++;
     if (s->load_conn == NONE)
         return;
     r = reply_late(out, (struct reply_to){s->load_conn, s->load_request, s->load_trace},

@@ -371,7 +371,6 @@ static void tell(struct core *c, struct actions *out, const struct session *s,
     struct recorded *told;
     struct reply *ret;
 
-    c->errors[outcome.err]++;
     if (r->conn == NONE)
         return;
     ret = reply_late(out, to, put ? OP_RECORD_PUT : OP_ROLLBACK, outcome.err, outcome.text);

@@ -301,14 +301,3 @@ TEST(fetch_answer_tells_the_bytes_that_came)
     assert_ok(rig_fetched(p.d, fetch));
     assert_int_equal(rig_reply_to(p.dest, fetch)->fetch.kib, TOKENS / 4 * 512 / 1024);
 }
-
-TEST(fetch_that_fails_is_counted)
-{
-    struct pair p = pair_offered(1 << 20);
-    uint64_t before = rig_view(p.dest).errors[TERN_PEER_LOST];
-
-    fetch_held(&p, RIG_PULL);
-    rig_link_down(p.dest, 0);
-    rig_runs_free(p.dest);
-    assert_true(rig_view(p.dest).errors[TERN_PEER_LOST] == before + 1);
-}
