@@ -34,7 +34,7 @@ void question_asked(struct sim *w, uint32_t d, const struct peer_msg *msg)
            "the peer has nothing of tenant %u", msg->tenant);
     EXPECT(msg->from == 0 && msg->at == 0 && msg->to == msg->each && msg->to <= s->fetch_depth,
            "question_range", "%u tokens of %u, prefixes of %u", msg->to, s->fetch_depth, msg->each);
-    s->fetch_asked = ++w->d[d].nopened;
+    s->fetch_asked = 1;
     w->d[d].question[w->d[d].nquestions++ % QUESTIONS] = (struct question){
         .id = msg->pull, .tenant = s->tenant, .ns = s->ns, .variant = s->variant, .to = msg->to};
     MARK(peers_asked);
@@ -85,7 +85,7 @@ void check_asks_full(struct sim *w, uint32_t d, const struct session *of)
     for (uint32_t set = sessions_live(&w->d[d], 1u << TURN_FETCHING, ENGINES_ALL); set;) {
         const struct session *s = &w->d[d].session[session_next(&set, 0)];
 
-        used[s->tenant] += s != of && s->fetch_asked != 0;
+        used[s->tenant] += s != of && s->fetch_asked;
     }
     EXPECT(share_used_up(w, w->limits.asks, used, of->tenant), "ask_share",
            "tenant %u is refused a question, %u and %u of %u are under way", of->tenant, used[0],

@@ -40,7 +40,7 @@ void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
         return;
     }
     w->d[d].opened[msg->pull.slot % OPENS] = (struct opened){.id = msg->pull,
-                                                             .order = ++w->d[d].nopened,
+                                                             .order = msg->trace_id,
                                                              .asks = 1,
                                                              .awaits = msg->at_least > msg->from,
                                                              .tenant = msg->tenant,
@@ -54,8 +54,6 @@ void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
         if (!s->used || s->turn != TURN_FETCHING || s->fetch_request != msg->trace_id)
             continue;
         s->fetch_pull = msg->pull;
-        if (s->fetch_asked) /* it began when peers were asked */
-            o->order = s->fetch_asked;
         EXPECT(msg->prefetch == (s->fetch_prefetch != 0), "class_told",
                "the source is told of session %u's fetch as if it were of another class", i);
         ticket_opened(w, d, msg, s);

@@ -28,7 +28,7 @@ void disk_pull_begins(struct sim *w, uint32_t d, const struct action *act)
     EXPECT(s, "disk_pull_unasked", "pull %u.%u", act->pull.pull.slot, act->pull.pull.gen);
     s->fetch_pull = act->pull.pull;
     w->d[d].opened[act->pull.pull.slot % OPENS] = (struct opened){.id = act->pull.pull,
-                                                                  .order = ++w->d[d].nopened,
+                                                                  .order = s->fetch_request,
                                                                   .tenant = s->tenant,
                                                                   .prefetch = s->fetch_prefetch,
                                                                   .ns = s->ns,

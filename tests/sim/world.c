@@ -300,7 +300,6 @@ static void daemon_clear(struct sim *w, uint32_t d)
             m->content[t][i] = w->resets; /* there is none */
     memset(m->question, 0, sizeof m->question);
     m->fetched = 0;
-    m->nopened = 0;
     memset(m->urgent_row, 0, sizeof m->urgent_row);
     m->last_copy = (struct copy_id){0, 0};
     memset(m->pin, 0, sizeof m->pin);

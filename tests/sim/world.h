@@ -160,13 +160,13 @@ struct session {
     uint8_t fetch_behind;      /* others of its tenant were there before it */
     uint8_t piece_variant;     /* of the tokens of the Match under way */
     uint32_t piece_end;        /* how far pieces of it were taken; 0: none */
-    uint8_t piece_holds;  /* the last piece was refused: what those before it led to may be held */
-    uint8_t deaf;         /* the connection that waited for the fetch was closed */
-    uint8_t fetch_host;   /* from the host tier */
-    uint8_t fetch_disk;   /* from the disk */
-    uint8_t ask_disk;     /* 1: its next fetch is from there */
-    uint8_t fetch_any;    /* it names no peer */
-    uint32_t fetch_asked; /* and peers were asked for it: its place among those of the daemon */
+    uint8_t piece_holds; /* the last piece was refused: what those before it led to may be held */
+    uint8_t deaf;        /* the connection that waited for the fetch was closed */
+    uint8_t fetch_host;  /* from the host tier */
+    uint8_t fetch_disk;  /* from the disk */
+    uint8_t ask_disk;    /* 1: its next fetch is from there */
+    uint8_t fetch_any;   /* it names no peer */
+    uint8_t fetch_asked; /* and peers were asked for it */
     uint8_t away, back_turn;
     uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
     uint8_t undone;   /* a copy failed: the core may have let it run on */
@@ -343,7 +343,7 @@ struct question {
 /* A transfer in, from the question to the peer on. */
 struct opened {
     struct pull_id id; /* slot NONE: it is over */
-    uint32_t order;    /* of those of the daemon, from 1 */
+    uint64_t order;    /* number of the request that began it; 0: none */
     uint32_t unasked;  /* pages that were offered and are to be asked for, some once more */
     uint32_t tenant, asks, ns;
     uint32_t disk;       /* 1: of the disk */
@@ -417,7 +417,6 @@ struct daemon {
     uint32_t npulls;               /* used */
     struct pull_id walking[OPENS]; /* of the peer: what its tokens led to up to now is held here */
     struct opened opened[OPENS];
-    uint32_t nopened;
     struct question question[QUESTIONS]; /* the last ones */
     uint32_t nquestions;
     uint8_t fetched; /* a bit a tenant of which something was fetched since the start */
