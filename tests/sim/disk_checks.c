@@ -359,6 +359,16 @@ void note_late(struct sim *w, uint32_t d)
 
 /* --- how much --- */
 
+/* STATE that lies there for the entry. A bad entry's is bad as well, and counts until it goes. */
+static uint64_t state_bytes(struct disks *k, struct ident id, const struct ext *entry)
+{
+    for (EXTS(k, x))
+        if (x->e.part == DISK_STATE && ident_equal(x->id, id) && ext_known(x) &&
+            x->bad == entry->bad && !x->doomed)
+            return disk_extent_bytes(&x->e);
+    return 0;
+}
+
 /* D5: what the store that is being written will make needless, and what one that was written has;
  * at most DISK_PRUNE_BYTES. */
 static uint64_t credit_of(struct sim *w, struct disks *k, uint32_t tenant)
@@ -377,12 +387,8 @@ static uint64_t credit_of(struct sim *w, struct disks *k, uint32_t tenant)
             x->id.tenant != tenant || !(x->late || (deepest && begins(w, x->id, deepest->id))))
             continue;
         n += disk_extent_bytes(&x->e);
-        for (uint32_t i = 0; i < w->reach && i < x->id.k; i++) {
-            const struct ext *s =
-                ext_find(k, ident_at(w, x->id, x->id.k - i), DISK_STATE, LOOK_NOW);
-
-            n += s ? disk_extent_bytes(&s->e) : 0;
-        }
+        for (uint32_t i = 0; i < w->reach && i < x->id.k; i++)
+            n += state_bytes(k, ident_at(w, x->id, x->id.k - i), x);
     }
     return n < DISK_PRUNE_BYTES ? n : DISK_PRUNE_BYTES;
 }
