@@ -203,6 +203,9 @@ struct outgoing {
 
 /* Sets the text and returns err. NULL: what the error table says. */
 enum tern_err set_error(struct tern *t, enum tern_err err, const char *text);
+/* The same with the numbers of the text, for tern_error_numbers. */
+enum tern_err set_error_numbers(struct tern *t, enum tern_err err, const char *text,
+                                const uint64_t numbers[2]);
 /* Ends the connection: what came from the daemon makes no sense. Returns err. */
 enum tern_err not_an_answer(struct tern *t, enum tern_err err);
 uint64_t new_id(struct tern *t, uint32_t slot);

@@ -88,7 +88,7 @@ static enum tern_err slot_of(struct tern_lease *l, uint32_t at, struct lease_slo
         return set_error(l->t, TERN_GONE, "the lease has no such session: it was removed");
     *ret = &l->slot[at];
     return l->slot[at].state == LEASE_SLOT_FAILED
-               ? set_error(l->t, l->cold[at].err, l->cold[at].text)
+               ? set_error_numbers(l->t, l->cold[at].err, l->cold[at].text, l->cold[at].numbers)
                : TERN_OK;
 }
 
@@ -178,6 +178,7 @@ static enum tern_err extend_check(struct tern_lease *l, const struct lease_slot 
 static enum tern_err never_fits(struct tern_lease *l, uint32_t g, uint32_t needed, bool table)
 {
     const struct lease_group *of = &l->group[g];
+    const uint64_t numbers[2] = {needed, table ? of->total : of->high};
     char text[QUICK_TEXT_MAX];
 
     snprintf(text, sizeof text,
@@ -186,7 +187,7 @@ static enum tern_err never_fits(struct tern_lease *l, uint32_t g, uint32_t neede
                    : "it never fits: %u pages of group %u at once, and the stock is filled up to "
                      "%u: extend in smaller parts, or begin the lease with a higher mark",
              needed, g, table ? of->total : of->high);
-    return set_error(l->t, TERN_QUOTA, text);
+    return set_error_numbers(l->t, TERN_QUOTA, text, numbers);
 }
 
 /* The pages of each group that the new length needs, all of which the stock has. */

@@ -52,6 +52,7 @@ struct lease_cold {
     uint64_t leave_step;  /* LEAVING: the last that may touch what is astray */
     enum tern_err err;    /* of the first operation that was refused */
     char text[QUICK_TEXT_MAX];
+    uint64_t numbers[2]; /* of the daemon's reason in that text */
 };
 
 struct lease_op {

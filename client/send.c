@@ -29,6 +29,14 @@ enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)
     return err;
 }
 
+enum tern_err set_error_numbers(struct tern *t, enum tern_err err, const char *text,
+                                const uint64_t numbers[2])
+{
+    (void)set_error(t, err, text);
+    memcpy(t->store.numbers, numbers, sizeof t->store.numbers);
+    return err;
+}
+
 enum tern_err not_an_answer(struct tern *t, enum tern_err err)
 {
     client_socket_lose(&t->socket);

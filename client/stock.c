@@ -66,9 +66,15 @@ static size_t pages_of(const struct tern_result *r)
     return n;
 }
 
+/* Why the daemon refused an operation: its own words, and their numbers. */
+struct reason {
+    const char *text;
+    uint64_t numbers[2];
+};
+
 /* Keeps an answer with its runs until it is handed out. False: no memory. */
-static bool tell(struct tern_lease *l, uint32_t slot, const struct tern_result *r, const char *text,
-                 bool ends)
+static bool tell(struct tern_lease *l, uint32_t slot, const struct tern_result *r,
+                 const struct reason *why, bool ends)
 {
     size_t npages = pages_of(r), at = 0;
     struct lease_news *news = calloc(1, sizeof *news + r->nruns * sizeof(struct tern_run) +
@@ -88,8 +94,9 @@ static bool tell(struct tern_lease *l, uint32_t slot, const struct tern_result *
         memcpy(pages + at, r->runs[i].pages, runs[i].n * sizeof *pages);
         at += runs[i].n;
     }
-    strncat(news->text, text, sizeof news->text - 1);
+    strncat(news->text, why->text, sizeof news->text - 1);
     news->told.text = news->text;
+    memcpy(news->told.numbers, why->numbers, sizeof why->numbers);
     *l->news_end = news;
     l->news_end = &news->next;
     l->cold[slot].news++;
@@ -139,7 +146,7 @@ static void say_refused(const struct lease_op *op, const struct tern_result *r, 
 }
 
 static bool failed(struct tern_lease *l, const struct lease_op *op, const struct tern_result *r,
-                   const char *why)
+                   struct reason why)
 {
     const uint32_t at = op->slot;
     struct lease_cold *cold = &l->cold[at];
@@ -147,10 +154,12 @@ static bool failed(struct tern_lease *l, const struct lease_op *op, const struct
     if (cold->err != TERN_OK)
         return true; /* what follows the first refusal is refused for its sake */
     cold->err = r->err;
-    say_refused(op, r, why, cold->text);
+    say_refused(op, r, why.text, cold->text);
+    memcpy(cold->numbers, why.numbers, sizeof cold->numbers);
     if (l->slot[at].state == LEASE_SLOT_LIVE)
         lease_slot_state_move(&l->slot[at].state, LEASE_SLOT_FAILED);
-    return tell(l, at, r, cold->text, true);
+    why.text = cold->text;
+    return tell(l, at, r, &why, true);
 }
 
 /* Pages that were to go back: again, where the daemon could not take them now. */
@@ -164,21 +173,23 @@ static void given_back(struct tern_lease *l, const struct lease_step *s, uint32_
 }
 
 static bool committed(struct tern_lease *l, const struct lease_op *op, const struct tern_result *r,
-                      const char *why)
+                      struct reason why)
 {
     char text[QUICK_TEXT_MAX] = "";
 
     if (r->err != TERN_OK)
-        say_refused(op, r, why, text);
-    return tell(l, op->slot, r, text, false);
+        say_refused(op, r, why.text, text);
+    why.text = text;
+    return tell(l, op->slot, r, &why, false);
 }
 
 static bool answered(struct tern_lease *l, const struct lease_step *s, uint32_t first,
-                     const struct lease_op *op, const struct tern_result *r, const char *text)
+                     const struct lease_op *op, const struct tern_result *r,
+                     const struct reason *why)
 {
     switch (op->kind) {
     case CLIENT_UNLEASE: given_back(l, s, first, op, r->err); return true;
-    case CLIENT_COMMIT: return committed(l, op, r, text);
+    case CLIENT_COMMIT: return committed(l, op, r, *why);
     case CLIENT_ASSIGN:
         if (r->err == TERN_OK)
             let_go(l, s, first, op->npages);
@@ -187,7 +198,7 @@ static bool answered(struct tern_lease *l, const struct lease_step *s, uint32_t 
         break;
     default: break;
     }
-    return r->err == TERN_OK || failed(l, op, r, text);
+    return r->err == TERN_OK || failed(l, op, r, *why);
 }
 
 void slot_rests(struct tern_lease *l, uint32_t at)
@@ -216,9 +227,12 @@ static bool take_step(struct tern *t, struct tern_lease *l, struct lease_step *s
     for (uint32_t i = 0; i < s->nops; i++) {
         const struct tern_result all = {.err = err != TERN_OK ? err : TERN_INTERNAL};
         const struct tern_result *r = i < done ? &t->results[i] : &all;
-        const char *text = i < done ? t->store.texts + t->store.text_at[i] : t->store.text;
+        struct reason why = {i < done ? t->store.texts + t->store.text_at[i] : t->store.text,
+                             {t->store.numbers[0], t->store.numbers[1]}};
 
-        told = answered(l, s, first, &s->op[i], r, text) && told;
+        if (i < done)
+            quick_numbers(&t->store, i, why.numbers);
+        told = answered(l, s, first, &s->op[i], r, &why) && told;
         if (s->op[i].slot != UINT32_MAX) {
             l->cold[s->op[i].slot].under_way--;
             l->cold[s->op[i].slot].rewinds -= s->op[i].kind == CLIENT_REWIND;

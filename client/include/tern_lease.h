@@ -132,6 +132,7 @@ struct tern_lease_told {
     struct tern_result result; /* of that operation, or else of a commit, which may be refused, too,
                                   and the session goes on */
     const char *text;          /* what was refused, what the daemon has, what to do, why; or "" */
+    uint64_t numbers[2];       /* of the daemon's reason, as tern_error_numbers; or 0 */
 };
 
 /* Takes what the daemon has answered, and hands out one answer to a commit, or tells of an

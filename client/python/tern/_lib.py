@@ -274,6 +274,7 @@ class LeaseTold(ct.Structure):
         ("failed", ct.c_bool),
         ("result", Result),
         ("text", ct.c_char_p),
+        ("numbers", u64 * 2),
     ]
 
 

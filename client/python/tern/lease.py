@@ -183,7 +183,9 @@ class Lease:
             answer = Answered(c.result, self.pool, (c.text or b"").decode())
             if c.failed and s._lease is self:
                 s._keep_at_most(answer.result)
-            if not answer.error:
+            if answer.error:
+                answer.error.numbers = (c.numbers[0], c.numbers[1])
+            else:
                 s.committed = answer.result.committed
                 for name, first, pages in answer.runs:
                     s._put(name, first, pages)

@@ -126,6 +126,10 @@ def test_pages_that_were_refused_late_leave_the_table(daemons: tuple[Daemon, Dae
             lease.wait()
             (told,) = lease.told()
             assert told.failed and told.session is s and isinstance(told.error, tern.Conflict)
+            assert told.error.numbers == (PROMPT, PROMPT + 1)  # where its tokens begin, and how many the session has
+            with pytest.raises(tern.Conflict) as again:
+                lease.extend(s, written=PROMPT)
+            assert again.value.numbers == told.error.numbers
             assert (s.tokens, s.written, s.allocated) == (PROMPT + 1, PROMPT, PROMPT + 5)
             assert s.table("kv").tolist() == before.tolist()
             lease.remove(s, step=tern.STEP_NONE)

@@ -16,6 +16,7 @@
 #define PT      16u /* tokens of a page */
 #define OPS_MAX 4096u
 #define REFS    4u
+#define MANY    (1ull << 40)
 
 /* What the daemon has read and how it answers. The test looks at it behind an answer that it has
  * got, or behind `steps`, and writes it while nothing is under way. */
@@ -28,6 +29,7 @@ struct script {
         uint64_t session, step, pool;
     } op[OPS_MAX];
     enum tern_err lease_err, refuse; /* refuse: of each ASSIGN of session 2 */
+    char *why;         /* words of that refusal, with the numbers 7 and MANY; of each COMMIT, too */
     uint32_t hold;     /* Steps are not answered until so many have come, or something else has */
     bool runs;         /* commits bring a page */
     _Atomic bool deaf; /* nothing is read */
@@ -96,11 +98,17 @@ static void answer_step(struct fake *f, struct frame_header h, uint32_t first, u
     tern__wire__status__init(&status);
     status.has_err = 1;
     status.err = script.refuse;
+    status.text = script.why ? script.why : status.text;
+    status.has_first = status.has_second = script.why != NULL;
+    status.first = 7;
+    status.second = MANY;
     run = fake_run(0, 0, &page, 1);
     for (uint32_t i = 0; i < n; i++) {
         tern__wire__op_result__init(&result[i]);
         results[i] = &result[i];
         if (script.refuse && script.op[first + i].kind == 9 && script.op[first + i].session == 2)
+            result[i].status = &status;
+        if (script.why && script.op[first + i].kind == 3)
             result[i].status = &status;
         if (script.runs && script.op[first + i].kind == 3) {
             result[i].n_runs = 1;
@@ -325,6 +333,39 @@ TEST(lease_assign_refused_late)
     assert_ok(tern_lease_remove(lease, seq[0], TERN_STEP_NONE));
     assert_ok(tern_lease_end(&lease, 0));
     assert_null(lease);
+}
+
+/* E4: the numbers of a refusal are fields, also of one that comes late and of what is said here. */
+TEST(e4_the_numbers_of_a_late_refusal_are_fields)
+{
+    const struct tern_run *runs;
+    struct tern_lease_told told;
+    uint64_t numbers[2];
+    uint32_t n;
+
+    script.refuse = TERN_QUOTA;
+    script.why = (char *)(uintptr_t) "7 of them, of 1099511627776";
+    begin();
+    assert_ok(extend(1, 1, 21, 40, &runs, &n));
+    assert_ok(tern_lease_commit(lease, seq[0], 16, TERN_STEP_NONE));
+    assert_ok(tern_lease_submit(lease, 0));
+    assert_ok(tern_lease_wait(lease, 0));
+    for (uint32_t i = 0; i < 2; i++) { /* the extend, and the commit */
+        assert_ok(tern_lease_told(lease, &told));
+        assert_int_equal(told.failed, i == 0);
+        assert_err(TERN_QUOTA, told.result.err);
+        assert_non_null(strstr(told.text, "Why: 7 of them, of 1099511627776"));
+        assert_true(told.numbers[0] == 7 && told.numbers[1] == MANY);
+    }
+    assert_err(TERN_QUOTA, extend(1, 0, 22, 61, &runs, &n));
+    tern_error_numbers(t, numbers);
+    assert_true(numbers[0] == 7 && numbers[1] == MANY);
+    assert_err(TERN_QUOTA, extend(0, 0, 20, 32 + PT * (HIGH + 1), &runs, &n));
+    tern_error_numbers(t, numbers);
+    assert_true(numbers[0] == HIGH + 1 && numbers[1] == HIGH);
+    assert_err(TERN_INVALID, extend(0, 0, 20, 1, &runs, &n));
+    tern_error_numbers(t, numbers);
+    assert_true(numbers[0] == 0 && numbers[1] == 0);
 }
 
 /* A refusal of a session that was removed meanwhile is told of that session: until then no other
