@@ -116,7 +116,8 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  * Success uses the ticket up; after anything else it stands until its time is over, and the fetch
  * may be repeated.
  *   GONE       Somebody fetched it, its time was over, it was dropped, its daemon was restarted, or
- *              this fetch was cancelled. Compute what is missing.
+ *              this fetch was cancelled. Compute what is missing. A ticket that is used up is GONE
+ *              whatever tokens the session has.
  *   DENIED     Its key is not that of the ticket, or it is another tenant's. (A forged text may as
  *              well name a ticket or a daemon that there is not, which is GONE.)
  *   INVALID    The session has other tokens than those that were handed over (ret->handed; or

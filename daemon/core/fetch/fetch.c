@@ -373,9 +373,7 @@ enum tern_err fetch_at_once(const struct core *c, const struct session *s, uint3
 enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
                                 const struct req_fetch *r, struct reply *ret)
 {
-    const struct ticket *t = &r->ticket;
-
-    if (t->id.gen == 0)
+    if (r->ticket.id.gen == 0)
         return r->follow ? refuse(ret, TERN_INVALID,
                                   "only a ticket can be followed: name one, or at_least")
                          : TERN_OK;
@@ -384,12 +382,11 @@ enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
     if (r->depth != 0 || r->at_least != 0)
         return refuse(ret, TERN_INVALID,
                       "a ticket is fetched whole: depth and at_least have no place beside it");
-    ret->fetch.handed = t->length != s->tokens.end ? t->length : 0;
-    if (s->tokens.end == 0 || ret->fetch.handed != 0)
-        return refuse(ret, TERN_INVALID,
-                      "the session's list has to have just the ticket's tokens: Match them, and "
-                      "Extend by what is behind them after the fetch");
-    return TERN_OK;
+    return s->tokens.end > 0 ? TERN_OK
+                             : refuse(ret, TERN_INVALID,
+                                      "the session's list has to have just the ticket's tokens: "
+                                      "Match them, and Extend by what is behind them after the "
+                                      "fetch");
 }
 
 struct pull *fetch_begin(struct core *c, struct call *call, uint32_t link)

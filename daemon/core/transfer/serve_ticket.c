@@ -32,8 +32,10 @@ static enum tern_err find_handed(const struct core *c, const struct peer_msg *m,
         ret->other_layout = pool_at(c, s->pool)->layout_hash;
         return TERN_UNSUPPORTED;
     }
-    if (m->to != s->written)
+    if (m->to != s->written) {
+        no->handed = s->written;
         return TERN_INVALID;
+    }
     w = serve_view(c, m, pool_at(c, s->pool)->align);
     *ret = (struct found){.pool = s->pool,
                           .node = node_walk(c, space_at(c, s->space)->root, &w),

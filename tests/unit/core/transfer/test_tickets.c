@@ -286,6 +286,7 @@ TEST(y2_tokens_have_to_be_those_that_were_handed_over)
     uint32_t tokens[LEN];
 
     assert_err(TERN_INVALID, ticket_fetched(longer, t));
+    assert_int_equal(rig_reply_to(p.dest, longer->fetch)->fetch.handed, LEN);
     assert_err(TERN_INVALID, ticket_fetched(other, t));
     for (uint32_t at = FULL - 1; at < LEN; at += 2) { /* in a whole chunk, and in the tail */
         struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 1);
@@ -302,6 +303,22 @@ TEST(y2_tokens_have_to_be_those_that_were_handed_over)
     p.d = asking(&p, 1, LEN);
     assert_ok(ticket_fetched(p.d, t));
     assert_came(&p, p.d);
+}
+
+/* An engine that fetches a second time is told so first, from a peer and from its own daemon. */
+TEST(y2_ticket_that_is_used_up_is_gone_whatever_tokens_are_shown)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct ticket t = hand_over(computed(&p), 0, 0);
+    struct rig_engine e = rig_engine(p.source, 0, "decode", 1);
+
+    p.d = asking(&p, 1, LEN);
+    assert_ok(ticket_fetched(p.d, t));
+    assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN + 1), t));
+    assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN - 1), t));
+    assert_err(TERN_GONE, ticket_fetched(asking(&p, 2, LEN), t));
+    assert_ok(rig_map(p.source, e.conn[0], p.sp));
+    assert_err(TERN_GONE, ticket_fetched(session_with(p.source, &e, p.sp, 1, LEN + 1), t));
 }
 
 /* X5: what the destination has does not move again. */
