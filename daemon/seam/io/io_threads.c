@@ -54,14 +54,14 @@ struct io_thread {
 };
 
 struct io_threads {
-    struct io_threads_config config;
-    struct io_thread *thread; /* owned, config.threads */
+    struct io_threads_config config; /* threads: that there are */
     struct io_op told_op;
     int told_fd;
     bool listening;
     _Atomic bool told; /* the owner was woken and has not looked yet */
     uint32_t away;
     uint64_t done;
+    struct io_thread thread[]; /* as many as were asked for */
 };
 
 static uint32_t queue_items(const struct io_threads_config *config)
@@ -258,8 +258,8 @@ static void owner_listens(struct io_threads *threads);
 enum tern_err io_threads_create(const struct io_threads_config *config, struct io_threads **ret,
                                 const char **ret_why)
 {
-    struct io_threads *threads = calloc(1, sizeof *threads);
-    size_t bytes = config->threads * sizeof *threads->thread;
+    const size_t bytes = sizeof(struct io_threads) + config->threads * sizeof(struct io_thread);
+    struct io_threads *threads = aligned_alloc(LINE_BYTES, bytes);
 
     check(config->threads >= 1 && config->threads <= IO_THREADS_MAX && config->tasks >= 1);
     *ret_why = "no memory, no descriptor or no right to start the data threads: lower "
@@ -267,13 +267,12 @@ enum tern_err io_threads_create(const struct io_threads_config *config, struct i
                "threads (ulimit -u, TasksMax=)";
     if (!threads)
         return TERN_INTERNAL;
+    memset(threads, 0, bytes);
     threads->config = *config;
     threads->config.threads = 0; /* those that were begun */
     threads->told_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    threads->thread = aligned_alloc(LINE_BYTES, bytes);
-    if (!threads->thread || threads->told_fd < 0)
+    if (threads->told_fd < 0)
         goto out_destroy;
-    memset(threads->thread, 0, bytes);
     while (threads->config.threads < config->threads)
         if (!thread_create(threads, threads->config.threads++, ret_why))
             goto out_destroy;
@@ -295,8 +294,7 @@ void io_threads_destroy(struct io_threads *threads)
         thread_destroy(&threads->thread[i]);
     if (threads->listening)
         io_cancel(threads->config.io, &threads->told_op);
-    free(threads->thread);
-    threads->thread = NULL;
+    threads->config.threads = 0;
     while (threads->listening)
         io_run(threads->config.io, UINT64_MAX);
     if (threads->told_fd >= 0)
@@ -338,8 +336,8 @@ static void on_told(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
     (void)buffer;
     if (flags & IO_LAST)
         threads->listening = false;
-    if (!threads->thread)
-        return;
+    if (threads->config.threads == 0)
+        return; /* it ends */
     eventfd_clear(threads->told_fd);
     atomic_store(&threads->told, false);
     for (uint32_t i = 0; i < threads->config.threads; i++)

@@ -121,6 +121,29 @@ TEST(io_threads_receive_in_pieces_off_the_owner)
     assert_string_equal(pair[0].name, "tern-data");
 }
 
+/* A program that has closed its input gets the descriptor 0 for what the owner is told by. */
+TEST(io_threads_are_told_by_whatever_descriptor_there_is)
+{
+    struct io_threads_config config = {.threads = 1, .tasks = PAIRS, .name = "tern-data"};
+    const char *why;
+    int input;
+
+    open_threads(1);
+    io_threads_destroy(threads);
+    threads = NULL;
+    config.io = io;
+    input = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    assert_int_equal(io_threads_create(&config, &threads, &why), TERN_OK);
+    receive(&pair[0], 1);
+    assert_int_equal(write(pair[0].fd[1], pair[1].bytes, PIECE_BYTES), PIECE_BYTES);
+    until_back(&pair[0], 1);
+    io_threads_destroy(threads);
+    threads = NULL;
+    assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
+    close(input);
+}
+
 /* A task that is called back comes back, once, and then writes nothing more. */
 TEST(io_threads_cancel_brings_a_task_back)
 {
