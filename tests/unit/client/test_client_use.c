@@ -77,8 +77,8 @@ TEST(use_is_handed_on_between_calls)
     }
 }
 
-/* Ends the child without the system calls that exit() makes. The compiler must not know that it does
- * not return: ASan asks the kernel for the signal stack before such a call. */
+/* Ends the child without the system calls that exit() makes. The compiler must not know that it
+ * does not return: ASan asks the kernel for the signal stack before such a call. */
 static void ends(bool as_wanted)
 {
     syscall(SYS_exit, as_wanted ? 7 : 1);
@@ -116,6 +116,33 @@ TEST(use_in_a_forked_child_is_refused_by_name_without_a_system_call)
     }
     child_is_ok(pid);
     assert_ok(tern_ping(t, 0));
+}
+
+/* Memory of this process that a child finds zeroed, in KiB. */
+static uint32_t kib_wiped_in_a_child(void)
+{
+    FILE *f = fopen("/proc/self/smaps", "re");
+    uint32_t kib = 0, size = 0;
+    char line[512];
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        (void)sscanf(line, "Size: %u kB", &size);
+        if (strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " wf"))
+            kib += size;
+    }
+    fclose(f);
+    return kib;
+}
+
+TEST(use_of_a_connection_takes_memory_until_it_ends)
+{
+    const uint32_t before = kib_wiped_in_a_child();
+
+    start(serve_when_told, NULL);
+    assert_true(kib_wiped_in_a_child() > before);
+    stop();
+    assert_int_equal(kib_wiped_in_a_child(), before);
 }
 
 /* Those that neither send nor receive: a system call would end the child. */

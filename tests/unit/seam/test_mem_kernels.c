@@ -95,6 +95,25 @@ TEST(mem_kernels_device_says_what_it_holds_and_whether_mps_is_on)
     assert_int_equal(view.facts.mps, -1);
 }
 
+/* Two tenants have memory on the first device, which is asked once, whether it has kernels or not.
+ */
+TEST(mem_kernels_are_loaded_once_a_device)
+{
+    struct mem_config c = config_of(STANDIN_MEMORY);
+    const char *why;
+
+    c.device[1] = uuids;
+    for (uint32_t refused = 0; refused < 2; refused++) {
+        in.let_fail("cuModuleLoadData", refused, CUDA_ERROR_NO_BINARY_FOR_GPU);
+        assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
+        assert_int_equal(in.calls("cuModuleLoadData"), 2);
+        assert_int_equal(stats_now().devices_with_kernels, 2 - refused);
+        mem_destroy(mem);
+        mem = NULL;
+        assert_int_equal(left(), 0);
+    }
+}
+
 /* What came to the device is hashed there, in whatever unit a byte went wrong. */
 TEST(mem_kernels_find_copies_that_are_spoilt)
 {

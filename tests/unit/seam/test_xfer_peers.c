@@ -1,4 +1,6 @@
 /* Peers that are not there, not who they were, too slow, too many, or not talking our language. */
+#include "seam/xfer/data_conn.h"
+#include "seam/xfer/transport.h"
 #include "unit/seam/test_pulls_rig.h"
 
 #define HALVES  7
@@ -105,6 +107,49 @@ TEST(xfer_slow_source_is_waited_for)
     rig.proxy.pause_ns = o.idle_ns / 4;
     pull_works(0);
     assert_true(io_now_ns() - from > o.idle_ns + o.idle_ns / 2);
+}
+
+static void pumped(struct transport *t, uint32_t peer_link)
+{
+    (void)t, (void)peer_link;
+}
+
+/* The peer's time to answer begins when the kernel has all that it is asked, which a peer that
+ * reads slowly puts off. */
+TEST(xfer_time_of_a_peer_begins_when_it_was_asked)
+{
+    static const struct transport_ops ops = {.pump = pumped};
+    static uint8_t asked[DATA_BUFFER_BYTES];
+    uint8_t got[1000];
+    struct xfer xfer = {.config = {.idle_ns = IDLE_NS}};
+    struct transport transport = {.ops = &ops, .xfer = &xfer};
+    struct data_conn conn = {.xfer = &xfer,
+                             .state = DATA_CONN_OPEN,
+                             .transport = &transport,
+                             .buffer = asked,
+                             .out_n = sizeof asked,
+                             .progress_ns = 1};
+    const int small = 1;
+    int fd[2];
+
+    rig_open(&options);
+    xfer.config.io = rig.io;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    assert_int_equal(setsockopt(fd[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    conn.fd = fd[0];
+    data_conn_send_buffer(&conn);
+    for (uint32_t i = 0; i < 5; i++)
+        rig_turn();
+    assert_true(conn.sending);
+    assert_int_equal(conn.progress_ns, 1);
+    while (conn.sending) {
+        (void)recv(fd[1], got, sizeof got, MSG_DONTWAIT);
+        rig_turn();
+    }
+    assert_true(conn.progress_ns > 1);
+    assert_int_equal(xfer.stats.socket_bytes_out, sizeof asked);
+    close(fd[0]);
+    close(fd[1]);
 }
 
 TEST(xfer_idle_connection_makes_room_for_another_link)
