@@ -396,7 +396,9 @@ struct tern_retracted {
  *   UNSUPPORTED     HOST was asked for, and the pool has no host tier.
  *   INVALID         DROP was asked for, and the session has run so far beyond its committed length
  *                   that the STATE of that length has left its table. Use HOST, or abort.
- *   BUSY            The session is being fetched or recovered. Wait for that, or cancel it. */
+ *   BUSY            The session is being fetched or recovered. Wait for that, or cancel it. Or the
+ *                   host tier keeps prompts that are still to be stored on the disk, for up to 2 s
+ *                   each: repeat it, or use DROP, which needs no room. */
 TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mode mode,
                                     uint64_t step, uint32_t deadline_ms,
                                     struct tern_retracted *ret);
