@@ -21,20 +21,6 @@
 #define DROPS_AT_ONCE 64u /* extents of one file that are given back with one sync */
 #define ROOM_LOOK_S   1   /* how often a disk without room is asked for it, while nobody stores */
 
-/* ------------------------------------------------------------------ figures */
-
-int disk_sync_file(struct disk *disk, int file)
-{
-    DISK_COUNT(disk, syncs, 1);
-    return disk->files->sync(disk->files->ctx, file);
-}
-
-int disk_sync_folder(struct disk *disk, const char *name)
-{
-    DISK_COUNT(disk, syncs, 1);
-    return disk->files->sync_folder(disk->files->ctx, name);
-}
-
 /* ------------------------------------------------------------------ threads */
 
 /* With the lock held, as what follows up to thread_main. D7: nothing is given back while a read
@@ -561,19 +547,6 @@ void disk_read_stop(struct disk *disk, struct pull_id id)
 }
 
 /* ------------------------------------------------------------------ what is done */
-
-bool disk_is_gone(struct disk *disk)
-{
-    const struct disk_files *files = disk->files;
-
-    if (!files->gone || !files->gone(files->ctx))
-        return false;
-    pthread_mutex_lock(&disk->lock);
-    disk->lost_all |= !disk->stats.gone;
-    disk->stats.gone = true;
-    pthread_mutex_unlock(&disk->lock);
-    return true;
-}
 
 int disk_event_fd(const struct disk *disk)
 {
