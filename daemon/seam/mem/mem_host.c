@@ -443,29 +443,6 @@ uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool)
     return place_of(mem, pool)->transfer_regions;
 }
 
-/* What came to a GPU is hashed there: it came over a bus, by peer access or not. */
-bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
-{
-    const struct pool_place *place = place_of(mem, pool);
-    const uint8_t *from = mem_page(mem, pool, 0, page->group, page->index);
-    uint64_t *sums = mem_sums(mem, page->record), bytes = mem_page_bytes(mem, pool, page->group);
-    uint32_t units = place->group[page->group].units;
-
-    for (uint32_t r = place->transfer_regions; r < place->regions; r++) {
-        uint8_t *to = mem_page(mem, pool, r, page->group, page->index);
-        uint64_t *theirs = sums + r * units;
-
-        if (!mem_move(mem, to, from, bytes))
-            return false;
-        if (!place->far)
-            memcpy(theirs, sums, units * sizeof *sums);
-        else if (!mem_far_sums(place->far, to, bytes, units, theirs) ||
-                 memcmp(theirs, sums, units * sizeof *sums) != 0)
-            return false;
-    }
-    return true;
-}
-
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group)
 {
     const struct pool_place *place = place_of(mem, pool);

@@ -6,6 +6,7 @@
 #define TEST_MEM_CUDA_RIG_H
 
 #include "base/prng.h"
+#include "seam/mem/checksum.h"
 #include "seam/mem/mem_touch.h"
 #include "standin/standin_open.h"
 #include "testing/test.h"

@@ -366,6 +366,4 @@ const struct mem_far cuda_far_calls = {.holds = far_holds,
                                        .get = far_get,
                                        .put = far_put,
                                        .zero = far_zero,
-                                       .move = far_move,
-                                       .pack = cuda_far_pack,
-                                       .sums = cuda_far_sums};
+                                       .move = far_move};

@@ -83,7 +83,7 @@ static inline struct cuda_pair *cuda_pair_of(struct cuda *c, const struct cuda_d
 /* May a copy that never ended still be at the device's memory: its own, or one that reaches it? */
 bool cuda_may_be_touched(struct cuda *c, const struct cuda_device *d);
 
-/* struct mem_far, which cuda_copy.c fills in, but for the context. */
+/* The copies of struct mem_far, from cuda_copy.c; mem_cuda.c adds the context and the kernels. */
 extern const struct mem_far cuda_far_calls;
 bool cuda_far_pack(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed, bool put);
 bool cuda_far_sums(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);

@@ -64,6 +64,8 @@ enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, s
     c->wait_ms = wait_ms;
     c->far = cuda_far_calls;
     c->far.ctx = c;
+    c->far.pack = cuda_far_pack;
+    c->far.sums = cuda_far_sums;
     if (driver_open(&c->driver, library, &why) != DRIVER_OK) {
         snprintf(why_text, sizeof why_text,
                  "a tenant's memory is on devices (device_memory): %s; or leave device_memory out",
