@@ -42,6 +42,10 @@ static enum tern_err check_config(const struct tern_block_config *c)
     if (c->ns.salt && strnlen(c->ns.salt, TERN_BLOCK_SALT_MAX + 1) > TERN_BLOCK_SALT_MAX)
         return blocks_not_open(TERN_INVALID,
                                "the salt of a set has at most TERN_BLOCK_SALT_MAX bytes");
+    if (c->hosts && strcmp(c->hosts, TERN_PEER_ANY) != 0 &&
+        (c->hosts[0] == '\0' || c->hosts[0] == '/' ||
+         strnlen(c->hosts, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX))
+        return blocks_not_open(TERN_INVALID, "`hosts` is NULL, TERN_PEER_ANY or a peer's name");
     return TERN_OK;
 }
 
@@ -79,13 +83,13 @@ static enum tern_err join(struct tern_block_set *set, const struct tern_block_co
     return tern_join_device(set->t, name, TERN_BOTH, 0, 1, c->device, blocks_left_ms(deadline_ns));
 }
 
-/* A daemon that knows blocks says that there is no such pool. */
+/* A daemon that knows blocks, and the peer, says that there is no such pool. */
 static enum tern_err check_daemon(struct tern_block_set *set, uint64_t deadline_ns)
 {
     enum tern_err err;
 
     set->words[0][0] = 1;
-    err = blocks_ask(set, BLOCKS_FIND, NULL, 1, deadline_ns);
+    err = blocks_ask(set, set->asks[0] ? BLOCKS_ASK : BLOCKS_FIND, NULL, 1, deadline_ns);
     if (err == TERN_UNSUPPORTED)
         return set_error(set->t, err, "the daemon is older than blocks: update it");
     return err == TERN_GONE ? TERN_OK : err;
@@ -164,7 +168,7 @@ enum tern_err tern_blocks_open(const char *socket_path, const struct tern_block_
     if (!set)
         return blocks_not_open(TERN_INTERNAL, "no memory");
     set->value_bytes = config->value_bytes;
-    set->hosts_any = config->hosts_any;
+    snprintf(set->asks, sizeof set->asks, "%s", config->hosts ? config->hosts : "");
     set->page_bytes = block_page_bytes(config->value_bytes);
     err = name_set(set, config);
     if (err != TERN_OK)

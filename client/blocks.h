@@ -80,7 +80,7 @@ struct tern_block_set {
     uint32_t todo[TERN_BLOCKS_LIST_MAX], here[TERN_BLOCKS_LIST_MAX],
         elsewhere[TERN_BLOCKS_LIST_MAX], wrong[TERN_BLOCKS_LIST_MAX], gone[TERN_BLOCKS_LIST_MAX];
     struct tern_page before[TERN_BLOCKS_LIST_MAX];
-    bool hosts_any;
+    char asks[WIRE_STRING_MAX + 1];      /* the peer that is asked, or TERN_PEER_ANY; "": nobody */
     uint16_t host[TERN_BLOCKS_LIST_MAX]; /* of each place: which of `hosts` has it, from 1 on; 0 */
     char hosts[BLOCKS_HOSTS][WIRE_STRING_MAX + 1];
     uint32_t nhosts;
@@ -111,8 +111,8 @@ enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *
  * to the same places of set->page. */
 enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, const uint32_t *at,
                          uint32_t n, uint64_t deadline_ns);
-/* Where hosts_any: asks peers for those of the first n places of set->todo that are nowhere, and
- * says so in set->page and set->host. */
+/* Where the set has `hosts`: asks them for those of the first n places of set->todo that are
+ * nowhere, and says so in set->page and set->host. */
 enum tern_err blocks_ask_hosts(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns);
 /* The peer that was said to have the block at that place; NULL: none. */
 static inline const char *block_host(const struct tern_block_set *set, uint32_t at)

@@ -139,6 +139,7 @@ enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, cons
     m.pool = set->pool;
     m.ns = &ns;
     m.what = (uint32_t)what;
+    m.host = what == BLOCKS_ASK ? set->asks : NULL;
     m.keys = &keys;
     keys.has_tokens = 1;
     for (; k.from < n; k.from += k.n) {
@@ -157,11 +158,12 @@ enum tern_err blocks_ask_hosts(struct tern_block_set *set, uint32_t n, uint64_t 
     uint32_t nowhere = 0;
     enum tern_err err;
 
-    for (uint32_t i = 0; i < n && set->hosts_any; i++)
+    for (uint32_t i = 0; i < n && set->asks[0]; i++)
         if (!block_is_there(set->page[set->todo[i]]))
             set->gone[nowhere++] = set->todo[i];
     err = blocks_ask(set, BLOCKS_ASK, set->gone, nowhere, deadline_ns);
-    return err == TERN_BUSY ? TERN_OK : err; /* too many ask: nobody has them */
+    /* Too many ask, or the peer was removed: nobody has them. */
+    return err == TERN_BUSY || err == TERN_INVALID ? TERN_OK : err;
 }
 
 enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list *list, uint32_t at,

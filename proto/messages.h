@@ -267,7 +267,8 @@ enum message_body {
     F(blocks, pool, POOL, 0)                                                                       \
     F(blocks, ns, NAMESPACE, 0)                                                                    \
     F(blocks, what, CHOICE, BLOCKS_ASK)                                                            \
-    F(blocks, keys, TOKENS, 0)
+    F(blocks, keys, TOKENS, 0)                                                                     \
+    F(blocks, host, PEER, 0)
 #define REQUEST_EVICT(F)       F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
 #define REQUEST_DRAIN(F)       F(drain, on, TRUTH, 0)
 #define REQUEST_PIN(F)         F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)

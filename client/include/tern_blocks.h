@@ -43,13 +43,15 @@ struct tern_block_config {
     bool populate;      /* maps all of the pool at once, about 0.1 s a GiB, in place of one page
                            fault for every 4 KiB that is touched for the first time */
     const char *device; /* which of the tenant's regions: as of tern_join_device; NULL: the first */
-    bool hosts_any; /* find and get ask peers for what this host has not: see tern_blocks_host */
+    /* Who is asked, by find and get, for what this host has not: NULL: nobody; a peer's name: that
+     * one; TERN_PEER_ANY: whichever peer has it. See tern_blocks_host. */
+    const char *hosts;
 };
 
 /* Connects, and finds or makes the pool. *ret is owned by the caller. The words of an error are
  * those of tern_blocks_error_text(NULL), in this thread.
  *   INVALID      Something of *config; also pages of that size are below the daemon's
- *                page_bytes_min.
+ *                page_bytes_min, or `hosts` is no peer of it.
  *   QUOTA        The tenant has not pool_bytes of memory left, or the daemon no engine.
  *   UNSUPPORTED  The daemon is older than blocks; or as of tern_pool_map. */
 TERN_API enum tern_err tern_blocks_open(const char *socket_path,
@@ -88,10 +90,11 @@ TERN_API enum tern_err tern_blocks_find(struct tern_block_set *set,
                                         uint32_t deadline_ms, uint8_t *ret_places,
                                         uint32_t *ret_front);
 /* The peer that the last find or get of the set was told has keys[i]; NULL: this host has it, or
- * nobody. Borrowed until the next call on the set. With hosts_any the daemon asks, for blocks that
- * it has not, up to 64 peers at once, of those that share the tenant, and waits 0.1 s for the
- * slowest. A get then fetches each block from the first peer that said it has it, verifies it, and
- * keeps it in the pool. A peer that has it no longer, or is lost, leaves it not there. */
+ * nobody. Borrowed until the next call on the set. Of a set with `hosts` the daemon asks, for
+ * blocks that it has not, that peer, or up to 64 at once, of those that share the tenant, and waits
+ * 0.1 s for the slowest. A get then fetches each block from the first peer that said it has it,
+ * verifies it, and keeps it in the pool. A peer that has it no longer, or is lost, leaves it not
+ * there. touch, remove and pin concern this host alone. */
 TERN_API const char *tern_blocks_host(const struct tern_block_set *set, uint32_t i);
 /* Copies values into the caller's memory. ret_got[i] is 1 where all bytes of one put of keys[i] are
  * in values[i]; 0: the block is not there, and what values[i] holds is of no meaning. A block that

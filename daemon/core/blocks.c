@@ -65,6 +65,13 @@ static struct page_ref block_answer(struct core *c, const struct pool *p,
     return at;
 }
 
+static bool may_ask(const struct core *c, struct tenant_peer of)
+{
+    if (of.peer != PEER_ANY)
+        return of.peer < c->limits.peers && ask_reaches(c, of) == of.peer;
+    return ask_reaches(c, (struct tenant_peer){of.tenant, 0}) != NONE;
+}
+
 /* Peers are asked; asks_flush answers. */
 static enum tern_err blocks_ask(struct core *c, struct actions *out, struct call *call,
                                 const struct pool *p, struct reply *ret)
@@ -75,7 +82,7 @@ static enum tern_err blocks_ask(struct core *c, struct actions *out, struct call
 
     if (share_room(c, SHARE_ASKS, call->engine->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_ASKS));
-    a = asks_open(c, out, call->engine->tenant, &msg);
+    a = asks_open(c, out, (struct tenant_peer){call->engine->tenant, r->host}, &msg);
     msg->trace_id = call->req->trace_id;
     msg->ns = r->ns;
     msg->layout_hash = p->layout_hash;
@@ -111,7 +118,7 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
     if (r->what == BLOCKS_ASK && n > BLOCKS_ASKED_MAX)
         return refuse(ret, TERN_INVALID, "peers are asked about 1,024 keys at a time");
     if (r->what == BLOCKS_ASK && n > 0 &&
-        ask_reaches(c, (struct tenant_peer){call->engine->tenant, 0}) != NONE)
+        may_ask(c, (struct tenant_peer){call->engine->tenant, r->host}))
         return blocks_ask(c, out, call, p, ret);
     refs = run_add(out, (struct table_run){.n = n});
     check(refs); /* the answer has nothing else */

@@ -179,6 +179,7 @@ struct req_blocks {
     struct namespace_id ns;
     enum blocks_what what;
     struct req_tokens keys; /* L tokens each, BLOCKS_MAX keys at most; of ASK BLOCKS_ASKED_MAX */
+    uint32_t host;          /* ASK: the peer that is asked; PEER_ANY: all of them */
 };
 
 /* A Match may come in pieces, each going on where the last ended. The last one has the result. */

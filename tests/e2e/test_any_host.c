@@ -160,13 +160,13 @@ static void fill(uint32_t seed)
     }
 }
 
-static struct tern_block_set *set_of(uint32_t host, bool any)
+static struct tern_block_set *set_of(uint32_t host, const char *hosts)
 {
     struct tern_block_config c = {.ns = {.model = "m"},
                                   .group = "kv",
                                   .value_bytes = VALUE,
                                   .pool_bytes = 4u << 20,
-                                  .hosts_any = any};
+                                  .hosts = hosts};
     struct tern_block_set *set;
 
     if (tern_blocks_open(w.daemon[host].socket, &c, CALL_MS, &set) != TERN_OK)
@@ -186,7 +186,7 @@ static void put_blocks(uint32_t full, uint32_t half)
     fill(3);
     for (uint32_t i = FULL; i <= HALF; i++) {
         uint32_t from = i == FULL ? full : half;
-        struct tern_block_set *set = set_of(i, false);
+        struct tern_block_set *set = set_of(i, NULL);
 
         blocks_ok(set, tern_blocks_put(set, list.key + from, list.values + from, KEYS - from,
                                        CALL_MS, NULL));
@@ -200,8 +200,8 @@ TEST_WITH(x11_block_that_one_host_put_is_a_hit_on_another, start, stop)
     uint32_t front;
 
     put_blocks(8, KEYS - 8);
-    here = set_of(ASKS, false);
-    any = set_of(ASKS, true);
+    here = set_of(ASKS, NULL);
+    any = set_of(ASKS, TERN_PEER_ANY);
     blocks_ok(here, tern_blocks_find(here, list.key, KEYS, CALL_MS, list.marks, &front));
     assert_int_equal(front, 0);
     assert_int_equal(list.marks[8], TERN_BLOCK_NOWHERE); /* nobody was asked */
@@ -230,6 +230,32 @@ TEST_WITH(x11_block_that_one_host_put_is_a_hit_on_another, start, stop)
     tern_blocks_close(any);
 }
 
+/* A router knows the host: nobody else is asked, though it has the blocks as well. */
+TEST_WITH(x11_block_of_the_host_that_is_named_comes_from_it, start, stop)
+{
+    static const char *const wrong[] = {"nobody", "", "/disk"};
+    struct tern_block_config c = {.group = "kv", .value_bytes = VALUE, .pool_bytes = 4u << 20};
+    struct tern_block_set *named;
+    uint32_t front;
+
+    put_blocks(0, 8);
+    kill(w.daemon[FULL].pid, SIGSTOP);
+    named = set_of(ASKS, "half");
+    blocks_ok(named, tern_blocks_find(named, list.key, KEYS, CALL_MS, list.marks, &front));
+    for (uint32_t i = 0; i < KEYS; i++)
+        assert_int_equal(list.marks[i], i < 8 ? TERN_BLOCK_NOWHERE : TERN_BLOCK_ELSEWHERE);
+    blocks_ok(named, tern_blocks_get(named, list.key, list.values, KEYS, CALL_MS, list.marks));
+    for (uint32_t i = 0; i < KEYS; i++)
+        assert_int_equal(list.marks[i], i >= 8);
+    tern_blocks_close(named);
+    for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        c.hosts = wrong[i];
+        assert_int_equal(tern_blocks_open(w.daemon[ASKS].socket, &c, CALL_MS, &named),
+                         TERN_INVALID);
+        assert_non_null(strstr(tern_blocks_error_text(NULL), i ? "`hosts`" : "'nobody'"));
+    }
+}
+
 TEST_WITH(x11_blocks_of_a_host_that_hangs_cost_the_deadline, start, stop)
 {
     struct tern_block_set *any;
@@ -237,7 +263,7 @@ TEST_WITH(x11_blocks_of_a_host_that_hangs_cost_the_deadline, start, stop)
     uint32_t front;
 
     put_blocks(0, 0);
-    any = set_of(ASKS, true);
+    any = set_of(ASKS, TERN_PEER_ANY);
     kill(w.daemon[FULL].pid, SIGSTOP);
     began = rig_now_ms();
     blocks_ok(any, tern_blocks_find(any, list.key, KEYS, CALL_MS, list.marks, &front));

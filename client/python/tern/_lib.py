@@ -292,7 +292,7 @@ class BlockConfig(ct.Structure):
         ("threads", u32),
         ("populate", ct.c_bool),
         ("device", ct.c_char_p),
-        ("hosts_any", ct.c_bool),
+        ("hosts", ct.c_char_p),
     ]
 
 

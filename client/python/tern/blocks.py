@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _lib
-from ._lib import lib
+from ._lib import PEER_ANY, lib
 from .errors import Invalid, TernError, error_of
 from .guard import Guard, one_thread
 from .layout import U64_MAX, Namespace, encoded, encoded_or_none, milliseconds, number
@@ -144,7 +144,9 @@ class BlockPin:
 @one_thread
 class Blocks:
     """A set of blocks: docs/blocks.md. It belongs to one thread at a time; calls release the interpreter while they wait and
-    copy. A value is a buffer of value_bytes, or a list of buffers that are so long together; a list of values may be Spans."""
+    copy. A value is a buffer of value_bytes, or a list of buffers that are so long together; a list of values may be Spans.
+
+    hosts: who is asked for blocks that this host has not: None: nobody; "any": all peers; or a peer's name"""
 
     def __init__(
         self,
@@ -161,8 +163,6 @@ class Blocks:
         hosts: str | None = None,
         deadline_ms: int = 0,
     ) -> None:
-        if hosts not in (None, "any"):
-            raise Invalid(f'hosts is None, for this host alone, or "any", and not {hosts!r}')
         self._guard = Guard()
         self._pointer: ct.c_void_p | None = None
         config = _lib.BlockConfig(
@@ -174,7 +174,7 @@ class Blocks:
             threads=number("threads", threads),
             populate=populate,
             device=encoded_or_none("device", device),
-            hosts_any=hosts == "any",
+            hosts=encoded_or_none("hosts", PEER_ANY if hosts == "any" else hosts),
         )
         pointer = ct.c_void_p()
         err = lib.tern_blocks_open(
@@ -224,7 +224,7 @@ class Blocks:
         return [PLACES[mark] for mark in k.marks]
 
     def host_of(self, i: int) -> str | None:
-        """The peer that the last find or get, of a set with hosts="any", was told has key i. None: this host, or nobody."""
+        """The peer that the last find or get, of a set with hosts, was told has key i. None: this host, or nobody."""
         name = lib.tern_blocks_host(self._set(), number("i", i))
         return name.decode() if name else None
 

@@ -6,6 +6,7 @@ import atexit
 import fcntl
 import functools
 import itertools
+import json
 import os
 import random
 import signal
@@ -94,12 +95,25 @@ def run(here: Path, name: str) -> Daemon:
     return Daemon(name, f"{here}/lm.sock", process)
 
 
+def wait_linked(d: Daemon) -> None:
+    """Until all its peers can be asked."""
+    ternctl = [f"{os.environ['TERN_BIN']}/ternctl", "-s", f"{Path(d.socket).parent}/admin.sock", "peers", "--json"]
+    end = time.monotonic() + READY_S
+    while any(row["state"] != "up" for row in json.loads(subprocess.check_output(ternctl))["peers"]):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def start_pair(folder: Path) -> tuple[Daemon, Daemon]:
+    """They are linked."""
     ports = free_port(), free_port()
-    return (
+    pair = (
         start(folder, "host-a", ports[0], "host-b", ports[1]),
         start(folder, "host-b", ports[1], "host-a", ports[0]),
     )
+    for d in pair:
+        wait_linked(d)
+    return pair
 
 
 def again(d: Daemon) -> Daemon:

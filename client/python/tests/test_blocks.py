@@ -71,8 +71,13 @@ def test_what_another_host_has_is_found_and_got(daemons: tuple[Daemon, Daemon]) 
         assert any_host.get(keys, got) == [False] * 5 + [True] * 15
         assert all(np.array_equal(got[i], value(40 + i)) for i in range(5, 20))
         assert b.find(keys[there]) == ["pool"] * 15
-    with pytest.raises(tern.Invalid, match="hosts is None"):
-        opened(daemons[0], hosts="all")
+    with opened(daemons[1], hosts="host-a") as named, opened(daemons[0]) as a:
+        assert named.remove(keys[there]) == 15 and named.find(keys) == ["nowhere"] * 5 + ["elsewhere"] * 15
+        assert named.get(keys, got) == [False] * 5 + [True] * 15 and named.host_of(0) is None
+        assert a.remove(keys[there]) == 15
+    for name, match in (("host-c", "host-a"), ("host-b", "host-a"), ("/disk", "`hosts`"), ("", "`hosts`"), (1, "hosts")):
+        with pytest.raises(tern.Invalid, match=match):
+            opened(daemons[1], hosts=name)  # type: ignore[arg-type]
 
 
 def test_what_is_wrong_is_refused(daemons: tuple[Daemon, Daemon]) -> None:

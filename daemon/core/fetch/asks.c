@@ -22,21 +22,22 @@ uint32_t ask_reaches(const struct core *c, struct tenant_peer from)
 }
 
 /* Where there are more peers than one question goes to, each question begins at the next one. */
-static void choose_peers(struct core *c, struct ask *a)
+static void choose_peers(struct core *c, struct ask *a, uint32_t named)
 {
     const uint32_t first = c->ask_turn;
 
     for (uint32_t n = 0; n < c->limits.peers && a->npeers < ASK_PEERS_MAX; n++) {
         uint32_t peer = (first + n) % c->limits.peers;
 
-        if (!may_be_asked(c, (struct tenant_peer){a->tenant, peer}))
+        if ((named != PEER_ANY && named != peer) ||
+            !may_be_asked(c, (struct tenant_peer){a->tenant, peer}))
             continue;
         a->asked[a->npeers++].peer = peer;
         c->ask_turn = (peer + 1) % c->limits.peers;
     }
 }
 
-struct ask *asks_open(struct core *c, struct actions *out, uint32_t tenant,
+struct ask *asks_open(struct core *c, struct actions *out, struct tenant_peer of,
                       struct peer_msg **ret_first)
 {
     struct ask *a = ask_at(c, ask_slot_take(c));
@@ -45,17 +46,17 @@ struct ask *asks_open(struct core *c, struct actions *out, uint32_t tenant,
 
     memset(a, 0, sizeof *a);
     a->gen = gen;
-    a->tenant = tenant;
+    a->tenant = of.tenant;
     a->conn = NONE;
     a->until_ns = c->now_ns + ASK_MS * NS_PER_MS;
-    share_take(c, SHARE_ASKS, tenant);
+    share_take(c, SHARE_ASKS, of.tenant);
     ask_list_push(c, &c->asks, ask_slot(c, a));
-    choose_peers(c, a);
+    choose_peers(c, a, of.peer);
     act = action_add(out, ACT_PEER_SEND);
     act->peer.link = a->asked[0].peer;
     act->peer.msg.kind = PEER_PULL_OPEN;
     act->peer.msg.pull = (struct pull_id){c->limits.pulls + ask_slot(c, a), a->gen};
-    act->peer.msg.tenant = tenant;
+    act->peer.msg.tenant = of.tenant;
     *ret_first = &act->peer.msg;
     touch(c);
     return a;

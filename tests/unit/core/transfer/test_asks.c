@@ -466,16 +466,23 @@ TEST(x11_any_waits_for_no_source)
 
 /* --- blocks --- */
 
-static const struct reply *blocks_ask(struct hosts *h, const uint32_t *keys, uint32_t n)
+static const struct reply *blocks_ask_of(struct hosts *h, uint32_t host, const uint32_t *keys,
+                                         uint32_t n)
 {
     struct request r = {.op = OP_BLOCKS,
                         .blocks = {.pool = h->dp,
                                    .ns = {.hi = 1, .lo = 1},
                                    .what = BLOCKS_ASK,
-                                   .keys = {.v = keys, .n = 4 * n}}};
+                                   .keys = {.v = keys, .n = 4 * n},
+                                   .host = host}};
     const struct reply *reply = rig_request(h->dest, h->de.conn[0], &r);
 
     return reply ? reply : rig_reply_to(h->dest, r.request_id);
+}
+
+static const struct reply *blocks_ask(struct hosts *h, const uint32_t *keys, uint32_t n)
+{
+    return blocks_ask_of(h, PEER_ANY, keys, n);
 }
 
 static uint32_t host_of(const struct reply *r, uint32_t i)
@@ -514,6 +521,31 @@ TEST(x11_blocks_are_found_at_the_first_peer_that_has_each)
     rig_advance(h.dest, ASK_NS);
     assert_int_equal(host_of(h.dest->last, 2), 2);
     assert_ok(blocks_ask(&h, keys, 0)->err);
+    ends_clean(&h);
+}
+
+TEST(x11_blocks_are_asked_for_at_the_host_that_is_named)
+{
+    struct hosts h = start();
+    const struct reply *r;
+
+    for (uint32_t i = 0; i < 2; i++)
+        rig_put(h.host[i], &h.e[i], h.pool[i], 1, 4);
+    r = blocks_ask_of(&h, 1, rig_tokens(1, 4), 1);
+    assert_non_null(r);
+    assert_int_equal(host_of(r, 0), 1);
+    assert_int_equal(r->blocks.nhosts, 1);
+    rig_link_down(h.dest, 1);
+    h.dest->automatic = BY_HAND(RIG_MSG);
+    r = blocks_ask_of(&h, 1, rig_tokens(1, 4), 1); /* at once, and nobody in its stead */
+    assert_non_null(r);
+    assert_int_equal(host_of(r, 0), NONE);
+    for (uint32_t i = 0; i < 2; i++) { /* no peer's place, and no name at all */
+        r = blocks_ask_of(&h, i ? NONE : PEER_DISK, rig_tokens(1, 4), 1);
+        assert_non_null(r);
+        assert_int_equal(host_of(r, 0), NONE);
+    }
+    assert_int_equal(rig_jobs(h.dest, RIG_MSG), 0);
     ends_clean(&h);
 }
 
