@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(os.environ["TERN_SOURCE"]) / "client/python/tests"))
-from daemons import Daemon, configured, run  # noqa: E402
+from daemons import Daemon, configured, run, start_pair, stop_pair  # noqa: E402
 
 # `import sglang` needs transformers and a GPU's libraries; its modules for host pools and storage need torch alone.
 where = importlib.util.find_spec("sglang")
@@ -28,3 +28,10 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     yield one
     one.process.kill()
     one.process.wait()
+
+
+@pytest.fixture
+def daemons(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon]]:
+    pair = start_pair(tmp_path)
+    yield pair
+    stop_pair(pair)

@@ -99,6 +99,19 @@ def test_one_stores_and_another_loads(adapters: list[Any]) -> None:
     assert one.get_usage() is not None and one.report_status()["is_healthy"]
 
 
+def test_what_another_host_stored_is_loaded(daemons: tuple[Daemon, Daemon]) -> None:
+    size = 2 * 3 * 16 * 64 * 2
+    one, two = opened(daemons[0]), opened(daemons[1], value_bytes=size, hosts="any")
+    values, into = objects(3, 1), objects(4)
+    assert store(one, keys(3), values).is_successful()
+    assert found(two, keys(4)) == [True] * 3 + [False] and load(two, keys(4), into) == [True] * 3 + [False]
+    assert all(bytes(was.byte_array) == bytes(got.byte_array) for was, got in zip(values, into))
+    for each in (one, two):
+        each.close()
+    with pytest.raises(tern.Invalid, match="'host-c'"):
+        opened(daemons[1], value_bytes=size, hosts="host-c")
+
+
 def test_a_lost_daemon_is_a_miss(daemon: Daemon, adapters: list[Any]) -> None:
     one, two = adapters
     assert store(one, keys(1), objects(1, 1)).is_successful()

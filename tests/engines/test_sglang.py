@@ -96,13 +96,13 @@ def indices(pool: Any, pages: list[int]) -> Any:
     return torch.cat([torch.arange(p * size, (p + 1) * size) for p in pages])
 
 
-def config(d: Daemon, **more: Any) -> Any:
+def config(d: Daemon, hosts: str | None = None, **more: Any) -> Any:
     given: dict[str, Any] = {
         "tp_rank": 0, "tp_size": 1, "pp_rank": 0, "pp_size": 1, "attn_cp_rank": 0, "attn_cp_size": 1,
         "is_mla_model": False, "enable_storage_metrics": False, "is_page_first_layout": False, "model_name": "llama",
         "extra_config": {
             "backend_name": "tern", "module_path": "tern.sglang", "class_name": "TernHiCache", "interface_v1": 1,
-            "tern": {"socket": d.socket, "pool_bytes": 4 << 20},
+            "tern": {"socket": d.socket, "pool_bytes": 4 << 20, "hosts": hosts},
         },
     }  # fmt: skip
     return HiCacheStorageConfig(**(given | more))
@@ -165,6 +165,21 @@ def test_pages_of_each_layout_come_back(daemon: Daemon, make: Any, layout: str) 
     for n, page in enumerate(at):
         mine = pool.get_data_page(page * pool.page_size, flat=True)
         assert torch.equal(two.get_data_page((n + 1) * two.page_size, flat=True), mine)
+
+
+@pytest.mark.parametrize("hosts", ["any", "host-a"])
+def test_pages_of_another_host_come_over(daemons: tuple[Daemon, Daemon], hosts: str) -> None:
+    pool, two = mha("page_first"), mha("page_first")
+    there, here = opened(config(daemons[0]), pool), opened(config(daemons[1], hosts), two)
+    before, at = fill(pool, 1), [9, 0, 7]
+    fill(two, 2)
+    assert there.batch_set_v1(keys(3), indices(pool, at)) == [True] * 3
+    assert here.batch_exists(keys(4)) == 3
+    assert here.batch_get_v1(keys(4), indices(two, [1, 2, 3, 4])) == [True] * 3 + [False]
+    for n, page in enumerate(at):
+        assert torch.equal(two.kv_buffer[:, (1 + n) * PAGE : (2 + n) * PAGE], before[0][:, page * PAGE : (page + 1) * PAGE])
+    with pytest.raises(tern.Invalid, match="'host-c'"):
+        opened(config(daemons[1], "host-c"), two)
 
 
 def test_values_of_different_heads_have_pieces_of_their_own(daemon: Daemon) -> None:

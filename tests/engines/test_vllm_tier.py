@@ -138,6 +138,17 @@ def test_another_instance_takes_what_one_stored(pair: tuple[Scheduler, Scheduler
     assert stats is not None and not [k for k in stats.data if FAILURES in str(k)]
 
 
+def test_another_host_takes_what_one_stored(daemons: tuple[Daemon, Daemon]) -> None:
+    one, two = Scheduler(config(daemons[0])), Scheduler(config(daemons[1], hosts="any"))
+    one.store(keys(3), values(3, 1), one.request("r"))
+    s = two.request("s")
+    assert two.lookup(keys(4), s) == [HIT] * 3 + [MISS] and two.load(keys(3), s) == values(3, 1)
+    for each in (one, two):
+        each.close()
+    with pytest.raises(tern.Invalid, match="'host-c'"):
+        Scheduler(config(daemons[1], hosts="host-c"))
+
+
 def test_what_the_primary_tier_evicted_comes_back(pair: tuple[Scheduler, Scheduler]) -> None:
     one, _ = pair
     for turn in range(4):  # three times what the primary tier holds

@@ -63,6 +63,7 @@ class Settings:
     sets_max: that one group has open; each is a connection and an engine of the daemon
     find_ms, copy_ms: deadlines of a find, and of a get, a put and the opening of a set
     retry_s: pause after the daemon was lost or did not answer; in this time everything is "not there"
+    hosts: who is asked for blocks that this host has not: None: nobody; "any": all peers; or a peer's name
     """
 
     socket: str
@@ -75,6 +76,7 @@ class Settings:
     find_ms: int = 200
     copy_ms: int = 2000
     retry_s: float = 5.0
+    hosts: str | None = None
 
     @classmethod
     def of(cls, given: object) -> Settings:
@@ -95,6 +97,8 @@ class Settings:
         for name in ("threads", "sets_max", "find_ms", "copy_ms"):
             if not isinstance(value := getattr(settings, name), int) or value < 1:
                 raise Invalid(f"{name} is a number from 1 on, and not {value!r}")
+        if settings.hosts is not None and (not isinstance(settings.hosts, str) or not settings.hosts):
+            raise Invalid(f'hosts is "any", or the name of a peer, and not {settings.hosts!r}')
         return settings
 
     def bytes_of(self, group: str, name: str) -> int:
@@ -233,6 +237,7 @@ class StoreSet:
             threads=of.threads,
             populate=of.populate,
             device=of.device,
+            hosts=of.hosts,
             deadline_ms=deadline_ms,
         )
         with self.store.changed:

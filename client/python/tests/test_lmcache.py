@@ -84,6 +84,21 @@ def test_objects_come_back(daemon: Daemon) -> None:
         one.plugin.submit_batch_exists(keys(1))
 
 
+def test_objects_of_another_host_are_hits(daemons: tuple[Daemon, Daemon]) -> None:
+    one, alone = Lmcache(daemons[0]), Lmcache(daemons[1], value_bytes=BYTES)
+    two = Lmcache(daemons[1], value_bytes=BYTES, hosts="any")
+    values, into = [buffer(BYTES, i) for i in range(3)], [buffer(BYTES) for _ in range(4)]
+    assert one.put(keys(3), values)[1]
+    assert alone.exists(keys(4))[3] == [False] * 4 and two.exists(keys(4))[3] == [True] * 3 + [False]
+    assert two.get(keys(4), into)[3] == [True] * 3 + [False]
+    assert all(bytes(a) == bytes(b) for a, b in zip(into, values)) and alone.exists(keys(4))[3] == [True] * 3 + [False]
+    for each in (one, alone, two):
+        each.plugin.close()
+    for hosts, match in (("host-c", "'host-c'"), ("", "hosts is")):
+        with pytest.raises(tern.Invalid, match=match):
+            TernConnector(socket=daemons[1].socket, pool_bytes=1 << 20, value_bytes=BYTES, hosts=hosts)
+
+
 def test_many_are_under_way_at_once(daemon: Daemon) -> None:
     one = Lmcache(daemon, workers=3)
     values = [buffer(BYTES, i) for i in range(4)]

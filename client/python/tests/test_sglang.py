@@ -67,8 +67,8 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     yield from for_blocks(tmp_path, "8M")
 
 
-def config(d: Daemon) -> HiCacheStorageConfig:
-    extra = {"interface_v1": 1, "tern": {"socket": d.socket, "pool_bytes": 1 << 20}}
+def config(d: Daemon, **tern: Any) -> HiCacheStorageConfig:
+    extra = {"interface_v1": 1, "tern": {"socket": d.socket, "pool_bytes": 1 << 20} | tern}
     return HiCacheStorageConfig(0, 1, 0, 1, 0, 1, False, True, False, "llama", extra_config=extra)
 
 
@@ -98,6 +98,25 @@ def test_pages_come_back(daemon: Daemon, linear: bool) -> None:
     stats = again.get_stats()
     assert stats.prefetch_pgs == [3] and stats.backup_pgs == [] and there.get_stats().backup_pgs == [3]
     assert there.clear() and again.batch_exists(keys(1)) == 0
+
+
+def test_pages_of_another_host_are_hits(daemons: tuple[Daemon, Daemon]) -> None:
+    a, b = daemons
+    pool, two, side = Pool(1), Pool(2), Pool(3)
+    there, alone = opened(config(a), pool, swa=side), opened(config(b), Pool(4))
+    any_host = opened(config(b, hosts="any"), two, swa=Pool(5))
+    assert there.batch_set_v1(keys(3), indices(5, 0, 9)) == [True] * 3
+    there.batch_set_v2([PoolTransfer(PoolName.SWA, indices(0), keys=keys(1))])
+    assert alone.batch_exists(keys(4)) == 0 and any_host.batch_exists(keys(4)) == 3
+    window = PoolTransfer(PoolName.SWA, keys=["x"], hit_policy=PoolHitPolicy.TRAILING_PAGES)
+    assert any_host.batch_exists_v2(keys(4), [window]).restorable_prefix_pages == [1]
+    assert any_host.batch_get_v1(keys(4), indices(2, 3, 4, 5)) == [True] * 3 + [False]
+    assert all((two.page(n) == pool.page(page)).all() for n, page in ((2, 5), (3, 0), (4, 9)))
+    assert alone.batch_exists(keys(4)) == 3  # in the pool of this host now
+    assert opened(config(b, hosts="host-a"), Pool(6)).batch_exists(keys(4)) == 3
+    for hosts, match in (("host-c", "'host-c'"), (7, "hosts is")):
+        with pytest.raises(tern.Invalid, match=match):
+            opened(config(b, hosts=hosts), Pool(6))
 
 
 def test_what_is_there_by_policy(daemon: Daemon) -> None:

@@ -162,6 +162,8 @@ def test_what_is_wrong_is_refused_at_the_start(daemon: Daemon) -> None:
         ({"socket": "x", "pool_bytes": 1, "sets_max": 0}, "sets_max"),
         ({"socket": "x", "pool_bytes": "1X"}, "pool_bytes is a number of bytes"),
         ({"socket": "x", "pool_bytes": {"kv": -1}}, "pool_bytes of kv"),
+        ({"socket": "x", "pool_bytes": 1, "hosts": ""}, "hosts is"),
+        ({"socket": "x", "pool_bytes": 1, "hosts": ["any"]}, "hosts is"),
         ("x", "a mapping of"),
     ):
         with pytest.raises(tern.Invalid, match=match):
@@ -176,6 +178,8 @@ def test_what_is_wrong_is_refused_at_the_start(daemon: Daemon) -> None:
         store(daemon, pool_bytes=1 << 30).prepare(NS, "kv", BYTES)
     with pytest.raises(tern.Invalid):
         store(daemon).prepare(NS, "kv", 8)
+    with pytest.raises(tern.Invalid, match="'host-c'"):
+        store(daemon, hosts="host-c").prepare(NS, "kv", BYTES)
     s = store(daemon, socket=daemon.socket + ".none")
     assert s.prepare(NS, "kv", BYTES).find([key(1)]) == [False] and s.counts["open DAEMON_LOST"] == 1
     assert not s.reset()

@@ -118,6 +118,23 @@ def test_a_second_instance_loads_what_the_first_stored(daemon: Daemon) -> None:
         assert not each.tier._store.born and not any(t.is_alive() for t in each.tier._threads)
 
 
+def test_chunks_of_another_host_are_hits(daemons: tuple[Daemon, Daemon]) -> None:
+    one, alone, two = Engine(daemons[0], 1), Engine(daemons[1], 2), Engine(daemons[1], 3, hosts="any")
+    assert one.move(keys(3), [4, 0, 9], load=False).success
+    assert alone.ask(keys(4)) == [MISS] * 4 and two.ask(keys(4)) == [HIT] * 3 + [MISS]
+    assert two.move(keys(3), [1, 2, 3], load=True).success
+    assert all((two.rows[to] == one.rows[where]).all() for to, where in ((1, 4), (2, 0), (3, 9)))
+    assert alone.ask(keys(4), "s") == [MISS] * 4  # what it was told, until that request ends
+    alone.tier.on_request_finished(SimpleNamespace(req_id="r"))
+    alone.tier.on_request_finished(SimpleNamespace(req_id="s"))
+    assert alone.ask(keys(4), "t") == [HIT] * 3 + [MISS]
+    for each in (one, alone, two):
+        each.tier.shutdown()
+    for hosts, match in (("host-c", "'host-c'"), ([], "hosts is")):
+        with pytest.raises(tern.Invalid, match=match):
+            Engine(daemons[1], hosts=hosts)
+
+
 def test_nothing_is_kept_of_requests_that_ended(daemon: Daemon) -> None:
     engine = Engine(daemon)
     engine.ask(keys(4))
