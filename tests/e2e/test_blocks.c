@@ -14,6 +14,7 @@
 #include "engine/admin.h"
 #include "engine/json.h"
 #include "engine/proc.h"
+#include "rig_blocks.h"
 #include "rig_daemon.h"
 #include "testing/test.h"
 
@@ -47,35 +48,6 @@ struct model {
 static struct daemon rig;
 static char spill[RIG_DIR_BYTES];
 static struct model *model;
-
-/* ---- keys and values ---- */
-
-static struct tern_block_key key_of(uint32_t k, uint8_t bytes[TERN_BLOCK_KEY_MAX])
-{
-    memset(bytes, 0, TERN_BLOCK_KEY_MAX);
-    bytes[0] = (uint8_t)(k / 32 << 6);
-    return (struct tern_block_key){.bytes = bytes, .n = 1 + k % 32};
-}
-
-static uint32_t word_of(uint32_t put, uint32_t i)
-{
-    return i == 0 ? put : (put * 2654435761u) ^ (i * 40503u);
-}
-
-static void fill(uint32_t *v, uint32_t put)
-{
-    for (uint32_t i = 0; i < WORDS; i++)
-        v[i] = word_of(put, i);
-}
-
-/* The put that these are the bytes of; 0: of none. */
-static uint32_t put_of(const uint32_t *v)
-{
-    for (uint32_t i = 0; i < WORDS; i++)
-        if (v[i] != word_of(v[0], i))
-            return 0;
-    return v[0] < PUTS_MAX ? v[0] : 0;
-}
 
 /* ---- a client ---- */
 
@@ -114,7 +86,7 @@ static void choose(struct client *c)
         uint8_t *at = (uint8_t *)c->value[i];
 
         c->key[i] = below(c, KEYS);
-        c->keys[i] = key_of(c->key[i], c->bytes[i]);
+        c->keys[i] = rig_block_key(c->key[i], c->bytes[i]);
         c->iov[i][0] = (struct iovec){at, first};
         c->iov[i][1] = (struct iovec){at + first, second};
         c->iov[i][2] = (struct iovec){at + first + second, VALUE - first - second};
@@ -131,7 +103,7 @@ static void do_put(struct client *c, uint32_t s)
     for (uint32_t i = 0; i < c->n; i++) {
         model->put[first + i].set = s;
         model->put[first + i].key = c->key[i];
-        fill(c->value[i], first + i);
+        rig_block_fill(c->value[i], WORDS, first + i);
     }
     may_be(tern_blocks_put(c->set[s], c->keys, c->values, c->n, 2000, c->ok), c->set[s]);
     for (uint32_t i = 0; i < c->n; i++)
@@ -151,7 +123,8 @@ static void do_get(struct client *c, uint32_t s)
 
         if (!c->ok[i])
             continue;
-        put = put_of(c->value[i]);
+        put = rig_block_put(c->value[i], WORDS);
+        put = put < PUTS_MAX ? put : 0;
         p = &model->put[put];
         model->hits++;
         if (put == 0 || p->set != s || p->key != c->key[i])
@@ -362,12 +335,12 @@ TEST_WITH(blocks_at_the_front_of_a_list_stay_longest, NULL, remove_all)
         c->n = call ? 12 : 18;
         for (uint32_t i = 0; i < c->n; i++) {
             c->key[i] = call * 20 + i;
-            c->keys[i] = key_of(c->key[i], c->bytes[i]);
+            c->keys[i] = rig_block_key(c->key[i], c->bytes[i]);
         }
         assert_int_equal(tern_blocks_put(c->set[0], c->keys, c->values, c->n, 0, NULL), TERN_OK);
     }
     for (uint32_t i = 0; i < 18; i++)
-        c->keys[i] = key_of(i, c->bytes[i]);
+        c->keys[i] = rig_block_key(i, c->bytes[i]);
     assert_int_equal(tern_blocks_find(c->set[0], c->keys, 18, 0, place, &front), TERN_OK);
     assert_in_range(front, 8, 17);
     for (uint32_t i = front; i < 18; i++)
@@ -397,7 +370,7 @@ static uint32_t get_all(struct client *c)
         choose(c);
         c->n = 1;
         c->key[0] = k % KEYS;
-        c->keys[0] = key_of(c->key[0], c->bytes[0]);
+        c->keys[0] = rig_block_key(c->key[0], c->bytes[0]);
         do_get(c, k / KEYS);
     }
     return (uint32_t)(model->hits - before);
