@@ -22,13 +22,24 @@ for folder in vllm dynamo engines; do
 done
 
 # What measures the session server works, in short, and is typed.
-(cd "$TERN_SOURCE/tests/bench" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python:$DIR/python/examples "$PYTHON" -m mypy --strict --cache-dir=/dev/null session_turns.py) ||
-    fail "the types of tests/bench/session_turns.py"
+(cd "$TERN_SOURCE/tests/bench" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python:$DIR/python/examples "$PYTHON" -m mypy --strict --cache-dir=/dev/null session_turns.py blocks_beside.py) ||
+    fail "the types of tests/bench"
 for what in "kept --sessions 2 --turns 3" "health --chats 4 --rounds 1"; do
     # shellcheck disable=SC2086
     PYTHONPATH=$DIR/site "$PYTHON" "$TERN_SOURCE/tests/bench/session_turns.py" $what >"$DIR/figures" || fail "session_turns.py $what"
     [[ $(grep -c '"store"' "$DIR/figures") -eq 3 ]] || fail "session_turns.py $what has not three rows: $(cat "$DIR/figures")"
 done
+
+# What measures blocks beside other stores works with those that are there, and names the others.
+"$PYTHON" "$TERN_SOURCE/tests/bench/blocks_beside.py" --quick --sizes 65536 >"$DIR/figures" || fail "blocks_beside.py"
+"$PYTHON" - "$DIR/figures" <<'PYTHON' || fail "blocks_beside.py has not a row for each list and store: $(cat "$DIR/figures")"
+import json, sys
+told = json.load(open(sys.argv[1]))
+there = {(row["store"], row["list"]) for row in told["rows"] if row["put_us"] > 0 and not row["wrong"]}
+stores = {"tern", "redis", "tmpfs", "mooncake", "lmcache"}
+assert there == {(name, n) for name in stores - set(told["missing"]) for n in (1, 32)} >= {("tern", 1), ("tmpfs", 1)}
+assert all(told["missing"].values())
+PYTHON
 
 # Without the library it says what is missing.
 if ERR=$(cd "$DIR" && TERN_LIBRARY=$DIR/none.so PYTHONPATH=$DIR/site "$PYTHON" -c "import tern" 2>&1); then
