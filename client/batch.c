@@ -186,11 +186,10 @@ static enum tern_err check_batch(struct tern_batch *b)
 
 enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, struct call *ret)
 {
-    struct quick_request q = {.type = FRAME_STEP, .step = {.ops = b->op, .n = b->n}};
-
     TRY(check_batch(b));
-    TRY(call_start(b->t, q.type, deadline_ms, ret));
-    TRY(call_put_quick(b->t, ret, &q));
+    TRY(call_start(b->t, FRAME_STEP, deadline_ms, ret));
+    ret->pieces = 1; /* others may be under way: what goes on is the caller's to repeat */
+    TRY(ops_send(b->t, b->op, b->n, ret));
     (void)client_socket_send(&b->t->socket); /* call_wait says what became of it */
     return TERN_OK;
 }
@@ -199,19 +198,13 @@ enum tern_err batch_take(struct tern_batch *b, struct call *call,
                          const struct tern_result **ret_results, uint32_t *ret_done)
 {
     struct tern *t = b->t;
-    uint32_t n = b->n, got, done;
-    const uint8_t *body;
-    enum tern_err err;
+    uint32_t n = b->n;
 
     for (uint32_t i = 0; i < n; i++)
         t->asked[i] = asked_op(&b->op[i]);
-    tern_batch_clear(b);
-    TRY(call_wait(t, call, &body, &got));
-    if (!quick_step_get(body, got, &t->store, t->results, n, &done, &err))
-        return not_an_answer(t, TERN_MALFORMED);
-    if (err != TERN_OK)
-        return t->text[0] ? err : set_error(t, err, NULL);
-    t->nresults = *ret_done = done;
+    tern_batch_clear(b); /* what it had stays where it was until the next is added */
+    TRY(ops_take(t, b->op, n, call, ret_done));
+    t->nresults = *ret_done;
     *ret_results = t->results;
     return TERN_OK;
 }
@@ -222,7 +215,9 @@ enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
     ENTER(b->t);
     struct call call;
 
-    TRY(batch_send(b, deadline_ms, &call));
+    TRY(check_batch(b));
+    TRY(call_start(b->t, FRAME_STEP, deadline_ms, &call));
+    TRY(ops_send(b->t, b->op, b->n, &call));
     return batch_take(b, &call, ret_results, ret_done);
 }
 

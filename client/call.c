@@ -23,6 +23,7 @@ enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, st
     ret->deadline_ns = client_socket_now_ns() + (uint64_t)ret->sleep_ms * 1000000u;
     ret->reply_type = (uint16_t)(type + 1);
     ret->id = new_id(t, ID_SYNC);
+    ret->pieces = CALL_PIECES_MAX;
     return TERN_OK;
 }
 
@@ -39,6 +40,18 @@ enum tern_err call_start_by(struct tern *t, uint16_t type, uint64_t deadline_ns,
     if (now >= deadline_ns)
         return set_error(t, TERN_TIMED_OUT, NULL);
     return call_start(t, type, (uint32_t)((deadline_ns - now) / 1000000u + 1), ret);
+}
+
+bool call_again(struct tern *t, enum tern_err err, struct call *call)
+{
+    const uint32_t pieces = call->pieces;
+
+    if (err != TERN_BUSY || !t->store.goes_on || pieces <= 1 ||
+        client_socket_now_ns() >= call->deadline_ns ||
+        call_start_by(t, (uint16_t)(call->reply_type - 1), call->deadline_ns, call) != TERN_OK)
+        return false;
+    call->pieces = pieces - 1;
+    return true;
 }
 
 /* A daemon that can take no further connection says so before it reads anything: to request 0. */
@@ -197,6 +210,7 @@ enum tern_err call_status(struct tern *t, const ProtobufCMessage *msg)
     set_error(t, err, status->text && status->text[0] ? status->text : NULL);
     t->store.numbers[0] = status->first;
     t->store.numbers[1] = status->second;
+    t->store.goes_on = status->goes_on;
     return err;
 }
 
@@ -267,8 +281,10 @@ enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
     struct call call;
 
     TRY(call_start(t, type, deadline_ms, &call));
-    TRY(call_put(t, &call, session, msg));
-    err = call_answer(t, &call, ret);
+    do {
+        TRY(call_put(t, &call, session, msg));
+        err = call_answer(t, &call, ret);
+    } while (call_again(t, err, &call));
     if (err == TERN_GONE)
         say_handle(t, session);
     return err;

@@ -130,7 +130,8 @@ struct tern {
     struct budget budget; /* decodes what is not on the hot path */
     struct quick_store store;
     struct tern_result *results; /* TERN_BATCH_OPS_MAX: of the batch that was run last, or of the
-                                    answer that tern_poll handed out last */
+                                    answer that tern_poll handed out last. As many behind them: of a
+                                    lease's Step that is answered while a batch goes on */
     struct asked *asked;         /* as many: what they are the results of */
     uint32_t nresults;           /* that tern_result_text can be asked about */
     char *json; /* of the last tern_stats or tern_admin; grows up to TERN_ADMIN_JSON_MAX */
@@ -303,9 +304,18 @@ void say_handle(struct tern *t, tern_session s);
  * those of the error table. */
 enum tern_err said_retracted(struct tern *t, enum tern_err err, const struct tern_retracted *away);
 
+struct call;
+
+/* ---- ops.c ---- */
+
+/* Sends operations in a call that was begun, and takes what became of them: t->results, *ret_done
+ * of them. */
+enum tern_err ops_send(struct tern *t, const struct client_op *ops, uint32_t n, struct call *call);
+enum tern_err ops_take(struct tern *t, const struct client_op *ops, uint32_t n, struct call *call,
+                       uint32_t *ret_done);
+
 /* ---- batch.c ---- */
 
-struct call;
 /* The halves of tern_batch_run: the caller does something else meanwhile. The batch is left as it
  * is until its answer is taken; answers are taken in the order in which batches were sent. */
 enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, struct call *ret);
@@ -319,7 +329,10 @@ struct call {
     uint64_t id, deadline_ns;
     uint32_t sleep_ms; /* what one receive may take: all of the deadline, 0 once some has passed */
     uint16_t reply_type;
+    uint32_t pieces; /* requests that it may be made of, with this one */
 };
+
+#define CALL_PIECES_MAX 4096u
 
 /* DAEMON_LOST where nothing can be asked any more. */
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret);
@@ -328,6 +341,9 @@ uint64_t deadline_at(uint32_t deadline_ms);
 /* The same for a request that is one of several under one deadline, a time of the clock of
  * client_socket_now_ns. TIMED_OUT, with a text: it has passed. */
 enum tern_err call_start_by(struct tern *t, uint16_t type, uint64_t deadline_ns, struct call *ret);
+/* One step of the daemon was too short for the request that was answered so: it goes on. True: the
+ * call has begun anew, and the request is to be sent again. */
+bool call_again(struct tern *t, enum tern_err err, struct call *call);
 /* Queues the request, waiting for room in the send buffer until the call's deadline. */
 enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
                        const ProtobufCMessage *msg);

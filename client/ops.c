@@ -1,24 +1,83 @@
-/* The operations of a session, one a call: each is a Step of one operation. */
+/* The operations of a session, one a call: each is a Step of one operation. Also how a Step is
+ * sent, and how the call goes on with what one step of the daemon could not end: an operation that
+ * got so far is repeated with those behind it, and the caller sees one answer. */
 #include "internal.h"
 
 #include "base/err.h"
 
-static enum tern_err do_op(struct tern *t, const struct client_op *op, uint32_t deadline_ms,
-                           struct tern_result *ret)
+enum tern_err ops_send(struct tern *t, const struct client_op *ops, uint32_t n, struct call *call)
 {
-    struct quick_request q = {.type = FRAME_STEP, .step = {.ops = op, .n = 1}};
-    const struct asked asked = asked_op(op);
+    const struct quick_request q = {.type = FRAME_STEP,
+                                    .step = {.ops = ops, .n = n, .pieces = call->pieces > 1}};
+
+    return call_put_quick(t, call, &q);
+}
+
+/* One answer. The results of it come behind those that are there; the first of them may be the rest
+ * of an operation. */
+static enum tern_err take_piece(struct tern *t, uint32_t n, struct call *call, uint32_t *ret_done)
+{
+    struct quick_store *store = &t->store;
+    const struct tern_result part = t->results[store->at];
+    struct tern_result *rest = &t->results[store->at];
     const uint8_t *body;
     enum tern_err err;
-    uint32_t n, done;
+    uint32_t got, done;
 
-    TRY(check_op(t, op));
-    TRY(check_leased(t, op->session));
-    TRY(call_quick(t, &q, deadline_ms, &body, &n));
-    if (!quick_step_get(body, n, &t->store, t->results, 1, &done, &err))
+    TRY(call_wait(t, call, &body, &got));
+    if (!quick_step_get(body, got, store, t->results, n - store->at, &done, &err))
         return not_an_answer(t, TERN_MALFORMED);
     if (err != TERN_OK)
         return t->text[0] ? err : set_error(t, err, NULL);
+    if (store->more && done > 0 && part.nruns > 0) {
+        rest->runs = part.runs;
+        rest->nruns += part.nruns;
+    }
+    *ret_done = store->at + done;
+    return TERN_OK;
+}
+
+/* Where the operation that was answered last goes on, no later one was tried. */
+static bool goes_on(struct tern *t, struct call *call, uint32_t done)
+{
+    struct quick_store *store = &t->store;
+
+    if (done == 0 || !quick_has_room(store) || !call_again(t, t->results[done - 1].err, call))
+        return false;
+    store->more = true;
+    store->at = done - 1;
+    if (store->text_at[store->at])
+        store->texts_end = store->text_at[store->at];
+    return true;
+}
+
+enum tern_err ops_take(struct tern *t, const struct client_op *ops, uint32_t n, struct call *call,
+                       uint32_t *ret_done)
+{
+    enum tern_err err = take_piece(t, n, call, ret_done);
+
+    while (err == TERN_OK && goes_on(t, call, *ret_done)) {
+        err = ops_send(t, ops + t->store.at, n - t->store.at, call);
+        if (err == TERN_OK)
+            err = take_piece(t, n, call, ret_done);
+    }
+    t->store.more = false;
+    t->store.at = 0;
+    return err;
+}
+
+static enum tern_err do_op(struct tern *t, const struct client_op *op, uint32_t deadline_ms,
+                           struct tern_result *ret)
+{
+    const struct asked asked = asked_op(op);
+    struct call call;
+    uint32_t done;
+
+    TRY(check_op(t, op));
+    TRY(check_leased(t, op->session));
+    TRY(call_start(t, FRAME_STEP, deadline_ms, &call));
+    TRY(ops_send(t, op, 1, &call));
+    TRY(ops_take(t, op, 1, &call, &done));
     if (done != 1)
         return not_an_answer(t, TERN_MALFORMED);
     *ret = t->results[0];
@@ -41,32 +100,13 @@ enum tern_err tern_extend(struct tern *t, tern_session s, const struct tern_toke
     return do_op(t, &op, deadline_ms, ret);
 }
 
-/* A long commit is taken in pieces: an answer that is BUSY and got further is repeated, and the
- * runs of all of them are those of the call. */
 enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                           uint32_t deadline_ms, struct tern_result *ret)
 {
     ENTER(t);
-    const struct client_op op = {
-        .kind = CLIENT_COMMIT, .session = s, .length = depth, .step = step};
-    struct tern_result r = {.err = TERN_OK};
-    uint32_t before;
-    enum tern_err err;
-
-    do {
-        before = r.lengths.committed;
-        err = do_op(t, &op, deadline_ms, &r);
-        t->store.more = true;
-    } while (err == TERN_BUSY && r.lengths.committed > before && t->store.nruns <= QUICK_RUNS_MAX);
-    t->store.more = false;
-    if (r.err != err)
-        return err; /* the last was not answered */
-    if (r.nruns < t->store.nruns) {
-        r.runs = t->store.runs;
-        r.nruns = t->store.nruns;
-    }
-    *ret = r;
-    return err;
+    return do_op(
+        t, &(struct client_op){.kind = CLIENT_COMMIT, .session = s, .length = depth, .step = step},
+        deadline_ms, ret);
 }
 
 enum tern_err tern_rewind(struct tern *t, tern_session s, uint32_t length, uint64_t step,

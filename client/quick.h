@@ -12,25 +12,35 @@
 #include "tern.h"
 
 #define QUICK_RUNS_MAX      4096   /* runs of one answer */
+#define QUICK_ANSWERS_MAX   2      /* whose arrays are kept at a time: see `more` */
 #define QUICK_TEXT_MAX      512    /* bytes of an error's text, with the NUL */
 #define QUICK_TEXTS_MAX     16384u /* bytes of all texts that came with the results of one Step */
 #define QUICK_NUMBERS_BYTES 16     /* behind each of them */
 
-/* Where the arrays of an answer go. `pages` has room for every ref that a body can hold. */
+/* Where the arrays of an answer go. `pages` has room for every ref that a body can hold. The arrays
+ * have room for those of QUICK_ANSWERS_MAX answers. */
 struct quick_store {
-    struct tern_run *runs;   /* QUICK_RUNS_MAX; where `more` is used twice as many */
-    struct tern_page *pages; /* pages_max */
+    struct tern_run *runs;   /* QUICK_RUNS_MAX of an answer */
+    struct tern_page *pages; /* pages_max of an answer */
     uint32_t nruns, npages, pages_max;
     char *text;  /* QUICK_TEXT_MAX: the last text that came with an error */
     char *texts; /* QUICK_TEXTS_MAX: those of results, one behind the other; the first is "" */
     char host[WIRE_STRING_MAX + 1]; /* the peer that the last answer named */
     uint8_t *blob;                  /* TERN_BLOB_BYTES: that of the last answer which had one */
-    uint32_t *text_at; /* TERN_BATCH_OPS_MAX: where in texts that of a result begins, 0: it has
-                          none, or it found no room */
+    uint32_t *text_at; /* TERN_BATCH_OPS_MAX of an answer: where in texts that of a result begins,
+                          0: it has none, or it found no room */
     uint32_t texts_end;
     uint64_t numbers[2]; /* that `text` came with; behind each of texts there are its own */
-    bool more;           /* the runs of the next Step's answer go behind those that are there */
+    bool goes_on;        /* what was answered last is BUSY, and goes on at once if repeated */
+    bool more;           /* the runs and texts of the next Step's answer go behind those there */
+    uint32_t at;         /* where its results go, and text_at of them */
 };
+
+/* Is there room for one answer more? */
+static inline bool quick_has_room(const struct quick_store *store)
+{
+    return store->nruns <= QUICK_RUNS_MAX && store->npages <= store->pages_max;
+}
 
 /* An operation of a Step, as the wire has it. */
 enum client_op_kind {
@@ -72,6 +82,7 @@ struct quick_request {
         struct {
             const struct client_op *ops;
             uint32_t n;
+            bool pieces; /* end where one goes on */
         } step;
         struct {
             const char *peer;   /* NULL: the host tier; TERN_PEER_DISK: the disk */
@@ -100,8 +111,8 @@ void quick_put(struct writer *w, const struct quick_request *q);
 bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_store *store,
                struct tern_result *ret);
 /* The same for the answer to a Step. *ret_err is what the daemon answered to the whole request;
- * ret[0 .. *ret_done) are the results of its operations, at most `max`; their texts are in
- * store->texts. */
+ * ret[at .. at + *ret_done), with store->at, are the results of its operations, at most `max`;
+ * their texts are in store->texts. */
 bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                     struct tern_result *ret, uint32_t max, uint32_t *ret_done,
                     enum tern_err *ret_err);

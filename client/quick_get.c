@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "proto/reader.h"
 
-/* ---- Status {err 1, text 2, shortage 3, first 4, second 5} ---- */
+/* ---- Status {err 1, text 2, shortage 3, first 4, second 5, goes_on 6} ---- */
 
 static void get_shortage(struct reader *outer, const struct field *field, struct tern_shortage *ret)
 {
@@ -44,10 +44,10 @@ static void get_text(struct reader *r, const struct field *f, char *text)
 
 static void get_status(struct reader *outer, const struct field *field, char *text,
                        uint64_t numbers[2], enum tern_err *ret_err,
-                       struct tern_shortage *ret_shortage)
+                       struct tern_shortage *ret_shortage, bool *ret_goes_on)
 {
     struct reader r = reader_enter(outer, field);
-    uint32_t err = TERN_OK;
+    uint32_t err = TERN_OK, goes_on = 0;
     struct field f;
 
     while (reader_next(&r, &f)) {
@@ -57,10 +57,12 @@ static void get_status(struct reader *outer, const struct field *field, char *te
         case 3: get_shortage(&r, &f, ret_shortage); break;
         case 4:
         case 5: reader_u64(&r, &f, &numbers[f.number - 4]); break;
+        case 6: reader_u32(&r, &f, &goes_on); break;
         default: break;
         }
     }
     reader_leave(outer, &r);
+    *ret_goes_on = goes_on != 0;
     /* An error that this library does not know is still one: it must not be taken for anything
      * else. */
     *ret_err = err < TERN_ERR_COUNT ? (enum tern_err)err : TERN_INTERNAL;
@@ -73,7 +75,8 @@ static void get_refs(struct reader *r, const struct field *f, struct quick_store
                      struct tern_run *run)
 {
     if (f->type != FIELD_BYTES || f->v % sizeof(struct tern_page) || run->n ||
-        f->v / sizeof(struct tern_page) > store->pages_max - store->npages) {
+        f->v / sizeof(struct tern_page) >
+            (store->more ? QUICK_ANSWERS_MAX : 1) * store->pages_max - store->npages) {
         r->failed = true;
         return;
     }
@@ -98,8 +101,8 @@ static void get_run(struct reader *outer, const struct field *field, struct quic
         default: break;
         }
     }
-    if (store->nruns == (store->more ? 2 : 1) * QUICK_RUNS_MAX || run.group >= TERN_GROUPS_MAX ||
-        run.n > UINT32_MAX - run.first)
+    if (store->nruns == (store->more ? QUICK_ANSWERS_MAX : 1) * QUICK_RUNS_MAX ||
+        run.group >= TERN_GROUPS_MAX || run.n > UINT32_MAX - run.first)
         r.failed = true;
     reader_leave(outer, &r);
     if (r.failed)
@@ -179,7 +182,9 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
                      struct quick_store *store, struct tern_result *ret)
 {
     switch (part) {
-    case STATUS: get_status(r, f, store->text, store->numbers, &ret->err, &ret->shortage); break;
+    case STATUS:
+        get_status(r, f, store->text, store->numbers, &ret->err, &ret->shortage, &store->goes_on);
+        break;
     case LENGTHS: get_lengths(r, f, &ret->lengths); break;
     case TOKENS: reader_u32(r, f, &ret->tokens); break;
     case MATCHED: reader_u32(r, f, &ret->matched); break;
@@ -257,10 +262,13 @@ static void get_result(struct reader *outer, const struct field *field, struct q
     struct field f;
 
     text[0] = '\0';
+    store->goes_on = false;
     *ret = (struct tern_result){.err = TERN_OK};
     while (reader_next(&r, &f)) {
         switch (f.number) {
-        case 1: get_status(&r, &f, text, numbers, &ret->err, &ret->shortage); break;
+        case 1:
+            get_status(&r, &f, text, numbers, &ret->err, &ret->shortage, &store->goes_on);
+            break;
         case 2: reader_u32(&r, &f, &ret->lengths.committed); break;
         case 3: reader_u32(&r, &f, &ret->lengths.written); break;
         case 4: reader_u32(&r, &f, &ret->lengths.allocated); break;
@@ -284,19 +292,21 @@ bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
     uint32_t done = 0;
     struct field f;
 
-    if (!store->more)
+    if (!store->more) {
         store->nruns = store->npages = 0;
-    store->texts[0] = '\0';
-    store->texts_end = 1;
+        store->texts[0] = '\0';
+        store->texts_end = 1;
+    }
     store->numbers[0] = store->numbers[1] = 0;
     while (reader_next(&r, &f)) {
         if (f.number == 1)
-            get_status(&r, &f, store->text, store->numbers, &err, &ignored);
+            get_status(&r, &f, store->text, store->numbers, &err, &ignored, &store->goes_on);
         else if (f.number == 2 && done == max)
             r.failed = true;
         else if (f.number == 2) {
-            get_result(&r, &f, store, &ret[done], &store->text_at[done]);
-            done++;
+            const uint32_t at = store->at + done++;
+
+            get_result(&r, &f, store, &ret[at], &store->text_at[at]);
         }
     }
     if (!reader_ok(&r))

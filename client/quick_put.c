@@ -119,7 +119,7 @@ size_t quick_size(const struct quick_request *q)
     case FRAME_MATCH:
         return bytes_size(tokens_size(q->match.tokens)) + number_size(wire_step(q->match.step)) +
                number_size(q->match.earlier) + number_size(q->match.more);
-    case FRAME_STEP: return ops_size(q->step.ops, q->step.n);
+    case FRAME_STEP: return ops_size(q->step.ops, q->step.n) + number_size(q->step.pieces);
     case FRAME_FETCH:
         return bytes_size(strlen(name_of(q))) + number_size(q->fetch.depth) +
                number_size(q->fetch.at_least) + number_size(q->fetch.wait_ms) +
@@ -142,9 +142,10 @@ void quick_put(struct writer *w, const struct quick_request *q)
         put_number(w, 4, q->match.earlier);
         put_number(w, 5, q->match.more);
         return;
-    case FRAME_STEP: /* {ops 1} */
+    case FRAME_STEP: /* {ops 1, pieces 3} */
         for (uint32_t i = 0; i < q->step.n; i++)
             put_op(w, 1, &q->step.ops[i]);
+        put_number(w, 3, q->step.pieces);
         return;
     case FRAME_FETCH: /* {peer 1, depth 2, at_least 4, wait_ms 5, step 6, ticket 7, follow 8,
                        * prefetch 9} */

@@ -217,21 +217,23 @@ void slot_rests(struct tern_lease *l, uint32_t at)
 static bool take_step(struct tern *t, struct tern_lease *l, struct lease_step *s,
                       const uint8_t *body, uint32_t n)
 {
-    const uint32_t nruns = t->store.nruns, npages = t->store.npages;
+    const uint32_t nruns = t->store.nruns, npages = t->store.npages, was_at = t->store.at,
+                   texts_end = t->store.texts_end, at = t->store.more ? TERN_BATCH_OPS_MAX : 0;
     uint32_t done, first = 0;
     enum tern_err err;
     bool told = true;
 
+    t->store.at = at;
     if (!quick_step_get(body, n, &t->store, t->results, s->nops, &done, &err))
         return false;
     for (uint32_t i = 0; i < s->nops; i++) {
         const struct tern_result all = {.err = err != TERN_OK ? err : TERN_INTERNAL};
-        const struct tern_result *r = i < done ? &t->results[i] : &all;
-        struct reason why = {i < done ? t->store.texts + t->store.text_at[i] : t->store.text,
+        const struct tern_result *r = i < done ? &t->results[at + i] : &all;
+        struct reason why = {i < done ? t->store.texts + t->store.text_at[at + i] : t->store.text,
                              {t->store.numbers[0], t->store.numbers[1]}};
 
         if (i < done)
-            quick_numbers(&t->store, i, why.numbers);
+            quick_numbers(&t->store, at + i, why.numbers);
         told = answered(l, s, first, &s->op[i], r, &why) && told;
         if (s->op[i].slot != UINT32_MAX) {
             l->cold[s->op[i].slot].under_way--;
@@ -240,9 +242,11 @@ static bool take_step(struct tern *t, struct tern_lease *l, struct lease_step *s
         }
         first += s->op[i].npages;
     }
+    t->store.at = was_at;
     if (t->store.more) {
         t->store.nruns = nruns;
         t->store.npages = npages;
+        t->store.texts_end = texts_end;
     }
     s->used = false;
     return told;

@@ -55,12 +55,12 @@ static enum tern_err alloc_arrays(struct tern *t)
     void *budget = aligned_alloc(BUDGET_ALIGN, budget_bytes / BUDGET_ALIGN * BUDGET_ALIGN);
 
     t->store.pages_max = t->socket.recv_max / sizeof(struct tern_page);
-    t->store.pages = malloc(t->store.pages_max * sizeof(struct tern_page));
-    t->store.runs = malloc(2 * QUICK_RUNS_MAX * sizeof(struct tern_run)); /* of a commit: two */
+    t->store.pages = malloc(QUICK_ANSWERS_MAX * t->store.pages_max * sizeof(struct tern_page));
+    t->store.runs = malloc(QUICK_ANSWERS_MAX * QUICK_RUNS_MAX * sizeof(struct tern_run));
     t->store.texts = malloc(QUICK_TEXTS_MAX);
     t->store.blob = malloc(TERN_BLOB_BYTES);
-    t->store.text_at = malloc(TERN_BATCH_OPS_MAX * sizeof(*t->store.text_at));
-    t->results = malloc(TERN_BATCH_OPS_MAX * sizeof(struct tern_result));
+    t->store.text_at = malloc(QUICK_ANSWERS_MAX * TERN_BATCH_OPS_MAX * sizeof(*t->store.text_at));
+    t->results = malloc(QUICK_ANSWERS_MAX * TERN_BATCH_OPS_MAX * sizeof(struct tern_result));
     t->asked = malloc(TERN_BATCH_OPS_MAX * sizeof(struct asked));
     t->store.text = t->text;
     if (budget)

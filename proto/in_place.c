@@ -1,6 +1,6 @@
 /* Reading by hand the request that an engine sends each iteration:
  *   Step {ops 1: {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7, pool 8,
- *         runs 9: {group 1, first 2, refs 3}}, trace_id 2}
+ *         runs 9: {group 1, first 2, refs 3}}, trace_id 2, pieces 3}
  *   Tokens {kept 1, tokens 2, keys 3}
  * See in_place.h. The fuzzer holds it against protobuf-c. */
 #include "proto/in_place.h"
@@ -204,6 +204,8 @@ static enum tern_err decode_step(struct budget *budget, const uint8_t *body, siz
             taken++;
         } else if (f.number == 2) {
             take_u64(&r, &f, &m->has_trace_id, &m->trace_id);
+        } else if (f.number == 3) {
+            take_bool(&r, &f, &m->has_pieces, &m->pieces);
         }
     }
     if (!reader_ok(&r))

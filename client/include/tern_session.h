@@ -185,7 +185,7 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   BUSY            A record that the daemon needs is not free, for instance because too many
  *                   releases wait for a step: repeat the operation after the next step. Or more has
  *                   to be evicted than one request may, or is copied to the host tier first, or
- *                   the batch is more work than one may be: repeat it in a millisecond.
+ *                   a submitted batch is too much work: repeat it in a millisecond.
  *
  * What a session is before and after; C, W, A: committed, written and allocated length; T: tokens
  * in its list. C <= W <= A and W <= T hold always.

@@ -246,6 +246,7 @@ struct step_op {
 struct req_step {
     const struct step_op *ops;
     uint32_t n;
+    bool pieces; /* end at the first operation that goes_on */
 };
 
 /* E5: pages of one group, all of them or none. */
@@ -520,7 +521,8 @@ struct request {
 struct shortage {
     uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* 0: no step will bring more */
-    bool waits;          /* BUSY: until others end what keeps pages; else another piece goes on */
+    bool goes_on;        /* BUSY: it got as far as one step goes, and repeated goes on at once; else
+                            it is until others end what keeps pages */
     bool storing;        /* and these write what could make way to the disk */
 };
 
@@ -546,6 +548,11 @@ struct op_result {
     const char *text;         /* of the first operation that has one; static, or NULL */
     uint64_t number[REPLY_NUMBERS]; /* as a reply's */
 };
+
+static inline bool op_goes_on(const struct op_result *r)
+{
+    return r->err == TERN_BUSY && r->shortage.goes_on;
+}
 
 /* What a put or a rollback has left. */
 struct recorded {

@@ -29,6 +29,7 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
                            struct reply *ret)
 {
     const struct req_step *r = &call->req->step;
+    const uint32_t begun = c->visits;
     bool told = false; /* an answer has room for the text of one */
 
     ret->step.results = out->results;
@@ -49,7 +50,8 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
         if (told)
             result->text = NULL;
         told = told || result->text;
-        if (result->err != TERN_OK && op->barrier)
+        result->shortage.goes_on &= c->visits > begun; /* or a repetition would, for ever */
+        if ((r->pieces && op_goes_on(result)) || (result->err != TERN_OK && op->barrier))
             break;
     }
     return TERN_OK;
@@ -394,6 +396,18 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     }
 }
 
+/* Does the event make room for all that a fetch, a load or a lease brings, or is it a Step that
+ * nobody may repeat as often as it takes? */
+static bool needs_room(const struct event *ev)
+{
+    const struct request *r = &ev->request;
+
+    return ev->kind == EV_PEER_MSG ||
+           (ev->kind == EV_REQUEST &&
+            (r->op == OP_FETCH || r->op == OP_RECOVER || r->op == OP_PAGE_LEASE ||
+             (r->op == OP_STEP && !r->step.pieces)));
+}
+
 /* T20: the shell raises an alarm and keeps the tape; whoever tests the core ends here. */
 static void step_over(struct core *c, enum event_kind kind)
 {
@@ -417,13 +431,15 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     check(ev->now_ns >= c->now_ns && out->refs_max == c->limits.table_pages);
     c->now_ns = ev->now_ns;
     c->touched = c->visits = 0;
-    c->piece_most = PIECE_VISITS_MAX;
+    c->piece_most = needs_room(ev) ? ROOM_VISITS_MAX : PIECE_VISITS_MAX;
     piece_begin(c);
     all = turns_expire(c);          /* so that a request with the handle of one comes late, */
     all = tickets_expire(c) && all; /* and one with a ticket */
     apply(c, out, ev);
-    if (ev->kind != EV_REQUEST) /* what it gives back, the next one may ask for */
-        c->piece_most = ev->kind == EV_TIMER ? PIECE_VISITS_TIMER : 0;
+    /* The next request may ask for what a request gives back. */
+    c->piece_most = ev->kind == EV_REQUEST ? PIECE_VISITS_MAX
+                    : ev->kind == EV_TIMER ? PIECE_VISITS_TIMER
+                                           : 0;
     piece_begin(c);
     all = loads_flush(c) && all;
     all = sessions_flush(c) && all;

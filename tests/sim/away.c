@@ -215,7 +215,9 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
     TRACE("  daemon %u retracts session %u to %s, step %u (committed %u written %u allocated %u)\n",
           d, i, mode == RETRACT_HOST ? "the host" : "its prefix", step, s->committed, s->written,
           s->allocated);
-    sim_ask(w, d, &ev, "retract_answer");
+    do
+        sim_ask(w, d, &ev, "retract_answer");
+    while (w->reply->err == TERN_BUSY && w->reply->shortage.goes_on);
     TRACE("    err %u %s\n", w->reply->err, w->reply->text);
     if (retract_refused(w, d, s, mode, step, came))
         return;

@@ -76,6 +76,7 @@
     X(finish_refused, 3300)                                                                        \
     X(commit_refused, 4000)                                                                        \
     X(abort_with_tail, 3500)                                                                       \
+    X(step_goes_on, 1)                                                                             \
     X(barrier_stops, 850)                                                                          \
     X(fetch_publishes, 1400)                                                                       \
     X(fetch_adopts_existing, 1200)                                                                 \

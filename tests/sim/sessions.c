@@ -11,6 +11,8 @@ void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint3
     ev->request.conn = conn;
     ev->request.request_id = ++w->d[d].next_request;
     ev->request.trace_id = w->d[d].next_request;
+    if (op == OP_STEP)
+        ev->request.step = (struct req_step){.n = 0};
 }
 
 /* Either half of the id may be what tells two apart. */

@@ -7,7 +7,8 @@
 #include "records.h"
 #include "tickets.h"
 
-#define OPS 4
+#define OPS    4
+#define PIECES 4096 /* of one Step */
 
 struct plan {
     struct step_op op[OPS];
@@ -772,44 +773,75 @@ static void look_around(struct sim *w, uint32_t d, uint32_t e, const struct plan
     peek_at(w, d, e, s->ns, s->variant, w->L * (1 + pick(w, 6)));
 }
 
-/* Sends it, and takes in what comes of it. */
+/* The operations from `from` on are answered: as many as were tried, of which the last may go on.
+ * Returns where the next begins. */
+static uint32_t take_results(struct sim *w, uint32_t d, const struct plan *p, uint32_t from,
+                             struct work *k)
+{
+    const struct reply *reply = w->reply;
+    uint32_t done = from;
+
+    for (uint32_t i = 0; i < reply->step.n; i++, done++) {
+        const struct op_result *r = &reply->step.results[i];
+
+        did_one(w, d, p, done, r, reply->runs);
+        if (k && extends(&p->op[done]) && !op_goes_on(r))
+            dispatch_op(w, d, k, p, done);
+        if (op_goes_on(r) || (p->op[done].barrier && r->err != TERN_OK)) {
+            EXPECT(i + 1 == reply->step.n, "barrier_ignored", "%u of %u operations were tried",
+                   reply->step.n, p->n - from);
+            if (!op_goes_on(r) && done + 1 < p->n)
+                MARK(barrier_stops);
+        }
+    }
+    return done;
+}
+
+/* Sends it as libtern does, the rest again where one step of the core is too short, and takes in
+ * what comes of it. Returns how many were done. */
+static uint32_t send_all(struct sim *w, uint32_t d, uint32_t e, struct plan *p, bool dispatch,
+                         struct work **ret_k)
+{
+    bool goes_on = true;
+    uint32_t done = 0;
+
+    for (uint32_t pieces = 0, from = 0; goes_on; from = done - 1, pieces++) {
+        struct event ev;
+
+        EXPECT(pieces < PIECES, "step_livelock", "an operation goes on for ever");
+        for (uint32_t i = from; i < p->n; i++)
+            p->turn[i] = w->d[d].session[p->session[i]].turn;
+        request_init(w, d, &ev, OP_STEP, engine_conn(w, d, e));
+        ev.request.step = (struct req_step){.ops = p->op + from, .n = p->n - from, .pieces = true};
+        TRACE("  daemon %u engine %u Step of %u\n", d, e, p->n - from);
+        sim_step(w, d, &ev);
+        EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u",
+               w->reply ? w->reply->err : 0);
+        goes_on = w->reply->step.n > 0 && op_goes_on(&w->reply->step.results[w->reply->step.n - 1]);
+        if (dispatch && !*ret_k) /* a commit behind an extend slides what that step still reads */
+            *ret_k = engine_dispatch(w, d, e);
+        done = take_results(w, d, p, from, *ret_k);
+        if (goes_on)
+            MARK(step_goes_on);
+    }
+    return done;
+}
+
 static void run(struct sim *w, uint32_t d, uint32_t e, struct plan *p)
 {
     struct daemon *m = &w->d[d];
     struct work *k = NULL;
     bool wrote = false;
-    struct event ev;
     uint32_t done;
 
     for (uint32_t i = 0; i < p->n; i++)
         wrote |= extends(&p->op[i]);
     if (wrote)
         engine_make_room(w, d, e);
-    for (uint32_t i = 0; i < p->n; i++) {
+    for (uint32_t i = 0; i < p->n; i++)
         m->session[p->session[i]].ending |=
             p->op[i].kind == STEP_ABORT || p->op[i].kind == STEP_CLOSE;
-        p->turn[i] = m->session[p->session[i]].turn;
-    }
-    request_init(w, d, &ev, OP_STEP, engine_conn(w, d, e));
-    ev.request.step.ops = p->op;
-    ev.request.step.n = p->n;
-    TRACE("  daemon %u engine %u Step of %u\n", d, e, p->n);
-    sim_step(w, d, &ev);
-    EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u",
-           w->reply ? w->reply->err : 0);
-    if (wrote && w->cfg.nstate) /* a commit behind an extend slides what that step still reads */
-        k = engine_dispatch(w, d, e);
-    for (done = 0; done < w->reply->step.n; done++) {
-        did_one(w, d, p, done, &w->reply->step.results[done], w->reply->runs);
-        if (k && extends(&p->op[done]))
-            dispatch_op(w, d, k, p, done);
-        if (p->op[done].barrier && w->reply->step.results[done].err != TERN_OK) {
-            EXPECT(done + 1 == w->reply->step.n, "barrier_ignored",
-                   "%u of %u operations were tried", w->reply->step.n, p->n);
-            if (done + 1 < p->n)
-                MARK(barrier_stops);
-        }
-    }
+    done = send_all(w, d, e, p, wrote && w->cfg.nstate, &k);
     EXPECT(done == p->n || (done > 0 && p->op[done - 1].barrier), "step_short",
            "%u of %u operations", done, p->n);
     for (uint32_t i = 0; i < p->n; i++)

@@ -525,7 +525,7 @@ static bool take_first(struct core *c, struct actions *out, struct pull *p)
         pull_reserve(c, p, p->to);
         return true;
     }
-    if (p->err == TERN_BUSY && piece_over(c) && !shortage.waits)
+    if (p->err == TERN_BUSY && shortage.goes_on)
         return false;
     pull_state_move(&p->state, PULL_ASKED_ENDS);
     fetch_end(c, out, p, &shortage);

@@ -548,12 +548,12 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         return TERN_OK; /* T6 has no target: it is a repetition */
     for (; err == TERN_OK && s->committed < op->length; c->visits += chunk_visits(p)) {
         if (c->visits >= give_back_end(c))
-            err = refuse_op(ret, TERN_BUSY, STEP_TOO_MUCH);
+            err = piece_ended(ret, STEP_TOO_MUCH);
         else if (!records_ready(c, e, s, op->step))
             err = refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
         else if (!refs_fit(out,
                            (struct runs_wanted){.runs = 2 * p->ngroups, .refs = chunk_pages(p)}))
-            err = TERN_BUSY;
+            err = piece_ended(ret, NULL);
         else if ((err = chunk_attach(c, s, &src, &adopted)) == TERN_BUSY)
             err = refuse_op_why(ret, nodes_lack(c, p, op->length, &why), &why);
         if (err == TERN_OK && adopted)

@@ -472,7 +472,7 @@ static enum load_next load_room(struct core *c, struct session *s, struct reply 
     enum tern_err err = pages_make_room(c, engine_at(c, s->engine), p,
                                         (struct page_need){s->promised, NULL}, &why->shortage);
 
-    if (err == TERN_BUSY && piece_over(c) && !why->shortage.waits)
+    if (err == TERN_BUSY && why->shortage.goes_on)
         return LOAD_MORE;
     if (err != TERN_OK) {
         room_refused(why, err,

@@ -83,11 +83,10 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, 
 {
     enum tern_err err;
 
-    ret->waits = ret->storing = false;
+    ret->goes_on = ret->storing = false;
     err = pages_admit(c, p, p, n, make_copied, ret);
     if (err != TERN_POOL_EXHAUSTED)
         return err;
-    ret->waits = true;
     if (gives_back(c) || (ret->storing = disk_gives_way(c, p)))
         return TERN_BUSY;
     if (later_is_enough(c, p, ret)) {

@@ -12,7 +12,7 @@ const char *room_busy(const struct shortage *s);
 /* Makes `need[g]` pages of each group free, evicting. QUOTA, POOL_EXHAUSTED: as pages_admit, and
  * nothing was evicted (T11). BUSY: it would take more than one step may do, or what goes next is
  * copied to the host first, or is being written to the disk; what was evicted stays so, and a
- * repetition goes on, at once unless ret->waits. */
+ * repetition goes on, at once if ret->goes_on. */
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, struct page_need n,
                               struct shortage *ret);
 /* The same for who cannot repeat: nothing is copied first. */

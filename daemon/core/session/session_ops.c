@@ -103,8 +103,9 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
     TRY(extend_fits(c, s, op, to, window, ret));
     if (op->kind == STEP_ASSIGN)
         return assign_fits(s, p, op, need, ret);
-    return refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = pages}) ? TERN_OK
-                                                                                  : TERN_BUSY;
+    return refs_fit(out, (struct runs_wanted){.runs = p->ngroups, .refs = pages})
+               ? TERN_OK
+               : piece_ended(ret, NULL);
 }
 
 static void extend_take(struct core *c, struct actions *out, struct session *s,
@@ -478,7 +479,7 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
                            const struct step_op *op, struct op_result *ret)
 {
     if (op->kind != STEP_CLOSE && c->visits >= batch_end(c))
-        return refuse_op(ret, TERN_BUSY, STEP_TOO_MUCH);
+        return piece_ended(ret, STEP_TOO_MUCH);
     if (op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
         if (session_rolls_back(c, s))
             return refuse_op(ret, TERN_BUSY, ROLLING_BACK);

@@ -270,7 +270,9 @@ static uint32_t given_at_once(const struct core *c)
 
 bool session_may_give(const struct core *c, uint32_t pages)
 {
-    return pages <= given_at_once(c) || c->visits + pages <= give_back_end(c);
+    const uint32_t end = c->limits.give_back_visits ? give_back_end(c) : ROOM_VISITS_MAX;
+
+    return pages <= given_at_once(c) || c->visits + pages <= end;
 }
 
 bool session_tail_ready(const struct core *c, const struct engine *e, uint64_t step, uint32_t pages)

@@ -16,6 +16,12 @@ static bool never_fits(const struct pool *room, struct page_need n, struct short
     return true;
 }
 
+static enum tern_err busy(const struct core *c, struct shortage *ret)
+{
+    ret->goes_on = piece_over(c);
+    return TERN_BUSY;
+}
+
 enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *room,
                           struct page_need n, evictor *evict, struct shortage *ret)
 {
@@ -27,7 +33,7 @@ enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *roo
     if (never_fits(room, n, ret))
         return TERN_QUOTA;
     if (!obtain_settle(c, p))
-        return TERN_BUSY;
+        return busy(c, ret);
     if (!pages_obtainable(room, need, &short_of)) {
         *ret = (struct shortage){.group = short_of, .needed = need[short_of]};
         return TERN_POOL_EXHAUSTED;
@@ -36,10 +42,10 @@ enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *roo
         enum tern_err made = evict(c, p, need, short_of);
 
         if (made == TERN_BUSY || (made != TERN_OK && piece_over(c)))
-            return TERN_BUSY;
+            return busy(c, ret);
         check(made == TERN_OK); /* it was counted as obtainable */
         if (piece_over(c) && !pages_fit(c, room, need, &short_of))
-            return TERN_BUSY;
+            return busy(c, ret);
     }
     return TERN_OK;
 }

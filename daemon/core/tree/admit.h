@@ -20,7 +20,8 @@ struct page_need {
  * with `held` they would not fit if there was nothing else, so they never do; ret->free is how many
  * would. POOL_EXHAUSTED: there is not so much to evict, and nothing was. Of both ret->group is a
  * group that lacks some, and ret->needed what it needs. BUSY: it would take more than one step may
- * do, or the evictor is; what was evicted stays so, and a repetition goes on. */
+ * do, or the evictor is; what was evicted stays so, and a repetition goes on: at once if
+ * ret->goes_on. */
 enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *room,
                           struct page_need n, evictor *evict, struct shortage *ret);
 

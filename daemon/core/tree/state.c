@@ -369,7 +369,8 @@ static bool unclaim_below(struct core *c, uint32_t slot)
 
         if (kid != NONE &&
             node_at(c, kid)->state.claim - node_at(c, slot)->depth < window_span(p)) {
-            all = all && (at == slot || !node_at(c, at)->state.claims_window || !piece_over(c));
+            all = all && (at == slot || !node_at(c, at)->state.claims_window ||
+                          c->visits < ROOM_VISITS_MAX || !piece_over(c));
             c->visits++;
             if (all) {
                 at = kid;

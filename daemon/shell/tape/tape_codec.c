@@ -180,6 +180,7 @@ static void operations(struct codec *c, struct req_step *v, struct codec_room *r
     uint32_t taken = 0;
 
     v->n = within(c, v->n, 0, STEP_OPS_MAX + 1);
+    v->pieces = truth(c, v->pieces);
     for (uint32_t i = 0; i < v->n; i++) {
         struct step_op op = c->reading ? (struct step_op){.kind = STEP_EXTEND} : v->ops[i],
                        *own = c->reading ? &room->ops[i] : (struct step_op *)(uintptr_t)&v->ops[i];

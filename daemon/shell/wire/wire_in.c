@@ -292,6 +292,7 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
     }
     ret->ops = w->ops;
     ret->n = (uint32_t)m->n_ops;
+    ret->pieces = m->pieces;
     return TERN_OK;
 }
 

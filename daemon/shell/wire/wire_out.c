@@ -43,6 +43,7 @@ static void put_status(struct writer *w, enum tern_err err, const char *text,
         put_shortage(w, 3, shortage);
     put_number(w, 4, number[0]);
     put_number(w, 5, number[1]);
+    put_number(w, 6, err == TERN_BUSY && shortage->goes_on);
     put_end(w, from, n);
 }
 

@@ -83,7 +83,7 @@ struct lsession *lsession_new(uint32_t prompt, uint32_t tokens)
 
 static const struct op_result *one_op(struct step_op *op, uint64_t items)
 {
-    struct request r = {.op = OP_STEP, .step = {.ops = op, .n = 1}};
+    struct request r = {.op = OP_STEP, .step = {.ops = op, .n = 1, .pieces = true}};
     const struct reply *reply = lask(&r, items);
 
     LEXPECT(reply && reply->err == TERN_OK && reply->step.n == 1, "step_refused", "error %d",

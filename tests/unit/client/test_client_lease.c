@@ -1005,6 +1005,7 @@ static void serve_between(struct fake *f)
         result.n_runs = r.n_results = 1;
         result.runs = runs;
         r.results = results;
+        busy.has_goes_on = busy.goes_on = true;
         result.status = pieces == 0 ? &busy : NULL;
         result.has_committed = 1;
         result.committed = PT * ++pieces;

@@ -461,6 +461,7 @@ static const struct op_result *huge_op(struct bench *b, struct step_op op)
     ev.request.conn = b->s->conn;
     ev.request.step.ops = &op;
     ev.request.step.n = 1;
+    ev.request.step.pieces = true;
     core_step(b->rig->core, &ev, b->rig->out);
     assert_err(TERN_OK, b->rig->out->v[0].reply.err);
     return &b->rig->out->v[0].reply.step.results[0];

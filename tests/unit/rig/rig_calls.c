@@ -32,10 +32,15 @@ const struct reply *rig_request(struct rig *rig, uint32_t conn, struct request *
     return reply;
 }
 
-/* Sends what has to be answered at once. */
+/* Sends what has to be answered at once; as libtern does, again where one step of the core is too
+ * short. */
 static const struct reply *ask(struct rig *rig, uint32_t conn, struct request request)
 {
-    const struct reply *reply = rig_request(rig, conn, &request);
+    const struct reply *reply;
+
+    do
+        reply = rig_request(rig, conn, &request);
+    while (reply && reply->err == TERN_BUSY && reply->shortage.goes_on);
 
     if (!reply)
         rig_fail("request of kind %d got no answer at once", request.op);
@@ -458,7 +463,8 @@ uint32_t rig_depth(struct rig_session *like, const uint32_t *tokens, uint32_t n)
 const struct reply *rig_step_ops(struct rig *rig, uint32_t conn, const struct step_op *ops,
                                  uint32_t n)
 {
-    return ask(rig, conn, (struct request){.op = OP_STEP, .step = {.ops = ops, .n = n}});
+    return ask(rig, conn,
+               (struct request){.op = OP_STEP, .step = {.ops = ops, .n = n, .pieces = true}});
 }
 
 void rig_take(struct rig_session *s, const struct reply *reply, const struct op_result *result)
@@ -477,13 +483,15 @@ void rig_take(struct rig_session *s, const struct reply *reply, const struct op_
     trim_table(s, &before);
 }
 
-enum tern_err rig_op(struct rig_session *s, struct step_op op)
+/* Some of an operation: see rig_op. */
+static enum tern_err op_piece(struct rig_session *s, struct step_op op)
 {
     const struct reply *reply;
     uint32_t t = s->len.committed;
 
     op.session = s->id;
-    reply = rig_step_ops(s->rig, s->conn, &op, 1);
+    reply = ask(s->rig, s->conn,
+                (struct request){.op = OP_STEP, .step = {.ops = &op, .n = 1, .pieces = true}});
     memset(&s->rig->res, 0, sizeof s->rig->res);
     if (reply->err != TERN_OK)
         return reply->err;
@@ -499,6 +507,17 @@ enum tern_err rig_op(struct rig_session *s, struct step_op op)
         trim_table(s, &s->len);
     }
     return s->rig->res.err;
+}
+
+/* As libtern does, again where one step of the core is too short. */
+enum tern_err rig_op(struct rig_session *s, struct step_op op)
+{
+    enum tern_err err;
+
+    do
+        err = op_piece(s, op);
+    while (op_goes_on(&s->rig->res));
+    return err;
 }
 
 enum tern_err rig_extend(struct rig_session *s, uint32_t allocated, uint32_t written,

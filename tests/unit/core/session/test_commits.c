@@ -173,7 +173,8 @@ static void compute_alike(struct rig *rig, const struct rig_engine *e, struct po
 }
 
 /* T20: one Step adopts more than the work of one: what does not fit is BUSY, what came before it in
- * the Step stays, and the engine asks again. */
+ * the Step stays, and the engine asks again. The Step is not taken in pieces, so each operation of
+ * it is answered. */
 TEST(commits_that_adopt_more_than_a_step_does_are_busy)
 {
     struct rig_options options = rig_defaults();
@@ -181,6 +182,7 @@ TEST(commits_that_adopt_more_than_a_step_does_are_busy)
     struct rig_session *s[FIT + 2];
     struct pool_id pool;
     struct step_op ops[FIT + 1];
+    struct request step = {.op = OP_STEP, .step = {.ops = ops, .n = FIT + 1}};
     const struct reply *reply;
     uint32_t before, got = 0, steps = 0;
     struct rig_engine e;
@@ -201,7 +203,7 @@ TEST(commits_that_adopt_more_than_a_step_does_are_busy)
     do {
         before = got;
         got = 0;
-        reply = rig_step_ops(rig, e.conn[0], ops, FIT + 1);
+        reply = rig_request(rig, e.conn[0], &step);
         for (uint32_t k = 0; k <= FIT; k++) {
             const struct op_result *r = &reply->step.results[k];
 
