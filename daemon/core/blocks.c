@@ -82,7 +82,7 @@ static enum tern_err blocks_ask(struct core *c, struct actions *out, struct call
 
     if (share_room(c, SHARE_ASKS, call->engine->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_ASKS));
-    a = asks_open(c, out, (struct tenant_peer){call->engine->tenant, r->host}, &msg);
+    a = asks_open(c, out, (struct question){call->engine->tenant, r->host, r->keys.n}, &msg);
     msg->trace_id = call->req->trace_id;
     msg->ns = r->ns;
     msg->layout_hash = p->layout_hash;
@@ -115,8 +115,9 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
                               (const uint64_t[REPLY_NUMBERS]){p->align, BLOCKS_MAX});
     if (r->what == BLOCKS_REMOVE && disk_on(c, p) && !c->disk_ready)
         return refuse(ret, TERN_BUSY, "the disk is still being read: remove in a moment");
-    if (r->what == BLOCKS_ASK && n > BLOCKS_ASKED_MAX)
-        return refuse(ret, TERN_INVALID, "peers are asked about 1,024 keys at a time");
+    if (r->what == BLOCKS_ASK && (n > BLOCKS_ASKED_MAX || r->keys.n > ASK_TOKENS_MAX))
+        return refuse(ret, TERN_INVALID,
+                      "peers are asked about 1,024 keys at a time, and 65,536 tokens");
     if (r->what == BLOCKS_ASK && n > 0 &&
         may_ask(c, (struct tenant_peer){call->engine->tenant, r->host}))
         return blocks_ask(c, out, call, p, ret);

@@ -22,14 +22,16 @@ uint32_t ask_reaches(const struct core *c, struct tenant_peer from)
 }
 
 /* Where there are more peers than one question goes to, each question begins at the next one. */
-static void choose_peers(struct core *c, struct ask *a, uint32_t named)
+static void choose_peers(struct core *c, struct ask *a, struct question of)
 {
     const uint32_t first = c->ask_turn;
 
-    for (uint32_t n = 0; n < c->limits.peers && a->npeers < ASK_PEERS_MAX; n++) {
+    for (uint32_t n = 0; n < c->limits.peers && a->npeers < ASK_PEERS_MAX &&
+                         (a->npeers + 1) * of.tokens <= ASK_TOKENS_SENT;
+         n++) {
         uint32_t peer = (first + n) % c->limits.peers;
 
-        if ((named != PEER_ANY && named != peer) ||
+        if ((of.peer != PEER_ANY && of.peer != peer) ||
             !may_be_asked(c, (struct tenant_peer){a->tenant, peer}))
             continue;
         a->asked[a->npeers++].peer = peer;
@@ -37,7 +39,7 @@ static void choose_peers(struct core *c, struct ask *a, uint32_t named)
     }
 }
 
-struct ask *asks_open(struct core *c, struct actions *out, struct tenant_peer of,
+struct ask *asks_open(struct core *c, struct actions *out, struct question of,
                       struct peer_msg **ret_first)
 {
     struct ask *a = ask_at(c, ask_slot_take(c));
@@ -51,7 +53,7 @@ struct ask *asks_open(struct core *c, struct actions *out, struct tenant_peer of
     a->until_ns = c->now_ns + ASK_MS * NS_PER_MS;
     share_take(c, SHARE_ASKS, of.tenant);
     ask_list_push(c, &c->asks, ask_slot(c, a));
-    choose_peers(c, a, of.peer);
+    choose_peers(c, a, of);
     act = action_add(out, ACT_PEER_SEND);
     act->peer.link = a->asked[0].peer;
     act->peer.msg.kind = PEER_PULL_OPEN;

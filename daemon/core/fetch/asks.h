@@ -14,11 +14,16 @@ struct tenant_peer {
 /* The first peer from that one on that may be asked on behalf of the tenant. NONE: there is none.
  */
 uint32_t ask_reaches(const struct core *c, struct tenant_peer from);
-/* Opens a question of the tenant to that peer, or to those that it reaches (PEER_ANY), one at
- * least. *ret_first is the message to the first of them: the caller says in it which namespace,
- * layout and tokens the question is about. The tenant has room in its share, and `out` for
- * ASK_PEERS_MAX actions. */
-struct ask *asks_open(struct core *c, struct actions *out, struct tenant_peer of,
+/* peer: the one that is asked, or PEER_ANY. tokens: that the question is about, ASK_TOKENS_MAX at
+ * most; 0: the caller chooses them by the number of peers. */
+struct question {
+    uint32_t tenant, peer, tokens;
+};
+/* Opens a question to that peer, or to those that the tenant reaches, one at least, and no more
+ * than ASK_TOKENS_SENT allows. *ret_first is the message to the first of them: the caller says in
+ * it which namespace, layout and tokens the question is about. The tenant has room in its share,
+ * and `out` for ASK_PEERS_MAX actions. */
+struct ask *asks_open(struct core *c, struct actions *out, struct question of,
                       struct peer_msg **ret_first);
 /* Sends the others the same message. */
 void asks_send(struct actions *out, struct ask *a, const struct peer_msg *first);

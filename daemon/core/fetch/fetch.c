@@ -268,7 +268,7 @@ static void fetch_seek(struct core *c, struct actions *out, struct pull *p)
     const struct pool *pool = session_pool(c, s);
     struct tokens_range piece;
     struct peer_msg *msg;
-    struct ask *a = asks_open(c, out, (struct tenant_peer){p->tenant, PEER_ANY}, &msg);
+    struct ask *a = asks_open(c, out, (struct question){p->tenant, PEER_ANY, 0}, &msg);
 
     check(next_piece(c, s, (struct tokens_range){0, seek_tokens(a, p, pool->align)}, &piece));
     msg->trace_id = p->trace_id;

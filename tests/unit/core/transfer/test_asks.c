@@ -466,23 +466,29 @@ TEST(x11_any_waits_for_no_source)
 
 /* --- blocks --- */
 
-static const struct reply *blocks_ask_of(struct hosts *h, uint32_t host, const uint32_t *keys,
-                                         uint32_t n)
+static const struct reply *blocks_ask_in(struct hosts *h, struct pool_id pool, uint32_t host,
+                                         struct req_tokens keys)
 {
     struct request r = {.op = OP_BLOCKS,
-                        .blocks = {.pool = h->dp,
+                        .blocks = {.pool = pool,
                                    .ns = {.hi = 1, .lo = 1},
                                    .what = BLOCKS_ASK,
-                                   .keys = {.v = keys, .n = 4 * n},
+                                   .keys = keys,
                                    .host = host}};
     const struct reply *reply = rig_request(h->dest, h->de.conn[0], &r);
 
     return reply ? reply : rig_reply_to(h->dest, r.request_id);
 }
 
+/* One key of that host alone. */
+static const struct reply *blocks_ask_of(struct hosts *h, uint32_t host)
+{
+    return blocks_ask_in(h, h->dp, host, (struct req_tokens){.v = rig_tokens(1, 4), .n = 4});
+}
+
 static const struct reply *blocks_ask(struct hosts *h, const uint32_t *keys, uint32_t n)
 {
-    return blocks_ask_of(h, PEER_ANY, keys, n);
+    return blocks_ask_in(h, h->dp, PEER_ANY, (struct req_tokens){.v = keys, .n = 4 * n});
 }
 
 static uint32_t host_of(const struct reply *r, uint32_t i)
@@ -531,17 +537,17 @@ TEST(x11_blocks_are_asked_for_at_the_host_that_is_named)
 
     for (uint32_t i = 0; i < 2; i++)
         rig_put(h.host[i], &h.e[i], h.pool[i], 1, 4);
-    r = blocks_ask_of(&h, 1, rig_tokens(1, 4), 1);
+    r = blocks_ask_of(&h, 1);
     assert_non_null(r);
     assert_int_equal(host_of(r, 0), 1);
     assert_int_equal(r->blocks.nhosts, 1);
     rig_link_down(h.dest, 1);
     h.dest->automatic = BY_HAND(RIG_MSG);
-    r = blocks_ask_of(&h, 1, rig_tokens(1, 4), 1); /* at once, and nobody in its stead */
+    r = blocks_ask_of(&h, 1); /* at once, and nobody in its stead */
     assert_non_null(r);
     assert_int_equal(host_of(r, 0), NONE);
     for (uint32_t i = 0; i < 2; i++) { /* no peer's place, and no name at all */
-        r = blocks_ask_of(&h, i ? NONE : PEER_DISK, rig_tokens(1, 4), 1);
+        r = blocks_ask_of(&h, i ? NONE : PEER_DISK);
         assert_non_null(r);
         assert_int_equal(host_of(r, 0), NONE);
     }
@@ -567,6 +573,42 @@ TEST(x11_blocks_of_too_many_keys_are_refused)
     assert_err(TERN_INVALID,
                blocks_ask(&h, rig_tokens(1, 4 * BLOCKS_ASKED_MAX + 4), BLOCKS_ASKED_MAX + 1)->err);
     assert_ok(blocks_ask(&h, rig_tokens(1, 4 * BLOCKS_ASKED_MAX), BLOCKS_ASKED_MAX)->err);
+}
+
+/* A message to a peer has room for no more, whatever the frame has from which they came. */
+TEST(x11_blocks_of_too_many_tokens_are_refused)
+{
+    static uint32_t tokens[ASK_TOKENS_MAX + 128];
+    struct hosts h = start();
+    struct pool_id pool = rig_pool_pages(h.dest, &h.de, 128, 64);
+    struct req_tokens keys = {.v = tokens, .n = ASK_TOKENS_MAX + 128};
+
+    assert_err(TERN_INVALID, blocks_ask_in(&h, pool, PEER_ANY, keys)->err);
+    keys.n = ASK_TOKENS_MAX;
+    assert_ok(blocks_ask_in(&h, pool, PEER_ANY, keys)->err);
+}
+
+/* One step copies the tokens for each peer, and there are too many for one of the peers. */
+TEST(x11_blocks_of_many_tokens_go_to_fewer_peers)
+{
+    enum { MOST = ASK_TOKENS_SENT / ASK_TOKENS_MAX, MANY = MOST + 1 };
+    struct rig_options o = options();
+    struct req_tokens keys = {.v = rig_tokens(1, ASK_TOKENS_MAX), .n = ASK_TOKENS_MAX};
+    struct hosts h;
+    struct pool_id pool;
+
+    o.limits.peers = MANY;
+    o.limits.links = 2 * MANY;
+    h = start_with(o, 0);
+    for (uint32_t i = 0; i < MANY; i++)
+        rig_link_up(h.dest, i, h.host[0], MANY + i);
+    pool = rig_pool_pages(h.dest, &h.de, 128, 64);
+    h.dest->automatic = BY_HAND(RIG_MSG);
+    assert_null(blocks_ask_in(&h, pool, PEER_ANY, keys));
+    assert_int_equal(rig_jobs(h.dest, RIG_MSG), MOST);
+    keys.n = 128;
+    assert_null(blocks_ask_in(&h, pool, PEER_ANY, keys));
+    assert_int_equal(rig_jobs(h.dest, RIG_MSG), MOST + MANY);
 }
 
 /* Its connection has ended: nobody is answered, and the record is free. */
