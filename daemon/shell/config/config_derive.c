@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "core/query.h"
 #include "shell/config/plan.h"
+#include "shell/tape/tape.h"
 
 #define WORKERS_INITIAL     16u /* M13: min(16, cores) */
 #define NODES_INITIAL_MAX   (1u << 23)
@@ -377,6 +378,17 @@ static enum tern_err check_pages(struct loader *l)
     return TERN_OK;
 }
 
+static enum tern_err check_tape(struct loader *l)
+{
+    const uint64_t bytes = l->config->tape_bytes;
+
+    if (bytes > 0 && bytes < TAPE_BYTES_MIN)
+        return setting_fail(l, "tape", "bytes",
+                            "is %" PRIu64 ": a tape has %u bytes at least; 0: there is none", bytes,
+                            TAPE_BYTES_MIN);
+    return TERN_OK;
+}
+
 /* TLS needs all three files or none, and none beside the consent to do without. */
 static enum tern_err check_tls(struct loader *l)
 {
@@ -589,6 +601,7 @@ enum tern_err config_check(struct loader *l)
     TRY(check_ports(l));
     TRY(check_memory(l));
     TRY(check_pages(l));
+    TRY(check_tape(l));
     TRY(config_check_spill(l));
     TRY(check_rdma(l));
     TRY(check_shares(l));

@@ -578,6 +578,14 @@ TEST(config_tenants_that_do_not_fit_are_refused)
 }
 
 /* Less than a page would be none, and engines would be told to set what is set. */
+TEST(config_tape_below_its_least_is_refused)
+{
+    refused(TENANT "tape: {bytes: 4095}\n", "t.yaml:5: tape.bytes: ", "4096");
+    refused(TENANT "tape: {bytes: 1}\n", "t.yaml:5: tape.bytes: ", "4096");
+    accepted(TENANT "tape: {bytes: 4096}\n");
+    accepted(TENANT "tape: {bytes: 0}\n");
+}
+
 TEST(config_record_memory_below_a_page_is_refused)
 {
     refused(TENANT "    record_memory: 16383\n", "t.yaml:5: tenants[0].record_memory: ", "16384");
