@@ -218,6 +218,7 @@ static struct token_need import_need(const struct core *c, const struct session 
         need.blocks += tokens_blocks_per_chunk(s->tokens.align);
         need.keys += tokens_count_keys(c, node_at(c, at)->keys);
     }
+    token_need_cut(c, &need, depth > t->base ? s->tokens.first : t->base);
     return need;
 }
 
@@ -351,6 +352,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     kept = s->tokens;
     kept.end = common;
     need = (struct token_need){tokens_blocks_needed(&kept, t.n), t.nkeys, &s->tokens, common + t.n};
+    token_need_cut(c, &need, common);
     err = tokens_room(c, s->pool, need, &why);
     if (err != TERN_OK)
         return refuse_why(ret, err, &why);

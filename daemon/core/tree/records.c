@@ -148,6 +148,20 @@ bool records_evict(struct core *c, uint32_t pool, enum share_table table, uint32
     return share_room(c, table, asks.tenant) >= n;
 }
 
+void token_need_cut(const struct core *c, struct token_need *need, uint32_t end)
+{
+    const struct token_buf *b = need->list;
+    uint32_t blocks, keys = 0;
+
+    if (end >= b->end)
+        return;
+    blocks = tokens_blocks_of(b, b->end - b->first) - tokens_blocks_of(b, end - b->first);
+    for (uint32_t i = need->keys ? b->keys : NONE; i != NONE; i = key_at(c, i)->next)
+        keys += key_at(c, i)->position >= end;
+    need->blocks -= blocks < need->blocks ? blocks : need->blocks;
+    need->keys -= keys < need->keys ? keys : need->keys;
+}
+
 enum tern_err tokens_room(struct core *c, uint32_t pool, struct token_need need, struct reason *ret)
 {
     const uint32_t tenant = pool_at(c, pool)->tenant;

@@ -26,6 +26,9 @@ struct token_need {
     uint32_t end;
 };
 
+/* The list is first cut to its tokens below `end`: what that gives back is not needed. */
+void token_need_cut(const struct core *c, struct token_need *need, uint32_t end);
+
 /* The same of both. BUSY, QUOTA: as share_lacks of the one that is used up. */
 enum tern_err tokens_room(struct core *c, uint32_t pool, struct token_need need,
                           struct reason *ret);

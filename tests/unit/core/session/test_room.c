@@ -255,3 +255,36 @@ TEST(e4_what_never_fits_is_told_apart_from_what_does_not_fit_now)
     assert_ok(rig_match(other, rig_tokens(3, 80), 80));
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(other, 80, 0, NULL, 0)); /* it would, alone */
 }
+
+/* T2: a prompt that is told again, or another one in its place, takes the records that the first
+ * one gives back, also where others hold all the rest. */
+static void told_again(uint32_t committed)
+{
+    struct bench b = BENCH_LIMITED(limits.token_blocks = 40, 4, 64);
+    uint32_t other[64], n = 0;
+
+    memcpy(other, rig_tokens(2, 64), sizeof other);
+    memcpy(other, seq1, committed * sizeof *other);
+    assert_ok(rig_match(b.s, seq1, 32));
+    if (committed) {
+        assert_ok(rig_run_to(b.s, seq1, committed));
+        assert_ok(rig_commit(b.s, committed, 0));
+    }
+    while (rig_match(rig_session(b.rig, &b.e, b.pool, 1), rig_tokens(10 + n, 32), 32) == TERN_OK)
+        assert_true(++n < 8);
+    assert_true(n > 0);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_ok(rig_match(b.s, i == 1 ? other : seq1, 32));
+    assert_err(TERN_BUSY, rig_match(b.s, other, 64));
+    assert_ok(rig_match(b.s, other, 32));
+}
+
+TEST(t2_a_prompt_told_again_needs_no_more_records)
+{
+    told_again(0);
+}
+
+TEST(t2_the_rest_of_a_prompt_told_again_needs_no_more_records)
+{
+    told_again(8);
+}
