@@ -358,11 +358,15 @@ static void make_slow(struct config *c)
     c->tenant_pages = c->peer_pages = GRANULES;
 }
 
-/* In some, what is released comes free in pieces of a few records. */
+/* In some, what is released comes free in pieces of a few records. A commit that goes on in as short
+ * pieces takes a release for each, so there are enough, unless they are what runs out. */
 static void make_give_back(struct config *c)
 {
-    if (c->seed_tokens / 7 % 3 == 0)
-        c->give_back = 1 + c->seed_tokens / 21 % 6;
+    if (c->seed_tokens / 7 % 3 != 0)
+        return;
+    c->give_back = 1 + c->seed_tokens / 21 % 6;
+    if (c->tight != 3)
+        c->lim_retires = 1024;
 }
 
 /* In most, a turn that nobody ends is over after some time. */
