@@ -466,6 +466,13 @@ static void handed(struct sim *w, uint32_t d, struct session *s, const struct re
     const struct reply *p = w->reply;
     uint32_t step = late_step(s, (uint32_t)r->step);
 
+    /* Its time was over, and the last who followed it had left in the step before, of which the
+     * peer hears in this one: it ended before the request came. */
+    if (t->stands && t->promised && !t->served && w->now >= t->until &&
+        p->handoff.ticket.key[0] == r->key[0]) {
+        expire(w, d, t);
+        promise_over(w, d, s);
+    }
     check_made(w, d, s, &p->handoff.ticket, s->written,
                t->stands ? shown_of(w, d, t)->ticket.key : r->key);
     EXPECT(p->handoff.deadline_ms == stands_ms(w, r->deadline_ms), "ticket_deadline",
