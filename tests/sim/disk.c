@@ -815,13 +815,13 @@ static bool kept_too_long(struct sim *w, struct disks *k, uint32_t tenant, uint3
 }
 
 /* Who needs records of nodes or tokens gets those of nodes that are due, too. A tenant has half of
- * a table at least. */
+ * a table at least, and where it uses no more than that, it may be all that it has. */
 static bool records_are_short(const struct sim *w, uint32_t d)
 {
     struct core_view v;
 
     core_view(w->d[d].core, &v);
-    return v.token_blocks_free < w->limits.token_blocks / 2 || v.nodes_free < w->limits.nodes / 2;
+    return v.token_blocks_free <= w->limits.token_blocks / 2 || v.nodes_free <= w->limits.nodes / 2;
 }
 
 /* D2: whatever pages are needed, a store that is due fails for a reason alone. Which STATE is
