@@ -184,12 +184,19 @@ static enum tern_err check_batch(struct tern_batch *b)
     return TERN_OK;
 }
 
-enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, struct call *ret)
+static enum tern_err send_ops(struct tern_batch *b, uint32_t deadline_ms, uint32_t pieces,
+                              struct call *ret)
 {
     TRY(check_batch(b));
     TRY(call_start(b->t, FRAME_STEP, deadline_ms, ret));
-    ret->pieces = 1; /* others may be under way: what goes on is the caller's to repeat */
-    TRY(ops_send(b->t, b->op, b->n, ret));
+    ret->pieces = pieces;
+    return ops_send(b->t, b->op, b->n, ret);
+}
+
+enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, struct call *ret)
+{
+    /* Others may be under way, so the caller repeats what goes on. */
+    TRY(send_ops(b, deadline_ms, 1, ret));
     (void)client_socket_send(&b->t->socket); /* call_wait says what became of it */
     return TERN_OK;
 }
@@ -198,12 +205,13 @@ enum tern_err batch_take(struct tern_batch *b, struct call *call,
                          const struct tern_result **ret_results, uint32_t *ret_done)
 {
     struct tern *t = b->t;
-    uint32_t n = b->n;
+    enum tern_err err;
 
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < b->n; i++)
         t->asked[i] = asked_op(&b->op[i]);
-    tern_batch_clear(b); /* what it had stays where it was until the next is added */
-    TRY(ops_take(t, b->op, n, call, ret_done));
+    err = ops_take(t, b->op, b->n, call, ret_done);
+    tern_batch_clear(b);
+    TRY(err);
     t->nresults = *ret_done;
     *ret_results = t->results;
     return TERN_OK;
@@ -215,9 +223,7 @@ enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
     ENTER(b->t);
     struct call call;
 
-    TRY(check_batch(b));
-    TRY(call_start(b->t, FRAME_STEP, deadline_ms, &call));
-    TRY(ops_send(b->t, b->op, b->n, &call));
+    TRY(send_ops(b, deadline_ms, CALL_PIECES_MAX, &call));
     return batch_take(b, &call, ret_results, ret_done);
 }
 

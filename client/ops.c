@@ -18,8 +18,9 @@ enum tern_err ops_send(struct tern *t, const struct client_op *ops, uint32_t n, 
 static enum tern_err take_piece(struct tern *t, uint32_t n, struct call *call, uint32_t *ret_done)
 {
     struct quick_store *store = &t->store;
-    const struct tern_result part = t->results[store->at];
     struct tern_result *rest = &t->results[store->at];
+    const struct tern_run *runs = store->more ? rest->runs : NULL;
+    const uint32_t nruns = store->more ? rest->nruns : 0;
     const uint8_t *body;
     enum tern_err err;
     uint32_t got, done;
@@ -29,9 +30,9 @@ static enum tern_err take_piece(struct tern *t, uint32_t n, struct call *call, u
         return not_an_answer(t, TERN_MALFORMED);
     if (err != TERN_OK)
         return t->text[0] ? err : set_error(t, err, NULL);
-    if (store->more && done > 0 && part.nruns > 0) {
-        rest->runs = part.runs;
-        rest->nruns += part.nruns;
+    if (done > 0 && nruns > 0) {
+        rest->runs = runs;
+        rest->nruns += nruns;
     }
     *ret_done = store->at + done;
     return TERN_OK;
