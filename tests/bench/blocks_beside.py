@@ -103,7 +103,7 @@ class Tern(Store):
 
 
 class Redis(Store):
-    """Its protocol, without a copy of ours: a client library would make one or two more."""
+    """Speaks the protocol without a copy of ours: a client library would make one or two more."""
 
     def __init__(self, size: int, at: int, memory: int, folder: str) -> None:
         super().__init__(size, at, memory, folder)

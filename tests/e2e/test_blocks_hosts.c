@@ -35,7 +35,7 @@
 #define UNDONE_TICKS 20 /* of removes before such a kill, which its disk may not have seen */
 #define CALL_MS      2000
 
-/* What of a client the others have to know, also when it is dead. */
+/* The others have to know this of a client, also when it is dead. */
 struct slot {
     _Atomic uint64_t uses; /* keys that its calls may bring to a host, a bit each */
     _Atomic bool purges;
@@ -451,7 +451,7 @@ static void begin_client(pid_t pid[CLIENTS], uint32_t at, uint64_t seed)
         client_runs(at, seed);
 }
 
-/* What its daemon makes of the calls that were under way is not known. */
+/* Nobody knows what the daemon makes of the calls that were under way. */
 static void kill_client(pid_t pid[CLIENTS], uint32_t at)
 {
     uint32_t owner = at + 1;
@@ -463,7 +463,7 @@ static void kill_client(pid_t pid[CLIENTS], uint32_t at)
     let_go(&model->slot[at], false);
 }
 
-/* Its disk may have what was removed moments before. */
+/* The disk may still have what was removed moments before. */
 static void kill_daemon(uint32_t host, const uint32_t gone_before[KEYS])
 {
     model->no_purge = true;

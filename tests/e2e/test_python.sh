@@ -30,7 +30,7 @@ for what in "kept --sessions 2 --turns 3" "health --chats 4 --rounds 1"; do
     [[ $(grep -c '"store"' "$DIR/figures") -eq 3 ]] || fail "session_turns.py $what has not three rows: $(cat "$DIR/figures")"
 done
 
-# What measures blocks beside other stores works with those that are there, and names the others.
+# blocks_beside.py measures the stores that are there, and names the others.
 "$PYTHON" "$TERN_SOURCE/tests/bench/blocks_beside.py" --quick --sizes 65536 >"$DIR/figures" || fail "blocks_beside.py"
 "$PYTHON" - "$DIR/figures" <<'PYTHON' || fail "blocks_beside.py has not a row for each list and store: $(cat "$DIR/figures")"
 import json, sys

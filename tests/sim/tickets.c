@@ -466,8 +466,8 @@ static void handed(struct sim *w, uint32_t d, struct session *s, const struct re
     const struct reply *p = w->reply;
     uint32_t step = late_step(s, (uint32_t)r->step);
 
-    /* Its time was over, and the last who followed it had left in the step before, of which the
-     * peer hears in this one: it ended before the request came. */
+    /* The promise ended before the request came: its time was over, and the last who followed it
+     * had left in the step before, of which the peer hears in this one. */
     if (t->stands && t->promised && !t->served && w->now >= t->until &&
         p->handoff.ticket.key[0] == r->key[0]) {
         expire(w, d, t);

@@ -43,7 +43,7 @@ static inline enum tern_err refuse_op_why(struct op_result *ret, enum tern_err e
     return refuse_op(ret, err, why->text);
 }
 
-/* Its piece has ended, or the answer is full: repeated, the operation goes on. */
+/* The operation goes on when it is repeated: its piece has ended, or the answer is full. */
 static inline enum tern_err piece_ended(struct op_result *ret, const char *text)
 {
     ret->shortage.goes_on = true;

@@ -1,6 +1,6 @@
-/* What a start makes of the files that earlier runs left, and what a verification says of them: see
- * disk.h. Nothing is removed before every file has shown that it is of a format that
- * this daemon knows, and of its key: what it cannot read for such a reason is no leftover. */
+/* A start takes in the files that earlier runs left, and a verification reads them: see disk.h.
+ * Nothing is removed before every file has shown that it is of a format that this daemon knows, and
+ * of its key: what it cannot read for such a reason is no leftover. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
