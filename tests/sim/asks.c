@@ -48,7 +48,8 @@ static uint32_t most_in(struct sim *w, uint32_t d, uint32_t pool, const struct q
     for (; space != NO_SPACE && k * w->L <= q->to; k++) {
         const struct chunk *c = chunk_at(w, d, pool, space, q->variant, k);
 
-        if (!c->present || !chunk_visible(w, d, c))
+        /* A load that is under way has told nobody that a chunk is on the device again. */
+        if (!(c->present && chunk_visible(w, d, c)) && !host_has(c))
             break;
     }
     return (k - 1) * w->L;
