@@ -61,6 +61,7 @@ STATE_MACHINE(stream_input, STREAM_INPUT, STREAM_INPUT_STATE_TABLE)
 #define STREAM_SMALL_BYTES 4096   /* a partial body up to this needs no borrowed buffer */
 #define STREAM_TURN_FRAMES 32     /* that a share hands out in its turn, a frame of each stream */
 #define STREAM_TURN_NS     250000 /* a turn that has lasted so long ends: small frames may be dear */
+#define STREAM_SLOW_NS     100000 /* a share whose turn took longer is served last in the next one */
 #define STREAM_TURN_BYTES  16384  /* asked and answered in a turn: what is large ends it earlier */
 #define STREAM_SHARES_MAX  66     /* tenants, the operators, the peers */
 
@@ -205,7 +206,8 @@ void stream_share_view(const struct stream_pool *pool, uint32_t share, struct st
 
 /* Gives each share that has received something its turn: its streams hand out a frame each, one
  * after the other, until STREAM_TURN_FRAMES, _BYTES or _NS are used up. What is left waits
- * for the next call. Call it after each io_run. */
+ * for the next call. Shares whose last turn was slow come last, and the answers to the others leave
+ * before them. Call it after each io_run. */
 void stream_pool_serve(struct stream_pool *pool);
 /* Is something left for the next call? Then the loop must not wait. */
 bool stream_pool_has_input(const struct stream_pool *pool);

@@ -14,6 +14,7 @@ struct stream_inputs {
     uint8_t **bodies; /* free buffers for large bodies: a stack */
     uint32_t nbodies;
     uint64_t aside_until_ns; /* whatever is opened before is set aside */
+    bool slow;               /* its last turn took longer than STREAM_SLOW_NS */
 };
 
 struct stream_pool {
@@ -74,6 +75,8 @@ void stream_close_by_peer(struct stream *s, const char *why);
 /* Hands a closed stream back to its owner once the ring holds none of its operations. */
 void stream_finish_if_quiet(struct stream *s);
 
+/* Closes the streams whose buffers were taken, and starts a send for each that has queued bytes. */
+void stream_pool_send(struct stream_pool *pool);
 void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
 
 #define ASIDE_SHARE_NS UINT64_C(60000000000) /* the streams of who made one take long */

@@ -136,17 +136,40 @@ static uint64_t serve(struct stream *s)
     return n;
 }
 
+static void share_turn(struct stream_pool *pool, uint32_t share)
+{
+    uint64_t bytes = 0, start = io_now_ns(), now = start;
+    struct stream *s;
+
+    pool->turn_frames = 0;
+    while (pool->turn_frames < STREAM_TURN_FRAMES && bytes < STREAM_TURN_BYTES &&
+           now - start < STREAM_TURN_NS && (s = stream_input_serve(pool, share)) != NULL) {
+        bytes += serve(s);
+        now = io_now_ns();
+    }
+    pool->inputs[share].slow = now - start > STREAM_SLOW_NS;
+}
+
 void stream_pool_serve(struct stream_pool *pool)
 {
-    for (uint32_t share = 0; pool->nready > 0 && share < pool->config.shares; share++) {
-        uint64_t bytes = 0, end = io_now_ns() + STREAM_TURN_NS;
-        struct stream *s;
+    uint32_t slow[STREAM_SHARES_MAX], n = 0;
 
-        pool->turn_frames = 0;
-        while (pool->turn_frames < STREAM_TURN_FRAMES && bytes < STREAM_TURN_BYTES &&
-               (bytes == 0 || io_now_ns() < end) && (s = stream_input_serve(pool, share)) != NULL)
-            bytes += serve(s);
+    for (uint32_t share = 0; pool->nready > n && share < pool->config.shares; share++) {
+        const struct stream_inputs *in = &pool->inputs[share];
+
+        if (!fifo_first(&in->ready, struct stream, input_link))
+            continue;
+        if (in->slow)
+            slow[n++] = share;
+        else
+            share_turn(pool, share);
     }
+    if (n == 0)
+        return;
+    stream_pool_send(pool);
+    io_submit(pool->config.io);
+    for (uint32_t i = 0; i < n; i++)
+        share_turn(pool, slow[i]);
 }
 
 void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)

@@ -262,7 +262,7 @@ static void send_timed(struct stream *s, uint64_t now_ns)
         share_aside(s, took);
 }
 
-void stream_pool_flush(struct stream_pool *pool)
+void stream_pool_send(struct stream_pool *pool)
 {
     const uint64_t now_ns = pool->ndirty > 0 ? io_now_ns() : 0;
     const bool timed = now_ns >= pool->timed_ns;
@@ -281,5 +281,10 @@ void stream_pool_flush(struct stream_pool *pool)
             send_start(s);
     }
     pool->ndirty = 0;
+}
+
+void stream_pool_flush(struct stream_pool *pool)
+{
+    stream_pool_send(pool);
     stream_input_post(pool);
 }

@@ -27,7 +27,8 @@ struct side {
 
 static struct io *io;
 static struct stream_pool *pool;
-static bool closes_apart; /* clients' streams, which may bring descriptors */
+static void (*on_each)(struct stream *s); /* called with each frame; NULL: nobody is */
+static bool closes_apart;                 /* clients' streams, which may bring descriptors */
 static struct closer *closer;
 static struct side side[STREAMS_MAX];
 static int far_end[STREAMS_MAX];
@@ -39,6 +40,8 @@ static void on_frame(struct stream *s, const struct frame_header *h, const uint8
     (void)body;
     assert_int_equal(me->closed, 0);
     assert_int_equal(h->request_id, ++me->frames);
+    if (on_each)
+        on_each(s);
     if (h->type == FRAME_ENGINE_LEAVE)
         stream_close(s, "it asked for it");
 }

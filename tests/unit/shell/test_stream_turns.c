@@ -136,3 +136,36 @@ TEST_WITH(stream_that_waits_for_its_turn_is_not_overdue, set_up, tear_down)
     assert_int_equal(side[SAME].closed, 1);
     arrives(BUSY, 1);
 }
+
+/* The busy client's frames take long; the other tenant's are answered. */
+static void take_long_or_answer(struct stream *s)
+{
+    struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PING, .request_id = 1};
+    uint64_t end = io_now_ns() + 2 * STREAM_SLOW_NS;
+    uint8_t frame[FRAME_HEADER_BYTES];
+    const bool slow_before = side[BUSY].frames > 1;
+
+    frame_encode(&h, frame);
+    if (s == &side[OTHER].s) {
+        assert_true(stream_put(s, frame, sizeof frame, NULL, 0));
+        return;
+    }
+    while (io_now_ns() < end)
+        ;
+    assert_int_equal(side[OTHER].frames, slow_before ? 2 : 0);
+    if (slow_before) /* both answers have left before */
+        for (uint32_t i = 0; i < 2; i++)
+            assert_int_equal(recv(far_end[OTHER], frame, sizeof frame, MSG_DONTWAIT), sizeof frame);
+}
+
+TEST_WITH(stream_share_whose_turn_was_slow_comes_last, set_up, tear_down)
+{
+    on_each = take_long_or_answer;
+    for (uint64_t id = 1; id <= 2; id++) {
+        send_frames(BUSY, id, 1, 1, FRAME_PING);
+        send_frames(OTHER, id, 1, 1, FRAME_PING);
+        turn(0);
+        assert_int_equal(side[BUSY].frames, id);
+    }
+    on_each = NULL;
+}
