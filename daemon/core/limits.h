@@ -59,13 +59,13 @@
 #define DISK_PATH_MAX   65536  /* chunks of a prefix on the disk */
 #define STEP_PATH_MAX   (4 * STEP_TABLE_MAX)
 #define STEP_VISITS_MAX (STEP_TURNS_MAX + STEP_PATH_MAX)
-/* The pieces of work of a request's step share so many visits, about 0.3 ms, and go on in the next
+/* The pieces of work of a request's step share so many visits, 0.2 to 0.4 ms, and go on in the next
  * step. A piece may visit PIECE_VISITS_LEAST, however many those before it took. What is left over
  * goes on in the step of a timer, with fewer. Beside another event each piece of what is left over
  * has the least: many events may come in one turn of the daemon's loop. ROOM_VISITS_MAX bounds what
  * begins anew: a fetch, a load, a lease, a Step not in pieces, tails given back, claims that end.
  */
-#define PIECE_VISITS_MAX     4096
+#define PIECE_VISITS_MAX     2048
 #define PIECE_VISITS_TIMER   512
 #define PIECE_VISITS_LEAST   64
 #define ROOM_VISITS_MAX      16384

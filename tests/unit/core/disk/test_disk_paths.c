@@ -6,9 +6,9 @@
 #include "core/disk/entries.h"
 #include "core/disk/stores.h"
 
-#define CHUNKS  (DISK_PATH_MAX / 2) /* of one token each */
+#define CHUNKS (DISK_PATH_MAX / 2) /* of one token each */
 /* Pieces, and one walk over nodes that only looks. */
-#define BOUNDED (2 * PIECE_VISITS_MAX + DISK_PATH_MAX / NODES_A_VISIT)
+#define BOUNDED (4 * PIECE_VISITS_MAX + DISK_PATH_MAX / NODES_A_VISIT)
 
 struct paths {
     struct disk_bench b;

@@ -3,7 +3,7 @@
 #include "unit/rig/rig_test.h"
 
 #define LONG  (1u << 20) /* tokens, output included */
-#define PIECE 8192       /* tokens that a Step extends, writes and commits */
+#define PIECE 4096       /* tokens that a Step extends, writes and commits */
 
 static uint32_t tokens[LONG];
 
