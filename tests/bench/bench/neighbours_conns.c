@@ -114,7 +114,7 @@ const struct a_table a_send_buffers = {.name = "send buffers",
 
 /* ---- changes of the tree: more at once than A's ring keeps ---- */
 
-#define RING        128
+#define RING        288 /* more than B's pool has pages: closing that pool is one burst of changes */
 #define CHURN_PAGES (2 * RING)
 #define CHURN       (CHURN_PAGES - RING / 4) /* chunks, whose eviction is one burst of changes */
 
@@ -221,7 +221,7 @@ static bool events_release(struct tenant_a *a)
 }
 
 const struct a_table a_events = {.name = "events",
-                                 .limits = "  events: 128\n",
+                                 .limits = "  events: 288\n",
                                  .open = events_open,
                                  .over = changes_in_bursts,
                                  .within = changes_one_by_one,
