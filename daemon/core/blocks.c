@@ -59,7 +59,7 @@ static struct page_ref block_answer(struct core *c, const struct pool *p,
         b.chunk = disk_reach_anew(c, p, r->ns, &w);
     at = block_place(c, b);
     if (r->what == BLOCKS_TOUCH && b.node != NONE)
-        node_use(c, b.node);
+        node_use_in_turn(c, b.node);
     if (r->what == BLOCKS_REMOVE && !block_remove(c, b))
         return (struct page_ref){0, BLOCK_HELD};
     return at;
@@ -123,7 +123,8 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
         return blocks_ask(c, out, call, p, ret);
     refs = run_add(out, (struct table_run){.n = n});
     check(refs); /* the answer has nothing else */
-    for (uint32_t i = 0; i < n; i++, c->visits++)
+    /* From the last to the first, which is then evicted last (T13). */
+    for (uint32_t i = n; i-- > 0; c->visits++)
         refs[i] = block_answer(c, p, r, r->keys.v + (size_t)i * p->align);
     return TERN_OK;
 }

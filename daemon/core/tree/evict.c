@@ -5,16 +5,27 @@
 #include "core/tree/heaps.h"
 #include "core/tree/state.h"
 
-void node_use(struct core *c, uint32_t slot)
+static void use(struct core *c, uint32_t slot, uint64_t seq)
 {
     struct node *n = node_at(c, slot);
 
     reserve_leave(c, slot);
     evict_forget(c, slot); /* its key changes: out and in again */
+    n->seq = seq;
     n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
     evict_offer(c, slot);
     touch(c);
+}
+
+void node_use(struct core *c, uint32_t slot)
+{
+    use(c, slot, node_at(c, slot)->seq);
+}
+
+void node_use_in_turn(struct core *c, uint32_t slot)
+{
+    use(c, slot, ++c->seq);
 }
 
 void reserve_join(struct core *c, uint32_t slot)

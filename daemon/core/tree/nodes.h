@@ -109,8 +109,11 @@ static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
 }
 
 void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind);
-/* Marks as used now. Ancestors need no mark: a child that goes hands its last use up. */
+/* Marks as used now. Ancestors need no mark: a child that goes hands its last use up. Of those
+ * used in one step the one that was made first is evicted first; used in turn: that was used first.
+ */
 void node_use(struct core *c, uint32_t slot);
+void node_use_in_turn(struct core *c, uint32_t slot);
 /* Is the pool's host tier written behind the device? */
 static inline bool writes_behind(const struct pool *p)
 {
@@ -124,8 +127,8 @@ static inline enum tern_err nodes_lack(const struct core *c, const struct pool *
     return share_lacks(c, (struct share_of){SHARE_NODES, p->tenant}, depth / p->align + 1, ret);
 }
 
-/* node_changed, for a node that the eviction under way may take next. Others get into the heaps when
- * their change is settled, before anything is evicted. */
+/* node_changed, for a node that the eviction under way may take next. Others get into the heaps
+ * when their change is settled, before anything is evicted. */
 void node_offer(struct core *c, uint32_t slot);
 /* Removes an unpinned leaf of the device: of the reserve first, then the least recently used one,
  * with what is on the host alone below it, if it has no copy itself (T13). False: there is none. */

@@ -92,6 +92,25 @@ TEST(blocks_that_are_touched_are_evicted_later)
     bench_ends_clean(&b);
 }
 
+/* T13: of blocks that one request touches the first goes last, whichever was put first. */
+TEST(blocks_that_are_touched_together_are_evicted_from_the_end)
+{
+    struct bench b = bench_start(4, 3);
+    struct asked_blocks a = keys_of(b.rig, b.e.conn[0], b.pool, 1, 3);
+    const struct page_ref *refs;
+
+    for (uint32_t seed = 1; seed <= 3; seed++)
+        rig_put(b.rig, &b.e, b.pool, seed, 4);
+    told(&a, BLOCKS_TOUCH);
+    for (uint32_t left = 2; left > 0; left--) {
+        rig_put(b.rig, &b.e, b.pool, 6 - left, 4);
+        refs = told(&a, BLOCKS_FIND);
+        for (uint32_t i = 0; i < 3; i++)
+            assert_true((refs[i].index > 0) == (i < left));
+    }
+    bench_ends_clean(&b);
+}
+
 TEST(blocks_in_use_are_not_removed)
 {
     struct bench b = bench_start(4, 16);
