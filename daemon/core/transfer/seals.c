@@ -73,7 +73,6 @@ void seal_done(struct core *c, struct seal_id job)
         if (n->work.since_ns)
             count_since(c, LATENCY_SEAL, n->work.since_ns);
         n->work.since_ns = 0;
-        serve_sealed(c, job.slot);
         host_sealed(c, job.slot);
     }
     state_settle(c, job.slot);

@@ -248,14 +248,6 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     }
 }
 
-void serve_sealed(struct core *c, uint32_t node)
-{
-    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
-        if (serve_at(c, i)->state == SERVE_SEALING && serve_at(c, i)->wait_node == node &&
-            !serve_at(c, i)->follow)
-            serve_advance(c, serve_at(c, i));
-}
-
 void serve_link_down(struct core *c, uint32_t link)
 {
     for (uint32_t i = c->serves_active.head, next; i != NONE; i = next) {
@@ -458,7 +450,7 @@ static bool flush(struct core *c, struct actions *out, bool prefetch, bool seale
         else if (s->follow)
             serve_follow_look(c, s);
         if (s->state == SERVE_SEALING && !s->follow)
-            serve_advance(c, s); /* where the last step did not get to its end */
+            serve_advance(c, s);
         all = all && (s->wait_node == NONE || visits_left(c) > 0);
         if (s->state == SERVE_SEALING_ENDS || s->state == SERVE_OPEN_ENDS)
             all = finish(c, out, s) && all;
