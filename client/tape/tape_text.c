@@ -148,7 +148,10 @@ static void of_peers(struct tape_line *l, const struct event *e)
 static void of_memory_and_disk(struct tape_line *l, const struct event *e)
 {
     switch (e->kind) {
-    case EV_SEALED: hex(l, "job", seal_id_pack(e->sealed.job)); break;
+    case EV_SEALED:
+        number(l, "jobs", e->sealed.n);
+        hex(l, "job", seal_id_pack(e->sealed.job[0]));
+        break;
     case EV_ZEROED: hex(l, "pool", pool_id_pack(e->zeroed.pool)); break;
     case EV_COPIED:
         hex(l, "job", copy_id_pack(e->copied.job));

@@ -125,7 +125,7 @@ enum event_kind {
     EV_PROC_GONE,   /* proc: exit proven by pidfd (and, on a device, its context torn down) */
     EV_STEP_DONE,   /* engine, rank, step */
     EV_REQUEST,
-    EV_SEALED,         /* job: the checksums of its pages are known */
+    EV_SEALED,         /* jobs: the checksums of their pages are known */
     EV_ZEROED,         /* pool */
     EV_COPIED,         /* job, err: CORRUPT where the bytes do not agree with their checksums */
     EV_LINK_UP,        /* link, incarnation of the peer */
@@ -167,7 +167,8 @@ struct event {
         } step_done;
         struct request request;
         struct {
-            struct seal_id job;
+            struct seal_id job[SEALED_JOBS_MAX]; /* in the order in which they ended */
+            uint32_t n;                          /* at least one */
         } sealed;
         struct {
             struct pool_id pool;
@@ -248,7 +249,7 @@ struct pull_span {
 enum action_kind {
     ACT_REPLY = 1,   /* reply */
     ACT_CLOSE_CONN,  /* conn: the connection broke the protocol */
-    ACT_SEAL,        /* job, pool, pages: compute the checksums, then EV_SEALED */
+    ACT_SEAL,        /* job, pool, pages, if any: compute the checksums, then EV_SEALED */
     ACT_ZERO,        /* pool: zero its whole range in every region, then EV_ZEROED */
     ACT_COPY,        /* job, pools, pages: copy bytes and checksums from one tier to the other, hash
                         what was written, then EV_COPIED. Never cancelled */

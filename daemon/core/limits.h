@@ -23,6 +23,7 @@
 #define REPLY_RUNS_MAX       4096       /* table runs that one answer can hold */
 #define ACTIONS_MAX          80         /* actions that one step of the core can emit */
 #define SEAL_PAGES_MAX       256        /* pages of one checksum job */
+#define SEALED_JOBS_MAX      32         /* checksum jobs whose ends one event carries */
 #define SEAL_BYTES_MAX       (2u << 20) /* of the nodes that jobs read at once; two may be more */
 #define PULL_BATCH_PAGES     256 /* pages of one pull batch: as many bits as struct pulled.ok has */
 #define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */

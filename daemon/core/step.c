@@ -357,6 +357,18 @@ static void peer_event(struct core *c, struct actions *out, const struct event *
         serve_msg(c, out, ev->peer.link, m);
 }
 
+/* The jobs share a piece: seal_done leaves a node to its next job where the piece is over. */
+static void sealed(struct core *c, const struct event *ev)
+{
+    check(ev->sealed.n > 0 && ev->sealed.n <= SEALED_JOBS_MAX);
+    piece_begin(c);
+    for (uint32_t i = 0; i < ev->sealed.n; i++)
+        if (ev->sealed.job[i].slot < c->limits.nodes)
+            seal_done(c, ev->sealed.job[i]);
+        else
+            ticket_sealed(c, ev->sealed.job[i]);
+}
+
 static void apply(struct core *c, struct actions *out, const struct event *ev)
 {
     switch (ev->kind) {
@@ -369,12 +381,7 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
         engine_step_done(c, ev->step_done.engine, ev->step_done.rank, ev->step_done.step);
         return;
     case EV_REQUEST: request(c, out, &ev->request); return;
-    case EV_SEALED:
-        if (ev->sealed.job.slot < c->limits.nodes)
-            seal_done(c, ev->sealed.job);
-        else
-            ticket_sealed(c, ev->sealed.job);
-        return;
+    case EV_SEALED: sealed(c, ev); return;
     case EV_ZEROED: pool_zeroed(c, ev->zeroed.pool); return;
     case EV_LINK_UP:
     case EV_LINK_DOWN: link_event(c, ev); return;

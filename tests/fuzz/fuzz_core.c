@@ -137,6 +137,8 @@ static void stale_event(struct world *w, struct rig *rig)
     uint32_t b = take(w);
     struct event event = {.kind = b >= 240 ? EV_RECORD_CHECKED : kinds[b % 6]};
 
+    if (event.kind == EV_SEALED)
+        event.sealed.n = 1;
     event.pulled.pull =
         (struct pull_id){take(w) % 8, 1u << 31 | take(w)}; /* never a generation that lives */
     rig_event(rig, &event);

@@ -357,7 +357,10 @@ static void do_stale_completion(struct sim *w, uint32_t d)
         id = chance(w, 50) && w->d[d].last_copy.gen ? copy_id_pack(w->d[d].last_copy) : id;
         ev.copied.job = copy_id_unpack(id);
         break;
-    case 0: ev.sealed.job = seal_id_unpack(id); break;
+    case 0:
+        ev.sealed.job[0] = seal_id_unpack(id);
+        ev.sealed.n = 1;
+        break;
     case 1:
         ev.kind = EV_PULL_QUIET;
         ev.pull_quiet.pull = pull_id_unpack(id);

@@ -46,7 +46,7 @@ enum fault {
  * of 0 is a RECURRENT group. heads: of a page, where pools of other layout exchange pages; 0: they
  * do not. whole: bit a daemon whose ranks all hold all heads. far_: of the second daemon; 0: as the
  * first has it. slow: the source whose pages come seldom, enum slow_source. own: each daemon is its
- * own peer, and they are not each other's. */
+ * own peer, and they are not each other's. together: one event may report several checksum jobs. */
 #define CONFIG_FIELDS(X)                                                                           \
     X(tenants)                                                                                     \
     X(ngroups)                                                                                     \
@@ -133,7 +133,8 @@ enum fault {
     X(far_tokens2)                                                                                 \
     X(far_tokens3)                                                                                 \
     X(slow)                                                                                        \
-    X(own)
+    X(own)                                                                                         \
+    X(together)
 
 struct config {
 #define X(name) uint32_t name;

@@ -500,6 +500,12 @@ static void make_own(struct config *c)
         c->world1 = c->world0 == 1 ? 2 : c->world0 / 2;
 }
 
+/* In most, jobs of checksums that end one after the other are reported together. */
+static void make_together(struct config *c)
+{
+    c->together = c->seed_tokens * 3266489917u >> 30 != 0;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -524,6 +530,7 @@ void history_make(uint64_t seed, struct history *h)
     make_records(&h->cfg);
     make_leases(&h->cfg);
     make_own(&h->cfg);
+    make_together(&h->cfg);
     make_weights(&p, &h->cfg, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

@@ -80,8 +80,30 @@ static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct e
     }
     if (seal_id_unpack(j->id).slot >= w->limits.nodes)
         ticket_sealed_now(w, d, j->id);
-    ev->kind = EV_SEALED;
-    ev->sealed.job = seal_id_unpack(j->id);
+    ev->sealed.job[ev->sealed.n++] = seal_id_unpack(j->id);
+}
+
+/* The job has ended, and others of checksums perhaps with it. */
+static void finish_seals(struct sim *w, uint32_t d, const struct job *j, struct event *ev)
+{
+    struct daemon *m = &w->d[d];
+    uint32_t most = w->cfg.together ? 1 + pick(w, SEALED_JOBS_MAX) : 1;
+
+    *ev = (struct event){.kind = EV_SEALED, .sealed.n = 0};
+    finish_seal(w, d, j, ev);
+    for (uint32_t i = 0; i < m->njobs && ev->sealed.n < most;) {
+        struct job other = m->job[i];
+
+        if (other.kind != JOB_SEAL) {
+            i++;
+            continue;
+        }
+        m->job[i] = m->job[--m->njobs];
+        TRACE("  daemon %u finishes with it %u.%u\n", d, (uint32_t)other.id,
+              (uint32_t)(other.id >> 32));
+        finish_seal(w, d, &other, ev);
+        MARK(sealed_together);
+    }
 }
 
 static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct event *ev)
@@ -127,7 +149,7 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     TRACE("  daemon %u finishes job %u.%u of kind %u\n", d, (uint32_t)j.id, (uint32_t)(j.id >> 32),
           j.kind);
     if (j.kind == JOB_SEAL)
-        finish_seal(w, d, &j, &ev);
+        finish_seals(w, d, &j, &ev);
     else if (j.kind == JOB_ZERO)
         finish_zero(w, d, &j, &ev);
     else

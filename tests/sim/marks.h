@@ -304,6 +304,7 @@
     X(ticket_lacks_beginning, 7)                                                                   \
     X(path_lost_half_way, 91)                                                                      \
     X(path_silent_times_out, 7)                                                                    \
-    X(source_full_beside_another, 2)
+    X(source_full_beside_another, 2)                                                               \
+    X(sealed_together, 2200)
 
 #endif

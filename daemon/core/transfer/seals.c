@@ -66,7 +66,9 @@ void seal_done(struct core *c, struct seal_id job)
     c->seals_running--;
     ticket_looks(c);
     c->seal_bytes -= job_bytes(pool_at(c, n->pool));
-    if (node_waits(c, n)) { /* its STATE was refilled meanwhile */
+    /* The node waits for another job where its STATE was refilled meanwhile, and where the piece is
+     * over: the end of that job does the rest. */
+    if (node_waits(c, n) || piece_over(c)) {
         seal_state_move(&n->work.seal, SEAL_NONE);
         seal_queue(c, job.slot);
     } else {

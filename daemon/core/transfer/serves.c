@@ -430,8 +430,8 @@ static bool may_offer(const struct serve *s)
     return s->follow ? s->avail > s->told : s->state == SERVE_OPEN || s->wait_node == NONE;
 }
 
-/* Those that a decode waits for come first, where there is not room for all. Checksums are told one
- * after the other: who follows looks once, at the next step that tells none. */
+/* Those that a decode waits for come first, where there is not room for all. Several events of a
+ * turn may report checksums: who follows looks once, at the next step that reports none. */
 static bool flush(struct core *c, struct actions *out, bool prefetch, bool sealed)
 {
     bool all = true;

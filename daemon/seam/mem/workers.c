@@ -17,8 +17,9 @@
 #include "seam/mem/workers_job.h"
 #include "seam/own_threads.h"
 
-#define FIRST_TIMES 7u  /* times as long as others: see note_time */
-#define JOBS_A_TURN 32u /* ends that the owner hears in a turn, before it takes requests again */
+#define FIRST_TIMES 7u /* times as long as others: see note_time */
+/* Ends of jobs that the owner receives in a turn, before it takes requests again. */
+#define JOBS_A_TURN SEALED_JOBS_MAX
 
 struct workers {
     pthread_mutex_t lock;
@@ -347,10 +348,9 @@ static void count_copy(struct workers_stats *stats, const struct job *job)
 
 static void job_event(struct workers *w, const struct job *job, struct event *ret)
 {
-    memset(ret, 0, sizeof *ret);
     if (job->kind == JOB_SEAL) {
         ret->kind = EV_SEALED;
-        ret->sealed.job = job->seal;
+        ret->sealed.job[ret->sealed.n++] = job->seal;
         w->stats.sealed_pages += job->npages;
         w->stats.brought_sums += job->brought;
     } else if (job->kind == JOB_COPY) {
@@ -369,22 +369,34 @@ static void job_event(struct workers *w, const struct job *job, struct event *re
     }
 }
 
+/* Takes the job that ended first and, where it is a seal, the seals right behind it: `most` jobs at
+ * the most. Returns how many. */
+static uint32_t next_event(struct workers *w, uint32_t most, struct event *ret)
+{
+    struct job *job;
+    uint32_t n = 0;
+
+    memset(ret, 0, sizeof *ret);
+    pthread_mutex_lock(&w->lock);
+    while (n < most && (job = fifo_first(&w->finished, struct job, link)) &&
+           (n == 0 || (ret->kind == EV_SEALED && job->kind == JOB_SEAL))) {
+        fifo_pop(&w->finished, struct job, link);
+        job_event(w, job, ret);
+        fifo_push(&w->unused, &job->link);
+        w->queued--;
+        n++;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return n;
+}
+
 void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event), void *ctx)
 {
     struct event event;
 
-    for (uint32_t i = 0; i < JOBS_A_TURN; i++) {
-        struct job *job;
-
-        pthread_mutex_lock(&w->lock);
-        job = fifo_pop(&w->finished, struct job, link);
-        if (job) {
-            job_event(w, job, &event);
-            fifo_push(&w->unused, &job->link);
-            w->queued--;
-        }
-        pthread_mutex_unlock(&w->lock);
-        if (!job)
+    for (uint32_t jobs = 0, n; jobs < JOBS_A_TURN; jobs += n) {
+        n = next_event(w, JOBS_A_TURN - jobs, &event);
+        if (n == 0)
             return;
         emit(ctx, &event);
     }

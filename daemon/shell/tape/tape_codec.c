@@ -390,7 +390,11 @@ static void small_event(struct codec *c, struct event *e)
         e->step_done.rank = within(c, e->step_done.rank, 0, RANKS_MAX);
         codec_u64(c, &e->step_done.step);
         break;
-    case EV_SEALED: handle(c, &e->sealed.job); break;
+    case EV_SEALED:
+        e->sealed.n = within(c, e->sealed.n, 1, SEALED_JOBS_MAX + 1);
+        for (uint32_t i = 0; i < e->sealed.n; i++)
+            handle(c, &e->sealed.job[i]);
+        break;
     case EV_ZEROED: handle(c, &e->zeroed.pool); break;
     case EV_COPIED:
         handle(c, &e->copied.job);

@@ -84,7 +84,8 @@ void core_rig_settle(struct core_rig *rig)
 
         if (njobs > 0) {
             event.kind = EV_SEALED;
-            event.sealed.job = jobs[--njobs];
+            event.sealed.job[0] = jobs[--njobs];
+            event.sealed.n = 1;
         } else if (core_deadline(rig->core) > rig->now_ns) {
             return;
         }

@@ -184,6 +184,8 @@ TEST(core_stale_completions_change_nothing)
         for (uint32_t i = 0; i < sizeof stale / sizeof stale[0]; i++) {
             struct event event = {.kind = kinds[k]};
 
+            if (event.kind == EV_SEALED)
+                event.sealed.n = 1;
             event.pulled.pull = stale[i]; /* the id is the first member of each of them */
             rig_event(b.rig, &event);
             rejected += core_changes(b.rig->core) == before;
@@ -254,7 +256,7 @@ TEST(core_ids_behind_the_last_record_are_nobodys)
                    map = {.op = OP_POOL_MAP, .pool_map = {.pool = {l->pools, 0}}},
                    fetch = {.op = OP_FETCH, .fetch = {.session = {l->sessions, 0}}};
     const struct event events[] = {
-        {.kind = EV_SEALED, .sealed.job = {l->nodes, 0}},
+        {.kind = EV_SEALED, .sealed = {.job = {{l->nodes, 0}}, .n = 1}},
         {.kind = EV_COPIED, .copied.job = {l->nodes, 0}},
         {.kind = EV_ZEROED, .zeroed.pool = {l->pools, 0}},
         {.kind = EV_PULLED, .pulled.pull = {l->pulls, 0}},

@@ -25,7 +25,8 @@ static struct bench bench_for(uint32_t nodes)
     struct group_layout group = rig_group(4, 512);
     struct bench b;
 
-    o.limits.nodes = nodes + 16;
+    o.limits.nodes = nodes + 64;
+    o.limits.seal_jobs = SEALED_JOBS_MAX;
     o.limits.pages = 2 * nodes;
     o.limits.token_blocks = 2 * nodes + 16;
     o.tenant[0].memory_bytes = (uint64_t)nodes * 1024;
@@ -638,4 +639,45 @@ static uint32_t visits_beside(uint32_t n)
 TEST(step_an_event_costs_the_same_beside_any_number_of_tickets_and_turns)
 {
     assert_int_equal(visits_beside(500), visits_beside(8));
+}
+
+/* An operator evicts a full pool, which is left over; another engine's checksums become known in
+ * events of `each` jobs. Returns the visits of these steps. */
+static uint64_t visits_of_seals(uint32_t each)
+{
+    const uint32_t nodes = 8000;
+    struct bench b = bench_full_of(nodes);
+    struct rig_engine other = rig_engine(b.rig, 1, "other", 1);
+    struct pool_id pool = rig_pool_pages(b.rig, &other, 4, 64);
+    struct event ev = {.kind = EV_REQUEST, .now_ns = b.rig->now_ns};
+    uint64_t visits = 0;
+
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    rig_put(b.rig, &other, pool, 1, 4 * SEALED_JOBS_MAX);
+    assert_int_equal(rig_jobs(b.rig, RIG_SEAL), SEALED_JOBS_MAX);
+    ev.request = (struct request){.op = OP_EVICT, .conn = b.admin, .evict = {.pool = b.pool}};
+    core_step(b.rig->core, &ev, b.rig->out);
+    for (uint32_t done = 0; done < SEALED_JOBS_MAX; done += each) {
+        assert_true(core_deadline(b.rig->core) == 0);
+        ev = (struct event){.kind = EV_SEALED, .now_ns = b.rig->now_ns, .sealed.n = each};
+        for (uint32_t i = 0; i < each; i++)
+            ev.sealed.job[i] = rig_job(b.rig, RIG_SEAL, done + i)->seal;
+        core_step(b.rig->core, &ev, b.rig->out);
+        visits += b.rig->core->visits;
+    }
+    assert_true(core_deadline(b.rig->core) == 0);
+    rig_destroy_all();
+    return visits;
+}
+
+/* Each step grants the pieces of what is left over their least, so the ends of jobs that came
+ * together take one step. */
+TEST(t20_seals_that_end_in_one_event_share_what_is_left_over)
+{
+    uint64_t one_by_one = visits_of_seals(1), together = visits_of_seals(SEALED_JOBS_MAX);
+
+    print_message("visits one_by_one=%llu together=%llu\n", (unsigned long long)one_by_one,
+                  (unsigned long long)together);
+    assert_true(one_by_one >= SEALED_JOBS_MAX * PIECE_VISITS_LEAST);
+    assert_true(together <= 4 * PIECE_VISITS_LEAST);
 }

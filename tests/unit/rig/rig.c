@@ -397,7 +397,7 @@ static void take_action(struct rig *rig, const struct action *act)
     case ACT_SEAL: {
         struct rig_job *job = add_job(rig, RIG_SEAL);
 
-        if (!act->seal.n || act->seal.n > SEAL_PAGES_MAX)
+        if (act->seal.n > SEAL_PAGES_MAX)
             rig_fail("a seal job of %u pages", act->seal.n);
         job->seal = act->seal.job;
         job->pool = act->seal.pool;
@@ -762,7 +762,7 @@ static void complete_at(struct rig *rig, uint32_t at)
     switch (job.kind) {
     case RIG_SEAL:
         seal_pages(rig, &job);
-        event = (struct event){.kind = EV_SEALED, .sealed.job = job.seal};
+        event = (struct event){.kind = EV_SEALED, .sealed = {.job = {job.seal}, .n = 1}};
         break;
     case RIG_ZERO:
         zero_pool(rig, job.zero);
@@ -827,6 +827,24 @@ void rig_complete(struct rig *rig, enum rig_job_kind kind)
         rig_fail("no job of kind %d waits", kind);
     complete_at(rig, at);
     rig_settle(rig);
+}
+
+void rig_complete_seals(struct rig *rig, uint32_t n)
+{
+    struct event event = {.kind = EV_SEALED, .sealed.n = n};
+    uint32_t at;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct rig_job job;
+
+        if (!find_job(rig, RIG_SEAL, &at))
+            rig_fail("%u checksum jobs wait, not %u", i, n);
+        job = take_job(rig, at);
+        seal_pages(rig, &job);
+        event.sealed.job[i] = job.seal;
+        free_job(&job);
+    }
+    rig_event(rig, &event);
 }
 
 void rig_complete_nth(struct rig *rig, enum rig_job_kind kind, uint32_t nth)

@@ -182,6 +182,8 @@ void rig_settle(struct rig *rig);               /* completes what is automatic *
 uint32_t rig_jobs(const struct rig *rig, enum rig_job_kind kind);
 struct rig_job *rig_job(struct rig *rig, enum rig_job_kind kind, uint32_t nth);
 void rig_complete(struct rig *rig, enum rig_job_kind kind); /* the oldest of that kind */
+/* The oldest n checksum jobs, in one event. */
+void rig_complete_seals(struct rig *rig, uint32_t n);
 void rig_complete_nth(struct rig *rig, enum rig_job_kind kind, uint32_t nth);
 void rig_drop(struct rig *rig, enum rig_job_kind kind); /* the oldest is forgotten */
 

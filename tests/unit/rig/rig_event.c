@@ -301,7 +301,11 @@ void event_fill(struct prng *p, struct event *e, enum event_kind kind, enum op o
         e->step_done.step = prng_u64(p);
         break;
     case EV_REQUEST: fill_request(p, &e->request, op, lent); break;
-    case EV_SEALED: e->sealed.job = seal_id_unpack(some_id(p)); break;
+    case EV_SEALED:
+        e->sealed.n = 1 + prng_below(p, SEALED_JOBS_MAX);
+        for (uint32_t i = 0; i < e->sealed.n; i++)
+            e->sealed.job[i] = seal_id_unpack(some_id(p));
+        break;
     case EV_ZEROED: e->zeroed.pool = pool_id_unpack(some_id(p)); break;
     case EV_COPIED:
         e->copied.job = copy_id_unpack(some_id(p));

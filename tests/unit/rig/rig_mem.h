@@ -1,4 +1,5 @@
-/* What the tests of memory's asynchronous jobs share: the events that came back, in order. */
+/* What the tests of memory's asynchronous jobs share: the events that came back, in order. An event
+ * of several seals counts as one event for each. */
 #ifndef TEST_RIG_MEM_H
 #define TEST_RIG_MEM_H
 
@@ -15,14 +16,26 @@
 struct taken {
     struct event got[EVENTS_MAX];
     uint32_t ngot;
+    uint32_t emitted; /* events as mem_poll emitted them */
 };
 
 static inline void taken_add(void *ctx, struct event *event)
 {
     struct taken *taken = ctx;
+    const uint32_t n = event->kind == EV_SEALED ? event->sealed.n : 1;
 
-    assert_true(taken->ngot < EVENTS_MAX);
-    taken->got[taken->ngot++] = *event;
+    assert_true(n > 0 && n <= SEALED_JOBS_MAX);
+    assert_true(taken->ngot + n <= EVENTS_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        struct event *one = &taken->got[taken->ngot++];
+
+        *one = *event;
+        if (event->kind != EV_SEALED)
+            continue;
+        one->sealed.job[0] = event->sealed.job[i];
+        one->sealed.n = 1;
+    }
+    taken->emitted++;
 }
 
 /* Begins what was queued, and waits until mem_poll has something. */

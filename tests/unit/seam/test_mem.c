@@ -164,7 +164,7 @@ TEST(mem_seal_computes_each_unit_of_each_region)
     mem_seal(rig.mem, (struct seal_id){4, 9}, 0, pages, 200);
     take_events(rig.mem, &rig.back, 1);
     assert_int_equal(rig.back.got[0].kind, EV_SEALED);
-    assert_true(seal_id_equal(rig.back.got[0].sealed.job, (struct seal_id){4, 9}));
+    assert_true(seal_id_equal(rig.back.got[0].sealed.job[0], (struct seal_id){4, 9}));
     for (uint32_t i = 0; i < 200; i++) {
         const struct group_layout *g = &groups[pages[i].group];
 
@@ -269,9 +269,9 @@ TEST(mem_jobs_to_the_limit_all_come_back)
         for (uint32_t i = 0; i < 8; i++) {
             bool zeroed = rig.back.got[i].kind == EV_ZEROED;
             uint32_t slot =
-                zeroed ? rig.back.got[i].zeroed.pool.slot : rig.back.got[i].sealed.job.slot;
+                zeroed ? rig.back.got[i].zeroed.pool.slot : rig.back.got[i].sealed.job[0].slot;
             uint32_t gen =
-                zeroed ? rig.back.got[i].zeroed.pool.gen : rig.back.got[i].sealed.job.gen;
+                zeroed ? rig.back.got[i].zeroed.pool.gen : rig.back.got[i].sealed.job[0].gen;
 
             assert_int_equal(gen, round);
             assert_false(seen & 1u << (zeroed ? 8 : slot));

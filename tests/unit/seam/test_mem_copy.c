@@ -529,6 +529,40 @@ TEST(mem_seals_go_before_copies_and_copies_before_zeroing)
     assert_true(right > 0);
 }
 
+/* Jobs without pages end at once, so the order in which they end is known. */
+TEST(mem_seals_that_ended_one_after_the_other_come_in_one_event)
+{
+    const enum event_kind kinds[] = {EV_SEALED, EV_SEALED, EV_COPIED, EV_SEALED};
+    const uint32_t jobs = SEALED_JOBS_MAX + 8;
+    struct mem_config c = config_small();
+
+    c.jobs = jobs;
+    rig_init_of(&c);
+    for (uint32_t i = 0; i < jobs; i++)
+        mem_seal(rig.mem, (struct seal_id){i, 1}, DEVICE, rig.device, 0);
+    mem_poll(rig.mem, taken_add, &rig.back);
+    assert_int_equal(rig.back.emitted, 1);
+    assert_int_equal(rig.back.ngot, SEALED_JOBS_MAX);
+    mem_wait(rig.mem);
+    mem_poll(rig.mem, taken_add, &rig.back);
+    assert_int_equal(rig.back.emitted, 2);
+    assert_int_equal(rig.back.ngot, jobs);
+    for (uint32_t i = 0; i < jobs; i++)
+        assert_true(seal_id_equal(rig.back.got[i].sealed.job[0], (struct seal_id){i, 1}));
+
+    rig.back = (struct taken){.ngot = 0};
+    for (uint32_t i = 0; i < 4; i++)
+        if (kinds[i] == EV_SEALED)
+            mem_seal(rig.mem, (struct seal_id){i, 2}, DEVICE, rig.device, 0);
+        else
+            mem_copy(rig.mem, (struct copy_id){i, 2}, DEVICE, HOST, rig.device, rig.host, 0);
+    take_events(rig.mem, &rig.back, 4);
+    assert_int_equal(rig.back.emitted, 3);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(rig.back.got[i].kind, kinds[i]);
+    assert_int_equal(rig.back.got[3].sealed.job[0].slot, 3);
+}
+
 TEST(mem_destroy_with_copies_running_joins_cleanly)
 {
     for (uint32_t i = 0; i < 20; i++) {

@@ -74,6 +74,11 @@ TEST(an_end_says_its_error)
     assert_string_equal(field(&l, "err")->word, "CORRUPT");
     assert_true(field(&l, "job")->number == copy_id_pack(e.copied.job));
 
+    filled(&e, EV_SEALED, OP_NONE);
+    tape_line(&e, &l);
+    assert_int_equal(field(&l, "jobs")->number, e.sealed.n);
+    assert_true(field(&l, "job")->number == seal_id_pack(e.sealed.job[0]));
+
     filled(&e, EV_PULLED, OP_NONE);
     memset(e.pulled.ok, 0, sizeof e.pulled.ok);
     e.pulled.ok[0] = 7;

@@ -240,8 +240,8 @@ TEST(y4_end_comes_page_by_page_as_checksums_are_known)
     }
 }
 
-/* Checksums are told one by one: what a follower is offered is looked at once for those that come
- * together. */
+/* Several events may report checksums: what a follower is offered is looked at once for those that
+ * come together. */
 struct looks {
     struct rig *rig;
     enum event_kind last;

@@ -1,6 +1,8 @@
 /* Checksum jobs: as many at a time as there are slots, and none forgotten. */
 #include "unit/rig/rig_pair.h"
 
+#include "core/transfer/serves.h"
+
 /* Checksum jobs: as many at a time as the limit says, and all of them in the end. */
 TEST(limits_seal_jobs_bounded_and_none_forgotten)
 {
@@ -136,4 +138,79 @@ TEST(seals_name_the_step_that_the_commit_named)
     assert_int_equal(rig_job(b.rig, RIG_SEAL, 1)->pages[0].step, 3);
     assert_int_equal(rig_job(b.rig, RIG_SEAL, 2)->pages[0].step, 3);
     complete_all(b.rig, RIG_SEAL);
+}
+
+/* Five chunks below each other, of which each goes to the host once its checksums are known. */
+static struct bench committed_through(void)
+{
+    struct bench b = HOST_BENCH_LIMITED(limits.seal_jobs = 4, 4, 64, 64);
+
+    b.rig->automatic = BY_HAND(RIG_SEAL | RIG_COPY);
+    commits(b.s, 1, 20);
+    assert_int_equal(rig_jobs(b.rig, RIG_SEAL), 4);
+    return b;
+}
+
+static void assert_same_jobs(struct rig *a, struct rig *b)
+{
+    assert_int_equal(rig_jobs(a, RIG_SEAL), rig_jobs(b, RIG_SEAL));
+    for (uint32_t i = 0; i < rig_jobs(a, RIG_SEAL); i++)
+        assert_true(seal_id_equal(rig_job(a, RIG_SEAL, i)->seal, rig_job(b, RIG_SEAL, i)->seal));
+    assert_int_equal(rig_jobs(a, RIG_COPY), rig_jobs(b, RIG_COPY));
+    for (uint32_t i = 0; i < rig_jobs(a, RIG_COPY); i++)
+        assert_true(copy_id_equal(rig_job(a, RIG_COPY, i)->copy, rig_job(b, RIG_COPY, i)->copy));
+    for (uint32_t i = 0; i < a->options.limits.nodes; i++) {
+        struct node_view v = {.depth = 0}, w = {.depth = 0};
+
+        assert_int_equal(core_node_view(a->core, i, &v), core_node_view(b->core, i, &w));
+        assert_true(v.depth == w.depth && v.sealed == w.sealed);
+    }
+}
+
+/* One event of several jobs has the outcome of as many events. Jobs that ended before, or that
+ * nobody began, change nothing. */
+TEST(seals_that_end_in_one_event_end_as_one_by_one)
+{
+    struct bench one = committed_through(), many = committed_through();
+    struct event event = {.kind = EV_SEALED, .sealed.n = 3};
+
+    for (uint32_t i = 0; i < 3; i++)
+        rig_complete(one.rig, RIG_SEAL);
+    rig_complete_seals(many.rig, 3);
+    assert_true(rig_jobs(one.rig, RIG_COPY) > 0);
+    assert_int_equal(rig_jobs(one.rig, RIG_SEAL), 2);
+    assert_same_jobs(one.rig, many.rig);
+
+    event.sealed.job[0] = (struct seal_id){many.rig->options.limits.nodes - 1, 77};
+    event.sealed.job[1] = event.sealed.job[2] = rig_job(many.rig, RIG_SEAL, 0)->seal;
+    for (uint32_t i = 0; i < 2; i++)
+        rig_complete(one.rig, RIG_SEAL);
+    rig_complete_seals(many.rig, 2);
+    rig_event(many.rig, &event);
+    assert_int_equal(rig_jobs(one.rig, RIG_SEAL), 0);
+    assert_same_jobs(one.rig, many.rig);
+}
+
+/* T20: a piece that is over leaves the node to a job without pages, and the end of that job does
+ * the rest. */
+TEST(t20_a_seal_behind_the_end_of_a_piece_ends_with_a_job_of_no_pages)
+{
+    struct bench b = bench_start(4, 64);
+    struct event timer = {.kind = EV_TIMER};
+    struct seal_id id;
+    struct node_view v;
+
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    commits(b.s, 1, 4);
+    id = rig_job(b.rig, RIG_SEAL, 0)->seal;
+    b.rig->core->piece_end = b.rig->core->visits;
+    seal_done(b.rig->core, id);
+    assert_true(core_node_view(b.rig->core, id.slot, &v) && !v.sealed);
+    rig_event(b.rig, &timer);
+    assert_int_equal(rig_jobs(b.rig, RIG_SEAL), 2);
+    assert_true(seal_id_equal(rig_job(b.rig, RIG_SEAL, 1)->seal, id));
+    assert_int_equal(rig_job(b.rig, RIG_SEAL, 1)->n, 0);
+    rig_complete_seals(b.rig, 2);
+    assert_true(core_node_view(b.rig->core, id.slot, &v) && v.sealed);
+    assert_int_equal(rig_jobs(b.rig, RIG_SEAL), 0);
 }
