@@ -1,6 +1,7 @@
 /* What the process's control group, and each one above it, lets it have of memory: what is free on
  * the machine says nothing where a service or a container has a limit. Called at start by
- * mem_region.c and the shell's configuration. Not known is no limit, never an error. */
+ * mem_region.c and the shell's configuration. Not known is no limit, never an error; so is version 1
+ * of control groups. */
 #ifndef SEAM_CGROUP_H
 #define SEAM_CGROUP_H
 

@@ -1,9 +1,6 @@
 /* Limits of memory from control groups, in a /proc and a /sys of the test's own. */
-
 #include "seam/mem/cgroup.h"
 #include "unit/rig/rig_dir.h"
-
-#define V1_NONE "9223372036854771712\n"
 
 static void expect(uint64_t most, uint64_t left)
 {
@@ -61,27 +58,11 @@ TEST_WITH(cgroup_clean_page_cache_is_free, make_dir, remove_dir)
     expect(1000000, 850000);
 }
 
-TEST_WITH(cgroup_v1_memory_controller, make_dir, remove_dir)
-{
-    put_file("proc/self/cgroup", "5:devices:/d\n4:cpu,memory:/job/x\n3:notmemory:/n\n0::/u\n");
-    put_file("sys/fs/cgroup/memory/memory.limit_in_bytes", V1_NONE);
-    put_file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", V1_NONE);
-    put_file("sys/fs/cgroup/memory/n/memory.limit_in_bytes", "1\n");
-    expect(UINT64_MAX, UINT64_MAX);
-    put_file("sys/fs/cgroup/memory/job/x/memory.limit_in_bytes", "600000\n");
-    put_file("sys/fs/cgroup/memory/job/x/memory.usage_in_bytes", "300000\n");
-    put_file("sys/fs/cgroup/memory/job/x/memory.stat",
-             "inactive_file 5\ntotal_inactive_file 100000\n");
-    expect(600000, 400000);
-    put_file("sys/fs/cgroup/unified/u/memory.max", "70000\n"); /* whichever hierarchy has memory */
-    expect(70000, 70000);
-}
-
 /* The host's path is not there, and the mounted root is the container's own group. */
 TEST_WITH(cgroup_path_of_another_namespace_falls_back_to_the_root, make_dir, remove_dir)
 {
-    put_file("proc/self/cgroup", "4:memory:/docker/0123\n0::/../../host.slice\n");
-    put_file("sys/fs/cgroup/memory/memory.limit_in_bytes", "400000\n");
+    put_file("proc/self/cgroup", "1:name=systemd:/docker/0123\n0::/../../host.slice\n");
+    put_file("sys/fs/cgroup/memory.max", "400000\n");
     put_file("sys/host.slice/memory.max", "1\n");
     expect(400000, 400000);
 }
