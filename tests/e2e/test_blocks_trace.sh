@@ -76,7 +76,7 @@ tight() {
 }
 if [ "${TERN_FULL:-0}" = 1 ]; then
     tight agentic 13000 99
-    tight agentic 7600 98
-    tight agentic 4000 97
+    tight agentic 7600 99
+    tight agentic 4000 99
     tight conversation 32000 99
 fi
