@@ -89,9 +89,8 @@ void evict(struct sim *w, uint32_t d, bool all)
     ev.request.evict.nodes = all ? 0 : 1 + pick(w, 4);
     for (uint32_t i = 0; i < POOLS; i++)
         m->pool[i].evictions++;
-    sim_step(w, d, &ev);
-    EXPECT(w->reply && w->reply->err == TERN_OK, "evict_refused", "err %u",
-           w->reply ? w->reply->err : 99);
+    sim_ask_in_pieces(w, d, &ev, "evict_refused");
+    EXPECT(w->reply->err == TERN_OK, "evict_refused", "err %u", w->reply->err);
     EXPECT(all || w->reply->evict.nodes <= ev.request.evict.nodes, "evict_too_many", "%u nodes",
            w->reply->evict.nodes);
     for (uint32_t i = 0; i < nheld; i++)

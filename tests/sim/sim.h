@@ -44,6 +44,7 @@ void sim_step(struct sim *w, uint32_t d, struct event *event);
 void give_back_all(struct sim *w, uint32_t d);
 /* A request that has to be answered at once. */
 void sim_ask(struct sim *w, uint32_t d, struct event *event, const char *what);
+void sim_ask_in_pieces(struct sim *w, uint32_t d, struct event *event, const char *what);
 /* What an answer tells of a session is what the model has. */
 void same_lengths(struct sim *w, const struct session *s, const struct lengths *l,
                   const char *what);

@@ -493,6 +493,19 @@ void sim_ask(struct sim *w, uint32_t d, struct event *event, const char *what)
     EXPECT(w->reply, what, "no answer");
 }
 
+/* As sim_ask, for what the core carries out in pieces: timers that are due at once go on. */
+void sim_ask_in_pieces(struct sim *w, uint32_t d, struct event *event, const char *what)
+{
+    struct event ev = {.kind = EV_TIMER};
+
+    sim_step(w, d, event);
+    for (uint32_t i = 0; !w->reply && core_deadline(w->d[d].core) <= w->now; i++) {
+        EXPECT(i < GIVE_BACK_STEPS, what, "no answer after %u timers", i);
+        step_once(w, d, &ev);
+    }
+    EXPECT(w->reply, what, "no answer");
+}
+
 /* The shell calls the core when its deadline has come: work that did not fit one step, or time that
  * passed. */
 void sim_timers(struct sim *w, uint32_t d)
