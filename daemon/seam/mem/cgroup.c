@@ -9,8 +9,6 @@
 
 #include "seam/mem/numa.h"
 
-#define GROUPS "/sys/fs/cgroup"
-
 static bool number(const char *folder, const char *name, const char *key, uint64_t *ret)
 {
     char path[2 * PATH_MAX];
@@ -56,7 +54,7 @@ void cgroup_memory(const char *root, struct cgroup_memory *ret)
     *ret = (struct cgroup_memory){.most = UINT64_MAX, .left = UINT64_MAX};
     group_of_process(root, group);
     do {
-        if (snprintf(folder, sizeof folder, "%s" GROUPS "%s", root, group) < (int)sizeof folder)
+        if (snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, group) < (int)sizeof folder)
             look(folder, ret);
         cut = strrchr(group, '/');
         if (cut)

@@ -1,7 +1,6 @@
-/* What the process's control group, and each one above it, lets it have of memory: what is free on
- * the machine says nothing where a service or a container has a limit. Called at start by
- * mem_region.c and the shell's configuration. Not known is no limit, never an error; so is version 1
- * of control groups. */
+/* Memory limits of the process's control group and of each one above it, version 2: what is free on
+ * the machine says nothing where a service or a container has a limit. mem_region.c and the shell's
+ * configuration call this at start. A limit that is not known is none, never an error. */
 #ifndef SEAM_CGROUP_H
 #define SEAM_CGROUP_H
 
