@@ -108,6 +108,7 @@ static inline void streams_open(struct stream_config *config, uint32_t of_share_
     }
     assert_int_equal(stream_pool_create(config, &pool), TERN_OK);
     memset(side, 0, sizeof side);
+    on_each = NULL;
     for (uint32_t i = 0; i < config->streams; i++) {
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
         far_end[i] = fd[1];

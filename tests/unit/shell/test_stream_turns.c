@@ -167,5 +167,4 @@ TEST_WITH(stream_share_whose_turn_was_slow_comes_last, set_up, tear_down)
         turn(0);
         assert_int_equal(side[BUSY].frames, id);
     }
-    on_each = NULL;
 }
