@@ -109,9 +109,9 @@ static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
 }
 
 void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind);
-/* Marks as used now. Ancestors need no mark: a child that goes hands its last use up. Of those
- * used in one step the one that was made first is evicted first; used in turn: that was used first.
- */
+/* Marks as used now. Ancestors need no mark: a child that goes hands its last use up. Of the
+ * nodes used in one step the one made first is evicted first; behind node_use_in_turn it is the one
+ * used first. */
 void node_use(struct core *c, uint32_t slot);
 void node_use_in_turn(struct core *c, uint32_t slot);
 /* Is the pool's host tier written behind the device? */

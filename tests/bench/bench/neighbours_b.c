@@ -229,8 +229,8 @@ static uint64_t processor_waits(void)
     return waited;
 }
 
-/* B waits for a processor where A and the workers have them all: that is the machine's, and is
- * taken off. */
+/* Leaves out the time that B's thread waits for a processor, where A and the workers have them all.
+ */
 void b_watch(struct tenant_b *b, uint64_t ns)
 {
     uint32_t tokens[WATCH_TOKENS];

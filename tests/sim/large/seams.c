@@ -127,8 +127,8 @@ static void pulled(const struct ljob *j)
     lstep(&ev, j->n);
 }
 
-/* In half of the histories the newest jobs report their checksums with it. */
-static void with_it(struct event *ev, uint32_t *items)
+/* In half of the histories the event reports the newest checksum jobs, too. */
+static void add_newest_seals(struct event *ev, uint32_t *items)
 {
     for (; lw.cfg.seed % 2 && lw.njobs > 0 && ev->sealed.n < SEALED_JOBS_MAX; lw.njobs--) {
         const struct ljob *j = &lw.job[lw.njobs - 1];
@@ -161,7 +161,7 @@ void ljob_finish(uint32_t i)
         ev.kind = EV_SEALED;
         ev.sealed.job[0] = seal_id_unpack(j.id);
         ev.sealed.n = 1;
-        with_it(&ev, &j.n);
+        add_newest_seals(&ev, &j.n);
         break;
     case LJOB_COPY:
         ev.kind = EV_COPIED;

@@ -1,5 +1,5 @@
-/* What the tests of memory's asynchronous jobs share: the events that came back, in order. An event
- * of several seals counts as one event for each. */
+/* The tests of memory's asynchronous jobs keep here which events came back, in order. An event of
+ * several seals counts as one event for each. */
 #ifndef TEST_RIG_MEM_H
 #define TEST_RIG_MEM_H
 
