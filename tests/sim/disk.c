@@ -845,6 +845,7 @@ static void check_lost(struct sim *w, uint32_t d)
 void disk_after(struct sim *w, uint32_t d)
 {
     struct disks *k = w->disk[d];
+    bool left_over = false; /* T20: the core says the rest of the drops in its next step */
 
     if (!disk_is_on(w, d))
         return;
@@ -853,7 +854,9 @@ void disk_after(struct sim *w, uint32_t d)
     if (k->moved || k->began != DISK_NFILES) {
         check_drops(w, d);
         note_late(w, d);
-        check_budgets(w, d);
+        left_over = core_deadline(w->d[d].core) <= w->now;
+        if (!left_over)
+            check_budgets(w, d);
     }
     check_ahead(w, d);
     if (k->began != DISK_NFILES)
@@ -861,5 +864,5 @@ void disk_after(struct sim *w, uint32_t d)
     check_lost(w, d);
     k->told = DISK_EXTS;
     k->written = TERN_OK;
-    k->moved = 0;
+    k->moved = left_over;
 }
