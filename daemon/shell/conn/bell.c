@@ -73,30 +73,41 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
         return;
     }
     bell_state_move(&c->bell.state, BELL_DRAINING);
+    c->bell.read_ns = io_now_ns();
     op->done = drained;
     op->aside = true;
-    io_recv(c->d->io, op, c->bell.fd, c->bell.bytes, sizeof c->bell.bytes, false);
+    io_recv(c->d->io, op, c->bell.fd, &c->bell.byte, sizeof c->bell.byte, false);
 }
 
 static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct client_conn *c = conn_of(op);
+    uint64_t *spent_ns = &c->d->conns.bell_ns[c->tenant];
 
     (void)flags, (void)buffer;
+    *spent_ns += io_now_ns() - c->bell.read_ns;
     if (c->bell.state == BELL_ENDING || res == 0) {
         bell_close(c);
     } else if (res < 0) {
         bell_state_move(&c->bell.state, BELL_DEAF);
         log_event(LEVEL_WARN, "bell_lost", "conn=%u pid=%d reason=%s", c->slot, pid_of(c),
                   strerror(-res));
+    } else if (*spent_ns > BELL_TICK_NS) {
+        bell_state_move(&c->bell.state, BELL_RESTING);
     } else {
         listen_to(c);
     }
 }
 
+void bell_tick(struct client_conn *c)
+{
+    if (c->bell.state == BELL_RESTING)
+        listen_to(c);
+}
+
 void bell_end(struct client_conn *c)
 {
-    if (c->bell.state == BELL_DEAF)
+    if (c->bell.state == BELL_DEAF || c->bell.state == BELL_RESTING)
         bell_close(c);
     if (c->bell.state == BELL_NONE || c->bell.state == BELL_CLOSING)
         return;
@@ -141,7 +152,7 @@ enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BY
     if (c->bell.state != BELL_NONE && !closing && !client_left(&c->bell)) {
         c->fds.given = open("/dev/null", O_WRONLY | O_CLOEXEC);
     } else if (c->bell.state == BELL_NONE &&
-               socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) {
+               socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
         (void)client_fds_refuse(pair[0]);          /* else the thread of the kernel releases them */
         (void)fcntl(pair[1], F_SETFL, O_NONBLOCK); /* a client may ring by write(2) */
         c->bell.fd = pair[0];

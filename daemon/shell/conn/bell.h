@@ -18,8 +18,12 @@
     X(BELL, NONE, TO(BELL, LISTENING), "the connection has no bell")                               \
     X(BELL, LISTENING, TO(BELL, DRAINING) | TO(BELL, ENDING) | TO(BELL, CLOSING),                  \
       "the ring polls the socket")                                                                 \
-    X(BELL, DRAINING, TO(BELL, LISTENING) | TO(BELL, DEAF) | TO(BELL, ENDING) | TO(BELL, CLOSING), \
+    X(BELL, DRAINING,                                                                              \
+      TO(BELL, LISTENING) | TO(BELL, RESTING) | TO(BELL, DEAF) | TO(BELL, ENDING) |                \
+          TO(BELL, CLOSING),                                                                       \
       "it rang, and a thread of the kernel reads what came")                                       \
+    X(BELL, RESTING, TO(BELL, LISTENING) | TO(BELL, CLOSING),                                      \
+      "reading took its tenant's time: the steps are looked at every millisecond until the tick")  \
     X(BELL, DEAF, TO(BELL, CLOSING),                                                               \
       "it cannot be read: the steps are looked at every millisecond")                              \
     X(BELL, ENDING, TO(BELL, CLOSING), "the connection ended; the ring still holds the operation") \
@@ -28,8 +32,9 @@
 
 STATE_MACHINE(bell, BELL, BELL_STATE_TABLE)
 
-#define BELL_BYTES     64  /* read at a time; the bytes say nothing */
 #define BELL_WHY_BYTES 192 /* of the reason why there is no bell */
+/* Reading the bells of a tenant takes at most so long between two ticks, and one read beyond. */
+#define BELL_TICK_NS 5000000u
 
 struct client_conn;
 struct daemon;
@@ -37,8 +42,9 @@ struct daemon;
 struct client_bell {
     struct io_op op;
     enum bell_state state;
-    int fd; /* owned; -1: none */
-    uint8_t bytes[BELL_BYTES];
+    int fd;           /* owned; -1: none */
+    uint64_t read_ns; /* when the read began */
+    uint8_t byte;     /* of a packet, which says nothing; the kernel drops the rest */
 };
 
 /* The last answer with descriptors. */
@@ -56,6 +62,8 @@ struct conn_fds {
 enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BYTES]);
 /* The connection has ended. */
 void bell_end(struct client_conn *c);
+/* Listens again to a bell that rested. */
+void bell_tick(struct client_conn *c);
 
 /* An answer with descriptors was queued as the stream's last frame. */
 void conn_fds_queued(struct client_conn *c);
