@@ -167,6 +167,8 @@ void mem_check_record(struct mem *mem, const struct record_job *job);
 /* Begins the jobs of the four calls above, which wake no thread: so that many small jobs of one
  * turn cost a wake and not one each. */
 void mem_start(struct mem *mem);
+/* Jobs of these calls wait for mem_start. */
+bool mem_has_unstarted(const struct mem *mem);
 
 /* Of a tenant's record memory, all of it; borrowed, to send. */
 int mem_record_fd(const struct mem *mem, uint32_t tenant);

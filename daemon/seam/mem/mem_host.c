@@ -580,6 +580,12 @@ int mem_event_fd(const struct mem *mem)
     return mem->event_fd;
 }
 
+bool mem_has_unstarted(const struct mem *mem)
+{
+    return workers_are_asleep(mem->workers) ||
+           (mem->device_workers && workers_are_asleep(mem->device_workers));
+}
+
 void mem_start(struct mem *mem)
 {
     workers_start(mem->workers);

@@ -238,6 +238,11 @@ static void job_queue(struct workers *w, struct job *job)
         w->unwoken += job->items > 1 ? w->threads : 1;
 }
 
+bool workers_are_asleep(const struct workers *w)
+{
+    return w->unwoken > 0;
+}
+
 void workers_start(struct workers *w)
 {
     if (w->unwoken >= w->threads) {

@@ -47,6 +47,8 @@ void workers_copy(struct workers *w, struct copy_id job, const struct pool_place
 void workers_check_record(struct workers *w, const struct record_job *job, const uint8_t *memory,
                           bool here);
 void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place);
+/* Threads are to be woken by workers_start. */
+bool workers_are_asleep(const struct workers *w);
 /* Wakes threads for what was queued since the last call. */
 void workers_start(struct workers *w);
 

@@ -562,7 +562,10 @@ static void turn(struct daemon *d)
     struct event timer = {.kind = EV_TIMER};
     uint64_t now_ns;
 
-    mem_start(d->mem);
+    if (mem_has_unstarted(d->mem)) {
+        io_submit(d->io); /* answers leave first: to wake a thread may take tens of microseconds */
+        mem_start(d->mem);
+    }
     io_run(d->io, xfer_poll(d->xfer) ? 0 : next_deadline(d));
     conn_fds_sent(d);
     engine_watch_hear(d);
