@@ -2,7 +2,7 @@
  * answer before a body is decoded. Little-endian. The daemon's streams are cut by the splitter,
  * which is fed bytes as they come and yields whole frames; it never allocates and rejects a bad
  * header as soon as its 24 bytes are there. libtern has all bytes of an answer in one buffer and
- * needs frame_decode alone (client/socket.c). */
+ * needs frame_decode alone (client/libtern/socket.c). */
 #ifndef WIRE_FRAME_H
 #define WIRE_FRAME_H
 

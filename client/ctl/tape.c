@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/tape/tape_read.h"
-#include "client/tape/tape_text.h"
+#include "client/ctl/tape/tape_read.h"
+#include "client/ctl/tape/tape_text.h"
 #include "ctl.h"
 
 /* ---- writing ---- */

@@ -47,7 +47,7 @@ endif()
 add_library(tern_includes INTERFACE)
 target_include_directories(tern_includes INTERFACE
     ${PROJECT_SOURCE_DIR}/daemon ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/daemon/base
-    ${PROJECT_SOURCE_DIR}/client/include ${TERN_GEN})
+    ${PROJECT_SOURCE_DIR}/client/libtern/include ${TERN_GEN})
 # Defined as empty, so that a file which says it for itself says the same thing.
 target_compile_definitions(tern_includes INTERFACE _GNU_SOURCE=)
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "client/internal.h"
+#include "client/libtern/internal.h"
 #include "fuzz/message.h"
 #include "fuzz/passed.h"
 #include "proto/codec.h"

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "client/tape/tape_read.h"
-#include "client/tape/tape_text.h"
+#include "client/ctl/tape/tape_read.h"
+#include "client/ctl/tape/tape_text.h"
 #include "core/core.h"
 #include "core/query.h"
 #include "fuzz/passed.h"

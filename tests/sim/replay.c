@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "client/tape/tape_read.h"
-#include "client/tape/tape_text.h"
+#include "client/ctl/tape/tape_read.h"
+#include "client/ctl/tape/tape_text.h"
 #include "core/core.h"
 #include "replay.h"
 #include "report.h"

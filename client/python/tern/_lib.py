@@ -1,7 +1,7 @@
 """libtern by ctypes: its structs, its calls, and nothing that has an opinion.
 
 The library is the one that TERN_LIBRARY names by path, else the installed one. The layouts are those of
-client/include/tern.h; tests/test_layout.py compares them with what the C compiler makes of that header.
+client/libtern/include/tern.h; tests/test_layout.py compares them with what the C compiler makes of that header.
 """
 
 from __future__ import annotations

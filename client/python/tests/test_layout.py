@@ -11,8 +11,8 @@ from pathlib import Path
 from tern import _lib, errors, layout
 
 ROOT = Path(os.environ.get("TERN_SOURCE", Path(__file__).parents[3]))
-HEADERS = "".join(h.read_text() for h in sorted((ROOT / "client/include").glob("*.h")))
-INCLUDES = [f"-I{ROOT / 'client/include'}", f"-I{ROOT / 'daemon/base'}"]
+HEADERS = "".join(h.read_text() for h in sorted((ROOT / "client/libtern/include").glob("*.h")))
+INCLUDES = [f"-I{ROOT / 'client/libtern/include'}", f"-I{ROOT / 'daemon/base'}"]
 
 
 def told_by_c(folder: Path, lines: list[str]) -> list[str]:

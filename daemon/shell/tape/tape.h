@@ -1,6 +1,6 @@
 /* The tape: a ring of the last events that went into the core, with everything they borrowed. The
  * shell records each event just before core_step; a failed check, a crash or `ternctl tape` writes
- * it out; client/tape reads it, and tern-sim plays it back.
+ * it out; client/ctl/tape reads it, and tern-sim plays it back.
  *
  * A tape can be replayed only from the daemon's start: the events alone make the state, and a copy
  * of the arena at some later point would be larger than the ring. So the header says whether the

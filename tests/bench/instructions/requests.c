@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "bench/core_rig.h"
-#include "client/socket.h"
+#include "client/libtern/socket.h"
 #include "engine/bytes.h"
 #include "proto/codec.h"
 #include "seam/io/io.h"

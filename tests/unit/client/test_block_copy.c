@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/block_copy.h"
+#include "client/libtern/block_copy.h"
 #include "seam/mem/checksum.h"
 #include "testing/test.h"
 

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "client/blocks.h"
+#include "client/libtern/blocks.h"
 #include "unit/rig/rig_client.h"
 
 #define SESSIONS_MAX 1024u

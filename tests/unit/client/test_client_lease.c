@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 
 #include "base/prng.h"
-#include "client/pace.h"
+#include "client/libtern/pace.h"
 #include "unit/rig/rig_client.h"
 
 #define POOL    7u

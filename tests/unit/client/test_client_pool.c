@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "client/internal.h"
+#include "client/libtern/internal.h"
 #include "core/limits.h"
 #include "kernels/driver.h"
 #include "unit/rig/rig_fds.h"

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "client/internal.h"
+#include "client/libtern/internal.h"
 #include "core/limits.h"
 #include "unit/rig/rig_fds.h"
 

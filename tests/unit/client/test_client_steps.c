@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "client/internal.h"
+#include "client/libtern/internal.h"
 #include "standin/standin_open.h"
 #include "unit/rig/rig_fds.h"
 

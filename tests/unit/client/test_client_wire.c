@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "base/prng.h"
-#include "client/quick.h"
+#include "client/libtern/quick.h"
 #include "unit/rig/rig_client.h"
 
 #define BODY_MAX 65536u

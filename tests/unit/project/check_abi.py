@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 PARTS = ("", "_pool", "_session", "_fetch", "_lease", "_record", "_async", "_blocks")
-HEADERS = ("daemon/base/tern_err.h", *(f"client/include/tern{part}.h" for part in PARTS))
+HEADERS = ("daemon/base/tern_err.h", *(f"client/libtern/include/tern{part}.h" for part in PARTS))
 
 
 def declarations(text: str) -> list[str]:
@@ -55,7 +55,7 @@ def main() -> int:
         print(line)
         bad = 1
     calls = {m[1] for line in now if (m := re.match(r"TERN_API .*?\b(tern_\w+)\(", line))}
-    script = set(re.findall(r"^ +(tern_\w+);", (root / "client/libtern.map").read_text(), re.M))
+    script = set(re.findall(r"^ +(tern_\w+);", (root / "client/libtern/libtern.map").read_text(), re.M))
     for what, names in (("libtern.map", script), ("the library", exported(sys.argv[3]))):
         for name in sorted(calls ^ names):
             print(f"{name} is {'not in' if name in calls else 'only in'} {what}")

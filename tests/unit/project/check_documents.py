@@ -128,7 +128,7 @@ def alarms(tree):
 
 
 def bad_lists(tree):
-    for path in sorted(glob.glob(os.path.join(tree, "client/include/*.h"))):
+    for path in sorted(glob.glob(os.path.join(tree, "client/libtern/include/*.h"))):
         name = os.path.relpath(path, tree)
         for error in RUN_ON.findall(read(tree, name)):
             yield f"list: {name}: {error} stands in the middle of a line"
@@ -182,7 +182,7 @@ GOOD = {
                         'const struct command talk[] = {\n  {"ask", "WHOM",\n "Asks somebody", 0},\n};\n',
     ALARM_TABLE: "#define T(X) \\\n    X(HOT, too_hot, PEER, WARN, 0, 5, \\\n      \"it \" \\\n      \"burns\", \"it has cooled\", "
                  "\"it is hot\", \\\n      \"cool it\")\n",
-    "client/include/a.h": "/* Says it.\n *   BUSY    Not now. Or GONE, as an answer.\n *   INVALID  No. */\n",
+    "client/libtern/include/a.h": "/* Says it.\n *   BUSY    Not now. Or GONE, as an answer.\n *   INVALID  No. */\n",
     "daemon/core/b.c": 'getenv("TERN_A"), getenv("HOME")', "deploy/demo.sh": "", "build/bin/ternd": "",
 }
 BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/operations.md#nothing)", "link"),
@@ -191,7 +191,7 @@ BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/op
        ("README.md", "```c client/ctl/main.c\n end;\n```\n", "quote"), ("README.md", "```c no.c\nx\n```\n", "quote"),
        ("docs/operations.md", "| `too little memory: N` | x | y |\n", "text"),
        ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text"),
-       ("client/include/a.h", "/* Says it. BUSY    Not now. */\n", "list"),
+       ("client/libtern/include/a.h", "/* Says it. BUSY    Not now. */\n", "list"),
        ("daemon/core/b.c", 'getenv(x ? "TERN_A" : "TERN_B")', "environ")]
 STALE = [("command", "client/ctl/ask.c", "Asks", "Begs"), ("command", "client/ctl/main.c", "talk,\n end", "end, talk"),
          ("command", "docs/operations.md", "| `end` | Ends. |\n", ""),

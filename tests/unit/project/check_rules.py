@@ -33,7 +33,7 @@ RULES = "docs/rules.md"
 SELF = "tests/unit/project/check_rules.py"
 # What users read: whole files, and folders of whose sources they read the strings.
 SHOWN_FILES = ("README.md", "docs/engine-guide.md", "docs/operations.md", "docs/rdma.md", "docs/protocol.md",
-               "docs/blocks.md", "client/include/", "daemon/base/tern_err.h", "client/example/", "deploy/")
+               "docs/blocks.md", "client/libtern/include/", "daemon/base/tern_err.h", "client/example/", "deploy/")
 SHOWN_STRINGS = ("daemon/", "client/", "proto/", "tests/bench/")
 # Below tests/, but no tests: they help tests, or are read by them.
 NO_TEST = ("tests/unit/rig/", "tests/bench/", "tests/engine/", "tests/oracle/", "tests/testing/",
@@ -132,7 +132,7 @@ GOOD = {
     RULES: "- **T1** One owner.\n- **T2** Match.\n- **Y1** *Not built.* A ticket.\n| **S-f** | x | y |\n"
            "| **fault 7** | stale | GONE |\n| **fault 8** | *Not built.* early | found |\n",
     "daemon/core/pages.c": '/* T1: one owner. */\n#include "core/T2.h"\nconst char *s = "one owner";\n',
-    "client/include/tern.h": "/* One owner. */\n",
+    "client/libtern/include/tern.h": "/* One owner. */\n",
     "tests/unit/core/test_pages.c": 'static void t1_one_owner(void **state)\n{}\n/* T2 */\n'
                                     'static void s_f_turns(void **state)\n{ puts("fault=7 runs=1"); }\n',
     "tests/unit/rig/rig.h": "/* T1. */\n",
@@ -148,7 +148,7 @@ BAD = [  # file, what is put behind it (None: the file is not there), the kind t
     (RULES, "| **fault 9** | a fault | without a test |\n", "untested"),
     ("tests/unit/core/test_pages.c", "static void y1_ticket(void **state) {}\n", "built"),
     ("tests/unit/core/test_pages.c", "static void xfer_fault_8(void **state) {}\n", "built"),
-    ("client/include/tern.h", "/* See T1. */\n", "shown"),
+    ("client/libtern/include/tern.h", "/* See T1. */\n", "shown"),
     ("daemon/shell/log.c", 'const char *s = "append-only (T1)";\n', "shown"),
     ("client/ctl/show.c", 'const char *s = "fault 7";\n', "shown"),
     ("proto/frame.c", 'const char *s = "P1" ;\n/* P1 */\n', "shown undefined"),

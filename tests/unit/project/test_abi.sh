@@ -15,7 +15,7 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 planted() { # FILE SED-EXPRESSION
     rm -rf "${copy:?}"/*
-    (cd "$root" && cp --parents daemon/base/tern_err.h client/include/tern*.h client/libtern.map "$copy")
+    (cd "$root" && cp --parents daemon/base/tern_err.h client/libtern/include/tern*.h client/libtern/libtern.map "$copy")
     sed -i "$2" "$copy/$1"
     cmp -s "$root/$1" "$copy/$1" && echo "self-test: nothing was planted in $1" && exit 1
     if python3 "$here/check_abi.py" "$copy" "$here/abi.txt" "$library" >"$copy/out"; then
@@ -23,11 +23,11 @@ planted() { # FILE SED-EXPRESSION
         exit 1
     fi
 }
-planted client/include/tern_session.h 's/uint32_t committed, written, allocated;/uint32_t committed, written, allocated, more;/'
+planted client/libtern/include/tern_session.h 's/uint32_t committed, written, allocated;/uint32_t committed, written, allocated, more;/'
 planted daemon/base/tern_err.h 's/X(GONE, 9,/X(GONE, 19,/'
-planted client/libtern.map '/tern_ping;/d'
+planted client/libtern/libtern.map '/tern_ping;/d'
 
-# Each call that a thread or a forked child must not make begins by ENTER (client/use.c), or is another such call.
+# Each call that a thread or a forked child must not make begins by ENTER (client/libtern/use.c), or is another such call.
 unguarded() { # FILE...: those that are not
     awk '
         /^enum tern_err tern_[a-z_]*\(/ { name = $3; sub(/\(.*/, "", name); body = "" }
@@ -38,7 +38,7 @@ unguarded() { # FILE...: those that are not
             name = ""
         }' "$@"
 }
-bad=$(unguarded "$root"/client/*.c)
+bad=$(unguarded "$root"/client/libtern/*.c)
 [[ -z $bad ]] || { echo "$bad"; exit 1; }
-sed '/ENTER(t);/d' "$root/client/tern.c" >"$copy/tern.c"
+sed '/ENTER(t);/d' "$root/client/libtern/tern.c" >"$copy/tern.c"
 [[ $(unguarded "$copy/tern.c" | wc -l) == 4 ]] || { echo "self-test: calls without ENTER are not seen"; exit 1; }

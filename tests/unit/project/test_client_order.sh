@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The files of libtern call each other in one direction: each file calls only those above it in the list below,
-# which client/internal.h explains. Read off what was built; the check is made to fail once, on a list upside down.
+# which client/libtern/internal.h explains. Read off what was built; the check is made to fail once, on a list upside down.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 archive=$build/client/libtern_client.a

@@ -24,10 +24,10 @@ local   | daemon/seam/xfer/local | base/* core/* seam/mem/mem_touch.h seam/xfer/
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/mem/mem_pack.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/xfer/data_conn.h seam/xfer/memlock.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/* reshard/* kernels/strided.h | +any
 client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h shell/tape/tape.h kernels/driver.h kernels/kernels.h | +any
-tape    | client/tape  | base/* core/core.h shell/tape/tape.h shell/tape/tape_codec.h client/tape/* | +any
+tape    | client/ctl/tape  | base/* core/core.h shell/tape/tape.h shell/tape/tape_codec.h client/ctl/tape/* | +any
 kernels | kernels      | kernels/*                                                          | +libc +system dlfcn.h
 TABLE
-apart="client/tape" # its own row alone holds for it, and not the one of the folder that it lies in
+apart="client/ctl/tape" # its own row alone holds for it, and not the one of the folder that it lies in
 
 # Headers that are no library: what each word of the last column stands for.
 libc="assert.h ctype.h errno.h inttypes.h limits.h stdalign.h stdarg.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h"
@@ -63,13 +63,13 @@ allowed_outside() { # NAME WORD...
 # from one of the roots.
 our_name() { # INCLUDING-FILE NAME
     local dir=${1%/*} root
-    for root in "$dir" "$tree/daemon" "$tree" "$tree/daemon/base" "$tree/client/include"; do
+    for root in "$dir" "$tree/daemon" "$tree" "$tree/daemon/base" "$tree/client/libtern/include"; do
         if [[ -f $root/$2 ]]; then
             local path=$root/$2
             [[ $path == *..* ]] && path=$(realpath "$path")
             found=${path#"$tree"/}
             found=${found#daemon/}
-            [[ $found == client/include/* ]] && found=${found##*/}
+            [[ $found == client/libtern/include/* ]] && found=${found##*/}
             return
         fi
     done
@@ -103,14 +103,14 @@ self_test() { # each forbidden edge in a copy must be found, and nothing else
     local copy bad
     copy=$(realpath "$(mktemp -d)")
     trap 'rm -rf "$copy"' RETURN
-    mkdir -p "$copy/daemon"/{base,core/tree,core/tier,reshard,shell,seam/mem,seam/xfer/tcp,seam/xfer/verbs} "$copy/proto" "$copy/client"/{include,tape} "$copy/kernels"
+    mkdir -p "$copy/daemon"/{base,core/tree,core/tier,reshard,shell,seam/mem,seam/xfer/tcp,seam/xfer/verbs} "$copy/proto" "$copy/client"/{libtern/include,ctl/tape} "$copy/kernels"
     touch "$copy/kernels/other.h" "$copy/daemon/reshard/plan.h" "$copy/daemon/base/err.h" "$copy/daemon/core/core.h" "$copy/daemon/core/arena.h" "$copy/daemon/core/tier/host.h" "$copy/daemon/seam/io.h" \
         "$copy/daemon/shell/log.h" "$copy/daemon/seam/mem/checksum.h" "$copy/daemon/seam/xfer/tcp/tcp.h" \
-        "$copy/daemon/seam/xfer/verbs/verbs.h" "$copy/proto/frame.h" "$copy/client/include/tern.h"
+        "$copy/daemon/seam/xfer/verbs/verbs.h" "$copy/proto/frame.h" "$copy/client/libtern/include/tern.h"
     for bad in 'daemon/base/x.c core/core.h' 'daemon/base/x.c proto/frame.h' 'daemon/core/x.c seam/io.h' \
         'daemon/core/x.c time.h' 'daemon/core/x.c stdlib.h' 'daemon/core/x.c proto/frame.h' 'proto/x.c core/core.h' \
         'daemon/seam/x.c core/arena.h' 'daemon/seam/x.c ../core/arena.h' 'daemon/seam/x.c shell/log.h' \
-        'daemon/seam/x.c jansson.h' 'client/x.c core/core.h' 'client/x.c ../daemon/seam/io.h' 'client/tape/x.c shell/log.h' 'kernels/x.c base/err.h' \
+        'daemon/seam/x.c jansson.h' 'client/x.c core/core.h' 'client/x.c ../daemon/seam/io.h' 'client/ctl/tape/x.c shell/log.h' 'kernels/x.c base/err.h' \
         'daemon/core/tree/x.c core/tier/host.h' 'daemon/base/x.c pthread.h' 'proto/x.c sys/socket.h' 'daemon/core/x.c liburing.h' \
         'daemon/seam/xfer/tcp/x.c seam/xfer/verbs/verbs.h' 'daemon/seam/xfer/verbs/x.c ../tcp/tcp.h' \
         'daemon/seam/xfer/x.c seam/mem/checksum.h' 'daemon/reshard/x.c core/core.h' 'daemon/reshard/x.c seam/mem/checksum.h' \

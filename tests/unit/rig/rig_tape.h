@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/tape/tape_read.h"
+#include "client/ctl/tape/tape_read.h"
 #include "testing/test.h"
 
 /* Owned by the caller. */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "client/tape/tape_read.h"
+#include "client/ctl/tape/tape_read.h"
 #include "seam/mem/mem_fault.h"
 #include "shell/loop/crash.h"
 #include "unit/rig/rig_dir.h"

@@ -9,7 +9,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "client/tape/tape_read.h"
+#include "client/ctl/tape/tape_read.h"
 #include "unit/rig/rig_dir.h"
 
 static struct tape *make_tape(size_t bytes, uint32_t events)

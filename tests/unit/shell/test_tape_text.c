@@ -1,6 +1,6 @@
 /* What is shown of a tape's events: every kind and every operation has its word and says whom it is
  * about, and nothing of users' text. */
-#include "client/tape/tape_text.h"
+#include "client/ctl/tape/tape_text.h"
 
 #include <string.h>
 

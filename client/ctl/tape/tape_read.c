@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "client/tape/tape_read.h"
+#include "client/ctl/tape/tape_read.h"
 #include "shell/tape/tape_codec.h"
 
 #define READ_AT_ONCE ((size_t)1 << 20)

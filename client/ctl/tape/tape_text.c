@@ -1,5 +1,5 @@
 /* See tape_text.h. */
-#include "client/tape/tape_text.h"
+#include "client/ctl/tape/tape_text.h"
 
 #include <inttypes.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "client/internal.h"
+#include "client/libtern/internal.h"
 
 /* What the daemon tells of a ticket that stands. */
 static enum tern_err take(struct tern *t, const Tern__Wire__HandoffReply *reply,
