@@ -23,6 +23,7 @@
 #define BLOCKS_AHEAD_PART  64            /* and of the pool's pages one in so many */
 #define BLOCKS_TRIES       4    /* times that a get looks for a block that was evicted while read */
 #define BLOCKS_ASKED       1024 /* keys that peers are asked about at a time */
+#define BLOCKS_PIECE       2048 /* keys of any other request: others are served between two */
 #define BLOCKS_HOSTS       256  /* names of peers that one call keeps */
 #define BLOCKS_NAP_NS      200000u /* between two requests for what is in use */
 #define BLOCKS_END_MS                                                                              \

@@ -128,7 +128,8 @@ enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, cons
                          uint32_t n, uint64_t deadline_ns)
 {
     const uint32_t room = (set->t->socket.body_max - ASK_REST) / sizeof *set->words,
-                   most = what == BLOCKS_ASK && room > BLOCKS_ASKED ? BLOCKS_ASKED : room;
+                   piece = what == BLOCKS_ASK ? BLOCKS_ASKED : BLOCKS_PIECE,
+                   most = room < piece ? room : piece;
     Tern__Wire__Tokens keys = TERN__WIRE__TOKENS__INIT;
     Tern__Wire__Blocks m = TERN__WIRE__BLOCKS__INIT;
     struct asked_keys k = {.at = at};
@@ -142,8 +143,10 @@ enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, cons
     m.host = what == BLOCKS_ASK ? set->asks : NULL;
     m.keys = &keys;
     keys.has_tokens = 1;
-    for (; k.from < n; k.from += k.n) {
-        k.n = n - k.from < most ? n - k.from : most;
+    /* From the end on, as the daemon marks blocks as used: the first is evicted last. */
+    for (uint32_t left = n; left > 0; left -= k.n) {
+        k.n = left < most ? left : most;
+        k.from = left - k.n;
         for (uint32_t i = 0; at && i < k.n; i++)
             memcpy(set->gathered[i], set->words[place_at(&k, i)], sizeof set->gathered[i]);
         keys.tokens =
