@@ -203,13 +203,15 @@ enum message_body {
     F(peek, pool, POOL, 0)                                                                         \
     F(peek, ns, NAMESPACE, 0)                                                                      \
     F(peek, tokens, TOKENS, 0)                                                                     \
-    F(peek, from, NODE, 0)
+    F(peek, from, NODE, 0)                                                                         \
+    F(peek, pieces, TRUTH, 0)
 #define REQUEST_MATCH(F)                                                                           \
     F(match, session, SESSION, 0)                                                                  \
     F(match, tokens, TOKENS, 0)                                                                    \
     F(match, step, U64, 0)                                                                         \
     F(match, earlier, U32, 0)                                                                      \
-    F(match, more, TRUTH, 0)
+    F(match, more, TRUTH, 0)                                                                       \
+    F(match, pieces, TRUTH, 0)
 #define REQUEST_STEP(F) F(step, ops, OPS, 0)
 #define REQUEST_FETCH(F)                                                                           \
     F(fetch, session, SESSION, 0)                                                                  \
@@ -311,14 +313,16 @@ enum message_body {
     F(peek, 4, host_depth, U32)                                                                    \
     F(peek, 5, reached, NODE)                                                                      \
     F(peek, 6, walked, U32)                                                                        \
-    F(peek, 7, disk_depth, U32)
+    F(peek, 7, disk_depth, U32)                                                                    \
+    F(peek, 8, taken, U32)
 #define REPLY_MATCH(F)                                                                             \
     F(match, 2, lengths, LENGTHS)                                                                  \
     F(match, 3, tokens, U32)                                                                       \
     F(match, 4, matched, U32)                                                                      \
     F(match, 5, runs, RUNS)                                                                        \
     F(match, 6, host_depth, U32)                                                                   \
-    F(match, 7, disk_depth, U32)
+    F(match, 7, disk_depth, U32)                                                                   \
+    F(match, 8, taken, U32)
 #define REPLY_STEP(F) F(step, 2, results, RESULTS)
 #define REPLY_FETCH(F)                                                                             \
     F(fetch, 2, lengths, LENGTHS)                                                                  \

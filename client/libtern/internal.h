@@ -243,8 +243,15 @@ enum tern_err check_leased(struct tern *t, tern_session s);
 
 /* ---- pieces.c ---- */
 
-/* As many tokens of the list from [at] on as one request has room for; borrows its arrays. */
-struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all, uint32_t at);
+#define TOKENS_ONE_PIECE 16384u /* a daemon takes so many at once, whatever the pool */
+
+/* As many tokens of the list from [at] on as one request has room for, and `most` at most; borrows
+ * its arrays. */
+struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all, uint32_t at,
+                            uint32_t most);
+/* Returns how many of a piece's tokens the daemon took, by its answer. *ret_most: so many are to be
+ * sent next, since what it does not take is sent again. */
+uint32_t piece_taken(const struct tern_tokens *piece, uint32_t taken, uint32_t *ret_most);
 
 /* ---- changes.c ---- */
 

@@ -6,11 +6,14 @@
 
 _Static_assert(PIECE_REST < CLIENT_BODY_MIN, "a piece has room for tokens");
 
-struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all, uint32_t at)
+struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all, uint32_t at,
+                            uint32_t most)
 {
     uint32_t room = t->socket.body_max - PIECE_REST, first = 0;
     struct tern_tokens piece = {.v = all->v + at, .n = all->n - at, .base = all->base + at};
 
+    if (piece.n > most)
+        piece.n = most;
     if (piece.n > room / sizeof(*piece.v))
         piece.n = room / (uint32_t)sizeof(*piece.v);
     while (first < all->nkeys && all->keys[first].position < piece.base)
@@ -25,4 +28,10 @@ struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all,
     }
     piece.keys = piece.nkeys ? all->keys + first : NULL;
     return piece;
+}
+
+uint32_t piece_taken(const struct tern_tokens *piece, uint32_t taken, uint32_t *ret_most)
+{
+    *ret_most = taken > 0 ? taken : 2 * piece->n;
+    return taken > 0 ? taken : piece->n;
 }

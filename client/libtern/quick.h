@@ -23,8 +23,9 @@ struct quick_store {
     struct tern_run *runs;   /* QUICK_RUNS_MAX of an answer */
     struct tern_page *pages; /* pages_max of an answer */
     uint32_t nruns, npages, pages_max;
-    char *text;  /* QUICK_TEXT_MAX: the last text that came with an error */
-    char *texts; /* QUICK_TEXTS_MAX: those of results, one behind the other; the first is "" */
+    uint32_t taken; /* tokens of a match that were the piece; 0: all that were sent */
+    char *text;     /* QUICK_TEXT_MAX: the last text that came with an error */
+    char *texts;    /* QUICK_TEXTS_MAX: those of results, one behind the other; the first is "" */
     char host[WIRE_STRING_MAX + 1]; /* the peer that the last answer named */
     uint8_t *blob;                  /* TERN_BLOB_BYTES: that of the last answer which had one */
     uint32_t *text_at; /* TERN_BATCH_OPS_MAX of an answer: where in texts that of a result begins,
@@ -78,6 +79,7 @@ struct quick_request {
             uint64_t step;
             uint32_t earlier; /* tokens of this match in the pieces before this one */
             bool more;        /* pieces follow */
+            bool pieces;      /* the daemon may take the first tokens alone: quick_store.taken */
         } match;
         struct {
             const struct client_op *ops;

@@ -169,6 +169,7 @@ enum part {
     RUN,
     HOST_DEPTH,
     DISK_DEPTH,
+    TAKEN,
     KIB,
     RETRY_MS,
     BLOB,
@@ -191,6 +192,7 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
     case RUN: get_run(r, f, store, ret); break;
     case HOST_DEPTH: reader_u32(r, f, &ret->host_depth); break;
     case DISK_DEPTH: reader_u32(r, f, &ret->disk_depth); break;
+    case TAKEN: reader_u32(r, f, &store->taken); break;
     case KIB: reader_u32(r, f, &ret->fetched_kib); break;
     case RETRY_MS: reader_u32(r, f, &ret->retry_ms); break;
     case BLOB: get_blob(r, f, store, ret); break;
@@ -204,8 +206,8 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
 bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_store *store,
                struct tern_result *ret)
 {
-    static const enum part match[PARTS] = {0,       STATUS, LENGTHS,    TOKENS,
-                                           MATCHED, RUN,    HOST_DEPTH, DISK_DEPTH};
+    static const enum part match[PARTS] = {0,   STATUS,     LENGTHS,    TOKENS, MATCHED,
+                                           RUN, HOST_DEPTH, DISK_DEPTH, TAKEN};
     static const enum part fetch[PARTS] = {0,      STATUS, LENGTHS, RUN,      KIB, RETRY_MS,
                                            TOKENS, BLOB,   HANDED,  ARRIVING, HOST};
     static const enum part recover[PARTS] = {0, STATUS, LENGTHS, TOKENS, RUN, KIB};
@@ -219,7 +221,7 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
     struct field f;
 
     check(parts != recover || type == FRAME_RECOVER_REPLY);
-    store->nruns = store->npages = 0;
+    store->nruns = store->npages = store->taken = 0;
     store->numbers[0] = store->numbers[1] = 0;
     *ret = (struct tern_result){.err = TERN_OK};
     while (reader_next(&r, &f))

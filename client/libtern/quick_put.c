@@ -118,7 +118,8 @@ size_t quick_size(const struct quick_request *q)
     switch (q->type) {
     case FRAME_MATCH:
         return bytes_size(tokens_size(q->match.tokens)) + number_size(wire_step(q->match.step)) +
-               number_size(q->match.earlier) + number_size(q->match.more);
+               number_size(q->match.earlier) + number_size(q->match.more) +
+               number_size(q->match.pieces);
     case FRAME_STEP: return ops_size(q->step.ops, q->step.n) + number_size(q->step.pieces);
     case FRAME_FETCH:
         return bytes_size(strlen(name_of(q))) + number_size(q->fetch.depth) +
@@ -136,11 +137,12 @@ size_t quick_size(const struct quick_request *q)
 void quick_put(struct writer *w, const struct quick_request *q)
 {
     switch (q->type) {
-    case FRAME_MATCH: /* {tokens 1, step 2, earlier 4, more 5} */
+    case FRAME_MATCH: /* {tokens 1, step 2, earlier 4, more 5, pieces 6} */
         put_tokens(w, 1, q->match.tokens);
         put_number(w, 2, wire_step(q->match.step));
         put_number(w, 4, q->match.earlier);
         put_number(w, 5, q->match.more);
+        put_number(w, 6, q->match.pieces);
         return;
     case FRAME_STEP: /* {ops 1, pieces 3} */
         for (uint32_t i = 0; i < q->step.n; i++)

@@ -26,9 +26,11 @@ static enum tern_err match_pieces(struct tern *t, struct quick_request *q, uint3
 {
     const struct tern_tokens *all = q->match.tokens;
     uint64_t until = deadline_at(deadline_ms);
+    uint32_t most = all->n;
 
+    q->match.pieces = true;
     for (uint32_t at = 0;;) {
-        struct tern_tokens piece = piece_of(t, all, at);
+        struct tern_tokens piece = piece_of(t, all, at, most);
         const uint8_t *body;
         struct call call;
         uint32_t n;
@@ -40,9 +42,11 @@ static enum tern_err match_pieces(struct tern *t, struct quick_request *q, uint3
         TRY(call_put_quick(t, &call, q));
         TRY(call_wait(t, &call, &body, &n));
         TRY(take_one(t, q, body, n, ret));
-        if (!q->match.more)
+        if (t->store.taken > piece.n)
+            return not_an_answer(t, TERN_MALFORMED);
+        if (t->store.taken == 0 && !q->match.more)
             return TERN_OK;
-        at += piece.n;
+        at += piece_taken(&piece, t->store.taken, &most);
     }
 }
 
@@ -57,7 +61,7 @@ enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_token
 
     TRY(check_tokens(t, tokens));
     TRY(check_step(t, step));
-    if (quick_size(&q) + TRACE_BYTES > t->socket.body_max)
+    if (tokens->n > TOKENS_ONE_PIECE || quick_size(&q) + TRACE_BYTES > t->socket.body_max)
         return match_pieces(t, &q, deadline_ms, ret);
     TRY(call_quick(t, &q, deadline_ms, &body, &n));
     return take_one(t, &q, body, n, ret);

@@ -77,7 +77,7 @@
 #define SLAB_LOOKS_MAX       16    /* slabs of a group looked at for the one that costs least */
 #define NODE_VISITS          4     /* what a node that is made or published counts for */
 #define RECORDS_A_VISIT      32    /* pages or blocks taken, or blocks passed, that count for one */
-#define NODES_A_VISIT        8     /* nodes that are only looked at on a walk, that count for one */
+#define NODES_A_VISIT        8     /* nodes walked, or blocks of tokens given, that count for one */
 #define KEPT_CHUNKS_MAX      32768 /* in the tree, whose tokens an Abort copies for the session */
 #define GIVE_AT_ONCE_PAGES   64    /* of one operation, also behind so many */
 #define EVICTIONS_MAX        4     /* of operators, under way */

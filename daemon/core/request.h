@@ -165,6 +165,7 @@ struct req_peek {
     struct namespace_id ns;
     struct req_tokens tokens; /* base is the depth of `from` */
     struct node_id from;      /* {0, 0}: from the first token */
+    bool pieces;              /* as that of a Match */
 };
 
 /* Blocks: prefixes of one chunk of L tokens each, in a pool of one group with one page a chunk. */
@@ -188,6 +189,7 @@ struct req_match {
     struct req_tokens tokens;
     uint32_t earlier; /* tokens of this Match that came in earlier pieces: at most tokens.base */
     bool more;        /* further pieces follow */
+    bool pieces;      /* it may take the first tokens alone, as a piece: `taken` of the answer */
     uint64_t step;    /* the last step that may touch pages that this gives back (a resume frees the
                          tail) */
 };
@@ -604,6 +606,7 @@ struct reply {
             uint32_t walked;        /* its depth */
             uint32_t disk_depth; /* with what a Fetch from PEER_DISK would bring; 0: not more than
                                     depth. Looked for as far as these tokens go */
+            uint32_t taken;      /* so many of the tokens were the piece; 0: all */
         } peek;
         struct {
             struct lengths lengths;
@@ -612,6 +615,7 @@ struct reply {
             uint32_t host_depth; /* a Fetch from PEER_HOST would bring it to this; 0 on a resume */
             uint32_t disk_depth; /* a Fetch from PEER_DISK would bring it to this; 0: not further
                                     than it is */
+            uint32_t taken;      /* so many of the tokens were the piece; 0: all */
         } match;                 /* matched: found in the tree now; 0 on a resume */
         struct {
             const struct op_result *results;

@@ -46,7 +46,9 @@ enum fault {
  * of 0 is a RECURRENT group. heads: of a page, where pools of other layout exchange pages; 0: they
  * do not. whole: bit a daemon whose ranks all hold all heads. far_: of the second daemon; 0: as the
  * first has it. slow: the source whose pages come seldom, enum slow_source. own: each daemon is its
- * own peer, and they are not each other's. together: one event may report several checksum jobs. */
+ * own peer, and they are not each other's. together: one event may report several checksum jobs.
+ * cut: where `give_back` is set, the daemon takes a Match and a Peek in pieces of as few records.
+ */
 #define CONFIG_FIELDS(X)                                                                           \
     X(tenants)                                                                                     \
     X(ngroups)                                                                                     \
@@ -134,7 +136,8 @@ enum fault {
     X(far_tokens3)                                                                                 \
     X(slow)                                                                                        \
     X(own)                                                                                         \
-    X(together)
+    X(together)                                                                                    \
+    X(cut)
 
 struct config {
 #define X(name) uint32_t name;

@@ -322,12 +322,13 @@ void disk_told_to_end(struct sim *w, uint32_t d)
  * something may be evicted, so it is one piece. */
 static uint32_t in_memory(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant)
 {
-    uint32_t piece = w->cfg.piece;
+    uint32_t piece = w->cfg.piece, cut = w->cfg.cut;
     bool any;
 
-    w->cfg.piece = 0;
+    w->cfg.piece = w->cfg.cut = 0;
     any = peek_at(w, d, e, ns, variant, w->span);
     w->cfg.piece = piece;
+    w->cfg.cut = cut;
     if (!any)
         return 0;
     return w->reply->peek.host_depth > w->reply->peek.depth ? w->reply->peek.host_depth

@@ -365,6 +365,7 @@ static void make_give_back(struct config *c)
     if (c->seed_tokens / 7 % 3 != 0)
         return;
     c->give_back = 1 + c->seed_tokens / 21 % 6;
+    c->cut = c->seed_tokens / 126 % 2;
     if (c->tight != 3)
         c->lim_retires = 1024;
 }

@@ -11,6 +11,8 @@
     X(asks_full, 150)                                                                              \
     X(match_hit, 3600)                                                                             \
     X(match_miss, 4900)                                                                            \
+    X(match_is_cut, 60)                                                                            \
+    X(peek_is_cut, 25)                                                                             \
     X(match_in_pieces, 1500)                                                                       \
     X(peek_in_pieces, 870)                                                                         \
     X(peek_begins_anew, 140)                                                                       \

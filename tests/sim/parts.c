@@ -16,31 +16,46 @@ static void no_extend(struct sim *w, uint32_t d, struct session *s, uint32_t con
            w->reply->step.results[0].err);
 }
 
+/* Tokens of the next piece of a Match; 0: the rest is the last one. Where the daemon divides it,
+ * the piece leaves it one token alone to be the last. */
+static uint32_t match_part(const struct sim *w, uint32_t left)
+{
+    const uint32_t size = w->cfg.cut ? left - 1 : w->cfg.piece;
+
+    return size < left ? size : 0;
+}
+
 uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event *ev)
 {
     const struct req_tokens whole = ev->request.match.tokens;
     uint32_t at = whole.base, end = whole.base + whole.n, conn = ev->request.conn;
     struct event piece;
-    uint32_t committed;
+    uint32_t committed, n;
     bool again = false; /* once, or a long one would never end */
 
     s->piece_end = s->piece_holds = 0;
-    while (w->cfg.piece && end - at > w->cfg.piece) {
+    while ((n = match_part(w, end - at)) > 0) {
         request_init(w, d, &piece, OP_MATCH, conn);
         piece.request.match = ev->request.match;
-        piece.request.match.tokens = tokens_of(w, s->piece_variant, at, at + w->cfg.piece);
+        piece.request.match.tokens = tokens_of(w, s->piece_variant, at, at + n);
         piece.request.match.earlier = at - whole.base;
         piece.request.match.more = true;
+        piece.request.match.pieces = w->cfg.cut;
         sim_ask(w, d, &piece, "match_answer");
-        TRACE("    piece %u..%u: err %u, committed %u, tokens %u\n", at, at + w->cfg.piece,
-              w->reply->err, w->reply->match.lengths.committed, w->reply->match.tokens);
+        EXPECT(w->reply->match.taken < n, "piece_taken", "%u of %u", w->reply->match.taken, n);
+        if (w->reply->match.taken > 0) {
+            n = w->reply->match.taken;
+            MARK(match_is_cut);
+        }
+        TRACE("    piece %u..%u: err %u, committed %u, tokens %u\n", at, at + n, w->reply->err,
+              w->reply->match.lengths.committed, w->reply->match.tokens);
         follow_unsure(w, d, s); /* what the list has until the last piece comes */
         if (w->reply->err != TERN_OK)
             return at;
-        if (s->piece_end < at + w->cfg.piece)
-            s->piece_end = at + w->cfg.piece;
+        if (s->piece_end < at + n)
+            s->piece_end = at + n;
         EXPECT(w->reply->nruns == 0, "piece_tells_pages", "%u runs", w->reply->nruns);
-        at += w->cfg.piece;
+        at += n;
         committed = w->reply->match.lengths.committed;
         if (s->allocated == 0 && chance(w, 10))
             no_extend(w, d, s, conn);
@@ -104,8 +119,14 @@ void peek_parts(struct sim *w, uint32_t d, struct event *ev, uint32_t variant, u
         if (at == 0)
             ev->request.peek.from = (struct node_id){0};
         ev->request.peek.tokens = tokens_of(w, variant, at, end);
+        ev->request.peek.pieces = w->cfg.cut;
         peek_piece(w, d, ev);
         r = w->reply;
+        if (r->err == TERN_OK && r->peek.taken > 0) {
+            EXPECT(r->peek.taken < end - at, "piece_taken", "%u of %u", r->peek.taken, end - at);
+            end = at + r->peek.taken;
+            MARK(peek_is_cut);
+        }
         if (r->err == TERN_BUSY && at > 0) { /* what it goes on from was evicted */
             at = 0;
             size *= 4; /* a long one would never end */

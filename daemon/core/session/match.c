@@ -34,6 +34,28 @@ static enum tern_err tokens_check(const struct req_tokens *t, struct reply *ret)
     return TERN_OK;
 }
 
+/* T20: leaves as many of the tokens, in whole chunks, as a piece takes; returns them, or 0 for all.
+ */
+static uint32_t cut_to_piece(struct core *c, uint32_t align, bool pieces, struct req_tokens *t)
+{
+    uint32_t chunks, most;
+
+    if (!pieces)
+        return 0;
+    chunks = (give_back_begin(c) - c->visits) * NODES_A_VISIT / tokens_blocks_per_chunk(align);
+    most = (chunks > 0 ? chunks : 1) * align;
+    if (t->n <= most)
+        return 0;
+    while (t->nkeys > 0 && t->keys[t->nkeys - 1].position >= t->base + most)
+        t->nkeys--;
+    return t->n = most;
+}
+
+static void count_tokens(struct core *c, uint32_t align, uint32_t n)
+{
+    walked(c, div_up(n, align) * tokens_blocks_per_chunk(align));
+}
+
 /* Where a Peek that goes on begins: at the node that it reached before. *at: the root, or NONE. */
 static enum tern_err peek_from(const struct core *c, const struct req_peek *r, uint32_t *at,
                                struct reply *ret)
@@ -89,8 +111,10 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
 {
     const struct req_peek *r = &call->req->peek;
     struct token_view w = session_view(c, NULL, r->tokens.base, &r->tokens);
+    struct req_tokens t = r->tokens;
     uint32_t at, deepest;
     struct pool *p;
+    bool all;
 
     (void)out;
     TRY(session_pool_find(c, call->engine, r->pool, &p, ret));
@@ -102,8 +126,13 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
         ret->peek.disk_depth = disk_alone(c, p, r, &w);
         return TERN_OK;
     }
+    ret->peek.taken = cut_to_piece(c, p->align, r->pieces, &t);
+    w.end = t.base + t.n;
     at = node_walk(c, at, &w);
     deepest = host_down(c, at, &w);
+    count_tokens(c, p->align, t.n);
+    all = w.end - node_at(c, deepest)->depth < p->align;
+    w.end = t.base + r->tokens.n; /* the disk is followed as far as all of them go */
     at = node_first(c, at, node_on_device);
     ret->peek.history_depth = node_at(c, at)->depth;
     at = state_above(c, at);
@@ -111,7 +140,7 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     ret->peek.host_depth =
         node_at(c, host_above(c, (struct host_reach){.from = at, .to = deepest}))->depth;
     ret->peek.disk_depth = disk_deeper(c, deepest, &w, ret->peek.depth, false);
-    if (w.end - node_at(c, deepest)->depth < p->align) {
+    if (all) {
         ret->peek.reached = (struct node_id){deepest, node_at(c, deepest)->gen};
         ret->peek.walked = node_at(c, deepest)->depth;
     }
@@ -305,16 +334,15 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     while (s->tokens.first < depth)
         tokens_drop_chunk(c, &s->tokens);
     import_path(c, s, node, m->more);
-    if (!m->more)
-        count_prompt(c, s, had);
     session_state_move(&s->state, m->more ? SESSION_MATCHING : SESSION_TURN);
     s->fetched = 0;
     session_use(c, s);
-    if (!m->more)
-        session_path_runs(c, out, s, 0);
-    if (!m->more)
-        session_stores_from(c, s);
     ret->match.matched = depth;
+    if (m->more)
+        return TERN_OK;
+    count_prompt(c, s, had);
+    session_path_runs(c, out, s, 0);
+    session_stores_from(c, s);
     return TERN_OK;
 }
 
@@ -404,20 +432,24 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
 enum tern_err session_match(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret)
 {
-    const struct req_match *m = &call->req->match;
+    struct req_match m = call->req->match;
     struct session *s = call->session;
+    enum tern_err err;
 
     ret->match.lengths = session_lengths(s); /* of a refusal, too */
     ret->match.tokens = s->tokens.end;
-    TRY(match_check(c, s, m, ret));
-    TRY(match_back(c, s, m->tokens.base, ret));
+    TRY(match_check(c, s, &m, ret));
+    TRY(match_back(c, s, m.tokens.base, ret));
+    ret->match.taken = cut_to_piece(c, s->tokens.align, m.pieces, &m.tokens);
+    m.more |= ret->match.taken > 0;
     /* T3: import only into an empty table, before anything is allocated. Where earlier pieces have
      * emptied it, the rest of them resume. */
-    if (s->state == SESSION_MATCHING ||
-        (m->earlier == 0 && s->allocated == 0 && s->owned[0].n == 0))
-        TRY(match_import(c, out, s, m, ret));
+    if (s->state == SESSION_MATCHING || (m.earlier == 0 && s->allocated == 0 && s->owned[0].n == 0))
+        err = match_import(c, out, s, &m, ret);
     else
-        TRY(match_resume(c, out, s, m, ret));
+        err = match_resume(c, out, s, &m, ret);
+    count_tokens(c, s->tokens.align, m.tokens.n);
+    TRY(err);
     ret->match.lengths = session_lengths(s);
     ret->match.tokens = s->tokens.end;
     return TERN_OK;

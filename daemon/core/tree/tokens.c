@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "core/arena/hashed.h"
+#include "core/tree/nodes.h"
 
 #define KEYS_OUT_OF_ORDER                                                                          \
     "the extra key at position # follows one at #: give one a position, in ascending order"
@@ -488,7 +489,8 @@ uint32_t tokens_list_common(const struct core *c, const struct session *s,
     uint32_t key = t->nkeys, same = end > t->base ? end : t->base;
     struct req_tokens tail = *t;
 
-    for (uint32_t at = s->node; node_at(c, at)->depth > t->base; at = node_at(c, at)->parent) {
+    for (uint32_t at = node_above(c, (struct path){s->node, div_up(end, align) * align});
+         node_at(c, at)->depth > t->base; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
         struct token_buf b;
         const uint32_t above = n->depth - align, from = above > t->base ? above : t->base;

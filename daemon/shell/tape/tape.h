@@ -24,7 +24,7 @@
 
 #define TAPE_TENANTS_MAX 64
 #define TAPE_BYTES_MIN   4096
-#define TAPE_VERSION     24u
+#define TAPE_VERSION     25u
 
 struct tape;
 

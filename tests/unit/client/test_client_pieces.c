@@ -5,6 +5,7 @@
 /* Puts the pieces of a match together, and looks that each goes on where the one before ended. */
 struct pieces {
     uint32_t tokens[20000], n, base, keys, pieces, refuse; /* refuse: the piece with that number */
+    uint32_t takes, asked, sent; /* of a piece that may be divided; such pieces; all their tokens */
 };
 
 static void serve_pieces(struct fake *f)
@@ -16,6 +17,7 @@ static void serve_pieces(struct fake *f)
     while ((m = (const void *)fake_read(f)) != NULL) {
         Tern__Wire__Status busy = fake_status(TERN_BUSY, "full", NULL);
         uint32_t n = (uint32_t)(m->tokens->tokens.len / sizeof(uint32_t));
+        const uint32_t taken = m->pieces && p->takes && n > p->takes ? p->takes : 0;
 
         if (m->earlier == 0)
             p->base = m->tokens->kept, p->n = p->keys = p->pieces = 0;
@@ -27,11 +29,15 @@ static void serve_pieces(struct fake *f)
 
             memcpy(&position, m->tokens->keys.data + at, sizeof(position));
             check(position - m->tokens->kept < n);
-            p->keys++;
+            p->keys += taken == 0 || position - m->tokens->kept < taken;
         }
-        p->n += n;
+        p->asked += m->pieces ? 1 : 0;
+        p->sent += n;
+        p->n += taken > 0 ? taken : n;
         p->pieces++;
-        make_match(&a, m->more ? 77 : (uint32_t)f->h.session);
+        make_match(&a, m->more || taken > 0 ? 77 : (uint32_t)f->h.session);
+        a.m.has_taken = taken > 0;
+        a.m.taken = taken;
         a.m.status = p->pieces == p->refuse ? &busy : NULL;
         fake_reply(f, &a.m);
     }
@@ -85,6 +91,7 @@ TEST(match_longer_than_a_request_goes_in_pieces)
  */
 struct peeked {
     uint32_t depth, evictions, requests;
+    uint32_t takes; /* of a piece that may be divided */
 };
 
 static void serve_peek(struct fake *f)
@@ -93,8 +100,10 @@ static void serve_peek(struct fake *f)
     const Tern__Wire__Peek *m;
 
     while ((m = (const void *)fake_read(f)) != NULL) {
-        uint32_t end = m->tokens->kept + (uint32_t)(m->tokens->tokens.len / sizeof(uint32_t)),
-                 at = end < p->depth ? end / 64 * 64 : p->depth;
+        const uint32_t n = (uint32_t)(m->tokens->tokens.len / sizeof(uint32_t)),
+                       taken = m->pieces && p->takes && n > p->takes ? p->takes : 0,
+                       end = m->tokens->kept + (taken > 0 ? taken : n),
+                       at = end < p->depth ? end / 64 * 64 : p->depth;
         Tern__Wire__PeekReply r = TERN__WIRE__PEEK_REPLY__INIT;
         Tern__Wire__Status busy = fake_status(TERN_BUSY, "evicted", NULL);
 
@@ -111,6 +120,8 @@ static void serve_peek(struct fake *f)
         r.has_reached = r.has_walked = end - at < 64;
         r.reached = r.has_reached ? 1000 + at : 0;
         r.walked = r.has_walked ? at : 0;
+        r.has_taken = taken > 0;
+        r.taken = taken;
         fake_reply(f, &r);
     }
 }
@@ -158,4 +169,56 @@ TEST(match_piece_that_fails_ends_the_match)
     p.refuse = 0;
     assert_ok(tern_match(t, 5, &list, 9, 10000, &r));
     assert_match(&r, 5);
+}
+
+/* The daemon takes so many tokens of a long list at a time: the rest is sent again, and not much of
+ * it in vain. A list of 16,384 tokens may not be divided. */
+TEST(match_of_many_tokens_goes_on_where_the_daemon_stopped)
+{
+    static uint32_t tokens[20000];
+    static struct tern_extra_key keys[100];
+    static struct pieces p;
+    struct tern_tokens list = {.v = tokens, .n = 20000, .keys = keys, .nkeys = 100};
+    struct tern_result r;
+
+    for (uint32_t i = 0; i < 20000; i++)
+        tokens[i] = i * 7 + 1;
+    for (uint32_t i = 0; i < 100; i++)
+        keys[i].position = i * 200;
+    start(serve_pieces, &p);
+    for (p.takes = 1000; p.takes < 40000; p.takes *= 3) {
+        p.asked = p.sent = 0;
+        assert_ok(tern_match(t, 5, &list, 9, 10000, &r));
+        assert_match(&r, 5);
+        assert_int_equal(p.n, list.n);
+        assert_int_equal(p.keys, 100);
+        assert_memory_equal(p.tokens, tokens, sizeof tokens);
+        assert_int_equal(p.asked, p.pieces);
+        assert_true(p.sent <= 3 * list.n);
+    }
+    p.asked = 0;
+    list.n = 16384;
+    list.nkeys = 10;
+    assert_ok(tern_match(t, 6, &list, 9, 10000, &r));
+    assert_int_equal(p.pieces, 1);
+    assert_int_equal(p.asked, 0);
+}
+
+TEST(peek_of_many_tokens_goes_on_where_the_daemon_stopped)
+{
+    static uint32_t tokens[20000];
+    struct peeked p = {.depth = 64 * 300, .takes = 64 * 50};
+    struct tern_namespace ns = {.model = "m"};
+    struct tern_tokens list = {.v = tokens, .n = 20000};
+    struct tern_depths d;
+
+    start(serve_peek, &p);
+    assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_int_equal(d.resumable, p.depth);
+    assert_true(p.requests > 6);
+    p.requests = 0;
+    list.n = 16384;
+    assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_int_equal(d.resumable, 16384);
+    assert_int_equal(p.requests, 1);
 }

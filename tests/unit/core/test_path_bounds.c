@@ -465,3 +465,102 @@ TEST(t20_one_that_can_be_resumed_is_looked_for_only_so_far_below)
     assert_true(walk_costs(CHUNKS, FIRST_BELOW, BELOW_LOOKS_MAX + 1) <=
                 BELOW_LOOKS_MAX + CHUNKS / 2 + 1);
 }
+
+/* ---- long lists of tokens: what a Match and a Peek may divide ---- */
+
+#define LIST (2 * CHUNKS)
+
+/* From `from` on, piece by piece where the core may divide it. The answer to the last piece. */
+static struct reply list_match(struct meter *m, const struct rig_session *s, bool pieces)
+{
+    const struct reply *reply;
+
+    for (uint32_t at = 0;; at += reply->match.taken, m->pieces++) {
+        struct request r = {.op = OP_MATCH, .match = {.session = s->id, .pieces = pieces}};
+
+        r.match.tokens = (struct req_tokens){.v = ids + at, .base = at, .n = LIST - at};
+        r.match.earlier = at;
+        reply = rig_request(m->b.rig, s->conn, &r);
+        assert_non_null(reply);
+        assert_err(TERN_OK, reply->err);
+        if (reply->match.taken == 0)
+            return *reply;
+        assert_true(pieces && reply->match.taken < LIST - at && reply->nruns == 0);
+    }
+}
+
+static struct reply list_peek(struct meter *m, bool pieces)
+{
+    struct request r = {.op = OP_PEEK,
+                        .peek = {.pool = m->b.pool, .ns = m->b.s->ns, .pieces = pieces}};
+    const struct reply *reply;
+    uint32_t at = 0;
+
+    for (;; m->pieces++) {
+        r.peek.tokens = (struct req_tokens){.v = ids + at, .base = at, .n = LIST - at};
+        reply = rig_request(m->b.rig, m->b.e.conn[0], &r);
+        assert_non_null(reply);
+        assert_err(TERN_OK, reply->err);
+        if (reply->peek.taken == 0)
+            return *reply;
+        assert_int_equal(reply->peek.walked, at + reply->peek.taken);
+        at = reply->peek.walked;
+        r.peek.from = reply->peek.reached;
+    }
+}
+
+/* What the last list cost: each of its chunks was counted, and no piece was too long. */
+static void assert_divided(struct meter *m, bool pieces)
+{
+    const uint32_t all = LIST / NODES_A_VISIT,
+                   most = PIECE_VISITS_MAX + LIST / RECORDS_A_VISIT; /* a list may be dropped */
+
+    meter_step(m, NULL);
+    assert_true(m->total[OTHER] >= all && m->total[OTHER] <= 2 * all);
+    assert_int_equal(m->pieces, pieces ? (all - 1) / PIECE_VISITS_MAX : 0);
+    assert_true(pieces ? m->most[OTHER] <= most : m->most[OTHER] >= all);
+    m->total[OTHER] = m->most[OTHER] = m->pieces = 0;
+}
+
+/* A session is given the list, and given it again, undivided and in pieces: it finds the same. */
+static void assert_lists(struct meter *m, uint32_t matched)
+{
+    struct reply told[2], again[2];
+
+    for (uint32_t pieces = 0; pieces < 2; pieces++) {
+        struct rig_session *s = rig_session(m->b.rig, &m->b.e, m->b.pool, 1);
+
+        meter_phase(m, OTHER);
+        m->total[OTHER] = m->most[OTHER] = m->pieces = 0;
+        told[pieces] = list_match(m, s, pieces);
+        assert_divided(m, pieces);
+        again[pieces] = list_match(m, s, pieces);
+        assert_divided(m, pieces);
+        assert_int_equal(told[pieces].match.tokens, LIST);
+        assert_int_equal(told[pieces].match.matched, matched);
+        assert_ok(rig_close(s, 0));
+    }
+    assert_memory_equal(&told[0].match, &told[1].match, sizeof told[0].match);
+    assert_memory_equal(&again[0].match, &again[1].match, sizeof again[0].match);
+}
+
+TEST(t20_a_match_or_a_peek_of_many_chunks_goes_in_pieces)
+{
+    struct meter *m = malloc(sizeof *m);
+    struct reply told[2];
+
+    path_begin(m, LIST, 0);
+    m->b.s = rig_session(m->b.rig, &m->b.e, m->b.pool, 1);
+    assert_lists(m, 0);
+    path_commit(m, 7);
+    rig_engine_done(m->b.rig, &m->b.e, 7);
+    rig_timers(m->b.rig);
+    assert_lists(m, LIST);
+    for (uint32_t pieces = 0; pieces < 2; pieces++) {
+        told[pieces] = list_peek(m, pieces);
+        assert_divided(m, pieces);
+        assert_int_equal(told[pieces].peek.depth, LIST);
+    }
+    assert_memory_equal(&told[0].peek, &told[1].peek, sizeof told[0].peek);
+    free(m);
+}

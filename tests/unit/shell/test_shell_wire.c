@@ -68,11 +68,13 @@ TEST(wire_out_small_answers_decode_as_given)
         r.peek.history_depth = number32();
         r.peek.host_depth = number32();
         r.peek.disk_depth = number32();
+        r.peek.taken = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_PEEK_REPLY, r.request_id);
         assert_int_equal(AS(PeekReply)->depth, r.peek.depth);
         assert_int_equal(AS(PeekReply)->history_depth, r.peek.history_depth);
         assert_int_equal(AS(PeekReply)->host_depth, r.peek.host_depth);
         assert_int_equal(AS(PeekReply)->disk_depth, r.peek.disk_depth);
+        assert_int_equal(AS(PeekReply)->taken, r.peek.taken);
 
         r.op = OP_NAMESPACE_RESET;
         r.namespace_reset.nodes = number32();
@@ -149,6 +151,7 @@ TEST(wire_out_match_and_fetch_decode_as_given)
         r.match.matched = number32();
         r.match.host_depth = number32();
         r.match.disk_depth = number32();
+        r.match.taken = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_MATCH_REPLY, r.request_id);
         same_status(AS(MatchReply)->status, r.err, r.text, &r.shortage);
         same_lengths(AS(MatchReply)->lengths, &r.match.lengths);
@@ -156,6 +159,7 @@ TEST(wire_out_match_and_fetch_decode_as_given)
         assert_int_equal(AS(MatchReply)->matched, r.match.matched);
         assert_int_equal(AS(MatchReply)->host_depth, r.match.host_depth);
         assert_int_equal(AS(MatchReply)->disk_depth, r.match.disk_depth);
+        assert_int_equal(AS(MatchReply)->taken, r.match.taken);
         same_runs(AS(MatchReply)->runs, AS(MatchReply)->n_runs, runs, r.nruns);
 
         r.op = OP_FETCH;

@@ -168,6 +168,7 @@ TEST(wire_in_tokens_are_aligned_wherever_they_lie)
     m.tokens = &tokens;
     m.has_step = true;
     m.step = 12;
+    m.has_pieces = m.pieces = true;
     assert_int_equal(wire_encode(&h, &m.base, BODY_MAX, frame, sizeof(frame), &n), TERN_OK);
     assert_int_equal(frame_decode(frame, BODY_MAX, &h), TERN_OK);
     for (size_t at = 0; at < 8; at++) {
@@ -179,6 +180,7 @@ TEST(wire_in_tokens_are_aligned_wherever_they_lie)
         assert_int_equal(r.op, OP_MATCH);
         assert_int_equal(session_id_pack(r.match.session), 0x300000004);
         assert_int_equal(r.match.step, 12);
+        assert_true(r.match.pieces && !r.match.more);
         assert_int_equal(r.match.tokens.base, 1);
         assert_int_equal(r.match.tokens.n, 5);
         assert_int_equal((uintptr_t)r.match.tokens.v % sizeof(uint32_t), 0);
