@@ -294,3 +294,15 @@ const struct core_limits *core_limits_of(const struct core *c)
 {
     return &c->limits;
 }
+
+uint32_t node_above(const struct core *c, struct path path)
+{
+    uint32_t at = path.node;
+
+    while (node_at(c, at)->depth > path.state_from) {
+        uint32_t jump = node_at(c, at)->jump;
+
+        at = node_at(c, jump)->depth >= path.state_from ? jump : node_at(c, at)->parent;
+    }
+    return at;
+}

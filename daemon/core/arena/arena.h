@@ -831,4 +831,7 @@ static inline uint32_t div_up(uint32_t n, uint32_t d)
 #include "core/arena/held_shares.h"
 #include "core/arena/looks.h"
 
+/* The deepest node of the path not below state_from, in hops logarithmic in its depth. */
+uint32_t node_above(const struct core *c, struct path path);
+
 #endif

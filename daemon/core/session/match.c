@@ -51,9 +51,9 @@ static uint32_t cut_to_piece(struct core *c, uint32_t align, bool pieces, struct
     return t->n = most;
 }
 
-static void count_tokens(struct core *c, uint32_t align, uint32_t n)
+static void count_tokens(struct core *c, uint32_t align, const struct req_tokens *t)
 {
-    walked(c, div_up(n, align) * tokens_blocks_per_chunk(align));
+    walked(c, div_up(t->n, align) * tokens_blocks_per_chunk(align));
 }
 
 /* Where a Peek that goes on begins: at the node that it reached before. *at: the root, or NONE. */
@@ -130,7 +130,7 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     w.end = t.base + t.n;
     at = node_walk(c, at, &w);
     deepest = host_down(c, at, &w);
-    count_tokens(c, p->align, t.n);
+    count_tokens(c, p->align, &t);
     all = w.end - node_at(c, deepest)->depth < p->align;
     w.end = t.base + r->tokens.n; /* the disk is followed as far as all of them go */
     at = node_first(c, at, node_on_device);
@@ -448,7 +448,7 @@ enum tern_err session_match(struct core *c, struct actions *out, struct call *ca
         err = match_import(c, out, s, &m, ret);
     else
         err = match_resume(c, out, s, &m, ret);
-    count_tokens(c, s->tokens.align, m.tokens.n);
+    count_tokens(c, s->tokens.align, &m.tokens);
     TRY(err);
     ret->match.lengths = session_lengths(s);
     ret->match.tokens = s->tokens.end;

@@ -253,18 +253,6 @@ static uint32_t node_jump(const struct core *c, const struct node *p, uint32_t p
     return p->depth - j->depth == j->depth - jj->depth ? j->jump : parent;
 }
 
-uint32_t node_above(const struct core *c, struct path path)
-{
-    uint32_t at = path.node;
-
-    while (node_at(c, at)->depth > path.state_from) {
-        uint32_t jump = node_at(c, at)->jump;
-
-        at = node_at(c, jump)->depth >= path.state_from ? jump : node_at(c, at)->parent;
-    }
-    return at;
-}
-
 uint32_t node_first(const struct core *c, uint32_t slot, bool (*is)(const struct node *n))
 {
     for (const struct node *n = node_at(c, slot); !is(n); n = node_at(c, slot))

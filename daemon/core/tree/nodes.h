@@ -20,9 +20,6 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
 /* Deepest node whose whole path is visible and agrees with the view; the root for none. */
 uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 
-/* The deepest node of the path not below state_from, in hops logarithmic in its depth. */
-uint32_t node_above(const struct core *c, struct path path);
-
 /* The deepest node of the path of which something is so that is so of the root, and of whatever is
  * above a node of which it is: in as few hops. */
 uint32_t node_first(const struct core *c, uint32_t slot, bool (*is)(const struct node *n));

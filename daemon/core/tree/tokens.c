@@ -6,7 +6,6 @@
 
 #include "base/hash.h"
 #include "core/arena/hashed.h"
-#include "core/tree/nodes.h"
 
 #define KEYS_OUT_OF_ORDER                                                                          \
     "the extra key at position # follows one at #: give one a position, in ascending order"

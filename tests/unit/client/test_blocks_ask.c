@@ -2,7 +2,7 @@
  * it has every block in the page that the key's first word names. */
 #include <string.h>
 
-#include "client/blocks.h"
+#include "client/libtern/blocks.h"
 #include "unit/rig/rig_client.h"
 
 #define WAIT_MS  20000u
