@@ -1,4 +1,4 @@
-/* Data connections: slots, calling, sending, receiving and the end. A connection that ends is shut
+/* Data connections: slots, sending, receiving and the end. A connection that ends is shut
  * down at once, and its slot is free only when neither of its operations is in flight, because
  * until then the kernel may still read or write the pages that they name. See data_conn.h. */
 #include "seam/xfer/data_conn.h"
@@ -88,6 +88,31 @@ struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
     return NULL;
 }
 
+bool data_conn_admitted(struct data_conn *conn, uint32_t number)
+{
+    struct xfer *xfer = conn->xfer;
+    struct data_conns *conns = xfer->conns;
+    struct xfer_link *link = &xfer->link[number];
+
+    if (link->conns >= conns->inbound_min) {
+        if (conns->inbound_common + xfer->config.peers * conns->inbound_min >= conns->inbound_max)
+            return false;
+        conns->inbound_common++;
+    }
+    link->conns++;
+    conn->peer_link = number;
+    return true;
+}
+
+/* NONE: it had said nothing. */
+static void share_give(struct xfer *xfer, uint32_t number)
+{
+    if (number == NONE)
+        return;
+    if (xfer->link[number].conns-- > xfer->conns->inbound_min)
+        xfer->conns->inbound_common--;
+}
+
 static void end(struct data_conn *conn, bool failed)
 {
     if (conn->state == DATA_CONN_CLOSING || conn->state == DATA_CONN_FREE)
@@ -143,7 +168,7 @@ void data_conn_reap(struct data_conn *conn)
     xfer->conns->inbound -= conn->transport ? 0 : 1;
     xfer->conns->extra -= conn->extra ? 1 : 0;
     if (!conn->transport)
-        xfer_link_conn_end(xfer, conn->peer_link);
+        share_give(xfer, conn->peer_link);
     for (uint32_t k = xfer->ntransports; k > 0; k--)
         for (uint32_t i = 0; i < xfer->config.links && xfer->lanes_waiting > 0; i++)
             if (xfer->link[i].lane[k - 1].waiting_ns != 0)
@@ -242,8 +267,7 @@ static void walk_over(struct data_conn *conn, uint64_t n)
 
 /* ------------------------------------------------------------------ sending */
 
-/* What was in flight on send_op has ended, well or not. False: so has the connection. */
-static bool send_ended(struct data_conn *conn, bool well)
+bool data_conn_sent(struct data_conn *conn, bool well)
 {
     conn->sending = false;
     if (conn->state == DATA_CONN_CLOSING) {
@@ -263,7 +287,7 @@ static void buffer_sent(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     struct data_conn *conn = container_of(op, struct data_conn, send_op);
 
     (void)flags, (void)buffer;
-    if (!send_ended(conn, res > 0))
+    if (!data_conn_sent(conn, res > 0))
         return;
     conn->xfer->stats.socket_bytes_out += (uint64_t)res;
     conn->out_at += (uint32_t)res;
@@ -358,7 +382,7 @@ static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
 
 /* Fewer than n bytes wake nobody: a wake-up costs the source's core more than a segment does. Any
  * thread. The tick may lower it while a data thread sets it; then it lowers it again. */
-static void await(struct data_conn *conn, uint64_t n)
+void data_conn_await(struct data_conn *conn, uint64_t n)
 {
     int bytes = (int)n;
 
@@ -371,7 +395,7 @@ void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all)
 {
     conn->receiving = true;
     conn->recv_op.done = received;
-    await(conn, all ? n : 1);
+    data_conn_await(conn, all ? n : 1);
     io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, at, n, false);
 }
 
@@ -388,7 +412,7 @@ static bool pages_landed(struct io_task *task, int32_t res)
     atomic_fetch_add_explicit(&conn->xfer->landed_bytes, (uint64_t)res, memory_order_relaxed);
     if (conn->walk.left == 0)
         return false;
-    await(conn, walk_piece(conn, task, DATA_RECV_BYTES));
+    data_conn_await(conn, walk_piece(conn, task, DATA_RECV_BYTES));
     return true;
 }
 
@@ -408,7 +432,7 @@ void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
     conn->recv_task.work = pages_landed;
     conn->recv_task.done = pages_received;
     conn->recv_task.msg.msg_flags = 0;
-    await(conn, walk_piece(conn, &conn->recv_task, DATA_RECV_BYTES));
+    data_conn_await(conn, walk_piece(conn, &conn->recv_task, DATA_RECV_BYTES));
     io_threads_receive(conn->xfer->threads, &conn->recv_task, lane_of(conn), conn->fd);
 }
 
@@ -420,93 +444,6 @@ void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
         if (conn->state == DATA_CONN_OPEN && conn->recv_inflow == inflow)
             cancel_receive(conn);
     }
-}
-
-/* ------------------------------------------------------------------ calling */
-
-/* How the call to the link's data port ended. The control port may well be open while this one is
- * not, so an operator has to hear of it; not where another connection shows that it is open. */
-static void call_ended(const struct data_conn *conn, int error)
-{
-    const struct xfer_config *c = &conn->xfer->config;
-    struct xfer_link *link = &conn->xfer->link[conn->peer_link];
-    uint16_t port = tcp_port(&link->addr);
-
-    if (link->call_errno == error || (error && conn->extra))
-        return;
-    link->call_errno = error;
-    snprintf(link->call_text, sizeof link->call_text, "its data port %u cannot be reached: %s",
-             port, strerror(error));
-    if (c->data_dialled)
-        c->data_dialled(c->ctx, conn->peer_link, port, error);
-}
-
-static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
-{
-    struct data_conn *conn = container_of(op, struct data_conn, send_op);
-    const struct xfer_link *link = &conn->xfer->link[conn->peer_link];
-
-    (void)flags, (void)buffer;
-    if (conn->state == DATA_CONN_CONNECTING)
-        call_ended(conn, res < 0 ? -res : 0);
-    if (!send_ended(conn, res >= 0))
-        return;
-    data_conn_state_move(&conn->state, DATA_CONN_OPEN);
-    data_path_up(conn);
-    xfer_put_head(
-        conn->buffer,
-        &(struct xfer_head){.type = XFER_HELLO, .a = link->peer_incarnation, .b = link->token});
-    conn->out_n = XFER_HEAD_BYTES;
-    if (conn->caller->opened)
-        conn->caller->opened(conn);
-    data_conn_send_buffer(conn);
-    conn->caller->receive(conn);
-}
-
-/* No descriptor, or no slot. */
-static void not_called(struct transport *t, uint32_t number, uint32_t path, bool slot)
-{
-    struct xfer *xfer = t->xfer;
-    struct lane *lane = transport_lane(t, number);
-
-    if (data_paths_alive(t, number)) {
-        data_path_put_off(&lane->path[path]);
-    } else if (slot) {
-        if (lane->waiting_ns == 0)
-            lane_wait(xfer, lane, io_now_ns());
-        data_conns_evict(xfer);
-    } else {
-        queue_break(xfer, &lane->queue, TERN_BUSY); /* what has descriptors may let go */
-    }
-}
-
-void data_conn_call(struct transport *t, uint32_t number, uint32_t path,
-                    const struct data_caller *caller)
-{
-    struct xfer *xfer = t->xfer;
-    struct xfer_link *link = &xfer->link[number];
-    int fd = socket(link->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct data_conn *conn;
-
-    if (fd < 0) {
-        not_called(t, number, path, false);
-        return;
-    }
-    data_conn_options(xfer, fd);
-    conn = data_conn_take(xfer, t, fd);
-    if (!conn) {
-        close(fd);
-        not_called(t, number, path, true);
-        return;
-    }
-    lane_wait(xfer, transport_lane(t, number), 0);
-    conn->caller = caller;
-    conn->peer_link = number;
-    conn->path = path;
-    data_path_taken(t, conn);
-    conn->send_op.done = connected;
-    conn->sending = true;
-    io_connect(xfer->config.io, &conn->send_op, fd, (struct sockaddr *)&link->addr, link->addr_len);
 }
 
 /* ------------------------------------------------------------------ all of them */
@@ -527,169 +464,4 @@ bool data_conns_read(const struct xfer *xfer, uint32_t outflow)
             xfer->conns->conn[i].send_outflow == outflow)
             return true;
     return false;
-}
-
-void data_conns_tick(struct xfer *xfer, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < xfer->conns->end; i++) {
-        struct data_conn *conn = &xfer->conns->conn[i];
-        uint64_t progress_ns = atomic_load_explicit(&conn->progress_ns, memory_order_relaxed);
-        uint64_t still_ns = now_ns > progress_ns ? now_ns - progress_ns : 0;
-        bool busy;
-
-        if (conn->state != DATA_CONN_OPEN && conn->state != DATA_CONN_CONNECTING)
-            continue;
-        busy = conn->sending ||
-               (conn->caller ? conn->caller->busy(conn) : data_source_busy(conn, now_ns));
-        if (busy && still_ns > xfer->config.idle_ns) {
-            if (conn->state == DATA_CONN_CONNECTING)
-                call_ended(conn, ETIMEDOUT);
-            data_conn_fail(conn);
-        } else if (busy && conn->receiving && still_ns > xfer->config.idle_ns / 2)
-            await(conn, 1); /* a slow peer is not a silent one: takes what there is */
-    }
-}
-
-static size_t meta_bytes(uint32_t sums_per_page)
-{
-    uint32_t sums = sums_per_page > XFER_PIECE_SUMS ? sums_per_page : XFER_PIECE_SUMS;
-
-    return XFER_TAIL_BYTES + XFER_ANSWER_HEAD_BYTES + (size_t)sums * sizeof(uint64_t) +
-           XFER_REGION_BYTES(RANKS_MAX);
-}
-
-static uint32_t own_bytes(const struct transport_ops *const *transports)
-{
-    uint32_t bytes = sizeof(struct data_request);
-
-    for (; *transports; transports++)
-        if ((*transports)->conn_bytes > bytes)
-            bytes = (*transports)->conn_bytes;
-    return bytes;
-}
-
-uint64_t data_conns_bytes(const struct xfer_config *c, uint32_t sums_per_page,
-                          const struct transport_ops *const *transports)
-{
-    uint64_t conn = sizeof(struct data_conn) + DATA_IOVS * sizeof(struct iovec) +
-                    undumped_bytes(meta_bytes(sums_per_page)) + DATA_PACKED_BYTES +
-                    DATA_BUFFER_BYTES + undumped_bytes(own_bytes(transports));
-
-    return sizeof(struct data_conns) + c->data_conns_max * conn + door_bytes(c->strangers);
-}
-
-static bool system_allows(const char *path)
-{
-    uint64_t most;
-
-    return file_number(path, "", 10, &most) && most >= DATA_SOCKET_BYTES;
-}
-
-/* A size that the system would cut down is not set at all: the kernel's own tuning goes further. */
-static int socket_bytes(const struct xfer_config *c)
-{
-    if (c->socket_buffer_bytes > 0)
-        return (int)c->socket_buffer_bytes;
-    return system_allows("/proc/sys/net/core/rmem_max") &&
-                   system_allows("/proc/sys/net/core/wmem_max")
-               ? DATA_SOCKET_BYTES
-               : 0;
-}
-
-static bool create_conn(struct xfer *xfer, struct data_conn *conn)
-{
-    conn->xfer = xfer;
-    conn->fd = -1;
-    conn->iov = calloc(DATA_IOVS, sizeof *conn->iov);
-    conn->meta = undumped_take(xfer->conns->meta_bytes, false);
-    conn->packed = undumped_take(DATA_PACKED_BYTES, false);
-    conn->buffer = undumped_take(DATA_BUFFER_BYTES, false);
-    conn->own = undumped_take(xfer->conns->own_bytes, false);
-    return conn->iov && conn->meta && conn->packed && conn->buffer && conn->own;
-}
-
-enum tern_err data_conns_create(struct xfer *xfer)
-{
-    const struct xfer_config *c = &xfer->config;
-    struct data_conns *conns = calloc(1, sizeof *conns);
-
-    xfer->conns = conns;
-    if (!conns)
-        return TERN_INTERNAL;
-    conns->listen_fd = -1;
-    conns->socket_bytes = socket_bytes(c);
-    conns->inbound_max = c->data_conns_max / 2;
-    conns->outbound_max = c->data_conns_max - conns->inbound_max;
-    conns->inbound_min = c->peers ? conns->inbound_max / c->peers : 0;
-    if (conns->inbound_min > c->connections + 1) /* and one for RDMA */
-        conns->inbound_min = c->connections + 1;
-    conns->meta_bytes = meta_bytes(mem_sums_per_page(c->mem));
-    conns->own_bytes = own_bytes(c->transports);
-    conns->conn = calloc(c->data_conns_max, sizeof *conns->conn);
-    for (uint32_t i = 0; conns->conn && i < c->data_conns_max; i++)
-        if (!create_conn(xfer, &conns->conn[i]))
-            return TERN_INTERNAL;
-    return conns->conn ? data_door_create(xfer) : TERN_INTERNAL;
-}
-
-static bool tasks_away(const struct xfer *xfer)
-{
-    struct io_threads_stats stats = {0};
-
-    if (xfer->threads)
-        io_threads_stats(xfer->threads, &stats);
-    return stats.away > 0;
-}
-
-/* Cancels all and runs the ring until nothing of ours is in flight and no task is away: neither the
- * kernel nor a data thread must be left with our memory. */
-static void drain(struct xfer *xfer)
-{
-    struct data_conns *conns = xfer->conns;
-    uint64_t deadline = io_now_ns() + XFER_DESTROY_WAIT_NS;
-    bool busy = true;
-
-    conns->ending = true;
-    if (conns->accepting)
-        io_cancel(xfer->config.io, &conns->accept_op);
-    while (busy && io_now_ns() < deadline) {
-        busy = conns->accepting || tasks_away(xfer);
-        for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
-            data_conn_fail(&conns->conn[i]);
-            busy = busy || conns->conn[i].state != DATA_CONN_FREE;
-        }
-        if (busy)
-            io_run(xfer->config.io, deadline);
-    }
-    check(!busy);
-}
-
-void data_conns_stop(struct xfer *xfer)
-{
-    struct data_conns *conns = xfer->conns;
-
-    if (!conns)
-        return;
-    drain(xfer);
-    door_destroy(conns->door);
-    if (conns->listen_fd >= 0)
-        close(conns->listen_fd);
-}
-
-void data_conns_destroy(struct xfer *xfer)
-{
-    struct data_conns *conns = xfer->conns;
-
-    if (!conns)
-        return;
-    for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
-        free(conns->conn[i].iov);
-        undumped_put(conns->conn[i].meta, conns->meta_bytes);
-        undumped_put(conns->conn[i].packed, DATA_PACKED_BYTES);
-        undumped_put(conns->conn[i].buffer, DATA_BUFFER_BYTES);
-        undumped_put(conns->conn[i].own, conns->own_bytes);
-    }
-    free(conns->conn);
-    free(conns);
-    xfer->conns = NULL;
 }

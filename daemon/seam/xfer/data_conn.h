@@ -125,9 +125,8 @@ struct data_conns {
     bool accepting, ending;
 };
 
-/* data_listen.c: accepts calls of peers, if it listens and is not at it already. */
+/* data_conns.c: accepts calls of peers, if it listens and is not at it already. */
 void data_conns_accept(struct xfer *xfer);
-enum tern_err data_door_create(struct xfer *xfer);
 
 uint64_t data_conns_bytes(const struct xfer_config *config, uint32_t sums_per_page,
                           const struct transport_ops *const *transports);
@@ -154,6 +153,12 @@ void data_conn_fail(struct data_conn *conn); /* ends it; safe to call twice */
 void data_conn_end(struct data_conn *conn);  /* the same, and its path has not failed */
 void data_conn_reap(struct data_conn *conn); /* frees it once nothing is in flight */
 void data_conn_progress(struct data_conn *conn);
+/* It said the token of that link. False: no share has room for another one of it. */
+bool data_conn_admitted(struct data_conn *conn, uint32_t peer_link);
+void data_conn_await(struct data_conn *conn, uint64_t n); /* see the definition */
+/* What was in flight on send_op has ended, well or not. False: so has the connection. */
+bool data_conn_sent(struct data_conn *conn, bool well);
+void data_call_ended(const struct data_conn *conn, int error); /* of one that is called */
 void data_conn_send_buffer(struct data_conn *conn); /* of a caller: what is in the buffer */
 /* Some of n bytes that are no page's; all of them, if they are awaited. */
 void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all);
@@ -183,7 +188,6 @@ void data_path_carried(struct data_conn *conn); /* a whole answer: it works */
 void data_path_left(struct data_conn *conn, bool failed);
 void data_path_put_off(struct data_path *path);               /* it could not be called */
 void data_paths_reset(struct xfer *xfer, uint32_t peer_link); /* another peer may be there */
-void data_paths_view(const struct xfer *xfer, uint32_t peer_link, struct xfer_link_view *ret);
 
 /* What of conn->meta precedes page bytes that go out, and a list of those. */
 struct data_gather {

@@ -237,11 +237,10 @@ static bool hello(struct data_conn *conn, const struct xfer_head *head)
         xfer->stats.refused++;
         return false;
     }
-    if (!xfer_link_conn_begin(xfer, link)) {
+    if (!data_conn_admitted(conn, link)) {
         xfer->stats.over_share++;
         return false;
     }
-    conn->peer_link = link;
     return true;
 }
 

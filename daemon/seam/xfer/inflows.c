@@ -25,6 +25,13 @@ static void batch_put(struct xfer *xfer, uint32_t *at)
     *at = NONE;
 }
 
+uint32_t xfer_batches(const struct xfer_config *c)
+{
+    uint32_t most = c->pulls * PULL_BATCHES_MAX;
+
+    return c->batches > 0 && c->batches < most ? c->batches : most;
+}
+
 void inflows_init(struct xfer *xfer)
 {
     xfer->batch_free = NONE;

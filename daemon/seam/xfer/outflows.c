@@ -1,7 +1,6 @@
 /* Outflows, which are the seam's records of serves: whether a page may leave, and when nothing
  * reads the pages of one any more. Called by the shell's owner thread and by the transports. */
 #include "base/check.h"
-#include "seam/xfer/data_conn.h"
 #include "seam/xfer/transfers.h"
 
 static struct outflow *outflow_of(struct xfer *xfer, struct serve_id id)
@@ -18,7 +17,11 @@ static void outflow_quiet(struct xfer *xfer, uint32_t slot)
 
     if (outflow->state != OUTFLOW_STOPPING || outflow->holds > 0)
         return;
-    check(!data_conns_read(xfer, slot));
+    for (uint32_t i = 0; i < xfer->ntransports; i++) {
+        const struct transport *t = &xfer->transport[i];
+
+        check(!t->own || !t->ops->reads || !t->ops->reads(t, slot));
+    }
     outflow_state_move(&outflow->state, OUTFLOW_NONE);
     pair_put(&outflow->pair);
     xfer->config.emit(xfer->config.ctx, &event);
@@ -57,20 +60,13 @@ void xfer_serve_start(struct xfer *xfer, const struct action *act)
                     act->serve.layout_hash != pairs_own_hash(xfer, act->serve.pool);
 }
 
-void xfer_serve_stop(struct xfer *xfer, const struct action *act)
+void outflow_stop(struct xfer *xfer, struct serve_id id)
 {
-    struct outflow *outflow = outflow_of(xfer, act->serve.serve);
+    struct outflow *outflow = outflow_of(xfer, id);
 
-    outflow->gen = act->serve.serve.gen;
+    outflow->gen = id.gen;
     outflow_state_move(&outflow->state, OUTFLOW_STOPPING);
-    data_conns_serve_stopped(xfer, act->serve.serve);
-    for (uint32_t i = 0; i < xfer->ntransports; i++) {
-        struct transport *t = &xfer->transport[i];
-
-        if (t->own && t->ops->serve_stopped)
-            t->ops->serve_stopped(t, act->serve.serve);
-    }
-    outflow_quiet(xfer, act->serve.serve.slot);
+    outflow->holds++;
 }
 
 bool outflow_serves(const struct xfer *xfer, struct serve_id id)

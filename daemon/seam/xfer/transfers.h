@@ -272,6 +272,8 @@ void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
 
 void outflow_hold(struct xfer *xfer, uint32_t outflow);
 void outflow_release(struct xfer *xfer, uint32_t outflow);
+/* The core stopped it. The caller releases it when its transports know, which may say QUIET. */
+void outflow_stop(struct xfer *xfer, struct serve_id serve);
 bool outflow_serves(const struct xfer *xfer, struct serve_id serve);
 /* May that page leave now? Then *ret_record is where its checksums are. Asked before its bytes are
  * read, and again behind that: who is refused then has read what may be another page's. */
@@ -284,12 +286,10 @@ void outflow_sent(struct xfer *xfer, struct serve_id serve, uint32_t pages, uint
 /* May who came by that peer link ask for pages of that serve? */
 bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
 
+/* Breaks pulls whose data connection never came. */
 void xfer_link_tick(struct xfer *xfer, uint32_t peer_link, uint64_t now_ns);
 /* The peer link whose token that is; NONE: it is of no link that is up. */
 uint32_t xfer_link_admitted(const struct xfer *xfer, uint64_t token);
-/* Counts a data connection that said the link's token. False: no share has room for another one. */
-bool xfer_link_conn_begin(struct xfer *xfer, uint32_t peer_link);
-void xfer_link_conn_end(struct xfer *xfer, uint32_t peer_link); /* NONE: it had said nothing */
 /* The transport that a new batch goes over, or one that `after` gives up; NULL: none takes it. */
 struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t pool,
                                 const struct transport *after);

@@ -74,6 +74,7 @@ struct transport_ops {
     void (*drop)(struct transport *t, uint32_t inflow);
     /* Does anything of it hold that inflow? Asked to cross-check the count of holds. */
     bool (*holds)(const struct transport *t, uint32_t inflow);
+    bool (*reads)(const struct transport *t, uint32_t outflow); /* likewise; NULL: nothing does */
     /* The core stopped a serve: nothing may begin to read its pages. What already reads them is
      * cancelled or waited for, and holds the outflow until then. NULL: `over` does it. */
     void (*serve_stopped)(struct transport *t, struct serve_id serve);

@@ -1,4 +1,5 @@
-/* Transfers: their tables and their life, time and figures. Called by the shell's owner thread. */
+/* Transfers: their tables and their life, time and figures, links that come and go, and what one
+ * event does to several transports. Called by the shell's owner thread. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -9,13 +10,6 @@
 static const struct transport_ops *const *transports_of(const struct xfer_config *c)
 {
     return c->transports ? c->transports : transports_built;
-}
-
-uint32_t xfer_batches(const struct xfer_config *c)
-{
-    uint32_t most = c->pulls * PULL_BATCHES_MAX;
-
-    return c->batches > 0 && c->batches < most ? c->batches : most;
 }
 
 /* A data connection has a task for what it receives and one for what it sends. */
@@ -155,6 +149,113 @@ void xfer_destroy(struct xfer *xfer)
     free(xfer->injected);
     pairs_destroy(xfer);
     free(xfer);
+}
+
+static bool has_batches(const struct xfer *xfer, uint32_t slot)
+{
+    const uint32_t *batch = xfer->inflow[slot].batch;
+
+    for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
+        if (batch[b] != NONE && batch_used(&xfer->batch[batch[b]]))
+            return true;
+    return false;
+}
+
+void xfer_link_down(struct xfer *xfer, uint32_t number)
+{
+    struct xfer_link *link = &xfer->link[number];
+
+    check(number < xfer->config.links);
+    if (!link->up)
+        return;
+    link->up = false;
+    for (uint32_t k = xfer->ntransports; k > 0; k--)
+        for (uint32_t i = 0; i < xfer->config.connections; i++) {
+            struct data_conn *conn = data_path_conn(&xfer->transport[k - 1], number, i);
+
+            if (conn)
+                data_conn_end(conn);
+        }
+    for (uint32_t slot = 0; slot < xfer->config.pulls; slot++)
+        if (xfer->inflow[slot].peer_link == number && has_batches(xfer, slot))
+            inflow_break(xfer, slot, TERN_PEER_LOST);
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].own && xfer->transport[i].ops->link_down)
+            xfer->transport[i].ops->link_down(&xfer->transport[i], number);
+}
+
+enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sockaddr *addr,
+                           socklen_t len, uint64_t peer_incarnation, uint64_t token)
+{
+    struct xfer_link *link;
+
+    if (number >= xfer->config.links || len > sizeof link->addr ||
+        (addr->sa_family != AF_INET && addr->sa_family != AF_INET6))
+        return TERN_INVALID;
+    xfer_link_down(xfer, number); /* what was asked of an earlier incarnation is over */
+    link = &xfer->link[number];
+    memcpy(&link->addr, addr, len);
+    link->addr_len = len;
+    link->peer_incarnation = peer_incarnation;
+    link->token = token;
+    link->call_errno = 0;
+    link->by_tcp = false;
+    link->up = true;
+    data_paths_reset(xfer, number);
+    return TERN_OK;
+}
+
+static bool waited_too_long(struct xfer *xfer, struct lane *lane, uint64_t now_ns)
+{
+    if (lane->waiting_ns == 0 || now_ns <= lane->waiting_ns ||
+        now_ns - lane->waiting_ns <= xfer->config.idle_ns)
+        return false;
+    lane_wait(xfer, lane, 0);
+    return true;
+}
+
+void xfer_link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
+{
+    bool waits = false;
+
+    for (uint32_t k = xfer->ntransports; k > 0; k--) {
+        struct lane *lane = &xfer->link[number].lane[k - 1];
+
+        if (waited_too_long(xfer, lane, now_ns))
+            queue_break(xfer, &lane->queue, TERN_BUSY);
+        waits = waits || lane->waiting_ns != 0;
+    }
+    if (waits)
+        data_conns_evict(xfer);
+}
+
+void xfer_admit(struct xfer *xfer, uint32_t number, uint64_t token)
+{
+    check(number < xfer->config.links && token != 0);
+    xfer_dismiss(xfer, number);
+    xfer->link[number].admitted = token;
+}
+
+void xfer_dismiss(struct xfer *xfer, uint32_t number)
+{
+    check(number < xfer->config.links);
+    if (!xfer->link[number].admitted)
+        return;
+    xfer->link[number].admitted = 0;
+    data_conns_dismiss(xfer, number);
+}
+
+void xfer_serve_stop(struct xfer *xfer, const struct action *act)
+{
+    outflow_stop(xfer, act->serve.serve);
+    data_conns_serve_stopped(xfer, act->serve.serve);
+    for (uint32_t i = 0; i < xfer->ntransports; i++) {
+        struct transport *t = &xfer->transport[i];
+
+        if (t->own && t->ops->serve_stopped)
+            t->ops->serve_stopped(t, act->serve.serve);
+    }
+    outflow_release(xfer, act->serve.serve.slot);
 }
 
 void xfer_tick(struct xfer *xfer, uint64_t now_ns)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The order inside a layer: reads from the built objects which file calls which, and fails on a call from a sub-folder
 # to one that stands after it, and on a circle of files. A table row: library | folder | sub-folders, lowest first;
-# `.` stands for the files of the folder itself. The last column: files, and folders with a `/`, that still have circles.
+# `.` stands for the files of the folder itself, and a file belongs to the innermost of the sub-folders that has it.
+# The last column: files, and folders with a `/`, that still have circles.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
@@ -10,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 
 read -r -d '' table <<'TABLE' || true
 daemon/core/libtern_core.a | daemon/core | arena memory tree tier disk transfer session fetch turn . | tree/evict tree/nodes tree/state
-daemon/seam/libtern_seam.a | daemon/seam | io mem disk xfer | xfer/
+daemon/seam/libtern_seam.a | daemon/seam | io mem disk xfer | xfer/verbs/
 daemon/shell/libtern_shell.a | daemon/shell | log tape tls stream step config wire conn peers alarm admin loop
 TABLE
 
@@ -53,10 +54,14 @@ against() { # CALLS SUB-FOLDER...
     shift
     awk -v order="$*" '
         BEGIN { n = split(order, folder, " "); for (i = 1; i <= n; i++) rank[folder[i]] = i }
+        function rank_of(file) {
+            while (sub(/\/[^\/]*$/, "", file)) if (file in rank) return rank[file]
+            return 0
+        }
         {
-            split($1, caller, "/"); split($2, called, "/")
-            if (!(caller[1] in rank) || !(called[1] in rank)) print "not in the order: " $0
-            else if (rank[caller[1]] < rank[called[1]]) print "goes up: " $0
+            caller = rank_of($1); called = rank_of($2)
+            if (!caller || !called) print "not in the order: " $0
+            else if (caller < called) print "goes up: " $0
         }' "$list"
 }
 
@@ -65,17 +70,21 @@ circles() { # CALLS FILE...: the files of each circle, but for those between the
     shift
     awk -v known="$*" '
         BEGIN { n = split(known, file, " "); for (i = 1; i <= n; i++) may[file[i]] = 1 }
-        function known_one(file) { return file in may || substr(file, 1, index(file, "/")) in may }
+        function known_one(file) {
+            do if (file in may) return 1; while (sub(/[^\/]+\/?$/, "", file) && file != "")
+            return 0
+        }
         !(known_one($1) && known_one($2)) { print $1, $2 }' "$list" | sort -u | tsort 2>&1 >/dev/null | sed 's/^tsort: //' || true
 }
 
 # The check must be able to fail: of calls that it should refuse it has to find each.
-printf '%s\n' 'low/a low/b f' 'high/c low/a g' >"$work/good"
-printf '%s\n' 'low/a high/c h' 'new/d low/a i' 'low/b low/a j' >"$work/bad"
-[[ -z $(against "$work/good" low high)$(circles "$work/good") ]] || { echo "self-test: a good order was refused"; exit 1; }
+printf '%s\n' 'low/a low/b f' 'high/c low/a g' 'high/c high/in/d k' >"$work/good"
+printf '%s\n' 'low/a high/c h' 'new/d low/a i' 'low/b low/a j' 'high/in/deep/e high/c l' >"$work/bad"
+[[ -z $(against "$work/good" low high/in high)$(circles "$work/good") ]] || { echo "self-test: a good order was refused"; exit 1; }
 cat "$work/good" >>"$work/bad"
-[[ $(against "$work/bad" low high | wc -l) -eq 2 ]] || { echo "self-test: a call that goes up was not found"; exit 1; }
-circles "$work/bad" | grep -q 'low/b' || { echo "self-test: a circle was not found"; exit 1; }
+[[ $(against "$work/bad" low high/in high | wc -l) -eq 3 ]] || { echo "self-test: a call that goes up was not found"; exit 1; }
+[[ -z $(circles "$work/bad" low/ high/) ]] || { echo "self-test: a circle that is known was refused"; exit 1; }
+circles "$work/bad" high/ | grep -q 'low/b' || { echo "self-test: a circle was not found"; exit 1; }
 
 status=0
 while IFS='|' read -r archive folder order known; do

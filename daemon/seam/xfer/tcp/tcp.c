@@ -40,6 +40,11 @@ static bool tcp_holds(const struct transport *t, uint32_t inflow)
     return data_conns_write(t->xfer, inflow);
 }
 
+static bool tcp_reads(const struct transport *t, uint32_t outflow)
+{
+    return data_conns_read(t->xfer, outflow);
+}
+
 const struct transport_ops tcp_transport = {
     .name = "tcp",
     .asked_for = XFER_TCP,
@@ -52,4 +57,5 @@ const struct transport_ops tcp_transport = {
     .pump = tcp_pump,
     .drop = tcp_drop,
     .holds = tcp_holds,
+    .reads = tcp_reads,
 };

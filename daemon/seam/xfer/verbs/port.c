@@ -6,6 +6,11 @@
 
 #include "seam/xfer/verbs/verbs.h"
 
+const struct xfer_rdma_tuning xfer_rdma_tuning_initial = {.gid_index = XFER_BY_PORT,
+                                                          .mtu = XFER_BY_PORT,
+                                                          .timeout = 16, /* 268 ms */
+                                                          .retries = 6}; /* an error after 2 s */
+
 static bool gid_there(struct ibv_context *ctx, uint32_t port, uint32_t index,
                       struct ibv_gid_entry *ret)
 {

@@ -1,10 +1,26 @@
-/* Peer links: whom we may call, who may call us, and which transport the batches of a link go over.
- * Called by the shell's owner thread. */
+/* Peer links: who may call us, which transport the batches of a link go over, and what operators
+ * see of a link. Called by the shell's owner thread and by the transports. */
 #include <stdio.h>
 
 #include "base/check.h"
-#include "seam/xfer/data_conn.h"
 #include "seam/xfer/transfers.h"
+
+const char *const xfer_transport_word[XFER_TRANSPORTS] = {
+#define X(name, word, by_paths) [XFER_##name] = (word),
+    XFER_TRANSPORT_TABLE(X)
+#undef X
+};
+
+bool xfer_transport_by_paths(enum xfer_transport transport)
+{
+    static const bool by_paths[XFER_TRANSPORTS] = {
+#define X(name, word, by_paths) [XFER_##name] = (by_paths),
+        XFER_TRANSPORT_TABLE(X)
+#undef X
+    };
+
+    return by_paths[transport];
+}
 
 static const char no_rdma[] = "this build has no RDMA: it was configured without libibverbs";
 
@@ -22,105 +38,11 @@ bool xfer_rdma_built(const struct xfer *xfer)
     return rdma_of(xfer) != NULL;
 }
 
-enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sockaddr *addr,
-                           socklen_t len, uint64_t peer_incarnation, uint64_t token)
-{
-    struct xfer_link *link;
-
-    if (number >= xfer->config.links || len > sizeof link->addr ||
-        (addr->sa_family != AF_INET && addr->sa_family != AF_INET6))
-        return TERN_INVALID;
-    xfer_link_down(xfer, number); /* what was asked of an earlier incarnation is over */
-    link = &xfer->link[number];
-    memcpy(&link->addr, addr, len);
-    link->addr_len = len;
-    link->peer_incarnation = peer_incarnation;
-    link->token = token;
-    link->call_errno = 0;
-    link->by_tcp = false;
-    link->up = true;
-    data_paths_reset(xfer, number);
-    return TERN_OK;
-}
-
 bool xfer_link_is_own(const struct xfer *xfer, uint32_t number)
 {
     const struct xfer_link *link = &xfer->link[number];
 
     return link->up && link->peer_incarnation == xfer->config.incarnation;
-}
-
-static bool has_batches(const struct xfer *xfer, uint32_t slot)
-{
-    const uint32_t *batch = xfer->inflow[slot].batch;
-
-    for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
-        if (batch[b] != NONE && batch_used(&xfer->batch[batch[b]]))
-            return true;
-    return false;
-}
-
-void xfer_link_down(struct xfer *xfer, uint32_t number)
-{
-    struct xfer_link *link = &xfer->link[number];
-
-    check(number < xfer->config.links);
-    if (!link->up)
-        return;
-    link->up = false;
-    for (uint32_t k = xfer->ntransports; k > 0; k--)
-        for (uint32_t i = 0; i < xfer->config.connections; i++) {
-            struct data_conn *conn = data_path_conn(&xfer->transport[k - 1], number, i);
-
-            if (conn)
-                data_conn_end(conn);
-        }
-    for (uint32_t slot = 0; slot < xfer->config.pulls; slot++)
-        if (xfer->inflow[slot].peer_link == number && has_batches(xfer, slot))
-            inflow_break(xfer, slot, TERN_PEER_LOST);
-    for (uint32_t i = 0; i < xfer->ntransports; i++)
-        if (xfer->transport[i].own && xfer->transport[i].ops->link_down)
-            xfer->transport[i].ops->link_down(&xfer->transport[i], number);
-}
-
-static bool waited_too_long(struct xfer *xfer, struct lane *lane, uint64_t now_ns)
-{
-    if (lane->waiting_ns == 0 || now_ns <= lane->waiting_ns ||
-        now_ns - lane->waiting_ns <= xfer->config.idle_ns)
-        return false;
-    lane_wait(xfer, lane, 0);
-    return true;
-}
-
-void xfer_link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
-{
-    bool waits = false;
-
-    for (uint32_t k = xfer->ntransports; k > 0; k--) {
-        struct lane *lane = &xfer->link[number].lane[k - 1];
-
-        if (waited_too_long(xfer, lane, now_ns))
-            queue_break(xfer, &lane->queue, TERN_BUSY);
-        waits = waits || lane->waiting_ns != 0;
-    }
-    if (waits)
-        data_conns_evict(xfer);
-}
-
-void xfer_admit(struct xfer *xfer, uint32_t number, uint64_t token)
-{
-    check(number < xfer->config.links && token != 0);
-    xfer_dismiss(xfer, number);
-    xfer->link[number].admitted = token;
-}
-
-void xfer_dismiss(struct xfer *xfer, uint32_t number)
-{
-    check(number < xfer->config.links);
-    if (!xfer->link[number].admitted)
-        return;
-    xfer->link[number].admitted = 0;
-    data_conns_dismiss(xfer, number);
 }
 
 uint32_t xfer_link_admitted(const struct xfer *xfer, uint64_t token)
@@ -131,28 +53,6 @@ uint32_t xfer_link_admitted(const struct xfer *xfer, uint64_t token)
         if (xfer->link[i].admitted == token)
             found = i;
     return found;
-}
-
-bool xfer_link_conn_begin(struct xfer *xfer, uint32_t number)
-{
-    struct data_conns *conns = xfer->conns;
-    struct xfer_link *link = &xfer->link[number];
-
-    if (link->conns >= conns->inbound_min) {
-        if (conns->inbound_common + xfer->config.peers * conns->inbound_min >= conns->inbound_max)
-            return false;
-        conns->inbound_common++;
-    }
-    link->conns++;
-    return true;
-}
-
-void xfer_link_conn_end(struct xfer *xfer, uint32_t number)
-{
-    if (number == NONE)
-        return;
-    if (xfer->link[number].conns-- > xfer->conns->inbound_min)
-        xfer->conns->inbound_common--;
 }
 
 static const char *const configured[XFER_TRANSPORTS] = {
@@ -287,6 +187,22 @@ void xfer_peer_down(struct xfer *xfer, uint32_t number)
         t->ops->peer_down(t, number);
 }
 
+static void paths_view(const struct xfer *xfer, uint32_t peer_link, struct xfer_link_view *ret)
+{
+    for (uint32_t k = 0; k < xfer->ntransports; k++)
+        for (uint32_t i = 0; i < xfer->config.connections; i++) {
+            enum data_path_state state = xfer->link[peer_link].lane[k].path[i].state;
+
+            ret->conns_up += state == DATA_PATH_UP;
+            ret->conns_calling += state == DATA_PATH_CALLING;
+            ret->conns_retired += state == DATA_PATH_RETIRED;
+        }
+    /* A daemon's link to itself needs none, but for pages of pools of another layout. */
+    if (!xfer_link_is_own(xfer, peer_link) ||
+        ret->conns_up + ret->conns_calling + ret->conns_retired > 0)
+        ret->connections = xfer->config.connections;
+}
+
 void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_view *ret)
 {
     enum xfer_transport wanted = xfer->link[number].wanted;
@@ -300,7 +216,7 @@ void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_v
     else if (!xfer_rdma_built(xfer))
         ret->reason = no_rdma;
     find_carrier(xfer, number, NULL, ret);
-    data_paths_view(xfer, number, ret);
+    paths_view(xfer, number, ret);
     if (!ret->transport)
         ret->transport = "none";
     if (xfer->link[number].by_tcp) /* what a path goes over stands with the path */
