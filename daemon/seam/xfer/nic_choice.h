@@ -1,6 +1,6 @@
 /* Which RDMA device (NIC) is nearest to memory, by the PCIe tree that sysfs shows and by NUMA
  * nodes. It reads the tree that it is given and nothing else, so the same tree, devices and places
- * always give the same answer. Called at start by verbs/rail.c. */
+ * always give the same answer. Called at start by verbs/device/rail.c. */
 #ifndef SEAM_XFER_NIC_CHOICE_H
 #define SEAM_XFER_NIC_CHOICE_H
 

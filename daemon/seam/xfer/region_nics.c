@@ -1,6 +1,6 @@
 /* Which RDMA device the pages of each region go over: the one that the configuration names for it,
  * else the nearest (nic_choice.h). Memory of the host counts as one place: where rdma_device names
- * the rails, its pages go over any of them. Called at start by verbs/rail.c. */
+ * the rails, its pages go over any of them. Called at start by verbs/device/rail.c. */
 #include <stdio.h>
 #include <string.h>
 

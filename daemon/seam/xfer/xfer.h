@@ -137,7 +137,7 @@ struct xfer_rdma_config {
     /* A path of a link became ready, or failed; for the log. */
     void (*path_changed)(void *ctx, uint32_t link, const struct xfer_path_view *path);
     /* Before it is used, each pair of a region and a device moves bytes that are known, at start
-     * (verbs/selftest/selftest.h). Tests of other things do without. */
+     * (verbs/device/selftest.h). Tests of other things do without. */
     bool self_test;
     /* What became of each row that did not pass; then, with tenant NONE, of those of the device
      * that did, `regions` of them, together. For the log. */
@@ -266,7 +266,7 @@ struct xfer_rdma_view {
 };
 void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
 /* Memory of the host that each tenant on GPUs gets for its ring, and that RDMA locks, at the most,
- * on whichever and however many devices (verbs/ring/bounce.c). */
+ * on whichever and however many devices (verbs/device/bounce.c). */
 uint64_t xfer_ring_bytes(const struct xfer_rdma_config *config);
 
 /* How a NIC knows a region of a tenant's memory, as X(name, its word), NO for "not at all". */

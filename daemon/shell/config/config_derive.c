@@ -500,7 +500,7 @@ static enum tern_err check_rails(struct loader *l)
                         paths, x.links, x.rdma.tenants, x.rdma.rails, XFER_PATHS_MAX);
 }
 
-/* What the devices of this host say shows when they are opened (seam/xfer/verbs/port.c). */
+/* What the devices of this host say shows when they are opened (seam/xfer/verbs/device/port.c). */
 static enum tern_err check_rdma(struct loader *l)
 {
     const struct config *c = l->config;

@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 
 read -r -d '' table <<'TABLE' || true
 daemon/core/libtern_core.a | daemon/core | arena memory tree tier disk transfer session fetch turn . | tree/evict tree/nodes tree/state
-daemon/seam/libtern_seam.a | daemon/seam | io mem disk xfer | xfer/verbs/
+daemon/seam/libtern_seam.a | daemon/seam | io mem disk xfer
 daemon/shell/libtern_shell.a | daemon/shell | log tape tls stream step config wire conn peers alarm admin loop
 TABLE
 

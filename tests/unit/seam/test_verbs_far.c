@@ -522,7 +522,7 @@ TEST(verbs_far_peer_that_can_only_be_read_is_refused_by_name_and_offered_once)
     register_all();
     link_up();
     xfer.link[0].up = true;
-    verbs_lane(&v, 0)->queue.head = NONE;
+    verbs_lane(&v, 0)->queue.head = verbs_lane(&v, 0)->path[0].conn = NONE;
     p = path_of(&v, 0, FAR, 0);
     p->state = PATH_OFFERED;
     p->epoch = 5;

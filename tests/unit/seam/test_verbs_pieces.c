@@ -143,7 +143,8 @@ TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, star
     assert_int_equal(piece->state, PIECE_WAITING);
     assert_int_equal(bound, 0);
     rail->cq_used = 0;
-    paths_go_on(rail);
+    rail->cq_freed = true;
+    verbs_run(&v);
     assert_int_equal(piece->state, PIECE_BINDING);
     assert_int_equal(bound, 1);
     assert_int_equal(inflow.holds, 1);
@@ -217,13 +218,15 @@ TEST_WITH(verbs_pieces_wait_for_the_end_of_a_path_that_was_lost, start_regions, 
     assert_int_equal(piece->state, PIECE_BINDING);
     first = &paths[piece->path];
     path_state_move(&first->state, PATH_STOPPING);
-    path_lost(&v, first);
+    pieces_lost(&v, first);
+    verbs_run(&v);
     assert_int_equal(piece->state, PIECE_WAITING);
     assert_int_equal(inflow.holds, 1);
     first->completed = first->posted;
     pieces_done(&v, first);
     assert_int_equal(inflow.holds, 1); /* what is flushed closes nothing */
-    pushes_ended(&v, first);
+    pieces_ended(&v, first);
+    verbs_run(&v);
     assert_int_equal(piece->state, PIECE_BINDING);
     assert_ptr_not_equal(&paths[piece->path], first);
     assert_int_equal(piece->nruns, 2);

@@ -205,6 +205,7 @@ static struct verbs_piece *piece_waits(uint32_t link, uint32_t i, uint32_t group
                                   .tries = 1,
                                   .v = &v,
                                   .link = link,
+                                  .task = piece->task,
                                   .sums = piece->sums};
     pieces_start(&v, link);
     return piece;
@@ -214,6 +215,7 @@ static void completes(struct verbs_path *p)
 {
     p->completed = p->posted;
     pieces_done(&v, p);
+    verbs_run(&v);
 }
 
 static uint32_t taken(void)
@@ -344,12 +346,14 @@ TEST(verbs_ring_slots_of_a_path_that_fails_wait_for_its_end)
     struct verbs_piece *piece = piece_waits(0, 0, LARGE, 1);
 
     path_state_move(&paths[0].state, PATH_STOPPING);
-    path_lost(&v, &paths[0]);
+    pieces_lost(&v, &paths[0]);
+    verbs_run(&v);
     assert_int_equal(piece->state, PIECE_WAITING);
     piece_drop(&v, piece);
     assert_int_equal(taken(), 3);
     paths[0].completed = paths[0].posted;
-    pushes_ended(&v, &paths[0]);
+    pieces_ended(&v, &paths[0]);
+    verbs_run(&v);
     assert_int_equal(piece->state, PIECE_FREE);
     assert_int_equal(taken(), 0);
 }
@@ -370,11 +374,9 @@ TEST(verbs_ring_is_shared_by_peers)
     piece_drop(&v, piece_of(&v, 0, 0)); /* its windows close */
     completes(&paths[0]);
     assert_int_equal(piece_of(&v, 0, 5)->state, PIECE_BINDING);
-    rings_go_on(&v);
     assert_int_equal(piece_of(&v, 2, 0)->state, PIECE_WAITING);
     piece_drop(&v, piece_of(&v, 0, 1));
     completes(&paths[0]);
-    rings_go_on(&v);
     assert_int_equal(piece_of(&v, 2, 0)->state, PIECE_BINDING);
     assert_int_equal(piece_of(&v, 1, 5)->state, PIECE_WAITING);
     assert_int_equal(taken(), 30);

@@ -102,13 +102,12 @@ FIXTURE(start)
 
     if (io_create(&config, &io, &why) != TERN_OK)
         fail_msg("%s", why);
-    memset(paths, 0, sizeof paths);
     nfinished = 0;
     xfer.config.io = io;
     v = (struct verbs){.xfer = &xfer, .npaths = PATHS, .nrails = 1, .path = paths};
     v.rail[0] = (struct verbs_rail){.tuning = &xfer_rdma_tuning_initial, .domain = &domain};
     for (uint32_t i = 0; i < PATHS; i++)
-        paths[i].qp = &pairs[i];
+        paths[i] = (struct verbs_path){.qp = &pairs[i], .v = &v, .task.done = path_back};
     nbegun = 0;
     asleep = false;
     destroy_errno = 0;
@@ -223,12 +222,12 @@ TEST_WITH(verbs_setup_a_destination_posts_a_receive_for_each_piece, start, stop)
 
     paths[0].qp = &qp;
     receives_max = VERBS_PIECES;
-    assert_int_equal(push_make(&v, &paths[0]), 0);
+    assert_int_equal(windows_make(&v, &paths[0]), 0);
     assert_int_equal(nwindows, VERBS_MWS);
     assert_int_equal(nreceives, VERBS_PIECES);
     nwindows = nreceives = 0;
     receives_max = VERBS_PIECES - 1;
-    assert_int_equal(push_make(&v, &paths[0]), ENOMEM);
+    assert_int_equal(windows_make(&v, &paths[0]), ENOMEM);
     assert_string_equal(paths[0].job_what, "ibv_post_recv");
     paths[0].qp = NULL;
 }
@@ -247,7 +246,9 @@ TEST_WITH(verbs_setup_a_pair_has_what_the_fabric_asks_for, start, stop)
     v.rail[0].view.port = 1;
     v.rail[0].view.gid_index = 3; /* as port.c has found it */
     v.rail[0].mtu = IBV_MTU_4096;
-    paths[0] = (struct verbs_path){.source = true, .theirs = {.mtu = IBV_MTU_512}};
+    paths[0].source = true;
+    paths[0].theirs.mtu = IBV_MTU_512;
+    paths[0].qp = NULL;
     setup_give(&v, &paths[0], JOB_ACCEPT);
     assert_ptr_equal(take(), &paths[0]);
     assert_int_equal(paths[0].job_errno, 0);

@@ -123,7 +123,6 @@ static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_pi
         return false; /* goes on when memory windows are free */
     if (cut.n == 0) {
         batch_other_way(v, link, number);
-        transports_pump_after(v->xfer, v->transport, link);
         return next_batch(v, link) != number; /* else when what is granted of it has ended */
     }
     piece_cut_from(v, piece, link, &cut);
@@ -148,17 +147,16 @@ static void say_requests(struct verbs *v, struct data_conn *conn)
     }
 }
 
-void verbs_pump(struct transport *t, uint32_t number)
+void link_say(struct verbs *v, uint32_t number)
 {
-    struct verbs *v = t->own;
     struct data_conn *conn;
 
     if (!v->xfer->link[number].up || !v->link[number].piece)
         return;
-    conn = data_conn_of_lane(t, number);
+    conn = data_path_conn(v->transport, number, 0);
     if (!conn) {
         if (next_batch(v, number) != NONE)
-            data_conn_call(t, number, 0, &verbs_caller);
+            data_conn_call(v->transport, number, 0, &verbs_caller);
         return;
     }
     if (conn->state != DATA_CONN_OPEN || conn->sending)
@@ -264,7 +262,7 @@ static bool answered(struct verbs *v, struct data_conn *conn, const struct xfer_
     if (!answered_push(v, piece, head, conn->meta + XFER_HEAD_BYTES))
         return false;
     piece_free(piece);
-    pieces_start(v, conn->peer_link);
+    link_stir(v, conn->peer_link);
     return true;
 }
 

@@ -54,7 +54,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
     bool more = piece->tries < tries_max(v);
     struct verbs_path *p = more ? path_for(v, link, piece->batch, piece) : NULL;
 
-    if (!p && more && path_coming(v, link, batch_tenant(v, piece->batch), io_now_ns()))
+    if (!p && more && path_coming(v, link, v->xfer->batch[piece->batch].tenant))
         return;
     if (!p && !batch_has_another_way(v->xfer, piece->batch)) {
         inflow_break(v->xfer, piece->pull, TERN_PEER_LOST);
@@ -68,7 +68,6 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
         piece_push(v, link, p, piece);
 }
 
-/* A path that fails meanwhile comes here again, at most once a path: it is not ready any more. */
 void pieces_start(struct verbs *v, uint32_t link)
 {
     for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
@@ -77,42 +76,20 @@ void pieces_start(struct verbs *v, uint32_t link)
         if (piece->state == PIECE_WAITING && piece->batch != NONE)
             piece_start(v, link, piece);
     }
-    transports_pump_after(v->xfer, v->transport, link);
 }
 
-void path_lost(struct verbs *v, struct verbs_path *p)
-{
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, p->link, i);
-
-        if (piece->path != path_number(v, p) || piece->state == PIECE_WAITING || !piece->holds)
-            continue;
-        piece->tried |= 1u << p->rail;
-        piece_state_move(&piece->state, PIECE_WAITING);
-    }
-    pieces_start(v, p->link);
-    path_usable(v, p);
-}
-
-void path_usable(struct verbs *v, struct verbs_path *p)
+void batches_settle(struct verbs *v, struct verbs_path *p)
 {
     struct xfer *xfer = v->xfer;
-    struct xfer_link *link = &xfer->link[p->link];
     uint32_t next;
 
-    if (!link->up)
-        return;
-    if (p->state == PATH_READY) {
-        pieces_start(v, p->link);
-        verbs_pump(v->transport, p->link);
-        return;
-    }
-    if (path_best(v, p->link, p->tenant) || path_coming(v, p->link, p->tenant, io_now_ns()))
+    if (!xfer->link[p->link].up || path_best(v, p->link, p->tenant) ||
+        path_coming(v, p->link, p->tenant))
         return;
     transport_note(v, p->link, p->tenant, false, p->reason);
     for (uint32_t b = verbs_lane(v, p->link)->queue.head; b != NONE; b = next) {
         next = xfer->batch[b].next;
-        if (batch_tenant(v, b) != p->tenant)
+        if (xfer->batch[b].tenant != p->tenant)
             continue;
         if (!batch_has_another_way(xfer, b)) {
             inflow_break(xfer, xfer->batch[b].inflow, TERN_PEER_LOST);
@@ -121,5 +98,4 @@ void path_usable(struct verbs *v, struct verbs_path *p)
             batch_given_up(v, p->link, b);
         }
     }
-    transports_pump_after(xfer, v->transport, p->link);
 }

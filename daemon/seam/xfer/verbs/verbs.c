@@ -37,6 +37,22 @@ static uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
            rails * c->rdma.tenants * sizeof(struct verbs_domain);
 }
 
+bool link_pieces(struct verbs *v, uint32_t link)
+{
+    struct verbs_link *l = &v->link[link];
+
+    l->piece = calloc(VERBS_PIECES, sizeof *l->piece);
+    for (uint32_t i = 0; l->piece && i < VERBS_PIECES; i++) {
+        l->piece[i].v = v;
+        l->piece[i].link = link;
+        l->piece[i].task.done = piece_back;
+        l->piece[i].sums = calloc(v->piece_sums, sizeof *l->piece[i].sums);
+        if (!l->piece[i].sums)
+            return false;
+    }
+    return l->piece != NULL;
+}
+
 static enum tern_err create_tables(struct verbs *v)
 {
     const struct xfer_config *c = &v->xfer->config;
@@ -51,6 +67,8 @@ static enum tern_err create_tables(struct verbs *v)
     if (!v->path || !v->link)
         return TERN_INTERNAL;
     for (uint32_t i = 0; i < v->npaths; i++) {
+        v->path[i].v = v;
+        v->path[i].task.done = path_back;
         v->path[i].link = i / v->rails / v->tenants;
         v->path[i].tenant = i / v->rails % v->tenants;
         v->path[i].rail = i % v->rails;

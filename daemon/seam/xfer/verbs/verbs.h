@@ -1,12 +1,13 @@
-/* What the files of the RDMA transport share. verbs.c is the transport behind the door and its
- * life; rail.c the devices in use, and port.c their ports; regions.c the memory that they may
- * touch, regions_far.c that of GPUs; bounce.c memory of the host that pushes to GPUs go through;
- * path.c queue pairs: made, connected, drained, destroyed; setup.c the threads that make the calls
- * which allocate or sleep; selftest.c what is found out before a rail is used; peers.c which path a
- * batch may take; retry.c which path a piece takes, and what happens if that is lost; push.c pages
- * that are written to us; source.c what peers ask of us and we write to them; requests.c what is
- * posted for both, and how that completes; notices.c the data connection beside the paths; verify.c
- * hands pieces to a data thread, which verifies their pages.
+/* What the files of the RDMA transport share, lowest first. Devices: port.c (ports), bounce.c
+ * (memory of the host that pushes to GPUs go through), regions_far.c and regions.c (the memory that
+ * devices may touch), qp.c (queue pairs), selftest.c (what is found out before a rail is used),
+ * rail.c (rails in use). Paths: requests.c (what is posted), peers.c (which path a batch may take),
+ * grants.c (what may still write pages), setup.c (the threads that make calls which allocate or
+ * sleep), path.c (queue pairs made, connected, drained, destroyed). Pages on their way: push.c
+ * (written to us), verify.c (verified by a data thread), source.c (written by us). On top: retry.c
+ * (which path a piece takes, and what happens if that is lost), notices.c (the data connection
+ * beside the paths), events.c (what comes, and the run at the end of each event), verbs.c (the
+ * transport behind the door and its life).
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
@@ -74,6 +75,7 @@ struct verbs_path {
     bool source;  /* we write to the peer; else it writes to us */
     bool wanted;  /* destination: made again when it ends */
     bool doubted; /* destination: it failed, and no page has come over it since */
+    bool stirred; /* what waits for it may go on */
     uint32_t link, tenant, epoch;
     uint32_t rail;     /* as the destination numbers them: see rail_of */
     struct ibv_qp *qp; /* owned */
@@ -133,6 +135,7 @@ struct verbs_rail {
     struct ibv_cq *cq;
     uint32_t cq_used; /* requests outstanding, of view.completion_queue */
     bool cq_short;    /* a piece waits for one of those to be done, of whichever path */
+    bool cq_freed;    /* and since then some were */
     struct io_op cq_op, async_op;
     bool cq_polling, async_polling;
     bool cq_armed;    /* the next completion wakes us */
@@ -190,6 +193,7 @@ struct verbs_piece {
 struct verbs_link {
     enum xfer_transport transport;
     bool peer_rdma;
+    bool stirred; /* its pieces may go on, or something is to be said */
     uint64_t tenants, up_ns;
     uint64_t noted, noted_verbs; /* tenants whose transport was noted, and as what */
     uint32_t seq;
@@ -205,7 +209,8 @@ struct verbs {
     struct verbs_rail rail[XFER_RAILS_MAX];
     struct io_threads *threads; /* owned (setup.c) */
     atomic_bool closing;
-    bool polls; /* the owner calls xfer_poll */
+    bool polls;            /* the owner calls xfer_poll */
+    bool stirred, running; /* a link is; the run is under way */
     uint32_t tenants, rails, npaths, epoch;
     struct verbs_path *path; /* owned, links x tenants x rails */
     struct verbs_link *link; /* owned, config.links */
@@ -232,31 +237,27 @@ struct verbs_notices {
     uint32_t rx_n; /* bytes of conn->meta that are there */
 };
 
-/* verbs/rail.c */
+/* device/rail.c */
 void rails_look(struct xfer *xfer); /* as it, in xfer->looked, and leaves none open */
 void rails_open(struct verbs *v);   /* says in v->view why each device is, or is not, in use */
-void rails_poll(struct verbs *v);   /* begins to listen to them */
-void rails_cancel(struct verbs *v);
-bool rails_polling(const struct verbs *v);
-void rails_close(struct verbs *v); /* after their last queue pair */
-/* The device failed, or was taken away: its paths fail, and no other is made over it. */
-void rail_lost(struct verbs_rail *rail, const char *why);
+void rails_close(struct verbs *v);  /* after their last queue pair */
 /* What the device had was destroyed with it. A call's EIO alone does not say so: the kernel refuses
  * calls before it takes queue pairs down. */
 bool rail_gone(const struct verbs_rail *rail);
 
-/* verbs/port.c: that port is active and has what the configuration asks for; else *ret_why. */
+/* device/port.c: that port is active and has what the configuration asks for; else *ret_why. */
 bool port_take(struct verbs_rail *rail, uint32_t port, char *ret_why, size_t cap);
 
-/* verbs/regions.c */
+/* device/regions.c */
 bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
 /* Registers all tenants' memory; on failure what was registered stays until memory_close. */
 bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
 /* Pages of that pool may be written to peers. */
 bool memory_leaves(const struct verbs *v, uint32_t pool);
 void memory_close(struct verbs *v, struct verbs_rail *rail);
+const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at);
 
-/* verbs/regions_far.c: the pieces of a domain that is far, and its ring. Those that cannot be
+/* device/regions_far.c: the pieces of a domain that is far, and its ring. Those that cannot be
  * registered are gone from it when this returns, which says in its regions why. */
 void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
 /* The pool lies on a GPU that has failed, so no page of it leaves. */
@@ -269,7 +270,7 @@ void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t te
                            uint32_t region, const char *why);
 void ring_unregister(struct verbs_rail *rail, uint32_t tenant, const char *why);
 
-/* verbs/ring/bounce.c. Of a tenant on GPUs; where there is no ring the domain says why. Only so
+/* device/bounce.c. Of a tenant on GPUs; where there is no ring the domain says why. Only so
  * many slots are for what comes over one link. */
 void ring_open(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
 void rings_close(struct verbs *v); /* no rail has them registered any more */
@@ -282,8 +283,6 @@ uint8_t *ring_at(const struct verbs *v, uint32_t tenant, uint64_t slots, uint64_
                  uint64_t *ret_bytes);
 void slots_take(struct verbs *v, struct verbs_piece *piece); /* those of its runs */
 void slots_give(struct verbs *v, struct verbs_piece *piece); /* nothing writes or reads them */
-/* Pieces that waited for slots, of whichever link, go on where some were given. */
-void rings_go_on(struct verbs *v);
 /* On a data thread: what has come is copied to the pages. False: memory of one is gone. */
 bool slots_land(const struct verbs_piece *piece);
 
@@ -293,13 +292,7 @@ static inline bool path_bounces(const struct verbs *v, const struct verbs_path *
     return !p->source && v->rail[p->rail % v->nrails].domain[p->tenant].far;
 }
 
-/* verbs/setup.c */
-uint64_t setup_bytes(uint32_t npaths);
-enum tern_err setup_start(struct verbs *v);
-void setup_stop(struct verbs *v); /* joins the threads; what was queued is not done */
-/* It comes back by path_finished. */
-void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job);
-int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
+/* device/qp.c */
 /* A queue pair of a rail in INIT, on a thread that may wait. 0, or an errno of *ret_what; *ret is
  * the pair also where only its move failed. */
 struct qp_wish {
@@ -314,13 +307,27 @@ int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ib
 int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_endpoint *ours,
                const struct qp_endpoint *theirs, const char **ret_what);
 
-/* verbs/path.c */
+/* path/setup.c */
+uint64_t setup_bytes(uint32_t npaths);
+enum tern_err setup_start(struct verbs *v);
+void setup_stop(struct verbs *v); /* joins the threads; what was queued is not done */
+/* It comes back by path_back. */
+void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job);
+int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
+int windows_make(struct verbs *v, struct verbs_path *p); /* a thread's; 0 or an errno */
+
+/* path/path.c */
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void path_carried(struct verbs *v, struct verbs_path *p);  /* a page has come over it */
 void path_advance(struct verbs *v, struct verbs_path *p);  /* a draining one may be quiet */
 void path_finished(struct verbs *v, struct verbs_path *p); /* a thread has done its job of it */
+void path_want(struct verbs_path *p);                      /* the destination; the tick makes it */
+void path_offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg);
+void path_answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg);
 void paths_tick(struct verbs *v, uint64_t now_ns);
+/* The device failed, or was taken away: its paths fail, and no other is made over it. */
+void rail_lost(struct verbs_rail *rail, const char *why);
 
 static inline struct verbs_path *path_of(const struct verbs *v, uint32_t link, uint32_t tenant,
                                          uint32_t rail)
@@ -337,13 +344,25 @@ static inline struct verbs_rail *rail_of(struct verbs *v, const struct verbs_pat
 /* Somebody waits for credit: places in the completion queue come by other paths' completions. */
 static inline void rail_full(struct verbs_rail *rail)
 {
-    if (rail->view.completion_queue - rail->cq_used < 2 * XFER_RUNS_MAX)
-        rail->cq_short = true;
+    if (rail->view.completion_queue - rail->cq_used >= 2 * XFER_RUNS_MAX)
+        return;
+    rail->cq_short = true;
+    rail->cq_freed = false;
 }
 
-/* verbs/peers.c */
-bool link_pieces(struct verbs *v, uint32_t link);
-uint32_t batch_tenant(const struct verbs *v, uint32_t batch);
+/* Marks for the run at the end of the event (events.c). */
+static inline void link_stir(struct verbs *v, uint32_t link)
+{
+    v->stirred = v->link[link].stirred = true;
+}
+
+static inline void path_stir(struct verbs *v, struct verbs_path *p)
+{
+    p->stirred = true;
+    link_stir(v, p->link);
+}
+
+/* path/peers.c */
 /* The ready path with the most credit, in turn where that is equal; NULL: none is ready. */
 struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant);
 /* Likewise for a piece of a batch. One that is in doubt comes last, but for a piece that was never
@@ -353,19 +372,16 @@ struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch,
                             const struct verbs_piece *piece);
 
 /* One that has not failed yet may be worth waiting for. */
-bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns);
+bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant);
 void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_path_view *ret);
 /* What that tenant's pages come over from now on; told if it is news. */
 void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
                     const char *reason);
 
-/* verbs/retry.c */
-void batch_other_way(struct verbs *v, uint32_t link, uint32_t batch); /* not by RDMA */
-void pieces_start(struct verbs *v, uint32_t link); /* those that wait for a path */
-void path_lost(struct verbs *v, struct verbs_path *p);
-void path_usable(struct verbs *v, struct verbs_path *p); /* it became ready, or will not for now */
-
-/* Why no path can be made for that tenant's pages to come over; NULL: they can. */
+/* Why no page of the link comes over paths at all; "": they may. */
+const char *verbs_unwanted(const struct verbs *v, uint32_t link);
+/* Why nothing can be pushed over that rail to pages of that tenant, or over any; NULL: it can. */
+const char *rail_pathless(const struct verbs_rail *rail, uint32_t tenant);
 const char *tenant_pathless(const struct verbs *v, uint32_t tenant);
 
 /* A list of requests for one doorbell. */
@@ -375,27 +391,37 @@ struct verbs_wrs {
     uint32_t n, room;
 };
 
-/* verbs/requests.c */
+/* path/requests.c */
 /* Adds one, or makes an earlier one longer if memory is adjacent on both sides. False: no room. */
 bool wrs_extend(struct verbs_wrs *list, enum ibv_wr_opcode opcode, const struct ibv_sge *more,
                 uint64_t remote, uint32_t rkey, uint32_t most);
 /* There has to be credit. False: only the first list->n were posted, and errno says why. */
 bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *list);
-const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at);
 const struct xfer_mr *peer_mr(const struct verbs_path *p, uint32_t region, uint64_t offset);
-bool cq_drain(struct verbs_rail *rail);                            /* true: something was there */
-uint32_t path_credit(struct verbs *v, const struct verbs_path *p); /* requests it takes now */
-void pieces_done(struct verbs *v, struct verbs_path *p);           /* path->completed has gone up */
-void piece_done(struct verbs *v, struct verbs_piece *piece); /* no device writes its pages more */
-void paths_go_on(struct verbs_rail *rail); /* there is room in its completion queue again */
-void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
+/* What the path takes now: writes of a source; runs that a destination can grant. */
+uint32_t path_credit(struct verbs *v, const struct verbs_path *p);
+/* Places in the completion queue, for what a path completes later. */
+void places_take(struct verbs *v, struct verbs_path *p, uint32_t n);
+/* Those for what a path completes unasked. False: the completion queue is too full. */
+bool places_hold(struct verbs *v, struct verbs_path *p);
+void places_unhold(struct verbs *v, struct verbs_path *p);
+void writes_done(struct verbs *v, struct verbs_path *p); /* path->completed has gone up */
+int receive_post(struct verbs *v, struct verbs_path *p); /* 0 or an errno */
+
+/* path/grants.c */
 /* Frees a piece of a pull that has ended, unless it is counted, revoked, or an answer is due. */
 void piece_free(struct verbs_piece *piece);
-void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
+void piece_done(struct verbs *v, struct verbs_piece *piece); /* no device writes its pages more */
+/* Its windows open nothing any more: they were closed, or went with the queue pair. */
+void mws_give(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
+void pieces_lost(struct verbs *v, struct verbs_path *p);            /* it failed */
+void pieces_forgotten(struct verbs *v, const struct verbs_path *p); /* no write comes over it */
+void pieces_ended(struct verbs *v, struct verbs_path *p); /* the queue pair was destroyed */
 
-/* verbs/verify.c: all of it is here and was confirmed, but for the stale ones. It ends when its
+/* move/verify.c: all of it is here and was confirmed, but for the stale ones. It ends when its
  * task is back. */
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale);
+void piece_verified(struct verbs_piece *piece);
 
 /* A device may write its pages, or a data thread looks at them. */
 static inline bool piece_held(const struct verbs_piece *piece)
@@ -422,8 +448,7 @@ static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path
     return (uint64_t)(p - v->path) << 40 | (uint64_t)p->epoch << 16 | mark;
 }
 
-/* verbs/push.c: the destination of pushes. */
-uint32_t push_credit(struct verbs *v, const struct verbs_path *p); /* runs that it can grant now */
+/* move/push.c: the destination of pushes. */
 /* How many of the n pages of a batch can be granted as one piece now: fills piece->run. *ret_most:
  * nor will it be more later. */
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t batch, uint32_t first, uint32_t n,
@@ -433,29 +458,40 @@ uint32_t push_mw_name(const struct verbs_path *p, const struct verbs_run *run); 
 void push_asked(struct verbs_piece *piece);
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given);
 void push_lost(struct verbs *v, struct verbs_piece *piece); /* the source has no such path */
-void push_drop(struct verbs *v, struct verbs_piece *piece);
-void pushes_forgotten(struct verbs *v, const struct verbs_path *p); /* no write comes over it */
-void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns);
-void pushes_done(struct verbs *v, struct verbs_path *p);  /* path->completed has gone up */
-void pushes_ended(struct verbs *v, struct verbs_path *p); /* the queue pair was destroyed */
 void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc);
-void push_refused(struct verbs *v,
-                  struct verbs_path *p); /* it broke: by a write to a closed grant? */
-/* Places for what a path completes unasked. False: the completion queue is too full. */
-bool push_hold(struct verbs *v, struct verbs_path *p);
-void push_unhold(struct verbs *v, struct verbs_path *p);
-int push_make(struct verbs *v, struct verbs_path *p); /* a thread's; 0 or an errno */
-int push_unmake(struct verbs_path *p);                /* 0 or an errno */
+/* It broke: by a write to a closed grant? */
+void push_refused(struct verbs *v, struct verbs_path *p);
+void pieces_done(struct verbs *v, struct verbs_path *p);     /* path->completed has gone up */
+void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
+void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
 
-/* verbs/notices.c */
-void verbs_pump(struct transport *t, uint32_t peer_link);
+/* move/source.c: the source of pushes. Those that wait for the path go on, or hear that it went.
+ */
+void writes_go_on(struct verbs *v, struct verbs_path *p);
 
-/* verbs/source.c: the source of pushes. */
-void writes_go_on(struct verbs *v, const struct verbs_path *p);
-void writes_done(struct verbs *v, struct verbs_path *p); /* path->completed has gone up */
+/* retry.c */
+void batch_other_way(struct verbs *v, uint32_t link, uint32_t batch); /* not by RDMA */
+void pieces_start(struct verbs *v, uint32_t link); /* those that wait for a path */
+/* Where its tenant has no path and none comes, what waits for one goes another way. */
+void batches_settle(struct verbs *v, struct verbs_path *p);
+
+/* notices.c: says on the link's connection what is to be said, or calls for one. */
+void link_say(struct verbs *v, uint32_t link);
+
+/* events.c */
+void verbs_run(struct verbs *v); /* what is marked goes on */
+void path_back(struct io_task *task, int32_t res);
+void piece_back(struct io_task *task, int32_t res);
+void rails_poll(struct verbs *v); /* begins to listen to them */
+void rails_cancel(struct verbs *v);
+bool rails_polling(const struct verbs *v);
+
+/* verbs.c */
+bool link_pieces(struct verbs *v, uint32_t link);
 
 /* ------------------------------------------------------------------ behind the door */
 
+void verbs_pump(struct transport *t, uint32_t peer_link);
 bool verbs_takes(const struct transport *t, uint32_t peer_link, uint32_t pool);
 void verbs_drop(struct transport *t, uint32_t inflow);
 bool verbs_holds(const struct transport *t, uint32_t inflow);

@@ -1,28 +1,6 @@
-/* Peer links as the RDMA transport sees them: which path a batch may take, what becomes of batches
- * that wait for a path that comes or does not, and what operators are told. */
-#include <stdlib.h>
-
+/* Peer links as the RDMA transport sees them: which path a batch may take, whether one comes, and
+ * what operators are told. */
 #include "seam/xfer/verbs/verbs.h"
-
-bool link_pieces(struct verbs *v, uint32_t link)
-{
-    struct verbs_link *l = &v->link[link];
-
-    l->piece = calloc(VERBS_PIECES, sizeof *l->piece);
-    for (uint32_t i = 0; l->piece && i < VERBS_PIECES; i++) {
-        l->piece[i].v = v;
-        l->piece[i].link = link;
-        l->piece[i].sums = calloc(v->piece_sums, sizeof *l->piece[i].sums);
-        if (!l->piece[i].sums)
-            return false;
-    }
-    return l->piece != NULL;
-}
-
-uint32_t batch_tenant(const struct verbs *v, uint32_t batch)
-{
-    return v->xfer->batch[batch].tenant;
-}
 
 /* It may fail again, which takes seconds: try it with one piece, which was never lost. */
 static bool doubtful(const struct verbs_path *p, const struct verbs_piece *piece)
@@ -97,13 +75,13 @@ static uint32_t batch_rails(const struct verbs *v, uint32_t batch)
 struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch,
                             const struct verbs_piece *piece)
 {
-    return best_of(v, link, batch_tenant(v, batch),
+    return best_of(v, link, v->xfer->batch[batch].tenant,
                    &(struct choice){.piece = piece, .near = batch_rails(v, batch)});
 }
 
-bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns)
+bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant)
 {
-    if (now_ns - v->link[link].up_ns >= VERBS_SETUP_NS)
+    if (io_now_ns() - v->link[link].up_ns >= VERBS_SETUP_NS)
         return false;
     for (uint32_t i = 0; i < v->nrails; i++) {
         const struct verbs_path *p = path_of(v, link, tenant, i);
@@ -121,7 +99,7 @@ bool verbs_takes(const struct transport *t, uint32_t link, uint32_t pool)
     uint64_t offset;
 
     return v->link[link].piece && mem_pool_place(t->xfer->config.mem, pool, &tenant, &offset) &&
-           (path_best(v, link, tenant) || path_coming(v, link, tenant, io_now_ns()));
+           (path_best(v, link, tenant) || path_coming(v, link, tenant));
 }
 
 void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs, const char *reason)
@@ -143,7 +121,7 @@ void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
         xfer_note_fallback(v->xfer, link, v->transport, &note);
 }
 
-static const char *why_not(const struct verbs *v, uint32_t link)
+const char *verbs_unwanted(const struct verbs *v, uint32_t link)
 {
     const char *unwanted = xfer_link_unwanted(v->xfer, link, v->transport);
 
@@ -154,8 +132,7 @@ static const char *why_not(const struct verbs *v, uint32_t link)
     return v->link[link].peer_rdma ? "" : "the peer knows no RDMA, or has no device";
 }
 
-/* Why nothing can be pushed over that rail to pages of that tenant; NULL: it can. */
-static const char *rail_pathless(const struct verbs_rail *rail, uint32_t tenant)
+const char *rail_pathless(const struct verbs_rail *rail, uint32_t tenant)
 {
     const struct verbs_domain *d = &rail->domain[tenant];
 
@@ -174,71 +151,6 @@ const char *tenant_pathless(const struct verbs *v, uint32_t tenant)
     return rail_pathless(&v->rail[0], tenant);
 }
 
-static void path_want(struct verbs_path *p)
-{
-    p->wanted = true;
-    p->pause_ns = p->retry_ns = 0;
-    if (p->state == PATH_NONE)
-        path_state_move(&p->state, PATH_PAUSED); /* with no pause: the tick makes it */
-}
-
-void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, bool peer_rdma)
-{
-    struct verbs *v = t->own;
-    struct verbs_link *l;
-    const char *why, *missing;
-
-    if (!v || !v->link[link].piece)
-        return;
-    l = &v->link[link];
-    l->peer_rdma = peer_rdma;
-    l->tenants = tenants;
-    l->up_ns = io_now_ns();
-    l->noted = 0;
-    why = why_not(v, link);
-    for (uint32_t tenant = 0; tenant < v->tenants; tenant++) {
-        if (!(tenants >> tenant & 1))
-            continue;
-        missing = *why ? why : tenant_pathless(v, tenant);
-        if (missing)
-            transport_note(v, link, tenant, false, missing);
-        for (uint32_t i = 0; !missing && i < v->nrails; i++)
-            if (!rail_pathless(&v->rail[i], tenant))
-                path_want(path_of(v, link, tenant, i));
-    }
-    paths_tick(v, l->up_ns);
-}
-
-void verbs_link_down(struct transport *t, uint32_t link)
-{
-    const struct verbs *v = t->own;
-
-    if (v->link[link].piece)
-        verbs_peer_down(t, link);
-}
-
-void verbs_tick(struct transport *t, uint64_t now_ns)
-{
-    const struct xfer *xfer = t->xfer;
-    struct verbs *v = t->own;
-
-    if (v->nrails == 0)
-        return;
-    paths_tick(v, now_ns);
-    rings_go_on(v);
-    for (uint32_t i = 0; i < xfer->config.rdma.pulls && i < xfer->config.links; i++) {
-        pieces_tick(v, i, now_ns);
-        pieces_start(v, i); /* those that waited for a path that does not come */
-    }
-    for (uint32_t i = 0; i < v->npaths; i++) {
-        struct verbs_path *p = &v->path[i];
-
-        if (!p->source && p->wanted && p->state != PATH_READY && xfer->link[p->link].up &&
-            verbs_lane(v, p->link)->queue.head != NONE)
-            path_usable(v, p);
-    }
-}
-
 void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_view *ret)
 {
     struct verbs *v = t->own;
@@ -246,7 +158,7 @@ void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_
 
     if (!v->link[link].piece)
         return;
-    ret->reason = why_not(v, link);
+    ret->reason = verbs_unwanted(v, link);
     for (uint32_t tenant = 0; !*ret->reason && tenant < v->tenants; tenant++) {
         const struct verbs_path *p = path_best(v, link, tenant);
 
@@ -254,7 +166,7 @@ void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_
             continue;
         if (p)
             ret->transport = t->ops->name;
-        else if (path_coming(v, link, tenant, io_now_ns()))
+        else if (path_coming(v, link, tenant))
             ret->transport = "setting up";
         ret->push = p != NULL;
         missing = tenant_pathless(v, tenant);

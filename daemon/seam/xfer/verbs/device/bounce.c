@@ -166,23 +166,6 @@ void slots_give(struct verbs *v, struct verbs_piece *piece)
     piece->slots = 0;
 }
 
-void rings_go_on(struct verbs *v)
-{
-    for (uint32_t t = 0; t < v->tenants; t++) {
-        struct verbs_ring *ring = &v->ring[t];
-
-        if (!ring->waited_for || !ring->given)
-            continue;
-        ring->waited_for = false; /* until a piece finds too few again */
-        for (uint32_t link = 0; link < v->xfer->config.links; link++) {
-            if (!v->link[link].piece)
-                continue;
-            pieces_start(v, link);
-            verbs_pump(v->transport, link);
-        }
-    }
-}
-
 /* ------------------------------------------------------------------ on a data thread */
 
 /* The pages of a piece, from where it goes on: region after region, page after page. */

@@ -8,9 +8,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/container.h"
 #include "seam/mem/numa.h"
-#include "seam/xfer/verbs/selftest/selftest.h"
+#include "seam/xfer/verbs/device/selftest.h"
 
 /* ------------------------------------------------------------------ devices */
 
@@ -397,153 +396,9 @@ void rails_close(struct verbs *v)
         rail_close(v, &v->rail[v->nrails - 1]);
 }
 
-/* ------------------------------------------------------------------ a device that is lost */
-
 bool rail_gone(const struct verbs_rail *rail)
 {
     char c;
 
     return rail->alive_fd < 0 || (pread(rail->alive_fd, &c, 1, 0) < 0 && errno == ENODEV);
-}
-
-void rail_lost(struct verbs_rail *rail, const char *why)
-{
-    struct verbs *v = rail->v;
-    const struct xfer_config *c = &v->xfer->config;
-
-    if (rail->view.lost)
-        return;
-    rail->view.lost = true;
-    for (uint32_t i = 0; i < v->view.ndevices; i++)
-        if (strcmp(v->view.found[i].name, rail->view.device) == 0)
-            snprintf(v->view.found[i].state, sizeof v->view.found[i].state, "lost: %s", why);
-    if (c->rdma.device_alarm)
-        c->rdma.device_alarm(c->ctx, rail->view.device, why);
-    for (uint32_t i = 0; i < v->npaths; i++) {
-        struct verbs_path *p = &v->path[i];
-
-        if (rail_of(v, p) == rail && (p->state == PATH_READY || p->state == PATH_OFFERED))
-            path_failed(v, p, "%s is lost: %s", rail->view.device, why);
-    }
-}
-
-/* ------------------------------------------------------------------ what they tell */
-
-static void cq_arm(struct verbs_rail *rail)
-{
-    if (ibv_req_notify_cq(rail->cq, 0) != 0)
-        rail_lost(rail, "its completion queue cannot be armed");
-    rail->cq_armed = true;
-}
-
-/* True: it is to be polled again, or something was there. What came before it is armed wakes nobody
- * any more, so it is drained once again. */
-static bool rail_poll(struct verbs_rail *rail)
-{
-    if (rail->cq_used > 0 && (cq_drain(rail) || io_now_ns() < rail->spin_ns))
-        return true;
-    if (rail->cq_armed)
-        return false;
-    cq_arm(rail);
-    return cq_drain(rail);
-}
-
-bool verbs_poll(struct transport *t)
-{
-    struct verbs *v = t->own;
-    bool again = false;
-
-    for (uint32_t i = 0; i < v->nrails; i++)
-        again = rail_poll(&v->rail[i]) || again;
-    rings_go_on(v);
-    v->polls = true;
-    return again;
-}
-
-static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
-{
-    struct verbs_rail *rail = container_of(op, struct verbs_rail, cq_op);
-    struct ibv_cq *cq;
-    unsigned events = 0;
-    void *ctx;
-
-    (void)res, (void)buffer;
-    if (flags & IO_LAST)
-        rail->cq_polling = false;
-    if (rail->v->closing)
-        return;
-    while (ibv_get_cq_event(rail->channel, &cq, &ctx) == 0)
-        events++;
-    if (events > 0) {
-        ibv_ack_cq_events(rail->cq, events);
-        rail->cq_armed = false;
-        rail->v->xfer->stats.cq_events += events;
-    }
-    cq_drain(rail);
-    if (!rail->cq_armed && (!rail->v->polls || rail->cq_used == 0)) {
-        cq_arm(rail);
-        cq_drain(rail);
-    }
-    if (!rail->cq_polling && !rail->view.lost) {
-        rail->cq_polling = true;
-        io_poll_in(rail->v->xfer->config.io, &rail->cq_op, rail->channel->fd, true);
-    }
-}
-
-/* Completions tell of a pair's events, too, but each must be taken, or its pair stays forever. */
-static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
-{
-    struct verbs_rail *rail = container_of(op, struct verbs_rail, async_op);
-    struct ibv_async_event event;
-    bool fatal = false;
-
-    (void)res, (void)buffer;
-    if (flags & IO_LAST)
-        rail->async_polling = false;
-    if (rail->v->closing)
-        return;
-    while (ibv_get_async_event(rail->ctx, &event) == 0) {
-        fatal = fatal || event.event_type == IBV_EVENT_DEVICE_FATAL;
-        ibv_ack_async_event(&event);
-    }
-    if (fatal)
-        rail_lost(rail, "it failed, or its driver was taken away; start the daemon again");
-    if (!rail->async_polling && !rail->view.lost) {
-        rail->async_polling = true;
-        io_poll_in(rail->v->xfer->config.io, &rail->async_op, rail->ctx->async_fd, true);
-    }
-}
-
-void rails_poll(struct verbs *v)
-{
-    struct io *io = v->xfer->config.io;
-
-    for (uint32_t i = 0; i < v->nrails; i++) {
-        struct verbs_rail *rail = &v->rail[i];
-
-        rail->cq_op.done = cq_ready;
-        rail->cq_armed = true;
-        rail->async_op.done = async_ready;
-        rail->cq_polling = rail->async_polling = true;
-        io_poll_in(io, &rail->cq_op, rail->channel->fd, true);
-        io_poll_in(io, &rail->async_op, rail->ctx->async_fd, true);
-    }
-}
-
-void rails_cancel(struct verbs *v)
-{
-    for (uint32_t i = 0; i < v->nrails; i++) {
-        if (v->rail[i].cq_polling)
-            io_cancel(v->xfer->config.io, &v->rail[i].cq_op);
-        if (v->rail[i].async_polling)
-            io_cancel(v->xfer->config.io, &v->rail[i].async_op);
-    }
-}
-
-bool rails_polling(const struct verbs *v)
-{
-    for (uint32_t i = 0; i < v->nrails; i++)
-        if (v->rail[i].cq_polling || v->rail[i].async_polling)
-            return true;
-    return false;
 }

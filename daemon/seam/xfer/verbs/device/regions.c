@@ -277,3 +277,11 @@ bool memory_leaves(const struct verbs *v, uint32_t pool)
            mem_pool_place(v->xfer->config.mem, pool, &tenant, &offset) &&
            !memory_far_lost(v, tenant, pool);
 }
+
+const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at)
+{
+    for (uint32_t i = 0; i < d->n; i++)
+        if (at >= d->mr[i].base && (uint64_t)(at - d->mr[i].base) < d->mr[i].bytes)
+            return &d->mr[i];
+    return NULL;
+}

@@ -9,9 +9,7 @@
  * which hears of the end as well; then the memory windows are closed under the writer. The device
  * refuses what comes after that, and both queue pairs break by it, which would hit every other pull
  * of the path. That is why the piece is given this time.
- *
- * What must stay true: a piece holds its inflow from its first BIND until its invalidations have
- * completed well or the queue pair is destroyed. A flushed invalidation proves nothing. */
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -100,20 +98,11 @@ static bool runs_of_pages(struct verbs *v, const struct verbs_path *p, const str
     return true;
 }
 
-uint32_t push_credit(struct verbs *v, const struct verbs_path *p)
-{
-    const struct verbs_rail *rail = rail_of(v, p);
-    uint32_t mws = (uint32_t)__builtin_popcountll(p->mws_free);
-    uint32_t cq = (rail->view.completion_queue - rail->cq_used) / 2; /* to bind, and to close */
-
-    return mws < cq ? mws : cq;
-}
-
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32_t first,
                   uint32_t n, struct verbs_piece *piece, bool *ret_most)
 {
     const struct batch *batch = &v->xfer->batch[number];
-    uint32_t credit = push_credit(v, p);
+    uint32_t credit = path_credit(v, p);
     uint32_t all = n;
     struct runs runs = {.run = piece->run, .room = credit < XFER_RUNS_MAX ? credit : XFER_RUNS_MAX};
     bool bounces = path_bounces(v, p);
@@ -133,24 +122,6 @@ static void mw_take(struct verbs *v, struct verbs_path *p, struct verbs_run *run
     run->mw = (uint8_t)__builtin_ctzll(p->mws_free);
     p->mws_free &= ~((uint64_t)1 << run->mw);
     v->xfer->stats.windows_open++;
-}
-
-/* Those of the piece open nothing any more: they were closed, or went with the queue pair. */
-static void mws_give(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
-{
-    for (uint32_t i = 0; i < piece->nruns; i++)
-        p->mws_free |= (uint64_t)1 << piece->run[i].mw;
-    v->xfer->stats.windows_open -= piece->nruns;
-    piece->nruns = 0;
-}
-
-static void holds(struct verbs *v, struct verbs_path *p, uint32_t more)
-{
-    struct verbs_rail *rail = rail_of(v, p);
-
-    p->held += more;
-    rail->cq_used += more;
-    check(rail->cq_used <= rail->view.completion_queue);
 }
 
 /* Places in the completion queue are taken here for the bindings and for what will close them. */
@@ -177,7 +148,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     }
     if (path_bounces(v, p))
         slots_take(v, piece);
-    holds(v, p, piece->nruns);
+    places_take(v, p, piece->nruns);
     posted = wrs_post(v, p, &list);
     for (uint32_t i = 0; i < piece->nruns; i++) /* the old key named the memory window until now */
         p->mw[piece->run[i].mw]->rkey = list.wr[i].bind_mw.rkey;
@@ -277,64 +248,6 @@ void push_drop(struct verbs *v, struct verbs_piece *piece)
         push_close(v, piece);
 }
 
-void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns)
-{
-    struct verbs_path *p = &v->path[piece->path];
-
-    if (piece->batch != NONE || p->state != PATH_READY || now_ns < piece->at_ns ||
-        now_ns - piece->at_ns < VERBS_REVOKE_NS ||
-        (piece->state != PIECE_ASKED && piece->state != PIECE_COMING))
-        return;
-    v->xfer->stats.grants_revoked++;
-    /* Not if the connection was lost before the answer: nobody would say how it ended. */
-    piece->revoked = !piece->answered || piece->state == PIECE_COMING;
-    push_close(v, piece);
-}
-
-void pushes_done(struct verbs *v, struct verbs_path *p)
-{
-    bool freed = false;
-
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, p->link, i);
-
-        if (p->state != PATH_READY)
-            return; /* what is flushed is told as if it were done */
-        if (!piece->holds || piece->path != path_number(v, p) ||
-            (int32_t)(p->completed - piece->last) < 0)
-            continue;
-        if (piece->state == PIECE_CLOSING) {
-            mws_give(v, p, piece);
-            piece_done(v, piece);
-            freed = true;
-        } else if (piece->state == PIECE_BINDING && piece->batch == NONE) {
-            push_close(v, piece);
-        } else if (piece->state == PIECE_BINDING) {
-            piece_state_move(&piece->state, PIECE_BOUND);
-        }
-    }
-    if (freed)
-        pieces_start(v, p->link); /* some may wait for memory windows */
-}
-
-void pushes_ended(struct verbs *v, struct verbs_path *p)
-{
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, p->link, i);
-
-        if (!piece->holds || piece->path != path_number(v, p))
-            continue;
-        if (piece->state != PIECE_WAITING) /* to be granted again, unless its pull has ended */
-            piece_state_move(&piece->state, PIECE_WAITING);
-        mws_give(v, p, piece);
-        piece_done(v, piece);
-        if (piece->state == PIECE_WAITING) /* else as it got free */
-            slots_give(v, piece);
-    }
-    pieces_start(v, p->link);
-    rings_go_on(v);
-}
-
 void push_refused(struct verbs *v, struct verbs_path *p)
 {
     uint32_t number = path_number(v, p), revoked = 0;
@@ -345,26 +258,6 @@ void push_refused(struct verbs *v, struct verbs_path *p)
         return;
     v->xfer->stats.late_writes++;
     p->pause_ns = 0; /* our own doing: no reason to wait longer than at first */
-}
-
-void pushes_forgotten(struct verbs *v, const struct verbs_path *p)
-{
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, p->link, i);
-
-        if (!piece->revoked || piece->path != path_number(v, p))
-            continue;
-        piece->revoked = false;
-        piece_free(piece);
-    }
-}
-
-/* Posts one. 0 or an errno. */
-static int push_receive(struct verbs *v, struct verbs_path *p)
-{
-    struct ibv_recv_wr *bad, wr = {.wr_id = path_wr_id(v, p, 0) | VERBS_RECEIVE};
-
-    return ibv_post_recv(p->qp, &wr, &bad);
 }
 
 void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc)
@@ -379,7 +272,7 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
                     ibv_wc_status_str(wc->status));
         return;
     }
-    rc = push_receive(v, p);
+    rc = receive_post(v, p);
     p->pushed_ns = io_now_ns();
     if (p->source) {
         path_failed(v, p, "the peer writes on a path that it does not push over");
@@ -393,44 +286,93 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
     }
 }
 
-bool push_hold(struct verbs *v, struct verbs_path *p)
+void pieces_done(struct verbs *v, struct verbs_path *p)
 {
-    const struct verbs_rail *rail = rail_of(v, p);
+    path_stir(v, p);
+    if (p->source)
+        writes_done(v, p);
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, p->link, i);
 
-    /* The rest is for the bindings of at least one piece, or pieces would wait for ever. */
-    if (rail->view.completion_queue - rail->cq_used < VERBS_PIECES + 2 * XFER_RUNS_MAX)
-        return false;
-    holds(v, p, VERBS_PIECES);
-    p->mws_free = ~(uint64_t)0 >> (64 - VERBS_MWS);
-    return true;
-}
-
-void push_unhold(struct verbs *v, struct verbs_path *p)
-{
-    rail_of(v, p)->cq_used -= p->held;
-    p->held = 0;
-}
-
-int push_make(struct verbs *v, struct verbs_path *p)
-{
-    p->job_what = "ibv_alloc_mw";
-    for (uint32_t i = 0; i < VERBS_MWS; i++) {
-        p->mw[i] = ibv_alloc_mw(p->qp->pd, IBV_MW_TYPE_2);
-        if (!p->mw[i])
-            return errno ? errno : EIO;
+        if (p->state != PATH_READY)
+            return; /* what is flushed is told as if it were done */
+        if (!piece->holds || piece->path != path_number(v, p) ||
+            (int32_t)(p->completed - piece->last) < 0)
+            continue;
+        if (piece->state == PIECE_CLOSING) {
+            mws_give(v, p, piece);
+            piece_done(v, piece);
+        } else if (piece->state == PIECE_BINDING && piece->batch == NONE) {
+            push_close(v, piece);
+        } else if (piece->state == PIECE_BINDING) {
+            piece_state_move(&piece->state, PIECE_BOUND);
+        }
     }
-    p->job_what = "ibv_post_recv";
-    for (uint32_t i = 0; i < VERBS_PIECES; i++)
-        TRY(push_receive(v, p));
-    return 0;
 }
 
-/* A memory window that is freed opens nothing; one that is bound has to go before its pair. */
-int push_unmake(struct verbs_path *p)
+void piece_drop(struct verbs *v, struct verbs_piece *piece)
 {
-    for (uint32_t i = 0; i < VERBS_MWS; i++) {
-        TRY(p->mw[i] ? ibv_dealloc_mw(p->mw[i]) : 0);
-        p->mw[i] = NULL;
+    piece->batch = NONE;
+    if (piece->holds)
+        push_drop(v, piece);
+    piece_free(piece);
+}
+
+void verbs_drop(struct transport *t, uint32_t inflow)
+{
+    struct verbs *v = t->own;
+    struct verbs_link *l = &v->link[t->xfer->inflow[inflow].peer_link];
+
+    for (uint32_t i = 0; l->piece && i < VERBS_PIECES; i++)
+        if (l->piece[i].state != PIECE_FREE && l->piece[i].batch != NONE &&
+            l->piece[i].pull == inflow)
+            piece_drop(v, &l->piece[i]);
+}
+
+static void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns)
+{
+    struct verbs_path *p = &v->path[piece->path];
+
+    if (piece->batch != NONE || p->state != PATH_READY || now_ns < piece->at_ns ||
+        now_ns - piece->at_ns < VERBS_REVOKE_NS ||
+        (piece->state != PIECE_ASKED && piece->state != PIECE_COMING))
+        return;
+    v->xfer->stats.grants_revoked++;
+    /* Not if the connection was lost before the answer: nobody would say how it ended. */
+    piece->revoked = !piece->answered || piece->state == PIECE_COMING;
+    push_close(v, piece);
+}
+
+/* Since when a granted piece waits: pieces are written and answered in turn, over all paths of the
+ * link, so each that arrives, and each that is answered, gives the others time. */
+static uint64_t granted_ns(const struct verbs *v, uint32_t link, const struct verbs_piece *piece)
+{
+    const struct verbs_path *p = &v->path[piece->path];
+    const struct data_conn *conn = data_path_conn(v->transport, link, 0);
+    uint64_t since_ns = piece->at_ns > p->pushed_ns ? piece->at_ns : p->pushed_ns;
+
+    if (!piece->answered && conn && conn->progress_ns > since_ns)
+        since_ns = conn->progress_ns;
+    return since_ns;
+}
+
+/* A peer that neither writes what it was granted nor refuses to: its grants end with the path. */
+void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
+{
+    for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, link, i);
+        struct verbs_path *p;
+        uint64_t since_ns;
+
+        if (piece->state == PIECE_WAITING)
+            link_stir(v, link); /* for a path that does not come */
+        if (!piece->holds && !piece->revoked)
+            continue;
+        p = &v->path[piece->path];
+        push_tick(v, piece, now_ns);
+        since_ns = granted_ns(v, link, piece);
+        if (p->state == PATH_READY && now_ns > since_ns &&
+            now_ns - since_ns > v->xfer->config.idle_ns)
+            path_failed(v, p, "pages were neither pushed nor refused in time");
     }
-    return 0;
 }

@@ -3,7 +3,7 @@
  * the runs' order, and the immediate of the last write is the number of the piece. What does not
  * fit into the send queue waits in its request, and its connection answers nothing else until then.
  * When all of the writes were posted the answer has statuses and checksums; a CONFIRM asks which
- * pages were given up in between. The paths call when one has credit or ends.
+ * pages were given up in between. When one has credit or ends, writes_go_on is called.
  *
  * A wrong request harms its destination alone: the device there refuses what no memory window
  * opens, and what it does not refuse fails there by its checksum.
@@ -201,17 +201,6 @@ static enum written writes_begin(struct verbs *v, struct data_conn *conn)
     return writes_post(v, conn);
 }
 
-void writes_done(struct verbs *v, struct verbs_path *p)
-{
-    while (p->writes_n > 0 && (int32_t)(p->completed - p->writes[p->writes_at].last) >= 0) {
-        uint32_t serve = p->writes[p->writes_at].serve;
-
-        p->writes_at = (p->writes_at + 1) % VERBS_SEND_QUEUE;
-        p->writes_n--;
-        outflow_release(v->xfer, serve);
-    }
-}
-
 /* ------------------------------------------------------------------ requests */
 
 static bool knows(uint16_t frame)
@@ -316,8 +305,7 @@ static void write_go_on(struct verbs *v, struct data_conn *conn)
     data_source_send(conn);
 }
 
-/* Those that wait for this path go on, or hear that it went. */
-void writes_go_on(struct verbs *v, const struct verbs_path *p)
+void writes_go_on(struct verbs *v, struct verbs_path *p)
 {
     for (uint32_t i = 0; i < v->xfer->config.data_conns_max; i++) {
         struct data_conn *conn = &v->xfer->conns->conn[i];

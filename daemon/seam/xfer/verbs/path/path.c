@@ -130,7 +130,7 @@ static void path_make(struct verbs *v, struct verbs_path *p)
     }
     if (!our_endpoint(v, p))
         return; /* as it is: comes again with the tick */
-    if (!push_hold(v, p)) {
+    if (!places_hold(v, p)) {
         path_failed(v, p, "the completion queue has no room for another path");
         return;
     }
@@ -170,7 +170,7 @@ static void path_accept(struct verbs *v, struct verbs_path *p)
 
 static void path_rest(struct verbs *v, struct verbs_path *p)
 {
-    push_unhold(v, p);
+    places_unhold(v, p);
     if (p->state != PATH_NONE)
         path_state_move(&p->state, PATH_NONE);
     if (p->source && p->offer.waits) {
@@ -191,7 +191,7 @@ static void path_stop(struct verbs *v, struct verbs_path *p)
     if (was_ready)
         v->xfer->stats.paths_up--;
     if (!p->source)
-        pushes_forgotten(v, p);
+        pieces_forgotten(v, p);
     if (!p->qp) {
         path_rest(v, p);
         return;
@@ -202,7 +202,7 @@ static void path_stop(struct verbs *v, struct verbs_path *p)
         return;
     if (!p->offer.waits)
         refuse(v, p, p->their_epoch, false, p->reason);
-    writes_go_on(v, p);
+    path_stir(v, p);
 }
 
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
@@ -230,7 +230,7 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     p->retry_ns = now + p->pause_ns;
     path_stop(v, p);
     if (!p->source)
-        path_lost(v, p);
+        pieces_lost(v, p);
 }
 
 static void path_close(struct verbs *v, struct verbs_path *p, const char *why)
@@ -321,7 +321,7 @@ static void connected(struct verbs *v, struct verbs_path *p)
     v->xfer->stats.paths_up++;
     if (!p->doubted)
         proven(v, p); /* until it fails */
-    path_usable(v, p);
+    path_stir(v, p);
 }
 
 /* A pair that cannot be destroyed may still write, so what it may write stays where it is. */
@@ -337,6 +337,27 @@ static void not_ended(struct verbs *v, struct verbs_path *p)
              p->job_what, strerror(p->job_errno));
     if (xfer->config.rdma.device_alarm)
         xfer->config.rdma.device_alarm(xfer->config.ctx, rail_of(v, p)->view.device, p->reason);
+}
+
+void rail_lost(struct verbs_rail *rail, const char *why)
+{
+    struct verbs *v = rail->v;
+    const struct xfer_config *c = &v->xfer->config;
+
+    if (rail->view.lost)
+        return;
+    rail->view.lost = true;
+    for (uint32_t i = 0; i < v->view.ndevices; i++)
+        if (strcmp(v->view.found[i].name, rail->view.device) == 0)
+            snprintf(v->view.found[i].state, sizeof v->view.found[i].state, "lost: %s", why);
+    if (c->rdma.device_alarm)
+        c->rdma.device_alarm(c->ctx, rail->view.device, why);
+    for (uint32_t i = 0; i < v->npaths; i++) {
+        struct verbs_path *p = &v->path[i];
+
+        if (rail_of(v, p) == rail && (p->state == PATH_READY || p->state == PATH_OFFERED))
+            path_failed(v, p, "%s is lost: %s", rail->view.device, why);
+    }
 }
 
 /* EIO is what the kernel says of a device that was taken away. */
@@ -360,14 +381,14 @@ static void ended(struct verbs *v, struct verbs_path *p)
         not_ended(v, p);
         return;
     }
-    cq_drain(rail_of(v, p)); /* what is there was counted; what is not there cannot come */
     rail_of(v, p)->cq_used -= p->posted - p->completed;
+    rail_of(v, p)->cq_freed = true;
     p->completed = p->posted;
-    pieces_done(v, p);
-    if (!p->source)
-        pushes_ended(v, p);
+    if (p->source)
+        writes_done(v, p);
+    else
+        pieces_ended(v, p);
     path_rest(v, p);
-    paths_go_on(rail_of(v, p));
 }
 
 void path_finished(struct verbs *v, struct verbs_path *p)
@@ -441,7 +462,7 @@ static bool mrs_sound(const struct xfer_path_msg *msg)
     return true;
 }
 
-static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
+void path_offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
 {
     const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
 
@@ -476,7 +497,7 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
         path_stop(v, p);
 }
 
-static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
+void path_answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
 {
     bool refused = msg->kind == XFER_PATH_REFUSE;
 
@@ -504,31 +525,14 @@ static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_pa
     setup_give(v, p, JOB_CONNECT);
 }
 
-void verbs_path_msg(struct transport *t, uint32_t link, const struct xfer_path_msg *msg)
+/* ------------------------------------------------------------------ the link */
+
+void path_want(struct verbs_path *p)
 {
-    struct xfer *xfer = t->xfer;
-    struct verbs *v = t->own;
-
-    if (!v || v->nrails == 0 || msg->tenant >= v->tenants || msg->rail >= v->rails) {
-        struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE,
-                                   .tenant = msg->tenant,
-                                   .rail = msg->rail,
-                                   .epoch = msg->epoch};
-
-        if (v && v->nrails > 0 && msg->rail >= v->rails)
-            snprintf(no.text, sizeof no.text,
-                     "limits.rdma_rails of its daemon is %u: raise it, for our device number %u",
-                     v->rails, msg->rail);
-        else
-            snprintf(no.text, sizeof no.text, "its daemon has no RDMA device");
-        if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
-            xfer->config.rdma.path_send(xfer->config.ctx, link, &no);
-        return;
-    }
-    if (msg->kind == XFER_PATH_OFFER)
-        offered(v, path_of(v, link, msg->tenant, msg->rail), msg);
-    else
-        answered(v, path_of(v, link, msg->tenant, msg->rail), msg);
+    p->wanted = true;
+    p->pause_ns = p->retry_ns = 0;
+    if (p->state == PATH_NONE)
+        path_state_move(&p->state, PATH_PAUSED); /* with no pause: the tick makes it */
 }
 
 void verbs_peer_down(struct transport *t, uint32_t link)
@@ -537,4 +541,12 @@ void verbs_peer_down(struct transport *t, uint32_t link)
 
     for (uint32_t i = 0; v && v->path && i < v->tenants * v->rails; i++)
         path_close(v, path_of(v, link, 0, 0) + i, "the link ended");
+}
+
+void verbs_link_down(struct transport *t, uint32_t link)
+{
+    const struct verbs *v = t->own;
+
+    if (v->link[link].piece)
+        verbs_peer_down(t, link);
 }

@@ -1,5 +1,5 @@
 /* See selftest.h. */
-#include "seam/xfer/verbs/selftest/selftest.h"
+#include "seam/xfer/verbs/device/selftest.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -62,14 +62,11 @@ static void tell_batch(struct xfer *xfer, const struct verbs_piece *piece)
     }
 }
 
-static void piece_verified(struct io_task *task, int32_t res)
+void piece_verified(struct verbs_piece *piece)
 {
-    struct verbs_piece *piece = container_of(task, struct verbs_piece, task);
     struct verbs *v = piece->v;
-    struct verbs_path *p = &v->path[piece->path];
     uint32_t pull = piece->pull, number = piece->batch;
 
-    (void)res;
     if (number != NONE)
         tell_batch(v->xfer, piece);
     piece->batch = NONE;
@@ -78,11 +75,7 @@ static void piece_verified(struct io_task *task, int32_t res)
     if (number != NONE)
         batch_answered(v->xfer, number, piece->n);
     inflow_release(v->xfer, pull);
-    if (number != NONE)
-        path_usable(v, p); /* its batch may wait to go another way */
-    pieces_start(v, p->link);
-    verbs_pump(v->transport, p->link); /* a place for a piece is free */
-    rings_go_on(v);
+    path_stir(v, &v->path[piece->path]); /* a place is free, and its batch may go another way */
 }
 
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)
@@ -95,7 +88,6 @@ void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *st
     memcpy(piece->stale, stale, sizeof piece->stale);
     memset(piece->right, 0, sizeof piece->right);
     piece->task.work = verify_pages;
-    piece->task.done = piece_verified;
     inflow_hold(v->xfer, piece->pull);
     io_threads_work(v->xfer->threads, &piece->task, lane);
 }

@@ -1,0 +1,372 @@
+/* What comes to the RDMA transport, one function each: completions, tasks that are back, ticks, and
+ * what the link and its peer say. An event changes the states of paths and pieces and marks the
+ * paths and links that may go on; the run at its end lets those go on, until no mark is left.
+ *
+ * What must stay true: only the run starts pieces, hands batches on, and speaks to the peer, so no
+ * function finds its tables changed by a call that it made. */
+#include <stdio.h>
+
+#include "base/container.h"
+#include "seam/xfer/verbs/verbs.h"
+
+/* ------------------------------------------------------------------ the run */
+
+/* Those that wait for slots of a ring, or for places in a completion queue, of whichever link,
+ * where some were given back: they come behind those of the link that gave them. True: there are
+ * marks. */
+static bool waiters_stir(struct verbs *v)
+{
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        struct verbs_rail *rail = &v->rail[i];
+
+        if (!rail->cq_short || !rail->cq_freed)
+            continue;
+        rail->cq_short = false; /* until one of them finds it full again */
+        for (uint32_t k = 0; k < v->npaths; k++)
+            if (rail_of(v, &v->path[k]) == rail)
+                path_stir(v, &v->path[k]);
+    }
+    for (uint32_t t = 0; t < v->tenants; t++) {
+        struct verbs_ring *ring = &v->ring[t];
+
+        if (!ring->waited_for || !ring->given)
+            continue;
+        ring->waited_for = false; /* until a piece finds too few again */
+        for (uint32_t link = 0; link < v->xfer->config.links; link++)
+            link_stir(v, link);
+    }
+    return v->stirred;
+}
+
+static void link_run(struct verbs *v, uint32_t link)
+{
+    v->link[link].stirred = false;
+    pieces_start(v, link);
+    for (uint32_t i = 0; i < v->tenants * v->rails; i++) {
+        struct verbs_path *p = path_of(v, link, 0, 0) + i;
+
+        if (!p->stirred)
+            continue;
+        p->stirred = false;
+        (p->source ? writes_go_on : batches_settle)(v, p);
+    }
+    link_say(v, link);
+    transports_pump_after(v->xfer, v->transport, link);
+}
+
+void verbs_run(struct verbs *v)
+{
+    if (v->running)
+        return; /* it goes on until no mark is left */
+    v->running = true;
+    while (v->stirred || waiters_stir(v)) {
+        v->stirred = false;
+        for (uint32_t link = 0; link < v->xfer->config.links; link++)
+            if (v->link[link].stirred)
+                link_run(v, link);
+    }
+    v->running = false;
+}
+
+void verbs_pump(struct transport *t, uint32_t link)
+{
+    link_stir(t->own, link);
+    verbs_run(t->own);
+}
+
+/* ------------------------------------------------------------------ completions */
+
+static uint32_t wc_path(const struct ibv_wc *wc)
+{
+    return (uint32_t)((wc->wr_id & ~VERBS_RECEIVE) >> 40);
+}
+
+static void completion(struct verbs_rail *rail, const struct ibv_wc *wc)
+{
+    struct verbs *v = rail->v;
+    uint32_t number = wc_path(wc);
+    struct verbs_path *p;
+    uint16_t newly;
+
+    if (number >= v->npaths || v->path[number].epoch != (wc->wr_id >> 16 & 0xffffffu)) {
+        v->xfer->stats.stale_completions++;
+        return;
+    }
+    p = &v->path[number];
+    if (wc->wr_id & VERBS_RECEIVE) {
+        push_received(v, p, wc);
+        return;
+    }
+    newly = (uint16_t)((uint16_t)wc->wr_id - (uint16_t)p->completed);
+    if (newly == 0 || newly > p->posted - p->completed) {
+        v->xfer->stats.stale_completions++;
+        return;
+    }
+    p->completed += newly;
+    p->progress_ns = io_now_ns();
+    rail->cq_used -= newly;
+    if (wc->status != IBV_WC_SUCCESS) {
+        v->xfer->stats.read_errors++;
+        if (p->state != PATH_READY)
+            return;
+        if (!p->source)
+            push_refused(v, p);
+        path_failed(v, p, "a %s failed: %s",
+                    p->source ? "write" : "binding or closing of a memory window",
+                    ibv_wc_status_str(wc->status));
+    }
+}
+
+/* True: something was there. */
+static bool cq_drain(struct verbs_rail *rail)
+{
+    struct verbs *v = rail->v;
+    struct ibv_wc wc[VERBS_POLL_MAX];
+    bool some = false;
+    int n;
+
+    while ((n = ibv_poll_cq(rail->cq, VERBS_POLL_MAX, wc)) > 0) {
+        some = true;
+        for (int i = 0; i < n; i++) {
+            uint32_t number = wc_path(&wc[i]);
+
+            completion(rail, &wc[i]);
+            if (number >= v->npaths)
+                continue;
+            pieces_done(v, &v->path[number]);
+            path_advance(v, &v->path[number]);
+        }
+    }
+    if (n < 0)
+        rail_lost(rail, "its completion queue cannot be read");
+    if (some) {
+        rail->spin_ns = io_now_ns() + VERBS_SPIN_NS;
+        rail->cq_freed = true;
+    }
+    return some;
+}
+
+/* ------------------------------------------------------------------ devices */
+
+static void cq_arm(struct verbs_rail *rail)
+{
+    if (ibv_req_notify_cq(rail->cq, 0) != 0)
+        rail_lost(rail, "its completion queue cannot be armed");
+    rail->cq_armed = true;
+}
+
+/* True: it is to be polled again, or something was there. What came before it is armed wakes nobody
+ * any more, so it is drained once again. */
+static bool rail_poll(struct verbs_rail *rail)
+{
+    if (rail->cq_used > 0 && (cq_drain(rail) || io_now_ns() < rail->spin_ns))
+        return true;
+    if (rail->cq_armed)
+        return false;
+    cq_arm(rail);
+    return cq_drain(rail);
+}
+
+bool verbs_poll(struct transport *t)
+{
+    struct verbs *v = t->own;
+    bool again = false;
+
+    for (uint32_t i = 0; i < v->nrails; i++)
+        again = rail_poll(&v->rail[i]) || again;
+    v->polls = true;
+    verbs_run(v);
+    return again;
+}
+
+static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct verbs_rail *rail = container_of(op, struct verbs_rail, cq_op);
+    struct ibv_cq *cq;
+    unsigned events = 0;
+    void *ctx;
+
+    (void)res, (void)buffer;
+    if (flags & IO_LAST)
+        rail->cq_polling = false;
+    if (rail->v->closing)
+        return;
+    while (ibv_get_cq_event(rail->channel, &cq, &ctx) == 0)
+        events++;
+    if (events > 0) {
+        ibv_ack_cq_events(rail->cq, events);
+        rail->cq_armed = false;
+        rail->v->xfer->stats.cq_events += events;
+    }
+    cq_drain(rail);
+    if (!rail->cq_armed && (!rail->v->polls || rail->cq_used == 0)) {
+        cq_arm(rail);
+        cq_drain(rail);
+    }
+    if (!rail->cq_polling && !rail->view.lost) {
+        rail->cq_polling = true;
+        io_poll_in(rail->v->xfer->config.io, &rail->cq_op, rail->channel->fd, true);
+    }
+    verbs_run(rail->v);
+}
+
+/* Completions tell of a pair's events, too, but each must be taken, or its pair stays forever. */
+static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct verbs_rail *rail = container_of(op, struct verbs_rail, async_op);
+    struct ibv_async_event event;
+    bool fatal = false;
+
+    (void)res, (void)buffer;
+    if (flags & IO_LAST)
+        rail->async_polling = false;
+    if (rail->v->closing)
+        return;
+    while (ibv_get_async_event(rail->ctx, &event) == 0) {
+        fatal = fatal || event.event_type == IBV_EVENT_DEVICE_FATAL;
+        ibv_ack_async_event(&event);
+    }
+    if (fatal)
+        rail_lost(rail, "it failed, or its driver was taken away; start the daemon again");
+    if (!rail->async_polling && !rail->view.lost) {
+        rail->async_polling = true;
+        io_poll_in(rail->v->xfer->config.io, &rail->async_op, rail->ctx->async_fd, true);
+    }
+    verbs_run(rail->v);
+}
+
+void rails_poll(struct verbs *v)
+{
+    struct io *io = v->xfer->config.io;
+
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        struct verbs_rail *rail = &v->rail[i];
+
+        rail->cq_op.done = cq_ready;
+        rail->cq_armed = true;
+        rail->async_op.done = async_ready;
+        rail->cq_polling = rail->async_polling = true;
+        io_poll_in(io, &rail->cq_op, rail->channel->fd, true);
+        io_poll_in(io, &rail->async_op, rail->ctx->async_fd, true);
+    }
+}
+
+void rails_cancel(struct verbs *v)
+{
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        if (v->rail[i].cq_polling)
+            io_cancel(v->xfer->config.io, &v->rail[i].cq_op);
+        if (v->rail[i].async_polling)
+            io_cancel(v->xfer->config.io, &v->rail[i].async_op);
+    }
+}
+
+bool rails_polling(const struct verbs *v)
+{
+    for (uint32_t i = 0; i < v->nrails; i++)
+        if (v->rail[i].cq_polling || v->rail[i].async_polling)
+            return true;
+    return false;
+}
+
+/* ------------------------------------------------------------------ tasks that are back */
+
+/* Of a queue pair that is destroyed nothing comes any more: what is there is counted first. */
+void path_back(struct io_task *task, int32_t res)
+{
+    struct verbs_path *p = container_of(task, struct verbs_path, task);
+
+    (void)res;
+    p->job = JOB_NONE;
+    if (atomic_load(&p->v->closing))
+        return;
+    if (p->state == PATH_ENDING || p->state == PATH_STUCK)
+        cq_drain(rail_of(p->v, p));
+    path_finished(p->v, p);
+    verbs_run(p->v);
+}
+
+void piece_back(struct io_task *task, int32_t res)
+{
+    struct verbs_piece *piece = container_of(task, struct verbs_piece, task);
+
+    (void)res;
+    piece_verified(piece);
+    verbs_run(piece->v);
+}
+
+/* ------------------------------------------------------------------ the link and its peer */
+
+void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, bool peer_rdma)
+{
+    struct verbs *v = t->own;
+    struct verbs_link *l;
+    const char *why, *missing;
+
+    if (!v || !v->link[link].piece)
+        return;
+    l = &v->link[link];
+    l->peer_rdma = peer_rdma;
+    l->tenants = tenants;
+    l->up_ns = io_now_ns();
+    l->noted = 0;
+    why = verbs_unwanted(v, link);
+    for (uint32_t tenant = 0; tenant < v->tenants; tenant++) {
+        if (!(tenants >> tenant & 1))
+            continue;
+        missing = *why ? why : tenant_pathless(v, tenant);
+        if (missing)
+            transport_note(v, link, tenant, false, missing);
+        for (uint32_t i = 0; !missing && i < v->nrails; i++)
+            if (!rail_pathless(&v->rail[i], tenant))
+                path_want(path_of(v, link, tenant, i));
+    }
+    paths_tick(v, l->up_ns);
+    verbs_run(v);
+}
+
+void verbs_path_msg(struct transport *t, uint32_t link, const struct xfer_path_msg *msg)
+{
+    struct xfer *xfer = t->xfer;
+    struct verbs *v = t->own;
+
+    if (!v || v->nrails == 0 || msg->tenant >= v->tenants || msg->rail >= v->rails) {
+        struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE,
+                                   .tenant = msg->tenant,
+                                   .rail = msg->rail,
+                                   .epoch = msg->epoch};
+
+        if (v && v->nrails > 0 && msg->rail >= v->rails)
+            snprintf(no.text, sizeof no.text,
+                     "limits.rdma_rails of its daemon is %u: raise it, for our device number %u",
+                     v->rails, msg->rail);
+        else
+            snprintf(no.text, sizeof no.text, "its daemon has no RDMA device");
+        if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
+            xfer->config.rdma.path_send(xfer->config.ctx, link, &no);
+        return;
+    }
+    (msg->kind == XFER_PATH_OFFER ? path_offered : path_answered)(
+        v, path_of(v, link, msg->tenant, msg->rail), msg);
+    verbs_run(v);
+}
+
+void verbs_tick(struct transport *t, uint64_t now_ns)
+{
+    const struct xfer *xfer = t->xfer;
+    struct verbs *v = t->own;
+
+    if (v->nrails == 0)
+        return;
+    paths_tick(v, now_ns);
+    for (uint32_t i = 0; i < xfer->config.rdma.pulls && i < xfer->config.links; i++)
+        pieces_tick(v, i, now_ns);
+    for (uint32_t i = 0; i < v->npaths; i++) {
+        struct verbs_path *p = &v->path[i];
+
+        if (!p->source && p->wanted && p->state != PATH_READY && xfer->link[p->link].up &&
+            verbs_lane(v, p->link)->queue.head != NONE)
+            path_stir(v, p);
+    }
+    verbs_run(v);
+}
