@@ -12,7 +12,7 @@
 #include "engine/bytes.h"
 #include "engine/engine.h"
 #include "rig_daemon.h"
-#include "seam/xfer/data_wire.h"
+#include "seam/xfer/flow/data_wire.h"
 #include "testing/test.h"
 
 #define L        64

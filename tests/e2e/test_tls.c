@@ -16,7 +16,7 @@
 #include "engine/json.h"
 #include "rig_daemon.h"
 #include "seam/io/door.h"
-#include "seam/xfer/data_wire.h"
+#include "seam/xfer/flow/data_wire.h"
 #include "testing/test.h"
 
 #define HALF_OPEN       60 /* more than TLS_HANDSHAKES_MAX */

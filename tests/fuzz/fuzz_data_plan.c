@@ -5,7 +5,7 @@
  * one ring. The connection has to end once the input has, each pull has to end once, and a
  * destination writes no page but those it asked for, in any rank. */
 #include "fuzz/data_talk.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/flow/transfers.h"
 #include "unit/rig/rig_reshard.h"
 
 #define RANKS      2u
@@ -59,7 +59,7 @@ static void set_up(void)
     act.serve.serve = (struct serve_id){1, 7};
     act.serve.layout_hash = HASH_DST;
     xfer_serve_start(rig.src.xfer, &act);
-    check(!rig.src.xfer->outflow[1].lost);
+    check(!rig.src.xfer->serve[1].lost);
 }
 
 static uint8_t *page(uint32_t rank, uint32_t i)

@@ -1,6 +1,6 @@
 /* The transports that are built in, best first. */
+#include "seam/xfer/flow/transport.h"
 #include "seam/xfer/tcp/tcp.h"
-#include "seam/xfer/transport.h"
 #include "seam/xfer/verbs/verbs.h"
 
 const struct transport_ops *const transports_built[] = {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "seam/xfer/data_conn.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/conn/data_conn.h"
+#include "seam/xfer/flow/transfers.h"
 
 static const struct transport_ops *const *transports_of(const struct xfer_config *c)
 {
@@ -35,8 +35,8 @@ void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sum
 
     *ret_rdma = 0;
     *ret_shared = sizeof(struct xfer) + c->links * sizeof(struct xfer_link) +
-                  c->pulls * sizeof(struct inflow) + xfer_batches(c) * sizeof(struct batch) +
-                  c->serves * sizeof(struct outflow) + data_conns_bytes(c, sums_per_page, ops) +
+                  c->pulls * sizeof(struct xfer_pull) + xfer_batches(c) * sizeof(struct batch) +
+                  c->serves * sizeof(struct xfer_serve) + data_conns_bytes(c, sums_per_page, ops) +
                   io_threads_bytes(&threads) + pairs_bytes(c);
     if (c->fault_corrupt_pages > 0)
         *ret_shared += page_records * sizeof(uint64_t);
@@ -57,12 +57,12 @@ static bool create_tables(struct xfer *xfer)
     const struct xfer_config *c = &xfer->config;
 
     xfer->link = calloc(c->links, sizeof *xfer->link);
-    xfer->inflow = calloc(c->pulls, sizeof *xfer->inflow);
+    xfer->pull = calloc(c->pulls, sizeof *xfer->pull);
     xfer->batch = calloc(xfer_batches(c), sizeof *xfer->batch);
-    xfer->outflow = calloc(c->serves, sizeof *xfer->outflow);
+    xfer->serve = calloc(c->serves, sizeof *xfer->serve);
     if (c->fault_corrupt_pages > 0)
         xfer->injected = calloc(mem_page_records(c->mem), sizeof *xfer->injected);
-    if (!xfer->link || !xfer->inflow || !xfer->batch || !xfer->outflow ||
+    if (!xfer->link || !xfer->pull || !xfer->batch || !xfer->serve ||
         (c->fault_corrupt_pages > 0 && !xfer->injected))
         return false;
     for (uint32_t i = 0; i < c->links; i++)
@@ -71,7 +71,7 @@ static bool create_tables(struct xfer *xfer)
             for (uint32_t n = 0; n < XFER_CONNECTIONS_MAX; n++)
                 xfer->link[i].lane[k].path[n].conn = NONE;
         }
-    inflows_init(xfer);
+    pulls_init(xfer);
     return pairs_create(xfer) == TERN_OK && data_conns_create(xfer) == TERN_OK;
 }
 
@@ -143,9 +143,9 @@ void xfer_destroy(struct xfer *xfer)
     io_threads_destroy(xfer->threads);
     data_conns_destroy(xfer);
     free(xfer->link);
-    free(xfer->inflow);
+    free(xfer->pull);
     free(xfer->batch);
-    free(xfer->outflow);
+    free(xfer->serve);
     free(xfer->injected);
     pairs_destroy(xfer);
     free(xfer);
@@ -153,7 +153,7 @@ void xfer_destroy(struct xfer *xfer)
 
 static bool has_batches(const struct xfer *xfer, uint32_t slot)
 {
-    const uint32_t *batch = xfer->inflow[slot].batch;
+    const uint32_t *batch = xfer->pull[slot].batch;
 
     for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
         if (batch[b] != NONE && batch_used(&xfer->batch[batch[b]]))
@@ -177,8 +177,8 @@ void xfer_link_down(struct xfer *xfer, uint32_t number)
                 data_conn_end(conn);
         }
     for (uint32_t slot = 0; slot < xfer->config.pulls; slot++)
-        if (xfer->inflow[slot].peer_link == number && has_batches(xfer, slot))
-            inflow_break(xfer, slot, TERN_PEER_LOST);
+        if (xfer->pull[slot].peer_link == number && has_batches(xfer, slot))
+            pull_break(xfer, slot, TERN_PEER_LOST);
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         if (xfer->transport[i].own && xfer->transport[i].ops->link_down)
             xfer->transport[i].ops->link_down(&xfer->transport[i], number);
@@ -247,7 +247,7 @@ void xfer_dismiss(struct xfer *xfer, uint32_t number)
 
 void xfer_serve_stop(struct xfer *xfer, const struct action *act)
 {
-    outflow_stop(xfer, act->serve.serve);
+    serve_stop(xfer, act->serve.serve);
     data_conns_serve_stopped(xfer, act->serve.serve);
     for (uint32_t i = 0; i < xfer->ntransports; i++) {
         struct transport *t = &xfer->transport[i];
@@ -255,7 +255,7 @@ void xfer_serve_stop(struct xfer *xfer, const struct action *act)
         if (t->own && t->ops->serve_stopped)
             t->ops->serve_stopped(t, act->serve.serve);
     }
-    outflow_release(xfer, act->serve.serve.slot);
+    serve_release(xfer, act->serve.serve.slot);
 }
 
 void xfer_tick(struct xfer *xfer, uint64_t now_ns)

@@ -412,7 +412,7 @@ struct xfer_flow_view {
     struct rate rate; /* of the bytes */
 };
 /* False: nothing of it was asked for or served. */
-bool xfer_inflow_view(const struct xfer *xfer, struct pull_id pull, struct xfer_flow_view *ret);
-bool xfer_outflow_view(const struct xfer *xfer, struct serve_id serve, struct xfer_flow_view *ret);
+bool xfer_pull_view(const struct xfer *xfer, struct pull_id pull, struct xfer_flow_view *ret);
+bool xfer_serve_view(const struct xfer *xfer, struct serve_id serve, struct xfer_flow_view *ret);
 
 #endif

@@ -110,8 +110,8 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, const struct
     if ((only->tenant != NONE && t.tenant != only->tenant) ||
         (only->peer && (!peer_name(ctx, &t) || strcmp(peer_name(ctx, &t), only->peer) != 0)))
         return false;
-    if (ctx->daemon->xfer && !(t.outgoing ? xfer_outflow_view(ctx->daemon->xfer, t.serve, &flow)
-                                          : xfer_inflow_view(ctx->daemon->xfer, t.pull, &flow)))
+    if (ctx->daemon->xfer && !(t.outgoing ? xfer_serve_view(ctx->daemon->xfer, t.serve, &flow)
+                                          : xfer_pull_view(ctx->daemon->xfer, t.pull, &flow)))
         flow = (struct xfer_flow_view){0};
     TEXT(out, OPEN_OBJECT(NULL));
     put_named(ctx, &t, out);

@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 
 read -r -d '' table <<'TABLE' || true
 daemon/core/libtern_core.a | daemon/core | arena memory tree tier disk transfer session fetch turn . | tree/evict tree/nodes tree/state
-daemon/seam/libtern_seam.a | daemon/seam | io mem disk xfer
+daemon/seam/libtern_seam.a | daemon/seam | io mem disk xfer/nics xfer/flow xfer/conn xfer/tcp xfer/local xfer/verbs/device xfer/verbs/path xfer/verbs/move xfer/verbs xfer
 daemon/shell/libtern_shell.a | daemon/shell | log tape tls stream step config wire conn peers alarm admin loop
 TABLE
 

@@ -19,9 +19,11 @@ core    | daemon/core/session | base/* core/core.h core/busy.h core/disk.h core/
 reshard | daemon/reshard | base/* reshard/* kernels/strided.h                               | +pure
 seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/disk.h core/request.h core/ids.h core/limits.h reshard/* kernels/strided.h kernels/driver.h kernels/kernels.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h openssl/*
 xfer    | daemon/seam/xfer | base/* core/* seam/own_threads.h seam/io/io.h seam/io/io_threads.h seam/io/door.h seam/io/tcp_listen.h seam/mem/mem.h seam/mem/mem_pack.h seam/mem/mem_reshard.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* reshard/* | +any
-tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* reshard/* | +any
-local   | daemon/seam/xfer/local | base/* core/* seam/mem/mem_touch.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/local/* | +any
-verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/mem/mem_pack.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/xfer/data_conn.h seam/xfer/memlock.h seam/xfer/transport.h seam/xfer/verbs/* | +any
+flow    | daemon/seam/xfer/flow | base/* core/* reshard/* seam/mem/mem.h seam/mem/mem_verify.h seam/mem/mem_reshard.h seam/xfer/xfer.h seam/xfer/flow/* | +libc endian.h stdatomic.h sys/socket.h netinet/in.h
+conn    | daemon/seam/xfer/conn | base/* core/* seam/io/door.h seam/io/tcp_listen.h seam/mem/mem_pack.h seam/mem/numa.h seam/xfer/flow/* seam/xfer/conn/* | +any
+tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/conn/data_conn.h seam/xfer/flow/transport.h seam/xfer/tcp/* reshard/* | +any
+local   | daemon/seam/xfer/local | base/* core/* seam/mem/mem_touch.h seam/xfer/conn/data_conn.h seam/xfer/flow/transport.h seam/xfer/local/* | +any
+verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/mem/mem_pack.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/xfer/conn/data_conn.h seam/xfer/flow/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/* reshard/* kernels/strided.h | +any
 client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h shell/tape/tape.h kernels/driver.h kernels/kernels.h | +any
 tape    | client/ctl/tape  | base/* core/core.h shell/tape/tape.h shell/tape/tape_codec.h client/ctl/tape/* | +any

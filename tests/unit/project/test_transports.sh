@@ -14,7 +14,7 @@ if [[ ! -f $archive ]]; then
     exit 77
 fi
 
-# Where each object comes from, as `NAME FOLDER`: folders below seam/xfer are transports, with all that is in them.
+# Where each object comes from, as `NAME FOLDER`: tcp, local and verbs below seam/xfer are transports, with all that is in them.
 (cd "$source_dir/daemon/seam" && find . -name '*.c') | sed -E 's#^\./(.*)/([a-z0-9_]+)\.c$#\2 \1#; s#( xfer/[a-z0-9_]+)/.*#\1#' >"$work/folders"
 [[ -z $(cut -d' ' -f1 "$work/folders" | sort | uniq -d) ]] || { echo "two files of the seam have one name"; exit 1; }
 
@@ -35,14 +35,14 @@ uses() {
 forbidden() { # USES
     awk '
         function folder(file) { sub(/\/[^\/]*$/, "", file); return file }
-        function transport(file) { return folder(file) ~ /^xfer\// ? folder(file) : "" }
+        function transport(file) { return folder(file) ~ /^xfer\/(tcp|local|verbs)/ ? folder(file) : "" }
         transport($2) && transport($1) != transport($2) && $1 != "xfer/transports" { print "past the door: " $0 }
         transport($1) && ($2 ~ /^mem\/(checksum|mem_fault)/) { print "looks at pages: " $0 }' "$1"
 }
 
-printf '%s\n' 'xfer/tcp/ask xfer/verbs/path path_failed' 'xfer/pulls xfer/tcp/ask tcp_pump' \
+printf '%s\n' 'xfer/tcp/ask xfer/verbs/path path_failed' 'xfer/flow/pulls xfer/tcp/ask tcp_pump' \
     'xfer/verbs/reads mem/checksum checksum_unit' 'xfer/transports xfer/tcp/tcp tcp_transport' \
-    'xfer/tcp/ask xfer/pulls batch_asked' 'mem/mem_verify mem/mem_fault mem_fault_try' >"$work/self"
+    'xfer/tcp/ask xfer/flow/pulls batch_asked' 'mem/mem_verify mem/mem_fault mem_fault_try' >"$work/self"
 [[ $(forbidden "$work/self" | wc -l) -eq 3 ]] || { echo "self-test: $(forbidden "$work/self")"; exit 1; }
 
 uses >"$work/uses"
@@ -51,6 +51,6 @@ if [[ -n $bad ]]; then
     echo "$bad"
     exit 1
 fi
-inside=$(grep -cE '^xfer/[a-z]+/[a-z_]+ xfer/[a-z_]+ ' "$work/uses")
+inside=$(grep -cE '^xfer/(tcp|local|verbs)/[a-z_]+ xfer/(flow|conn)/' "$work/uses")
 [[ $inside -ge 20 ]] || { echo "only $inside calls of transports to the door: were they found?"; exit 1; }
 echo "transports: $inside uses of what they share, none of each other"

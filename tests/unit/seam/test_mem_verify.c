@@ -21,7 +21,7 @@ TEST(mem_verify_another_transport_asks_anew)
     xfer = rig.dst.xfer;
     rig_pull(PULL(2), 0, 0, 1, PAGES);
     memory_transport.drop(&xfer->transport[0], PULL(2).slot);
-    batch_hand_on(xfer, xfer->inflow[PULL(2).slot].batch[0], TERN_PEER_LOST);
+    batch_hand_on(xfer, xfer->pull[PULL(2).slot].batch[0], TERN_PEER_LOST);
     assert_int_equal(rig.dst.nevents, 0);
     transports_pump_after(xfer, &xfer->transport[0], 0);
     rig_until(&rig.dst, 1);

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "seam/xfer/nic_choice.h"
+#include "seam/xfer/nics/nic_choice.h"
 #include "unit/rig/rig_dir.h"
 
 #define CASE(name) TEST_WITH(name, make_tree, remove_dir)

@@ -46,18 +46,18 @@ TRANSFER_TEST(xfer_flow_of_one_transfer_is_told_at_both_ends)
     rig_open_filled(&o, 101);
     rig_pull(PULL(0), 0, 0, 1, 100);
     rig_until(&rig.dst, 1);
-    assert_true(xfer_inflow_view(rig.dst.xfer, PULL(0), &seen));
+    assert_true(xfer_pull_view(rig.dst.xfer, PULL(0), &seen));
     assert_true(seen.pages == 100 && seen.bytes == 100 * 2 * 4096);
     assert_true(rate_of(seen.rate, io_now_ns()) <= seen.bytes);
-    assert_true(xfer_outflow_view(rig.src.xfer, serve, &seen));
+    assert_true(xfer_serve_view(rig.src.xfer, serve, &seen));
     assert_true(seen.pages == 100 && seen.bytes == 100 * 2 * 4096);
-    assert_false(xfer_inflow_view(rig.dst.xfer, (struct pull_id){0, 99}, &seen));
+    assert_false(xfer_pull_view(rig.dst.xfer, (struct pull_id){0, 99}, &seen));
     rig_stop(PULL(0));
     xfer_serve_start(rig.src.xfer, &start);
-    assert_true(xfer_outflow_view(rig.src.xfer, start.serve.serve, &seen));
+    assert_true(xfer_serve_view(rig.src.xfer, start.serve.serve, &seen));
     assert_true(seen.pages == 0 && seen.bytes == 0);
     rig_pull((struct pull_id){0, 99}, 0, 1, 1, 1);
-    assert_true(xfer_inflow_view(rig.dst.xfer, (struct pull_id){0, 99}, &seen));
+    assert_true(xfer_pull_view(rig.dst.xfer, (struct pull_id){0, 99}, &seen));
     assert_true(seen.pages == 0);
     rig_until(&rig.dst, 3);
 }

@@ -25,7 +25,7 @@ static struct xfer xfer;
 static struct verbs v;
 static struct xfer_link peer;
 static struct verbs_link link_verbs;
-static struct inflow inflow;
+static struct xfer_pull pull;
 static struct batch batch;
 static struct data_conn conn;
 static struct data_conns conns;
@@ -89,11 +89,11 @@ FIXTURE(start)
     ctx.ops.post_recv = post_recv;
     qp.context = &ctx;
     peer = (struct xfer_link){.lane = {LANE, LANE}};
-    inflow = (struct inflow){.state = INFLOW_ACTIVE};
+    pull = (struct xfer_pull){.state = XFER_PULL_ACTIVE};
     batch = (struct batch){.state = BATCH_ASKED, .n = 1, .asked = 1, .page = {{.index = 1}}};
     xfer = (struct xfer){
         .link = &peer,
-        .inflow = &inflow,
+        .pull = &pull,
         .batch = &batch,
         .conns = &conns,
         .ntransports = 2,
@@ -147,7 +147,7 @@ TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, star
     verbs_run(&v);
     assert_int_equal(piece->state, PIECE_BINDING);
     assert_int_equal(bound, 1);
-    assert_int_equal(inflow.holds, 1);
+    assert_int_equal(pull.holds, 1);
 }
 
 /* Fault 12: however many of the completion queue's places are taken, a piece takes only what is
@@ -221,16 +221,16 @@ TEST_WITH(verbs_pieces_wait_for_the_end_of_a_path_that_was_lost, start_regions, 
     pieces_lost(&v, first);
     verbs_run(&v);
     assert_int_equal(piece->state, PIECE_WAITING);
-    assert_int_equal(inflow.holds, 1);
+    assert_int_equal(pull.holds, 1);
     first->completed = first->posted;
     pieces_done(&v, first);
-    assert_int_equal(inflow.holds, 1); /* what is flushed closes nothing */
+    assert_int_equal(pull.holds, 1); /* what is flushed closes nothing */
     pieces_ended(&v, first);
     verbs_run(&v);
     assert_int_equal(piece->state, PIECE_BINDING);
     assert_ptr_not_equal(&paths[piece->path], first);
     assert_int_equal(piece->nruns, 2);
-    assert_int_equal(inflow.holds, 1);
+    assert_int_equal(pull.holds, 1);
 }
 
 /* Of one region: its rail, though the other one has more room; any, where it has none; the other
@@ -289,19 +289,19 @@ static void on_event(void *unused, struct event *event)
  * own. */
 TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start, stop)
 {
-    static struct inflow inflows[2];
+    static struct xfer_pull pulls[2];
     static struct batch batches[2 * PULL_BATCHES_MAX];
     struct lane *lane = &peer.lane[1];
     struct batch *waits = &batches[0], *by_rdma = &batches[PULL_BATCHES_MAX];
 
-    inflows[0] = inflows[1] = (struct inflow){.state = INFLOW_ACTIVE};
+    pulls[0] = pulls[1] = (struct xfer_pull){.state = XFER_PULL_ACTIVE};
     for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
-        inflows[0].batch[b] = b;
-        inflows[1].batch[b] = PULL_BATCHES_MAX + b;
+        pulls[0].batch[b] = b;
+        pulls[1].batch[b] = PULL_BATCHES_MAX + b;
     }
-    *waits = (struct batch){.state = BATCH_QUEUED, .lane = 1, .inflow = 0, .n = 1, .next = NONE};
-    *by_rdma = (struct batch){.state = BATCH_ASKED, .lane = 0, .inflow = 1, .n = 1, .asked = 1};
-    xfer.inflow = inflows;
+    *waits = (struct batch){.state = BATCH_QUEUED, .lane = 1, .pull = 0, .n = 1, .next = NONE};
+    *by_rdma = (struct batch){.state = BATCH_ASKED, .lane = 0, .pull = 1, .n = 1, .asked = 1};
+    xfer.pull = pulls;
     xfer.batch = batches;
     xfer.config.pulls = 2;
     xfer.config.idle_ns = 1000;
@@ -315,6 +315,6 @@ TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start
     assert_int_equal(told.broken.pull.slot, 0);
     assert_int_equal(told.broken.err, TERN_BUSY);
     assert_int_equal(lane->waiting_ns, 0);
-    assert_int_equal(inflows[1].state, INFLOW_ACTIVE);
+    assert_int_equal(pulls[1].state, XFER_PULL_ACTIVE);
     assert_true(batch_used(by_rdma));
 }

@@ -85,7 +85,7 @@ static struct xfer xfer;
 static struct verbs v;
 static struct xfer_link peers[LINKS];
 static struct verbs_link links[LINKS];
-static struct inflow inflow;
+static struct xfer_pull pull;
 static struct batch batch;
 static struct data_conn conn;
 static struct data_conns conns = {.conn = &conn};
@@ -143,12 +143,12 @@ FIXTURE(begin)
     ctx.ops.post_send = post_send;
     ctx.ops.post_recv = post_recv;
     qp.context = &ctx;
-    inflow = (struct inflow){.state = INFLOW_ACTIVE};
+    pull = (struct xfer_pull){.state = XFER_PULL_ACTIVE};
     batch = (struct batch){.state = BATCH_ASKED, .n = 1, .asked = 1};
     conn = (struct data_conn){.xfer = &xfer};
     xfer = (struct xfer){
         .link = peers,
-        .inflow = &inflow,
+        .pull = &pull,
         .batch = &batch,
         .conns = &conns,
         .ntransports = 2,
@@ -232,7 +232,7 @@ TEST(verbs_ring_windows_open_slots_in_place_of_pages)
     assert_true(window[0].addr == (uintptr_t)ring->base);
     assert_int_equal(window[0].length, 2 * REGIONS * groups[SMALL].page_bytes);
     assert_int_equal(piece->slots, 1);
-    assert_int_equal(inflow.holds, 1);
+    assert_int_equal(pull.holds, 1);
 }
 
 /* Slots that lie apart are a run each, and the last one is open as far as it is needed. */
@@ -336,7 +336,7 @@ TEST(verbs_ring_pieces_keep_their_slots_until_they_are_copied)
         given->done(given, 0);
         assert_int_equal(piece->state, PIECE_FREE);
         assert_int_equal(taken(), 0);
-        assert_int_equal(inflow.holds, 0);
+        assert_int_equal(pull.holds, 0);
     }
 }
 

@@ -1,6 +1,6 @@
 /* The TCP transport and the faults of its bytes: tiny buffers, pages without memory, every split of
  * the stream, every flipped byte, every place to cut it. */
-#include "seam/xfer/data_conn.h"
+#include "seam/xfer/conn/data_conn.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/seam/test_pulls_rig.h"
 

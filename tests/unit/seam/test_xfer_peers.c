@@ -1,6 +1,6 @@
 /* Peers that are not there, not who they were, too slow, too many, or not talking our language. */
-#include "seam/xfer/data_conn.h"
-#include "seam/xfer/transport.h"
+#include "seam/xfer/conn/data_conn.h"
+#include "seam/xfer/flow/transport.h"
 #include "unit/seam/test_pulls_rig.h"
 
 #define HALVES  7

@@ -5,8 +5,8 @@
 #include "unit/seam/test_pulls_rig.h"
 #include "unit/seam/transport_memory.h"
 
+#include "seam/xfer/flow/transfers.h"
 #include "seam/xfer/tcp/tcp.h"
-#include "seam/xfer/transfers.h"
 
 #define PAGES      40u
 #define RANKS      2u

@@ -18,7 +18,7 @@
 
 #include "base/prng.h"
 #include "seam/mem/mem_touch.h"
-#include "seam/xfer/data_wire.h"
+#include "seam/xfer/flow/data_wire.h"
 #include "seam/xfer/xfer.h"
 #include "testing/test.h"
 #include "unit/rig/rig_mem.h"

@@ -2,7 +2,7 @@
  * and must lead back to it. */
 #include "testing/test.h"
 
-#include "seam/xfer/states.h"
+#include "seam/xfer/flow/states.h"
 #include "seam/xfer/tcp/tcp.h"
 #include "seam/xfer/verbs/states.h"
 
@@ -13,8 +13,8 @@ struct state {
 };
 
 #define X(machine, name, next, comment) {next},
-static const struct state inflow[] = {INFLOW_STATE_TABLE(X)};
-static const struct state outflow[] = {OUTFLOW_STATE_TABLE(X)};
+static const struct state pull[] = {XFER_PULL_STATE_TABLE(X)};
+static const struct state serve[] = {XFER_SERVE_STATE_TABLE(X)};
 static const struct state batch[] = {BATCH_STATE_TABLE(X)};
 static const struct state data_conn[] = {DATA_CONN_STATE_TABLE(X)};
 static const struct state request[] = {DATA_REQUEST_STATE_TABLE(X)};
@@ -31,7 +31,7 @@ static const struct machine {
     const struct state *state;
     uint32_t n;
 } machines[] = {
-    MACHINE(inflow),  MACHINE(outflow),    MACHINE(batch), MACHINE(data_conn),
+    MACHINE(pull),    MACHINE(serve),      MACHINE(batch), MACHINE(data_conn),
     MACHINE(request), MACHINE(tcp_answer), MACHINE(path),  MACHINE(piece),
 };
 #define MACHINES (sizeof machines / sizeof machines[0])

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/flow/transfers.h"
 
 #define SIDES_MAX  4
 #define STEP_BYTES 16384u
@@ -16,7 +16,7 @@ enum job_state { JOB_NONE, JOB_COPIES, JOB_DROPPED /* its pull ended */, JOB_UNS
 struct job {
     enum job_state state;
     struct batch_part part;
-    uint32_t inflow, record[XFER_PAGES_MAX]; /* record: at the source */
+    uint32_t pull, record[XFER_PAGES_MAX]; /* record: at the source */
     struct serve_id serve;
     struct transport *peer;
     struct page_cursor cursor;
@@ -50,8 +50,8 @@ static void job_end(struct transport *t, struct job *job)
 {
     job->state = JOB_NONE;
     if (job->peer)
-        outflow_release(job->peer->xfer, job->serve.slot);
-    inflow_release(t->xfer, job->inflow);
+        serve_release(job->peer->xfer, job->serve.slot);
+    pull_release(t->xfer, job->pull);
 }
 
 static bool may_leave(const struct transport *t, const struct job *job, uint32_t i,
@@ -61,7 +61,7 @@ static bool may_leave(const struct transport *t, const struct job *job, uint32_t
     struct xfer_entry e = {
         .group = b->page[i].group, .index = b->ref[i].index, .gen = b->ref[i].gen, .n = 1};
 
-    return outflow_page(job->peer->xfer, job->serve, &e, ret_record);
+    return serve_page_leaves(job->peer->xfer, job->serve, &e, ret_record);
 }
 
 static void ask_source(struct transport *t, struct job *job)
@@ -86,17 +86,17 @@ static void pump(struct transport *t, uint32_t link)
 
     if (job->state != JOB_NONE || number == NONE)
         return;
-    if (!peer || !outflow_allowed(peer->xfer, t->xfer->batch[number].serve, peer_link)) {
+    if (!peer || !serve_allows(peer->xfer, t->xfer->batch[number].serve, peer_link)) {
         queue_break(t->xfer, &lane->queue, TERN_PEER_LOST);
         return;
     }
     *job = (struct job){.state = JOB_COPIES,
                         .part = batch_cut(t->xfer, number, XFER_PIECE_BYTES, XFER_PIECE_SUMS),
-                        .inflow = t->xfer->batch[number].inflow,
+                        .pull = t->xfer->batch[number].pull,
                         .serve = t->xfer->batch[number].serve,
                         .peer = peer};
-    inflow_hold(t->xfer, job->inflow);
-    outflow_hold(peer->xfer, job->serve.slot);
+    pull_hold(t->xfer, job->pull);
+    serve_hold(peer->xfer, job->serve.slot);
     batch_asked(t->xfer, number, job->part.n);
     ask_source(t, job);
 }
@@ -110,7 +110,7 @@ static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
     uint32_t i = job->part.first + c->page, group = b->page[i].group;
     uint64_t left = mem_page_bytes(mem, b->pool, group) - c->at, n = left < most ? left : most;
     uint8_t *to = mem_page(mem, b->pool, c->region, group, b->page[i].index);
-    uint8_t *at = mem_page(from, job->peer->xfer->outflow[job->serve.slot].pool, c->region, group,
+    uint8_t *at = mem_page(from, job->peer->xfer->serve[job->serve.slot].pool, c->region, group,
                            b->ref[i].index);
 
     if (c->at == 0 && c->region == 0)
@@ -132,8 +132,8 @@ static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
 
 static void left(const struct transport *t, const struct job *job, uint32_t i)
 {
-    outflow_sent(job->peer->xfer, job->serve, 1,
-                 batch_page_bytes(t->xfer, &t->xfer->batch[job->part.batch], i));
+    serve_sent(job->peer->xfer, job->serve, 1,
+               batch_page_bytes(t->xfer, &t->xfer->batch[job->part.batch], i));
 }
 
 /* Its pages are there, or will not be: whose generation passed meanwhile? */
@@ -183,22 +183,22 @@ static bool poll(struct transport *t)
     return busy;
 }
 
-static struct job *job_for(const struct transport *t, uint32_t inflow)
+static struct job *job_for(const struct transport *t, uint32_t pull)
 {
-    struct job *job = job_of(t, t->xfer->inflow[inflow].peer_link);
+    struct job *job = job_of(t, t->xfer->pull[pull].peer_link);
 
-    return job->state != JOB_NONE && job->inflow == inflow ? job : NULL;
+    return job->state != JOB_NONE && job->pull == pull ? job : NULL;
 }
 
-static void drop(struct transport *t, uint32_t inflow)
+static void drop(struct transport *t, uint32_t pull)
 {
-    if (job_for(t, inflow))
-        job_for(t, inflow)->state = JOB_DROPPED; /* what is copied just now ends first */
+    if (job_for(t, pull))
+        job_for(t, pull)->state = JOB_DROPPED; /* what is copied just now ends first */
 }
 
-static bool holds(const struct transport *t, uint32_t inflow)
+static bool holds(const struct transport *t, uint32_t pull)
 {
-    return job_for(t, inflow) != NULL;
+    return job_for(t, pull) != NULL;
 }
 
 static void serve_stopped(struct transport *t, struct serve_id serve)
@@ -235,7 +235,7 @@ static void destroy(struct transport *t)
 
             if (job->state == JOB_NONE || job->peer != t)
                 continue;
-            inflow_break(sides[s]->xfer, job->inflow, TERN_PEER_LOST);
+            pull_break(sides[s]->xfer, job->pull, TERN_PEER_LOST);
             job->peer = NULL;
             job_end(sides[s], job);
             queue_break(sides[s]->xfer, &transport_lane(sides[s], i)->queue, TERN_PEER_LOST);

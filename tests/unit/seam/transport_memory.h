@@ -2,7 +2,7 @@
 #ifndef TEST_TRANSPORT_MEMORY_H
 #define TEST_TRANSPORT_MEMORY_H
 
-#include "seam/xfer/transport.h"
+#include "seam/xfer/flow/transport.h"
 
 extern const struct transport_ops memory_transport;
 

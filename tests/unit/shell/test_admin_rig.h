@@ -30,8 +30,8 @@ struct parts {
     bool (*registration)(const struct xfer *x, uint32_t i, struct xfer_registration_view *ret);
     bool (*device)(const struct mem *m, uint32_t device, struct mem_device_view *ret);
     const char *(*no_peers)(const struct mem *m, uint32_t device, uint32_t other);
-    bool (*inflow)(const struct xfer *x, struct pull_id pull, struct xfer_flow_view *ret);
-    bool (*outflow)(const struct xfer *x, struct serve_id serve, struct xfer_flow_view *ret);
+    bool (*pull)(const struct xfer *x, struct pull_id pull, struct xfer_flow_view *ret);
+    bool (*serve)(const struct xfer *x, struct serve_id serve, struct xfer_flow_view *ret);
     bool (*alarm)(struct daemon *d, uint32_t *at, uint64_t now_ns, struct alarm_view *ret);
 };
 
@@ -87,11 +87,10 @@ PART(bool, mem_device_view, (const struct mem *m, uint32_t i, struct mem_device_
      (m, i, ret), false)
 PART(const char *, mem_no_peers, (const struct mem *m, uint32_t i, uint32_t k), no_peers, (m, i, k),
      NULL)
-PART(bool, xfer_inflow_view,
-     (const struct xfer *x, struct pull_id pull, struct xfer_flow_view *ret), inflow,
-     (x, pull, ret), false)
-PART(bool, xfer_outflow_view,
-     (const struct xfer *x, struct serve_id serve, struct xfer_flow_view *ret), outflow,
+PART(bool, xfer_pull_view, (const struct xfer *x, struct pull_id pull, struct xfer_flow_view *ret),
+     pull, (x, pull, ret), false)
+PART(bool, xfer_serve_view,
+     (const struct xfer *x, struct serve_id serve, struct xfer_flow_view *ret), serve,
      (x, serve, ret), false)
 PART(bool, alarms_view, (struct daemon * d, uint32_t *at, uint64_t ns, struct alarm_view *ret),
      alarm, (d, at, ns, ret), false)

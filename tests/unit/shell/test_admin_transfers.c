@@ -84,8 +84,8 @@ static struct pair pair_on_its_way(void)
     rig_advance(p.dest, 2000 * NS_PER_MS);
     rig_complete(p.dest, RIG_PULL);
     flow_now = (struct xfer_flow_view){.pages = 7, .bytes = 7 * 512};
-    s.parts.inflow = flow;
-    s.parts.outflow = flow_out;
+    s.parts.pull = flow;
+    s.parts.serve = flow_out;
     s.ctx.core = p.dest->core;
     s.ctx.now_ns = p.dest->now_ns + 2000 * NS_PER_MS;
     return p;

@@ -3,14 +3,14 @@
  * through memory of the host (mem_move). A data thread copies a piece and verifies it like any that
  * arrives. Then the owner asks the core once more whether its pages are still those.
  *
- * What must stay true: while its task is away a copy holds its inflow and its outflow, so the pages
+ * What must stay true: while its task is away a copy holds its pull and its serve, so the pages
  * of both ends, the batch's list of them and the checksums are those that the thread was given. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/container.h"
 #include "seam/mem/mem_touch.h"
-#include "seam/xfer/data_conn.h"
+#include "seam/xfer/conn/data_conn.h"
 
 #define LOCAL_COPIES 8u   /* under way at a time */
 #define LOCAL_SUMS   512u /* checksums of a piece, unless one page has more */
@@ -19,7 +19,7 @@ struct local_copy {
     struct io_task task;
     struct transport *t;
     bool away;
-    uint32_t peer_link, inflow;
+    uint32_t peer_link, pull;
     uint32_t batch;         /* NONE: it was dropped meanwhile */
     struct batch_part part; /* its batch as it was begun */
     struct serve_id serve;
@@ -45,7 +45,7 @@ static bool page_copied(struct local_copy *c, uint32_t i, const uint64_t *sums)
     struct xfer *xfer = c->t->xfer;
     const struct mem *mem = xfer->config.mem;
     const struct batch *batch = &xfer->batch[c->part.batch];
-    const uint32_t k = c->part.first + i, from = xfer->outflow[c->serve.slot].pool;
+    const uint32_t k = c->part.first + i, from = xfer->serve[c->serve.slot].pool;
     const struct page_at *page = batch_pages(batch, k);
     const uint64_t bytes = mem_page_bytes(mem, batch->pool, page->group);
     struct arrival a;
@@ -102,14 +102,14 @@ static void tell_batch(struct local_copy *c)
             continue;
         pages++;
         bytes += batch_page_bytes(xfer, batch, k);
-        if (outflow_page(xfer, c->serve, &e, &record)) {
+        if (serve_page_leaves(xfer, c->serve, &e, &record)) {
             arrival_end(xfer, c->batch, k, xfer_bit(c->right, i));
         } else {
             xfer->stats.payload_bytes_in += batch_page_bytes(xfer, batch, k);
             batch_gone(xfer, c->batch);
         }
     }
-    outflow_sent(xfer, c->serve, pages, bytes);
+    serve_sent(xfer, c->serve, pages, bytes);
 }
 
 static void copied(struct io_task *task, int32_t res)
@@ -124,8 +124,8 @@ static void copied(struct io_task *task, int32_t res)
     c->away = false;
     if (number != NONE)
         batch_answered(t->xfer, number, c->part.n);
-    outflow_release(t->xfer, c->serve.slot);
-    inflow_release(t->xfer, c->inflow);
+    serve_release(t->xfer, c->serve.slot);
+    pull_release(t->xfer, c->pull);
     local_pump(t, c->peer_link);
 }
 
@@ -143,7 +143,7 @@ static bool copy_may(struct local_copy *c)
         const uint32_t k = c->part.first + i, n = batch_page_sums(xfer, batch, k);
         const struct xfer_entry e = entry_of(batch, k);
 
-        if (outflow_page(xfer, c->serve, &e, &record)) {
+        if (serve_page_leaves(xfer, c->serve, &e, &record)) {
             memcpy(sums, mem_sums(xfer->config.mem, record), n * sizeof *sums);
             xfer_set_bit(c->sent, i);
         } else {
@@ -167,7 +167,7 @@ static void copy_begin(struct transport *t, struct local_copy *c, uint32_t peer_
     c->batch = number;
     c->part = batch_cut(xfer, number, XFER_PIECE_BYTES, l->sums);
     c->serve = xfer->batch[number].serve;
-    c->inflow = xfer->batch[number].inflow;
+    c->pull = xfer->batch[number].pull;
     batch_asked(xfer, number, c->part.n);
     if (!copy_may(c)) {
         batch_answered(xfer, number, c->part.n);
@@ -176,8 +176,8 @@ static void copy_begin(struct transport *t, struct local_copy *c, uint32_t peer_
     c->away = true;
     c->task.work = copy_pages;
     c->task.done = copied;
-    inflow_hold(xfer, c->inflow);
-    outflow_hold(xfer, c->serve.slot);
+    pull_hold(xfer, c->pull);
+    serve_hold(xfer, c->serve.slot);
     io_threads_work(xfer->threads, &c->task, (uint32_t)(c - l->copy));
 }
 
@@ -200,21 +200,21 @@ static bool local_takes(const struct transport *t, uint32_t peer_link, uint32_t 
     return xfer_link_is_own(t->xfer, peer_link);
 }
 
-static void local_drop(struct transport *t, uint32_t inflow)
+static void local_drop(struct transport *t, uint32_t pull)
 {
     struct local *l = t->own;
 
     for (uint32_t i = 0; i < LOCAL_COPIES; i++)
-        if (l->copy[i].away && l->copy[i].inflow == inflow)
+        if (l->copy[i].away && l->copy[i].pull == pull)
             l->copy[i].batch = NONE;
 }
 
-static bool local_holds(const struct transport *t, uint32_t inflow)
+static bool local_holds(const struct transport *t, uint32_t pull)
 {
     const struct local *l = t->own;
 
     for (uint32_t i = 0; i < LOCAL_COPIES; i++)
-        if (l->copy[i].away && l->copy[i].inflow == inflow)
+        if (l->copy[i].away && l->copy[i].pull == pull)
             return true;
     return false;
 }

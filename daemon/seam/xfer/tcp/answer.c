@@ -42,7 +42,7 @@ static void gather_resharded(struct data_conn *conn, struct data_gather *g)
             continue; /* its group may be none of the pair's */
         plan = &pair_plan_of(pair, e->group, e->index)->plan;
         c = reshard_cursor_at(plan, there, at);
-        conn->send_outflow = r->serve.slot;
+        conn->send_serve = r->serve.slot;
         while (reshard_cursor_next(plan, there, &c, &run)) {
             uint8_t *page = mem_page(conn->xfer->config.mem, data_request_pool(conn), run.from.rank,
                                      e->group, pages[run.from.page - e->first].index);
@@ -79,7 +79,7 @@ static void gather(struct data_conn *conn, struct data_gather *g)
             uint8_t *at = mem_page(mem, pool, c.region, e->group, e->index);
             uint64_t n = mem_page_bytes(mem, pool, e->group) - c.at;
 
-            conn->send_outflow = r->serve.slot;
+            conn->send_serve = r->serve.slot;
             if (data_gather_add(g, at + c.at, n) < n)
                 return;
         }
@@ -128,7 +128,7 @@ static bool still_leaves(const struct data_conn *conn, uint32_t i)
         const struct xfer_entry e = {
             .group = r->entry[i].group, .index = pages[k].index, .gen = pages[k].gen};
 
-        if (!outflow_page(conn->xfer, r->serve, &e, &record))
+        if (!serve_page_leaves(conn->xfer, r->serve, &e, &record))
             return false;
     }
     return true;
@@ -146,7 +146,7 @@ static void end(struct data_conn *conn)
         if (r->over || !still_leaves(conn, i))
             xfer_set_bit(stale, i);
         else
-            outflow_sent(conn->xfer, r->serve, r->entry[i].n, data_request_bytes(conn, i));
+            serve_sent(conn->xfer, r->serve, r->entry[i].n, data_request_bytes(conn, i));
     }
     xfer_put_tail(conn->meta, r->seq, stale);
     conn->out_n = XFER_TAIL_BYTES;

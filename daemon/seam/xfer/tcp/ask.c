@@ -17,12 +17,12 @@ static void piece_ask(struct data_conn *conn, uint32_t number)
     const struct batch *batch = &conn->xfer->batch[number];
     struct tcp_asked asked = {
         .part = batch_cut(conn->xfer, number, TCP_PIECE_BYTES, XFER_PIECE_SUMS), .seq = c->seq++};
-    struct xfer_head head = {.type = conn->xfer->inflow[batch->inflow].pair ? XFER_REQUEST_PLAN
-                                                                            : XFER_REQUEST,
+    struct xfer_head head = {.type = conn->xfer->pull[batch->pull].pair ? XFER_REQUEST_PLAN
+                                                                        : XFER_REQUEST,
                              .n = asked.part.n,
                              .seq = asked.seq,
                              .a = serve_id_pack(batch->serve),
-                             .b = batch->inflow};
+                             .b = batch->pull};
 
     xfer_put_head(conn->buffer + conn->out_n, &head);
     conn->out_n += XFER_HEAD_BYTES;
@@ -133,7 +133,7 @@ static void piece_lost(struct data_conn *conn, const struct batch_part *part, ui
     struct batch *batch = &xfer->batch[part->batch];
 
     if (!goes_on(conn, batch)) {
-        inflow_break(xfer, batch->inflow, TERN_PEER_LOST);
+        pull_break(xfer, batch->pull, TERN_PEER_LOST);
         return;
     }
     if (told < part->n)
@@ -150,7 +150,7 @@ static void ended(struct data_conn *conn)
     uint32_t told = c->state == TCP_ANSWER_BODY ? c->told : 0;
 
     check(!data_paths_several(conn->xfer) ||
-          (!conn->receiving && conn->recv_inflow == NONE)); /* X1 */
+          (!conn->receiving && conn->recv_pull == NONE)); /* X1 */
     count_lost(conn);
     for (; c->nasked > 0; told = 0) {
         struct batch_part part = c->asked[c->asked_at].part;
@@ -209,10 +209,10 @@ void tcp_pump(struct transport *t, uint32_t peer_link)
 }
 
 /* Answers that are due are skipped; the receive that may write its pages is cancelled. */
-void tcp_drop(struct transport *t, uint32_t inflow)
+void tcp_drop(struct transport *t, uint32_t pull)
 {
     struct data_conns *conns = t->xfer->conns;
-    uint32_t link = t->xfer->inflow[inflow].peer_link;
+    uint32_t link = t->xfer->pull[pull].peer_link;
 
     for (uint32_t k = 0; k < conns->end; k++) {
         struct data_conn *conn = &conns->conn[k];
@@ -223,9 +223,9 @@ void tcp_drop(struct transport *t, uint32_t inflow)
         for (uint32_t i = 0; i < c->nasked; i++) {
             struct batch_part *part = &c->asked[(c->asked_at + i) % TCP_ASKED_MAX].part;
 
-            if (part->batch != NONE && t->xfer->batch[part->batch].inflow == inflow)
+            if (part->batch != NONE && t->xfer->batch[part->batch].pull == pull)
                 part->batch = NONE;
         }
     }
-    data_conn_stop_writing(t->xfer, inflow);
+    data_conn_stop_writing(t->xfer, pull);
 }

@@ -7,7 +7,7 @@
  * when all of them are there, or what the kernel holds back at most, and not with the first
  * segment; the tick takes less from a peer that is slow.
  *
- * What must stay true: conn->recv_inflow is set before a receive that may write pages is posted,
+ * What must stay true: conn->recv_pull is set before a receive that may write pages is posted,
  * and cleared only when it has ended. An answer whose pull has ended (its batch is NONE) goes to
  * the scratch buffer. tcp_landed touches only what tcp.h names as the data thread's. */
 #include "base/check.h"
@@ -35,7 +35,7 @@ static bool target_resharded(struct data_conn *conn, const struct batch_part *pa
 {
     const struct tcp_caller *caller = tcp_caller_of(conn);
     const struct batch *batch = &conn->xfer->batch[part->batch];
-    const struct pair *pair = conn->xfer->inflow[batch->inflow].pair;
+    const struct pair *pair = conn->xfer->pull[batch->pull].pair;
     uint64_t at = caller->cursor.at;
 
     for (uint32_t i = caller->cursor.page; i < part->n; i++, at = 0) {
@@ -71,7 +71,7 @@ static bool target_pages(struct data_conn *conn, const struct batch_part *part,
     uint32_t regions = mem_transfer_regions(mem, batch->pool);
     struct page_cursor c = caller->cursor;
 
-    if (conn->xfer->inflow[batch->inflow].pair)
+    if (conn->xfer->pull[batch->pull].pair)
         return target_resharded(conn, part, t);
     for (; c.page < part->n; c.page++, c.region = 0, c.at = 0) {
         const struct page_at *page = batch_pages(batch, part->first + c.page);
@@ -106,7 +106,7 @@ static bool target_body(struct data_conn *conn, const struct batch_part *part,
         return target_scratch(conn, t);
     data_gather_add(t, conn->meta + c->sums_at, c->sums_bytes - c->sums_at);
     if (c->cursor.page < part->n)
-        conn->recv_inflow = conn->xfer->batch[part->batch].inflow;
+        conn->recv_pull = conn->xfer->batch[part->batch].pull;
     if (!target_pages(conn, part, t))
         return false;
     return data_gather_add(t, c->tail + c->tail_at, XFER_TAIL_BYTES - c->tail_at) ==
@@ -121,7 +121,7 @@ void tcp_receive(struct data_conn *conn)
 
     if (conn->receiving || conn->state != DATA_CONN_OPEN)
         return;
-    check(conn->recv_inflow == NONE);
+    check(conn->recv_pull == NONE);
     c->body_then = c->body_left;
     if (c->state == TCP_ANSWER_HEAD) {
         data_conn_receive(conn, c->head + c->head_at, head_bytes(asked) - c->head_at, true);
@@ -211,7 +211,7 @@ static uint64_t take_body(struct data_conn *conn, const struct batch_part *part,
         return n;
     }
     if (c->cursor.page < part->n)
-        return conn->xfer->inflow[conn->xfer->batch[part->batch].inflow].pair
+        return conn->xfer->pull[conn->xfer->batch[part->batch].pull].pair
                    ? take_resharded(conn, part, n)
                    : take_page_bytes(conn, part, n);
     c->tail_at += (uint32_t)n; /* the rest of a body is its tail */

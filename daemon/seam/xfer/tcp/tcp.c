@@ -35,14 +35,14 @@ static void tcp_destroy(struct transport *t)
     t->own = NULL;
 }
 
-static bool tcp_holds(const struct transport *t, uint32_t inflow)
+static bool tcp_holds(const struct transport *t, uint32_t pull)
 {
-    return data_conns_write(t->xfer, inflow);
+    return data_conns_write(t->xfer, pull);
 }
 
-static bool tcp_reads(const struct transport *t, uint32_t outflow)
+static bool tcp_reads(const struct transport *t, uint32_t serve)
 {
-    return data_conns_read(t->xfer, outflow);
+    return data_conns_read(t->xfer, serve);
 }
 
 const struct transport_ops tcp_transport = {

@@ -4,8 +4,8 @@
 #ifndef SEAM_XFER_TCP_H
 #define SEAM_XFER_TCP_H
 
-#include "seam/xfer/data_conn.h"
-#include "seam/xfer/transport.h"
+#include "seam/xfer/conn/data_conn.h"
+#include "seam/xfer/flow/transport.h"
 
 extern const struct transport_ops tcp_transport;
 
@@ -82,7 +82,7 @@ static inline bool tcp_gather_again(struct data_gather *g, uint8_t *scratch, uin
 
 /* ask.c */
 void tcp_pump(struct transport *t, uint32_t peer_link);
-void tcp_drop(struct transport *t, uint32_t inflow);
+void tcp_drop(struct transport *t, uint32_t pull);
 
 /* receive.c */
 void tcp_receive(struct data_conn *conn);

@@ -84,7 +84,7 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
     piece->holds = piece->answered = piece->revoked = false;
     piece->batch = number;
     piece->tenant = batch->tenant;
-    piece->pull = batch->inflow;
+    piece->pull = batch->pull;
     piece->seq = v->link[link].seq++;
     piece->first = cut.first;
     piece->n = cut.n;
@@ -354,7 +354,7 @@ static void lost(struct data_conn *conn)
         piece->revoked = piece->revoked && piece->answered;
         piece->answered = true;
         if (piece->batch != NONE) /* the pull is active, and its end drops its pieces */
-            inflow_break(xfer, piece->pull, TERN_PEER_LOST);
+            pull_break(xfer, piece->pull, TERN_PEER_LOST);
         piece_free(piece);
     }
     queue_break(xfer, &verbs_lane(v, conn->peer_link)->queue, TERN_PEER_LOST);

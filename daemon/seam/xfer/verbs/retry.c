@@ -21,7 +21,7 @@ static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
 void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
 {
     if (!batch_has_another_way(v->xfer, number))
-        inflow_break(v->xfer, v->xfer->batch[number].inflow, TERN_UNSUPPORTED);
+        pull_break(v->xfer, v->xfer->batch[number].pull, TERN_UNSUPPORTED);
     else
         batch_given_up(v, link, number);
 }
@@ -57,7 +57,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
     if (!p && more && path_coming(v, link, v->xfer->batch[piece->batch].tenant))
         return;
     if (!p && !batch_has_another_way(v->xfer, piece->batch)) {
-        inflow_break(v->xfer, piece->pull, TERN_PEER_LOST);
+        pull_break(v->xfer, piece->pull, TERN_PEER_LOST);
         return;
     }
     if (piece->holds || !piece->answered)
@@ -92,7 +92,7 @@ void batches_settle(struct verbs *v, struct verbs_path *p)
         if (xfer->batch[b].tenant != p->tenant)
             continue;
         if (!batch_has_another_way(xfer, b)) {
-            inflow_break(xfer, xfer->batch[b].inflow, TERN_PEER_LOST);
+            pull_break(xfer, xfer->batch[b].pull, TERN_PEER_LOST);
             next = verbs_lane(v, p->link)->queue.head; /* others of that pull went with it */
         } else {
             batch_given_up(v, p->link, b);

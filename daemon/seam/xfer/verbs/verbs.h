@@ -15,9 +15,9 @@
  * windows that it has bound let in, and the source's end allows nothing. Nobody reads.
  *
  * Promise P2 rests on three counters: path->posted and path->completed (work requests, in order),
- * and inflow->holds, in which each piece counts while some of its work requests are not completed.
+ * and pull->holds, in which each piece counts while some of its work requests are not completed.
  * `completed` goes up on a completion of the same epoch, or to the end when the queue pair is
- * destroyed; nowhere else. A piece that is verified counts in inflow->holds too, until its task is
+ * destroyed; nowhere else. A piece that is verified counts in pull->holds too, until its task is
  * back: the data thread works on its pages and on their checksums. */
 #ifndef SEAM_XFER_VERBS_H
 #define SEAM_XFER_VERBS_H
@@ -25,8 +25,8 @@
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
 
-#include "seam/xfer/data_conn.h"
-#include "seam/xfer/transport.h"
+#include "seam/xfer/conn/data_conn.h"
+#include "seam/xfer/flow/transport.h"
 #include "seam/xfer/verbs/states.h"
 
 extern const struct transport_ops verbs_transport;
@@ -164,7 +164,7 @@ struct verbs_run {
 
 struct verbs_piece {
     enum piece_state state;
-    bool holds;     /* it holds its inflow: a device may write its pages */
+    bool holds;     /* it holds its pull: a device may write its pages */
     bool answered;  /* no answer of the connection is due for it */
     uint32_t batch; /* NONE: its pull has ended */
     uint32_t tenant, pull, seq, first, n, tries;
@@ -493,8 +493,8 @@ bool link_pieces(struct verbs *v, uint32_t link);
 
 void verbs_pump(struct transport *t, uint32_t peer_link);
 bool verbs_takes(const struct transport *t, uint32_t peer_link, uint32_t pool);
-void verbs_drop(struct transport *t, uint32_t inflow);
-bool verbs_holds(const struct transport *t, uint32_t inflow);
+void verbs_drop(struct transport *t, uint32_t pull);
+bool verbs_holds(const struct transport *t, uint32_t pull);
 void verbs_link_down(struct transport *t, uint32_t peer_link);
 void verbs_tick(struct transport *t, uint64_t now_ns);
 bool verbs_poll(struct transport *t);

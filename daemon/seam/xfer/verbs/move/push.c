@@ -159,7 +159,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     piece->tried |= 1u << p->rail;
     piece->last = p->posted;
     piece->at_ns = io_now_ns();
-    inflow_hold(v->xfer, piece->pull);
+    pull_hold(v->xfer, piece->pull);
     if (!posted)
         path_failed(v, p, "a memory window could not be bound: %s", strerror(errno));
     return posted;
@@ -318,14 +318,14 @@ void piece_drop(struct verbs *v, struct verbs_piece *piece)
     piece_free(piece);
 }
 
-void verbs_drop(struct transport *t, uint32_t inflow)
+void verbs_drop(struct transport *t, uint32_t pull)
 {
     struct verbs *v = t->own;
-    struct verbs_link *l = &v->link[t->xfer->inflow[inflow].peer_link];
+    struct verbs_link *l = &v->link[t->xfer->pull[pull].peer_link];
 
     for (uint32_t i = 0; l->piece && i < VERBS_PIECES; i++)
         if (l->piece[i].state != PIECE_FREE && l->piece[i].batch != NONE &&
-            l->piece[i].pull == inflow)
+            l->piece[i].pull == pull)
             piece_drop(v, &l->piece[i]);
 }
 

@@ -8,7 +8,7 @@
  * A wrong request harms its destination alone: the device there refuses what no memory window
  * opens, and what it does not refuse fails there by its checksum.
  *
- * What must stay true: each list of writes from a serve's pages holds its outflow until the last of
+ * What must stay true: each list of writes from a serve's pages holds its serve until the last of
  * the list has completed, well or not, or the queue pair is destroyed. GONE says that nothing of a
  * piece comes any more, because the destination closes its memory windows on hearing it. */
 #include <arpa/inet.h>
@@ -115,7 +115,7 @@ static void write_counted(struct verbs *v, struct verbs_path *p, uint32_t serve)
     check(p->writes_n < VERBS_SEND_QUEUE); /* each has a request outstanding */
     p->writes[at] = (struct verbs_write){.serve = serve, .last = p->posted};
     p->writes_n++;
-    outflow_hold(v->xfer, serve);
+    serve_hold(v->xfer, serve);
 }
 
 static bool path_gone(const struct verbs_path *p, const struct data_request *in)
@@ -211,7 +211,7 @@ static bool knows(uint16_t frame)
 /* The statuses and checksums of pages that go by RDMA. */
 static bool answer(const struct verbs *v, struct data_conn *conn)
 {
-    bool leaves = v && outflow_serves(conn->xfer, conn->request->serve) &&
+    bool leaves = v && serve_active(conn->xfer, conn->request->serve) &&
                   memory_leaves(v, data_request_pool(conn));
 
     return data_answer_begin(conn, XFER_ANSWER_WRITE, leaves);
@@ -234,8 +234,8 @@ static void confirm(struct data_conn *conn)
     uint32_t record;
 
     for (uint32_t i = 0; i < r->n; i++) {
-        if (outflow_page(conn->xfer, r->serve, &r->entry[i], &record)) {
-            outflow_sent(conn->xfer, r->serve, 1, data_request_bytes(conn, i));
+        if (serve_page_leaves(conn->xfer, r->serve, &r->entry[i], &record)) {
+            serve_sent(conn->xfer, r->serve, 1, data_request_bytes(conn, i));
             conn->xfer->stats.verbs_pages_out++;
         } else {
             xfer_set_bit(stale, i);
@@ -291,7 +291,7 @@ static bool begin(struct transport *t, struct data_conn *conn)
 static void write_go_on(struct verbs *v, struct data_conn *conn)
 {
     struct data_request *r = conn->request;
-    bool serves = outflow_serves(conn->xfer, r->serve);
+    bool serves = serve_active(conn->xfer, r->serve);
 
     check(r->state == DATA_REQUEST_WAITS);
     if (!serves && writes_under_way(v, conn))

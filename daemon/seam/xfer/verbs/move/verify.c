@@ -3,7 +3,7 @@
  * which are right when the task is back. The pull may have ended by then; the piece keeps its place
  * and its hold, and what it found is for nobody.
  *
- * What must stay true: from piece_verify until piece_verified the piece holds its inflow, so its
+ * What must stay true: from piece_verify until piece_verified the piece holds its pull, so its
  * pages, the batch's list of them and their checksums are those that the thread was given. */
 #include "base/check.h"
 #include "base/container.h"
@@ -74,7 +74,7 @@ void piece_verified(struct verbs_piece *piece)
     slots_give(v, piece);
     if (number != NONE)
         batch_answered(v->xfer, number, piece->n);
-    inflow_release(v->xfer, pull);
+    pull_release(v->xfer, pull);
     path_stir(v, &v->path[piece->path]); /* a place is free, and its batch may go another way */
 }
 
@@ -88,6 +88,6 @@ void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *st
     memcpy(piece->stale, stale, sizeof piece->stale);
     memset(piece->right, 0, sizeof piece->right);
     piece->task.work = verify_pages;
-    inflow_hold(v->xfer, piece->pull);
+    pull_hold(v->xfer, piece->pull);
     io_threads_work(v->xfer->threads, &piece->task, lane);
 }

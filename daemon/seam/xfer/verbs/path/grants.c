@@ -2,7 +2,7 @@
  * that fails or ends leaves of it. Nothing is posted here: marks say what may go on. Called by
  * path.c and by those that move pages.
  *
- * What must stay true: a piece holds its inflow from its first BIND until its invalidations have
+ * What must stay true: a piece holds its pull from its first BIND until its invalidations have
  * completed well or the queue pair is destroyed. A flushed invalidation proves nothing. */
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
@@ -16,13 +16,13 @@ void piece_free(struct verbs_piece *piece)
     }
 }
 
-bool verbs_holds(const struct transport *t, uint32_t inflow)
+bool verbs_holds(const struct transport *t, uint32_t pull)
 {
     const struct verbs *v = t->own;
 
     for (uint32_t n = 0; n < t->xfer->config.links; n++)
         for (uint32_t i = 0; v->link[n].piece && i < VERBS_PIECES; i++)
-            if (piece_held(&v->link[n].piece[i]) && v->link[n].piece[i].pull == inflow)
+            if (piece_held(&v->link[n].piece[i]) && v->link[n].piece[i].pull == pull)
                 return true;
     return false;
 }
@@ -35,7 +35,7 @@ void piece_done(struct verbs *v, struct verbs_piece *piece)
     if (piece->batch != NONE && piece->state == PIECE_CLOSING)
         piece_state_move(&piece->state, PIECE_CLOSED);
     piece_free(piece);
-    inflow_release(v->xfer, pull);
+    pull_release(v->xfer, pull);
 }
 
 void mws_give(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)

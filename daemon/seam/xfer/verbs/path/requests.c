@@ -118,7 +118,7 @@ void writes_done(struct verbs *v, struct verbs_path *p)
 
         p->writes_at = (p->writes_at + 1) % VERBS_SEND_QUEUE;
         p->writes_n--;
-        outflow_release(v->xfer, serve);
+        serve_release(v->xfer, serve);
     }
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/container.h"
 #include "seam/io/tcp_listen.h"
-#include "seam/xfer/data_conn.h"
+#include "seam/xfer/conn/data_conn.h"
 
 /* How the call to the link's data port ended. The control port may well be open while this one is
  * not, so an operator has to hear of it; not where another connection shows that it is open. */

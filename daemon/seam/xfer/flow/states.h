@@ -1,5 +1,5 @@
-/* The state machines that all transports share: a pull at its destination (inflow), a serve at its
- * source (outflow), a batch of pages, a data connection and the request that its source side works
+/* The state machines that all transports share: a pull at its destination, a serve at its source, a
+ * batch of pages, a data connection and the request that its source side works
  * on. base/states.h says how to read a table. */
 #ifndef SEAM_XFER_STATES_H
 #define SEAM_XFER_STATES_H
@@ -7,26 +7,28 @@
 #include "base/states.h"
 
 /* What the seam keeps of a pull at its destination; the core has another machine for it. */
-#define INFLOW_STATE_TABLE(X)                                                                      \
-    X(INFLOW, IDLE, TO(INFLOW, ACTIVE) | TO(INFLOW, STOPPING),                                     \
+#define XFER_PULL_STATE_TABLE(X)                                                                   \
+    X(XFER_PULL, IDLE, TO(XFER_PULL, ACTIVE) | TO(XFER_PULL, STOPPING),                            \
       "nothing is asked for and nothing arrives")                                                  \
-    X(INFLOW, ACTIVE, TO(INFLOW, BROKEN) | TO(INFLOW, STOPPING) | TO(INFLOW, IDLE),                \
+    X(XFER_PULL, ACTIVE, TO(XFER_PULL, BROKEN) | TO(XFER_PULL, STOPPING) | TO(XFER_PULL, IDLE),    \
       "its batches are asked for; idle at once if the slot's next pull begins")                    \
-    X(INFLOW, BROKEN, TO(INFLOW, STOPPING) | TO(INFLOW, IDLE),                                     \
+    X(XFER_PULL, BROKEN, TO(XFER_PULL, STOPPING) | TO(XFER_PULL, IDLE),                            \
       "the core was told that it broke; it asks for nothing more")                                 \
-    X(INFLOW, STOPPING, TO(INFLOW, IDLE),                                                          \
+    X(XFER_PULL, STOPPING, TO(XFER_PULL, IDLE),                                                    \
       "the core has stopped it; idle once nothing can write its pages any more")
 
-STATE_MACHINE(inflow, INFLOW, INFLOW_STATE_TABLE)
+STATE_MACHINE(xfer_pull, XFER_PULL, XFER_PULL_STATE_TABLE)
 
 /* What the seam keeps of a serve at its source; the core has another machine for it. */
-#define OUTFLOW_STATE_TABLE(X)                                                                     \
-    X(OUTFLOW, NONE, TO(OUTFLOW, SERVING) | TO(OUTFLOW, STOPPING), "no serve has this slot")       \
-    X(OUTFLOW, SERVING, TO(OUTFLOW, STOPPING) | TO(OUTFLOW, NONE), "peers may ask for its pages")  \
-    X(OUTFLOW, STOPPING, TO(OUTFLOW, NONE),                                                        \
+#define XFER_SERVE_STATE_TABLE(X)                                                                  \
+    X(XFER_SERVE, NONE, TO(XFER_SERVE, SERVING) | TO(XFER_SERVE, STOPPING),                        \
+      "no serve has this slot")                                                                    \
+    X(XFER_SERVE, SERVING, TO(XFER_SERVE, STOPPING) | TO(XFER_SERVE, NONE),                        \
+      "peers may ask for its pages")                                                               \
+    X(XFER_SERVE, STOPPING, TO(XFER_SERVE, NONE),                                                  \
       "the core has stopped it; none once nothing can read its pages any more")
 
-STATE_MACHINE(outflow, OUTFLOW, OUTFLOW_STATE_TABLE)
+STATE_MACHINE(xfer_serve, XFER_SERVE, XFER_SERVE_STATE_TABLE)
 
 /* Pages of one pull that the core asked for by one action. */
 #define BATCH_STATE_TABLE(X)                                                                       \

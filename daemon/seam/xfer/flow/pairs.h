@@ -1,6 +1,6 @@
 /* Pairs of layouts that pages are resharded between (N3), with the plans that follow from them, and
- * the layouts that are known: those of our pools, and what peers have told of theirs. An inflow or
- * outflow between different layouts holds its pair; one that nobody holds makes way for the next.
+ * the layouts that are known: those of our pools, and what peers have told of theirs. A pull or
+ * serve between different layouts holds its pair; one that nobody holds makes way for the next.
  * A pair is found by what both layouts say, so all links between equal layouts share it; one that
  * is refused is kept like any other, so that it is looked at once. What the pairs of one peer cost
  * the owner thread is bounded in time: a peer that tells ever new layouts waits. Owner
@@ -11,7 +11,7 @@
 
 #include "reshard/stream.h"
 #include "seam/mem/mem_reshard.h"
-#include "seam/xfer/data_wire.h"
+#include "seam/xfer/flow/data_wire.h"
 
 struct xfer;
 struct xfer_config;

@@ -66,17 +66,17 @@ struct transport_ops {
     bool (*takes)(const struct transport *t, uint32_t peer_link, uint32_t pool);
     /* Its lane of the peer link has batches in its queue, or room for more: asks for what can be
      * asked for now. A page that arrives is reported by arrival_*, a request that was answered by
-     * batch_answered; whatever may write pages of a pull is held by inflow_hold. */
+     * batch_answered; whatever may write pages of a pull is held by pull_hold. */
     void (*pump)(struct transport *t, uint32_t peer_link);
-    /* Forgets all batches of that inflow, whose slots may be used again at once. What may still
+    /* Forgets all batches of that pull, whose slots may be used again at once. What may still
      * write its pages is cancelled or waited for, and its hold is released only when nothing of
      * that kind can happen any more. */
-    void (*drop)(struct transport *t, uint32_t inflow);
-    /* Does anything of it hold that inflow? Asked to cross-check the count of holds. */
-    bool (*holds)(const struct transport *t, uint32_t inflow);
-    bool (*reads)(const struct transport *t, uint32_t outflow); /* likewise; NULL: nothing does */
+    void (*drop)(struct transport *t, uint32_t pull);
+    /* Does anything of it hold that pull? Asked to cross-check the count of holds. */
+    bool (*holds)(const struct transport *t, uint32_t pull);
+    bool (*reads)(const struct transport *t, uint32_t serve); /* likewise; NULL: nothing does */
     /* The core stopped a serve: nothing may begin to read its pages. What already reads them is
-     * cancelled or waited for, and holds the outflow until then. NULL: `over` does it. */
+     * cancelled or waited for, and holds the serve until then. NULL: `over` does it. */
     void (*serve_stopped)(struct transport *t, struct serve_id serve);
 
     /* From here on NULL means that there is nothing to do. */

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "seam/mem/numa.h"
-#include "seam/xfer/nic_choice.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/flow/transfers.h"
+#include "seam/xfer/nics/nic_choice.h"
 
 struct places {
     struct nic_place place[NIC_PLACES_MAX];

@@ -11,7 +11,7 @@
 #include "base/undumped.h"
 #include "seam/io/tcp_listen.h"
 #include "seam/mem/numa.h"
-#include "seam/xfer/data_conn.h"
+#include "seam/xfer/conn/data_conn.h"
 
 /* ------------------------------------------------------------------ the port */
 

@@ -1,6 +1,6 @@
 /* See pairs.h. What must stay true: both ends make the same plans, as each follows from the two
  * layouts and the number of a page at the source. */
-#include "seam/xfer/pairs.h"
+#include "seam/xfer/flow/pairs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/rate.h"
 #include "reshard/holds.h"
 #include "reshard/units.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/flow/transfers.h"
 
 #define AHEAD_NS ((PAIR_COST_S - PAIR_COST_MAX) * RATE_SPAN_NS / PAIR_COST_S)
 

@@ -1,21 +1,21 @@
-/* Inflows, which are the seam's records of pulls, their batches, and the pages that arrive. A batch
+/* Pulls as the seam keeps them, their batches, and the pages that arrive. A batch
  * is offered to the transports in their order; the one that takes it asks for its pages and reports
  * what came; the core hears of the batch when every page was answered. Called by the shell's owner
  * thread and by the transports.
  *
- * What must stay true: an inflow is idle only when nothing holds it, and its slot, like the batches
+ * What must stay true: a pull is idle only when nothing holds it, and its slot, like the batches
  * that it dropped, is used again only then. So what a device or a data thread ends late finds the
- * batch that it was asked for, or one that is free and still the inflow's. */
+ * batch that it was asked for, or one that is free and still the pull's. */
 #include <stdatomic.h>
 
 #include "base/check.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/flow/transfers.h"
 
 /* ------------------------------------------------------------------ quiet and broken */
 
-static struct pull_id inflow_id(const struct xfer *xfer, uint32_t slot)
+static struct pull_id pull_id(const struct xfer *xfer, uint32_t slot)
 {
-    return (struct pull_id){slot, xfer->inflow[slot].gen};
+    return (struct pull_id){slot, xfer->pull[slot].gen};
 }
 
 static void batch_put(struct xfer *xfer, uint32_t *at)
@@ -32,7 +32,7 @@ uint32_t xfer_batches(const struct xfer_config *c)
     return c->batches > 0 && c->batches < most ? c->batches : most;
 }
 
-void inflows_init(struct xfer *xfer)
+void pulls_init(struct xfer *xfer)
 {
     xfer->batch_free = NONE;
     for (uint32_t i = xfer_batches(&xfer->config); i-- > 0;) {
@@ -42,57 +42,57 @@ void inflows_init(struct xfer *xfer)
     }
     for (uint32_t i = 0; i < xfer->config.pulls; i++)
         for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
-            xfer->inflow[i].batch[b] = NONE;
+            xfer->pull[i].batch[b] = NONE;
 }
 
-static void inflow_idle(struct xfer *xfer, struct inflow *inflow)
+static void pull_idle(struct xfer *xfer, struct xfer_pull *pull)
 {
-    inflow_state_move(&inflow->state, INFLOW_IDLE);
-    pair_put(&inflow->pair);
+    xfer_pull_state_move(&pull->state, XFER_PULL_IDLE);
+    pair_put(&pull->pair);
     for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
-        if (inflow->batch[b] == NONE)
+        if (pull->batch[b] == NONE)
             continue;
-        check(!batch_used(&xfer->batch[inflow->batch[b]]));
-        batch_put(xfer, &inflow->batch[b]);
+        check(!batch_used(&xfer->batch[pull->batch[b]]));
+        batch_put(xfer, &pull->batch[b]);
     }
 }
 
 /* The one place that says QUIET. */
-static void inflow_quiet(struct xfer *xfer, uint32_t slot)
+static void pull_quiet(struct xfer *xfer, uint32_t slot)
 {
-    struct inflow *inflow = &xfer->inflow[slot];
-    struct event event = {.kind = EV_PULL_QUIET, .pull_quiet = {.pull = inflow_id(xfer, slot)}};
+    struct xfer_pull *pull = &xfer->pull[slot];
+    struct event event = {.kind = EV_PULL_QUIET, .pull_quiet = {.pull = pull_id(xfer, slot)}};
 
-    if (inflow->state != INFLOW_STOPPING || inflow->holds > 0)
+    if (pull->state != XFER_PULL_STOPPING || pull->holds > 0)
         return;
     for (uint32_t i = 0; i < xfer->ntransports; i++) {
         const struct transport *t = &xfer->transport[i];
 
         check(!t->own || !t->ops->holds(t, slot));
     }
-    inflow_idle(xfer, inflow);
+    pull_idle(xfer, pull);
     xfer->config.emit(xfer->config.ctx, &event);
 }
 
-void inflow_hold(struct xfer *xfer, uint32_t slot)
+void pull_hold(struct xfer *xfer, uint32_t slot)
 {
-    xfer->inflow[slot].holds++;
+    xfer->pull[slot].holds++;
 }
 
-void inflow_release(struct xfer *xfer, uint32_t slot)
+void pull_release(struct xfer *xfer, uint32_t slot)
 {
-    check(xfer->inflow[slot].holds > 0);
-    xfer->inflow[slot].holds--;
-    inflow_quiet(xfer, slot);
+    check(xfer->pull[slot].holds > 0);
+    xfer->pull[slot].holds--;
+    pull_quiet(xfer, slot);
 }
 
 /* Behind the other batches of its pull, and before those of pulls that began later. */
 static void queue_push(struct xfer *xfer, struct batch_queue *queue, uint32_t number)
 {
-    uint64_t began = xfer->inflow[xfer->batch[number].inflow].began;
+    uint64_t began = xfer->pull[xfer->batch[number].pull].began;
     uint32_t *at = &queue->head;
 
-    while (*at != NONE && xfer->inflow[xfer->batch[*at].inflow].began <= began)
+    while (*at != NONE && xfer->pull[xfer->batch[*at].pull].began <= began)
         at = &xfer->batch[*at].next;
     xfer->batch[number].next = *at;
     *at = number;
@@ -100,7 +100,7 @@ static void queue_push(struct xfer *xfer, struct batch_queue *queue, uint32_t nu
 
 static struct lane *lane_of(struct xfer *xfer, const struct batch *batch)
 {
-    return &xfer->link[xfer->inflow[batch->inflow].peer_link].lane[batch->lane];
+    return &xfer->link[xfer->pull[batch->pull].peer_link].lane[batch->lane];
 }
 
 static void queue_remove(struct xfer *xfer, uint32_t number)
@@ -117,10 +117,10 @@ static void queue_remove(struct xfer *xfer, uint32_t number)
         lane_wait(xfer, lane, 0);
 }
 
-/* Forgets all that the inflow asked for. */
-static void inflow_drop(struct xfer *xfer, uint32_t slot)
+/* Forgets all that the pull asked for. */
+static void pull_drop(struct xfer *xfer, uint32_t slot)
 {
-    const uint32_t *batch = xfer->inflow[slot].batch;
+    const uint32_t *batch = xfer->pull[slot].batch;
 
     for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
         if (batch[b] == NONE || !batch_used(&xfer->batch[batch[b]]))
@@ -134,15 +134,15 @@ static void inflow_drop(struct xfer *xfer, uint32_t slot)
             xfer->transport[i].ops->drop(&xfer->transport[i], slot);
 }
 
-void inflow_break(struct xfer *xfer, uint32_t slot, enum tern_err err)
+void pull_break(struct xfer *xfer, uint32_t slot, enum tern_err err)
 {
     struct event event = {.kind = EV_PULL_BROKEN,
-                          .broken = {.pull = inflow_id(xfer, slot), .err = err}};
+                          .broken = {.pull = pull_id(xfer, slot), .err = err}};
 
-    if (xfer->inflow[slot].state != INFLOW_ACTIVE)
+    if (xfer->pull[slot].state != XFER_PULL_ACTIVE)
         return;
-    inflow_state_move(&xfer->inflow[slot].state, INFLOW_BROKEN);
-    inflow_drop(xfer, slot);
+    xfer_pull_state_move(&xfer->pull[slot].state, XFER_PULL_BROKEN);
+    pull_drop(xfer, slot);
     xfer->config.emit(xfer->config.ctx, &event);
 }
 
@@ -151,51 +151,51 @@ void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_e
     while (queue->head != NONE) {
         uint32_t head = queue->head;
 
-        inflow_break(xfer, xfer->batch[head].inflow, err);
-        check(queue->head != head); /* a queued batch is one of an active inflow */
+        pull_break(xfer, xfer->batch[head].pull, err);
+        check(queue->head != head); /* a queued batch is one of an active pull */
     }
 }
 
 /* ------------------------------------------------------------------ for operators */
 
-bool xfer_inflow_view(const struct xfer *xfer, struct pull_id pull, struct xfer_flow_view *ret)
+bool xfer_pull_view(const struct xfer *xfer, struct pull_id pull, struct xfer_flow_view *ret)
 {
-    if (pull.slot >= xfer->config.pulls || xfer->inflow[pull.slot].gen != pull.gen)
+    if (pull.slot >= xfer->config.pulls || xfer->pull[pull.slot].gen != pull.gen)
         return false;
-    *ret = xfer->inflow[pull.slot].seen;
+    *ret = xfer->pull[pull.slot].seen;
     return true;
 }
 
 /* ------------------------------------------------------------------ what the core asks for */
 
-static struct inflow *inflow_of(struct xfer *xfer, struct pull_id id)
+static struct xfer_pull *pull_of(struct xfer *xfer, struct pull_id id)
 {
     check(id.slot < xfer->config.pulls);
-    return &xfer->inflow[id.slot];
+    return &xfer->pull[id.slot];
 }
 
-static void inflow_begin(struct xfer *xfer, struct pull_id id, uint32_t peer_link)
+static void pull_begin(struct xfer *xfer, struct pull_id id, uint32_t peer_link)
 {
-    struct inflow *inflow = inflow_of(xfer, id);
+    struct xfer_pull *pull = pull_of(xfer, id);
 
-    check(inflow->state != INFLOW_STOPPING && inflow->holds == 0);
-    if (inflow->state != INFLOW_IDLE)
-        inflow_idle(xfer, inflow);
-    inflow_state_move(&inflow->state, INFLOW_ACTIVE);
-    inflow->gen = id.gen;
-    inflow->peer_link = peer_link;
-    inflow->holds = 0;
-    inflow->seen = (struct xfer_flow_view){0};
-    inflow->began = ++xfer->inflows_begun;
-    inflow->decided = false;
+    check(pull->state != XFER_PULL_STOPPING && pull->holds == 0);
+    if (pull->state != XFER_PULL_IDLE)
+        pull_idle(xfer, pull);
+    xfer_pull_state_move(&pull->state, XFER_PULL_ACTIVE);
+    pull->gen = id.gen;
+    pull->peer_link = peer_link;
+    pull->holds = 0;
+    pull->seen = (struct xfer_flow_view){0};
+    pull->began = ++xfer->pulls_begun;
+    pull->decided = false;
 }
 
-/* Where the inflow has that batch; NONE: where it has none. */
-static uint32_t *place_of(struct inflow *inflow, uint32_t number)
+/* Where the pull has that batch; NONE: where it has none. */
+static uint32_t *place_of(struct xfer_pull *pull, uint32_t number)
 {
     for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
-        if (inflow->batch[b] == number)
-            return &inflow->batch[b];
+        if (pull->batch[b] == number)
+            return &pull->batch[b];
     check_failed("batches of a pull in flight <= PULL_BATCHES_MAX", __FILE__, __LINE__);
 }
 
@@ -205,7 +205,7 @@ static uint32_t batch_take(struct xfer *xfer, uint32_t slot)
     uint32_t number = xfer->batch_free;
 
     check(number != NONE);
-    *place_of(&xfer->inflow[slot], NONE) = number;
+    *place_of(&xfer->pull[slot], NONE) = number;
     xfer->batch_free = xfer->batch[number].next;
     return number;
 }
@@ -235,19 +235,19 @@ static bool comes_as_it_is(struct xfer *xfer, const struct action *act)
 }
 
 /* Pages of another layout: both ends follow one plan. False: there is none, and the pull broke. */
-static bool inflow_pair(struct xfer *xfer, const struct action *act)
+static bool pull_pair(struct xfer *xfer, const struct action *act)
 {
-    struct inflow *inflow = inflow_of(xfer, act->pull.pull);
+    struct xfer_pull *pull = pull_of(xfer, act->pull.pull);
     const struct pair_ask ask = {
         .pool = act->pull.pool, .peer = act->pull.link, .other_hash = act->pull.layout_hash};
     enum tern_err err = TERN_OK;
 
-    if (!inflow->decided && !comes_as_it_is(xfer, act))
-        err = pair_take(xfer, &ask, &inflow->pair);
-    inflow->decided = true;
+    if (!pull->decided && !comes_as_it_is(xfer, act))
+        err = pair_take(xfer, &ask, &pull->pair);
+    pull->decided = true;
     if (err != TERN_OK)
-        inflow_break(xfer, act->pull.pull.slot, err);
-    else if (inflow->pair)
+        pull_break(xfer, act->pull.pull.slot, err);
+    else if (pull->pair)
         xfer_link_resharded(xfer, act->pull.link, act->pull.pool);
     return err == TERN_OK;
 }
@@ -255,7 +255,7 @@ static bool inflow_pair(struct xfer *xfer, const struct action *act)
 /* Are they as the pair has them? Both say what the source told. */
 static bool spans_agree(const struct xfer *xfer, const struct action *act)
 {
-    const struct pair *pair = xfer->inflow[act->pull.pull.slot].pair;
+    const struct pair *pair = xfer->pull[act->pull.pull.slot].pair;
     const struct page_at *page = act->pull.pages;
 
     if (!pair)
@@ -295,38 +295,38 @@ static struct transport *transport_of_pull(struct xfer *xfer, const struct actio
 {
     if (!xfer->link[act->pull.link].up)
         return NULL;
-    if (xfer->inflow[act->pull.pull.slot].pair)
+    if (xfer->pull[act->pull.pull.slot].pair)
         return transport_reshards(xfer);
     return transport_for(xfer, act->pull.link, act->pull.pool, NULL);
 }
 
 void xfer_pull(struct xfer *xfer, const struct action *act)
 {
-    struct inflow *inflow = inflow_of(xfer, act->pull.pull);
+    struct xfer_pull *pull = pull_of(xfer, act->pull.pull);
     uint32_t slot = act->pull.pull.slot, number;
     struct transport *t;
     struct batch *batch;
 
     check(act->pull.link < xfer->config.links);
     check(act->pull.n >= 1 && act->pull.n <= PULL_BATCH_PAGES);
-    if (inflow->gen != act->pull.pull.gen || inflow->state == INFLOW_IDLE)
-        inflow_begin(xfer, act->pull.pull, act->pull.link);
-    if (inflow->state != INFLOW_ACTIVE)
+    if (pull->gen != act->pull.pull.gen || pull->state == XFER_PULL_IDLE)
+        pull_begin(xfer, act->pull.pull, act->pull.link);
+    if (pull->state != XFER_PULL_ACTIVE)
         return; /* broken; the core has not heard of it yet */
-    if (!inflow_pair(xfer, act))
+    if (!pull_pair(xfer, act))
         return;
     if (!spans_agree(xfer, act)) {
-        inflow_break(xfer, slot, TERN_UNSUPPORTED);
+        pull_break(xfer, slot, TERN_UNSUPPORTED);
         return;
     }
     t = transport_of_pull(xfer, act);
     if (!t) {
-        inflow_break(xfer, slot, TERN_PEER_LOST);
+        pull_break(xfer, slot, TERN_PEER_LOST);
         return;
     }
     number = batch_take(xfer, slot);
     batch = &xfer->batch[number];
-    batch->inflow = slot;
+    batch->pull = slot;
     batch->pool = act->pull.pool;
     batch->tenant = mem_pool_tenant(xfer->config.mem, act->pull.pool);
     batch->number = act->pull.batch;
@@ -340,27 +340,27 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
 
 void xfer_pull_stop(struct xfer *xfer, const struct action *act)
 {
-    struct inflow *inflow = inflow_of(xfer, act->pull_stop.pull);
+    struct xfer_pull *pull = pull_of(xfer, act->pull_stop.pull);
     uint32_t slot = act->pull_stop.pull.slot;
 
-    if (inflow->gen != act->pull_stop.pull.gen || inflow->state == INFLOW_IDLE) {
-        check(inflow->holds == 0); /* nothing was asked for, or all was answered and handed over */
-        if (inflow->gen != act->pull_stop.pull.gen)
-            inflow->seen = (struct xfer_flow_view){0};
-        inflow->gen = act->pull_stop.pull.gen;
-        inflow_state_move(&inflow->state, INFLOW_STOPPING);
-    } else if (inflow->state != INFLOW_STOPPING) {
-        inflow_state_move(&inflow->state, INFLOW_STOPPING);
-        inflow_drop(xfer, slot);
+    if (pull->gen != act->pull_stop.pull.gen || pull->state == XFER_PULL_IDLE) {
+        check(pull->holds == 0); /* nothing was asked for, or all was answered and handed over */
+        if (pull->gen != act->pull_stop.pull.gen)
+            pull->seen = (struct xfer_flow_view){0};
+        pull->gen = act->pull_stop.pull.gen;
+        xfer_pull_state_move(&pull->state, XFER_PULL_STOPPING);
+    } else if (pull->state != XFER_PULL_STOPPING) {
+        xfer_pull_state_move(&pull->state, XFER_PULL_STOPPING);
+        pull_drop(xfer, slot);
     }
-    inflow_quiet(xfer, slot);
+    pull_quiet(xfer, slot);
 }
 
 /* ------------------------------------------------------------------ asking and answering */
 
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
-    const struct pair *pair = xfer->inflow[batch->inflow].pair;
+    const struct pair *pair = xfer->pull[batch->pull].pair;
     const uint32_t group = batch_pages(batch, i)->group;
 
     if (pair)
@@ -370,7 +370,7 @@ uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, ui
 
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
-    const struct pair *pair = xfer->inflow[batch->inflow].pair;
+    const struct pair *pair = xfer->pull[batch->pull].pair;
     const uint32_t group = batch_pages(batch, i)->group;
 
     if (pair)
@@ -398,7 +398,7 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint64_t b
     uint32_t regions = mem_transfer_regions(xfer->config.mem, batch->pool), sums = 0, end,
              stretches = 0;
     struct batch_part part = {.batch = number, .first = next_of(batch, &end)};
-    bool resharded = xfer->inflow[batch->inflow].pair != NULL; /* stretch by stretch */
+    bool resharded = xfer->pull[batch->pull].pair != NULL; /* stretch by stretch */
 
     for (uint32_t i = part.first; i < end; i++) {
         uint64_t bytes = batch_page_bytes(xfer, batch, i);
@@ -494,12 +494,12 @@ static void batch_done(struct xfer *xfer, uint32_t number)
     struct event event = {.kind = EV_PULLED};
 
     if (batch->gone) {
-        inflow_break(xfer, batch->inflow, TERN_GONE);
+        pull_break(xfer, batch->pull, TERN_GONE);
         return;
     }
     batch_state_move(&batch->state, BATCH_FREE);
-    batch_put(xfer, place_of(&xfer->inflow[batch->inflow], number));
-    event.pulled.pull = inflow_id(xfer, batch->inflow);
+    batch_put(xfer, place_of(&xfer->pull[batch->pull], number));
+    event.pulled.pull = pull_id(xfer, batch->pull);
     event.pulled.batch = batch->number;
     memcpy(event.pulled.ok, batch->ok, sizeof batch->ok);
     xfer->config.emit(xfer->config.ctx, &event);
@@ -519,9 +519,9 @@ void batch_answered(struct xfer *xfer, uint32_t number, uint32_t n)
 
 static struct transport *another_for(struct xfer *xfer, const struct batch *batch)
 {
-    if (xfer->inflow[batch->inflow].pair)
+    if (xfer->pull[batch->pull].pair)
         return NULL;
-    return transport_for(xfer, xfer->inflow[batch->inflow].peer_link, batch->pool,
+    return transport_for(xfer, xfer->pull[batch->pull].peer_link, batch->pool,
                          &xfer->transport[batch->lane]);
 }
 
@@ -536,7 +536,7 @@ void batch_hand_on(struct xfer *xfer, uint32_t number, enum tern_err err)
     const struct transport *t = another_for(xfer, batch);
 
     if (!t) {
-        inflow_break(xfer, batch->inflow, err);
+        pull_break(xfer, batch->pull, err);
         return;
     }
     if (batch->state == BATCH_QUEUED)
@@ -557,7 +557,7 @@ void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_
 /* How many pages of this host the page or span stands for. */
 static uint32_t pages_of(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
-    const struct pair *pair = xfer->inflow[batch->inflow].pair;
+    const struct pair *pair = xfer->pull[batch->pull].pair;
 
     return pair ? pair->group[batch_pages(batch, i)->group].to_pages : 1;
 }
@@ -617,7 +617,7 @@ bool arrival_resharded(struct xfer *xfer, uint32_t number, uint32_t i, const uin
 {
     const struct batch *batch = &xfer->batch[number];
     const struct page_at *pages = batch_pages(batch, i);
-    const struct pair *pair = xfer->inflow[batch->inflow].pair;
+    const struct pair *pair = xfer->pull[batch->pull].pair;
     const struct pair_group *g = &pair->group[pages->group];
     const struct pair_plan *plan = pair_plan_of(pair, pages->group, batch->ref[i].index);
     const struct mem_reshard way = {.from = &g->from,
@@ -651,7 +651,7 @@ void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
 {
     struct batch *batch = &xfer->batch[number];
     struct transport *t = &xfer->transport[batch->lane];
-    struct xfer_flow_view *seen = &xfer->inflow[batch->inflow].seen;
+    struct xfer_flow_view *seen = &xfer->pull[batch->pull].seen;
     uint64_t bytes = batch_page_bytes(xfer, batch, i);
 
     xfer->stats.payload_bytes_in += bytes;

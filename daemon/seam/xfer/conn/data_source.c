@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/container.h"
-#include "seam/xfer/data_conn.h"
+#include "seam/xfer/conn/data_conn.h"
 
 #define SOURCE_RX_BYTES (2 * XFER_WRITE_BYTES) /* a request in work and the next one read ahead */
 
@@ -21,14 +21,14 @@ static void receive(struct data_conn *conn);
 
 uint32_t data_request_pool(const struct data_conn *conn)
 {
-    return conn->xfer->outflow[conn->request->serve.slot].pool;
+    return conn->xfer->serve[conn->request->serve.slot].pool;
 }
 
 const struct pair *data_request_pair(const struct data_conn *conn)
 {
     const struct data_request *r = conn->request;
 
-    return r->kind == XFER_REQUEST_PLAN ? conn->xfer->outflow[r->serve.slot].pair : NULL;
+    return r->kind == XFER_REQUEST_PLAN ? conn->xfer->serve[r->serve.slot].pair : NULL;
 }
 
 uint64_t data_request_bytes(const struct data_conn *conn, uint32_t i)
@@ -109,8 +109,8 @@ static bool pages_leave(struct data_conn *conn, uint32_t i,
         return false;
     r->page_at[i] = (uint16_t)r->npages;
     for (uint32_t k = 0; k < r->entry[i].n; k++) {
-        if ((k > 0 && !outflow_next(conn->xfer, r->serve, &e)) ||
-            !outflow_page(conn->xfer, r->serve, &e, &ret_records[k]) ||
+        if ((k > 0 && !serve_next_page(conn->xfer, r->serve, &e)) ||
+            !serve_page_leaves(conn->xfer, r->serve, &e, &ret_records[k]) ||
             !mem_sums_known(conn->xfer->config.mem, ret_records[k], page_sums(conn, e.group)))
             return false;
         r->page[r->npages + k] = (struct page_ref){e.index, e.gen};
@@ -124,9 +124,9 @@ static bool frame_suits(const struct data_conn *conn)
     const struct data_request *r = conn->request;
     const struct pair *pair;
 
-    if (!outflow_serves(conn->xfer, r->serve))
+    if (!serve_active(conn->xfer, r->serve))
         return false;
-    pair = conn->xfer->outflow[r->serve.slot].pair;
+    pair = conn->xfer->serve[r->serve.slot].pair;
     if (r->kind == XFER_REQUEST_PLAN)
         return pair != NULL;
     return !pair || pair->alike;
@@ -279,7 +279,7 @@ static bool request_begin(struct data_conn *conn, const struct xfer_head *head)
 {
     struct data_request *r = conn->request;
 
-    if (!outflow_allowed(conn->xfer, r->serve, conn->peer_link))
+    if (!serve_allows(conn->xfer, r->serve, conn->peer_link))
         return false;
     r->transport = transport_of(conn->xfer, head->type);
     return r->transport ? r->transport->ops->service->begin(r->transport, conn)
@@ -333,12 +333,12 @@ static void send_post(struct data_conn *conn)
     struct data_gather g = {.iov = conn->iov, .bytes_max = DATA_SEND_BYTES};
     bool pages = r->state == DATA_REQUEST_PAGES && r->pages_left > 0;
 
-    check(!conn->sending && conn->send_outflow == NONE);
+    check(!conn->sending && conn->send_serve == NONE);
     data_gather_add(&g, conn->meta + conn->out_at, conn->out_n - conn->out_at);
     if (pages)
         r->transport->ops->service->gather(conn, &g);
-    if (conn->send_outflow != NONE)
-        outflow_hold(conn->xfer, conn->send_outflow);
+    if (conn->send_serve != NONE)
+        serve_hold(conn->xfer, conn->send_serve);
     conn->sending = true;
     if (pages) {
         data_conn_send_pages(conn, g.n, g.bytes, task_sent);
@@ -386,11 +386,11 @@ static void send_ended(struct data_conn *conn, uint64_t n, int32_t res)
 {
     struct xfer *xfer = conn->xfer;
     struct data_request *r = conn->request;
-    uint32_t outflow = conn->send_outflow;
-    bool lost = res == -EFAULT && outflow != NONE; /* a page has no memory behind it */
+    uint32_t serve = conn->send_serve;
+    bool lost = res == -EFAULT && serve != NONE; /* a page has no memory behind it */
 
     conn->sending = false;
-    conn->send_outflow = NONE;
+    conn->send_serve = NONE;
     if (conn->state == DATA_CONN_OPEN) {
         if (n > 0)
             data_conn_progress(conn);
@@ -403,8 +403,8 @@ static void send_ended(struct data_conn *conn, uint64_t n, int32_t res)
         else
             send_post(conn);
     }
-    if (outflow != NONE)
-        outflow_release(xfer, outflow);
+    if (serve != NONE)
+        serve_release(xfer, serve);
     if (conn->state == DATA_CONN_CLOSING)
         data_conn_reap(conn);
     else if (conn->state == DATA_CONN_OPEN && conn->request)
@@ -496,7 +496,7 @@ void data_conns_serve_stopped(struct xfer *xfer, struct serve_id serve)
              (r->state == DATA_REQUEST_WAITS && conn->state == DATA_CONN_OPEN)) &&
             serve_id_equal(r->serve, serve))
             r->transport->ops->service->over(r->transport, conn, false);
-        if (conn->send_outflow == serve.slot)
+        if (conn->send_serve == serve.slot)
             data_conn_cancel_send(conn);
     }
 }

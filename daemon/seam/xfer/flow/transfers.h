@@ -1,10 +1,9 @@
-/* Transfers: what all transports share, seen from inside. xfer.c (life, time, figures), inflows.c
- * (inflows, batches and the pages that arrive), outflows.c (outflows), xfer_links.c (whom we may
- * call and who may call us, and which transport a batch goes over). The transports use it, and
- * nobody outside seam/xfer. Owner thread only.
+/* Transfers: what all transports share, seen from inside. pulls.c (pulls, batches and the pages that
+ * arrive), serves.c (serves), links.c (who may call us, and which transport a batch goes over).
+ * The transports use it, and nobody outside seam/xfer. Owner thread only.
  *
- * Promise P2 rests on two counts. inflow->holds: receives, requests to a device and tasks of data
- * threads that may still touch the pages of a pull. outflow->holds: sends and requests to a device
+ * Promise P2 rests on two counts. pull->holds: receives, requests to a device and tasks of data
+ * threads that may still touch the pages of a pull. serve->holds: sends and requests to a device
  * that may still read the pages of a serve. EV_PULL_QUIET and EV_SERVE_QUIET are emitted in one
  * place each, with the count at 0. */
 #ifndef SEAM_XFER_TRANSFERS_H
@@ -14,10 +13,10 @@
 #include <sys/socket.h>
 
 #include "seam/mem/mem_verify.h"
-#include "seam/xfer/data_wire.h"
-#include "seam/xfer/pairs.h"
-#include "seam/xfer/states.h"
-#include "seam/xfer/transport.h"
+#include "seam/xfer/flow/data_wire.h"
+#include "seam/xfer/flow/pairs.h"
+#include "seam/xfer/flow/states.h"
+#include "seam/xfer/flow/transport.h"
 #include "seam/xfer/xfer.h"
 
 /* Page bytes of a piece, unless a page is larger; TCP has TCP_PIECE_BYTES. The simulator: fewer. */
@@ -81,14 +80,14 @@ struct xfer_link {
     struct lane lane[XFER_TRANSPORTS_MAX];
 };
 
-struct inflow {
-    enum inflow_state state;
+struct xfer_pull {
+    enum xfer_pull_state state;
     uint32_t gen, peer_link;
     uint32_t holds;    /* what may still touch its pages */
     uint64_t began;    /* ascending */
     struct pair *pair; /* held: the source's pages are resharded; NULL: they come as they are */
     bool decided;      /* which of the two: with its first batch */
-    /* Its batches; NONE. One that was dropped stays the inflow's until that is idle, because a data
+    /* Its batches; NONE. One that was dropped stays the pull's until that is idle, because a data
      * thread or a request to a device may still name it. */
     uint32_t batch[PULL_BATCHES_MAX];
     struct xfer_flow_view seen;
@@ -104,7 +103,7 @@ struct batch {
     bool gone;     /* the source gave a page up */
     bool prefetch; /* others of its tenant go first */
     uint32_t lane; /* of the transport that has it */
-    uint32_t inflow, pool, tenant, number;
+    uint32_t pull, pool, tenant, number;
     /* Pages, or spans of pages where those of the source have other page_tokens. Also where this
      * struct and its functions say `page`, of what is asked for and verified at once. */
     uint32_t n;
@@ -125,8 +124,8 @@ static inline const struct page_at *batch_pages(const struct batch *b, uint32_t 
     return &b->page[b->span[i].page];
 }
 
-struct outflow {
-    enum outflow_state state;
+struct xfer_serve {
+    enum xfer_serve_state state;
     uint32_t gen, pool;
     uint32_t holds;    /* what may still read its pages */
     bool lost;         /* between different layouts, and there is no plan: it gives nothing */
@@ -149,14 +148,14 @@ struct xfer {
     struct transport transport[XFER_TRANSPORTS_MAX];
     uint32_t ntransports;
     struct xfer_link *link; /* owned, config.links */
-    struct inflow *inflow;  /* owned, config.pulls */
-    uint64_t inflows_begun;
+    struct xfer_pull *pull; /* owned, config.pulls */
+    uint64_t pulls_begun;
     uint32_t urgent_run[MEM_TENANTS_MAX]; /* pieces in a row that were of no prefetch */
     uint32_t lanes_waiting;
-    struct batch *batch;     /* owned, xfer_batches of them */
-    uint32_t batch_free;     /* the first that no inflow has, linked by `next`; NONE */
-    struct outflow *outflow; /* owned, config.serves */
-    uint64_t *injected;      /* owned, a record's generation + 1 where a bit was flipped; NULL */
+    struct batch *batch;      /* owned, xfer_batches of them */
+    uint32_t batch_free;      /* the first that no pull has, linked by `next`; NONE */
+    struct xfer_serve *serve; /* owned, config.serves */
+    uint64_t *injected;       /* owned, a record's generation + 1 where a bit was flipped; NULL */
     _Atomic uint32_t injections;   /* so far; data threads count them */
     _Atomic uint64_t landed_bytes; /* that data threads have received and verified */
     struct io_threads *threads;    /* owned */
@@ -194,14 +193,14 @@ uint32_t regions_choose(struct xfer *xfer, const struct xfer_rdma_view *view, ui
 /* memlock.c */
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view);
 
-/* All inflows are idle, all batches free. */
-void inflows_init(struct xfer *xfer);
-/* Something may write pages of the inflow from here on, and no more. Each hold is released once;
+/* All pulls are idle, all batches free. */
+void pulls_init(struct xfer *xfer);
+/* Something may write pages of the pull from here on, and no more. Each hold is released once;
  * the last release says QUIET if the pull was stopped. */
-void inflow_hold(struct xfer *xfer, uint32_t inflow);
-void inflow_release(struct xfer *xfer, uint32_t inflow);
+void pull_hold(struct xfer *xfer, uint32_t pull);
+void pull_release(struct xfer *xfer, uint32_t pull);
 /* Its pull cannot go on: tells the core, once, and forgets its batches. */
-void inflow_break(struct xfer *xfer, uint32_t inflow, enum tern_err err);
+void pull_break(struct xfer *xfer, uint32_t pull, enum tern_err err);
 
 static inline bool batch_used(const struct batch *b)
 {
@@ -250,7 +249,7 @@ void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_e
 
 /* One page of a batch while its bytes come. The struct is the transport's and needs no clean-up.
  * All but arrival_end may run on a data thread, which works on the page while something holds its
- * inflow: neither the batch's list of pages nor their pool changes meanwhile. */
+ * pull: neither the batch's list of pages nor their pool changes meanwhile. */
 struct arrival {
     struct xfer *xfer;
     uint32_t batch, i;
@@ -270,21 +269,21 @@ bool arrival_resharded(struct xfer *xfer, uint32_t batch, uint32_t i, const uint
 /* On the owner thread, for page i of a batch that is in use: what arrival_landed said. */
 void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
 
-void outflow_hold(struct xfer *xfer, uint32_t outflow);
-void outflow_release(struct xfer *xfer, uint32_t outflow);
+void serve_hold(struct xfer *xfer, uint32_t serve);
+void serve_release(struct xfer *xfer, uint32_t serve);
 /* The core stopped it. The caller releases it when its transports know, which may say QUIET. */
-void outflow_stop(struct xfer *xfer, struct serve_id serve);
-bool outflow_serves(const struct xfer *xfer, struct serve_id serve);
+void serve_stop(struct xfer *xfer, struct serve_id serve);
+bool serve_active(const struct xfer *xfer, struct serve_id serve);
 /* May that page leave now? Then *ret_record is where its checksums are. Asked before its bytes are
  * read, and again behind that: who is refused then has read what may be another page's. */
-bool outflow_page(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
-                  uint32_t *ret_record);
+bool serve_page_leaves(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
+                       uint32_t *ret_record);
 /* Goes on to the page that follows this one. False: there is none. */
-bool outflow_next(const struct xfer *xfer, struct serve_id serve, struct xfer_entry *io);
+bool serve_next_page(const struct xfer *xfer, struct serve_id serve, struct xfer_entry *io);
 /* So many pages have left, as so many bytes. */
-void outflow_sent(struct xfer *xfer, struct serve_id serve, uint32_t pages, uint64_t bytes);
+void serve_sent(struct xfer *xfer, struct serve_id serve, uint32_t pages, uint64_t bytes);
 /* May who came by that peer link ask for pages of that serve? */
-bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
+bool serve_allows(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
 
 /* Breaks pulls whose data connection never came. */
 void xfer_link_tick(struct xfer *xfer, uint32_t peer_link, uint64_t now_ns);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/flow/transfers.h"
 
 const char *const xfer_transport_word[XFER_TRANSPORTS] = {
 #define X(name, word, by_paths) [XFER_##name] = (word),

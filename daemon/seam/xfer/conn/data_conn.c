@@ -1,7 +1,7 @@
 /* Data connections: slots, sending, receiving and the end. A connection that ends is shut
  * down at once, and its slot is free only when neither of its operations is in flight, because
  * until then the kernel may still read or write the pages that they name. See data_conn.h. */
-#include "seam/xfer/data_conn.h"
+#include "seam/xfer/conn/data_conn.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -75,7 +75,7 @@ struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
         conn->extra = false;
         conn->fd = fd;
         conn->receiving = conn->sending = false;
-        conn->recv_inflow = conn->send_outflow = NONE;
+        conn->recv_pull = conn->send_serve = NONE;
         conn->awaited = 1;
         conn->out_n = conn->out_at = 0;
         memset(conn->own, 0, conns->own_bytes);
@@ -156,7 +156,7 @@ void data_conn_reap(struct data_conn *conn)
 
     if (conn->state != DATA_CONN_CLOSING || conn->receiving || conn->sending)
         return;
-    check(conn->recv_inflow == NONE && conn->send_outflow == NONE);
+    check(conn->recv_pull == NONE && conn->send_serve == NONE);
     if (ended)
         conn->caller->ended(conn);
     close(conn->fd);
@@ -343,11 +343,11 @@ void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
 static void receive_ended(struct data_conn *conn, uint64_t n, int32_t res)
 {
     struct xfer *xfer = conn->xfer;
-    uint32_t inflow = conn->recv_inflow;
-    bool lost = res == -EFAULT && inflow != NONE; /* a page has no memory behind it */
+    uint32_t pull = conn->recv_pull;
+    bool lost = res == -EFAULT && pull != NONE; /* a page has no memory behind it */
 
     conn->receiving = false;
-    conn->recv_inflow = NONE;
+    conn->recv_pull = NONE;
     if (conn->state == DATA_CONN_OPEN) {
         bool well = res > 0 || res == -ECANCELED || lost;
 
@@ -356,12 +356,12 @@ static void receive_ended(struct data_conn *conn, uint64_t n, int32_t res)
             well = conn->caller->received(conn, n) && well;
         }
         if (lost)
-            inflow_break(xfer, inflow, TERN_CORRUPT);
+            pull_break(xfer, pull, TERN_CORRUPT);
         if (!well)
             data_conn_fail(conn);
     }
-    if (inflow != NONE)
-        inflow_release(xfer, inflow);
+    if (pull != NONE)
+        pull_release(xfer, pull);
     if (conn->state != DATA_CONN_OPEN) {
         data_conn_reap(conn);
         return;
@@ -425,8 +425,8 @@ static void pages_received(struct io_task *task, int32_t res)
 
 void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
 {
-    if (conn->recv_inflow != NONE)
-        inflow_hold(conn->xfer, conn->recv_inflow);
+    if (conn->recv_pull != NONE)
+        pull_hold(conn->xfer, conn->recv_pull);
     conn->walk = walk_begin(conn, n, bytes);
     conn->receiving = true;
     conn->recv_task.work = pages_landed;
@@ -436,32 +436,31 @@ void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
     io_threads_receive(conn->xfer->threads, &conn->recv_task, lane_of(conn), conn->fd);
 }
 
-void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
+void data_conn_stop_writing(struct xfer *xfer, uint32_t pull)
 {
     for (uint32_t i = 0; i < xfer->conns->end; i++) {
         struct data_conn *conn = &xfer->conns->conn[i];
 
-        if (conn->state == DATA_CONN_OPEN && conn->recv_inflow == inflow)
+        if (conn->state == DATA_CONN_OPEN && conn->recv_pull == pull)
             cancel_receive(conn);
     }
 }
 
 /* ------------------------------------------------------------------ all of them */
 
-bool data_conns_write(const struct xfer *xfer, uint32_t inflow)
+bool data_conns_write(const struct xfer *xfer, uint32_t pull)
 {
     for (uint32_t i = 0; i < xfer->conns->end; i++)
-        if (xfer->conns->conn[i].state != DATA_CONN_FREE &&
-            xfer->conns->conn[i].recv_inflow == inflow)
+        if (xfer->conns->conn[i].state != DATA_CONN_FREE && xfer->conns->conn[i].recv_pull == pull)
             return true;
     return false;
 }
 
-bool data_conns_read(const struct xfer *xfer, uint32_t outflow)
+bool data_conns_read(const struct xfer *xfer, uint32_t serve)
 {
     for (uint32_t i = 0; i < xfer->conns->end; i++)
         if (xfer->conns->conn[i].state != DATA_CONN_FREE &&
-            xfer->conns->conn[i].send_outflow == outflow)
+            xfer->conns->conn[i].send_serve == serve)
             return true;
     return false;
 }

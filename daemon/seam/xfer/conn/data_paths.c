@@ -3,7 +3,7 @@
  * that doubles. Where none is left the pause does not count, since whatever waits has no other way.
  * Called by the transports and by data_conn.c. */
 #include "base/check.h"
-#include "seam/xfer/data_conn.h"
+#include "seam/xfer/conn/data_conn.h"
 
 struct data_conn *data_path_conn(const struct transport *t, uint32_t peer_link, uint32_t path)
 {

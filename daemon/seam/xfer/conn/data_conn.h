@@ -9,8 +9,8 @@
  * and HELLO, which are small, stay on the owner's ring. In one direction one of the two is in
  * flight at a time, and while a task is away the fields marked so are the data thread's.
  *
- * Promise P2 rests on two fields: recv_inflow names the pull whose pages the receive in flight may
- * write, send_outflow the serve whose pages the send in flight may read. Each holds its record
+ * Promise P2 rests on two fields: recv_pull names the pull whose pages the receive in flight may
+ * write, send_serve the serve whose pages the send in flight may read. Each holds its record
  * until that operation has completed, and a slot is free only when neither is in flight. A task
  * that is away is in flight until it is back. */
 #ifndef SEAM_DATA_CONN_H
@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 
 #include "seam/io/door.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/flow/transfers.h"
 
 /* The bytes of one receive of pages. It completes when all of it has come (data_conn_await), and
  * what came is verified while it is in cache. At 512 KiB a receive lost a third on the loopback. */
@@ -93,8 +93,8 @@ struct data_conn {
     struct io_op recv_op, send_op;       /* on the owner's ring */
     struct io_task recv_task, send_task; /* by a data thread: pages */
     bool receiving, sending;             /* one of the two is in flight */
-    uint32_t recv_inflow;                /* whose pages the receive in flight may write; NONE */
-    uint32_t send_outflow;               /* whose pages the send in flight may read; NONE */
+    uint32_t recv_pull;                  /* whose pages the receive in flight may write; NONE */
+    uint32_t send_serve;                 /* whose pages the send in flight may read; NONE */
     _Atomic int awaited; /* bytes that wake the receive in flight: SO_RCVLOWAT as it is set */
     _Atomic uint64_t progress_ns;
     struct iovec *iov;      /* owned, DATA_IOVS; away with the task that names it */
@@ -137,8 +137,8 @@ void data_conns_stop(struct xfer *xfer); /* runs the ring until nothing of their
 void data_conns_destroy(struct xfer *xfer);
 void data_conns_tick(struct xfer *xfer, uint64_t now_ns);
 bool data_conns_evict(struct xfer *xfer); /* an idle one, for a link that has none to be had */
-bool data_conns_write(const struct xfer *xfer, uint32_t inflow); /* a receive in flight may */
-bool data_conns_read(const struct xfer *xfer, uint32_t outflow); /* a send in flight may */
+bool data_conns_write(const struct xfer *xfer, uint32_t pull); /* a receive in flight may */
+bool data_conns_read(const struct xfer *xfer, uint32_t serve); /* a send in flight may */
 
 /* Calls the peer for that path of the transport's lane of the link. `opened` comes when it is
  * there. Where no slot is to be had the lane waits for one, and the transport's pump comes again;
@@ -162,7 +162,7 @@ void data_call_ended(const struct data_conn *conn, int error); /* of one that is
 void data_conn_send_buffer(struct data_conn *conn); /* of a caller: what is in the buffer */
 /* Some of n bytes that are no page's; all of them, if they are awaited. */
 void data_conn_receive(struct data_conn *conn, void *at, uint32_t n, bool all);
-/* By iov, n stretches of so many bytes; what may be written is recv_inflow's. A data thread calls
+/* By iov, n stretches of so many bytes; what may be written is recv_pull's. A data thread calls
  * `landed` as they come. */
 void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes);
 /* By iov, n stretches of so many bytes. `done` comes on the owner thread; walk.moved says how many
@@ -170,7 +170,7 @@ void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
 void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
                           void (*done)(struct io_task *task, int32_t res));
 void data_conn_cancel_send(struct data_conn *conn);
-void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow); /* cancels such receives */
+void data_conn_stop_writing(struct xfer *xfer, uint32_t pull); /* cancels such receives */
 
 struct data_conn *data_path_conn(const struct transport *t, uint32_t peer_link, uint32_t path);
 /* That of the first path, where there is but one; or NULL. */

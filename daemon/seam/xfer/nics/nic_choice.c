@@ -1,6 +1,6 @@
 /* See nic_choice.h. The links of sysfs are resolved, and the path that results is the PCIe path:
  * the host bridge (pciDDDD:BB), the root port, the ports of switches, the device. */
-#include "seam/xfer/nic_choice.h"
+#include "seam/xfer/nics/nic_choice.h"
 
 #include <ctype.h>
 #include <errno.h>

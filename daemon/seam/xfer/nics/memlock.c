@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 #include "seam/mem/numa.h"
-#include "seam/xfer/transfers.h"
+#include "seam/xfer/flow/transfers.h"
 
 #define CAP_IPC_LOCK_BIT 14
 
