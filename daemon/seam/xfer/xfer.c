@@ -45,13 +45,6 @@ void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sum
             *((*ops)->rdma ? ret_rdma : ret_shared) += (*ops)->bytes(c, sums_per_page);
 }
 
-static enum tern_err create_threads(struct xfer *xfer, const char **ret_why)
-{
-    struct io_threads_config threads = threads_of(&xfer->config);
-
-    return io_threads_create(&threads, &xfer->threads, ret_why);
-}
-
 static bool create_tables(struct xfer *xfer)
 {
     const struct xfer_config *c = &xfer->config;
@@ -90,6 +83,7 @@ static bool create_transports(struct xfer *xfer)
 
 enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, const char **ret_why)
 {
+    struct io_threads_config threads;
     struct xfer *xfer;
 
     if (!config->io || !config->mem || config->links == 0 || config->pulls == 0 ||
@@ -113,7 +107,8 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
         *ret_why = "no memory for the tables of the transfers";
         return TERN_INTERNAL;
     }
-    if (create_threads(xfer, ret_why) != TERN_OK) {
+    threads = threads_of(&xfer->config);
+    if (io_threads_create(&threads, &xfer->threads, ret_why) != TERN_OK) {
         xfer_destroy(xfer);
         return TERN_INTERNAL;
     }
@@ -124,8 +119,6 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
         xfer_destroy(xfer);
         return TERN_INTERNAL;
     }
-    if (!xfer_rdma_built(xfer))
-        xfer_memlock(xfer, &xfer->looked);
     *ret = xfer;
     return TERN_OK;
 }
@@ -136,7 +129,7 @@ void xfer_destroy(struct xfer *xfer)
         return;
     for (uint32_t i = 0; xfer->link && i < xfer->config.links; i++)
         for (uint32_t k = 0; k < XFER_TRANSPORTS_MAX; k++)
-            lane_wait(xfer, &xfer->link[i].lane[k], 0);
+            xfer->link[i].lane[k].waiting_ns = 0;
     data_conns_stop(xfer);
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         xfer->transport[i].ops->destroy(&xfer->transport[i]);
@@ -210,7 +203,7 @@ static bool waited_too_long(struct xfer *xfer, struct lane *lane, uint64_t now_n
     if (lane->waiting_ns == 0 || now_ns <= lane->waiting_ns ||
         now_ns - lane->waiting_ns <= xfer->config.idle_ns)
         return false;
-    lane_wait(xfer, lane, 0);
+    lane->waiting_ns = 0;
     return true;
 }
 
@@ -261,7 +254,7 @@ void xfer_serve_stop(struct xfer *xfer, const struct action *act)
 void xfer_tick(struct xfer *xfer, uint64_t now_ns)
 {
     data_conns_tick(xfer, now_ns);
-    for (uint32_t i = 0; i < xfer->config.links && xfer->lanes_waiting > 0; i++)
+    for (uint32_t i = 0; i < xfer->config.links; i++)
         xfer_link_tick(xfer, i, now_ns);
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         if (xfer->transport[i].own && xfer->transport[i].ops->tick)

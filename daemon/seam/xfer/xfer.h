@@ -34,7 +34,7 @@ enum xfer_transport {
 };
 
 extern const char *const xfer_transport_word[XFER_TRANSPORTS];
-bool xfer_transport_by_paths(enum xfer_transport transport);
+extern const bool xfer_transport_by_paths[XFER_TRANSPORTS];
 
 /* What the two ends of an RDMA path say to each other, on the peer's control connection and nowhere
  * else: a path is of one link, one tenant, because a key is good for one tenant's memory alone, and

@@ -59,7 +59,7 @@ const char *links_unfit(const struct daemon *d, const struct config_peer *peer)
     if (!d->links.tls && !d->config->insecure_peers)
         return "this daemon began without `tls` and without `insecure_peers`, so it talks to no "
                "peer";
-    if (xfer_transport_by_paths(peer->transport)) {
+    if (xfer_transport_by_paths[peer->transport]) {
         xfer_rdma_view(d->xfer, &rdma);
         if (!rdma.wanted)
             return "no peer wanted RDMA at start, so no memory is registered";

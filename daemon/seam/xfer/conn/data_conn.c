@@ -170,7 +170,7 @@ void data_conn_reap(struct data_conn *conn)
     if (!conn->transport)
         share_give(xfer, conn->peer_link);
     for (uint32_t k = xfer->ntransports; k > 0; k--)
-        for (uint32_t i = 0; i < xfer->config.links && xfer->lanes_waiting > 0; i++)
+        for (uint32_t i = 0; i < xfer->config.links; i++)
             if (xfer->link[i].lane[k - 1].waiting_ns != 0)
                 xfer->transport[k - 1].ops->pump(&xfer->transport[k - 1], i);
     if (!xfer->conns->ending)
@@ -448,16 +448,20 @@ void data_conn_stop_writing(struct xfer *xfer, uint32_t pull)
 
 /* ------------------------------------------------------------------ all of them */
 
-bool data_conns_write(const struct xfer *xfer, uint32_t pull)
+bool data_conns_write(const struct transport *t, uint32_t pull)
 {
+    const struct xfer *xfer = t->xfer;
+
     for (uint32_t i = 0; i < xfer->conns->end; i++)
         if (xfer->conns->conn[i].state != DATA_CONN_FREE && xfer->conns->conn[i].recv_pull == pull)
             return true;
     return false;
 }
 
-bool data_conns_read(const struct xfer *xfer, uint32_t serve)
+bool data_conns_read(const struct transport *t, uint32_t serve)
 {
+    const struct xfer *xfer = t->xfer;
+
     for (uint32_t i = 0; i < xfer->conns->end; i++)
         if (xfer->conns->conn[i].state != DATA_CONN_FREE &&
             xfer->conns->conn[i].send_serve == serve)

@@ -1,9 +1,7 @@
 /* Data connections: TCP connections between daemons, apart from the control connections, that carry
  * frames (data_wire.h) and, for the TCP transport, pages. Shared by the transports that need them:
  * slots, calling and being called, the token that lets a caller in, sending, the deadline of a peer
- * that is silent, and an end that waits for the kernel. data_conn.c has what both ends share,
- * data_listen.c the port and who is let in, data_source.c the source's side, which takes requests
- * and hands them to the transport that knows their frame.
+ * that is silent, and an end that waits for the kernel.
  *
  * What carries page bytes goes to a data thread as a task (seam/io/io_threads.h); heads, requests
  * and HELLO, which are small, stay on the owner's ring. In one direction one of the two is in
@@ -137,8 +135,8 @@ void data_conns_stop(struct xfer *xfer); /* runs the ring until nothing of their
 void data_conns_destroy(struct xfer *xfer);
 void data_conns_tick(struct xfer *xfer, uint64_t now_ns);
 bool data_conns_evict(struct xfer *xfer); /* an idle one, for a link that has none to be had */
-bool data_conns_write(const struct xfer *xfer, uint32_t pull); /* a receive in flight may */
-bool data_conns_read(const struct xfer *xfer, uint32_t serve); /* a send in flight may */
+bool data_conns_write(const struct transport *t, uint32_t pull); /* a receive in flight may */
+bool data_conns_read(const struct transport *t, uint32_t serve); /* a send in flight may */
 
 /* Calls the peer for that path of the transport's lane of the link. `opened` comes when it is
  * there. Where no slot is to be had the lane waits for one, and the transport's pump comes again;
@@ -173,8 +171,6 @@ void data_conn_cancel_send(struct data_conn *conn);
 void data_conn_stop_writing(struct xfer *xfer, uint32_t pull); /* cancels such receives */
 
 struct data_conn *data_path_conn(const struct transport *t, uint32_t peer_link, uint32_t path);
-/* That of the first path, where there is but one; or NULL. */
-struct data_conn *data_conn_of_lane(const struct transport *t, uint32_t peer_link);
 /* Is one called, or up? */
 bool data_paths_alive(const struct transport *t, uint32_t peer_link);
 /* May a pull go on that lost its connection? */

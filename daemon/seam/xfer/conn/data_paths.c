@@ -12,11 +12,6 @@ struct data_conn *data_path_conn(const struct transport *t, uint32_t peer_link, 
     return number == NONE ? NULL : &t->xfer->conns->conn[number];
 }
 
-struct data_conn *data_conn_of_lane(const struct transport *t, uint32_t peer_link)
-{
-    return data_path_conn(t, peer_link, 0);
-}
-
 static struct data_path *path_of(const struct data_conn *conn)
 {
     return &transport_lane(conn->transport, conn->peer_link)->path[conn->path];

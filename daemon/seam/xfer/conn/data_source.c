@@ -263,17 +263,6 @@ static void take_request(struct data_conn *conn, const struct xfer_head *head)
         xfer_get_run(at, &r->runs[i]);
 }
 
-/* A build without RDMA is asked for what only RDMA can do: it gives nothing, and serves on. False:
- * the answer to something else is not out, and nobody asks so. */
-static bool nobody_serves(struct data_conn *conn)
-{
-    if (conn->out_n > 0)
-        return false;
-    data_answer_none(conn, XFER_ANSWER_WRITE, TERN_GONE);
-    data_request_state_move(&conn->request->state, DATA_REQUEST_META);
-    return true;
-}
-
 /* False: the request breaks the protocol. */
 static bool request_begin(struct data_conn *conn, const struct xfer_head *head)
 {
@@ -282,8 +271,7 @@ static bool request_begin(struct data_conn *conn, const struct xfer_head *head)
     if (!serve_allows(conn->xfer, r->serve, conn->peer_link))
         return false;
     r->transport = transport_of(conn->xfer, head->type);
-    return r->transport ? r->transport->ops->service->begin(r->transport, conn)
-                        : nobody_serves(conn);
+    return r->transport && r->transport->ops->service->begin(r->transport, conn);
 }
 
 /* The next request, if a whole one has come. */
@@ -319,11 +307,6 @@ static void next_request(struct data_conn *conn)
 
 /* ------------------------------------------------------------------ sending */
 
-static bool has_to_send(const struct data_request *r)
-{
-    return r->state == DATA_REQUEST_PAGES || r->state == DATA_REQUEST_META;
-}
-
 static void task_sent(struct io_task *task, int32_t res);
 
 /* Page bytes go out by a data thread, and what stands before them with them. */
@@ -351,7 +334,10 @@ static void send_post(struct data_conn *conn)
 
 void data_source_send(struct data_conn *conn)
 {
-    if (conn->state == DATA_CONN_OPEN && !conn->sending && has_to_send(conn->request))
+    const enum data_request_state state = conn->request->state;
+
+    if (conn->state == DATA_CONN_OPEN && !conn->sending &&
+        (state == DATA_REQUEST_PAGES || state == DATA_REQUEST_META))
         send_post(conn);
 }
 

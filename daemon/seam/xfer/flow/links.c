@@ -1,7 +1,5 @@
 /* Peer links: who may call us, which transport the batches of a link go over, and what operators
  * see of a link. Called by the shell's owner thread and by the transports. */
-#include <stdio.h>
-
 #include "base/check.h"
 #include "seam/xfer/flow/transfers.h"
 
@@ -11,31 +9,19 @@ const char *const xfer_transport_word[XFER_TRANSPORTS] = {
 #undef X
 };
 
-bool xfer_transport_by_paths(enum xfer_transport transport)
-{
-    static const bool by_paths[XFER_TRANSPORTS] = {
+const bool xfer_transport_by_paths[XFER_TRANSPORTS] = {
 #define X(name, word, by_paths) [XFER_##name] = (by_paths),
-        XFER_TRANSPORT_TABLE(X)
+    XFER_TRANSPORT_TABLE(X)
 #undef X
-    };
+};
 
-    return by_paths[transport];
-}
-
-static const char no_rdma[] = "this build has no RDMA: it was configured without libibverbs";
-
-/* The transport that makes paths; NULL: none is built in. */
+/* The transport that makes paths; NULL: a test plays without. */
 static struct transport *rdma_of(const struct xfer *xfer)
 {
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         if (xfer->transport[i].ops->rdma)
             return (struct transport *)&xfer->transport[i];
     return NULL;
-}
-
-bool xfer_rdma_built(const struct xfer *xfer)
-{
-    return rdma_of(xfer) != NULL;
 }
 
 bool xfer_link_is_own(const struct xfer *xfer, uint32_t number)
@@ -147,7 +133,6 @@ void xfer_note_fallback(const struct xfer *xfer, uint32_t number, const struct t
 void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport transport,
                          uint64_t tenants, bool peer_rdma)
 {
-    const struct xfer_rdma_config *c = &xfer->config.rdma;
     struct transport *t = rdma_of(xfer);
 
     check(number < xfer->config.links);
@@ -156,26 +141,15 @@ void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport
         tenants = 0;
     if (t)
         t->ops->link_transport(t, number, tenants, peer_rdma);
-    for (uint32_t i = 0; !t && i < c->tenants && c->path_note; i++)
-        if (tenants >> i & 1)
-            xfer_note_fallback(xfer, number, NULL,
-                               &(struct xfer_note){.tenant = i, .reason = no_rdma});
 }
 
 void xfer_path_msg(struct xfer *xfer, uint32_t number, const struct xfer_path_msg *msg)
 {
     struct transport *t = rdma_of(xfer);
-    struct xfer_path_msg no = {
-        .kind = XFER_PATH_REFUSE, .tenant = msg->tenant, .rail = msg->rail, .epoch = msg->epoch};
 
     check(number < xfer->config.links);
-    if (t) {
+    if (t)
         t->ops->path_msg(t, number, msg);
-        return;
-    }
-    snprintf(no.text, sizeof no.text, "its %s", no_rdma + 5);
-    if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
-        xfer->config.rdma.path_send(xfer->config.ctx, number, &no);
 }
 
 void xfer_peer_down(struct xfer *xfer, uint32_t number)
@@ -211,10 +185,8 @@ void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_v
     *ret = (struct xfer_link_view){.transport = "none", .reason = ""};
     if (!xfer->link[number].up)
         return;
-    if (!xfer_transport_by_paths(wanted))
+    if (!xfer_transport_by_paths[wanted])
         ret->reason = configured[wanted];
-    else if (!xfer_rdma_built(xfer))
-        ret->reason = no_rdma;
     find_carrier(xfer, number, NULL, ret);
     paths_view(xfer, number, ret);
     if (!ret->transport)
@@ -261,12 +233,8 @@ void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
     const struct transport *t = rdma_of(xfer);
 
     *ret = xfer->looked;
-    if (t) {
+    if (t)
         t->ops->rdma_view(t, ret);
-        return;
-    }
-    ret->wanted = xfer->config.rdma.pulls > 0 || xfer->config.rdma.serves;
-    snprintf(ret->why, sizeof ret->why, "%s", no_rdma);
 }
 
 const char *const xfer_registered_word[XFER_REGISTERED_WAYS] = {

@@ -1,6 +1,6 @@
-/* Transfers: what all transports share, seen from inside. pulls.c (pulls, batches and the pages that
- * arrive), serves.c (serves), links.c (who may call us, and which transport a batch goes over).
- * The transports use it, and nobody outside seam/xfer. Owner thread only.
+/* Transfers: what all transports share, seen from inside. pulls.c (pulls, batches and the pages
+ * that arrive), serves.c (serves), links.c (who may call us, and which transport a batch goes
+ * over). The transports use it, and nobody outside seam/xfer. Owner thread only.
  *
  * Promise P2 rests on two counts. pull->holds: receives, requests to a device and tasks of data
  * threads that may still touch the pages of a pull. serve->holds: sends and requests to a device
@@ -60,8 +60,7 @@ struct lane {
     uint32_t turn;                               /* the tenant that asked last */
     struct data_path path[XFER_CONNECTIONS_MAX]; /* config.connections of them are used */
     uint64_t bytes_in;                           /* page bytes that it brought */
-    uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not.
-                            Set by lane_wait alone */
+    uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not */
 };
 
 /* A connection between daemons, as the shell numbers them. */
@@ -151,11 +150,10 @@ struct xfer {
     struct xfer_pull *pull; /* owned, config.pulls */
     uint64_t pulls_begun;
     uint32_t urgent_run[MEM_TENANTS_MAX]; /* pieces in a row that were of no prefetch */
-    uint32_t lanes_waiting;
-    struct batch *batch;      /* owned, xfer_batches of them */
-    uint32_t batch_free;      /* the first that no pull has, linked by `next`; NONE */
-    struct xfer_serve *serve; /* owned, config.serves */
-    uint64_t *injected;       /* owned, a record's generation + 1 where a bit was flipped; NULL */
+    struct batch *batch;                  /* owned, xfer_batches of them */
+    uint32_t batch_free;                  /* the first that no pull has, linked by `next`; NONE */
+    struct xfer_serve *serve;             /* owned, config.serves */
+    uint64_t *injected; /* owned, a record's generation + 1 where a bit was flipped; NULL */
     _Atomic uint32_t injections;   /* so far; data threads count them */
     _Atomic uint64_t landed_bytes; /* that data threads have received and verified */
     struct io_threads *threads;    /* owned */
@@ -165,13 +163,6 @@ struct xfer {
     struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
     struct xfer_region region[MEM_TENANTS_MAX][RANKS_MAX];
 };
-
-static inline void lane_wait(struct xfer *xfer, struct lane *lane, uint64_t since_ns)
-{
-    xfer->lanes_waiting += since_ns != 0;
-    xfer->lanes_waiting -= lane->waiting_ns != 0;
-    lane->waiting_ns = since_ns;
-}
 
 /* Where in a list of pages somebody is. */
 struct page_cursor {
@@ -308,8 +299,6 @@ void xfer_note_fallback(const struct xfer *xfer, uint32_t peer_link, const struc
 
 /* The link is up, and the daemon's to itself. */
 bool xfer_link_is_own(const struct xfer *xfer, uint32_t peer_link);
-
-bool xfer_rdma_built(const struct xfer *xfer);
 
 static inline struct lane *transport_lane(const struct transport *t, uint32_t peer_link)
 {

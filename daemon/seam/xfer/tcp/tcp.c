@@ -35,16 +35,6 @@ static void tcp_destroy(struct transport *t)
     t->own = NULL;
 }
 
-static bool tcp_holds(const struct transport *t, uint32_t pull)
-{
-    return data_conns_write(t->xfer, pull);
-}
-
-static bool tcp_reads(const struct transport *t, uint32_t serve)
-{
-    return data_conns_read(t->xfer, serve);
-}
-
 const struct transport_ops tcp_transport = {
     .name = "tcp",
     .asked_for = XFER_TCP,
@@ -56,6 +46,6 @@ const struct transport_ops tcp_transport = {
     .destroy = tcp_destroy,
     .pump = tcp_pump,
     .drop = tcp_drop,
-    .holds = tcp_holds,
-    .reads = tcp_reads,
+    .holds = data_conns_write,
+    .reads = data_conns_read,
 };

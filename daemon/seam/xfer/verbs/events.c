@@ -2,7 +2,7 @@
  * what the link and its peer say. An event changes the states of paths and pieces and marks the
  * paths and links that may go on; the run at its end lets those go on, until no mark is left.
  *
- * What must stay true: only the run starts pieces, hands batches on, and speaks to the peer, so no
+ * What must stay true: only the run starts pieces, hands batches on and asks the peer, so no
  * function finds its tables changed by a call that it made. */
 #include <stdio.h>
 

@@ -43,15 +43,9 @@ static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
     push_bind(v, p, piece);
 }
 
-/* Enough for each rail, as a single one may be whole. */
-static uint32_t tries_max(const struct verbs *v)
-{
-    return v->nrails > VERBS_PIECE_TRIES ? v->nrails : VERBS_PIECE_TRIES;
-}
-
 static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piece)
 {
-    bool more = piece->tries < tries_max(v);
+    bool more = piece->tries < VERBS_PIECE_TRIES || piece->tries < v->nrails; /* one may be whole */
     struct verbs_path *p = more ? path_for(v, link, piece->batch, piece) : NULL;
 
     if (!p && more && path_coming(v, link, v->xfer->batch[piece->batch].tenant))

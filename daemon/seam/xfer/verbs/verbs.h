@@ -1,13 +1,7 @@
-/* What the files of the RDMA transport share, lowest first. Devices: port.c (ports), bounce.c
- * (memory of the host that pushes to GPUs go through), regions_far.c and regions.c (the memory that
- * devices may touch), qp.c (queue pairs), selftest.c (what is found out before a rail is used),
- * rail.c (rails in use). Paths: requests.c (what is posted), peers.c (which path a batch may take),
- * grants.c (what may still write pages), setup.c (the threads that make calls which allocate or
- * sleep), path.c (queue pairs made, connected, drained, destroyed). Pages on their way: push.c
- * (written to us), verify.c (verified by a data thread), source.c (written by us). On top: retry.c
- * (which path a piece takes, and what happens if that is lost), notices.c (the data connection
- * beside the paths), events.c (what comes, and the run at the end of each event), verbs.c (the
- * transport behind the door and its life).
+/* What the files of the RDMA transport share. device/ is below path/, that below move/, and on top
+ * are retry.c (which path a piece takes, and what happens if that is lost), notices.c (the data
+ * connection beside the paths), events.c (what comes, and the run at the end of each event) and
+ * verbs.c (the transport behind the door and its life).
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
  * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
@@ -191,7 +185,6 @@ struct verbs_piece {
 };
 
 struct verbs_link {
-    enum xfer_transport transport;
     bool peer_rdma;
     bool stirred; /* its pieces may go on, or something is to be said */
     uint64_t tenants, up_ns;

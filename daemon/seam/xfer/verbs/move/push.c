@@ -240,14 +240,6 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     }
 }
 
-/* What has not been asked for is closed now, the rest has its time. */
-void push_drop(struct verbs *v, struct verbs_piece *piece)
-{
-    piece->at_ns = io_now_ns();
-    if (piece->state == PIECE_BOUND || piece->state == PIECE_ARRIVED)
-        push_close(v, piece);
-}
-
 void push_refused(struct verbs *v, struct verbs_path *p)
 {
     uint32_t number = path_number(v, p), revoked = 0;
@@ -313,8 +305,9 @@ void pieces_done(struct verbs *v, struct verbs_path *p)
 void piece_drop(struct verbs *v, struct verbs_piece *piece)
 {
     piece->batch = NONE;
-    if (piece->holds)
-        push_drop(v, piece);
+    piece->at_ns = io_now_ns();
+    if (piece->holds && (piece->state == PIECE_BOUND || piece->state == PIECE_ARRIVED))
+        push_close(v, piece); /* what has been asked for has its time */
     piece_free(piece);
 }
 

@@ -76,11 +76,6 @@ static void cursor_move(struct data_request *in, uint64_t n, uint64_t page_bytes
     }
 }
 
-static uint32_t write_most(const struct verbs_rail *rail)
-{
-    return rail->max_msg < VERBS_WRITE_BYTES ? rail->max_msg : VERBS_WRITE_BYTES;
-}
-
 /* A write of the next bytes at the cursor. False: no room. */
 static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data_request *in,
                         uint32_t pool, struct verbs_wrs *list)
@@ -90,7 +85,7 @@ static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data
     const struct xfer_run *run = &in->runs[in->run];
     const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
     uint64_t page_bytes = mem_page_bytes(mem, pool, e->group);
-    uint32_t most = write_most(rail_of(v, p));
+    uint32_t most = (uint32_t)least(rail_of(v, p)->max_msg, VERBS_WRITE_BYTES);
     uint8_t *at =
         (uint8_t *)mem_page(mem, pool, in->cursor.region, e->group, e->index) + in->cursor.at;
     const struct verbs_mr *mine = local_mr(&rail_of(v, p)->domain[p->tenant], at);
