@@ -153,7 +153,7 @@ void data_conn_reap(struct data_conn *conn); /* frees it once nothing is in flig
 void data_conn_progress(struct data_conn *conn);
 /* It said the token of that link. False: no share has room for another one of it. */
 bool data_conn_admitted(struct data_conn *conn, uint32_t peer_link);
-void data_conn_await(struct data_conn *conn, uint64_t n); /* see the definition */
+void data_conn_await(struct data_conn *conn, uint64_t n); /* fewer than n bytes wake nobody */
 /* What was in flight on send_op has ended, well or not. False: so has the connection. */
 bool data_conn_sent(struct data_conn *conn, bool well);
 void data_call_ended(const struct data_conn *conn, int error); /* of one that is called */
