@@ -1,5 +1,4 @@
-/* The commands that do something: evict, pin, drain, undrain, reload, peer,
- * log-level, ping. */
+/* The commands that do something: evict, pin, drain, undrain, reload, peer, ping. */
 #include "ctl.h"
 
 #include <stdio.h>
@@ -258,27 +257,6 @@ static int run_peer(struct ctl *ctl)
     ctl_fail(CTL_USAGE, "'%.40s' is neither add nor remove", ctl->operand);
 }
 
-static int run_log_level(struct ctl *ctl)
-{
-    char level[32], for_s[32];
-    const char *args[2] = {level, for_s};
-    json_t *answer;
-
-    if (snprintf(level, sizeof(level), "level=%s", ctl->operand) >= (int)sizeof(level))
-        ctl_fail(CTL_USAGE, "'%.40s' is no level: error, warn, info or debug", ctl->operand);
-    snprintf(for_s, sizeof(for_s), "for_s=%u", ctl->for_s);
-    answer = ctl_ask(ctl, "log-level", args, ctl->for_s ? 2 : 1);
-    if (!ctl_print_json(ctl, answer)) {
-        printf("the log is at level %s", j_str(answer, "level"));
-        if (j_u64(answer, "for_s") > 0)
-            printf(" for %s, then at %s again", human_age((double)j_u64(answer, "for_s")),
-                   j_str(answer, "configured"));
-        printf("\n");
-    }
-    json_decref(answer);
-    return CTL_OK;
-}
-
 static double now_us(void)
 {
     struct timespec ts;
@@ -324,11 +302,6 @@ static int run_ping(struct ctl *ctl)
 static const struct argp_option evict_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
     {"nodes", OPT_NODES, "N", 0, "At most N nodes; default: all that nobody holds", 0},
-    {0},
-};
-
-static const struct argp_option log_level_options[] = {
-    {"for", OPT_FOR, "TIME", 0, "For so long, 24h at most: 60s, 15m, 2h; default: 60s", 0},
     {0},
 };
 
@@ -384,10 +357,6 @@ const struct command act_commands[] = {
      "is added is in no file: it is gone with the daemon, and a reload leaves it alone. Transfers "
      "with a peer that is removed end as when its link is lost.\n",
      peer_options, 1 + CTL_OPERANDS_MAX, run_peer},
-    {"log-level", "LEVEL", "Changes the log's level for a while",
-     "  ternctl log-level debug --for 60s\n  ternctl log-level info\n\nLEVEL is error, warn, info "
-     "or debug. It goes back by itself; the level of the configuration ends it at once.\n",
-     log_level_options, 1, run_log_level},
     {"ping", "", "How long the daemon takes to answer",
      "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, 0, run_ping},
     {0},

@@ -34,9 +34,9 @@ struct ctl {
     bool colour;                            /* standard output is a terminal that wants some */
     const char *tenant, *engine, *peer;     /* of the rows to list; NULL: all */
     const char *pool, *operand, *svg, *key; /* as on the command line; NULL: not given */
-    uint32_t nodes, count, for_s;           /* for_s: 0: not given */
-    const char *more[CTL_OPERANDS_MAX];     /* operands after the first; NULL: not given */
-    const char *transport, *tenants;        /* peer add */
+    uint32_t nodes, count;
+    const char *more[CTL_OPERANDS_MAX]; /* operands after the first; NULL: not given */
+    const char *transport, *tenants;    /* peer add */
     bool tokens, wait, dry_run, once;
     uint32_t every_ms; /* top */
     bool wide;         /* tables show all columns, uncut, and whole numbers */
@@ -64,7 +64,6 @@ enum {
     OPT_CHANGES = 'm',
     OPT_SVG = 'g',
     OPT_KEY = 'k',
-    OPT_FOR = 'o',
     OPT_WAIT = 'w',
     OPT_TENANT = 'a',
     OPT_ENGINE = 'e',

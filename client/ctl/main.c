@@ -129,7 +129,6 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     case OPT_CHANGES:
         p->ctl->changes = (uint32_t)number(state, "--changes", arg, UINT32_MAX);
         return 0;
-    case OPT_FOR: p->ctl->for_s = seconds(state, "--for", arg); return 0;
     case OPT_WAIT:
         p->ctl->wait = true;
         p->ctl->wait_s = arg ? seconds(state, "--wait", arg) : DAY_S;
@@ -213,6 +212,9 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_INIT: state->child_inputs[0] = top->ctl; return 0;
     case ARGP_KEY_ARG:
         top->command = command_of(arg);
+        if (strcmp(arg, "log-level") == 0)
+            argp_error(state, "log-level was retired: set log_level in the configuration, then "
+                              "`ternctl reload`");
         if (!top->command)
             argp_error(state, "there is no command '%s'", arg);
         top->at = state->next - 1;

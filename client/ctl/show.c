@@ -396,9 +396,6 @@ static void show_on(const struct ctl *ctl, const json_t *s)
 
 static void show_log(const struct ctl *ctl, const json_t *log)
 {
-    if (json_is_number(json_object_get(log, "level_left_s")))
-        paint(ctl, YELLOW, "\nnote: the log is at level %s for %s more.\n", j_str(log, "level"),
-              human_age(j_f64(log, "level_left_s")));
     if (j_u64(log, "lost") > 0)
         paint(ctl, YELLOW,
               "\nwarning: %s lines of the daemon's log could not be written: its reader is slow or "

@@ -105,8 +105,6 @@ struct daemon {
     uint64_t procs_exited;             /* processes that ended without leaving their engine */
     struct alarms alarms;
     struct steps_watch over;
-    uint64_t log_level_ns; /* until when the log's level is another than the configuration's; 0: it
-                              is not */
 
     struct reload_watch reload;
 

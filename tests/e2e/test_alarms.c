@@ -168,41 +168,6 @@ TEST_WITH(log_tells_what_operators_do, NULL, stop)
     engine_close(&e);
 }
 
-static uint32_t hellos(void)
-{
-    tern_destroy(rig_connected(rig.socket));
-    return daemon_log_count(&rig, "level=debug event=hello ", 0, 0);
-}
-
-/* The daemons of these tests tell everything, so here it is less for a while. */
-TEST_WITH(log_level_changes_and_goes_back, NULL, stop)
-{
-    char arguments[256];
-    uint32_t before;
-    json_t *told;
-
-    starts("");
-    before = hellos();
-    assert_true(before > 0);
-    snprintf(arguments, sizeof arguments, "--socket %s log-level warn --for 2s", rig.admin);
-    told = rig_ctl(arguments);
-    assert_true(json_says(told, "level", "warn") && json_says(told, "configured", "debug"));
-    assert_int_equal(json_get_u64(told, "for_s"), 2);
-    json_decref(told);
-    assert_int_equal(hellos(), before + 1); /* the one of ternctl, before it asked */
-    told = admin_ask(admin, "status", NULL);
-    assert_true(json_says(json_object_get(told, "log"), "level", "warn"));
-    assert_true(json_is_real(json_at(told, "log.level_left_s")));
-    json_decref(told);
-    assert_true(rig_ctl_says(&rig, "status", "note: the log is at level warn for "));
-    assert_true(rig_log_has(&rig, "event=log_level_ended was=warn is=debug", RIG_WAIT_MS));
-    assert_int_equal(hellos(), before + 2);
-    told = admin_ask(admin, "status", NULL);
-    assert_true(json_says(json_object_get(told, "log"), "level", "debug"));
-    assert_true(json_is_null(json_at(told, "log.level_left_s")));
-    json_decref(told);
-}
-
 /* ---- alarms ---- */
 
 TEST_WITH(alarm_of_a_share_that_is_used_up, NULL, stop)

@@ -31,7 +31,6 @@ declare -A RUN=( # what is run instead; '-': what runs it is said
     ["ternd --config /etc/tern/ternd.yaml"]="- ternd_start, above"
     ["ternctl COMMAND --help"]="ternctl status --help"
     ["ternctl drain --wait"]="- it ends the daemon: test_ternctl.sh, and below"
-    ["ternctl log-level"]="ternctl log-level info --for 1m"
     ["ternctl peer add"]="ternctl peer add a 127.0.0.1:1 --tenants t0"
     ["ternctl peer add NAME HOST:PORT --tenants NAME+NAME"]="ternctl peer add b 127.0.0.1:1 --tenants t0"
     ["ternctl peer remove NAME"]="ternctl peer remove a"

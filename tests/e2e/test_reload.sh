@@ -24,6 +24,7 @@ grep -q "event=setting_changed setting=deadlines.drain_ms was=600 is=700 outcome
 grep -q "event=operator_done act=reload pid=[0-9]* uid=$(id -u) .*2 done, 1 need a restart" "$DIR/log" || fail "not logged"
 grep -q "level=debug event=conn_closed" "$DIR/log" || "$CTL" ping --count 1 >/dev/null
 wait_for "lines of level debug" grep -q "level=debug" "$DIR/log"
+json "$("$CTL" status --json)" "j['log']['level'] == 'debug'"
 ends 0 "^0 done; 1 need a restart$" "$CTL" reload # it is told until then
 
 # ---- a drain that is under way ends by the new deadline

@@ -262,6 +262,7 @@ refused 2 USAGE "is no node" "$CTL" pin zork
 refused 2 USAGE "the command line is wrong" "$CTL" pin
 refused 2 USAGE "the command line is wrong" "$CTL" pools --zork
 refused 2 USAGE "the command line is wrong" "$CTL" frobnicate
+wrong 2 "log-level was retired: set log_level in the configuration" "$CTL" log-level debug
 refused 2 USAGE "the command line is wrong" "$CTL" evict --nodes many
 refused 3 UNREACHABLE "is ternd running" "$CTL" --socket "$DIR/nobody.sock" status
 json "$("$CTL" --socket /$'\xff' status --json 2>/dev/null || true)" "j['text'].startswith(r'/\xff: there is no such socket')" # JSON is UTF-8

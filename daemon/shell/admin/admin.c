@@ -381,10 +381,7 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
                     F64("reaches_back_s", (double)(ctx->now_ns - ctx->tape.oldest_ns) / SECOND_NS)),
                 BOOL("tokens_kept", ctx->config->tape_tokens)),
          OBJECT("log", U64("suppressed", log_suppressed()), U64("lost", log_lost()),
-                STR("level", log_level_name(log_level_now())),
-                text_or_null(ctx->daemon->log_level_ns > ctx->now_ns,
-                             F64("level_left_s",
-                                 (double)(ctx->daemon->log_level_ns - ctx->now_ns) / SECOND_NS))),
+                STR("level", log_level_name(ctx->config->log_level))),
          FLAG(*ctx->config, insecure_peers));
     status_certificate(ctx, out);
     TEXT(out, OBJECT("fault_injection", U64("corrupt_pages", ctx->config->fault_corrupt_pages),

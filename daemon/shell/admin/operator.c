@@ -1,8 +1,8 @@
 /* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
  * made by admin.c, what the core does for operators is asked by core_acts.c; drain, undrain,
- * reload, tape and log-level are here, and members.c has peers that join and leave. What must stay
- * true: a tenant is told about itself alone; what changes something or writes a file is in the log,
- * with who asked for it and what came of it. */
+ * reload and tape are here, and members.c has peers that join and leave. What must stay true: a
+ * tenant is told about itself alone; what changes something or writes a file is in the log, with
+ * who asked for it and what came of it. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -156,30 +156,6 @@ static enum tern_err tape_command(struct daemon *d, struct asked *a)
     return TERN_OK;
 }
 
-/* ---- log-level ---- */
-
-static enum tern_err log_level_command(struct daemon *d, struct asked *a)
-{
-    const char *name = "";
-    uint32_t for_s = LOG_LEVEL_S;
-    const struct admin_arg takes[] = {{.key = "level", .text = &name},
-                                      {.key = "for_s", .number = &for_s, .max = LOG_LEVEL_S_MAX}};
-    enum log_level level;
-
-    TRY(ARGUMENTS(a, takes));
-    a->why = "the level is error, warn, info or debug";
-    if (!log_level_parse(name, &level))
-        return TERN_INVALID;
-    a->why = "for_s is from 1 on";
-    if (for_s == 0)
-        return TERN_INVALID;
-    log_level_change(d, level, for_s);
-    TEXT(&a->out, OBJECT(NULL, STR("level", log_level_name(level)),
-                         STR("configured", log_level_name(d->config->log_level)),
-                         U64("for_s", d->log_level_ns ? for_s : 0)));
-    return TERN_OK;
-}
-
 /* ---- drain, undrain ---- */
 
 static void put_drain(const struct daemon *d, struct text_out *out)
@@ -255,10 +231,9 @@ static command_run *act_of(const char *command)
     static const struct {
         const char *command;
         command_run *run;
-    } acts[] = {{"drain", drain_command},         {"undrain", undrain_command},
-                {"reload", reload_command},       {"tape", tape_command},
-                {"log-level", log_level_command}, {"peer-add", peer_command},
-                {"peer-remove", peer_command}};
+    } acts[] = {{"drain", drain_command},   {"undrain", undrain_command},
+                {"reload", reload_command}, {"tape", tape_command},
+                {"peer-add", peer_command}, {"peer-remove", peer_command}};
 
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         if (strcmp(command, acts[i].command) == 0)

@@ -1,7 +1,7 @@
 /* Requests of operators, and Stats of tenants: request.c brings them, dispatch.c brings back what
  * the core answers, daemon.c what came of a drain and of a reload. Operators ask for a drain, a
- * reload, another level of the log, for what the core does, and for peers that join and leave: the
- * files of those are below. Owner thread. */
+ * reload, for what the core does, and for peers that join and leave: the files of those are below.
+ * Owner thread. */
 #ifndef SHELL_OPERATOR_H
 #define SHELL_OPERATOR_H
 
@@ -37,18 +37,6 @@ uint32_t drain_sessions(const struct daemon *d); /* that are open */
 bool drain_nears_end(const struct daemon *d, uint64_t now_ns);
 /* Call this while the daemon drains and stores: it ends the loop when it is time. */
 void drain_tick(struct daemon *d, uint64_t now_ns);
-
-/* ---- log_level.c: another level of the log for a while, at an operator's word: it goes back by
- * itself, so that nobody forgets a daemon that tells everything. ---- */
-
-#define LOG_LEVEL_S     60    /* where nobody says for how long */
-#define LOG_LEVEL_S_MAX 86400 /* the longest */
-
-/* The configuration's level ends an earlier change. */
-void log_level_change(struct daemon *d, enum log_level level, uint32_t for_s);
-/* The configuration's level is another now. One that an operator asked for stays for its time. */
-void log_level_configured(struct daemon *d);
-void log_level_tick(struct daemon *d, uint64_t now_ns);
 
 /* ---- members.c: peers that operators add and remove, `peer-add` and `peer-remove` of the admin
  * socket. What they add stands in no file: it is gone with the daemon, and a reload leaves it

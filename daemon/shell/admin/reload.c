@@ -183,7 +183,6 @@ static const char *take_tenant(struct reloading *r, const struct config_change *
 static const char *take(struct reloading *r, const struct config_change *change)
 {
     struct daemon *d = r->d;
-    enum log_level level = d->config->log_level;
 
     if (change->of == CHANGE_OF_TENANT_ADDED)
         return take_tenant(r, change);
@@ -198,8 +197,7 @@ static const char *take(struct reloading *r, const struct config_change *change)
         return NULL;
     }
     config_take(d->config, r->is, change);
-    if (d->config->log_level != level)
-        log_level_configured(d);
+    log_level_set(d->config->log_level);
     drain_reloaded(d);
     stream_pool_slow(d->streams, (uint64_t)d->config->deadlines.slow_reader_ms * 1000000);
     return NULL;

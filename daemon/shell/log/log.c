@@ -76,11 +76,6 @@ void log_init(enum log_level most, int fd, uint64_t (*now_ns)(void))
     logger.now_ns = now_ns;
 }
 
-enum log_level log_level_now(void)
-{
-    return logger.most;
-}
-
 void log_level_set(enum log_level most)
 {
     logger.most = most;

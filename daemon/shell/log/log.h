@@ -24,8 +24,7 @@ enum log_level { LEVEL_ERROR = 0, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG };
  * lines up to INFO go to standard error. */
 void log_init(enum log_level most, int fd, uint64_t (*now_ns)(void));
 
-/* The least important level that comes out, and another one in its place. */
-enum log_level log_level_now(void);
+/* Sets the least important level that comes out. */
 void log_level_set(enum log_level most);
 
 /* `event`: a static string of [a-z0-9_]. `format`: "key=%u key=%s ...", printf's %s %c %d %i %u %x

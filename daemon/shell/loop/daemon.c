@@ -548,7 +548,6 @@ static void tick(struct daemon *d, uint64_t now_ns)
     links_tick(d, now_ns);
     links_members_tick(d);
     alarms_tick(d, now_ns);
-    log_level_tick(d, now_ns);
     warn_of_faults(d);
     if (d->state == DAEMON_SERVING || d->state == DAEMON_STOPPED)
         return;

@@ -108,7 +108,7 @@ static const char answer_keys[] =
     "shares(share used reserved) common_used common made_way) conns conns_refused "
     "engine_processes_exited "
     "io(completions cq_overflows sq_waits buffers_empty) tape(recorded dropped "
-    "bytes_used reaches_back_s tokens_kept) log(suppressed lost level level_left_s) insecure_peers "
+    "bytes_used reaches_back_s tokens_kept) log(suppressed lost level) insecure_peers "
     "certificate(not_after left_s "
     "life_s own_ca) "
     "fault_injection(corrupt_pages copy_corrupt_every checks_on_owner disk_write_every "
