@@ -22,7 +22,7 @@ configure() { # N FOLDER: with as many peers, its sockets in the folder
 start() { # N: with as many peers; sets SIZE, its address space, and SAID
     configure "$1" "$DIR" >"$DIR/config.yaml"
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config >"$DIR/out" 2>"$DIR/check" || fail "refused: $(cat "$DIR/check")"
-    SAID=$(sed -n 's/^# memory_bytes: //p' "$DIR/out")
+    SAID=$(sed -n 's/^# memory_bytes  *\([0-9]*\) .*/\1/p' "$DIR/out")
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
     TERND_PID=$!
     ready "$TERND_PID" "$DIR/log"

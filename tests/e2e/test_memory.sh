@@ -21,7 +21,7 @@ admin: {socket: $DIR/admin.sock}
 $extra
 EOF
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config "$@" >"$DIR/out" || fail "refused"
-    sed -n 's/^# *\([a-z_]*\): \([0-9]*\)$/\1 \2/p' "$DIR/out" >"$DIR/parts"
+    sed -n '/^# memory_bytes /,/^#   tape /s/^# *\([a-z_]*\)  *\([0-9]*\).*/\1 \2/p' "$DIR/out" >"$DIR/parts"
     : >"$DIR/log"
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" "$@" 2>"$DIR/log" &
     TERND_PID=$!

@@ -549,6 +549,20 @@ static enum tern_err check_limits(struct loader *l)
     return TERN_OK;
 }
 
+/* The memory in all if the setting, a number of 4 bytes, were its least. UINT64_MAX: that does not
+ * go with the others. */
+static uint64_t memory_without(struct config *config, const struct setting *s)
+{
+    uint32_t *field = (uint32_t *)(void *)((char *)config + s->offset), is = *field;
+    struct plan_memory m = {.total = UINT64_MAX};
+
+    *field = (uint32_t)s->min;
+    if (core_holds(config))
+        plan_memory(config, &m);
+    *field = is;
+    return m.total;
+}
+
 /* Finds the limit that somebody set and that takes more than half of `total`; NULL: none. */
 static const struct setting *costliest_limit(struct loader *l, uint64_t total)
 {
@@ -561,7 +575,7 @@ static const struct setting *costliest_limit(struct loader *l, uint64_t total)
         if (strcmp(s->section, "limits") != 0 || l->origin[i] == ORIGIN_DEFAULT ||
             s->size != sizeof(uint32_t))
             continue;
-        without = plan_without(l->config, s);
+        without = memory_without(l->config, s);
         if (without < total / 2) {
             total = 2 * without; /* of several limits the one without which least is left */
             found = s;

@@ -2,7 +2,6 @@
 #include "shell/config/plan.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -349,15 +348,6 @@ static uint64_t part(const struct plan_memory *m, size_t i)
     return bytes;
 }
 
-bool plan_part(const struct plan_memory *m, size_t i, const char **ret_name, uint64_t *ret_bytes)
-{
-    if (i >= PARTS)
-        return false;
-    *ret_name = parts[i].name;
-    *ret_bytes = part(m, i);
-    return true;
-}
-
 void plan_memory(const struct config *config, struct plan_memory *ret)
 {
     struct disk_config disk;
@@ -409,6 +399,21 @@ uint64_t plan_descriptors(const struct config *config)
     return n + 2ull * (config->data_threads + config->ntenants + 1 + RESOLVE_THREADS);
 }
 
+uint64_t plan_pinned(const struct config *config)
+{
+    struct xfer_config xfer;
+    uint64_t bytes = 0;
+
+    plan_xfer(config, &xfer);
+    if (xfer.rdma.pulls == 0 && !xfer.rdma.serves)
+        return 0;
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        bytes += config->tenants[i].device_memory
+                     ? xfer_ring_bytes(&xfer.rdma)
+                     : config->tenants[i].memory_bytes * config->tenants[i].regions;
+    return bytes * plan_rails(config) + (xfer.rdma.self_test ? XFER_SELF_TEST_SCRATCH : 0);
+}
+
 uint64_t plan_descriptors_in_flight(const struct config *config)
 {
     return (uint64_t)(plan_conns(config) - config->admin_conns_max) * STREAM_FDS_MAX;
@@ -453,57 +458,65 @@ const char *plan_hint(const struct plan_memory *m)
     return parts[most].hint;
 }
 
-void plan_print(const struct plan_memory *m, FILE *out)
+/* ---- the report ---- */
+
+#define KEY_WIDTH 18
+
+/* Where the report is printed, and what begins each of its lines. */
+struct report {
+    FILE *out;
+    const char *prefix;
+};
+
+static void figure(const struct report *r, const char *key, uint64_t value, const char *remark)
 {
-    fprintf(out, "# memory_bytes: %" PRIu64 "\n", m->total);
+    fprintf(r->out, "%s%-*s %16" PRIu64 "%s%s\n", r->prefix, KEY_WIDTH, key, value,
+            *remark ? "  " : "", remark);
+}
+
+static void rails(const struct report *r, const struct config *config)
+{
+    struct xfer_config xfer;
+    bool wanted;
+
+    plan_xfer(config, &xfer);
+    wanted = xfer.rdma.pulls > 0 || xfer.rdma.serves;
+    fprintf(r->out, "%s%-*s ", r->prefix, KEY_WIDTH, "rails");
+    if (!wanted)
+        fprintf(r->out, "%16s  no peer has transport auto or verbs: pages go over TCP", "none");
+    else if (config->rdma_device.n == 0)
+        fprintf(r->out,
+                "%16" PRIu32 "  at the most, nearest to the memory: `ternctl doctor` names them",
+                plan_rails(config));
+    else
+        fprintf(r->out, "%16" PRIu32 " ", config->rdma_device.n);
+    for (uint32_t i = 0; wanted && i < config->rdma_device.n; i++)
+        fprintf(r->out, " %s", config->rdma_device.name[i]);
+    fputc('\n', r->out);
+}
+
+void plan_report(const struct config *config, const char *prefix, FILE *out)
+{
+    const struct report r = {out, prefix};
+    uint64_t pinned = plan_pinned(config);
+    struct plan_memory m;
+
+    plan_memory(config, &m);
+    figure(&r, "memory_bytes", m.total, "at the most; reserved and touched at start");
     for (size_t i = 0; i < PARTS; i++)
-        fprintf(out, "#   %s: %" PRIu64 "\n", parts[i].name, part(m, i));
-}
-
-uint64_t plan_without(struct config *config, const struct setting *s)
-{
-    uint32_t *field = (uint32_t *)(void *)((char *)config + s->offset), is = *field;
-    struct plan_memory m = {.total = UINT64_MAX};
-    struct core_limits limits;
-    size_t arena;
-
-    *field = (uint32_t)s->min;
-    limits = plan_limits(config);
-    if (core_size(&limits, &arena) == TERN_OK)
-        plan_memory(config, &m);
-    *field = is;
-    return m.total;
-}
-
-void plan_print_prices(const struct config *config, FILE *out)
-{
-    struct config *copy = malloc(sizeof *copy);
-    struct plan_memory all;
-
-    fprintf(out, "# descriptors: %" PRIu64 " at the most\n", plan_descriptors(config));
-    fprintf(out, "# what settings take of that, beyond the least that they may be\n");
-    if (copy)
-        *copy = *config;
-    plan_memory(config, &all);
-    for (size_t i = 0; copy && i < config_settings_n; i++) {
-        const struct setting *s = &config_settings[i];
-        uint64_t without;
-
-        if (s->kind != VALUE_COUNT || s->size != sizeof(uint32_t))
-            continue;
-        without = plan_without(copy, s);
-        if (without < all.total)
-            fprintf(out, "#   %s%s%s %" PRIu32 ": %" PRIu64 " bytes\n", s->section,
-                    *s->section ? "." : "", s->key,
-                    *(const uint32_t *)(const void *)((const char *)config + s->offset),
-                    all.total - without);
-    }
-    free(copy);
-    for (uint32_t i = 0; i < config->ntenants; i++)
-        fprintf(out,
-                "#   regions %u of tenant %s: %" PRIu64 " bytes of pages and %" PRIu64
-                " of host_pages\n",
-                config->tenants[i].regions, config_tenant_word(config, i),
-                config->tenants[i].regions * config->tenants[i].memory_bytes,
-                config->tenants[i].regions * config->tenants[i].host_bytes);
+        fprintf(out, "%s  %-*s %16" PRIu64 "\n", prefix, KEY_WIDTH - 2, parts[i].name, part(&m, i));
+    figure(&r, "device_bytes", plan_device_bytes(config),
+           plan_device_bytes(config) > 0 ? "of memory of GPUs, those of tenants[].devices" : "");
+    figure(&r, "pinned_bytes", pinned,
+           pinned > 0 ? "of these, on all rails: LimitMEMLOCK=, ulimit -l, or CAP_IPC_LOCK" : "");
+    rails(&r, config);
+    figure(&r, "descriptors", plan_descriptors(config),
+           "at the most: LimitNOFILE= or ulimit -Hn, or more");
+    figure(&r, "in_flight", plan_descriptors_in_flight(config),
+           "descriptors in unread answers at the most: LimitNOFILE= is to be no less");
+    figure(&r, "spill_bytes", config->spill_dir[0] ? config->spill_bytes : 0,
+           config->spill_dir[0] ? "on the disk, beside spill.headroom that stays free" : "");
+    figure(&r, "machine_bytes", plan_machine_bytes(),
+           m.total > plan_machine_bytes() ? "of memory has this machine: too little"
+                                          : "of memory has this machine");
 }

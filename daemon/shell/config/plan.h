@@ -63,22 +63,14 @@ uint32_t plan_rails(const struct config *config);
 uint32_t plan_rails_named(const struct config *config); /* by rdma_device or the tenants */
 /* Bytes of the tenants' memory that are locked for RDMA, on all devices; 0: no peer wants it. */
 uint64_t plan_pinned(const struct config *config);
-/* For --plan: what a host needs for this configuration. */
-void plan_report(const struct config *config, FILE *out);
-/* The parts in their order, for who prints them; false: there is none of that index. */
-bool plan_part(const struct plan_memory *m, size_t i, const char **ret_name, uint64_t *ret_bytes);
+/* For --plan and --check-config: what a host needs for this configuration, a line a figure with its
+ * key, its value and what to do with it. `prefix` begins each line. */
+void plan_report(const struct config *config, const char *prefix, FILE *out);
 /* For --check-config: what is reserved for each tenant of the tables that all share. */
 void plan_print_shares(const struct config *config, FILE *out);
 /* plan_text: one line of every part, as in the log. plan_hint: how to make the largest smaller. */
 #define PLAN_TEXT_BYTES 416
 void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES]);
 const char *plan_hint(const struct plan_memory *m);
-/* For --check-config: prints comments, because the rest of its output is a configuration. */
-void plan_print(const struct plan_memory *m, FILE *out);
-void plan_print_prices(const struct config *config, FILE *out); /* of single settings */
-/* The memory in all if the setting, a number of 4 bytes, were its least. UINT64_MAX: that does not
- * go with the others. */
-struct setting;
-uint64_t plan_without(struct config *config, const struct setting *s);
 
 #endif

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
         return 2;
     }
     if (config->plan_only) {
-        plan_report(config, stdout);
+        plan_report(config, "", stdout);
         config_destroy(config);
         return 0;
     }
@@ -45,8 +45,7 @@ int main(int argc, char **argv)
         if (status == 0) {
             config_print(config, stdout);
             plan_print_shares(config, stdout);
-            plan_print(&memory, stdout);
-            plan_print_prices(config, stdout);
+            plan_report(config, "# ", stdout);
         }
         config_destroy(config);
         return status;

@@ -646,12 +646,14 @@ TEST(config_memory_is_told_by_part)
     assert_int_equal(more.tape - m.tape, 72u << 20);
     assert_int_equal(more.total - m.total, 72u << 20);
     plan_text(&m, text);
-    plan_print(&m, out);
+    plan_report(c, "# ", out);
     fclose(out);
     snprintf(part, sizeof part, " core=%" PRIu64 " checksums=", m.core);
     assert_non_null(strstr(text, part));
-    snprintf(part, sizeof part, "# memory_bytes: %" PRIu64 "\n#   pages: 67108864\n", m.total);
+    snprintf(part, sizeof part, "# memory_bytes%23" PRIu64 "  at the most; ", m.total);
     assert_memory_equal(texts[0], part, strlen(part));
+    snprintf(part, sizeof part, "\n#   core%29" PRIu64 "\n", m.core);
+    assert_non_null(strstr(texts[0], part));
     assert_non_null(strstr(plan_hint(&alone), "transport be tcp"));
     assert_string_equal(plan_hint(&m), "raise page_bytes_min or lower the limits");
 }
