@@ -28,6 +28,11 @@ const char *loader_retired(const char *section, const char *key)
     return NULL;
 }
 
+bool loader_is_list(const char *section)
+{
+    return strcmp(section, "tenants") == 0 || strcmp(section, "peers") == 0;
+}
+
 /* A list of the file, and its fields, of which the first is the entry's name. */
 struct entries {
     const struct setting *field;
@@ -104,10 +109,9 @@ static void place_in_file(struct loader *l, const char *section, int index, cons
 static void place_in_flags(struct loader *l, const char *section, int index, const char *key,
                            char *out, size_t cap)
 {
-    bool list = strcmp(section, "tenants") == 0 || strcmp(section, "peers") == 0;
     const struct entries e = entries_of(l, section);
 
-    if (list)
+    if (loader_is_list(section))
         snprintf(out, cap, "--%s %s: %s%s", *section == 't' ? "tenant" : "peer",
                  index < 0 ? "" : (char *)entry_at(&e, (uint32_t)index) + e.field->offset,
                  key == NULL ? "" : key, key == NULL ? "" : ": ");

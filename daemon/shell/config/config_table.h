@@ -115,6 +115,7 @@ enum tern_err loader_entry_add(struct loader *l, const char *list, enum origin o
 enum tern_err loader_entry_set(struct loader *l, const char *list, uint32_t slot, size_t field,
                                const char *text);
 enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *name);
+bool loader_is_list(const char *section); /* tenants or peers */
 /* The row of a setting; config_settings_n: there is none. */
 size_t loader_row(const char *section, const char *key);
 /* The field of an entry of `tenants` or `peers`; ENTRY_ITSELF: there is none of that name. */

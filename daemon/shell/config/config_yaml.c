@@ -1,28 +1,21 @@
-/* The YAML file, read in one pass over libyaml's events: a key names a row of the table of
- * settings, a section of them, or a list, and each value goes through the same door as a flag.
- * The line of each key is kept for what is refused later. Called by config.c.
+/* The YAML file, as libyaml loads it: a key names a row of the table of settings, a section of
+ * them, or a list, and each value goes through the same door as a flag. The line of each key is
+ * kept for what is refused later. Called by config.c.
  *
  * Invariant: a collection is entered only where a known key wants one, so the depth of the file
  * bounds no recursion here. */
 #include <string.h>
 #include <yaml.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "shell/config/config_table.h"
 
-#define SECTIONS_MAX 12 /* with the two lists */
-
 struct file {
     struct loader *l;
-    yaml_parser_t parser;
-    yaml_event_t e; /* the last one */
-    char key[CONFIG_NAME_BYTES];
-    const char *seen[SECTIONS_MAX]; /* sections and lists that were given; static */
-    uint32_t nseen;
+    yaml_document_t document;
 };
 
-/* An event belongs to this place: see loader_fail. */
+/* A node belongs to this place: see loader_fail. */
 struct place {
     const char *section;
     int index;
@@ -34,71 +27,51 @@ static enum tern_err wrong(const struct file *f, struct place at, const char *te
     return loader_fail(f->l, ORIGIN_FILE, at.section, at.index, at.key, "%s", text);
 }
 
-/* The next event in f->e. */
-static enum tern_err next(struct file *f)
+/* A refusal from here on names this line. */
+static uint32_t line_at(struct file *f, yaml_mark_t mark)
 {
-    const yaml_parser_t *p = &f->parser;
-
-    yaml_event_delete(&f->e);
-    if (yaml_parser_parse(&f->parser, &f->e))
-        return TERN_OK;
-    memset(&f->e, 0, sizeof f->e);
-    snprintf(f->l->why, f->l->why_cap, "%s:%zu: %s", f->l->file_name, p->problem_mark.line + 1,
-             p->problem != NULL              ? p->problem
-             : p->error == YAML_MEMORY_ERROR ? "out of memory"
-                                             : "not YAML");
-    return TERN_INVALID;
+    return f->l->line = (uint32_t)mark.line + 1;
 }
 
-/* Refuses the event unless it is of that type: a scalar, or what begins a list or a mapping. */
-static enum tern_err expect(const struct file *f, struct place at, yaml_event_type_t type)
+static yaml_node_t *node_of(struct file *f, int node)
 {
-    const yaml_event_t *e = &f->e;
+    return yaml_document_get_node(&f->document, node);
+}
 
-    if (e->type == YAML_ALIAS_EVENT)
-        return wrong(f, at, "an alias is not supported: write the value out");
-    if (e->type != type)
+/* Refuses the node unless it is of that type. */
+static enum tern_err expect(struct file *f, struct place at, int node, yaml_node_type_t type)
+{
+    const yaml_node_t *n = node_of(f, node);
+
+    if (n->type != type)
         return wrong(f, at,
-                     type == YAML_MAPPING_START_EVENT    ? "must be lines of `key: value`"
-                     : type == YAML_SEQUENCE_START_EVENT ? "must be a list, each entry on a line "
-                                                           "that begins with `- `"
-                     : e->type == YAML_SEQUENCE_START_EVENT
+                     type == YAML_MAPPING_NODE    ? "must be lines of `key: value`"
+                     : type == YAML_SEQUENCE_NODE ? "must be a list, each entry on a line that "
+                                                    "begins with `- `"
+                     : n->type == YAML_SEQUENCE_NODE
                          ? "must be one value, not a list"
                          : "must be one value, not lines of `key: value`");
-    if (type == YAML_SCALAR_EVENT &&
-        strlen((const char *)e->data.scalar.value) != e->data.scalar.length)
+    if (type == YAML_SCALAR_NODE &&
+        strlen((const char *)n->data.scalar.value) != n->data.scalar.length)
         return wrong(f, at, "must not hold control characters");
     return TERN_OK;
 }
 
-/* The next event is of that type. */
-static enum tern_err take(struct file *f, struct place at, yaml_event_type_t type)
+static const char *text_of(struct file *f, int node)
 {
-    TRY(next(f));
-    return expect(f, at, type);
+    return (const char *)node_of(f, node)->data.scalar.value;
 }
 
-static const char *text_of(const struct file *f)
+/* Reads the key of a pair, and refuses one that stands before it in the mapping. */
+static enum tern_err read_key(struct file *f, struct place of, const yaml_node_t *mapping,
+                              const yaml_node_pair_t *pair, const char **ret)
 {
-    return (const char *)f->e.data.scalar.value;
-}
-
-/* A refusal from here on names this line. */
-static uint32_t line_here(struct file *f)
-{
-    return f->l->line = (uint32_t)f->e.start_mark.line + 1;
-}
-
-/* The next key of a mapping in f->key. *ret_more false: the mapping has ended. */
-static enum tern_err next_key(struct file *f, struct place of, bool *ret_more)
-{
-    TRY(next(f));
-    *ret_more = f->e.type != YAML_MAPPING_END_EVENT;
-    if (!*ret_more)
-        return TERN_OK;
-    line_here(f);
-    TRY(expect(f, of, YAML_SCALAR_EVENT));
-    snprintf(f->key, sizeof f->key, "%s", text_of(f));
+    line_at(f, node_of(f, pair->key)->start_mark);
+    TRY(expect(f, of, pair->key, YAML_SCALAR_NODE));
+    *ret = of.key = text_of(f, pair->key);
+    for (const yaml_node_pair_t *p = mapping->data.mapping.pairs.start; p < pair; p++)
+        if (strcmp(text_of(f, p->key), *ret) == 0)
+            return wrong(f, of, "given twice");
     return TERN_OK;
 }
 
@@ -113,165 +86,140 @@ static enum tern_err unknown(const struct file *f, struct place at)
                      : "unknown key: `man ternd.yaml` has every one");
 }
 
-/* The key that was read last, of the file's top or of a section. */
-static enum tern_err read_setting(struct file *f, const char *section, size_t row)
+/* Reads the value of a key at the file's top or in a section. */
+static enum tern_err read_setting(struct file *f, struct place at, int value)
 {
-    const struct place at = {section, -1, f->key};
+    size_t row = loader_row(at.section, at.key);
 
-    if (f->l->origin[row] == ORIGIN_FILE)
-        return wrong(f, at, "given twice");
+    if (row == config_settings_n)
+        return unknown(f, at);
     f->l->row_line[row] = f->l->line;
-    TRY(take(f, at, YAML_SCALAR_EVENT));
-    return loader_set(f->l, row, text_of(f), ORIGIN_FILE);
+    TRY(expect(f, at, value, YAML_SCALAR_NODE));
+    return loader_set(f->l, row, text_of(f, value), ORIGIN_FILE);
 }
 
-static enum tern_err read_section(struct file *f, const char *section)
+static enum tern_err read_names(struct file *f, struct place at, int value, uint32_t peer)
 {
-    bool more;
+    const yaml_node_t *list = node_of(f, value);
 
-    TRY(take(f, (struct place){section, -1, NULL}, YAML_MAPPING_START_EVENT));
-    for (;;) {
-        size_t row;
-
-        TRY(next_key(f, (struct place){section, -1, NULL}, &more));
-        if (!more)
-            return TERN_OK;
-        row = loader_row(section, f->key);
-        if (row == config_settings_n)
-            return unknown(f, (struct place){section, -1, f->key});
-        TRY(read_setting(f, section, row));
+    TRY(expect(f, at, value, YAML_SEQUENCE_NODE));
+    for (int *item = list->data.sequence.items.start; item < list->data.sequence.items.top;
+         item++) {
+        TRY(expect(f, at, *item, YAML_SCALAR_NODE));
+        TRY(loader_peer_tenant(f->l, peer, text_of(f, *item)));
     }
-}
-
-static enum tern_err read_names(struct file *f, struct place at, uint32_t peer)
-{
-    TRY(take(f, at, YAML_SEQUENCE_START_EVENT));
-    for (;;) {
-        TRY(next(f));
-        if (f->e.type == YAML_SEQUENCE_END_EVENT)
-            return TERN_OK;
-        TRY(expect(f, at, YAML_SCALAR_EVENT));
-        TRY(loader_peer_tenant(f->l, peer, text_of(f)));
-    }
+    return TERN_OK;
 }
 
 /* An entry of `tenants` or `peers`. */
-static enum tern_err read_entry(struct file *f, const char *list, uint32_t slot)
+static enum tern_err read_entry(struct file *f, const char *list, uint32_t slot, int value)
 {
+    const yaml_node_t *entry = node_of(f, value);
     uint32_t *lines = loader_lines(f->l, list, slot);
-    bool more;
 
-    for (;;) {
-        const struct place at = {list, (int)slot, f->key};
+    for (const yaml_node_pair_t *p = entry->data.mapping.pairs.start;
+         p < entry->data.mapping.pairs.top; p++) {
+        struct place at = {list, (int)slot, NULL};
         size_t field;
 
-        TRY(next_key(f, (struct place){list, (int)slot, NULL}, &more));
-        if (!more)
-            return TERN_OK;
-        field = loader_field(f->l, list, f->key);
+        TRY(read_key(f, at, entry, p, &at.key));
+        field = loader_field(f->l, list, at.key);
         if (field == ENTRY_ITSELF)
             return unknown(f, at);
-        if (lines[field] != 0)
-            return wrong(f, at, "given twice");
         lines[field] = f->l->line;
         if (field == PEER_NAMES) {
-            TRY(read_names(f, at, slot));
+            TRY(read_names(f, at, p->value, slot));
             continue;
         }
-        TRY(take(f, at, YAML_SCALAR_EVENT));
-        TRY(loader_entry_set(f->l, list, slot, field, text_of(f)));
+        TRY(expect(f, at, p->value, YAML_SCALAR_NODE));
+        TRY(loader_entry_set(f->l, list, slot, field, text_of(f, p->value)));
     }
+    return TERN_OK;
 }
 
-static enum tern_err read_list(struct file *f, const char *list)
+static enum tern_err read_list(struct file *f, const char *list, int value)
 {
-    uint32_t slot, line;
+    const yaml_node_t *node = node_of(f, value);
+    const int *first = node->data.sequence.items.start;
 
-    TRY(take(f, (struct place){list, -1, NULL}, YAML_SEQUENCE_START_EVENT));
-    for (int i = 0;; i++) {
-        TRY(next(f));
-        if (f->e.type == YAML_SEQUENCE_END_EVENT)
-            return TERN_OK;
-        line = line_here(f);
-        TRY(expect(f, (struct place){list, i, NULL}, YAML_MAPPING_START_EVENT));
+    TRY(expect(f, (struct place){list, -1, NULL}, value, YAML_SEQUENCE_NODE));
+    for (const int *item = first; item < node->data.sequence.items.top; item++) {
+        uint32_t slot, line = line_at(f, node_of(f, *item)->start_mark);
+
+        TRY(expect(f, (struct place){list, (int)(item - first), NULL}, *item, YAML_MAPPING_NODE));
         TRY(loader_entry_add(f->l, list, ORIGIN_FILE, &slot));
         loader_lines(f->l, list, slot)[ENTRY_ITSELF] = line;
-        TRY(read_entry(f, list, slot));
+        TRY(read_entry(f, list, slot, *item));
     }
+    return TERN_OK;
 }
 
-/* The name of the section or list that the key is; NULL: there is none. */
-static const char *section_named(const char *key)
+static bool is_section(const char *key)
 {
-    if (strcmp(key, "tenants") == 0 || strcmp(key, "peers") == 0)
-        return *key == 't' ? "tenants" : "peers";
-    for (size_t i = 0; i < config_settings_n && *key != '\0'; i++)
-        if (strcmp(config_settings[i].section, key) == 0)
-            return config_settings[i].section;
-    return NULL;
+    size_t i = 0;
+
+    while (i < config_settings_n && strcmp(config_settings[i].section, key) != 0)
+        i++;
+    return i < config_settings_n && *key != '\0';
 }
 
-static enum tern_err read_top(struct file *f)
+/* Reads the keys of a section, or of the file's top, whose section is "". */
+static enum tern_err read_section(struct file *f, const char *section, int value)
 {
-    const struct place top = {"", -1, NULL}, at = {"", -1, f->key};
-    bool more;
+    const yaml_node_t *mapping = node_of(f, value);
 
-    TRY(expect(f, top, YAML_MAPPING_START_EVENT));
-    for (;;) {
-        const char *section;
-        size_t row;
+    TRY(expect(f, (struct place){section, -1, NULL}, value, YAML_MAPPING_NODE));
+    for (const yaml_node_pair_t *p = mapping->data.mapping.pairs.start;
+         p < mapping->data.mapping.pairs.top; p++) {
+        struct place at = {section, -1, NULL};
 
-        TRY(next_key(f, top, &more));
-        if (!more)
-            return TERN_OK;
-        section = section_named(f->key);
-        row = loader_row("", f->key);
-        if (section == NULL && row == config_settings_n)
-            return unknown(f, at);
-        if (section == NULL) {
-            TRY(read_setting(f, "", row));
-            continue;
-        }
-        for (uint32_t i = 0; i < f->nseen; i++)
-            if (strcmp(f->seen[i], section) == 0)
-                return wrong(f, at, "given twice");
-        check(f->nseen < SECTIONS_MAX);
-        f->seen[f->nseen++] = section;
-        TRY((strcmp(section, "tenants") == 0 || strcmp(section, "peers") == 0
-                 ? read_list
-                 : read_section)(f, section));
+        TRY(read_key(f, at, mapping, p, &at.key));
+        if (*section == '\0' && loader_is_list(at.key))
+            TRY(read_list(f, at.key, p->value));
+        else if (*section == '\0' && is_section(at.key))
+            TRY(read_section(f, at.key, p->value));
+        else
+            TRY(read_setting(f, at, p->value));
     }
+    return TERN_OK;
 }
 
 /* A file without a document says nothing. */
-static enum tern_err read_file(struct file *f)
+static enum tern_err read_documents(struct file *f, yaml_parser_t *parser)
 {
-    for (bool document = false;; document = true) {
-        do
-            TRY(next(f));
-        while (f->e.type == YAML_STREAM_START_EVENT || f->e.type == YAML_DOCUMENT_END_EVENT);
-        if (f->e.type == YAML_STREAM_END_EVENT)
+    for (bool first = true;; first = false) {
+        enum tern_err err;
+
+        if (!yaml_parser_load(parser, &f->document)) {
+            snprintf(f->l->why, f->l->why_cap, "%s:%zu: %s", f->l->file_name,
+                     parser->problem_mark.line + 1,
+                     parser->problem != NULL ? parser->problem : "out of memory");
+            return TERN_INVALID;
+        }
+        if (yaml_document_get_root_node(&f->document) == NULL) {
+            yaml_document_delete(&f->document);
             return TERN_OK;
-        line_here(f);
-        if (document)
-            return wrong(f, (struct place){"", -1, NULL},
-                         "more documents than one: leave out what follows `---`");
-        TRY(next(f));
-        TRY(read_top(f));
+        }
+        line_at(f, f->document.start_mark);
+        err = first ? read_section(f, "", 1)
+                    : wrong(f, (struct place){"", -1, NULL},
+                            "more documents than one: leave out what follows `---`");
+        yaml_document_delete(&f->document);
+        TRY(err);
     }
 }
 
 enum tern_err yaml_load(struct loader *l)
 {
     struct file f = {.l = l};
+    yaml_parser_t parser;
     enum tern_err err;
 
-    if (!yaml_parser_initialize(&f.parser))
+    if (!yaml_parser_initialize(&parser))
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "out of memory");
-    yaml_parser_set_input_string(&f.parser, l->text, l->text_bytes);
-    err = read_file(&f);
+    yaml_parser_set_input_string(&parser, l->text, l->text_bytes);
+    err = read_documents(&f, &parser);
     l->line = 0;
-    yaml_event_delete(&f.e);
-    yaml_parser_delete(&f.parser);
+    yaml_parser_delete(&parser);
     return err;
 }

@@ -317,10 +317,18 @@ TEST(config_text_that_is_no_yaml_names_its_line)
     refused("node: a\n\tworkers: 1\n", "t.yaml:2: ", "");
     refused("node: a\nlimits: {\n", "t.yaml:3: ", "");
     refused("node: \"a\n", "t.yaml:2: ", "");
-    refused("node: a\nworkers: *x\n", "t.yaml:2: workers: ", "write the value out");
-    refused("node: &x a\nworkers: *x\n", "t.yaml:2: workers: ", "alias");
+    refused("node: a\nworkers: *x\n", "t.yaml:2: ", "undefined alias");
     refused("node: \x01\n", "t.yaml:", "control characters");
     refused("node: a\nadmin:\n    mode: 0600\n  socket: /tmp/x\n", "t.yaml:4: ", "");
+}
+
+TEST(config_alias_stands_for_what_it_names)
+{
+    struct config *c = accepted("node: &x a\nrdma_device: *x\n" TENANT);
+
+    assert_int_equal(c->rdma_device.n, 1);
+    assert_string_equal(c->rdma_device.name[0], "a");
+    refused("node: &x a\nworkers: *x\n", "t.yaml:2: workers: ", "whole number");
 }
 
 TEST(config_host_that_is_no_name_is_refused)
