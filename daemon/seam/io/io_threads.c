@@ -212,11 +212,7 @@ uint64_t io_threads_bytes(const struct io_threads_config *config)
 
 static bool thread_start(struct io_thread *t)
 {
-    sigset_t before;
-
-    own_threads_mask(&before);
-    t->started = pthread_create(&t->thread, NULL, thread_main, t) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    t->started = own_thread_start(&t->thread, thread_main, t) == 0;
     while (t->started && sem_wait(&t->ready) < 0 && errno == EINTR)
         ;
     return t->started && !t->why;

@@ -3,23 +3,17 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SHOWN_BYTES 40 /* of what was asked, in an answer */
 
 static bool number(const char *text, uint32_t max, uint32_t *ret)
 {
-    uint64_t v = 0;
+    uint64_t v = strtoull(text, NULL, 10); /* the largest there is for one that is too large */
 
-    if (*text == '\0')
+    if (*text == '\0' || text[strspn(text, "0123456789")] != '\0' || v > max)
         return false;
-    for (; *text != '\0'; text++) {
-        if (*text < '0' || *text > '9')
-            return false;
-        v = v * 10 + (uint64_t)(*text - '0');
-        if (v > max)
-            return false;
-    }
     *ret = (uint32_t)v;
     return true;
 }

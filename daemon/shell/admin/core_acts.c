@@ -18,18 +18,6 @@ static enum tern_err id_of(const char *text, uint64_t *ret)
     return TERN_OK;
 }
 
-/* The request of a command that takes one id and nothing else; `what` says so where it is none. */
-static enum tern_err one_id(const Tern__Wire__Admin *m, const char *key, const char *what,
-                            uint64_t *ret, char why[ADMIN_WHY_BYTES])
-{
-    const char *id = NULL;
-    const struct admin_arg takes[] = {{.key = key, .text = &id}};
-
-    TRY(admin_args(m->command, m->args, m->n_args, takes, 1, why));
-    snprintf(why, ADMIN_WHY_BYTES, "%s", what);
-    return id_of(id, ret);
-}
-
 static enum tern_err evict(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
                            char why[ADMIN_WHY_BYTES])
 {
@@ -74,45 +62,44 @@ static enum tern_err pin(struct daemon *d, const Tern__Wire__Admin *m, struct re
     return TERN_OK;
 }
 
-static enum tern_err session_close(struct daemon *d, const Tern__Wire__Admin *m,
-                                   struct request *ret, char why[ADMIN_WHY_BYTES])
-{
-    uint64_t id;
-
-    (void)d;
-    TRY(one_id(m, "session", "session-close session=ID; ternctl sessions shows the ids", &id, why));
-    ret->session_end.session = session_id_unpack(id);
-    return TERN_OK;
-}
-
-static enum tern_err engine_kick(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
-                                 char why[ADMIN_WHY_BYTES])
-{
-    uint64_t id;
-
-    (void)d;
-    TRY(one_id(m, "engine", "engine-kick engine=ID; ternctl engines shows the ids", &id, why));
-    ret->engine_kick.engine = engine_id_unpack(id);
-    return TERN_OK;
-}
-
-static enum tern_err pool_close(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
-                                char why[ADMIN_WHY_BYTES])
+/* The host tier of a pool closes with that pool. */
+static bool closes_with(const struct daemon *d, struct pool_id id, uint32_t *ret_pool)
 {
     struct pool_view view;
+
+    if (id.slot >= d->limits.pools || !core_pool_view(d->core, id.slot, &view) ||
+        view.id.gen != id.gen || view.tier != TIER_HOST)
+        return false;
+    *ret_pool = view.other;
+    return true;
+}
+
+/* What takes one id and nothing else: the end of a session, an engine or a pool. */
+static enum tern_err end(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
+                         char why[ADMIN_WHY_BYTES])
+{
+    const char *what = ret->op == OP_SESSION_END   ? "session"
+                       : ret->op == OP_ENGINE_KICK ? "engine"
+                                                   : "pool";
+    const char *text = NULL;
+    const struct admin_arg takes[] = {{.key = what, .text = &text}};
+    uint32_t pool;
     uint64_t id;
 
-    TRY(one_id(m, "pool", "pool-close pool=ID; ternctl pools shows the ids", &id, why));
-    ret->pool_end.pool = pool_id_unpack(id);
-    if (ret->pool_end.pool.slot < d->limits.pools &&
-        core_pool_view(d->core, ret->pool_end.pool.slot, &view) &&
-        view.id.gen == ret->pool_end.pool.gen && view.tier == TIER_HOST) {
-        snprintf(why, ADMIN_WHY_BYTES,
-                 "pool %u is the host tier of pool %u: it closes with that one", view.id.slot,
-                 view.other);
-        return TERN_INVALID;
-    }
-    return TERN_OK;
+    TRY(admin_args(m->command, m->args, m->n_args, takes, 1, why));
+    snprintf(why, ADMIN_WHY_BYTES, "%s %s=ID; ternctl %ss shows the ids", m->command, what, what);
+    TRY(id_of(text, &id));
+    if (ret->op == OP_SESSION_END)
+        ret->session_end.session = session_id_unpack(id);
+    else if (ret->op == OP_ENGINE_KICK)
+        ret->engine_kick.engine = engine_id_unpack(id);
+    else
+        ret->pool_end.pool = pool_id_unpack(id);
+    if (ret->op != OP_POOL_END || !closes_with(d, ret->pool_end.pool, &pool))
+        return TERN_OK;
+    snprintf(why, ADMIN_WHY_BYTES, "pool %u is the host tier of pool %u: it closes with that one",
+             ret->pool_end.pool.slot, pool);
+    return TERN_INVALID;
 }
 
 static const struct {
@@ -123,9 +110,9 @@ static const struct {
 } acts[] = {
     {"evict", OP_EVICT, evict},
     {"pin", OP_PIN, pin},
-    {"session-close", OP_SESSION_END, session_close},
-    {"engine-kick", OP_ENGINE_KICK, engine_kick},
-    {"pool-close", OP_POOL_END, pool_close},
+    {"session-close", OP_SESSION_END, end},
+    {"engine-kick", OP_ENGINE_KICK, end},
+    {"pool-close", OP_POOL_END, end},
 };
 
 #define ACTS (sizeof acts / sizeof *acts)
@@ -159,8 +146,8 @@ enum tern_err core_act(struct daemon *d, const struct client_conn *c, const stru
     why[0] = '\0';
     if (i == ACTS)
         return TERN_UNSUPPORTED;
-    TRY(acts[i].make(d, m, &ev.request, why));
     ev.request.op = acts[i].op;
+    TRY(acts[i].make(d, m, &ev.request, why));
     ev.request.conn = c->slot;
     ev.request.request_id = h->request_id;
     daemon_event(d, &ev);

@@ -357,3 +357,18 @@ bool tls_put(struct tls_session *s, const uint8_t *plain, size_t n)
     fail_session(s, refusal_now(s));
     return false;
 }
+
+const char *tls_refusal_name(enum tls_refusal why)
+{
+    static const char *const names[TLS_REFUSALS] = {
+        [TLS_NO_CERTIFICATE] = "no_certificate",   [TLS_WRONG_CA] = "wrong_ca",
+        [TLS_WRONG_NAME] = "wrong_name",           [TLS_EXPIRED] = "expired",
+        [TLS_BAD_CERTIFICATE] = "bad_certificate", [TLS_OLD_VERSION] = "old_version",
+        [TLS_BAD_HANDSHAKE] = "bad_handshake",     [TLS_BAD_RECORD] = "bad_record",
+        [TLS_PEER_REFUSED] = "refused_by_peer",    [TLS_TIMEOUT] = "timeout",
+        [TLS_CLEAR_TEXT] = "clear_text",           [TLS_NO_ROOM] = "no_room",
+    };
+
+    check(why < TLS_REFUSALS);
+    return names[why];
+}
