@@ -1,6 +1,7 @@
 /* See disk_key.h. */
 #include "seam/disk/disk_key.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,23 +14,16 @@
 #define READ_AT_ONCE 128 /* more than any key file has */
 #define OTHERS       077
 
-static int nibble(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool from_hex(const uint8_t *text, uint8_t ret[DISK_KEY_BYTES])
 {
-    for (uint32_t i = 0; i < DISK_KEY_BYTES; i++) {
-        int high = nibble(text[2 * i]), low = nibble(text[2 * i + 1]);
+    static const char digits[16] = "0123456789abcdef";
 
-        if (high < 0 || low < 0)
+    for (uint32_t i = 0; i < HEX_DIGITS; i++) {
+        const char *at = memchr(digits, tolower(text[i]), sizeof digits);
+
+        if (!at)
             return false;
-        ret[i] = (uint8_t)(high << 4 | low);
+        ret[i / 2] = (uint8_t)(ret[i / 2] << 4 | (at - digits));
     }
     return true;
 }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/err.h"
+#include "seam/io/tcp_listen.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
@@ -110,21 +111,17 @@ static void caller(const struct peer_link *l, char ret[CALLER_BYTES])
     socklen_t len = sizeof addr;
     const void *ip = NULL;
     char text[INET6_ADDRSTRLEN];
-    in_port_t port = 0;
 
     ret[0] = '\0';
     if (getpeername(l->stream.fd, (struct sockaddr *)&addr, &len) != 0)
         return;
-    if (addr.ss_family == AF_INET) {
+    if (addr.ss_family == AF_INET)
         ip = &((struct sockaddr_in *)&addr)->sin_addr;
-        port = ((struct sockaddr_in *)&addr)->sin_port;
-    } else if (addr.ss_family == AF_INET6) {
+    else if (addr.ss_family == AF_INET6)
         ip = &((struct sockaddr_in6 *)&addr)->sin6_addr;
-        port = ((struct sockaddr_in6 *)&addr)->sin6_port;
-    }
     if (ip && inet_ntop(addr.ss_family, ip, text, sizeof text))
         snprintf(ret, CALLER_BYTES, addr.ss_family == AF_INET ? "%s:%u" : "[%s]:%u", text,
-                 ntohs(port));
+                 tcp_port(&addr));
 }
 
 /* A peer that is dialled is dialled again, and refuses again: each cause is a warning once. */
