@@ -40,16 +40,14 @@ static inline void eventfd_wake(int fd)
 {
     uint64_t one = 1;
 
-    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    (void)TEMP_FAILURE_RETRY(write(fd, &one, sizeof one));
 }
 
 static inline void eventfd_clear(int fd)
 {
     uint64_t count;
 
-    while (read(fd, &count, sizeof count) < 0 && errno == EINTR)
-        ;
+    (void)TEMP_FAILURE_RETRY(read(fd, &count, sizeof count));
 }
 
 #endif

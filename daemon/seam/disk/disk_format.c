@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -50,19 +51,11 @@ void disk_file_name(char ret[DISK_NAME_MAX], const char *tenant, uint64_t file, 
 
 bool disk_parse_name(const char *name, uint64_t *ret_file, bool *ret_unfinished)
 {
-    uint64_t v = 0;
-
-    for (int i = 0; i < NAME_DIGITS; i++) {
-        static const char digits[] = "0123456789abcdef";
-        const char *d = name[i] ? strchr(digits, name[i]) : NULL;
-
-        if (!d)
-            return false;
-        v = v << 4 | (uint64_t)(d - digits);
-    }
-    *ret_file = v;
+    if (strspn(name, "0123456789abcdef") != NAME_DIGITS)
+        return false;
+    *ret_file = strtoull(name, NULL, 16);
     *ret_unfinished = strcmp(name + NAME_DIGITS, NAME_UNFINISHED) == 0;
-    if (v == 0 || v > DISK_FILE_MAX)
+    if (*ret_file == 0 || *ret_file > DISK_FILE_MAX)
         return false;
     return *ret_unfinished || strcmp(name + NAME_DIGITS, NAME_END) == 0;
 }

@@ -71,12 +71,7 @@ static bool folder_of(const char *name, char ret[DISK_NAME_MAX])
 
 static int sync_fd(int fd, int (*how)(int fd))
 {
-    int r;
-
-    do
-        r = how(fd);
-    while (r < 0 && errno == EINTR);
-    return r < 0 ? -errno : 0;
+    return TEMP_FAILURE_RETRY(how(fd)) < 0 ? -errno : 0;
 }
 
 static bool files_gone(void *ctx)
@@ -182,13 +177,10 @@ static void files_close(void *ctx, int file)
 
 static int files_reserve(void *ctx, int file, uint64_t bytes)
 {
-    int r;
-
     (void)ctx;
-    do
-        r = fallocate(file, 0, 0, (off_t)bytes);
-    while (r < 0 && errno == EINTR);
-    return r < 0 && errno != EOPNOTSUPP ? -errno : 0;
+    return TEMP_FAILURE_RETRY(fallocate(file, 0, 0, (off_t)bytes)) < 0 && errno != EOPNOTSUPP
+               ? -errno
+               : 0;
 }
 
 static int files_sync(void *ctx, int file)
@@ -229,14 +221,10 @@ static int files_remove(void *ctx, const char *name)
 
 static int files_punch(void *ctx, int file, uint64_t offset, uint64_t bytes)
 {
-    int r;
+    const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
     (void)ctx;
-    do
-        r = fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-                      (off_t)bytes);
-    while (r < 0 && errno == EINTR);
-    return r < 0 ? -errno : 0;
+    return TEMP_FAILURE_RETRY(fallocate(file, mode, (off_t)offset, (off_t)bytes)) < 0 ? -errno : 0;
 }
 
 static int files_list(void *ctx, const char *tenant, void (*found)(void *to, const char *name),

@@ -213,8 +213,8 @@ uint64_t io_threads_bytes(const struct io_threads_config *config)
 static bool thread_start(struct io_thread *t)
 {
     t->started = own_thread_start(&t->thread, thread_main, t) == 0;
-    while (t->started && sem_wait(&t->ready) < 0 && errno == EINTR)
-        ;
+    if (t->started)
+        (void)TEMP_FAILURE_RETRY(sem_wait(&t->ready));
     return t->started && !t->why;
 }
 

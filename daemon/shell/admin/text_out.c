@@ -26,12 +26,7 @@ static void put(struct text_out *out, const char *bytes, size_t n)
 
 static void put_char(struct text_out *out, char c)
 {
-    if (out->overflow || out->cap - out->len <= 1) {
-        out->overflow = true;
-        return;
-    }
-    out->buf[out->len++] = c;
-    out->buf[out->len] = '\0';
+    put(out, &c, 1);
 }
 
 static void put_text(struct text_out *out, const char *text)

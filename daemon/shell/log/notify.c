@@ -69,12 +69,10 @@ void notify_close(void)
 /* False: there was no room, and it has to be sent again. */
 static bool sent(const char *text)
 {
-    ssize_t n;
+    ssize_t n =
+        TEMP_FAILURE_RETRY(sendto(notify.fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT,
+                                  (struct sockaddr *)&notify.to, notify.to_bytes));
 
-    do
-        n = sendto(notify.fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT,
-                   (struct sockaddr *)&notify.to, notify.to_bytes);
-    while (n < 0 && errno == EINTR);
     return n >= 0 || (errno != EAGAIN && errno != ENOBUFS);
 }
 
