@@ -98,17 +98,12 @@ uint64_t numa_of_cpus(const char *sys)
 int numa_of_device(const char *folder)
 {
     char path[PATH_BYTES];
-    int node = -1;
-    FILE *f = NULL;
+    uint64_t node; /* -1, read as a large number, where it is not known */
 
-    if (snprintf(path, sizeof path, "%s/numa_node", folder) < (int)sizeof path)
-        f = fopen(path, "re");
-    if (!f)
-        return -1;
-    if (fscanf(f, "%d", &node) != 1 || node < 0 || node >= NUMA_NODES_MAX)
-        node = -1;
-    fclose(f);
-    return node;
+    return snprintf(path, sizeof path, "%s/numa_node", folder) < (int)sizeof path &&
+                   file_number(path, "", 10, &node) && node < NUMA_NODES_MAX
+               ? (int)node
+               : -1;
 }
 
 int numa_of_pci(const char *sys, const char *address)
