@@ -360,7 +360,6 @@ static int files_reap(void *ctx, uint32_t lane, uint64_t *ret_token)
 static int lane_create(struct file_ops *ops, uint32_t i)
 {
     struct lane *lane = &ops->lane[i];
-    struct io_uring_restriction res[OPCODES_USED];
     struct iovec memory = {ops->staging ? ops->staging + i * ops->lane_bytes : NULL,
                            ops->lane_bytes};
     int r = io_uring_queue_init(DISK_LANE_PIECES, &lane->ring,
@@ -371,13 +370,7 @@ static int lane_create(struct file_ops *ops, uint32_t i)
         return r;
     lane->made = true;
     lane->registered = ops->staging && io_uring_register_buffers(&lane->ring, &memory, 1) == 0;
-    memset(res, 0, sizeof res);
-    for (size_t k = 0; k < OPCODES_USED; k++) {
-        res[k].opcode = IORING_RESTRICTION_SQE_OP;
-        res[k].sqe_op = opcodes_used[k];
-    }
-    r = uring_restrict(&lane->ring, res, OPCODES_USED);
-    return r < 0 ? r : uring_enable(&lane->ring);
+    return uring_enable(&lane->ring, opcodes_used, OPCODES_USED, 0);
 }
 
 static const char *why_no_dir(int err)

@@ -34,7 +34,7 @@
 
 struct io {
     struct io_uring ring;
-    struct io_uring_buf_ring **buf_ring; /* owned mappings, one a group; NULL with no buffers */
+    struct io_uring_buf_ring **buf_ring; /* owned, one a group; NULL with no buffers */
     uint8_t *buf_mem;                    /* owned mapping, of the buffers of all groups */
     uint32_t groups, buffers, buffer_bytes;
     struct fifo waiting; /* operations for which the submission queue had no room */
@@ -101,22 +101,6 @@ static bool probe_opcodes(struct io_uring *ring)
     return all;
 }
 
-/* Restricts the ring to operations that we use, because seccomp does not see what travels inside
- * it. No register operation is allowed afterwards, so the buffer ring is registered before. */
-static int restrict_ring(struct io_uring *ring)
-{
-    struct io_uring_restriction res[OPCODES_USED + 1];
-
-    memset(res, 0, sizeof res);
-    for (size_t i = 0; i < OPCODES_USED; i++) {
-        res[i].opcode = IORING_RESTRICTION_SQE_OP;
-        res[i].sqe_op = opcodes_used[i];
-    }
-    res[OPCODES_USED].opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED;
-    res[OPCODES_USED].sqe_flags = IOSQE_BUFFER_SELECT | IOSQE_CQE_SKIP_SUCCESS | IOSQE_ASYNC;
-    return uring_restrict(ring, res, OPCODES_USED + 1);
-}
-
 static size_t buffers_size(const struct io *io)
 {
     return (size_t)io->groups * io->buffers * io->buffer_bytes;
@@ -136,6 +120,21 @@ static void buffer_add(struct io *io, uint32_t buffer)
     io_uring_buf_ring_advance(ring, 1);
 }
 
+static size_t buf_ring_bytes(const struct io *io)
+{
+    return io->buffers * sizeof(struct io_uring_buf);
+}
+
+static int setup_group(struct io *io, uint32_t group)
+{
+    struct io_uring_buf_ring *ring = undumped_take(buf_ring_bytes(io), true);
+    struct io_uring_buf_reg reg = {
+        .ring_addr = (uintptr_t)ring, .ring_entries = io->buffers, .bgid = (uint16_t)group};
+
+    io->buf_ring[group] = ring;
+    return ring ? io_uring_register_buf_ring(&io->ring, &reg, 0) : -ENOMEM;
+}
+
 static int setup_buffers(struct io *io, const struct io_config *config)
 {
     int r = 0;
@@ -150,7 +149,7 @@ static int setup_buffers(struct io *io, const struct io_config *config)
     if (!io->buf_mem || !io->buf_ring)
         return -ENOMEM;
     for (uint32_t g = 0; r == 0 && g < io->groups; g++)
-        r = uring_buf_ring_setup(&io->ring, io->buffers, (unsigned short)g, &io->buf_ring[g]);
+        r = setup_group(io, g);
     for (uint32_t i = 0; r == 0 && i < io->groups * io->buffers; i++)
         buffer_add(io, i);
     return r;
@@ -180,7 +179,8 @@ static enum tern_err setup_ring(struct io *io, const struct io_config *config, c
                        : "the kernel refused the ring of receive buffers: Linux 6.1 or newer";
         return TERN_INTERNAL;
     }
-    if (restrict_ring(&io->ring) < 0 || uring_enable(&io->ring) < 0) {
+    if (uring_enable(&io->ring, opcodes_used, OPCODES_USED,
+                     IOSQE_BUFFER_SELECT | IOSQE_CQE_SKIP_SUCCESS | IOSQE_ASYNC) < 0) {
         *ret_why = "the kernel refused to restrict the io_uring to the operations in use";
         return TERN_INTERNAL;
     }
@@ -223,8 +223,7 @@ void io_destroy(struct io *io)
     if (io->ring.ring_fd >= 0)
         io_uring_queue_exit(&io->ring);
     for (uint32_t g = 0; io->buf_ring && g < io->groups; g++)
-        if (io->buf_ring[g])
-            uring_buf_ring_unmap(io->buf_ring[g], io->buffers);
+        undumped_put(io->buf_ring[g], buf_ring_bytes(io));
     free(io->buf_ring);
     undumped_put(io->buf_mem, buffers_size(io));
     free(io);

@@ -14,9 +14,6 @@
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/record_check.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
