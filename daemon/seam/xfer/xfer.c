@@ -129,7 +129,7 @@ void xfer_destroy(struct xfer *xfer)
         return;
     for (uint32_t i = 0; xfer->link && i < xfer->config.links; i++)
         for (uint32_t k = 0; k < XFER_TRANSPORTS_MAX; k++)
-            xfer->link[i].lane[k].waiting_ns = 0;
+            lane_wait(xfer, &xfer->link[i].lane[k], 0);
     data_conns_stop(xfer);
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         xfer->transport[i].ops->destroy(&xfer->transport[i]);
@@ -203,7 +203,7 @@ static bool waited_too_long(struct xfer *xfer, struct lane *lane, uint64_t now_n
     if (lane->waiting_ns == 0 || now_ns <= lane->waiting_ns ||
         now_ns - lane->waiting_ns <= xfer->config.idle_ns)
         return false;
-    lane->waiting_ns = 0;
+    lane_wait(xfer, lane, 0);
     return true;
 }
 
@@ -254,7 +254,7 @@ void xfer_serve_stop(struct xfer *xfer, const struct action *act)
 void xfer_tick(struct xfer *xfer, uint64_t now_ns)
 {
     data_conns_tick(xfer, now_ns);
-    for (uint32_t i = 0; i < xfer->config.links; i++)
+    for (uint32_t i = 0; i < xfer->config.links && xfer->lanes_waiting > 0; i++)
         xfer_link_tick(xfer, i, now_ns);
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         if (xfer->transport[i].own && xfer->transport[i].ops->tick)

@@ -308,7 +308,7 @@ TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start
     xfer.config.idle_ns = 1000;
     xfer.config.emit = on_event;
     lane->queue = (struct batch_queue){0};
-    lane->waiting_ns = 1;
+    lane_wait(&xfer, lane, 1);
     ntold = 0;
     xfer_link_tick(&xfer, 0, 2000);
     assert_int_equal(ntold, 1);

@@ -59,7 +59,7 @@ static void not_called(struct transport *t, uint32_t number, uint32_t path, bool
         data_path_put_off(&lane->path[path]);
     } else if (slot) {
         if (lane->waiting_ns == 0)
-            lane->waiting_ns = io_now_ns();
+            lane_wait(xfer, lane, io_now_ns());
         data_conns_evict(xfer);
     } else {
         queue_break(xfer, &lane->queue, TERN_BUSY); /* what has descriptors may let go */
@@ -85,7 +85,7 @@ void data_conn_call(struct transport *t, uint32_t number, uint32_t path,
         not_called(t, number, path, true);
         return;
     }
-    transport_lane(t, number)->waiting_ns = 0;
+    lane_wait(xfer, transport_lane(t, number), 0);
     conn->caller = caller;
     conn->peer_link = number;
     conn->path = path;

@@ -170,7 +170,7 @@ void data_conn_reap(struct data_conn *conn)
     if (!conn->transport)
         share_give(xfer, conn->peer_link);
     for (uint32_t k = xfer->ntransports; k > 0; k--)
-        for (uint32_t i = 0; i < xfer->config.links; i++)
+        for (uint32_t i = 0; i < xfer->config.links && xfer->lanes_waiting > 0; i++)
             if (xfer->link[i].lane[k - 1].waiting_ns != 0)
                 xfer->transport[k - 1].ops->pump(&xfer->transport[k - 1], i);
     if (!xfer->conns->ending)

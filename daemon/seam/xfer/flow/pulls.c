@@ -114,7 +114,7 @@ static void queue_remove(struct xfer *xfer, uint32_t number)
     }
     *at = xfer->batch[number].next;
     if (lane->queue.head == NONE)
-        lane->waiting_ns = 0;
+        lane_wait(xfer, lane, 0);
 }
 
 /* Forgets all that the pull asked for. */

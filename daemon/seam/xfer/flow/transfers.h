@@ -60,7 +60,8 @@ struct lane {
     uint32_t turn;                               /* the tenant that asked last */
     struct data_path path[XFER_CONNECTIONS_MAX]; /* config.connections of them are used */
     uint64_t bytes_in;                           /* page bytes that it brought */
-    uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not */
+    uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not.
+                            Set by lane_wait alone */
 };
 
 /* A connection between daemons, as the shell numbers them. */
@@ -150,6 +151,7 @@ struct xfer {
     struct xfer_pull *pull; /* owned, config.pulls */
     uint64_t pulls_begun;
     uint32_t urgent_run[MEM_TENANTS_MAX]; /* pieces in a row that were of no prefetch */
+    uint32_t lanes_waiting;               /* no walk over the links while there is none */
     struct batch *batch;                  /* owned, xfer_batches of them */
     uint32_t batch_free;                  /* the first that no pull has, linked by `next`; NONE */
     struct xfer_serve *serve;             /* owned, config.serves */
@@ -163,6 +165,13 @@ struct xfer {
     struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
     struct xfer_region region[MEM_TENANTS_MAX][RANKS_MAX];
 };
+
+static inline void lane_wait(struct xfer *xfer, struct lane *lane, uint64_t since_ns)
+{
+    xfer->lanes_waiting += since_ns != 0;
+    xfer->lanes_waiting -= lane->waiting_ns != 0;
+    lane->waiting_ns = since_ns;
+}
 
 /* Where in a list of pages somebody is. */
 struct page_cursor {
