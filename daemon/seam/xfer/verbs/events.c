@@ -1,8 +1,8 @@
-/* What comes to the RDMA transport, one function each: completions, tasks that are back, ticks, and
- * what the link and its peer say. An event changes the states of paths and pieces and marks the
- * paths and links that may go on; the run at its end lets those go on, until no mark is left.
+/* RDMA transport events: completions, finished tasks, ticks, messages of the link and of its peer.
+ * An event changes the states of paths and pieces and marks the paths and links that may go on; the
+ * run at its end lets those go on, until no mark is left.
  *
- * What must stay true: only the run starts pieces, hands batches on and asks the peer, so no
+ * Invariant: only the run binds pieces, hands batches on and sends requests to the peer, so no
  * function finds its tables changed by a call that it made. */
 #include <stdio.h>
 
@@ -11,10 +11,10 @@
 
 /* ------------------------------------------------------------------ the run */
 
-/* Those that wait for slots of a ring, or for places in a completion queue, of whichever link,
- * where some were given back: they come behind those of the link that gave them. True: there are
- * marks. */
-static bool waiters_stir(struct verbs *v)
+/* Marks what waits for slots of a ring or for places in a completion queue, of whichever link, if
+ * some were given back. Links that gave them back have run before. Returns true if there are marks.
+ */
+static bool waiters_mark(struct verbs *v)
 {
     for (uint32_t i = 0; i < v->nrails; i++) {
         struct verbs_rail *rail = &v->rail[i];
@@ -22,9 +22,14 @@ static bool waiters_stir(struct verbs *v)
         if (!rail->cq_short || !rail->cq_freed)
             continue;
         rail->cq_short = false; /* until one of them finds it full again */
-        for (uint32_t k = 0; k < v->npaths; k++)
-            if (rail_of(v, &v->path[k]) == rail)
-                path_stir(v, &v->path[k]);
+        for (uint32_t k = 0; k < v->npaths; k++) {
+            struct verbs_path *p = &v->path[k];
+
+            if (!p->short_of_places || rail_of(v, p) != rail)
+                continue;
+            p->short_of_places = false;
+            path_mark(v, p);
+        }
     }
     for (uint32_t t = 0; t < v->tenants; t++) {
         struct verbs_ring *ring = &v->ring[t];
@@ -33,25 +38,26 @@ static bool waiters_stir(struct verbs *v)
             continue;
         ring->waited_for = false; /* until a piece finds too few again */
         for (uint32_t link = 0; link < v->xfer->config.links; link++)
-            link_stir(v, link);
+            link_mark(v, link);
     }
-    return v->stirred;
+    return v->marked_first != NULL;
 }
 
-static void link_run(struct verbs *v, uint32_t link)
+static void link_run(struct verbs *v, struct verbs_link *link)
 {
-    v->link[link].stirred = false;
-    pieces_start(v, link);
-    for (uint32_t i = 0; i < v->tenants * v->rails; i++) {
-        struct verbs_path *p = path_of(v, link, 0, 0) + i;
+    const uint32_t number = (uint32_t)(link - v->link);
 
-        if (!p->stirred)
-            continue;
-        p->stirred = false;
+    link->marked = false;
+    pieces_start(v, number);
+    while (link->marked_paths) {
+        struct verbs_path *p = link->marked_paths;
+
+        link->marked_paths = p->next_marked;
+        p->marked = false;
         (p->source ? writes_go_on : batches_settle)(v, p);
     }
-    link_say(v, link);
-    transports_pump_after(v->xfer, v->transport, link);
+    link_say(v, number);
+    transports_pump_after(v->xfer, v->transport, number);
 }
 
 void verbs_run(struct verbs *v)
@@ -59,18 +65,18 @@ void verbs_run(struct verbs *v)
     if (v->running)
         return; /* it goes on until no mark is left */
     v->running = true;
-    while (v->stirred || waiters_stir(v)) {
-        v->stirred = false;
-        for (uint32_t link = 0; link < v->xfer->config.links; link++)
-            if (v->link[link].stirred)
-                link_run(v, link);
+    while (v->marked_first || waiters_mark(v)) {
+        struct verbs_link *link = v->marked_first;
+
+        v->marked_first = link->next_marked;
+        link_run(v, link);
     }
     v->running = false;
 }
 
 void verbs_pump(struct transport *t, uint32_t link)
 {
-    link_stir(t->own, link);
+    link_mark(t->own, link);
     verbs_run(t->own);
 }
 
@@ -366,7 +372,7 @@ void verbs_tick(struct transport *t, uint64_t now_ns)
 
         if (!p->source && p->wanted && p->state != PATH_READY && xfer->link[p->link].up &&
             verbs_lane(v, p->link)->queue.head != NONE)
-            path_stir(v, p);
+            path_mark(v, p);
     }
     verbs_run(v);
 }

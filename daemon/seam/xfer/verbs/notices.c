@@ -262,7 +262,7 @@ static bool answered(struct verbs *v, struct data_conn *conn, const struct xfer_
     if (!answered_push(v, piece, head, conn->meta + XFER_HEAD_BYTES))
         return false;
     piece_free(piece);
-    link_stir(v, conn->peer_link);
+    link_mark(v, conn->peer_link);
     return true;
 }
 

@@ -66,10 +66,12 @@ struct verbs_write {
 
 struct verbs_path {
     enum path_state state;
-    bool source;  /* we write to the peer; else it writes to us */
-    bool wanted;  /* destination: made again when it ends */
-    bool doubted; /* destination: it failed, and no page has come over it since */
-    bool stirred; /* what waits for it may go on */
+    bool source;          /* we write to the peer; else it writes to us */
+    bool wanted;          /* destination: made again when it ends */
+    bool doubted;         /* destination: it failed, and no page has come over it since */
+    bool short_of_places; /* something of it waits for places in the rail's completion queue */
+    bool marked;          /* what waits for it may go on */
+    struct verbs_path *next_marked; /* of the link */
     uint32_t link, tenant, epoch;
     uint32_t rail;     /* as the destination numbers them: see rail_of */
     struct ibv_qp *qp; /* owned */
@@ -186,7 +188,9 @@ struct verbs_piece {
 
 struct verbs_link {
     bool peer_rdma;
-    bool stirred; /* its pieces may go on, or something is to be said */
+    bool marked; /* its pieces may go on, or something is to be sent */
+    struct verbs_link *next_marked;
+    struct verbs_path *marked_paths; /* the first */
     uint64_t tenants, up_ns;
     uint64_t noted, noted_verbs; /* tenants whose transport was noted, and as what */
     uint32_t seq;
@@ -202,8 +206,9 @@ struct verbs {
     struct verbs_rail rail[XFER_RAILS_MAX];
     struct io_threads *threads; /* owned (setup.c) */
     atomic_bool closing;
-    bool polls;            /* the owner calls xfer_poll */
-    bool stirred, running; /* a link is; the run is under way */
+    bool polls;                                    /* the owner calls xfer_poll */
+    bool running;                                  /* the run is under way */
+    struct verbs_link *marked_first, *marked_last; /* in the order of their marks */
     uint32_t tenants, rails, npaths, epoch;
     struct verbs_path *path; /* owned, links x tenants x rails */
     struct verbs_link *link; /* owned, config.links */
@@ -334,25 +339,40 @@ static inline struct verbs_rail *rail_of(struct verbs *v, const struct verbs_pat
     return &v->rail[p->rail % v->nrails];
 }
 
-/* Somebody waits for credit: places in the completion queue come by other paths' completions. */
-static inline void rail_full(struct verbs_rail *rail)
+/* The path waits for credit: places in the completion queue come by other paths' completions. */
+static inline void rail_full(struct verbs *v, struct verbs_path *p)
 {
+    struct verbs_rail *rail = rail_of(v, p);
+
     if (rail->view.completion_queue - rail->cq_used >= 2 * XFER_RUNS_MAX)
         return;
-    rail->cq_short = true;
+    rail->cq_short = p->short_of_places = true;
     rail->cq_freed = false;
 }
 
 /* Marks for the run at the end of the event (events.c). */
-static inline void link_stir(struct verbs *v, uint32_t link)
+static inline void link_mark(struct verbs *v, uint32_t number)
 {
-    v->stirred = v->link[link].stirred = true;
+    struct verbs_link *link = &v->link[number];
+
+    if (link->marked)
+        return;
+    link->marked = true;
+    link->next_marked = NULL;
+    *(v->marked_first ? &v->marked_last->next_marked : &v->marked_first) = link;
+    v->marked_last = link;
 }
 
-static inline void path_stir(struct verbs *v, struct verbs_path *p)
+static inline void path_mark(struct verbs *v, struct verbs_path *p)
 {
-    p->stirred = true;
-    link_stir(v, p->link);
+    struct verbs_link *link = &v->link[p->link];
+
+    link_mark(v, p->link);
+    if (p->marked)
+        return;
+    p->marked = true;
+    p->next_marked = link->marked_paths;
+    link->marked_paths = p;
 }
 
 /* path/peers.c */
@@ -458,8 +478,7 @@ void pieces_done(struct verbs *v, struct verbs_path *p);     /* path->completed 
 void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
 
-/* move/source.c: the source of pushes. Those that wait for the path go on, or hear that it went.
- */
+/* move/source.c: the source of pushes. Writes that wait for the path go on, or fail if it ended. */
 void writes_go_on(struct verbs *v, struct verbs_path *p);
 
 /* retry.c */

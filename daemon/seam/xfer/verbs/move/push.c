@@ -8,8 +8,7 @@
  * yet. A piece that was asked for has VERBS_REVOKE_NS to arrive, or to be refused by the source,
  * which hears of the end as well; then the memory windows are closed under the writer. The device
  * refuses what comes after that, and both queue pairs break by it, which would hit every other pull
- * of the path. That is why the piece is given this time.
- */
+ * of the path. That is why the piece is given this time. */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -112,7 +111,7 @@ uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32
     piece->nruns = n > 0 ? runs.n : 0;
     *ret_most = n == all || (credit >= XFER_RUNS_MAX && (!bounces || ring_whole(v, p)));
     if (!*ret_most)
-        rail_full(rail_of(v, p));
+        rail_full(v, p);
     return n;
 }
 
@@ -280,7 +279,7 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
 
 void pieces_done(struct verbs *v, struct verbs_path *p)
 {
-    path_stir(v, p);
+    path_mark(v, p);
     if (p->source)
         writes_done(v, p);
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
@@ -358,7 +357,7 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
         uint64_t since_ns;
 
         if (piece->state == PIECE_WAITING)
-            link_stir(v, link); /* for a path that does not come */
+            link_mark(v, link); /* for a path that does not come */
         if (!piece->holds && !piece->revoked)
             continue;
         p = &v->path[piece->path];

@@ -3,7 +3,7 @@
  * the runs' order, and the immediate of the last write is the number of the piece. What does not
  * fit into the send queue waits in its request, and its connection answers nothing else until then.
  * When all of the writes were posted the answer has statuses and checksums; a CONFIRM asks which
- * pages were given up in between. When one has credit or ends, writes_go_on is called.
+ * pages were given up in between. When a path has credit or ends, events.c calls writes_go_on.
  *
  * A wrong request harms its destination alone: the device there refuses what no memory window
  * opens, and what it does not refuse fails there by its checksum.
@@ -157,7 +157,7 @@ static enum written writes_post(struct verbs *v, struct data_conn *conn)
             return WRITTEN_LOST;
         writes_list(v, p, conn, &list);
         if (list.n == 0) {
-            rail_full(rail_of(v, p));
+            rail_full(v, p);
             return WRITTEN_SOME;
         }
         posted = wrs_post(v, p, &list);

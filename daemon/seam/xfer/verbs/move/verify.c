@@ -75,7 +75,7 @@ void piece_verified(struct verbs_piece *piece)
     if (number != NONE)
         batch_answered(v->xfer, number, piece->n);
     pull_release(v->xfer, pull);
-    path_stir(v, &v->path[piece->path]); /* a place is free, and its batch may go another way */
+    path_mark(v, &v->path[piece->path]); /* a place is free, and its batch may go another way */
 }
 
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)

@@ -56,7 +56,7 @@ void pieces_lost(struct verbs *v, struct verbs_path *p)
         piece->tried |= 1u << p->rail;
         piece_state_move(&piece->state, PIECE_WAITING);
     }
-    path_stir(v, p);
+    path_mark(v, p);
 }
 
 void pieces_ended(struct verbs *v, struct verbs_path *p)
@@ -73,7 +73,7 @@ void pieces_ended(struct verbs *v, struct verbs_path *p)
         if (piece->state == PIECE_WAITING) /* else as it got free */
             slots_give(v, piece);
     }
-    path_stir(v, p);
+    path_mark(v, p);
 }
 
 void pieces_forgotten(struct verbs *v, const struct verbs_path *p)

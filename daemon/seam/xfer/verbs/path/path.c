@@ -202,7 +202,7 @@ static void path_stop(struct verbs *v, struct verbs_path *p)
         return;
     if (!p->offer.waits)
         refuse(v, p, p->their_epoch, false, p->reason);
-    path_stir(v, p);
+    path_mark(v, p);
 }
 
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
@@ -321,7 +321,7 @@ static void connected(struct verbs *v, struct verbs_path *p)
     v->xfer->stats.paths_up++;
     if (!p->doubted)
         proven(v, p); /* until it fails */
-    path_stir(v, p);
+    path_mark(v, p);
 }
 
 /* A pair that cannot be destroyed may still write, so what it may write stays where it is. */

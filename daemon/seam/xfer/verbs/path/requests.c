@@ -107,7 +107,10 @@ bool places_hold(struct verbs *v, struct verbs_path *p)
 
 void places_unhold(struct verbs *v, struct verbs_path *p)
 {
-    rail_of(v, p)->cq_used -= p->held;
+    struct verbs_rail *rail = rail_of(v, p);
+
+    rail->cq_used -= p->held;
+    rail->cq_freed |= p->held > 0;
     p->held = 0;
 }
 
