@@ -510,6 +510,7 @@ static void *rings_without_end(void *unused)
 
     (void)unused;
     while (atomic_load(&harming)) {
+        (void)rings(noise, 0);
         (void)rings(noise, 1);
         (void)rings(noise, sizeof noise);
     }

@@ -60,6 +60,14 @@ static void listen_to(struct client_conn *c)
     io_poll_in(c->d->io, &c->bell.op, c->bell.fd, false);
 }
 
+/* Returns true if the client has closed its end, or shut it down. */
+static bool client_left(const struct client_bell *b)
+{
+    struct pollfd p = {.fd = b->fd, .events = POLLRDHUP};
+
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP));
+}
+
 /* Some rank of the connection's engine has reached what was wanted, or rings for nothing. */
 static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
@@ -73,26 +81,37 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
         return;
     }
     bell_state_move(&c->bell.state, BELL_DRAINING);
-    c->bell.read_ns = io_now_ns();
+    if (c->d->conns.bell_reads[c->tenant].n++ == 0)
+        c->d->conns.bell_reads[c->tenant].since_ns = io_now_ns();
     op->done = drained;
     op->aside = true;
     io_recv(c->d->io, op, c->bell.fd, &c->bell.byte, sizeof c->bell.byte, false);
 }
 
+/* A read of one of the tenant's bells has ended. Returns true if they rest until the tick. */
+static bool read_ended(struct bell_reads *r)
+{
+    uint64_t now_ns = io_now_ns();
+
+    r->passed_ns += now_ns - r->since_ns;
+    r->since_ns = now_ns;
+    r->n--;
+    return r->passed_ns > BELL_TICK_NS;
+}
+
 static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct client_conn *c = conn_of(op);
-    uint64_t *spent_ns = &c->d->conns.bell_ns[c->tenant];
+    bool rests = read_ended(&c->d->conns.bell_reads[c->tenant]);
 
     (void)flags, (void)buffer;
-    *spent_ns += io_now_ns() - c->bell.read_ns;
-    if (c->bell.state == BELL_ENDING || res == 0) {
+    if (c->bell.state == BELL_ENDING || (res == 0 && client_left(&c->bell))) {
         bell_close(c);
     } else if (res < 0) {
         bell_state_move(&c->bell.state, BELL_DEAF);
         log_event(LEVEL_WARN, "bell_lost", "conn=%u pid=%d reason=%s", c->slot, pid_of(c),
                   strerror(-res));
-    } else if (*spent_ns > BELL_TICK_NS) {
+    } else if (rests) {
         bell_state_move(&c->bell.state, BELL_RESTING);
     } else {
         listen_to(c);
@@ -113,14 +132,6 @@ void bell_end(struct client_conn *c)
         return;
     bell_state_move(&c->bell.state, BELL_ENDING);
     io_cancel(c->d->io, &c->bell.op);
-}
-
-/* Returns true if the client has closed its end, or shut it down. */
-static bool client_left(const struct client_bell *b)
-{
-    struct pollfd p = {.fd = b->fd};
-
-    return poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
 }
 
 static void close_given(struct client_conn *c)

@@ -33,18 +33,25 @@
 STATE_MACHINE(bell, BELL, BELL_STATE_TABLE)
 
 #define BELL_WHY_BYTES 192 /* of the reason why there is no bell */
-/* Reading the bells of a tenant takes at most so long between two ticks, and one read beyond. */
+/* Between two ticks, reads of a tenant's bells are under way for at most so long, as the owner sees
+ * it, and for one read beyond. */
 #define BELL_TICK_NS 5000000u
 
 struct client_conn;
 struct daemon;
 
+/* The reads of a tenant's bells. Several at once count as one. */
+struct bell_reads {
+    uint32_t n;         /* under way */
+    uint64_t since_ns;  /* n > 0: since when there was always one, or since the tick */
+    uint64_t passed_ns; /* since the tick, before that */
+};
+
 struct client_bell {
     struct io_op op;
     enum bell_state state;
-    int fd;           /* owned; -1: none */
-    uint64_t read_ns; /* when the read began */
-    uint8_t byte;     /* of a packet, which says nothing; the kernel drops the rest */
+    int fd;       /* owned; -1: none */
+    uint8_t byte; /* of a packet, which says nothing; the kernel drops the rest */
 };
 
 /* The last answer with descriptors. */

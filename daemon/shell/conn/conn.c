@@ -528,9 +528,11 @@ const char *conns_descriptors(const struct daemon *d)
 void conns_tick(struct daemon *d, uint64_t now_ns)
 {
     listen_tick(&d->conns.admin, now_ns);
-    for (uint32_t i = 0; i < d->config->ntenants; i++)
+    for (uint32_t i = 0; i < d->config->ntenants; i++) {
         listen_tick(&d->conns.tenant[i], now_ns);
-    memset(d->conns.bell_ns, 0, sizeof d->conns.bell_ns);
+        d->conns.bell_reads[i].passed_ns = 0;
+        d->conns.bell_reads[i].since_ns = now_ns;
+    }
     for (uint32_t i = 0; i < d->conns.n; i++) {
         bell_tick(&d->conns.v[i]);
         conn_fds_look(&d->conns.v[i]);

@@ -79,8 +79,8 @@ struct client_conns {
     struct client_conn *free;
     struct client_conn *giving; /* whose answer carries what the client alone will have */
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
-    uint64_t bell_ns[CONFIG_TENANTS_MAX]; /* what reading bells took since the tick */
-    uint32_t unread[CONFIG_TENANTS_MAX];  /* ended connections with an unread answer: see bell.h */
+    struct bell_reads bell_reads[CONFIG_TENANTS_MAX];
+    uint32_t unread[CONFIG_TENANTS_MAX]; /* ended connections with an unread answer: see bell.h */
     /* Slots that are not free: open, or closed and still with the ring. A tenant's are never those
      * of another; the last entry is the operators'. */
     uint32_t held[CONFIG_TENANTS_MAX + 1];
