@@ -5,7 +5,7 @@
  * against tern.proto and the document.
  *
  * Four requests and their answers are besides read or written by hand, with the field numbers once
- * more: Step in proto/in_place.c, and with it Match, Fetch and Recover in client/quick_*.c.
+ * more: Step in proto/in_place.c, and with it Match, Fetch and Recover in client/libtern/quick_*.c.
  *
  * What must stay true: numbers, messages and field numbers never change their meaning; a new row
  * takes the next free odd number. Plain text for the preprocessor: whoever expands a list of fields

@@ -143,7 +143,8 @@ enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, cons
     m.host = what == BLOCKS_ASK ? set->asks : NULL;
     m.keys = &keys;
     keys.has_tokens = 1;
-    /* From the end on, as the daemon marks blocks as used: the first is evicted last. */
+    /* Ask for the last keys first: the daemon evicts the block used longest ago, so the first keys
+     * stay longest. */
     for (uint32_t left = n; left > 0; left -= k.n) {
         k.n = left < most ? left : most;
         k.from = left - k.n;

@@ -67,13 +67,14 @@ static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
                                  struct tern_depths *ret, bool *ret_begun)
 {
     const Tern__Wire__PeekReply *reply;
-    uint32_t at = 0, end, most = tokens->n;
+    uint32_t at = 0, end;
 
     m->has_from = 0;
     m->has_pieces = m->pieces = tokens->n > TOKENS_ONE_PIECE;
     *ret_begun = false;
     do {
-        struct tern_tokens piece = piece_of(t, tokens, at, most);
+        /* All that fits: the daemon follows the disk beyond what it takes. */
+        struct tern_tokens piece = piece_of(t, tokens, at, tokens->n);
 
         TRY(peek_piece(t, m, &piece, deadline_ns, &reply));
         if (reply->taken > piece.n)
@@ -83,7 +84,7 @@ static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
                                     .host = reply->host_depth,
                                     .disk = reply->disk_depth};
         *ret_begun = true;
-        end = at + piece_taken(&piece, reply->taken, &most);
+        end = at + (reply->taken > 0 ? reply->taken : piece.n);
         if (reply->reached && end < tokens->n && (reply->walked <= at || reply->walked > end))
             return set_error(t, TERN_INVALID,
                              "a chunk of the prefix tree is larger than a request: raise the "

@@ -606,7 +606,7 @@ struct reply {
             uint32_t walked;        /* its depth */
             uint32_t disk_depth; /* with what a Fetch from PEER_DISK would bring; 0: not more than
                                     depth. Looked for as far as these tokens go */
-            uint32_t taken;      /* so many of the tokens were the piece; 0: all */
+            uint32_t taken;      /* number of tokens that the core took; 0: all */
         } peek;
         struct {
             struct lengths lengths;
@@ -615,7 +615,7 @@ struct reply {
             uint32_t host_depth; /* a Fetch from PEER_HOST would bring it to this; 0 on a resume */
             uint32_t disk_depth; /* a Fetch from PEER_DISK would bring it to this; 0: not further
                                     than it is */
-            uint32_t taken;      /* so many of the tokens were the piece; 0: all */
+            uint32_t taken;      /* number of tokens that the core took; 0: all */
         } match;                 /* matched: found in the tree now; 0 on a resume */
         struct {
             const struct op_result *results;

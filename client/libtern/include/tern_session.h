@@ -156,7 +156,8 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
  * and has written nothing, which therefore finds nothing in the tree: tern_rewind to 0 first, and
  * it is empty. `step` is the last step that may still touch them, or TERN_STEP_NONE. Either way the
  * tokens behind ret->lengths.written are left to compute. The call may be repeated.
- * A list longer than one request can be is sent in pieces, others being served between them. The
+ * A list of more than 16,384 tokens, or longer than one request can be, may be sent in pieces, and
+ * others are served between them. The
  * answer is that of one request at the time of the last piece; if the call fails before that, call
  * it again, or abort or close the session: nothing else works on it.
  *   INVALID   The request has fewer tokens in common with the session than are committed. A session

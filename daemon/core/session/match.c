@@ -34,8 +34,7 @@ static enum tern_err tokens_check(const struct req_tokens *t, struct reply *ret)
     return TERN_OK;
 }
 
-/* T20: leaves as many of the tokens, in whole chunks, as a piece takes; returns them, or 0 for all.
- */
+/* T20: shortens the list to the whole chunks that a piece takes. Returns their tokens; 0: all. */
 static uint32_t cut_to_piece(struct core *c, uint32_t align, bool pieces, struct req_tokens *t)
 {
     uint32_t chunks, most;
