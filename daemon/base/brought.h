@@ -2,9 +2,9 @@
  * that the daemon need not read the pages (X7). The entries are memory of the host that the tenant
  * shares with the daemon: one for each place where a page of a pool can begin. For pages on a GPU
  * libtern writes the head when the kernels are in the engine's stream, and these write the
- * checksums behind it; for blocks libtern writes both (client/libtern/blocks_put.c). The daemon reads both
- * once the step has passed. An entry counts for one commit alone: that of the step, of the page as
- * it was handed out then. */
+ * checksums behind it; for blocks libtern writes both (client/libtern/blocks_put.c). The daemon
+ * reads both once the step has passed. An entry counts for one commit alone: that of the step, of
+ * the page as it was handed out then. */
 #ifndef BASE_BROUGHT_H
 #define BASE_BROUGHT_H
 

@@ -1,7 +1,7 @@
 /* Which NUMA node things are on: memory, the CPUs that we may run on, devices. Nodes are bits of a
  * mask; 0 and -1 mean not known (one node, an old kernel, a container that hides it), and never an
- * error. Called at start by mem_host.c, cuda/mem_cuda.c and verbs/device/rail.c. Beside that, one number
- * of a file of the kernel. */
+ * error. Called at start by mem_host.c, cuda/mem_cuda.c and verbs/device/rail.c. Beside that, one
+ * number of a file of the kernel. */
 #ifndef SEAM_NUMA_H
 #define SEAM_NUMA_H
 
