@@ -47,8 +47,7 @@ enum fault {
  * do not. whole: bit a daemon whose ranks all hold all heads. far_: of the second daemon; 0: as the
  * first has it. slow: the source whose pages come seldom, enum slow_source. own: each daemon is its
  * own peer, and they are not each other's. together: one event may report several checksum jobs.
- * cut: where `give_back` is set, the daemon takes a Match and a Peek in pieces of as few records.
- */
+ * cut: where `give_back` is set, the daemon takes a Match and a Peek in pieces of as few records. */
 #define CONFIG_FIELDS(X)                                                                           \
     X(tenants)                                                                                     \
     X(ngroups)                                                                                     \

@@ -93,7 +93,7 @@ static void *arena_take(size_t bytes)
     return p;
 }
 
-#define ARENA_MAX (1u << 20)
+#define ARENA_MAX (3u << 19)
 
 void sim_create(struct sim *w)
 {
