@@ -1,6 +1,6 @@
 /* RDMA transport events: completions, finished tasks, ticks, messages of the link and of its peer.
- * An event changes the states of paths and pieces and marks the paths and links that may go on; the
- * run at its end lets those go on, until no mark is left.
+ * An event changes the states of paths and pieces and marks the paths and links that can resume.
+ * The run at the end of the event resumes these until no mark is left.
  *
  * Invariant: only the run binds pieces, hands batches on and sends requests to the peer, so no
  * function finds its tables changed by a call that it made. */
@@ -11,9 +11,8 @@
 
 /* ------------------------------------------------------------------ the run */
 
-/* Marks what waits for slots of a ring or for places in a completion queue, of whichever link, if
- * some were given back. Links that gave them back have run before. Returns true if there are marks.
- */
+/* If slots of a ring or places in a completion queue were freed, marks what waits for them, on any
+ * link. Links that freed them have run before. Returns true if there are marks. */
 static bool waiters_mark(struct verbs *v)
 {
     for (uint32_t i = 0; i < v->nrails; i++) {
@@ -63,7 +62,7 @@ static void link_run(struct verbs *v, struct verbs_link *link)
 void verbs_run(struct verbs *v)
 {
     if (v->running)
-        return; /* it goes on until no mark is left */
+        return; /* the outer call runs until no mark is left */
     v->running = true;
     while (v->marked_first || waiters_mark(v)) {
         struct verbs_link *link = v->marked_first;
@@ -123,7 +122,7 @@ static void completion(struct verbs_rail *rail, const struct ibv_wc *wc)
     }
 }
 
-/* True: something was there. */
+/* Returns true if there was a completion. */
 static bool cq_drain(struct verbs_rail *rail)
 {
     struct verbs *v = rail->v;
@@ -161,8 +160,8 @@ static void cq_arm(struct verbs_rail *rail)
     rail->cq_armed = true;
 }
 
-/* True: it is to be polled again, or something was there. What came before it is armed wakes nobody
- * any more, so it is drained once again. */
+/* Returns true if the queue must be polled again, or a completion was found. A completion that
+ * arrives before the queue is armed wakes nobody, so drain once more after arming. */
 static bool rail_poll(struct verbs_rail *rail)
 {
     if (rail->cq_used > 0 && (cq_drain(rail) || io_now_ns() < rail->spin_ns))
@@ -216,7 +215,8 @@ static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     verbs_run(rail->v);
 }
 
-/* Completions tell of a pair's events, too, but each must be taken, or its pair stays forever. */
+/* Completions report these failures too, but unless each event is read, its pair is never
+ * destroyed. */
 static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct verbs_rail *rail = container_of(op, struct verbs_rail, async_op);
@@ -277,7 +277,7 @@ bool rails_polling(const struct verbs *v)
 
 /* ------------------------------------------------------------------ tasks that are back */
 
-/* Of a queue pair that is destroyed nothing comes any more: what is there is counted first. */
+/* A destroyed pair completes nothing more: first count the completions already in the queue. */
 void path_back(struct io_task *task, int32_t res)
 {
     struct verbs_path *p = container_of(task, struct verbs_path, task);

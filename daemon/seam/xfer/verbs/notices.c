@@ -1,10 +1,9 @@
-/* The data connection beside the paths of a link: it carries what is asked of the source and what
- * the source answers, which is everything but the pages. When it ends, the pulls that it spoke for
- * break. Memory windows that are open are closed then, and their pieces stay until they are. */
+/* The data connection beside the paths of a link carries requests to the source and its answers:
+ * everything except the pages. When the connection ends, the pulls that use it break, and open
+ * memory windows are closed. The pieces remain until their windows are closed. */
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
-/* Is an answer of the peer due? */
 static bool answer_due(const struct data_conn *conn)
 {
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
@@ -108,7 +107,7 @@ static uint32_t next_batch(struct verbs *v, uint32_t link)
     return batch_in_turn(v->transport, link, has_path);
 }
 
-/* Or its batch goes another way. False: no more can be begun now. */
+/* Begins a piece, or hands its batch on. Returns false if no more can begin now. */
 static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_piece *piece,
                         uint32_t number)
 {
@@ -117,13 +116,13 @@ static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_pi
     struct batch_part cut = batch_cut(v->xfer, number, XFER_PIECE_BYTES, v->piece_sums);
     bool most;
 
-    check(p); /* as next_batch has seen */
+    check(p); /* next_batch checked has_path */
     cut.n = push_fit(v, p, number, cut.first, cut.n, piece, &most);
     if (cut.n == 0 && !most)
-        return false; /* goes on when memory windows are free */
+        return false; /* resumes when memory windows are free */
     if (cut.n == 0) {
         batch_other_way(v, link, number);
-        return next_batch(v, link) != number; /* else when what is granted of it has ended */
+        return next_batch(v, link) != number; /* false: until its granted pieces end */
     }
     piece_cut_from(v, piece, link, &cut);
     piece->tries = 1;
@@ -163,7 +162,7 @@ void link_say(struct verbs *v, uint32_t number)
         return;
     conn->out_n = conn->out_at = 0;
     if (!answer_due(conn))
-        data_conn_progress(conn); /* the peer's time to answer starts now */
+        data_conn_progress(conn); /* the timeout for the peer's answer starts now */
     say_confirms(v, conn);
     ask_for_writes(v, conn);
     say_requests(v, conn);
@@ -171,7 +170,7 @@ void link_say(struct verbs *v, uint32_t number)
         data_conn_send_buffer(conn);
 }
 
-/* The one whose answer is due, of that number; it answers a CONFIRM or what was asked before. */
+/* Returns the piece with that seq whose answer is due. confirms: the answer to its CONFIRM. */
 static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t seq, bool confirms)
 {
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
@@ -184,7 +183,7 @@ static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t
     return NULL;
 }
 
-/* How many pages are given. *ret_lost: none, as the source's end of the path is gone. */
+/* Returns how many pages the source gave. *ret_lost: none, because its end of the path is gone. */
 static uint32_t count_given(const uint8_t *status, uint32_t n, bool *ret_lost)
 {
     uint32_t given = 0;
@@ -197,7 +196,7 @@ static uint32_t count_given(const uint8_t *status, uint32_t n, bool *ret_lost)
     return given;
 }
 
-/* What the answer says of the pages. False: this is not our protocol. */
+/* Takes statuses and checksums from the answer. Returns false if it breaks the protocol. */
 static bool take_answer(struct verbs *v, struct verbs_piece *piece, const struct xfer_head *head,
                         const uint8_t *status)
 {
@@ -229,7 +228,7 @@ static void piece_end(struct verbs *v, struct verbs_piece *piece)
     batch_answered(v->xfer, number, piece->n);
 }
 
-/* Nothing of a piece that is not given is under way. False: this is not our protocol. */
+/* The source writes nothing of a refused piece. Returns false on a protocol error. */
 static bool answered_push(struct verbs *v, struct verbs_piece *piece, const struct xfer_head *head,
                           const uint8_t *status)
 {
@@ -242,7 +241,7 @@ static bool answered_push(struct verbs *v, struct verbs_piece *piece, const stru
     if (piece->holds && lost)
         push_lost(v, piece);
     if (piece->state == PIECE_WAITING || lost)
-        return true; /* it is asked for again */
+        return true; /* the piece is requested again */
     if (piece->batch != NONE && !take_answer(v, piece, head, status))
         return false;
     if (piece->holds)
@@ -281,7 +280,7 @@ static bool confirmed(struct verbs *v, struct data_conn *conn, const struct xfer
     return true;
 }
 
-/* Bytes of the frame that conn->meta begins with; 0: not all of it is there. */
+/* Returns the bytes of the first frame in conn->meta; 0: incomplete. */
 static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret, bool *ret_bad)
 {
     uint64_t need;
@@ -340,7 +339,7 @@ static bool idle(const struct data_conn *conn)
     return true;
 }
 
-/* The pulls that it spoke for break; the memory windows of their pieces are closed. */
+/* Breaks the pulls that used the connection and closes the memory windows of their pieces. */
 static void lost(struct data_conn *conn)
 {
     struct xfer *xfer = conn->xfer;
@@ -350,10 +349,10 @@ static void lost(struct data_conn *conn)
         struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
 
         if (piece->state == PIECE_FREE || piece->state == PIECE_VERIFYING)
-            continue; /* nothing more is to be said about it */
+            continue; /* needs no connection any more */
         piece->revoked = piece->revoked && piece->answered;
         piece->answered = true;
-        if (piece->batch != NONE) /* the pull is active, and its end drops its pieces */
+        if (piece->batch != NONE) /* the pull is active: pull_break drops its pieces */
             pull_break(xfer, piece->pull, TERN_PEER_LOST);
         piece_free(piece);
     }

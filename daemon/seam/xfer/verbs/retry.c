@@ -1,11 +1,11 @@
-/* Which path a piece goes over, and what becomes of it when that path is lost. It is asked for
- * again from its beginning over another path; else its batch is handed on to another transport,
- * where the link allows that; else its pull breaks. None of that happens while the device may still
- * write the piece's pages for the path that was lost. */
+/* Which path a piece uses, and what happens when that path is lost: the piece is requested again
+ * from its beginning over another path; else its batch moves to another transport, if the link
+ * allows one; else its pull breaks. Invariant: none of this happens while the device may still
+ * write the piece's pages over the lost path. */
 #include "seam/xfer/verbs/verbs.h"
 
-/* Forgets what was asked for of a batch: another transport asks for it. Not while its pages are
- * read or verified: the last of those comes by here again. */
+/* Forgets what was requested of a batch; another transport requests it. Does nothing while pages of
+ * the batch are being written or verified: the last such piece leads here again. */
 static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
 {
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
@@ -17,7 +17,7 @@ static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
     batch_hand_on(v->xfer, number, TERN_PEER_LOST);
 }
 
-/* For instance a page that lies in more memory regions than a piece has memory windows. */
+/* For instance, a page may lie in more memory regions than a piece has memory windows. */
 void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
 {
     if (!batch_has_another_way(v->xfer, number))
@@ -26,7 +26,7 @@ void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
         batch_given_up(v, link, number);
 }
 
-/* Binds windows anew under another number: answers to the old one say nothing of these. */
+/* Binds windows again under a new seq, so that an answer to the old seq does not match. */
 static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
                        struct verbs_piece *piece)
 {
@@ -35,8 +35,8 @@ static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
     if (push_fit(v, p, piece->batch, piece->first, piece->n, piece, &most) < piece->n) {
         piece->nruns = 0;
         if (most)
-            batch_other_way(v, link, piece->batch); /* this path has other registrations */
-        return;                                     /* until memory windows are free */
+            batch_other_way(v, link, piece->batch); /* its registrations differ */
+        return;                                     /* waits for free memory windows */
     }
     v->xfer->stats.pieces_again += piece->tries++ > 0;
     piece->seq = v->link[link].seq++;
@@ -45,7 +45,7 @@ static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
 
 static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piece)
 {
-    bool more = piece->tries < VERBS_PIECE_TRIES || piece->tries < v->nrails; /* one may be whole */
+    bool more = piece->tries < VERBS_PIECE_TRIES || piece->tries < v->nrails; /* each rail once */
     struct verbs_path *p = more ? path_for(v, link, piece->batch, piece) : NULL;
 
     if (!p && more && path_coming(v, link, v->xfer->batch[piece->batch].tenant))
@@ -87,7 +87,7 @@ void batches_settle(struct verbs *v, struct verbs_path *p)
             continue;
         if (!batch_has_another_way(xfer, b)) {
             pull_break(xfer, xfer->batch[b].pull, TERN_PEER_LOST);
-            next = verbs_lane(v, p->link)->queue.head; /* others of that pull went with it */
+            next = verbs_lane(v, p->link)->queue.head; /* pull_break removed other batches too */
         } else {
             batch_given_up(v, p->link, b);
         }

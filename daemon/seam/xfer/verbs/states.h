@@ -1,5 +1,5 @@
-/* The state machines of the RDMA transport: a path, which is one end of a queue pair, and a piece,
- * which is what is asked for at once. base/states.h says how to read a table. */
+/* The state machines of the RDMA transport: a path is one end of a queue pair, and a piece is what
+ * one request asks for. base/states.h explains the tables. */
 #ifndef SEAM_VERBS_STATES_H
 #define SEAM_VERBS_STATES_H
 
@@ -28,8 +28,9 @@
 
 STATE_MACHINE(path, PATH, PATH_STATE_TABLE)
 
-/* BINDING, BOUND, ASKED, COMING or ARRIVED, CLOSING, CLOSED, CONFIRMING, VERIFYING; to CLOSING from
- * each of the first ones when its pull has ended, and to WAITING when its path was lost. */
+/* Usual order: BINDING, BOUND, ASKED, COMING or ARRIVED, CLOSING, CLOSED, CONFIRMING, VERIFYING.
+ * When the pull ends, states before CLOSING change to CLOSING; when the path is lost, these and
+ * CLOSING change to WAITING. */
 #define PIECE_STATE_TABLE(X)                                                                       \
     X(PIECE, FREE, TO(PIECE, BINDING), "no piece has this slot")                                   \
     X(PIECE, BINDING, TO(PIECE, BOUND) | TO(PIECE, CLOSING) | TO(PIECE, WAITING),                  \

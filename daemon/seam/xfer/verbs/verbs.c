@@ -1,4 +1,4 @@
-/* The RDMA transport behind the door: its tables, its life and its figures. See verbs.h. */
+/* The RDMA transport as transport.h calls it: tables, life and statistics. See verbs.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -130,7 +130,7 @@ static void verbs_destroy(struct transport *t)
     stop_polling(v);
     setup_stop(v);
     for (uint32_t i = 0; v->path && i < v->npaths; i++)
-        (void)setup_end_now(&v->path[i]); /* what is left ends with the process */
+        (void)setup_end_now(&v->path[i]); /* else it ends with the process */
     rails_close(v);
     rings_close(v);
     for (uint32_t i = 0; v->link && i < t->xfer->config.links; i++) {

@@ -1,18 +1,19 @@
-/* What the files of the RDMA transport share. device/ is below path/, that below move/, and on top
- * are retry.c (which path a piece takes, and what happens if that is lost), notices.c (the data
- * connection beside the paths), events.c (what comes, and the run at the end of each event) and
- * verbs.c (the transport behind the door and its life).
+/* Shared by the files of the RDMA transport. Layers, lowest first: device/, path/, move/, then
+ * retry.c (which path a piece takes, and what happens when that path is lost), notices.c (the data
+ * connection beside the paths), events.c (incoming events, and the run that ends each) and verbs.c
+ * (life of the transport, and its functions for transport.h).
  *
- * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
- * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
- * that rail. The source pushes: the destination's end allows remote writes, which only the memory
- * windows that it has bound let in, and the source's end allows nothing. Nobody reads.
+ * A rail is one local device in use. A path is one end of a reliable connection (a queue pair). A
+ * path belongs to one peer link, one tenant and one rail, and lies in the tenant's protection
+ * domain of that rail. The source pushes: the destination's end allows remote writes, but only
+ * through memory windows that the destination has bound. The source's end allows nothing. Neither
+ * end reads.
  *
  * Promise P2 rests on three counters: path->posted and path->completed (work requests, in order),
- * and pull->holds, in which each piece counts while some of its work requests are not completed.
- * `completed` goes up on a completion of the same epoch, or to the end when the queue pair is
- * destroyed; nowhere else. A piece that is verified counts in pull->holds too, until its task is
- * back: the data thread works on its pages and on their checksums. */
+ * and pull->holds, which counts each piece with incomplete work requests. path->completed advances
+ * only on a completion of the same epoch, or to path->posted when the queue pair is destroyed. A
+ * piece under verification also counts in pull->holds until its task returns, because the data
+ * thread uses its pages and their checksums. */
 #ifndef SEAM_XFER_VERBS_H
 #define SEAM_XFER_VERBS_H
 
@@ -26,23 +27,23 @@
 extern const struct transport_ops verbs_transport;
 
 #define VERBS_SEND_QUEUE       128u       /* requests outstanding on a queue pair */
-#define VERBS_COMPLETION_QUEUE 4096u      /* requests outstanding over all of them */
-#define VERBS_UNASKED_MAX      65536u     /* and what may come unasked */
+#define VERBS_COMPLETION_QUEUE 4096u      /* requests outstanding on all queue pairs of a rail */
+#define VERBS_UNASKED_MAX      65536u     /* and at most so many receives */
 #define VERBS_POST_MAX         64u        /* requests behind one doorbell */
-#define VERBS_POLL_MAX         64         /* completions taken at once */
-#define VERBS_WRITE_BYTES      (1u << 20) /* of one request, adjacent pages together */
-#define VERBS_PIECES           16u        /* of a link, asked for and not yet confirmed */
-#define VERBS_PIECE_TRIES      4u   /* of a piece, each over a path that was ready; or one a rail */
-#define VERBS_PIECE_SUMS       512u /* checksums of a piece, unless one page has more */
-#define VERBS_SPIN_NS          100000u /* of polling without a wait, from the last completion */
-#define VERBS_REGISTER_BYTES   (1ull << 30) /* at least, of one thread's registration */
+#define VERBS_POLL_MAX         64         /* completions per poll */
+#define VERBS_WRITE_BYTES      (1u << 20) /* of one request, which may span adjacent pages */
+#define VERBS_PIECES           16u        /* of a link, requested and not yet confirmed */
+#define VERBS_PIECE_TRIES      4u         /* of a piece, each over a ready path; or one a rail */
+#define VERBS_PIECE_SUMS       512u       /* checksums of a piece, unless one page has more */
+#define VERBS_SPIN_NS          100000u    /* of polling without a wait, since the last completion */
+#define VERBS_REGISTER_BYTES   (1ull << 30) /* minimum of one thread's registration */
 #define VERBS_REGISTER_THREADS 16u
-#define VERBS_REGISTER_TELL_NS 2000000000u  /* between two reports of progress */
+#define VERBS_REGISTER_TELL_NS 2000000000u  /* between progress reports */
 #define VERBS_MWS              XFER_MWS_MAX /* of a path: runs of pages granted at a time */
-#define VERBS_REVOKE_NS        100000000u /* for what was granted to arrive when its pull has ended */
-#define VERBS_SETUP_NS         3000000000u /* from the link's up to a path; then TCP, or an error */
+#define VERBS_REVOKE_NS        100000000u   /* for granted pages to arrive after their pull ended */
+#define VERBS_SETUP_NS         3000000000u /* from link up to a ready path; then TCP, or an error */
 #define VERBS_DRAIN_NS         2000000000u /* for flushed completions; then the pair is destroyed */
-#define VERBS_RETRY_MIN_NS     200000000u  /* pause before a path is made anew; doubled up to */
+#define VERBS_RETRY_MIN_NS     200000000u  /* pause before a path is made again, doubled up to */
 #define VERBS_RETRY_MAX_NS     10000000000u
 
 enum verbs_job { JOB_NONE = 0, JOB_MAKE, JOB_ACCEPT, JOB_CONNECT, JOB_STOP, JOB_END };
@@ -52,7 +53,7 @@ struct qp_endpoint {
     union ibv_gid gid;
 };
 
-/* An offer of the peer, which is taken at once or when the old queue pair has ended. */
+/* The peer's offer, accepted at once or when the old queue pair has ended. */
 struct path_offer {
     bool waits;
     struct qp_endpoint end;
@@ -61,38 +62,38 @@ struct path_offer {
 
 /* A list of writes from a serve's pages. */
 struct verbs_write {
-    uint32_t serve, last; /* path->posted behind it */
+    uint32_t serve, last; /* path->posted after the list */
 };
 
 struct verbs_path {
     enum path_state state;
-    bool source;          /* we write to the peer; else it writes to us */
-    bool wanted;          /* destination: made again when it ends */
-    bool doubted;         /* destination: it failed, and no page has come over it since */
-    bool short_of_places; /* something of it waits for places in the rail's completion queue */
-    bool marked;          /* what waits for it may go on */
+    bool source;                    /* we write to the peer; false: the peer writes to us */
+    bool wanted;                    /* destination: make the path again when it ends */
+    bool doubted;                   /* destination: the path failed and has carried no page since */
+    bool short_of_places;           /* waits for places in the rail's completion queue */
+    bool marked;                    /* in the link's list of paths whose waiters may resume */
     struct verbs_path *next_marked; /* of the link */
     uint32_t link, tenant, epoch;
-    uint32_t rail;     /* as the destination numbers them: see rail_of */
+    uint32_t rail;     /* in the destination's numbering: see rail_of */
     struct ibv_qp *qp; /* owned */
     struct qp_endpoint ours, theirs;
     uint32_t their_epoch;
-    struct path_offer offer;                                      /* source: the last one */
+    struct path_offer offer;                                      /* source: the latest */
     uint32_t posted, completed;                                   /* work requests */
     uint64_t since_ns, retry_ns, pause_ns, ready_ns, progress_ns; /* progress: of its requests */
-    char reason[XFER_PATH_TEXT]; /* why it is not ready; of a ready one, as what it was made */
+    char reason[XFER_PATH_TEXT]; /* why it is not ready; ready: its device and port */
     uint32_t npeer_mrs;
-    struct xfer_mr peer_mr[XFER_MRS_MAX]; /* source: what can be written at the peer */
-    uint64_t pushed_ns; /* destination: when the peer last said that a piece is there */
-    uint32_t held;      /* destination: completions that have a place and are not posted */
+    struct xfer_mr peer_mr[XFER_MRS_MAX]; /* source: the peer's memory that can be written */
+    uint64_t pushed_ns; /* destination: when the peer last reported a piece as written */
+    uint32_t held;      /* destination: reserved completion places whose requests are not posted */
     uint64_t mws_free;  /* destination: a bit each */
     struct ibv_mw *mw[VERBS_MWS]; /* destination: owned */
     uint32_t nmws;
     uint32_t mw_rkey[VERBS_MWS];  /* source: as offered */
-    uint32_t writes_at, writes_n; /* source: a ring of what is posted and not done */
+    uint32_t writes_at, writes_n; /* source: ring of lists that are posted and not complete */
     struct verbs_write writes[VERBS_SEND_QUEUE];
 
-    /* While a thread has a job of it, the queue pair, both ends and what follows are its. */
+    /* While job is not JOB_NONE, a thread owns qp, ours, theirs and the fields below. */
     struct io_task task;
     struct verbs *v; /* borrowed */
     enum verbs_job job;
@@ -109,15 +110,15 @@ struct verbs_mr {
 
 struct verbs_domain {
     struct ibv_pd *pd; /* owned */
-    uint32_t n; /* 0: the tenant's memory is not registered, so none of its pages leave here */
+    uint32_t n;        /* 0: not registered, so no page of the tenant leaves by this rail */
     struct verbs_mr mr[XFER_MRS_MAX];
-    bool far;             /* memory of GPUs, whose regions tell how they are registered */
-    struct verbs_mr ring; /* far: the tenant's ring, as this rail knows it; mr NULL: not at all */
-    char no_ring[XFER_REGISTRATION_TEXT]; /* why not; "": nothing goes through one */
+    bool far;             /* memory of GPUs; region[] has how each is registered */
+    struct verbs_mr ring; /* far: this rail's registration of the tenant's ring; mr NULL: none */
+    char no_ring[XFER_REGISTRATION_TEXT]; /* why there is none; "": registered, or not needed */
     struct {
         enum xfer_registered how;
-        char why[XFER_REGISTRATION_TEXT]; /* what became of better ways */
-        /* What was found at start (selftest.h). Of memory of the host all of it is in region 0. */
+        char why[XFER_REGISTRATION_TEXT]; /* why better ways failed */
+        /* The self-test's result (selftest.h). Results of all host memory are in region 0. */
         struct xfer_self_test test;
     } region[RANKS_MAX];
 };
@@ -130,28 +131,28 @@ struct verbs_rail {
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     uint32_t cq_used; /* requests outstanding, of view.completion_queue */
-    bool cq_short;    /* a piece waits for one of those to be done, of whichever path */
-    bool cq_freed;    /* and since then some were */
+    bool cq_short;    /* a piece of some path waits for a place in the queue */
+    bool cq_freed;    /* places were freed since cq_short was set */
     struct io_op cq_op, async_op;
     bool cq_polling, async_polling;
-    bool cq_armed;    /* the next completion wakes us */
-    uint64_t spin_ns; /* until when the queue is polled, while requests are outstanding */
+    bool cq_armed;    /* the next completion wakes the owner */
+    uint64_t spin_ns; /* poll the queue until then, while requests are outstanding */
     union ibv_gid gid;
     uint32_t lid, mtu, max_msg;
-    int alive_fd; /* an attribute of the device, which cannot be read once it is gone; -1: none */
+    int alive_fd; /* a sysfs attribute, unreadable once the device is gone; -1: none */
     struct xfer_rail_view view;
-    bool windows_refused; /* by the self-test, in which view.memory_windows ended */
+    bool windows_refused; /* the self-test cleared view.memory_windows */
 };
 
-/* Memory of the host that peers write the pages of a tenant on GPUs to (bounce.c). */
+/* Host memory to which peers write the pages of a tenant on GPUs (bounce.c). */
 struct verbs_ring {
-    uint8_t *base;   /* owned; NULL: there is none */
+    uint8_t *base;   /* owned; NULL: no ring */
     uint64_t taken;  /* slots, a bit each */
-    bool waited_for; /* a piece found too few */
-    bool given;      /* and since then some were given back */
+    bool waited_for; /* a piece found too few free slots */
+    bool given;      /* slots were freed since waited_for was set */
 };
 
-/* What one memory window opens: a stretch of one registration. */
+/* The stretch of one registration that one memory window opens. */
 struct verbs_run {
     const struct verbs_mr *mr; /* borrowed from the path's rail */
     uint64_t offset, bytes;    /* in the region, or in the ring */
@@ -160,54 +161,54 @@ struct verbs_run {
 
 struct verbs_piece {
     enum piece_state state;
-    bool holds;     /* it holds its pull: a device may write its pages */
-    bool answered;  /* no answer of the connection is due for it */
-    uint32_t batch; /* NONE: its pull has ended */
+    bool holds;     /* the piece counts in pull->holds: a device may write its pages */
+    bool answered;  /* no answer on the data connection is due for the piece */
+    uint32_t batch; /* NONE: the pull has ended */
     uint32_t tenant, pull, seq, first, n, tries;
     uint32_t tried; /* rails, a bit each */
-    uint32_t path;  /* whose requests; NONE before */
-    uint32_t last;  /* path->posted behind its last one */
-    uint64_t at_ns; /* when it was granted, asked for, closed, or its pull ended */
-    struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */
+    uint32_t path;  /* path of its requests; NONE: not bound yet */
+    uint32_t last;  /* path->posted after its last request */
+    uint64_t at_ns; /* when last granted, requested, closed, or its pull ended */
+    struct xfer_entry entry[XFER_PAGES_MAX]; /* as requested, repeated in CONFIRM */
     struct serve_id serve;
-    uint64_t *sums; /* owned, verbs->piece_sums: the source's */
-    bool revoked;   /* closed; the source may write until it says not, did, or the path ends */
+    uint64_t *sums; /* owned, verbs->piece_sums of them: the source's checksums */
+    bool revoked;   /* closed; the source may write until it refuses or wrote, or the path ends */
     uint32_t nruns;
     struct verbs_run run[XFER_RUNS_MAX];
-    uint64_t slots;  /* of its tenant's ring, a bit each, that its pages come through; 0: none */
-    struct verbs *v; /* borrowed; with `link` where the piece is */
+    uint64_t slots;  /* of the tenant's ring that receive its pages, a bit each; 0: none */
+    struct verbs *v; /* borrowed; v and link locate the piece */
     uint32_t link;
 
-    /* Of PIECE_VERIFYING. While the task is away these, `sums`, `first` and `n` are the
-     * data thread's, and the owner may take the batch from the piece: see `batch`. */
+    /* For PIECE_VERIFYING. Until the task returns, the data thread owns these fields, `sums`,
+     * `first` and `n`. The owner thread may set `batch` to NONE meanwhile. */
     struct io_task task;
-    uint32_t verified;               /* the batch whose pages are looked at */
-    uint64_t stale[XFER_MASK_WORDS]; /* by place in it */
+    uint32_t verified;               /* the batch whose pages the thread verifies */
+    uint64_t stale[XFER_MASK_WORDS]; /* pages to skip, by index in the piece */
     uint64_t right[XFER_MASK_WORDS]; /* pages that agree with their checksums */
 };
 
 struct verbs_link {
     bool peer_rdma;
-    bool marked; /* its pieces may go on, or something is to be sent */
+    bool marked; /* listed: its pieces may resume, or it has something to send */
     struct verbs_link *next_marked;
-    struct verbs_path *marked_paths; /* the first */
+    struct verbs_path *marked_paths; /* head of the list */
     uint64_t tenants, up_ns;
-    uint64_t noted, noted_verbs; /* tenants whose transport was noted, and as what */
+    uint64_t noted, noted_verbs; /* tenants whose transport was reported; those reported as RDMA */
     uint32_t seq;
     struct verbs_piece *piece; /* owned, VERBS_PIECES; NULL until the link is used */
 };
 
 struct verbs {
     struct xfer *xfer;                  /* borrowed, and so is the next */
-    struct transport *transport;        /* what it is behind the door */
-    struct xfer_rdma_view view;         /* but for its rails */
-    bool test_failed[XFER_DEVICES_MAX]; /* of those found: with memory of the host (selftest.h) */
-    uint32_t nrails;                    /* 0: there is no device to use */
+    struct transport *transport;        /* its entry in xfer->transport */
+    struct xfer_rdma_view view;         /* without its rails */
+    bool test_failed[XFER_DEVICES_MAX]; /* view.found[i]: with host memory (selftest.h) */
+    uint32_t nrails;                    /* 0: no usable device */
     struct verbs_rail rail[XFER_RAILS_MAX];
     struct io_threads *threads; /* owned (setup.c) */
     atomic_bool closing;
     bool polls;                                    /* the owner calls xfer_poll */
-    bool running;                                  /* the run is under way */
+    bool running;                                  /* inside verbs_run */
     struct verbs_link *marked_first, *marked_last; /* in the order of their marks */
     uint32_t tenants, rails, npaths, epoch;
     struct verbs_path *path; /* owned, links x tenants x rails */
@@ -216,7 +217,7 @@ struct verbs {
     struct verbs_ring ring[MEM_TENANTS_MAX];
 };
 
-/* The state of the RDMA transport; NULL: it is not in use. */
+/* Returns the state of the RDMA transport. NULL: not in use. */
 static inline struct verbs *verbs_of(const struct xfer *xfer)
 {
     for (uint32_t i = 0; i < xfer->ntransports; i++)
@@ -230,69 +231,69 @@ static inline struct lane *verbs_lane(const struct verbs *v, uint32_t peer_link)
     return transport_lane(v->transport, peer_link);
 }
 
-/* What is kept for a connection that carries notices. */
+/* State of a data connection that carries notices. */
 struct verbs_notices {
-    uint32_t rx_n; /* bytes of conn->meta that are there */
+    uint32_t rx_n; /* bytes received in conn->meta */
 };
 
 /* device/rail.c */
-void rails_look(struct xfer *xfer); /* as it, in xfer->looked, and leaves none open */
-void rails_open(struct verbs *v);   /* says in v->view why each device is, or is not, in use */
-void rails_close(struct verbs *v);  /* after their last queue pair */
-/* What the device had was destroyed with it. A call's EIO alone does not say so: the kernel refuses
- * calls before it takes queue pairs down. */
+void rails_look(struct xfer *xfer); /* fills xfer->looked; leaves no device open */
+void rails_open(struct verbs *v);   /* v->view reports why each device is in use or not */
+void rails_close(struct verbs *v);  /* after their last queue pair is destroyed */
+/* Returns true if the device is gone, and with it all its objects. EIO from a call is not enough:
+ * the kernel refuses calls before it destroys queue pairs. */
 bool rail_gone(const struct verbs_rail *rail);
 
-/* device/port.c: that port is active and has what the configuration asks for; else *ret_why. */
+/* device/port.c. Returns false if the port is not active or not as configured, with *ret_why. */
 bool port_take(struct verbs_rail *rail, uint32_t port, char *ret_why, size_t cap);
 
 /* device/regions.c */
 bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
 /* Registers all tenants' memory; on failure what was registered stays until memory_close. */
 bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
-/* Pages of that pool may be written to peers. */
+/* Returns true if RDMA may write pages of the pool to peers. */
 bool memory_leaves(const struct verbs *v, uint32_t pool);
 void memory_close(struct verbs *v, struct verbs_rail *rail);
 const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at);
 
-/* device/regions_far.c: the pieces of a domain that is far, and its ring. Those that cannot be
- * registered are gone from it when this returns, which says in its regions why. */
+/* device/regions_far.c: registers the pieces of a far domain, and its ring. Pieces that cannot be
+ * registered leave the domain; its regions report why. */
 void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
-/* The pool lies on a GPU that has failed, so no page of it leaves. */
+/* Returns true if the pool lies on a GPU that has failed, so none of its pages leaves. */
 bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool);
 bool verbs_registration_view(const struct transport *t, uint32_t i,
                              struct xfer_registration_view *ret);
-/* At start, when they were registered: no region of the tenant is used with that rail, as that one
- * failed in its test; or not the ring, whose keys go with it. */
+/* At start, after registration: `region` failed its self-test, so the rail uses no region of the
+ * tenant. ring_unregister drops only the ring and its keys. */
 void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant,
                            uint32_t region, const char *why);
 void ring_unregister(struct verbs_rail *rail, uint32_t tenant, const char *why);
 
-/* device/bounce.c. Of a tenant on GPUs; where there is no ring the domain says why. Only so
- * many slots are for what comes over one link. */
+/* device/bounce.c: rings of tenants on GPUs. Without a ring domain->no_ring says why. The pieces of
+ * one link share a limited number of slots. */
 void ring_open(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
-void rings_close(struct verbs *v); /* no rail has them registered any more */
-/* Slots for so many bytes that may be taken now. False: there are too few. */
+void rings_close(struct verbs *v); /* after all rails have unregistered them */
+/* Chooses free slots for `bytes`. Returns false if too few may be taken now. */
 bool ring_fit(struct verbs *v, const struct verbs_path *p, uint64_t bytes, uint64_t *ret_slots);
-/* More than fits now fits never. */
+/* Returns true if the path may use the whole ring now, so a piece that does not fit never will. */
 bool ring_whole(struct verbs *v, const struct verbs_path *p);
-/* Byte `at` of what lies in these slots, and how many follow it there. */
+/* Returns the address of byte `at` within these slots. *ret_bytes: contiguous bytes from there. */
 uint8_t *ring_at(const struct verbs *v, uint32_t tenant, uint64_t slots, uint64_t at,
                  uint64_t *ret_bytes);
-void slots_take(struct verbs *v, struct verbs_piece *piece); /* those of its runs */
-void slots_give(struct verbs *v, struct verbs_piece *piece); /* nothing writes or reads them */
-/* On a data thread: what has come is copied to the pages. False: memory of one is gone. */
+void slots_take(struct verbs *v, struct verbs_piece *piece); /* the slots of its runs */
+void slots_give(struct verbs *v, struct verbs_piece *piece); /* nothing may write or read them */
+/* On a data thread: copies the slots to the pages. Returns false if memory of a page is gone. */
 bool slots_land(const struct verbs_piece *piece);
 
-/* What its peer writes goes through the ring of its tenant. */
+/* Returns true if the peer's writes go through the tenant's ring. */
 static inline bool path_bounces(const struct verbs *v, const struct verbs_path *p)
 {
     return !p->source && v->rail[p->rail % v->nrails].domain[p->tenant].far;
 }
 
 /* device/qp.c */
-/* A queue pair of a rail in INIT, on a thread that may wait. 0, or an errno of *ret_what; *ret is
- * the pair also where only its move failed. */
+/* Makes a queue pair in INIT, on a thread that may wait. Returns 0, or the errno of the call named
+ * in *ret_what. *ret is set also if only the move to INIT failed. */
 struct qp_wish {
     struct ibv_pd *pd; /* borrowed, and so is the next */
     struct ibv_cq *cq;
@@ -301,30 +302,29 @@ struct qp_wish {
 };
 int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ibv_qp **ret,
             const char **ret_what);
-/* Connects it. */
 int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp_endpoint *ours,
                const struct qp_endpoint *theirs, const char **ret_what);
 
 /* path/setup.c */
 uint64_t setup_bytes(uint32_t npaths);
 enum tern_err setup_start(struct verbs *v);
-void setup_stop(struct verbs *v); /* joins the threads; what was queued is not done */
-/* It comes back by path_back. */
+void setup_stop(struct verbs *v); /* joins the threads; queued jobs are skipped */
+/* Hands the path to a thread. path_back receives it when the job is done. */
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job);
-int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
-int windows_make(struct verbs *v, struct verbs_path *p); /* a thread's; 0 or an errno */
+int setup_end_now(struct verbs_path *p); /* destroys the queue pair; 0 or an errno */
+int windows_make(struct verbs *v, struct verbs_path *p); /* on a thread; 0 or an errno */
 
 /* path/path.c */
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void path_carried(struct verbs *v, struct verbs_path *p);  /* a page has come over it */
-void path_advance(struct verbs *v, struct verbs_path *p);  /* a draining one may be quiet */
-void path_finished(struct verbs *v, struct verbs_path *p); /* a thread has done its job of it */
-void path_want(struct verbs_path *p);                      /* the destination; the tick makes it */
+void path_carried(struct verbs *v, struct verbs_path *p);  /* a page arrived over it */
+void path_advance(struct verbs *v, struct verbs_path *p);  /* ends a drained path */
+void path_finished(struct verbs *v, struct verbs_path *p); /* its thread's job is done */
+void path_want(struct verbs_path *p);                      /* destination: the tick makes it */
 void path_offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg);
 void path_answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg);
 void paths_tick(struct verbs *v, uint64_t now_ns);
-/* The device failed, or was taken away: its paths fail, and no other is made over it. */
+/* The device failed or was removed. Paths over it fail, and no new ones are made. */
 void rail_lost(struct verbs_rail *rail, const char *why);
 
 static inline struct verbs_path *path_of(const struct verbs *v, uint32_t link, uint32_t tenant,
@@ -333,13 +333,13 @@ static inline struct verbs_path *path_of(const struct verbs *v, uint32_t link, u
     return &v->path[((size_t)link * v->tenants + tenant) * v->rails + rail];
 }
 
-/* Ours that the path's end is at. */
+/* Returns our rail that has our end of the path. */
 static inline struct verbs_rail *rail_of(struct verbs *v, const struct verbs_path *p)
 {
     return &v->rail[p->rail % v->nrails];
 }
 
-/* The path waits for credit: places in the completion queue come by other paths' completions. */
+/* The path waits for credit. Completions of other paths free places in the completion queue. */
 static inline void rail_full(struct verbs *v, struct verbs_path *p)
 {
     struct verbs_rail *rail = rail_of(v, p);
@@ -350,7 +350,7 @@ static inline void rail_full(struct verbs *v, struct verbs_path *p)
     rail->cq_freed = false;
 }
 
-/* Marks for the run at the end of the event (events.c). */
+/* Marks a link or a path for the run at the end of the event (events.c). */
 static inline void link_mark(struct verbs *v, uint32_t number)
 {
     struct verbs_link *link = &v->link[number];
@@ -376,24 +376,24 @@ static inline void path_mark(struct verbs *v, struct verbs_path *p)
 }
 
 /* path/peers.c */
-/* The ready path with the most credit, in turn where that is equal; NULL: none is ready. */
+/* Returns the ready path with the most credit, the least used of equals. NULL: none is ready. */
 struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant);
-/* Likewise for a piece of a batch. One that is in doubt comes last, but for a piece that was never
- * lost (NULL: one that is not begun), then those that this piece was tried over, then those that
- * are on none of the rails of the regions that its pages lie in. */
+/* Likewise for a piece of a batch (NULL: one not begun), in this order of preference: paths not in
+ * doubt (a piece that was never lost may test a doubted path once), paths on rails where the piece
+ * was not tried, paths on the rails of its pages' regions. */
 struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch,
                             const struct verbs_piece *piece);
 
-/* One that has not failed yet may be worth waiting for. */
+/* Returns true if a path that has not failed yet is being set up, so waiting is worthwhile. */
 bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant);
 void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_path_view *ret);
-/* What that tenant's pages come over from now on; told if it is news. */
+/* Reports the transport of the tenant's pages from now on, if it changed. */
 void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
                     const char *reason);
 
-/* Why no page of the link comes over paths at all; "": they may. */
+/* Returns why no page of the link uses a path. "": pages may. */
 const char *verbs_unwanted(const struct verbs *v, uint32_t link);
-/* Why nothing can be pushed over that rail to pages of that tenant, or over any; NULL: it can. */
+/* Returns why peers cannot push to the tenant's pages over that rail (or any). NULL: they can. */
 const char *rail_pathless(const struct verbs_rail *rail, uint32_t tenant);
 const char *tenant_pathless(const struct verbs *v, uint32_t tenant);
 
@@ -405,38 +405,38 @@ struct verbs_wrs {
 };
 
 /* path/requests.c */
-/* Adds one, or makes an earlier one longer if memory is adjacent on both sides. False: no room. */
+/* Appends a request, or extends one that is adjacent on both sides. Returns false if full. */
 bool wrs_extend(struct verbs_wrs *list, enum ibv_wr_opcode opcode, const struct ibv_sge *more,
                 uint64_t remote, uint32_t rkey, uint32_t most);
-/* There has to be credit. False: only the first list->n were posted, and errno says why. */
+/* Caller has checked the credit. Returns false (errno) if only the first list->n were posted. */
 bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *list);
 const struct xfer_mr *peer_mr(const struct verbs_path *p, uint32_t region, uint64_t offset);
-/* What the path takes now: writes of a source; runs that a destination can grant. */
+/* Returns what may be posted now. Source: writes. Destination: runs to grant. */
 uint32_t path_credit(struct verbs *v, const struct verbs_path *p);
-/* Places in the completion queue, for what a path completes later. */
+/* Reserves n places in the completion queue for later completions of the path. */
 void places_take(struct verbs *v, struct verbs_path *p, uint32_t n);
-/* Those for what a path completes unasked. False: the completion queue is too full. */
+/* Reserves the places of the path's receives. Returns false if the completion queue is too full. */
 bool places_hold(struct verbs *v, struct verbs_path *p);
 void places_unhold(struct verbs *v, struct verbs_path *p);
-void writes_done(struct verbs *v, struct verbs_path *p); /* path->completed has gone up */
+void writes_done(struct verbs *v, struct verbs_path *p); /* path->completed has advanced */
 int receive_post(struct verbs *v, struct verbs_path *p); /* 0 or an errno */
 
 /* path/grants.c */
-/* Frees a piece of a pull that has ended, unless it is counted, revoked, or an answer is due. */
+/* Frees a piece whose pull has ended, unless it holds the pull, is revoked, or an answer is due. */
 void piece_free(struct verbs_piece *piece);
-void piece_done(struct verbs *v, struct verbs_piece *piece); /* no device writes its pages more */
-/* Its windows open nothing any more: they were closed, or went with the queue pair. */
+void piece_done(struct verbs *v, struct verbs_piece *piece); /* no device can write its pages */
+/* Frees the piece's windows. Caller has closed them or destroyed the queue pair. */
 void mws_give(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
-void pieces_lost(struct verbs *v, struct verbs_path *p);            /* it failed */
+void pieces_lost(struct verbs *v, struct verbs_path *p);            /* the path failed */
 void pieces_forgotten(struct verbs *v, const struct verbs_path *p); /* no write comes over it */
 void pieces_ended(struct verbs *v, struct verbs_path *p); /* the queue pair was destroyed */
 
-/* move/verify.c: all of it is here and was confirmed, but for the stale ones. It ends when its
- * task is back. */
+/* move/verify.c: starts verification of a piece that arrived and was confirmed, except its stale
+ * pages. The piece ends when its task returns. */
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale);
 void piece_verified(struct verbs_piece *piece);
 
-/* A device may write its pages, or a data thread looks at them. */
+/* Returns true if a device may write the piece's pages or a data thread uses them. */
 static inline bool piece_held(const struct verbs_piece *piece)
 {
     return piece->holds || piece->state == PIECE_VERIFYING;
@@ -447,14 +447,14 @@ static inline struct verbs_piece *piece_of(struct verbs *v, uint32_t link, uint3
     return &v->link[link].piece[i];
 }
 
-#define VERBS_RECEIVE ((uint64_t)1 << 63) /* in a receive's name */
+#define VERBS_RECEIVE ((uint64_t)1 << 63) /* marks the wr_id of a receive */
 
 static inline uint32_t path_number(const struct verbs *v, const struct verbs_path *p)
 {
     return (uint32_t)(p - v->path);
 }
 
-/* Names a request by path, epoch and count; a completion of a destroyed pair has an old epoch. */
+/* Names a request by path, epoch and count. Completions of a destroyed pair have an old epoch. */
 static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path *p, uint16_t mark)
 {
     static_assert(XFER_PATHS_MAX <= VERBS_RECEIVE >> 40, "the bits above the epoch");
@@ -462,46 +462,47 @@ static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path
 }
 
 /* move/push.c: the destination of pushes. */
-/* How many of the n pages of a batch can be granted as one piece now: fills piece->run. *ret_most:
- * nor will it be more later. */
+/* Returns how many of the n pages of a batch can be granted as one piece now, and fills piece->run.
+ * *ret_most: waiting cannot raise the number. */
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t batch, uint32_t first, uint32_t n,
                   struct verbs_piece *piece, bool *ret_most);
 bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
 uint32_t push_mw_name(const struct verbs_path *p, const struct verbs_run *run); /* xfer_run */
 void push_asked(struct verbs_piece *piece);
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given);
-void push_lost(struct verbs *v, struct verbs_piece *piece); /* the source has no such path */
+void push_lost(struct verbs *v, struct verbs_piece *piece); /* the source no longer has the path */
 void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc);
-/* It broke: by a write to a closed grant? */
+/* The path broke. Counts it as a late write if a grant was revoked. */
 void push_refused(struct verbs *v, struct verbs_path *p);
-void pieces_done(struct verbs *v, struct verbs_path *p);     /* path->completed has gone up */
-void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
+void pieces_done(struct verbs *v, struct verbs_path *p);     /* path->completed has advanced */
+void piece_drop(struct verbs *v, struct verbs_piece *piece); /* the pull has ended */
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
 
-/* move/source.c: the source of pushes. Writes that wait for the path go on, or fail if it ended. */
+/* move/source.c: the source of pushes. Resumes writes that wait for the path; fails them if it
+ * ended. */
 void writes_go_on(struct verbs *v, struct verbs_path *p);
 
 /* retry.c */
-void batch_other_way(struct verbs *v, uint32_t link, uint32_t batch); /* not by RDMA */
-void pieces_start(struct verbs *v, uint32_t link); /* those that wait for a path */
-/* Where its tenant has no path and none comes, what waits for one goes another way. */
+void batch_other_way(struct verbs *v, uint32_t link, uint32_t batch); /* to another transport */
+void pieces_start(struct verbs *v, uint32_t link); /* pieces that wait for a path */
+/* If the tenant has no path and none is coming, hands its waiting batches to another transport. */
 void batches_settle(struct verbs *v, struct verbs_path *p);
 
-/* notices.c: says on the link's connection what is to be said, or calls for one. */
+/* notices.c: sends what is due on the link's data connection, or calls for a connection. */
 void link_say(struct verbs *v, uint32_t link);
 
 /* events.c */
-void verbs_run(struct verbs *v); /* what is marked goes on */
+void verbs_run(struct verbs *v); /* resumes what is marked */
 void path_back(struct io_task *task, int32_t res);
 void piece_back(struct io_task *task, int32_t res);
-void rails_poll(struct verbs *v); /* begins to listen to them */
+void rails_poll(struct verbs *v); /* starts polling their descriptors */
 void rails_cancel(struct verbs *v);
 bool rails_polling(const struct verbs *v);
 
 /* verbs.c */
 bool link_pieces(struct verbs *v, uint32_t link);
 
-/* ------------------------------------------------------------------ behind the door */
+/* ------------------------------------------------------------------ functions for transport.h */
 
 void verbs_pump(struct transport *t, uint32_t peer_link);
 bool verbs_takes(const struct transport *t, uint32_t peer_link, uint32_t pool);

@@ -1,12 +1,12 @@
-/* Pages of GPUs that a peer writes to us. A registration of a GPU's memory takes no memory windows,
- * so the tenant has a ring of slots in memory of the host, and windows are bound to slots in place
- * of pages. When a piece has come, its windows are closed and it was confirmed, the data thread
- * that verifies it copies its slots to its pages first. Peers do not know: they write the runs that
+/* Pages on GPUs that a peer writes to us. A registration of GPU memory takes no memory windows, so
+ * the tenant has a ring of slots in host memory, and windows are bound to slots instead of pages.
+ * When a piece has arrived, its windows are closed and it is confirmed; the data thread that
+ * verifies it first copies its slots to its pages. Peers need not know: they write the runs that
  * they are granted.
  *
- * What must stay true: a slot belongs to one piece from the binding of its windows until these are
- * closed, or went with their queue pair, and no copy out of it is under way. So a write that comes
- * late finds a window that is closed, and never the slot of another piece. */
+ * Invariant: a slot belongs to one piece from the binding of its windows until these are closed, or
+ * destroyed with their queue pair, and no copy out of the slot runs. So a late write finds a closed
+ * window, and never the slot of another piece. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -61,7 +61,7 @@ void ring_unregister(struct verbs_rail *rail, uint32_t tenant, const char *why)
 
     rail->view.registrations--;
     rail->view.registered_bytes -= d->ring.bytes;
-    (void)ibv_dereg_mr(d->ring.mr); /* of a lost device, it cannot be done */
+    (void)ibv_dereg_mr(d->ring.mr); /* fails if the device is lost */
     d->ring = (struct verbs_mr){.mr = NULL};
     snprintf(d->no_ring, sizeof d->no_ring, "self-test: %s", why);
 }
@@ -79,7 +79,7 @@ static uint32_t count(uint64_t slots)
     return (uint32_t)__builtin_popcountll(slots);
 }
 
-/* Of the tenant's ring, by what comes over that link. */
+/* Returns how many slots of the tenant's ring the link's pieces have. */
 static uint32_t slots_of_link(struct verbs *v, uint32_t link, uint32_t tenant)
 {
     uint32_t n = 0;
@@ -100,8 +100,8 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Not more than the link's share, which leaves room for other peers, but for one piece that is
- * larger, alone. */
+/* Returns how many slots the link may take now: its share, which leaves slots to other peers. A
+ * link without slots may take all, for one larger piece. */
 static uint32_t slots_to_have(struct verbs *v, const struct verbs_path *p)
 {
     uint32_t of_link = slots_of_link(v, p->link, p->tenant), rest = count(slots_free(v, p->tenant));
@@ -168,7 +168,7 @@ void slots_give(struct verbs *v, struct verbs_piece *piece)
 
 /* ------------------------------------------------------------------ on a data thread */
 
-/* The pages of a piece, from where it goes on: region after region, page after page. */
+/* Position in the pages of a piece: region after region, page after page. */
 struct landing {
     const struct verbs_piece *piece;
     const struct batch *batch;
@@ -176,7 +176,7 @@ struct landing {
     uint32_t regions;
 };
 
-/* Where the next `bytes` go, at most XFER_PIECE_PARTS stretches. Returns how many bytes fit. */
+/* Lists where the next `bytes` go, at most XFER_PIECE_PARTS stretches. Returns the bytes listed. */
 static uint64_t landing_next(struct landing *l, const struct mem *mem, uint64_t bytes,
                              struct iovec *stretches)
 {

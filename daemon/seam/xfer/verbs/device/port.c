@@ -1,6 +1,6 @@
-/* Ports: the one of a device that a rail uses, and whether what the configuration asks for is
- * there: a GID, a P_Key, an MTU. Where it is not the device is not used, and the view says what is
- * there. Called by rail.c. */
+/* Ports: which port of a device a rail uses, and whether the port has the GID, P_Key and MTU of the
+ * configuration. If not, the device is not used, and the view reports what the port has. Called by
+ * rail.c. */
 #include <endian.h>
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ static bool gid_there(struct ibv_context *ctx, uint32_t port, uint32_t index,
            memcmp(ret->gid.raw, zero, sizeof zero) != 0;
 }
 
-/* The one for RoCE v2 over IPv4, else for RoCE v2, else whichever there is. */
+/* Chooses a GID: RoCE v2 over IPv4, else RoCE v2, else any. */
 static bool choose_gid(struct ibv_context *ctx, uint32_t port, uint32_t entries,
                        uint32_t *ret_index, union ibv_gid *ret_gid)
 {
@@ -68,7 +68,7 @@ static bool take_gid(struct verbs_rail *rail, uint32_t port, const struct ibv_po
     return true;
 }
 
-/* An MTU is a code: 256 bytes are 1, and each next one is twice as many. */
+/* MTUs are coded: 1 is 256 bytes, and each next code is twice as many. */
 static bool take_mtu(struct verbs_rail *rail, uint32_t port, const struct ibv_port_attr *attr,
                      char *ret_why, size_t cap)
 {

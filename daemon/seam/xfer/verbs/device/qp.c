@@ -1,12 +1,12 @@
-/* Queue pairs: how one is made and connected, on a thread that may wait. Called by setup.c, for the
- * paths, and by the self-test. */
+/* Makes and connects queue pairs, on a thread that may wait. Called by setup.c for the paths, and
+ * by the self-test. */
 #include <errno.h>
 
 #include "base/err.h"
 #include "seam/xfer/verbs/verbs.h"
 
 #define RNR_TIMER   12 /* 0.64 ms, as InfiniBand counts it; */
-#define RNR_RETRIES 6  /* but a receive is always posted */
+#define RNR_RETRIES 6  /* not expected: a receive is always posted */
 
 int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ibv_qp **ret,
             const char **ret_what)
@@ -48,7 +48,7 @@ static int to_receive(const struct verbs_rail *rail, struct ibv_qp *qp,
         .path_mtu = (enum ibv_mtu)smaller(rail->mtu, theirs->mtu),
         .dest_qp_num = theirs->qpn,
         .rq_psn = theirs->psn,
-        .max_dest_rd_atomic = 1, /* of the self-test, which reads */
+        .max_dest_rd_atomic = 1, /* for the self-test, which reads */
         .min_rnr_timer = RNR_TIMER,
         .ah_attr = {.is_global = 1,
                     .sl = (uint8_t)rail->tuning->service_level,

@@ -1,8 +1,8 @@
-/* Rails: which local devices are in use, and what they report. They are chosen by name, in the
- * order of the names; or they are those that are nearest to the GPUs that memory lies on
- * (region_nics.c); or it is the one with an active port that is nearest to memory of the host. A
- * device that cannot be used is left out, and the view says why. With no device left pages go over
- * TCP, or nowhere. Called by verbs.c. */
+/* Rails: which local devices are in use, and what they report. Devices are chosen by name, in the
+ * order of the names; or as those nearest to the GPUs with tenants' memory (region_nics.c); or as
+ * the one with an active port that is nearest to host memory. A device that cannot be used is left
+ * out, and the view reports why. Without devices, pages use TCP or do not move. Called by
+ * verbs.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *r
     return false;
 }
 
-/* Takes back what take_device did, well or not. */
+/* Undoes take_device, whether it succeeded or not. */
 static void drop_device(struct verbs_rail *rail)
 {
     if (rail->ctx)
@@ -61,7 +61,7 @@ static bool nonblocking(int fd)
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
-/* As many as the device takes, for requests and for what comes unasked. */
+/* Returns the completion queue's size: requests and receives, at most what the device allows. */
 static uint32_t completions(const struct verbs_rail *rail)
 {
     const struct xfer_rdma_config *c = &rail->v->xfer->config.rdma;
@@ -109,7 +109,7 @@ static struct verbs_rail rail_none(const struct xfer *xfer)
                                .alive_fd = -1};
 }
 
-/* True: the next rail is that device. Else found[at] says why not. */
+/* Opens that device as the next rail. Returns false if it cannot be used; found[at] says why. */
 static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
 {
     struct verbs_rail *rail = &v->rail[v->nrails];
@@ -133,7 +133,7 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     return true;
 }
 
-/* Those asked for come first in `list`, in their order; NULL: there is none of that name. */
+/* `list` begins with the devices asked for, in their order. NULL: no device of that name. */
 static void rails_by_name(struct verbs *v, struct ibv_device **list)
 {
     const struct xfer_rdma_config *c = &v->xfer->config.rdma;
@@ -160,7 +160,7 @@ static void rails_by_name(struct verbs *v, struct ibv_device **list)
                  v->nrails < c->ndevices ? "; others that were cannot be used" : "");
 }
 
-/* Those whose distance is known by that, then the others, as the system lists them. */
+/* Orders devices of known distance by distance, then the others as the system lists them. */
 static void order_by_distance(const struct xfer_rdma_view *view, uint32_t *ret_order)
 {
     for (uint32_t i = 0; i < view->ndevices; i++) {
@@ -174,7 +174,7 @@ static void order_by_distance(const struct xfer_rdma_view *view, uint32_t *ret_o
     }
 }
 
-/* A device that failed its self-test when it was tried for the regions is not tried again. */
+/* Skips devices that failed their self-test when they were tried for the regions. */
 static void rails_by_distance(struct verbs *v, struct ibv_device **list)
 {
     struct xfer_rdma_view *view = &v->view;
@@ -201,7 +201,7 @@ static void rails_by_distance(struct verbs *v, struct ibv_device **list)
                  view->found[0].name, view->found[0].state);
 }
 
-/* Which devices could be rails; none is left open. A bit each. */
+/* Returns which devices could be rails, a bit each. Leaves none open. */
 static uint32_t probe(const struct xfer *xfer, struct xfer_rdma_view *view,
                       struct ibv_device **list)
 {
@@ -222,8 +222,8 @@ static uint32_t probe(const struct xfer *xfer, struct xfer_rdma_view *view,
     return usable;
 }
 
-/* The devices that regions get, a bit each; none where all of it is memory of the host, and
- * rdma_device and the regions name none. */
+/* Returns the devices that regions get, a bit each; 0 if all memory is host memory and neither
+ * rdma_device nor the regions name one. */
 static uint32_t choose(struct xfer *xfer, struct xfer_rdma_view *view, struct ibv_device **list)
 {
     const struct xfer_rdma_config *c = &xfer->config.rdma;
@@ -250,7 +250,7 @@ static void rails_by_region(struct verbs *v, struct ibv_device **list, uint32_t 
     snprintf(view->why, sizeof view->why, "%u rails, for the regions as listed", v->nrails);
 }
 
-/* Of those that are in use. */
+/* Gives each region a rail, chosen among the devices in use. */
 static void rails_to_regions(struct verbs *v)
 {
     const struct mem *mem = v->xfer->config.mem;
@@ -324,8 +324,8 @@ static bool region_asks_for(const struct xfer_rdma_config *c, const struct mem *
     return false;
 }
 
-/* A host may have more devices than fit, and than may be rails: those asked for come first. NULL:
- * there is none. Else it is to be freed. */
+/* Lists the devices, those asked for first, because a host may have more than fit or than may be
+ * rails. Returns NULL if there is none; otherwise the caller frees the list. */
 static struct ibv_device **find_devices(const struct xfer *xfer, struct xfer_rdma_view *view,
                                         struct ibv_device **ret_found)
 {

@@ -1,8 +1,8 @@
-/* The memory that the devices may touch, but for that of GPUs (regions_far.c) and their rings
- * (bounce.c). On each rail every tenant has a protection domain of its own, so that a key opens one
- * tenant's memory. The tenant's memory is registered in it once, at start: for memory windows where
- * peers write to us, and never for a remote read or a remote write as a whole. Large memory is
- * registered by several threads, which end before this returns. Called by rail.c. */
+/* Host memory that devices may touch; regions_far.c has GPU memory, bounce.c its rings. On each
+ * rail every tenant has its own protection domain, so that a key opens one tenant's memory only.
+ * The memory is registered there once, at start: for memory windows if peers write to us, and never
+ * for remote reads or writes as a whole. Several threads register large memory and end before
+ * memory_register returns. Called by rail.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,14 +44,14 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + MR_ALIGN - 1) / MR_ALIGN * MR_ALIGN;
 }
 
-/* As much as the device takes, but so little that all threads have work. */
+/* Returns the size of one registration: what the device takes, but small enough for all threads. */
 static uint64_t mr_bytes(const struct verbs *v, const struct verbs_rail *rail, uint32_t tenant)
 {
     uint64_t most = rail->view.max_mr_bytes, asked = v->xfer->config.rdma.mr_bytes_max;
     uint64_t share = round_up(memory_of(v, tenant) / VERBS_REGISTER_THREADS);
 
     if (rail->domain[tenant].far)
-        share = UINT64_MAX; /* no pages of it are to be found one by one */
+        share = UINT64_MAX; /* registering it looks up no single pages */
     if (share < VERBS_REGISTER_BYTES)
         share = VERBS_REGISTER_BYTES;
     if (asked > 0 && asked < most)
@@ -88,7 +88,7 @@ static bool cut_tenant(struct verbs *v, struct verbs_rail *rail, uint32_t tenant
 
 /* ------------------------------------------------------------------ registering */
 
-/* The host's memory as it is registered, by several threads: each takes the next piece. */
+/* Host memory while threads register it: each thread takes the next piece. */
 struct registering {
     struct verbs *v;
     struct verbs_rail *rail;
@@ -97,7 +97,7 @@ struct registering {
     uint64_t all, start_ns;
     atomic_uint next, running;
     atomic_ullong done; /* bytes */
-    atomic_int failed;  /* errno of one that failed */
+    atomic_int failed;  /* errno of a failed piece */
     atomic_ullong failed_bytes;
 };
 
@@ -157,7 +157,7 @@ static void tell(struct registering *r, uint64_t *last_ns)
     c->rdma.progress(c->ctx, r->rail->view.device, done, r->all, r->threads, now - r->start_ns);
 }
 
-/* Fewer than asked for is fine: the first piece of work is done by whoever is there. */
+/* Fewer threads than requested suffice: whichever runs takes the next piece. */
 static uint32_t start_threads(struct registering *r, pthread_t *thread)
 {
     uint32_t n = 0;
@@ -202,7 +202,7 @@ static uint32_t register_threads(uint64_t bytes)
     return cpus > 0 && n > (uint64_t)cpus ? (uint32_t)cpus : (uint32_t)n;
 }
 
-/* What is registered in them is cut, and the host's memory counted. */
+/* Makes the domains, cuts their memory into pieces and counts the host's. */
 static bool open_domains(struct verbs *v, struct verbs_rail *rail, struct registering *r,
                          char *ret_why, size_t cap)
 {
@@ -258,7 +258,7 @@ void memory_close(struct verbs *v, struct verbs_rail *rail)
 
         for (uint32_t i = 0; i < d->n; i++)
             if (d->mr[i].mr)
-                (void)ibv_dereg_mr(d->mr[i].mr); /* of a lost device, it cannot be done */
+                (void)ibv_dereg_mr(d->mr[i].mr); /* fails if the device is lost */
         if (d->ring.mr)
             (void)ibv_dereg_mr(d->ring.mr);
         if (d->pd)

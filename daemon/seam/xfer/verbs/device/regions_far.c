@@ -1,9 +1,9 @@
-/* Memory of GPUs, as a NIC may touch it. Each region is registered in the first way that works: as
- * a dma-buf that the GPU's driver exports, with the region's address as the address of the keys; by
- * its address alone, which takes the kernel's module nvidia-peermem; and what became of the ways
- * before is kept for operators. Where one region of a tenant is registered in no way, none is: its
- * pages leave another way than by that NIC, which itself is used on. Called by regions.c at start,
- * on the owner thread, since the driver of GPUs is asked. */
+/* Registration of GPU memory with a NIC. Each region is registered in the first way that works: as
+ * a dma-buf that the GPU's driver exports, with keys that use the region's address; or by its
+ * address alone, which takes the kernel's module nvidia-peermem. Why earlier ways failed is kept
+ * for operators. If one region of a tenant cannot be registered, none is: the tenant's pages leave
+ * another way than by that NIC, which stays in use. Called by regions.c at start, on the owner
+ * thread, because it calls the GPU driver. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -23,15 +23,15 @@ static void region_drop(struct verbs_domain *d, uint32_t region)
 {
     for (uint32_t i = 0; i < d->n; i++)
         if (d->mr[i].region == region && d->mr[i].mr) {
-            (void)ibv_dereg_mr(d->mr[i].mr); /* of a lost device, it cannot be done */
+            (void)ibv_dereg_mr(d->mr[i].mr); /* fails if the device is lost */
             d->mr[i].mr = NULL;
         }
 }
 
-/* fd: of the region's dma-buf, or -1. NICs read the region and never write it: what comes goes
- * through the ring. Without a dma-buf the registration asks for local writes all the same. To read
- * alone, a kernel without nvidia-peermem may pin pages of zeros in the place of the GPU's memory.
- * Returns 0, or the errno of the piece that failed. */
+/* Registers a region's pieces. fd: its dma-buf, or -1. NICs read the region and never write it:
+ * pushes go through the ring. Without a dma-buf the registration asks for local writes all the
+ * same: for read-only access, a kernel without nvidia-peermem may pin pages of zeros in place of
+ * the GPU's memory. Returns 0, or the errno of the piece that failed. */
 static int region_pieces(struct verbs_domain *d, uint32_t region, int fd)
 {
     for (uint32_t i = 0; i < d->n; i++) {
@@ -53,7 +53,7 @@ static int region_pieces(struct verbs_domain *d, uint32_t region, int fd)
     return 0;
 }
 
-/* What a way failed with, behind what others did. */
+/* Appends why a way failed. */
 static void failed(char *why, const struct way *way, const char *call, const char *text)
 {
     size_t n = strlen(why);
@@ -76,7 +76,7 @@ static bool region_by(struct verbs *v, struct verbs_domain *d,
     }
     error = region_pieces(d, at->region, fd);
     if (fd >= 0)
-        close(fd); /* the registration holds what it needs */
+        close(fd); /* the registration keeps the dma-buf */
     if (error)
         failed(why, way, way->exported ? "ibv_reg_dmabuf_mr: " : "ibv_reg_mr: ", strerror(error));
     return error == 0;

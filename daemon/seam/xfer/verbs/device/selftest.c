@@ -18,23 +18,23 @@ struct self_test {
     struct verbs_rail *rail;
     uint64_t until_ns;
     struct prng random;
-    bool gpu_failed; /* memory of one, with this device */
-    bool stuck;      /* a queue pair cannot be destroyed: what it was to write may come any time */
-    char none[XFER_SELF_TEST_TEXT]; /* why nothing more is tried of this device; "": it is */
+    bool gpu_failed;                /* some GPU's memory failed with this device */
+    bool stuck;                     /* a queue pair cannot be destroyed: it may still write */
+    char none[XFER_SELF_TEST_TEXT]; /* why testing of the device stopped; "": it did not */
 };
 
-/* Memory that is tested, and how the device may touch it. */
+/* Memory to test, and how the device may touch it. */
 struct place {
     const struct verbs_mr *mr;
     uint8_t *at;   /* in it */
-    uint8_t *page; /* of a ring: the GPU's memory that its bytes go on to; NULL: `at` is a page's */
+    uint8_t *page; /* of a ring: the GPU's memory that its bytes are copied to; NULL: not a ring */
     bool windows;
 };
 
-enum end { ASKS, ANSWERS, ENDS }; /* of the two queue pairs: who posts, and whose memory it is */
+enum end { ASKS, ANSWERS, ENDS }; /* the queue pair that posts; the one whose memory is used */
 
-/* Two queue pairs that are connected to each other, and memory beside them: first the bytes that
- * are known, then as many that come back. */
+/* Two queue pairs connected to each other, and two buffers: the known bytes, and the bytes that
+ * come back. */
 struct loop {
     struct self_test *t;
     struct ibv_pd *pd;
@@ -44,12 +44,12 @@ struct loop {
     struct ibv_mr *mr;
     uint8_t *known, *back;
     uint32_t bytes; /* of each */
-    /* What it means if the device does not do what it is told. */
+    /* The result to record if a work request fails. */
     enum xfer_self_test_result broken;
     struct xfer_self_test *test;
 };
 
-/* Always false. */
+/* Records a result. Always returns false. */
 __attribute__((format(printf, 3, 4))) static bool
 ends(struct loop *l, enum xfer_self_test_result result, const char *format, ...)
 {
@@ -125,7 +125,7 @@ static bool loop_open(struct loop *l)
     return loop_connect(l, end);
 }
 
-/* 0, or an errno, which leaves the rest undestroyed. A window has to go before its pair. */
+/* Returns 0, or an errno and leaves the rest. A window must be freed before its pair. */
 static int loop_quiet(struct loop *l)
 {
     int rc = l->mw ? ibv_dealloc_mw(l->mw) : 0;
@@ -135,7 +135,7 @@ static int loop_quiet(struct loop *l)
     return rc;
 }
 
-/* False: the device may write on. */
+/* Returns false if the device may still write. */
 static bool loop_close(struct loop *l)
 {
     int rc = loop_quiet(l);
@@ -146,7 +146,7 @@ static bool loop_close(struct loop *l)
     if (l->cq)
         ibv_destroy_cq(l->cq);
     if (l->mr)
-        (void)ibv_dereg_mr(l->mr); /* of a lost device, it cannot be done */
+        (void)ibv_dereg_mr(l->mr); /* fails if the device is lost */
     if (l->known)
         munmap(l->known, XFER_SELF_TEST_SCRATCH);
     return true;
@@ -154,7 +154,7 @@ static bool loop_close(struct loop *l)
 
 /* ------------------------------------------------------------------ one move */
 
-/* From here on other bytes are known. */
+/* Fills in new known bytes, and their complement in `back`. */
 static void renew(struct loop *l)
 {
     for (uint32_t i = 0; i < l->bytes; i += sizeof(uint64_t)) {
@@ -204,7 +204,7 @@ static bool posted(struct loop *l, enum end by, struct ibv_send_wr *wr, const ch
     return true;
 }
 
-/* ASKS moves the bytes between `local` and what `key` opens at `remote`. */
+/* ASKS moves the bytes between `local` and `remote`, which `rkey` opens. */
 static bool moved(struct loop *l, enum ibv_wr_opcode opcode, const void *local, uint32_t lkey,
                   const void *remote, uint32_t rkey, const char *what)
 {
@@ -216,8 +216,8 @@ static bool moved(struct loop *l, enum ibv_wr_opcode opcode, const void *local, 
     return posted(l, ASKS, &wr, what);
 }
 
-/* What ASKS wrote to the buffer that comes back. That a write has ended does not say that its bytes
- * are there to be seen; that a read of them behind it has, does. */
+/* Compares what ASKS wrote to `back`. A completed write does not prove that its bytes are visible;
+ * a later read of these bytes does. */
 static bool came_back(struct loop *l, const char *what)
 {
     bool read = memcmp(l->back, l->known, l->bytes) == 0 ||
@@ -226,7 +226,7 @@ static bool came_back(struct loop *l, const char *what)
     return same(l, l->back, what) && read;
 }
 
-/* Between its own two buffers, both ways. What fails here is not the memory's fault. */
+/* Moves bytes between the two buffers, both ways. A failure here is not the memory's fault. */
 static bool loop_works(struct loop *l)
 {
     static const char into[] = "in loopback, between buffers of the daemon: an RDMA write",
@@ -250,7 +250,7 @@ static bool gone(struct loop *l)
                 "has lost that memory");
 }
 
-/* What the device wrote to the place is what is known. */
+/* Compares what the device wrote to the place with the known bytes. */
 static bool landed(struct loop *l, const struct place *p, const char *what)
 {
     const struct mem *mem = l->t->v->xfer->config.mem;
@@ -261,7 +261,7 @@ static bool landed(struct loop *l, const struct place *p, const char *what)
                                                                       : gone(l);
 }
 
-/* Other bytes, which are in the place. */
+/* Puts new known bytes into the place. */
 static bool put(struct loop *l, const struct place *p)
 {
     const struct mem *mem = l->t->v->xfer->config.mem;
@@ -270,7 +270,7 @@ static bool put(struct loop *l, const struct place *p)
     return mem_put(mem, p->at, l->known, l->bytes) || gone(l);
 }
 
-/* As peers push: by a window, which is closed before what came is looked at. */
+/* Writes as peers push: through a window, which is closed before the bytes are compared. */
 static bool is_written_in(struct loop *l, const struct place *p)
 {
     static const char what[] = "an RDMA write into it by a memory window";
@@ -301,7 +301,7 @@ static bool is_written_out(struct loop *l, const struct place *p)
            came_back(l, what);
 }
 
-/* Of random bytes nothing is left. */
+/* Clears the random bytes. */
 static void wipe(const struct mem *mem, const struct place *p, uint32_t bytes)
 {
     static const uint8_t zero[XFER_SELF_TEST_SCRATCH / 2];
@@ -338,9 +338,9 @@ static void place_test(struct self_test *t, struct ibv_pd *pd, const struct plac
             snprintf(t->none, sizeof t->none, "%s", ret->why);
     } else {
         l.broken = XFER_SELF_TEST_FAILED;
-        ret->bytes = 0;                         /* those of the loop itself do not count */
-        if (p->page || is_written_out(&l, p)) { /* nothing leaves by a ring */
-            l.broken = XFER_SELF_TEST_PART;     /* without windows the rest can be used */
+        ret->bytes = 0;                         /* loop_works does not count */
+        if (p->page || is_written_out(&l, p)) { /* pages do not leave by a ring */
+            l.broken = XFER_SELF_TEST_PART;     /* usable, but without windows */
             if (!p->windows || is_written_in(&l, p))
                 ret->result = XFER_SELF_TEST_PASSED;
         }
@@ -350,7 +350,7 @@ static void place_test(struct self_test *t, struct ibv_pd *pd, const struct plac
     ret->ns = io_now_ns() - ret->at_ns;
 }
 
-/* Two tests of one row: the worse one says why, the first of those that are alike. */
+/* Merges two tests of one row: keeps the worse result, or the first of equal ones. */
 static void merge(struct xfer_self_test *to, const struct xfer_self_test *more, const char *of)
 {
     static_assert(XFER_SELF_TEST_NONE < XFER_SELF_TEST_PASSED &&
@@ -368,7 +368,7 @@ static void merge(struct xfer_self_test *to, const struct xfer_self_test *more, 
              more->why);
 }
 
-/* A device that has failed with memory of a GPU gets no other one's untested. */
+/* If a device failed with one GPU's memory, another GPU's untested memory counts as failed. */
 static void doubt(const struct self_test *t, struct xfer_self_test *test)
 {
     if (!t->gpu_failed || !t->none[0] || test->result != XFER_SELF_TEST_NOT_POSSIBLE)
@@ -424,12 +424,12 @@ static void ring_test(struct self_test *t, uint32_t tenant, uint32_t region)
         test.result = d->n > 0 ? XFER_SELF_TEST_PART : XFER_SELF_TEST_FAILED;
     merge(&d->region[region].test, &test, "its ring: ");
     if (t->stuck)
-        t->v->ring[tenant].taken |= 1; /* for good: no rail gives anybody that slot */
+        t->v->ring[tenant].taken |= 1; /* for good: no piece takes that slot */
     if (fails)
         ring_unregister(t->rail, tenant, test.why);
 }
 
-/* And it stays so: one region that has failed takes the others with it. */
+/* Returns false also after a region failed: then none of its domain is used. */
 static bool registered(const struct verbs_domain *d)
 {
     return d->n > 0 && (d->far || d->region[0].test.result != XFER_SELF_TEST_FAILED);
@@ -449,7 +449,7 @@ static void *run(void *ctx)
             ring_test(t, tenant, r);
     }
     for (uint32_t i = 0; i < t->v->tenants && t->rail->windows_refused; i++)
-        if (t->rail->domain[i].ring.mr) /* which a device without windows has not */
+        if (t->rail->domain[i].ring.mr) /* none without windows */
             ring_unregister(t->rail, i, "memory of the host took no memory window");
     return NULL;
 }
@@ -466,7 +466,7 @@ static void run_apart(struct self_test *t)
         return;
     }
     snprintf(t->none, sizeof t->none, "no thread for it: %s", strerror(rc));
-    run(t); /* which tries nothing now */
+    run(t); /* tests nothing, as t->none is set */
 }
 
 static void tell(const struct verbs *v, const struct verbs_rail *rail)
@@ -482,7 +482,7 @@ static void tell(const struct verbs *v, const struct verbs_rail *rail)
             struct xfer_registration_view row = {
                 .tenant = t,
                 .region = r,
-                .regions = d->far ? 1 : mem_region_count(c->mem, t), /* of which the first tells */
+                .regions = d->far ? 1 : mem_region_count(c->mem, t), /* the first stands for all */
                 .gpu = mem_region_device(c->mem, t, r, NULL, NULL),
                 .device = rail->view.device,
                 .test = &d->region[r].test};
@@ -506,7 +506,7 @@ bool self_test(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t c
 
     if (!v->xfer->config.rdma.self_test)
         return true;
-    (void)!getrandom(&seed, sizeof seed, GRND_NONBLOCK); /* the time does as well */
+    (void)!getrandom(&seed, sizeof seed, GRND_NONBLOCK); /* else seed with the time */
     prng_init(&t.random, seed);
     run_apart(&t);
     tell(v, rail);

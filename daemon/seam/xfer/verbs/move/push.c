@@ -1,14 +1,13 @@
-/* Pages that a peer writes to us. Each contiguous run of a piece's pages, or of the slots that they
- * come through (bounce.c), is opened by a memory window (type 2) of the path, which is bound for
- * this piece alone. The source is asked to write there, and the immediate of its last write says
- * that all has arrived. Then the memory windows are closed, and the pages are confirmed and
- * verified.
+/* Pages that a peer writes to us. A memory window (type 2) of the path opens each contiguous run of
+ * a piece's pages, or of the slots that receive them (bounce.c). The window is bound for this piece
+ * alone. The source writes there when asked, and the immediate of its last write reports that all
+ * data arrived. Then the windows are closed, and the pages are confirmed and verified.
  *
- * When the pull of a piece ends, its memory windows are closed at once if nothing was asked for
- * yet. A piece that was asked for has VERBS_REVOKE_NS to arrive, or to be refused by the source,
- * which hears of the end as well; then the memory windows are closed under the writer. The device
- * refuses what comes after that, and both queue pairs break by it, which would hit every other pull
- * of the path. That is why the piece is given this time. */
+ * When the pull of a piece ends before the piece was requested, its memory windows are closed at
+ * once. A requested piece has VERBS_REVOKE_NS to arrive or to be refused by the source, which is
+ * informed of the end too. Then the windows are closed even if the source still writes. The device
+ * refuses such late writes, which breaks both queue pairs and so every other pull of the path.
+ * Hence the delay. */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -35,7 +34,7 @@ static bool runs_add(struct runs *runs, const struct verbs_mr *mr, uint64_t offs
     return true;
 }
 
-/* A memory window opens a stretch of one registration. */
+/* Splits the page at registrations, because a memory window covers one registration only. */
 static bool runs_add_page(struct runs *runs, const struct verbs_domain *domain, const uint8_t *at,
                           uint64_t bytes)
 {
@@ -54,7 +53,7 @@ static bool runs_add_page(struct runs *runs, const struct verbs_domain *domain, 
     return true;
 }
 
-/* The runs of the slots for n pages of a batch. False: more than fit, or too few slots. */
+/* Fills the runs of slots for n pages. Returns false if too many runs or too few slots. */
 static bool runs_of_slots(struct verbs *v, const struct verbs_path *p, const struct batch *batch,
                           uint32_t first, uint32_t n, struct runs *runs)
 {
@@ -76,7 +75,7 @@ static bool runs_of_slots(struct verbs *v, const struct verbs_path *p, const str
     return true;
 }
 
-/* The runs of n pages of a batch. False: there are more than fit. */
+/* Fills the runs of n pages of a batch. Returns false if there are too many. */
 static bool runs_of_pages(struct verbs *v, const struct verbs_path *p, const struct batch *batch,
                           uint32_t first, uint32_t n, struct runs *runs)
 {
@@ -123,7 +122,7 @@ static void mw_take(struct verbs *v, struct verbs_path *p, struct verbs_run *run
     v->xfer->stats.windows_open++;
 }
 
-/* Places in the completion queue are taken here for the bindings and for what will close them. */
+/* Takes places in the completion queue for the bindings and for the later invalidations. */
 bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
 {
     struct verbs_wrs list = {.n = piece->nruns};
@@ -149,7 +148,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
         slots_take(v, piece);
     places_take(v, p, piece->nruns);
     posted = wrs_post(v, p, &list);
-    for (uint32_t i = 0; i < piece->nruns; i++) /* the old key named the memory window until now */
+    for (uint32_t i = 0; i < piece->nruns; i++) /* until posted, the old key names the window */
         p->mw[piece->run[i].mw]->rkey = list.wr[i].bind_mw.rkey;
     piece_state_move(&piece->state, PIECE_BINDING);
     piece->answered = true;
@@ -164,7 +163,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     return posted;
 }
 
-/* On a path that is not ready the end of its queue pair closes them. */
+/* On a path that is not ready, destroying the queue pair closes the windows. */
 static void push_close(struct verbs *v, struct verbs_piece *piece)
 {
     struct verbs_path *p = &v->path[piece->path];
@@ -201,10 +200,10 @@ void push_answered(struct verbs *v, struct verbs_piece *piece, bool given)
     if (piece->state == PIECE_ASKED && given)
         piece_state_move(&piece->state, PIECE_COMING);
     else if (piece->state == PIECE_ASKED || piece->state == PIECE_ARRIVED)
-        push_close(v, piece); /* nothing of it is under way, nothing will come */
+        push_close(v, piece); /* refused: no write is or will be posted */
 }
 
-/* One that is ending already ends by itself. */
+/* A path that is already ending needs no failure. */
 void push_lost(struct verbs *v, struct verbs_piece *piece)
 {
     struct verbs_path *p = &v->path[piece->path];
@@ -233,7 +232,7 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     } else if (piece->state == PIECE_COMING || piece->batch == NONE) {
         push_close(v, piece);
     } else if (piece->state == PIECE_ASKED) {
-        piece_state_move(&piece->state, PIECE_ARRIVED); /* its answer is on the way */
+        piece_state_move(&piece->state, PIECE_ARRIVED); /* its answer is due */
     } else {
         path_failed(v, p, "the peer says that it wrote what it was not asked for");
     }
@@ -248,7 +247,7 @@ void push_refused(struct verbs *v, struct verbs_path *p)
     if (revoked == 0)
         return;
     v->xfer->stats.late_writes++;
-    p->pause_ns = 0; /* our own doing: no reason to wait longer than at first */
+    p->pause_ns = 0; /* we caused it, so retry after the shortest pause */
 }
 
 void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc)
@@ -286,7 +285,7 @@ void pieces_done(struct verbs *v, struct verbs_path *p)
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
         if (p->state != PATH_READY)
-            return; /* what is flushed is told as if it were done */
+            return; /* flushed requests look like completed ones */
         if (!piece->holds || piece->path != path_number(v, p) ||
             (int32_t)(p->completed - piece->last) < 0)
             continue;
@@ -306,7 +305,7 @@ void piece_drop(struct verbs *v, struct verbs_piece *piece)
     piece->batch = NONE;
     piece->at_ns = io_now_ns();
     if (piece->holds && (piece->state == PIECE_BOUND || piece->state == PIECE_ARRIVED))
-        push_close(v, piece); /* what has been asked for has its time */
+        push_close(v, piece); /* a requested piece has VERBS_REVOKE_NS */
     piece_free(piece);
 }
 
@@ -330,13 +329,13 @@ static void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_n
         (piece->state != PIECE_ASKED && piece->state != PIECE_COMING))
         return;
     v->xfer->stats.grants_revoked++;
-    /* Not if the connection was lost before the answer: nobody would say how it ended. */
+    /* Not revoked if the connection was lost before the answer: nothing would report the end. */
     piece->revoked = !piece->answered || piece->state == PIECE_COMING;
     push_close(v, piece);
 }
 
-/* Since when a granted piece waits: pieces are written and answered in turn, over all paths of the
- * link, so each that arrives, and each that is answered, gives the others time. */
+/* Returns since when a granted piece waits. Pieces are written and answered in turn over all paths
+ * of the link, so each arrival and each answer restarts the wait of the others. */
 static uint64_t granted_ns(const struct verbs *v, uint32_t link, const struct verbs_piece *piece)
 {
     const struct verbs_path *p = &v->path[piece->path];
@@ -348,7 +347,7 @@ static uint64_t granted_ns(const struct verbs *v, uint32_t link, const struct ve
     return since_ns;
 }
 
-/* A peer that neither writes what it was granted nor refuses to: its grants end with the path. */
+/* Fails the path, and so ends its grants, if the peer neither writes nor refuses them in time. */
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
 {
     for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
@@ -357,7 +356,7 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
         uint64_t since_ns;
 
         if (piece->state == PIECE_WAITING)
-            link_mark(v, link); /* for a path that does not come */
+            link_mark(v, link); /* in case no path comes */
         if (!piece->holds && !piece->revoked)
             continue;
         p = &v->path[piece->path];

@@ -1,16 +1,16 @@
-/* The source's side of the RDMA transport: what peers ask on their data connections. Pages that we
- * are to write are written from where they lie into the runs that the destination has opened, in
- * the runs' order, and the immediate of the last write is the number of the piece. What does not
- * fit into the send queue waits in its request, and its connection answers nothing else until then.
- * When all of the writes were posted the answer has statuses and checksums; a CONFIRM asks which
- * pages were given up in between. When a path has credit or ends, events.c calls writes_go_on.
+/* The source's side of the RDMA transport: answers requests on data connections. Requested pages
+ * are written from where they lie into the destination's runs, in the order of the runs. The
+ * immediate of the last write is the seq of the piece. Writes that do not fit into the send queue
+ * wait in their request, and the connection answers nothing else until then. When all writes are
+ * posted, the answer carries statuses and checksums. A later CONFIRM asks which pages were given up
+ * meanwhile. events.c calls writes_go_on when a path has credit or ends.
  *
- * A wrong request harms its destination alone: the device there refuses what no memory window
- * opens, and what it does not refuse fails there by its checksum.
+ * A wrong request harms only its destination: the destination's device refuses writes outside its
+ * memory windows, and a write that passes fails the checksum there.
  *
- * What must stay true: each list of writes from a serve's pages holds its serve until the last of
- * the list has completed, well or not, or the queue pair is destroyed. GONE says that nothing of a
- * piece comes any more, because the destination closes its memory windows on hearing it. */
+ * Invariant: each list of writes from a serve's pages holds its serve until its last write has
+ * completed, well or not, or the queue pair is destroyed. GONE promises that no write of the piece
+ * comes any more, because the destination closes its memory windows on GONE. */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -21,9 +21,9 @@
 
 enum written {
     WRITTEN_ALL = 0,
-    WRITTEN_SOME, /* no credit for the rest: write_go_on will be called */
-    WRITTEN_LOST, /* the path went, or is not the one that was asked for */
-    WRITTEN_NOT,  /* the request makes no sense */
+    WRITTEN_SOME, /* no credit for the rest; write_go_on resumes it */
+    WRITTEN_LOST, /* the path ended, or is not the requested one */
+    WRITTEN_NOT,  /* the request is invalid */
 };
 
 static struct verbs_path *write_path(struct verbs *v, uint32_t link, uint32_t tenant,
@@ -76,7 +76,7 @@ static void cursor_move(struct data_request *in, uint64_t n, uint64_t page_bytes
     }
 }
 
-/* A write of the next bytes at the cursor. False: no room. */
+/* Adds a write of the next bytes at the cursor. Returns false if the list is full. */
 static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data_request *in,
                         uint32_t pool, struct verbs_wrs *list)
 {
@@ -107,7 +107,7 @@ static void write_counted(struct verbs *v, struct verbs_path *p, uint32_t serve)
 {
     uint32_t at = (p->writes_at + p->writes_n) % VERBS_SEND_QUEUE;
 
-    check(p->writes_n < VERBS_SEND_QUEUE); /* each has a request outstanding */
+    check(p->writes_n < VERBS_SEND_QUEUE); /* each list has a request outstanding */
     p->writes[at] = (struct verbs_write){.serve = serve, .last = p->posted};
     p->writes_n++;
     serve_hold(v->xfer, serve);
@@ -118,7 +118,7 @@ static bool path_gone(const struct verbs_path *p, const struct data_request *in)
     return p->state != PATH_READY || p->offer.waits || p->their_epoch != in->epoch;
 }
 
-/* Some of it was posted and is under way yet, over a path that will say when it is not. */
+/* Returns true if a posted write is still outstanding on a path that will report its completion. */
 static bool writes_under_way(const struct verbs *v, const struct data_conn *conn)
 {
     const struct data_request *in = conn->request;
@@ -128,7 +128,7 @@ static bool writes_under_way(const struct verbs *v, const struct data_conn *conn
            (int32_t)(p->completed - in->last) < 0;
 }
 
-/* As many as fit into one list. */
+/* Fills one list with as many writes as fit. */
 static void writes_list(struct verbs *v, const struct verbs_path *p, const struct data_conn *conn,
                         struct verbs_wrs *list)
 {
@@ -173,7 +173,7 @@ static enum written writes_post(struct verbs *v, struct data_conn *conn)
     return WRITTEN_ALL;
 }
 
-/* conn->request has REQUEST_WRITE's runs and cursor; all its pages may leave. Posts what it can. */
+/* conn->request has runs and cursor set, and all its pages may leave. Posts what fits. */
 static enum written writes_begin(struct verbs *v, struct data_conn *conn)
 {
     struct data_request *in = conn->request;
@@ -182,7 +182,7 @@ static enum written writes_begin(struct verbs *v, struct data_conn *conn)
     uint64_t offset, bytes = 0;
     struct verbs_path *p;
 
-    check(mem_pool_place(mem, pool, &tenant, &offset)); /* else none may leave by RDMA */
+    check(mem_pool_place(mem, pool, &tenant, &offset)); /* memory_leaves checked it */
     p = write_path(v, conn->peer_link, tenant, in->epoch);
     if (!p)
         return WRITTEN_LOST;
@@ -203,7 +203,7 @@ static bool knows(uint16_t frame)
     return frame == XFER_REQUEST_WRITE || frame == XFER_CONFIRM;
 }
 
-/* The statuses and checksums of pages that go by RDMA. */
+/* Fills in statuses and checksums of the request's pages. */
 static bool answer(const struct verbs *v, struct data_conn *conn)
 {
     bool leaves = v && serve_active(conn->xfer, conn->request->serve) &&
@@ -218,9 +218,8 @@ static void answer_none(struct data_conn *conn, enum tern_err err)
     data_request_state_move(&conn->request->state, DATA_REQUEST_META);
 }
 
-/* These pages are there: whose generation passed meanwhile? Nothing is kept from the
- * request to here: a page that may leave now is the one that might leave then, for generations do
- * not come back. */
+/* Answers CONFIRM: which pages are of an old generation by now? No state is kept since the request.
+ * Generations never come back, so a page that may leave now is the page that could leave then. */
 static void confirm(struct data_conn *conn)
 {
     struct data_request *r = conn->request;
@@ -242,7 +241,7 @@ static void confirm(struct data_conn *conn)
     data_request_state_move(&r->state, DATA_REQUEST_META);
 }
 
-/* False: the request breaks the protocol. */
+/* Returns false if the request breaks the protocol. */
 static bool settle(struct data_conn *conn, enum written written)
 {
     switch (written) {
@@ -258,13 +257,13 @@ static bool settle(struct data_conn *conn, enum written written)
     return false;
 }
 
-/* All pages of the request or none. False: it breaks the protocol. */
+/* Writes all pages of the request or none. Returns false if it breaks the protocol. */
 static bool write_begin(struct verbs *v, struct data_conn *conn)
 {
     const struct data_request *r = conn->request;
 
     if (conn->out_n > 0 || !answer(v, conn))
-        return false; /* the answer to something else is not out: nobody asks so */
+        return false; /* an answer is still unsent: no correct peer asks now */
     for (uint32_t i = 0; i < r->n; i++) {
         if (xfer_bit(r->given, i))
             continue;
@@ -282,7 +281,7 @@ static bool begin(struct transport *t, struct data_conn *conn)
     return true;
 }
 
-/* One that waits for its path. */
+/* Resumes a request that waits for its path. */
 static void write_go_on(struct verbs *v, struct data_conn *conn)
 {
     struct data_request *r = conn->request;
@@ -292,7 +291,7 @@ static void write_go_on(struct verbs *v, struct data_conn *conn)
     if (!serves && writes_under_way(v, conn))
         return;
     data_request_state_move(
-        &r->state, DATA_REQUEST_NONE); /* a path that fails while this posts does not call again */
+        &r->state, DATA_REQUEST_NONE); /* a path that fails while this posts must not call again */
     if (!serves)
         answer_none(conn, TERN_GONE);
     else if (!settle(conn, writes_post(v, conn)))
@@ -313,7 +312,7 @@ void writes_go_on(struct verbs *v, struct verbs_path *p)
 
 static void over(struct transport *t, struct data_conn *conn, bool lost)
 {
-    check(!lost); /* no page byte of it goes out over a connection */
+    check(!lost); /* no page bytes go over this connection */
     write_go_on(t->own, conn);
 }
 

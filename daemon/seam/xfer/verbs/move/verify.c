@@ -1,17 +1,17 @@
-/* Pieces whose pages have come and were confirmed: a data thread verifies them, once it has copied
- * to the pages what came by a ring, and copies them to the regions that hold alike. The owner hears
- * which are right when the task is back. The pull may have ended by then; the piece keeps its place
- * and its hold, and what it found is for nobody.
+/* Verification of pieces whose pages arrived and were confirmed. A data thread copies ring slots to
+ * the pages, verifies the pages, and copies them to the regions that hold the same data. When the
+ * task returns, the owner learns which pages are right. The piece keeps its slot and its hold until
+ * then; if the pull has ended meanwhile, the result is discarded.
  *
- * What must stay true: from piece_verify until piece_verified the piece holds its pull, so its
- * pages, the batch's list of them and their checksums are those that the thread was given. */
+ * Invariant: from piece_verify until piece_verified the piece holds its pull, so its pages, the
+ * batch's list of pages and the checksums stay as the thread got them. */
 #include "base/check.h"
 #include "base/container.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ on a data thread */
 
-/* All bytes of a page that the device has brought are there, so the memory looks at it whole. */
+/* The device has written all bytes of the page, so verify it as a whole. */
 static bool page_is_right(struct xfer *xfer, const struct verbs_piece *piece, uint32_t i,
                           const uint64_t *sums)
 {

@@ -1,9 +1,9 @@
-/* What the device, a data thread or the peer may still do to the pages of a piece, and what a path
- * that fails or ends leaves of it. Nothing is posted here: marks say what may go on. Called by
- * path.c and by those that move pages.
+/* Who may still touch the pages of a piece (device, data thread, peer), and what remains of a piece
+ * whose path fails or ends. Nothing is posted here; marks name what can resume. Called by path.c
+ * and by the files that move pages.
  *
- * What must stay true: a piece holds its pull from its first BIND until its invalidations have
- * completed well or the queue pair is destroyed. A flushed invalidation proves nothing. */
+ * Invariant: a piece holds its pull from its first BIND until its invalidations have completed
+ * successfully or the queue pair is destroyed. A flushed invalidation proves nothing. */
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
@@ -66,11 +66,11 @@ void pieces_ended(struct verbs *v, struct verbs_path *p)
 
         if (!piece->holds || piece->path != path_number(v, p))
             continue;
-        if (piece->state != PIECE_WAITING) /* to be granted again, unless its pull has ended */
+        if (piece->state != PIECE_WAITING) /* granted again, unless its pull has ended */
             piece_state_move(&piece->state, PIECE_WAITING);
         mws_give(v, p, piece);
         piece_done(v, piece);
-        if (piece->state == PIECE_WAITING) /* else as it got free */
+        if (piece->state == PIECE_WAITING) /* else piece_free has */
             slots_give(v, piece);
     }
     path_mark(v, p);

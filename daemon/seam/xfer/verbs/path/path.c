@@ -1,8 +1,8 @@
-/* Paths: from the offer to a queue pair that can be used, and from an error to a queue pair that is
- * gone. A queue pair that ends is moved to the error state, its work requests are flushed, and then
- * it is destroyed. If the flushed completions do not come in time it is destroyed all the same.
- * Either one is the proof that the device writes no page for it any more. A path that the
- * destination still wants is made again after a pause, which doubles up to a cap. */
+/* Paths: from the offer to a usable queue pair, and from an error to a destroyed one. A queue pair
+ * that ends is moved to the error state, its work requests are flushed, and then it is destroyed;
+ * if the flushed completions do not come in time, it is destroyed anyway. Destruction is the proof
+ * that the device writes no page for the path any more. A path that the destination still wants is
+ * made again after a pause, which doubles up to a cap. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static const struct xfer_rdma_config *rdma(const struct verbs *v)
     return &v->xfer->config.rdma;
 }
 
-/* Before the state changes that a failure brings. */
+/* Caller reports before a failure changes the state. */
 static void tell(struct verbs *v, const struct verbs_path *p, bool ready)
 {
     struct xfer_path_view view;
@@ -87,7 +87,7 @@ static void answer(struct verbs *v, const struct verbs_path *p)
     send_to_peer(v, p, &msg);
 }
 
-/* push: the offer was to read, and another one, to be pushed, may be accepted. */
+/* push: the refused offer was to read; an offer to be pushed to may be accepted. */
 static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, bool push,
                    const char *text)
 {
@@ -129,7 +129,7 @@ static void path_make(struct verbs *v, struct verbs_path *p)
         return;
     }
     if (!our_endpoint(v, p))
-        return; /* as it is: comes again with the tick */
+        return; /* the tick tries again */
     if (!places_hold(v, p)) {
         path_failed(v, p, "the completion queue has no room for another path");
         return;
@@ -147,7 +147,7 @@ static struct qp_endpoint peer_endpoint(const struct xfer_path_msg *msg)
     return end;
 }
 
-/* p->offer is what the peer offers. */
+/* Accepts p->offer. */
 static void path_accept(struct verbs *v, struct verbs_path *p)
 {
     check(!p->qp && p->source);
@@ -179,11 +179,11 @@ static void path_rest(struct verbs *v, struct verbs_path *p)
     } else if (!p->source && p->wanted) {
         path_state_move(&p->state, PATH_PAUSED);
         if (p->pause_ns == 0)
-            p->retry_ns = 0; /* ended because the link came up anew */
+            p->retry_ns = 0; /* it ended because the link came up again */
     }
 }
 
-/* The destination posts nothing that would fail, so it is told. */
+/* A stopping source informs the destination, which posts no request whose failure would show it. */
 static void path_stop(struct verbs *v, struct verbs_path *p)
 {
     bool was_ready = p->state == PATH_READY;
@@ -217,13 +217,13 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     v->xfer->stats.paths_failed++;
-    if (was_ready || strcmp(p->reason, reason) != 0) { /* each try may end so for good */
+    if (was_ready || strcmp(p->reason, reason) != 0) { /* retries may fail alike forever */
         memcpy(p->reason, reason, sizeof p->reason);
         tell(v, p, false);
     }
     p->doubted = !p->source;
     if (was_ready && now - p->ready_ns > VERBS_RETRY_MAX_NS)
-        p->pause_ns = 0; /* it held for a while */
+        p->pause_ns = 0; /* it was ready for a while */
     p->pause_ns = p->pause_ns == 0 ? VERBS_RETRY_MIN_NS : p->pause_ns * 2;
     if (p->pause_ns > VERBS_RETRY_MAX_NS)
         p->pause_ns = VERBS_RETRY_MAX_NS;
@@ -236,7 +236,7 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
 static void path_close(struct verbs *v, struct verbs_path *p, const char *why)
 {
     p->wanted = p->offer.waits = false;
-    if (!p->doubted) /* else why it failed stands until a page comes */
+    if (!p->doubted) /* else keep why it failed until a page arrives */
         snprintf(p->reason, sizeof p->reason, "%s", why);
     if (p->state == PATH_PAUSED)
         path_state_move(&p->state, PATH_NONE);
@@ -286,7 +286,7 @@ static void made(struct verbs *v, struct verbs_path *p)
     }
 }
 
-/* What it was made as. */
+/* Describes the ready path in p->reason: device, port, GID, MTU, memory windows. */
 static void describe(struct verbs *v, struct verbs_path *p)
 {
     const struct verbs_rail *rail = rail_of(v, p);
@@ -320,17 +320,17 @@ static void connected(struct verbs *v, struct verbs_path *p)
     p->ready_ns = io_now_ns();
     v->xfer->stats.paths_up++;
     if (!p->doubted)
-        proven(v, p); /* until it fails */
+        proven(v, p); /* trusted until it fails */
     path_mark(v, p);
 }
 
-/* A pair that cannot be destroyed may still write, so what it may write stays where it is. */
+/* A queue pair that cannot be destroyed may still write, so its pages stay held. */
 static void not_ended(struct verbs *v, struct verbs_path *p)
 {
     struct xfer *xfer = v->xfer;
 
     p->since_ns = io_now_ns();
-    if (p->state == PATH_STUCK || p->job_errno == EIO) /* of a lost device, which was told */
+    if (p->state == PATH_STUCK || p->job_errno == EIO) /* already reported, or a lost device */
         return;
     path_state_move(&p->state, PATH_STUCK);
     snprintf(p->reason, sizeof p->reason, "%s: %s: tried again, and its pages wait for it",
@@ -360,7 +360,7 @@ void rail_lost(struct verbs_rail *rail, const char *why)
     }
 }
 
-/* EIO is what the kernel says of a device that was taken away. */
+/* The kernel returns EIO for a device that was removed. */
 static bool went_with_device(struct verbs *v, struct verbs_path *p)
 {
     struct verbs_rail *rail = rail_of(v, p);
@@ -370,7 +370,7 @@ static bool went_with_device(struct verbs *v, struct verbs_path *p)
     rail_lost(rail, "its driver was taken away; start the daemon again");
     if (!rail_gone(rail))
         return false;
-    memset(p->mw, 0, sizeof p->mw); /* the library's part of them cannot be freed */
+    memset(p->mw, 0, sizeof p->mw); /* the library's structs cannot be freed */
     p->qp = NULL;
     return true;
 }
@@ -416,8 +416,8 @@ void path_finished(struct verbs *v, struct verbs_path *p)
     }
 }
 
-/* Half of it at a source: its connection answers nothing while what it writes does not move, and
- * the one that asks waits for an answer as long as we would. */
+/* How long requests may make no progress. A source takes half: while its writes do not move, its
+ * connection answers nothing, and the destination waits for an answer no longer than idle_ns. */
 static uint64_t stuck_ns(const struct verbs *v, const struct verbs_path *p)
 {
     return v->xfer->config.idle_ns / (p->source ? 2 : 1);
@@ -484,7 +484,7 @@ void path_offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_
     p->source = true;
     p->offer = (struct path_offer){
         .waits = p->offer.waits, .end = peer_endpoint(msg), .epoch = msg->epoch};
-    p->npeer_mrs = msg->nmrs; /* nothing is written by the path that goes from here on */
+    p->npeer_mrs = msg->nmrs; /* nothing is written by the old path from here on */
     memcpy(p->peer_mr, msg->mr, sizeof p->peer_mr);
     p->nmws = msg->nmws;
     memcpy(p->mw_rkey, msg->mw_rkey, sizeof p->mw_rkey);
@@ -492,7 +492,7 @@ void path_offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_
         path_accept(v, p);
         return;
     }
-    p->offer.waits = true; /* the peer made its end anew: the old one goes first */
+    p->offer.waits = true; /* the peer made its end again; ours must end first */
     if (p->state == PATH_READY)
         path_stop(v, p);
 }
@@ -502,7 +502,7 @@ void path_answered(struct verbs *v, struct verbs_path *p, const struct xfer_path
     bool refused = msg->kind == XFER_PATH_REFUSE;
 
     if (p->source || msg->epoch != p->epoch) {
-        v->xfer->stats.stale_answers++; /* to an offer that was given up, or to none */
+        v->xfer->stats.stale_answers++; /* answers an abandoned offer, or none */
         return;
     }
     if (with_thread(p))
@@ -532,7 +532,7 @@ void path_want(struct verbs_path *p)
     p->wanted = true;
     p->pause_ns = p->retry_ns = 0;
     if (p->state == PATH_NONE)
-        path_state_move(&p->state, PATH_PAUSED); /* with no pause: the tick makes it */
+        path_state_move(&p->state, PATH_PAUSED); /* no pause: the next tick makes it */
 }
 
 void verbs_peer_down(struct transport *t, uint32_t link)

@@ -1,8 +1,8 @@
-/* Peer links as the RDMA transport sees them: which path a batch may take, whether one comes, and
- * what operators are told. */
+/* Peer links of the RDMA transport: which path a batch may use, whether a path is being set up, and
+ * what operators see. */
 #include "seam/xfer/verbs/verbs.h"
 
-/* It may fail again, which takes seconds: try it with one piece, which was never lost. */
+/* A doubted path may fail again, which takes seconds: try it with one piece that was never lost. */
 static bool doubtful(const struct verbs_path *p, const struct verbs_piece *piece)
 {
     return p->doubted && (p->posted > 0 || (piece && piece->tries > 0));
@@ -13,15 +13,14 @@ static bool tried(const struct verbs_path *p, const struct verbs_piece *piece)
     return piece && (piece->tried >> p->rail & 1);
 }
 
-/* What a piece is to go over, as far as it has a say. */
+/* The inputs that decide the path of a piece. */
 struct choice {
-    const struct verbs_piece *piece; /* NULL: one that is not begun */
-    uint32_t near;                   /* rails, a bit each; 0: it does not matter */
+    const struct verbs_piece *piece; /* NULL: not begun */
+    uint32_t near;                   /* rails near its pages, a bit each; 0: any */
 };
 
-/* One that is in no doubt; of those, one on whose rail this piece was not lost yet; of those, one
- * on the rail of its regions; of those, the one with more credit; with as much, the one that was
- * used less. */
+/* Returns true if a is better than b, by these in order: not in doubt; this piece not lost on its
+ * rail; on the rail of its regions; more credit; used less. */
 static bool better(struct verbs *v, const struct verbs_path *a, const struct verbs_path *b,
                    const struct choice *c)
 {
@@ -55,7 +54,7 @@ struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant)
     return best_of(v, link, tenant, &(struct choice){.piece = NULL});
 }
 
-/* The rails of the regions that the pages of a batch lie in; 0: one of those goes over any. */
+/* Returns the rails of the regions of a batch's pages, a bit each; 0: a region may use any rail. */
 static uint32_t batch_rails(const struct verbs *v, uint32_t batch)
 {
     const struct batch *b = &v->xfer->batch[batch];

@@ -1,5 +1,5 @@
-/* Work requests: lists of them for one doorbell, and what a path may have of its device: places in
- * the completion queue, room in its send queue, memory windows. Called by whatever posts. */
+/* Work requests: lists for one doorbell, and what a path may use of its device: places in the
+ * completion queue, room in its send queue, memory windows. Called by every file that posts. */
 #include <errno.h>
 
 #include "base/check.h"
@@ -17,7 +17,7 @@ const struct xfer_mr *peer_mr(const struct verbs_path *p, uint32_t region, uint6
 bool wrs_extend(struct verbs_wrs *r, enum ibv_wr_opcode opcode, const struct ibv_sge *more,
                 uint64_t remote, uint32_t rkey, uint32_t most)
 {
-    /* The pages of a pool lie in as many regions as it has ranks, each with a run of its own. */
+    /* The pages of a pool lie in one region per rank, and each region has a run of its own. */
     for (uint32_t i = r->n; i > 0 && r->n - i < RANKS_MAX; i--) {
         struct ibv_sge *sge = &r->sge[i - 1];
         struct ibv_send_wr *wr = &r->wr[i - 1];
@@ -40,7 +40,7 @@ bool wrs_extend(struct verbs_wrs *r, enum ibv_wr_opcode opcode, const struct ibv
     return true;
 }
 
-/* Only the last of a list reports, and stands for those before. */
+/* Only the last request of a list is signaled; its completion counts for all before it. */
 bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
 {
     struct verbs_rail *rail = rail_of(v, p);
@@ -54,9 +54,9 @@ bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
     }
     r->wr[r->n - 1].send_flags = IBV_SEND_SIGNALED;
     rc = ibv_post_send(p->qp, r->wr, &bad);
-    if (rc && bad) /* those before the bad one are the device's */
+    if (rc && bad) /* the device has those before the bad one */
         r->n = (uint32_t)(bad - r->wr);
-    if (p->posted == p->completed) { /* the device's time to do them starts now */
+    if (p->posted == p->completed) { /* the timeout of the requests starts now */
         p->progress_ns = io_now_ns();
         rail->spin_ns = p->progress_ns + VERBS_SPIN_NS;
     }
@@ -79,7 +79,7 @@ uint32_t path_credit(struct verbs *v, const struct verbs_path *p)
 
     if (!p->source) {
         own = (uint32_t)__builtin_popcountll(p->mws_free);
-        cq /= 2; /* to bind, and to close */
+        cq /= 2; /* one to bind, one to close */
     }
     return own < cq ? own : cq;
 }
@@ -97,7 +97,7 @@ bool places_hold(struct verbs *v, struct verbs_path *p)
 {
     const struct verbs_rail *rail = rail_of(v, p);
 
-    /* The rest is for the bindings of at least one piece, or pieces would wait for ever. */
+    /* Keep places for the bindings of at least one piece, or pieces would wait forever. */
     if (rail->view.completion_queue - rail->cq_used < VERBS_PIECES + 2 * XFER_RUNS_MAX)
         return false;
     places_take(v, p, VERBS_PIECES);

@@ -1,8 +1,7 @@
-/* The threads that make, connect and destroy queue pairs. Those calls allocate, and connecting one
- * may sleep for seconds while the kernel looks for the peer's address. So one thread sets queue
- * pairs up, and another one ends them, because pages wait for that. Both are data threads
- * (io_threads.h), of which each is a lane. The owner thread hands a path over and gets it back
- * (path_back); meanwhile the path is that thread's. */
+/* The threads that make, connect and destroy queue pairs. These calls allocate, and connecting may
+ * sleep for seconds while the kernel resolves the peer's address. One thread makes and connects;
+ * another one destroys, because pages wait for that. Both are data threads (io_threads.h), one lane
+ * each. A thread owns a path from the owner thread's setup_give until path_back. */
 #include <errno.h>
 
 #include "base/check.h"
@@ -28,7 +27,7 @@ int windows_make(struct verbs *v, struct verbs_path *p)
     return 0;
 }
 
-/* A memory window that is freed opens nothing; one that is bound has to go before its pair. */
+/* A freed memory window opens nothing. Bound windows must be freed before their queue pair. */
 static int windows_unmake(struct verbs_path *p)
 {
     for (uint32_t i = 0; i < VERBS_MWS; i++) {
@@ -38,7 +37,7 @@ static int windows_unmake(struct verbs_path *p)
     return 0;
 }
 
-/* The destination allows writes, and no registration does, but what a memory window opens. */
+/* A destination's pair allows remote writes, but only memory windows open memory to them. */
 static int make(struct verbs *v, struct verbs_path *p)
 {
     struct verbs_rail *rail = rail_of(v, p);
@@ -77,7 +76,7 @@ int setup_end_now(struct verbs_path *p)
         rc = ibv_destroy_qp(p->qp);
     }
     if (rc == 0)
-        p->qp = NULL; /* else there is no proof that it is quiet */
+        p->qp = NULL; /* else nothing proves that it is quiet */
     return rc;
 }
 
@@ -94,7 +93,7 @@ static int work(struct verbs *v, struct verbs_path *p)
     return 0;
 }
 
-/* What is queued when the daemon ends is not done. */
+/* Jobs still queued when the daemon ends are skipped. */
 static bool run(struct io_task *task, int32_t res)
 {
     struct verbs_path *p = container_of(task, struct verbs_path, task);
@@ -131,7 +130,7 @@ enum tern_err setup_start(struct verbs *v)
 void setup_stop(struct verbs *v)
 {
     check(!v->threads || atomic_load(&v->closing));
-    io_threads_end(v->threads, UINT64_MAX); /* a connect takes seconds at the most */
+    io_threads_end(v->threads, UINT64_MAX); /* a connect takes seconds at most */
     v->threads = NULL;
 }
 
