@@ -1,25 +1,23 @@
-/* What travels on a data connection, all little-endian. The destination connects, says HELLO and
- * asks; the source answers each REQUEST in order:
+/* The frames of a data connection, all little-endian. The destination connects, sends HELLO and
+ * then requests; the source answers each REQUEST in order:
  *
- *   HELLO    head{n 0, a: incarnation of the daemon called, b: token that it gave out on the link}
+ *   HELLO    head{n 0, a: incarnation of the daemon called, b: token that it issued on the link}
  *   REQUEST  head{n pages, seq, a: serve, b: pull}  n x {group, index, generation}
  *   ANSWER   head{n, seq, a: page bytes, b: bytes of sums}  n x status, padded to 8 bytes
  *            sums of the pages whose status is 0, in order, [region][unit]
  *            bytes of those pages, in order, region after region
  *            tail{bit i: page i was given up while it was being sent}
  *
- * Between pools of different layout, or of which several ranks hold the same:
+ * If the pools have different layouts, or several of their ranks hold the same data:
  *
  *   REQUEST_PLAN  as REQUEST, but each entry is a span: as many tokens as the larger of the two
- *                 pages has. It names the first page of the source's that is there, where in the
- *                 span that is, and how many are there: those that follow it at the source. It is
- *                 answered by an ANSWER, in which the sums are those of the whole pages of the
- *                 source, and their bytes are those that move by the plan of the two layouts, in
- *                 its order (reshard/stream.h); which one of its plans says the index of the page
- *                 that is named
+ *                 pages has. The entry names the first page of the span that the source has, its
+ *                 place in the span, and how many pages the source has from there on. The answer
+ *                 is an ANSWER with the sums of the source's whole pages and the bytes that move
+ *                 by the plan of the two layouts, in the plan's order (reshard/stream.h). The
+ *                 index of the named page selects the plan
  *
- * Where the source writes the pages by RDMA, a connection beside it carries what else is to be
- * said:
+ * If the source writes the pages by RDMA, a connection beside the path carries all else:
  *
  *   REQUEST_WRITE head{n, seq, a: serve, b: runs | epoch of the path << 32}  n x {group, index,
  *                 generation}  runs x {window and the key bound to it, region, offset, bytes}
@@ -29,16 +27,15 @@
  *   CONFIRM       as REQUEST, with the pages that were written
  *   CONFIRMED     head{n, seq}  tail{bit i: page i was given up before this was written}
  *
- * The answer to REQUEST_WRITE comes when all its writes were posted; where the pool begins and the
- * regions are for daemons that could read, and nobody uses them. The runs hold the bytes of the
- * pages asked for, region after region and in each page after page; the last write carries seq as
+ * The answer to REQUEST_WRITE is sent when all its writes were posted. The pool's begin and the
+ * regions are for daemons that could read; nobody uses them. The runs receive the bytes of the
+ * requested pages, region after region and in each page after page; the last write carries seq as
  * its immediate. All pages of such a piece are written or none. Neither an address nor a key
- * travels here: the offer of the path named both, under TLS where that is on.
+ * travels here: the offer of the path named both, under TLS if that is on.
  *
- * The destination chooses how much it asks for at once, so it knows the size of all that comes and
- * can have it received in place. A head's size does not depend on a pool, so an answer can be
- * skipped when its pull has ended. Only seam/xfer and its
- * tests include this. */
+ * The destination chooses the size of each request, so it knows the size of each answer and can
+ * receive in place. A head's size does not depend on a pool, so an answer can be skipped when its
+ * pull has ended. Only seam/xfer and its tests include this. */
 #ifndef SEAM_XFER_WIRE_H
 #define SEAM_XFER_WIRE_H
 
@@ -57,11 +54,11 @@ enum xfer_frame {
     XFER_HELLO = 1,
     XFER_REQUEST = 2,
     XFER_ANSWER = 3,
-    XFER_ANSWER_WRITE = 5, /* 4 was asked by daemons that could read */
+    XFER_ANSWER_WRITE = 5, /* 4: from daemons that could read */
     XFER_CONFIRM = 6,
     XFER_CONFIRMED = 7,
     XFER_REQUEST_WRITE = 8,
-    XFER_REQUEST_PLAN = 9, /* 10 and 11 were asked by daemons that moved units of pages */
+    XFER_REQUEST_PLAN = 9, /* 10, 11: from daemons that moved units of pages */
 };
 
 #define XFER_HEAD_BYTES        32u
@@ -70,7 +67,7 @@ enum xfer_frame {
 #define XFER_PAGES_MAX         PULL_BATCH_PAGES
 #define XFER_REQUEST_BYTES     (XFER_HEAD_BYTES + XFER_PAGES_MAX * XFER_ENTRY_BYTES)
 #define XFER_RUN_BYTES         24u
-#define XFER_RUNS_MAX          32u /* of a piece: a page that takes more goes another way */
+#define XFER_RUNS_MAX          32u /* of a piece: a page with more uses another transport */
 #define XFER_WRITE_BYTES       (XFER_REQUEST_BYTES + XFER_RUNS_MAX * XFER_RUN_BYTES)
 #define XFER_STATUS_BYTES(n)   (((n)*4u + 7u) & ~7u)
 #define XFER_REGION_BYTES(n)   (((n) + 7u) & ~7u)
@@ -86,16 +83,16 @@ struct xfer_head {
     uint64_t a, b;
 };
 
-/* first, n: of a span, which pages of the source are there. On the wire they lie in the upper half
- * of the group's word, n one less, so that a page by itself is one of a span of one. */
+/* first, n: which pages of a span the source has. On the wire they lie in the upper half of the
+ * group's word, n one less, so that a single page is one of a span of one. */
 struct xfer_entry {
     uint32_t group, index, gen;
-    uint8_t first, n; /* n 0: as written it stands for 1; as read it is none, and refused */
+    uint8_t first, n; /* n 0: written, it means 1; read, it means none and is refused */
 };
 
 /* A stretch of the destination's memory that one memory window opens. */
 struct xfer_run {
-    uint32_t mw; /* its number << 8 | the part of its key that changes with each binding */
+    uint32_t mw; /* number << 8 | the part of the key that changes with each binding */
     uint32_t region;
     uint64_t offset, bytes; /* in that region */
 };
@@ -138,7 +135,7 @@ static inline void xfer_put_head(uint8_t *p, const struct xfer_head *h)
     xfer_put64(p + 24, h->b);
 }
 
-/* False: not a head of this protocol and version. */
+/* Returns false if this is not a head of this protocol and version. */
 static inline bool xfer_get_head(const uint8_t *p, struct xfer_head *ret)
 {
     uint32_t word = xfer_get32(p + 4);

@@ -1,5 +1,5 @@
-/* Peer links: who may call us, which transport the batches of a link go over, and what operators
- * see of a link. Called by the shell's owner thread and by the transports. */
+/* Peer links: who may call us, which transport a link's batches use, and what operators see of a
+ * link. Called by the shell's owner thread and by the transports. */
 #include "base/check.h"
 #include "seam/xfer/flow/transfers.h"
 
@@ -15,7 +15,7 @@ const bool xfer_transport_by_paths[XFER_TRANSPORTS] = {
 #undef X
 };
 
-/* The transport that makes paths; NULL: a test plays without. */
+/* Returns the transport with paths. NULL: a test runs without one. */
 static struct transport *rdma_of(const struct xfer *xfer)
 {
     for (uint32_t i = 0; i < xfer->ntransports; i++)
@@ -56,7 +56,7 @@ const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t number, const s
                : configured[wanted];
 }
 
-/* The next one that is in use and may be used for that link. */
+/* Returns the next transport that is in use and allowed for that link. */
 static struct transport *transport_after(const struct xfer *xfer, uint32_t number,
                                          const struct transport *after)
 {
@@ -105,7 +105,7 @@ void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
                                 .kind = XFER_NOTE_PART});
 }
 
-/* Fills *ret with the first one behind `after` that carries the link's pages. */
+/* Fills *ret with the first transport after `after` that carries the link's pages. */
 static void find_carrier(const struct xfer *xfer, uint32_t number, const struct transport *after,
                          struct xfer_link_view *ret)
 {
@@ -137,7 +137,7 @@ void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport
 
     check(number < xfer->config.links);
     xfer->link[number].wanted = transport;
-    if (xfer_link_is_own(xfer, number)) /* it needs no paths, and falls back to nothing */
+    if (xfer_link_is_own(xfer, number)) /* it needs no paths and no fallback */
         tenants = 0;
     if (t)
         t->ops->link_transport(t, number, tenants, peer_rdma);
@@ -171,7 +171,7 @@ static void paths_view(const struct xfer *xfer, uint32_t peer_link, struct xfer_
             ret->conns_calling += state == DATA_PATH_CALLING;
             ret->conns_retired += state == DATA_PATH_RETIRED;
         }
-    /* A daemon's link to itself needs none, but for pages of pools of another layout. */
+    /* A daemon's link to itself needs connections only for pages of pools of another layout. */
     if (!xfer_link_is_own(xfer, peer_link) ||
         ret->conns_up + ret->conns_calling + ret->conns_retired > 0)
         ret->connections = xfer->config.connections;
@@ -191,7 +191,7 @@ void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_v
     paths_view(xfer, number, ret);
     if (!ret->transport)
         ret->transport = "none";
-    if (xfer->link[number].by_tcp) /* what a path goes over stands with the path */
+    if (xfer->link[number].by_tcp) /* a path's transport is reported with the path */
         ret->reason = resharded;
     if (xfer->link[number].call_errno != 0)
         ret->reason = xfer->link[number].call_text;
@@ -249,7 +249,7 @@ const char *const xfer_self_test_word[XFER_SELF_TEST_RESULTS] = {
 #undef X
 };
 
-/* The i-th row of the regions from ret->region on, or *ret_n, how many there are. */
+/* Finds row i of the regions from ret->region on. Returns false if there are only *ret_n rows. */
 static bool registration_rows(const struct xfer *xfer, uint32_t i,
                               struct xfer_registration_view *ret, uint32_t *ret_n)
 {

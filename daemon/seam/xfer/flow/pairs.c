@@ -1,5 +1,5 @@
-/* See pairs.h. What must stay true: both ends make the same plans, as each follows from the two
- * layouts and the number of a page at the source. */
+/* See pairs.h. Invariant: both ends make the same plans, because each plan follows from the two
+ * layouts and the index of a page at the source. */
 #include "seam/xfer/flow/pairs.h"
 
 #include <stdlib.h>
@@ -15,20 +15,20 @@
 #define AHEAD_NS ((PAIR_COST_S - PAIR_COST_MAX) * RATE_SPAN_NS / PAIR_COST_S)
 
 struct told {
-    uint32_t n; /* groups; 0: there is none */
+    uint32_t n; /* groups; 0: unused */
     uint64_t hash, used;
-    uint64_t *tellers; /* in pairs->tellers: the peers that told it, a bit each; NULL: it is ours */
+    uint64_t *tellers; /* in pairs->tellers: peers that sent it, a bit each; NULL: ours */
     struct reshard_layout group[GROUPS_MAX];
 };
 
 struct pairs {
     uint64_t used; /* ascending */
     uint32_t npairs, npeers, teller_words;
-    struct pair *pair;  /* owned, npairs, and one that only refusals are looked for in */
+    struct pair *pair;  /* owned, npairs, and one more that only finds refusals */
     struct told *own;   /* owned, config.pools */
     struct told *peers; /* owned, npeers */
     uint64_t *tellers;  /* owned, teller_words of each of them */
-    uint64_t *paid_ns;  /* owned, config.links: until when the pairs of a peer are paid */
+    uint64_t *paid_ns;  /* owned, config.links: a peer's pairs are charged up to then */
 };
 
 static uint32_t teller_words(const struct xfer_config *c)
@@ -132,7 +132,7 @@ uint64_t pairs_own_hash(const struct xfer *xfer, uint32_t pool)
     return pool < xfer->config.pools ? xfer->pairs->own[pool].hash : 0;
 }
 
-/* Those of the groups of a pool. */
+/* The layouts of the groups of a pool. */
 struct layouts {
     const struct reshard_layout *v; /* borrowed */
     uint32_t n;
@@ -148,7 +148,7 @@ static bool same_layouts(struct layouts a, struct layouts b)
     return a.n == b.n && memcmp(a.v, b.v, a.n * sizeof *a.v) == 0;
 }
 
-/* What that peer calls so; NONE: any. */
+/* Returns the layout that the peer (NONE: any) sent under that hash. */
 static struct told *told_of(const struct xfer *xfer, uint32_t peer, uint64_t hash)
 {
     const struct pairs *p = xfer->pairs;
@@ -167,8 +167,8 @@ static bool layout_used(const struct xfer *xfer, uint64_t hash)
     return xfer->config.layout_used && xfer->config.layout_used(xfer->config.ctx, hash);
 }
 
-/* Room for one more: what was told longest ago and no transfer needs. The core has fewer layouts in
- * use than there are places; NULL where peers call several by one hash. */
+/* Returns a slot for a layout: a free one, or the least recently used that no transfer needs. The
+ * core uses fewer layouts than there are slots; NULL if peers have several under one hash. */
 static struct told *told_spare(const struct xfer *xfer)
 {
     const struct pairs *p = xfer->pairs;
@@ -185,7 +185,7 @@ static struct told *told_spare(const struct xfer *xfer)
     return spare;
 }
 
-/* Whatever the next pair of that peer costs. */
+/* Returns true if the peer may have another pair made, whatever it costs. */
 static bool may_plan(const struct xfer *xfer, uint32_t peer)
 {
     return pace_kept(xfer->pairs->paid_ns[peer], io_now_ns(), AHEAD_NS);
@@ -233,7 +233,7 @@ const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
     return NULL;
 }
 
-/* False: with this plan they are too many. */
+/* Returns false if this plan makes them too many. */
 static bool rows_add(struct pair *p, const struct reshard_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n; i++) {
@@ -252,7 +252,7 @@ static enum reshard_refusal plan_room(const struct pair *p, struct reshard_plan 
     return ret->room > 0 ? RESHARD_NONE : RESHARD_PIECES;
 }
 
-/* What the source's units hold: whatever it goes to, of which the plans say more. */
+/* Fills in what the source's units hold, independent of the destination; the plans add more. */
 static enum reshard_refusal units_make(struct pair *p, const struct reshard_layout *from,
                                        uint32_t pages, uint8_t **ret)
 {
@@ -304,10 +304,10 @@ static enum reshard_refusal group_make(struct pair *p, struct pair_group *g)
     return refusal == RESHARD_ROOM ? RESHARD_PIECES : refusal;
 }
 
-/* The layouts of one, without plans yet. */
+/* Fills in the layouts of a pair, without plans. */
 static void pair_fill(struct pair *p, struct layouts from, struct layouts to)
 {
-    p->used = 0; /* until it is made */
+    p->used = 0; /* until its plans are made */
     p->npieces = p->nheld = p->nstarts = 0;
     p->rows = 0;
     p->steps = PAIR_STEPS_MAX;
@@ -333,7 +333,7 @@ static void pair_make(struct pair *p, struct layouts from, struct layouts to)
     }
 }
 
-/* Whether those are one end of its groups. */
+/* Returns true if these layouts are that end of the pair. */
 static bool pair_has(const struct pair *p, struct layouts l, bool is_to)
 {
     bool same = (is_to ? p->nto : p->nfrom) == l.n;
@@ -354,7 +354,7 @@ static struct pair *pair_find(const struct pairs *pairs, struct layouts from, st
     return NULL;
 }
 
-/* That nobody holds, and that was used longest ago; NULL: all are in use. */
+/* Returns the least recently used pair without holds. NULL: all are in use. */
 static struct pair *pair_spare(struct pairs *pairs)
 {
     struct pair *spare = NULL;
@@ -365,7 +365,7 @@ static struct pair *pair_spare(struct pairs *pairs)
     return spare;
 }
 
-/* NULL: the peer waits, or all are in use. */
+/* Finds or makes a pair. NULL: the peer must wait, or all pairs are in use. */
 static struct pair *pair_get(struct xfer *xfer, uint32_t peer, struct layouts from,
                              struct layouts to)
 {

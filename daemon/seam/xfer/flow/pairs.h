@@ -1,11 +1,10 @@
-/* Pairs of layouts that pages are resharded between (N3), with the plans that follow from them, and
- * the layouts that are known: those of our pools, and what peers have told of theirs. A pull or
- * serve between different layouts holds its pair; one that nobody holds makes way for the next.
- * A pair is found by what both layouts say, so all links between equal layouts share it; one that
- * is refused is kept like any other, so that it is looked at once. What the pairs of one peer cost
- * the owner thread is bounded in time: a peer that tells ever new layouts waits. Owner
- * thread, but for what is said of a plan: that stays as it is while the pair is held, and data
- * threads read it. Nothing is allocated after create. */
+/* Pairs of layouts between which pages are resharded (N3), with the plans that follow from them,
+ * and the known layouts: those of our pools, and those that peers sent of theirs. A pull or serve
+ * between different layouts holds its pair; a pair without holds may be replaced. A pair is found
+ * by the contents of both layouts, so all links between equal layouts share it. A refused pair is
+ * kept too, so that it is examined once. The time that one peer's pairs cost the owner thread is
+ * bounded: a peer that keeps sending new layouts waits. Owner thread, except that data threads read
+ * the plans of held pairs, which do not change. Nothing is allocated after create. */
 #ifndef SEAM_XFER_PAIRS_H
 #define SEAM_XFER_PAIRS_H
 
@@ -18,23 +17,23 @@ struct xfer_config;
 
 #define PAIR_PIECES_MAX 8192u      /* of all plans and maps of a pair, over all groups */
 #define PAIR_ROWS_MAX   (1u << 20) /* likewise */
-#define PAIR_STEPS_MAX  (1u << 17) /* likewise: what they cost the owner thread (plan.h) */
+#define PAIR_STEPS_MAX  (1u << 17) /* likewise: their cost to the owner thread (plan.h) */
 #define PAIR_SUMS_MAX   8192u  /* checksums of the source's pages of a span, over all its ranks */
 #define PAIR_UNITS_MAX  32768u /* of a page of the source, over all groups */
 #define PAIR_RUNS_MAX   32768u /* of their bytes and gaps, likewise (units.h) */
-/* A pair costs so much at the least and at the most, in steps and runs; and so much all pairs that
- * are made for one peer in a second, or at once. */
+/* The least and the most that one pair costs, in steps and runs; and what all pairs made for one
+ * peer may cost in a second, or at once. */
 #define PAIR_COST_LEAST 2048u
 #define PAIR_COST_MAX   (PAIR_COST_LEAST + PAIR_STEPS_MAX + PAIR_RUNS_MAX)
 #define PAIR_COST_S     (4u * PAIR_COST_MAX)
 #define PAIR_STARTS_MAX 8192u /* where the pieces of each page and rank begin, over all plans */
-#define LAYOUTS_A_PAIR  4u    /* of peers are kept for each pair that there may be */
+#define LAYOUTS_A_PAIR  4u    /* layouts of peers kept for each pair */
 
-/* Which plan a span goes by follows from the number of its first page at the source. */
+/* The index of a span's first page at the source selects its plan. */
 struct pair_plan {
     struct reshard_plan plan, map;
     uint32_t *map_of; /* see mem_reshard.h */
-    uint64_t bytes;   /* that move of one page of the source */
+    uint64_t bytes;   /* moved from one page of the source */
 };
 
 struct pair_group {
@@ -42,16 +41,16 @@ struct pair_group {
     uint32_t from_pages, to_pages; /* of a span; one of the two is 1 */
     uint32_t sums;                 /* of a page of the source */
     uint32_t variants;
-    uint8_t *held; /* by the units of a page of the source: see units.h */
+    uint8_t *held; /* by unit of a page of the source: see units.h */
     struct pair_plan variant[RESHARD_RANKS_MAX];
 };
 
 struct pair {
     uint32_t holds;
-    bool alike;                   /* both say the same, so pages may also leave as they are */
-    uint64_t used;                /* ascending; 0: there is none here */
-    enum reshard_refusal refusal; /* NONE: it has all its plans */
-    uint32_t refused;             /* the group that it is about */
+    bool alike;                   /* both layouts are equal, so pages may also leave unchanged */
+    uint64_t used;                /* ascending; 0: unused slot */
+    enum reshard_refusal refusal; /* NONE: has all its plans */
+    uint32_t refused;             /* the group that refusal is about */
     uint32_t nfrom, nto;          /* groups of both ends; ngroups: the fewer of them */
     uint32_t ngroups, npieces, nheld, nstarts;
     uint32_t runs;                /* left of PAIR_RUNS_MAX */
@@ -68,24 +67,23 @@ uint64_t pairs_bytes(const struct xfer_config *config);
 enum tern_err pairs_create(struct xfer *xfer);
 void pairs_destroy(struct xfer *xfer);
 
-/* Of the layout of a pool of ours; 0: none is known. */
+/* Returns the hash of the layout of one of our pools; 0: not known. */
 uint64_t pairs_own_hash(const struct xfer *xfer, uint32_t pool);
 
-/* What a transfer is between: a pool of ours, and one of the peer's. */
+/* The two ends of a transfer: one of our pools, and one of the peer's. */
 struct pair_ask {
     uint32_t pool, peer;
     uint64_t other_hash;
     bool ours_sends;
 };
 
-/* Held until pair_put. BUSY: the peer's layouts have cost all that they may now, or all pairs are
- * in use, which the core lets happen only if several peers call different layouts by one hash.
- * UNSUPPORTED: one of the layouts is not known, or pages of one
- * cannot go to the other. */
+/* Takes a pair, held until pair_put. BUSY: the peer's layouts have reached their cost limit, or all
+ * pairs are in use, which the core allows only if several peers have different layouts under one
+ * hash. UNSUPPORTED: one of the layouts is not known, or pages of one cannot go to the other. */
 enum tern_err pair_take(struct xfer *xfer, const struct pair_ask *ask, struct pair **ret);
 void pair_put(struct pair **pair); /* NULL is fine */
 
-/* Of a group of the pair's: what a peer asks for has to be looked at before. */
+/* Returns the plan for a page. Caller has checked that a peer's group is one of the pair's. */
 static inline const struct pair_plan *pair_plan_of(const struct pair *pair, uint32_t group,
                                                    uint32_t source_index)
 {

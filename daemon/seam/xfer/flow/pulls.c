@@ -1,11 +1,11 @@
-/* Pulls as the seam keeps them, their batches, and the pages that arrive. A batch
- * is offered to the transports in their order; the one that takes it asks for its pages and reports
- * what came; the core hears of the batch when every page was answered. Called by the shell's owner
- * thread and by the transports.
+/* The seam's pulls, their batches, and the pages that arrive. A batch is offered to the transports
+ * in their order; the transport that takes it requests its pages and reports the results. The core
+ * gets the batch's result when every page was answered. Called by the shell's owner thread and by
+ * the transports.
  *
- * What must stay true: a pull is idle only when nothing holds it, and its slot, like the batches
- * that it dropped, is used again only then. So what a device or a data thread ends late finds the
- * batch that it was asked for, or one that is free and still the pull's. */
+ * Invariant: a pull is idle only when nothing holds it, and only then are its slot and the batches
+ * that it dropped reused. So a device or a data thread that ends late finds the batch of its
+ * request, or a free one that still belongs to the pull. */
 #include <stdatomic.h>
 
 #include "base/check.h"
@@ -57,7 +57,7 @@ static void pull_idle(struct xfer *xfer, struct xfer_pull *pull)
     }
 }
 
-/* The one place that says QUIET. */
+/* The only place that emits EV_PULL_QUIET. */
 static void pull_quiet(struct xfer *xfer, uint32_t slot)
 {
     struct xfer_pull *pull = &xfer->pull[slot];
@@ -86,7 +86,7 @@ void pull_release(struct xfer *xfer, uint32_t slot)
     pull_quiet(xfer, slot);
 }
 
-/* Behind the other batches of its pull, and before those of pulls that began later. */
+/* Inserts after the other batches of its pull and before those of pulls that began later. */
 static void queue_push(struct xfer *xfer, struct batch_queue *queue, uint32_t number)
 {
     uint64_t began = xfer->pull[xfer->batch[number].pull].began;
@@ -117,7 +117,7 @@ static void queue_remove(struct xfer *xfer, uint32_t number)
         lane_wait(xfer, lane, 0);
 }
 
-/* Forgets all that the pull asked for. */
+/* Forgets all requests of the pull. */
 static void pull_drop(struct xfer *xfer, uint32_t slot)
 {
     const uint32_t *batch = xfer->pull[slot].batch;
@@ -152,7 +152,7 @@ void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_e
         uint32_t head = queue->head;
 
         pull_break(xfer, xfer->batch[head].pull, err);
-        check(queue->head != head); /* a queued batch is one of an active pull */
+        check(queue->head != head); /* a queued batch belongs to an active pull */
     }
 }
 
@@ -190,7 +190,7 @@ static void pull_begin(struct xfer *xfer, struct pull_id id, uint32_t peer_link)
     pull->decided = false;
 }
 
-/* Where the pull has that batch; NONE: where it has none. */
+/* Returns the pull's entry of that batch; NONE: a free entry. */
 static uint32_t *place_of(struct xfer_pull *pull, uint32_t number)
 {
     for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
@@ -199,7 +199,7 @@ static uint32_t *place_of(struct xfer_pull *pull, uint32_t number)
     check_failed("batches of a pull in flight <= PULL_BATCHES_MAX", __FILE__, __LINE__);
 }
 
-/* There is one: the core asks for no more batches at a time than xfer_batches. */
+/* A batch is free: the core requests at most xfer_batches at a time. */
 static uint32_t batch_take(struct xfer *xfer, uint32_t slot)
 {
     uint32_t number = xfer->batch_free;
@@ -210,7 +210,7 @@ static uint32_t batch_take(struct xfer *xfer, uint32_t slot)
     return number;
 }
 
-/* Nothing of it was asked for yet; it goes into that transport's queue. */
+/* Puts a batch into that transport's queue, with nothing requested yet. */
 static void batch_queue(struct xfer *xfer, uint32_t number, const struct transport *t)
 {
     struct batch *batch = &xfer->batch[number];
@@ -234,7 +234,7 @@ static bool comes_as_it_is(struct xfer *xfer, const struct action *act)
             act->pull.layout_hash == pairs_own_hash(xfer, act->pull.pool));
 }
 
-/* Pages of another layout: both ends follow one plan. False: there is none, and the pull broke. */
+/* Takes the plan that both ends follow for another layout. Returns false if the pull broke. */
 static bool pull_pair(struct xfer *xfer, const struct action *act)
 {
     struct xfer_pull *pull = pull_of(xfer, act->pull.pull);
@@ -252,7 +252,7 @@ static bool pull_pair(struct xfer *xfer, const struct action *act)
     return err == TERN_OK;
 }
 
-/* Are they as the pair has them? Both say what the source told. */
+/* Returns true if the action's spans match the pair. Both follow from what the source sent. */
 static bool spans_agree(const struct xfer *xfer, const struct action *act)
 {
     const struct pair *pair = xfer->pull[act->pull.pull.slot].pair;
@@ -312,7 +312,7 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
     if (pull->gen != act->pull.pull.gen || pull->state == XFER_PULL_IDLE)
         pull_begin(xfer, act->pull.pull, act->pull.link);
     if (pull->state != XFER_PULL_ACTIVE)
-        return; /* broken; the core has not heard of it yet */
+        return; /* broken; the core does not know yet */
     if (!pull_pair(xfer, act))
         return;
     if (!spans_agree(xfer, act)) {
@@ -344,7 +344,7 @@ void xfer_pull_stop(struct xfer *xfer, const struct action *act)
     uint32_t slot = act->pull_stop.pull.slot;
 
     if (pull->gen != act->pull_stop.pull.gen || pull->state == XFER_PULL_IDLE) {
-        check(pull->holds == 0); /* nothing was asked for, or all was answered and handed over */
+        check(pull->holds == 0); /* nothing was requested, or all was answered */
         if (pull->gen != act->pull_stop.pull.gen)
             pull->seen = (struct xfer_flow_view){0};
         pull->gen = act->pull_stop.pull.gen;
@@ -378,7 +378,7 @@ uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uin
     return mem_transfer_sums(xfer->config.mem, batch->pool, group);
 }
 
-/* The next page to ask for, lost ones first. *ret_end: behind the last to ask for with it. */
+/* Returns the next page to request, lost ones first. *ret_end: end of the pages to go with it. */
 static uint32_t next_of(const struct batch *batch, uint32_t *ret_end)
 {
     uint32_t first = 0, end;
@@ -398,7 +398,7 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint64_t b
     uint32_t regions = mem_transfer_regions(xfer->config.mem, batch->pool), sums = 0, end,
              stretches = 0;
     struct batch_part part = {.batch = number, .first = next_of(batch, &end)};
-    bool resharded = xfer->pull[batch->pull].pair != NULL; /* stretch by stretch */
+    bool resharded = xfer->pull[batch->pull].pair != NULL; /* moves stretch by stretch, uncounted */
 
     for (uint32_t i = part.first; i < end; i++) {
         uint64_t bytes = batch_page_bytes(xfer, batch, i);
@@ -417,7 +417,7 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint64_t b
     return part;
 }
 
-/* X8, as in the core: a prefetch whose turn has come, those that a decode waits for, others. */
+/* X8, as in the core: a prefetch in its turn, then what a decode waits for, then others. */
 static uint32_t rank_of(const struct xfer *xfer, const struct batch *batch)
 {
     if (!batch->prefetch)
@@ -554,7 +554,7 @@ void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_
 
 /* ------------------------------------------------------------------ pages that arrive */
 
-/* How many pages of this host the page or span stands for. */
+/* Returns how many of our pages the page or span has. */
 static uint32_t pages_of(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
     const struct pair *pair = xfer->pull[batch->pull].pair;
@@ -574,8 +574,8 @@ void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t number, uint32
     mem_verify_begin(&a->verify, xfer->config.mem, batch->pool, batch_pages(batch, i), sums);
 }
 
-/* Fault injection: flips a bit of that many distinct pages, once each. `page`: of the batch, the
- * first of a span; `at`: the one whose bit that is. */
+/* Fault injection: flips a bit in fault_corrupt_pages distinct pages, once each. `page`: of the
+ * batch, the first of a span; `at`: the page of the flipped bit. */
 static void inject(struct xfer *xfer, uint32_t pool, const struct page_at *page,
                    const struct page_at *at, uint32_t region, uint64_t where)
 {
@@ -589,7 +589,7 @@ static void inject(struct xfer *xfer, uint32_t pool, const struct page_at *page,
     mem_verify_spoil(xfer->config.mem, pool, at, region, where);
 }
 
-/* In one region, once the byte has come. */
+/* Injects in one region, once the byte has arrived. */
 static void inject_reached(const struct arrival *a, uint32_t region, uint64_t to)
 {
     const struct batch *batch = &a->xfer->batch[a->batch];
@@ -600,7 +600,7 @@ static void inject_reached(const struct arrival *a, uint32_t region, uint64_t to
         inject(a->xfer, batch->pool, page, page, region, where);
 }
 
-/* Of a span that is resharded its first byte. */
+/* Injects in the first byte of a resharded span. */
 static void inject_resharded(struct xfer *xfer, uint32_t number, uint32_t i,
                              const struct mem_reshard *way)
 {

@@ -1,5 +1,5 @@
-/* Serves as the seam keeps them: whether a page may leave, and when nothing
- * reads the pages of one any more. Called by the shell's owner thread and by the transports. */
+/* The seam's serves: whether a page may leave, and when nothing reads the pages of a serve any
+ * more. Called by the shell's owner thread and by the transports. */
 #include "base/check.h"
 #include "seam/xfer/flow/transfers.h"
 
@@ -9,7 +9,7 @@ static struct xfer_serve *serve_of(struct xfer *xfer, struct serve_id id)
     return &xfer->serve[id.slot];
 }
 
-/* The one place that says QUIET. */
+/* The only place that emits EV_SERVE_QUIET. */
 static void serve_quiet(struct xfer *xfer, uint32_t slot)
 {
     struct xfer_serve *serve = &xfer->serve[slot];

@@ -1,12 +1,12 @@
 /* The state machines that all transports share: a pull at its destination, a serve at its source, a
- * batch of pages, a data connection and the request that its source side works
- * on. base/states.h says how to read a table. */
+ * batch of pages, a data connection, and the request that a connection's source side works on.
+ * base/states.h explains the tables. */
 #ifndef SEAM_XFER_STATES_H
 #define SEAM_XFER_STATES_H
 
 #include "base/states.h"
 
-/* What the seam keeps of a pull at its destination; the core has another machine for it. */
+/* The seam's pull at its destination; the core has another machine for it. */
 #define XFER_PULL_STATE_TABLE(X)                                                                   \
     X(XFER_PULL, IDLE, TO(XFER_PULL, ACTIVE) | TO(XFER_PULL, STOPPING),                            \
       "nothing is asked for and nothing arrives")                                                  \
@@ -19,7 +19,7 @@
 
 STATE_MACHINE(xfer_pull, XFER_PULL, XFER_PULL_STATE_TABLE)
 
-/* What the seam keeps of a serve at its source; the core has another machine for it. */
+/* The seam's serve at its source; the core has another machine for it. */
 #define XFER_SERVE_STATE_TABLE(X)                                                                  \
     X(XFER_SERVE, NONE, TO(XFER_SERVE, SERVING) | TO(XFER_SERVE, STOPPING),                        \
       "no serve has this slot")                                                                    \
@@ -30,7 +30,7 @@ STATE_MACHINE(xfer_pull, XFER_PULL, XFER_PULL_STATE_TABLE)
 
 STATE_MACHINE(xfer_serve, XFER_SERVE, XFER_SERVE_STATE_TABLE)
 
-/* Pages of one pull that the core asked for by one action. */
+/* Pages of one pull that the core requested by one action. */
 #define BATCH_STATE_TABLE(X)                                                                       \
     X(BATCH, FREE, TO(BATCH, QUEUED), "no batch has this slot")                                    \
     X(BATCH, QUEUED, TO(BATCH, ASKED) | TO(BATCH, QUEUED) | TO(BATCH, FREE),                       \
@@ -42,7 +42,7 @@ STATE_MACHINE(xfer_serve, XFER_SERVE, XFER_SERVE_STATE_TABLE)
 
 STATE_MACHINE(batch, BATCH, BATCH_STATE_TABLE)
 
-/* A connection for frames about pages and, over TCP, for the pages; apart from the control
+/* A connection for frames about pages and, over TCP, for the pages; separate from the control
  * connection between the same daemons. */
 #define DATA_CONN_STATE_TABLE(X)                                                                   \
     X(DATA_CONN, FREE, TO(DATA_CONN, CONNECTING) | TO(DATA_CONN, OPEN),                            \
@@ -54,7 +54,7 @@ STATE_MACHINE(batch, BATCH, BATCH_STATE_TABLE)
 
 STATE_MACHINE(data_conn, DATA_CONN, DATA_CONN_STATE_TABLE)
 
-/* One of the data connections that a transport may have to a peer: its place, whoever is in it. */
+/* A place for one of a transport's data connections to a peer, whichever connection is in it. */
 #define DATA_PATH_STATE_TABLE(X)                                                                   \
     X(DATA_PATH, NONE, TO(DATA_PATH, CALLING), "not called: nothing has needed it")                \
     X(DATA_PATH, CALLING, TO(DATA_PATH, UP) | TO(DATA_PATH, RETIRED) | TO(DATA_PATH, NONE),        \
@@ -65,7 +65,7 @@ STATE_MACHINE(data_conn, DATA_CONN, DATA_CONN_STATE_TABLE)
 
 STATE_MACHINE(data_path, DATA_PATH, DATA_PATH_STATE_TABLE)
 
-/* What a peer asks for on a data connection, seen at the source; no request of the protocol. */
+/* A peer's request on a data connection, at the source; not a request of the protocol. */
 #define DATA_REQUEST_STATE_TABLE(X)                                                                \
     X(DATA_REQUEST, HELLO, TO(DATA_REQUEST, NONE), "the caller has not said its token")            \
     X(DATA_REQUEST, NONE,                                                                          \

@@ -1,9 +1,9 @@
-/* Transfers: what all transports share, seen from inside. pulls.c (pulls, batches and the pages
- * that arrive), serves.c (serves), links.c (who may call us, and which transport a batch goes
- * over). The transports use it, and nobody outside seam/xfer. Owner thread only.
+/* Transfers: what all transports share. pulls.c has pulls, batches and arriving pages; serves.c has
+ * serves; links.c decides who may call us and which transport a batch uses. Used by the transports,
+ * and by nobody outside seam/xfer. Owner thread only.
  *
- * Promise P2 rests on two counts. pull->holds: receives, requests to a device and tasks of data
- * threads that may still touch the pages of a pull. serve->holds: sends and requests to a device
+ * Promise P2 rests on two counts. pull->holds counts receives, device requests and tasks of data
+ * threads that may still touch the pages of a pull. serve->holds counts sends and device requests
  * that may still read the pages of a serve. EV_PULL_QUIET and EV_SERVE_QUIET are emitted in one
  * place each, with the count at 0. */
 #ifndef SEAM_XFER_TRANSFERS_H
@@ -23,58 +23,58 @@
 #ifndef XFER_PIECE_BYTES
 #define XFER_PIECE_BYTES (1u << 20)
 #endif
-/* A tenant on GPUs has a ring of slots in memory of the host, for its peers to write to. Smaller in
- * the simulator. */
+/* A tenant on GPUs has a ring of slots in host memory, to which its peers write. The simulator has
+ * a smaller one. */
 #ifndef XFER_SLOT_BYTES
 #define XFER_SLOT_BYTES XFER_PIECE_BYTES
-#define XFER_RING_SLOTS 32u /* of a ring, which one piece may have all of */
-#define XFER_RING_SHARE 16u /* of these, that several pieces of one link have at most */
+#define XFER_RING_SLOTS 32u /* of a ring; one piece may take all */
+#define XFER_RING_SHARE 16u /* of these, at most for several pieces of one link */
 #endif
 #define XFER_RING_BYTES  ((uint64_t)XFER_RING_SLOTS * XFER_SLOT_BYTES)
 #define XFER_PIECE_SUMS  8192u /* checksums of a piece, unless one page has more */
 #define XFER_PIECE_PARTS 1000u /* stretches of memory of a piece: pages times regions */
-/* For operations that were cancelled: they end at once or something is wrong. */
+/* For cancelled operations: they end at once or something is wrong. */
 #define XFER_DESTROY_WAIT_NS 2000000000u
-/* How long a connection that failed is not called again while another one is there. */
+/* Pause before a failed connection is called again while another one is up. */
 #define XFER_REDIAL_MS_MIN 100u
 #define XFER_REDIAL_MS_MAX 5000u
-/* How often pages of a batch may be lost with the last connection that was there. */
+/* How often pages of a batch may be lost with the last connection that was up. */
 #define XFER_LOST_MAX 3u
 
-/* Batches not wholly asked for, in the order in which their pulls began; for batch_in_turn. */
+/* Batches with pages left to request, oldest pull first; for batch_in_turn. */
 struct batch_queue {
     uint32_t head;
 };
 
-/* A place for a data connection, with what became of those that had it. */
+/* A place for a data connection, and how its connections ended. */
 struct data_path {
     enum data_path_state state;
-    uint32_t conn;     /* NONE, unless it is called or up */
-    uint32_t failures; /* in a row: none of them has carried a whole answer */
-    uint64_t dial_ns;  /* of RETIRED: from then on it may be called again */
+    uint32_t conn;     /* NONE unless CALLING or UP */
+    uint32_t failures; /* in a row, each without a complete answer */
+    uint64_t dial_ns;  /* RETIRED: may be called again from then on */
 };
 
-/* What one transport has of one peer link. */
+/* State of one transport for one peer link. */
 struct lane {
     struct batch_queue queue;
-    uint32_t turn;                               /* the tenant that asked last */
+    uint32_t turn;                               /* tenant of the last request */
     struct data_path path[XFER_CONNECTIONS_MAX]; /* config.connections of them are used */
-    uint64_t bytes_in;                           /* page bytes that it brought */
-    uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not.
-                            Set by lane_wait alone */
+    uint64_t bytes_in;                           /* page bytes received */
+    uint64_t waiting_ns; /* since when the queue waits for a connection and none can be made; 0:
+                            does not wait. Set by lane_wait alone */
 };
 
-/* A connection between daemons, as the shell numbers them. */
+/* A connection between daemons, numbered as in the shell. */
 struct xfer_link {
     bool up;
-    bool by_tcp; /* it has RDMA, and yet some pages came otherwise, since they are resharded */
+    bool by_tcp; /* it has RDMA, but resharded pages come by TCP */
     struct sockaddr_storage addr;
     socklen_t addr_len;
     uint64_t peer_incarnation;
-    uint64_t token;    /* outbound: what we say */
-    uint64_t admitted; /* inbound: what its data connections have to say; 0: nothing does */
-    uint32_t conns;    /* inbound: data connections that said it */
-    int call_errno;    /* outbound: of the last call to its data port; 0: it got through */
+    uint64_t token;    /* outbound: sent in HELLO */
+    uint64_t admitted; /* inbound: token that its data connections must send; 0: none is admitted */
+    uint32_t conns;    /* inbound: data connections that sent it */
+    int call_errno;    /* outbound: of the last call to its data port; 0: connected */
     char call_text[XFER_CALL_TEXT]; /* the same in words, for operators */
     enum xfer_transport wanted;
     struct lane lane[XFER_TRANSPORTS_MAX];
@@ -83,33 +83,33 @@ struct xfer_link {
 struct xfer_pull {
     enum xfer_pull_state state;
     uint32_t gen, peer_link;
-    uint32_t holds;    /* what may still touch its pages */
+    uint32_t holds;    /* count of what may still touch its pages */
     uint64_t began;    /* ascending */
-    struct pair *pair; /* held: the source's pages are resharded; NULL: they come as they are */
-    bool decided;      /* which of the two: with its first batch */
-    /* Its batches; NONE. One that was dropped stays the pull's until that is idle, because a data
-     * thread or a request to a device may still name it. */
+    struct pair *pair; /* held: pages are resharded; NULL: pages come unchanged */
+    bool decided;      /* pair was chosen, with the first batch */
+    /* Batches of the pull, or NONE. A dropped batch stays with the pull until the pull is idle,
+     * because a data thread or a request to a device may still name the batch. */
     uint32_t batch[PULL_BATCHES_MAX];
     struct xfer_flow_view seen;
 };
 
 struct batch_span {
-    uint16_t page;    /* the first of its pages in the batch */
+    uint16_t page;    /* index of its first page in the batch */
     uint8_t first, n; /* as in struct pull_span */
 };
 
 struct batch {
     enum batch_state state;
-    bool gone;     /* the source gave a page up */
-    bool prefetch; /* others of its tenant go first */
-    uint32_t lane; /* of the transport that has it */
+    bool gone;     /* the source gave up a page */
+    bool prefetch; /* other batches of its tenant go first */
+    uint32_t lane; /* of its transport */
     uint32_t pull, pool, tenant, number;
-    /* Pages, or spans of pages where those of the source have other page_tokens. Also where this
-     * struct and its functions say `page`, of what is asked for and verified at once. */
+    /* Pages, or spans of pages if the source's pages have other page_tokens. In this struct and its
+     * functions `page` means either: what is requested and verified as one. */
     uint32_t n;
     uint32_t asked, answered;
-    uint32_t lost; /* how often it lost pages with the last connection there was */
-    uint64_t again[XFER_MASK_WORDS]; /* of the pages asked for: lost, and to be asked for again */
+    uint32_t lost; /* how often it lost pages with the last connection that was up */
+    uint64_t again[XFER_MASK_WORDS]; /* of the requested pages: lost, to be requested again */
     uint32_t next;                   /* in the queue */
     struct serve_id serve;
     uint64_t ok[XFER_MASK_WORDS];
@@ -118,7 +118,7 @@ struct batch {
     struct batch_span span[PULL_BATCH_PAGES];
 };
 
-/* Our pages of what is asked for as number i. */
+/* Returns our pages of page or span i. */
 static inline const struct page_at *batch_pages(const struct batch *b, uint32_t i)
 {
     return &b->page[b->span[i].page];
@@ -127,20 +127,20 @@ static inline const struct page_at *batch_pages(const struct batch *b, uint32_t 
 struct xfer_serve {
     enum xfer_serve_state state;
     uint32_t gen, pool;
-    uint32_t holds;    /* what may still read its pages */
-    bool lost;         /* between different layouts, and there is no plan: it gives nothing */
-    struct pair *pair; /* held: they leave resharded; NULL: as they are */
+    uint32_t holds;    /* count of what may still read its pages */
+    bool lost;         /* layouts differ and there is no plan: gives no page */
+    struct pair *pair; /* held: pages leave resharded; NULL: unchanged */
     struct xfer_flow_view seen;
 };
 
-/* The device of a region's pages, as found at start. */
+/* The device of a region's pages, found at start. */
 struct xfer_region {
     uint8_t answer, path; /* enum nic_answer, enum nic_path */
-    bool named;           /* by the configuration, and not chosen */
-    bool binds;           /* pages go over it where that can be; else over any */
+    bool named;           /* named by the configuration, not chosen */
+    bool binds;           /* pages use the device if possible; false: any device */
     uint32_t device;      /* in the view's `found`; NONE */
-    uint32_t rail;        /* NONE: it is not in use */
-    bool unregistered;    /* with that rail, which therefore has no path for its tenant */
+    uint32_t rail;        /* NONE: the device is not in use */
+    bool unregistered;    /* with that rail, so it has no path for the tenant */
 };
 
 struct xfer {
@@ -150,19 +150,19 @@ struct xfer {
     struct xfer_link *link; /* owned, config.links */
     struct xfer_pull *pull; /* owned, config.pulls */
     uint64_t pulls_begun;
-    uint32_t urgent_run[MEM_TENANTS_MAX]; /* pieces in a row that were of no prefetch */
-    uint32_t lanes_waiting;               /* no walk over the links while there is none */
+    uint32_t urgent_run[MEM_TENANTS_MAX]; /* pieces in a row that were no prefetch */
+    uint32_t lanes_waiting;               /* 0: nothing walks over the links */
     struct batch *batch;                  /* owned, xfer_batches of them */
-    uint32_t batch_free;                  /* the first that no pull has, linked by `next`; NONE */
+    uint32_t batch_free;                  /* first free one, linked by `next`; NONE */
     struct xfer_serve *serve;             /* owned, config.serves */
-    uint64_t *injected; /* owned, a record's generation + 1 where a bit was flipped; NULL */
-    _Atomic uint32_t injections;   /* so far; data threads count them */
-    _Atomic uint64_t landed_bytes; /* that data threads have received and verified */
+    uint64_t *injected; /* owned, by record: generation + 1 of the page with a flipped bit; NULL */
+    _Atomic uint32_t injections;   /* so far; counted by data threads */
+    _Atomic uint64_t landed_bytes; /* received and verified by data threads */
     struct io_threads *threads;    /* owned */
     struct data_conns *conns;      /* owned */
     struct pairs *pairs;           /* owned */
     struct xfer_stats stats;
-    struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
+    struct xfer_rdma_view looked; /* the devices, if RDMA is not wanted or not built */
     struct xfer_region region[MEM_TENANTS_MAX][RANKS_MAX];
 };
 
@@ -173,7 +173,7 @@ static inline void lane_wait(struct xfer *xfer, struct lane *lane, uint64_t sinc
     lane->waiting_ns = since_ns;
 }
 
-/* Where in a list of pages somebody is. */
+/* A position in a list of pages. */
 struct page_cursor {
     uint32_t page, region; /* page: n at the end */
     uint64_t at;
@@ -186,20 +186,20 @@ static inline uint32_t xfer_rails(const struct xfer_rdma_config *c)
     return c->rails ? c->rails : XFER_RAILS_INITIAL;
 }
 
-/* region_nics.c: gives each region a device. `usable` and returned: bits of view->found. */
-bool regions_matter(const struct xfer *xfer); /* else all of it is memory of the host */
+/* region_nics.c: gives each region a device. `usable` and the result: bits of view->found. */
+bool regions_matter(const struct xfer *xfer); /* false: all is host memory */
 uint32_t regions_choose(struct xfer *xfer, const struct xfer_rdma_view *view, uint32_t usable);
 
 /* memlock.c */
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view);
 
-/* All pulls are idle, all batches free. */
+/* Makes all pulls idle and all batches free. */
 void pulls_init(struct xfer *xfer);
-/* Something may write pages of the pull from here on, and no more. Each hold is released once;
- * the last release says QUIET if the pull was stopped. */
+/* Between pull_hold and pull_release something may write pages of the pull. Each hold is released
+ * once; the last release emits EV_PULL_QUIET if the pull was stopped. */
 void pull_hold(struct xfer *xfer, uint32_t pull);
 void pull_release(struct xfer *xfer, uint32_t pull);
-/* Its pull cannot go on: tells the core, once, and forgets its batches. */
+/* The pull cannot continue: reports that to the core, once, and forgets its batches. */
 void pull_break(struct xfer *xfer, uint32_t pull, enum tern_err err);
 
 static inline bool batch_used(const struct batch *b)
@@ -207,106 +207,107 @@ static inline bool batch_used(const struct batch *b)
     return b->state != BATCH_FREE;
 }
 
-/* Pages of a batch that are asked for together. */
+/* Pages of a batch that are requested together. */
 struct batch_part {
     uint32_t batch, first, n;
     uint32_t sums_bytes;
     uint64_t page_bytes;
 };
 
-/* Cuts the batch's next piece: at least one page, else at most so many bytes and checksums. */
+/* Cuts the batch's next piece: at least one page, else at most bytes_max and sums_max checksums. */
 struct batch_part batch_cut(const struct xfer *xfer, uint32_t batch, uint64_t bytes_max,
                             uint32_t sums_max);
-/* The queued batch whose turn it is: tenants in turn, of each those that a decode waits for before
- * prefetches, then the pull that began first. `ready`: may that tenant ask now? NULL: each may.
- * NONE: there is none. */
+/* Returns the queued batch whose turn it is: tenants take turns; within a tenant, batches that a
+ * decode waits for go before prefetches, then the pull that began first. `ready` says whether a
+ * tenant may request now; NULL: each may. Returns NONE if there is none. */
 uint32_t batch_in_turn(const struct transport *t, uint32_t peer_link,
                        bool (*ready)(const struct transport *t, uint32_t peer_link,
                                      uint32_t tenant));
-/* n more pages were asked for; out of the queue with the last of them. Its tenant had its turn. */
+/* n more pages were requested, as its tenant's turn. The last page takes the batch off the
+ * queue. */
 void batch_asked(struct xfer *xfer, uint32_t batch, uint32_t n);
-/* The source gave one of its pages up. */
+/* The source gave up one of its pages. */
 void batch_gone(struct xfer *xfer, uint32_t batch);
-/* n more pages were answered, and those that came were handed to the memory. */
+/* n more pages were answered, and those that came were verified. */
 void batch_answered(struct xfer *xfer, uint32_t batch, uint32_t n);
-/* Pages [first, first + n) of what was asked for, and not answered, were lost with a connection:
- * they are asked for again. Nothing writes them any more. */
+/* Requested, unanswered pages [first, first + n) were lost with a connection and are requested
+ * again. Caller has made sure that nothing writes them any more. */
 void batch_again(struct xfer *xfer, uint32_t batch, uint32_t first, uint32_t n);
-/* What page i of a batch has, over all regions that transfers carry. */
+/* Returns the bytes (checksums) of page i of a batch over all regions that transfers carry. */
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i);
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i);
 
-/* Another transport may take it: by its link's transport, and in the order of transports.c. */
+/* Returns true if a later transport that the link may use can take the batch. */
 bool batch_has_another_way(struct xfer *xfer, uint32_t batch);
-/* The transport that has it gives it up: all that was asked for is forgotten and another one asks
- * anew. Where none takes it, its pull breaks with err. Nothing of the old one writes its pages any
- * more. transports_pump_after is for when the caller's own tables are in order again. */
+/* The batch's transport gives it up: all requests are forgotten, and another transport starts
+ * again. If none takes it, its pull breaks with err. The old transport must not write its pages any
+ * more; it calls transports_pump_after when its own tables are consistent. */
 void batch_hand_on(struct xfer *xfer, uint32_t batch, enum tern_err err);
 void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_t peer_link);
 
-/* The pulls of all that is queued break. */
+/* Breaks the pulls of all queued batches. */
 void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_err err);
 
-/* One page of a batch while its bytes come. The struct is the transport's and needs no clean-up.
- * All but arrival_end may run on a data thread, which works on the page while something holds its
- * pull: neither the batch's list of pages nor their pool changes meanwhile. */
+/* One page of a batch while its bytes arrive. The transport keeps the struct, which needs no
+ * clean-up. All but arrival_end may run on a data thread, while something holds the pull: neither
+ * the batch's list of pages nor their pool changes meanwhile. */
 struct arrival {
     struct xfer *xfer;
     uint32_t batch, i;
-    uint64_t at; /* bytes of the region in work that have come */
+    uint64_t at; /* bytes received in the current region */
     struct mem_verify verify;
 };
 
-/* sums: the source's, [region * units + unit], borrowed until arrival_landed. */
+/* sums: the source's checksums, [region * units + unit], borrowed until arrival_landed. */
 void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t batch, uint32_t i,
                    const uint64_t *sums);
-/* The bytes [0, to) of that region lie where mem.h says. Regions come in order. */
+/* The bytes [0, to) of that region have arrived where mem.h says. Regions come in order. */
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to);
-/* All bytes lie there. False: they are not right. */
+/* All bytes have arrived. Returns false if they do not match their checksums. */
 bool arrival_landed(struct arrival *a);
-/* The same of a resharded span, whose bytes came by its plan; sums: the source's, of its pages. */
+/* Likewise for a resharded span, whose bytes came by its plan; sums: of the source's pages. */
 bool arrival_resharded(struct xfer *xfer, uint32_t batch, uint32_t i, const uint64_t *sums);
-/* On the owner thread, for page i of a batch that is in use: what arrival_landed said. */
+/* On the owner thread, for page i of a batch in use. right: the result of arrival_landed. */
 void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
 
 void serve_hold(struct xfer *xfer, uint32_t serve);
 void serve_release(struct xfer *xfer, uint32_t serve);
-/* The core stopped it. The caller releases it when its transports know, which may say QUIET. */
+/* Stops the serve and holds it. Caller releases it when the transports know; may emit QUIET. */
 void serve_stop(struct xfer *xfer, struct serve_id serve);
 bool serve_active(const struct xfer *xfer, struct serve_id serve);
-/* May that page leave now? Then *ret_record is where its checksums are. Asked before its bytes are
- * read, and again behind that: who is refused then has read what may be another page's. */
+/* Returns true if that page may leave now; *ret_record locates its checksums. Ask before reading
+ * the bytes, and again after: a refusal then means that the bytes may be another page's. */
 bool serve_page_leaves(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
                        uint32_t *ret_record);
-/* Goes on to the page that follows this one. False: there is none. */
+/* Moves *io to the next page. Returns false if there is none. */
 bool serve_next_page(const struct xfer *xfer, struct serve_id serve, struct xfer_entry *io);
-/* So many pages have left, as so many bytes. */
+/* Counts pages and bytes that have left. */
 void serve_sent(struct xfer *xfer, struct serve_id serve, uint32_t pages, uint64_t bytes);
-/* May who came by that peer link ask for pages of that serve? */
+/* Returns true if the peer of that link may request pages of that serve. */
 bool serve_allows(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
 
-/* Breaks pulls whose data connection never came. */
+/* Breaks pulls whose data connection was never made. */
 void xfer_link_tick(struct xfer *xfer, uint32_t peer_link, uint64_t now_ns);
-/* The peer link whose token that is; NONE: it is of no link that is up. */
+/* Returns the peer link of that token. NONE: no link that is up has it. */
 uint32_t xfer_link_admitted(const struct xfer *xfer, uint64_t token);
-/* The transport that a new batch goes over, or one that `after` gives up; NULL: none takes it. */
+/* Returns the transport for a new batch, or for one that `after` gives up. NULL: none takes it. */
 struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t pool,
                                 const struct transport *after);
 
-/* The one that carries pages that are resharded, whatever was asked for: all daemons have it. */
+/* Returns the transport for resharded pages, whatever is configured: all daemons have it. */
 struct transport *transport_reshards(struct xfer *xfer);
-/* A pull's pages do, of a link whose others come by RDMA: operators are told, once. */
+/* Informs operators, once, that a pull's pages are resharded on a link that else uses RDMA. */
 void xfer_link_resharded(struct xfer *xfer, uint32_t peer_link, uint32_t pool);
 
-/* Why that transport may not carry the link's pages, though it could; NULL: it may. */
+/* Returns why that transport, though able, may not carry the link's pages. NULL: it may. */
 const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t peer_link,
                                const struct transport *t);
-/* Tells of the transport that the link has where `after` can't carry its pages: of no other one
- * than is asked for, but under `auto`. Tenant and reason are said; there is a path_note. */
+/* Reports the link's transport if `after` cannot carry its pages: only a configured one, or any
+ * under `auto`. Caller has set tenant and reason; path_note is not NULL. */
 void xfer_note_fallback(const struct xfer *xfer, uint32_t peer_link, const struct transport *after,
                         struct xfer_note *note);
 
-/* The link is up, and the daemon's to itself. */
+/* Returns true if the link is up and leads to this daemon. */
 bool xfer_link_is_own(const struct xfer *xfer, uint32_t peer_link);
 
 static inline struct lane *transport_lane(const struct transport *t, uint32_t peer_link)

@@ -1,12 +1,11 @@
-/* The door between transfers and the transports that carry their pages. What all transports share
- * (pulls, serves, batches, deadlines, proofs of quiet) is in transfers.h;
- * what one of them does in its own way it does behind these operations. A transport includes
- * neither the header of another one nor calls it.
+/* The interface between transfers and the transports that carry their pages. transfers.h has what
+ * all transports share (pulls, serves, batches, deadlines, proofs of quiet); these operations do
+ * what differs. A transport includes no other transport's header and calls none.
  *
- * To add one: its own folder of files, its line in transports.c, and its library in
+ * To add a transport: its own folder of files, its line in transports.c, and its library in
  * daemon/seam/CMakeLists.txt if it needs one. XFER_AUTO then offers it batches in the order of
- * transports.c. If operators are to ask for it by name, it also needs a row of XFER_TRANSPORT_TABLE
- * in xfer.h. Owner thread only; nothing is allocated after `create`. */
+ * transports.c. If operators are to select it by name, it also needs a row in XFER_TRANSPORT_TABLE
+ * of xfer.h. Owner thread only; nothing is allocated after `create`. */
 #ifndef SEAM_XFER_TRANSPORT_H
 #define SEAM_XFER_TRANSPORT_H
 
@@ -22,73 +21,73 @@ struct transport_ops;
 struct transport {
     const struct transport_ops *ops;
     struct xfer *xfer;
-    uint32_t lane; /* its place in transports.c: that lane of every peer link is its own, and a
-                      batch is offered to lower ones first */
-    void *own; /* owned by the transport; NULL: it is not in use, and is never offered a batch */
+    uint32_t lane; /* its index in transports.c, and its lane of every peer link; batches are
+                      offered to lower indices first */
+    void *own;     /* owned by the transport; NULL: not in use, so offered no batch */
 };
 
-/* The source's side of data connections: a transport whose requests come as frames. */
+/* The source's side of data connections, for a transport whose requests are frames. */
 struct data_service {
     bool (*knows)(uint16_t frame);
-    /* A request of such a frame is in conn's request. It is answered at once, or waits. False: it
-     * breaks the protocol, and the connection ends. */
+    /* conn->request has a request of such a frame. Answers it at once or lets it wait. Returns
+     * false if it breaks the protocol; the connection ends. */
     bool (*begin)(struct transport *t, struct data_conn *conn);
-    /* Of a request in state PAGES: the next page bytes, behind what meta still holds. */
+    /* For a request in state PAGES: adds the next page bytes, after what meta still holds. */
     void (*gather)(struct data_conn *conn, struct data_gather *g);
-    /* So many of them are with the kernel. True: there are more. */
+    /* The kernel has n of these bytes. Returns true if there are more. */
     bool (*sent)(struct data_conn *conn, uint64_t n);
-    /* All of them are: what is left to be said goes into meta. */
+    /* The kernel has all of them. Puts the rest of the answer into meta. */
     void (*end)(struct data_conn *conn);
-    /* The serve of the request in work ended, or (`lost`) a page of it has no memory behind it:
-     * from here on the transport reads none of its pages. */
+    /* The serve of the current request ended, or (`lost`) one of its pages has no memory behind it.
+     * From here on the transport reads none of its pages. */
     void (*over)(struct transport *t, struct data_conn *conn, bool lost);
 };
 
 struct transport_ops {
     const char *name;              /* in views and logs */
-    enum xfer_transport asked_for; /* besides AUTO; AUTO: it has no word of its own */
-    bool rdma;                     /* it makes paths */
-    bool reshards;                 /* it carries pages between pools of different layouts */
-    uint32_t conn_bytes; /* that it keeps for a data connection it calls; 0: it calls none */
-    const struct data_service *service; /* NULL: nobody asks it by frames */
+    enum xfer_transport asked_for; /* besides AUTO; AUTO: not selectable by name */
+    bool rdma;                     /* makes paths */
+    bool reshards;                 /* carries pages between pools of different layouts */
+    uint32_t conn_bytes; /* of its state for a data connection that it calls; 0: calls none */
+    const struct data_service *service; /* NULL: takes no request frames */
 
-    /* What `create` will take. NULL: nothing. */
+    /* Returns the bytes that `create` allocates. NULL: none. */
     uint64_t (*bytes)(const struct xfer_config *config, uint32_t sums_per_page);
-    /* So many tasks of plain work it may have away (io_threads_work). NULL: none. */
+    /* Returns how many tasks of io_threads_work it may have at a time. NULL: none. */
     uint32_t (*works)(const struct xfer_config *config);
-    /* OK with t->own left NULL: it is not in use here. */
+    /* Returns OK and leaves t->own NULL if the transport is not in use here. */
     enum tern_err (*create)(struct transport *t);
-    /* Ends what is under way: on return nothing reads or writes a page for it. Also of one whose
-     * `create` failed. Data connections have ended before, and no task is away. */
+    /* Ends what is under way: on return nothing reads or writes a page for the transport. Called
+     * also if `create` failed. Data connections have ended before, and all tasks have returned. */
     void (*destroy)(struct transport *t);
 
-    /* Can a batch of that pool go over it, on that peer link, now or soon? NULL: always. */
+    /* Returns true if a batch of that pool can use it on that link, now or soon. NULL: always. */
     bool (*takes)(const struct transport *t, uint32_t peer_link, uint32_t pool);
-    /* Its lane of the peer link has batches in its queue, or room for more: asks for what can be
-     * asked for now. A page that arrives is reported by arrival_*, a request that was answered by
-     * batch_answered; whatever may write pages of a pull is held by pull_hold. */
+    /* The transport's lane of the peer link has queued batches or new room: requests what can be
+     * requested now. The transport reports pages by arrival_* and answered requests by
+     * batch_answered, and holds a pull (pull_hold) for whatever may write its pages. */
     void (*pump)(struct transport *t, uint32_t peer_link);
-    /* Forgets all batches of that pull, whose slots may be used again at once. What may still
-     * write its pages is cancelled or waited for, and its hold is released only when nothing of
-     * that kind can happen any more. */
+    /* Forgets all batches of that pull, whose slots may be reused at once. Operations that may
+     * still write its pages are cancelled or waited for; the hold is released when none can write
+     * any more. */
     void (*drop)(struct transport *t, uint32_t pull);
-    /* Does anything of it hold that pull? Asked to cross-check the count of holds. */
+    /* Returns true if the transport holds that pull. Cross-checks the count of holds. */
     bool (*holds)(const struct transport *t, uint32_t pull);
-    bool (*reads)(const struct transport *t, uint32_t serve); /* likewise; NULL: nothing does */
-    /* The core stopped a serve: nothing may begin to read its pages. What already reads them is
-     * cancelled or waited for, and holds the serve until then. NULL: `over` does it. */
+    bool (*reads)(const struct transport *t, uint32_t serve); /* likewise for reads; NULL: never */
+    /* The core stopped a serve: no new read of its pages may begin. Reads under way are cancelled
+     * or waited for, and hold the serve until then. NULL: `over` does it. */
     void (*serve_stopped)(struct transport *t, struct serve_id serve);
 
-    /* From here on NULL means that there is nothing to do. */
-    void (*link_down)(struct transport *t, uint32_t peer_link); /* after its pulls broke */
+    /* From here on NULL means: nothing to do. */
+    void (*link_down)(struct transport *t, uint32_t peer_link); /* after the link's pulls broke */
     void (*tick)(struct transport *t, uint64_t now_ns);         /* enforces its own deadlines */
-    bool (*poll)(struct transport *t);                          /* as xfer_poll */
-    void (*page_in)(struct transport *t, uint64_t bytes); /* a page that it brought was right */
+    bool (*poll)(struct transport *t);                          /* like xfer_poll */
+    void (*page_in)(struct transport *t, uint64_t bytes);       /* a page of it was verified */
 
-    /* Does it carry pages of a link? If not, ret->transport stays NULL. NULL: it carries all. */
+    /* Fills in *ret; ret->transport stays NULL if no page comes by it. NULL: it carries all. */
     void (*link_view)(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
 
-    /* Of one with paths: as the functions of xfer.h with these names. */
+    /* For transports with paths: like the functions of xfer.h with these names. */
     void (*link_transport)(struct transport *t, uint32_t peer_link, uint64_t tenants,
                            bool peer_rdma);
     void (*path_msg)(struct transport *t, uint32_t peer_link, const struct xfer_path_msg *msg);
@@ -96,13 +95,13 @@ struct transport_ops {
     bool (*path_view)(const struct transport *t, uint32_t peer_link, uint32_t i,
                       struct xfer_path_view *ret);
     void (*rdma_view)(const struct transport *t, struct xfer_rdma_view *ret);
-    /* How its i-th NIC knows ret->region of ret->tenant. False: there are not so many. */
+    /* How its i-th NIC registered ret->region of ret->tenant. Returns false if i is too high. */
     bool (*registration_view)(const struct transport *t, uint32_t i,
                               struct xfer_registration_view *ret);
 };
 
-extern const struct transport_ops local_transport; /* of the link that a daemon has to itself */
-/* All that are built in, best first; ends with NULL. */
+extern const struct transport_ops local_transport; /* for a daemon's link to itself */
+/* All transports of this build, best first; ends with NULL. */
 extern const struct transport_ops *const transports_built[];
 
 #endif
