@@ -1,5 +1,5 @@
-/* Calls of peers for data connections: the first path of a lane is called when something is to be
- * asked for, another one when no path has room for what waits. Called by the transports. */
+/* Outgoing calls for data connections. The first path of a lane is called when there is something
+ * to request, another one when no path has room for what waits. Called by the transports. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #include "seam/io/tcp_listen.h"
 #include "seam/xfer/conn/data_conn.h"
 
-/* How the call to the link's data port ended. The control port may well be open while this one is
- * not, so an operator has to hear of it; not where another connection shows that it is open. */
+/* Reports how the call to the link's data port ended. Operators must know, because the control port
+ * may be open while this one is not; but not if another connection shows that it is open. */
 void data_call_ended(const struct data_conn *conn, int error)
 {
     const struct xfer_config *c = &conn->xfer->config;
@@ -49,7 +49,7 @@ static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     conn->caller->receive(conn);
 }
 
-/* No descriptor, or no slot. */
+/* A call could not be made: no slot, or (slot false) no descriptor. */
 static void not_called(struct transport *t, uint32_t number, uint32_t path, bool slot)
 {
     struct xfer *xfer = t->xfer;
@@ -62,7 +62,7 @@ static void not_called(struct transport *t, uint32_t number, uint32_t path, bool
             lane_wait(xfer, lane, io_now_ns());
         data_conns_evict(xfer);
     } else {
-        queue_break(xfer, &lane->queue, TERN_BUSY); /* what has descriptors may let go */
+        queue_break(xfer, &lane->queue, TERN_BUSY); /* so holders of descriptors may free some */
     }
 }
 
@@ -95,7 +95,7 @@ void data_conn_call(struct transport *t, uint32_t number, uint32_t path,
     io_connect(xfer->config.io, &conn->send_op, fd, (struct sockaddr *)&link->addr, link->addr_len);
 }
 
-/* The first connections of all peers have their slots; what is beyond those is for the others. */
+/* Slots are reserved for the first connections of all peers; extra ones use the rest. */
 static bool room_for_extra(const struct xfer *xfer)
 {
     uint32_t lanes = 0;
@@ -105,7 +105,7 @@ static bool room_for_extra(const struct xfer *xfer)
     return xfer->conns->extra + lanes * xfer->config.peers < xfer->conns->outbound_max;
 }
 
-/* Of those that are not called, the one that may be called first. */
+/* Returns the unused path that may be called first. */
 static uint32_t next_path(const struct xfer *xfer, const struct lane *lane)
 {
     uint32_t next = NONE;

@@ -1,6 +1,6 @@
-/* Data connections: slots, sending, receiving and the end. A connection that ends is shut
- * down at once, and its slot is free only when neither of its operations is in flight, because
- * until then the kernel may still read or write the pages that they name. See data_conn.h. */
+/* Data connections: slots, sending, receiving and closing. A connection that ends is shut down at
+ * once. The slot is free only when neither of its operations is in flight, because until then the
+ * kernel may still read or write the pages that they name. See data_conn.h. */
 #include "seam/xfer/conn/data_conn.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ void data_conn_progress(struct data_conn *conn)
     atomic_store_explicit(&conn->progress_ns, io_now_ns(), memory_order_relaxed);
 }
 
-/* Of its tasks: both of a connection go to one thread, those of the next one to the next. */
+/* Lane of its tasks: both tasks of a connection use one thread, those of the next one the next. */
 static uint32_t lane_of(const struct data_conn *conn)
 {
     return (uint32_t)(conn - conn->xfer->conns->conn);
@@ -104,7 +104,7 @@ bool data_conn_admitted(struct data_conn *conn, uint32_t number)
     return true;
 }
 
-/* NONE: it had said nothing. */
+/* number NONE: the connection had sent no token. */
 static void share_give(struct xfer *xfer, uint32_t number)
 {
     if (number == NONE)
@@ -140,7 +140,7 @@ void data_conn_end(struct data_conn *conn)
     end(conn, false);
 }
 
-/* What was asked for on it, and came back with its last task, goes to another path. */
+/* Requests of an ended connection, back with its last task, go to another path. */
 static void go_on(struct transport *t, uint32_t peer_link)
 {
     if (t && t->xfer->link[peer_link].up && !t->xfer->conns->ending)
@@ -179,7 +179,7 @@ void data_conn_reap(struct data_conn *conn)
         go_on(transport, peer_link);
 }
 
-/* Nothing asked for, nothing queued: its slot may go to a link that needs one. */
+/* Returns a connection with no open request and an empty queue, whose slot may be reused. */
 static struct data_conn *idle_of(const struct transport *t, uint32_t peer_link)
 {
     if (transport_lane(t, peer_link)->queue.head != NONE)
@@ -209,7 +209,7 @@ bool data_conns_evict(struct xfer *xfer)
 
 /* ------------------------------------------------------------------ pages, in pieces */
 
-/* The next piece: stretches, and of the last one what there is room for. Returns its bytes. */
+/* Cuts the next piece: stretches, the last one shortened to fit. Returns the bytes of the piece. */
 static uint64_t walk_piece(struct data_conn *conn, struct io_task *task, uint64_t bytes_max)
 {
     struct data_walk *w = &conn->walk;
@@ -339,7 +339,7 @@ void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
 
 /* ------------------------------------------------------------------ receiving */
 
-/* n bytes have come, and the last operation ended with res. */
+/* n bytes have arrived, and the last operation ended with res. */
 static void receive_ended(struct data_conn *conn, uint64_t n, int32_t res)
 {
     struct xfer *xfer = conn->xfer;
@@ -367,7 +367,7 @@ static void receive_ended(struct data_conn *conn, uint64_t n, int32_t res)
         return;
     }
     conn->caller->receive(conn);
-    conn->transport->ops->pump(conn->transport, conn->peer_link); /* it has room to ask for more */
+    conn->transport->ops->pump(conn->transport, conn->peer_link); /* it may request more now */
 }
 
 static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
@@ -380,8 +380,8 @@ static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     receive_ended(conn, n, res);
 }
 
-/* Fewer than n bytes wake nobody: a wake-up costs the source's core more than a segment does. Any
- * thread. The tick may lower it while a data thread sets it; then it lowers it again. */
+/* Fewer than n bytes wake no receive: a wake-up costs the source's core more than a segment. Any
+ * thread. If the tick lowers the value while a data thread sets it, the next tick repeats that. */
 void data_conn_await(struct data_conn *conn, uint64_t n)
 {
     int bytes = (int)n;
@@ -404,7 +404,7 @@ static bool pages_landed(struct io_task *task, int32_t res)
     struct data_conn *conn = container_of(task, struct data_conn, recv_task);
 
     data_conn_progress(conn);
-    if (conn->walk.packed) /* what a page that is gone did not take it does not agree with */
+    if (conn->walk.packed) /* if a page is gone, its checksum will not match */
         (void)mem_unpack(conn->xfer->config.mem, conn->iov + conn->walk.at, conn->packed,
                          (uint64_t)res);
     walk_over(conn, (uint64_t)res);

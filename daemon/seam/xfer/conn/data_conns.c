@@ -1,6 +1,6 @@
-/* All data connections: the port that peers call, their tables, their deadline and their end. Who
- * has not said the token of a link that is up stands at the door (seam/io/door.h) and takes nothing
- * that peers need. Called by the shell's owner thread. */
+/* All data connections: the port that peers call, their tables, their deadline and their end. A
+ * caller that has not sent the token of a link that is up waits at the door (seam/io/door.h) and
+ * uses nothing that peers need. Called by the shell's owner thread. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 /* ------------------------------------------------------------------ the port */
 
-/* HELLO was meant for a daemon that was here before, or its token is of no link that is up. */
+/* Refuses HELLO for an earlier incarnation, or with a token of no link that is up. */
 static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
 {
     struct xfer *xfer = ctx;
@@ -63,7 +63,7 @@ static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     (void)flags, (void)buffer;
     conns->accepting = false;
     if (res < 0)
-        return; /* out of descriptors, say: the tick asks again */
+        return; /* out of descriptors, say: the tick retries */
     data_conn_options(xfer, res);
     door_arrived(conns->door, res, io_now_ns());
     if (!conns->ending)
@@ -114,7 +114,7 @@ void data_conns_tick(struct xfer *xfer, uint64_t now_ns)
                 data_call_ended(conn, ETIMEDOUT);
             data_conn_fail(conn);
         } else if (busy && conn->receiving && still_ns > xfer->config.idle_ns / 2)
-            data_conn_await(conn, 1); /* a slow peer is not a silent one: takes what there is */
+            data_conn_await(conn, 1); /* slow, not silent: take what arrived */
     }
 }
 
@@ -153,7 +153,7 @@ static bool system_allows(const char *path)
     return file_number(path, "", 10, &most) && most >= DATA_SOCKET_BYTES;
 }
 
-/* A size that the system would cut down is not set at all: the kernel's own tuning goes further. */
+/* A size that the system would reduce is not set: the kernel's own tuning reaches further. */
 static int socket_bytes(const struct xfer_config *c)
 {
     if (c->socket_buffer_bytes > 0)
@@ -189,7 +189,7 @@ enum tern_err data_conns_create(struct xfer *xfer)
     conns->inbound_max = c->data_conns_max / 2;
     conns->outbound_max = c->data_conns_max - conns->inbound_max;
     conns->inbound_min = c->peers ? conns->inbound_max / c->peers : 0;
-    if (conns->inbound_min > c->connections + 1) /* and one for RDMA */
+    if (conns->inbound_min > c->connections + 1) /* plus one for RDMA */
         conns->inbound_min = c->connections + 1;
     conns->meta_bytes = meta_bytes(mem_sums_per_page(c->mem));
     conns->own_bytes = own_bytes(c->transports);
@@ -209,8 +209,8 @@ static bool tasks_away(const struct xfer *xfer)
     return stats.away > 0;
 }
 
-/* Cancels all and runs the ring until nothing of ours is in flight and no task is away: neither the
- * kernel nor a data thread must be left with our memory. */
+/* Cancels all and runs the ring until nothing is in flight and no task is away: afterwards neither
+ * the kernel nor a data thread uses our memory. */
 static void drain(struct xfer *xfer)
 {
     struct data_conns *conns = xfer->conns;

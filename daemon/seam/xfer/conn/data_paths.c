@@ -1,6 +1,6 @@
-/* The paths of a lane: the data connections to a peer that a transport spreads its transfers over.
- * One that fails is retired: the others go on, and it is called again after a pause
- * that doubles. Where none is left the pause does not count, since whatever waits has no other way.
+/* The paths of a lane: the data connections to a peer over which a transport spreads its transfers.
+ * A path that fails is retired: the others continue, and it is called again after a pause that
+ * doubles. If no path is left, the pause does not apply, since waiting work has no other way.
  * Called by the transports and by data_conn.c. */
 #include "base/check.h"
 #include "seam/xfer/conn/data_conn.h"

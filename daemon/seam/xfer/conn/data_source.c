@@ -1,10 +1,10 @@
-/* The source's side of a data connection: who calls says its token, then asks; requests are
- * answered in order, each by the transport that knows its frame. The core is asked for every page
- * right before its answer is begun, and again by the transport when its bytes have left; a page
- * whose generation passed in between is named then, and the destination throws it away.
+/* The source's side of a data connection. The caller sends its token, then requests. Requests are
+ * answered in order, each by the transport that knows its frame. The core is asked about every page
+ * right before its answer begins, and again by the transport when its bytes have left. If a page's
+ * generation passed in between, the answer names the page, and the destination discards it.
  *
- * What must stay true: an answer that was begun is sent whole, or the connection ends, so that the
- * stream stays in step. A serve that ends while its pages go out is told to the transport, and the
+ * Invariant: an answer that was begun is sent whole, or the connection ends, so that the stream
+ * stays in step. If a serve ends while its pages are being sent, the transport is informed and the
  * send in flight is cancelled. */
 #include <errno.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "base/container.h"
 #include "seam/xfer/conn/data_conn.h"
 
-#define SOURCE_RX_BYTES (2 * XFER_WRITE_BYTES) /* a request in work and the next one read ahead */
+#define SOURCE_RX_BYTES (2 * XFER_WRITE_BYTES) /* the current request, and one read ahead */
 
 static void receive(struct data_conn *conn);
 
@@ -41,7 +41,7 @@ uint64_t data_request_bytes(const struct data_conn *conn, uint32_t i)
     return mem_transfer_bytes(conn->xfer->config.mem, data_request_pool(conn), e->group);
 }
 
-/* Of one page. */
+/* Returns the number of checksums of one page. */
 static uint32_t page_sums(const struct data_conn *conn, uint32_t group)
 {
     const struct pair *pair = data_request_pair(conn);
@@ -51,7 +51,7 @@ static uint32_t page_sums(const struct data_conn *conn, uint32_t group)
     return mem_transfer_sums(conn->xfer->config.mem, data_request_pool(conn), group);
 }
 
-/* Its pages' sums go behind the statuses. False: there is no room. */
+/* Appends the sums of an entry's pages. Returns false if there is no room. */
 static bool answer_page(struct data_conn *conn, uint32_t i, const uint32_t *records,
                         uint64_t *ret_sums_bytes)
 {
@@ -73,8 +73,7 @@ static bool answer_page(struct data_conn *conn, uint32_t i, const uint32_t *reco
     return true;
 }
 
-/* Behind the sums, where daemons that could read look for numbers of regions. False: there is no
- * room. */
+/* Appends zeros where daemons that could read expect region numbers. Returns false if no room. */
 static bool answer_regions(struct data_conn *conn, uint64_t *ret_bytes)
 {
     uint32_t bytes =
@@ -88,7 +87,7 @@ static bool answer_regions(struct data_conn *conn, uint64_t *ret_bytes)
     return true;
 }
 
-/* What an entry may name: a page, or so many of a span as there are. */
+/* Returns true if an entry names one page, or pages within a span. */
 static bool entry_fits(const struct data_conn *conn, const struct xfer_entry *e)
 {
     const struct pair *pair = data_request_pair(conn);
@@ -98,7 +97,7 @@ static bool entry_fits(const struct data_conn *conn, const struct xfer_entry *e)
            conn->request->npages + e->n <= XFER_PAGES_MAX;
 }
 
-/* May all of them leave? Then they stand in the request. */
+/* Returns true if all pages of an entry may leave, and records them in the request. */
 static bool pages_leave(struct data_conn *conn, uint32_t i,
                         uint32_t ret_records[RESHARD_SPAN_PAGES_MAX])
 {
@@ -118,7 +117,7 @@ static bool pages_leave(struct data_conn *conn, uint32_t i,
     return true;
 }
 
-/* By a plan where there is one, and as they are where they lie alike at both ends. */
+/* A plan request needs a plan; pages leave unchanged only if both layouts are equal. */
 static bool frame_suits(const struct data_conn *conn)
 {
     const struct data_request *r = conn->request;
@@ -158,7 +157,7 @@ bool data_answer_begin(struct data_conn *conn, uint16_t frame, bool leaves)
     if (frame == XFER_ANSWER)
         head.a = r->pages_left;
     else
-        r->pages_left = 0; /* they don't go over this connection */
+        r->pages_left = 0; /* their bytes do not use this connection */
     xfer_put_head(conn->meta + head_at, &head);
     return true;
 }
@@ -195,7 +194,7 @@ static uint32_t runs_of(const struct xfer_head *head)
     return (uint32_t)head->b;
 }
 
-/* Bytes of the frame that comes next; 0: not all of it is there. *ret_bad: it is none of ours. */
+/* Returns the bytes of the next frame; 0: incomplete. *ret_bad: not a frame of ours. */
 static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret, bool *ret_bad)
 {
     const struct data_request *r = conn->request;
@@ -217,7 +216,7 @@ static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret,
     return r->rx_n >= need ? need : 0;
 }
 
-/* Nothing moves here: a receive may be in flight behind these bytes. `receive` closes the gap. */
+/* Moves no bytes, because a receive may be in flight after them. `receive` closes the gap. */
 static void frame_taken(struct data_request *r, uint32_t n)
 {
     r->rx_at += n;
@@ -225,8 +224,8 @@ static void frame_taken(struct data_request *r, uint32_t n)
     r->frame_ns = io_now_ns();
 }
 
-/* False: nobody that may be here. HELLO was meant for a daemon that was here before, its token is
- * of no link that is up, or its link has as many connections as it may. */
+/* Returns false if the caller is not admitted: HELLO names an earlier incarnation of this daemon,
+ * its token is of no link that is up, or the link has used its share of connections. */
 static bool hello(struct data_conn *conn, const struct xfer_head *head)
 {
     struct xfer *xfer = conn->xfer;
@@ -263,7 +262,7 @@ static void take_request(struct data_conn *conn, const struct xfer_head *head)
         xfer_get_run(at, &r->runs[i]);
 }
 
-/* False: the request breaks the protocol. */
+/* Returns false if the request breaks the protocol. */
 static bool request_begin(struct data_conn *conn, const struct xfer_head *head)
 {
     struct data_request *r = conn->request;
@@ -274,7 +273,7 @@ static bool request_begin(struct data_conn *conn, const struct xfer_head *head)
     return r->transport && r->transport->ops->service->begin(r->transport, conn);
 }
 
-/* The next request, if a whole one has come. */
+/* Begins the next request, if it is complete. */
 static void next_request(struct data_conn *conn)
 {
     struct data_request *r = conn->request;
@@ -283,7 +282,7 @@ static void next_request(struct data_conn *conn)
     bool bad;
 
     if (r->state == DATA_REQUEST_WAITS)
-        return; /* comes again when that was answered */
+        return; /* called again after its answer */
     bytes = frame_bytes(conn, &head, &bad);
     if (!bad && bytes > 0 && r->state == DATA_REQUEST_HELLO) {
         bad = !hello(conn, &head);
@@ -300,7 +299,7 @@ static void next_request(struct data_conn *conn)
         return;
     take_request(conn, &head);
     frame_taken(r, bytes);
-    data_conn_progress(conn); /* our time to answer starts now */
+    data_conn_progress(conn); /* the timeout for our answer starts now */
     if (!request_begin(conn, &head))
         data_conn_fail(conn);
 }
@@ -309,7 +308,7 @@ static void next_request(struct data_conn *conn)
 
 static void task_sent(struct io_task *task, int32_t res);
 
-/* Page bytes go out by a data thread, and what stands before them with them. */
+/* A data thread sends page bytes, and the meta before them. */
 static void send_post(struct data_conn *conn)
 {
     struct data_request *r = conn->request;
@@ -357,7 +356,7 @@ static void sent_bytes(struct data_conn *conn, uint64_t n)
         return;
     }
     conn->out_n = conn->out_at = 0;
-    if (r->state == DATA_REQUEST_PAGES) { /* the next answer takes along what is left to say */
+    if (r->state == DATA_REQUEST_PAGES) { /* the next answer carries the tail */
         r->transport->ops->service->end(conn);
         data_request_state_move(&r->state, DATA_REQUEST_META);
     } else {
@@ -367,7 +366,7 @@ static void sent_bytes(struct data_conn *conn, uint64_t n)
     data_source_send(conn);
 }
 
-/* n bytes went out, and the last operation ended with res. */
+/* n bytes were sent, and the last operation ended with res. */
 static void send_ended(struct data_conn *conn, uint64_t n, int32_t res)
 {
     struct xfer *xfer = conn->xfer;
@@ -442,7 +441,7 @@ static void receive(struct data_conn *conn)
     struct data_request *r = conn->request;
 
     if (conn->receiving || r->rx_n == SOURCE_RX_BYTES)
-        return; /* in the latter case the peer waits: it asked for more than we read ahead */
+        return; /* buffer full: the peer has sent more than we read ahead, and waits */
     memmove(conn->buffer, conn->buffer + r->rx_at, r->rx_n);
     r->rx_at = 0;
     conn->receiving = true;
@@ -460,7 +459,7 @@ void data_source_start(struct data_conn *conn)
     receive(conn);
 }
 
-/* Busy: a frame is incomplete. Timed from its first byte, so that single bytes hold no slot. */
+/* Returns true if a frame is overdue since its first byte, so that single bytes hold no slot. */
 bool data_source_busy(const struct data_conn *conn, uint64_t now_ns)
 {
     const struct data_request *r = conn->request;
