@@ -1,12 +1,12 @@
-/* The source's side of the TCP transport: pages are sent straight from where they lie, behind the
- * answer that promises them; or through a buffer, where what moves lies scattered in short
- * stretches (DATA_PACKED_STRETCH). The core is asked for each page again when its last byte was
- * handed to the kernel; one whose generation passed in between is named in the tail, and the
- * destination throws it away.
+/* The source's side of the TCP transport. Pages are sent straight from where they lie, after the
+ * answer that announces them; or through a buffer, if the bytes lie scattered in short stretches
+ * (DATA_PACKED_STRETCH). The core is asked about each page again when the kernel has its last byte.
+ * If a page's generation passed in between, the tail names the page, and the destination discards
+ * it.
  *
- * When a serve ends in the middle of an answer, what had been promised and not sent goes out as
- * zeros, with every page named in the tail. So the stream stays in step, the connection serves on,
- * and nothing reads the pages once EV_SERVE_QUIET was emitted. */
+ * If a serve ends in the middle of an answer, announced bytes not yet sent are sent as zeros, and
+ * the tail names every page. So the stream stays in step, the connection stays in use, and nothing
+ * reads the pages once EV_SERVE_QUIET was emitted. */
 #include "seam/xfer/tcp/tcp.h"
 
 static bool knows(uint16_t frame)
@@ -23,7 +23,7 @@ static bool begin(struct transport *t, struct data_conn *conn)
     return true;
 }
 
-/* The same of pages that leave resharded, stretch by stretch. */
+/* Likewise for resharded pages, stretch by stretch. */
 static void gather_resharded(struct data_conn *conn, struct data_gather *g)
 {
     const struct data_request *r = conn->request;
@@ -86,7 +86,7 @@ static void gather(struct data_conn *conn, struct data_gather *g)
     }
 }
 
-/* Moves the cursor over n page bytes. A serve that is over has no cursor to move. */
+/* Moves the cursor over n page bytes, unless the serve is over. */
 static bool sent(struct data_conn *conn, uint64_t n)
 {
     struct data_request *r = conn->request;
@@ -134,7 +134,7 @@ static bool still_leaves(const struct data_conn *conn, uint32_t i)
     return true;
 }
 
-/* Every byte is with the kernel: whose generation passed meanwhile? */
+/* The kernel has every byte. Names the pages whose generation passed meanwhile. */
 static void end(struct data_conn *conn)
 {
     struct data_request *r = conn->request;

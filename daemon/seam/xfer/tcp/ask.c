@@ -1,13 +1,13 @@
-/* The destination's side of the TCP transport: batches are cut into pieces, and each is asked for
- * on the data connection of the link that has least to come. receive.c takes what comes. Of a
- * connection that fails, what had not come is asked for on another one, once nothing of the failed
- * one can write those pages any more: its receive has come back from its data thread.
+/* The destination's side of the TCP transport: cuts batches into pieces, and requests each on the
+ * link's data connection with the fewest bytes outstanding. receive.c receives the answers. If a
+ * connection fails, missing pages are requested on another one, but only when the failed one cannot
+ * write these pages any more: its receive has returned from its data thread.
  *
  * Stopping a pull cancels the one receive that may write its pages and waits for that receive's
- * completion; the rest of the answer, and the answers to pieces asked for before, are received into
- * a scratch buffer. That is better than closing the connection: what is still to come is at most
- * one piece plus heads (the source answers GONE once it was told), other pulls on the connection
- * lose nothing, and nobody asks twice. The proof of quiet does not wait for the skipping. */
+ * completion. The rest of the answer, and the answers to earlier requests, go to a scratch buffer.
+ * Skipping is better than closing the connection: at most one piece plus heads still comes (an
+ * informed source answers GONE), other pulls on the connection lose nothing, and nothing is
+ * requested twice. The proof of quiet does not wait for the skipping. */
 #include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
 
@@ -37,14 +37,14 @@ static void piece_ask(struct data_conn *conn, uint32_t number)
         conn->out_n += XFER_ENTRY_BYTES;
     }
     if (c->nasked == 0)
-        data_conn_progress(conn); /* the peer's time to answer starts now */
+        data_conn_progress(conn); /* the timeout for the peer's answer starts now */
     c->asked[(c->asked_at + c->nasked) % TCP_ASKED_MAX] = asked;
     c->nasked++;
     c->asked_bytes += asked.part.page_bytes;
     batch_asked(conn->xfer, number, asked.part.n);
 }
 
-/* May another piece be asked for on it? X8: no path is given more than its credit. */
+/* Returns true if another piece may be requested on it. X8: no path exceeds its credit. */
 static bool has_credit(const struct data_conn *conn)
 {
     const struct tcp_caller *c = tcp_caller_of(conn);
@@ -53,13 +53,13 @@ static bool has_credit(const struct data_conn *conn)
            (c->nasked == 0 || c->asked_bytes < TCP_PATH_BYTES);
 }
 
-/* It is open, and what it had to send is with the kernel. */
+/* Returns true if it is open and the kernel has all that it had to send. */
 static bool can_ask(const struct data_conn *conn)
 {
     return conn && conn->state == DATA_CONN_OPEN && !conn->sending;
 }
 
-/* Of the paths with credit, the one with the least to come. */
+/* Returns the path with credit that has the fewest bytes outstanding. */
 static struct data_conn *path_with_credit(const struct transport *t, uint32_t peer_link)
 {
     struct data_conn *best = NULL;
@@ -93,7 +93,7 @@ static bool idle(const struct data_conn *conn)
     return !busy(conn);
 }
 
-/* That of the piece asked for as number i, which may be the batch of others, too; NULL: none. */
+/* Returns the batch of the i-th requested piece; other pieces may share it. NULL: none. */
 static struct batch *asked_of(const struct data_conn *conn, uint32_t i)
 {
     const struct tcp_caller *c = tcp_caller_of(conn);
@@ -103,7 +103,7 @@ static struct batch *asked_of(const struct data_conn *conn, uint32_t i)
     return batch && batch_used(batch) ? batch : NULL;
 }
 
-/* A batch has lost its last connection once, however many of its pieces were asked for there. */
+/* Counts a lost last connection once for each batch, however many of its pieces it had. */
 static void count_lost(const struct data_conn *conn)
 {
     if (data_paths_alive(conn->transport, conn->peer_link))
@@ -119,14 +119,14 @@ static void count_lost(const struct data_conn *conn)
     }
 }
 
-/* May what the batch lost be asked for once more? */
+/* Returns true if the batch's lost pages may be requested again. */
 static bool goes_on(const struct data_conn *conn, const struct batch *batch)
 {
     return data_paths_several(conn->xfer) && !conn->xfer->conns->ending &&
            batch->lost <= XFER_LOST_MAX;
 }
 
-/* The piece is lost, but for its first `told` pages, which the batch has. */
+/* The piece is lost, except its first `told` pages, which were reported to the batch. */
 static void piece_lost(struct data_conn *conn, const struct batch_part *part, uint32_t told)
 {
     struct xfer *xfer = conn->xfer;
@@ -142,8 +142,8 @@ static void piece_lost(struct data_conn *conn, const struct batch_part *part, ui
         batch_answered(xfer, part->batch, told);
 }
 
-/* Nothing writes for it any more. Pages of which the batch heard have agreed with their checksums
- * or have not, and need no tail; all others are asked for again. */
+/* Nothing writes for the connection any more. Pages reported to the batch were verified, well or
+ * not, and need no tail; all others are requested again. */
 static void ended(struct data_conn *conn)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
@@ -163,8 +163,8 @@ static void ended(struct data_conn *conn)
     }
 }
 
-/* What was not yet asked for goes to another connection, unless this one never came up and there is
- * none. What was asked for waits until nothing of this one writes its pages: `ended`. */
+/* Pages not yet requested go to another connection, unless this one never came up and there is no
+ * other. Requested pages wait until nothing of this one can write them: see `ended`. */
 static void lost(struct data_conn *conn)
 {
     struct xfer *xfer = conn->xfer;
@@ -208,7 +208,7 @@ void tcp_pump(struct transport *t, uint32_t peer_link)
         data_paths_call(t, peer_link, &caller);
 }
 
-/* Answers that are due are skipped; the receive that may write its pages is cancelled. */
+/* Due answers are skipped; the receive that may write the pull's pages is cancelled. */
 void tcp_drop(struct transport *t, uint32_t pull)
 {
     struct data_conns *conns = t->xfer->conns;

@@ -1,15 +1,15 @@
-/* The destination's receive: one at a time on a connection. A head that comes alone the owner
- * receives. The rest of an answer (sums, pages, tail), and the head of the next one behind it, a
- * data thread receives as one task, so the owner is asked once for a piece of 1 MiB. The bytes of a
- * page are received where mem.h says, and the thread that receives them has the memory verify them
- * (tcp_landed); the owner learns which pages were right when the task is back (tcp_received). Every
- * byte of a receive is on its way when it is posted (the head before announced it), so it completes
- * when all of them are there, or what the kernel holds back at most, and not with the first
- * segment; the tick takes less from a peer that is slow.
+/* The destination's receive: one at a time on a connection. The owner receives a head that comes
+ * alone. A data thread receives the rest of an answer (sums, pages, tail), and the head of the next
+ * one, as one task, so a piece of 1 MiB costs the owner one event. Page bytes are received where
+ * mem.h says, and the thread that receives them has the memory verify them (tcp_landed). The owner
+ * learns which pages were right when the task returns (tcp_received). The previous head has
+ * announced every byte of a receive, so the receive completes when all of them are there, or at
+ * most what the kernel holds back, and not with the first segment. The tick accepts less from a
+ * slow peer.
  *
- * What must stay true: conn->recv_pull is set before a receive that may write pages is posted,
- * and cleared only when it has ended. An answer whose pull has ended (its batch is NONE) goes to
- * the scratch buffer. tcp_landed touches only what tcp.h names as the data thread's. */
+ * Invariant: conn->recv_pull is set before a receive that may write pages is posted, and cleared
+ * only when that receive has ended. An answer whose pull has ended (its batch is NONE) goes to the
+ * scratch buffer. tcp_landed touches only the data thread's fields of tcp.h. */
 #include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
 
@@ -29,7 +29,7 @@ static void cursor_skip_refused(struct tcp_caller *c, uint32_t n)
         c->cursor.page++;
 }
 
-/* The same of pages that are resharded, stretch by stretch. */
+/* Likewise for resharded pages, stretch by stretch. */
 static bool target_resharded(struct data_conn *conn, const struct batch_part *part,
                              struct data_gather *t)
 {
@@ -61,7 +61,7 @@ static bool target_resharded(struct data_conn *conn, const struct batch_part *pa
     return true;
 }
 
-/* True if all of the piece's pages fit. */
+/* Returns true if all of the piece's pages fit. */
 static bool target_pages(struct data_conn *conn, const struct batch_part *part,
                          struct data_gather *t)
 {
@@ -89,7 +89,7 @@ static bool target_pages(struct data_conn *conn, const struct batch_part *part,
     return true;
 }
 
-/* The answer that nobody wants any more. True if the rest of it fits. */
+/* For an answer to skip. Returns true if the rest of it fits. */
 static bool target_scratch(struct data_conn *conn, struct data_gather *t)
 {
     const struct tcp *tcp = conn->transport->own;
@@ -136,7 +136,7 @@ void tcp_receive(struct data_conn *conn)
     data_conn_receive_pages(conn, t.n, t.bytes);
 }
 
-/* The sums of a piece are there, in the order in which its pages come. */
+/* All sums of a piece have arrived, in the order of its pages. */
 static void sums_came(struct data_conn *conn)
 {
     uint64_t *sums = (uint64_t *)(void *)conn->meta;
@@ -157,7 +157,7 @@ static void page_took(struct data_conn *conn, const struct batch_part *part, boo
     cursor_skip_refused(c, part->n);
 }
 
-/* Of a page that is resharded: it is looked at when all of it has come. */
+/* For a resharded page, which is verified when all of it has arrived. */
 static uint64_t take_resharded(struct data_conn *conn, const struct batch_part *part, uint64_t n)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
@@ -174,7 +174,7 @@ static uint64_t take_resharded(struct data_conn *conn, const struct batch_part *
     return n;
 }
 
-/* Takes up to n bytes that lie in the pages; returns how many. */
+/* Takes up to n bytes received into the pages. Returns how many. */
 static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part *part, uint64_t n)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
@@ -222,7 +222,7 @@ void tcp_landed(struct data_conn *conn, uint64_t n)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
 
-    while (n > 0 && c->body_left > 0) { /* what is left is of the next head */
+    while (n > 0 && c->body_left > 0) { /* the rest belongs to the next head */
         uint64_t took = take_body(conn, &c->part, n < c->body_left ? n : c->body_left);
 
         c->body_left -= took;
@@ -230,7 +230,7 @@ void tcp_landed(struct data_conn *conn, uint64_t n)
     }
 }
 
-/* What the source must have announced for the pages that it did not refuse. */
+/* Returns true if the head announces the bytes and sums of the pages that it does not refuse. */
 static bool head_agrees(struct data_conn *conn, const struct batch_part *part,
                         const struct xfer_head *head)
 {
@@ -274,7 +274,7 @@ static bool head_parse(struct data_conn *conn, const struct tcp_asked *asked)
     return true;
 }
 
-/* The whole answer is there. False: its tail is not one. */
+/* The whole answer has arrived. Returns false if its tail is not valid. */
 static bool answer_end(struct data_conn *conn)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
@@ -298,7 +298,7 @@ static bool answer_end(struct data_conn *conn)
     return true;
 }
 
-/* The batch hears of the pages that have come whole since it last did. */
+/* Reports the pages that have completely arrived since the last call to the batch. */
 static void tell_batch(struct data_conn *conn, const struct batch_part *part)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
@@ -315,7 +315,7 @@ bool tcp_received(struct data_conn *conn, uint64_t n)
     struct tcp_asked *asked = asked_now(c);
 
     if (!asked)
-        return false; /* nobody asked */
+        return false; /* nothing was requested */
     if (c->state == TCP_ANSWER_BODY) {
         tell_batch(conn, &asked->part);
         n -= c->body_then - c->body_left;

@@ -1,4 +1,4 @@
-/* The TCP transport behind the door, and its life. See tcp.h. */
+/* The TCP transport as transport.h calls it, and its life. See tcp.h. */
 #include "seam/xfer/tcp/tcp.h"
 
 #include <stdlib.h>

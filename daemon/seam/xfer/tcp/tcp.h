@@ -1,6 +1,6 @@
-/* The TCP transport: pages travel on the data connection that asks for them. tcp.c (the transport
- * and its life), ask.c (batches are cut into pieces and asked for), receive.c (what comes) and
- * answer.c (the source's side). It uses the connections of data_conn.h. */
+/* The TCP transport: pages travel on the data connection that requests them. tcp.c has the
+ * transport and its life, ask.c cuts batches into pieces and requests them, receive.c receives
+ * answers, and answer.c is the source's side. data_conn.h has the connections. */
 #ifndef SEAM_XFER_TCP_H
 #define SEAM_XFER_TCP_H
 
@@ -9,28 +9,28 @@
 
 extern const struct transport_ops tcp_transport;
 
-/* Page bytes asked for at once, unless one page is larger. Less in the simulator. */
+/* Page bytes of one request, unless one page is larger. Less in the simulator. */
 #ifndef TCP_PIECE_BYTES
 #define TCP_PIECE_BYTES (512u << 10)
 #endif
-/* Page bytes that are asked for on one connection and not yet here: enough that a source has the
- * next piece while it sends one, and little for the next tenant to wait behind: with twice as much
- * 1 MiB beside a flood took 1.4 ms in place of 1.0, and no transfer was faster. At least one piece
- * is always asked. */
+/* Page bytes requested on one connection and not yet received: enough that a source has the next
+ * piece while it sends one, and little for the next tenant to wait for. With twice as much, 1 MiB
+ * beside a flood took 1.4 ms instead of 1.0, and no transfer was faster. At least one piece is
+ * always requested. */
 #ifndef TCP_PATH_BYTES
 #define TCP_PATH_BYTES (1u << 20)
 #endif
-#define TCP_ASKED_MAX  64u         /* pieces asked for and not yet answered, a power of two */
-#define TCP_SCRATCH    (64u << 10) /* where bytes go that nobody wants, and zeros come from */
-#define TCP_SKIP_PARTS 16u         /* of it, in one receive of what nobody wants */
+#define TCP_ASKED_MAX  64u         /* pieces requested and not yet answered, a power of two */
+#define TCP_SCRATCH    (64u << 10) /* buffer for skipped bytes, and one of zeros */
+#define TCP_SKIP_PARTS 16u         /* stretches in one receive of skipped bytes */
 
 struct tcp {
     uint8_t *scratch, *zeros; /* owned, TCP_SCRATCH each */
 };
 
-/* A piece that was asked for. */
+/* A requested piece. */
 struct tcp_asked {
-    struct batch_part part; /* batch NONE: its pull has ended, skip the answer */
+    struct batch_part part; /* batch NONE: the pull has ended, skip the answer */
     uint32_t seq;
 };
 
@@ -40,22 +40,22 @@ struct tcp_asked {
 
 STATE_MACHINE(tcp_answer, TCP_ANSWER, TCP_ANSWER_STATE_TABLE)
 
-/* What the destination keeps for a connection. */
+/* The destination's state of a connection. */
 struct tcp_caller {
     struct tcp_asked asked[TCP_ASKED_MAX];
     uint32_t asked_at, nasked, seq; /* ring */
     uint64_t asked_bytes;           /* page bytes of those */
     enum tcp_answer_state state;
-    uint32_t head_at;   /* bytes of the head that are there */
-    uint32_t told;      /* pages of this piece, from its first, that the batch was told of */
+    uint32_t head_at;   /* bytes of the head received */
+    uint32_t told;      /* leading pages of this piece that were reported to the batch */
     uint64_t body_then; /* body_left when the receive in flight was posted */
-    /* From here on the data thread's, while a receive of pages is away. */
-    struct batch_part part; /* as when it was posted; batch NONE: it is to be skipped */
+    /* The fields below belong to the data thread while its receive of pages is away. */
+    struct batch_part part; /* as when it was posted; batch NONE: skip it */
     uint64_t body_left;
     uint32_t sums_bytes, sums_at, sum_next, tail_at;
-    struct page_cursor cursor;       /* where in the piece's pages the stream is */
-    uint64_t given[XFER_MASK_WORDS]; /* pages of this piece whose bytes come */
-    uint64_t right[XFER_MASK_WORDS]; /* of those, the ones that have come and agree */
+    struct page_cursor cursor;       /* position of the stream in the piece's pages */
+    uint64_t given[XFER_MASK_WORDS]; /* pages of this piece that the source gives */
+    uint64_t right[XFER_MASK_WORDS]; /* of those, the ones that arrived and match */
     struct arrival arrival;          /* of the page at the cursor */
     uint8_t head[XFER_ANSWER_HEAD_BYTES];
     uint8_t tail[XFER_TAIL_BYTES];
@@ -66,7 +66,7 @@ static inline struct tcp_caller *tcp_caller_of(const struct data_conn *conn)
     return conn->own;
 }
 
-/* So many bytes that are all of one TCP_SCRATCH, in at most so many parts. True: all fit. */
+/* Adds `left` bytes in at most `parts` stretches of one scratch buffer. Returns true if all fit. */
 static inline bool tcp_gather_again(struct data_gather *g, uint8_t *scratch, uint64_t left,
                                     uint32_t parts)
 {
