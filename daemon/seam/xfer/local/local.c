@@ -1,10 +1,10 @@
-/* Pages of this daemon's own pools, over the link that it has to itself: they are copied from where
- * they lie to where they are to lie, without a connection; between two GPUs by peer access, or
- * through memory of the host (mem_move). A data thread copies a piece and verifies it like any that
- * arrives. Then the owner asks the core once more whether its pages are still those.
+/* Pages between this daemon's own pools, over its link to itself: copied without a connection;
+ * between two GPUs by peer access, or through host memory (mem_move). A data thread copies a piece
+ * and verifies it like any that arrives. Then the owner asks the core once more whether the
+ * source's pages are still the same.
  *
- * What must stay true: while its task is away a copy holds its pull and its serve, so the pages
- * of both ends, the batch's list of them and the checksums are those that the thread was given. */
+ * Invariant: until its task returns a copy holds its pull and its serve, so the pages of both ends,
+ * the batch's list of pages and the checksums stay as the thread got them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "seam/mem/mem_touch.h"
 #include "seam/xfer/conn/data_conn.h"
 
-#define LOCAL_COPIES 8u   /* under way at a time */
+#define LOCAL_COPIES 8u   /* at a time */
 #define LOCAL_SUMS   512u /* checksums of a piece, unless one page has more */
 
 struct local_copy {
@@ -20,12 +20,12 @@ struct local_copy {
     struct transport *t;
     bool away;
     uint32_t peer_link, pull;
-    uint32_t batch;         /* NONE: it was dropped meanwhile */
-    struct batch_part part; /* its batch as it was begun */
+    uint32_t batch;         /* NONE: dropped meanwhile */
+    struct batch_part part; /* its batch, as when the copy began */
     struct serve_id serve;
     uint64_t sent[XFER_MASK_WORDS];  /* pages that may be copied */
-    uint64_t right[XFER_MASK_WORDS]; /* those that agree; the thread's while it is away */
-    uint64_t *sums;                  /* owned: the source's */
+    uint64_t right[XFER_MASK_WORDS]; /* pages that match; the thread's while it is away */
+    uint64_t *sums;                  /* owned: the source's checksums */
 };
 
 struct local {
@@ -129,7 +129,7 @@ static void copied(struct io_task *task, int32_t res)
     local_pump(t, c->peer_link);
 }
 
-/* Which of its pages may be copied, and their checksums. False: none. */
+/* Finds the pages that may be copied, and their checksums. Returns false if there is none. */
 static bool copy_may(struct local_copy *c)
 {
     struct xfer *xfer = c->t->xfer;
