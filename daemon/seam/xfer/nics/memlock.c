@@ -1,6 +1,6 @@
-/* How much memory this process may lock, and how much registrations would lock, which is memory of
- * the host alone: that of tenants, and the rings of those on GPUs. It is reported whether RDMA is
- * wanted, built in, or neither. Called at start. */
+/* How much memory this process may lock, and how much registrations would lock: host memory only,
+ * of tenants and of the rings of tenants on GPUs. Reported whether RDMA is wanted, built in, or
+ * neither. Called at start. */
 #include <sys/resource.h>
 
 #include "seam/mem/numa.h"
@@ -26,7 +26,7 @@ void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)
     view->memlock_exempt = file_number("/proc/self/status", "CapEff:", 16, &caps) &&
                            (caps >> CAP_IPC_LOCK_BIT & 1) != 0;
     view->memlock_devices = rails;
-    view->memlock_needed = c->self_test ? XFER_SELF_TEST_SCRATCH : 0; /* of one rail at a time */
+    view->memlock_needed = c->self_test ? XFER_SELF_TEST_SCRATCH : 0; /* one rail at a time */
     for (uint32_t t = 0; t < c->tenants; t++) {
         if (mem_region_device(xfer->config.mem, t, 0, NULL, NULL))
             view->memlock_needed += xfer_ring_bytes(c) * rails;

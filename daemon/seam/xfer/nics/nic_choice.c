@@ -1,5 +1,5 @@
-/* See nic_choice.h. The links of sysfs are resolved, and the path that results is the PCIe path:
- * the host bridge (pciDDDD:BB), the root port, the ports of switches, the device. */
+/* See nic_choice.h. A resolved link of sysfs is the PCIe path: the host bridge (pciDDDD:BB), the
+ * root port, the ports of switches, the device. */
 #include "seam/xfer/nics/nic_choice.h"
 
 #include <ctype.h>
@@ -25,9 +25,9 @@ const char *const nic_answer_words[NIC_ANSWERS] = {
 };
 
 struct spot {
-    enum nic_answer answer;    /* CHOSEN: it was found */
+    enum nic_answer answer;    /* CHOSEN: found */
     char path[NIC_PATH_BYTES]; /* resolved, with a '/' at the end */
-    uint32_t bridge;           /* where its host bridge ends in it; 0: it is no PCI device */
+    uint32_t bridge;           /* offset behind its host bridge; 0: no PCI device */
     uint64_t nodes;
 };
 
@@ -41,7 +41,7 @@ static uint32_t bridge_end(const char *path)
     return at ? (uint32_t)(at + 1 - path) : 0;
 }
 
-/* What the link leads to has to be in the tree as well. */
+/* The target of the link must be in the tree too. */
 static void find_spot(const char *sys, const char *folder, const char *name, struct spot *ret)
 {
     char link[2 * NIC_PATH_BYTES], root[PATH_MAX], real[PATH_MAX];
@@ -67,7 +67,7 @@ static void find_spot(const char *sys, const char *folder, const char *name, str
     }
 }
 
-/* CUDA's addresses may have capital letters, and those of nvidia-smi a domain of 8 digits. */
+/* CUDA's addresses may have capital letters, and nvidia-smi's a domain of 8 digits. */
 static bool plain_address(const char *pci, char ret[NIC_PCI_BYTES])
 {
     unsigned domain, bus, slot, function;
@@ -103,8 +103,8 @@ static void find_device(const char *sys, const char *name, struct spot *ret)
 
 struct distance {
     enum nic_path path;
-    uint32_t shared; /* components of the PCIe path behind the host bridge; more is nearer */
-    uint32_t rest;   /* of a PCIe path, components behind those; else as the firmware tells */
+    uint32_t shared; /* shared components of the PCIe path after the host bridge; more is nearer */
+    uint32_t rest;   /* of a PCIe path, components after those; else the firmware's distance */
 };
 
 static uint32_t components(const char *path)
@@ -149,7 +149,7 @@ static struct distance distance_of(const char *sys, const struct spot *place,
     return d;
 }
 
-/* Negative: a is nearer; 0: they are as near. */
+/* Returns a negative number if a is nearer, 0 if both are equally near. */
 static int compare(const struct distance *a, const struct distance *b)
 {
     if (a->path != b->path)
@@ -163,18 +163,18 @@ struct choosing {
     const struct nic_question *q;
     struct nic_choice *choice;
     struct distance far[NIC_PLACES_MAX][NIC_DEVICES_MAX];
-    bool waits[NIC_PLACES_MAX];      /* it has no answer yet */
-    uint32_t taken[NIC_DEVICES_MAX]; /* by so many places */
+    bool waits[NIC_PLACES_MAX];      /* no answer yet */
+    uint32_t taken[NIC_DEVICES_MAX]; /* number of its places */
     uint32_t different;
 };
 
-/* It may be chosen: once `most` are, one of those. */
+/* Returns true if the NIC may be chosen: once `most` NICs are, only one of those. */
 static bool offered(const struct choosing *c, uint32_t nic)
 {
     return c->q->device[nic].usable && (c->different < c->q->most || c->taken[nic] > 0);
 }
 
-/* The best one for that place; *ret_equal: how many are as near. */
+/* Returns the best NIC for that place; *ret_equal: how many are equally near. */
 static uint32_t best_nic(const struct choosing *c, uint32_t place, uint32_t *ret_equal)
 {
     const struct distance *far = c->far[place];
@@ -204,7 +204,7 @@ static bool comes_first(const struct nic_place *a, const struct nic_place *b)
     return strcmp(pci[0], pci[1]) < 0;
 }
 
-/* False: all have an answer. */
+/* Returns false if all places have an answer. */
 static bool choose_next(struct choosing *c)
 {
     uint32_t next = NIC_NONE, nic = NIC_NONE, fewest = UINT32_MAX;

@@ -1,6 +1,6 @@
 /* Which RDMA device (NIC) is nearest to memory, by the PCIe tree that sysfs shows and by NUMA
- * nodes. It reads the tree that it is given and nothing else, so the same tree, devices and places
- * always give the same answer. Called at start by verbs/device/rail.c. */
+ * nodes. The choice depends on the given tree, devices and places alone, so equal input gives equal
+ * answers. Called at start by verbs/device/rail.c. */
 #ifndef SEAM_XFER_NIC_CHOICE_H
 #define SEAM_XFER_NIC_CHOICE_H
 
@@ -8,13 +8,13 @@
 #include <stdint.h>
 
 #define NIC_DEVICES_MAX 32u
-#define NIC_PLACES_MAX  65u  /* as many GPUs as memory can lie on, and the host */
+#define NIC_PLACES_MAX  65u  /* as many GPUs as may have memory, and the host */
 #define NIC_PCI_BYTES   20u  /* DDDDDDDD:BB:DD.F, with the NUL */
-#define NIC_PATH_BYTES  512u /* of a device in the tree, with the NUL: else it is not followed */
+#define NIC_PATH_BYTES  512u /* of a device in the tree, with the NUL: else not followed */
 #define NIC_NONE        UINT32_MAX
 
-/* How far it is from the memory to the NIC, as X(name, words), nearest first. Below a switch they
- * share its upstream port; below a root port, that alone. */
+/* The distance from the memory to the NIC, as X(name, words), nearest first. Below a switch both
+ * share its upstream port; below a root port, only that port. */
 #define NIC_PATH_TABLE(X)                                                                          \
     X(SWITCH, "same switch")                                                                       \
     X(ROOT_PORT, "same root port")                                                                 \
@@ -30,7 +30,7 @@ enum nic_path {
         NIC_PATHS
 };
 
-/* What became of a place, as X(name, words). Only CHOSEN names a NIC. */
+/* The result for a place, as X(name, words). Only CHOSEN names a NIC. */
 #define NIC_ANSWER_TABLE(X)                                                                        \
     X(CHOSEN, "chosen")                                                                            \
     X(NO_NIC, "there is no RDMA device that can be used")                                          \
@@ -48,8 +48,8 @@ enum nic_answer {
 extern const char *const nic_path_words[NIC_PATHS];
 extern const char *const nic_answer_words[NIC_ANSWERS];
 
-/* Where memory lies: on the GPU of that PCI address, in either case of letters, or, where host is
- * set, on those NUMA nodes (0: not known). */
+/* Where memory lies: on the GPU of that PCI address, in either case of letters, or, if host is set,
+ * on those NUMA nodes (0: not known). */
 struct nic_place {
     bool host;
     char pci[NIC_PCI_BYTES];
@@ -64,19 +64,19 @@ struct nic_device {
 struct nic_choice {
     enum nic_answer answer;
     enum nic_path path;
-    uint32_t nic; /* among the devices; NIC_NONE */
+    uint32_t nic; /* index of the device; NIC_NONE */
 };
 
 struct nic_question {
     const char *sys; /* "/sys", unless a test has another */
     const struct nic_device *device;
-    const struct nic_place *place; /* each once */
+    const struct nic_place *place; /* without duplicates */
     uint32_t ndevices, nplaces;    /* at most NIC_DEVICES_MAX, NIC_PLACES_MAX */
-    uint32_t most;                 /* different NICs that may be chosen, from 1 */
+    uint32_t most;                 /* different NICs that may be chosen, at least 1 */
 };
 
-/* Each place gets a nearest NIC. Of those that are as near it is the one that the fewest others
- * got; of those, the first. Places with fewer NICs to choose from come first, then by address. */
+/* Gives each place a nearest NIC. Among equally near NICs it takes the one given to the fewest
+ * places, then the first. Places with fewer NICs to choose from come first, then by address. */
 void nic_choose(const struct nic_question *q, struct nic_choice *ret);
 
 #endif

@@ -1,6 +1,6 @@
-/* Which RDMA device the pages of each region go over: the one that the configuration names for it,
- * else the nearest (nic_choice.h). Memory of the host counts as one place: where rdma_device names
- * the rails, its pages go over any of them. Called at start by verbs/device/rail.c. */
+/* Which RDMA device the pages of each region use: the one that the configuration names for the
+ * region, else the nearest (nic_choice.h). Host memory counts as one place; if rdma_device names
+ * the rails, its pages use any of them. Called at start by verbs/device/rail.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ struct places {
     uint32_t n;
 };
 
-/* That of a region, which is there already where another region lies there, too. */
+/* Returns the index of a region's place, which regions at the same place share. */
 static uint32_t place_of(struct places *p, const char *pci, uint64_t host_nodes)
 {
     struct nic_place at = {.host = pci == NULL, .nodes = pci ? 0 : host_nodes};
