@@ -1,4 +1,4 @@
-/* The transports that are built in, best first. */
+/* The transports of this build, best first. */
 #include "seam/xfer/flow/transport.h"
 #include "seam/xfer/tcp/tcp.h"
 #include "seam/xfer/verbs/verbs.h"

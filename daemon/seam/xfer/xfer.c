@@ -1,5 +1,5 @@
-/* Transfers: their tables and their life, time and figures, links that come and go, and what one
- * event does to several transports. Called by the shell's owner thread. */
+/* Transfers: tables and life, ticks and statistics, links that come and go, and events that concern
+ * several transports. Called by the shell's owner thread. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ static const struct transport_ops *const *transports_of(const struct xfer_config
     return c->transports ? c->transports : transports_built;
 }
 
-/* A data connection has a task for what it receives and one for what it sends. */
+/* A data connection has one task to receive and one to send. */
 static struct io_threads_config threads_of(const struct xfer_config *c)
 {
     const struct transport_ops *const *ops = transports_of(c);
@@ -185,7 +185,7 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
     if (number >= xfer->config.links || len > sizeof link->addr ||
         (addr->sa_family != AF_INET && addr->sa_family != AF_INET6))
         return TERN_INVALID;
-    xfer_link_down(xfer, number); /* what was asked of an earlier incarnation is over */
+    xfer_link_down(xfer, number); /* requests to an earlier incarnation are void */
     link = &xfer->link[number];
     memcpy(&link->addr, addr, len);
     link->addr_len = len;
