@@ -1,6 +1,6 @@
 /* Commit-chunk (T6-T8): a session's next whole chunk becomes a prefix node, or the session adopts
- * the node that is there. Engines commit what they wrote; transfers publish what arrived; both go
- * through chunk_attach. */
+ * the existing node. Engines commit what they wrote, and transfers publish what arrived; both use
+ * chunk_attach. */
 #include "core/session/commits.h"
 
 #include "core/arena/actions.h"
@@ -21,7 +21,7 @@ struct segment {
     uint32_t node, group;
 };
 
-/* Moves the group's next n pages there. */
+/* Moves the group's next n pages into the segment. */
 static void segment_fill(struct core *c, struct segment to, struct chunk_source *src, uint32_t n)
 {
     struct list pages = LIST_EMPTY;
@@ -40,7 +40,7 @@ static void segment_fill(struct core *c, struct segment to, struct chunk_source 
     node_changed(c, to.node);
 }
 
-/* All pages of the group before that one. */
+/* Drops all pages of the group before that one. */
 static void drop_head(struct core *c, struct chunk_source *src, struct group_page before)
 {
     uint32_t g = before.group;
@@ -51,7 +51,7 @@ static void drop_head(struct core *c, struct chunk_source *src, struct group_pag
     }
 }
 
-/* T18: may a segment written at the source's step be added to a node that is there already? */
+/* T18: returns true if a segment written at the source's step may be added to an existing node. */
 static bool refill_allowed(struct core *c, const struct engine *e, struct segment to,
                            struct chunk_source *src)
 {
@@ -62,7 +62,7 @@ static bool refill_allowed(struct core *c, const struct engine *e, struct segmen
     if (n->state.refilling && n->work.publish_step > 0)
         return false; /* another commit's refill waits for its step */
     if (n->group[to.group].copying != NONE)
-        return false; /* it is coming from the host, and somebody waits for that */
+        return false; /* it is being copied from the host, for a waiting load */
     if (*src->step <= e->done_min)
         return true;
     if (!n->state.refilling) {
@@ -74,8 +74,8 @@ static bool refill_allowed(struct core *c, const struct engine *e, struct segmen
     return true;
 }
 
-/* Where the step has passed already, a resume point below may have its window again. What was added
- * to a node that has its checksums has none yet; a node that is not published came from a peer. */
+/* If the step has passed already, a resume point below may have its window again. A page added to a
+ * sealed node is not sealed yet; an unpublished node came from a peer. */
 static void refilled(struct core *c, uint32_t slot, struct chunk_source *src)
 {
     struct node *n = node_at(c, slot);
@@ -91,8 +91,8 @@ static void refilled(struct core *c, uint32_t slot, struct chunk_source *src)
         seal_queue(c, slot);
 }
 
-/* A RECURRENT page is the state at one depth. The session hands its own over and goes on with a
- * fresh one, into which the engine copies it (T21). */
+/* A RECURRENT page is the state at one depth. The session hands its page over and continues with a
+ * fresh one, into which the engine copies the state (T21). */
 static void recurrent_hand_over(struct core *c, struct session *s, struct segment to,
                                 struct chunk_source *src)
 {
@@ -103,7 +103,7 @@ static void recurrent_hand_over(struct core *c, struct session *s, struct segmen
     if (src->state_at != node_at(c, to.node)->depth || src->pages[to.group].n != 1)
         return;
     if (!src->arriving && pages_make_room_now(c, p, need) != TERN_OK)
-        return; /* without STATE rather than without going on */
+        return; /* better to continue without STATE than not at all */
     if (!refill_allowed(c, engine_at(c, s->engine), to, src))
         return;
     segment_fill(c, to, src, 1);
@@ -115,8 +115,8 @@ static void recurrent_hand_over(struct core *c, struct session *s, struct segmen
     src->handed |= 1u << to.group;
 }
 
-/* The first page may be one that came in part. Does no window that ends at the node or behind it
- * reach into what did not come? */
+/* The first page may have arrived in part. Returns true if no window that ends at the node or
+ * behind it needs the missing part. */
 static bool segment_whole(const struct pool *p, const struct node *n,
                           const struct chunk_source *src, uint32_t g)
 {
@@ -126,8 +126,8 @@ static bool segment_whole(const struct pool *p, const struct node *n,
            src->base[g] * l->page_tokens + l->window >= src->whole_from;
 }
 
-/* T7. Where no node took what is before the segment, whole segments leave: window_give looks at
- * what is left again. */
+/* T7. If no node took the pages before the segment, only whole segments leave: window_give tries
+ * the others again. */
 static uint32_t leaves_below(const struct pool *p, const struct node *n,
                              const struct chunk_source *src, uint32_t g)
 {
@@ -155,10 +155,10 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
     }
     drop_head(c, src, (struct group_page){g, leaves_below(p, n, src, g)});
     if (src->base[g] < first)
-        return; /* pages that no node holds: the session still needs them, and keeps them */
+        return; /* no node has these pages: the session still needs and keeps them */
     if (n->state.refilling & 1u << g) {
         src->unread |= 1u << g;
-        return; /* nobody may read that refill yet: the session keeps its own pages */
+        return; /* no session may read that refill yet: this one keeps its own pages */
     }
     if (n->group[g].pages[TIER_DEVICE] != NONE)
         drop_head(c, src, (struct group_page){g, end}); /* the node's are canonical */
@@ -170,7 +170,7 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
     }
 }
 
-/* The session's committed length moves to `slot`: it pins it and borrows its STATE. */
+/* The session commits up to `slot`: pins it and borrows its STATE. */
 static void move_on(struct core *c, struct session *s, uint32_t slot, struct chunk_source *src)
 {
     const struct pool *p = session_pool(c, s);
@@ -199,7 +199,7 @@ static void set_pending(struct core *c, struct session *s, uint32_t slot, struct
     const struct node *parent = node_at(c, s->node);
 
     if (!node_visible(parent) && *src->step < parent->work.publish_step)
-        *src->step = parent->work.publish_step; /* a chunk is not seen before what it continues */
+        *src->step = parent->work.publish_step; /* a chunk is not visible before its parent */
     if (src->arriving)
         seal_state_move(&n->work.seal, SEAL_DONE);
     n->pending_engine = s->engine;
@@ -220,8 +220,8 @@ static void history_fill(struct core *c, const struct pool *p, uint32_t slot,
         }
 }
 
-/* T7: nothing below the window of the last target is in the table any more, up to what the session
- * owns of the segment in which it begins. */
+/* T7: removes what is below the last target's window from the table, except the session's own pages
+ * of the segment where the window begins. */
 static void leave_below(const struct core *c, struct session *s, uint64_t step)
 {
     const struct pool *p = session_pool(c, s);
@@ -252,7 +252,7 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
     return TERN_OK;
 }
 
-/* The chunk is known and on the host alone: what the session has brings it to the device again. */
+/* The chunk is in the tree, on the host only: the session's pages return it to the device. */
 static enum tern_err attach_again(struct core *c, struct session *s, uint32_t slot,
                                   struct chunk_source *src)
 {
@@ -288,7 +288,7 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
         return attach_again(c, s, child, src);
     }
     if (!node_visible(node_at(c, child)) && node_at(c, child)->pending_engine != s->engine)
-        return TERN_GONE; /* T8: it may still vanish with the engine that wrote it */
+        return TERN_GONE; /* T8: it is dropped if the engine that wrote it ends */
     tokens_drop_chunk(c, &s->tokens);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g]))
@@ -298,7 +298,7 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
     return TERN_OK;
 }
 
-/* The canonical pages of the chunk that ends what the session committed, one run a group. */
+/* The canonical pages of the last committed chunk, one run for each group. */
 static void adopted_runs(struct core *c, struct actions *out, const struct session *s,
                          const struct chunk_source *src, uint32_t first_run)
 {
@@ -313,10 +313,10 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
         if (p->group[g].layout.family == FAMILY_RECURRENT ||
             node_at(c, s->node)->group[g].pages[TIER_DEVICE] == NONE || s->base[g] < first + n ||
             src->unread & 1u << g)
-            continue; /* none there that it may read, or the session goes on with its own */
+            continue; /* no page that the session may read, or it keeps its own */
         if (p->ngroups == 1 && last && last->group == g && last->first + last->n == first &&
             last->refs + last->n == out->refs + out->nrefs) {
-            refs = out->refs + out->nrefs; /* goes on where the last chunk's run ended */
+            refs = out->refs + out->nrefs; /* continues the last chunk's run */
             out->nrefs += n;
             last->n += n;
         } else {
@@ -327,13 +327,13 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
     }
 }
 
-/* A chunk counts for a node, its pages and its tokens. */
+/* The visits of a chunk: its node, its pages and its tokens. */
 static uint32_t chunk_visits(const struct pool *p)
 {
     return NODE_VISITS + (chunk_pages(p) + tokens_blocks_per_chunk(p->align)) / 4;
 }
 
-/* Where a segment begins that the session has all of, and the node of the path lacks. */
+/* True if the session's own pages begin with a segment at *ret_at that the path's node lacks. */
 static bool gives_at(const struct core *c, const struct session *s, uint32_t g, uint32_t *ret_at)
 {
     const struct pool *p = session_pool(c, s);
@@ -343,10 +343,10 @@ static bool gives_at(const struct core *c, const struct session *s, uint32_t g, 
            *ret_at % p->align == 0;
 }
 
-/* T18: the nodes of the path at whose segments the session's own pages begin get these, from the
- * highest node on, as far as the step goes; the next commit goes on. No node takes the first of the
- * pages where a window begins in the midst of a chunk, as a ticket's may: they stay the session's
- * own until they have left the window, and keep the others from their nodes no longer than that. */
+/* T18: gives the session's own pages to the path's nodes whose segments begin with them, from the
+ * highest node on, as far as the step's visits allow; the next commit continues. No node takes the
+ * first pages of a window that begins within a chunk, as a ticket's may: they stay the session's
+ * own until the window has left them, and delay the other pages no longer than that. */
 static void window_give(struct core *c, struct actions *out, struct session *s,
                         struct chunk_source *src)
 {
@@ -378,7 +378,7 @@ static void window_give(struct core *c, struct actions *out, struct session *s,
     }
 }
 
-/* Where a RECURRENT page was handed over: the fresh one, and what to copy into it. */
+/* For each RECURRENT page that was handed over: the fresh page, and what to copy into it. */
 static void handed_runs(struct core *c, struct actions *out, const struct session *s,
                         uint32_t handed)
 {
@@ -396,8 +396,8 @@ static void handed_runs(struct core *c, struct actions *out, const struct sessio
     }
 }
 
-/* For the duplicates and for the new nodes, where either may have to wait. Asked for each chunk:
- * one that is adopted may itself be pending, and then whatever follows it is. */
+/* Returns true if the duplicates and the new nodes have records, or need none. Checked for each
+ * chunk: an adopted chunk may itself be pending, and then so is each one after it. */
 static bool records_ready(const struct core *c, const struct engine *e, const struct session *s,
                           uint64_t step)
 {
@@ -405,7 +405,7 @@ static bool records_ready(const struct core *c, const struct engine *e, const st
            (step <= e->done_min && node_visible(node_at(c, s->node)));
 }
 
-/* T6: a depth that the session may commit to. */
+/* T6: checks that the session may commit to the depth. */
 static enum tern_err commit_check(const struct session *s, const struct pool *p, uint32_t depth,
                                   struct op_result *ret)
 {
@@ -415,7 +415,7 @@ static enum tern_err commit_check(const struct session *s, const struct pool *p,
     return TERN_INVALID;
 }
 
-/* --- what of it is stored on the disk --- */
+/* --- stores to the disk --- */
 
 void session_stores_from(struct core *c, struct session *s)
 {
@@ -426,11 +426,11 @@ void session_stores_from(struct core *c, struct session *s)
     s->disk_stored = disk_boundary(&c->limits, p, s->committed);
     s->disk_cold = disk_cold_depth(&c->limits, p, s->tokens.end);
     if (s->disk_cold <= s->committed)
-        s->disk_cold = 0; /* it was stored when it was computed */
+        s->disk_cold = 0; /* it was stored when computed */
 }
 
-/* *ret_node: down to where; the root: from nowhere can one go on. False: it does not begin. True,
- * too, where the disk takes nothing so long. */
+/* Begins a store. *ret_node: its end; the root: no depth can be resumed. Returns false if no store
+ * begins, but true if the prefix is too long for the disk. */
 static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_reason reason,
                   uint32_t *ret_node)
 {
@@ -514,7 +514,7 @@ enum tern_err request_store(struct core *c, struct actions *out, struct call *ca
                       "session could go on: commit a whole chunk first");
     if (!disk_store_begin(c, &w))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_DISK_STORES));
-    s->disk_cold = 0; /* the caller has named the anchor */
+    s->disk_cold = 0; /* the caller named the anchor */
     call->later = true;
     return TERN_OK;
 }
@@ -545,7 +545,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
     duplicates = LIST_EMPTY;
     TRY(commit_check(s, p, op->length, ret));
     if (op->length <= s->committed)
-        return TERN_OK; /* T6 has no target: it is a repetition */
+        return TERN_OK; /* a repetition: T6 has no target */
     for (; err == TERN_OK && s->committed < op->length; c->visits += chunk_visits(p)) {
         if (c->visits >= give_back_end(c))
             err = piece_ended(ret, STEP_TOO_MUCH);
@@ -562,7 +562,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
             window_give(c, out, s, &src);
     }
     if (err == TERN_GONE)
-        err = TERN_OK; /* the answer's lengths tell the depth reached */
+        err = TERN_OK; /* the answer's lengths have the reached depth */
     handed_runs(c, out, s, src.handed);
     if (s->committed > begin) {
         count(c, s->space, FIGURE_COMMITTED, s->committed - begin);

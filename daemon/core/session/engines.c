@@ -1,7 +1,7 @@
-/* Engines: the processes that make one up, their connections and the steps that their ranks have
- * finished. An engine is gone when the exit of its last process was proven, or the last one said
- * that it unmapped everything (E1). From the first death on it gets nothing more done, and nothing
- * of it is reused until then. What it held is then given back in pieces (T20). */
+/* Engines: their processes and connections, and the steps that their ranks have finished. An engine
+ * is gone when the exit of its last process is proven, or that process reported that it unmapped
+ * everything (E1). From its first death on it gets no more work done, and nothing that it had is
+ * reused until it is gone. All that is then freed in pieces (T20). */
 #include "core/session/engines.h"
 
 #include <string.h>
@@ -54,7 +54,7 @@ static struct engine *engine_create(struct core *c, uint32_t tenant, const struc
     if (share_room(c, SHARE_ENGINES, tenant) == 0)
         return NULL;
     share_take(c, SHARE_ENGINES, tenant);
-    for (uint32_t i = 0; !e; i++) /* where there is a share, there is a record */
+    for (uint32_t i = 0; !e; i++) /* a share includes a record */
         if (engine_at(c, i)->state == ENGINE_EMPTY)
             e = engine_at(c, i);
     gen = gen_next(e->gen);
@@ -77,7 +77,7 @@ static uint32_t seat_of(const struct req_join *j)
     return j->role == ROLE_SCHEDULER ? RANKS_MAX : j->rank;
 }
 
-/* The join that this connection made before, once more. */
+/* Returns true if the connection repeats its join. */
 static bool same_seat(const struct core *c, const struct conn *cn, const struct req_join *j)
 {
     const struct engine *e = engine_at(c, cn->engine);
@@ -114,8 +114,8 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn,
     return TERN_OK;
 }
 
-/* Each rank has a region of its own: in one that two had, a page would be two pages. So all ranks
- * name their devices, or none does and region r is rank r's. */
+/* Each rank has its own region: in a shared one, one page index would be two ranks' page. So all
+ * ranks name their devices, or none does and region r is rank r's. */
 static enum tern_err region_check(const struct engine *e, const struct req_join *j, uint32_t region,
                                   struct reply *ret)
 {
@@ -206,7 +206,7 @@ void engine_attach(struct core *c, struct engine *e, uint32_t pool)
     touch(c);
 }
 
-/* The slot may become another engine's next, so the pool names an engine that still maps it. */
+/* The slot may be reused by another engine, so the pool names an engine that still maps it. */
 static void engine_detach(struct core *c, const struct engine *e, uint32_t pool)
 {
     struct pool *p = pool_at(c, pool);
@@ -223,8 +223,8 @@ static void engine_detach(struct core *c, const struct engine *e, uint32_t pool)
     }
 }
 
-/* What it held is left to engines_flush. Its connections may join another engine; its name, its
- * pools and their regions are taken until that has ended. */
+/* Leaves the engine's records to engines_flush. Its connections may join another engine; its name,
+ * its pools and their regions stay taken until the end. */
 static void engine_begin_end(struct core *c, struct engine *e)
 {
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
@@ -251,11 +251,11 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
     share_put(c, SHARE_ENGINES, e->tenant);
     c->nending--;
     c->nengines--;
-    ticket_looks(c); /* records of its tenant are free, and refills of it are over */
+    ticket_looks(c); /* records of its tenant are free, and its refills have ended */
     touch(c);
 }
 
-/* False: there is more to do. */
+/* Returns false if more is left to do. */
 static bool give_back(struct core *c, struct actions *out, struct engine *e, uint32_t end)
 {
     while (e->sessions.n > 0) {
@@ -307,7 +307,7 @@ static void seat_leave(struct core *c, struct actions *out, struct engine *e, ui
         engine_begin_end(c, e);
         return;
     }
-    if (died && e->state != ENGINE_DYING) /* an orderly shutdown of several ranks is no alarm */
+    if (died && e->state != ENGINE_DYING) /* no alarm for an orderly shutdown of several ranks */
         action_add(out, ACT_ENGINE_STUCK)->engine.engine =
             (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
     if (e->state != ENGINE_DYING)
@@ -343,7 +343,7 @@ enum tern_err engine_leave(struct core *c, struct actions *out, struct call *cal
     return TERN_OK;
 }
 
-/* An operator's: as if a process of it had died. The shell closes its connections. */
+/* An operator's kick: as if a process of the engine had died. The shell closes its connections. */
 enum tern_err request_engine_kick(struct core *c, struct actions *out, struct call *call,
                                   struct reply *ret)
 {

@@ -1,8 +1,8 @@
-/* Pages that an engine holds ahead of need (E5). They are admitted as those of an Extend are, all
- * of them or none. An Assign gives them to a session, an Unlease gives them back behind a step, and
- * the end of the engine frees them; until one of these nothing else takes them, whatever the engine
- * does with its sessions. What must stay true: a page is in its engine's list exactly while it is
- * LEASED, and its `chain` is NONE between two operations. */
+/* Leased pages, which an engine has ahead of need (E5). They are admitted as those of an Extend
+ * are, all or none. An Assign moves them to a session, an Unlease frees them behind a step, and the
+ * engine's end frees them; nothing else takes them before, whatever the engine does with its
+ * sessions. Invariant: a page is in its engine's list exactly while it is LEASED, and its `chain`
+ * is NONE between two operations. */
 #include "core/session/leases.h"
 
 #include "core/arena/actions.h"
@@ -15,7 +15,7 @@
 static_assert(LEASE_PAGES <= TABLE_PAGES_MIN, "one answer names all pages of a lease");
 static_assert(LEASE_PAGES <= BATCH_VISITS_MAX, "they can be given back at once");
 
-/* `chain` of a page that the operation under way has named already. */
+/* `chain` of a page that the running operation has already named */
 #define NAMED 0u
 
 static uint32_t lease_most(const struct core *c)
@@ -61,7 +61,7 @@ enum tern_err page_lease(struct core *c, struct actions *out, struct call *call,
                             "the group has not so many pages for a lease: ask for fewer, or wait "
                             "for the step that the answer names");
     refs = run_add(out, (struct table_run){.group = r->group, .n = r->pages});
-    check(refs); /* the answer has nothing else */
+    check(refs); /* the answer has no other runs */
     for (uint32_t i = 0; i < r->pages; i++) {
         uint32_t record = page_take(c, p, r->group, PAGE_LEASED, engine_slot(c, e));
 
@@ -102,7 +102,7 @@ static void forget_names(const struct core *c, const struct pool *p, const struc
         page_find(c, p, run->group, run->refs[i])->chain = NONE;
 }
 
-/* All of them, or none is left marked. */
+/* Names all of them, or leaves none marked. */
 static enum tern_err name_all(const struct core *c, const struct engine *e, const struct pool *p,
                               const struct step_op *op, const char **ret_text)
 {

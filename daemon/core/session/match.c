@@ -1,11 +1,11 @@
-/* Match and Peek: what of a request's tokens the tree holds (T2, T3), and how a session goes on
- * with tokens of which some are its own already (S2, S3).
+/* Match and Peek: what of a request's tokens the tree holds (T2, T3), and how a session resumes
+ * when it already holds some of the tokens (S2, S3).
  *
- * A Match may come in pieces. Between two of them an empty session is MATCHING: it pins the deepest
- * node that HISTORY alone reaches, has no STATE, and keeps those tokens that lie beyond that node.
- * The last piece looks for the resume point, which may lie above what earlier pieces found. So the
- * answer is what one large Match would have found at the time of the last piece. A session that has
- * a table already compares the pieces with it, and changes at the first that differs. */
+ * A Match may come in pieces. Between two pieces an empty session is MATCHING: it pins the deepest
+ * node that HISTORY alone reaches, has no STATE, and keeps the tokens beyond that node. The last
+ * piece finds the resume point, which may lie above what earlier pieces found. So the answer is
+ * what one large Match would have found at the time of the last piece. A session with a table
+ * compares the pieces with it, and changes at the first that differs. */
 
 #include <string.h>
 
@@ -55,7 +55,7 @@ static void count_tokens(struct core *c, uint32_t align, const struct req_tokens
     walked(c, div_up(t->n, align) * tokens_blocks_per_chunk(align));
 }
 
-/* Where a Peek that goes on begins: at the node that it reached before. *at: the root, or NONE. */
+/* The node where a Peek continues: the one that it reached before. *at: in: the root, or NONE. */
 static enum tern_err peek_from(const struct core *c, const struct req_peek *r, uint32_t *at,
                                struct reply *ret)
 {
@@ -76,8 +76,8 @@ static enum tern_err peek_from(const struct core *c, const struct req_peek *r, u
     return TERN_OK;
 }
 
-/* How deep the disk brings a session with the path to `node` and the view; 0: not below `depth`.
- * learns: see disk_of_path; a Peek changes nothing. */
+/* Depth of a session with the path to `node` and the view after a fetch from disk; 0: not below
+ * `depth`. learns: see disk_of_path; a Peek changes nothing. */
 static uint32_t disk_deeper(struct core *c, uint32_t node, struct token_view *w, uint32_t depth,
                             bool learns)
 {
@@ -85,14 +85,14 @@ static uint32_t disk_deeper(struct core *c, uint32_t node, struct token_view *w,
 
     if (!disk_on(c, node_pool(c, node_at(c, node))) ||
         space_at(c, node_at(c, node)->space)
-            ->reset) /* what the disk has is the name's new content */
+            ->reset) /* the disk has only the new content of the name */
         return 0;
     chunk = disk_reach(c, node, w, learns);
     return chunk != NONE && disk_chunk_at(c, chunk)->depth > depth ? disk_chunk_at(c, chunk)->depth
                                                                    : 0;
 }
 
-/* The same of a Peek where memory has nothing of the namespace, as after a start. */
+/* The same for a Peek if memory has nothing of the namespace, as after a start. */
 static uint32_t disk_alone(struct core *c, const struct pool *p, const struct req_peek *r,
                            struct token_view *w)
 {
@@ -104,7 +104,7 @@ static uint32_t disk_alone(struct core *c, const struct pool *p, const struct re
     return chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth;
 }
 
-/* Other tiers may go deeper than the device. Answers are nodes of the path of all tiers joined. */
+/* Other tiers may be deeper than the device. An answer names nodes of all tiers' joined path. */
 enum tern_err session_peek(struct core *c, struct actions *out, struct call *call,
                            struct reply *ret)
 {
@@ -131,7 +131,7 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     deepest = host_down(c, at, &w);
     count_tokens(c, p->align, &t);
     all = w.end - node_at(c, deepest)->depth < p->align;
-    w.end = t.base + r->tokens.n; /* the disk is followed as far as all of them go */
+    w.end = t.base + r->tokens.n; /* the disk is searched for all tokens */
     at = node_first(c, at, node_on_device);
     ret->peek.history_depth = node_at(c, at)->depth;
     at = state_above(c, at);
@@ -146,7 +146,7 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     return TERN_OK;
 }
 
-/* An empty array may be given as NULL, and C does not allow arithmetic on that, not even by 0. */
+/* An empty array may be NULL, and C does not allow arithmetic on NULL, not even by 0. */
 static struct req_tokens anchored(const struct req_tokens *t)
 {
     static const uint32_t no_token;
@@ -160,7 +160,7 @@ static struct req_tokens anchored(const struct req_tokens *t)
     return a;
 }
 
-/* The session's table is now the path to `node`; of a Match that goes on, its HISTORY alone. */
+/* Makes the session's table the path to `node`; of a Match with more pieces, only its HISTORY. */
 static void import_path(struct core *c, struct session *s, uint32_t node, bool more)
 {
     const struct pool *p = session_pool(c, s);
@@ -178,7 +178,7 @@ static void import_path(struct core *c, struct session *s, uint32_t node, bool m
     }
 }
 
-/* How many of a node's extra keys are below that position. */
+/* Number of a node's extra keys below that position. */
 static uint32_t node_keys_below(const struct core *c, const struct node *n, uint32_t position)
 {
     uint32_t keys = 0;
@@ -188,8 +188,8 @@ static uint32_t node_keys_below(const struct core *c, const struct node *n, uint
     return keys;
 }
 
-/* Pieces of a Match are given once more, from `base`: the pin goes back up to there. The tokens
- * that follow in the same chunk stand in the tree alone, and are copied. */
+/* A Match repeats its pieces from `base`: moves the pin back up to there. The tokens between that
+ * node and `base` lie in the tree only, and are copied. */
 static enum tern_err match_back(struct core *c, struct session *s, uint32_t base, struct reply *ret)
 {
     uint32_t at = s->node, below = NONE, take;
@@ -218,7 +218,7 @@ static enum tern_err match_back(struct core *c, struct session *s, uint32_t base
     return TERN_OK;
 }
 
-/* How many of the request's extra keys are below that depth. */
+/* Number of the request's extra keys below that depth. */
 static uint32_t keys_below(const struct req_tokens *t, uint32_t depth)
 {
     uint32_t n = 0;
@@ -228,8 +228,8 @@ static uint32_t keys_below(const struct req_tokens *t, uint32_t depth)
     return n;
 }
 
-/* What the session's buffer will take of the token store when it begins at `depth` and ends with
- * the request's tokens: of those, and of chunks above its beginning that are in the tree. */
+/* Room in the token store for a session's buffer from `depth` to the end of the request: the
+ * request's tokens, and those of the tree's chunks between `depth` and the present pin. */
 static struct token_need import_need(const struct core *c, const struct session *s,
                                      const struct req_tokens *t, uint32_t depth)
 {
@@ -250,8 +250,8 @@ static struct token_need import_need(const struct core *c, const struct session 
     return need;
 }
 
-/* From `depth` on the tokens are the session's own; what the tree holds above need not be kept.
- * There is room. What the request repeats of the list was not cut off. */
+/* From `depth` on the session keeps its own tokens; the tree has those above. The caller has
+ * checked the room. Tokens of the list that the request repeats do not count as cut off. */
 static void import_tokens(struct core *c, struct session *s, const struct req_tokens *t,
                           uint32_t depth)
 {
@@ -273,8 +273,8 @@ static void import_tokens(struct core *c, struct session *s, const struct req_to
     s->tokens.cut = common < end && common < cut ? common : cut;
 }
 
-/* How deep the host would bring it. What was found there counts as used: it is about to be fetched,
- * and must not make way for what makes way for it. */
+/* Depth after a fetch from the host. Counts what was found as used: it is about to be fetched, and
+ * must not be evicted for its own pages. */
 static uint32_t found_on_host(struct core *c, struct host_reach reach)
 {
     uint32_t slot = host_above(c, reach);
@@ -284,7 +284,7 @@ static uint32_t found_on_host(struct core *c, struct host_reach reach)
     return node_at(c, slot)->depth;
 }
 
-/* A Match that says again what the session was told is no other prompt. */
+/* A repeated Match does not count as a new prompt. */
 static void count_prompt(struct core *c, const struct session *s, uint32_t had)
 {
     uint32_t fresh = s->tokens.end > had ? s->tokens.end - had : 0;
@@ -302,7 +302,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     uint32_t reached = node_walk(c, s->node, &w),
              node = m->more ? reached : state_above(c, reached), depth = node_at(c, node)->depth;
     uint32_t common = t->base, had = s->state == SESSION_TURN ? s->tokens.end : 0;
-    bool kept; /* all of this piece from an earlier turn, and more, which the next may agree with */
+    bool kept; /* an earlier turn has all of this piece, and more, to compare with the next */
     enum tern_err err = TERN_OK;
     struct reason why;
 
@@ -310,8 +310,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
         common += tokens_common(c, &s->tokens, t->base, t);
     kept = m->more && common == t->base + t->n && s->finished > common;
     if (!kept && s->state == SESSION_MATCHING)
-        tokens_truncate(c, &s->tokens, t->base); /* a piece given once more makes its own room */
-    node_pin(c, node, REF_DEVICE); /* what was found does not make way for its own tokens */
+        tokens_truncate(c, &s->tokens, t->base); /* a repeated piece frees its own room */
+    node_pin(c, node, REF_DEVICE);               /* the match is not evicted for its own tokens */
     if (!kept)
         err = tokens_room(c, s->pool, import_need(c, s, t, depth), &why);
     if (err != TERN_OK) {
@@ -327,7 +327,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
         ret->match.disk_depth = disk_deeper(c, deepest, &w, depth, true);
     }
     if (!kept && s->finished > common)
-        s->finished = common; /* what differs is replaced: an Abort must not take it for finished */
+        s->finished = common; /* what differs is replaced: an Abort must not treat it as finished */
     if (!kept)
         import_tokens(c, s, t, depth);
     while (s->tokens.first < depth)
@@ -359,17 +359,17 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
 
     common = tokens_list_common(c, s, &t);
     if (m->more && common == t.base + t.n)
-        return TERN_OK; /* the next piece tells whether the session is to change */
+        return TERN_OK; /* the next piece decides whether the session changes */
     if (common < s->committed)
         return refuse_numbers(ret, TERN_INVALID,
                               "a session is append-only: # tokens are committed, and the request "
                               "agrees with the first # alone: close it and open another",
                               (const uint64_t[REPLY_NUMBERS]){s->committed, common});
-    tokens_skip_to(&t, common); /* nothing is taken for what the session has */
+    tokens_skip_to(&t, common); /* the session's tokens need no room */
     length = s->written < common ? s->written : common;
     if (length < s->written && has_recurrent(p))
-        length = s->committed; /* its one state is that of the written length: the resume point's is
-                                  copied anew */
+        length = s->committed; /* its one state is of the written length: copy the resume point's
+                                  again */
     if (!session_can_return(c, s, length))
         return refuse(
             ret, TERN_INVALID,
@@ -393,8 +393,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     session_state_move(&s->state, SESSION_TURN);
     s->fetched = 0;
     session_use(c, s);
-    /* Perhaps the answer to the import was lost, and the request is its repetition: from base 0. An
-     * asker that names what it has needs no more than what lies beyond. */
+    /* This may repeat, from base 0, an import whose answer was lost. A client that names its tokens
+     * needs only the runs beyond them. */
     if (s->allocated == s->committed && !m->more)
         session_path_runs(c, out, s, m->tokens.base - m->earlier);
     return TERN_OK;
@@ -435,14 +435,14 @@ enum tern_err session_match(struct core *c, struct actions *out, struct call *ca
     struct session *s = call->session;
     enum tern_err err;
 
-    ret->match.lengths = session_lengths(s); /* of a refusal, too */
+    ret->match.lengths = session_lengths(s); /* for a refusal, too */
     ret->match.tokens = s->tokens.end;
     TRY(match_check(c, s, &m, ret));
     TRY(match_back(c, s, m.tokens.base, ret));
     ret->match.taken = cut_to_piece(c, s->tokens.align, m.pieces, &m.tokens);
     m.more |= ret->match.taken > 0;
-    /* T3: import only into an empty table, before anything is allocated. Where earlier pieces have
-     * emptied it, the rest of them resume. */
+    /* T3: import only into an empty table, before anything is allocated. If earlier pieces emptied
+     * the table, the later ones resume. */
     if (s->state == SESSION_MATCHING || (m.earlier == 0 && s->allocated == 0 && s->owned[0].n == 0))
         err = match_import(c, out, s, &m, ret);
     else

@@ -1,7 +1,7 @@
-/* Opening, mapping and closing pools. A pool outlives the engine that opened it: what it knows is
- * there for the next engine of the tenant that asks for the same (equal_find). A range of memory
- * is used for something else only when every engine that mapped it is gone, and after it was
- * zeroed; and only by its tenant. */
+/* Opening, mapping and closing pools. A pool outlives the engine that opened it: its prefixes are
+ * available to the tenant's next engine that requests the same pool (equal_find). Invariant: a
+ * range of memory is reused only when every engine that mapped it is gone, after it was zeroed, and
+ * only by its tenant. */
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
@@ -14,8 +14,8 @@ static bool size_agrees(const struct pool *p, uint64_t bytes)
     return p->bytes <= bytes && bytes - p->bytes < p->slab_bytes;
 }
 
-/* A pool in the regions of this engine's ranks, of exactly this layout and supersession: its
- * prefixes are still good. No engine has mapped it and its size agrees, unless it is `shared`. */
+/* A pool in the regions of this engine's ranks, with exactly this layout and supersession: its
+ * prefixes are still valid. No engine has mapped it and its size is equal, unless `shared`. */
 static struct pool *equal_find(const struct core *c, const struct engine *e,
                                const struct req_pool_open *r)
 {
@@ -47,8 +47,8 @@ static void pool_begin_close(struct core *c, struct pool *p)
     touch(c);
 }
 
-/* The oldest pool that nobody maps, of those that lie in one of these regions, makes way, unless
- * tickets of it stand (Y3): *ret_tickets is of how many sessions. */
+/* Closes the oldest unmapped pool that lies in one of these regions and has no tickets (Y3). Adds
+ * to *ret_tickets the sessions of unmapped pools there. */
 static bool orphan_close(struct core *c, uint32_t tenant, uint64_t regions, uint32_t *ret_tickets)
 {
     struct pool *oldest = NULL;
@@ -69,7 +69,7 @@ static bool orphan_close(struct core *c, uint32_t tenant, uint64_t regions, uint
     return true;
 }
 
-/* One that is on its way out will bring room without anybody's doing. */
+/* Returns true if a pool that is being zeroed or closed will free room. */
 static bool room_is_coming(const struct core *c, uint32_t tenant, uint64_t regions)
 {
     for (uint32_t i = 0; i < c->limits.pools; i++) {
@@ -87,7 +87,7 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
                                    struct reply *ret)
 {
     enum tern_err err = pool_carve(c, e, r, ret_pool, ret);
-    /* Of memory those in the same regions are in the way, of records all. */
+    /* For memory, pools in the same regions are in the way; for records, all pools. */
     uint64_t regions = err == TERN_QUOTA ? e->region_set : UINT64_MAX;
     uint32_t tickets = 0;
 
@@ -186,7 +186,7 @@ enum tern_err pool_close(struct core *c, struct actions *out, struct call *call,
     return TERN_OK;
 }
 
-/* An operator's: of a pool that nobody has mapped, which else stays for the next engine. */
+/* An operator's end of an unmapped pool, which would else stay for the next engine. */
 enum tern_err request_pool_end(struct core *c, struct actions *out, struct call *call,
                                struct reply *ret)
 {
@@ -243,7 +243,7 @@ static void unpin_piece(struct core *c, struct pool *p, uint32_t end)
     }
 }
 
-/* False: there is more to do. */
+/* Returns false if more is left to do. */
 static bool close_piece(struct core *c, struct pool *p, uint32_t end)
 {
     unpin_piece(c, p, end);
@@ -273,7 +273,7 @@ bool pool_flush(struct core *c, struct actions *out)
             continue;
         if (actions_room(out) == 0)
             return false;
-        if (p->tiers[TIER_HOST] != NONE) { /* no engine has ever seen it */
+        if (p->tiers[TIER_HOST] != NONE) { /* no engine has seen it */
             pool_end(c, pool_at(c, p->tiers[TIER_HOST]));
             p->tiers[TIER_HOST] = NONE;
         }

@@ -1,5 +1,5 @@
-/* The record of a session: what it is, what it owns, and its table as runs of pages. The borrowed
- * part of the table is the path to its pinned node and is never stored twice. */
+/* The record of a session, its own pages, and its table as runs of pages. The borrowed part of the
+ * table is the path to the pinned node and is never stored twice. */
 #include "core/session/record.h"
 
 #include "core/arena/actions.h"
@@ -129,14 +129,14 @@ bool has_recurrent(const struct pool *p)
     return false;
 }
 
-/* Pages of the group that are needed for p tokens. */
+/* Own pages of the group needed for p tokens. */
 static uint32_t keeps(const struct core *c, uint32_t p, const struct session *s, uint32_t group)
 {
     const struct group_layout *l = &session_pool(c, s)->group[group].layout;
     uint32_t end = div_up(p, l->page_tokens);
 
     if (l->family == FAMILY_RECURRENT)
-        return p < s->written || p == 0 ? 0 : 1; /* its one state is that of the written length */
+        return p < s->written || p == 0 ? 0 : 1; /* its one state is of the written length */
     return end > s->base[group] ? end - s->base[group] : 0;
 }
 
@@ -156,7 +156,7 @@ uint32_t session_tail_pages(const struct core *c, const struct session *s, uint3
     return n;
 }
 
-/* If a fetch left a gap between T and the window that it owns, the next page is that of p again. */
+/* If a fetch left a gap between T and its window's own pages, the next page is p's again. */
 static void tail_cut(const struct core *c, struct session *s, uint32_t p)
 {
     const struct pool *pool = session_pool(c, s);
@@ -171,8 +171,8 @@ static void tail_cut(const struct core *c, struct session *s, uint32_t p)
     s->written = s->written < s->allocated ? s->written : s->allocated;
 }
 
-/* S4, the only place: gives back the pages of [ceil_page(p), A) to `list`, then A = p and C =
- * min(C, p). */
+/* S4, the only place: moves the pages of [ceil_page(p), A) to `list`, then A = p and C = min(C,
+ * p). */
 void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list)
 {
     *list = LIST_EMPTY;
@@ -219,15 +219,15 @@ void session_path_runs(const struct core *c, struct actions *out, const struct s
         struct page_ref *refs;
 
         if (p->group[g].layout.family == FAMILY_RECURRENT)
-            continue; /* the first Extend brings its page, and what to copy into it */
+            continue; /* the first Extend returns its page, and what to copy into it */
         at = session_borrows_to(c, s, g);
         end = segment_end(&p->group[g], node_at(c, at)->depth);
         if (first < window_first(&p->group[g], s->committed))
             first = window_first(&p->group[g], s->committed);
-        if (first < s->first[g]) /* a fetch may have left out what its end does not need */
+        if (first < s->first[g]) /* a fetch omits what its end does not need */
             first = s->first[g];
         if (group_is_state(
-                &p->group[g])) { /* what the session has slid over is no longer its own */
+                &p->group[g])) { /* the session no longer borrows what it slid over so far */
             if (s->state_from >= s->committed)
                 continue;
             if (first < segment_first(p, &p->group[g], s->state_from + p->align))
@@ -263,7 +263,7 @@ void session_owned_run(const struct core *c, struct actions *out, const struct s
                                            .first = recurrent ? 0 : s->base[group],
                                            .n = s->owned[group].n,
                                            .from = recurrent_from(c, s, group)});
-    check(refs); /* who asks has looked that there is room */
+    check(refs); /* the caller has checked the room */
     for (uint32_t at = s->owned[group].head; at != NONE; at = page_list_next(c, at), refs++) {
         refs->index = page_at(c, at)->index;
         refs->gen = page_at(c, at)->gen;

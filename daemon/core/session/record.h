@@ -1,4 +1,4 @@
-/* The record of a session: what every part that works on sessions asks of one. */
+/* The record of a session: what all code that works on sessions needs to know of one. */
 #ifndef CORE_RECORD_H
 #define CORE_RECORD_H
 
@@ -56,69 +56,69 @@
 
 #define TURN_IN_FLIGHT "a turn of this session is in flight: wait for its end, or use its handle"
 
-/* M3: a rollback of it is looked at: its table may be given up at any moment, at the step that the
- * rollback named, and nothing may be begun on it that a later step touches. BUSY meanwhile. */
+/* M3: true while a rollback is checked: the table may be freed at any moment, at the step that the
+ * rollback named, so nothing that a later step touches may begin. The error is BUSY. */
 bool session_rolls_back(const struct core *c, const struct session *s);
 #define ROLLING_BACK "a rollback of it is under way: wait for its answer"
 
-/* The session that an engine names by its own handle or by that of its turn. GONE: there is none,
- * or the turn has ended, or the session only waits to be closed. BUSY, and there it is: its own
- * handle, while a turn is in flight. */
+/* Finds the session that an engine names by its own handle or by its turn's. GONE: none exists, or
+ * the turn ended, or the session only waits to be closed. BUSY, with *ret set: its own handle was
+ * used while a turn is in flight. */
 enum tern_err session_of(const struct core *c, const struct engine *e, struct session_id id,
                          struct session **ret, const char **ret_text);
-/* Is this the handle of the turn in flight? */
+/* Returns true if this is the handle of the turn in flight. */
 bool session_turn_is(const struct session *s, struct session_id id);
 struct pool *session_pool(const struct core *c, const struct session *s);
-/* Of the session, where an answer to that operation has room for them. */
+/* Fills in the session's lengths if the answer to that operation has them. */
 void reply_lengths(const struct session *s, struct reply *ret);
 struct lengths session_lengths(const struct session *s);
-/* Is its path then longer than may be walked in one step? */
+/* Returns true if that many tokens make the path too long for one step's walk. */
 bool session_too_deep(const struct core *c, const struct session *s, uint32_t tokens);
-/* Pages in its table when it has so many tokens, at most, with those that it owns now. */
+/* Most pages in its table at that many tokens, with its present own pages. */
 uint32_t session_table_refs(const struct core *c, const struct session *s, uint32_t tokens);
 struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
                                const struct req_tokens *req);
 bool session_away(const struct session *s);
-/* The step at which what the session gives back may be reused: not below that of its Retract,
- * of what it slid over, nor of its last turn. */
+/* The step at which pages that the session frees may be reused: at least that of its Retract, of
+ * its last slide and of its last turn. */
 uint64_t session_step(const struct session *s, uint64_t step);
-/* What is left of it goes in pieces (sessions_flush): it is `releasing` until then. */
+/* sessions_flush frees the rest in pieces; until then the session is `releasing`. */
 static inline void session_begin_release(struct core *c, struct session *s)
 {
     s->releasing = 1;
     closing_list_push(c, &c->closing, session_slot(c, s));
 }
-/* INVALID while only some pieces of a Match have come. */
+/* INVALID until the last piece of its Match. */
 enum tern_err session_is_matched(const struct session *s, struct reply *ret);
-/* BUSY while a fetch or a load is under way in it. */
+/* BUSY while a fetch or a load of it is running. */
 enum tern_err session_fetches_nothing(const struct session *s, struct reply *ret);
 bool has_recurrent(const struct pool *p);
-/* A pool that this engine has opened or mapped. */
+/* Finds a pool that this engine has opened or mapped. */
 enum tern_err session_pool_find(const struct core *c, const struct engine *e, struct pool_id id,
                                 struct pool **ret_pool, struct reply *ret);
-/* S4, the only place: takes the pages of [ceil_page(p), allocated) into `list`;
- * after it p tokens are allocated and at most p are written. */
+/* S4, the only place: moves the pages of [ceil_page(p), allocated) to `list`; then p tokens are
+ * allocated and at most p are written. */
 void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list);
-/* How many pages that takes; those of RECURRENT groups apart, of which there is one each. */
+/* Number of these pages, without RECURRENT groups', which have one each. */
 uint32_t session_tail_pages(const struct core *c, const struct session *s, uint32_t p);
-/* The same as session_free_tail, but for those pages: they stay in the session's lists. */
+/* As session_free_tail, but leaves those pages in the session's lists. */
 void session_cut_tail(struct core *c, struct session *s, uint32_t p, struct list *list);
-/* Pages of the group that it needs for what is allocated. */
+/* Own pages of the group that the allocated length needs. */
 uint32_t session_keeps(const struct core *c, const struct session *s, uint32_t group);
 void session_use(struct core *c, struct session *s);
-/* The state that the page of a RECURRENT group has to begin with: that of the committed length, if
- * no more is written. The answer that said so before may have been lost. */
+/* The page from which a RECURRENT group's page starts: that of the committed length, if no more is
+ * written. Repeated, since an earlier answer that named it may be lost. */
 struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group);
-/* What it owns of a group, as one run; none if that is nothing. */
+/* The session's own pages of a group as one run; no run if it has none. */
 void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t group);
-/* The deepest node of its path whose pages of this group it borrows: further on it has pages of its
- * own, which no node took (T18). */
+/* The deepest node of its path whose pages of this group it borrows; behind it the session has its
+ * own pages, which no node took (T18). */
 uint32_t session_borrows_to(const struct core *c, const struct session *s, uint32_t group);
-/* The borrowed pages, from the one that holds token `from`. */
+/* Runs of the borrowed pages, from the one with token `from`. */
 void session_path_runs(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t from);
-/* The whole table as runs: what it borrows from token `from` on, then what it owns. */
+/* The whole table as runs: borrowed pages from token `from` on, then its own. */
 void session_runs(const struct core *c, struct actions *out, const struct session *s,
                   uint32_t from);
 

@@ -1,20 +1,20 @@
 /* Resets of namespaces spread to all daemons that this one could fetch from, directly or through
- * others (N1). A reset is told on the link on which we fetch, ahead of any later fetch, so that no
- * peer offers what was committed before it. Whoever is told resets its own namespace, tells its own
- * peers, and answers when they have answered. Called by the core's step.
+ * others (N1). A reset is sent on the link on which we fetch, before any later fetch, so that no
+ * peer offers what was committed earlier. Each receiver resets its own namespace, sends the reset
+ * to its own peers, and answers when they have answered. Called by the core's step.
  *
- * Invariant: the engine that began a reset is told that all have heard only when each daemon has
- * reset the namespace that old pages could come from. A peer that is not connected is remembered,
- * and told when it is; a peer that has only heard in part is told again when its link was lost,
- * because it may have forgotten.
+ * Invariant: the engine that began a reset is told of complete success only when each daemon that
+ * old pages could come from has reset the namespace. A peer that is not connected is remembered,
+ * and receives the reset when it is. A peer that confirmed only in part receives it again after its
+ * link was lost, because it may have forgotten.
  *
  * Invariant: a reset takes effect once at a daemon, and never after a later one of the same origin.
- * The incarnation where it began and its number there say which is later; the record of the last
- * one that was carried out stays while there is room. So a message that comes late, twice or out of
- * order removes nothing. A listed peer is believed here as it is with the bytes of pages.
+ * The incarnation where it began and its number there order resets; the record of the last one
+ * carried out stays while there is room. So a message that is late, repeated or out of order
+ * removes nothing. A listed peer is trusted here, as it is with the bytes of pages.
  *
- * Invariant: whom a daemon waits for is farther from the origin than itself (`hops`), so no circle
- * of daemons waits for one another. */
+ * Invariant: a daemon waits only for daemons farther from the origin than itself (`hops`), so no
+ * circle of daemons waits for one another. */
 #include "core/session/resets.h"
 
 #include <string.h>
@@ -30,28 +30,28 @@ static bool waited_for(const struct reset *r)
     return r->state == RESET_ASKED;
 }
 
-/* Is it still on its way? */
+/* Returns true while the reset is spreading. */
 static bool spreads(const struct reset *r)
 {
     return r->state == RESET_ASKED || r->state == RESET_OWED;
 }
 
-/* Did the same daemon begin both, in the same namespace, and `r` first? Origin 0: the peer is of a
- * version that does not say. */
+/* Returns true if the same daemon began both, in the same namespace, and `r` first. Origin 0: the
+ * peer's version does not send it. */
 static bool is_before(const struct reset *r, const struct reset *later)
 {
     return later->origin != 0 && r->origin == later->origin && r->number < later->number &&
            r->tenant == later->tenant && r->ns.hi == later->ns.hi && r->ns.lo == later->ns.lo;
 }
 
-/* Its peers are looked at again. Nobody else's are: there may be thousands. */
+/* Marks the reset: only a marked one has its peers examined, as there may be thousands of them. */
 static void reset_changed(struct core *c, struct reset *r)
 {
     c->resets_due += !r->due;
     r->due = 1;
 }
 
-/* Peers have so long to answer from now on: the same for all, so the first to wait ends first. */
+/* Starts the time for peers' answers: equal for all resets, so the first to wait ends first. */
 static void reset_wait(struct core *c, struct reset *r)
 {
     r->until_ns = c->now_ns + RESET_WAIT_MS_MAX * NS_PER_MS;
@@ -65,7 +65,7 @@ static void reset_settled(struct core *c, struct reset *r)
     r->due = 0;
 }
 
-/* to: OVER, or EMPTY where not all have heard, or nobody else can tell us of it. */
+/* to: OVER; or EMPTY if some peers have not confirmed, or no other peer can send it to us. */
 static void reset_end(struct core *c, struct reset *r, enum reset_state to)
 {
     reset_settled(c, r);
@@ -87,8 +87,8 @@ static void say_done(struct actions *out, uint32_t link, uint64_t id, enum tern_
     a->peer.msg.err = err;
 }
 
-/* A reset that begins here takes the place of one that a peer told of, where the tenant has no
- * other: no peer makes a tenant's own be refused. That peer is told BUSY. */
+/* A reset that begins here replaces one from a peer if the tenant has no other record: no peer can
+ * make a tenant's own reset fail. That peer receives BUSY. */
 static void room_make(struct core *c, struct actions *out, uint32_t tenant)
 {
     for (uint32_t i = 0; i < c->limits.resets && share_room(c, SHARE_RESETS, tenant) == 0; i++) {
@@ -110,10 +110,10 @@ static void all_hear_anew(struct core *c, struct reset *r)
             heard_state_move(&heard_of(c, r, p)->state, HEARD_NOTHING);
 }
 
-/* NULL: the tenant has as many as it may, which are remembered for peers that are away. `as` does
- * for those that the same daemon began before it in the same namespace. Those that somebody waits
- * for end with it (earlier_over). One of another daemon stays: a peer may have heard of `as` before
- * that one began, and would keep what it has committed in between. */
+/* Returns NULL if the tenant has all its records, each remembered for absent peers. `as` replaces
+ * those that the same daemon began before it in the same namespace; those that somebody waits for
+ * end with it (earlier_over). One of another daemon stays: a peer may have received `as` before
+ * that one began, and would keep what it committed in between. */
 static struct reset *reset_take(struct core *c, const struct reset *as)
 {
     struct reset *found = NULL;
@@ -124,7 +124,7 @@ static struct reset *reset_take(struct core *c, const struct reset *as)
         if (r->state == RESET_OWED && r->link == NONE && is_before(r, as))
             reset_end(c, r, RESET_EMPTY);
         if (!spreads(r) && (!found || r->until_ns < found->until_ns))
-            found = r; /* one that is empty, or has been over for longest */
+            found = r; /* an empty one, or the one over for longest */
     }
     if (!found || share_room(c, SHARE_RESETS, as->tenant) == 0)
         return NULL;
@@ -143,8 +143,8 @@ static struct reset *reset_take(struct core *c, const struct reset *as)
     return found;
 }
 
-/* A later one of the same daemon that this one has carried out; NULL. One that is over, if any is.
- */
+/* A later one of the same origin that this daemon carried out, preferably one that is over; or
+ * NULL. */
 static const struct reset *reset_later(const struct core *c, const struct reset *than)
 {
     const struct reset *found = NULL;
@@ -158,7 +158,7 @@ static const struct reset *reset_later(const struct core *c, const struct reset 
     return found;
 }
 
-/* A daemon that has carried `r` out needs none of those that began before it. */
+/* A daemon that carried `r` out needs none of the resets that began before it. */
 static void earlier_over(struct core *c, const struct reset *r)
 {
     for (uint32_t i = 0; i < c->limits.resets; i++) {
@@ -177,7 +177,7 @@ static void earlier_over(struct core *c, const struct reset *r)
     }
 }
 
-/* A peer can work out the ids of others, so an id alone names no reset. */
+/* A peer can compute others' ids, so an id alone identifies no reset. */
 static struct reset *reset_told(struct core *c, const struct peer_msg *m)
 {
     for (uint32_t i = 0; i < c->limits.resets; i++) {
@@ -190,7 +190,7 @@ static struct reset *reset_told(struct core *c, const struct peer_msg *m)
     return NULL;
 }
 
-/* The reset of that id that this peer was told of, and has not answered in full. */
+/* The reset of that id that this peer received, and has not confirmed in full. */
 static struct reset *reset_awaited(struct core *c, uint32_t link, uint64_t id)
 {
     for (uint32_t i = 0; i < c->limits.resets; i++) {
@@ -203,14 +203,14 @@ static struct reset *reset_awaited(struct core *c, uint32_t link, uint64_t id)
     return NULL;
 }
 
-/* N1, on every tier. Returns how many nodes there were. */
+/* N1, on every tier. Returns the number of nodes before. */
 static uint32_t reset_here(struct core *c, uint32_t tenant, struct namespace_id ns)
 {
     disk_reset(c, tenant, ns);
     return spaces_reset(c, tenant, ns);
 }
 
-/* Is there nobody to hear of it, and nothing on the disk that a restart could find? */
+/* Returns true if there are no peers, and the disk has nothing left that a restart could find. */
 static bool is_over_at_once(const struct core *c, uint32_t tenant)
 {
     return c->members == 0 && tenant_at(c, tenant)->disk_resets == 0;
@@ -255,10 +255,10 @@ bool reset_is_due(const struct core *c, uint32_t link)
     return false;
 }
 
-/* A peer tells us of a reset that we have. One that is as near to its origin as the peer that we
- * answer, or nearer, may wait for the whole answer: our own peers may not have heard yet, and what
- * was reset may still lie on the disk. Any other may be a peer that we wait for, and need not wait:
- * somebody nearer does. */
+/* A peer sends a reset that we have. If it is as near to the origin as the peer that we answer, or
+ * nearer, it may wait for the whole answer: our own peers may not have confirmed yet, and the disk
+ * may still have what was reset. Any other peer may be one that we wait for, and need not wait: a
+ * nearer one does. */
 static void told_again(struct core *c, struct actions *out, uint32_t link, struct reset *r,
                        uint32_t hops)
 {
@@ -272,7 +272,7 @@ static void told_again(struct core *c, struct actions *out, uint32_t link, struc
         reset_state_move(&r->state, RESET_ASKED);
         reset_wait(c, r);
     }
-    if (hops < r->hops) /* some need not wait for us because we were farther than they were */
+    if (hops < r->hops) /* some did not wait for us because we were farther than they were */
         all_hear_anew(c, r);
     r->hops = hops;
     r->link = link;
@@ -295,7 +295,7 @@ static void told(struct core *c, struct actions *out, uint32_t link, const struc
     const struct reset *later;
 
     if (msg->tenant >= c->limits.tenants || msg->origin == c->incarnation) {
-        say_done(out, link, msg->reset, TERN_OK); /* ours was carried out before anybody heard */
+        say_done(out, link, msg->reset, TERN_OK); /* our own was carried out before it was sent */
         return;
     }
     if (r) {
@@ -403,7 +403,7 @@ static void answer(struct actions *out, struct reset *r, uint32_t unreached)
         say_done(out, r->link, r->id, unreached ? TERN_PEER_LOST : TERN_OK);
 }
 
-/* False: no room. */
+/* Returns false if the actions have no room. */
 static bool spread(struct core *c, struct actions *out, struct reset *r)
 {
     const bool late = waited_for(r) && c->now_ns >= r->until_ns;
@@ -422,7 +422,7 @@ static bool spread(struct core *c, struct actions *out, struct reset *r)
             heard_of(c, r, p)->state == HEARD_NOTHING || heard_of(c, r, p)->state == HEARD_PARTLY;
     }
     if (tenant_at(c, r->tenant)->disk_resets > 0)
-        return true; /* it is looked at again when all that is gone for good */
+        return true; /* examined again when the disk has dropped all of it */
     if (waiting > 0 || (unreached > 0 && !waited_for(r)))
         return true;
     if (actions_room(out) < 2)
@@ -438,7 +438,7 @@ static bool spread(struct core *c, struct actions *out, struct reset *r)
     return true;
 }
 
-/* Those whose peers have had their time are looked at again. */
+/* Marks the resets whose peers' time is over. */
 static void resets_expire(struct core *c)
 {
     if (c->resets_until_ns == 0 || c->now_ns < c->resets_until_ns)

@@ -1,5 +1,5 @@
-/* What an engine gave back or published under a step, in ascending order of steps (E2, E3). A
- * record holds pages that become FREE, a pin that ends, nodes that become visible. */
+/* Releases and publications of an engine under a step, in ascending order of steps (E2, E3). A
+ * record has pages that become FREE, a pin that ends, and nodes that become visible. */
 #include "core/session/retires.h"
 
 #include "core/arena/count.h"
@@ -23,7 +23,7 @@ static bool end_pin(struct core *c, struct path *pin, uint32_t end)
     return pin->node == NONE || state_path_end(c, pin, UINT32_MAX, REF_DEVICE, end);
 }
 
-/* The list is built from the end of the commit: parents are to be seen first. */
+/* Reverses the list, which a commit built from its end: parents become visible first. */
 static uint32_t reversed(const struct core *c, uint32_t at)
 {
     uint32_t before = NONE;
@@ -49,7 +49,7 @@ static void publish_node(struct core *c, uint32_t at, uint32_t *last)
         n->work.since_ns = c->now_ns;
     }
     if (refilled && n->work.seal == SEAL_DONE)
-        seal_state_move(&n->work.seal, SEAL_NONE); /* what was refilled has no checksum yet */
+        seal_state_move(&n->work.seal, SEAL_NONE); /* refilled pages have no checksum yet */
     n->state.refilling = 0;
     seal_queue(c, at);
     tree_event(c, at, n->announced ? TREE_TIER : TREE_STORED);
@@ -61,7 +61,7 @@ static void publish_node(struct core *c, uint32_t at, uint32_t *last)
     touch(c);
 }
 
-/* Parents first, up to `end` visits. False: *nodes are left. */
+/* Parents first, up to `end` visits. Returns false if *nodes has some left. */
 static bool publish_nodes(struct core *c, uint32_t *nodes, uint32_t end)
 {
     uint32_t last = NONE;
@@ -82,9 +82,9 @@ static void record_put(struct core *c, const struct engine *e, uint32_t slot)
     c->nretires--;
 }
 
-/* A record of the engine for `step`, in its place in the order; later ones of the same step come
- * behind. Behind RETIRE_LOOKS_MAX records of later steps it waits for the step of the next one: a
- * later step proves no less, and delays this engine alone. */
+/* Inserts a record for `step` into the engine's order, behind others of that step. Behind
+ * RETIRE_LOOKS_MAX records of later steps it waits for the next one's step instead: a later step
+ * proves no less, and delays only this engine. */
 static struct retire *record_take(struct core *c, struct engine *e, uint64_t step)
 {
     uint32_t slot = retire_slot_take(c), later = NONE, looks = 0;
@@ -104,7 +104,7 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
         later = at;
     }
     retire_list_insert(c, &e->retires, slot, later);
-    if (e->state == ENGINE_ENDING && e->drop_at == later) /* what gives it back begins with it */
+    if (e->state == ENGINE_ENDING && e->drop_at == later) /* the engine's release starts with it */
         e->drop_at = slot;
     r->step = step;
     r->pending = NONE;
@@ -177,7 +177,7 @@ void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t no
     publish_nodes(c, &nodes, UINT32_MAX);
 }
 
-/* False: there is more to do. */
+/* Returns false if more is left to do. */
 static bool give_back(struct core *c, struct retire *r, uint32_t end)
 {
     while (r->pages.n > 0) {
@@ -191,7 +191,7 @@ static bool give_back(struct core *c, struct retire *r, uint32_t end)
     return end_pin(c, &r->pin, end);
 }
 
-/* Parents are seen first; a record that goes with its engine has nodes removed children first. */
+/* Parents become visible first; a record that ends with its engine removes children first. */
 static void turn(const struct core *c, struct retire *r, bool parents_first)
 {
     if (r->turned != parents_first)
@@ -199,8 +199,8 @@ static void turn(const struct core *c, struct retire *r, bool parents_first)
     r->turned = parents_first;
 }
 
-/* A step counts when all that waited for it was given back: so what is named by a step that has
- * passed is never ahead of what was named before, and records are never late. */
+/* A step counts when all that waited for it is released: so a release at a passed step never
+ * precedes what was named before, and records are never late. */
 bool retire_advance(struct core *c, struct engine *e, uint32_t end)
 {
     while (e->retires.head != NONE && retire_at(c, e->retires.head)->step <= e->passed) {
@@ -209,7 +209,7 @@ bool retire_advance(struct core *c, struct engine *e, uint32_t end)
         e->done_min = r->step - 1;
         waits_look(c, e);
         touch(c);
-        if (c->visits >= end || r->session != NONE) /* sessions_flush is at it */
+        if (c->visits >= end || r->session != NONE) /* sessions_flush works on it */
             return false;
         turn(c, r, true);
         if (!publish_nodes(c, &r->pending, end) || !give_back(c, r, end))
@@ -243,9 +243,9 @@ static void drop_node(struct core *c, uint32_t slot)
         node_destroy(c, slot);
 }
 
-/* Pins first: they may hold pending nodes. Then those from the newest record to the oldest, each
+/* Pins first: they may pin pending nodes. Then the nodes from the newest record to the oldest, each
  * list deepest first: a pending node has only pending children, committed after it, so each is a
- * leaf when its turn comes. */
+ * leaf when it is removed. */
 bool retire_drop_all(struct core *c, struct engine *e, uint32_t end)
 {
     for (; e->drop_at != NONE; e->drop_at = retire_list_next(c, e->drop_at))

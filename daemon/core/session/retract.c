@@ -1,12 +1,12 @@
 /* Retract and Recover (T14, S10), and Fetch from the host tier.
  *
- * RETRACTING: the session runs on until the host has all that it needs to come back and its step
+ * RETRACTING: the session runs on until the host has everything needed to restore it and its step
  * has passed; the host is pinned from the start, the device to the end. RETRACTED: one ref, HOST
  * (the prefix may leave the device; what was written beyond T stays there) or RETRACTED (the prefix
- * stays; what was beyond T is given back). LOADING: pages are coming back; a TRANSFER ref pins what
- * is on the device already, and a fetch pins on the host what it has there. The walks over the path
- * are in tier/loadback.c; each goes on in the next step, and so does the end of a load, well or
- * not: until then a session whose load has failed is `releasing`. */
+ * stays; what was beyond T is freed). LOADING: pages are being restored; a TRANSFER ref pins those
+ * already on the device, and a fetch pins its pages on the host. tier/loadback.c walks the path;
+ * each walk continues in the next step, and so does the end of a load, successful or not: until
+ * then a session whose load failed is `releasing`. */
 #include "core/session/retract.h"
 
 #include "core/arena/actions.h"
@@ -57,9 +57,9 @@ static void drop(struct core *c, struct engine *e, struct session *s, uint64_t s
 
     session_free_tail(c, s, s->committed, &pages);
     *ret_freed = pages.n;
-    c->visits += pages.n; /* retract_check limits them */
+    c->visits += pages.n; /* bounded by retract_check */
     node_pin(c, s->node, REF_RETRACTED);
-    /* The pin ends with the step; the borrows of STATE go over to the new one (T17). */
+    /* The pin ends with the step; the borrows of STATE move to the new pin (T17). */
     retire_release(c, e, step, &pages, (struct path){s->node, s->committed});
     held_by(c, s, REF_RETRACTED);
     session_state_move(&s->state, SESSION_RETRACTED);
@@ -88,12 +88,12 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     c->visits += pages.n;
     retire_release(c, e, step, &pages, (struct path){NONE, 0});
     session_state_move(&s->state, SESSION_RETRACTING);
-    s->target = s->node; /* away_flush begins the copies */
+    s->target = s->node; /* away_flush starts the copies */
     away_add(c, s);
     return TERN_OK;
 }
 
-/* The copies are there and the step has passed. STATE that is not lent yet stays on the device. */
+/* The copies exist and the step has passed. STATE that is not lent yet stays on the device. */
 static void retracted(struct core *c, struct session *s)
 {
     away_remove(c, s);
@@ -157,8 +157,8 @@ enum tern_err session_retract(struct core *c, struct actions *out, struct call *
     return TERN_OK;
 }
 
-/* It cannot be done: the session runs on. Its engine does not know that yet: the step that it named
- * holds until it has recovered. */
+/* The retract failed: the session runs on. Its engine does not know that yet: the step that it
+ * named stays in effect until the session has recovered. */
 static void retract_undo(struct core *c, struct session *s)
 {
     away_remove(c, s);
@@ -167,11 +167,11 @@ static void retract_undo(struct core *c, struct session *s)
     session_state_move(&s->state, s->back_to);
 }
 
-/* Nobody waits for the end of it. */
+/* Ends a retract early, since no request waits for it. */
 static void retract_cut_short(struct core *c, struct session *s)
 {
     if (s->lent_from == UINT32_MAX)
-        retract_undo(c, s); /* copies under way keep both of their ends */
+        retract_undo(c, s); /* running copies keep both of their ends */
     else
         retracted(c, s);
 }
@@ -185,8 +185,8 @@ static void hold_on_device(struct core *c, struct session *s)
     held_by(c, s, REF_DEVICE);
 }
 
-/* The session holds its prefix as it did before. All of STATE that was lent is by now borrowed on
- * the device: its nodes have the session among their loaders. */
+/* The session pins its prefix as before. All STATE that was lent is now borrowed on the device: its
+ * nodes have the session among their loaders. */
 static void back_on_device(struct core *c, struct session *s)
 {
     hold_on_device(c, s);
@@ -211,7 +211,7 @@ static void load_to(struct session *s, enum load_state state)
     s->load.at = s->target;
 }
 
-/* What the load needs stays where it is; away_flush does the rest. */
+/* Pins what the load needs; away_flush does the rest. */
 static enum tern_err load_start(struct core *c, struct call *call, struct path path,
                                 struct reply *ret)
 {
@@ -226,13 +226,13 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     *l = (struct load){.state_from = path.state_from,
                        .from = s->committed,
                        .pin = device,
-                       /* A session that was retracted has pinned its path on the host. */
+                       /* A retracted session has pinned its path on the host. */
                        .host = s->held == REF_HOST ? NONE : host_end(c, path),
                        .hold = {path.node, depth},
                        .begun = LIST_EMPTY};
     l->low = path.state_from < n->depth ? path.state_from : n->depth;
     if (session_pool(c, s)->nstate > 0 && l->low > l->from)
-        l->low = l->from; /* what it brings is borrowed from there on */
+        l->low = l->from; /* loaded pages are borrowed from there on */
     load_to(s, LOAD_COUNTING);
     node_pin(c, device, REF_TRANSFER);
     if (l->host != NONE)
@@ -248,13 +248,13 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     return TERN_OK;
 }
 
-/* The session holds what was loaded: nothing ends the load but its last walk. */
+/* Returns true if the session pins what was loaded: then only the load's last walk ends it. */
 static bool load_has_come(const struct session *s)
 {
     return s->load.pin == NONE;
 }
 
-/* The loaders are all that is left of it, and what it promised and began. */
+/* Releases the load's pins; its loaders, promises and begun copies are left. */
 static void load_unpin(struct core *c, struct session *s)
 {
     load_queue(c, s);
@@ -264,7 +264,7 @@ static void load_unpin(struct core *c, struct session *s)
     s->load.pin = s->load.host = NONE;
 }
 
-/* It is over; load_let_go does the rest. */
+/* The load is over; load_let_go does the rest. */
 static void load_leave(struct core *c, struct session *s)
 {
     away_remove(c, s);
@@ -325,7 +325,7 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
             "in host_depth that they are #",
             (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
-        return TERN_OK; /* the host knows no more */
+        return TERN_OK; /* the host has no more */
     s->tail_step = r->step;
     TRY(load_start(c, call, (struct path){target, state_low(c, target)}, ret));
     s->back_to = SESSION_TURN;
@@ -333,7 +333,7 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
 }
 
 /* All chunks from the committed length to the target are in the tree: the session borrows them.
- * They take the place of what it owned (S11). */
+ * They replace its own pages (S11). */
 static void adopt(struct core *c, struct session *s)
 {
     const struct pool *p = session_pool(c, s);
@@ -355,10 +355,10 @@ static void adopt(struct core *c, struct session *s)
     count(c, s->space, FIGURE_HOST, s->committed - s->load.from);
 }
 
-/* --- taking on and ending --- */
+/* --- completion and failure --- */
 
-/* `stays`: the session is as it was; else it is about to be aborted or closed, and its lengths are
- * not for this answer to tell. */
+/* `stays`: the session is unchanged; else it is about to be aborted or closed, and this answer
+ * omits its lengths. */
 static void load_answer(struct core *c, struct actions *out, struct session *s,
                         const struct reply *why, bool stays)
 {
@@ -412,11 +412,11 @@ void load_conn_closed(struct core *c, uint32_t conn)
 void session_come_back(struct core *c, struct session *s)
 {
     if (s->state == SESSION_LOADING)
-        load_leave(c, s); /* the asker has gone with its engine */
+        load_leave(c, s); /* the asker ended with its engine */
     if (s->state == SESSION_RETRACTING)
         retract_cut_short(c, s);
     if (s->held == REF_RETRACTED)
-        hold_on_device(c, s); /* a kernel may still read what it borrows */
+        hold_on_device(c, s); /* a kernel may still read borrowed pages */
 }
 
 void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages)
@@ -436,7 +436,7 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct lis
     s->away_step = s->slid_step = 0;
 }
 
-/* Room for its table. It is never larger than an answer: Extend and Match look. */
+/* True if the actions have room for its table, which Extend and Match keep within an answer. */
 static bool table_fits(const struct core *c, const struct actions *out, const struct session *s)
 {
     uint32_t refs = session_table_refs(c, s, s->tokens.end);
@@ -446,8 +446,8 @@ static bool table_fits(const struct core *c, const struct actions *out, const st
                                               .refs = refs < out->refs_max ? refs : out->refs_max});
 }
 
-/* What a part of a load leads to: it goes on in the next step, or when a copy has come; or the next
- * part follows, unless why->err says that it has failed. */
+/* Result of a part of a load. MORE: continue in the next step. WAITS: continue when a copy has
+ * ended. ON: the next part follows, unless why->err is a failure. */
 enum load_next { LOAD_MORE, LOAD_WAITS, LOAD_ON };
 
 static enum load_next load_arrives(struct core *c, struct session *s, struct reply *why)
@@ -494,7 +494,7 @@ static enum load_next load_walked(struct core *c, struct session *s, struct repl
         return load_arrives(c, s, why);
     if (s->load.state == LOAD_BEGINNING)
         load_queue(c, s);
-    else if (load_kib(session_pool(c, s), s->promised) > 0) { /* what the lost copy was to bring */
+    else if (load_kib(session_pool(c, s), s->promised) > 0) { /* pages of the lost copy */
         refuse(why, TERN_BUSY, LOAD_COPY_FAILED);
         return LOAD_ON;
     }
@@ -521,14 +521,14 @@ static enum load_next load_goes_on(struct core *c, struct session *s, uint32_t e
         return LOAD_MORE;
     else if (err == TERN_OK && copy_goes_to(node_at(c, s->load.at), TIER_DEVICE))
         return LOAD_WAITS;
-    else { /* something lacks for which no copy has begun */
+    else { /* a page is missing for which no copy has begun */
         pages_promise_take(session_pool(c, s), s->promised, s->promised);
         load_to(s, LOAD_COUNTING);
     }
     return LOAD_ON;
 }
 
-/* False: there is more to do, or the answer has no room. */
+/* Returns false if work is left, or the answer has no room. */
 static bool load_step(struct core *c, struct actions *out, struct session *s, uint32_t end)
 {
     struct reply why = {.err = TERN_OK, .text = ""};
@@ -551,8 +551,8 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, ui
     return true;
 }
 
-/* All of HISTORY is on the host and the step has passed. Its STATE is lent, if it is there, too; or
- * what is not, which came to the device later, begins. False: there is no room for that. */
+/* All of HISTORY is on the host and the step has passed. Lends its STATE if the host has it, or
+ * begins copies of STATE that reached the device later. Returns false if these have no room. */
 static bool retract_look(struct core *c, struct session *s)
 {
     enum host_path found = host_path(c, s);
@@ -563,7 +563,7 @@ static bool retract_look(struct core *c, struct session *s)
     return found != HOST_LACKS || host_promise(c, s, &unused) == TERN_OK;
 }
 
-/* Lends STATE to the host's copies, node by node upwards. False: there is more to do. */
+/* Lends STATE to the host's copies, node by node upwards. Returns false if work is left. */
 static bool retract_lend(struct core *c, struct session *s, uint32_t end)
 {
     s->target = state_lend_host(c, (struct path){s->target, s->state_from}, true, end);
@@ -575,9 +575,9 @@ static bool retract_lend(struct core *c, struct session *s, uint32_t end)
     return true;
 }
 
-/* It waits for copies and for its step. What is on the host is pinned there, so the path is walked
- * once as it comes, and again for what STATE may lack only when all of HISTORY is there and the
- * step has passed. False: there is more to do. */
+/* Waits for copies and for the session's step. Copies on the host are pinned there, so the path is
+ * walked once as they end, and again for missing STATE only when all of HISTORY is there and the
+ * step has passed. Returns false if work is left. */
 static bool retract_step(struct core *c, struct session *s, uint32_t end)
 {
     const bool lost = s->copies_lost != c->copies_lost;
@@ -619,13 +619,13 @@ bool away_flush(struct core *c, struct actions *out)
 
         all = s->state == SESSION_RETRACTING ? retract_step(c, s, end) : load_step(c, out, s, end);
         c->visits++;
-        c->away_looks = all ? c->away_looks - 1 : c->away.n; /* it comes last now */
-        if (away_list_has(c, slot) && !s->releasing) {       /* others have their turn first */
+        c->away_looks = all ? c->away_looks - 1 : c->away.n; /* the session moves to the end */
+        if (away_list_has(c, slot) && !s->releasing) {       /* others precede it */
             away_list_remove(c, &c->away, slot);
             away_list_push(c, &c->away, slot);
         }
         follows = follows || (s->follower != NONE && s->committed != had);
     }
-    /* Who follows may be offered what came: serve_flush. */
+    /* Followers may be offered what arrived: serve_flush. */
     return c->away_looks == 0 && c->closing.n == 0 && !follows;
 }

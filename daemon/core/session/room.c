@@ -1,5 +1,5 @@
-/* Making room on the device: what is evicted for which group, and what the answer says is missing
- * where there is not so much to evict (T4, T12, E4). tree/admit.h decides whether anything is. */
+/* Making room on the device: what is evicted for which group, and which shortage an answer reports
+ * if too little is evictable (T4, T12, E4). tree/admit.h decides whether to evict at all. */
 #include "core/session/room.h"
 
 #include "core/arena/refuse.h"
@@ -24,9 +24,9 @@ static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool
     return TERN_POOL_EXHAUSTED;
 }
 
-/* Where the host is written behind, leaves that go next are copied first, as many as the pages are
- * that are still missing. True: copies are under way. If none begins or ends for
- * COPY_WAIT_MS_MAX, leaves go without. */
+/* Copies the leaves to be evicted next, as many as the missing pages need, if the host is written
+ * behind. Returns true while copies run. If none begins or ends for COPY_WAIT_MS_MAX, leaves are
+ * evicted without a copy. */
 static bool copied_first(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
 {
     uint32_t leaf = writes_behind(p) ? evict_next(c, p) : NONE, free = group_free(c, p, group),
@@ -38,9 +38,9 @@ static bool copied_first(struct core *c, struct pool *p, const uint32_t *need, u
            c->now_ns - p->copy_moved_ns < COPY_WAIT_MS_MAX * NS_PER_MS;
 }
 
-/* T12: superseded STATE first, wherever its pages help; a group of STATE takes STATE alone before
- * whole leaves, and those slab by slab, since what HISTORY gives up helps it only as whole slabs; a
- * group of HISTORY takes STATE only where no leaf may go. */
+/* T12: superseded STATE first, wherever its pages help. A STATE group evicts only STATE before
+ * whole leaves, and those slab by slab, since pages of HISTORY help it only as whole slabs. A
+ * HISTORY group evicts STATE only if no leaf may be evicted. */
 static enum tern_err make_some(struct core *c, struct pool *p, const uint32_t *need, uint32_t group,
                                bool copies)
 {
@@ -70,7 +70,7 @@ static enum tern_err make_now(struct core *c, struct pool *p, const uint32_t *ne
     return make_some(c, p, need, group, false);
 }
 
-/* Would it be enough if the checksum jobs, copies and stores ended? */
+/* Returns true if the end of checksum jobs, copies and stores would free enough. */
 static bool later_is_enough(struct core *c, struct pool *p, const struct shortage *s)
 {
     const uint32_t have = group_free(c, p, s->group) + p->group[s->group].obtainable;

@@ -30,8 +30,8 @@
     "tern_written was retired: units of pages move with their chunk, so leave it out and commit "  \
     "smaller chunks"
 
-/* The list and the table that the session would have then. Lengths that do not fit it need no
- * words: the asker has the numbers. */
+/* Checks the list and the table after the extend. Lengths out of order have no text: the client has
+ * the numbers. */
 static enum tern_err extend_fits(const struct core *c, const struct session *s,
                                  const struct step_op *op, const struct lengths *to,
                                  uint32_t window, struct op_result *ret)
@@ -64,7 +64,7 @@ static enum tern_err extend_fits(const struct core *c, const struct session *s,
     return TERN_OK;
 }
 
-/* The pages that are given are those that an Extend would bring. */
+/* Checks that the named pages are those that an Extend would add. */
 static enum tern_err assign_fits(const struct session *s, const struct pool *p,
                                  const struct step_op *op, const uint32_t *need,
                                  struct op_result *ret)
@@ -144,7 +144,7 @@ static void assign_take(struct core *c, struct session *s, struct list of[GROUPS
         }
 }
 
-/* Finds the pages and makes them the session's own. */
+/* Allocates or claims the pages for the session. */
 static enum tern_err extend_pages(struct core *c, struct actions *out, struct engine *e,
                                   struct session *s, const struct step_op *op, struct page_need n,
                                   struct op_result *ret)
@@ -174,8 +174,8 @@ static enum tern_err extend_pages(struct core *c, struct actions *out, struct en
     return TERN_OK;
 }
 
-/* Pages of STATE that stay with the session when all whole chunks that are written are committed. A
- * commit that was cut short has yet to take the others out of the table. */
+/* STATE pages that stay with the session when all its written whole chunks are committed. A commit
+ * that ended early has yet to move the others out of the table. */
 static uint32_t owned_for_good(const struct pool *p, const struct session *s, uint32_t g)
 {
     uint32_t taken;
@@ -187,7 +187,7 @@ static uint32_t owned_for_good(const struct pool *p, const struct session *s, ui
     return s->owned[g].n > taken ? s->owned[g].n - taken : 0;
 }
 
-/* Or an assign: an extend whose pages the engine has leased. */
+/* Extend, or assign: an extend whose pages the engine has leased. */
 static enum tern_err op_extend(struct core *c, struct actions *out, struct engine *e,
                                struct session *s, const struct step_op *op, struct op_result *ret)
 {
@@ -243,8 +243,8 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
     return TERN_OK;
 }
 
-/* S6: a length between the committed and the allocated one. A recurrent state may have taken the
- * session back below what its list keeps: a repetition finds that done. */
+/* S6: a length from the committed to the allocated one. A recurrent state may have moved the
+ * session back below the length that its list keeps: a repetition is accepted then. */
 static bool finish_fits(const struct session *s, uint32_t length)
 {
     return length >= s->committed &&
@@ -261,14 +261,14 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     if (!finish_fits(s, op->length))
         return TERN_INVALID;
     if (keep < s->written && has_recurrent(session_pool(c, s)))
-        keep = s->committed; /* its one state is that of the written length: the resume point's is
-                                copied anew */
+        keep = s->committed; /* its one state is of the written length: copy the resume point's
+                                again */
     if (!session_can_return(c, s, keep))
         return refuse_op(ret, TERN_INVALID, NO_STATE_THERE);
     if (!session_tail_ready(c, e, op->step, session_tail_pages(c, s, keep)))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     session_store_prompt(c, s);
-    step_named(c, e, op->step); /* also where nothing is given back: see request_session_end */
+    step_named(c, e, op->step); /* also if nothing is freed: see request_session_end */
     session_give_tail(c, s, keep, op->step);
     tokens_truncate(c, &s->tokens, op->length);
     s->finished = s->tokens.end;
@@ -277,9 +277,9 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     return TERN_OK;
 }
 
-/* S7 keeps the tokens of the last Finish: what of it is in the tree is copied before the pin goes.
- * Where that is too many chunks, or the token store has no room, the list is given up, and the
- * `tokens` of the answer says so. */
+/* S7 keeps the tokens of the last Finish: copies those in the tree before the pin ends. If they are
+ * too many chunks, or the token store has no room, the list is dropped, and the answer's `tokens`
+ * is 0. */
 static void keep_finished_tokens(struct core *c, struct session *s)
 {
     const uint32_t align = session_pool(c, s)->align,
@@ -301,7 +301,7 @@ static void keep_finished_tokens(struct core *c, struct session *s)
         return;
     }
     if (in_tree == 0 && s->committed > 0)
-        tokens_init(&s->tokens, 0); /* no turn has finished yet; the buffer is empty by now */
+        tokens_init(&s->tokens, 0); /* no turn has finished yet; the buffer is empty here */
     for (uint32_t at = from; node_at(c, at)->depth > 0; at = node_at(c, at)->parent, c->visits++) {
         uint32_t left = in_tree - (node_at(c, at)->depth - align);
 
@@ -309,7 +309,7 @@ static void keep_finished_tokens(struct core *c, struct session *s)
     }
 }
 
-/* Room for what waits for the step, and for the answer to a load that ends here. */
+/* Checks for a release record, and room for the answer to a load that ends here. */
 static enum tern_err give_back_ready(const struct core *c, const struct actions *out,
                                      const struct session *s, uint64_t step, const char **ret_text)
 {
@@ -320,7 +320,7 @@ static enum tern_err give_back_ready(const struct core *c, const struct actions 
     return s->state != SESSION_LOADING || actions_room(out) > 0 ? TERN_OK : TERN_BUSY;
 }
 
-/* S7: the table is given up, whatever the session does; it keeps the tokens of its last Finish. */
+/* S7: frees the table in any state of the session, which keeps the tokens of its last Finish. */
 static enum tern_err table_end(struct core *c, struct actions *out, struct session *s,
                                uint64_t at_step, const char **ret_text)
 {
@@ -371,7 +371,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct sessio
                               const struct step_op *op, struct op_result *ret)
 {
     if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
-        return TERN_OK; /* nothing was admitted: the session is as it was */
+        return TERN_OK; /* nothing was admitted: the session is unchanged */
     return table_end(c, out, s, op->step, &ret->text);
 }
 
@@ -402,8 +402,8 @@ enum tern_err session_end(struct core *c, struct actions *out, struct session *s
     return TERN_OK;
 }
 
-/* May an operator close it? Only its engine knows which steps touch a session that it uses. So no
- * step may touch it except those that the engine named: the release waits for them (E2). */
+/* Checks that an operator may close it. Only its engine knows which steps touch a session in use.
+ * So no step may touch it except those that the engine named: the release waits for them (E2). */
 static enum tern_err end_check(const struct core *c, const struct session *s, struct reply *ret)
 {
     const struct engine *e = engine_at(c, s->engine);
@@ -520,7 +520,7 @@ void session_op(struct core *c, struct actions *out, struct engine *e, const str
     ret->err = session_of(c, e, op->session, &s, &text);
     if (ret->err != TERN_OK) {
         refuse_op(ret, ret->err, text);
-        if (s) { /* somebody else has its turn */
+        if (s) { /* another turn is in flight */
             ret->lengths = session_lengths(s);
             ret->tokens = s->tokens.end;
         }

@@ -4,12 +4,12 @@
 
 #include "core/session/call.h"
 
-/* Closes it, and answers whoever waits for that. An error, and nothing has changed; `text` says
- * why, where that is not the want of room for the answers. */
+/* Closes the session, and answers the request that waits for that. Changes nothing on an error;
+ * `text` is its reason, or NULL if the answers have no room. */
 enum tern_err session_end(struct core *c, struct actions *out, struct session *s, uint64_t step,
                           const char **ret_text);
-/* Gives its table up, as an Abort does, and keeps no more than the first `keep` tokens: a rollback
- * below what is committed. BUSY, and nothing has changed. */
+/* Frees its table, as an Abort does, and keeps at most the first `keep` tokens: a rollback below
+ * the committed length. BUSY changes nothing. */
 enum tern_err session_table_end(struct core *c, struct actions *out, struct session *s,
                                 uint64_t step, uint32_t keep, const char **ret_text);
 void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,

@@ -66,7 +66,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s = session_at(c, slot);
     gen = gen_next(s->gen_last);
     check(s->state == SESSION_EMPTY && s->gate == GATE_FREE);
-    memset(s, 0, sizeof(*s)); /* whatever a request keeps with a session begins as 0 */
+    memset(s, 0, sizeof(*s)); /* fields that requests keep begin as 0 */
     s->gen = s->gen_last = gen;
     s->close_conn = NONE;
     s->in_turns = (struct list_links){.next = NONE, .prev = NONE};
@@ -149,7 +149,7 @@ bool session_close_told(struct core *c, struct actions *out, struct session *s, 
     if (s->close_conn == NONE)
         return true;
     if (!conn_at(c, to.conn)->open || conn_at(c, to.conn)->gen != s->close_conn >> 32) {
-        s->close_conn = NONE; /* it has gone */
+        s->close_conn = NONE; /* the connection is closed */
         return true;
     }
     if (actions_room(out) == 0)
@@ -202,8 +202,8 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     touch(c);
 }
 
-/* All that is left of it is its pin, and what it borrows, up to `end` visits; the release takes
- * that where there is one. */
+/* Ends the session's pin and borrows, the last that it has, up to `end` visits; its retire record,
+ * if any, takes them over. */
 static bool closed(struct core *c, struct session *s, uint32_t end)
 {
     bool host = s->held == REF_HOST;
@@ -305,7 +305,7 @@ void session_release(struct core *c, struct session *s)
     session_give_back(c, s, give_back_end(c));
 }
 
-/* What an Abort has ended. */
+/* Releases the path that an Abort left. */
 static bool give_back_path(struct core *c, struct session *s, uint32_t end)
 {
     if (s->left.node != NONE &&

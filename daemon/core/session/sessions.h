@@ -4,31 +4,31 @@
 
 #include "core/session/call.h"
 
-/* The turn in flight is over. A SessionClose that waited for that is for closes_flush: it is
- * carried out if the turn was `ended` by who had it. */
+/* The turn in flight ended. closes_flush handles a SessionClose that waited for it: the session is
+ * closed only if the turn's owner `ended` it. */
 void session_turn_over(struct core *c, struct session *s, bool ended);
-/* The connection has gone, or has left its engine: its turns are over. */
+/* The connection closed, or left its engine: its turns end. */
 void session_turns_lost(struct core *c, uint32_t conn);
-/* Nothing is left of the turn in flight, nor of a SessionClose that waited for its end. */
+/* Ends the turn in flight, and a SessionClose that waited for its end. */
 void session_gate_leave(struct core *c, struct session *s);
-/* Answers the SessionClose that waits for the session's end, if any: OK or BUSY. False: no room. */
+/* Answers the SessionClose that waits for the session's end, if any. Returns false without room. */
 bool session_close_told(struct core *c, struct actions *out, struct session *s, enum tern_err err);
-/* Nobody finds the session any more. What it holds is for session_give_back, and is free again when
- * `step` has passed, or at once for an engine that is gone. */
+/* Makes the session unreachable. session_give_back frees what it has, reusable when `step` has
+ * passed, or at once if its engine is gone. */
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone);
-/* Are there records for what waits for the step? Many pages take one of their own, beside that of a
- * pin or of a RECURRENT page. */
+/* Returns true if there are retire records for this step. Many pages need their own, beside the one
+ * of a pin or of a RECURRENT page. */
 bool session_tail_ready(const struct core *c, const struct engine *e, uint64_t step,
                         uint32_t pages);
-/* S4 for an operation at `step`: at once, or where that are many pages in pieces. The session is
- * `releasing` until then, and only a Close is accepted. */
+/* S4 for an operation at `step`: at once, or in pieces if the pages are many. Until then the
+ * session is `releasing`, and accepts only a Close. */
 void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step);
-/* The same for what it has beyond its lengths, at the step of its record, and for what is left of a
- * load, and of a path that an Abort ended. */
+/* The same for pages beyond its lengths, at the step of its record, for the rest of a load, and for
+ * the path that an Abort left. */
 void session_release(struct core *c, struct session *s);
-/* May so many pages be given back at once, in this step of the core? */
+/* Returns true if this step of the core may free so many pages at once. */
 bool session_may_give(const struct core *c, uint32_t pages);
-/* Gives back what a closed or releasing session has, up to `end` visits. False: there is more. */
+/* Frees a closed or releasing session, up to `end` visits. Returns false if more is left. */
 bool session_give_back(struct core *c, struct session *s, uint32_t end);
 /* The same for all of them. */
 bool sessions_flush(struct core *c);

@@ -1,8 +1,7 @@
 /* The two ends of a session's table that move by themselves. In front, the window of its STATE
- * (T5): which pages have left it, and where the session may still return to. Behind, its tail when
- * it fetches (S11): what it owns behind its committed length stays as it is until something has
- * come that is longer than what is written, and is then given back by the step that the fetch
- * named. */
+ * (T5): which pages have left it, and where the session may still return to. Behind, the session's
+ * tail when it fetches (S11): its own pages behind the committed length stay until something longer
+ * than the written length has arrived, and are then freed by the step that the fetch named. */
 #include "core/session/slide.h"
 
 #include "core/session/record.h"
@@ -10,8 +9,8 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* Tokens below which pages of that layout are needed neither to go on from `at`, nor to commit, nor
- * to rewind. */
+/* Tokens below which no page of that layout is needed to continue from `at`, to commit or to
+ * rewind. */
 static uint32_t lower_bound(const struct pool *p, const struct group_layout *l, uint32_t at)
 {
     uint64_t keep = l->family == FAMILY_RECURRENT ? p->align : (uint64_t)l->window + l->reserve;
@@ -19,7 +18,7 @@ static uint32_t lower_bound(const struct pool *p, const struct group_layout *l, 
     return at > keep ? at - (uint32_t)keep : 0;
 }
 
-/* Borrows are counted by node, so a page's may outlast it in the table; then its step holds. */
+/* Borrows are counted by node, so one may outlast its page in the table: slid_step protects it. */
 void session_slid_to(struct session *s, struct group_page first, uint64_t step)
 {
     uint32_t g = first.group;
@@ -48,7 +47,7 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
             continue;
         lower = lower_bound(p, &p->group[g].layout, s->written < next ? s->written : next);
         if (p->group[g].reach > 1 && s->owned[g].n > 0 && s->base[g] * pt < s->committed)
-            lower -= lower % p->align; /* a node may get the whole segment yet (T18) */
+            lower -= lower % p->align; /* a node may still get the whole segment (T18) */
         if (lower / p->align * p->align < state_from)
             state_from = lower / p->align * p->align;
         if (p->group[g].layout.family == FAMILY_RECURRENT)
@@ -62,7 +61,7 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
     if (state_from > furthest)
         state_from = (uint32_t)furthest;
     if (state_from <= s->state_from || (held > step && held > engine_at(c, s->engine)->done_min))
-        return NONE; /* what it slid over before is still read: a later slide ends the borrows */
+        return NONE; /* earlier slid pages are still being read: a later slide ends the borrows */
     node = node_above(c, (struct path){s->node, state_from});
     node_pin(c, node, REF_DEVICE);
     s->state_from = state_from;
@@ -70,7 +69,7 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
     return node;
 }
 
-/* Is the STATE at p in the table? */
+/* Returns true if the table has the STATE at p. */
 static bool has_state_at(const struct core *c, const struct session *s, uint32_t p)
 {
     const struct pool *pool = session_pool(c, s);
@@ -94,8 +93,7 @@ static bool has_state_at(const struct core *c, const struct session *s, uint32_t
         }
         if (s->first[g] > first)
             return false;
-        /* What it would own: a fetch may have left some of that out. Back at the committed length
-         * that is nothing. */
+        /* Own pages: a fetch may have omitted some. The committed length needs none. */
         if (div_up(p, l->page_tokens) > t && s->base[g] > (first > t ? first : t))
             return false;
     }
@@ -104,7 +102,7 @@ static bool has_state_at(const struct core *c, const struct session *s, uint32_t
 
 bool session_can_return(const struct core *c, const struct session *s, uint32_t p)
 {
-    return p >= s->written || /* only what was not written goes */
+    return p >= s->written || /* frees only what was not written */
            has_state_at(c, s, p);
 }
 
@@ -122,8 +120,8 @@ bool tail_is_there(const struct core *c, const struct session *s)
     return session_owns(c, s) > 0 || s->allocated > s->committed;
 }
 
-/* A fetch that breaks off may leave the session at its committed length: it can go on from there
- * only if it borrows the STATE of that length. */
+/* A fetch that fails may leave the session at its committed length: it can resume there only if it
+ * borrows the STATE of that length. */
 static bool tail_is_replaceable(const struct core *c, const struct session *s)
 {
     const struct pool *pool = session_pool(c, s);
@@ -133,7 +131,7 @@ static bool tail_is_replaceable(const struct core *c, const struct session *s)
     for (uint32_t g = 0; g < pool->ngroups; g++)
         if (s->owned[g].n > 0 && pool->group[g].layout.family == FAMILY_WINDOW &&
             s->base[g] < s->committed / pool->group[g].layout.page_tokens)
-            return false; /* what no node took of the window (T18) */
+            return false; /* a part of the window that no node took (T18) */
     return has_state_at(c, s, s->committed);
 }
 

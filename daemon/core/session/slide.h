@@ -1,40 +1,40 @@
-/* The window of a session's STATE: which pages have left it, and where the session may return to.
- * And what it owns behind its committed length when it fetches, from a peer or from the host. */
+/* The window of a session's STATE: which pages left it, and where the session may return to. And
+ * the session's own pages behind its committed length when it fetches from a peer or the host. */
 #ifndef CORE_SLIDE_H
 #define CORE_SLIDE_H
 
 #include "core/session/call.h"
 
-/* T5: takes STATE pages that are wholly below the window of min(written, next) into `list`, up to
- * PIECE_VISITS_MAX, and so many chunks of what is borrowed: a later slide takes the rest. Returns
- * the node, pinned for the caller's retire_release, up to which borrowed segments end (from the
- * session's `state_from` before the call); NONE: none do. */
+/* T5: moves STATE pages wholly below the window of min(written, next) to `list`, at most
+ * PIECE_VISITS_MAX, and ends as many chunks' borrows: a later slide does the rest. Returns the
+ * node, pinned for the caller's retire_release, up to which borrows end (from the session's former
+ * `state_from` on); NONE: none end. */
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
                        struct list *list);
-/* A page of a session's table: of which group, and the how many-th from the first token on. */
+/* A page of a session's table: its group, and its number counted from the first token. */
 struct group_page {
     uint32_t group, page;
 };
 
-/* Pages of a WINDOW group below `first` leave the table; steps up to `step` may still read them. */
+/* Removes WINDOW pages below `first` from the table; steps up to `step` may still read them. */
 void session_slid_to(struct session *s, struct group_page first, uint64_t step);
-/* May the session go on from length p? Not where STATE that it would need has left its table. */
+/* Returns true if the session may resume at length p; false if needed STATE has left its table. */
 bool session_can_return(const struct core *c, const struct session *s, uint32_t p);
 
-/* May the session fetch now, wherever from? */
+/* Checks that the session may fetch now, from any source. */
 enum tern_err session_may_fetch(const struct core *c, const struct session *s, struct reply *ret);
-/* The same for a fetch that brings no page, so nothing takes the place of what the session owns. */
+/* The same for a fetch without pages, which replaces none of the session's own. */
 enum tern_err session_may_fetch_nothing(const struct session *s, struct reply *ret);
-/* Can a fetch that brings a session to `most` tokens bring it to what is asked for? */
+/* Checks that a fetch to at most `most` tokens can reach the requested at_least. */
 enum tern_err at_least_fits(const struct session *s, const struct req_fetch *r, uint32_t most,
                             struct reply *ret);
-/* Pages that it owns, of all groups. */
+/* Number of the session's own pages, of all groups. */
 uint32_t session_owns(const struct core *c, const struct session *s);
-/* Does it have more than what it borrows up to its committed length? */
+/* Returns true if it has more than what it borrows up to its committed length. */
 bool tail_is_there(const struct core *c, const struct session *s);
-/* Records that its release at `step` needs. */
+/* Retire records for its release at `step`. */
 uint32_t tail_records(const struct core *c, const struct session *s, uint64_t step);
-/* Gives back all that it owns by that step: what was fetched replaces it. There are records. */
+/* Frees all its own pages by that step: the fetch replaces them. Requires the records. */
 void tail_give_way(struct core *c, struct session *s, uint64_t step);
 
 #endif

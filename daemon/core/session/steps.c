@@ -1,8 +1,8 @@
-/* Which steps of an engine are done. Each rank shows a number in its control page, where anything
- * may be written; requests name the steps that matter. Called with each reading and after each
- * request. A connection may wait for a step (E10). What must stay true: a step counts as done only
- * if every rank has shown it, or a later one that is no jump (E2, E7); who waits for it is answered
- * after what it published and freed. */
+/* Which steps of an engine are done. Each rank publishes a number in its control page, where any
+ * value may be written; requests name the steps that matter. Called with each reading and after
+ * each request. A connection may wait for a step (E10). Invariant: a step counts as done only if
+ * every rank has shown it, or a later one that is no jump (E2, E7); a waiter is answered after what
+ * the step published and freed. */
 #include "core/session/steps.h"
 
 #include "core/session/call.h"
@@ -13,7 +13,7 @@ bool steps_jumped(const struct engine *e, uint32_t rank)
     return e->shown[rank] > e->named && e->shown[rank] - e->named > STEPS_UNNAMED_MAX;
 }
 
-/* E7: a reading that jumped proves nothing: it would free all that waits, since all was named. */
+/* E7: a reading that jumped proves nothing: it would free all that waits, as all was named. */
 void steps_count(struct core *c, struct engine *e)
 {
     uint64_t min = UINT64_MAX;
@@ -59,7 +59,7 @@ void wait_end(struct core *c, struct conn *cn)
     if (cn->wait_step == 0)
         return;
     e = engine_at(c, cn->engine);
-    waits_look(c, e); /* it may have been the lowest */
+    waits_look(c, e); /* it may have been the lowest one */
     cn->wait_step = 0;
     e->nwaits--;
     c->nwaits--;
@@ -72,7 +72,7 @@ void wait_gone(struct core *c, struct actions *out, struct conn *cn)
     wait_end(c, cn);
 }
 
-/* Only the newest wait of a connection counts: a caller whose patience ended asks again. */
+/* Only the newest wait of a connection counts: a client that timed out asks again. */
 enum tern_err wait_published(struct core *c, struct actions *out, struct call *call,
                              struct reply *ret)
 {
@@ -97,13 +97,13 @@ enum tern_err wait_published(struct core *c, struct actions *out, struct call *c
     return TERN_OK;
 }
 
-/* Who follows one of its sessions (Y4) waits for whatever step is next. */
+/* A follower of one of its sessions (Y4) waits for the next step, whatever its number. */
 static uint64_t followers_want(const struct engine *e)
 {
     return e->nfollowed > 0 && e->named > e->done_min ? e->done_min + 1 : 0;
 }
 
-/* Answers the engine's due waits; *ret_lowest: what the others wait for. False: no room. */
+/* Answers due waits; *ret_lowest: the lowest step of the others. Returns false without room. */
 static bool waits_answer(struct core *c, struct actions *out, struct engine *e,
                          uint64_t *ret_lowest)
 {

@@ -24,8 +24,8 @@ static bool path_has_recurrent(const struct core *c, const struct session *s, ui
            !(n->state.refilling & 1u << group);
 }
 
-/* The first page of a WINDOW group that a ticket of that length needs: at a multiple of L whoever
- * fetches it gives nodes their segments, so that it needs these whole. */
+/* First page of a WINDOW group that a ticket of that length needs: at a multiple of L the receiver
+ * fills nodes' segments, so it needs the first segment whole. */
 static uint32_t first_needed(const struct core *c, const struct session *s, const struct group *g)
 {
     const struct pool *p = session_pool(c, s);
@@ -36,8 +36,8 @@ static uint32_t first_needed(const struct core *c, const struct session *s, cons
     return s->written % p->align == 0 && whole < first ? whole : first;
 }
 
-/* Is all of the group's STATE at the written length in the table: in whole segments of the path,
- * and behind them its own? It may own what no node of the path took (T18). */
+/* Returns true if the table has all of the group's STATE at the written length: whole segments of
+ * the path, then its own pages. It may own what no node of the path took (T18). */
 static bool group_whole(const struct core *c, const struct session *s, const struct group *g)
 {
     const uint32_t i = g->index, first = window_first(g, s->written);
@@ -61,13 +61,13 @@ static bool group_whole(const struct core *c, const struct session *s, const str
     return true;
 }
 
-/* A group's pages that the ticket does not need: before the window, behind the written length. */
+/* A group's pages without use for the ticket: before the window, and behind the written length. */
 struct spare {
     uint32_t front, back;
 };
 
-/* The RECURRENT page of a session that has written nothing since its commit is a copy of the
- * node's, unless the node has none. */
+/* The RECURRENT page of a session that wrote nothing since its commit is a copy of the node's,
+ * unless the node has none. */
 static struct spare spare_of(const struct core *c, const struct session *s, const struct group *g)
 {
     const uint32_t i = g->index, end = div_up(s->written, g->layout.page_tokens),
@@ -87,7 +87,7 @@ static struct spare spare_of(const struct core *c, const struct session *s, cons
 }
 
 struct handing {
-    uint32_t spares, kept; /* pages that are given back, and that the ticket has */
+    uint32_t spares, kept; /* pages that are freed, and that the ticket keeps */
 };
 
 static struct handing count_pages(const struct core *c, const struct session *s)
@@ -104,7 +104,7 @@ static struct handing count_pages(const struct core *c, const struct session *s)
     return n;
 }
 
-/* May it be handed over in the state that it is in? */
+/* Checks that the session's state allows a handoff. */
 static enum tern_err state_check(struct core *c, const struct session *s, struct reply *ret)
 {
     const struct pool *p = session_pool(c, s);
@@ -168,7 +168,7 @@ static void keep_blob(struct core *c, struct session *s, const struct req_handof
     check(tokens_append(c, &s->blob, r->blob.v, r->blob.n, NULL, 0) == TERN_OK);
 }
 
-/* What it needs not goes by the step; the rest is the ticket's. */
+/* Frees by the step what the ticket does not need; the ticket keeps the rest. */
 static void hand_pages(struct core *c, struct session *s)
 {
     const struct pool *p = session_pool(c, s);
@@ -190,7 +190,7 @@ static void hand_pages(struct core *c, struct session *s)
     retire_release(c, engine_at(c, s->engine), s->ticket_step, &pages, (struct path){NONE, 0});
 }
 
-/* Returns for how many ms it stands. */
+/* Returns the ticket's lifetime in ms. */
 static uint32_t stand(const struct core *c, struct session *s, uint32_t wanted)
 {
     uint64_t most = c->limits.ticket_deadline_ns / NS_PER_MS;
@@ -201,7 +201,7 @@ static uint32_t stand(const struct core *c, struct session *s, uint32_t wanted)
     return ms;
 }
 
-/* Where it promised one, that is the ticket: its key stays. */
+/* A promised ticket keeps its key. */
 static void make(struct core *c, struct session *s, const uint64_t key[2])
 {
     if (s->ticket_state != TICKET_NONE)
@@ -293,7 +293,7 @@ enum tern_err ticket_renew(struct core *c, struct actions *out, struct call *cal
     return TERN_OK;
 }
 
-/* A promise is over at once. What was handed over goes when nothing reads it. */
+/* A promise ends at once. A handed-over session is freed when nothing reads it. */
 static void end(struct core *c, struct session *s)
 {
     if (s->ticket_state == TICKET_PROMISED) {
@@ -358,8 +358,8 @@ void ticket_sealed(struct core *c, struct seal_id job)
     handed_look(c, s);
 }
 
-/* Does STATE that it borrows of its path wait for the step of a refill (T18)? That one may be named
- * by the session's last commit alone. What it owns itself waits for no other's. */
+/* Returns true if STATE that it borrows of its path waits for the step of a refill (T18), which
+ * only the session's last commit may have named. Its own STATE waits for no other's. */
 static bool refill_waits(struct core *c, const struct session *s)
 {
     const struct pool *p = session_pool(c, s);
@@ -378,8 +378,8 @@ static bool refill_waits(struct core *c, const struct session *s)
     return false;
 }
 
-/* Its step has passed: it is its engine's no more. False: not yet, or turn records of it are still
- * to be given back. */
+/* When its step has passed, the session leaves its engine. Returns false if it has not, or if turn
+ * records are left to free. */
 static bool leave_engine(struct core *c, struct session *s)
 {
     struct engine *e = engine_at(c, s->engine);
@@ -396,7 +396,7 @@ static bool leave_engine(struct core *c, struct session *s)
     return true;
 }
 
-/* A job, where it has pages of its own. False: there is no room for one now. */
+/* Starts a job if the ticket has pages of its own. Returns false if no job is free. */
 static bool seal_begin(struct core *c, struct actions *out, struct session *s)
 {
     struct handing n = {0, 0};
@@ -414,7 +414,7 @@ static bool seal_begin(struct core *c, struct actions *out, struct session *s)
     return true;
 }
 
-/* Nothing reads it: it is closed, as any session is. False: it waits for a record. */
+/* Closes it like any session, since nothing reads it. Returns false if it waits for a record. */
 static bool close(struct core *c, struct session *s)
 {
     if (s->engine != NONE && !retire_ready(c, engine_at(c, s->engine), s->ticket_step))
@@ -429,7 +429,7 @@ static bool seal_has_room(const struct actions *out)
            out->npages + SEAL_PAGES_MAX <= sizeof out->pages / sizeof out->pages[0];
 }
 
-/* What is next for it. True: it needs not be looked at again before something of it changes. */
+/* Does the ticket's next work. Returns true if it needs no further look before a change. */
 static bool turn(struct core *c, struct actions *out, struct session *s)
 {
     if (s->ticket_ends && s->ticket_state == TICKET_SERVED)
@@ -467,22 +467,22 @@ bool tickets_flush(struct core *c, struct actions *out)
             return false;
         c->tickets_looks--;
         c->visits++;
-        if (!turn(c, out, s)) { /* it goes behind those that were not looked at */
+        if (!turn(c, out, s)) { /* it moves behind those not examined yet */
             ticket_list_remove(c, &c->tickets_due, i);
             ticket_list_push(c, &c->tickets_due, i);
             continue;
         }
         if (s->ticket_state == TICKET_NONE) {
-            all = false; /* what it held comes free in pieces: see sessions_flush */
+            all = false; /* sessions_flush frees its pages in pieces */
             continue;
         }
         ticket_list_remove(c, &c->tickets_due, i);
         s->ticket_due = 0;
-        all = all && s->follower == NONE; /* it may be offered what has come: see serve_flush */
+        all = all && s->follower == NONE; /* serve_flush may offer it what arrived */
     }
     if (visits_left(c) > 0)
         return all;
-    ticket_looks(c); /* turn records of one may be left over */
+    ticket_looks(c); /* turn records of a ticket may be left */
     return false;
 }
 

@@ -1,28 +1,28 @@
-/* Tickets (Y1 to Y3): sessions that were handed over, or will be. A session that is HANDED keeps
- * its record, and with it all that it had at its written length: its path, pinned, the STATE that
- * it borrows, its own pages (PAGE_HANDED), its tokens; and a blob of its engine's. A ticket is that
- * record's handle with a key. No engine finds the session any more; a transfer out serves it
- * (transfer/handed.h), and once the peer has it, or when it is dropped, or its time is over, it is
- * closed as any other.
+/* Tickets (Y1 to Y3): sessions that were handed over, or will be. A HANDED session keeps its
+ * record, and with it everything that it had at its written length: its pinned path, the STATE that
+ * it borrows, its own pages (PAGE_HANDED), its tokens; and its engine's blob. A ticket is that
+ * record's handle with a key. No engine can use the session any more. A transfer out serves it
+ * (transfer/handed.h); when the peer has it, or it is dropped, or it expires, the session is closed
+ * like any other.
  *
- * The ticket may be made before, while the session runs. That only promises: its length is open, it
- * holds nothing, and it is over when the session is closed or aborted, or the time is over. A
- * transfer out may follow the session meanwhile (transfer/serve_follow.h); then the time waits.
+ * The ticket may be made earlier, while the session runs, as a promise: its length is open, it pins
+ * nothing, and it ends when the session is closed or aborted, or it expires. A transfer out may
+ * follow the session meanwhile (transfer/serve_follow.h); it does not expire then.
  *
- * Until the last step that writes its pages has passed it stays among its engine's, and ends with
- * it. After that it is nobody's. */
+ * Until the last step that writes its pages has passed, the session stays with its engine, and ends
+ * with it. After that it has no engine. */
 #ifndef CORE_TICKETS_H
 #define CORE_TICKETS_H
 
 #include "core/session/call.h"
 
-/* The checksums of its own pages are known. The job's slot counts from limits.nodes. */
+/* The checksums of the ticket's own pages are known. The job's slot counts from limits.nodes. */
 void ticket_sealed(struct core *c, struct seal_id job);
-/* The ticket of the session is dropped, and with it a session that was handed over. */
+/* Drops the session's ticket, and the session if it was handed over. */
 void ticket_end(struct core *c, struct session *s);
-/* Has done what is next for those that are due. False: work is left. */
+/* Does the next work of due tickets. Returns false if work is left. */
 bool tickets_flush(struct core *c, struct actions *out);
-/* Those whose time is over end (Y3). False: there are more. */
+/* Ends expired tickets (Y3). Returns false if more are left. */
 bool tickets_expire(struct core *c);
 uint64_t ticket_deadline(const struct core *c);
 
