@@ -5,7 +5,7 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-/* The key says that whoever shows it was given it; whose it is it does not say. */
+/* The key proves that its bearer was given the ticket; it does not identify the bearer. */
 static enum tern_err handed_named(const struct core *c, const struct ticket *t,
                                   struct session **ret)
 {
@@ -32,8 +32,8 @@ enum tern_err handed_find(const struct core *c, uint32_t tenant, const struct ti
     if (pool_at(c, s->pool)->tenant != tenant)
         return TERN_DENIED;
     if (s->ticket_ends || (s->ticket_state == TICKET_PROMISED && space_at(c, s->space)->reset))
-        return TERN_GONE; /* a promise is over with its namespace's reset, what was handed over is
-                             with its time */
+        return TERN_GONE; /* a promise ends with its namespace's reset, a handed-over session when
+                             its time is over */
     *ret = s;
     return TERN_OK;
 }
@@ -113,20 +113,20 @@ static void heap_leave(struct core *c, const struct session *s)
     handed_timed(c, last);
 }
 
-/* The ranks of an engine ring for its sessions that are followed. */
+/* The ranks of an engine ring for its followed sessions. */
 static void follower_set(struct core *c, struct session *s, uint32_t serve)
 {
     if (s->engine != NONE) {
         struct engine *e = engine_at(c, s->engine);
 
-        waits_look(c, e); /* while it is counted */
+        waits_look(c, e); /* while the session is counted */
         e->nfollowed -= s->follower != NONE;
         e->nfollowed += serve != NONE;
         waits_look(c, e);
     }
     s->follower = serve;
     if (s->ticket_state != TICKET_NONE)
-        handed_timed(c, s); /* a promise's time is put off while a transfer reads it */
+        handed_timed(c, s); /* a promise does not expire while a transfer follows it */
 }
 
 void handed_left_engine(struct core *c, struct session *s)
@@ -161,7 +161,7 @@ void handed_look(struct core *c, struct session *s)
     uint32_t slot = session_slot(c, s);
 
     touch(c);
-    handed_timed(c, s); /* it may end */
+    handed_timed(c, s); /* ticket_ends may be set */
     if (!s->ticket_due)
         ticket_list_push(c, &c->tickets_due, slot);
     s->ticket_due = 1;
@@ -180,7 +180,7 @@ bool handed_done(struct core *c, const struct ticket *t)
 {
     struct session *s;
 
-    /* What is only promised cannot have been fetched, whoever says so. */
+    /* A promised session cannot have been fetched, whatever the peer sends. */
     if (handed_named(c, t, &s) != TERN_OK || s->state != SESSION_HANDED)
         return false;
     handed_taken(c, s);
@@ -207,14 +207,14 @@ void handed_leave(struct core *c, struct session *s)
     follower_set(c, s, NONE);
     touch(c);
     if (s->state != SESSION_HANDED)
-        return; /* a promise holds nothing */
+        return; /* a promise pins nothing */
     tokens_truncate(c, &s->blob, 0);
-    node_pin(c, s->node, REF_DEVICE); /* as a close lets go of it */
+    node_pin(c, s->node, REF_DEVICE); /* a close releases this pin */
     node_unpin(c, s->node, REF_HANDOFF);
     s->held = REF_DEVICE;
 }
 
-/* The first page of the group that is the session's own. */
+/* First own page of the session in the group. */
 static uint32_t own_from(const struct session *s, const struct group *g)
 {
     if (g->layout.family == FAMILY_RECURRENT)
@@ -228,7 +228,7 @@ void handed_refs(const struct core *c, const struct session *s, const struct gro
     uint32_t own = own_from(s, g), end = of.first + of.n, at = s->owned[g->index].head;
 
     if (of.n > 0 && of.first < own) {
-        while (segment_end(g, node_at(c, of.node)->depth) > own) /* no node took these (T18) */
+        while (segment_end(g, node_at(c, of.node)->depth) > own) /* no node took them (T18) */
             of.node = node_at(c, of.node)->parent;
         node_refs(c, of.node, g, of.first, refs);
     }

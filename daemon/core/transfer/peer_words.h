@@ -1,10 +1,10 @@
-/* What a peer may say: which side sends each message, which errors it may carry, and the bounds of
- * its lengths and counts. A listed peer is trusted with the bytes of pages and with its own time,
- * not with this daemon's state: an error that tells of this host (the daemon is gone, a bug, a
- * disk) is never taken from it. What a field has to be beside what is here depends on the transfer:
- * pull_offer_fits, serve_msg. What the peer's layouts have to be is in reshard_check_layout.
+/* Rules for a peer's messages: the side of each message, the errors that it may carry, and the
+ * bounds of its lengths and counts. A listed peer is trusted with the bytes of pages and with its
+ * own time, not with this daemon's state: an error about this host (the daemon is gone, a bug, a
+ * disk) is never accepted from it. Checks against local state depend on the transfer:
+ * pull_offer_fits, serve_msg. reshard_check_layout checks a peer's layouts.
  *
- * Whoever decodes a message asks peer_msg_unfit before the core hears of it, and the core asks
+ * A decoder calls peer_msg_unfit before the core gets the message, and the core calls
  * peer_err_heard before an error becomes an answer. */
 #ifndef CORE_PEER_WORDS_H
 #define CORE_PEER_WORDS_H
@@ -13,11 +13,11 @@
 
 #define MAY_SAY(name) (1u << TERN_##name)
 
-/* Why a source gives a transfer up, or never begins it. */
+/* Why a source ends a transfer, or never begins it. */
 #define ENDS_OF_A_SERVE                                                                            \
     (MAY_SAY(INVALID) | MAY_SAY(UNSUPPORTED) | MAY_SAY(PEER_LOST) | MAY_SAY(TIMED_OUT) |           \
      MAY_SAY(BUSY) | MAY_SAY(GONE) | MAY_SAY(DENIED))
-/* Why a puller's transfer ended: any error of its own. The source only looks whether it is OK. */
+/* Why a puller's transfer ended: any error of its own. The source only compares it with OK. */
 #define ENDS_OF_A_PULL ((1u << TERN_ERR_COUNT) - 1)
 
 /* X(message, whether the source sends it, errors that it may carry) */
@@ -33,17 +33,17 @@
     X(PULL_NEXT, false, MAY_SAY(OK))                                                               \
     X(PULL_EARLY, true, MAY_SAY(OK))
 
-/* Is that a message of that side of a link? */
+/* Returns true if that side of a link may send the message. */
 bool peer_may_send(enum peer_msg_kind kind, bool source);
 
 /* The error that `word` means in a peer's message of that kind; PEER_LOST: not allowed there. */
 enum tern_err peer_err_heard(enum peer_msg_kind kind, uint32_t word);
 
-/* Why the link ends for a message with so many tokens and runs; static. NULL: it is valid alone. */
+/* Why a message with so many tokens and runs ends the link; static. NULL: valid by itself. */
 const char *peer_msg_unfit(const struct peer_msg *m, uint32_t ntokens);
 
-/* PULL_OPEN and PULL_TOKENS: are the lengths those that a session can have? A peer whose sessions
- * may be longer is answered INVALID, and keeps its link. */
+/* PULL_OPEN and PULL_TOKENS: returns true if a session can have these lengths. A peer with longer
+ * sessions gets INVALID, and keeps its link. */
 bool peer_tokens_fit(const struct peer_msg *m);
 
 #endif

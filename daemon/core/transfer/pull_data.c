@@ -1,5 +1,5 @@
-/* The pages of transfers in: asked for in batches within the limits of X8, checked in as they
- * arrive. pulls.c has the record of a transfer; fetch/fetch_publish.c publishes what arrived. */
+/* The pages of transfers in: requested in batches within the limits of X8, checked in as they
+ * arrive. pulls.c has a transfer's record; fetch/fetch_publish.c publishes what arrived. */
 #include "core/transfer/pulls.h"
 
 #include "core/arena/actions.h"
@@ -7,7 +7,7 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* --- arriving --- */
+/* --- arrival --- */
 
 void pull_chunk_pages(const struct pool *pool, const struct pull *p, uint32_t depth,
                       uint32_t ret_pages[GROUPS_MAX])
@@ -109,9 +109,9 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
     return p->state == PULL_RUNNING ? p : NULL;
 }
 
-/* --- asking for pages --- */
+/* --- requests for pages --- */
 
-/* Is there a page of the group to ask for, of those that the source has named? */
+/* Returns true if the group has a page to request that the source has named. */
 static bool group_has_next(const struct core *c, const struct pull *p, uint32_t g)
 {
     return p->cursor[g] != NONE && page_at(c, p->cursor[g])->named;
@@ -132,7 +132,7 @@ static uint32_t next_group(const struct core *c, const struct pull *p)
     return NONE;
 }
 
-/* First page of a span. By chunk, so the first can be published while the last is on its way. */
+/* Next span's first page. By chunk: the first can be published while the last is in flight. */
 static uint32_t next_page(const struct core *c, struct pull *p)
 {
     const struct pool *pool = pool_at(c, p->pool);
@@ -155,25 +155,25 @@ static uint32_t next_page(const struct core *c, struct pull *p)
     return record;
 }
 
-/* The group of the page that next_page would return. NONE: there is no page. */
+/* Group of the page that next_page would return; NONE: no page is left. */
 static uint32_t group_wanted(const struct core *c, const struct pull *p)
 {
     return p->retry == NONE ? next_group(c, p) : page_at(c, p->retry)->group;
 }
 
-/* Its bytes; 0 for none. */
+/* Bytes of the next span; 0: none is left. */
 static uint64_t next_bytes(const struct core *c, const struct pull *p)
 {
     return span_bytes(c, p, group_wanted(c, p));
 }
 
-/* X8: bytes that may be asked for. */
+/* X8: bytes that may still be requested. */
 struct pull_room {
     uint64_t link, tenant, flow;
 };
 
-/* Which of a tenant's transfers asks first: a prefetch whose turn has come, since enough batches in
- * a row were none; those that a decode waits for; other prefetches. */
+/* Order of a tenant's transfers: first a prefetch that is due, since enough batches in a row were
+ * none; then transfers that a decode waits for; then other prefetches. */
 enum rank { RANK_DUE, RANK_URGENT, RANK_LATE };
 
 static enum rank rank_of(const struct core *c, const struct pull *p)
@@ -185,13 +185,13 @@ static enum rank rank_of(const struct core *c, const struct pull *p)
     return tenant_at(c, p->tenant)->urgent_run + 1 >= every ? RANK_DUE : RANK_LATE;
 }
 
-/* A limit of bytes, what is in flight under it, and the next span that is to be asked for. */
+/* A limit in bytes, the bytes in flight under it, and those of the next span. */
 struct pull_limit {
     uint64_t bytes, in_flight, next;
 };
 
-/* What is left of it; a part is not for prefetches. It is never exceeded but by a span that is
- * larger: that one goes when nothing else is in flight under this limit. */
+/* Rest of the limit, less a part that prefetches may not use. Only a span larger than the limit
+ * exceeds it, when nothing else is in flight under the limit. */
 static uint64_t bytes_left(enum rank rank, struct pull_limit l)
 {
     if (rank == RANK_LATE)
@@ -218,12 +218,12 @@ static struct pull_room room_of(const struct core *c, const struct pull *p)
     };
 }
 
-/* What has gone into a batch: pages of ours, and of the source's. */
+/* Contents of a batch: local pages, and pages of the source. */
 struct filled {
     uint32_t pages, theirs;
 };
 
-/* One more span, that begins with the page. */
+/* Adds the span that begins with the page. */
 static void batch_add(struct core *c, struct actions *out, const struct pull *p,
                       struct pull_batch *b, uint32_t record, struct filled *io)
 {
@@ -241,7 +241,7 @@ static void batch_add(struct core *c, struct actions *out, const struct pull *p,
     b->n++;
 }
 
-/* May the span come next, within what is allowed and what a batch can have? */
+/* Returns true if the next span fits into the allowance and into a batch. */
 static bool batch_takes(const struct core *c, const struct pull *p, const struct pull_batch *b,
                         const struct filled *f, uint64_t allowed)
 {
@@ -316,7 +316,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     touch(c);
 }
 
-/* pulls_issue has already let every eligible pull ask for all it can. */
+/* pulls_issue has already let every eligible pull request all that it can. */
 bool pull_lacks_credit(const struct core *c, const struct pull *p)
 {
     if (p->state != PULL_RUNNING || next_bytes(c, p) == 0)
@@ -327,9 +327,9 @@ bool pull_lacks_credit(const struct core *c, const struct pull *p)
     return false;
 }
 
-/* --- whose turn it is --- */
+/* --- order of transfers --- */
 
-/* Where its tenant has as many batches as it may, the next one goes by turn when one is over. */
+/* If its tenant has all its batches, the end of one gives the next in turn. */
 static struct pull_batch *batch_unused(const struct core *c, struct pull *p)
 {
     uint32_t most = c->limits.tenant_batches;
@@ -344,12 +344,12 @@ static struct pull_batch *batch_unused(const struct core *c, struct pull *p)
     return NULL;
 }
 
-/* Turns that are taken in a circle: whose was last, and among how many. */
+/* Turns in a circle: the last one, and their number. */
 struct turns {
     uint32_t last, n;
 };
 
-/* How many turns come before that of `who`: none, where it follows the one that was last. */
+/* Number of turns before that of `who`: none if it follows the last one. */
 static uint32_t turns_before(struct turns t, uint32_t who)
 {
     return (who + t.n - 1 - t.last) % t.n;
@@ -364,9 +364,9 @@ static uint64_t turn_of(const struct core *c, const struct pull *p)
            turns_before(links, p->link);
 }
 
-/* May it ask for its next page? If not, what room there is stays for it: those that began later
- * do not take it. Where its tenant has too much from its source, others go on: that is what keeps a
- * source which is slow from holding more than its part. */
+/* Returns true if it may request its next page. If not, the present room is reserved for it:
+ * transfers that began later do not use it. If its tenant has too much in flight from its source,
+ * others continue: so a slow source never takes more than its part. */
 static bool room_for_next(struct core *c, const struct pull *p)
 {
     struct pull_room room = room_of(c, p);
@@ -385,7 +385,7 @@ static bool room_for_next(struct core *c, const struct pull *p)
     return !link->room_kept && !tenant->room_kept;
 }
 
-/* The first of `first` and of those transfers of that rank that may ask for something. */
+/* The first in turn of `first` and of that rank's transfers that may request something. */
 static struct pull *first_of(struct core *c, enum rank rank, struct pull *first)
 {
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
@@ -400,11 +400,11 @@ static struct pull *first_of(struct core *c, enum rank rank, struct pull *first)
     return first;
 }
 
-/* The transfer that asks for pages next: tenants in turn; of a tenant those that a decode waits for
- * before prefetches; its peers in turn, and between these two the transfer that began first. What
- * room one of the former waits for no prefetch takes, and none of them what a prefetch waits for
- * whose turn has come: their pages may be smaller than its next. NULL: none has anything to ask
- * that it may. */
+/* The next transfer to request pages: tenants in turn; within a tenant transfers that a decode
+ * waits for before prefetches; then the tenant's peers in turn, and for a tenant and a peer the
+ * transfer that began first. Prefetches leave room that an urgent transfer waits for, and urgent
+ * ones leave room that a due prefetch waits for: their pages may be smaller than its next. NULL:
+ * none may request anything. */
 static struct pull *pull_whose_turn(struct core *c)
 {
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
@@ -415,7 +415,7 @@ static struct pull *pull_whose_turn(struct core *c)
     return first_of(c, RANK_LATE, first_of(c, RANK_URGENT, first_of(c, RANK_DUE, NULL)));
 }
 
-/* Its tenant, and there its source, had their turn. */
+/* The pull's tenant and, within the tenant, its source had their turn. */
 static void turn_taken(struct core *c, const struct pull *p)
 {
     struct tenant *t = tenant_at(c, p->tenant);

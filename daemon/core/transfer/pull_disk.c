@@ -1,5 +1,5 @@
-/* See pulls.h. In the place of a peer's page, a page that comes from the disk names its chunk,
- * and its number in the segment of its group, from 1. */
+/* See pulls.h. In place of a peer's page, a page from the disk names its chunk, and its number in
+ * its group's segment, from 1. */
 #include "core/transfer/pulls.h"
 
 #include "core/disk/entries.h"
@@ -26,7 +26,7 @@ void pull_told_disk(struct core *c, struct pull *p)
     touch(c);
 }
 
-/* Of a page of the group, the `number`-th of its segment. */
+/* Finds the `number`-th page of the group's segment in its extent. */
 static void find(const struct core *c, const struct pool *pool, uint32_t group, struct page_ref at,
                  struct disk_page *ret)
 {

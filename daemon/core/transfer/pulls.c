@@ -1,12 +1,12 @@
-/* The records of transfers in, and how one ends. ASKED: the source was asked. PUT_OFF: it is busy
- * and is asked again; of a tenant's transfers over one link only the oldest asks, so that those
- * behind it do not overtake it. WAITING: it has not published as much as the session needs, and is
- * asked again; or peers are asked who has it, and one of them becomes the source. RUNNING: pages
- * are RESERVED and arriving, batch by batch (pull_data.c). GIVEN_UP: the source refused a page, and
- * its message with the cause is awaited for a bounded time. STOPPING: over for the session; pages
- * that were not published are in QUARANTINE until the data path proves that nothing can write them
- * (EV_PULL_QUIET): no other way leads out of there. What a session asks for and gets is in
- * fetch/fetch.c; it calls pull_stop for every transfer, once. */
+/* The records of transfers in, and their end. ASKED: the source was asked. PUT_OFF: the source is
+ * busy and is asked again; of a tenant's transfers over one link only the oldest asks, so that
+ * later ones do not overtake it. WAITING: the source has not published enough and is asked again;
+ * or peers are asked who has the tokens, and one of them becomes the source. RUNNING: pages are
+ * RESERVED and arrive batch by batch (pull_data.c). GIVEN_UP: the source refused a page, and its
+ * message with the cause is awaited for a bounded time. STOPPING: over for the session; unpublished
+ * pages are in QUARANTINE until the data path proves that nothing can write them (EV_PULL_QUIET).
+ * Invariant: no other way leads out of quarantine. fetch/fetch.c handles a session's requests and
+ * results; it calls pull_stop for every transfer, once. */
 #include "core/transfer/pulls.h"
 
 #include <string.h>
@@ -79,7 +79,7 @@ bool pull_goes_to(struct core *c, struct pull *p, uint32_t peer)
         return false;
     share_put(c, SHARE_PULLS, p->holder);
     share_take(c, SHARE_PULLS, holder);
-    p->gen = gen_next(p->gen); /* what another source still says is about no transfer */
+    p->gen = gen_next(p->gen); /* later messages of the former source name no transfer */
     p->holder = holder;
     p->link = peer;
     p->asks = p->seeks = 0;
@@ -89,7 +89,7 @@ bool pull_goes_to(struct core *c, struct pull *p, uint32_t peer)
     return true;
 }
 
-/* The HISTORY that it found here need not stay for it any more. */
+/* Unpins the resident HISTORY that the fetch found. */
 static void pull_history_unpin(struct core *c, struct pull *p)
 {
     if (p->history_node != NONE)
@@ -99,7 +99,7 @@ static void pull_history_unpin(struct core *c, struct pull *p)
 
 /* --- a busy source --- */
 
-/* A fetch that a decode waits for is not behind a prefetch. */
+/* A fetch that a decode waits for does not queue behind a prefetch. */
 static bool beside(const struct pull *a, const struct pull *b)
 {
     return a->tenant == b->tenant && a->link == b->link && a->prefetch == b->prefetch;
@@ -165,7 +165,7 @@ void pull_wait(struct core *c, struct pull *p)
     if (p->wait_ms > PULL_WAIT_MS_MAX)
         p->wait_ms = PULL_WAIT_MS_MAX;
     p->ask_ns = c->now_ns + p->wait_ms * NS_PER_MS;
-    p->asks = 0; /* it is not busy */
+    p->asks = 0; /* the source is not busy */
     p->give_up_ns = 0;
     pull_state_move(&p->state, PULL_WAITING);
     pull_led(c, p);
@@ -242,12 +242,12 @@ static bool runs_fit(const struct pool *pool, const struct pull *p, const struct
             return false;
         for (uint32_t i = 0; i < run->n; i++)
             if (run->refs[i].gen == 0)
-                return false; /* it names nothing */
+                return false; /* it names no page */
     }
     return true;
 }
 
-/* It comes once: first of all, or of a session that is followed last of all. */
+/* The blob is sent once: first of all, or for a followed session last of all. */
 static uint32_t blob_most(const struct pull *p, const struct peer_msg *msg)
 {
     bool in_turn = p->follow ? peer_msg_until(msg) == msg->to : p->state == PULL_ASKED;
@@ -269,7 +269,7 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
          memcmp(msg->page_tokens, p->source_tokens, sizeof p->source_tokens) != 0))
         return false;
     if (p->state == PULL_ASKED && msg->to == msg->from && until == msg->to)
-        return true; /* nothing of it moves, and what it names is not looked at */
+        return true; /* no page moves, and named pages are ignored */
     if (msg->to < p->awaited || (p->ticket.id.gen != 0 && msg->to != p->to))
         return false;
     return msg->at == (p->state == PULL_RUNNING ? p->told : 0) && until > msg->at &&
@@ -278,8 +278,8 @@ bool pull_offer_fits(const struct core *c, const struct pull *p, const struct pe
            runs_fit(pool, p, msg);
 }
 
-/* Of one that follows: while pages are on their way it is given as long as a transfer, and while
- * the source computes, as long as a ticket. */
+/* Restarts a follower's time: a transfer's while pages are in flight, a ticket's while the source
+ * computes. */
 void pull_time(const struct core *c, struct pull *p)
 {
     if (p->follow)
@@ -345,7 +345,7 @@ uint32_t pull_span_after(const struct core *c, const struct pull *p, uint32_t re
     return record;
 }
 
-/* What the range lacks of whole spans at its beginning and at its end. */
+/* Pages that the range lacks of whole spans, at its beginning and at its end. */
 static void range_lacks(struct transfer_range range, uint32_t pages, uint32_t *ret_front,
                         uint32_t *ret_back)
 {
@@ -393,7 +393,7 @@ void pull_drop_front(struct core *c, struct pull *p)
     }
 }
 
-/* A range that is counted in the source's pages may begin within a span, and end within one. */
+/* A range counted in the source's pages may begin and end within a span. */
 struct pull_span pull_span_at(const struct core *c, const struct pull *p, uint32_t record)
 {
     const struct pool *pool = pool_at(c, p->pool);
@@ -442,14 +442,14 @@ void pull_run(struct core *c, struct pull *p)
     pull_led(c, p);
 }
 
-/* --- ending --- */
+/* --- end --- */
 
 void pull_set_ending(struct core *c, struct pull *p, enum tern_err err)
 {
     const bool runs = p->state == PULL_RUNNING || p->state == PULL_GIVEN_UP;
 
     if (!runs && p->state != PULL_ASKED && p->state != PULL_PUT_OFF && p->state != PULL_WAITING)
-        return; /* whoever came first has won (Y6) */
+        return; /* the first cause counts (Y6) */
     pull_state_move(&p->state, runs ? PULL_RUNNING_ENDS : PULL_ASKED_ENDS);
     p->seeks = 0;
     p->err = err;
@@ -468,8 +468,8 @@ void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p)
     pull_set_ending(c, p, TERN_PEER_LOST);
 }
 
-/* Ends a transfer whose time is over: TIMED_OUT; BUSY where it waits for a busy source; GONE where
- * the source does not say why it refused a page. */
+/* Ends an expired transfer: TIMED_OUT; BUSY if it waits for a busy source; GONE if the source gave
+ * no reason for refusing a page. */
 void pull_check_time(struct core *c, struct pull *p)
 {
     if (p->state == PULL_PUT_OFF && (c->now_ns >= p->give_up_ns || c->now_ns >= p->deadline_ns))
@@ -482,9 +482,9 @@ void pull_orphan(struct core *c, struct pull *p)
 {
     p->session = NONE;
     pull_history_unpin(
-        c, p); /* it publishes no more; a chunk that waits for a dying engine has to go */
+        c, p); /* no more is published; a chunk that waits for a dying engine must be dropped */
     pull_set_ending(c, p, TERN_GONE);
-    p->err = TERN_GONE; /* nobody was told that it went well: its ticket is not used up */
+    p->err = TERN_GONE; /* no client received success: the ticket is not used up */
 }
 
 void pull_engine_gone(struct core *c, uint32_t engine)
@@ -527,8 +527,8 @@ void pull_link_down(struct core *c, uint32_t link)
             pull_set_ending(c, pull_at(c, i), TERN_PEER_LOST);
 }
 
-/* Pages and messages take different connections: a source that refuses a page has sent, or is about
- * to send, the message that says why. */
+/* Pages and messages use different connections: a source that refuses a page has sent, or will soon
+ * send, the message with the reason. */
 static void pull_given_up(struct core *c, struct pull *p)
 {
     const uint64_t until_ns = c->now_ns + PULL_WORD_MS_MAX * NS_PER_MS;
@@ -578,17 +578,17 @@ static void pull_give_back(struct core *c, struct pull *p)
     pull_free(c, p);
 }
 
-/* Ends the transfer: at once if nothing was asked to write, else when the data path has proven that
- * nothing writes any more. Needs room for one action. */
+/* Ends the transfer: at once if no write was requested, else when the data path has proven that
+ * nothing writes any more. Requires room for one action. */
 void pull_stop(struct core *c, struct actions *out, struct pull *p)
 {
     struct action *stop;
 
-    if (p->state != PULL_RUNNING_ENDS) { /* nothing was asked to write */
+    if (p->state != PULL_RUNNING_ENDS) { /* no write was requested */
         pull_give_back(c, p);
         return;
     }
-    pull_history_unpin(c, p); /* it publishes no more */
+    pull_history_unpin(c, p); /* no more is published */
     forget_batches(c, p);
     quarantine(c, p);
     stop = action_add(out, ACT_PULL_STOP);

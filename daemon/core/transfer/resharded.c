@@ -1,10 +1,10 @@
-/* See resharded.h. A transfer counts from the moment that both layouts are known until nothing
- * touches its pages any more, which is as long as the data path holds its pair, or longer. */
+/* See resharded.h. A transfer counts from when both layouts are known until nothing touches its
+ * pages any more: at least as long as the data path keeps its pair. */
 #include "core/transfer/resharded.h"
 
 struct seen {
     struct layout_pair pair[RESHARD_PAIRS_MAX];
-    bool of_peer[RESHARD_PAIRS_MAX]; /* of the one that is asked about */
+    bool of_peer[RESHARD_PAIRS_MAX]; /* of the peer in question */
     uint32_t n;
 };
 
@@ -20,7 +20,7 @@ static void see(struct seen *seen, struct layout_pair pair, bool of_peer)
     while (i < seen->n && !same_pair(seen->pair[i], pair))
         i++;
     if (i == RESHARD_PAIRS_MAX)
-        return; /* of a pull that its source refused, and that ends */
+        return; /* a pull that its source refused, and that ends */
     if (i == seen->n) {
         seen->pair[seen->n++] = pair;
         seen->of_peer[i] = false;

@@ -1,9 +1,8 @@
-/* Checksums of published nodes, so that peers may read them: a queue of nodes for each tenant,
- * which take turns, and jobs of one node each, as many at a time as there are job slots and
- * SEAL_BYTES_MAX allows, but two, so that no worker waits for the owner. The owner hears of the
- * first nodes while the next are read, also where it shares a processor with the workers: who waits
- * for them is not told of all at the end (Y4). A job holds a reference, so its pages cannot be
- * given to anyone else while a worker reads them. */
+/* Checksums of published nodes, so that peers may read them. Each tenant has a queue of nodes;
+ * tenants take turns. A job is one node; as many run as job slots and SEAL_BYTES_MAX allow, but at
+ * least two, so that no worker waits for the owner. The owner learns of the first nodes while the
+ * next are read, even on one processor with the workers, so waiters are not all served at the end
+ * (Y4). Invariant: a job pins its node, so its pages are not reused while a worker reads them. */
 
 #include "core/arena/actions.h"
 #include "core/arena/count.h"
@@ -24,7 +23,7 @@ void seal_queue(struct core *c, uint32_t node)
     c->seals_queued++;
 }
 
-/* A page of the node whose checksum nobody has asked for yet, and whose writer has passed. */
+/* Returns true for a page of the node without a requested checksum whose writer has passed. */
 static bool page_waits(const struct node *n, uint32_t group, const struct page *pg)
 {
     return pg->seal == PAGE_SEAL_NONE && !(n->state.refilling & 1u << group);
@@ -66,8 +65,8 @@ void seal_done(struct core *c, struct seal_id job)
     c->seals_running--;
     ticket_looks(c);
     c->seal_bytes -= job_bytes(pool_at(c, n->pool));
-    /* The node waits for another job where its STATE was refilled meanwhile, and where the piece is
-     * over: the end of that job does the rest. */
+    /* The node waits for another job if its STATE was refilled meanwhile, or the piece is over: the
+     * end of that job does the rest. */
     if (node_waits(c, n) || piece_over(c)) {
         seal_state_move(&n->work.seal, SEAL_NONE);
         seal_queue(c, job.slot);
@@ -113,7 +112,7 @@ bool seal_flush(struct core *c, struct actions *out)
         uint32_t need = chunk_pages(p);
 
         if (c->seals_running > 1 && c->seal_bytes + job_bytes(p) > SEAL_BYTES_MAX)
-            return true; /* the end of a job goes on */
+            return true; /* the end of a job continues */
         if (actions_room(out) == 0 || out->npages + need > sizeof out->pages / sizeof out->pages[0])
             return false;
         seal_list_remove(c, &tenant_at(c, tenant)->seals_queued, slot);

@@ -12,8 +12,8 @@ void serve_follow_time(const struct core *c, struct serve *s, bool waits)
         c->now_ns + (waits ? c->limits.ticket_deadline_ns : c->limits.transfer_deadline_ns);
 }
 
-/* Are the tokens and keys of the message those of the session? Only the last message ends within a
- * chunk. */
+/* Returns true if the message's tokens and keys are the session's. Only the last message may end
+ * within a chunk. */
 static bool tokens_agree(const struct core *c, const struct session *t, const struct peer_msg *m,
                          uint32_t *ret_differs)
 {
@@ -26,7 +26,7 @@ static bool tokens_agree(const struct core *c, const struct session *t, const st
     return *ret_differs == 0;
 }
 
-/* The last piece names all of STATE beside its chunks. */
+/* Returns true if the last piece can name all of STATE beside its chunks. */
 static bool state_fits(const struct core *c, const struct session *t, const struct peer_msg *m)
 {
     const struct pool *p = pool_at(c, t->pool);
@@ -39,8 +39,8 @@ static bool state_fits(const struct core *c, const struct session *t, const stru
     return pages <= OFFER_PAGES_MAX;
 }
 
-/* *no: what to say beside a refusal. Of UNSUPPORTED *ret_session is the session where its pool is
- * of another layout. */
+/* *no: details of a refusal. UNSUPPORTED sets *ret_session if the session's pool has another
+ * layout. */
 static enum tern_err find_followed(const struct core *c, const struct peer_msg *m,
                                    struct session **ret_session, struct peer_msg *no)
 {
@@ -65,7 +65,7 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
     no->busy = TICKET_BUSY_UNMATCHED;
     if (t->tokens.end < m->to)
         return TERN_BUSY;
-    no->busy = TICKET_BUSY_SERVES; /* if there is no record for it */
+    no->busy = TICKET_BUSY_SERVES; /* if no record is free */
     *ret_session = t;
     return tokens_agree(c, t, m, &no->differs) ? TERN_OK : TERN_INVALID;
 }
@@ -75,7 +75,7 @@ static void ask_more(struct core *c, struct actions *out, const struct serve *s)
     serve_msg_add(c, out, s, PEER_PULL_MORE)->at = s->heard;
 }
 
-/* All tokens are here: it waits for the session. */
+/* All tokens arrived: it waits for the session. */
 static void heard_all(struct core *c, struct serve *s)
 {
     serve_state_move(&s->state, SERVE_SEALING);
@@ -117,7 +117,7 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
         heard_all(c, s);
 }
 
-/* NULL: it was closed or aborted, its promise is over, or its namespace was reset. */
+/* NULL: it was closed or aborted, its promise ended, or its namespace was reset. */
 static struct session *followed(const struct core *c, const struct serve *s)
 {
     struct session *t = session_at(c, s->handed.slot);
@@ -127,7 +127,7 @@ static struct session *followed(const struct core *c, const struct serve *s)
     return t;
 }
 
-/* Does its list still begin with the peer's tokens, and can it be handed over at their end? */
+/* True if its list still begins with the peer's tokens, and may be handed over at their end. */
 static bool keeps_promise(const struct session *t, const struct serve *s)
 {
     return t->tokens.cut >= s->heard && t->committed <= s->to &&
@@ -156,14 +156,14 @@ void serve_follow_tokens(struct core *c, struct actions *out, struct serve *s,
         heard_all(c, s);
 }
 
-/* Could a peer read this node? Of what it has already nothing is read. */
+/* Returns true if a peer could read this node, or has its HISTORY already. */
 static bool node_ready(const struct serve *s, const struct node *n)
 {
     return node_visible(n) && node_on_device(n) &&
            (n->depth <= s->history || n->work.seal == SEAL_DONE);
 }
 
-/* Does the node that it waited for still keep it from being offered more? */
+/* Returns true if the node that it waited for still blocks further offers. */
 static bool still_waits(const struct core *c, const struct serve *s)
 {
     const struct node *n = s->wait_node == NONE ? NULL : node_at(c, s->wait_node);
@@ -171,7 +171,7 @@ static bool still_waits(const struct core *c, const struct serve *s)
     return n && n->used && n->gen == s->wait_gen && !node_ready(s, n);
 }
 
-/* Where the last chunk begins, which is offered with the end. */
+/* Start of the last chunk, which is offered with the end. */
 static uint32_t last_chunk(const struct core *c, const struct serve *s)
 {
     const uint32_t align = pool_at(c, s->pool)->align;
@@ -179,7 +179,7 @@ static uint32_t last_chunk(const struct core *c, const struct serve *s)
     return (s->to - 1) / align * align;
 }
 
-/* As far as the session has committed, less the last chunk, while each node on the way is ready. */
+/* Offers what is committed, less the last chunk, up to the first node that is not ready. */
 static void look_running(struct core *c, struct serve *s, const struct session *t)
 {
     uint32_t best, at = node_above(c, (struct path){t->node, last_chunk(c, s)});
@@ -204,8 +204,8 @@ static void look_running(struct core *c, struct serve *s, const struct session *
     touch(c);
 }
 
-/* It was handed over, its step has passed and its own pages have checksums, and so have all nodes
- * before the last chunk: what is left is offered when the last node has its own, too. */
+/* The session was handed over, its step has passed, and its own pages and all nodes before the last
+ * chunk have checksums: the rest is offered when the last node has its checksum, too. */
 static void look_handed(struct core *c, struct serve *s, struct session *t)
 {
     serve_move(c, s, t->node);

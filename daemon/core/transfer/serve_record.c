@@ -10,8 +10,8 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* Whose share the transfer that this message opens is of. Links of one peer follow each other; what
- * the older one began counts as the peer's. */
+/* The share of the transfer that this message opens. A peer's successive links share it: transfers
+ * of an older link still count. */
 static uint32_t serve_holder(const struct core *c, const struct peer_msg *m, uint32_t link)
 {
     uint32_t peers = c->limits.peers ? c->limits.peers : 1;
@@ -88,7 +88,7 @@ uint32_t serve_least(const struct peer_msg *m)
     return m->at_least > m->from ? m->at_least : m->from + 1;
 }
 
-/* The destination's, where the data path goes by a plan; 0: pages leave as they are. */
+/* Layout of the destination if the data path uses a plan; 0: pages are sent unchanged. */
 static uint64_t other_layout(const struct pool *p, const struct peer_msg *m)
 {
     return m->layout_hash != p->layout_hash || p->copies ? m->layout_hash : 0;
@@ -136,7 +136,7 @@ struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg 
     s->times.stage = STAGE_WALKING;
     s->times.stage_since_ns = s->times.wait_since_ns = c->now_ns;
     s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
-    s->state_from = node_at(c, f->node)->depth; /* of no STATE yet */
+    s->state_from = node_at(c, f->node)->depth; /* no STATE yet */
     s->layout_hash = other_layout(pool_at(c, f->pool), m);
     if (m->layout_hash != pool_at(c, f->pool)->layout_hash)
         memcpy(s->peer_tokens, m->page_tokens, sizeof s->peer_tokens);
@@ -159,7 +159,7 @@ void serve_advance(struct core *c, struct serve *s)
         const struct node *n = node_at(c, s->wait_node);
 
         if (visits_left(c) == 0)
-            return; /* serve_flush goes on */
+            return; /* serve_flush continues */
 
         if (n->depth <= s->history && n->depth <= s->state_from)
             s->wait_node = NONE;

@@ -6,7 +6,7 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* Do the tokens, of which this message has the last, lead to what was handed over? */
+/* Returns true if the tokens, which end in this message, lead to what was handed over. */
 static bool leads_to(const struct core *c, const struct peer_msg *m, const struct session *s,
                      uint32_t node, uint32_t *ret_differs)
 {
@@ -15,7 +15,7 @@ static bool leads_to(const struct core *c, const struct peer_msg *m, const struc
            *ret_differs == 0;
 }
 
-/* By a ticket, which names the session. *no: what to say beside a refusal. */
+/* Finds the session that a ticket names. *no: details of a refusal. */
 static enum tern_err find_handed(const struct core *c, const struct peer_msg *m, struct found *ret,
                                  struct peer_msg *no)
 {
@@ -27,7 +27,7 @@ static enum tern_err find_handed(const struct core *c, const struct peer_msg *m,
     if (s->ticket_state == TICKET_PROMISED)
         no->handed = s->committed;
     TRY(handed_ready(c, s, &no->busy));
-    no->busy = TICKET_BUSY_SERVES; /* if there is no record for it */
+    no->busy = TICKET_BUSY_SERVES; /* if no record is free */
     if (!serve_suits(pool_at(c, s->pool), m)) {
         ret->other_layout = pool_at(c, s->pool)->layout_hash;
         return TERN_UNSUPPORTED;
@@ -44,8 +44,8 @@ static enum tern_err find_handed(const struct core *c, const struct peer_msg *m,
     return ret->more || leads_to(c, m, s, ret->node, &no->differs) ? TERN_OK : TERN_INVALID;
 }
 
-/* The same of a ticket, which no other transfer serves meanwhile: what it has of STATE is needed.
- * False: another one is quicker, or it ends. */
+/* As serve_walked for a ticket, whose STATE is needed and which only one transfer serves. Returns
+ * false if another transfer came first, or the ticket ends. */
 static bool handed_walked(struct core *c, struct serve *s, uint32_t *ret_why)
 {
     struct session *t = session_at(c, s->handed.slot);
@@ -125,6 +125,6 @@ void serve_ticket_ends(struct core *c, const struct session *t)
         if (s->state != SERVE_UNTOLD || s->handed.slot != slot)
             continue;
         serve_free(c, s);
-        return; /* no other serves it */
+        return; /* only one serves it */
     }
 }

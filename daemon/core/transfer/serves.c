@@ -1,9 +1,9 @@
-/* Transfers out: a peer asked for a prefix. WALKING: its tokens come in pieces, and all that were
- * sent are here; the prefix is pinned as far as they led. SEALING: its pages are pinned (X4), some
+/* Transfers out: a peer asked for a prefix. WALKING: its tokens arrive in pieces, and all that were
+ * sent match; the prefix is pinned as far as they led. SEALING: its pages are pinned (X4), some
  * checksums are still being computed. OPEN: offered, the peer reads; it asks for the names of the
  * pages piece by piece. STOPPING: over; the pin stays until the data path proves that nothing
- * reads. UNTOLD: a ticket was offered, and this end gave it up: nobody else is served by it before
- * the peer has said how its fetch ended (Y6). */
+ * reads. UNTOLD: a ticket was offered, and this end gave up: the ticket serves no other fetch until
+ * the peer has reported how its own ended (Y6). */
 #include "core/transfer/serves.h"
 
 #include "core/arena/actions.h"
@@ -18,9 +18,9 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* --- asked --- */
+/* --- requests --- */
 
-/* The pool that its pages go into, where this daemon asks itself; else NONE. */
+/* The destination's pool, if this daemon asks itself; else NONE. */
 static uint32_t asking_pool(const struct core *c, uint32_t link, const struct peer_msg *m)
 {
     const struct pull *p =
@@ -62,7 +62,7 @@ static void find_prefix(struct core *c, uint32_t link, const struct peer_msg *m,
     }
 }
 
-/* A question alone: how much of each of its prefixes would be offered. Nothing is pinned. */
+/* Answers a question: how much of each of its prefixes would be offered. Pins nothing. */
 static void serve_asked(struct core *c, struct actions *out, uint32_t link,
                         const struct peer_msg *m)
 {
@@ -86,8 +86,8 @@ static void serve_asked(struct core *c, struct actions *out, uint32_t link,
     out->opens = true;
 }
 
-/* All tokens were walked: holds the STATE that is needed to go on from where they led, or from the
- * next shallower depth that can be resumed. */
+/* All tokens were looked up: pins the STATE needed to resume from their end, or from the next
+ * shallower resume point. */
 static void serve_walked(struct core *c, struct serve *s)
 {
     serve_move(c, s, state_above(c, s->node));
@@ -100,7 +100,7 @@ static void serve_walked(struct core *c, struct serve *s)
     serve_advance(c, s);
 }
 
-/* A peer that asks again for a transfer whose tokens did not all come begins anew. */
+/* A peer repeats an open whose tokens did not all arrive: drops the earlier walk. */
 static void forget_walk(struct core *c, uint32_t link, struct pull_id pull)
 {
     for (uint32_t i = c->serves_active.head, next; i != NONE; i = next) {
@@ -160,7 +160,7 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         serve_walked(c, s);
 }
 
-/* The tokens that follow those of s->node. In a namespace reset meanwhile they lead to nothing. */
+/* The tokens that follow s->node's arrived. In a namespace reset meanwhile they lead to nothing. */
 static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
                          const struct peer_msg *m)
 {
@@ -199,7 +199,7 @@ static void follow_tokens(struct core *c, struct actions *out, struct serve *s,
         serve_set_ending(c, s, TERN_INVALID);
 }
 
-/* The one that a peer's message on this link is about. */
+/* Finds the transfer of a peer's message on this link. */
 static struct serve *serve_of(const struct core *c, uint32_t link, const struct peer_msg *m)
 {
     struct serve *s = serve_find(c, m->serve);
@@ -207,7 +207,7 @@ static struct serve *serve_of(const struct core *c, uint32_t link, const struct 
     return s && s->link == link && pull_id_equal(s->pull, m->pull) ? s : NULL;
 }
 
-/* Nobody at the other end waits for it any more. */
+/* The peer no longer waits for it. */
 static void peer_is_over(struct core *c, struct serve *s)
 {
     s->peer_over = 1;
@@ -244,7 +244,7 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         if (s->link == link && pull_id_equal(s->pull, m->pull))
             peer_is_over(c, s);
         else if (taken && session_id_equal(s->handed, m->ticket.id))
-            serve_set_ending(c, s, TERN_GONE); /* that one's connection had ended before */
+            serve_set_ending(c, s, TERN_GONE); /* its connection had ended before */
     }
 }
 
@@ -266,7 +266,7 @@ void serve_end_pool(struct core *c, uint32_t pool)
             serve_set_ending(c, serve_at(c, i), TERN_GONE);
 }
 
-/* The peer may have all that the ticket names, and say so. An ending ticket waits for nobody. */
+/* True if the peer may have all of the ticket, and report that. An ending ticket does not wait. */
 static bool may_be_taken(const struct core *c, const struct serve *s)
 {
     return s->served && !s->peer_over && (!s->follow || s->told == s->to) &&
@@ -287,9 +287,9 @@ void serve_proved_quiet(struct core *c, struct serve_id id)
     }
 }
 
-/* --- offering and ending, as there is room --- */
+/* --- offers and ends, as there is room --- */
 
-/* The next piece of the offer: as many chunks as one message may name. */
+/* The next piece of the offer: as many chunks as one message can name. */
 static struct transfer_piece next_piece(const struct core *c, const struct serve *s)
 {
     const struct pool *p = pool_at(c, s->pool);
@@ -305,13 +305,13 @@ static struct transfer_piece next_piece(const struct core *c, const struct serve
         each += p->group[g].segment;
     chunks = pages / each ? pages / each : 1;
     if (low < s->told)
-        low = s->told; /* below are no pages to be named */
+        low = s->told; /* no pages to name below it */
     if (piece.until > low && div_up(piece.until - low, p->align) > chunks)
         piece.until = low + (uint32_t)chunks * p->align;
     return piece;
 }
 
-/* Of the run that was added last, which has all pages of the range: the first page of each span. */
+/* Reduces the last run, which has all pages of the range, to the first page of each span. */
 static void name_spans(struct actions *out, struct transfer_range range, uint32_t pages,
                        struct page_ref *refs)
 {
@@ -351,7 +351,7 @@ static void name_pages(struct core *c, struct actions *out, const struct serve *
     }
 }
 
-/* False: no room. The data path is told first, so that no request can come before it knows. */
+/* Returns false without room. Tells the data path first, before any request can arrive. */
 static bool offer(struct core *c, struct actions *out, struct serve *s)
 {
     const struct pool *p = pool_at(c, s->pool);
@@ -422,7 +422,7 @@ static bool finish(struct core *c, struct actions *out, struct serve *s)
     return true;
 }
 
-/* It has something that its peer waits for. */
+/* Returns true if it has something that its peer waits for. */
 static bool may_offer(const struct serve *s)
 {
     if (s->state != SERVE_SEALING && !(s->state == SERVE_OPEN && s->wants))
@@ -430,8 +430,8 @@ static bool may_offer(const struct serve *s)
     return s->follow ? s->avail > s->told : s->state == SERVE_OPEN || s->wait_node == NONE;
 }
 
-/* Those that a decode waits for come first, where there is not room for all. Several events of a
- * turn may report checksums: who follows looks once, at the next step that reports none. */
+/* Transfers that a decode waits for precede prefetches if there is not room for all. Several events
+ * of a turn may report checksums: followers look once, at the next step without such a report. */
 static bool flush(struct core *c, struct actions *out, bool prefetch, bool sealed)
 {
     bool all = true;
@@ -457,7 +457,7 @@ static bool flush(struct core *c, struct actions *out, bool prefetch, bool seale
         else if (may_offer(s))
             all = offer(c, out, s) && all;
         if (s->follow && !sealed)
-            serve_follow_look(c, s); /* what was offered, and perhaps more, is pinned at once */
+            serve_follow_look(c, s); /* pins what was offered, and perhaps more, at once */
     }
     return all;
 }
@@ -482,8 +482,8 @@ uint64_t serve_deadline(const struct core *c)
     return first;
 }
 
-/* The page has to be of the namespace that was asked for, and its checksum has to be known, so a
- * peer cannot reach beside its transfer. */
+/* Returns NULL unless the page belongs to the requested namespace and has a checksum, so a peer
+ * cannot read beside its transfer. */
 static const struct page *served_page(const struct core *c, struct serve_id serve, uint32_t group,
                                       struct page_ref ref)
 {

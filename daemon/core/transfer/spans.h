@@ -1,22 +1,21 @@
-/* Transfers between pools whose pages have other numbers of tokens (N3). A span is as many tokens
- * as the larger page of a group has: one page at the one end, and several at the other. Pages move
- * in whole spans, so the core counts those: the source names the first page of each, the data path
- * of either end knows what the span is there, and all of it is verified, or nothing. Both pools
- * have one L, which every page_tokens divides, so no span reaches into two chunks; those at the
- * ends of a range may lack pages at the end with smaller ones. */
+/* Transfers between pools with different page_tokens (N3). A span is as many tokens as the larger
+ * page of a group has: one page at one end, several at the other. Pages move in whole spans, so the
+ * core counts spans: the source names the first page of each, both ends' data paths know its shape,
+ * and a span is verified as a whole. Both pools have one L, which every page_tokens divides, so no
+ * span crosses a chunk; spans at the ends of a range may lack some of the smaller pages. */
 #ifndef CORE_SPANS_H
 #define CORE_SPANS_H
 
 #include "core/tree/state.h"
 
-#define SPAN_PAGES_MAX 64u /* of one end, in a page of the other: as daemon/reshard has it */
+#define SPAN_PAGES_MAX 64u /* smaller pages in a larger one, as in daemon/reshard */
 
 /* Pages of a span at either end; one of the two is 1. */
 struct span_shape {
     uint32_t ours, theirs;
 };
 
-/* their_tokens: of a page there; 0: as many as here. */
+/* their_tokens: page_tokens of the other end; 0: equal to ours. */
 static inline struct span_shape span_shape(const struct group *g, uint32_t their_tokens)
 {
     const uint32_t ours = g->layout.page_tokens, theirs = their_tokens ? their_tokens : ours;
@@ -25,7 +24,7 @@ static inline struct span_shape span_shape(const struct group *g, uint32_t their
                                .theirs = ours > theirs ? ours / theirs : 1};
 }
 
-/* Do pages of so many tokens have spans with those of the pool's groups? */
+/* Returns true if pages of these sizes have spans with those of the pool's groups. */
 static inline bool spans_suit(const struct pool *p, const uint32_t *their_tokens)
 {
     for (uint32_t g = 0; g < p->ngroups; g++) {
@@ -41,13 +40,13 @@ static inline bool spans_suit(const struct pool *p, const uint32_t *their_tokens
     return true;
 }
 
-/* Spans of so many pages that the range, counted in such pages, has a part of. */
+/* Number of spans of so many pages that the range, counted in such pages, touches. */
 static inline uint32_t spans_of(struct transfer_range range, uint32_t pages)
 {
     return range.n == 0 ? 0 : (range.first + range.n - 1) / pages - range.first / pages + 1;
 }
 
-/* What the message of a transfer says of a pool's pages. A state has no tokens. */
+/* The page_tokens of a pool as a transfer's message has them: 0 for a recurrent state. */
 static inline void spans_tell(const struct pool *p, uint32_t ret_tokens[GROUPS_MAX])
 {
     for (uint32_t g = 0; g < p->ngroups; g++)

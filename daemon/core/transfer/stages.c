@@ -24,7 +24,7 @@ static enum transfer_wait pull_waits_for(const struct core *c, const struct pull
     case PULL_RUNNING:
         if (pull_lacks_credit(c, p))
             return WAIT_CREDIT;
-        return p->batches > 0 ? WAIT_NOTHING : WAIT_SOURCE; /* it names the next pages */
+        return p->batches > 0 ? WAIT_NOTHING : WAIT_SOURCE; /* the source names the next pages */
     case PULL_STOPPING: return WAIT_PROOF;
     default: return WAIT_NOTHING;
     }
@@ -71,7 +71,7 @@ static void settle(const struct core *c, struct transfer_times *t, enum transfer
 void stages_settle(struct core *c)
 {
     if (!c->touched)
-        return; /* all is as it was */
+        return; /* nothing changed */
     c->visits += c->pulls_active.n + c->serves_active.n;
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         struct pull *p = pull_at(c, i);
