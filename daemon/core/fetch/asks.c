@@ -21,7 +21,7 @@ uint32_t ask_reaches(const struct core *c, struct tenant_peer from)
     return from.peer < c->limits.peers ? from.peer : NONE;
 }
 
-/* Where there are more peers than one question goes to, each question begins at the next one. */
+/* Chooses the peers. If one question cannot go to all, each question begins at the next peer. */
 static void choose_peers(struct core *c, struct ask *a, struct question of)
 {
     const uint32_t first = c->ask_turn;
@@ -104,7 +104,7 @@ uint32_t ask_best(const struct core *c, struct ask *a, uint32_t above)
     return best->peer;
 }
 
-/* NULL: it is over, or there was none. */
+/* Returns NULL if the question is over, or never existed. */
 static struct ask *ask_of(const struct core *c, struct pull_id id)
 {
     const uint32_t slot = id.slot - c->limits.pulls;
@@ -113,7 +113,7 @@ static struct ask *ask_of(const struct core *c, struct pull_id id)
     return a && a->n > 0 && a->gen == id.gen ? a : NULL;
 }
 
-/* Those that have answered come first, in that order. False: it was not asked, or has answered. */
+/* Moves the peer behind earlier ones. Returns false if it was not asked, or has answered. */
 static bool answers(struct ask *a, uint32_t link)
 {
     for (uint32_t i = a->answered; i < a->npeers; i++) {
@@ -126,7 +126,7 @@ static bool answers(struct ask *a, uint32_t link)
     return false;
 }
 
-/* How much of prefix i it has. A daemon that does not know questions offers the first. */
+/* How much of prefix i the peer has. A daemon that does not know questions offers the first. */
 static uint32_t told_of(const struct ask *a, const struct peer_msg *m, uint32_t i)
 {
     if (m->err != TERN_OK)
@@ -168,7 +168,7 @@ void ask_conn_closed(struct core *c, uint32_t conn)
     }
 }
 
-/* Which of the hosts that are told has each block. */
+/* Answers with the hosts, and which of them has each block. */
 static void answer(struct core *c, struct actions *out, const struct ask *a)
 {
     struct page_ref *refs = run_add(out, (struct table_run){.n = a->n});

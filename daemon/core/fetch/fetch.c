@@ -1,4 +1,4 @@
-/* A session fetches from a peer: what is asked. What comes of it is in fetch_publish.c. */
+/* Requests of a session that fetches from a peer. fetch_publish.c handles what arrives. */
 #include "core/fetch/fetch.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"
 
-/* The keys of a chain that are in the piece. They go to `to`, which may be NULL; how many. */
+/* Copies a chain's keys of the piece to `to`, which may be NULL. Returns their number. */
 static uint32_t copy_keys(const struct core *c, uint32_t head, struct tokens_range in,
                           struct extra_key *to)
 {
@@ -50,8 +50,8 @@ static uint32_t count_keys(const struct core *c, const struct session *s, struct
     return n;
 }
 
-/* What one message has of `all`: whole chunks from its beginning, and what is behind the last of
- * them, and no more keys than it may have. False: not even a chunk. */
+/* The part of `all` that one message carries: whole chunks from its beginning, plus what is behind
+ * the last one, within the limit of keys. Returns false if not even a chunk fits. */
 static bool next_piece(const struct core *c, const struct session *s, struct tokens_range all,
                        struct tokens_range *ret)
 {
@@ -71,8 +71,8 @@ static bool next_piece(const struct core *c, const struct session *s, struct tok
     }
 }
 
-/* Can all be said in pieces? Where one message may have all the keys they are counted once here,
- * and each piece's when it is sent. */
+/* Returns true if pieces can carry everything. If one message may have all keys, they are counted
+ * once here, and each piece's when it is sent. */
 static bool pieces_fit(const struct core *c, const struct session *s, uint32_t to)
 {
     struct tokens_range p = {0, 0};
@@ -115,7 +115,7 @@ void fetch_gather(const struct core *c, const struct session *s, struct tokens_r
     }
 }
 
-/* The peer that gave the ticket, of those that are connected. */
+/* Finds the peer that issued the ticket, among those connected. */
 static enum tern_err ticket_source(const struct core *c, const struct ticket *t, uint32_t *ret_peer,
                                    struct reply *ret)
 {
@@ -139,15 +139,15 @@ static enum tern_err ticket_source(const struct core *c, const struct ticket *t,
         "keeps trying");
 }
 
-/* Y2: of a ticket whose tokens are all written here the blob alone comes. One that is followed is
- * offered before its end is known. */
+/* Y2: true if only the ticket's blob is fetched, since all its tokens are written here. A followed
+ * ticket is offered before its end is known. */
 static bool blob_alone(const struct session *s, const struct req_fetch *r)
 {
     return r->ticket.id.gen != 0 && !r->follow && s->written == s->tokens.end;
 }
 
-/* *ret_peer: of those that are to be asked one that has room in its share, to which the fetch
- * counts until its source is chosen; NONE: nobody is to be asked. */
+/* *ret_peer: a peer to ask with room in its share, which counts the fetch until its source is
+ * chosen; NONE: no peer can be asked. */
 static enum tern_err any_check(const struct core *c, const struct engine *e,
                                const struct req_fetch *r, uint32_t *ret_peer, struct reply *ret)
 {
@@ -200,7 +200,7 @@ void fetch_pins_history(struct core *c, struct pull *p)
     node_pin(c, p->history_node, REF_TRANSFER);
 }
 
-/* The session's tokens from `at` on, as many as one message has. */
+/* Sends the session's tokens from `at` on, as many as one message has. */
 static struct peer_msg *send_tokens(const struct core *c, struct actions *out, struct pull *p,
                                     enum peer_msg_kind kind, uint32_t at)
 {
@@ -208,7 +208,7 @@ static struct peer_msg *send_tokens(const struct core *c, struct actions *out, s
     struct peer_msg *msg = pull_send(c, out, p, kind);
     struct tokens_range piece;
 
-    check(next_piece(c, s, (struct tokens_range){at, p->to}, &piece)); /* pieces_fit looked */
+    check(next_piece(c, s, (struct tokens_range){at, p->to}, &piece)); /* pieces_fit checked it */
     fetch_gather(c, s, piece, out, &msg->nkeys);
     msg->from = p->from;
     msg->history = p->history;
@@ -222,7 +222,7 @@ static struct peer_msg *send_tokens(const struct core *c, struct actions *out, s
     return msg;
 }
 
-/* The peer has the name's new content alone: there is nothing to fetch any more. */
+/* Ends a fetch after a reset: the peer has only the namespace's new content. */
 static void end_of_reset(struct core *c, struct pull *p)
 {
     const bool lacks = p->ticket.id.gen != 0 || p->at_least > session_at(c, p->session)->written;
@@ -251,7 +251,7 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     p->asks++;
 }
 
-/* How many of its first tokens a question may be about: fewer where it goes to many peers. */
+/* Number of the pull's first tokens in a question: fewer if it goes to many peers. */
 static uint32_t seek_tokens(const struct ask *a, const struct pull *p, uint32_t align)
 {
     const uint32_t each = ASK_TOKENS_SENT / a->npeers;
@@ -261,7 +261,7 @@ static uint32_t seek_tokens(const struct ask *a, const struct pull *p, uint32_t 
     return p->to < most ? p->to : most;
 }
 
-/* Asks the peers who has it. */
+/* Asks the peers who has the tokens. */
 static void fetch_seek(struct core *c, struct actions *out, struct pull *p)
 {
     const struct session *s = session_at(c, p->session);
@@ -336,14 +336,14 @@ bool fetch_ask_again(struct core *c, struct actions *out)
         pull_state_move(&p->state, PULL_ASKED);
         fetch_open(c, out, p);
         if (p->follow)
-            pull_led(c, p); /* its source may answer late: others go past it */
+            pull_led(c, p); /* its source may answer late: others overtake it */
         touch(c);
     }
     return true;
 }
 
-/* How long it waits for the source to publish; what is left of the deadline is for what is there
- * then. What the session has already is not waited for. */
+/* Sets the time to wait for the source to publish; the rest of the deadline is for the transfer
+ * after it. Tokens that the session already has need no wait. */
 static void wait_begin(const struct core *c, struct pull *p, const struct req_fetch *r)
 {
     uint64_t longest = c->limits.transfer_deadline_ns / 8 * 7,
@@ -433,7 +433,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     if (space_at(c, s->space)->reset && r->at_least > s->written)
         return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
     if (r->ticket.id.gen == 0 && (to <= s->written || space_at(c, s->space)->reset))
-        return TERN_OK; /* it is all here; or the peer has the name's new content alone */
+        return TERN_OK; /* all resident; or the peer has only the namespace's new content */
     if (peer == NONE)
         return TERN_OK;
     TRY(fetch_at_once(c, s, to, ret));
@@ -442,7 +442,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
         return refuse(ret, TERN_INVALID,
                       "a chunk has more than 1,024 extra keys: a fetch cannot ask for it");
     p = fetch_begin(c, call, peer);
-    /* Y2: a session that has all of it is brought nothing, whoever computed it. */
+    /* Y2: a session that has all tokens fetches no page, whoever computed them. */
     if (s->written >= to)
         p->from = to - to % session_pool(c, s)->align;
     p->to = to;

@@ -1,6 +1,6 @@
-/* A fetch by the daemon that gave the ticket (Y2): no byte moves. The session borrows the path of
- * the one that was handed over, and its own pages change their owner; then that one is closed. All
- * of it happens in one step, or nothing does. Called by request_fetch. */
+/* A fetch by the daemon that issued the ticket (Y2): no byte moves. The session borrows the path of
+ * the handed-over session and takes its own pages; then the latter is closed. All of it happens in
+ * one step, or nothing does. Called by request_fetch. */
 #include "core/fetch/fetch.h"
 
 #include "core/arena/actions.h"
@@ -15,7 +15,7 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-/* Pages move into another pool as between two daemons: over this daemon's link to itself. */
+/* Pages move to another pool as between two daemons: over this daemon's link to itself. */
 bool fetch_moves_here(const struct core *c, const struct call *call)
 {
     const struct ticket *t = &call->req->fetch.ticket;
@@ -60,9 +60,9 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
                : refuse(ret, err, err == TERN_BUSY ? ticket_busy_text(why) : TICKET_GONE);
 }
 
-/* How many of the session's tokens are those that were handed over. Both lists are equally long,
- * both are of one namespace, and the source's path is visible. Only the chunk behind the deepest
- * node that both lead to is compared token by token. */
+/* Number of the session's tokens that agree with those handed over. Both lists have one length and
+ * one namespace, and the source's path is visible. Only the chunk behind the deepest common node is
+ * compared token by token. */
 static uint32_t tokens_agree(struct core *c, struct actions *out, const struct session *s,
                              const struct session *from)
 {
@@ -84,7 +84,7 @@ static uint32_t tokens_agree(struct core *c, struct actions *out, const struct s
     return tokens_list_common(c, from, &tail);
 }
 
-/* Y2: only the blob is moved. The ticket has just the session's tokens, or local_check refuses. */
+/* Y2: returns true if only the blob moves. local_check refuses a ticket of other tokens. */
 static bool has_all(const struct session *s)
 {
     return s->written == s->tokens.end;
@@ -119,7 +119,7 @@ static enum tern_err local_check(struct core *c, struct actions *out, const stru
     return TERN_OK;
 }
 
-/* Where it borrows no STATE yet it begins with what the other one had. */
+/* If it borrows no STATE yet, its borrows begin where the other session's did. */
 static void borrow_path(struct core *c, struct session *s, const struct session *from)
 {
     const struct pool *p = session_pool(c, s);
@@ -139,8 +139,8 @@ static void borrow_path(struct core *c, struct session *s, const struct session 
         s->state_from = s->committed;
 }
 
-/* What was behind the committed length there. It is written again, so its checksums hold no more.
- * Where the path grew, it has of the windows before no more than the end needs. */
+/* Moves the pages behind the other session's committed length. They will be written again, so their
+ * checksums are void. If the path grew, it has of earlier windows only what the end needs. */
 static void take_pages(struct core *c, struct session *s, struct session *from, bool grew)
 {
     const struct group *groups = session_pool(c, s)->group;

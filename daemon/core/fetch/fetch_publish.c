@@ -1,6 +1,6 @@
-/* What comes of a session's fetch, from a peer or from the disk: the source's offer, chunks that
- * are published as they arrive, in order (X3), and the end. Every way out of a transfer goes
- * through fetch_end, once: the answer, PULL_DONE if the link is up, and pull_stop. */
+/* The results of a session's fetch, from a peer or from the disk: the source's offer, chunks that
+ * are published as they arrive, in order (X3), and the end. Invariant: every transfer ends in
+ * fetch_end, once: with the answer, PULL_DONE if the link is up, and pull_stop. */
 #include "core/fetch/fetch.h"
 
 #include "core/arena/actions.h"
@@ -22,9 +22,9 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-/* --- arriving --- */
+/* --- arrival --- */
 
-/* Where the chunk ends that comes next, or what is behind the last whole one of a ticket. */
+/* End of the next chunk, or of what follows the last whole chunk of a ticket. */
 static uint32_t chunk_end(const struct core *c, const struct pull *p, const struct session *s)
 {
     const uint32_t align = pool_at(c, p->pool)->align;
@@ -32,10 +32,9 @@ static uint32_t chunk_end(const struct core *c, const struct pull *p, const stru
     return p->to - s->allocated < align ? p->to : s->allocated + align;
 }
 
-/* Another engine is about to publish this very chunk, or it is no whole one: what arrived becomes
- * the session's own, uncommitted, with the window before it that no node took. Where there
- * are chunks before it that it published, the path has of their windows no more than the transfer's
- * end needs. */
+/* For a chunk that another engine is about to publish, or that is not whole: what arrived becomes
+ * the session's own, uncommitted, with the earlier window pages that no node took. If the transfer
+ * published chunks before it, the path has of their windows only what the transfer's end needs. */
 static void chunk_own(struct core *c, struct pull *p, struct session *s)
 {
     const struct pool *pool = pool_at(c, p->pool);
@@ -63,9 +62,9 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
     s->whole_from = pull_whole_from(c, p);
 }
 
-/* S11: how much has to be here for the next chunk to be published. The first one takes the place of
- * the session's tail: what comes with it is at least as long, and, where the session could not go
- * on from HISTORY alone, not only what was here before. */
+/* S11: the depth that must be resident before the next chunk is published. The first chunk replaces
+ * the session's tail: what arrives with it is at least as long and, if the session could not resume
+ * from HISTORY alone, reaches beyond what was resident. */
 static uint32_t next_depth(const struct core *c, const struct pull *p, const struct session *s)
 {
     const struct pool *pool = pool_at(c, p->pool);
@@ -81,16 +80,16 @@ static uint32_t next_depth(const struct core *c, const struct pull *p, const str
     return depth < p->to ? depth : p->to;
 }
 
-/* A fetch publishes this in one step of the core. */
+/* A part of a fetch, published in one step of the core. */
 struct publishing {
-    uint32_t covers;       /* what comes up to here replaces the tail, and comes at once (S11) */
-    uint32_t pending;      /* nodes to be published, chained */
+    uint32_t covers;       /* chunks up to here replace the tail, all at once (S11) */
+    uint32_t pending;      /* nodes to publish, chained */
     uint64_t pending_step; /* by that step */
 };
 
-/* S11: is there a record for all that the next chunks take, up to `depth`? A tail that they replace
- * goes with the first of them, so nothing may be missing for the last. What follows the first chunk
- * waits for a step if that chunk is one that the engine has still to publish. */
+/* S11: returns true if the next chunks up to `depth` have all their records. A tail is freed with
+ * the first of the chunks that replace it, so the last must lack nothing. Chunks behind the first
+ * wait for a step if the engine has yet to publish the first. */
 static bool publish_ready(struct core *c, const struct pull *p, const struct session *s,
                           uint32_t depth, enum pull_busy *ret_why)
 {
@@ -100,7 +99,7 @@ static bool publish_ready(struct core *c, const struct pull *p, const struct ses
         (p->tail ? tail_records(c, s, p->tail_step) : 0) +
         (node_visible(node_at(c, s->node)) && depth <= s->committed + align ? 0u : 1u);
     uint32_t nodes = p->tail && depth > there ? (depth - there) / align : 0,
-             end = piece_whole(c); /* a fetch that is refused a record ends */
+             end = piece_whole(c); /* a fetch without a record ends */
     bool room = nodes == 0 || records_room(c, p->pool, SHARE_NODES, nodes);
 
     c->piece_end = end;
@@ -108,7 +107,7 @@ static bool publish_ready(struct core *c, const struct pull *p, const struct ses
     return room && (retires == 0 || share_room(c, SHARE_RETIRES, tenant) >= retires);
 }
 
-/* False: a record is missing, and nothing has changed. */
+/* Returns false, with nothing changed, if a record is missing. */
 static bool publish_chunk(struct core *c, struct pull *p, struct session *s, struct publishing *now)
 {
     const struct pool *pool = pool_at(c, p->pool);
@@ -122,13 +121,13 @@ static bool publish_chunk(struct core *c, struct pull *p, struct session *s, str
                                .arrived = NONE,
                                .whole_from = p->to % pool_at(c, p->pool)->align > 0
                                                  ? pull_whole_from(c, p)
-                                                 : 0, /* nothing resumes within a chunk */
+                                                 : 0, /* no session resumes within a chunk */
                                .arriving = true};
     enum tern_err err = TERN_GONE;
     bool adopted = false;
 
     c->visits += NODE_VISITS;
-    if ((p->tail || s->allocated == s->committed) && /* else it owns the chunk before it */
+    if ((p->tail || s->allocated == s->committed) && /* else the session owns the chunk before */
         p->to - s->committed >= pool->align) {
         uint32_t end = piece_whole(c);
 
@@ -167,7 +166,7 @@ static void fetch_publish(struct core *c, struct pull *p)
             uint32_t depth = next_depth(c, p, s);
 
             if (piece_over(c)) {
-                p->publishes = 1; /* fetch_flush goes on in the next step */
+                p->publishes = 1; /* fetch_flush continues in the next step */
                 return;
             }
             if (!publish_ready(c, p, s, depth, &why)) {
@@ -190,7 +189,7 @@ static void fetch_publish(struct core *c, struct pull *p)
     }
     if (p->tail || s->allocated < p->to)
         return;
-    if (s->committed == p->to && state_resumable(c, s->node)) /* else it steps back from there */
+    if (s->committed == p->to && state_resumable(c, s->node)) /* else the session steps back */
         state_terminal(c, s->node);
     pull_set_ending(c, p, TERN_OK);
 }
@@ -203,7 +202,7 @@ void fetch_arrived(struct core *c, const struct event *ev)
         fetch_publish(c, p);
 }
 
-/* --- ending --- */
+/* --- end --- */
 
 static const char *ticket_text(const struct pull *p)
 {
@@ -328,8 +327,8 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     out->opens = true;
 }
 
-/* The tokens of a chunk that the session had taken from are its own again; where the store has no
- * room for them its list ends there, and the next Extend or Match is told. */
+/* Returns the tokens of a borrowed chunk to the session. If the token store has no room, its list
+ * ends there, and the next Extend or Match reports that. */
 static void untake_chunk(struct core *c, struct session *s, const struct node *n)
 {
     const uint32_t align = session_pool(c, s)->align;
@@ -346,7 +345,7 @@ static void untake_chunk(struct core *c, struct session *s, const struct node *n
     tokens_init(&s->tokens, n->depth - align);
 }
 
-/* The last chunk that the session borrows is its own no longer. */
+/* Ends the session's borrow of its last chunk. */
 static void chunk_back(struct core *c, struct session *s)
 {
     const uint32_t from = s->node, parent = node_at(c, from)->parent,
@@ -360,20 +359,20 @@ static void chunk_back(struct core *c, struct session *s)
     node_unpin(c, from, REF_DEVICE);
 }
 
-/* A transfer that ends early may have published HISTORY whose STATE never came. It stays in the
- * tree; the session goes back to where it can go on from. */
+/* A transfer that ends early may have published HISTORY whose STATE never arrived. The tree keeps
+ * it; the session steps back to where it can resume. */
 static void step_back(struct core *c, const struct pull *p, struct session *s)
 {
     const struct pool *pool = session_pool(c, s);
 
     if (pool->nstate == 0 || p->state != PULL_RUNNING_ENDS || p->tail ||
         (s->allocated > s->committed && s->allocated == p->to))
-        return; /* what it owns, it can go on from */
+        return; /* the session can resume from its own pages */
     for (uint32_t g = 0; g < pool->ngroups; g++)
-        pages_free(c, &s->owned[g]); /* all are this transfer's, and no engine has seen them */
+        pages_free(c, &s->owned[g]); /* all belong to this transfer, and no engine has seen them */
     s->whole_from = 0;
     s->written = s->allocated = s->committed;
-    /* What is let go may be superseded: it is looked for again from where it was found. */
+    /* Released STATE may be superseded, so the search repeats from the depth found. */
     for (uint32_t to; s->committed > p->start && (to = state_above(c, s->node)) != s->node;)
         for (; s->committed > p->start && s->node != to; c->visits++)
             chunk_back(c, s);
@@ -392,15 +391,15 @@ static void fell_short(const struct core *c, struct pull *p)
     if (p->err != TERN_OK || !s || s->written >= least)
         return;
     p->busy = PULL_BUSY_STATE;
-    if (p->ticket.id.gen != 0) /* which stands: it comes when others' STATE here is published */
+    if (p->ticket.id.gen != 0) /* the ticket stands: repeat when others' STATE here is published */
         p->err = space_at(c, s->space)->reset ? TERN_GONE : TERN_BUSY;
-    else if (p->link == link_disk(&c->limits)) /* which has it still: likewise */
+    else if (p->link == link_disk(&c->limits)) /* the disk still has it: likewise */
         p->err = TERN_BUSY;
     else
         p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;
 }
 
-/* Which ticket was used up it says by its name: the source may have given the transfer up. */
+/* Names the ticket that was used up, since the source may have ended the transfer. */
 static void say_done(const struct core *c, struct actions *out, const struct pull *p)
 {
     struct peer_msg *msg = pull_send(c, out, p, PEER_PULL_DONE);
@@ -410,8 +409,8 @@ static void say_done(const struct core *c, struct actions *out, const struct pul
         msg->ticket = p->ticket;
 }
 
-/* What it brought, of which the session has no more than it can go on from; and whether it failed,
- * for which its source is to blame, or the way to it. */
+/* Counts what the session gained, as far as it can resume; and a failure, if the source or the path
+ * to it caused it. */
 static void count_fetch(struct core *c, const struct pull *p)
 {
     const struct session *s = session_at(c, p->session);
@@ -434,7 +433,7 @@ static void count_fetch(struct core *c, const struct pull *p)
     count_time(c, LATENCY_FETCH_CREDIT, transfer_wait_ns(&p->times, WAIT_CREDIT, c->now_ns));
 }
 
-/* Makes a BUSY whose records never suffice a QUOTA. *ret: why, of QUOTA. */
+/* Turns a BUSY whose records can never suffice into QUOTA. *ret: the reason, if QUOTA. */
 static void never_fits(const struct core *c, struct pull *p, const struct shortage *shortage,
                        struct reason *ret)
 {
@@ -448,7 +447,7 @@ static void never_fits(const struct core *c, struct pull *p, const struct shorta
         p->err = share_lacks(c, blocks, div_up(p->blob_bytes, 4 * TOKEN_BLOCK), ret);
 }
 
-/* The fetch needs no other peer: it has its source, or ends. */
+/* The fetch needs no other peer: it has its source, or it ends. */
 static void fetch_sought(struct core *c, struct pull *p)
 {
     if (p->ask != NONE)
@@ -456,7 +455,7 @@ static void fetch_sought(struct core *c, struct pull *p)
     p->ask = NONE;
 }
 
-/* Needs room for four actions and the answer's runs. */
+/* Requires room for four actions and the answer's runs. */
 static void fetch_end(struct core *c, struct actions *out, struct pull *p,
                       const struct shortage *shortage)
 {
@@ -486,7 +485,7 @@ static void fetch_end(struct core *c, struct actions *out, struct pull *p,
 
 /* --- the source's answer --- */
 
-/* It has named pages; if not all, it is asked for those that follow. */
+/* The source named pages; requests the following names if some are left. */
 static void offer_told(struct core *c, struct actions *out, struct pull *p,
                        const struct peer_msg *msg)
 {
@@ -495,7 +494,7 @@ static void offer_told(struct core *c, struct actions *out, struct pull *p,
         pull_send(c, out, p, PEER_PULL_NEXT)->at = p->told;
 }
 
-/* For all that it will bring, and what is needed beside that. */
+/* Makes room for everything that it will bring, and for the pages beside that. */
 static enum tern_err make_room(struct core *c, struct pull *p, uint32_t to, const uint32_t *beside,
                                struct shortage *ret)
 {
@@ -513,9 +512,9 @@ static enum tern_err make_room(struct core *c, struct pull *p, uint32_t to, cons
     return pages_make_room(c, engine_at(c, p->engine), pool, (struct page_need){need, held}, ret);
 }
 
-/* Y5: takes the pages for all that it will bring, before the source is asked; or it ends. Needs
- * room for four actions and the answer's runs. False: more has to be evicted than is left to do in
- * this step. */
+/* Y5: takes the pages for everything that the fetch will bring, before its source is asked; or ends
+ * it. Requires room for four actions and the answer's runs. Returns false if more must be evicted
+ * than this step may. */
 static bool take_first(struct core *c, struct actions *out, struct pull *p)
 {
     struct shortage shortage = {0};
@@ -532,24 +531,24 @@ static bool take_first(struct core *c, struct actions *out, struct pull *p)
     return true;
 }
 
-/* What the engine of the source gave along. False: the token store has no room for it. */
+/* Keeps the blob of the source's engine. Returns false if the token store has no room. */
 static bool blob_keep(struct core *c, struct pull *p, const struct peer_msg *msg)
 {
     p->blob_bytes = msg->blob_bytes;
     return tokens_append(c, &p->blob, msg->tokens, peer_msg_tokens(msg), NULL, 0) == TERN_OK;
 }
 
-/* Y2: nothing of the offer is to be moved, and what it says of the ticket is said. Of a session
- * that is followed only the last message says that it was handed over. */
+/* Y2: returns true if no page of the offer has to move, and the offer is complete about the ticket:
+ * for a followed session only the last message states the handoff. */
 static bool has_all(const struct core *c, const struct pull *p, const struct peer_msg *msg)
 {
     return msg->to <= session_at(c, p->session)->written &&
            (!p->follow || peer_msg_until(msg) == msg->to);
 }
 
-/* Pages would have to be resharded, and no pair of layouts is to be had: the source lets go, and
- * the pull is put off as where the source is busy. What else the source had said of its transfer by
- * then comes before its answer to the next question, so one is remembered. */
+/* Resharding is needed, and no pair of layouts is free: the source releases its pages, and the pull
+ * is put off as for a busy source. All else that the source sent about this transfer precedes its
+ * answer to the next question, so one id is remembered. */
 static void offer_later(struct core *c, struct actions *out, struct pull *p,
                         const struct peer_msg *msg)
 {
@@ -568,7 +567,7 @@ static bool offer_has_room(const struct core *c, const struct pull *p, const str
     return msg->err != TERN_OK || msg->layout_hash == 0 || resharded_room(c, p->link, pair);
 }
 
-/* Takes the pages for all of it. A follower has them, except those that whole spans also need. */
+/* Takes the pages for all of it. A follower has them already, except those for whole spans. */
 static enum tern_err take_offered(struct core *c, struct pull *p, const struct peer_msg *msg,
                                   struct shortage *shortage)
 {
@@ -586,7 +585,7 @@ static enum tern_err take_offered(struct core *c, struct pull *p, const struct p
     return TERN_OK;
 }
 
-/* The session needs nothing of it; where peers were asked, another may have more. */
+/* The session needs nothing of the offer; if peers were asked, another may have more. */
 static void offer_of_nothing(struct core *c, struct actions *out, struct pull *p,
                              const struct peer_msg *msg)
 {
@@ -633,15 +632,15 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
         pull_run(c, p);
         offer_told(c, out, p, msg);
         if (p->npages == 0)
-            fetch_publish(c, p); /* it was all committed here since the Match */
+            fetch_publish(c, p); /* all of it was committed here since the Match */
         return;
     }
     p->err = err;
     fetch_end(c, out, p, &shortage);
 }
 
-/* What the source says of a transfer that has not ended: it offers, or names more pages of what it
- * offered, or asks for more tokens. */
+/* Handles the source's messages about a running transfer: an offer, more names of offered pages, or
+ * a request for more tokens. */
 static void pull_msg(struct core *c, struct actions *out, struct pull *p,
                      const struct peer_msg *msg)
 {
@@ -651,9 +650,9 @@ static void pull_msg(struct core *c, struct actions *out, struct pull *p,
         return;
     }
     if (msg->kind == PEER_PULL_EARLY)
-        return; /* its source offers the same with the chunk */
+        return; /* its source offers the same pages with their chunk */
     if (p->state == PULL_RUNNING && (p->told == p->to || msg->err != TERN_OK))
-        return; /* it was repeated */
+        return; /* a repetition */
     if (msg->err == TERN_OK && !pull_offer_fits(c, p, msg)) {
         pull_broke_protocol(c, out, p);
     } else if (p->state == PULL_RUNNING && msg->blob_bytes > 0 && !blob_keep(c, p, msg)) {
@@ -676,7 +675,7 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         return;
     }
     if (p && p->given_back.gen != 0 && serve_id_equal(msg->serve, p->given_back))
-        return; /* it was on its way: the source was told to let go */
+        return; /* it was under way when the source was told to release */
     if (msg->kind == PEER_PULL_ABORT) {
         if (!p)
             return;
@@ -689,7 +688,7 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         pull_msg(c, out, p, msg);
         return;
     }
-    /* Too late: tell the source to let go. Where p is there, fetch_end does. */
+    /* Too late: has the source release its pages. If p exists, fetch_end does. */
     if (!p && msg->err == TERN_OK && msg->serve.gen != 0) {
         struct action *a = action_add(out, ACT_PEER_SEND);
 
@@ -705,7 +704,7 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
 
 /* --- from this daemon's own disk: a transfer whose source is the disk --- */
 
-/* It takes its pages, and begins; or it ends. Needs room for four actions. */
+/* Takes the pages and begins, or ends. Requires room for four actions. */
 static void take_from_disk(struct core *c, struct actions *out, struct pull *p)
 {
     struct shortage shortage = {0};
@@ -722,7 +721,7 @@ static void take_from_disk(struct core *c, struct actions *out, struct pull *p)
     pull_told_disk(c, p);
     tenant_at(c, p->tenant)->disk.fetched_pages += p->npages;
     if (p->npages == 0)
-        fetch_publish(c, p); /* it was all committed here since the Match */
+        fetch_publish(c, p); /* all of it was committed here since the Match */
 }
 
 enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *call,
@@ -754,7 +753,7 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
                               "disk_depth how many; a fetch would bring #",
                               (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
-        return TERN_OK; /* the disk knows no more */
+        return TERN_OK; /* the disk has no more */
     TRY(fetch_at_once(c, s, most, ret));
     if (share_room(c, SHARE_PULLS, pull_holder(c, call->engine, link_disk(&c->limits))) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_PULLS));
@@ -766,9 +765,9 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
     return TERN_OK;
 }
 
-/* --- as there is room --- */
+/* --- work that waits for room --- */
 
-/* Whoever has no right to it is told so by the source, and not what became of it. */
+/* Compares keys, too: with a wrong key a pull gets only the source's refusal. */
 static bool shows_same(const struct pull *a, const struct pull *b)
 {
     return a->tenant == b->tenant && a->ticket.incarnation == b->ticket.incarnation &&
@@ -776,8 +775,8 @@ static bool shows_same(const struct pull *a, const struct pull *b)
            a->ticket.key[1] == b->ticket.key[1];
 }
 
-/* Y2: the ticket of a fetch was used up here, so nobody else here gets it, whatever the source
- * still says. False: nobody else is about to. */
+/* Y2: the winner's ticket was used up here, so all other fetches of it here end, whatever the
+ * source still sends. Returns false if there are none. */
 static bool others_lose(struct core *c, const struct pull *winner)
 {
     bool any = false;
@@ -826,6 +825,6 @@ bool fetch_flush(struct core *c, struct actions *out)
         if ((p->state == PULL_STOPPING || p->state == PULL_EMPTY) && p->err == TERN_OK)
             all = !others_lose(c, p) && all;
     }
-    /* Only now: one that ended gave its bytes in flight back, and no event may follow to tell. */
+    /* Only now: a pull that ended released its bytes in flight, and no event may follow. */
     return all && fetch_ask_again(c, out) && pulls_issue(c, out);
 }

@@ -1,6 +1,6 @@
-/* Tells an engine of a fetch under way (Y4, Y5): how far it has come, and where its pages lie. One
- * request waits for a fetch; a later one replaces it. It is answered in the step that publishes
- * what it waits for, or that ends the fetch, before the fetch is answered. */
+/* Answers how far a running fetch has come, and where its pages lie (Y4, Y5). One request waits for
+ * a fetch; a later one replaces it. The answer is sent in the step that publishes what it waits
+ * for, or that ends the fetch, before the fetch's own answer. */
 #include "core/fetch/fetch.h"
 
 #include "core/arena/actions.h"
@@ -10,8 +10,8 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* The borrowed pages of a group from that one on: up to those of its own, which may begin before
- * the committed length (T18). */
+/* Runs of a group's borrowed pages from that one on, up to the session's own pages, which may begin
+ * before the committed length (T18). */
 static void gained_path_run(const struct core *c, struct actions *out, const struct session *s,
                             struct group_page from)
 {
@@ -25,11 +25,11 @@ static void gained_path_run(const struct core *c, struct actions *out, const str
     if (first >= end || !state_path_has(c, at, g, first))
         return;
     refs = run_add(out, (struct table_run){.group = from.group, .first = first, .n = end - first});
-    check(refs); /* who asks has looked that there is room */
+    check(refs); /* the caller checked the room */
     node_refs(c, at, g, first, refs);
 }
 
-/* Of a RECURRENT group the first Extend brings the page. */
+/* A RECURRENT group's page follows with the first Extend. */
 void fetch_gained_runs(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t from)
 {
@@ -43,8 +43,8 @@ void fetch_gained_runs(const struct core *c, struct actions *out, const struct s
     }
 }
 
-/* The pages that were taken for what is still to come. Beside those that the session gained they
- * are all of the fetch. */
+/* The pages taken for what is still to arrive. With those that the session gained they are the
+ * whole fetch. */
 static void arriving_runs(const struct core *c, struct actions *out, const struct pull *p)
 {
     for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {
