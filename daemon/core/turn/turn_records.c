@@ -1,11 +1,10 @@
-/* See turns.h. A record is written in three short steps within a turn (M6): a prepare hands
- * out pages, the engine writes them, and a put has a worker look at them; what the worker found
- * comes back as an event, and only then is anything stored. Whatever the answer to a put or a
- * rollback is, what was prepared is used up by it.
+/* See turns.h. A record is written in three short steps within a turn (M6): a prepare returns
+ * pages, the engine writes them, and a put has a worker check them. An event returns the result,
+ * and only then is anything stored. Any answer to a put or a rollback uses up what was prepared.
  *
- * The list of tokens that a session's records have is known by a hash of it at the length of each
- * record. So a list that is put is compared with the one that is stored (M4), and a prompt with the
- * lists to roll back to (M3), without a token on the owner thread. */
+ * A hash at the length of each record identifies the token list of a session's records. So a put
+ * compares its list with the stored one (M4), and a rollback its prompt with the lists to roll back
+ * to (M3), without a token on the owner thread. */
 #include "core/turn/turns.h"
 
 #include <string.h>
@@ -29,7 +28,7 @@ static uint32_t recorded(const struct core *c, const struct session *s)
     return r ? r->body.length : 0;
 }
 
-/* M3: so many records may still go before the next append. */
+/* M3: number of records that may still be dropped before the next append. */
 static uint32_t rollback_left(const struct session *s)
 {
     uint32_t most = (s->blobs_kept ? s->blobs_kept : BLOBS_KEPT_MAX) - 1;
@@ -157,7 +156,7 @@ enum tern_err record_prepare(struct core *c, struct actions *out, struct call *c
     return TERN_OK;
 }
 
-/* Of a rollback: the lengths of the records that it may end at, the deepest last. */
+/* For a rollback: the lengths of the records where it may end, the deepest last. */
 static void rollback_points(const struct core *c, const struct session *s, struct record_job *job)
 {
     uint32_t n = rollback_left(s) + 1, at = record_list_last(c, &s->records);
@@ -189,7 +188,7 @@ static enum tern_err check_ready(const struct core *c, const struct session *s,
     return TERN_OK;
 }
 
-/* A worker is to look at what the session has prepared. */
+/* Has a worker check the session's prepared record. */
 static void check_begin(struct core *c, struct actions *out, struct call *call, uint64_t step)
 {
     struct session *s = call->session;
@@ -244,8 +243,8 @@ struct outcome {
     const char *text;
 };
 
-/* M1: the record that is now as far behind the last one as no rollback reaches. Those behind it
- * have lost their blobs already. */
+/* M1: drops the blobs of the record that no rollback reaches since the last append. Those before it
+ * have lost theirs already. */
 static void strip(struct core *c, struct session *s)
 {
     uint32_t at = record_list_last(c, &s->records);
@@ -258,7 +257,7 @@ static void strip(struct core *c, struct session *s)
     r = turn_record_at(c, at);
     for (uint32_t i = 0; i < r->body.nblobs; i++) {
         r->body.blob[i].dropped = 1;
-        if (!record_exposed(c, r)) /* else its pages go with the record */
+        if (!record_exposed(c, r)) /* else freed with the record */
             section_free(c, r, &r->body.blob[i].at);
     }
 }
@@ -295,7 +294,7 @@ static struct outcome append(struct core *c, struct session *s, struct turn_reco
     return (struct outcome){TERN_OK, ""};
 }
 
-/* How many of the last records do not lie in the prompt. */
+/* Number of the last records that are not prefixes of the prompt. */
 static uint32_t behind_prompt(const struct core *c, const struct session *s,
                               const struct turn_record *r, const struct record_checked *found)
 {
@@ -332,13 +331,13 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
     for (uint32_t i = 0; i < behind; i++)
         record_drop(c, last_of(c, s));
     if (s->records_exposed > length)
-        s->records_exposed = length; /* what is recorded behind it from now on nobody was told of */
+        s->records_exposed = length; /* later records behind it are not exposed yet */
     s->rolled += behind;
     return (struct outcome){TERN_OK, ""};
 }
 
-/* The session that is still there to take it, in the turn that prepared it; M8: a close that waits
- * for that turn has come first. */
+/* The session, if it still exists in the turn that prepared the record; M8: a close that waits for
+ * that turn precedes it. */
 static struct session *taker(const struct core *c, const struct turn_record *r)
 {
     struct session *s = r->session == NONE ? NULL : session_at(c, r->session);

@@ -1,12 +1,11 @@
-/* Turns: see turns.h. A turn is a second handle of its session: the same slot, and a generation of
- * its own that nobody had before and nobody gets again. While a turn is in flight the session's own
- * handle is BUSY and that of the turn is good; when the turn is over, for whatever reason, its
- * handle is GONE by itself. So no request carries a claim besides its session, and one that comes
- * late can't release what it no longer has (M7).
+/* Turns: see turns.h. A turn is a second handle of its session: the same slot, with a generation
+ * that is never used otherwise. While a turn is in flight the session's own handle is BUSY and the
+ * turn's is valid; when the turn ends, for any reason, its handle is GONE. So no request carries a
+ * claim beside its session, and a late one cannot release what it no longer has (M7).
  *
- * The end of a turn changes nothing of the session but who may use it: the pages, the lengths and
- * what is under way stay, and the next turn goes on from them or aborts. So a close that waits for
- * the end is carried out only where the turn said which step may still touch the pages. */
+ * The end of a turn changes only who may use the session: pages, lengths and running work stay, and
+ * the next turn resumes from them or aborts. So a close that waits for the end is carried out only
+ * if the turn named the step that may still touch the pages. */
 #include "core/turn/turns.h"
 
 #include "core/arena/actions.h"
@@ -106,8 +105,8 @@ bool turns_expire(struct core *c)
     return true;
 }
 
-/* One whose release has to wait for a record, or for pages that it gave up, is left; those behind
- * so many wait until these are gone. */
+/* A close that waits for a retire record, or for released pages, is skipped; those behind
+ * CLOSES_LOOKS_MAX such closes wait until these are done. */
 static bool closes_of(struct core *c, struct actions *out, const struct tenant *t)
 {
     uint32_t looks = CLOSES_LOOKS_MAX;
@@ -126,7 +125,7 @@ static bool closes_of(struct core *c, struct actions *out, const struct tenant *
         }
         looks--;
         if (session_end(c, out, s, s->close_step, &text) == TERN_OK && s->state == SESSION_CLOSING)
-            return false; /* what it holds comes free in pieces: see sessions_flush */
+            return false; /* sessions_flush frees its pages in pieces */
     }
     return true;
 }

@@ -1,23 +1,23 @@
-/* Turns: who may use a session, from TurnBegin to TurnEnd (M5 to M7), and the close that waits for
- * the end of one (M12). The requests are declared by core/session/call.h. */
+/* Turns: who may use a session, from TurnBegin to TurnEnd (M5 to M7), and closes that wait for the
+ * end of a turn (M12). core/session/call.h declares the requests. */
 #ifndef CORE_TURNS_H
 #define CORE_TURNS_H
 
 #include "core/arena/arena.h"
 
-/* Ends the turns whose time is over. False: there are more. */
+/* Ends expired turns. Returns false if more are left. */
 bool turns_expire(struct core *c);
-/* Closes sessions whose turn ended and whose SessionClose waited for it. False: no room for all. */
+/* Closes sessions whose SessionClose waited for a turn that ended. Returns false without room. */
 bool closes_flush(struct core *c, struct actions *out);
-/* When the next turn ends by itself; UINT64_MAX: none does. */
+/* Time when the next turn expires; UINT64_MAX: none does. */
 uint64_t turn_deadline(const struct core *c);
 
-/* Turn records: what a turn leaves with its session beside KV (M1 to M4, M8 to M11). The requests
- * are declared by core/session/call.h.
+/* Turn records: what a turn leaves with its session beside KV (M1 to M4, M8 to M11).
+ * core/session/call.h declares the requests.
  *
- * A worker has looked at one: it is appended, or the session rolled back, or it is refused. */
+ * A worker checked a record: appends it, rolls the session back, or refuses it. */
 void record_checked(struct core *c, struct actions *out, const struct record_checked *found);
-/* Who waited for that is told nothing. */
+/* The connection that waited for that gets no answer. */
 void record_conn_closed(struct core *c, uint32_t conn);
 
 #endif
