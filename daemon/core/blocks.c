@@ -1,5 +1,5 @@
-/* Blocks: prefixes of one chunk each, that stores of blocks ask about by the thousand. An answer
- * names the page of each; nothing is pinned, so who reads a page verifies what was read. */
+/* Blocks: prefixes of one chunk each, which block stores look up by the thousand. An answer names
+ * each block's page; nothing is pinned, so a reader verifies what it read. */
 #include "core/arena/actions.h"
 #include "core/disk/entries.h"
 #include "core/disk/stores.h"
@@ -28,8 +28,8 @@ static struct page_ref block_place(const struct core *c, struct block b)
     return (struct page_ref){0, b.chunk == NONE ? BLOCK_NOWHERE : BLOCK_ON_DISK};
 }
 
-/* Removes it from memory and from the disk, or changes nothing: a session, a job, a store or a
- * fetch holds it. */
+/* Removes the block from memory and disk. Returns false, with nothing changed, if a session, a job,
+ * a store or a fetch uses it. */
 static bool block_remove(struct core *c, struct block b)
 {
     const struct disk_chunk *k = b.chunk == NONE ? NULL : disk_chunk_at(c, b.chunk);
@@ -122,8 +122,8 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
         may_ask(c, (struct tenant_peer){call->engine->tenant, r->host}))
         return blocks_ask(c, out, call, p, ret);
     refs = run_add(out, (struct table_run){.n = n});
-    check(refs); /* the answer has nothing else */
-    /* From the last to the first, which is then evicted last (T13). */
+    check(refs); /* the answer has no other runs */
+    /* From the last to the first, so that the first is evicted last (T13). */
     for (uint32_t i = n; i-- > 0; c->visits++)
         refs[i] = block_answer(c, p, r, r->keys.v + (size_t)i * p->align);
     return TERN_OK;

@@ -1,10 +1,10 @@
-/* Why a request is BUSY: one text for each cause, so that whoever plays the core can look whether
- * the cause holds. Those of a table of records that is used up are in arena/shares.h. */
+/* Why a request is BUSY: one text for each cause, so that a caller of the core can check that the
+ * cause is real. The texts for full tables of records are in arena/shares.h. */
 #ifndef CORE_BUSY_H
 #define CORE_BUSY_H
 
-/* Why a fetch ends as BUSY: X(NAME, what is said). Each says what to wait for. QUEUE: the peer was
- * never asked. */
+/* Why a fetch ends as BUSY: X(NAME, text). Each text names what to wait for. QUEUE: no request was
+ * sent to the peer. */
 #define PULL_BUSY_TABLE(X)                                                                         \
     X(QUEUE, "the peer is busy, and earlier fetches from it wait before this one: fetch again "    \
              "after retry_ms")                                                                     \
@@ -48,14 +48,14 @@ enum pull_busy {
 
 #define STORE_TIME_OVER "its time was over: the daemon is about to end"
 
-/* Loads from the host tier, besides records and room. */
+/* Loads from the host tier, in addition to records and room. */
 #define LOAD_AWAITS_COMMIT "a commit of that prefix waits for its step: repeat in a moment"
 #define LOAD_AWAITS_COPY   "a copy of that prefix to the host is under way: repeat in a moment"
 #define LOAD_COPY_FAILED   "a copy from host memory failed: repeat it"
 /* CORRUPT. */
 #define LOAD_CORRUPT "the host's copy does not agree with its checksums: Abort, and compute it anew"
 
-/* Why a ticket is not fetched now: X(NAME, what is said). On the wire by number, so append. */
+/* Why a ticket cannot be fetched now: X(NAME, text). The wire carries numbers, so append. */
 #define TICKET_BUSY_TABLE(X)                                                                       \
     X(UNSAID, "its source says that another fetch takes the ticket, that its session still runs "  \
               "and has committed nothing or has not matched these tokens, or that the step that "  \
@@ -76,7 +76,7 @@ enum ticket_busy {
         TICKET_BUSY_COUNT
 };
 
-/* The numbers: committed, and tokens in its list. */
+/* The text's numbers: committed tokens, and tokens of the session's list. */
 #define TICKET_STILL_RUNS                                                                          \
     "the ticket's session still runs, with # of its # tokens committed: fetch it when it was "     \
     "handed over, or from another host follow it"

@@ -1,6 +1,6 @@
-/* Evictions that an operator asked for. One step takes a piece of one; it is answered when it has
- * come to its end, with all that became free of it. What must stay true: other requests are served
- * in between, and it ends although they bring new prefixes: it takes no more than there were. */
+/* Evictions that an operator requested. Each step does one piece of one eviction; the answer
+ * follows the last piece, with all that was freed. Invariant: other requests are served in between,
+ * and an eviction ends although they add prefixes: it evicts no more nodes than it found. */
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/session/call.h"
@@ -21,7 +21,7 @@ static uint32_t pages_used(const struct core *c, enum tier tier)
     return n;
 }
 
-/* False: there is more to do. */
+/* Returns false if more is left to do. */
 static bool piece(struct core *c, struct eviction *e)
 {
     uint32_t end = piece_begin(c);
@@ -46,7 +46,7 @@ enum tern_err request_evict(struct core *c, struct actions *out, struct call *ca
                             struct reply *ret)
 {
     const struct req_evict *r = &call->req->evict;
-    /* Each node may count twice: as it leaves the device, and the host. */
+    /* Each node may count twice: evicted from the device, and from the host. */
     uint32_t nodes_now = 2 * (c->limits.nodes - c->free_nodes.n);
     struct eviction *e = NULL;
 
@@ -63,7 +63,7 @@ enum tern_err request_evict(struct core *c, struct actions *out, struct call *ca
                            .conn = call->req->conn,
                            .request_id = call->req->request_id,
                            .trace_id = call->req->trace_id};
-    call->later = true; /* evictions_flush begins with it in this step */
+    call->later = true; /* evictions_flush starts it in this step */
     return TERN_OK;
 }
 

@@ -1,7 +1,6 @@
-/* What became of prompts and of pages, in numbers that only grow: of a tenant since the daemon
- * began, of a pool since it was opened, of a namespace since the pool knows it (the counts of one
- * that was given up begin anew when it comes again). And how long things took, of the whole daemon.
- * Counted by the core, told by core_figures (query.h). */
+/* Counts of what happened to prompts and pages: of a tenant since the daemon began, of a pool since
+ * it was opened, of a namespace since the pool has known it (they restart if it is dropped and
+ * returns). Also latencies of the whole daemon. The core counts; core_figures (query.h) reports. */
 #ifndef CORE_FIGURES_H
 #define CORE_FIGURES_H
 
@@ -9,10 +8,10 @@
 
 /* As X(name, its key, what it counts).
  *
- * A prompt is the tokens of the Match that a session begins with, all of its pieces together, and
- * of a later one those that the session did not have yet. DEVICE is what Match found; HOST, DISK,
- * PEER and HANDED are what fetches brought to sessions, HANDED by a ticket of this daemon itself.
- * What is left of PROMPT_TOKENS was found nowhere. */
+ * A prompt is the tokens of a session's first Match, all pieces together, and of a later Match
+ * those that the session did not have yet. DEVICE is what Match found; HOST, DISK, PEER and HANDED
+ * are what fetches brought to sessions, HANDED by a ticket of this daemon itself. The rest of
+ * PROMPT_TOKENS was found nowhere. */
 #define FIGURE_TABLE(X)                                                                            \
     X(PROMPTS, "prompts", "Match requests with tokens that the session did not have")              \
     X(PROMPT_TOKENS, "prompt_tokens", "tokens of these")                                           \
@@ -37,10 +36,10 @@ struct figure_counts {
     uint64_t v[FIGURES];
 };
 
-/* Fetches from one peer, since it was configured or joined. `failed`: they ended in PEER_LOST,
- * TIMED_OUT or CORRUPT, whatever they had brought by then. */
+/* Fetches from one peer, since it was configured or joined. `failed`: fetches that ended in
+ * PEER_LOST, TIMED_OUT or CORRUPT, whatever they had brought before. */
 struct peer_figures {
-    struct histogram brought; /* how long those took that brought something, failed or not */
+    struct histogram brought; /* durations of those that brought something, failed or not */
     uint64_t tokens, failed;
 };
 

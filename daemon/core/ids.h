@@ -7,10 +7,10 @@
 
 #define NONE UINT32_MAX /* "no such slot" for every index in the arena */
 
-/* What a client, a peer or a worker holds of a record of the core: its slot and the generation that
- * the slot had when the handle was given out. A handle whose generation has passed is answered
- * GONE. Each kind is a type of its own, so that none can be given where another is meant. Packed,
- * as on the wire: gen << 32 | slot. {0, 0} names nothing. */
+/* A handle to a record of the core, as a client, a peer or a worker has it: the record's slot, and
+ * the slot's generation when the handle was made. A handle of a past generation is answered GONE.
+ * Each kind has its own type, so that no other kind can be passed. Packed, as on the wire: gen <<
+ * 32 | slot. {0, 0} names nothing. */
 #define HANDLE(kind)                                                                               \
     struct kind##_id {                                                                             \
         uint32_t slot, gen;                                                                        \
@@ -40,9 +40,10 @@ HANDLE(record) /* a turn record */
 
 /* A session that was handed over, or will be, as its ticket names it (Y1). */
 struct ticket {
-    struct session_id id; /* gen 0: no ticket */
-    uint64_t key[2];      /* who shows it was told of the ticket: random, and told to nobody else */
-    uint64_t incarnation; /* of the daemon that has the session */
+    struct session_id id;  /* gen 0: no ticket */
+    uint64_t key[2];       /* random, sent only with the ticket: proves that its bearer has the
+                              ticket */
+    uint64_t incarnation;  /* of the daemon that has the session */
     uint32_t length, zero; /* tokens; 0: the session still ran when the ticket was made */
 };
 
@@ -56,7 +57,7 @@ struct namespace_id {
     uint64_t hi, lo;
 };
 
-/* Stands beside the tokens at an absolute position of the sequence and is compared like one. */
+/* Belongs to the token at an absolute position of the sequence, and is compared like a token. */
 struct extra_key {
     uint32_t position;
     uint32_t zero; /* explicit padding, always 0 */

@@ -81,7 +81,7 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
     s = session_at(c, slot);
     memset(ret, 0, sizeof *ret);
     ret->id = (struct session_id){.slot = slot, .gen = s->gen};
-    ret->engine = s->engine == NONE /* a ticket outlives it */
+    ret->engine = s->engine == NONE /* a ticket outlives its engine */
                       ? (struct engine_id){.slot = NONE}
                       : (struct engine_id){.slot = s->engine, .gen = engine_at(c, s->engine)->gen};
     ret->pool = (struct pool_id){.slot = s->pool, .gen = pool_at(c, s->pool)->gen};
@@ -141,7 +141,7 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
     return true;
 }
 
-/* What its lists still have was not published. */
+/* The pages still in its lists were not published. */
 static void pull_amounts(const struct core *c, const struct pull *p, struct transfer_view *ret)
 {
     uint64_t left_bytes = 0;
@@ -441,12 +441,12 @@ static void add_borrowed(const struct pool *p, const struct node *n, uint32_t re
             ret[g] += p->group[g].segment;
 }
 
-/* What one engine's sessions borrow in one pool: a node's bit is `seen` once it was counted. */
+/* A walk over what an engine's sessions borrow in a pool. A counted node's bit is `seen`. */
 struct borrowed_walk {
     uint32_t pool;
     bool seen;
     uint64_t *bits;
-    uint32_t *visits, *ret; /* ret: GROUPS_MAX of them */
+    uint32_t *visits, *ret; /* ret: GROUPS_MAX counters */
 };
 
 static bool walk_path(const struct core *c, const struct session *s, const struct borrowed_walk *w)
@@ -463,9 +463,9 @@ static bool walk_path(const struct core *c, const struct session *s, const struc
     return true;
 }
 
-/* Looks at each node of the sessions' paths once. The same walk with the other value of `seen` puts
- * the bits back. Only engines that have the pool are asked: operators ask for all pools at a time.
- * False: it is not all of the paths. */
+/* Visits each node of the sessions' paths once. The same walk with the opposite `seen` restores the
+ * bits. Skips engines without the pool, since operators query all pools at a time. Returns false if
+ * the walk stopped before the end of the paths. */
 static bool walk_paths(const struct core *c, const struct borrowed_walk *w)
 {
     for (uint32_t i = 0; i < c->limits.engines; i++) {

@@ -1,5 +1,5 @@
 /* Read-only views of the core for `ternctl`, metrics and tests. Each fills one struct for one slot
- * and returns false where that slot is empty; the caller walks the slots. None changes the core. */
+ * and returns false if that slot is empty; the caller iterates over the slots. */
 #ifndef CORE_QUERY_H
 #define CORE_QUERY_H
 
@@ -8,33 +8,33 @@
 #include "core/figures.h"
 #include "core/transfer_times.h"
 
-/* Pages of one group by where they are: all but `evictable` and `peak_*` add up to `total`. */
+/* Pages of one group by state: all counts but `evictable` and `peak_*` add up to `total`. */
 struct group_view {
     struct group_layout layout;
     uint32_t total, free, leased, session, snapshot, reclaimable, transfer, ticket, retiring,
         zeroing, quarantine;
-    uint32_t evictable; /* of snapshot and reclaimable: what eviction could bring now (E4) */
-    uint32_t peak_session, peak_snapshot; /* peak_snapshot: in use, reclaimable apart */
+    uint32_t evictable; /* of snapshot and reclaimable: pages that eviction could free now (E4) */
+    uint32_t peak_session, peak_snapshot; /* peak_snapshot: in use, without reclaimable ones */
 };
 
 struct pool_view {
     struct pool_id id;
     uint32_t tenant, ngroups, align_tokens, slabs, slabs_free, nodes;
-    uint32_t engine;           /* slot of one that maps it; NONE: none does */
-    uint32_t regions;          /* ranks of the engines that use it */
-    uint8_t region[RANKS_MAX]; /* of the tenant's, that of rank r */
-    uint32_t moved;            /* of them by a transfer: 1 where all hold alike */
+    uint32_t engine;           /* slot of an engine that maps it; NONE: no engine does */
+    uint32_t regions;          /* ranks of an engine that uses it */
+    uint8_t region[RANKS_MAX]; /* region of rank r, among the tenant's regions */
+    uint32_t moved;            /* regions that a transfer moves: 1 if all hold the same */
     uint64_t offset, bytes, slab_bytes;
     uint64_t layout_hash;
     bool closing, zeroing;
     enum tier tier;
-    uint32_t other; /* slot of the pool that is its host tier, or whose host tier it is; NONE */
+    uint32_t other; /* slot of its host tier, or of the pool that it is the host tier of; NONE */
     enum supersede supersede;
     struct group_view group[GROUPS_MAX];
 };
 
-/* Why a node is held. Each kind pins it, and with it the path to the root, on one tier: HOST on the
- * host, the others on the device. */
+/* Why a node is pinned. Each kind pins the node and its path to the root on one tier: HOST on the
+ * host, all others on the device. */
 enum ref_kind {
     REF_DEVICE,
     REF_TRANSFER,
@@ -48,47 +48,47 @@ enum ref_kind {
 
 struct session_view {
     struct session_id id;
-    struct engine_id engine; /* {NONE, 0}: it was handed over, and is nobody's */
+    struct engine_id engine; /* {NONE, 0}: the session was handed over, and has no engine */
     uint32_t tenant;
     struct pool_id pool;
     struct namespace_id ns;
     const char *state_word; /* static */
     struct lengths lengths;
     uint32_t tokens, node;
-    enum ref_kind ref; /* by which it holds `node`: DEVICE, RETRACTED or HOST */
+    enum ref_kind ref; /* kind of its pin of `node`: DEVICE, RETRACTED or HOST */
     uint64_t ref_since_ns;
     uint64_t last_use_ns;
     const char *ticket_word; /* static; "" where it has no ticket */
-    uint64_t ticket_left_ns; /* until it ends, if nobody fetches it */
+    uint64_t ticket_left_ns; /* until the ticket ends unfetched */
     uint32_t blob_bytes;     /* of its ticket */
     const char *turn_word;   /* static; "" where no turn is in flight and no SessionClose waits */
     uint64_t turn_begun_ns;  /* while one is in flight; else 0 */
     uint32_t records, recorded; /* turn records, and the tokens of their list */
     uint32_t record_pages,
-        blob_pages; /* of record memory, a prepared record's too; those of blobs */
+        blob_pages; /* of record memory, including a prepared record; those of blobs */
 };
 
-/* Of a tenant: turns in flight now; and those that began, that ended because their time was over,
- * and with their connection, since the daemon began. */
+/* Turns of a tenant: in flight now; and since the daemon began: begun, ended by their deadline,
+ * ended with their connection. */
 struct turns_view {
     uint64_t in_flight, begun, expired, lost;
 };
 
-/* Of a tenant: pages of its record memory, and turn records of all its sessions. `held`: of `used`,
- * those that a turn which never ended may still touch. */
+/* Record memory of a tenant in pages, and turn records of all its sessions. `held`: those of `used`
+ * that a turn which never ended may still touch. */
 struct records_view {
     uint32_t total, used, held, records;
 };
 
-/* Of a tenant: tickets that stand, and what became of those that do not, since the daemon began. */
+/* Tickets of a tenant: standing now; and since the daemon began, how others ended. */
 struct tickets_view {
     uint64_t standing, made, taken, dropped, expired;
 };
 
-/* Of a tenant: its part of the disk tier. Bytes are those of extents, with what fills up blocks. */
+/* A tenant's part of the disk tier. Bytes are those of extents, including the padding of blocks. */
 struct disk_view {
     uint64_t budget, used;                   /* bytes */
-    uint32_t entries, chunks, files, stores; /* stores: under way, or waiting */
+    uint32_t entries, chunks, files, stores; /* stores: running or waiting */
     struct disk_counts counts;
 };
 
@@ -99,10 +99,10 @@ struct disk_entry_view {
     uint32_t depth;
     enum disk_reason reason;
     uint32_t hits;
-    uint64_t bytes;     /* of all that it needs */
-    uint64_t own_bytes; /* of that, what no other entry needs */
-    uint64_t age_ns;    /* serving time since it was stored, or used last */
-    uint64_t score;     /* D7, in 1/2^24 tokens a byte: the lowest goes first */
+    uint64_t bytes;     /* of everything that the entry needs */
+    uint64_t own_bytes; /* of these, bytes that no other entry needs */
+    uint64_t age_ns;    /* serving time since its store or last use */
+    uint64_t score;     /* D7, in 1/2^24 tokens a byte: the lowest is evicted first */
     bool read;          /* a fetch reads it now */
 };
 
@@ -111,18 +111,18 @@ struct engine_view {
     char name[ENGINE_NAME_MAX];
     const char *state_word;
     uint32_t tenant, world, procs_alive, sessions;
-    uint32_t procs[PROCS_PER_ENGINE_MAX]; /* those that live, [rank], the pure scheduler last */
-    uint64_t done_step[RANKS_MAX];        /* as the ranks show them */
+    uint32_t procs[PROCS_PER_ENGINE_MAX]; /* live ones, [rank], the pure scheduler last */
+    uint64_t done_step[RANKS_MAX];        /* as the ranks publish them */
     uint64_t retiring_until;
-    uint64_t waits_since_ns; /* something waits for a step, and none has passed since; 0: nothing */
-    uint32_t rank_behind;    /* the rank that it waits for */
-    uint64_t named;          /* the highest step that a request of it named */
+    uint64_t waits_since_ns; /* something waits since then, and no step passed; 0: nothing waits */
+    uint32_t rank_behind;    /* the rank that the engine waits for */
+    uint64_t named;          /* highest step that the engine's requests named */
     bool dying;              /* a process of it died or left, and others live on */
-    bool jumped;             /* a rank shows a step far beyond it, which does not count (E7) */
-    uint32_t jumps;          /* how often one has */
+    bool jumped;             /* a rank shows a step far beyond `named`, which does not count (E7) */
+    uint32_t jumps;          /* number of such jumps */
 };
 
-/* E8: does something wait for its steps longer than `limit_ns`, or for a rank that jumped? */
+/* E8: true if something waits for its steps above `limit_ns`, or for a rank that jumped. */
 static inline bool engine_overdue(const struct engine_view *e, uint64_t limit_ns, uint64_t now_ns)
 {
     return e->waits_since_ns && (e->jumped || e->waits_since_ns + limit_ns <= now_ns);
@@ -131,44 +131,44 @@ static inline bool engine_overdue(const struct engine_view *e, uint64_t limit_ns
 struct transfer_view {
     bool outgoing;
     union {
-        struct pull_id pull;   /* of one that comes in */
-        struct serve_id serve; /* of one that goes out */
+        struct pull_id pull;   /* if incoming */
+        struct serve_id serve; /* if outgoing */
     };
     const char *state_word;
     uint32_t link, from, to, published;
-    uint32_t node;         /* that it holds by a TRANSFER ref; NONE */
-    uint32_t tenant, peer; /* peer NONE: its source is the disk */
+    uint32_t node;         /* node that it pins with a TRANSFER ref; NONE */
+    uint32_t tenant, peer; /* peer NONE: the source is the disk */
     bool ticket;           /* of a session that was handed over */
-    bool prefetch;         /* X8: no decode waits for it, as its engine said */
+    bool prefetch;         /* X8: the engine stated that no decode waits for it */
     uint64_t trace_id;
-    uint32_t pages; /* of all that it brings; out: that the peer may ask for */
-    /* In: what was asked for (again what came wrong), agrees with its checksum, and is published or
-     * was here meanwhile. */
+    uint32_t pages; /* total; out: those that the peer may request */
+    /* In: pages requested (again after a failed checksum), verified by checksum, and published or
+     * resident meanwhile. */
     uint32_t pages_asked, pages_verified, pages_published;
     uint64_t bytes, bytes_asked, bytes_verified, bytes_published; /* likewise */
     struct rate rate;                                             /* in: of the verified bytes */
     struct transfer_times times;
-    uint32_t quarantined; /* pages of it that wait for the proof; 0 until it is stopping */
+    uint32_t quarantined; /* its pages that wait for the proof; 0 until it is stopping */
     uint64_t started_ns, deadline_ns;
-    uint64_t quarantined_ns; /* since when; 0: none */
+    uint64_t quarantined_ns; /* since when; 0: none are quarantined */
 };
 
 struct node_view {
-    struct node_id id, parent_id; /* parent_id: with a parent */
+    struct node_id id, parent_id; /* parent_id: if it has a parent */
     uint32_t slot, parent, depth, children, pages;
     uint32_t refs[REF_KINDS]; /* by kind */
-    uint64_t admin_since_ns;  /* the first ADMIN ref, if there is one */
-    uint64_t chain; /* hash of namespace and all tokens of the prefix: the same everywhere */
+    uint64_t admin_since_ns;  /* time of the first ADMIN ref, if any */
+    uint64_t chain; /* hash of namespace and all tokens of the prefix: equal on all daemons */
     uint32_t pool;
     struct namespace_id ns;
     bool visible, sealed; /* visible: every rank has passed the step that wrote it */
-    /* STATE: pages of its segments (in `pages` too); superseded, so that whoever needs pages takes
-     * them first; a session could go on from here, derived now (false where there is nothing to
-     * resume: the root); who borrows it, sessions and transfers. */
+    /* STATE: pages of its segments (included in `pages`); borrowing sessions and transfers.
+     * reclaimable: superseded, so its STATE is evicted first. resumable: a session could resume
+     * here, derived now (false at the root, which has nothing to resume). */
     uint32_t state_pages, borrowers;
     bool reclaimable, resumable;
-    bool on_device, on_host; /* all HISTORY pages are there, and a copy is acknowledged */
-    bool copying;            /* from one tier to the other, now or when its turn comes */
+    bool on_device, on_host; /* all HISTORY pages are resident, and a copy is acknowledged */
+    bool copying;            /* from one tier to the other, now or queued */
     uint32_t host_pages;     /* of the host tier, not in `pages` */
     uint64_t last_use_ns;
 };
@@ -180,19 +180,19 @@ struct space_view {
     uint32_t tenant, pool;
     struct namespace_id ns;
     uint32_t nodes;
-    bool held;  /* by a session, a transfer or an operator */
-    bool reset; /* N1: nobody finds it, and it goes */
+    bool held;  /* pinned by a session, a transfer or an operator */
+    bool reset; /* N1: nothing matches it, and it is being removed */
     struct figure_counts figures;
 };
 
 struct tree_event_view {
-    uint64_t seq; /* 1 is the first; no number is left out */
+    uint64_t seq; /* from 1 on, without gaps */
     enum tree_event_kind kind;
     uint32_t tenant, pool, pool_gen, depth; /* the pool's handle is {pool, pool_gen} */
     struct namespace_id ns;
-    uint64_t chain, parent_chain; /* as in node_view; the parent's, 0 at the first chunk */
+    uint64_t chain, parent_chain; /* as in node_view; the parent's is 0 at the first chunk */
     bool on_device, on_host;      /* after the change */
-    struct node_id node;          /* whose tokens core_event_chunk reads */
+    struct node_id node;          /* the node whose tokens core_event_chunk copies */
 };
 
 #define CORE_SHARES 21 /* tables that tenants share */
@@ -201,14 +201,14 @@ struct share_of {
     uint32_t table, tenant;
 };
 
-/* A table that tenants share, and what one of them has of it. */
+/* A table that tenants share, and one tenant's part of it. */
 struct share_view {
-    const char *setting; /* of `limits`; static */
-    const char *records; /* what they are; static */
+    const char *setting; /* name of the setting in `limits`; static */
+    const char *records; /* name of the table's records; static */
     uint32_t limit;
-    uint32_t reserved; /* for the tenant; of transfers, with all peers together */
-    uint32_t rest;     /* common records that nobody holds */
-    uint32_t used;     /* by the tenant, with all peers */
+    uint32_t reserved; /* for the tenant; for transfers, over all peers */
+    uint32_t rest;     /* common records that no tenant has */
+    uint32_t used;     /* by the tenant, over all peers */
 };
 
 struct core_view {
@@ -216,27 +216,27 @@ struct core_view {
     uint32_t pools, engines, sessions, nodes, pulls, serves, links_up;
     uint32_t token_blocks_free, nodes_free, retires_free;
     bool draining;
-    uint64_t namespaces_reset;             /* also because a peer said so */
-    uint32_t resets_spreading;             /* of which not all peers have heard */
+    uint64_t namespaces_reset;             /* including resets that peers sent */
+    uint32_t resets_spreading;             /* resets that some peers have not confirmed */
     uint64_t evicted_nodes, evicted_pages; /* of all tenants: see figures.h */
     uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    uint64_t oldest_quarantine_ns;    /* since when its pages wait; 0: none */
-    struct pull_id oldest_quarantine; /* the pull that holds them; gen 0: none */
-    uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to host memory, back */
-    uint64_t host_copies_again;                           /* that failed and were begun anew */
-    uint64_t
-        host_uncopied; /* nodes that left the device without one, though there is a host tier */
+    uint64_t oldest_quarantine_ns;    /* since when the oldest pages wait; 0: none */
+    struct pull_id oldest_quarantine; /* the pull that has these pages; gen 0: none */
+    uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to the host, failed,
+                                                             loaded */
+    uint64_t host_copies_again;                           /* failed copies that were retried */
+    uint64_t host_uncopied; /* nodes evicted from the device without a copy, despite a host tier */
     uint64_t retracts, recovers;
-    uint64_t retracts_undone;         /* a copy was given up: those sessions run on */
-    uint32_t copies;                  /* under way now, a node each */
-    uint64_t event_first, event_next; /* as told: the oldest change kept, the next to come */
+    uint64_t retracts_undone;         /* cancelled with their copy; the sessions run on */
+    uint32_t copies;                  /* running now, each of one node */
+    uint64_t event_first, event_next; /* as reported: the oldest change kept, the next to come */
 };
 
-/* False: there is no such table, or no such tenant. Tables are numbered from 0. */
+/* Returns false if the table or the tenant does not exist. Tables are numbered from 0. */
 bool core_share_view(const struct core *c, struct share_of of, struct share_view *ret);
-/* Is a reply's text (the pointer, no copy) the refusal of a share? Then *ret_table is its table. */
+/* Returns true if a reply's text (this pointer) refuses a share; *ret_table is then its table. */
 bool core_share_refusal(const char *text, uint32_t *ret_table);
-/* core_share_view before there is a core, with nobody holding anything; `rest` is not filled in. */
+/* As core_share_view before a core exists, with nothing in use; `rest` is not filled in. */
 bool core_share_plan(const struct core_limits *limits, const struct tenant_config *tenants,
                      struct share_of of, struct share_view *ret);
 void core_view(const struct core *core, struct core_view *ret);
@@ -246,11 +246,11 @@ const struct figure_counts *core_pool_figures(const struct core *core,
                                               uint32_t slot); /* NULL: empty */
 bool core_space_view(const struct core *core, uint32_t slot, struct space_view *ret);
 const struct histogram *core_latency(const struct core *core, enum latency latency);
-/* Steps that looked at more records than a step may (T20): a fault of this daemon's own. */
+/* Steps that visited more records than the bound (T20): a fault of this daemon itself. */
 struct steps_over {
     uint64_t steps;
     uint32_t bound;
-    uint32_t kind, visits;           /* enum event_kind; of the longest */
+    uint32_t kind, visits;           /* of the longest; kind: enum event_kind */
     uint32_t last_kind, last_visits; /* of the last */
     uint32_t zero;
 };
@@ -262,7 +262,7 @@ void core_tickets(const struct core *core, uint32_t tenant, struct tickets_view 
 void core_records(const struct core *core, uint32_t tenant, struct records_view *ret);
 void core_disk(const struct core *core, uint32_t tenant, struct disk_view *ret);
 bool core_disk_entry_view(const struct core *core, uint32_t slot, struct disk_entry_view *ret);
-/* Is nothing being stored, nor to be stored before the daemon ends (EV_SHUTDOWN)? */
+/* Returns true if nothing is or will be stored before the daemon ends (EV_SHUTDOWN). */
 bool core_disk_idle(const struct core *core);
 uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
 bool core_pool_view(const struct core *core, uint32_t slot, struct pool_view *ret);
@@ -271,32 +271,32 @@ bool core_engine_view(const struct core *core, uint32_t slot, struct engine_view
 bool core_pull_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_serve_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_node_view(const struct core *core, uint32_t slot, struct node_view *ret);
-/* Does a link to or from that peer, or a transfer on one, still stand? */
+/* Returns true while a link to or from that peer, or a transfer on such a link, exists. */
 bool core_peer_used(const struct core *core, uint32_t peer);
 /* Numbers of the oldest change kept, of any tenant, and of the next one. Equal: none is kept. */
 void core_event_range(const struct core *core, uint64_t *ret_first, uint64_t *ret_next);
-/* X6: whoever stores a number has it with this added, which is another one in each life of the
- * daemon: sums of it are below 2^53, so they are exact as a double, too. */
+/* X6: offset that callers add to numbers before they store them; it differs in each life of the
+ * daemon. Sums are below 2^53, so they are exact as a double. */
 uint64_t core_event_base(const struct core *core);
-/* Adds the snapshot pages in running sessions' tables, each counted once, to *ret. `bits`: scratch
- * of one bit a node, (limits.nodes + 63) / 64 words, all 0 before and afterwards. *visits: the
- * nodes that may still be looked at; false where those were not enough. */
+/* Adds the snapshot pages in running sessions' tables to *ret, each page once. `bits`: scratch of
+ * one bit a node, (limits.nodes + 63) / 64 words, all 0 before and after. *visits: remaining nodes
+ * to visit. Returns false if these did not suffice. */
 bool core_pool_borrowed(const struct core *core, uint32_t pool, uint64_t *bits, uint32_t *visits,
                         uint32_t ret[GROUPS_MAX]);
-/* A tenant's own changes are counted apart, from 1: those that are kept are [first, next). */
+/* A tenant's own changes are numbered separately, from 1. [first, next) are kept. */
 void core_event_own_range(const struct core *core, uint32_t tenant, uint64_t *ret_first,
                           uint64_t *ret_next);
-/* The first of them that is kept and has that number or a later one. */
+/* Own number of the first kept change whose number is `seq` or later. */
 uint64_t core_event_own_at(const struct core *core, uint32_t tenant, uint64_t seq);
-/* How many from that number on were overwritten, at most; 0 if none was. */
+/* Upper bound of the changes from `seq` on that were overwritten; 0 if none was. */
 uint64_t core_event_own_lost(const struct core *core, uint32_t tenant, uint64_t seq);
 bool core_event_own_view(const struct core *core, uint32_t tenant, uint64_t own,
                          struct tree_event_view *ret);
-/* How many tokens (L) and extra keys the chunk of that change has. False: the tree has it no more,
- * and a REMOVED follows or is `e` itself. */
+/* Number of tokens (L) and extra keys of the change's chunk. Returns false if the tree no longer
+ * has it: a REMOVED follows, or `e` is that one. */
 bool core_event_chunk_size(const struct core *core, const struct tree_event_view *e,
                            uint32_t *ret_tokens, uint32_t *ret_keys);
-/* Copies so many of them, in the same step of the caller. */
+/* Copies these tokens and keys. Call in the same step as core_event_chunk_size. */
 void core_event_chunk(const struct core *core, const struct tree_event_view *e,
                       uint32_t *ret_tokens, struct extra_key *ret_keys);
 const struct core_limits *core_limits_of(const struct core *core);

@@ -1,6 +1,6 @@
-/* What engines ask and what they are told, as the core sees it: ids, lengths and tokens; never a
- * pointer into a page, a file descriptor or a byte of KV. Arrays in a request are borrowed for one
- * core_step; arrays in a reply lie in struct actions and live until its next use. */
+/* Requests of engines and their answers, as the core sees them: ids, lengths and tokens; never a
+ * pointer into a page, a file descriptor or a byte of KV. A request's arrays are borrowed for one
+ * core_step; a reply's arrays lie in struct actions until its next use. */
 #ifndef CORE_REQUEST_H
 #define CORE_REQUEST_H
 
@@ -8,19 +8,18 @@
 #include "core/ids.h"
 #include "core/limits.h"
 
-/* The operations. Their order is the tape's, so a new one comes last. What each of them says and is
- * answered is below. ENGINE_LEAVE says that this process has unmapped everything; the last one ends
- * the engine.
- * X(NAME, name in the log, function of the core that answers it, who asks, when it is answered):
- *   ANY            whoever is connected
+/* The operations, in the tape's order: append new ones. Their requests and answers are below. An
+ * ENGINE_LEAVE states that this process has unmapped everything; the last one ends the engine.
+ * X(NAME, name in the log, function of the core that answers it, who may ask, when it is answered):
+ *   ANY            any connection
  *   OPERATOR       a connection of the admin socket
  *   ENGINE         a connection that has joined an engine, when all its ranks have
- *   SESSION(op)    such a one, about the session that request.op.session names
- *   RECORDS(op)    likewise, also while a rollback of it is looked at
- *   ANYHOW(op)     likewise, also while pages that the session gave up are being given back, or by
- *                  the session's own handle while a turn is in flight
- *   AT_ONCE        by the reply of the same step
- *   LATER          by one of a later step, when a transfer or a copy has ended; a refusal at once
+ *   SESSION(op)    as ENGINE, about the session that request.op.session names
+ *   RECORDS(op)    as SESSION, also while a rollback of the session is checked
+ *   ANYHOW(op)     as SESSION, also while pages that the session gave up are being freed, or by the
+ *                  session's own handle while a turn is in flight
+ *   AT_ONCE        by a reply of the same step
+ *   LATER          by a reply of a later step, after a transfer or a copy; a refusal at once
  */
 #define OP_TABLE(X)                                                                                \
     X(ENGINE_JOIN, "join", engine_join, ANY, AT_ONCE)                                              \
@@ -69,7 +68,7 @@ enum op {
         OP_COUNT
 };
 
-/* "" for what is none. */
+/* "" if there is no such operation. */
 static inline const char *op_name(enum op op)
 {
     static const char *const names[OP_COUNT] = {
@@ -86,18 +85,17 @@ enum role {
     ROLE_WORKER = 1,
     ROLE_BOTH = 2
 }; /* BOTH: a single process that is rank and scheduler */
-/* HISTORY: KV of every token. WINDOW, RECURRENT: STATE groups, needed to go on from a depth. */
+/* HISTORY: KV of every token. WINDOW, RECURRENT: STATE groups, needed to resume from a depth. */
 enum family { FAMILY_HISTORY = 0, FAMILY_WINDOW = 1, FAMILY_RECURRENT = 2 };
-/* What happens to STATE pages that a later resume point has made needless (T10). */
+/* When STATE pages that a later resume point made needless are freed (T10). */
 enum supersede { SUPERSEDE_LAZY = 0, SUPERSEDE_EAGER = 1, SUPERSEDE_OFF = 2 };
-/* Where a page lies. */
 enum tier { TIER_DEVICE = 0, TIER_HOST = 1, TIER_COUNT };
-/* HOST: the committed prefix is copied to host memory, and pinned there. DROP: it stays on the
- * device, pinned; what was not committed is given back. */
+/* HOST: the committed prefix is copied to host memory and pinned there. DROP: it stays on the
+ * device, pinned; the rest is freed. */
 enum retract_mode { RETRACT_HOST = 0, RETRACT_DROP = 1 };
 enum shard_axis { SHARD_NONE = 0, SHARD_HEADS, SHARD_REPLICATED, SHARD_LAYERS, SHARD_TOKENS };
 
-/* The device that a rank named. The shell looks up which region of the tenant lies on it. */
+/* The device that a rank named. The shell looks up which of the tenant's regions lies on it. */
 struct req_device {
     bool named;      /* false: none, and region r is rank r's */
     uint32_t region; /* NONE: the tenant has no region on such a device */
@@ -120,38 +118,38 @@ struct group_layout {
     uint64_t page_bytes; /* in one region */
 };
 
-struct reshard_layout; /* daemon/reshard: the core passes a pointer on, and never reads it */
+struct reshard_layout; /* daemon/reshard: the core only passes the pointer on */
 
 /* Attaches to a pool of the same layout that no engine has mapped any more; else carves one.
- * `shared`: to any of that layout, whatever its size, also one that engines have mapped. */
+ * `shared`: attaches to any pool of that layout, of any size, mapped or not. */
 struct req_pool_open {
     uint32_t ngroups;
     struct group_layout group[GROUPS_MAX];
     enum shard_axis shard;
     enum supersede supersede;
-    uint32_t axes_hash;    /* names and order of the axes and their strides, and the fields of the
-                              pages, hashed by the shell */
-    uint64_t fields_hash;  /* what the fields hold over all ranks, likewise: pages of pools in which
-                              it is the same can be resharded (N3). 0: the pool says nothing of it */
-    uint32_t copies;       /* 1: some of it several ranks hold, and not all ranks all of it (X5) */
-    uint32_t align_tokens; /* L, where it is to be more than what the groups need; 0: that */
+    uint32_t axes_hash;    /* hash, made by the shell, of the axes' names, order and strides, and of
+                              the pages' fields */
+    uint64_t fields_hash;  /* likewise, of what the fields hold over all ranks: pages of pools with
+                              equal hashes can be resharded (N3). 0: not stated */
+    uint32_t copies;       /* 1: several ranks hold some of it, but not every rank all of it (X5) */
+    uint32_t align_tokens; /* L, if it is to be more than the groups need; 0: what they need */
     uint64_t bytes;        /* in one region; rounded down to whole slabs */
     uint64_t host_bytes;   /* likewise, of its host tier; 0: it has none */
     bool shared;
-    /* What the groups are called, for operators; NULL: not known. Borrowed for the step. The core
-     * never reads them: they are no part of a layout, and only go into the answer. */
+    /* Names of the groups, for operators; NULL: not known. Borrowed for the step. The core copies
+     * them to the answer unread: they are no part of a layout. */
     const char (*names)[GROUP_NAME_MAX];
-    const struct reshard_layout *layouts; /* of each group, likewise; NULL: they were not told */
+    const struct reshard_layout *layouts; /* of each group, likewise; NULL: not stated */
 };
 
 struct req_session_open {
     struct pool_id pool;
     struct namespace_id ns;
-    uint32_t blobs_kept; /* M1: so many of its last turn records keep their blobs; 0: BLOBS_KEPT */
-    bool merging;        /* M2: several samples are merged: all of them keep theirs */
+    uint32_t blobs_kept; /* M1: how many of its last turn records keep blobs; 0: BLOBS_KEPT */
+    bool merging;        /* M2: several samples are merged: all records keep their blobs */
 };
 
-/* The first `base` tokens that the daemon holds for this session, then v[0..n). */
+/* A token list: the first `base` tokens that the daemon has for this session, then v[0..n). */
 struct req_tokens {
     const uint32_t *v;
     uint32_t n, base;
@@ -159,38 +157,38 @@ struct req_tokens {
     uint32_t nkeys;
 };
 
-/* A Peek may come in pieces, too: each goes on from the node that the one before it reached. */
+/* A Peek may come in pieces; each continues from the node that the last one reached. */
 struct req_peek {
     struct pool_id pool;
     struct namespace_id ns;
     struct req_tokens tokens; /* base is the depth of `from` */
     struct node_id from;      /* {0, 0}: from the first token */
-    bool pieces;              /* as that of a Match */
+    bool pieces;              /* as in a Match */
 };
 
 /* Blocks: prefixes of one chunk of L tokens each, in a pool of one group with one page a chunk. */
 enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE, BLOCKS_ASK };
 
-/* Where the device has no page of a block, the index is 0 and this takes the place of a generation.
- * HELD: a removal found the block in use. ELSEWHERE and above: the answer's hosts have it. */
+/* If the device has no page of a block, the index is 0 and this stands in for the generation. HELD:
+ * a removal found the block in use. ELSEWHERE + i: peer i of the answer's hosts has the block. */
 enum block_place { BLOCK_NOWHERE = 0, BLOCK_ON_HOST, BLOCK_ON_DISK, BLOCK_HELD, BLOCK_ELSEWHERE };
 
 struct req_blocks {
     struct pool_id pool;
     struct namespace_id ns;
     enum blocks_what what;
-    struct req_tokens keys; /* L tokens each, BLOCKS_MAX keys at most; of ASK BLOCKS_ASKED_MAX */
-    uint32_t host;          /* ASK: the peer that is asked; PEER_ANY: all of them */
+    struct req_tokens keys; /* L tokens each; at most BLOCKS_MAX keys, for ASK BLOCKS_ASKED_MAX */
+    uint32_t host;          /* ASK: the peer to ask; PEER_ANY: all of them */
 };
 
-/* A Match may come in pieces, each going on where the last ended. The last one has the result. */
+/* A Match may come in pieces; each continues where the last ended. The last one has the result. */
 struct req_match {
     struct session_id session;
     struct req_tokens tokens;
     uint32_t earlier; /* tokens of this Match that came in earlier pieces: at most tokens.base */
     bool more;        /* further pieces follow */
-    bool pieces;      /* it may take the first tokens alone, as a piece: `taken` of the answer */
-    uint64_t step;    /* the last step that may touch pages that this gives back (a resume frees the
+    bool pieces;      /* may be taken in part, as a piece: `taken` of the answer */
+    uint64_t step;    /* the last step that may touch pages that this frees (a resume frees the
                          tail) */
 };
 
@@ -201,26 +199,26 @@ enum step_op_kind {
     STEP_FINISH,
     STEP_ABORT,
     STEP_CLOSE,
-    STEP_SLIDE,   /* T5: STATE pages wholly below the window leave the table. `length`: the next
-                     commit target, 0 for one chunk beyond what is committed. A commit slides by
-                     itself */
-    STEP_RELEASE, /* SnapshotRelease: nobody will come back to the resume point where the session
-                    is: its STATE may go first */
+    STEP_SLIDE,   /* T5: removes STATE pages wholly below the window from the table. `length`: the
+                     next commit target, 0 for one chunk beyond what is committed. Commits slide
+                     without this operation */
+    STEP_RELEASE, /* SnapshotRelease: no session will return to this session's resume point: its
+                     STATE may be evicted first */
     STEP_ASSIGN,  /* an Extend whose pages are those in `runs`, which are leased to the engine: they
-                    become the session's own */
-    STEP_UNLEASE, /* the pages in `runs`, leased of `pool`, are given back. Names no session */
-    STEP_WRITTEN, /* of older libraries, which named units of pages ahead of their commit */
+                     become the session's own */
+    STEP_UNLEASE, /* frees the pages in `runs`, leased from `pool`. Names no session */
+    STEP_WRITTEN, /* sent by older libraries, which named units of pages before their commit */
     STEP_KINDS
 };
 
-/* "The session's table now has at [group][first ...] these pages." Extend: new pages. Match and
- * Fetch: borrowed ones. Commit: canonical pages that take the place of the session's duplicates. A
- * RECURRENT group has one page, first is 0; where `from` is given (index not 0), the engine copies
- * that page into it in stream order before it goes on (T21). Assign: pages that the engine has put
- * there. PageLease and Unlease: pages that are in no table, and `first` is 0. */
+/* "The session's table now has these pages at [group][first ...]." Extend: new pages. Match and
+ * Fetch: borrowed pages. Commit: canonical pages that replace the session's duplicates. A RECURRENT
+ * group has one page, and first is 0; where `from` is given (index not 0), the engine copies that
+ * page into it in stream order before it continues (T21). Assign: pages that the engine put there.
+ * PageLease and Unlease: pages that are in no table; `first` is 0. */
 struct table_run {
     uint32_t group, first, n;
-    uint32_t zero; /* explicit padding: the steps of a core are compared byte by byte */
+    uint32_t zero; /* explicit padding: tests compare the steps of cores byte by byte */
     const struct page_ref *refs;
     struct page_ref from;
 };
@@ -230,17 +228,16 @@ struct step_op {
     enum step_op_kind kind;
     bool barrier;
     struct session_id session;
-    uint64_t step;   /* REWIND, FINISH, ABORT, CLOSE, UNLEASE: the last step that may touch what is
-                        given back.
-                        COMMIT: the step that writes the pages, or a later one that was dispatched on
-                        them: duplicates that a canonical page replaces retire behind it (T8).
-                        0: nothing is in flight */
-    uint32_t length; /* EXTEND, ASSIGN: tokens allocated, 0 = as they are. REWIND: p. COMMIT: depth.
-                        FINISH: tokens that the session keeps */
-    uint32_t written;         /* EXTEND, ASSIGN: tokens written, 0 = as they are */
-    struct req_tokens tokens; /* EXTEND, ASSIGN: appended tokens (base = tokens the session has,
-                                 else CONFLICT) */
-    struct pool_id pool;      /* UNLEASE: of the pages */
+    uint64_t step;    /* REWIND, FINISH, ABORT, CLOSE, UNLEASE: the last step that may touch the
+                         freed pages. COMMIT: the step that writes the pages, or a later one that
+                         was dispatched on them: duplicates that a canonical page replaces retire
+                         behind it (T8). 0: nothing is in flight */
+    uint32_t length;  /* EXTEND, ASSIGN: tokens allocated, 0: unchanged. REWIND: p. COMMIT: depth.
+                         FINISH: tokens that the session keeps */
+    uint32_t written; /* EXTEND, ASSIGN: tokens written, 0: unchanged */
+    struct req_tokens tokens; /* EXTEND, ASSIGN: appended tokens (base: the session's number of
+                                 tokens, else CONFLICT) */
+    struct pool_id pool;      /* UNLEASE: the pages' pool */
     uint32_t nruns; /* ASSIGN: one for each group that needs pages. UNLEASE: at most one each */
     const struct table_run *runs;
 };
@@ -251,7 +248,7 @@ struct req_step {
     bool pieces; /* end at the first operation that goes_on */
 };
 
-/* E5: pages of one group, all of them or none. */
+/* E5: leases all of these pages of one group, or none. */
 struct req_page_lease {
     struct pool_id pool;
     uint32_t group, pages; /* pages: at least one */
@@ -264,49 +261,48 @@ struct req_page_lease {
 struct req_fetch {
     struct session_id session;
     uint32_t peer;  /* index in the configured list; the shell resolves the name; NONE: unknown.
-                       PEER_HOST: this daemon's own host tier; PEER_DISK: its disk; PEER_ANY:
-                       the peer that says it has most */
-    uint32_t depth; /* bring at most this many tokens of the session's list; 0 = all of them */
+                       PEER_HOST: this daemon's own host tier; PEER_DISK: its disk; PEER_ANY: the
+                       peer that reports most */
+    uint32_t depth; /* fetch at most this many tokens of the session's list; 0: all */
     uint32_t
-        at_least; /* wait until the source has published so many tokens; 0 = take what it has */
-    uint32_t
-        wait_ms;   /* but no longer than this; 0 = until shortly before the transfer's deadline */
-    bool prefetch; /* X8: no decode waits for it */
-    uint64_t step; /* the last that may touch the session's own pages, which what comes replaces */
+        at_least; /* wait until the source has published this many tokens; 0: take what it has */
+    uint32_t wait_ms; /* longest wait; 0: until shortly before the transfer's deadline */
+    bool prefetch;    /* X8: no decode waits for it */
+    uint64_t step;    /* the last that may touch the session's own pages, which are replaced */
     struct ticket
-        ticket;  /* Y2: all that it names, from the peer that gave it; the session's list
-                    has just its tokens. id.gen 0: none, and the rest says what is wanted */
+        ticket;  /* Y2: fetch all that it names from the peer that issued it; the session's list is
+                    exactly its tokens. id.gen 0: none; the other fields name what is wanted */
     bool follow; /* Y4: with a ticket whose session may still run: begin now */
 };
 
-/* Y4: answered when the fetch has brought the session beyond `above` written tokens, or ended. */
+/* Y4: answered when the fetch has raised the session's written tokens above `above`, or ended. */
 struct req_fetch_wait {
     struct session_id session;
     uint32_t above;
-    bool pages; /* answered at once: which pages it has brought, and will bring */
+    bool pages; /* answer at once: the pages that it has fetched, and will fetch */
 };
 
 struct req_fetch_cancel {
     struct session_id session;
 };
 
-/* Stores a prefix of the session on the disk, as a cold entry (D2): answered when it is durable. */
+/* Stores a prefix of the session on disk, as a cold entry (D2). Answered when it is durable. */
 struct req_store {
     struct session_id session;
-    uint32_t depth; /* where it ends, aligned down to L, at most what is committed; 0: as D2 says */
+    uint32_t depth; /* its length, aligned down to L, at most what is committed; 0: as D2 says */
 };
 
-/* Y1: closes the session. Who shows the ticket gets what it had at its written length. */
+/* Y1: closes the session. The ticket's bearer gets its contents at its written length. */
 struct req_handoff {
     struct session_id session;
     uint64_t step;          /* the last that may write its pages */
-    uint32_t deadline_ms;   /* how long the ticket stands; 0, or more than the daemon's: that one */
-    uint32_t blob_bytes;    /* what the engine gives along, at most TICKET_BLOB_BYTES */
-    struct req_tokens blob; /* its words, the last filled up with zeros */
-    uint64_t key[2];        /* of the ticket: random numbers that the shell has drawn */
+    uint32_t deadline_ms;   /* lifetime of the ticket; 0, or above the daemon's limit: that limit */
+    uint32_t blob_bytes;    /* bytes that the engine attaches, at most TICKET_BLOB_BYTES */
+    struct req_tokens blob; /* its words; zeros fill the last one */
+    uint64_t key[2];        /* of the ticket: random numbers from the shell */
 };
 
-/* Y1: a ticket of a session that still runs. A Handoff gives it its length. */
+/* Y1: a ticket of a session that still runs. A later Handoff sets the ticket's length. */
 struct req_ticket_open {
     struct session_id session;
     uint32_t deadline_ms; /* as of a Handoff */
@@ -314,14 +310,14 @@ struct req_ticket_open {
     uint64_t key[2]; /* likewise */
 };
 
-/* Whoever is an engine of the tenant and shows the ticket may. */
+/* Any engine of the tenant that shows the ticket may request this. */
 struct req_ticket {
     struct ticket ticket;
     uint32_t deadline_ms; /* RENEW: as of a Handoff, from now on */
     uint32_t zero;
 };
 
-/* A running session gives its device pages up, to come back by a Recover. */
+/* A running session gives up its device pages. A Recover restores them. */
 struct req_retract {
     struct session_id session;
     enum retract_mode mode;
@@ -333,7 +329,7 @@ struct req_recover {
     struct session_id session;
 };
 
-/* Nothing of this namespace is matched any more. */
+/* Makes everything in this namespace unmatchable. */
 struct req_namespace_reset {
     struct namespace_id ns; /* in every pool of the engine's tenant */
 };
@@ -343,28 +339,28 @@ struct req_wait_published {
     uint64_t step;
 };
 
-/* Claims the session: until the turn ends it can be used by the handle in the answer alone. */
+/* Claims the session: until the turn ends, only the handle in the answer can use it. */
 struct req_turn_begin {
     struct session_id session;
 };
 
 struct req_turn_end {
-    struct session_id session; /* as the TurnBegin answered it */
+    struct session_id session; /* as TurnBegin returned it */
     uint64_t step;             /* the last step of the turn that may touch the session's pages */
 };
 
-/* Answered when the session is closed: a turn that is in flight ends first, unless it is this very
- * turn that closes it. BUSY, and nothing is closed, where that turn does not end by a TurnEnd:
- * nobody knows what it has in flight. */
+/* Answered when the session is closed. A turn in flight ends first, unless that turn itself closes
+ * the session. BUSY, and the session stays open, if the turn ends without a TurnEnd: its steps in
+ * flight are unknown. */
 struct req_session_close {
     struct session_id session;
-    uint64_t step; /* the last step that may touch what is given back; 0: nothing is in flight */
+    uint64_t step; /* the last step that may touch the freed pages; 0: nothing is in flight */
 };
 
 /* ---- turn records: what a turn leaves with its session beside KV (M1 to M11) ----
  *
  * They lie in the tenant's record memory, which its engines map. A section is a range of bytes in
- * runs of pages of RECORD_PAGE_BYTES, one behind the other; all but the last page is full. */
+ * consecutive runs of pages of RECORD_PAGE_BYTES; all pages but the last one are full. */
 
 struct record_run {
     uint32_t first, n; /* pages of the tenant's record memory */
@@ -378,15 +374,15 @@ struct record_section {
 
 struct record_blob {
     char name[BLOB_NAME_MAX];
-    uint32_t dropped, zero; /* dropped: it is no longer there (M1), and `at` is empty */
+    uint32_t dropped, zero; /* dropped: the blob was removed (M1), and `at` is empty */
     struct record_section at;
 };
 
 /* A turn record covers the tokens [from, length) of the session's recorded list.
- * before: token ids of [0, from), u32 each; while it is prepared, to be compared with what is
- *         stored (M4). That of a rollback has the tokens of the whole prompt here.
- * own:    token ids of [from, length), u32 each, then one log-probability of each as a float, or
- *         none at all. */
+ * - before: token ids of [0, from), u32 each; present while prepared, to compare with what is
+ * stored (M4). A rollback has the tokens of the whole prompt here.
+ * - own: token ids of [from, length), u32 each, then a float log-probability for each, or for
+ * none. */
 struct record_body {
     uint32_t from, length, logprobs, nblobs;
     struct record_section before, own;
@@ -395,7 +391,7 @@ struct record_body {
 
 enum record_kind { RECORD_APPEND = 0, RECORD_ROLLBACK = 1 };
 
-/* Of a refusal (M10). */
+/* The part of a record that a refusal names (M10). */
 enum record_part { PART_NONE = 0, PART_TOKENS, PART_LOGPROBS };
 
 struct req_blob {
@@ -408,22 +404,22 @@ struct req_blobs {
     struct req_blob v[RECORD_BLOBS_MAX];
 };
 
-/* Pages to write a record into, or the prompt to roll back to. What was prepared before in this
- * turn, and not put, is given back. */
+/* Allocates pages to write a record into, or the prompt to roll back to. Frees what was prepared
+ * before in this turn and not put. */
 struct req_record_prepare {
     struct session_id session;
     enum record_kind kind;
     uint32_t length;   /* tokens of the whole list */
-    uint32_t logprobs; /* of the new tokens: one of each, or 0 */
+    uint32_t logprobs; /* of the new tokens: one for each, or 0 */
     struct req_blobs blobs;
 };
 
-/* What was prepared is written: check it, and append it. */
+/* The prepared record is written: check it, and append it. */
 struct req_record_put {
     struct session_id session;
 };
 
-/* M3: the records behind the deepest one whose whole list the prepared prompt begins with go. */
+/* M3: drops the records behind the deepest one whose whole list the prepared prompt begins with. */
 struct req_rollback {
     struct session_id session;
     uint64_t step; /* the last that may touch the session's pages */
@@ -441,21 +437,21 @@ struct req_pin {
 
 struct req_evict {
     struct pool_id pool; /* {NONE, 0}: every pool of every tenant */
-    uint32_t nodes;      /* at most this many; 0 = all that can go */
+    uint32_t nodes;      /* at most this many; 0: all that can be evicted */
 };
 
-/* A node on both tiers goes twice. The pages are those that are FREE by it, of each tier. */
+/* A node on both tiers counts twice. The pages are those freed on each tier. */
 struct evicted {
     uint32_t nodes, pages, host_pages;
 };
 
-/* What a request leaves with its session, for a late answer or for a later request: fields of the
- * core's struct session, which only keeps them.
- * - load_*: FETCH from the host tier and RECOVER, whom to answer; load_conn NONE: nobody.
- * - close_*: SESSION_CLOSE that waits for a turn, whom to answer: the connection's slot, and its
- * generation above; NONE: nobody. It stands while the gate is CLOSING or CLOSED.
- * - turn_step: TURN_END, until when the session may be touched.
- * - away_step: RETRACT, until when what it gave back may be touched. */
+/* State that a request leaves with its session for a late answer or a later request: fields of the
+ * core's struct session, which only stores them.
+ * - load_*: FETCH from the host tier and RECOVER: whom to answer; load_conn NONE: nobody.
+ * - close_*: SESSION_CLOSE that waits for a turn: whom to answer: the connection's slot, with its
+ * generation above; NONE: nobody. Valid while the gate is CLOSING or CLOSED.
+ * - turn_step: TURN_END: the last step that may touch the session.
+ * - away_step: RETRACT: the last step that may touch the freed pages. */
 #define SESSION_KEEPS                                                                              \
     uint32_t load_op, load_conn;                                                                   \
     uint64_t close_conn, close_request, close_trace, close_step;                                   \
@@ -472,7 +468,7 @@ struct request {
         struct req_pool_open pool_open;
         struct {
             struct pool_id pool;
-            bool sums; /* with where to leave checksums, if there is such a place */
+            bool sums; /* also map the place for checksums, if there is one */
         } pool_map;    /* the rank is the connection's */
         struct {
             struct pool_id pool;
@@ -518,19 +514,19 @@ struct request {
     };
 };
 
-/* E4: why POOL_EXHAUSTED, and what waiting would bring. Pages of `group`. Why QUOTA: `needed`, of
- * `free` at most. */
+/* E4: why POOL_EXHAUSTED, and what waiting would free, in pages of `group`. For QUOTA: `needed`
+ * exceeds the most that is possible, `free`. */
 struct shortage {
     uint32_t group, needed, free, evictable, retiring;
-    uint64_t until_step; /* 0: no step will bring more */
-    bool goes_on;        /* BUSY: it got as far as one step goes, and repeated goes on at once; else
-                            it is until others end what keeps pages */
-    bool storing;        /* and these write what could make way to the disk */
+    uint64_t until_step; /* 0: no step will free more */
+    bool goes_on;        /* BUSY: one step's work was done, and a repetition continues at once; else
+                            what keeps the pages must end first */
+    bool storing;        /* and stores to the disk keep the evictable pages */
 };
 
 #define REPLY_NUMBERS 2
 
-/* Why something is refused: a static text, and the numbers that its # stand for. */
+/* The reason of a refusal: a static text, and the numbers that its # stand for. */
 struct reason {
     const char *text;
     uint64_t number[REPLY_NUMBERS];
@@ -545,9 +541,9 @@ struct op_result {
     struct lengths lengths;    /* after the operation, whether it failed or not */
     uint32_t tokens;           /* tokens in the session's list */
     uint32_t first_run, nruns; /* in reply.runs */
-    uint32_t align;           /* L, if a COMMIT is INVALID whose depth is no multiple of it; or 0 */
-    struct shortage shortage; /* if err is POOL_EXHAUSTED or QUOTA */
-    const char *text;         /* of the first operation that has one; static, or NULL */
+    uint32_t align;            /* L, if a COMMIT's depth is INVALID as no multiple of it; or 0 */
+    struct shortage shortage;  /* if err is POOL_EXHAUSTED or QUOTA */
+    const char *text;          /* of the first operation that has one; static, or NULL */
     uint64_t number[REPLY_NUMBERS]; /* as a reply's */
 };
 
@@ -556,13 +552,13 @@ static inline bool op_goes_on(const struct op_result *r)
     return r->err == TERN_BUSY && r->shortage.goes_on;
 }
 
-/* What a put or a rollback has left. */
+/* The session's records after a put or a rollback. */
 struct recorded {
-    uint32_t part, index; /* of MALFORMED: in which part of the record, and at which of its elements
-                             (enum record_part). Else 0 */
+    uint32_t part, index; /* if MALFORMED: part of the record (enum record_part), and index of its
+                             element. Else 0 */
     uint32_t length, records;
-    struct lengths lengths; /* of the session; all 0 where a rollback gave its table up */
-    uint32_t tokens;        /* in its list */
+    struct lengths lengths; /* of the session; all 0 if a rollback freed its table */
+    uint32_t tokens;        /* in the session's list */
 };
 
 struct reply {
@@ -595,26 +591,26 @@ struct reply {
             struct session_id session;
         } session_open;
         struct {
-            struct session_id turn; /* what names the session until the turn ends */
+            struct session_id turn; /* the session's handle until the turn ends */
         } turn_begin;
         struct {
             uint32_t depth,
-                history_depth;      /* what a Match would find; HISTORY alone may go deeper */
-            uint32_t host_depth;    /* with what a Fetch from PEER_HOST would bring; >= depth */
-            struct node_id reached; /* what follows these tokens may be there, too: a Peek of it
-                                       goes on from this node; {0, 0}: nothing is */
+                history_depth;      /* depth of a Match; of HISTORY alone, which may be deeper */
+            uint32_t host_depth;    /* depth with a Fetch from PEER_HOST; >= depth */
+            struct node_id reached; /* the tree may have what follows these tokens, too: a Peek of
+                                       that continues from this node; {0, 0}: it has nothing */
             uint32_t walked;        /* its depth */
-            uint32_t disk_depth; /* with what a Fetch from PEER_DISK would bring; 0: not more than
-                                    depth. Looked for as far as these tokens go */
-            uint32_t taken;      /* number of tokens that the core took; 0: all */
+            uint32_t disk_depth;    /* depth with a Fetch from PEER_DISK, looked up within these
+                                       tokens; 0: not above depth */
+            uint32_t taken;         /* number of tokens that the core took; 0: all */
         } peek;
         struct {
             struct lengths lengths;
             uint32_t tokens;
             uint32_t matched;
-            uint32_t host_depth; /* a Fetch from PEER_HOST would bring it to this; 0 on a resume */
-            uint32_t disk_depth; /* a Fetch from PEER_DISK would bring it to this; 0: not further
-                                    than it is */
+            uint32_t host_depth; /* depth with a Fetch from PEER_HOST; 0 on a resume */
+            uint32_t disk_depth; /* depth with a Fetch from PEER_DISK; 0: not above the present
+                                    one */
             uint32_t taken;      /* number of tokens that the core took; 0: all */
         } match;                 /* matched: found in the tree now; 0 on a resume */
         struct {
@@ -624,17 +620,17 @@ struct reply {
         struct {
             struct lengths lengths;
             uint32_t kib;
-            uint32_t retry_ms; /* of BUSY: when the source is to be asked again; 0: nobody said */
+            uint32_t retry_ms; /* if BUSY: when to ask the source again; 0: not stated */
             uint32_t tokens;   /* in the session's list */
             uint32_t blob_bytes;
-            const uint32_t *blob; /* that came with the ticket; NULL: none */
-            uint32_t handed;      /* of INVALID by ticket: the length that was handed over; or 0 */
-            uint32_t arriving;    /* FETCH_WAIT: what is still coming brings it to this; 0: nothing
+            const uint32_t *blob; /* the ticket's blob; NULL: none */
+            uint32_t handed;      /* if INVALID, by ticket: the length that was handed over; or 0 */
+            uint32_t arriving;    /* FETCH_WAIT: length with what is still arriving; 0: nothing
                                      is */
-            /* Of UNSUPPORTED: the layouts of the session's pool and of the source's; 0: nobody has
-             * said. */
+            /* If UNSUPPORTED: the layouts of the session's pool and of the source's; 0: not
+             * stated. */
             uint64_t layout_hash, other_hash;
-            const uint32_t *hosts; /* the peer that it came from, if any */
+            const uint32_t *hosts; /* the source peer, if any */
             uint32_t nhosts;
         } fetch, fetch_wait;
         struct {
@@ -643,19 +639,19 @@ struct reply {
         } blocks;
         struct {
             struct lengths lengths;
-            uint32_t evictable; /* HOST: device pages that may go once copied, at most */
-            uint32_t free_now, free_at_step; /* device pages that are free now, that will be when
-                                                `step` has passed. Those of the committed prefix
-                                                are neither: RETRACT_HOST makes them evictable
-                                                when the copies are there */
+            uint32_t evictable; /* HOST: most device pages that can be evicted once copied */
+            uint32_t free_now, free_at_step; /* device pages that are free now, and when `step` has
+                                                passed. Those of the committed prefix are in
+                                                neither: RETRACT_HOST makes them evictable when the
+                                                copies exist */
         } retract;
         struct {
-            struct lengths lengths; /* the length that came back */
+            struct lengths lengths; /* the recovered lengths */
             uint32_t tokens, kib;
         } recover; /* runs: the whole table, as after a Match */
         struct {
-            uint32_t nodes;     /* that the namespace had; pinned ones go as their pins end */
-            uint32_t unreached; /* peers that have not heard of it, or not all of theirs have */
+            uint32_t nodes;     /* nodes that it had; each is freed when its pins end */
+            uint32_t unreached; /* peers that have not reset it, or whose peers have not all */
         } namespace_reset;
         struct {
             uint64_t bytes; /* of the tenant's record memory */
@@ -666,36 +662,36 @@ struct reply {
         struct recorded record_put, rollback;
         struct {
             uint32_t records;               /* of the session */
-            uint32_t n;                     /* told here */
+            uint32_t n;                     /* in this answer */
             const struct record_body *list; /* [first, first + n) */
         } record_get;
         struct {
-            uint32_t depth;   /* the prefix that is durable now */
-            uint64_t written; /* bytes that it took beside what was there */
+            uint32_t depth;   /* length of the durable prefix */
+            uint64_t written; /* new bytes written for it */
         } store;
         struct {
             struct ticket ticket;
-            uint32_t deadline_ms; /* that it stands from now on */
+            uint32_t deadline_ms; /* remaining lifetime */
         } handoff, ticket_renew, ticket_open;
         struct {
-            uint32_t leased; /* that the engine has now of that pool. runs: the pages */
+            uint32_t leased; /* leased by the engine from that pool now. runs: the pages */
         } page_lease;
         struct {
-            uint32_t refs; /* ADMIN refs that the node has now */
+            uint32_t refs; /* ADMIN refs of the node now */
         } pin;
         struct evicted evict;
         struct {
             uint32_t sessions;
         } drain; /* sessions still open */
         struct {
-            uint64_t until_step; /* what it held is free when its engine has passed that; 0: now */
+            uint64_t until_step; /* when its engine has passed it, the pages are free; 0: now */
         } session_end;
         struct {
             struct engine_id engine;
-            uint32_t alive; /* processes of it: what it held is free when they have exited */
+            uint32_t alive; /* its live processes; its pages are free when they have exited */
         } engine_kick;
         struct {
-            uint32_t nodes; /* that go with it */
+            uint32_t nodes; /* removed with it */
         } pool_end;
     };
 };

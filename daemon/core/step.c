@@ -1,5 +1,5 @@
-/* core_step: one event in, actions out. Each event goes to the machine that owns it; then whatever
- * waits for room in the actions continues, and core_deadline says "now" while something is left. */
+/* core_step: applies one event and fills the actions. The event's machine handles it; then work
+ * that waits for room in the actions continues. core_deadline is 0 while some is left. */
 #include <string.h>
 
 #include "core/arena/actions.h"
@@ -30,7 +30,7 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
 {
     const struct req_step *r = &call->req->step;
     const uint32_t begun = c->visits;
-    bool told = false; /* an answer has room for the text of one */
+    bool told = false; /* an answer has one text */
 
     ret->step.results = out->results;
     if (r->n > STEP_OPS_MAX)
@@ -42,7 +42,7 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
         *result = (struct op_result){0};
         piece_begin(c);
         if (c->visits >= batch_end(c))
-            c->piece_end = c->visits; /* a Close gives nothing back yet */
+            c->piece_end = c->visits; /* a Close frees nothing yet */
         if (op->kind == STEP_UNLEASE)
             lease_return(c, call->engine, op, result);
         else
@@ -50,7 +50,7 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
         if (told)
             result->text = NULL;
         told = told || result->text;
-        result->shortage.goes_on &= c->visits > begun; /* or a repetition would, for ever */
+        result->shortage.goes_on &= c->visits > begun; /* else it repeats for ever */
         if ((r->pieces && op_goes_on(result)) || (result->err != TERN_OK && op->barrier))
             break;
     }
@@ -138,8 +138,8 @@ static const struct {
     enum tern_err (*answer)(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret);
     enum asker asker;
-    size_t session_at; /* from ASKER_SESSION on: where the request names it */
-    bool may_wait;     /* the answer may come when a transfer has ended */
+    size_t session_at; /* from ASKER_SESSION on: offset of the session's handle in the request */
+    bool may_wait;     /* the answer may follow the end of a transfer */
 } requests[OP_COUNT] = {
 #define ASKED_BY_ANY      .asker = ASKER_ANY
 #define ASKED_BY_OPERATOR .asker = ASKER_OPERATOR
@@ -158,7 +158,7 @@ static const struct {
 #undef X
 };
 
-/* Finds the session; BUSY or GONE where the operation may not be about it now. */
+/* Finds the session. Returns BUSY or GONE if the operation is not possible on it now. */
 static enum tern_err session_asked(const struct core *c, enum op op, const struct engine *e,
                                    struct session_id id, struct session **ret,
                                    const char **ret_text)
@@ -245,7 +245,7 @@ static void request(struct core *c, struct actions *out, const struct request *r
         return;
     call.conn = conn_at(c, req->conn);
     if (req->op >= OP_COUNT || !requests[req->op].may_wait) {
-        /* First of the actions: the asker hears of it before what it brings about. */
+        /* The first action: the asker receives it before its effects. */
         answer(c, out, &call, &action_add(out, ACT_REPLY)->reply);
         return;
     }
@@ -322,7 +322,7 @@ static void link_event(struct core *c, const struct event *ev)
     pull_link_down(c, ev->link.link);
 }
 
-/* A slot of peers is free, or has a peer again. */
+/* A peer left its slot, or another one joined in it. */
 static void member_event(struct core *c, uint32_t peer, bool joined)
 {
     struct link *l;
@@ -339,11 +339,11 @@ static void member_event(struct core *c, uint32_t peer, bool joined)
     touch(c);
 }
 
-/* Each side of a link sends its own kinds of message only. */
+/* Each side of a link may send only its own kinds of message. */
 static void peer_event(struct core *c, struct actions *out, const struct event *ev)
 {
     const struct peer_msg *m = &ev->peer.msg;
-    const bool source = ev->peer.link < c->limits.peers; /* that is what the other side is */
+    const bool source = ev->peer.link < c->limits.peers; /* role of the other side */
 
     if (ev->peer.link >= c->limits.links || !link_at(c, ev->peer.link)->up)
         return;
@@ -357,7 +357,7 @@ static void peer_event(struct core *c, struct actions *out, const struct event *
         serve_msg(c, out, ev->peer.link, m);
 }
 
-/* The jobs share a piece: seal_done leaves a node to its next job where the piece is over. */
+/* The jobs share a piece: at its end seal_done leaves each further node to its next job. */
 static void sealed(struct core *c, const struct event *ev)
 {
     check(ev->sealed.n > 0 && ev->sealed.n <= SEALED_JOBS_MAX);
@@ -403,8 +403,8 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     }
 }
 
-/* Does the event make room for all that a fetch, a load or a lease brings, or is it a Step that
- * nobody may repeat as often as it takes? */
+/* Returns true if the event needs room for a whole fetch, load or lease, or is a Step that the
+ * client will not repeat until it is complete. */
 static bool needs_room(const struct event *ev)
 {
     const struct request *r = &ev->request;
@@ -415,7 +415,7 @@ static bool needs_room(const struct event *ev)
              (r->op == OP_STEP && !r->step.pieces)));
 }
 
-/* T20: the shell raises an alarm and keeps the tape; whoever tests the core ends here. */
+/* T20: the shell raises an alarm and keeps the tape; tests of the core fail here. */
 static void step_over(struct core *c, enum event_kind kind)
 {
     struct steps_over *o = &c->over;
@@ -440,34 +440,34 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     c->touched = c->visits = 0;
     c->piece_most = needs_room(ev) ? ROOM_VISITS_MAX : PIECE_VISITS_MAX;
     piece_begin(c);
-    all = turns_expire(c);          /* so that a request with the handle of one comes late, */
-    all = tickets_expire(c) && all; /* and one with a ticket */
+    all = turns_expire(c);          /* so that a request with an expired turn's handle is late, */
+    all = tickets_expire(c) && all; /* and one with an expired ticket */
     apply(c, out, ev);
-    /* The next request may ask for what a request gives back. */
+    /* The next request may need what a request frees. */
     c->piece_most = ev->kind == EV_REQUEST ? PIECE_VISITS_MAX
                     : ev->kind == EV_TIMER ? PIECE_VISITS_TIMER
                                            : 0;
     piece_begin(c);
     all = loads_flush(c) && all;
     all = sessions_flush(c) && all;
-    all = retires_flush(c) && all;     /* they wait for the pages of those */
-    all = closes_flush(c, out) && all; /* and these for their records */
+    all = retires_flush(c) && all;     /* retires wait for these sessions' pages */
+    all = closes_flush(c, out) && all; /* closes wait for retire records */
     all = engines_flush(c, out) && all;
     all = evictions_flush(c, out) && all;
     all = reset_spread(c, out) && all; /* ahead of fetches on the same links */
     all = serve_flush(c, out, ev->kind == EV_SEALED) && all;
-    all = tickets_flush(c, out) && all; /* those that nothing serves any more go */
+    all = tickets_flush(c, out) && all; /* removes tickets that no serve uses any more */
     all = fetch_flush(c, out) && all;
     all = asks_flush(c, out) && all;
     all = seal_flush(c, out) && all;
     all = away_flush(c, out) && all;
     all = disk_flush(c, out) && all;
-    all = reset_flush(c) && all; /* these three wait for what the others let go */
+    all = reset_flush(c) && all; /* the next steps wait for what the ones above free */
     all = pool_flush(c, out) && all;
     all = reserve_flush(c) && all;
     all = copy_flush(c, out) && all;
     all = obtain_flush(c, ev->kind == EV_LOOK || c->resets > 0 ? 0 : CHANGED_MAX) && all;
-    all = waits_flush(c, out) && all; /* behind all that gives back, or names a step */
+    all = waits_flush(c, out) && all; /* after everything that frees or names a step */
     stages_settle(c);
     c->left_over = !all;
     if (c->visits > c->over.bound)

@@ -1,14 +1,14 @@
-/* In which stage a transfer is and what it waits for, and for how long it was so: what operators
- * ask of it (query.h). Derived from its state, never decided upon: see transfer/stages.c. */
+/* The stages of a transfer, what it waits for, and for how long: views for operators (query.h).
+ * Derived from its state (transfer/stages.c), never decided upon. */
 #ifndef CORE_TRANSFER_TIMES_H
 #define CORE_TRANSFER_TIMES_H
 
 #include <stdint.h>
 
-/* As X(name, its word, of a transfer in, out). QUEUED: nothing of it is on its way. WIRE: pages
- * are. PUBLISHED: all that it was to bring is. WALKING: the peer's tokens are looked up. SEALING:
- * its pages are pinned, and checksums are missing. OFFERED: the peer reads. RELEASED: the peer has
- * what it wanted. ENDING: it failed, or was given up. */
+/* As X(name, its word, valid in, valid out). QUEUED: nothing is in flight. WIRE: pages are in
+ * flight. PUBLISHED: all its pages are published. WALKING: the source looks up the peer's tokens.
+ * SEALING: its pages are pinned, and checksums are missing. OFFERED: the peer reads. RELEASED: the
+ * peer has what it wanted. ENDING: it failed, or was cancelled. */
 #define TRANSFER_STAGE_TABLE(X)                                                                    \
     X(QUEUED, "queued", true, false)                                                               \
     X(WIRE, "wire", true, false)                                                                   \
@@ -19,10 +19,10 @@
     X(RELEASED, "released", false, true)                                                           \
     X(ENDING, "ending", true, true)
 
-/* Likewise. SOURCE: it was asked, and has not answered. BUSY: the source is, and is asked again
+/* Likewise. SOURCE: the source has not answered. BUSY: the source is busy, and is asked again
  * later. COMMIT: the source has not committed as much as the fetch needs. CREDIT: its peer or its
- * tenant has as much in flight as it may. TOKENS: those that follow are due from the peer. SEAL:
- * checksums. PROOF: that nothing writes or reads its pages any more. */
+ * tenant has as much in flight as it may. TOKENS: the peer owes the following tokens. SEAL:
+ * checksums. PROOF: proof that nothing writes or reads its pages any more. */
 #define TRANSFER_WAIT_TABLE(X)                                                                     \
     X(NOTHING, "nothing", true, true)                                                              \
     X(SOURCE, "source", true, false)                                                               \
@@ -47,14 +47,14 @@ enum transfer_wait {
         TRANSFER_WAITS
 };
 
-/* The sums are without what is now. */
+/* The sums exclude the present stage and wait. */
 struct transfer_times {
     uint32_t stage, wait; /* enum transfer_stage, enum transfer_wait */
     uint64_t stage_since_ns, wait_since_ns;
     uint64_t stage_ns[TRANSFER_STAGES], wait_ns[TRANSFER_WAITS];
 };
 
-/* With what is now, as of a time that is not before the last event. */
+/* The sum with the present stage or wait, as of a time not before the last event. */
 static inline uint64_t transfer_stage_ns(const struct transfer_times *t, enum transfer_stage stage,
                                          uint64_t now_ns)
 {
