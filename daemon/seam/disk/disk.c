@@ -1,4 +1,4 @@
-/* See disk.h: life, the queue of jobs, and what the owner thread does. */
+/* See disk.h: life, the queue of jobs, and the calls of the owner thread. */
 #include "seam/disk/disk.h"
 
 #include <errno.h>
@@ -18,13 +18,13 @@
 #include "seam/own_threads.h"
 
 #define HUGE_BYTES    (2u << 20)
-#define DROPS_AT_ONCE 64u /* extents of one file that are given back with one sync */
-#define ROOM_LOOK_S   1   /* how often a disk without room is asked for it, while nobody stores */
+#define DROPS_AT_ONCE 64u /* extents of one file that are dropped with one sync */
+#define ROOM_LOOK_S   1   /* seconds between looks for room on a full disk, while nobody stores */
 
 /* ------------------------------------------------------------------ threads */
 
-/* With the lock held, as what follows up to thread_main. D7: nothing is given back while a read
- * that was asked for before may lie in it. Reads that wait go first anyway. */
+/* Caller holds the lock, as for all up to thread_main. D7: nothing is dropped while an earlier read
+ * may use it. Waiting reads go first anyway. */
 static bool may_drop(const struct disk *disk, const struct disk_job *job)
 {
     for (uint32_t i = 0; job && i < disk->config.threads; i++)
@@ -33,7 +33,7 @@ static bool may_drop(const struct disk *disk, const struct disk_job *job)
     return job != NULL;
 }
 
-/* One thread is left for reads where there are several. */
+/* Keeps one of several threads for reads. */
 static struct disk_job *take_job(struct disk *disk)
 {
     uint32_t writers = disk->config.threads > 1 ? disk->config.threads - 1 : 1;
@@ -59,7 +59,7 @@ static struct pull_state *pull_of(struct disk *disk, struct pull_id id)
     return &disk->pulls[id.slot];
 }
 
-/* One job fewer of it, or none at all. */
+/* The pull has `jobs` fewer, possibly 0 fewer. */
 static void pull_less(struct disk *disk, struct pull_state *pull, uint32_t jobs)
 {
     check(pull->jobs >= jobs);
@@ -93,11 +93,11 @@ static void run_write(struct disk_thread *t, struct write_job *job)
     disk_write_run(t, job);
     pthread_mutex_lock(&disk->lock);
     disk->writing--;
-    pthread_cond_signal(&disk->wake); /* who may write now */
+    pthread_cond_signal(&disk->wake); /* another write may start now */
     finish(disk, &job->job);
 }
 
-/* With it, the extents of its file that come next. */
+/* Also runs the drops of extents of the same file that come next. */
 static void run_drops(struct disk_thread *t, struct drop_job *first)
 {
     struct disk *disk = t->disk;
@@ -118,7 +118,7 @@ static void run_drops(struct disk_thread *t, struct drop_job *first)
         finish(disk, &drop[i]->job);
 }
 
-/* Asks whether there is room now for the write that found too little. */
+/* Checks whether the write that found too little room would have enough now. */
 static void look_for_room(struct disk *disk)
 {
     uint64_t room;
@@ -223,7 +223,7 @@ static enum tern_err check_config(const struct disk_config *c, const char **ret_
     return TERN_OK;
 }
 
-/* For what is encrypted only on its way to the disk: a crash dump holds no tenant's bytes. */
+/* Memory for unencrypted bytes: a crash dump must not contain a tenant's bytes. */
 static uint8_t *create_memory(size_t align, size_t bytes, int advice)
 {
     uint8_t *at;
@@ -403,9 +403,9 @@ void disk_destroy(struct disk *disk)
     free(disk);
 }
 
-/* ------------------------------------------------------------------ what the core asks for */
+/* ------------------------------------------------------------------ requests of the core */
 
-/* With the lock held. */
+/* Caller holds the lock. */
 static struct disk_job *job_take(struct disk *disk, enum job_kind kind)
 {
     struct disk_job *job = fifo_pop(&disk->unused[kind], struct disk_job, link);
@@ -471,7 +471,7 @@ void disk_drop(struct disk *disk, const struct disk_drop *drop)
     pthread_mutex_unlock(&disk->lock);
 }
 
-/* With the lock held. What waits of it is taken out, what runs is told to end. */
+/* Caller holds the lock. Removes the pull's waiting reads, and stops its running ones. */
 static void pull_cancel(struct disk *disk, struct pull_state *pull)
 {
     struct fifo waiting = disk->waiting[JOB_READ];
@@ -494,7 +494,7 @@ static void pull_cancel(struct disk *disk, struct pull_state *pull)
     pull_less(disk, pull, taken);
 }
 
-/* With the lock held: the state of a pull that is new to us, if it is. */
+/* Caller holds the lock. Returns the pull's state, reset if the pull is new. */
 static struct pull_state *pull_begin(struct disk *disk, struct pull_id id)
 {
     struct pull_state *pull = pull_of(disk, id);
@@ -516,7 +516,7 @@ void disk_read(struct disk *disk, const struct action *act)
     pthread_mutex_lock(&disk->lock);
     pull = pull_begin(disk, act->pull.pull);
     check(!pull->stopping);
-    if (pull->broken) { /* the core has not heard of it yet */
+    if (pull->broken) { /* the core has not received EV_PULL_BROKEN yet */
         pthread_mutex_unlock(&disk->lock);
         return;
     }
@@ -546,14 +546,14 @@ void disk_read_stop(struct disk *disk, struct pull_id id)
     pthread_mutex_unlock(&disk->lock);
 }
 
-/* ------------------------------------------------------------------ what is done */
+/* ------------------------------------------------------------------ events */
 
 int disk_event_fd(const struct disk *disk)
 {
     return disk->event_fd;
 }
 
-/* With the lock held, as the next ones. False: nobody is to hear of it. */
+/* Caller holds the lock, as for the next ones. Returns false if there is no event to report. */
 static bool read_event(struct disk *disk, const struct read_job *job, struct event *ret)
 {
     struct pull_state *pull = pull_of(disk, job->pull);
@@ -592,7 +592,7 @@ static bool job_event(struct disk *disk, struct disk_job *job, struct event *ret
     return container_of(job, struct drop_job, job)->drop.place.offset == 0 && job->err == TERN_OK;
 }
 
-/* Behind all that was finished: nothing of such a pull is left there. */
+/* Called when the list of finished jobs is empty, so no job of such a pull is left in it. */
 static bool quiet_event(struct disk *disk, struct event *ret)
 {
     struct pull_state *pull = disk->pulls;
@@ -609,7 +609,7 @@ static bool quiet_event(struct disk *disk, struct event *ret)
     return true;
 }
 
-/* Ahead of what became of the read, or of whatever else: files that are lost. */
+/* Lost files are reported ahead of the read that found them, and of everything else. */
 static bool lost_event(struct disk *disk, struct disk_job *job, struct event *ret)
 {
     struct read_job *read =
@@ -626,7 +626,7 @@ static bool lost_event(struct disk *disk, struct disk_job *job, struct event *re
     return true;
 }
 
-/* False: there is nothing more. *ret_tell: somebody is to hear of it. */
+/* Returns false if there is nothing more. *ret_tell: *ret is to be emitted. */
 static bool next_event(struct disk *disk, struct event *ret, bool *ret_tell)
 {
     struct disk_job *job = fifo_first(&disk->finished, struct disk_job, link);
@@ -650,7 +650,7 @@ void disk_poll(struct disk *disk, void (*emit)(void *ctx, struct event *event), 
                       disk->config.drops + disk->config.pulls;
 
     eventfd_clear(disk->event_fd);
-    for (; rounds > 0; rounds--) { /* a callback may ask for more: bounded all the same */
+    for (; rounds > 0; rounds--) { /* a callback may add jobs: bounded all the same */
         struct event event;
         bool more, tell;
 

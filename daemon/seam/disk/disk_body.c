@@ -1,5 +1,5 @@
-/* See disk_body.h. Pieces of the body are read ahead and looked at in order; what is looked at is
- * first what meta_sum is of, then the pages, unit by unit. */
+/* See disk_body.h. Reads pieces of the body ahead and checks them in order: first the bytes that
+ * meta_sum covers, then the pages, unit by unit. */
 #include "seam/disk/disk_body.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static void unit_begin(struct disk_body *b)
     checksum_begin(&b->hash);
 }
 
-/* A unit is complete: the next one is of the page's region, of its next, of the next page. */
+/* Ends a unit. Units follow by region within a page, and by page within a run. */
 static void unit_end(struct disk_body *b)
 {
     const struct disk_run *r = &b->head->run[b->run];
@@ -91,7 +91,7 @@ static void meta_end(struct disk_body *b)
         unit_begin(b);
 }
 
-/* The next bytes of the body, in the clear. */
+/* Takes the next bytes of the body, in the clear. */
 static void take(struct disk_body *b, const uint8_t *bytes, size_t n)
 {
     uint64_t meta = disk_meta_bytes(&b->head->extent);
@@ -122,7 +122,7 @@ static void begin(struct disk_body *b, const struct disk_head *head, const uint8
         disk_open_begin(b->crypt, DISK_KEY_BODIES, head->seal.nonce, block, DISK_ASSOCIATED);
 }
 
-/* Reads the body a few pieces ahead. 0, or the first error. */
+/* Reads the body a few pieces ahead. Returns 0, or the first error. */
 static int read_body(struct disk_body *b, uint64_t bytes)
 {
     const uint64_t from = b->head->extent.place.offset + DISK_BLOCK;

@@ -1,5 +1,5 @@
-/* Reading the body of an extent to look at it: its list alone, or all of it against its sums, its
- * tag and the checksum of each page, wherever a reader knows no pool. Blocks; for a start and for a
+/* Reads the body of an extent to inspect it: its list alone, or all of it against its sums, its tag
+ * and the checksum of each page, without knowing a pool. Blocks; for a start and for a
  * verification, in lane 0, not for serving. */
 #ifndef SEAM_DISK_BODY_H
 #define SEAM_DISK_BODY_H
@@ -11,21 +11,21 @@
 
 #define DISK_BODY_DEPTH 4 /* pieces in flight */
 
-struct disk_memory { /* as much as was needed so far; begin with zeros */
+struct disk_memory { /* grows to what was needed so far; starts as zeros */
     uint8_t *v;      /* owned, whole blocks and aligned so */
     size_t bytes;
 };
 
-/* False: there is not so much. What was in it is lost when it grows. */
+/* Returns false if there is no memory. The old content is lost when it grows. */
 bool disk_memory_get(struct disk_memory *m, uint64_t bytes);
 void disk_memory_free(struct disk_memory *m);
 
-struct disk_body {                   /* zeros but for what is the caller's */
+struct disk_body {                   /* zeros but for the caller's fields */
     const struct disk_files *files;  /* borrowed */
-    struct disk_crypt *crypt;        /* borrowed; NULL: there is no key */
+    struct disk_crypt *crypt;        /* borrowed; NULL: no key */
     struct disk_memory pieces, meta; /* owned */
-    int file;                        /* open; the caller's */
-    /* Of the extent in work: how far it was looked at. */
+    int file;                        /* open; owned by the caller */
+    /* Progress through the extent in work. */
     const struct disk_head *head;
     uint64_t at;         /* bytes of the body */
     const uint64_t *sum; /* of the unit in work */
@@ -37,14 +37,14 @@ struct disk_body {                   /* zeros but for what is the caller's */
 
 void disk_body_free(struct disk_body *b);
 
-/* Reads whole blocks of the open file. False: the disk failed. */
+/* Reads whole blocks of the open file. Returns false if the disk failed. */
 bool disk_body_read(const struct disk_body *b, uint8_t *to, uint64_t bytes, uint64_t offset);
-/* `block`: the header that `head` was taken from. NONE: its tokens and keys are in b->meta, of
- * disk_list_bytes. READ: the disk failed, or there is no memory. Of an encrypted extent all is
- * read, for only then is any of it sure. */
+/* `block`: the header that `head` was taken from. NONE: b->meta has its tokens and keys,
+ * disk_list_bytes of them. READ: the disk failed, or there is no memory. An encrypted extent is
+ * read whole, since no part of it can be trusted before the tag is checked. */
 enum disk_fault disk_body_list(struct disk_body *b, const struct disk_head *head,
                                const uint8_t *block);
-/* NONE: every byte of the body is what was written. */
+/* NONE: every byte of the body is as it was written. */
 enum disk_fault disk_body_check(struct disk_body *b, const struct disk_head *head,
                                 const uint8_t *block);
 

@@ -1,4 +1,4 @@
-/* See disk_crypt.h. A call that OpenSSL fails is remembered until the end, which fails then. */
+/* See disk_crypt.h. A failed OpenSSL call is remembered, and the end of the message fails then. */
 #include "seam/disk/disk_crypt.h"
 
 #include <limits.h>
@@ -23,7 +23,7 @@ enum work { OPENING, SEALING, WORKS };
 
 struct disk_crypt {
     EVP_CIPHER_CTX *ctx[DISK_KEYS][WORKS]; /* owned; each has its key */
-    EVP_CIPHER_CTX *now; /* borrowed: of the message in work; NULL: there is none */
+    EVP_CIPHER_CTX *now;                   /* borrowed: of the message in work; NULL: none */
     bool failed;
     uint64_t key_id;
 };
@@ -147,7 +147,7 @@ void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n)
     }
 }
 
-/* What was in work is not any more. */
+/* Ends the message in work. */
 static EVP_CIPHER_CTX *end(struct disk_crypt *c, int sealed)
 {
     EVP_CIPHER_CTX *ctx = c->now;

@@ -1,11 +1,11 @@
-/* Bodies and heads under AES-256-GCM, by OpenSSL. A context is made at start, belongs to one thread
- * at a time and has one message in work at most: begin, then update with its bytes in order, in
- * pieces of any length and in place, then an end. Nothing allocates in between.
+/* Encrypts bodies and heads with AES-256-GCM, by OpenSSL. A context is made at start, belongs to
+ * one thread at a time and has at most one message in work: begin, then update with its bytes in
+ * order, in pieces of any length and in place, then an end. Nothing allocates in between.
  *
- * The key that is given seals nothing itself: each of the keys below is HMAC-SHA256 of its label
- * under it. So one nonce may serve a body and the head in front of it.
+ * The given key seals nothing itself: each of the keys below is HMAC-SHA256 of its label under it.
+ * So one nonce may serve a body and the head in front of it.
  *
- * Bytes that were opened are not to be believed before disk_open_end says so. */
+ * Invariant: opened bytes are not trusted before disk_open_end returns true. */
 #ifndef SEAM_DISK_CRYPT_H
 #define SEAM_DISK_CRYPT_H
 
@@ -19,7 +19,7 @@
 #define DISK_NONCE_BYTES 12
 #define DISK_TAG_BYTES   16
 
-/* Bodies are those of extents and of footers, heads are extents' alone. */
+/* BODIES: of extents and of footers. HEADS: of extents alone. */
 enum disk_key { DISK_KEY_BODIES, DISK_KEY_HEADS, DISK_KEYS };
 
 struct disk_crypt;
@@ -28,24 +28,24 @@ struct disk_crypt;
 enum tern_err disk_crypt_create(const uint8_t key[DISK_KEY_BYTES], struct disk_crypt **ret,
                                 const char **ret_why);
 void disk_crypt_destroy(struct disk_crypt *c); /* NULL: nothing */
-/* A number that stands for the key, and does not tell it; never 0. c NULL: 0, for no key. */
+/* A number that identifies the key without revealing it; never 0. c NULL: 0, for no key. */
 uint64_t disk_crypt_key_id(const struct disk_crypt *c);
 
-/* Fills in a random nonce and the key's id. False: no random numbers, so nothing may be sealed. */
+/* Fills in a random nonce and the key's id. Returns false without random numbers: do not seal. */
 bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
                       uint8_t ret_nonce[DISK_NONCE_BYTES]);
 
-/* No nonce may come twice under one key. */
+/* No nonce may be used twice under one key. */
 void disk_seal_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n);
-/* False: it could not be sealed, and must not be written. */
+/* Returns false if sealing failed: the bytes must not be written. */
 bool disk_seal_end(struct disk_crypt *c, uint8_t ret_tag[DISK_TAG_BYTES]);
 
 void disk_open_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
                      const uint8_t *associated, size_t n);
-/* False: the bytes, the key or the associated data are not those that were sealed. */
+/* Returns false if the bytes, the key or the associated data differ from those that were sealed. */
 bool disk_open_end(struct disk_crypt *c, const uint8_t tag[DISK_TAG_BYTES]);
 
-void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n); /* of either */
+void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n); /* for seal and open */
 
 #endif

@@ -1,6 +1,6 @@
-/* Gives back what nobody needs any more, on a thread of the disk's. What was given back is so for
- * good before that is told: a start must not find again what was dropped because it is wrong by
- * now, as after the reset of a namespace. */
+/* Drops files and extents, on a thread of the disk. A drop is durable before it is reported: the
+ * next start must not find again what was dropped because it is wrong by now, as after the reset of
+ * a namespace. */
 #include <errno.h>
 
 #include "seam/disk/disk_state.h"
@@ -12,10 +12,10 @@ static int remove_file(struct disk *disk, const char *name)
     if (r < 0 && r != -ENOENT)
         return r;
     r = disk_sync_folder(disk, name);
-    return r == -ENOENT ? 0 : r; /* it went with its folder */
+    return r == -ENOENT ? 0 : r; /* removed with its folder */
 }
 
-/* Extents of one file. One that is gone has no bytes any more. */
+/* Drops extents of one file. A file that no longer exists has no bytes left to drop. */
 static int punch_extents(struct disk *disk, const char *name, struct drop_job *const *drop,
                          uint32_t n)
 {
@@ -36,7 +36,7 @@ static int punch_extents(struct disk *disk, const char *name, struct drop_job *c
     return r;
 }
 
-/* All of one file: it itself, or extents of it. */
+/* All drops are of one file: the file itself, or extents of it. */
 void disk_drop_run(struct disk_thread *t, struct drop_job *const *drop, uint32_t n)
 {
     struct disk *disk = t->disk;

@@ -99,7 +99,7 @@ static enum disk_fault next(struct disk_footer_reader *r, struct disk_footer_ent
     return DISK_FAULT_NONE;
 }
 
-/* Each entry is looked at once here, so that none can fail later. */
+/* Checks each entry once, so that no later read of an entry can fail. */
 static enum disk_fault look_at_all(struct disk_footer_reader r)
 {
     struct disk_footer_entry entry;

@@ -1,5 +1,5 @@
-/* See disk_format.h. What a block says is listed once, for both directions: a coder either puts
- * the fields into a block or takes them out of it. */
+/* See disk_format.h. The fields of a block are listed once, for both directions: a coder either
+ * puts the fields into a block or gets them from it. */
 #include "seam/disk/disk_format.h"
 
 #include <assert.h>
@@ -68,7 +68,7 @@ struct coder {
         const uint8_t *from; /* get */
     };
     bool put;
-    bool odd; /* what must be zero was not */
+    bool odd; /* bytes that must be zero were not */
     size_t at;
 };
 
@@ -120,7 +120,7 @@ static void put_sum(uint8_t *block)
     code64(&sum, &v);
 }
 
-/* What every block of ours begins and ends with; the rest may be read if it is NONE. */
+/* Checks the begin and the end that all our blocks have; NONE: the rest may be read. */
 static enum disk_fault get_begin(const uint8_t *block, uint64_t magic)
 {
     struct coder c = {.from = block}, end = {.from = block, .at = SUM_AT};
@@ -144,7 +144,7 @@ static bool zeros(const uint8_t *bytes, size_t n)
     return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
 }
 
-/* Nothing may stand between the last field and the checksum. */
+/* Only zeros may stand between the last field and the checksum. */
 static bool got_all(const struct coder *c)
 {
     return !c->odd && zeros(c->from + c->at, SUM_AT - c->at);
@@ -337,7 +337,7 @@ enum disk_fault disk_open_extent(struct disk_crypt *crypt, uint8_t *block)
     return DISK_FAULT_NONE;
 }
 
-/* No sum can pass 64 bits: each factor has a limit that was looked at before. */
+/* No sum can overflow 64 bits: each factor was checked against its limit before. */
 static bool runs_fit(const struct disk_head *h)
 {
     uint64_t pages = 0, sums = 0, bytes = 0;

@@ -11,7 +11,7 @@
 
 #define PATH_SHOWN   200 /* bytes of the path in a message */
 #define HEX_DIGITS   (2 * DISK_KEY_BYTES)
-#define READ_AT_ONCE 128 /* more than any key file has */
+#define READ_AT_ONCE 128 /* longer than any key file */
 #define OTHERS       077
 
 static bool from_hex(const uint8_t *text, uint8_t ret[DISK_KEY_BYTES])
@@ -41,7 +41,7 @@ static enum tern_err take_key(uint8_t *text, size_t n, const char *path,
         digits--;
     if (digits == HEX_DIGITS && from_hex(text, ret))
         return TERN_OK;
-    explicit_bzero(ret, DISK_KEY_BYTES); /* what of it was one */
+    explicit_bzero(ret, DISK_KEY_BYTES); /* the part that was decoded */
     snprintf(why, DISK_KEY_WHY,
              "%.*s: holds no key: it needs 32 bytes, or 64 hexadecimal digits (openssl rand -hex "
              "32)",

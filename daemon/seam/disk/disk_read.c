@@ -1,11 +1,11 @@
-/* Reads a batch of pages, on a thread of the disk's. Pages that follow each other in an extent are
- * a run: of it are read the header, what the body has beside pages, and the pages; of one that is
- * encrypted all, since its tag is of the whole body. What lies side by side in a file is read in
- * one go. Pieces are on their way several at a time, and are looked at in the order of the file.
+/* Reads a batch of pages, on a thread of the disk. Pages that follow each other in an extent are a
+ * run: its header, the part of the body before the pages, and the pages are read; an encrypted
+ * extent is read whole, since its tag covers the whole body. Adjoining bytes of a file are read in
+ * one go. Several pieces are in flight at a time, and are processed in the order of the file.
  *
- * What must stay true: a page is right only if the extent says that it is what was looked for, what
- * the body has beside pages agrees with its sum, the page agrees with its checksums, and the body
- * with its tag. The page's bytes are hashed where they lie then, in the memory of the pool. */
+ * Invariant: a page is right only if its extent is the one that was looked for, the part of the
+ * body before the pages agrees with its sum, the page agrees with its checksums, and the body with
+ * its tag. The page's bytes are hashed in place, in the memory of the pool. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -15,19 +15,19 @@
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_touch.h"
 
-#define SCATTER_BYTES (64u << 10) /* stays in the cache of a core until it is hashed */
-#define GAP_BYTES     (64u << 10) /* so much that nobody wants is read rather than left out */
+#define SCATTER_BYTES (64u << 10) /* stays in a core's cache until it is hashed */
+#define GAP_BYTES     (64u << 10) /* up to so many unwanted bytes are read rather than skipped */
 #define SPANS_MAX     (2 * PULL_BATCH_PAGES)
-#define FILES_MAX     (DISK_LANE_PIECES + 1) /* one for each piece, and the one that comes next */
+#define FILES_MAX     (DISK_LANE_PIECES + 1) /* one for each piece, and one for the next */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers in bodies are used as they lie");
 
 struct run {
     uint32_t first, n;    /* pages of the batch */
-    uint64_t offset, end; /* in the file: of the extent, and of what is wanted of it */
+    uint64_t offset, end; /* in the file: of the extent, and where its wanted bytes end */
 };
 
-struct span { /* in a file, with what is wanted of runs up to `last` */
+struct span { /* of a file; has wanted bytes of runs up to `last` */
     uint64_t file, offset, bytes;
     uint32_t last, zero;
 };
@@ -35,7 +35,7 @@ struct span { /* in a file, with what is wanted of runs up to `last` */
 struct open_file {
     uint64_t number; /* 0: none */
     int file;
-    uint32_t pieces; /* of it that were asked for and not yet looked at */
+    uint32_t pieces; /* in flight or not yet processed */
 };
 
 struct reader {
@@ -48,13 +48,13 @@ struct reader {
     /* Asking. */
     uint32_t span_at;
     uint64_t span_done;
-    uint32_t asked, looked;                /* pieces, since the beginning; of the lane's in turn */
+    uint32_t asked, looked;                /* pieces so far, which use the lane's in turn */
     uint32_t piece_last[DISK_LANE_PIECES]; /* of each piece: `last` of its span */
     /* Looking: the run in work. */
     uint32_t run_at;
     struct disk_head head;
-    bool bad;     /* it is not what it should be */
-    bool missing; /* of the piece: there is no such file */
+    bool bad;     /* it does not match what was looked for */
+    bool missing; /* of the piece: its file does not exist */
     bool opening; /* its body is being decrypted */
     uint32_t page, region;
     uint64_t region_at;
@@ -82,7 +82,7 @@ static bool place_equal(struct disk_place a, struct disk_place b)
     return a.file == b.file && a.offset == b.offset;
 }
 
-/* What is wanted of a file from here to there; close to the last span it is one with it. */
+/* Adds [from, to) of a file to the spans; joins it to the last span if that is near. */
 static void span_add(struct reader *r, uint64_t file, uint64_t from, uint64_t to)
 {
     struct span *last = r->nspans ? &r->span[r->nspans - 1] : NULL;
@@ -118,7 +118,7 @@ static void run_add(struct reader *r, uint32_t first, uint32_t n)
         span_add(r, e->place.file, pages, end);
 }
 
-/* Does it lie in its extent, as far as the core can be believed about it? */
+/* Returns false if the core's figures do not place the page within its extent. */
 static bool page_fits(const struct reader *r, uint32_t i)
 {
     const struct disk_page *p = &r->job->from[i];
@@ -139,7 +139,7 @@ static void plan(struct reader *r)
     for (uint32_t i = 0; i < job->n; i += n) {
         n = 1;
         if (!page_fits(r, i))
-            continue; /* it is not right */
+            continue; /* left out: not set in `ok` */
         while (i + n < job->n && page_fits(r, i + n) &&
                place_equal(job->from[i + n].extent.place, job->from[i].extent.place) &&
                job->from[i + n].body_at >= job->from[i + n - 1].body_at + page_bytes(r, i + n - 1))
@@ -148,7 +148,7 @@ static void plan(struct reader *r)
     }
 }
 
-/* A place in the list of open files that no piece needs. */
+/* A slot in the list of open files that no piece needs. */
 static struct open_file *file_place(struct reader *r)
 {
     for (uint32_t i = 0; i < FILES_MAX; i++)
@@ -188,13 +188,13 @@ static int file_of(struct reader *r, uint64_t number, struct open_file **ret)
     return err;
 }
 
-/* A file that is not there any more will never be; all else may be over in a moment. */
+/* A missing file stays missing; all other errors may be temporary. */
 static bool is_gone(int err)
 {
     return err == -ENOENT || err == -ENOTDIR || err == -ELOOP || err == -ESTALE;
 }
 
-/* The next piece, into the next of the thread's. Of a file that is gone it comes at once. */
+/* Asks for the next piece, in the thread's next one. A piece of a missing file is there at once. */
 static int ask(struct reader *r)
 {
     const struct span *span = &r->span[r->span_at];
@@ -265,7 +265,7 @@ static void page_end(struct reader *r)
     r->page++;
 }
 
-/* The next n bytes of its region in work. */
+/* Takes the next n bytes of the page's region in work. */
 static void page_bytes_came(struct reader *r, const uint8_t *from, uint64_t n)
 {
     const struct mem *mem = r->t->disk->config.mem;
@@ -286,7 +286,7 @@ static void page_bytes_came(struct reader *r, const uint8_t *from, uint64_t n)
     }
 }
 
-/* Of the pages of the run in work, those that lie in [at, end) of the body. */
+/* Takes the bytes of the run's pages that lie in [at, end) of the body. */
 static void pages_came(struct reader *r, const uint8_t *bytes, uint64_t at, uint64_t end)
 {
     const struct run *run = &r->run[r->run_at];
@@ -345,7 +345,7 @@ static void header_came(struct reader *r, uint8_t *block)
         disk_open_begin(r->t->crypt, DISK_KEY_BODIES, r->head.seal.nonce, block, DISK_ASSOCIATED);
 }
 
-/* Bytes [at, end) of its body; the first that come have all that is no page before any that is. */
+/* Takes bytes [at, end) of the body. All bytes that are no page come before the first page. */
 static void body_came(struct reader *r, uint8_t *bytes, uint64_t at, uint64_t end)
 {
     const struct disk_extent *e = &r->head.extent;
@@ -383,7 +383,7 @@ static void run_end(struct reader *r)
     run_begin(r);
 }
 
-/* A piece of a file: of the runs in it, in their order. */
+/* Processes a piece of a file: the runs in it, in order. */
 static void piece_came(struct reader *r, const struct piece *piece, uint32_t last)
 {
     uint64_t end = piece->offset + piece->bytes;
@@ -409,7 +409,7 @@ static void piece_came(struct reader *r, const struct piece *piece, uint32_t las
     }
 }
 
-/* The oldest piece that was asked for. A file that ends before it is wrong, and no failure. */
+/* Processes the oldest piece. A file that ends before it is damage, not a failure of the disk. */
 static int look(struct reader *r)
 {
     struct pieces *p = &r->t->pieces;

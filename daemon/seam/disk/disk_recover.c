@@ -1,6 +1,6 @@
-/* A start takes in the files that earlier runs left, and a verification reads them: see disk.h.
- * Nothing is removed before every file has shown that it is of a format that this daemon knows, and
- * of its key: what it cannot read for such a reason is no leftover. */
+/* A start takes over the files that earlier runs left, and a verification reads them: see disk.h.
+ * Invariant: nothing is removed before every file is known to have a format that this daemon knows
+ * and its key, since a file that it cannot read for such a reason is no leftover. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +20,8 @@ struct recovery {
     void *ctx;
     struct disk_recovery *ret;
     uint64_t served_ns;
-    uint64_t good; /* of the file in work */
-    bool keep;     /* it may hold what was not seen */
+    uint64_t good; /* extents, of the file in work */
+    bool keep;     /* the file may contain extents that were not read */
 };
 
 static void emit_extent(struct recovery *r, const struct scan_found *f)
@@ -55,7 +55,7 @@ static void recovered(void *ctx, const struct scan_found *f)
     }
 }
 
-/* A file that is whole and that this daemon cannot read is no leftover: an operator decides. */
+/* A whole file that this daemon cannot read is no leftover: the operator decides. */
 static enum tern_err refuse_unreadable(struct recovery *r, const char **ret_why)
 {
     static const char *const texts[DISK_FAULTS] = {
@@ -82,7 +82,7 @@ static enum tern_err refuse_unreadable(struct recovery *r, const char **ret_why)
     return TERN_OK;
 }
 
-/* Its name is gone for good when the folder was synced, which is done once for all of a tenant. */
+/* The name is gone for good once the folder is synced, which is done once per tenant. */
 static enum tern_err remove_file(struct recovery *r, const struct scan_file *f,
                                  const char **ret_why)
 {
@@ -114,7 +114,7 @@ static enum tern_err sync_folders(struct recovery *r, const bool *changed, const
     return TERN_OK;
 }
 
-/* *ret_gone: nothing of it was of use, and it is not there any more. */
+/* *ret_gone: the file had nothing of use, and was removed. */
 static enum tern_err recover_file(struct recovery *r, const struct scan_file *f, bool *ret_gone,
                                   const char **ret_why)
 {

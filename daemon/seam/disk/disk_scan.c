@@ -103,7 +103,7 @@ static void tell_of(struct disk_scan *s, uint64_t offset, enum disk_fault fault)
     tell(s, fault);
 }
 
-/* An extent whose header and list are good: `list` is of disk_list_bytes, aligned to 8. */
+/* Takes the list of an extent with a good header: `list` is of disk_list_bytes, aligned to 8. */
 static enum disk_fault take_list(struct disk_scan *s, const uint8_t *list)
 {
     const struct disk_extent *e = &s->now.head.extent;
@@ -138,13 +138,13 @@ static enum disk_fault look_at_header(struct disk_scan *s, uint8_t *block, struc
     return DISK_FAULT_NONE;
 }
 
-/* Given back between the reading of its header and of its body? Only beside a daemon. */
+/* Returns true if the extent was dropped since its header was read: only beside a daemon. */
 static bool is_gone(struct disk_scan *s, uint8_t *block, uint64_t offset)
 {
     return disk_body_read(&s->body, block, DISK_BLOCK, offset) && disk_is_hole(block);
 }
 
-/* A good extent's list, from the footer where that has it, and its body where bodies are wanted. */
+/* Takes a good extent's list, from the footer if possible; checks its body if s->bodies is set. */
 static enum disk_fault look_at_body(struct disk_scan *s, uint8_t *block,
                                     const struct disk_footer_entry *entry)
 {
@@ -162,7 +162,7 @@ static enum disk_fault look_at_body(struct disk_scan *s, uint8_t *block,
     return fault == DISK_FAULT_NONE ? take_list(s, s->body.meta.v) : fault;
 }
 
-/* Tells of what stands there; false: its header is not good, so nobody knows where it ends. */
+/* Reports the block at `at`. Returns false if its header is not good: its end is unknown then. */
 static bool look_at(struct disk_scan *s, uint8_t *block, bool read, struct disk_place at,
                     const struct disk_footer_entry *entry)
 {
@@ -189,7 +189,7 @@ struct header_read {
     bool done;
 };
 
-/* Reads the headers of the next entries into s->blocks.v, side by side. Returns how many. */
+/* Reads the headers of the next entries into s->blocks.v in parallel. Returns how many. */
 static uint32_t read_headers(struct disk_scan *s, struct disk_footer_reader *r,
                              struct header_read *to)
 {
@@ -226,7 +226,7 @@ static void by_footer(struct disk_scan *s, struct disk_footer_reader *r)
                     headers[i].entry.head.extent.place, &headers[i].entry);
 }
 
-/* NONE: the footer may be read by *r. *ret_at: where the fault is. */
+/* NONE: *r can read the footer. *ret_at: where the fault is. */
 static enum disk_fault open_footer(struct disk_scan *s, uint64_t file, uint64_t *ret_at,
                                    struct disk_footer_reader *r)
 {

@@ -1,10 +1,10 @@
-/* Writes a file, on a thread of the disk's: gathers tokens, keys, checksums and pages into pieces
- * of staging memory, of which several are on their way at a time.
+/* Writes a file, on a thread of the disk: gathers tokens, keys, checksums and pages into pieces of
+ * staging memory, of which several are in flight at a time.
  *
- * What must stay true (D3): no header says that something is there before all bodies are durable,
- * and the file has no name before all headers are. What is hashed is what lies in the staging
- * memory, before it is encrypted there: so what is written agrees with its checksum, whoever writes
- * to the page meanwhile. After an error nothing is left of the file. */
+ * Invariant (D3): no header is written before all bodies are durable, and the file has no name
+ * before all headers are. The bytes in the staging memory are hashed, before they are encrypted
+ * there: so what is written agrees with its checksum, whoever writes to the page meanwhile. After
+ * an error nothing is left of the file. */
 #include <errno.h>
 #include <string.h>
 
@@ -14,20 +14,20 @@
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_touch.h"
 
-#define GATHER_BYTES (64u << 10) /* of CHECKSUM_BLOCKs; stays in the cache of a core */
+#define GATHER_BYTES (64u << 10) /* whole CHECKSUM_BLOCKs; fits a core's cache */
 
-/* A file as a stream: `at` bytes of it were put. */
+/* A file as a stream: `at` bytes of it were written to pieces. */
 struct stream {
     struct disk_thread *t;
     const struct write_job *job;
     int file;
     uint64_t at;
-    struct piece *piece; /* that is being filled; NULL: none */
-    uint64_t sealed;     /* of the piece: up to here nothing is left to encrypt */
-    bool sealing;        /* the bytes that are put are those of a body that is encrypted */
+    struct piece *piece; /* being filled; NULL: none */
+    uint64_t sealed;     /* of the piece: all bytes before it are encrypted */
+    bool sealing;        /* the bytes being put belong to an encrypted body */
 };
 
-/* Where the extents of the job have got to, in its arrays. */
+/* The next extent's position in the arrays of the job. */
 struct cursor {
     const struct page_at *page;
     const uint32_t *token;
@@ -50,7 +50,7 @@ static void stream_send(struct stream *s)
     s->piece = NULL;
 }
 
-/* Room that follows what was put: at least a byte, at most what is left of the piece. */
+/* Room for the next bytes: at least one, at most the rest of the piece. */
 static uint8_t *stream_room(struct stream *s, uint64_t *ret_bytes)
 {
     if (!s->piece) {
@@ -96,7 +96,7 @@ static void stream_fill_block(struct stream *s)
     stream_bytes(s, NULL, (DISK_BLOCK - s->at % DISK_BLOCK) % DISK_BLOCK);
 }
 
-/* A body begins or ends here: what was put before has to be encrypted, or not. */
+/* Begins or ends a body: encrypts the bytes put before, if they belong to one. */
 static void stream_turn(struct stream *s, bool sealing)
 {
     if (s->piece)
@@ -113,8 +113,8 @@ static bool gather(const struct stream *s, uint8_t *to, const uint8_t *from, uin
     return true;
 }
 
-/* One unit of a page. Blocks of it that lie in two pieces are hashed beside them. False: its bytes
- * do not agree with `want`, or memory is gone. */
+/* Puts one unit of a page. A block that lies in two pieces is hashed outside them. Returns false if
+ * the bytes do not agree with `want`, or memory is gone. */
 static bool put_unit(struct stream *s, const uint8_t *from, uint64_t bytes, uint64_t want)
 {
     uint8_t across[CHECKSUM_BLOCK];
@@ -164,7 +164,7 @@ static bool put_page(struct stream *s, const struct page_at *page)
     return true;
 }
 
-/* Tokens, keys and checksums, as the body begins with them. Returns how many bytes. */
+/* Builds the body's beginning: tokens, keys and checksums. Returns its length in bytes. */
 static uint64_t build_meta(const struct stream *s, const struct disk_extent *e,
                            const struct cursor *c)
 {
@@ -185,11 +185,11 @@ static uint64_t build_meta(const struct stream *s, const struct disk_extent *e,
         memcpy(at, mem_sums(mem, c->page[i].record), n);
         at += n;
     }
-    check((uint64_t)(at - s->t->meta) == disk_meta_bytes(e)); /* the core counted them likewise */
+    check((uint64_t)(at - s->t->meta) == disk_meta_bytes(e)); /* the core computes the same */
     return disk_meta_bytes(e);
 }
 
-/* What the header says of the extent; its seal is that of the thread's list. */
+/* The extent's header; its seal is in the thread's list. */
 static void build_head(const struct stream *s, uint32_t i, const struct page_at *page,
                        struct disk_head *ret)
 {
@@ -221,7 +221,7 @@ static const char *tenant_of(const struct stream *s)
     return s->t->disk->tenant[s->job->write.tenant];
 }
 
-/* The header's place and the body. */
+/* Leaves room for the header, and puts the body. */
 static enum tern_err put_extent(struct stream *s, uint32_t i, const struct cursor *c)
 {
     const struct disk_extent *e = &s->job->write.extents[i];
@@ -297,7 +297,7 @@ static void file_header(const struct stream *s, struct disk_file_header *ret)
             ret->served_ns = w->extents[i].served_ns;
 }
 
-/* All headers, and behind the extents the footer. */
+/* Puts all headers, and the footer behind the extents. */
 static enum tern_err put_headers(struct stream *s)
 {
     const struct disk_write *w = &s->job->write;
@@ -328,7 +328,7 @@ static enum tern_err put_headers(struct stream *s)
     return TERN_OK;
 }
 
-/* POOL_EXHAUSTED: there is no room; else DISK, and its errno is kept for the stats. */
+/* POOL_EXHAUSTED: there is no room; otherwise DISK, and its errno is kept for the stats. */
 static enum tern_err disk_err(struct disk *disk, int error)
 {
     if (error == -ENOSPC || error == -EDQUOT)
@@ -339,7 +339,7 @@ static enum tern_err disk_err(struct disk *disk, int error)
     return TERN_DISK;
 }
 
-/* All that is on its way has landed, and is durable. */
+/* Waits until all pieces in flight have landed, and makes them durable. */
 static enum tern_err settle(struct stream *s)
 {
     int r = pieces_land(&s->t->pieces);
@@ -356,7 +356,7 @@ static uint64_t extents_end(const struct disk_write *w)
     return last->place.offset + disk_extent_bytes(last);
 }
 
-/* Whether there is room is asked before anything is written. */
+/* Checks for room before anything is written. */
 static enum tern_err make_room(struct disk *disk, const struct disk_write *w)
 {
     uint64_t room, needed = extents_end(w) + disk->config.headroom_bytes;
@@ -388,7 +388,7 @@ static enum tern_err fill(struct stream *s)
     return settle(s);
 }
 
-/* From its temporary name to its real one. A name that is not known to be durable is taken back. */
+/* Renames the file to its real name. Removes it again if the name is not known to be durable. */
 static enum tern_err give_name(struct disk *disk, const char *from, const char *to)
 {
     const struct disk_files *files = disk->files;
@@ -413,7 +413,7 @@ static enum tern_err write_file(struct disk_thread *t, const struct write_job *w
     int r;
 
     if (disk_is_gone(disk) && !atomic_exchange(&disk->remake, true))
-        return disk_err(disk, -ENOENT); /* the operator is told before it is made anew */
+        return disk_err(disk, -ENOENT); /* the operator is notified before it is made again */
     TRY(make_room(disk, &w->write));
     disk_file_name(from, tenant, w->write.file, true);
     disk_file_name(to, tenant, w->write.file, false);

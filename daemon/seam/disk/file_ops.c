@@ -1,9 +1,9 @@
-/* See file_ops.h. A file is a descriptor. What is in flight in a lane is kept in it, so that a read
- * or write which the kernel cut short goes on where it ended.
+/* See file_ops.h. A file is a descriptor. A lane keeps what it has in flight, so that a read or
+ * write that the kernel cut short resumes where it ended.
  *
- * What must stay true: a ring may be used by one thread and later by another one (the owner reads
- * by lane 0 at start), so it has none of the flags that bind it to its maker; nothing is allocated
- * after file_ops_create but by list, which is for starts and verifications. */
+ * Invariant: one thread may use a ring and later another (the owner reads by lane 0 at start), so a
+ * ring has none of the flags that bind it to its maker; nothing but list allocates after
+ * file_ops_create, and list is for starts and verifications. */
 #include "seam/disk/file_ops.h"
 
 #include <dirent.h>
@@ -34,7 +34,7 @@ static const uint8_t opcodes_used[] = {IORING_OP_READ, IORING_OP_WRITE, IORING_O
 struct op {
     bool used, write;
     int file;
-    struct disk_piece left; /* of the piece */
+    struct disk_piece left; /* the rest of the piece */
 };
 
 struct lane {
@@ -45,7 +45,7 @@ struct lane {
 
 struct file_ops {
     struct disk_files files;
-    int dir, lock;    /* the numbers stay; make_dir may put other directories behind them */
+    int dir, lock;    /* their numbers stay; make_dir may replace the directories behind them */
     const char *path; /* borrowed: of the directory */
     pthread_mutex_t making;
     bool direct;
@@ -57,7 +57,7 @@ struct file_ops {
 
 /* ------------------------------------------------------------------ names and files */
 
-/* False: the name has no folder, or a longer one than any of ours. */
+/* Returns false if the name has no folder, or a longer one than any of ours. */
 static bool folder_of(const char *name, char ret[DISK_NAME_MAX])
 {
     size_t n = strcspn(name, "/");
@@ -87,7 +87,7 @@ static int open_lock(int dir)
     return openat(dir, FILE_OPS_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
 }
 
-/* The directory was removed: it is made anew, and is ours alone as before. */
+/* Makes the removed directory again, ours alone as before. */
 static int make_dir(struct file_ops *ops)
 {
     int dir = -1, lock = -1, r = 0;
@@ -111,7 +111,7 @@ out_unlock:
     return r;
 }
 
-/* A tenant's folder is as durable as what will be in it. */
+/* The tenant's folder must be as durable as its files. */
 static int make_folder(struct file_ops *ops, const char *name)
 {
     char folder[DISK_NAME_MAX];
@@ -162,7 +162,7 @@ static int files_open(void *ctx, const char *name, int *ret, uint64_t *ret_bytes
         return -errno;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
         close(fd);
-        return -ENOENT; /* none of ours */
+        return -ENOENT; /* not a file of ours */
     }
     *ret = fd;
     *ret_bytes = (uint64_t)st.st_size;
@@ -284,7 +284,7 @@ static int post(struct file_ops *ops, uint32_t lane, uint32_t i)
     io_uring_prep_rw(fixed ? (op->write ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED)
                            : (op->write ? IORING_OP_WRITE : IORING_OP_READ),
                      sqe, op->file, op->left.memory, (unsigned)op->left.bytes, op->left.offset);
-    sqe->buf_index = 0; /* all of the lane is one buffer */
+    sqe->buf_index = 0; /* the lane's memory is one buffer */
     io_uring_sqe_set_data64(sqe, i);
     do
         r = io_uring_submit(&l->ring);
@@ -307,7 +307,7 @@ static int files_submit(void *ctx, uint32_t lane, int file, bool write,
     return post(ops, lane, i);
 }
 
-/* What the kernel says of an op: 1: it goes on; 0: it has moved all; else its error. */
+/* Handles the kernel's result of an op: 1: resume it; 0: all was moved; else its error. */
 static int moved(struct op *op, int32_t res)
 {
     if (res == -EINTR || res == -EAGAIN)
@@ -317,7 +317,7 @@ static int moved(struct op *op, int32_t res)
     if ((uint64_t)res == op->left.bytes)
         return 0;
     if (res == 0 || (uint32_t)res % DISK_BLOCK != 0)
-        return op->write ? -EIO : -ENODATA; /* a read ends within a block at the file's end alone */
+        return op->write ? -EIO : -ENODATA; /* a read ends within a block only at the file's end */
     op->left.memory = (uint8_t *)op->left.memory + res;
     op->left.bytes -= (uint32_t)res;
     op->left.offset += (uint32_t)res;
@@ -355,8 +355,8 @@ static int files_reap(void *ctx, uint32_t lane, uint64_t *ret_token)
 
 /* ------------------------------------------------------------------ life */
 
-/* As the rings of connections: restricted to what it is for. Registering the memory is help and no
- * need: a kernel that will not pin so much moves it all the same. */
+/* Restricts the ring to the calls that it needs, as the rings of connections. Registering the
+ * memory is optional: a kernel that refuses to pin so much still moves it. */
 static int lane_create(struct file_ops *ops, uint32_t i)
 {
     struct lane *lane = &ops->lane[i];
@@ -385,8 +385,8 @@ static const char *why_no_dir(int err)
     }
 }
 
-/* Some file systems take the flag and have no such thing. Without a lock nobody has ever written
- * here. */
+/* Some file systems accept the flag but have no direct I/O. Without a lock file nobody has ever
+ * written here. */
 static bool has_direct(int dir)
 {
     int fd = openat(dir, FILE_OPS_LOCK, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW);

@@ -11,20 +11,20 @@ struct file_ops;
 struct file_ops_config {
     const char *dir;
     uint32_t lanes;
-    /* Where the pieces of lane i lie: lane_bytes at staging + i * lane_bytes, which the kernel then
-     * keeps mapped. Pieces that lie elsewhere are moved, too. NULL: all do. */
+    /* Staging memory: pieces of lane i lie in lane_bytes at staging + i * lane_bytes, which the
+     * kernel then keeps mapped. Pieces elsewhere are moved too. NULL: no staging memory. */
     uint8_t *staging;
     uint64_t lane_bytes;
-    bool lock; /* false: only reads, beside whoever has it */
+    bool lock; /* false: for reads only, beside the lock's holder */
 };
 
-/* CONFLICT: another process has the lock. DISK: the directory is not there or not ours to write.
- * INTERNAL: no ring, memory or descriptor. *ret_why says what to do. */
+/* CONFLICT: another process has the lock. DISK: the directory does not exist or is not ours to
+ * write. INTERNAL: no ring, memory or descriptor. *ret_why says what to do. */
 enum tern_err file_ops_create(const struct file_ops_config *config, struct file_ops **ret,
                               const char **ret_why);
-void file_ops_destroy(struct file_ops *ops); /* nothing is in flight in any lane */
+void file_ops_destroy(struct file_ops *ops); /* no lane has anything in flight */
 const struct disk_files *file_ops_files(const struct file_ops *ops);
-/* False: the file system has no O_DIRECT, so that all bytes go through the page cache. */
+/* Returns false if the file system has no O_DIRECT: all bytes go through the page cache. */
 bool file_ops_direct(const struct file_ops *ops);
 
 #endif

@@ -1,4 +1,4 @@
-/* See pieces.h. What could not be handed over has landed with its error. */
+/* See pieces.h. A piece that could not be submitted has landed with its error. */
 #include "seam/disk/pieces.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 
 static_assert(DISK_LANE_PIECES == 32, "a bit for each block");
 
-/* Tokens: pieces by their number, and blocks behind them. */
+/* Tokens: numbers of pieces, and behind them those of blocks. */
 #define BLOCK_TOKEN DISK_LANE_PIECES
 
 void pieces_init(struct pieces *p, const struct disk_files *files, uint32_t lane, uint32_t depth,

@@ -1,5 +1,5 @@
-/* The staging memory of a thread of the disk tier, as pieces that are on their way to or from a
- * file. Used by that thread alone. */
+/* The staging memory of a thread of the disk tier, as pieces in flight to or from a file. That
+ * thread alone uses it. */
 #ifndef SEAM_PIECES_H
 #define SEAM_PIECES_H
 
@@ -8,7 +8,7 @@
 struct piece {
     uint8_t *memory; /* DISK_PIECE_BYTES of the staging */
     uint64_t offset, bytes;
-    uint32_t file; /* the caller's: which of its files */
+    uint32_t file; /* the caller's index of its file */
     bool flying;
     int res; /* once it has landed: 0, or a negative errno */
 };
@@ -16,8 +16,8 @@ struct piece {
 struct pieces {
     const struct disk_files *files; /* borrowed */
     uint32_t lane, depth;
-    uint32_t flying; /* pieces, and blocks */
-    int err;         /* the first that one of them ended with since pieces_land */
+    uint32_t flying; /* pieces and blocks in flight */
+    int err;         /* the first error of any since pieces_land; 0: none */
     struct piece piece[DISK_LANE_PIECES];
     uint8_t *blocks;        /* borrowed: a DISK_BLOCK for each that may fly */
     uint32_t blocks_flying; /* a bit for each */
@@ -26,11 +26,11 @@ struct pieces {
 /* `memory`: depth pieces. `blocks`: DISK_LANE_PIECES of DISK_BLOCK. */
 void pieces_init(struct pieces *p, const struct disk_files *files, uint32_t lane, uint32_t depth,
                  uint8_t *memory, uint8_t *blocks);
-/* One that is not on its way; waits until there is one. */
+/* Returns a piece that is not in flight; waits until there is one. */
 struct piece *pieces_take(struct pieces *p);
-/* Its `offset` and `bytes` say what is moved. */
+/* Submits the piece; its `offset` and `bytes` say what to move. */
 void pieces_send(struct pieces *p, struct piece *piece, int file, bool write);
-/* Writes a single block, which is copied; as many as the lane has room for fly at a time. */
+/* Writes one block, which is copied; as many are in flight at a time as the lane has room for. */
 void pieces_write_block(struct pieces *p, int file, uint64_t offset, const uint8_t *block);
 void pieces_wait(struct pieces *p, const struct piece *piece); /* until it has landed */
 int pieces_land(struct pieces *p); /* waits for all: 0, or the first error since the last call */
