@@ -1,6 +1,5 @@
-/* What the daemon's own threads have in common: the signals that they take, and how they wake
- * whoever sleeps on an eventfd. The workers (seam/mem) and the data threads (io_threads.c) use it.
- */
+/* What the daemon's own threads share: which signals they take, and how they wake an eventfd's
+ * sleeper. Used by the workers (seam/mem), the data threads (io_threads.c) and others. */
 #ifndef SEAM_OWN_THREADS_H
 #define SEAM_OWN_THREADS_H
 
@@ -10,8 +9,8 @@
 #include <stdint.h>
 #include <unistd.h>
 
-/* Threads that are started from here on take no signal but those that their own access raises: the
- * owner thread handles the rest. *ret_before is the caller's mask, to be set again behind them. */
+/* Threads started from here on take only the signals that their own access raises: the owner thread
+ * handles the rest. *ret_before is the caller's mask, to be restored afterwards. */
 static inline void own_threads_mask(sigset_t *ret_before)
 {
     static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
@@ -23,7 +22,7 @@ static inline void own_threads_mask(sigset_t *ret_before)
     pthread_sigmask(SIG_SETMASK, &blocked, ret_before);
 }
 
-/* Starts such a thread. 0, or an errno. */
+/* Starts such a thread. Returns 0, or an errno. */
 static inline int own_thread_start(pthread_t *ret, void *(*run)(void *ctx), void *ctx)
 {
     sigset_t before;

@@ -1,6 +1,6 @@
-/* See cgroup.h. A limit holds for all that is below it, so the way from the process's group to the
- * root of the hierarchy is walked. In a container the path of /proc may be one of the host's that
- * cannot be seen; then the mounted root is the container's own group, and the walk ends there. */
+/* See cgroup.h. A limit applies to all groups below it, so this walks from the process's group to
+ * the root of the hierarchy. In a container /proc may show a path of the host that is not visible;
+ * then the mounted root is the container's own group, and the walk ends there. */
 #include "seam/mem/cgroup.h"
 
 #include <limits.h>
@@ -31,7 +31,7 @@ static void look(const char *folder, struct cgroup_memory *ret)
     ret->left = left < ret->left ? left : ret->left;
 }
 
-/* Writes the process's group; "" where it is not known, or outside of what this namespace shows. */
+/* Writes the process's group; "" if it is not known, or not visible in this namespace. */
 static void group_of_process(const char *root, char ret[PATH_MAX])
 {
     char line[PATH_MAX], name[PATH_MAX];

@@ -1,7 +1,7 @@
-/* The checksum of a unit (X7), over XXH3. Called by the workers of mem when a page is sealed and by
- * xfer for every page that arrives. Each block's value goes to a small array; only a unit of more
- * than CHECKSUM_LEAVES blocks needs XXH3's streaming state, so the usual page costs one pass and no
- * state to set up. */
+/* The checksum of a unit (X7), over XXH3. Called by the workers of mem to seal a page and by xfer
+ * for every page that arrives. Each block's value goes to a small array; only a unit of more than
+ * CHECKSUM_LEAVES blocks needs XXH3's streaming state, so the usual page costs one pass and no
+ * set-up of a state. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

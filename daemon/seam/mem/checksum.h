@@ -9,12 +9,12 @@
 
 uint64_t checksum_unit(const void *bytes, size_t n);
 
-/* In the place of a checksum: there is none, so no bytes agree with it. Of the few bytes whose
- * checksum this is, none is given away. */
+/* In the place of a checksum: there is none, so no bytes agree with it. The few units whose real
+ * checksum has this value are never shared. */
 #define CHECKSUM_NONE 0
 
-/* A unit that comes in pieces of any length: begin, feed, end. What is left of a piece behind its
- * last whole block is copied until the block is whole. The struct is the caller's and needs no
+/* A unit that arrives in pieces of any length: begin, feed, end. The end of a piece that does not
+ * fill a block is copied until the block is whole. The struct is the caller's and needs no
  * clean-up. */
 #define CHECKSUM_LEAVES     64  /* block values kept before they are folded into the state */
 #define CHECKSUM_FOLD_BYTES 640 /* room for an XXH3 state, aligned by hand inside */
@@ -23,7 +23,7 @@ struct checksum {
     uint32_t nleaves;
     uint32_t folded; /* the state below holds earlier leaves */
     uint8_t state[CHECKSUM_FOLD_BYTES];
-    uint32_t npart; /* of a block that is not whole yet */
+    uint32_t npart; /* bytes of a block that is not whole yet */
     uint8_t part[CHECKSUM_BLOCK];
 };
 

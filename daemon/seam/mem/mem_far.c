@@ -25,7 +25,7 @@ bool mem_near_copy(void *to, const void *from, uint64_t n)
     return mem_fault_bytes(copy_touch, &c);
 }
 
-/* Where the next piece goes to or comes from, in memory that the CPU reaches, pages or not. */
+/* The host side of the next piece, in memory that the CPU reaches, pages or not. */
 struct stretch {
     uint8_t *to;
     const uint8_t *from;

@@ -1,6 +1,5 @@
-/* Memory that the CPU does not reach, and plain memory that may go while it is copied: what
- * mem_touch.h and the threads that hash and copy pages are made of. It knows nothing of regions or
- * pools. */
+/* Memory that the CPU does not reach, and plain memory that may vanish while it is copied: the base
+ * of mem_touch.h and of the threads that hash and copy pages. Knows no regions or pools. */
 #ifndef SEAM_MEM_FAR_H
 #define SEAM_MEM_FAR_H
 
@@ -8,20 +7,20 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* n bytes in host memory, which lie there until it returns. False: no more of them. */
+/* n bytes in host memory, valid until the call returns. Returns false to refuse further pieces. */
 typedef bool mem_piece(void *ctx, uint8_t *bytes, uint64_t n);
 
 /* Pages of equal length in memory that the CPU does not reach: page list[i] lies at base + list[i]
- * * page_bytes, and all of them in one region. */
+ * * page_bytes, all in one region. */
 struct mem_far_pages {
     const uint8_t *base;
     const uint32_t *list;
     uint64_t page_bytes;
-    uint32_t n, units; /* equal shares of a page; the last one has what is left over */
+    uint32_t n, units; /* equal shares of a page; the last one has the rest */
 };
 
-/* Memory that the CPU does not reach. Its addresses are no addresses of host memory. Of the calls,
- * false: the device is lost, or a piece was refused. Pieces come in order; each but the last is a
+/* Memory that the CPU does not reach. Its addresses are not host addresses. The calls return false
+ * if the device is lost or a piece was refused. Pieces come in order; each but the last is a
  * multiple of CHECKSUM_BLOCK long. */
 struct mem_far {
     void *ctx;
@@ -29,24 +28,24 @@ struct mem_far {
     bool (*get)(void *ctx, const void *at, uint64_t n, mem_piece *take, void *to);
     bool (*put)(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from);
     bool (*zero)(void *ctx, void *at, uint64_t n);
-    /* Both are its own: on one device, or on two. */
+    /* Both addresses are far: on one device, or on two. */
     bool (*move)(void *ctx, void *to, const void *from, uint64_t n);
-    /* The first `bytes` of stretches on any devices, in order, to `packed` in host memory; `put`:
-     * from there, which is read alone. */
+    /* Copies the first `bytes` of stretches on any devices, in order, to `packed` in host memory;
+     * `put`: from `packed`, which is only read. */
     bool (*pack)(void *ctx, const struct iovec *stretches, uint64_t bytes, uint8_t *packed,
                  bool put);
     /* The checksums of all units (X7), page by page: n * units of them. */
     bool (*sums)(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
 };
 
-/* n bytes between memory that the CPU reaches, pages or not. False: a page is gone. */
+/* n bytes between memory that the CPU reaches, pages or not. Returns false if a page is gone. */
 bool mem_near_copy(void *to, const void *from, uint64_t n);
 
-/* All n bytes at once, of memory that is far. */
+/* All n bytes at once, of far memory. */
 bool mem_far_get(const struct mem_far *far, void *to, const void *at, uint64_t n);
 bool mem_far_put(const struct mem_far *far, void *at, const void *from, uint64_t n);
 
-/* The checksums of the units of one page that is far. */
+/* The checksums of the units of one far page. */
 bool mem_far_sums(const struct mem_far *far, const void *page, uint64_t bytes, uint32_t units,
                   uint64_t *ret);
 

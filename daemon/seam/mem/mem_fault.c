@@ -1,7 +1,7 @@
-/* See mem_fault.h. The table is written at start and at the end only; the handler reads it on
- * whatever thread touched the page. The signal is a load's or a store's own, so leaving the handler
- * by a jump leaves nothing half done but that touch. Faults outside the table or outside
- * mem_fault_try go to the handler that was there before, or kill as they should. */
+/* See mem_fault.h. The table is written only at start and at the end; the handler reads it on the
+ * thread that touched the page. The signal comes from the thread's own load or store, so the jump
+ * out of the handler interrupts only that touch. Faults outside the table or outside mem_fault_try
+ * go to the previous handler, or kill as they should. */
 #include "seam/mem/mem_fault.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ static size_t nranges;
 static _Atomic uint64_t faults;
 static struct sigaction previous;
 static bool installed;
-static _Thread_local sigjmp_buf *volatile landing; /* of the touch that this thread is in */
+static _Thread_local sigjmp_buf *volatile landing; /* of this thread's current touch */
 static _Thread_local bool decides;                 /* this is the owner thread */
 
 static const struct fault_range *range_of(uintptr_t at)
@@ -41,7 +41,7 @@ static void fresh_page(const struct fault_range *range, uintptr_t at)
     uintptr_t page = at - (at - range->from) % range->page_bytes;
 
     mmap((void *)page, range->page_bytes, PROT_READ | PROT_WRITE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0); /* fails: so does the next touch */
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0); /* on failure the next touch fails */
     undumped((void *)page, range->page_bytes);
 }
 
@@ -51,7 +51,7 @@ static void end_touch(void)
     sigset_t bus;
 
     landing = NULL;
-    sigemptyset(&bus); /* blocked in its handler, which is not returned from */
+    sigemptyset(&bus); /* blocked in its handler, which does not return */
     sigaddset(&bus, SIGBUS);
     pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
     siglongjmp(*to, 1);
@@ -63,7 +63,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
     const struct fault_range *range = range_of((uintptr_t)info->si_addr);
 
     if (range && info->si_code == BUS_MCEERR_AO)
-        return; /* told early: nobody has touched it yet */
+        return; /* an early report: nobody has touched it yet */
     if (range && landing) {
         atomic_fetch_add(&faults, 1);
         if (!range->shared)
@@ -118,7 +118,7 @@ bool mem_fault_try(void (*touch)(void *ctx), void *ctx)
     sigjmp_buf here;
 
     check(!landing);
-    if (sigsetjmp(here, 0)) /* without the mask, which costs a system call: see end_touch */
+    if (sigsetjmp(here, 0)) /* without the mask, to save a system call: see end_touch */
         return false;
     landing = &here;
     touch(ctx);

@@ -1,17 +1,16 @@
-/* A client can take the backing of shared pages away (a hole punched in huge pages that the machine
- * then cannot give back), and the machine can lose memory. Touching such a page raises SIGBUS,
- * which must cost that tenant its page and not the daemon its life, nor anyone a wrong byte.
+/* A client can remove the backing of shared pages (by a hole in huge pages that the machine then
+ * cannot replace), and the machine can lose memory. Touching such a page raises SIGBUS, which must
+ * cost that tenant its page, but neither end the daemon nor give anyone a wrong byte.
  *
- * Nothing is put in the place of a shared page: what lies there would be our bytes alone, with
- * checksums that agree, and the engines' others. So the touch is ended where it is, what it was for
- * fails, and the mapping stays the one that the engines have: once there is memory again, all see
- * the same. A pool needs no state of its own for that. An engine that is given such a page meets
- * the same SIGBUS.
+ * A shared page is not replaced: a new page would have bytes that only we see, with checksums that
+ * agree, while the engines see others. So the touch is aborted, its caller fails, and the mapping
+ * stays the engines' one: once there is memory again, all see the same. A pool needs no state for
+ * that. An engine that gets such a page meets the same SIGBUS.
  *
- * Every access to watched memory goes through here; one that does not is a bug, and its SIGBUS goes
- * to whoever had the signal before. The kernel's own (send, receive) ends with EFAULT instead, see
- * tcp/. A NIC goes on with the memory that it has pinned, hole or not: what it writes there
- * is not what we verify, and what it reads there agrees with the checksum that was made of our view
+ * Invariant: every access to watched memory goes through here; any other is a bug, and its SIGBUS
+ * goes to the handler that was there before. The kernel's own access (send, receive) ends with
+ * EFAULT instead, see tcp/. A NIC keeps using the memory that it has pinned, hole or not: what it
+ * writes there is not what we verify, and what it reads there agrees with the checksum of our view
  * or is refused by the peer. */
 #ifndef SEAM_MEM_FAULT_H
 #define SEAM_MEM_FAULT_H
@@ -24,22 +23,23 @@
 
 #define MEM_FAULT_RANGES_MAX 16448
 
-/* At start, before anything in the range is shared. `page_bytes` is the mapping's page size. What
- * is not `shared` is seen by nobody else: a fresh page takes the place of one that is lost, though
- * the touch fails all the same. False: too many ranges. */
+/* At start, before anything in the range is shared. `page_bytes` is the mapping's page size. In a
+ * range that is not `shared`, which nobody else sees, a fresh page replaces a lost one, though the
+ * touch still fails. Returns false if there are too many ranges. */
 bool mem_fault_watch(const void *base, uint64_t bytes, uint64_t page_bytes, bool shared);
 void mem_fault_unwatch(const void *base);
-uint64_t mem_fault_count(void); /* touches that were ended */
+uint64_t mem_fault_count(void); /* touches that were aborted */
 
-/* Any thread. False: a page was not there, and touch(ctx) has ended in the middle. It holds and
- * allocates nothing, and makes no other such call. */
+/* Any thread. Returns false if a page was gone: touch(ctx) was aborted in the middle. touch
+ * must hold and allocate nothing, and must not make such a call itself. */
 bool mem_fault_try(void (*touch)(void *ctx), void *ctx);
-/* The same for whatever hashes, copies or zeroes pages, which is not for the owner thread: that one
- * only decides, and has said by mem_fault_decides that it is the one. */
+/* The same for functions that hash, copy or zero pages, on any thread but the owner: the owner only
+ * decides, and has declared itself by mem_fault_decides. */
 bool mem_fault_bytes(void (*touch)(void *ctx), void *ctx);
 void mem_fault_decides(void);
-void mem_fault_not_owner(void); /* for who touches page bytes in another way */
-/* checksum_feed of watched memory. False likewise; *sum can go on, but its end means nothing. */
+void mem_fault_not_owner(void); /* for callers that touch page bytes in another way */
+/* checksum_feed of watched memory. Returns false likewise; *sum stays usable, but its end is void.
+ */
 bool mem_fault_feed(struct checksum *sum, const void *bytes, size_t n);
 
 #endif

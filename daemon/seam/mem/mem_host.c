@@ -1,10 +1,10 @@
 /* Page memory: a sealed memfd, or an allocation of a GPU, for each (tenant, region), private memory
- * for each one's host tier, and a memfd for each control page: one an engine slot and tenant.
- * Called by the shell's owner thread and by xfer.
+ * for the host tier of each, and a memfd for each control page: one for each engine slot and
+ * tenant. Called by the shell's owner thread and by xfer.
  *
- * What must stay true: nothing is allocated or mapped after mem_create; a descriptor is never that
- * of a host tier; a job of the workers carries its own copy of where its pools lie; after the start
- * the owner thread calls nothing of a device, which may take long to answer. */
+ * Invariant: nothing is allocated or mapped after mem_create; no descriptor refers to a host tier;
+ * a job of the workers has its own copy of the places of its pools; after the start the owner
+ * thread makes no call to a device, which may answer late. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,14 +27,14 @@
 #include "seam/mem/workers.h"
 #include "seam/own_threads.h"
 
-#define PAGE_BYTES       4096u /* what memory is rounded up to */
+#define PAGE_BYTES       4096u /* to which memory is rounded up */
 #define CONTROL_STRIDE   64u   /* bytes from one rank's done_step to the next: a cache line each */
 #define REGION_BYTES_MAX (1ull << 46) /* so that sums over tenants and regions do not wrap */
 #define ENGINES_MAX      64u          /* the core's ENGINES_LIMIT */
 #define TIERS            2
-#define WAIT_SHARE       200u /* the owner waits for control pages of a tenant 0.5 % of the time */
+#define WAIT_SHARE       200u /* the owner waits 0.5 % of the time for a tenant's control pages */
 
-#define CONTROL_INCARNATION RANKS_MAX /* lines behind those of the ranks */
+#define CONTROL_INCARNATION RANKS_MAX /* lines after those of the ranks */
 #define CONTROL_WANTED      (RANKS_MAX + 1)
 static_assert(CONTROL_STRIDE * CONTROL_WANTED + sizeof(uint64_t) <= CONTROL_BYTES, "a line each");
 static_assert(MEM_TENANTS_MAX * ((TIERS + 1) * RANKS_MAX + 1 + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
@@ -60,14 +60,14 @@ struct mem {
     uint64_t *sums;         /* owned, page_records * sums_per_page */
     struct workers *workers;
     struct cuda *cuda;              /* owned; NULL: no memory of GPUs */
-    struct workers *device_workers; /* owned; of its pools. NULL likewise */
+    struct workers *device_workers; /* owned; for pools on them; NULL likewise */
     struct cuda_region on_device[MEM_TENANTS_MAX][RANKS_MAX];
-    uint64_t devices_told; /* bits of those whose loss was told */
+    uint64_t devices_told; /* a bit for each device whose loss was reported */
     int event_fd;
     uint64_t bytes, device_bytes, host_bytes, record_bytes, huge_bytes;
-    uint64_t copies, spoilt; /* jobs so far; of them those that a fault was put into */
+    uint64_t copies, spoilt; /* jobs so far; those of them with an injected fault */
     struct mem_holes holes;
-    uint64_t untouched_ns[MEM_TENANTS_MAX]; /* until then it touches none of that tenant */
+    uint64_t untouched_ns[MEM_TENANTS_MAX]; /* until then the owner touches none of that tenant */
 };
 
 static uint64_t tier_bytes(const struct tenant_config *t, enum tier tier)
@@ -80,7 +80,7 @@ static bool on_devices(const struct mem_config *c, uint32_t tenant)
     return c->device[tenant] != NULL;
 }
 
-/* Regions on devices; as many devices at the most. */
+/* Regions on devices: an upper bound of the number of devices. */
 static uint32_t device_regions(const struct mem_config *c)
 {
     uint32_t n = 0;
@@ -112,7 +112,7 @@ static enum tern_err config_check(const struct mem_config *c, const char **ret_w
     return ok ? TERN_OK : TERN_INVALID;
 }
 
-/* What a region's pages may have each, where all regions have as many. */
+/* Units of a page in one region, if all regions have as many. */
 static uint32_t brought_units(const struct mem_config *c, uint32_t tenant)
 {
     uint32_t units = c->sums_per_page / c->tenant[tenant].regions;
@@ -188,7 +188,7 @@ static enum tern_err create_brought(struct mem *mem, uint32_t tenant, const char
     return TERN_OK;
 }
 
-/* All regions of one tier of one tenant; of a host tier without bytes none. */
+/* All regions of one tier of a tenant; none for a host tier without bytes. */
 static enum tern_err create_tier(struct mem *mem, enum tier tier, uint32_t tenant,
                                  const char **ret_why)
 {
@@ -272,7 +272,7 @@ static enum tern_err create_tables(struct mem *mem, const char **ret_why)
     return workers_create(threads, c->jobs, mem->event_fd, &mem->workers, ret_why);
 }
 
-/* First of all regions: what there is not shows before minutes of zeroing. */
+/* Runs before regions are created: a missing device must fail before minutes of zeroing. */
 static enum tern_err create_devices(struct mem *mem, const char **ret_why)
 {
     const struct mem_config *c = &mem->config;
@@ -302,7 +302,7 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
     for (size_t i = 0; i < sizeof mem->on_device / sizeof(struct cuda_region); i++)
         (&mem->on_device[0][0])[i] = CUDA_REGION_NONE;
     err = create_tables(mem, ret_why);
-    if (err == TERN_OK) /* first: too few descriptors show before minutes of zeroing */
+    if (err == TERN_OK) /* first: too few descriptors must fail before minutes of zeroing */
         err = create_controls(mem, ret_why);
     if (err == TERN_OK)
         err = create_devices(mem, ret_why);
@@ -344,7 +344,7 @@ void mem_destroy(struct mem *mem)
 
 /* ------------------------------------------------------------------ pools and pages */
 
-/* Where the entries begin of a pool that begins there in its region. */
+/* Where the entries of a pool at `offset` of its region begin. */
 static uint64_t brought_at(const struct mem *mem, uint32_t tenant, uint64_t offset)
 {
     return brought_entry(offset, mem->config.page_bytes_min) *
@@ -470,7 +470,7 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
     return mem->config.tenant[tenant].regions;
 }
 
-/* Of the GPU that the region lies on. False: memory of the host. */
+/* The view of the region's GPU. Returns false for memory of the host. */
 static bool region_view(const struct mem *mem, uint32_t tenant, uint32_t region,
                         struct mem_device_view *ret)
 {
@@ -606,7 +606,7 @@ static struct workers *workers_of(const struct mem *mem, const struct pool_place
     return place->far ? mem->device_workers : mem->workers;
 }
 
-/* Pages come from the core, so one that does not lie in its pool is our bug. */
+/* Pages come from the core, so a page outside its pool is our bug. */
 static void check_pages(const struct mem *mem, const struct pool_place *place,
                         const struct page_at *pages, uint32_t n)
 {
@@ -656,7 +656,7 @@ void mem_zero(struct mem *mem, struct pool_id pool)
     workers_zero(workers_of(mem, place_of(mem, pool.slot)), pool, place_of(mem, pool.slot));
 }
 
-/* Runs come from the core, so one that does not lie in the memory is our bug. */
+/* Runs come from the core, so a run outside the memory is our bug. */
 static void check_section(const struct region *memory, const struct record_section *section)
 {
     check(section->nruns <= RECORD_RUNS_MAX);
@@ -709,7 +709,7 @@ static _Atomic uint64_t *control_word(const struct region *control, uint32_t lin
 struct control_touch {
     _Atomic uint64_t *word;
     uint64_t value;
-    bool store; /* else load */
+    bool store; /* otherwise load */
 };
 
 static void control_access(void *ctx)
@@ -722,9 +722,9 @@ static void control_access(void *ctx)
         t->value = atomic_load_explicit(t->word, memory_order_acquire);
 }
 
-/* Invariant: the owner touches control pages here only. A page that cannot get a hole is there, so
- * the touch waits for nothing. Else, a wait of w, which is no preemption, keeps the owner from the
- * tenant's control pages for WAIT_SHARE * w. False: the page was not touched, or not there. */
+/* Invariant: the owner touches control pages here only. A page that cannot get a hole is resident,
+ * so the touch never waits. Otherwise a wait of w, unless by preemption, keeps the owner from the
+ * tenant's control pages for WAIT_SHARE * w. Returns false if the page is untouched or gone. */
 static bool control_touch(struct mem *mem, uint32_t tenant, const struct region *control,
                           struct control_touch *t)
 {
@@ -776,15 +776,15 @@ uint64_t mem_done_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint32
     check(rank < RANKS_MAX);
     if (control->stale)
         mem_control_reset(mem, tenant, engine);
-    /* No step is done that is not there. */
+    /* A page that cannot be read has no step done. */
     return !control->stale && control_touch(mem, tenant, control, &t) ? t.value : 0;
 }
 
-/* The fence stands between this store and the reads of done_step that follow; a rank has one
- * between its done_step and its look at this word. So one of the two sees what the other wrote. */
+/* The fence orders this store before the later reads of done_step; a rank has a fence between its
+ * store of done_step and its read of this word. So one of them sees the other's store. */
 void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t step)
 {
-    /* Where the page is gone, nobody rings. */
+    /* If the page is gone, no rank rings. */
     control_put(mem, tenant, control_of(mem, tenant, engine), CONTROL_WANTED, step);
     atomic_thread_fence(memory_order_seq_cst);
 }

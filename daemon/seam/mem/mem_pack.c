@@ -8,8 +8,8 @@
 
 struct packing {
     const struct iovec *next;
-    uint8_t *in;        /* pack: where the next stretch goes to; NULL: */
-    const uint8_t *out; /* unpack: where it comes from */
+    uint8_t *in;        /* pack: where the next stretch goes; NULL: unpack */
+    const uint8_t *out; /* unpack: where the next stretch comes from */
     uint64_t left;
 };
 
@@ -23,7 +23,7 @@ static void pack_touch(void *ctx)
         const uint8_t *out = p->out;
         uint8_t *in = p->in;
 
-        p->left -= n; /* where memory is gone it goes on behind it */
+        p->left -= n; /* after lost memory, resume behind it */
         if (in) {
             p->in += n;
             memcpy(in, s->iov_base, n);
@@ -43,7 +43,7 @@ static bool pack_all(struct packing *p)
     return all;
 }
 
-/* Stretches of devices that follow each other: how many bytes, up to the end of what is left. */
+/* Counts the bytes, up to p->left, of the next stretches, as long as they lie on devices. */
 static uint64_t far_bytes(const struct mem *mem, const struct packing *p, uint32_t *ret_n)
 {
     uint64_t bytes = 0;
@@ -53,7 +53,7 @@ static uint64_t far_bytes(const struct mem *mem, const struct packing *p, uint32
     return bytes < p->left ? bytes : p->left;
 }
 
-/* Where some may be memory of devices, which goes together, and others are not. */
+/* Packs stretches of devices together, and other stretches one by one. */
 static bool pack_far(const struct mem *mem, struct packing *p)
 {
     bool all = true;

@@ -21,11 +21,11 @@
 
 #define PAGE_BYTES         4096u
 #define HUGE_BYTES         (2u << 20)
-#define KEEP_FREE_BYTES    (64u << 20) /* left to the rest of the machine at the least */
-#define ALLOCATE_TRIES_MAX 100u        /* that signals interrupt */
+#define KEEP_FREE_BYTES    (64u << 20) /* at least, for the rest of the machine */
+#define ALLOCATE_TRIES_MAX 100u        /* interrupted by signals */
 #define SEALS              (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* mem_create runs once, before there is a second thread that could ask. */
+/* mem_create runs once, before a second thread exists that could use this. */
 static char why_text[256];
 
 enum tern_err region_why(const char *what, const char **ret_why)
@@ -55,7 +55,7 @@ void region_close(struct region *r)
     *r = REGION_NONE;
 }
 
-/* Huge pages need an address that is a multiple of theirs, which mmap does not give by itself. */
+/* Aligns the mapping to the size of huge pages, which mmap does not do by itself. */
 static uint8_t *map_aligned(const struct region *r)
 {
     int flags = r->kind != REGION_PRIVATE
@@ -105,7 +105,7 @@ static bool region_open(struct region *r, enum region_kind kind, uint64_t bytes,
     return undumped(r->base, r->bytes);
 }
 
-/* A signal interrupts it, and what it had allocated by then stays. */
+/* A signal interrupts fallocate, which keeps what it has allocated. */
 static bool allocate(int fd, uint64_t bytes)
 {
     for (uint32_t i = 0; i < ALLOCATE_TRIES_MAX; i++)
@@ -117,19 +117,19 @@ static bool allocate(int fd, uint64_t bytes)
 }
 
 /* A client can map a page as often as it likes, and the kernel visits every mapping of a page that
- * a hole takes away, while whoever touches the page waits. Nobody punches holes into an immutable
- * file, by fallocate or by MADV_REMOVE, and mappings of it are written as ever. Setting the flag
- * and clearing it takes CAP_LINUX_IMMUTABLE; files of hugetlb have no such flag. */
+ * a hole removes, while a thread that touches the page waits. The pages of an immutable file cannot
+ * be removed, by fallocate or by MADV_REMOVE, while its mappings stay writable. Setting or clearing
+ * the flag takes CAP_LINUX_IMMUTABLE; files of hugetlb have no such flag. */
 static bool fix_pages(int fd)
 {
     return ioctl(fd, FS_IOC_SETFLAGS, &(int){FS_IMMUTABLE_FL}) == 0;
 }
 
-/* Allocates every page, then seals the size. fallocate comes last: it proves that all is there. */
+/* Allocates every page, then seals the size. fallocate comes last: it proves that all exist. */
 static bool region_fill(struct region *r, struct workers *workers, bool huge)
 {
     if (!workers_populate(workers, r->base, r->bytes, huge && !r->hugetlb)) {
-        errno = ENOMEM; /* the worker's own is not seen here */
+        errno = ENOMEM; /* the worker's errno is not visible here */
         return false;
     }
     if (r->kind == REGION_PRIVATE)
@@ -140,7 +140,7 @@ static bool region_fill(struct region *r, struct workers *workers, bool huge)
     return true;
 }
 
-/* A private region is watched as well: memory that the machine has lost costs one page. */
+/* A private region is watched as well: lost memory costs one page. */
 static enum tern_err region_watch(struct region *r, const char **ret_why)
 {
     if (!mem_fault_watch(r->base, r->bytes, r->hugetlb ? HUGE_BYTES : PAGE_BYTES,

@@ -9,7 +9,7 @@
 #include "seam/mem/mem_pack.h"
 #include "seam/mem/mem_touch.h"
 
-/* Bytes of a unit that are collected at once: whole blocks of a checksum. */
+/* Bytes of a unit that are collected at once: whole checksum blocks. */
 #define WINDOW_BYTES (4u * CHECKSUM_BLOCK)
 /* Rows of a device that are moved together. */
 #define FAR_ROWS 256u
@@ -22,8 +22,8 @@ struct landing {
     const uint64_t *sums;
     bool right;
     const struct mem_far *far;                    /* NULL: the CPU reaches the pages */
-    bool lost;                                    /* then: some of it is gone */
-    struct iovec row[FAR_ROWS], to_row[FAR_ROWS]; /* then: what is moved next; to_row: spread */
+    bool lost;                                    /* with `far`: some memory is gone */
+    struct iovec row[FAR_ROWS], to_row[FAR_ROWS]; /* with `far`: to move next; to_row: spread */
     uint32_t rows;
     uint64_t row_bytes; /* of all rows */
     uint8_t window[WINDOW_BYTES], packed[WINDOW_BYTES];
@@ -36,7 +36,7 @@ static uint8_t *place_of(const struct landing *l, const struct reshard_end *end)
     return (uint8_t *)mem_page(l->mem, l->pool, end->rank, page->group, page->index) + end->at;
 }
 
-/* Fetches the runs noted on devices together, and copies each to its place in the window. */
+/* Fetches the collected rows from devices together, and copies each to its place in the window. */
 static void runs_fetch(struct landing *l)
 {
     const uint8_t *at = l->packed;
@@ -85,7 +85,7 @@ static uint64_t unit_sum(struct landing *l, const struct reshard_unit *whole)
     return checksum_end(&sum);
 }
 
-/* All units of a page of the source that count. sums: of that page. */
+/* Verifies all units of a source page that count. sums: of that page. */
 static bool page_verified(struct landing *l, uint32_t page, const uint64_t *sums)
 {
     const struct reshard_layout *from = l->way->from;
@@ -125,7 +125,7 @@ static void rows_spread(struct landing *l)
     l->row_bytes = 0;
 }
 
-/* Longer than what is packed at a time. */
+/* Spreads a row that is longer than what is packed at a time. */
 static void row_spread(struct landing *l, uint8_t *there, const uint8_t *here, uint64_t n)
 {
     for (uint64_t at = 0; at < n && !l->lost; at += sizeof l->packed) {
@@ -136,8 +136,8 @@ static void row_spread(struct landing *l, uint8_t *there, const uint8_t *here, u
     }
 }
 
-/* Through memory of the host, short rows together. The other rank may lie on another device, and
- * nothing says afterwards what a copy between the two should have brought. */
+/* Copies through memory of the host, short rows together. The other rank may lie on another device,
+ * and no checksum could verify a direct copy between the two. */
 static void spread_far(struct landing *l, const struct reshard_piece *p)
 {
     uint8_t *to = place_of(l, &p->to), *from = place_of(l, &p->from);

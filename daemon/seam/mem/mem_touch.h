@@ -1,7 +1,7 @@
-/* The way to the bytes of pages, for all who hash or copy them. Memory that the CPU reaches is
- * touched where it lies, within mem_fault_bytes. Memory of a device is not: struct mem_far copies
- * it to the host and back, and its addresses are given to that alone. On any thread but the
- * owner's; a call may wait for the device, as long as mem_far says. */
+/* Access to the bytes of pages, for all code that hashes or copies them. Memory that the CPU
+ * reaches is touched in place, within mem_fault_bytes. Memory of a device is copied to the host and
+ * back by struct mem_far, the only user of its addresses. On any thread but the owner's; a call may
+ * wait for the device, as long as mem_far waits. */
 #ifndef SEAM_MEM_TOUCH_H
 #define SEAM_MEM_TOUCH_H
 
@@ -13,10 +13,10 @@ const struct mem_far *mem_far(const struct mem *mem);
 
 bool mem_is_far(const struct mem *mem, const void *at);
 
-/* `at` is page memory, `to` and `from` are not. False: a page is gone, its bytes are left out. */
+/* `at` is page memory, `to` and `from` are not. Returns false if a page is gone: it is left out. */
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n);
 bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n);
-/* From one page to another one, of any memory. */
+/* From one page to another, in any memory. */
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n);
 
 #endif

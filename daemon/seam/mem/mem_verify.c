@@ -1,6 +1,6 @@
-/* A page is verified where it lies: each block of 4 KiB is hashed as soon as it is whole, and
- * memory of a device when all of a region has come. See mem_verify.h. Called by the transfers, on
- * whatever thread brings the page. */
+/* See mem_verify.h. A page is verified in place: each block of 4 KiB is hashed as soon as it is
+ * complete, and memory of a device when all of a region has arrived. Called by the transfers, on
+ * the thread that receives the page. */
 #include "seam/mem/mem_verify.h"
 
 #include <string.h>
@@ -112,7 +112,7 @@ void mem_verify_spoil(struct mem *mem, uint32_t pool, const struct page_at *page
     uint8_t *where = (uint8_t *)mem_page(mem, pool, region, page->group, page->index) + at, byte;
 
     if (!mem_get(mem, &byte, where, 1))
-        return; /* a page that is gone is corrupt without it */
+        return; /* a lost page is corrupt anyway */
     byte ^= 0x20;
     (void)mem_put(mem, where, &byte, 1);
 }

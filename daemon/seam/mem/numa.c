@@ -98,7 +98,7 @@ uint64_t numa_of_cpus(const char *sys)
 int numa_of_device(const char *folder)
 {
     char path[PATH_BYTES];
-    uint64_t node; /* -1, read as a large number, where it is not known */
+    uint64_t node; /* -1, read as a large number: not known */
 
     return snprintf(path, sizeof path, "%s/numa_node", folder) < (int)sizeof path &&
                    file_number(path, "", 10, &node) && node < NUMA_NODES_MAX
@@ -125,7 +125,7 @@ int numa_of_rdma_device(const char *sys, const char *device)
     return numa_of_device(folder);
 }
 
-/* The file has a number for each node that is there, in their order. */
+/* The file has a number for each existing node, in their order. */
 int numa_distance(const char *sys, int from, int to)
 {
     int distance = -1;

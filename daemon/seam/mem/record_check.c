@@ -1,4 +1,4 @@
-/* See record_check.h. Runs of a section are whole pages, so no number lies across two of them. */
+/* See record_check.h. Runs of a section are whole pages, so no number crosses pages. */
 #include "seam/mem/record_check.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ struct look {
     uint32_t tokens; /* fed so far */
 };
 
-/* The next n numbers of a section, in pieces that lie side by side. */
+/* Reads a section's numbers in contiguous pieces. */
 struct reader {
     const struct record_section *section;
     uint32_t run;
@@ -56,7 +56,7 @@ static void hash_note(struct look *l)
     }
 }
 
-/* Up to the next length whose hash is wanted, at most. */
+/* Hashes in parts that end at the next requested length. */
 static bool feed(struct look *l, const uint32_t *ids, uint32_t n)
 {
     while (n > 0) {
@@ -91,7 +91,7 @@ static bool tokens(struct look *l, struct reader *r, uint32_t n)
     return true;
 }
 
-/* Neither infinite nor no number: not all bits of the exponent are set. */
+/* Finite: not all bits of the exponent are set. */
 static bool logprobs(struct look *l, struct reader *r, uint32_t n)
 {
     const uint32_t exponent = 0x7f800000;
@@ -116,7 +116,7 @@ static void look(void *ctx)
     struct reader before = {.section = &job->before}, own = {.section = &job->own};
     bool append = job->kind == RECORD_APPEND;
 
-    hash_note(l); /* of no token */
+    hash_note(l); /* of an empty list */
     if (!tokens(l, &before, append ? job->from : job->length))
         return;
     if (append && tokens(l, &own, job->length - job->from))

@@ -1,15 +1,15 @@
-/* What a worker does with a turn record that an engine has written (M10): token ids that are in
- * range, log-probabilities that are finite, and a hash of the list at the lengths that are asked
- * for. What is looked at is what lies there now; that the engine leaves it so is its own affair, as
- * the record is its session's. */
+/* A worker's check of a turn record that an engine has written (M10): token ids are in range,
+ * log-probabilities are finite, and the list is hashed at the requested lengths. The check covers
+ * the present bytes; whether the engine leaves them so is up to the engine, since the record is its
+ * session's. */
 #ifndef SEAM_RECORD_CHECK_H
 #define SEAM_RECORD_CHECK_H
 
 #include "core/core.h"
 
-#define RECORD_TOKEN_END (1u << 31) /* of token ids */
+#define RECORD_TOKEN_END (1u << 31) /* the first value that is no token id */
 
-/* How watched memory is touched: mem_fault_bytes, or mem_fault_try where the owner does it. */
+/* How to touch watched memory: mem_fault_bytes, or mem_fault_try on the owner. */
 typedef bool record_touch(void (*touch)(void *ctx), void *ctx);
 /* `memory`: the tenant's, watched. Fills in all of *ret. CORRUPT: a page of the memory was gone. */
 void record_check(const struct record_job *job, const uint8_t *memory, record_touch *within,

@@ -1,7 +1,6 @@
 /* See workers.h. One mutex guards the queues and the jobs' counters; it is held for a few
- * instructions and never while bytes are touched. Each job lies in one of a fixed number of slots,
- * so a full queue is a bug of whoever counts them (the core's own limit of jobs) and not a case to
- * handle. */
+ * instructions and never while bytes are touched. Jobs lie in a fixed number of slots: a full queue
+ * is a bug of the core, which limits its jobs, and not a case to handle. */
 #include "seam/mem/workers.h"
 
 #include <pthread.h>
@@ -17,8 +16,8 @@
 #include "seam/mem/workers_job.h"
 #include "seam/own_threads.h"
 
-#define FIRST_TIMES 7u /* times as long as others: see note_time */
-/* Ends of jobs that the owner receives in a turn, before it takes requests again. */
+#define FIRST_TIMES 7u /* times the time of others: see note_time */
+/* Finished jobs that the owner receives in a turn, before it takes requests again. */
 #define JOBS_A_TURN SEALED_JOBS_MAX
 
 struct workers {
@@ -30,31 +29,31 @@ struct workers {
     int event_fd;
     struct job *jobs; /* owned: njobs of them */
     uint32_t njobs, queued;
-    uint32_t unwoken; /* the owner's: items of jobs that it queued and woke nobody for */
+    uint32_t unwoken; /* the owner's: items that it queued without waking a thread */
     struct fifo unused, finished;
     struct fifo seals, copies, others;
-    uint64_t first_ns;    /* so long seals and copies go before others that wait */
-    uint32_t others_runs; /* under way: one at the most is begun before a seal or a copy */
-    uint64_t turns, turn[2 * MEM_TENANTS_MAX]; /* of others: when each holder had its last one */
+    uint64_t first_ns;    /* for so long seals and copies go before waiting others */
+    uint32_t others_runs; /* under way: at most one is begun before a seal or a copy */
+    uint64_t turns, turn[2 * MEM_TENANTS_MAX]; /* of others: each holder's last turn */
     struct workers_stats stats;
 };
 
 /* ------------------------------------------------------------------ threads */
 
-/* Transfers wait for seals, and sessions that come back for copies. */
+/* Transfers wait for seals, and sessions that resume wait for copies. */
 static struct fifo *list_of(struct workers *w, enum job_kind kind)
 {
     return kind == JOB_SEAL ? &w->seals : kind == JOB_COPY ? &w->copies : &w->others;
 }
 
-/* The records of a tenant take turns, and the memory that is zeroed for it. */
+/* Each tenant has a turn for its records, and one for the zeroing of its memory. */
 static uint64_t *turn_of(struct workers *w, const struct job *job)
 {
     return job->kind == JOB_RECORD ? &w->turn[2 * job->record.tenant]
                                    : &w->turn[2 * job->place.tenant + 1];
 }
 
-/* The holder that has waited longest is next, so a tenant delays another one by a piece and not by
+/* Picks the holder that has waited longest, so that a tenant delays another by one piece and not by
  * all of its memory. */
 static struct job *next_other(struct workers *w)
 {
@@ -71,7 +70,7 @@ static struct job *next_other(struct workers *w)
     return next;
 }
 
-/* With the lock held: the job that is next, and which of its items the caller does. */
+/* Caller holds the lock. Returns the next job, and which of its items the caller does. */
 static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *ret_n)
 {
     bool other = w->others.first && w->others_runs == 0 && w->first_ns == 0;
@@ -92,8 +91,8 @@ static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *re
     return job;
 }
 
-/* With the lock held. Seals and copies have FIRST_TIMES the time of others that wait, and no more:
- * a tenant that copies all the time would else keep another one from its memory for ever. */
+/* Caller holds the lock. Seals and copies get at most FIRST_TIMES the time of waiting others: a
+ * tenant that always copies could otherwise keep another from its memory for ever. */
 static void note_time(struct workers *w, const struct job *job, uint64_t took_ns)
 {
     if (list_of(w, job->kind) == &w->others) {
@@ -104,7 +103,7 @@ static void note_time(struct workers *w, const struct job *job, uint64_t took_ns
     }
 }
 
-/* With the lock held. */
+/* Caller holds the lock. */
 static void finish_run(struct workers *w, struct job *job, uint64_t n, bool ok)
 {
     job->failed = job->failed || !ok;
@@ -172,7 +171,7 @@ enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, stru
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, NULL);
     pthread_cond_init(&w->populated, NULL);
-    w->njobs = jobs + 1; /* one to populate with */
+    w->njobs = jobs + 1; /* one for populating */
     w->jobs = calloc(w->njobs, sizeof *w->jobs);
     if (!w->jobs)
         goto out_destroy;
@@ -227,7 +226,7 @@ static struct job *job_take(struct workers *w, enum job_kind kind)
 static void job_queue(struct workers *w, struct job *job)
 {
     job->items = job_items(job);
-    if (job->items == 0) { /* nothing to do is done at once */
+    if (job->items == 0) { /* a job without items ends at once */
         job->items = 1;
         job->taken = 1;
         finish_run(w, job, 1, true);
@@ -374,8 +373,8 @@ static void job_event(struct workers *w, const struct job *job, struct event *re
     }
 }
 
-/* Takes the job that ended first and, where it is a seal, the seals right behind it: `most` jobs at
- * the most. Returns how many. */
+/* Takes the first finished job and, if it is a seal, the seals right behind it: at most `most`
+ * jobs. Returns how many. */
 static uint32_t next_event(struct workers *w, uint32_t most, struct event *ret)
 {
     struct job *job;
@@ -405,7 +404,7 @@ void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event
             return;
         emit(ctx, &event);
     }
-    eventfd_wake(w->event_fd); /* more may be there: come back */
+    eventfd_wake(w->event_fd); /* more may be left: poll again */
 }
 
 void workers_stats(struct workers *w, struct workers_stats *ret)

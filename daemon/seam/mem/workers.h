@@ -1,9 +1,9 @@
-/* The threads behind mem: they hash, copy and zero ranges of page memory and look at turn records,
+/* The threads behind mem: they hash, copy and zero ranges of page memory and check turn records,
  * nothing else. A job is cut into pieces that the threads take in turn; seals go before copies,
- * because a transfer waits for the first and a session for the second. Both have most of the time,
- * and the rest is for turn records and zeroing, where tenants take turns. The owner thread submits
- * and polls; neither blocks nor allocates. Only mem_host.c uses this: once for memory of the host,
- * and once more for devices, so that nobody waits behind a device that is slow. */
+ * because a transfer waits for a seal and a session for a copy. Both get most of the time, and the
+ * rest is for turn records and zeroing, where tenants take turns. The owner thread submits and
+ * polls; neither blocks nor allocates. Only mem_host.c uses this: one set for memory of the host,
+ * and another for devices, so that nothing waits behind a slow device. */
 #ifndef SEAM_WORKERS_H
 #define SEAM_WORKERS_H
 
@@ -16,21 +16,21 @@ struct workers;
 /* Where a pool lies; a job keeps a copy, so that the owner may open another pool in that slot. */
 struct pool_place {
     uint8_t *base[RANKS_MAX];  /* first byte of the pool in each rank's region */
-    uint8_t region[RANKS_MAX]; /* of the tenant's, that of each rank */
+    uint8_t region[RANKS_MAX]; /* the tenant's region of each rank */
     uint64_t bytes;            /* in one region */
     uint32_t tenant, regions, ngroups;
-    uint32_t transfer_regions; /* whose bytes transfers carry */
-    const struct mem_far *far; /* how its bytes are reached; NULL: by the CPU */
-    /* In each region, the entries of the checksums that engines bring (base/brought.h), so long
-     * each, one for so many bytes of the pool. NULL: the host tier has none. */
+    uint32_t transfer_regions; /* regions that transfers carry */
+    const struct mem_far *far; /* access to its bytes; NULL: by the CPU */
+    /* In each region, the checksums that engines bring (base/brought.h): entries of
+     * brought_entry_bytes, one for page_bytes_min of the pool. NULL: the host tier has none. */
     uint8_t *brought[RANKS_MAX];
     uint32_t brought_entry_bytes;
     uint64_t page_bytes_min;
     struct group_layout group[GROUPS_MAX];
 };
 
-uint64_t workers_bytes(uint32_t jobs); /* that their tables take */
-/* `jobs`: queued or running at most. `event_fd` (borrowed) gets a write when a job is done. */
+uint64_t workers_bytes(uint32_t jobs); /* of the tables */
+/* `jobs`: queued or running, at most. A finished job writes to `event_fd` (borrowed). */
 enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct workers **ret,
                              const char **ret_why);
 void workers_destroy(struct workers *w); /* finishes no job: joins the threads after a piece */
@@ -38,30 +38,30 @@ void workers_destroy(struct workers *w); /* finishes no job: joins the threads a
 /* `sums` is the store of mem_sums: sums_per_page values a record. */
 void workers_seal(struct workers *w, struct seal_id job, const struct pool_place *place,
                   const struct page_at *pages, uint32_t n, uint64_t *sums, uint32_t sums_per_page);
-/* `sums` likewise, of both lists' records. `spoil`: fault injection, one copied byte goes wrong. */
+/* `sums` likewise, for both lists' records. `spoil`: fault injection, one copied byte is wrong. */
 void workers_copy(struct workers *w, struct copy_id job, const struct pool_place *from_place,
                   const struct pool_place *to_place, const struct page_at *from,
                   const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,
                   bool spoil);
-/* `memory`: the tenant's record memory. `here`: the caller does it. */
+/* `memory`: the tenant's record memory. `here`: on the calling thread. */
 void workers_check_record(struct workers *w, const struct record_job *job, const uint8_t *memory,
                           bool here);
 void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place);
-/* Threads are to be woken by workers_start. */
+/* Returns true if threads wait for workers_start. */
 bool workers_are_asleep(const struct workers *w);
 /* Wakes threads for what was queued since the last call. */
 void workers_start(struct workers *w);
 
-/* All threads populate memory before anything is shared; blocks. False: no memory. */
+/* All threads populate memory before it is shared; blocks. Returns false if there is no memory. */
 bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool huge);
 
-/* Hands over what is done: for each job its event. The event_fd is the caller's to read, before. */
+/* Emits the event of each finished job. The caller reads the event_fd, before this call. */
 void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event), void *ctx);
 
 struct workers_stats {
     uint64_t sealed_pages, zeroed_bytes, queue_high_water;
     uint64_t copied_pages, copied_bytes, copies_corrupt, records_checked;
-    uint64_t brought_sums; /* that engines brought, and that were taken */
+    uint64_t brought_sums; /* taken from those that engines brought */
 };
 void workers_stats(struct workers *w, struct workers_stats *ret);
 

@@ -1,8 +1,8 @@
-/* See workers_job.h. A unit is copied in blocks that are hashed where they were written, while they
- * are in cache: what agrees with its checksum is what lies there, whoever wrote the source
- * meanwhile. A unit that meets a page whose backing is gone ends there: sealed it has no checksum,
- * which no copy and no peer believes, and copied it is wrong. Pages of a device go whole, several
- * of them at a time, since each call waits for it. */
+/* See workers_job.h. A unit is copied in blocks that are hashed in the target, while they are in
+ * cache: the checksum covers the bytes that were written, whoever writes the source meanwhile. A
+ * unit stops at a page whose backing is gone: a seal then has no checksum, which no copy and no
+ * peer accepts, and a copy is wrong. Pages of a device are done whole, several at a time, since
+ * each call waits for the device. */
 #include "seam/mem/workers_job.h"
 
 #include <assert.h>
@@ -18,11 +18,11 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#define UNITS_PIECE_BYTES    (128u << 10) /* that a thread takes at once: a job spreads over all */
-#define FAR_PAGES            16u          /* of a device, that a thread has sealed at once */
+#define UNITS_PIECE_BYTES    (128u << 10) /* taken by a thread at once: a job spreads over all */
+#define FAR_PAGES            16u          /* of a device, sealed by a thread at once */
 #define FAR_SUMS             512u         /* of several pages, on the stack */
-#define COPY_BLOCK_BYTES     (64u << 10)  /* of CHECKSUM_BLOCKs; stays in the cache of a core */
-#define ZERO_PIECE_BYTES     (4u << 20) /* short enough that a seal never waits long behind zeroing */
+#define COPY_BLOCK_BYTES     (64u << 10)  /* whole CHECKSUM_BLOCKs; fits a core's cache */
+#define ZERO_PIECE_BYTES     (4u << 20)   /* short enough that a seal waits little for zeroing */
 #define PAGE_BYTES           4096u
 #define HUGE_BYTES           (2u << 20)
 #define POPULATE_PIECE_BYTES (16u << 20)
@@ -54,7 +54,7 @@ static uint64_t *sum_of(const struct job *job, const struct page_at *page, uint3
     return &job->sums[(size_t)page->record * job->sums_per_page + region * units + unit];
 }
 
-/* How its bytes are reached, where one end of it is no memory of the host. */
+/* Access to the bytes, if either end of the job is not memory of the host; else NULL. */
 static const struct mem_far *far_of(const struct job *job)
 {
     if (job->place.far || job->kind != JOB_COPY)
@@ -62,7 +62,7 @@ static const struct mem_far *far_of(const struct job *job)
     return job->target.far;
 }
 
-/* The end of a copy that lies in memory of the host: where the next piece goes to or comes from. */
+/* The end of a copy in memory of the host: where the next piece goes to or comes from. */
 struct near_end {
     uint8_t *at;
     bool spoil; /* fault injection: the next byte goes wrong */
@@ -111,7 +111,7 @@ static void near_hashed(void *ctx)
     }
 }
 
-/* One end is a device's, the other the host's. What was written is hashed where it lies. */
+/* Copies between a device and the host. The written bytes are hashed in place. */
 static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from,
                        const struct group_layout *g, bool spoil, uint64_t *ret_sums)
 {
@@ -143,7 +143,7 @@ static bool far_copy(const struct job *job, uint32_t i, uint32_t region)
     return ok;
 }
 
-/* An entry of base/brought.h, and what is looked for there. */
+/* Looks for checksums in an entry of base/brought.h. */
 struct brought_look {
     const uint8_t *entry;
     const struct page_at *page;
@@ -163,9 +163,9 @@ static void brought_touch(void *ctx)
         memcpy(l->ret, (const uint64_t *)(head + 1) + l->first, l->n * sizeof *l->ret);
 }
 
-/* Takes the checksums of n units. The step of the page's commit has passed, and what a stream of
- * the engine was to do before it is done. What is taken counts as if it was computed here: where it
- * is wrong the page does not agree with it, which whoever gets the page finds. */
+/* Takes the checksums of n units. The step of the page's commit has passed, and so has the work of
+ * the engine's stream before it. A taken checksum counts as if computed here: if it is wrong, the
+ * page does not agree with it, and each receiver of the page finds that. */
 static bool brought_take(struct job *job, const struct page_at *page, uint32_t region,
                          uint32_t first, uint32_t n)
 {
@@ -188,7 +188,7 @@ static bool brought_take(struct job *job, const struct page_at *page, uint32_t r
     return true;
 }
 
-/* Those pages of the job that `at` names, all of one group. */
+/* Seals the pages of the job in `at`, all of one group. */
 static bool far_seal(const struct job *job, uint32_t region, const uint32_t *at, uint32_t n)
 {
     uint32_t list[FAR_PAGES];
@@ -213,8 +213,8 @@ static bool far_seal(const struct job *job, uint32_t region, const uint32_t *at,
     return ok;
 }
 
-/* Pages [first, first + n) of the job, at most FAR_PAGES: those of a group together whose checksums
- * nobody brought, as far as there is room for them. */
+/* Seals pages [first, first + n) of the job, at most FAR_PAGES: takes brought checksums, and
+ * computes the others by groups, as many together as there is room for. */
 static bool far_seals(struct job *job, uint32_t region, uint32_t first, uint32_t n)
 {
     bool ok = true;
@@ -267,7 +267,7 @@ static void seal_unit(const struct job *job, uint32_t i, uint32_t region, uint32
         checksum_unit(page_bytes(&job->place, page, region) + from, to - from);
 }
 
-/* True if the bytes agree with the checksum of the source's record, which the target's gets too. */
+/* Returns true if the bytes agree with the source record's checksum, which is copied too. */
 static bool copy_unit(const struct job *job, uint32_t i, uint32_t region, uint32_t unit)
 {
     const struct page_at *page = &job->page[i], *to_page = &job->to[i];
@@ -363,7 +363,7 @@ static bool populate(uint8_t *at, uint64_t n, bool huge)
 {
     if (huge) {
         /* Advice only: what does not become a huge page is populated with small ones, and mem
-         * reports it. A page must be there for its surroundings to be collapsed around it. */
+         * reports it. A page must exist for its surroundings to be collapsed around it. */
         madvise(at, n, MADV_HUGEPAGE);
         for (uint64_t i = 0; i + HUGE_BYTES <= n; i += HUGE_BYTES)
             *(volatile uint8_t *)(at + i) = 0;
@@ -384,7 +384,7 @@ static void zero_touch(void *ctx)
     memset(z->at, 0, z->n);
 }
 
-/* What is not there has nothing to zero: fresh memory is zero where it comes back, if it does. */
+/* A page that is gone needs no zeroing: its fresh memory, if any, is zero. */
 static void zero(uint8_t *at, uint64_t n)
 {
     struct zeroing all = {.at = at, .n = n};
@@ -398,7 +398,7 @@ static void zero(uint8_t *at, uint64_t n)
     }
 }
 
-/* The entries of the piece: who has the memory next counts steps and generations anew. */
+/* Zeroes the entries of the piece: the next owner of the memory restarts steps and generations. */
 static void brought_zero(const struct pool_place *place, uint32_t region, uint64_t from, uint64_t n)
 {
     uint64_t first = brought_entry(from, place->page_bytes_min),
@@ -421,7 +421,7 @@ static bool range_run(const struct job *job, uint64_t item)
         return populate(at, n, job->huge);
     if (!job->place.far)
         zero(at, n);
-    else /* a device that is lost is never read again */
+    else /* a lost device is never read again */
         (void)job->place.far->zero(job->place.far->ctx, at, n);
     brought_zero(&job->place, (uint32_t)(item / per_region), from, n);
     return true;

@@ -1,11 +1,11 @@
 /* Copies between a device and pinned memory of the host: see mem_cuda.h. A copy takes a lane and
- * goes through its two pieces by turns, so that the device moves one while the caller is at the
- * other. A copy that fails, or takes too long, loses the device: what it may still write is the
- * lane's pinned memory, and that is given to nobody any more.
+ * alternates between its two pieces, so that the device moves one while the caller uses the other.
+ * A copy that fails, or takes too long, loses the device: it may still write the lane's pinned
+ * memory, which is never used again.
  *
- * Within a device, and between two that reach each other (cuda_peers.c), a copy is one call, in a
- * lane of the device that it goes to. Between others it goes through a lane of each, so that either
- * device writes and reads its own lane's pinned memory alone, and what fails is lost by itself. */
+ * Within a device, and between two with peer access (cuda_peers.c), a copy is one call, in a lane
+ * of the target device. Between others it uses a lane of each, so that either device accesses only
+ * its own lane's pinned memory, and a failure loses only that device. */
 #include "seam/mem/cuda/cuda_state.h"
 
 #include <stdio.h>
@@ -16,8 +16,8 @@
 #include "seam/io/io.h"
 #include "seam/own_threads.h"
 
-#define SPINS  200u   /* looks at an event without a pause: a piece takes about as long */
-#define NAP_NS 20000u /* between looks, then */
+#define SPINS  200u   /* looks at an event without a pause: about as long as a piece takes */
+#define NAP_NS 20000u /* between later looks */
 #define MS_NS  UINT64_C(1000000)
 
 void cuda_lose(struct cuda_device *d, const char *call, const char *error)
@@ -155,7 +155,7 @@ static uint64_t piece_bytes(const struct copy *c, uint64_t at)
     return c->n - at < CUDA_PIECE_BYTES ? c->n - at : CUDA_PIECE_BYTES;
 }
 
-/* The piece at `at` is asked for; `put`: to the device. */
+/* Submits the copy of the piece at `at`; `put`: to the device. */
 static bool piece_ask(const struct copy *c, uint64_t at, bool put)
 {
     const struct driver *api = &c->device->cuda->driver;
@@ -190,8 +190,8 @@ static bool copy_begin(struct copy *ret, struct cuda_device *d, const void *at, 
     return ret->lane != NULL;
 }
 
-/* Nothing of it is in flight any more, or its device is lost. An event that was never recorded
- * counts as done. */
+/* After this the copy has nothing in flight, or its device is lost. An event that was never
+ * recorded counts as done. */
 static bool copy_end(const struct copy *c)
 {
     bool ok = half_wait(c, 0) && half_wait(c, 1);
@@ -236,7 +236,7 @@ static bool far_put(void *ctx, void *at, uint64_t n, mem_piece *fill, void *from
     return copy_end(&c) && ok;
 }
 
-/* What was asked for in its stream at once, and not by pieces. */
+/* Ends a copy that was submitted as a whole, and not by pieces. */
 static bool whole_end(const struct copy *c, bool asked)
 {
     const struct driver *api = &c->device->cuda->driver;
@@ -283,10 +283,10 @@ static bool copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from,
     return cuda_did(d, "cuMemcpyDtoDAsync", result) && ok;
 }
 
-/* Both have a lane, and each is asked in its own context. */
+/* A copy with a lane of either device; calls for each are made in its own context. */
 struct staged {
     struct copy from, to;
-    uint64_t at; /* what was staged up to here */
+    uint64_t at; /* bytes staged so far */
 };
 
 static bool copy_enter(const struct copy *c)
@@ -315,7 +315,7 @@ static bool piece_staged(void *ctx, uint8_t *bytes, uint64_t n)
     return copy_enter(&s->from) && ok;
 }
 
-/* A lane of either, in the order of the devices. */
+/* Takes a lane of either device, in the order of the devices. */
 static bool staged_begin(struct staged *s)
 {
     bool up = s->from.device < s->to.device;
@@ -352,7 +352,7 @@ static bool far_move(void *ctx, void *to, const void *from, uint64_t n)
     struct cuda_device *d = cuda_device_at(c, to), *s = cuda_device_at(c, from);
     bool peers = d != s && cuda_pair_of(c, d, s)->open, ok;
 
-    if (atomic_load(&s->lost)) /* nor is its memory read by another one, which that might cost */
+    if (atomic_load(&s->lost)) /* a peer's read of its memory could lose the peer, too */
         return false;
     ok = d == s || peers ? copy_direct(d, to, from, n) : copy_staged(d, to, s, from, n);
     atomic_fetch_add(d == s  ? &c->moved_within

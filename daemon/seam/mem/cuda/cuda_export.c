@@ -1,5 +1,5 @@
-/* What NICs need of a GPU's memory: a region as a dma-buf. They read it and never write it.
- * Regions are asked about at start, on the owner thread. */
+/* Exports a region of a GPU's memory as a dma-buf, for NICs, which read it and never write it.
+ * Called at start, on the owner thread. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ static enum tern_err refused(const char **ret_why)
     return TERN_UNSUPPORTED;
 }
 
-/* Of an error that the device does not recover from it is lost. */
+/* An error that the device does not recover from loses the device. */
 static enum tern_err call_failed(struct cuda_device *d, const char *call, CUresult result,
                                  const char **ret_why)
 {

@@ -1,11 +1,10 @@
-/* The kernels of a device, and checksums of its pages: by them (kernels/), so that 8 bytes a unit
- * are all that comes to the host, or where it has none by the CPU, on copies of the pages. A launch
- * takes a lane as a copy does, and what is in flight then is the lane's: its part of the device's
- * scratch and its pinned memory. A kernel that does not end in time loses the device, as a copy
- * does.
+/* The kernels of a device, and checksums of its pages: by kernels (kernels/), so that only 8 bytes
+ * a unit come to the host, or without kernels by the CPU, on copies of the pages. A launch takes a
+ * lane as a copy does, and uses the lane's part of the device's scratch and its pinned memory. A
+ * kernel that does not end in time loses the device, as a copy does.
  *
- * The scratch and the module are made when the first region is there, since regions go first: a
- * device that has no room for them, or for which there is no code, is used without. */
+ * The scratch and the module are made after the first region, since regions go first: a device that
+ * has no room for them, or no code for its kind, is used without kernels. */
 #include <stdio.h>
 #include <string.h>
 
@@ -96,7 +95,7 @@ static uint32_t pages_at_once(const struct mem_far_pages *p)
     return (uint32_t)(n < CUDA_PIECE_BYTES / sums ? n : CUDA_PIECE_BYTES / sums);
 }
 
-/* All of it in the lane's stream, one behind the other. */
+/* Submits all steps to the lane's stream, in order. */
 static bool sums_ask(struct cuda_device *d, const struct cuda_lane *l,
                      const struct mem_far_pages *p, uint8_t *sums)
 {

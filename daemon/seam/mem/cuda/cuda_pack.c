@@ -1,7 +1,6 @@
-/* Stretches of devices' memory that are packed into memory of the host, and back. Short ones, such
- * as the rows of pages that are resharded, go together: a kernel moves them to or from the lane's
- * scratch, and one copy the scratch. Each long one, and all where a device has no kernels, is a
- * copy of its own. */
+/* Packs stretches of devices' memory into memory of the host, and back. Short ones, such as rows of
+ * resharded pages, go together: a kernel moves them to or from the lane's scratch, and one copy
+ * moves the scratch. Each long one, and all on a device without kernels, is a copy of its own. */
 #include <assert.h>
 #include <string.h>
 
@@ -9,7 +8,7 @@
 #include "seam/mem/cuda/cuda_state.h"
 
 #define ROWS_MAX   512u        /* of a launch */
-#define ROWS_SHORT (16u << 10) /* bytes: below it, on the average, a kernel is worth its launch */
+#define ROWS_SHORT (16u << 10) /* bytes: below it, on average, a kernel is worth its launch */
 
 /* Stretches of one device that are moved together. */
 struct rows {
@@ -21,7 +20,7 @@ struct rows {
     bool put; /* to the device */
 };
 
-/* From the first on, no more than `bytes`: what a lane has room for, or one. */
+/* Takes stretches of one device, at most `bytes`: as many as a lane has room for, at least one. */
 static struct rows rows_take(struct cuda *c, const struct iovec *v, uint64_t bytes)
 {
     struct rows r = {.device = cuda_device_at(c, v->iov_base), .v = v};
@@ -55,8 +54,8 @@ static bool rows_by_copies(struct cuda *c, const struct rows *r)
     return ok;
 }
 
-/* What the kernel is told: the pieces, the two pages of each, which are where it begins on the
- * device and in the scratch, and the tiles. */
+/* The kernel's input: pieces, the two pages of each (its beginning on the device and in the
+ * scratch), and tiles. */
 struct told {
     struct kernels_piece *pieces;
     uint64_t *pages;
@@ -87,7 +86,7 @@ static uint32_t rows_alike(const struct rows *r, uint32_t i, uint64_t *ret_strid
     return n;
 }
 
-/* Rows [i, i + n), which lie `packed` behind the start of the scratch. */
+/* Adds a piece for rows [i, i + n), whose packed bytes begin at `packed` of the scratch. */
 static void piece_tell(const struct rows *r, uint32_t i, uint32_t n, uint64_t stride,
                        CUdeviceptr packed, struct told *io)
 {
@@ -104,7 +103,7 @@ static void piece_tell(const struct rows *r, uint32_t i, uint32_t n, uint64_t st
                              &io->pieces[io->npieces++]) == KERNELS_REFUSED_NONE);
 }
 
-/* Into the lane's first piece; *ret_bytes of it. */
+/* Writes the input to the lane's first piece; *ret_bytes: its length. */
 static struct told rows_tell(const struct rows *r, const struct cuda_lane *l, CUdeviceptr scratch,
                              uint64_t *ret_bytes)
 {
@@ -118,7 +117,7 @@ static struct told rows_tell(const struct rows *r, const struct cuda_lane *l, CU
             piece_tell(r, i, n, stride, scratch, &t);
         scratch += n * row_bytes(r, i);
     }
-    pages = (void *)(t.pieces + t.npieces); /* no gap is copied */
+    pages = (void *)(t.pieces + t.npieces); /* closes the gap, to copy less */
     memmove(pages, t.pages, 2 * t.npieces * sizeof *pages);
     t.pages = pages;
     t.tiles = (void *)(pages + 2 * t.npieces);
@@ -176,7 +175,7 @@ static bool rows_by_kernel(const struct rows *r)
     return ok;
 }
 
-/* What stands behind a device that is lost is still moved. */
+/* Stretches behind those of a lost device are still moved. */
 bool cuda_far_pack(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed, bool put)
 {
     struct cuda *c = ctx;

@@ -1,16 +1,14 @@
-/* Which devices reach each other's memory by themselves (peer access). It is asked, given and tried
- * at start, once all regions are there, on the owner thread; what fails then leaves the two to
- * copies through memory of the host, with what was given taken back, and is no reason to refuse the
- * start.
+/* Which devices access each other's memory directly (peer access). Queried, granted and tried at
+ * start, after all regions are made, on the owner thread. After a failure the two use copies
+ * through memory of the host, and the grant is revoked; the start still succeeds.
  *
- * Rules of the driver. Memory of cuMemCreate is reached by the devices alone that cuMemSetAccess
- * was told of for its addresses, its own among them (cuda.h, at cuMemMap: it "does not make the
- * address accessible"); cuCtxEnablePeerAccess has no part in it. A copy by cuMemcpyDtoDAsync is
- * made by the device of its stream's context, which needs that access to both ends: what was not
- * given it is refused (openucx/ucx, pull request 11265, met that between two devices of one
- * process). What cuDeviceCanAccessPeer says is not all: behind an IOMMU, or a PCIe switch with ACS,
- * copies between devices may arrive wrong, which a try shows. Only the stand-in has kept these
- * rules so far. */
+ * Rules of the driver. Memory of cuMemCreate is accessible only to the devices that cuMemSetAccess
+ * named for its addresses, its own device included (cuda.h, at cuMemMap: it "does not make the
+ * address accessible"); cuCtxEnablePeerAccess has no part in it. The device of the stream's context
+ * executes cuMemcpyDtoDAsync, and needs that access to both ends: otherwise the call is refused
+ * (openucx/ucx, pull request 11265, met that between two devices of one process). A yes of
+ * cuDeviceCanAccessPeer is not enough: behind an IOMMU, or a PCIe switch with ACS, copies between
+ * devices may arrive wrong, which a try shows. Only the stand-in has kept these rules so far. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +18,7 @@
 #include "seam/own_threads.h"
 
 #define TRY_BYTES  4096u /* no region is smaller */
-#define TRY_FACTOR 167u  /* neighbours differ in what is tried with */
+#define TRY_FACTOR 167u  /* makes neighbouring bytes of the try differ */
 
 static bool pair_closed(struct cuda_pair *p, const char *call, const char *error)
 {
@@ -33,7 +31,7 @@ static bool pair_did(const struct cuda *c, struct cuda_pair *p, const char *call
     return result == CUDA_SUCCESS || pair_closed(p, call, driver_error_name(&c->driver, result));
 }
 
-/* By the device itself. */
+/* Asks whether d can access the other's memory directly. */
 static bool reaches(struct cuda *c, struct cuda_pair *p, const struct cuda_device *d,
                     const struct cuda_device *other)
 {
@@ -44,8 +42,8 @@ static bool reaches(struct cuda *c, struct cuda_pair *p, const struct cuda_devic
            (can || pair_closed(p, "cuDeviceCanAccessPeer", "no"));
 }
 
-/* To all regions of the other one, which keeps its own access. What is given ends with the first
- * that fails; what is taken back, with the last. */
+/* Sets d's access to all regions of the other device, which keeps its own access. A grant stops at
+ * the first region that fails; a revocation goes through all. */
 static CUresult access_set(struct cuda *c, const struct cuda_device *d,
                            const struct cuda_device *other, CUmemAccess_flags flags)
 {
@@ -72,7 +70,7 @@ static bool access_give(struct cuda *c, struct cuda_pair *p, const struct cuda_d
                     access_set(c, d, other, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
 
-/* Takes access back from both devices of a closed pair. False: the driver refused. */
+/* Revokes the access of both devices of a closed pair. Returns false if the driver refused. */
 static bool access_take(struct cuda *c, const struct cuda_device *a, const struct cuda_device *b)
 {
     bool there = access_set(c, a, b, CU_MEM_ACCESS_FLAGS_PROT_NONE) == CUDA_SUCCESS;
@@ -81,7 +79,7 @@ static bool access_take(struct cuda *c, const struct cuda_device *a, const struc
     return there && back;
 }
 
-/* Its first region. */
+/* The device's first region. */
 static uint8_t *region_of(const struct cuda *c, const struct cuda_device *d)
 {
     uint32_t i = 0;
@@ -91,7 +89,7 @@ static uint8_t *region_of(const struct cuda *c, const struct cuda_device *d)
     return (uint8_t *)(uintptr_t)c->region[i].base;
 }
 
-/* Copies bytes of the other one's first region to that of the device, and zeroes both again. */
+/* Copies bytes of the other's first region to the device's own, and zeroes both again. */
 static bool tried(struct cuda *c, struct cuda_pair *p, struct cuda_device *d,
                   struct cuda_device *other)
 {
@@ -133,7 +131,7 @@ static void pair_open(struct cuda *c, struct cuda_device *a, struct cuda_device 
         p->given = !access_take(c, a, b);
 }
 
-/* A try that costs a device may cost the next one, too: it is the last. */
+/* A try that loses a device could lose another, so it is the last. */
 void cuda_peers_open(struct cuda *c, bool off)
 {
     const char *not_tried = off ? "peer_access is false" : NULL;

@@ -1,6 +1,6 @@
-/* What mem_cuda.c (start and end), cuda_copy.c (copies), cuda_peers.c (which devices reach each
- * other), cuda_kernels.c (kernels, checksums), cuda_pack.c (many short copies) and cuda_export.c
- * (what NICs need) share. */
+/* Shared state of mem_cuda.c (start and end), cuda_copy.c (copies), cuda_peers.c (which devices
+ * reach each other), cuda_kernels.c (kernels, checksums), cuda_pack.c (many short copies) and
+ * cuda_export.c (for NICs). */
 #ifndef SEAM_CUDA_STATE_H
 #define SEAM_CUDA_STATE_H
 
@@ -16,7 +16,7 @@
 /* One copy, or launch, at a time. */
 struct cuda_lane {
     CUstream stream;
-    CUevent done[2]; /* behind the last copy of each piece */
+    CUevent done[2]; /* after the last copy of each piece */
     uint8_t *pinned; /* two pieces */
     bool taken;
 };
@@ -24,13 +24,13 @@ struct cuda_lane {
 struct cuda_device {
     struct cuda *cuda;
     char uuid[DRIVER_UUID_BYTES];
-    char pci[MEM_PCI_BYTES]; /* its address; "": the driver does not tell */
+    char pci[MEM_PCI_BYTES]; /* its address; "": the driver does not report it */
     CUdevice device;
     CUcontext context; /* the primary one, retained; NULL: not yet */
     pthread_mutex_t lock;
     pthread_cond_t put; /* a lane was put back, or the device is lost */
     struct cuda_lane lane[CUDA_LANES];
-    bool kernels;                    /* it has those below; set before there are pages on it */
+    bool kernels;                    /* it has the kernels below; set before pages lie on it */
     char no_kernels[CUDA_WHY_BYTES]; /* why not */
     CUmodule module;
     CUfunction function[KERNELS_KINDS];
@@ -40,10 +40,10 @@ struct cuda_device {
     char why[CUDA_WHY_BYTES]; /* written before `lost` */
 };
 
-/* Two devices, and whether each reaches the memory of the other one by itself. */
+/* Two devices, and whether each can access the other's memory. */
 struct cuda_pair {
-    bool given, open;         /* access, in a direction or both; and copies are the devices' own */
-    char why[CUDA_WHY_BYTES]; /* they are not */
+    bool given, open;         /* access, in at least one direction; and copies use it */
+    char why[CUDA_WHY_BYTES]; /* why copies do not use it */
 };
 
 struct cuda {
@@ -61,11 +61,11 @@ struct cuda {
         uint64_t bytes;
         uint32_t device;
     } region[CUDA_REGIONS_MAX]; /* not changed after the start */
-    /* Of the lower number and the higher one. Nor are they. */
+    /* By the lower and the higher number. Not changed after the start either. */
     struct cuda_pair pair[CUDA_DEVICES_MAX][CUDA_DEVICES_MAX];
 };
 
-/* That which the address is on; NULL: none. */
+/* The device of the address; NULL: none. */
 static inline struct cuda_device *cuda_device_at(struct cuda *c, const uint8_t *at)
 {
     for (uint32_t i = 0; i < c->nregions; i++)
@@ -80,7 +80,7 @@ static inline struct cuda_pair *cuda_pair_of(struct cuda *c, const struct cuda_d
 {
     return a < b ? &c->pair[a - c->device][b - c->device] : &c->pair[b - c->device][a - c->device];
 }
-/* May a copy that never ended still be at the device's memory: its own, or one that reaches it? */
+/* Returns true if an unfinished copy of the device or of a peer may still access its memory. */
 bool cuda_may_be_touched(struct cuda *c, const struct cuda_device *d);
 
 /* The copies of struct mem_far, from cuda_copy.c; mem_cuda.c adds the context and the kernels. */
@@ -88,40 +88,40 @@ extern const struct mem_far cuda_far_calls;
 bool cuda_far_pack(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed, bool put);
 bool cuda_far_sums(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
 
-/* A lane's pieces of the scratch: what kernels are told (lists, tables), their work, checksums. */
+/* A lane's parts of the scratch: input of kernels (lists, tables), their work, checksums. */
 enum { SCRATCH_TOLD, SCRATCH_WORK, SCRATCH_SUMS, SCRATCH_PARTS };
 
 /* cuda_kernels.c */
-/* The device's context is current. Without kernels it is used all the same, and no_kernels says
- * why; only of a device that is lost is the call named that failed. */
+/* The device's context is current. A device without kernels is still used, and no_kernels says why;
+ * the failed call is returned only for a lost device. */
 const char *cuda_kernels_open(struct cuda_device *d, CUresult *ret);
 void cuda_kernels_close(struct cuda_device *d);
 CUdeviceptr cuda_scratch(const struct cuda_device *d, const struct cuda_lane *l, uint32_t part);
-/* In the lane's stream. The arguments suit: kernels_prepare refuses none. False: as cuda_did. */
+/* In the lane's stream. The arguments must suit kernels_prepare. Returns false as cuda_did. */
 bool cuda_launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_kind kind,
                  union kernels_args *args);
 
 /* cuda_copy.c */
-/* Makes the lanes; the device's context is current. Names the call that failed, or NULL. */
+/* Makes the lanes; the device's context is current. Returns the call that failed, or NULL. */
 const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret);
 void cuda_lanes_destroy(struct cuda_device *d);
 bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n);
-/* By one call, in a lane of d, which has access to both. *ret: what the driver said to that call.
- * False: it was refused, which is the caller's to judge, or the device is lost. */
+/* Copies by one call, in a lane of d, which has access to both. *ret: the driver's result of it.
+ * Returns false if it was refused, which the caller judges, or the device is lost. */
 bool cuda_copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from, uint64_t n,
                       CUresult *ret);
-/* Waits for a lane, and makes its context current: whoever has one gives it back within wait_ms a
- * piece, or the device is lost. NULL: it is. Whoever takes one of each of two devices takes that of
- * the lower number first, so that nobody waits for one who waits for him. */
+/* Waits for a lane, and makes its context current: each holder returns it within wait_ms a piece,
+ * or the device is lost. NULL: lost. To take a lane of each of two devices, take that of the lower
+ * number first, so that no two wait for each other. */
 struct cuda_lane *cuda_lane_take(struct cuda_device *d);
-/* That of a lost device is given to nobody: its pinned memory may still be written. */
+/* A lost device's lane is not reused: its pinned memory may still be written. */
 void cuda_lane_put(struct cuda_device *d, struct cuda_lane *l);
-/* Until all that stands before that event is done. False: the device is lost; `what` was at it. */
+/* Waits for all work before that event. Returns false if the device is lost, in `what`. */
 bool cuda_lane_wait(struct cuda_device *d, const struct cuda_lane *l, uint32_t half,
                     const char *what);
-/* False: the call failed, which loses the device. */
+/* Returns false if the call failed, which loses the device. */
 bool cuda_did(struct cuda_device *d, const char *call, CUresult result);
-/* The device is asked for nothing more. */
+/* From now on nothing is submitted to the device. */
 void cuda_lose(struct cuda_device *d, const char *call, const char *error);
 
 #endif

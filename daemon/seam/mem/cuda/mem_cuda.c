@@ -1,6 +1,6 @@
-/* See mem_cuda.h. What a start asks of the driver, call by call, and what it takes back at the end.
- * A region is made in stages, so that its end undoes what was done and no more. Of a lost device,
- * and of the memory that it reaches, nothing is taken back, since a copy may still be at it. */
+/* See mem_cuda.h. The driver's calls of a start, and those that undo them at the end. A region is
+ * made in stages, so that its end undoes exactly what was done. Nothing is undone for a lost
+ * device, or for memory that it can access, since a copy may still use it. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #define MIB_SHIFT 20
 
-/* Used at start alone, by one thread. The longest text lists the devices of the host. */
+/* Used only at start, by one thread. The longest text lists the devices of the host. */
 static char why_text[DRIVER_SEEN_BYTES + 256];
 
 static enum tern_err refused(const char **ret_why)
@@ -24,7 +24,7 @@ static enum tern_err refused(const char **ret_why)
     return TERN_UNSUPPORTED;
 }
 
-/* A driver's error, and what to do. Too little memory is the configuration's fault: INVALID. */
+/* Reports a driver's error, and what to do. Too little memory is the configuration's: INVALID. */
 static enum tern_err call_failed(const struct cuda *c, const char *who, const char *call,
                                  CUresult result, const char **ret_why)
 {
@@ -112,7 +112,7 @@ void cuda_destroy(struct cuda *c)
     free(c);
 }
 
-/* What it must be able to do. */
+/* What a device must support. */
 static const struct {
     CUdevice_attribute attribute;
     const char *what;
@@ -156,22 +156,22 @@ static enum tern_err device_start(struct cuda_device *d, const char **ret_why)
     return call ? call_failed(d->cuda, d->uuid, call, result, ret_why) : TERN_OK;
 }
 
-/* What is told of it and changes nothing here. Whether its contexts go through MPS is settled when
- * they are made; a driver that does not know the question refuses it. */
+/* Facts for reports alone. Whether contexts go through MPS is settled when they are made; a driver
+ * without that attribute refuses the query. */
 static void facts_ask(struct cuda_device *d)
 {
     const struct driver *api = &d->cuda->driver;
     int mps;
 
     if (api->device_pci(d->pci, sizeof d->pci, d->device) != CUDA_SUCCESS)
-        d->pci[0] = '\0'; /* it is used all the same, with no NIC that is nearest to it */
+        d->pci[0] = '\0'; /* still usable, but no NIC is nearest to it */
     d->facts.node = numa_of_pci(NUMA_SYS, d->pci);
     d->facts.mps = -1;
     if (api->device_attribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, d->device) == CUDA_SUCCESS)
         d->facts.mps = mps != 0;
 }
 
-/* That of the UUID, opened. */
+/* Finds and opens the device of the UUID. */
 static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_device **ret,
                                const char **ret_why)
 {
@@ -221,7 +221,7 @@ static CUmemAllocationProp prop_of(const struct cuda_device *d)
     };
     int direct = 0;
 
-    /* So that a NIC could be given it. Without an answer it is memory all the same. */
+    /* For registration with NICs. If the driver does not answer, the memory is still usable. */
     if (d->cuda->driver.device_attribute(
             &direct, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, d->device) ==
             CUDA_SUCCESS &&
@@ -230,7 +230,7 @@ static CUmemAllocationProp prop_of(const struct cuda_device *d)
     return prop;
 }
 
-/* How much there is on that device, where there was too little. Another context may be current. */
+/* Adds how much the device has, if memory was too little. Another context may become current. */
 static enum tern_err create_failed(const struct cuda_device *d, const struct cuda_region *r,
                                    CUresult result, const char **ret_why)
 {
@@ -247,7 +247,7 @@ static enum tern_err create_failed(const struct cuda_device *d, const struct cud
     return err;
 }
 
-/* Memory, addresses for it, and the right to use them: each stage is told to *r. */
+/* Creates memory, reserves addresses, maps and grants access; *r records each stage. */
 static enum tern_err region_map(struct cuda_device *d, struct cuda_region *r, const char **ret_why)
 {
     const struct driver *api = &d->cuda->driver;
@@ -317,7 +317,7 @@ static enum tern_err region_make(struct cuda *c, struct cuda_region *r, const ch
     return TERN_OK;
 }
 
-/* The driver may start threads in any call: they take none of our signals. */
+/* The driver may start threads in any call: they must take none of our signals. */
 enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
                                  uint64_t bytes, const char **ret_why)
 {

@@ -1,14 +1,14 @@
 /* Memory of GPUs, over CUDA's driver, which is loaded here and not linked: one allocation for each
- * (tenant, region), made, zeroed and exported as a descriptor at start. Its bytes are reached by
- * copies through pinned memory of the host (struct mem_far), moved within a device and between two
- * that reach each other by the devices themselves, and hashed by kernels, or by the CPU on what was
- * copied where a device has none.
+ * (tenant, region), made, zeroed and exported as a descriptor at start. Its bytes are read and
+ * written by copies through pinned memory of the host (struct mem_far), are moved by the devices
+ * themselves within a device and between two with peer access, and are hashed by kernels, or by the
+ * CPU from a copy where a device has no kernels.
  *
  * mem_host.c creates and destroys this on the owner thread; the copies are for any other thread,
- * and each waits for its own. What must stay true: a lane's pinned memory is not touched while the
- * device may write or read it, and a device that failed once is asked for nothing more (fault 21),
- * so neither its memory nor its lanes are ever used again. What the driver allocates after the
- * start it allocates on the threads that copy, never on the owner's. */
+ * and each waits for its own. Invariant: a lane's pinned memory is not touched while the device may
+ * write or read it, and nothing is submitted to a device that failed once (fault 21), so neither
+ * its memory nor its lanes are ever used again. After the start the driver allocates only on the
+ * threads that copy, never on the owner's. */
 #ifndef SEAM_MEM_CUDA_H
 #define SEAM_MEM_CUDA_H
 
@@ -19,9 +19,9 @@ struct cuda;
 
 #define CUDA_DEVICES_MAX MEM_GPUS_MAX
 #define CUDA_REGIONS_MAX 256u
-#define CUDA_LANES       4u           /* of a device: copies at a time, others wait for one */
-#define CUDA_PIECE_BYTES (256u << 10) /* a lane has two, so that one is copied beside the other */
-#define CUDA_WAIT_MS     10000u /* for a piece, as a rule; a device that takes longer is lost */
+#define CUDA_LANES       4u           /* of a device: copies at a time; others wait for a lane */
+#define CUDA_PIECE_BYTES (256u << 10) /* a lane has two, to copy one while the other is used */
+#define CUDA_WAIT_MS     10000u       /* default, for a piece; a device that takes longer is lost */
 
 /* One allocation. `base` is an address of the device. */
 struct cuda_region {
@@ -29,23 +29,23 @@ struct cuda_region {
     uint8_t *base;
     uint64_t bytes;  /* whole granules of the device */
     uint64_t handle; /* of the driver */
-    uint32_t stage;  /* how far it was made, for whoever ends it */
+    uint32_t stage;  /* how much of it was made, for cuda_region_close */
     int fd;          /* owned: what processes import; -1 */
 };
 
 #define CUDA_REGION_NONE ((struct cuda_region){.fd = -1})
 
-/* Pinned memory of so many devices. */
+/* Pinned memory for so many devices. */
 uint64_t cuda_staging_bytes(uint32_t devices);
 
-/* Loads the driver. `library`: DRIVER_LIBRARY, or a stand-in of tests; event_fd (borrowed) gets a
- * write when a device is lost; wait_ms: for a piece. UNSUPPORTED: there is none, or it is too old;
- * *ret_why says what to do, here and below. */
+/* Loads the driver. `library`: DRIVER_LIBRARY, or a stand-in of tests; event_fd (borrowed) is
+ * written when a device is lost; wait_ms: for a piece. UNSUPPORTED: there is no driver, or it is
+ * too old; *ret_why says what to do, here and below. */
 enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, struct cuda **ret,
                           const char **ret_why);
 void cuda_destroy(struct cuda *c); /* all regions are closed; NULL is fine */
 
-/* Opens the device if need be, and makes zeroed memory on it. Close *r on failure, too. */
+/* Opens the device if need be, and makes zeroed memory on it. On failure, too, close *r. */
 enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
                                  uint64_t bytes, const char **ret_why);
 void cuda_region_close(struct cuda *c, struct cuda_region *r);
@@ -56,14 +56,14 @@ enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bo
 
 /* Called when all regions are made. Later copies between devices use peer access, unless `off`. */
 void cuda_peers_open(struct cuda *c, bool off);
-/* Why copies between the two go through the host, valid as `c` is. NULL: not. Any thread. */
+/* Why copies between the two go through the host, valid as long as `c`. NULL: not. Any thread. */
 const char *cuda_no_peers(struct cuda *c, uint32_t device, uint32_t other);
 
 const struct mem_far *cuda_far(const struct cuda *c);
 
 /* As mem_device_view; texts are valid as long as the struct cuda. */
 bool cuda_device_view(struct cuda *c, uint32_t device, struct mem_device_view *ret);
-/* Of all devices, since the start. Any thread. */
+/* Totals over all devices, since the start. Any thread. */
 void cuda_work(const struct cuda *c, struct mem_far_work *ret);
 
 #endif
