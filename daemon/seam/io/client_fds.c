@@ -14,7 +14,7 @@ bool client_fds_refuse(int fd)
     return setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof off) == 0;
 }
 
-/* A connection has the option as its listener had it when the client connected, and keeps it. */
+/* A connection gets the option from its listener when the client connects, and keeps it. */
 bool client_fds_may_come(int fd)
 {
     int family = AF_UNSPEC, passed = 1;

@@ -1,6 +1,6 @@
 /* See closer.h. The threads are data threads (io_threads.h), one a lane, each with a timer that
- * sends it a signal while it closes. A wait that a signal interrupts, as the linger of a TCP
- * socket, ends by the first, for all descriptors that the close releases. */
+ * sends it a signal while it closes. A wait that a signal can interrupt, as the linger of a TCP
+ * socket, ends by the first signal, for each descriptor that the close releases. */
 #include "seam/io/closer.h"
 
 #include <pthread.h>
@@ -15,8 +15,8 @@
 #include "base/container.h"
 #include "seam/io/io_threads.h"
 
-#define CUT_NS      1000000     /* a close that waits is interrupted that often */
-#define STOP_MAX_NS 2000000000u /* at the end, for the closes that are under way */
+#define CUT_NS      1000000     /* how often a waiting close is interrupted */
+#define STOP_MAX_NS 2000000000u /* at the end, for the closes in progress */
 #define CUT_SIGNAL  (SIGRTMIN + 1)
 
 #ifndef sigev_notify_thread_id
@@ -34,7 +34,7 @@ struct socket {
     struct closer *closer;
     struct socket *next; /* free */
     int fd;
-    struct word *word; /* that is sent before the close; NULL */
+    struct word *word; /* sent before the close; NULL: none */
     void (*done)(void *ctx);
     void *ctx;
 };
@@ -61,7 +61,7 @@ static void ignore(int signal)
 static const char *begin(void)
 {
     struct sigevent to = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = CUT_SIGNAL};
-    struct sigaction act = {.sa_handler = ignore}; /* no SA_RESTART: the wait has to end */
+    struct sigaction act = {.sa_handler = ignore}; /* no SA_RESTART: the wait must end */
     sigset_t set;
 
     to.sigev_notify_thread_id = gettid();
@@ -165,7 +165,7 @@ bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(voi
     s->fd = fd;
     s->word = word_of(closer, fd);
     if (s->word)
-        s->word->fd = -1; /* the number may be another socket's before it is free */
+        s->word->fd = -1; /* another socket may get the number before the word is free */
     s->done = done;
     s->ctx = ctx;
     closer->stats.closing++;
@@ -242,7 +242,7 @@ void closer_end(struct closer *closer)
         closer->threads = NULL;
 }
 
-/* A close that nothing ends keeps its thread, and what that uses: the process exits soon. */
+/* A close that never ends keeps its thread, and the memory of it: the process exits soon. */
 void closer_destroy(struct closer *closer)
 {
     if (!closer || closer->stats.closing > 0)

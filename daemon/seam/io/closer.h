@@ -1,11 +1,11 @@
-/* Closes sockets of clients, by threads: a close wakes everybody who waits on the other end, as
- * many as the client likes, and it releases descriptors that may have come (client_fds.h), whose
- * last close may last. A signal every millisecond cuts short what can be interrupted. Each lane (a
- * tenant, the operators) has a thread of its own: what cannot be interrupted holds up the closes of
- * its tenant alone. Owner thread only; nothing allocates after closer_start.
+/* Closes sockets of clients, by threads: a close wakes all waiters on the other end, as many as the
+ * client likes, and it releases descriptors that the client may have sent (client_fds.h), whose
+ * last close may take long. A signal every millisecond interrupts a close if that is possible. Each
+ * lane (a tenant, the operators) has its own thread: a close that cannot be interrupted delays only
+ * closes of its tenant. Owner thread only; nothing allocates after closer_start.
  *
- * What must stay true: whoever counts a socket counts it until it is closed, so that a close that
- * lasts uses up its own tenant's limits and nothing without a limit. */
+ * Invariant: a socket counts against its tenant's limits until it is closed, so that a slow close
+ * uses up only limited places of its own tenant. */
 #ifndef SEAM_CLOSER_H
 #define SEAM_CLOSER_H
 
@@ -15,40 +15,40 @@
 #include "base/tern_err.h"
 #include "seam/io/io.h"
 
-#define CLOSER_WORDS      16   /* sockets that are told something before they are closed */
-#define CLOSER_WORD_BYTES 1024 /* that one is told */
+#define CLOSER_WORDS      16   /* sockets that get a last message before they are closed */
+#define CLOSER_WORD_BYTES 1024 /* of a last message, at most */
 
 struct closer;
 
 struct closer_config {
     struct io *io;
     uint32_t lanes;        /* at most IO_THREADS_MAX */
-    uint32_t sockets;      /* that can be with the threads at a time: as many as there can be */
-    uint32_t lane_sockets; /* of one lane */
+    uint32_t sockets;      /* with the threads at a time: as many as can exist */
+    uint32_t lane_sockets; /* of one lane, at a time */
 };
 
-uint64_t closer_bytes(const struct closer_config *config); /* what it takes once it is started */
+uint64_t closer_bytes(const struct closer_config *config); /* allocated by create and start */
 enum tern_err closer_create(const struct closer_config *config, struct closer **ret);
-/* Before the first close. INTERNAL with *ret_why set if the threads cannot be started. */
+/* Call before the first close. INTERNAL with *ret_why set if the threads cannot be started. */
 enum tern_err closer_start(struct closer *closer, const char **ret_why);
 /* From here on a client's socket stays open until the process exits: then nothing lingers. Runs the
- * ring a short time for those that threads have, but calls no `done`. */
+ * ring a short time for the closes in the threads, but calls no `done`. */
 void closer_end(struct closer *closer);
 void closer_destroy(struct closer *closer); /* ended, or never started */
 
-/* Takes fd over. closer NULL, or no Unix socket: it is no client's. True: it is closed. False: a
- * thread closes it, and io_run calls done(ctx) when it has; done NULL: nobody asks. The ring is
- * done with fd. */
+/* Takes ownership of fd; the ring has no operation on it. Returns true if fd is closed: always if
+ * closer is NULL or fd is no Unix socket, since it is no client's. Returns false if a thread closes
+ * it: io_run then calls done(ctx); done may be NULL. */
 bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx);
 
-/* The bytes that fd is sent right before it is closed, which the caller sees to: a send wakes as
- * many as a close does. False: CLOSER_WORDS sockets that are not closed yet have some; it is not
- * told. */
+/* Sends the bytes to fd right before it is closed, which the caller does later: a send wakes as
+ * many as a close does. Returns false, and sends nothing, if CLOSER_WORDS sockets that are not
+ * closed yet have such bytes. */
 bool closer_say(struct closer *closer, int fd, const void *bytes, size_t n);
 
 struct closer_stats {
     uint32_t closing; /* with the threads now */
-    uint64_t closed;  /* by them */
+    uint64_t closed;  /* by the threads */
 };
 void closer_stats(const struct closer *closer, struct closer_stats *ret);
 

@@ -1,6 +1,6 @@
-/* See door.h. What must stay true: a descriptor is in one place, or it was handed on or closed; a
- * place is free as soon as its descriptor is, since the ring holds no operation on it. A place that
- * is free is there for whoever is accepted: those who go for a newcomer free none at once. */
+/* See door.h. Invariant: a descriptor is in one place, or it was handed on or closed; a place is
+ * free as soon as its descriptor is, since the ring has no operation on it. There is a free place
+ * for each accepted connection: one that is sent away for a newcomer frees none at once. */
 #include "seam/io/door.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "seam/io/io_states.h"
 
 #define EVENTS_MAX  32
-#define NEWS        (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a connection that waits */
+#define NEWS        (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a waiting connection */
 #define STOP_MAX_NS 2000000000u /* a cancelled poll ends at once, or something is wrong */
 
 struct origin {
@@ -25,7 +25,7 @@ struct origin {
     uint64_t net;
 };
 
-/* When the next one may enter; DOOR_BURST_S earlier if all of the burst is left. */
+/* The time of the next entry; DOOR_BURST_S earlier if all of the burst is left. */
 struct pace {
     struct origin origin;
     uint64_t next_ns;
@@ -36,7 +36,7 @@ struct place {
     enum door_place_state state;
     int fd;
     bool hung_up;
-    bool paced; /* it is HELD for the rate of its origin, or of all */
+    bool paced; /* HELD for the rate of its origin, or of all origins */
     struct origin origin;
     uint64_t since_ns, order;
 };
@@ -51,7 +51,7 @@ struct door {
     struct door_stats stats;
     struct pace pace[DOOR_PACED], all;
     uint8_t bytes[DOOR_LOOK_BYTES];
-    uint32_t nplaces; /* config.places of them are for those who wait */
+    uint32_t nplaces; /* config.places of them are for waiting connections */
     struct place place[];
 };
 
@@ -105,7 +105,7 @@ static uint32_t count_of(const struct door *door, const struct origin *from)
     return n;
 }
 
-/* That of an origin; of one that is not known that of the origin which has been quiet longest. */
+/* The pace of an origin; an unknown origin gets the entry that has been quiet longest. */
 static struct pace *pace_of(struct door *door, const struct origin *from)
 {
     struct pace *quiet = &door->pace[0];
@@ -169,7 +169,7 @@ static void send_away_for(struct door *door, struct place *p, uint64_t *count)
     send_away(door, p);
 }
 
-/* What comes beside the bytes is not taken in by a look, and the kernel tells of it. */
+/* A peek does not receive descriptors beside the bytes, and the kernel reports them. */
 static enum door_verdict look(struct door *door, const struct place *p)
 {
     struct iovec iov = {door->bytes, door->config.look_bytes};
@@ -186,7 +186,7 @@ static enum door_verdict look(struct door *door, const struct place *p)
     return n == 0 ? DOOR_REFUSE : door->config.look(door->config.ctx, door->bytes, (uint32_t)n);
 }
 
-/* Its first message is whole. A connection that has entered is somebody else's. */
+/* The first message is complete. On DOOR_ENTER the connection has a new owner. */
 static enum door_verdict let_in(struct door *door, struct place *p)
 {
     struct epoll_event ev = {.events = NEWS, .data.u32 = (uint32_t)(p - door->place)};
@@ -199,7 +199,7 @@ static enum door_verdict let_in(struct door *door, struct place *p)
     return verdict;
 }
 
-/* Lets it in or sends it away, if it can be decided. False: it stays. */
+/* Lets the connection in or sends it away, if that can be decided. Returns false if it stays. */
 static bool decide(struct door *door, struct place *p)
 {
     enum door_verdict verdict = look(door, p);
@@ -208,7 +208,7 @@ static bool decide(struct door *door, struct place *p)
     if (p->state == DOOR_PLACE_HELD)
         door_place_state_move(&p->state, DOOR_PLACE_WAITING);
     if (verdict == DOOR_WAIT && p->hung_up)
-        verdict = DOOR_REFUSE; /* what is missing never comes */
+        verdict = DOOR_REFUSE; /* the missing bytes never come */
     if (verdict == DOOR_WAIT)
         return false;
     if (verdict == DOOR_ENTER)
@@ -227,7 +227,7 @@ static bool decide(struct door *door, struct place *p)
     return true;
 }
 
-/* Who of that origin, or of all (NULL), goes first: the oldest of those that have said nothing. */
+/* Whom to send away, of `from` or of all origins (NULL): the oldest without a complete message. */
 static struct place *oldest(struct door *door, const struct origin *from)
 {
     struct place *found = NULL;
@@ -260,7 +260,7 @@ static const struct origin *fullest(const struct door *door)
     return found;
 }
 
-/* Room for one more of that origin. Who goes is looked at once more: its message may have come. */
+/* Makes room for one more of that origin. Checks the victim again: its message may have come. */
 static void make_room(struct door *door, const struct origin *from)
 {
     bool share = count_of(door, from) >= door->config.share;
@@ -325,8 +325,8 @@ void door_turn_away(struct door *door, int fd)
 
 /* ---- time and the ring ---- */
 
-/* A connection that is held has said enough: door_again lets it in. An attempt here would fail, and
- * put it back into the epoll, which then has news of it at once. */
+/* A held connection has sent enough: door_again lets it in. An attempt here would fail, and add it
+ * to the epoll again, which then reports it at once. */
 static void heard(struct door *door, struct place *p, uint32_t events)
 {
     p->hung_up = p->hung_up || events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
@@ -336,8 +336,8 @@ static void heard(struct door *door, struct place *p, uint32_t events)
         send_away(door, p);
 }
 
-/* The epoll hands out places by turns, so each that had news has been heard after `nplaces` events.
- * The ring tells of those that come meanwhile. */
+/* The epoll reports places in turn, so after `nplaces` events each place with news was handled. The
+ * ring reports news that comes meanwhile. */
 static void look_at_news(struct door *door)
 {
     struct epoll_event ev[EVENTS_MAX];
@@ -357,7 +357,7 @@ static void news(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 
     (void)res, (void)buffer;
     if (flags & IO_LAST)
-        door->posted = false; /* the tick asks again */
+        door->posted = false; /* the tick posts it again */
     if (!door->ending)
         look_at_news(door);
 }
@@ -371,7 +371,7 @@ static void post(struct door *door)
     io_poll_in(door->config.io, &door->op, door->epoll_fd, true);
 }
 
-/* Whoever waits for the rate alone is passed over. */
+/* Passes over connections that wait for the rate alone. */
 void door_again(struct door *door)
 {
     const uint64_t now_ns = io_now_ns();

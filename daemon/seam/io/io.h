@@ -1,10 +1,10 @@
-/* Asynchronous I/O: the one place that knows liburing. One owner thread posts operations and runs
- * the loop; completions come back as calls. Nothing here allocates after io_create.
+/* Asynchronous I/O: the only module that knows liburing. One owner thread posts operations and runs
+ * the loop; completions are calls of `done`. Nothing here allocates after io_create.
  *
- * An operation is the caller's struct io_op, embedded in whatever it belongs to. It must stay where
- * it is until `done` was called with IO_LAST in flags (for one-shot operations: the only call). The
- * submission queue never overflows from the caller's view: a full queue is submitted and, if that
- * does not help, the operation waits on an intrusive list (fault 13). */
+ * An operation is the caller's struct io_op, embedded in the caller's own struct. It must stay in
+ * place until `done` was called with IO_LAST in flags (for one-shot operations: the only call). For
+ * the caller the submission queue never overflows: a full queue is submitted and, if that does not
+ * help, the operation waits on an intrusive list (fault 13). */
 #ifndef SEAM_IO_H
 #define SEAM_IO_H
 
@@ -19,24 +19,24 @@
 struct io;
 
 #define IO_LAST   1u /* no further completion of this operation follows */
-#define IO_BUFFER 2u /* a receive brought a buffer: io_buffer / io_buffer_put */
+#define IO_BUFFER 2u /* a receive returned a buffer: io_buffer / io_buffer_put */
 
 /* Zeroed before its first use. */
 struct io_op {
     /* res >= 0: bytes, a file descriptor or poll mask; < 0: -errno. Never EINTR or EAGAIN. */
     void (*done)(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
-    /* A thread of the kernel carries it out, and not this one when there is something to do: for a
-     * socket whose other end belongs to somebody who can make each call on it take long. */
+    /* A kernel thread executes it, instead of this thread when the operation is ready: for a socket
+     * whose other end can make each call on it take long. */
     bool aside;
     struct fifo_link link; /* io's own */
-    uint64_t pending[8];   /* io's own: a submission that waits for room */
+    uint64_t pending[8];   /* io's own: a submission, waiting for room */
 };
 
 struct io_config {
     uint32_t entries;       /* submission queue */
-    uint32_t groups;        /* of receive buffers: who empties one leaves the others full */
-    uint32_t buffers;       /* of each group, a power of two */
-    uint32_t buffer_bytes;  /* of one of them */
+    uint32_t groups;        /* of receive buffers: an empty group leaves the others full */
+    uint32_t buffers;       /* of each group; a power of two */
+    uint32_t buffer_bytes;  /* of each buffer */
     uint32_t fault_sq_full; /* injected: each n-th submission finds the queue full; 0: none */
 };
 
@@ -53,29 +53,29 @@ void io_destroy(struct io *io);
 uint32_t io_run(struct io *io, uint64_t deadline_ns);
 
 uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
-/* Submits what was posted, and carries out what needs no waiting: for a caller that times it. */
+/* Submits what was posted, and executes what needs no waiting: for a caller that times it. */
 void io_submit(struct io *io);
 
 void io_accept(struct io *io, struct io_op *op, int fd); /* of one connection */
 /* Waits until there is something to read, and reads it into a buffer of that group; -ENOBUFS: the
- * group has none left, and nothing was read. */
+ * group has no free buffer, and nothing was read. */
 void io_recv_buffers(struct io *io, struct io_op *op, int fd, uint32_t group);
 void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool wait_all);
 
-/* How it is received from a client's socket, decided once, before its first byte is read: as from
- * any other where the kernel refuses descriptors (client_fds.h). Else `look` is set, the bytes are
- * looked at first, and only those that bring no descriptors are taken. It is the caller's. */
+/* How to receive from a client's socket, decided once, before its first byte is read: as from any
+ * other socket if the kernel refuses descriptors (client_fds.h). Otherwise `look` is set: the bytes
+ * are peeked at first, and only bytes without descriptors are read. Owned by the caller. */
 struct io_client {
     bool look;
     struct msghdr msg;
 };
 void io_client_init(struct io_client *client, int fd);
-/* As io_recv_buffers. -EBADMSG: the client has sent descriptors, nothing was taken, and none of
- * them was touched; closer_close (closer.h) ends the socket. */
+/* As io_recv_buffers. -EBADMSG: the client has sent descriptors, nothing was read, and none of them
+ * was received; close the socket with closer_close (closer.h). */
 void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *client, int fd,
                             uint32_t group);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
-/* msg is borrowed until done; its msg_flags (MSG_WAITALL) hold for the call, also in io_recvmsg. */
+/* msg is borrowed until done; its msg_flags (MSG_WAITALL) apply to the call, also in io_recvmsg. */
 void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *msg);
 void io_recvmsg(struct io *io, struct io_op *op, int fd, struct msghdr *msg);
 void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr,

@@ -1,10 +1,10 @@
 /* See io_threads.h. A data thread sleeps in its ring. The owner wakes it by an eventfd that the
  * ring polls, and only if it sleeps or is about to; the threads wake the owner by another one, once
- * for all that came back since it last looked.
+ * for all tasks that came back since it last looked.
  *
- * What must stay true: a queue has room for all that can be on its way. Of one task that is a
- * hand-over and a cancel, and a cancel left over from the time before; of plain work it is the
- * hand-over alone. A full queue is our bug. */
+ * Invariant: a queue has room for all items that can be in it: for a task its hand-over and a
+ * cancel, and a cancel left over from the time before; for plain work the hand-over alone. A full
+ * queue is our bug. */
 #include "seam/io/io_threads.h"
 
 #include <errno.h>
@@ -22,11 +22,11 @@
 #include "base/container.h"
 #include "seam/own_threads.h"
 
-#define RING_ENTRIES   256u /* of a thread's ring; what does not fit waits in it */
+#define RING_ENTRIES   256u /* of a thread's ring; further operations wait in it */
 #define QUEUE_PER_TASK 4u
-#define LINE_BYTES     64 /* of a cache: what two threads write lies apart */
+#define LINE_BYTES     64 /* of a cache line: words of two writers lie apart */
 
-/* What is asked of a thread, or has come back from it. */
+/* A request to a thread, or a task that came back. */
 struct item {
     struct io_task *task;
     bool cancel;
@@ -47,21 +47,21 @@ struct io_thread {
     struct io *io; /* the thread's own, made and ended by it */
     struct io_op wake_op;
     int wake_fd;
-    _Atomic bool asleep; /* it sleeps or is about to, and wants to be woken */
+    _Atomic bool asleep; /* it sleeps or is about to, and needs a wake */
     _Atomic bool stop;
     const char *why; /* why it did not start */
     sem_t ready;
 };
 
 struct io_threads {
-    struct io_threads_config config; /* threads: that there are */
+    struct io_threads_config config; /* threads: those that exist */
     struct io_op told_op;
     int told_fd;
     bool listening;
     _Atomic bool told; /* the owner was woken and has not looked yet */
     uint32_t away;
     uint64_t done;
-    struct io_thread thread[]; /* as many as were asked for */
+    struct io_thread thread[]; /* as many as were configured */
 };
 
 static uint32_t queue_items(const struct io_threads_config *config)
@@ -86,7 +86,7 @@ static void queue_push(struct queue *q, struct item item)
 
     check(at - atomic_load_explicit(&q->taken, memory_order_acquire) <= q->mask);
     q->item[at & q->mask] = item;
-    /* In one order with `asleep` and `told`, or a sleeper would miss it. */
+    /* In one order with `asleep` and `told`, or a sleeper would miss the item. */
     atomic_store_explicit(&q->written, at + 1, memory_order_seq_cst);
 }
 
@@ -146,7 +146,7 @@ static void take(struct io_thread *t, const struct item *item)
 
     task->called_back = item->cancel;
     if (item->cancel) {
-        io_cancel(t->io, &task->op); /* nothing, if what it did has just ended */
+        io_cancel(t->io, &task->op); /* no effect if its operation has just ended */
     } else if (task->kind == IO_TASK_WORK) {
         task->work(task, 0);
         give_back(t, task, 0);
@@ -310,7 +310,7 @@ bool io_threads_end(struct io_threads *threads, uint64_t until_ns)
 
 /* ------------------------------------------------------------------ owner: tasks */
 
-/* One that is done may hand over another one, whose return is for the next round. */
+/* `done` may submit another task, whose return is for the next round. */
 static void take_back(struct io_threads *threads, struct io_thread *t)
 {
     struct item item;
@@ -333,7 +333,7 @@ static void on_told(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
     if (flags & IO_LAST)
         threads->listening = false;
     if (threads->config.threads == 0)
-        return; /* it ends */
+        return; /* destroy is under way */
     eventfd_clear(threads->told_fd);
     atomic_store(&threads->told, false);
     for (uint32_t i = 0; i < threads->config.threads; i++)

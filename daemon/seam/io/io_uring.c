@@ -2,10 +2,10 @@
  * after io_create. Completions are deferred to io_run (DEFER_TASKRUN), so a callback is never
  * interrupted.
  *
- * What must stay true: each operation has exactly one final completion; its submission is kept in
- * the operation until then, so that EINTR and EAGAIN can be tried again and a full queue can wait
- * for room. Sockets given to this file are in blocking mode: io_uring polls for them, O_NONBLOCK
- * would answer EAGAIN. */
+ * Invariant: each operation has exactly one final completion; its submission is kept in the
+ * operation until then, so that EINTR and EAGAIN can be retried and a full queue can wait for room.
+ * Sockets given to this file are in blocking mode: io_uring polls for them, while O_NONBLOCK would
+ * return EAGAIN. */
 #include "seam/io/io.h"
 
 #include <assert.h>
@@ -23,21 +23,21 @@
 #define RING_FLAGS_WANTED                                                                          \
     (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL |           \
      IORING_SETUP_CQSIZE | IORING_SETUP_R_DISABLED)
-#define CQ_PER_SQ   4u     /* completion entries for each submission entry: multishots bring many */
+#define CQ_PER_SQ   4u     /* completion entries for each submission entry: multishots need many */
 #define ENTRIES_MAX 4096u  /* of the submission queue */
 #define BUFFERS_MAX 32768u /* the kernel's own limit of a buffer ring */
 #define BUFFERS_ALL 65536u /* of all groups: their numbers have 16 bits */
-#define OPCODES_MAX 256u   /* that one probe can tell of */
+#define OPCODES_MAX 256u   /* that one probe can report */
 
-/* An operation's state (io_states.h) lies in a word of the submission that no opcode here uses. */
+/* An operation's state (io_states.h) is in a word of the submission that no opcode here uses. */
 #define STATE_AT 7
 
 struct io {
     struct io_uring ring;
-    struct io_uring_buf_ring **buf_ring; /* owned, one a group; NULL with no buffers */
+    struct io_uring_buf_ring **buf_ring; /* owned, one a group; NULL: no buffers */
     uint8_t *buf_mem;                    /* owned mapping, of the buffers of all groups */
     uint32_t groups, buffers, buffer_bytes;
-    struct fifo waiting; /* operations for which the submission queue had no room */
+    struct fifo waiting; /* operations that wait for room in the submission queue */
     uint32_t fault_sq_full, fault_count;
     bool running; /* inside io_run: a callback must not call it again */
     bool overflow_seen;
@@ -241,14 +241,14 @@ static void op_move(struct io_op *op, enum io_op_state to)
     io_op_state_move(&op->pending[STATE_AT], to);
 }
 
-/* Keeps the submission for as long as the operation lasts; its state stays. */
+/* Keeps the submission until the operation ends; its state stays. */
 static void op_keep(struct io_op *op, struct io_uring_sqe *sqe, void *data)
 {
     io_uring_sqe_set_data(sqe, data);
     memcpy(op->pending, sqe, STATE_AT * sizeof(op->pending[0]));
 }
 
-/* A free submission entry; a full queue is submitted once. NULL: the kernel takes no more now. */
+/* A free submission entry; a full queue is submitted once. NULL: the kernel takes none now. */
 static struct io_uring_sqe *sqe_take(struct io *io)
 {
     struct io_uring_sqe *sqe;
@@ -288,7 +288,7 @@ static void wait_flush(struct io *io)
     }
 }
 
-/* What op_keep has kept goes to the kernel, or waits for room. */
+/* Submits what op_keep has kept, or queues it to wait for room. */
 static void post(struct io *io, struct io_op *op, enum io_op_state waits, enum io_op_state posted)
 {
     struct io_uring_sqe *sqe = io->waiting.first ? NULL : sqe_take(io);
@@ -318,7 +318,7 @@ void io_accept(struct io *io, struct io_op *op, int fd)
     post_sqe(io, op, &sqe);
 }
 
-/* The poll comes first: a buffer is taken only when there are bytes for it. */
+/* The poll comes first, so that a buffer is used only when there are bytes for it. */
 void io_recv_buffers(struct io *io, struct io_op *op, int fd, uint32_t group)
 {
     struct io_uring_sqe sqe = {0};
@@ -340,7 +340,7 @@ void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool 
     post_sqe(io, op, &sqe);
 }
 
-/* A look at an OOB byte passes it by, and reading frees what came with it, unless it is in line. */
+/* A peek skips an OOB byte, and reading it frees its descriptors, unless the byte is in line. */
 void io_client_init(struct io_client *client, int fd)
 {
     int one = 1;
@@ -412,7 +412,7 @@ void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot)
     post_sqe(io, op, &sqe);
 }
 
-/* An operation that still waits for room becomes a NOP, whose completion is handed on as ECANCELED;
+/* An operation that still waits for room becomes a NOP, whose completion is reported as ECANCELED;
  * so the answer always comes from io_run and never from inside the call. */
 void io_cancel(struct io *io, struct io_op *op)
 {
@@ -427,15 +427,15 @@ void io_cancel(struct io *io, struct io_op *op)
     if (op_state(op) != IO_OP_IN_FLIGHT)
         return;
     io_uring_prep_cancel(&sqe, op, 0);
-    sqe.flags |= IOSQE_CQE_SKIP_SUCCESS; /* the operation's own completion tells how it ended */
+    sqe.flags |= IOSQE_CQE_SKIP_SUCCESS; /* the operation's own completion has its result */
     op_keep(op, &sqe, NULL);
     post(io, op, IO_OP_CANCEL_WAITING, IO_OP_CANCELLED);
 }
 
 /* ------------------------------------------------------------------ completion */
 
-/* A look at n bytes has ended: takes exactly those, since more may have come, with descriptors. A
- * look at a message that brings some says so. */
+/* After a peek at n bytes: reads exactly those, since more may have come, with descriptors. A peek
+ * at a message with descriptors returns MSG_CTRUNC. */
 static int32_t take_seen(struct io *io, const struct io_uring_cqe *cqe,
                          const struct io_uring_sqe *sqe)
 {
@@ -457,7 +457,7 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
     int32_t res = cqe->res;
 
     if (!op)
-        return; /* the cancel found nothing; the operation's own completion tells how it ended */
+        return; /* the cancel found nothing; the operation's own completion has its result */
     if (last) {
         enum io_op_state state = op_state(op);
 
@@ -489,8 +489,8 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
     op->done(op, res, flags, buffer);
 }
 
-/* Calls back for every completion that is in the queue now. Completions that the callbacks bring
- * are left for the next round, so that the caller gets its turn. */
+/* Calls back for every completion that is in the queue now. Completions that the callbacks cause
+ * wait for the next round, so that the caller gets its turn. */
 static uint32_t reap(struct io *io)
 {
     unsigned n = io_uring_cq_ready(&io->ring), done = 0;
@@ -507,7 +507,7 @@ static uint32_t reap(struct io *io)
     return done;
 }
 
-/* Counts each time the kernel parked completions; they come back with the next entry (NODROP). */
+/* Counts each time the kernel parked completions; the next entry returns them (NODROP). */
 static void note_overflow(struct io *io)
 {
     bool now = io_uring_cq_has_overflow(&io->ring);
@@ -524,8 +524,8 @@ static void submit_and_wait(struct io *io, uint64_t deadline_ns)
     uint64_t now;
 
     if (io_uring_cq_ready(&io->ring) > 0) {
-        /* Completions are there already: no wait, no clock, and no system call but to submit.
-         * Submitting runs deferred work, too, which completions at submission would else starve. */
+        /* Completions exist already: no wait, no clock, and no system call but to submit. That also
+         * runs deferred work, which completions at submission could otherwise starve. */
         if (io_uring_sq_ready(&io->ring) > 0)
             io_uring_submit_and_get_events(&io->ring);
         return;
@@ -556,7 +556,7 @@ uint32_t io_run(struct io *io, uint64_t deadline_ns)
     check(!io->running);
     io->running = true;
     wait_flush(io);
-    if (io->waiting.first || deadline_ns == 0) /* what waits for room needs no completion */
+    if (io->waiting.first || deadline_ns == 0) /* an operation that waits for room needs none */
         io_uring_submit_and_get_events(&io->ring);
     else
         submit_and_wait(io, deadline_ns);

@@ -1,6 +1,6 @@
-/* See resolve.h. A lookup is plain work of a data thread (io_threads.h). A thread is given the next
- * one when it has none, so a name service that is silent holds up one lookup alone. Invariant:
- * while a lane is away, its answer and the host of its query are the thread's. */
+/* See resolve.h. A lookup is plain work of a data thread (io_threads.h). A thread gets the next
+ * lookup only when idle, so a silent name service delays one lookup alone. Invariant: while a lane
+ * is away, its answer and the host of its query belong to the thread. */
 #include "seam/io/resolve.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct query {
 struct lane {
     struct io_task task;
     struct resolver *resolver;
-    struct query *query; /* that it looks up; NULL: none */
+    struct query *query; /* being looked up; NULL: none */
     struct resolve_answer answer;
 };
 
@@ -90,7 +90,7 @@ static bool look_up_on_thread(struct io_task *task, int32_t res)
     return false;
 }
 
-/* Idle threads take what is queued. */
+/* Hands queued lookups to idle threads. */
 static void go_on(struct resolver *r)
 {
     for (uint32_t i = 0; i < RESOLVE_THREADS && r->queued.first; i++) {
@@ -164,7 +164,7 @@ void resolver_destroy(struct resolver *r)
         return;
     r->ended = true;
     if (!io_threads_end(r->threads, 0))
-        return; /* the system's resolver keeps a thread */
+        return; /* the system's resolver still uses a thread */
     free(r->query);
     free(r);
 }

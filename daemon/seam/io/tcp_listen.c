@@ -28,7 +28,7 @@ static int listen_on(const struct addrinfo *ai, int backlog)
     return fd;
 }
 
-/* For all addresses IPv6 comes first: its socket takes IPv4 too. */
+/* For all addresses IPv6 comes first: its socket accepts IPv4 too. */
 static int listen_any(const struct addrinfo *list, int backlog, bool all)
 {
     int fd = -1;

@@ -1,4 +1,4 @@
-/* How a ring is enabled for what it is for: liburing 2.3 (Debian 12) does not export its calls. */
+/* Restricts and enables a ring: liburing 2.3 (Debian 12) does not export the calls for that. */
 #ifndef SEAM_URING_COMPAT_H
 #define SEAM_URING_COMPAT_H
 
@@ -12,8 +12,8 @@
 #define URING_OPCODES_MAX 32u /* of one ring */
 
 /* Restricts a ring that was made disabled to these operations and flags, because seccomp does not
- * see what travels inside it, and enables it. No register operation is allowed afterwards. Returns
- * 0 or -errno. */
+ * see the operations inside a ring, and enables it. No register operation is allowed afterwards.
+ * Returns 0 or -errno. */
 static inline int uring_enable(const struct io_uring *ring, const uint8_t *opcodes, size_t n,
                                uint8_t flags)
 {
