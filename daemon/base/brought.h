@@ -1,29 +1,29 @@
-/* Checksums that engines bring: where an engine leaves those of the pages that a step writes, so
- * that the daemon need not read the pages (X7). The entries are memory of the host that the tenant
- * shares with the daemon: one for each place where a page of a pool can begin. For pages on a GPU
- * libtern writes the head when the kernels are in the engine's stream, and these write the
- * checksums behind it; for blocks libtern writes both (client/libtern/blocks_put.c). The daemon
- * reads both once the step has passed. An entry counts for one commit alone: that of the step, of
- * the page as it was handed out then. */
+/* Checksums that engines bring: an engine leaves here those of the pages that a step writes, so
+ * that the daemon need not read the pages (X7). The entries are host memory that the tenant shares
+ * with the daemon: one for each place where a page of a pool can begin. For pages on a GPU libtern
+ * writes the head when the kernels are in the engine's stream, and the kernels write the checksums
+ * behind it; for blocks libtern writes both (client/libtern/blocks_put.c). The daemon reads both
+ * once the step has passed. An entry is valid for one commit alone: for that step, and for that
+ * generation of the page. */
 #ifndef BASE_BROUGHT_H
 #define BASE_BROUGHT_H
 
 #include <stdint.h>
 
 struct brought_head {
-    uint64_t step; /* what the commit names; 0: there are none. Written last */
+    uint64_t step; /* the step that the commit names; 0: no checksums. Written last */
     uint32_t gen;  /* of the page */
     uint32_t units;
 };
 
-/* Bytes of an entry with room for the checksums of so many units, which follow the head. */
+/* Bytes of an entry with room for `units` checksums, which follow the head. */
 static inline uint32_t brought_entry_bytes(uint32_t units)
 {
     return (uint32_t)(sizeof(struct brought_head) + units * sizeof(uint64_t));
 }
 
-/* Which entry is that of a page which begins so far into its pool. No page is shorter than
- * page_bytes_min, so each has one of its own. */
+/* The number of the entry of a page that begins at `offset` of its pool. No page is shorter than
+ * page_bytes_min, so each has its own entry. */
 static inline uint64_t brought_entry(uint64_t offset, uint64_t page_bytes_min)
 {
     return offset / page_bytes_min;

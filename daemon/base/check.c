@@ -1,4 +1,4 @@
-/* The end of a process that found a bug of its own. */
+/* Ends a process that found a bug of its own. */
 #include "base/check.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ _Noreturn void check_failed(const char *expr, const char *file, int line)
 
     snprintf(text, sizeof text, "%s:%d: check failed: %s", file, line, expr);
     fprintf(stderr, "%s\n", text);
-    check_hook = NULL; /* a check that fails inside the hook must not come back here */
+    check_hook = NULL; /* a check that fails inside the hook must not call it again */
     if (hook)
         hook(text);
     abort();

@@ -1,4 +1,4 @@
-/* The choice of a variant. See checksum_blocks.h. */
+/* Chooses a variant. See checksum_blocks.h. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -16,8 +16,8 @@ uint64_t checksum_fold(const uint64_t *values, size_t n)
     return XXH3_64bits(values, n * sizeof *values);
 }
 
-/* Before main, so that no thread ever sees it change. AVX-512 only with VBMI2, which came with Ice
- * Lake and Zen 4: on older CPUs it slows the whole core down. */
+/* Before main, so that no thread sees the choice change. AVX-512 only with VBMI2, which came with
+ * Ice Lake and Zen 4: on older CPUs AVX-512 slows the whole core down. */
 __attribute__((constructor)) static void choose_variant(void)
 {
 #if defined(__x86_64__)

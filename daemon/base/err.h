@@ -1,6 +1,6 @@
-/* Using the error table inside the daemon: names, texts, and TRY, the one macro that changes
- * control flow: it returns what is not 0, be it an error of the table, an errno, or a fault or a
- * refusal of another enum. */
+/* The error table inside the daemon: names, texts, and TRY, the one macro that changes control
+ * flow: it returns any value but 0: an error of the table, an errno, or a fault or refusal of
+ * another enum. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 

@@ -1,5 +1,5 @@
-/* A queue of structs, each of which has a link of its own: first in, first out. All zero: empty. A
- * link is in one queue at a time. */
+/* A first-in, first-out queue of structs, each with its own link. All zero: empty. Invariant: a
+ * link is in at most one queue. */
 #ifndef BASE_FIFO_H
 #define BASE_FIFO_H
 
@@ -25,7 +25,7 @@ static inline void fifo_push(struct fifo *f, struct fifo_link *link)
     f->last = link;
 }
 
-/* The struct whose link is first, and takes it out or leaves it there; NULL: there is none. */
+/* Return the struct whose link is first; pop also removes it. NULL: the queue is empty. */
 static inline void *fifo_first_at(const struct fifo *f, size_t offset)
 {
     return f->first ? (char *)f->first - offset : NULL;
@@ -45,7 +45,7 @@ static inline void *fifo_pop_at(struct fifo *f, size_t offset)
 #define fifo_first(f, type, member) ((type *)fifo_first_at(f, offsetof(type, member)))
 #define fifo_pop(f, type, member)   ((type *)fifo_pop_at(f, offsetof(type, member)))
 
-/* It is there. */
+/* Removes a link that is in the queue. */
 static inline void fifo_remove(struct fifo *f, struct fifo_link *link)
 {
     struct fifo_link **at = &f->first, *before = NULL;

@@ -1,4 +1,4 @@
-/* Both hashes are made of two lanes of 64 bits, whose halves are multiplied. */
+/* Both hashes use two lanes of 64 bits, and multiply the halves of each. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 typedef uint64_t pair __attribute__((vector_size(16))); /* two lanes */
 typedef int32_t quad __attribute__((vector_size(16)));
 
-/* The low half of each lane by its high half. */
+/* Multiplies the low half of each lane by its high half. */
 static inline pair halves(pair x)
 {
 #if __has_builtin(__builtin_ia32_pmuludq128) /* gcc by itself makes three multiplications of it */
@@ -21,8 +21,8 @@ static inline pair halves(pair x)
 #endif
 }
 
-/* Multiply-accumulate over four lanes of 64 bits, then one mix. A lane's key goes on with every
- * round, so that the order of the words counts. */
+/* Multiply-accumulate over four lanes of 64 bits, then one mix. A lane's key changes with every
+ * round, so that the order of the words matters. */
 uint64_t hash_words(uint64_t seed, const uint32_t *words, size_t n)
 {
     static const uint64_t start[LANES] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu,
@@ -51,7 +51,7 @@ uint64_t hash_words(uint64_t seed, const uint32_t *words, size_t n)
     return h;
 }
 
-/* Two products. */
+/* Two products of words plus keys. */
 static inline pair products(const uint32_t *words, const uint32_t *keys)
 {
     typedef uint32_t words4 __attribute__((vector_size(16)));
@@ -74,7 +74,7 @@ uint64_t keyed_block(const struct hash_secret *k, const uint32_t *words, uint32_
     }
     a += b;
     sum = a[0] + a[1];
-    for (; i < n; i += 2) { /* what is missing of the last pair is 0 in both of two equal lengths */
+    for (; i < n; i += 2) { /* the last pair's missing word is 0 in both of two equal lengths */
         uint32_t low = words[i] + k->block[i],
                  high = (i + 1 < n ? words[i + 1] : 0) + k->block[i + 1];
 

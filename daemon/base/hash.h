@@ -1,7 +1,7 @@
-/* A 64-bit hash of 32-bit words without a secret, for what has a name outside: chains, layouts,
- * fields. Anybody can write down inputs that collide, so no table in memory is indexed by it: see
- * keyed_hash.h. It is no checksum of page bytes (those are XXH3) and no key. Four independent
- * lanes, so that the compiler may vectorise. */
+/* A 64-bit hash of 32-bit words without a secret, for identities that are visible outside: chains,
+ * layouts, fields. Anybody can compute inputs that collide, so no table in memory is indexed by it:
+ * see keyed_hash.h. It is no checksum of page bytes (XXH3 is) and no key. Four independent lanes,
+ * so that the compiler may vectorise. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
@@ -19,8 +19,8 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b)
     return x ^ (x >> 32);
 }
 
-/* Words that follow one another may be hashed in pieces: pass the previous result as seed. The
- * pieces must be the same on both sides of a comparison. */
+/* Words that follow one another may be hashed in pieces: pass the previous result as seed. Both
+ * sides of a comparison must use the same pieces. */
 uint64_t hash_words(uint64_t seed, const uint32_t *words, size_t n);
 
 #endif

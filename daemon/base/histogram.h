@@ -1,5 +1,5 @@
-/* How long things took, in fixed buckets: adding takes a few instructions and no memory. Bucket i
- * counts what took at most 2^i us and more than the bucket before it; the last counts the rest. */
+/* Durations in fixed buckets: adding takes a few instructions and no memory. Bucket i counts
+ * durations of at most 2^i us and more than the bucket before it; the last counts the rest. */
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H
 
@@ -31,7 +31,7 @@ static inline void histogram_add(struct histogram *h, uint64_t ns)
     h->bucket[histogram_bucket(ns)]++;
 }
 
-/* The bound that so many of a thousand stay below or reach; 0: nothing was added. */
+/* The bound that `of_thousand` per mille of the values do not exceed; 0: no values. */
 static inline uint64_t histogram_quantile_us(const struct histogram *h, uint32_t of_thousand)
 {
     uint64_t below = 0;

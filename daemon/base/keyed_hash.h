@@ -1,9 +1,9 @@
 /* The hash that indexes tables in memory. Clients and peers choose what is hashed, so the hash
- * depends on a secret that the daemon draws at its start and never shows: nobody can write down
- * inputs that meet in one bucket. base/hash.h has the public hash of what has a name outside.
+ * depends on a secret that the daemon draws at its start and never shows: nobody can compute inputs
+ * that share a bucket. base/hash.h has the public hash for identities that are visible outside.
  *
- * What is hashed is a sequence of symbols (a 64-bit value and a kind), of which each chunk of
- * tokens adds some to the hash of its parent:
+ * The input is a sequence of symbols (a 64-bit value and a kind); each chunk of tokens adds some
+ * symbols to the hash of its parent:
  *
  *   keyed_block   a block of up to KEYED_BLOCK words to the value of a symbol: NH of UMAC, the sum
  *                 of (m[2i] + k[2i] mod 2^32) * (m[2i+1] + k[2i+1] mod 2^32) mod 2^64. Every word
@@ -18,12 +18,12 @@
  * give equal sequences. Two different sequences of up to n symbols have equal hashes for at most
  * 2^-32 + (n + 1) / P of the secrets: some block pair agrees in NH, or else the weighted sums of a
  * differing symbol agree (1 / P), or `step` is a root of their difference (n / P). keyed_place is
- * pairwise independent: what differs shares one of m buckets with a probability of 1/m + m/P at
+ * pairwise independent: different inputs share one of m buckets with a probability of 1/m + m/P at
  * most. A lookup among n records in m >= n buckets thus meets n/m + n * 2^-32 others on average,
- * whatever they are, as long as who chose them sees no hash. n is at most 2^30: less than 1.3.
+ * whatever they are, as long as their author sees no hash. n is at most 2^30: less than 1.3.
  *
- * A faster function of the same kind, or one that is not proven, is not needed: of 16 or 64 tokens
- * a block costs a load, an add, a shift, a multiplication and an add for each four words, and the
+ * A faster function of the same kind, or one without a proof, is not needed: for 16 or 64 tokens a
+ * block costs a load, an add, a shift, a multiplication and an add for each four words, and the
  * fold four multiplications. */
 #ifndef BASE_KEYED_HASH_H
 #define BASE_KEYED_HASH_H
@@ -33,7 +33,7 @@
 #define KEYED_BLOCK 64 /* words */
 #define KEYED_PRIME ((1ull << 61) - 1)
 
-/* Random bytes of any value. It is part of no tape, log, answer or dump. */
+/* Random bytes of any value. Invariant: no tape, log, answer or dump contains the secret. */
 struct hash_secret {
     uint32_t block[KEYED_BLOCK];
     uint64_t step, low, high, kind;                 /* of keyed_fold */
@@ -61,7 +61,7 @@ static inline keyed_wide keyed_times(uint64_t secret, uint64_t by)
     return (keyed_wide)(secret & KEYED_PRIME) * by;
 }
 
-/* h: KEYED_START, or what keyed_fold returned. kind < 2^34. The sum stays below 2^123. */
+/* h: KEYED_START, or a result of keyed_fold. kind < 2^34. The sum stays below 2^123. */
 static inline uint64_t keyed_fold(const struct hash_secret *k, uint64_t h, uint64_t value,
                                   uint64_t kind)
 {
@@ -69,7 +69,7 @@ static inline uint64_t keyed_fold(const struct hash_secret *k, uint64_t h, uint6
                          keyed_times(k->high, value >> 32) + keyed_times(k->kind, kind));
 }
 
-/* The bucket of (h, with), once a mask is laid over it. */
+/* The low bits are the bucket of (h, with). */
 static inline uint64_t keyed_place(const struct hash_secret *k, uint64_t h, uint64_t with)
 {
     return keyed_residue(keyed_times(k->of, h) + keyed_times(k->place_low, (uint32_t)with) +

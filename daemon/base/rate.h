@@ -1,8 +1,8 @@
-/* A rate that is counted, and a pace that is kept.
+/* A measured rate, and an enforced pace.
  *
- * struct rate: what came within the last second, from a clock that its owner gives: whole in the
- * second that runs, and of the one before it the part that is not older than a second, taken as
- * spread evenly. All zero: nothing came. */
+ * struct rate: the amount within the last second, by a clock that the caller passes: all of the
+ * current second, and of the second before it the part that is not older than a second, assumed to
+ * be spread evenly. All zero: none. */
 #ifndef BASE_RATE_H
 #define BASE_RATE_H
 
@@ -12,11 +12,11 @@
 #define RATE_SPAN_NS UINT64_C(1000000000)
 
 struct rate {
-    uint64_t second;      /* number of the one that runs */
-    uint64_t now, before; /* what came in it, and in the one before */
+    uint64_t second;      /* number of the current second */
+    uint64_t now, before; /* amount in it, and in the one before */
 };
 
-/* As of that time, which is not before the last one. */
+/* The rate at now_ns, which is not before the last call's. */
 static inline struct rate rate_at(struct rate r, uint64_t now_ns)
 {
     uint64_t second = now_ns / RATE_SPAN_NS;
@@ -32,7 +32,7 @@ static inline void rate_add(struct rate *r, uint64_t now_ns, uint64_t n)
     r->now += n;
 }
 
-/* How much came in the second that ends now. */
+/* The amount in the second that ends now. */
 static inline uint64_t rate_of(struct rate r, uint64_t now_ns)
 {
     uint64_t left_ns = RATE_SPAN_NS - now_ns % RATE_SPAN_NS;
@@ -41,7 +41,7 @@ static inline uint64_t rate_of(struct rate r, uint64_t now_ns)
     return r.now + (uint64_t)((double)r.before * ((double)left_ns / RATE_SPAN_NS));
 }
 
-/* Until `paid_ns` the time goes to what was spent. Has it at most `ahead_ns` of that before it? */
+/* Time up to `paid_ns` is spent. Returns true if that is at most `ahead_ns` in the future. */
 static inline bool pace_kept(uint64_t paid_ns, uint64_t now_ns, uint64_t ahead_ns)
 {
     return paid_ns <= now_ns + ahead_ns;

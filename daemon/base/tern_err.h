@@ -1,5 +1,5 @@
-/* The error table: every error that Tern can answer, written once. It feeds the wire,
- * tern_strerror, the documentation and the test that provokes each. Installed beside tern.h, so it
+/* The error table: every error that Tern can return, written once. The wire, tern_strerror, the
+ * documentation and the test that provokes each error use it. Installed beside tern.h, so it
  * includes nothing. Ids are on the wire: append, never renumber. */
 #ifndef TERN_ERR_H
 #define TERN_ERR_H
@@ -9,8 +9,8 @@ enum tern_err_category {
     TERN_CAT_OK = 0,
     TERN_CAT_BAD_REQUEST, /* the request is wrong: change it */
     TERN_CAT_RETRY,       /* the same request may succeed later */
-    TERN_CAT_BUSY,        /* someone else is at it: wait, then repeat */
-    TERN_CAT_GONE,        /* what was named no longer exists: drop the handle */
+    TERN_CAT_BUSY,        /* another caller is working on it: wait, then repeat */
+    TERN_CAT_GONE,        /* the named object no longer exists: drop the handle */
     TERN_CAT_DENIED,      /* not allowed for this tenant */
     TERN_CAT_IO,          /* bytes could not be read or written as they were */
     TERN_CAT_INTERNAL     /* a bug in Tern: report it with the daemon's log */

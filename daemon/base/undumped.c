@@ -26,7 +26,7 @@ void *undumped_take(size_t bytes, bool present)
 
     if (at == MAP_FAILED)
         return NULL;
-    if (present) /* large pages where the machine has them: what is looked up lies anywhere in it */
+    if (present) /* huge pages if the machine has them: lookups are spread over all of it */
         (void)madvise(at, n, MADV_HUGEPAGE);
     if (undumped(at, n) && (!present || madvise(at, n, MADV_POPULATE_WRITE) == 0))
         return at;
