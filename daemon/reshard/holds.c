@@ -49,7 +49,7 @@ static struct hold hold_of(const struct reshard_layout *l, const struct reshard_
     return (struct hold){.parts = s->count / l->ranks, .copies = 1};
 }
 
-/* How many channels of a rank's page stand before section k. */
+/* The number of channels before section k in a rank's page. */
 static uint64_t hold_before(const struct reshard_layout *l, const struct reshard_field *f,
                             uint32_t k)
 {

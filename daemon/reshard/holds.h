@@ -1,5 +1,5 @@
-/* Who holds what of a field: the arithmetic that checks, plan and units share. The layouts have
- * passed reshard_check_layout. */
+/* Which rank has which part of a field: the arithmetic that checks, plan and units share. The
+ * layouts have passed reshard_check_layout. */
 #ifndef RESHARD_HOLDS_H
 #define RESHARD_HOLDS_H
 
@@ -7,17 +7,17 @@
 
 /* NULL: the field has no such axis. */
 const struct reshard_axis *field_axis(const struct reshard_field *f, enum reshard_axis_kind kind);
-/* That of heads or of channels. NULL: it has neither. */
+/* The axis of heads or of channels. NULL: the field has neither. */
 const struct reshard_axis *field_divided(const struct reshard_field *f);
-/* NULL: there is none of that name. */
+/* NULL: no field has that name. */
 const struct reshard_field *layout_field(const struct reshard_layout *l, const char *name);
 
-/* Heads are one section of parts that are one wide, and what has neither heads nor channels is one
- * part: so each field has sections. */
+/* Heads are one section whose parts are 1 wide, and a field without heads and channels is one part:
+ * so each field has sections. */
 uint32_t field_sections(const struct reshard_field *f);
 struct reshard_section field_section(const struct reshard_field *f, uint32_t k);
 
-/* How the ranks of a stage hold a section: runs of `parts` each, every one of them on `copies`
+/* The distribution of a section over a stage's ranks: runs of `parts`, each of them on `copies`
  * neighbouring ranks. */
 struct hold {
     uint32_t parts, copies;
@@ -28,21 +28,21 @@ static inline uint32_t hold_first(const struct hold *s, uint32_t rank)
 {
     return rank / s->copies * s->parts;
 }
-/* What a rank's page has of section k. */
+/* The part of a section in a rank's page. */
 struct held_section {
     const struct reshard_field *f;
     struct hold hold;
     uint32_t width;
-    uint64_t before; /* channels of the page in front of it */
+    uint64_t before; /* channels of the page before the section */
 };
 
 struct held_section held_section(const struct reshard_layout *l, const struct reshard_field *f,
                                  uint32_t k);
-/* How long an axis is in the page of one rank. */
+/* The length of an axis in the page of one rank. */
 uint64_t axis_local(const struct reshard_layout *l, const struct reshard_field *f,
                     const struct reshard_axis *a);
 
-/* Pages of an end that cover a span: as many tokens as the larger page has. */
+/* Pages of `l` in a span: as many tokens as the larger page of both has. */
 static inline uint32_t span_pages(const struct reshard_layout *l,
                                   const struct reshard_layout *other)
 {

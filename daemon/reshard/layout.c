@@ -80,8 +80,8 @@ static enum reshard_refusal check_axes(const struct reshard_layout *l,
     return check_sections(l, f);
 }
 
-/* Elements are apart if each axis, from the one with the smallest stride on, steps over all that
- * those below it reach. *ret_end is where the field ends in the page. */
+/* Elements do not overlap if each axis, by ascending stride, steps over all that the axes below it
+ * reach. *ret_end: the end of the field in the page. */
 static enum reshard_refusal check_strides(const struct reshard_layout *l,
                                           const struct reshard_field *f, uint64_t *ret_end)
 {
@@ -132,7 +132,7 @@ enum reshard_refusal reshard_check_layout(const struct reshard_layout *l)
     return RESHARD_NONE;
 }
 
-/* Sections may stand in another order at the other end. */
+/* The other end may have the sections in another order. */
 static bool same_sections(const struct reshard_field *a, const struct reshard_field *b)
 {
     bool same = a->nsections == b->nsections;

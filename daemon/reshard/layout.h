@@ -1,13 +1,13 @@
-/* How the pages of one group of a pool lie over its ranks, in full: what resharding has to know of
- * both ends (N3). A pool has one such layout for each of its groups. All of it is plain numbers and
- * names, without a pointer, and nothing here touches a byte of a page.
+/* The full layout of the pages of one group of a pool over its ranks: what resharding must know of
+ * both ends (N3). A pool has one such layout for each of its groups. It consists of numbers and
+ * names, without pointers, and nothing here touches a byte of a page.
  *
  * The ranks of a pool are stages of `ranks` each: rank r of stage s is number s * ranks + r. Layers
  * are divided over the stages in equal runs, and within a stage heads or channels over its ranks. A
- * rank's page is of the same shape on every rank. In it lie fields, and a field is an array: KV is
- * one (layer, kv, token, head, dim, in any order of memory), a recurrent state one (layer, head,
- * dim, state), a convolution state one (layer, state, channel). What the lengths say is the whole
- * pool's; a stride and an offset are those in the page of one rank. */
+ * rank's page has the same shape on every rank. It consists of fields, and a field is an array: KV
+ * is (layer, kv, token, head, dim, in any order of memory), a recurrent state (layer, head, dim,
+ * state), a convolution state (layer, state, channel). Lengths are of the whole pool; a stride and
+ * an offset are those in the page of one rank. */
 #ifndef RESHARD_LAYOUT_H
 #define RESHARD_LAYOUT_H
 
@@ -21,7 +21,7 @@
 #define RESHARD_SECTIONS_MAX      8 /* of the channels of a field */
 #define RESHARD_NAME_MAX          32
 #define RESHARD_UNITS_MAX         65536      /* of a rank's page */
-#define RESHARD_SPAN_PAGES_MAX    64         /* pages of one end that lie in a page of the other */
+#define RESHARD_SPAN_PAGES_MAX    64         /* pages of one end within a page of the other */
 #define RESHARD_LENGTH_MAX        (1u << 20) /* of an axis */
 #define RESHARD_ELEMENT_BYTES_MAX 4096
 #define RESHARD_PAGE_BYTES_MAX    (1ull << 40)
@@ -45,17 +45,17 @@ struct reshard_axis {
     uint64_t stride; /* bytes between neighbours in a rank's page */
 };
 
-/* A named run of channels, such as x, B and C, or q, k and v. It is `count` parts of `width`
- * channels, such as those of a head, and a part stays whole. In a rank's page the sections stand in
- * the layout's order, each with what the rank has of it. */
+/* A named run of channels, such as x, B and C, or q, k and v: `count` parts of `width` channels,
+ * such as those of a head; a part is never split. A rank's page has the sections in the layout's
+ * order, of each the rank's parts. */
 struct reshard_section {
     char name[RESHARD_NAME_MAX];
     uint32_t count, width;
 };
 
-/* DIVIDED: each rank has an equal run of the heads, or of the parts of every section. Where there
- * are fewer of them than ranks, neighbouring ranks hold the same one (GQA). REPLICATED: every rank
- * of the stage has all of it (MLA). */
+/* DIVIDED: each rank has an equal run of the heads, or of the parts of every section. If there are
+ * fewer of them than ranks, neighbouring ranks have the same one (GQA). REPLICATED: every rank of
+ * the stage has all of it (MLA). */
 enum reshard_over { OVER_DIVIDED, OVER_REPLICATED };
 
 struct reshard_field {
@@ -80,8 +80,8 @@ struct reshard_layout {
     struct reshard_field field[RESHARD_FIELDS_MAX];
 };
 
-/* Why a layout, a pair of them, or a check of their bytes is refused, in words for whoever fetches.
- * X(NAME, text) */
+/* Why a layout, a pair of layouts, or a check of their bytes is refused, as a text for the caller
+ * of a fetch. X(NAME, text) */
 #define RESHARD_REFUSAL_TABLE(X)                                                                   \
     X(NONE, "")                                                                                    \
     X(RANKS, "the ranks of a pipeline stage must be 1, 2, 4 or 8")                                 \
@@ -130,15 +130,15 @@ enum reshard_refusal {
 
 const char *reshard_text(enum reshard_refusal refusal);
 
-/* The transfer is from pages of `from` to pages of `to`. */
+/* A transfer from pages of `from` to pages of `to`. */
 struct reshard_pair {
     const struct reshard_layout *from, *to; /* borrowed */
 };
 
-/* Whether a layout makes sense by itself, and whether two that do hold the same things. */
+/* Check that a layout is consistent, and that two consistent layouts have the same contents. */
 enum reshard_refusal reshard_check_layout(const struct reshard_layout *l);
 enum reshard_refusal reshard_check(const struct reshard_pair *pair);
-/* Both say the same, and so lead to the same plans. Whoever makes a layout begins with zeros. */
+/* Returns true if both are equal, and so lead to the same plans. A new layout starts as zeros. */
 static inline bool reshard_same_layout(const struct reshard_layout *a,
                                        const struct reshard_layout *b)
 {

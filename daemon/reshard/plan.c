@@ -5,8 +5,8 @@
 #include "base/err.h"
 #include "reshard/holds.h"
 
-#define RECENT_MAX  16 /* pieces between the same two pages that a new one may adjoin */
-#define PIECE_STEPS 16 /* what a piece costs, beside a look at two pages */
+#define RECENT_MAX  16 /* pieces between the same two pages that a new piece may adjoin */
+#define PIECE_STEPS 16 /* the cost of a piece, besides the comparison of two pages */
 
 struct planner {
     struct reshard_ready *ready;
@@ -16,7 +16,7 @@ struct planner {
     struct reshard_piece recent[RECENT_MAX];
 };
 
-/* A page of one end, with what of its field a piece is about. */
+/* A page of one end, and a piece's section in it. */
 struct side {
     const struct reshard_layout *l;
     uint32_t rank, page; /* as in struct reshard_end */
@@ -50,12 +50,12 @@ static void piece_add(struct planner *p, const struct reshard_piece *piece)
         p->nrecent--;
 }
 
-/* A run of layers, tokens or parts of a section, in the numbers of the whole pool or span. */
+/* A run of layers, tokens or parts of a section, numbered over the whole pool or span. */
 struct run {
     uint64_t first, n;
 };
 
-/* Which part of an axis the page has; of heads and channels, which part of the section. */
+/* The page's part of an axis; for heads and channels, its part of the section. */
 static struct run side_run(const struct side *s, const struct reshard_axis *a)
 {
     const uint64_t layers = a->length / s->l->stages;
@@ -71,7 +71,7 @@ static struct run side_run(const struct side *s, const struct reshard_axis *a)
     }
 }
 
-/* Adds the part of an axis that both pages have to the box. False: they have none in common. */
+/* Adds the part of an axis that both pages have to the box. Returns false if there is none. */
 static bool box_add(const struct side *from, const struct side *to, const struct reshard_axis *b,
                     struct box *io, struct reshard_piece *io_piece)
 {
@@ -89,7 +89,7 @@ static bool box_add(const struct side *from, const struct side *to, const struct
     return end > first;
 }
 
-/* The part of a section that both pages have. False: none. */
+/* The part of a section that both pages have. Returns false if there is none. */
 static bool common_box(const struct side *from, const struct side *to, struct box *ret,
                        struct reshard_piece *ret_piece)
 {
@@ -105,7 +105,7 @@ static bool common_box(const struct side *from, const struct side *to, struct bo
     return common;
 }
 
-/* The sections, a bit each, that the rank transfers: ranks that hold the same take turns. */
+/* The sections, a bit each, that the rank transfers: ranks with the same data take turns. */
 static uint64_t takes_part(const uint64_t copies[RESHARD_COPIES], uint64_t span,
                            const struct side *s)
 {
@@ -117,7 +117,7 @@ static uint64_t takes_part(const uint64_t copies[RESHARD_COPIES], uint64_t span,
     return sections;
 }
 
-/* False: the plans of the pair have cost all that they may. */
+/* Returns false if the plans of the pair have reached their limit of steps. */
 static bool steps_take(struct planner *p, uint64_t n)
 {
     p->ready->steps -= n < p->ready->steps ? n : p->ready->steps;
@@ -150,7 +150,7 @@ static void plan_section(struct planner *p, enum reshard_piece_kind kind, const 
     }
 }
 
-/* All sections, a bit each, that go from one page to another. */
+/* Adds all sections, a bit each, that go from one page to another. */
 static void plan_pages(struct planner *p, enum reshard_piece_kind kind, struct side from,
                        struct side to, uint64_t sections)
 {
@@ -165,7 +165,7 @@ static void plan_pages(struct planner *p, enum reshard_piece_kind kind, struct s
     }
 }
 
-/* What moves from one page to another. */
+/* Adds the moves from one page to another. */
 static void plan_moves(struct planner *p, const struct side *from, const struct side *to,
                        uint64_t sections)
 {
@@ -198,7 +198,7 @@ static void plan_page(struct planner *p, struct side from, struct side to)
                            takes_part(r->to_copies, p->span, &from));
 }
 
-/* What comes from a page of the source, whichever rank sends it. */
+/* Adds the moves from a source page, whichever rank sends them. */
 static void map_page(struct planner *p, struct side from, struct side to)
 {
     for (to.page = 0; to.page < to.pages; to.page++)
@@ -257,7 +257,7 @@ static uint32_t section_number(const struct reshard_field *f, const struct resha
     return k;
 }
 
-/* Looked up once, and not by its name for each two pages. */
+/* Looks sections up once, and not by name for each two pages. */
 static void sections_fill(struct reshard_ready *r)
 {
     for (uint32_t i = 0; i < r->pair.to->nfields; i++) {
@@ -276,8 +276,8 @@ static void sections_fill(struct reshard_ready *r)
     }
 }
 
-/* What moves goes between ranks that have parts of the section. What is spread goes from one rank
- * of the destination to each other that holds the same. */
+/* Moves go between ranks that both have parts of the section. Spreads go from one rank of the
+ * destination to each other with the same data. */
 static void ranks_fill(struct reshard_ready *r, uint32_t k)
 {
     const struct hold *from = &r->from[k].hold, *to = &r->to[k].hold;

@@ -7,7 +7,7 @@ static void loop_drop(struct box *b, uint32_t k)
         b->loop[k] = b->loop[k + 1];
 }
 
-/* The loop that steps by exactly a row at both ends lengthens the row. */
+/* A loop that steps by exactly a row at both ends lengthens the row. */
 static bool row_grow(struct box *b)
 {
     for (uint32_t k = 0; k < b->nloops; k++) {
@@ -22,7 +22,7 @@ static bool row_grow(struct box *b)
     return false;
 }
 
-/* A loop that goes on where another one ends, at both ends. */
+/* Joins a loop that continues where another ends, at both ends. */
 static bool loops_join(struct box *b)
 {
     for (uint32_t k = 0; k < b->nloops; k++)
@@ -52,7 +52,7 @@ void box_join(struct box *b)
         }
 }
 
-/* Whether a loop makes pieces of its own: the loops that run least do, of equals the first. */
+/* Whether a loop makes separate pieces: loops with the fewest steps do, of equals the first. */
 static bool loop_is_apart(const struct box *b, uint32_t k)
 {
     uint32_t before = 0;

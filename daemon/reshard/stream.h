@@ -1,7 +1,7 @@
-/* The bytes of a plan as they travel where nobody packs them into slots: the rows of the pieces
- * that move, one behind the other, in the order of the plan. Both ends find each byte of that
- * stream by its number alone, so either may go on from any of them. Where a span lacks pages at the
- * source, what would move from them is left out. */
+/* The bytes of a plan on the wire, where nobody packs them into slots: the rows of the MOVE pieces,
+ * one behind the other, in the order of the plan. Both ends find each byte of that stream by its
+ * number alone, so either may resume at any byte. If a span lacks pages at the source, their moves
+ * are left out. */
 #ifndef RESHARD_STREAM_H
 #define RESHARD_STREAM_H
 
@@ -9,7 +9,7 @@
 
 #include "reshard/plan.h"
 
-/* The pages of a source's span that are there. Equally many bytes of each move. */
+/* The existing pages of a source's span. The same number of bytes of each moves. */
 struct reshard_part {
     uint32_t first, n;
 };
@@ -31,10 +31,10 @@ struct reshard_run {
     uint64_t bytes;
 };
 
-/* Behind the first `bytes` of the stream; all pages have reshard_plan_bytes(p, PIECE_MOVE). */
+/* The place after `bytes` of the stream; all pages have reshard_plan_bytes(p, PIECE_MOVE). */
 struct reshard_cursor reshard_cursor_at(const struct reshard_plan *p, struct reshard_part part,
                                         uint64_t bytes);
-/* What is left of the row that the cursor is in, which it then leaves. False: there is no more. */
+/* Returns the rest of the cursor's row, and moves past it. Returns false if there is no more. */
 bool reshard_cursor_next(const struct reshard_plan *p, struct reshard_part part,
                          struct reshard_cursor *io, struct reshard_run *ret);
 

@@ -4,7 +4,7 @@
 
 #include "reshard/holds.h"
 
-/* The axes of a rank's page that have more than one step, from the smallest stride on. */
+/* The axes of a rank's page with more than one step, by ascending stride. */
 struct field_box {
     uint64_t at, bytes; /* of the first row */
     uint32_t nloops;
@@ -34,8 +34,8 @@ static void mark_run(struct marks *m, uint64_t at, uint64_t bytes)
         m->held[first] |= m->mark;
 }
 
-/* Marks the units that the box has bytes in. The inner loops whose gaps no unit fits into are one
- * run, and each step of the others begins another one. */
+/* Marks the units in which the box has bytes. The inner loops with gaps smaller than a unit make
+ * one run, and each step of the other loops begins another run. */
 static void mark_box(struct marks *m, struct field_box b)
 {
     const uint64_t share = m->l->page_bytes / m->l->units;
@@ -57,7 +57,7 @@ static void mark_box(struct marks *m, struct field_box b)
     } while (k < b.nloops && !m->too_many);
 }
 
-/* What a rank's page has of a field; of channels only those of a section, unless it is NULL. */
+/* The part of a field in a rank's page; of channels only those of section s, unless s is NULL. */
 static struct field_box box_of(const struct reshard_layout *l, const struct reshard_field *f,
                                const struct held_section *s)
 {
@@ -81,7 +81,7 @@ static struct field_box box_of(const struct reshard_layout *l, const struct resh
     return b;
 }
 
-/* A gap may follow each step of each loop. Returns where the field ends. */
+/* Marks the gaps after the steps of each loop. Returns the end of the field. */
 static uint64_t mark_gaps(struct marks *m, const struct field_box *field)
 {
     struct field_box b = *field;
@@ -103,7 +103,7 @@ static uint64_t mark_gaps(struct marks *m, const struct field_box *field)
     return b.at + b.bytes;
 }
 
-/* What lies between the fields, which may stand in any order. */
+/* Marks the bytes between the fields, which may be in any order. */
 static void mark_between(struct marks *m, const uint64_t *end)
 {
     const struct reshard_layout *l = m->l;
@@ -147,7 +147,7 @@ enum reshard_refusal reshard_units(const struct reshard_layout *l, uint32_t *io_
     return m.too_many ? RESHARD_VISITS : RESHARD_NONE;
 }
 
-/* What [at, at + bytes) has of the unit. */
+/* The number of bytes of the unit in [at, at + bytes). */
 static uint64_t bytes_within(const struct reshard_unit *u, uint64_t at, uint64_t bytes)
 {
     uint64_t first = at > u->from ? at : u->from, unit_end = u->from + u->bytes;
@@ -156,8 +156,8 @@ static uint64_t bytes_within(const struct reshard_unit *u, uint64_t at, uint64_t
     return last > first ? last - first : 0;
 }
 
-/* Which steps [first, end) of a loop reach into a unit. The loop begins at `at`, and each of its
- * steps reaches over so many bytes. */
+/* The steps [first, end) of a loop that reach into a unit. The loop begins at `at`, and each step
+ * covers `reach` bytes. */
 struct loop_part {
     uint64_t first, end;
 };
