@@ -7,8 +7,8 @@
 #ifdef __CUDACC__
 #define KERNELS_FN    static __device__ __forceinline__
 #define KERNELS_CONST static __constant__ const
-#define KERNELS_LOOP  _Pragma("unroll 1") /* one that is rare, and stays small */
-/* Holds the value of a 64-bit variable in a register, where nvcc would read a constant anew. */
+#define KERNELS_LOOP  _Pragma("unroll 1") /* for a rare loop, whose code stays small */
+/* Keeps the value of a 64-bit variable in a register, where nvcc would read a constant again. */
 #define KERNELS_KEEP(v) asm volatile("" : "+l"(v))
 #else
 #define KERNELS_FN    static inline

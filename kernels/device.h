@@ -1,5 +1,5 @@
-/* What the sources of kernels begin with. nvcc has it all built in; a C++ compiler gets it from
- * on_cpu.h. Only *.cu include this. */
+/* Included first by the sources of kernels. nvcc has all of this built in; a C++ compiler gets it
+ * from on_cpu.h. Only *.cu include this. */
 #ifndef KERNELS_DEVICE_H
 #define KERNELS_DEVICE_H
 
@@ -14,7 +14,7 @@ static __device__ __forceinline__ uint32_t divide(const struct kernels_divisor *
     return (uint32_t)((uint64_t)n * d->times >> d->shift);
 }
 
-/* A list's element, and memory that an address of the arguments names. */
+/* Memory at an address of the arguments, such as a list. */
 template <typename T> static __device__ __forceinline__ T *memory(uint64_t at)
 {
     return reinterpret_cast<T *>(static_cast<uintptr_t>(at));

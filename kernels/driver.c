@@ -1,5 +1,5 @@
-/* Asks the library for each function by its name and version: a plain lookup would give the oldest
- * of several. */
+/* Looks up each function by its name and version: a lookup by name alone would return the oldest of
+ * several versions. */
 #include "kernels/driver.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 typedef CUresult find_fn(const char *name, void **ret, int version, cuuint64_t flags,
                          CUdriverProcAddressQueryResult *ret_found);
 
-/* The library may say that it was successful, and still have found nothing. */
+/* The library may report success without a function. */
 static bool find(find_fn *lookup, const char *name, int version, void *ret)
 {
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

@@ -1,10 +1,10 @@
-/* The part of CUDA's driver API that kernels and device memory need. cuda.h comes with NVIDIA's
- * toolkit alone, so what is needed of it stands here, by its own names; a test compares it with
- * cuda.h where that is. The library, which comes with a GPU's driver, is loaded when it is asked
- * for: a program needs neither to be built nor to start.
+/* The part of CUDA's driver API that kernels and device memory need. Only NVIDIA's toolkit has
+ * cuda.h, so the needed part of it is declared here, with its own names; a test compares it with
+ * cuda.h where that exists. The library, which comes with a GPU's driver, is loaded by driver_open:
+ * a program needs neither cuda.h to be built nor the library to start.
  *
- * What a CUresult means for a call is the caller's to say; of which ones a context does not recover
- * driver_is_lost says. */
+ * The caller decides what a CUresult means for its call; driver_is_lost names those from which a
+ * context does not recover. */
 #ifndef KERNELS_DRIVER_H
 #define KERNELS_DRIVER_H
 
@@ -126,9 +126,9 @@ typedef struct {
 
 #endif
 
-/* X(member, name, function, version, parameters): the name by which the library is asked, what
- * cuda.h calls the function of that version, and since which version of CUDA it is as it stands
- * here. The newest of them is the oldest driver that will do. */
+/* X(member, name, function, version, parameters): the name under which the library is asked,
+ * cuda.h's name of the function in that version, and the version of CUDA since which it is as
+ * declared here. The newest of these versions is that of the oldest usable driver. */
 #define DRIVER_TABLE(X)                                                                            \
     X(init, "cuInit", cuInit, 2000, (unsigned int flags))                                          \
     X(driver_version, "cuDriverGetVersion", cuDriverGetVersion, 2020, (int *ret))                  \
@@ -225,7 +225,7 @@ typedef struct {
     X(stream_capturing, "cuStreamIsCapturing", cuStreamIsCapturing, 10000,                         \
       (CUstream stream, CUstreamCaptureStatus * ret))
 
-/* All of them are there once driver_open has said DRIVER_OK. */
+/* All functions are set once driver_open has returned DRIVER_OK. */
 struct driver {
     void *library; /* owned */
 #define X(member, name, function, version, parameters) CUresult(*member) parameters;
@@ -237,9 +237,9 @@ struct driver {
 
 enum driver_result {
     DRIVER_OK,
-    DRIVER_NO_LIBRARY, /* there is no NVIDIA driver, or the container was not given its library */
-    DRIVER_TOO_OLD,    /* a driver of before CUDA 12: it has no cuGetProcAddress_v2 */
-    DRIVER_LACKS       /* a function of the table */
+    DRIVER_NO_LIBRARY, /* there is no NVIDIA driver, or the container lacks its library */
+    DRIVER_TOO_OLD,    /* a driver from before CUDA 12: it has no cuGetProcAddress_v2 */
+    DRIVER_LACKS       /* a function of the table is missing */
 };
 
 #define DRIVER_TEXT 160
@@ -247,21 +247,21 @@ struct driver_why {
     char text[DRIVER_TEXT]; /* what is missing, and what to do */
 };
 
-/* library: DRIVER_LIBRARY, or a stand-in of tests. It may allocate and read files: at start alone.
- */
+/* library: DRIVER_LIBRARY, or a stand-in of tests. May allocate and read files: call it at start
+ * only. */
 enum driver_result driver_open(struct driver *ret, const char *library, struct driver_why *ret_why);
 void driver_close(struct driver *d);
 
-/* Whether the device is of no use any more to this process (fault 21). */
+/* Returns true if the device is of no more use to this process (fault 21). */
 bool driver_is_lost(CUresult result);
-/* As the driver calls it; a static text. */
+/* The driver's name of the error; a static text. */
 const char *driver_error_name(const struct driver *d, CUresult result);
 
-/* A device's name as nvidia-smi has it: "GPU-" and a UUID in small letters. */
+/* A device's name in nvidia-smi's form: "GPU-" and a UUID in lower case. */
 #define DRIVER_UUID_BYTES 41 /* with the NUL */
 void driver_uuid_text(const CUuuid *uuid, char ret[DRIVER_UUID_BYTES]);
-/* cuInit has succeeded. NOT_FOUND: this process sees no such device; ret_seen lists those that it
- * sees, as many as a host has as a rule, and says how many more there are and what shows them. */
+/* cuInit has succeeded. NOT_FOUND: this process sees no such device; ret_seen lists the devices
+ * that it sees, as many as a host usually has, and says how many more exist and what shows them. */
 #define DRIVER_SEEN_MAX   8
 #define DRIVER_SEEN_BYTES (DRIVER_SEEN_MAX * DRIVER_UUID_BYTES + 40)
 CUresult driver_device_of(const struct driver *d, const char *uuid, CUdevice *ret,

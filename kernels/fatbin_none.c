@@ -1,4 +1,4 @@
-/* In the place of the module, where the build had no nvcc. */
+/* Replaces the module if the build had no nvcc. */
 #include "kernels/kernels.h"
 
 const void *kernels_fatbin(size_t *ret_bytes)

@@ -1,6 +1,6 @@
-/* bf16 to e4m3 (OCP, finite only: 448 is the largest, 0x7f is NaN) and back, in integers alone, so
- * that a device and a host cannot differ. A scale is a power of two, known by the exponent that its
- * float has: 2^(exponent - 127). */
+/* bf16 to e4m3 (OCP, finite only: 448 is the largest, 0x7f is NaN) and back, with integers alone,
+ * so that a device and a host cannot differ. A scale is a power of two, stored as the exponent of
+ * its float: 2^(exponent - 127). */
 #ifndef KERNELS_FP8_H
 #define KERNELS_FP8_H
 
@@ -14,7 +14,7 @@
 #define E4M3_NAN       0x7fu
 #define E4M3_BIAS      7
 
-/* The magnitude that counts for a scale: none of what is not finite. */
+/* The magnitude that counts for a scale: 0 for infinity and NaN. */
 KERNELS_FN uint32_t fp8_counts(uint32_t bf16)
 {
     uint32_t magnitude = bf16 & BF16_MAGNITUDE;
@@ -30,7 +30,7 @@ KERNELS_FN int32_t fp8_exponent(uint32_t most)
     return exponent < 1 ? 1 : exponent;
 }
 
-/* v / 2^bits to the nearest, of two that are as near to the even one. v < 2^16. */
+/* v / 2^bits rounded to the nearest, and to the even one of two equally near. v < 2^16. */
 KERNELS_FN uint32_t fp8_round(uint32_t v, int32_t bits)
 {
     if (bits <= 0)
@@ -40,8 +40,8 @@ KERNELS_FN uint32_t fp8_round(uint32_t v, int32_t bits)
     return (v + (1u << (bits - 1)) - 1 + (v >> bits & 1)) >> bits;
 }
 
-/* Of a number other than 0, whose leading 1 is not written where the exponent is above 0: with it,
- * the digits are from 128 to 255. Returns the exponent that goes with them. */
+/* Normalizes a number other than 0, whose leading 1 is implicit where the exponent is above 0: the
+ * digits with it are from 128 to 255. Returns the matching exponent. */
 KERNELS_FN int32_t fp8_normal(uint32_t *digits, int32_t exponent)
 {
     if (exponent > 0)

@@ -1,5 +1,5 @@
-/* Arguments checked, and grids: a block takes a tile at a time, and goes on with another one where
- * the list is longer than the largest grid. */
+/* Checks arguments, and computes grids: a block takes a tile at a time, and continues with another
+ * where the list is longer than the largest grid. */
 #include "kernels/kernels.h"
 
 const char *kernels_text(enum kernels_refusal refusal)
@@ -13,8 +13,8 @@ const char *kernels_text(enum kernels_refusal refusal)
     return text[refusal];
 }
 
-/* With 2^(l-1) < by <= 2^l the factor is below 2^32, and what it is too large by is too little to
- * show in a number below 2^31. */
+/* With 2^(l-1) < by <= 2^l the factor is below 2^32, and its rounding error is too small to change
+ * the quotient of a number below 2^31. */
 struct kernels_divisor kernels_divide_by(uint32_t by)
 {
     struct kernels_divisor d = {.by = by, .shift = 31};
@@ -103,7 +103,7 @@ static enum kernels_refusal reshard_check(const struct kernels_reshard *a,
     return KERNELS_REFUSED_NONE;
 }
 
-/* Whether the loops, taken from the innermost outwards, are all of the page without gaps. */
+/* Whether the loops, from the innermost outwards, cover the whole page without gaps. */
 static int fp8_is_whole(const struct kernels_fp8 *a)
 {
     uint64_t n[] = {a->heads, a->outer, a->rows};

@@ -1,7 +1,7 @@
-/* Kernels on the CPU: what a C++ compiler needs to read them. Whoever runs one sets the indices,
- * and runs the threads of a block one after the other, each up to the next barrier: see
+/* Kernels on the CPU: what a C++ compiler needs to read them. To run a kernel, the caller sets the
+ * indices, and runs the threads of a block one after the other, each up to the next barrier: see
  * tests/unit/kernels/on_cpu.cc. `__shared__` is one memory for all blocks, since one block runs at
- * a time; its bytes are left over from the block before. */
+ * a time; it starts with the bytes of the previous block. */
 #ifndef KERNELS_ON_CPU_H
 #define KERNELS_ON_CPU_H
 

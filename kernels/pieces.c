@@ -1,5 +1,5 @@
-/* A plan made ready for the device: of each piece how wide its vectors can be, and all pieces cut
- * into tiles. */
+/* Prepares a plan for the device: the widest usable vectors of each piece, and tiles of all
+ * pieces. */
 #include "kernels/kernels.h"
 
 static uint32_t width_of(const struct strided *s, const struct kernels_end *from,

@@ -1,5 +1,5 @@
-/* What each kernel does, done to host memory: the addresses in the arguments are the host's. For
- * tests, and for whoever has no device. Arguments are as kernels_prepare left them. Any thread. */
+/* Each kernel's work, done to host memory: the addresses in the arguments are the host's. For tests
+ * and callers without a device. Arguments are as kernels_prepare returned them. Any thread. */
 #ifndef KERNELS_REFERENCE_H
 #define KERNELS_REFERENCE_H
 
@@ -17,7 +17,7 @@ void reference_tell(const struct kernels_told *a);
 /* XXH3-64 without a seed. */
 uint64_t reference_xxh3(const void *bytes, uint64_t n);
 
-/* By its kind. */
+/* Runs the reference of a kind. */
 void reference_run(enum kernels_kind kind, const union kernels_args *args);
 
 #endif

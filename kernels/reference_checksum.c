@@ -1,4 +1,4 @@
-/* Checksums of units: one sub-block behind the other. */
+/* Checksums of units: one sub-block after the other. */
 #include "kernels/reference.h"
 #include "kernels/xxh3.h"
 

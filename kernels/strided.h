@@ -1,8 +1,8 @@
-/* Strided copies: what a device kernel does with one piece of a page, and its reference on the CPU.
- * A shape is rows of equal length below three loops; a loop that a piece does not need runs once.
- * Packed, a piece is its rows one behind the other, in the order of the loops, the last one
- * fastest. A range of rows can be packed on its own, so that a piece may be longer than where it is
- * packed. Any thread; no two rows of a shape may overlap where they are written. */
+/* Strided copies: a device kernel's work on one piece of a page, and its reference on the CPU. A
+ * shape is rows of equal length in three nested loops; a loop that a piece does not need runs once.
+ * Packed, a piece is its rows one after the other, in the order of the loops, the last one fastest.
+ * A range of rows can be packed on its own, so a piece may be longer than the packed buffer. Any
+ * thread; the written rows of a shape must not overlap. */
 #ifndef KERNELS_STRIDED_H
 #define KERNELS_STRIDED_H
 
@@ -12,7 +12,7 @@
 
 struct strided_loop {
     uint64_t n;                      /* 1 or more */
-    uint64_t from_stride, to_stride; /* bytes; of no meaning where n is 1 */
+    uint64_t from_stride, to_stride; /* bytes; unused where n is 1 */
 };
 
 struct strided {
@@ -25,11 +25,11 @@ static inline uint64_t strided_bytes(const struct strided *s)
 {
     return strided_rows(s) * s->row_bytes;
 }
-/* Where a row begins, counted from where the first begins. */
+/* The offset of a row from the first row. */
 uint64_t strided_from(const struct strided *s, uint64_t row);
 uint64_t strided_to(const struct strided *s, uint64_t row);
 
-/* `from` and `to` are where the first row of the whole piece begins; `rows` [first, first + n). */
+/* `from` and `to` point to the first row of the whole piece; `rows` [first, first + n). */
 struct strided_rows {
     uint64_t first, n;
 };

@@ -1,7 +1,7 @@
-/* XXH3-64 without a seed, by its published algorithm, for device and host: what a kernel and its
- * reference share. Up to 240 bytes it is one function. More bytes go, 64 at a time, through eight
- * accumulators; two that are neighbours need nothing of the others until the end, so that four
- * threads can hash together, each with a pair of its own. */
+/* XXH3-64 without a seed, by its published algorithm, for device and host: shared by a kernel and
+ * its reference. One function hashes up to 240 bytes. More bytes go, 64 at a time, through eight
+ * accumulators; a pair of neighbours needs nothing of the others until the end, so four threads can
+ * hash together, each with its own pair. */
 #ifndef KERNELS_XXH3_H
 #define KERNELS_XXH3_H
 
@@ -13,7 +13,7 @@
 #define XXH3_STRIPES      16   /* between two scrambles */
 #define XXH3_SPAN         1024 /* their bytes */
 #define XXH3_SECRET_WORDS 24
-#define XXH3_AT_SCRAMBLE  128 /* where in the secret the keys of a step begin */
+#define XXH3_AT_SCRAMBLE  128 /* offsets in the secret, of the keys of each step */
 #define XXH3_AT_LAST      121
 #define XXH3_AT_MERGE     11
 
@@ -64,7 +64,7 @@ KERNELS_FN uint64_t xxh3_read64(const uint8_t *b)
     return xxh3_read(b, 8);
 }
 
-/* The two halves of a product of 128 bits, one over the other. */
+/* The two halves of a product of 128 bits, combined by xor. */
 KERNELS_FN uint64_t xxh3_fold(uint64_t a, uint64_t b)
 {
 #ifdef __CUDACC__
@@ -161,7 +161,7 @@ KERNELS_FN uint64_t xxh3_to_240(const uint8_t *b, uint32_t n)
     return xxh3_avalanche(h + xxh3_mix(b + n - 16, 136 - 17));
 }
 
-/* Of n <= XXH3_SHORT_MAX bytes. */
+/* Hashes n <= XXH3_SHORT_MAX bytes. */
 KERNELS_FN uint64_t xxh3_short(const uint8_t *b, uint32_t n)
 {
     if (n == 0)
@@ -195,7 +195,7 @@ KERNELS_FN struct xxh3_pair xxh3_begin(uint32_t pair)
     return acc;
 }
 
-/* The 16 bytes that a stripe has for the pair, and their keys. */
+/* Adds a stripe's 16 bytes for the pair, with their keys. */
 KERNELS_FN void xxh3_add(struct xxh3_pair *acc, struct xxh3_pair bytes, struct xxh3_pair keys)
 {
     uint64_t even = bytes.even ^ keys.even, odd = bytes.odd ^ keys.odd;
@@ -221,7 +221,7 @@ KERNELS_FN void xxh3_scramble(struct xxh3_pair *acc, uint32_t pair)
     acc->odd = (acc->odd ^ acc->odd >> 47 ^ keys.odd) * XXH3_PRIME32_1;
 }
 
-/* What the pair brings to the sum that xxh3_end is given. */
+/* The pair's term of the sum that xxh3_end gets. */
 KERNELS_FN uint64_t xxh3_merge(const struct xxh3_pair *acc, uint32_t pair)
 {
     struct xxh3_pair keys = xxh3_keys(XXH3_AT_MERGE, pair);
