@@ -1,5 +1,5 @@
-/* Filling struct actions: what one step of the core wants done, and the runs of page refs that its
- * answers carry. Every part of the core that emits something uses it. */
+/* Fills struct actions: the effects that one step of the core requests, and the runs of page refs
+ * in its answers. Every part of the core that emits an action uses it. */
 #ifndef CORE_ACTIONS_H
 #define CORE_ACTIONS_H
 
@@ -7,20 +7,20 @@
 
 uint32_t actions_room(const struct actions *out);
 struct action *action_add(struct actions *out, enum action_kind kind); /* there must be room */
-/* A run of these n pages, whose refs the caller fills in; NULL if the answer is full. */
+/* Adds a run of n pages. The caller fills in the returned refs; NULL if the answer is full. */
 struct page_ref *run_add(struct actions *out, struct table_run wanted);
-/* Is there room for so many runs, of so many page refs together? */
+/* refs_fit returns true if there is room for so many runs with so many page refs together. */
 struct runs_wanted {
     uint32_t runs, refs;
 };
 bool refs_fit(const struct actions *out, struct runs_wanted wanted);
 
-/* Who waits for an answer that comes in a later step. */
+/* The request that a later step answers. */
 struct reply_to {
     uint32_t conn;
     uint64_t request_id, trace_id;
 };
-/* That answer, with nothing else in it; there must be room. The text is static. */
+/* Adds an otherwise empty answer to that request. There must be room; `text` is static. */
 struct reply *reply_late(struct actions *out, struct reply_to to, enum op op, enum tern_err err,
                          const char *text);
 

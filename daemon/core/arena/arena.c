@@ -1,4 +1,4 @@
-/* Sizing and laying out the arena. Called once at start; nothing here runs afterwards. */
+/* Sizes the arena and lays it out. Called once at start; nothing here runs afterwards. */
 #include "core/arena/disk_records.h"
 #include "core/arena/hashed.h"
 
@@ -66,7 +66,7 @@ static bool limits_sane(const struct core_limits *l)
            (l->table_pages == 0 || l->table_pages >= TABLE_PAGES_MIN);
 }
 
-/* All that depends on the secret comes last. */
+/* Everything that depends on the secret comes last. */
 static void place_tables(struct core *c, const struct core_limits *l, struct layout *at)
 {
     const uint32_t records[HASH_TABLES] = {[TABLE_NODES] = l->nodes,
@@ -169,7 +169,8 @@ static void free_all(struct core *c, const struct core_limits *l)
     FREE_ALL(turn_record, free_turn_records, l->turn_records);
 }
 
-/* X6: a handle from before a restart must be GONE, so every incarnation counts from elsewhere. */
+/* X6: a handle from before a restart must be GONE, so each incarnation starts its generations
+ * elsewhere. */
 static void start_generations(struct core *c, const struct core_limits *l, uint32_t gen)
 {
     for (uint32_t i = 0; i < l->engines; i++)
@@ -178,7 +179,7 @@ static void start_generations(struct core *c, const struct core_limits *l, uint3
         pool_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->sessions; i++)
         session_at(c, i)->gen = session_at(c, i)->gen_last = gen;
-    for (uint32_t i = 0; i < l->nodes; i++) /* an operator's pin names one */
+    for (uint32_t i = 0; i < l->nodes; i++) /* operators' pins name node generations */
         node_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->turn_records; i++)
         turn_record_at(c, i)->gen = gen;

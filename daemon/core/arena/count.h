@@ -1,10 +1,10 @@
-/* Counting what became of prompts and pages (core/figures.h). */
+/* Counts what happened to prompts and pages (core/figures.h). */
 #ifndef CORE_COUNT_H
 #define CORE_COUNT_H
 
 #include "core/arena/arena.h"
 
-/* For a namespace, and so for its pool and its tenant. */
+/* Adds to the figures of a namespace, of its pool and of its tenant. */
 static inline void count(struct core *c, uint32_t space, enum figure f, uint64_t n)
 {
     struct space *s = space_at(c, space);

@@ -1,13 +1,13 @@
-/* The records of the arena that say what lies on the disk, and what is on its way there. What
- * arena.h says of its records is true of these. */
+/* The arena's records of the disk tier: what is stored, what is being stored and what is being
+ * removed. The rules of arena.h for records apply here too. */
 #ifndef CORE_DISK_RECORDS_H
 #define CORE_DISK_RECORDS_H
 
 #include "core/arena/arena.h"
 
-/* An extent of a chunk: where it is, or is being written. */
+/* An extent of a chunk: where it is, or where it is being written. */
 struct disk_kept {
-    uint32_t file; /* record of its file; NONE: there is none */
+    uint32_t file; /* record of its file; NONE: no extent */
     uint32_t npages, nsums, groups;
     uint64_t offset, page_bytes;
 };
@@ -18,46 +18,46 @@ struct disk_coming {
     struct disk_kept at;
 };
 
-/* A chunk of a prefix on the disk, under its parent; a root has depth 0 and nothing on the disk. It
- * belongs to no pool: it outlives pools, engines and daemons. See disk/index.h. */
+/* A chunk of a prefix on the disk, under its parent; a root has depth 0 and no extents. It belongs
+ * to no pool and outlives pools, engines and daemons. See disk/index.h. */
 struct disk_chunk {
     uint32_t gen, used, tenant;
-    uint32_t parent, root; /* a root's own */
+    uint32_t parent, root; /* root: itself for a root */
     uint32_t depth, align;
     struct list children;
-    struct list_links sibling;    /* of a root: in its tenant's list; `next` too where it is free */
-    uint32_t tokens, keys, nkeys; /* as a node's */
-    uint32_t kept;                /* parts, as bits, that are durable */
-    uint32_t claims;              /* entries whose STATE its segment is of */
-    uint32_t pins;                /* fetches that read it or what is below it, and stores */
-    uint32_t bad;      /* 1: what was read of it was not what was written: never found again */
-    uint32_t reset;    /* of a root: the same, of all below it (N1) */
-    uint32_t nbad;     /* of a root: chunks below it that are bad */
-    uint32_t needless; /* 1: an entry that a longer one has made so (D5), and that somebody reads */
-    uint32_t spared;   /* disk_spared: a continued entry on the path of the store that makes room */
-    struct list_links in_entries; /* of its tenant; of no entry: in its disk_bare */
+    struct list_links sibling;    /* root: in its tenant's list; `next` also: a free record */
+    uint32_t tokens, keys, nkeys; /* as in struct node */
+    uint32_t kept;                /* bits of the parts that are durable */
+    uint32_t claims;              /* entries that need its STATE segment */
+    uint32_t pins;                /* by stores, and by fetches that read it or chunks below it */
+    uint32_t bad;      /* 1: a read returned other bytes than were written: never found again */
+    uint32_t reset;    /* root: the same for everything below it (N1) */
+    uint32_t nbad;     /* root: bad chunks below it */
+    uint32_t needless; /* 1: an entry that a longer one made needless (D5) and that is still read */
+    uint32_t spared;   /* disk_spared: a CONTINUED entry on the path of the store that makes room */
+    struct list_links in_entries; /* an entry: the tenant's disk_entries; else: its disk_bare */
     uint64_t chain, layout_hash;
     struct namespace_id ns;
-    uint64_t path_bytes; /* of the HISTORY extents up to here; and their extra keys, and files as
-                            far as one can tell without remembering them: */
+    uint64_t path_bytes; /* bytes of the path's HISTORY extents; below: its extra keys, and its
+                            files as far as known without a list of them */
     uint32_t path_keys, path_files;
     struct disk_kept part[DISK_PARTS];
-    uint64_t renewed_ns;          /* when STATE that it had was written anew; 0: never */
+    uint64_t renewed_ns;          /* when STATE that it already had was written again; 0: never */
     uint32_t reason, hits, reach; /* of an entry */
-    uint64_t used_ns;             /* serving time (D7) when it was stored, or used last */
+    uint64_t used_ns;             /* serving time (D7) when it was stored or last used */
 };
 
 struct disk_file { /* see disk/files.h */
     uint32_t state, tenant;
-    uint32_t extents; /* that are needed, or are being written */
-    uint32_t reset;   /* 1: of a namespace that was reset */
-    uint32_t lost;    /* 1: it is not there any more, though extents of it are needed */
+    uint32_t extents; /* extents that are needed or are being written */
+    uint32_t reset;   /* 1: its namespace was reset */
+    uint32_t lost;    /* 1: the file is missing although extents of it are needed */
     uint64_t number;
     struct namespace_id ns;
-    struct list_links in_list; /* LEAVING: of disk_leaving; `next` where it is free */
+    struct list_links in_list; /* LEAVING: in disk_leaving; `next` also: a free record */
 };
 
-struct disk_gone { /* what is to be given back, until it is said */
+struct disk_gone { /* an extent or a file to remove, until the action for it is emitted */
     uint32_t file, next;
     uint64_t offset, bytes; /* offset 0: the whole file */
 };
@@ -66,36 +66,36 @@ struct disk_store { /* see disk/stores.h */
     uint32_t gen, state;
     uint32_t tenant, pool;
     uint32_t node, node_gen;
-    /* From QUEUED on: what lies on the device is pinned TRANSFER by its deepest node, and HOST the
-     * deepest one that is on the host, with the STATE of a resume there. NONE: nothing is read
-     * from the host. */
+    /* From QUEUED on. device: the path's deepest node on the device, pinned TRANSFER. host: the
+     * deepest one on the host, pinned HOST with the STATE of a resume there; NONE: the host is not
+     * read. */
     uint32_t device, host;
     uint32_t state_from, reason;
     uint32_t admitted; /* 1: room was made for all of it */
-    uint32_t chunk;    /* the deepest of its chunks that is durable: pinned */
-    uint32_t last;     /* WRITING: the deepest chunk of the file; it is pinned in the place of
-                          `chunk` when that is durable */
-    uint32_t file;     /* WRITING */
-    uint32_t ends;     /* WRITING: 1: the file has the entry */
-    uint32_t tried;    /* QUEUED: disk_let_go when there was no room for it; 0: it was not tried */
-    uint32_t awaits;   /* QUEUED: a node whose checksums it waits for; NONE */
+    uint32_t chunk;    /* its deepest durable chunk, pinned */
+    uint32_t last; /* WRITING: the file's deepest chunk; its pin replaces that of `chunk` once it is
+                      durable */
+    uint32_t file; /* WRITING */
+    uint32_t ends; /* WRITING: 1: the file has the entry */
+    uint32_t tried;  /* QUEUED: disk_let_go at the last try without room; 0: not tried */
+    uint32_t awaits; /* QUEUED: a node whose checksums it waits for; NONE */
     uint32_t ncoming;
     struct disk_coming coming[DISK_WRITE_EXTENTS];
     struct list_links in_list;
-    struct session_id session; /* that it is of; {0, 0}: none */
-    uint32_t before;           /* what that session had stored (D1) */
-    uint32_t conn;             /* who is to be answered; NONE */
+    struct session_id session; /* its session; {0, 0}: none */
+    uint32_t before;           /* the session's disk_stored before it (D1) */
+    uint32_t conn;             /* connection to answer; NONE */
     uint64_t request_id, trace_id, written;
-    uint64_t after_ns; /* DUE: it pins nothing before that */
+    uint64_t after_ns; /* DUE: it pins nothing before this time */
     uint64_t since_ns; /* when it began */
-    uint32_t keeps;    /* 1, DUE: the last copy of its node is kept for it */
+    uint32_t keeps;    /* DUE: 1: the last copy of its node is kept for it */
 };
 
 ARENA_RECORDS(disk_chunk, disk_chunk, disk_chunks)
 ARENA_RECORDS(disk_file, disk_file, disk_files)
 ARENA_RECORDS(disk_store, disk_store, disk_stores)
 
-/* Each extent can go once before its chunk's record is used again, and each file. */
+/* Each extent can be removed once before its chunk's record is used again, and each file once. */
 static inline uint32_t disk_gone_limit(const struct core_limits *l)
 {
     return l->disk_chunks * DISK_PARTS + l->disk_files;

@@ -1,24 +1,24 @@
-/* The hash tables of the arena: which records there are, and in which bucket each one lies. All
- * that depends on the secret of base/keyed_hash.h stands here, at the end of the arena behind
- * `secret_at`, and core_hash leaves it out.
+/* The arena's hash tables: which records exist, and the bucket of each. Part of arena.h. Everything
+ * that depends on the secret of base/keyed_hash.h is here, at the end of the arena behind
+ * `secret_at`; core_hash leaves it out.
  *
- * Invariant: no outcome depends on the secret. Records that a lookup could take for one another
- * have equal hashes, so they share a bucket whatever the secret is, in the order in which they were
- * put there; a lookup compares what it looks for, and never believes a hash. Part of arena.h. */
+ * Invariant: no outcome depends on the secret. Records that a lookup could confuse have equal
+ * hashes, so with any secret they share a bucket, in the order of their insertion. A lookup
+ * compares the record itself and never relies on a hash. */
 #ifndef CORE_HASHED_H
 #define CORE_HASHED_H
 
 #include "core/arena/arena.h"
 
-/* What the table has of record i. */
+/* The table's fields of record i. */
 struct hashed {
-    uint64_t hash; /* of keyed_fold. A root of the prefix tree is in no bucket and has one too */
+    uint64_t hash; /* by keyed_fold. A root of the prefix tree has one too, but is in no bucket */
     uint32_t next; /* in its bucket */
     uint32_t bucket;
 };
 
-/* What the kind of a symbol says: of the first block of a chunk its length, of the others 0, and of
- * an extra key its position in the chunk. */
+/* Kinds of symbols. The first block of a chunk has the chunk's length, other blocks have 0, an
+ * extra key has KIND_KEY plus its position in the chunk. */
 #define KIND_KEY   (1ull << 32)
 #define KIND_SPACE (2ull << 32)
 #define KIND_OTHER (3ull << 32)
@@ -45,7 +45,7 @@ static inline uint32_t bucket_of(const struct core *c, enum hash_table t, uint64
     return (uint32_t)keyed_place(secret_of(c), hash, with) & c->table[t].mask;
 }
 
-/* The first record of the bucket of (hash, with). Others follow by `next`. NONE: there is none. */
+/* Returns the first record of the bucket of (hash, with), NONE if empty. `next` has the others. */
 static inline uint32_t hashed_first(const struct core *c, enum hash_table t, uint64_t hash,
                                     uint64_t with)
 {
@@ -65,7 +65,7 @@ static inline void hashed_put(const struct core *c, enum hash_table t, uint32_t 
     *head = i;
 }
 
-/* Walks the bucket up to the record: one or two steps on average (T20). */
+/* Walks the bucket up to the record: one or two records on average (T20). */
 static inline void hashed_take_out(const struct core *c, enum hash_table t, uint32_t i)
 {
     const struct hashed *h = hashed_at(c, t, i);
@@ -76,7 +76,7 @@ static inline void hashed_take_out(const struct core *c, enum hash_table t, uint
     *at = h->next;
 }
 
-/* The hash of the empty prefix of a namespace, in memory and on the disk. */
+/* Returns the hash of a namespace's empty prefix, in memory and on the disk. */
 uint64_t hash_of_space(const struct core *c, struct namespace_id ns);
 
 #endif

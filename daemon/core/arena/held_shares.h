@@ -1,4 +1,4 @@
-/* Part of arena.h: what tenants hold of the tables that they share (shares.h). */
+/* Part of arena.h: what tenants have of the tables that they share (shares.h). */
 #ifndef CORE_HELD_SHARES_H
 #define CORE_HELD_SHARES_H
 
@@ -14,7 +14,7 @@ static inline struct share_holder *share_holder(const struct core *c, enum share
            t->first_at + holder;
 }
 
-/* How many more records of the table the holder may take. */
+/* Returns how many more records of the table the holder may take. */
 static inline uint32_t share_room(const struct core *c, enum share_table table, uint32_t holder)
 {
     const struct share_holder *h = share_holder(c, table, holder);
@@ -22,15 +22,15 @@ static inline uint32_t share_room(const struct core *c, enum share_table table, 
     return c->share[table].rest + (h->reserved > h->used ? h->reserved - h->used : 0);
 }
 
-/* May a transfer that no decode waits for take one? It leaves a part of what is reserved for its
- * holder to those that a decode waits for. */
+/* Returns true if a transfer that no decode waits for may take a record. Such transfers leave a
+ * part of the holder's reserved records to those that a decode waits for. */
 static inline bool share_leaves(const struct core *c, enum share_table table, uint32_t holder)
 {
     return share_room(c, table, holder) >
            share_holder(c, table, holder)->reserved / PREFETCH_LEAVES;
 }
 
-/* How many it could have if nobody else had more than what is reserved. */
+/* Returns how many it could have if no other holder had more than its reserved records. */
 static inline uint32_t share_most(const struct core *c, enum share_table table, uint32_t holder)
 {
     uint32_t most = share_limit(&c->limits, table);
@@ -40,13 +40,13 @@ static inline uint32_t share_most(const struct core *c, enum share_table table, 
     return most;
 }
 
-/* How many it has of what is common. */
+/* Returns how many common records it has. */
 static inline uint32_t share_common(const struct share_holder *h)
 {
     return h->used > h->reserved ? h->used - h->reserved : 0;
 }
 
-/* The same of n records. */
+/* Takes n records. */
 static inline void share_take_n(struct core *c, struct share_of of, uint32_t n)
 {
     struct share_of_table *t = &c->share[of.table];

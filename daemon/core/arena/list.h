@@ -1,9 +1,9 @@
-/* Lists of the arena's records. A list is a head and a length, and each record that can be in it
- * has a pair of links of its own; all three name records by index. The `prev` of the first record
- * is the last one, so both ends are found at once, and a record that is in no list has NONE there.
+/* Lists of the arena's records. A list is a head and a length, and each record has a pair of links
+ * for each kind of list; head and links are record indices. The `prev` of the first record is the
+ * last one, so both ends are found at once. A record in no list has `prev` NONE.
  *
- * arena.h makes one set of functions for each kind of list with ARENA_LIST, so that a record can't
- * get into a list of another kind. What must stay true: links change here and nowhere else. */
+ * arena.h makes one set of functions for each kind of list with ARENA_LIST, so a record cannot get
+ * into a list of another kind. Invariant: links change only here. */
 #ifndef CORE_LIST_H
 #define CORE_LIST_H
 
@@ -22,15 +22,15 @@ struct list {
 
 #define LIST_EMPTY ((struct list){.head = NONE})
 
-/* Where the links of a kind of record are: those of record i of n lie at first + i * stride. */
+/* Where a kind of record has its links: those of record i of n are at first + i * stride. */
 struct list_space {
     char *first;
     size_t stride;
     uint32_t n;
 };
 
-/* A sanitizer can't see past the end of one of the arena's arrays: where TERN_CHECK_BOUNDS is
- * defined, every access is checked. */
+/* A sanitizer does not see an access past the end of one of the arena's arrays. With
+ * TERN_CHECK_BOUNDS every access is checked. */
 #ifdef TERN_CHECK_BOUNDS
 #define ARENA_BOUND(i, n) check((i) < (n))
 #else
@@ -43,7 +43,7 @@ static inline struct list_links *list_links_of(struct list_space s, uint32_t i)
     return (struct list_links *)(void *)(s.first + i * s.stride);
 }
 
-/* Puts `i` before `next`, or at the end of the list where that is NONE. */
+/* Inserts `i` before `next`; NONE: at the end. */
 static inline void list_insert(struct list_space s, uint32_t i, struct list *l, uint32_t next)
 {
     struct list_links *mine = list_links_of(s, i), *after;
@@ -102,9 +102,8 @@ static inline void list_append(struct list_space s, struct list *to, struct list
     *from = LIST_EMPTY;
 }
 
-/* The functions of one kind of list: `name`_push and so on, of records that `record`_at finds and
- * that take `record`_bytes each, by their links `field`. `name`_next and `name`_before are for
- * walks in either direction. */
+/* Defines the functions of one kind of list, NAME_push and so on, for records that RECORD_at finds,
+ * of RECORD_bytes each, linked by `field`. NAME_next and NAME_before walk in either direction. */
 #define ARENA_LIST(name, record, field)                                                            \
     static inline struct list_space name##_space(const struct core *c)                             \
     {                                                                                              \
@@ -163,8 +162,8 @@ static inline void list_append(struct list_space s, struct list *to, struct list
         list_append(name##_space(c), to, from);                                                    \
     }
 
-/* Records that are in no use, as a stack: `record`_take and `record`_put. `next` is the link of
- * record i, which means something else while the record is in use. */
+/* Free records, as a stack: RECORD_slot_take and RECORD_slot_put. `next` is the link of record i;
+ * while the record is in use it means something else. */
 struct free_list {
     uint32_t head, n;
 };

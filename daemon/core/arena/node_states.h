@@ -1,11 +1,11 @@
-/* The state machines of a prefix node, besides the states of its pages (page_states.h): its copy to
- * the other tier, its checksums, and two about its STATE segment. */
+/* The state machines of a prefix node, besides its pages' states (page_states.h): its copy to the
+ * other tier, its checksums, and two for its STATE segment. */
 #ifndef CORE_NODE_STATES_H
 #define CORE_NODE_STATES_H
 
 #include "base/states.h"
 
-/* A copy of a node from one tier to another, which work.copy_from and work.copy_to name. */
+/* A copy of a node from tier work.copy_from to tier work.copy_to. */
 #define COPY_STATE_TABLE(X)                                                                        \
     X(COPY, NONE, TO(COPY, WAITING) | TO(COPY, QUEUED), "nothing is being copied")                 \
     X(COPY, WAITING, TO(COPY, QUEUED) | TO(COPY, NONE),                                            \
@@ -21,7 +21,7 @@
 
 STATE_MACHINE(copy, COPY, COPY_STATE_TABLE)
 
-/* The checksums of a node. Each of its pages has a machine of its own (PAGE_SEAL). */
+/* The checksums of a node. Each of its pages has its own machine (PAGE_SEAL). */
 #define SEAL_STATE_TABLE(X)                                                                        \
     X(SEAL, NONE, TO(SEAL, QUEUED) | TO(SEAL, DONE), "some page has no checksum")                  \
     X(SEAL, QUEUED, TO(SEAL, RUNNING), "waits for a free checksum job")                            \

@@ -1,6 +1,6 @@
-/* The states of a page and of its checksum (base/states.h says how to read a table). Whether a
- * COMMITTED page may be matched (its step has passed) and read by peers (its checksums are known)
- * is told by its prefix node, since all pages of a node share that fate. */
+/* The states of a page and of its checksum (base/states.h explains the tables). The prefix node of
+ * a COMMITTED page records whether the page may be matched (its step has passed) and read by peers
+ * (its checksums are known), since both are the same for all pages of a node. */
 #ifndef CORE_PAGE_STATES_H
 #define CORE_PAGE_STATES_H
 
@@ -31,7 +31,7 @@
 
 STATE_MACHINE_IN(uint8_t, page, PAGE, PAGE_STATE_TABLE)
 
-/* The checksum of a page. Its node has a machine of its own for all of its pages (SEAL). */
+/* The checksum of a page. Its node has one machine for all its pages (SEAL). */
 #define PAGE_SEAL_STATE_TABLE(X)                                                                   \
     X(PAGE_SEAL, NONE, TO(PAGE_SEAL, NONE) | TO(PAGE_SEAL, RUNNING) | TO(PAGE_SEAL, DONE),         \
       "not known: so is that of each page when it is taken")                                       \

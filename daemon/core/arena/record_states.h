@@ -1,5 +1,5 @@
-/* The state machines of pools, engines, sessions and transfers (base/states.h says how to read a
- * table). The last column is the word that operators read in the views. */
+/* The state machines of pools, engines, sessions and transfers (base/states.h explains the tables).
+ * The last column is the word that operators see in the views. */
 #ifndef CORE_RECORD_STATES_H
 #define CORE_RECORD_STATES_H
 
@@ -31,9 +31,9 @@ STATE_MACHINE(pool, POOL, POOL_STATE_TABLE)
 
 STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
 
-/* Those from RETRACTING on are away from the device, or on their way: session_away names them, and
- * the audit relies on their order. Which requests each state takes is said where they are refused,
- * by match.c, session_ops.c, retract.c and record.c. */
+/* Sessions in RETRACTING and all later states are away from the device, or on their way:
+ * session_away names them, and the audit relies on their order. match.c, session_ops.c, retract.c
+ * and record.c refuse the requests that a state does not allow. */
 #define SESSION_STATE_TABLE(X)                                                                     \
     X(SESSION, EMPTY, TO(SESSION, OPEN), "there is none", "empty")                                 \
     X(SESSION, OPEN,                                                                               \
@@ -75,7 +75,7 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
 
 STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 
-/* The load of a session that is LOADING: walks up the path, each in pieces (tier/host.h). */
+/* The load of a LOADING session: several walks up the path, each in pieces (tier/host.h). */
 #define LOAD_STATE_TABLE(X)                                                                        \
     X(LOAD, NONE, TO(LOAD, COUNTING), "there is none", "none")                                     \
     X(LOAD, COUNTING, TO(LOAD, BEGINNING) | TO(LOAD, LEAVING),                                     \
@@ -93,7 +93,7 @@ STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 
 STATE_MACHINE(load, LOAD, LOAD_STATE_TABLE)
 
-/* The ticket of a session (Y1 to Y3): PROMISED while it runs, else it is HANDED. */
+/* The ticket of a session (Y1 to Y3): PROMISED while the session runs; otherwise it is HANDED. */
 #define TICKET_STATE_TABLE(X)                                                                      \
     X(TICKET, NONE, TO(TICKET, PROMISED) | TO(TICKET, WAITING), "there is none", "none")           \
     X(TICKET, PROMISED, TO(TICKET, WAITING) | TO(TICKET, NONE),                                    \
@@ -109,7 +109,7 @@ STATE_MACHINE(load, LOAD, LOAD_STATE_TABLE)
 
 STATE_MACHINE(ticket, TICKET, TICKET_STATE_TABLE)
 
-/* Who may use a session (M5 to M7, M12), whatever state it is in. */
+/* The right to use a session (M5 to M7, M12), whatever its state. */
 #define GATE_STATE_TABLE(X)                                                                        \
     X(GATE, FREE, TO(GATE, CLAIMED), "whoever has the session's handle may use it", "free")        \
     X(GATE, CLAIMED, TO(GATE, FREE) | TO(GATE, CLOSING),                                           \
@@ -209,7 +209,7 @@ STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
 
 STATE_MACHINE(reset, RESET, RESET_STATE_TABLE)
 
-/* What a peer knows of a reset. */
+/* What a peer knows about a reset. */
 #define HEARD_STATE_TABLE(X)                                                                       \
     X(HEARD, NOTHING, TO(HEARD, NOTHING) | TO(HEARD, TOLD) | TO(HEARD, ALL),                       \
       "it is to be told when it is connected", "nothing")                                          \
@@ -249,7 +249,7 @@ STATE_MACHINE(disk_file, DISK_FILE, DISK_FILE_STATE_TABLE)
 
 STATE_MACHINE(disk_store, DISK_STORE, DISK_STORE_STATE_TABLE)
 
-/* The words of a machine's states, by state. */
+/* The words of a machine's states, indexed by state. */
 #define STATE_WORD(machine, name, next, comment, word) [machine##_##name] = (word),
 
 #endif

@@ -1,11 +1,11 @@
-/* How a request is refused: what went wrong and what the asker can do about it go into its reply in
- * one place; the caller returns the error. A reply that is not refused has TERN_OK and no text. */
+/* Refuses requests: the cause and the remedy go into the reply in one place, and the caller returns
+ * the error. A reply that is not refused has TERN_OK and no text. */
 #ifndef CORE_REFUSE_H
 #define CORE_REFUSE_H
 
 #include "core/request.h"
 
-/* `text` is static, and says what to do. */
+/* `text` is static and names the remedy. */
 static inline enum tern_err refuse(struct reply *ret, enum tern_err err, const char *text)
 {
     ret->err = err;
@@ -13,7 +13,7 @@ static inline enum tern_err refuse(struct reply *ret, enum tern_err err, const c
     return err;
 }
 
-/* The same with numbers in the text. */
+/* The same, with numbers in the text. */
 static inline enum tern_err refuse_numbers(struct reply *ret, enum tern_err err, const char *text,
                                            const uint64_t number[REPLY_NUMBERS])
 {
@@ -43,7 +43,7 @@ static inline enum tern_err refuse_op_why(struct op_result *ret, enum tern_err e
     return refuse_op(ret, err, why->text);
 }
 
-/* The operation goes on when it is repeated: its piece has ended, or the answer is full. */
+/* A repetition continues the operation: its piece has ended, or the answer is full. */
 static inline enum tern_err piece_ended(struct op_result *ret, const char *text)
 {
     ret->shortage.goes_on = true;

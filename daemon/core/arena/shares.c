@@ -48,7 +48,7 @@ static uint32_t holders_of(const struct core_limits *limits, enum share_table ta
     return limits->tenants * (each > 0 ? each : 1);
 }
 
-/* In MiB, of all its regions: an engine may live in each. */
+/* Returns the tenant's memory in MiB, over all its regions: an engine may live in each. */
 static uint64_t memory_of(const struct tenant_config *tenant)
 {
     uint64_t n = (((tenant->memory_bytes + tenant->host_bytes) >> 20) + 1) * tenant->regions;
@@ -56,7 +56,7 @@ static uint64_t memory_of(const struct tenant_config *tenant)
     return n < UINT32_MAX ? n : UINT32_MAX;
 }
 
-/* One for each, and of the others in proportion to its memory. */
+/* Returns one record, plus the tenant's part of the others in proportion to its memory. */
 static uint32_t by_memory(const struct core_limits *limits, const struct tenant_config *tenants,
                           uint64_t all, uint32_t tenant)
 {
@@ -67,7 +67,7 @@ static uint32_t by_memory(const struct core_limits *limits, const struct tenant_
     return 1 + (uint32_t)((all - limits->tenants) * memory_of(&tenants[tenant]) / sum);
 }
 
-/* At least one for each holder where there are as many, so that nobody is kept out altogether. */
+/* Every holder gets at least one record where there are enough, so none is locked out. */
 uint32_t share_reserved(const struct core_limits *limits, const struct tenant_config *tenants,
                         enum share_table table, uint32_t holder)
 {

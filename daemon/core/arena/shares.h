@@ -1,14 +1,12 @@
 /* Shares: what one tenant may take of a table that all tenants fill. A part of each table is
- * reserved for its holders. A holder is a tenant or, where the records are transfers, a tenant with
- * one peer, or with one source of fetches: a peer, or the disk. Each has the same number of records
- * reserved, or, where what they are for grows with a tenant's memory, a number in proportion to
- * that. The rest is common: whoever comes first has it. So a holder that is within its reserved
- * records finds one however much the others took.
+ * reserved for its holders, either equally or, where the need grows with a tenant's memory, in
+ * proportion to that; the rest is common and goes to whoever takes it first. A holder is a tenant
+ * or, for transfers, a tenant with one peer or with one source of fetches (a peer or the disk). A
+ * holder within its reserved records always finds one, however many the others took.
  *
- * Called wherever a record of such a table is taken or given back, at a constant price. What must
- * stay true: `used` of every holder is what it really holds, and `rest` is the limit less, for each
- * holder, what it uses or what is reserved for it, whichever is more. The audit counts both anew.
- */
+ * Called wherever such a record is taken or released, at constant cost. Invariant: `used` is what
+ * each holder really has, and `rest` is the limit minus, for each holder, the larger of what it
+ * uses and what is reserved for it. The audit counts both independently. */
 #ifndef CORE_SHARES_H
 #define CORE_SHARES_H
 
@@ -22,8 +20,8 @@ struct reason;
 struct share_of;
 struct tenant_config;
 
-/* X(NAME, limit, held by, what the records are, what brings some back). The limit is a field of
- * struct core_limits, and a setting under the same name. */
+/* X(NAME, limit, holder, what the records are, how to get some back). The limit is a field of
+ * struct core_limits and a setting of the same name. */
 #define SHARE_TABLE(X)                                                                             \
     X(ENGINES, engines, TENANT, "engines", "end an engine, or one that not every rank has joined") \
     X(POOLS, pools, TENANT, "pools (a host tier is one too)", "close a pool")                      \
@@ -59,30 +57,29 @@ enum share_table {
 
 struct share_of_table {
     uint32_t holders;
-    uint32_t rest;     /* common records that nobody holds */
-    uint32_t first_at; /* of the first holder, among the arena's holders */
+    uint32_t rest;     /* common records that are free */
+    uint32_t first_at; /* index of its first holder among the arena's holders */
 };
 
 struct share_holder {
     uint32_t used, reserved;
 };
 
-/* How many holders all tables have, for the arena; and each table's part of them. All records that
- * are not reserved are the rest. */
-/* Where fetches may come from: the peers, and behind them the disk, if there is one. */
+/* Returns the number of sources of fetches: the peers and, after them, the disk if there is one. */
 uint32_t sources_of(const struct core_limits *limits);
+/* Fills in all tables, unreserved records as `rest`; returns the holders of all tables. */
 uint32_t shares_layout(const struct core_limits *limits, struct share_of_table ret[SHARE_TABLES]);
-/* What is reserved for that holder of a table. */
+/* Returns how many records of the table are reserved for the holder. */
 uint32_t share_reserved(const struct core_limits *limits, const struct tenant_config *tenants,
                         enum share_table table, uint32_t holder);
 uint32_t share_limit(const struct core_limits *limits, enum share_table table);
 
 const char *share_setting(enum share_table table); /* the field of `limits`; static */
 const char *share_records(enum share_table table); /* what its records are; static */
-/* What a refusal says: what is used up, and what to do. Static. */
+/* Returns the static text of a refusal: what is used up, and the remedy. */
 const char *share_refused(enum share_table table);
-/* Why the holder is refused records of which it would have `needed` at once. BUSY: they may come.
- * QUOTA: it never has so many, whatever others hold; of one alone that is never said. */
+/* Returns why the holder gets no `needed` records at once. BUSY: they may become free. QUOTA: it
+ * can never have so many, whatever the others have; never returned for a single record. */
 enum tern_err share_lacks(const struct core *c, struct share_of of, uint64_t needed,
                           struct reason *ret);
 
