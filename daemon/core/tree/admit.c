@@ -1,4 +1,4 @@
-/* See admit.h. All is decided by counters: see obtain.h. */
+/* See admit.h. Counters alone decide: see obtain.h. */
 #include "core/tree/admit.h"
 
 #include "core/memory/pages.h"

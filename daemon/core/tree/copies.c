@@ -4,7 +4,7 @@
 #include "core/memory/pages.h"
 #include "core/tree/nodes.h"
 
-#define COPY_PAGES_A_VISIT 4 /* taken for a copy, perhaps each from another slab */
+#define COPY_PAGES_A_VISIT 4 /* pages taken for a copy, possibly each from another slab */
 
 void copy_pages_count(const struct pool *p, uint32_t groups, uint32_t *need)
 {
@@ -53,7 +53,7 @@ void copy_pages_attach(struct core *c, uint32_t slot)
     for (uint32_t g = 0; g < c->limits.groups; g++) {
         if (n->group[g].copying == NONE)
             continue;
-        /* T18 does not fill what is being loaded. */
+        /* T18 does not refill a segment that is being loaded. */
         check(n->group[g].pages[n->work.copy_to] == NONE);
         for (uint32_t at = n->group[g].copying; at != NONE; at = page_list_next(c, at)) {
             page_move(c, page_at(c, at), PAGE_COMMITTED, slot);

@@ -1,5 +1,5 @@
-/* See events.h. What must stay true: numbers go up by one, and the ring of a tenant holds exactly
- * the last limits.events of its changes, in order. */
+/* See events.h. Invariant: numbers increase by one, and a tenant's ring has exactly the last
+ * limits.events of its changes, in order. */
 #include "core/tree/events.h"
 
 #include "base/hash.h"
@@ -18,9 +18,9 @@ uint64_t tree_chain(const struct core *c, uint32_t parent, uint64_t content)
     return hash_mix(before, content);
 }
 
-#define STORED 0x80u /* in node.announced, beside the tiers that it is on as they were told */
+#define STORED 0x80u /* in node.announced, besides the tiers last sent to subscribers */
 
-/* Whether subscribers are to be told; notes that they were. */
+/* Returns true if the event has to be sent to subscribers, and records that it was. */
 static bool is_news(struct node *n, enum tree_event_kind kind, uint32_t tiers)
 {
     bool first = kind == TREE_STORED, known = n->announced != 0;
@@ -127,7 +127,7 @@ bool core_event_own_view(const struct core *c, uint32_t tenant, uint64_t own,
     return true;
 }
 
-/* The node that a change names; NULL: it has gone. */
+/* Returns the node that a change names; NULL: it no longer exists. */
 static const struct node *node_of(const struct core *c, const struct tree_event_view *e)
 {
     const struct node *n = node_at(c, e->node.slot);

@@ -1,6 +1,6 @@
-/* Which leaf is evicted next, and which node loses its STATE alone (T12, T13). heaps.c keeps those
- * that may go in order. Where the host tier is written behind, the reserve is what leaves the
- * device first: tier/reserve.c fills it. */
+/* Chooses the leaf that is evicted next, and the node that loses its STATE alone (T12, T13).
+ * heaps.c keeps the candidates in order. With write-behind the device evicts the reserve first,
+ * which tier/reserve.c fills. */
 #include "core/arena/count.h"
 #include "core/tree/heaps.h"
 #include "core/tree/state.h"
@@ -10,7 +10,7 @@ static void use(struct core *c, uint32_t slot, uint64_t seq)
     struct node *n = node_at(c, slot);
 
     reserve_leave(c, slot);
-    evict_forget(c, slot); /* its key changes: out and in again */
+    evict_forget(c, slot); /* its key changes: remove it and insert it again */
     n->seq = seq;
     n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
@@ -65,7 +65,7 @@ uint32_t evict_next_of(struct core *c, struct pool *p, enum heap_kind k)
             return slot;
         heap_remove(c, &p->heap[k], k, slot);
         if (k == HEAP_CLEAN)
-            reserve_leave(c, slot); /* who holds it uses it */
+            reserve_leave(c, slot); /* whoever holds it uses it */
     }
     return NONE;
 }
@@ -75,7 +75,7 @@ void reserve_skip(struct core *c, uint32_t slot)
     heap_remove(c, &node_pool(c, node_at(c, slot))->heap[HEAP_NEXT], HEAP_NEXT, slot);
 }
 
-/* Where to go on with the node's subtree: the node itself, or where the last piece stopped. */
+/* Returns where the eviction of the subtree continues: its top, or where the last piece stopped. */
 static uint32_t subtree_at(const struct core *c, uint32_t top)
 {
     const struct node_id at = node_pool(c, node_at(c, top))->going;
@@ -92,7 +92,7 @@ bool evict_subtree(struct core *c, uint32_t top)
     struct pool *p = node_pool(c, node_at(c, top));
     uint32_t at = subtree_at(c, top);
 
-    do { /* at least one, whatever came before in the piece */
+    do { /* at least one node, whatever the piece did before */
         const uint32_t parent = node_at(c, at)->parent;
 
         c->visits++;
@@ -118,7 +118,7 @@ uint32_t evict_next(struct core *c, struct pool *p)
     return slot != NONE ? slot : evict_next_of(c, p, HEAP_LEAF);
 }
 
-/* A node leaves the device; how many pages that brings is known afterwards. */
+/* A node leaves the device; how many pages that frees is known afterwards. */
 static void count_node(struct core *c, const struct node *n)
 {
     count(c, n->space, FIGURE_EVICTED_NODES, 1);
@@ -187,7 +187,7 @@ bool evict_record(struct core *c, struct pool *p)
 
         if (host_evict(c, p, HEAP_ALONE) || (slot != NONE && node_remove(c, slot)))
             return true;
-        /* A leaf that is held on the host leaves the device alone. */
+        /* A leaf that is held on the host leaves only the device. */
         if (piece_over(c) || !evict_one(c, p))
             return false;
     }
@@ -210,8 +210,8 @@ bool evict_unheld(struct core *c, struct pool *p)
     return obtain_settle(c, p) && (evict_one(c, p) || host_evict(c, p, HEAP_ALONE));
 }
 
-/* One pass over all nodes, from the last reset on, puts the leaves of all namespaces that were
- * reset into the heaps. A node that loses its last child or its last pin later is offered then. */
+/* One pass over all nodes since the last reset puts the leaves of all reset namespaces into the
+ * heaps. A node that loses its last child or its last pin later is offered at that time. */
 static void sweep_piece(struct core *c)
 {
     for (; c->sweep_left > 0 && !piece_over(c); c->sweep_left--, c->visits++) {
@@ -259,7 +259,7 @@ bool evict_state(struct core *c, struct pool *p)
         return state_drop(c, p->reclaim.head) > 0;
     }
     if (p->supersede == SUPERSEDE_OFF)
-        return false; /* a snapshot is kept whole: its STATE goes with its node */
+        return false; /* snapshots are kept whole: STATE is freed with its node */
     while (p->heap[HEAP_STATE] != NONE && !piece_over(c)) {
         uint32_t slot = p->heap[HEAP_STATE], freed;
 

@@ -1,16 +1,16 @@
-/* Evicting by slab (T12). Where STATE is short and nothing but slabs of HISTORY can help, evicting
- * by age alone takes prefixes of many slabs and empties few. session/room.c asks for a slab first.
- * What must stay true: only what evict_one would take at some time goes, and for one slab no more
- * prefixes than it has pages; the choice depends on the pool's history alone (T13). */
+/* Eviction by slab (T12). Where STATE is short and only slabs of HISTORY can help, evicting by age
+ * alone takes prefixes from many slabs and empties few, so session/room.c asks for a slab first.
+ * Invariants: it evicts only nodes that evict_one would evict at some time, and for one slab no
+ * more prefixes than the slab has pages; the choice depends on the pool's history alone (T13). */
 #include "core/memory/pages.h"
 #include "core/tree/nodes.h"
 
-/* A slab, and how many prefixes go with it; `most`: as many or more are not counted. */
+/* A slab, and how many prefixes its eviction removes; `most`: counting stops at this number. */
 struct candidate {
     uint32_t slab, nodes, most;
 };
 
-/* The node and all below it. */
+/* Counts the node and all nodes below it. */
 static void count_below(struct core *c, uint32_t top, struct candidate *s)
 {
     uint32_t at = top;
@@ -34,7 +34,7 @@ static uint32_t first_page(const struct pool *p, uint32_t slab)
     return p->page_base + (slab - p->slab_base) * p->pages_per_slab_max;
 }
 
-/* Is the parent's page of the group in that slab, too? Then the node was counted below it. */
+/* Returns true if the parent's page is in that slab, too: the node was counted below it. */
 static bool parent_inside(const struct core *c, const struct node *n, uint32_t slab)
 {
     const struct pool *p = pool_at(c, n->pool);
@@ -56,12 +56,12 @@ static void count_prefixes(struct core *c, const struct pool *p, struct candidat
         if (pg->state == PAGE_FREE || pg->owner == last ||
             parent_inside(c, node_at(c, pg->owner), s->slab))
             continue;
-        last = pg->owner; /* a node's pages lie side by side, most often */
+        last = pg->owner; /* a node's pages are mostly adjacent */
         count_below(c, last, s);
     }
 }
 
-/* A slab of very many pages is no candidate: looking at it would be no small piece of work. */
+/* A slab with very many pages is no candidate: a look at it would exceed a small piece of work. */
 static void look(struct core *c, const struct pool *p, const struct group *g, uint32_t end,
                  struct candidate *best)
 {
@@ -82,7 +82,7 @@ static void look(struct core *c, const struct pool *p, const struct group *g, ui
     }
 }
 
-/* Nothing below the node is held, so some leaf of the device there may go. */
+/* Returns a device leaf in the subtree: nothing below the node is held, so one may be evicted. */
 static uint32_t leaf_below(struct core *c, uint32_t slot)
 {
     for (; node_at(c, slot)->tier[TIER_DEVICE].children > 0; c->visits++)
@@ -91,7 +91,7 @@ static uint32_t leaf_below(struct core *c, uint32_t slot)
     return slot;
 }
 
-/* The node and all of the device below it. False: something of it stays. */
+/* Evicts the node and all below it on the device. Returns false if some of it stays. */
 static bool evict_from(struct core *c, uint32_t top)
 {
     for (uint32_t at = top, parent; visits_left(c) > 0; at = parent) {

@@ -1,5 +1,5 @@
-/* The heaps of nodes that may go. See heaps.h. A node that is pinned or used while it is in a heap
- * stays there; it is looked at again when it comes to the top. */
+/* The heaps of evictable nodes. See heaps.h. A node that is pinned or used while it is in a heap
+ * stays in it and is checked again when it reaches the top. */
 #include "core/tree/heaps.h"
 
 bool device_frees(const struct node *n)
@@ -21,7 +21,7 @@ static bool clean(const struct node *n)
     return node_on_host(n) && !n->tier[TIER_HOST].corrupt;
 }
 
-/* May it join the reserve? What is below it on the device leaves before it. */
+/* Returns true if it may join the reserve. Nodes below it on the device leave before it. */
 static bool may_join(const struct node *n)
 {
     return node_on_device(n) && n->depth > 0 && !n->reserved && n->work.copy == COPY_NONE &&
@@ -49,7 +49,7 @@ bool heap_fits(const struct node *n, enum heap_kind k)
 bool tiers_free(const struct node *n)
 {
     return n->depth > 0 && n->children.n == 0 && !node_pinned(n, TIER_DEVICE) &&
-           !node_pinned(n, TIER_HOST); /* what is due of a namespace that was reset is not stored */
+           !node_pinned(n, TIER_HOST); /* due stores of a reset namespace are dropped */
 }
 
 static bool before(const struct node *a, const struct node *b, enum heap_kind k)
@@ -68,8 +68,8 @@ static uint32_t rank_of(const struct core *c, enum heap_kind k, uint32_t slot)
     return slot == NONE ? 0 : node_at(c, slot)->heap[k].rank;
 }
 
-/* The left child has the higher rank; then a way to the right is as long as the logarithm. False:
- * the node has the rank that it had. */
+/* Restores the rank: the left child has the higher one, so a path to the right has logarithmic
+ * length. Returns false if the node's rank did not change. */
 static bool rank_again(const struct core *c, enum heap_kind k, uint32_t slot)
 {
     struct heap_links *l = &node_at(c, slot)->heap[k];
@@ -135,7 +135,7 @@ void heap_remove(const struct core *c, uint32_t *root, enum heap_kind k, uint32_
 
 void heap_insert(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot)
 {
-    node_at(c, slot)->heap[k].rank = 1; /* its links are NONE as long as it is in no heap */
+    node_at(c, slot)->heap[k].rank = 1; /* its links are NONE while it is in no heap */
     *root = meld(c, *root, k, slot);
 }
 

@@ -1,20 +1,20 @@
-/* Leftist heaps, threaded through the nodes: inserting and removing are logarithmic each time.
- * Internal to tree/. Those of a pool have the nodes that may go, over (last use, sequence number):
- * evict.c takes from them, and obtain.c offers what nothing keeps any more. What must stay true:
- * whatever may go is in the heap; what is there may be held. state.c has the claims of children. */
+/* Leftist heaps, threaded through the nodes: insert and remove take logarithmic time. Internal to
+ * tree/. A pool's heaps have its evictable nodes, ordered by last use and sequence number: evict.c
+ * takes nodes from them, and obtain.c offers nodes that nothing keeps any more. state.c has heaps
+ * of children's claims. Invariant: every evictable node is in its heap; a node in a heap may be
+ * held. */
 #ifndef CORE_HEAPS_H
 #define CORE_HEAPS_H
 
 #include "core/tree/nodes.h"
 
-/* Is it a leaf of the device that may leave it, whether or not the host has it? */
+/* Returns true if it is a device leaf that may leave the device, with or without a host copy. */
 bool device_frees(const struct node *n);
-/* May its host pages go, whatever of it is below? On the device alone it lives on. */
+/* Returns true if its host pages may be freed, even with nodes below; on the device it stays. */
 bool host_frees(const struct node *n);
-/* May this node of a namespace that was reset go, on both tiers? */
+/* Returns true if this node of a reset namespace may leave both tiers. */
 bool tiers_free(const struct node *n);
-/* Does it belong into this heap, which is one of leaves or one that only a pool with a host tier
- * has? */
+/* Returns true if it belongs in heap `k`, one of leaves or one that needs a host tier. */
 bool heap_fits(const struct node *n, enum heap_kind k);
 void heap_insert(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot);
 void heap_remove(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot);

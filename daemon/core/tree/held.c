@@ -1,8 +1,8 @@
-/* What holds a node where it is, or its STATE. See obtain.h. */
-#include "core/tree/state.h" /* what is inline there */
+/* What holds a node, or its STATE, on a tier. See obtain.h. */
+#include "core/tree/state.h" /* its inline functions */
 
-/* A node that waits for its step stays: a retire record names it. A writeback that does not run
- * gives way to who needs the device's pages. */
+/* A node that waits for its step stays: a retire record names it. A writeback that is not running
+ * does not hold the node: a need for device pages ends it. */
 static bool held_on_device(const struct node *n)
 {
     bool gives_way = n->work.copy == COPY_NONE ||
@@ -12,8 +12,8 @@ static bool held_on_device(const struct node *n)
            !gives_way;
 }
 
-/* A HOST ref holds the whole path on the host. A node that waits for its step goes if its engine
- * dies; what hangs on it lives on by its copy. */
+/* A HOST ref holds the whole path on the host. A node that waits for its step is removed if its
+ * engine dies; nodes that depend on it live on through its copy. */
 static bool held_on_host(const struct node *n)
 {
     bool used = n->work.copy != COPY_NONE || n->work.loaders > 0 || !node_visible(n);
@@ -26,8 +26,8 @@ bool node_pinned(const struct node *n, enum tier tier)
     return tier == TIER_DEVICE ? held_on_device(n) : held_on_host(n);
 }
 
-/* As a HOST ref does it: on the host if it has a copy there, else on the device, so that what is
- * above it on the device alone stays too. */
+/* Like a HOST ref: it holds the copy on the host if there is one, otherwise the node on the device,
+ * so ancestors that are only on the device stay too. */
 static bool kept_for_store(const struct node *n, enum tier tier)
 {
     bool host = node_on_host(n) && !n->tier[TIER_HOST].corrupt;
@@ -55,7 +55,7 @@ bool state_has(const struct core *c, const struct node *n)
     return false;
 }
 
-/* Does a copy between the tiers read or write its STATE, or a load need it? */
+/* Returns true if a copy between the tiers reads or writes its STATE, or a load needs it. */
 static bool in_copy(const struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);

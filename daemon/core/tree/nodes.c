@@ -135,7 +135,7 @@ enum tern_err space_open(struct core *c, uint32_t pool, struct namespace_id ns, 
     return TERN_OK;
 }
 
-/* Gives back a root that nothing needs any more, with the record of its namespace. */
+/* Frees a root that is no longer needed, and the record of its namespace. */
 static void root_release(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -171,7 +171,7 @@ uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 
 /* --- finding --- */
 
-/* Of the view's chunk behind the parent. */
+/* Returns the hashes of the view's chunk that follows the parent. */
 static struct view_hashes hashes(const struct core *c, uint32_t parent, struct token_view *w,
                                  bool content)
 {
@@ -200,8 +200,8 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
     return NONE;
 }
 
-/* The usual steps of a walk: a chunk is one block of tokens, without extra keys, and its node is
- * the first child. node_child handles all others. */
+/* The common case of a walk: a chunk is one block of tokens without extra keys, and its node is the
+ * first child. node_child handles all other cases. */
 static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token_view *w)
 {
     const struct node *n = node_at(c, at);
@@ -213,7 +213,7 @@ static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token
         const struct node *child = node_at(c, n->children.head);
         uint32_t next = child->children.head;
 
-        /* From cold caches a walk is a chain of misses: the next one begins while this chunk's
+        /* With cold caches a walk is a chain of misses: prefetch the next node while this chunk's
          * tokens are compared. */
         if (next != NONE)
             __builtin_prefetch(node_at(c, next));
@@ -244,8 +244,8 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w)
 
 /* --- making and ending --- */
 
-/* Two jumps of one length make one that is longer: from any depth a path of jumps and parents
- * leads to any ancestor in a number of hops that is logarithmic in the depth. */
+/* Two jumps of equal length combine into a longer one, so a path of jumps and parents leads from
+ * any depth to any ancestor in a number of hops that is logarithmic in the depth. */
 static uint32_t node_jump(const struct core *c, const struct node *p, uint32_t parent)
 {
     const struct node *j = node_at(c, p->jump), *jj = node_at(c, j->jump);
@@ -280,14 +280,14 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     p->tier[TIER_DEVICE].children++;
     n->residency = ON_DEVICE;
     pool_at(c, n->pool)->resident++;
-    reserve_leave(c, parent); /* it stays as long as this one does */
+    reserve_leave(c, parent); /* it stays as long as its child does */
     space_at(c, n->space)->nodes++;
     hash = hashes(c, parent, w, true);
     hashed_put(c, TABLE_NODES, slot, hash.path, parent);
     n->chain = tree_chain(c, parent, hash.content);
     pool_at(c, n->pool)->nodes++;
     node_changed(c, slot);
-    state_settle(c, parent); /* perhaps it is a fork point now */
+    state_settle(c, parent); /* it may be a fork point now */
     return slot;
 }
 
@@ -315,7 +315,7 @@ static void drop_chunk(struct core *c, uint32_t slot)
     tokens_free(c, p->tenant, (struct token_heads){n->tokens, n->keys});
 }
 
-/* Using a node does not mark its ancestors as used: a child that goes hands its last use up. */
+/* Using a node does not mark its ancestors: a removed child passes its last use to its parent. */
 static void hand_use_up(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
@@ -323,7 +323,7 @@ static void hand_use_up(struct core *c, uint32_t slot)
 
     if (p->last_use >= n->last_use)
         return;
-    evict_forget(c, n->parent); /* its key grows; it is offered again */
+    evict_forget(c, n->parent); /* its key grows; the node is offered again */
     p->last_use = n->last_use;
     p->last_use_ns = n->last_use_ns;
 }
@@ -337,7 +337,7 @@ static uint32_t free_pages(struct core *c, struct node *n, enum tier tier)
     return freed;
 }
 
-/* A node is about to leave the device. Its ancestors stay in the reserve: they are the next. */
+/* A node is about to leave the device. Its ancestors stay in the reserve: they are next. */
 static void leave_device(struct core *c, struct node *n)
 {
     struct node *p = node_at(c, n->parent);
@@ -368,7 +368,7 @@ void node_due(struct core *c, uint32_t slot, bool due)
     touch(c);
 }
 
-/* The node leaves memory. Nothing is left below it, so each store that keeps it is of the node. */
+/* The node leaves memory. No node is left below it, so all stores that keep it are its own. */
 static void due_forget(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -382,7 +382,7 @@ static void due_forget(struct core *c, uint32_t slot)
     t->disk.failed += !space_at(c, n->space)->reset;
 }
 
-/* A node has left the device: its parent may be a leaf now, or no fork point any more. */
+/* A node has left the device: its parent may have become a leaf, or is no longer a fork point. */
 static void left(struct core *c, uint32_t parent)
 {
     state_settle(c, parent);
@@ -482,7 +482,7 @@ void node_arrive(struct core *c, uint32_t slot)
     touch(c);
 }
 
-/* What was given up last makes way last. */
+/* Namespaces are evicted in the order in which they were released. */
 static void space_release(struct core *c, uint32_t slot)
 {
     struct space *s = space_at(c, slot);
@@ -517,12 +517,12 @@ void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint3
     const struct node *n = node_at(c, slot);
     uint32_t each = g->segment, end = segment_end(g, n->depth);
 
-    /* From the deepest segment upwards, filling from the back. */
+    /* From the deepest segment upwards, filling `refs` from the end. */
     for (; end > from; n = node_at(c, n->parent)) {
         uint32_t at = n->group[g->index].pages[TIER_DEVICE], start = end - each;
 
         for (uint32_t i = start; i < end; i++, at = page_list_next(c, at)) {
-            check(at != NONE); /* who asks knows that the path has it */
+            check(at != NONE); /* the caller knows that the path has it */
             if (i >= from) {
                 refs[i - from].index = page_at(c, at)->index;
                 refs[i - from].gen = page_at(c, at)->gen;

@@ -1,10 +1,10 @@
-/* What eviction could bring. See obtain.h. */
+/* Counts what eviction could free. See obtain.h. */
 #include "core/tree/obtain.h"
 
 #include "core/arena/disk_records.h"
-#include "core/tree/state.h" /* what is inline there */
+#include "core/tree/state.h" /* its inline functions */
 
-/* What is not on the host stays on the device for those below it that are held on the host. */
+/* A node without a host copy stays on the device for nodes below it that are held on the host. */
 static bool kept(const struct node_room *r, enum tier tier)
 {
     return r->kept[tier] > 0 ||
@@ -21,7 +21,8 @@ static void count(struct core *c, uint32_t slot, enum tier tier, uint32_t group,
         page_obtainable(c, p, at, in);
 }
 
-/* Could eviction bring the node's pages of this group? STATE can go without its node. */
+/* Returns true if eviction could free the node's pages of this group. STATE can be freed without
+ * its node. */
 static bool may_go(const struct core *c, const struct node *n, enum tier tier, uint32_t group)
 {
     const struct pool *p = pool_at(c, n->pool);
@@ -46,22 +47,21 @@ static void recount(struct core *c, uint32_t slot)
         }
 }
 
-/* Nodes, jobs and stores that one refusal looks at, so that one that is asked for again and again
- * costs the owner little. */
+/* Nodes, jobs and stores that one refusal looks at, so repeated requests cost the owner little. */
 #define AFTER_VISITS 1024u
 
-/* Nodes of a pool that checksum jobs, copies or stores that are due keep. */
+/* Nodes of a pool that checksum jobs, copies or due stores keep. */
 struct kept_nodes {
     const struct pool *pool;
     uint32_t looks, n, node[AFTER_VISITS];
 };
 
-/* Looks for `missing` pages of a group that nothing else keeps. */
+/* A search for `missing` pages of a group that nothing else keeps. */
 struct look {
     uint32_t group, missing, found, left;
 };
 
-/* False: there is no look left. */
+/* Returns false if no look is left. */
 static bool add_kept(struct core *c, struct kept_nodes *k, uint32_t node)
 {
     if (k->looks == AFTER_VISITS)
@@ -73,7 +73,7 @@ static bool add_kept(struct core *c, struct kept_nodes *k, uint32_t node)
     return true;
 }
 
-/* False: there are more. */
+/* Returns false if there are more. */
 static bool find_kept(struct core *c, struct kept_nodes *k)
 {
     const struct tenant *t = tenant_at(c, k->pool->tenant);
@@ -105,8 +105,8 @@ static bool nothing_else_keeps(const struct node *n)
            n->room.kept[TIER_DEVICE] - n->room.own[TIER_DEVICE] == n->room.looked_below;
 }
 
-/* A node that is kept, and those above it that nothing but jobs and stores keeps, once the last of
- * what these keep below them is seen. */
+/* Counts a kept node, and the ancestors that only jobs and stores keep, once everything that these
+ * keep below them is counted. */
 static void look_held(struct core *c, uint32_t at, struct look *l)
 {
     while (l->left > 0 && l->found < l->missing && nothing_else_keeps(node_at(c, at))) {
@@ -153,8 +153,8 @@ void obtain_forget_group(struct core *c, uint32_t slot, enum tier tier, uint32_t
         count(c, slot, tier, group, false);
 }
 
-/* Tells the parent whether the node is kept there, if that has changed; then it is the parent's
- * turn. NONE: nothing has changed, or there is none. */
+/* Updates the parent's count if the node's `passes` has changed. Returns the parent, to continue
+ * there; NONE: nothing changed, or there is no parent. */
 static uint32_t tell_parent(struct core *c, uint32_t slot, enum tier tier)
 {
     struct node *n = node_at(c, slot);
@@ -171,7 +171,7 @@ static uint32_t tell_parent(struct core *c, uint32_t slot, enum tier tier)
     return n->parent;
 }
 
-/* A piece of work that has no visits left tells the rest of the ancestors later. */
+/* Returns true if the piece of work is over: the remaining ancestors are updated later. */
 static bool puts_off(struct core *c, uint32_t at, bool first)
 {
     if (first || !piece_over(c))
@@ -186,13 +186,13 @@ static void pass_on_device(struct core *c, uint32_t slot)
         at = tell_parent(c, at, TIER_DEVICE);
 }
 
-/* Tells the ancestors, where the node is kept now and was not, or the other way round. One that
- * nothing below keeps any more may go. */
+/* Updates the ancestors after the node became kept or stopped being kept. An ancestor that nothing
+ * below keeps any more may be evicted. */
 static void pass_on(struct core *c, uint32_t slot, enum tier tier)
 {
     for (uint32_t at = slot; at != NONE && !puts_off(c, at, at == slot);) {
         if (tier == TIER_HOST)
-            pass_on_device(c, at); /* it may be kept there for those on the host */
+            pass_on_device(c, at); /* it may be kept there for nodes on the host */
         if (tier == TIER_HOST && at != slot && !node_kept_below(node_at(c, at), tier))
             evict_offer(c, at);
         at = tell_parent(c, at, tier);
@@ -214,7 +214,7 @@ static bool node_in_tier(const struct node *n, enum tier tier)
     return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n);
 }
 
-/* A HOST ref counts before its copy is there. */
+/* A HOST ref counts before its copy exists. */
 static bool held_as_counted(const struct node *n, enum tier tier)
 {
     return (tier == TIER_HOST || node_on_device(n)) && node_held(n, tier);
@@ -235,10 +235,10 @@ static void settle_node(struct core *c, uint32_t slot)
     for (uint32_t t = 0; t < TIER_COUNT; t++)
         if (p->tiers[t] != NONE)
             set_own(c, slot, t, node_in_tier(n, t), held_as_counted(n, t));
-    evict_offer(c, slot); /* it was put off, perhaps: see pass_on */
+    evict_offer(c, slot); /* pass_on may have put it off */
 }
 
-/* Until `most` are left of all pools. */
+/* Settles nodes until `most` are left over all pools. */
 static bool settle_pool(struct core *c, struct pool *p, uint32_t most)
 {
     while (p->changed.n > 0 && c->nchanged > most) {
@@ -267,7 +267,7 @@ static void leave(struct core *c, uint32_t slot, enum tier tier)
 {
     const struct node_room *r = &node_at(c, slot)->room;
 
-    /* Where the node has told nothing yet of what left below it, the parent is told now. */
+    /* Changes below the node that have not reached the parent yet are passed on now. */
     if (r->own[tier] || r->in[tier] || r->passes[tier])
         set_own(c, slot, tier, false, false);
 }
@@ -289,7 +289,7 @@ void obtain_forget(struct core *c, uint32_t slot)
     for (uint32_t t = 0; t < TIER_COUNT; t++)
         leave(c, slot, t);
     for (uint32_t t = 0; t < TIER_COUNT; t++)
-        forget_groups(c, slot, t); /* after both: what leaves counts anew */
+        forget_groups(c, slot, t); /* after both tiers: leave() recounts */
     for (uint32_t t = 0; t < TIER_COUNT; t++)
         check(node_at(c, slot)->room.kept[t] == 0);
     if (node_at(c, slot)->room.changed.prev != NONE)

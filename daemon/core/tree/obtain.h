@@ -1,37 +1,35 @@
-/* What eviction could bring, kept as things change, so that a request for which there is not enough
- * is refused before anything was evicted (T11), and its answer costs no walk (E4).
+/* How many pages eviction could free, counted as things change: a request that cannot be met is
+ * refused before anything is evicted (T11), and the answer needs no walk (E4).
  *
  * Which counter changes where:
  *
- * - node.room.changed: whoever changes something of a node that decides whether it may go (a pin, a
- *   step that is waited for, a copy, a load, a borrower, pages) calls node_changed afterwards. That
- *   is O(1) at any depth (T20): it puts the node into its pool's list.
- * - node.room.own, in: for each tier, is the node itself held there, and is it there at all? As it
- *   was when the node left that list last.
- * - node.room.kept: for each tier, `own`, and the children that pass on that they are kept. Neither
- *   a node that is kept nor anything above it can be evicted. What is kept on the host, and has no
- *   copy there, is kept on the device.
- * - node.room.passes: for each tier, it is kept, on the device also there, and is so counted by its
- *   parent.
- *   obtain_settle brings all of them up to date, from the node upwards to the first ancestor for
- *   which nothing changes.
- * - node.room.counted: the groups, as bits for each tier, whose pages of the node are among the
- *   three counters below. Pages leave them before they are freed (obtain_forget_group,
+ * - node.room.changed: whoever changes a condition of a node's eviction (a pin, an awaited step, a
+ *   copy, a load, a borrower, pages) calls node_changed afterwards. It is O(1) at any depth (T20):
+ *   it adds the node to its pool's list.
+ * - node.room.own, in: for each tier, whether the node itself is held there, and whether it is on
+ *   that tier, as of when the node last left that list.
+ * - node.room.kept: for each tier, `own` plus the children that pass on that they are kept. A kept
+ *   node and its ancestors cannot be evicted. A node that is kept on the host but has no copy there
+ *   is kept on the device.
+ * - node.room.passes: for each tier, whether the node is kept (on the device: also present), and so
+ *   counted by its parent. obtain_settle updates all of these, from the node up to the first
+ *   ancestor for which nothing changes.
+ * - node.room.counted: for each tier, bits of the groups whose pages of the node are in the three
+ *   counters below. Pages leave these before they are freed (obtain_forget_group,
  *   obtain_forget_tier).
  * - slab.obtainable: pages of the slab that eviction would free.
- * - group.obtainable: the same of the group: what a shortage calls evictable.
- * - group.loose: slabs that the group would give back if all of that were evicted. page_take and
- *   page_free keep it up, too: see pages.c.
+ * - group.obtainable: the same for the group: what a shortage calls evictable.
+ * - group.loose: slabs that the group would release if all of those were evicted. page_take and
+ *   page_free update it, too: see pages.c.
  *
- * Who wants to evict calls obtain_settle first. A list that has grown long is shortened at the end
- * of each step, and worked off where an operator looks (obtain_flush), so nobody finds much to do.
- */
+ * Call obtain_settle before evicting. obtain_flush shortens long lists at the end of each step, and
+ * settles all where an operator looks, so there is never much left to do. */
 #ifndef CORE_OBTAIN_H
 #define CORE_OBTAIN_H
 
 #include "core/memory/pages.h"
 
-/* To be called after each such change; more often does no harm. */
+/* Call it after each such change; extra calls do no harm. */
 static inline void node_changed(struct core *c, uint32_t slot)
 {
     if (node_at(c, slot)->room.changed.prev != NONE)
@@ -40,34 +38,35 @@ static inline void node_changed(struct core *c, uint32_t slot)
     c->nchanged++;
 }
 
-/* Does something that works with the node itself hold it on the tier, if it is there? */
+/* Returns true if something that uses the node itself holds it on the tier, if it is there. */
 bool node_pinned(const struct node *n, enum tier tier);
-/* The same, or is that copy kept for a store that is due? */
+/* The same; also true if that copy is kept for a due store. */
 bool node_held(const struct node *n, enum tier tier);
-/* Does something below it keep it there? As obtain_settle has found. */
+/* Returns true if a node below keeps it there, as of the last obtain_settle. */
 bool node_kept_below(const struct node *n, enum tier tier);
 
-bool state_has(const struct core *c, const struct node *n); /* of any STATE group */
-/* Has its writer passed, so that nobody but a match can read its STATE? */
+bool state_has(const struct core *c, const struct node *n); /* any STATE group */
+/* Returns true if its writer's step has passed: only a match can read its STATE. */
 bool state_settled(const struct core *c, const struct node *n);
-/* May its STATE go, while the node stays: does nobody borrow it, and has its writer passed? */
+/* Returns true if its STATE may be freed alone: nobody borrows it, and its writer has passed. */
 bool state_droppable(const struct core *c, const struct node *n);
 
-/* Could eviction bring so many pages of the group more than the obtainable ones once the checksum
- * jobs and copies that are queued or run have ended, and the stores that are due? These end by
- * themselves. Where they hold more nodes than a refusal looks at, it could: some of them end before
- * the next one. */
+/* Returns true if eviction could free `missing` more pages of the group, beyond the obtainable
+ * ones, once the queued and running checksum jobs and copies and the due stores have ended. These
+ * end by themselves. Also returns true if they hold more nodes than a refusal looks at: some end
+ * before the next one. */
 bool obtain_later(struct core *c, uint32_t group, const struct pool *p, uint32_t missing);
 
-/* Updates the counters of a device pool and its host tier. False: the step has no visits left. */
+/* Updates the counters of a device pool and its host tier. Returns false if the step has no visits
+ * left. */
 bool obtain_settle(struct core *c, struct pool *p);
-/* Shortens the lists of all pools to so many nodes together. False: there is more to do. */
+/* Shortens the lists of all pools to `most` nodes together. Returns false if work is left. */
 bool obtain_flush(struct core *c, uint32_t most);
 
-/* The pages of one group, or all pages of a tier, are about to leave the node. */
+/* Call before the pages of one group, or all pages of a tier, leave the node. */
 void obtain_forget_group(struct core *c, uint32_t slot, enum tier tier, uint32_t group);
 void obtain_forget_tier(struct core *c, uint32_t slot, enum tier tier);
-/* The node is about to leave the tree. */
+/* Call before the node leaves the tree. */
 void obtain_forget(struct core *c, uint32_t slot);
 
 #endif

@@ -4,18 +4,18 @@
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"
 
-/* Does nobody hold the node, nor anything below it, on either tier? As obtain_settle has found. */
+/* Returns true if nothing holds the node or one below it on either tier, as of obtain_settle. */
 static bool unheld(const struct node *n)
 {
     return n->room.kept[TIER_DEVICE] == 0 && n->room.kept[TIER_HOST] == 0;
 }
 
-/* All nodes of a namespace, and with the last one its record and its root. */
+/* Removes all nodes of a namespace and, with the last one, its record and its root. */
 static bool remove_space(struct core *c, uint32_t space)
 {
     uint32_t root = space_at(c, space)->root, left = node_at(c, root)->children.n;
 
-    check(left > 0); /* without children it would be gone */
+    check(left > 0); /* without children it would have been freed */
     if (!unheld(node_at(c, root)))
         return false;
     for (; left > 0; left--)
@@ -24,7 +24,7 @@ static bool remove_space(struct core *c, uint32_t space)
     return true;
 }
 
-/* The longest unused namespace. One that waits for a step goes to the end of the list. */
+/* Evicts the longest unused namespace. One that waits for a step moves to the end of the list. */
 static bool evict_space(struct core *c, uint32_t tenant)
 {
     struct list *idle = &tenant_at(c, tenant)->idle;
@@ -45,8 +45,8 @@ static bool evict_space(struct core *c, uint32_t tenant)
     return false;
 }
 
-/* A node with extra keys and what continues it, in the order in which they were made. What is held
- * goes to the end of the list. */
+/* Evicts the oldest node with extra keys, and its descendants. A held one moves to the end of the
+ * list. */
 static bool evict_keyed(struct core *c, struct pool *p)
 {
     if (!obtain_settle(c, p))
@@ -67,7 +67,7 @@ static bool evict_of_pool(struct core *c, struct pool *p, enum share_table table
     return table == SHARE_EXTRA_KEYS ? evict_keyed(c, p) : evict_record(c, p);
 }
 
-/* In this pool first, where it is the tenant's. */
+/* Starts with pool `first` if it is the tenant's. */
 static bool evict_of_tenant(struct core *c, struct share_of of, uint32_t first)
 {
     if (of.table == SHARE_NAMESPACES)
@@ -86,7 +86,7 @@ static bool evict_of_tenant(struct core *c, struct share_of of, uint32_t first)
 
 /* --- whether it can bring enough --- */
 
-/* Records that the tenant's prefixes hold, so the most that their eviction could bring. */
+/* Returns the records that the tenant's prefixes use: the most that their eviction could free. */
 static uint64_t cached(const struct core *c, uint32_t tenant, enum share_table table)
 {
     uint64_t n = 0;
@@ -112,7 +112,8 @@ static uint32_t common_of(const struct core *c, struct share_of of)
     return share_common(share_holder(c, of.table, of.tenant));
 }
 
-/* May `asks` take prefixes of `has`? Only common ones, and only while `has` has more of them. */
+/* Returns true if `asks` may evict prefixes of `has`: only common records, and only while `has` has
+ * more of them. */
 static bool makes_way_for(const struct core *c, struct share_of asks, struct share_of has)
 {
     return common_of(c, has) > common_of(c, asks);

@@ -1,14 +1,14 @@
-/* STATE segments: who needs them, and what becomes of them when nobody does. See state.h.
+/* STATE segments: who needs them, and what happens to those that are not needed. See state.h.
  *
  * A segment is superseded when a resume point below is out of its reach (passed), its node is no
  * fork point, nobody borrows it and no other live resume point's window covers it (needed). These
- * can become true in any order; each event that changes one of them calls state_settle. Lazy:
- * superseded segments wait in the pool's reclaim list, oldest first, for whoever needs pages; a
+ * conditions become true in any order; each event that changes one calls state_settle. Lazy:
+ * superseded segments wait in the pool's reclaim list, oldest first, until pages are needed; a
  * match that can still use one takes it back.
  *
  * A live resume point claims its window. Each node knows the nearest claim at or below it, and has
- * those of its children in a heap: whatever a window covers, a claim that begins or ends is told
- * only as far up as it is the nearest. Invariant: the window of a claim is whole. */
+ * its children's nearest claims in a heap. The begin or end of a claim is passed up only as far as
+ * it is the nearest, however long the window is. Invariant: the window of a claim is whole. */
 #include "core/tree/state.h"
 
 #include "core/arena/count.h"
@@ -43,8 +43,8 @@ uint32_t window_first(const struct group *g, uint32_t at)
     return (at - l->window) / l->page_tokens;
 }
 
-/* STATE at a length that is no multiple of L, which only a ticket has: what is needed to go on from
- * there, and no more. It is never less than what is behind `from`. */
+/* Returns the STATE pages needed to resume at a length that is no multiple of L, which only a
+ * ticket has. They include at least the pages behind `from`. */
 static struct transfer_range window_pages(const struct pool *p, const struct group *g,
                                           struct transfer_span span)
 {
@@ -79,7 +79,7 @@ struct transfer_range transfer_pages(const struct pool *p, const struct group *g
     return range;
 }
 
-/* The first page of the range that is behind the chunks up to that depth. */
+/* Returns the first page of the range that is behind the chunks up to that depth. */
 static uint32_t range_cut(const struct group *g, struct transfer_range range,
                           struct transfer_span span, uint32_t depth, bool state_last)
 {
@@ -115,20 +115,20 @@ bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, 
     return true;
 }
 
-/* Tokens of the longest window, in whole chunks. */
+/* Returns the tokens of the longest window, in whole chunks. */
 static uint32_t window_span(const struct pool *p)
 {
     return p->reach * p->align;
 }
 
-/* Has the host a copy of the node's pages of the group that nobody has found corrupt? */
+/* Returns true if the host has the node's pages of the group, not known to be corrupt. */
 static bool host_gives(const struct node *n, uint32_t g)
 {
     return n->group[g].pages[TIER_HOST] != NONE && !n->tier[TIER_HOST].corrupt;
 }
 
-/* Down to that depth nobody can resume below this node: it lacks STATE, or has some that waits for
- * its step. on_both: the host may give it what the device lacks. 0: it has all. */
+/* Returns the depth down to which nobody can resume below this node: it lacks STATE, or has some
+ * that waits for its step; 0: it has all. on_both: the host may supply what the device lacks. */
 static inline uint32_t lacks(const struct pool *p, const struct node *n, bool on_both)
 {
     uint32_t reach = 0;
@@ -146,8 +146,9 @@ static uint32_t lacks_to(const struct pool *p, const struct node *n)
     return lacks(p, n, false);
 }
 
-/* Down to which depth nobody can resume at or below the node, for what it or its ancestors lack, as
- * far up as windows reach, or to where a claim says that its window is whole. 0: nothing lacks. */
+/* Returns the depth down to which nobody can resume at or below the node because it or an ancestor
+ * lacks STATE; 0: none does. Looks up as far as windows reach, or to a claim: that window is whole.
+ */
 static uint32_t bound_above(const struct core *c, uint32_t slot, uint32_t *visits)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
@@ -173,8 +174,8 @@ bool state_resumable(const struct core *c, uint32_t slot)
     return bound == 0 || bound < node_at(c, slot)->depth;
 }
 
-/* One look at each node: what lacks something is below no candidate, so its parent is the next. No
- * further up than `state_from`. */
+/* Visits each node once. A node that lacks STATE rules out all candidates within its reach, so its
+ * parent is the next one. Goes no further up than `state_from`. */
 static uint32_t deepest(struct core *c, struct path path, bool on_both)
 {
     const struct pool *p = pool_at(c, node_at(c, path.node)->pool);
@@ -203,7 +204,7 @@ uint32_t state_above_on_both(struct core *c, struct path path)
     return deepest(c, path, true);
 }
 
-/* Downwards: what the nodes so far lack is below no candidate. */
+/* Searches downwards, with the bound of what the nodes so far lack. */
 uint32_t state_first_below(struct core *c, struct path path)
 {
     const struct pool *p = pool_at(c, node_at(c, path.node)->pool);
@@ -255,7 +256,7 @@ static void reclaim_remove(struct core *c, uint32_t slot)
 
 /* --- claims of resume points on the segments of their windows --- */
 
-/* The depth of the nearest claim below the node whose window the node's segment is in; 0: none. */
+/* Returns the depth of the nearest claim below whose window has the node's segment; 0: none. */
 static uint32_t needed_by(const struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);
@@ -264,8 +265,8 @@ static uint32_t needed_by(const struct core *c, const struct node *n)
     return claim > 0 && claim - n->depth < window_span(p) ? claim : 0;
 }
 
-/* Tells the parent of the nearest claim at or below the node. False: the parent knows, or is the
- * root, of which nobody asks. */
+/* Passes the nearest claim at or below the node to the parent. Returns false if the parent has it
+ * already, or is the root, which needs none. */
 static bool claim_told(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot), *up = node_at(c, n->parent);
@@ -292,7 +293,7 @@ static void claim_changed(struct core *c, uint32_t slot)
 
 /* --- superseding --- */
 
-/* Frees a node's segment, and a superseded one's host copy, which nobody needs any more. */
+/* Frees a node's segment, and a superseded segment's host copy, which is not needed either. */
 static uint32_t drop(struct core *c, uint32_t slot, bool is_superseded)
 {
     struct node *n = node_at(c, slot);
@@ -357,8 +358,8 @@ void state_settle(struct core *c, uint32_t slot)
     }
 }
 
-/* Ends the claims below the node whose windows its segment is in, those furthest down first. False:
- * the piece is over, and what ended stays so. However far below the first claim is, one ends. */
+/* Ends the claims below the node whose windows cover its segment, deepest first. Returns false if
+ * the piece is over; ended claims stay ended. At least one ends, however deep the first one is. */
 static bool unclaim_below(struct core *c, uint32_t slot)
 {
     const struct pool *p = node_pool(c, node_at(c, slot));
@@ -400,8 +401,8 @@ uint32_t state_drop(struct core *c, uint32_t slot)
     return freed;
 }
 
-/* Takes the peaks of snapshot pages in use. Reclaimable pages do not count, and while a commit goes
- * on nothing is superseded yet. */
+/* Updates the peaks of snapshot pages in use. Reclaimable pages do not count, and nothing is
+ * superseded yet while a commit runs. */
 static void take_peaks(struct pool *p)
 {
     for (uint32_t g = 0; g < p->ngroups; g++) {
@@ -447,7 +448,7 @@ void state_hold(struct core *c, struct path path)
         take_peaks(pool_at(c, node_at(c, path.node)->pool));
 }
 
-/* From the node upwards; returns the first that is held still. */
+/* Goes from the node upwards and returns the first node that is still held. */
 static uint32_t unhold(struct core *c, uint32_t lent_from, struct path path, uint32_t end)
 {
     uint32_t at = path.node;
@@ -469,7 +470,7 @@ void state_unhold(struct core *c, struct path path)
     unhold(c, UINT32_MAX, path, UINT32_MAX);
 }
 
-/* What is left is pinned before the rest goes: a pin holds the path above it, too. */
+/* Pins the rest before it unpins the node: a pin holds the path above it, too. */
 bool state_path_end(struct core *c, struct path *path, uint32_t lent_from, enum ref_kind kind,
                     uint32_t end)
 {
@@ -492,7 +493,7 @@ uint32_t state_low(const struct core *c, uint32_t slot)
     return span < n->depth ? n->depth - (uint32_t)span : 0;
 }
 
-/* A commit ends here, perhaps again: successors that the node had then may be gone. */
+/* A commit ends here, perhaps again: successors that the node had before may be gone. */
 static void make(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -514,7 +515,7 @@ static void pass(struct core *c, uint32_t slot)
     state_settle(c, slot);
 }
 
-/* Is nothing of its window missing, while a refill in it waits for its step? */
+/* Returns true if its window is complete but a refill in it waits for its step. */
 static bool window_waits(struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
@@ -530,7 +531,7 @@ static bool window_waits(struct core *c, uint32_t slot)
     return waits;
 }
 
-/* It can be resumed here: a resume point, which claims its window. */
+/* The node can be resumed: it becomes a resume point, which claims its window. */
 static void resume_point(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -541,9 +542,9 @@ static void resume_point(struct core *c, uint32_t slot)
     n->state.claims_window = 1;
     claim_changed(c, slot);
     end = c->visits + PIECE_VISITS_MAX;
-    /* Upwards from the deepest node with depth + max(W) <= t: where a node has a successor already,
-     * those above it have one too, except for nodes that were made resume points anew. What is
-     * further up than a piece goes keeps its STATE until others need the pages. */
+    /* Upwards from the deepest node with depth + max(W) <= t. Above a node that has a successor,
+     * all nodes have one, except those that became resume points again. Nodes beyond the end of the
+     * piece keep their STATE until others need the pages. */
     for (uint32_t at = node_above(c, (struct path){n->parent, passed / p->align * p->align});
          node_at(c, at)->depth > 0 && c->visits < end; at = node_at(c, at)->parent, c->visits++)
         if (node_at(c, at)->state.successor != SUCCESSOR_BELOW)
@@ -565,7 +566,7 @@ void state_terminal(struct core *c, uint32_t slot)
     take_peaks(p);
 }
 
-/* May it be a resume point again? */
+/* Returns true if it may be a resume point again. */
 static bool may_claim(const struct node *n)
 {
     return n->state.resume == RESUME_POINT && !n->state.claims_window &&
@@ -580,9 +581,9 @@ static void arrived(struct core *c, uint32_t slot)
     take_peaks(node_pool(c, node_at(c, slot)));
 }
 
-/* The resume points whose windows the segment is in are within reach below it; there are none below
- * a node that lacks all that they need. Those that a step has no visits left for claim nothing
- * until they are committed to again. */
+/* Resume points whose windows cover the segment are within its reach; none are below a node whose
+ * missing STATE rules them all out. Those that the step has no visits left for claim nothing until
+ * they are committed to again. */
 static void arrived_below(struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
@@ -606,7 +607,7 @@ static void arrived_below(struct core *c, uint32_t slot)
     }
 }
 
-/* Does a child leave something below it that could be resumed? Not one that is itself to come. */
+/* Returns true if a child that is not itself to come leads to a node that could be resumed. */
 static bool leads_down(struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);

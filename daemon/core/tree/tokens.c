@@ -29,7 +29,7 @@ uint32_t tokens_blocks_of(const struct token_buf *b, uint32_t n)
     return n / align * tokens_blocks_per_chunk(align) + div_up(n % align, TOKEN_BLOCK);
 }
 
-/* Room of the block that holds offset `off` of a buffer, from `off` on. */
+/* Returns the room, from `off` on, of the block that has this offset of a buffer. */
 static uint32_t room_at(const struct token_buf *b, uint32_t off)
 {
     uint32_t align = b->align, in_chunk = off % align, in_block = in_chunk % TOKEN_BLOCK;
@@ -77,7 +77,7 @@ void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads)
     share_put_n(c, (struct share_of){SHARE_EXTRA_KEYS, tenant}, keys);
 }
 
-/* Where a search for the first key at or behind that position begins; NONE: there is none. */
+/* Returns where to search for the first key at or behind `pos`; NONE: there is no such key. */
 static uint32_t keys_head(const struct core *c, const struct token_buf *b, uint32_t pos)
 {
     return b->keys != NONE && key_at(c, b->keys_tail)->position >= pos ? b->keys : NONE;
@@ -142,7 +142,7 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
         return;
     keep = tokens_blocks_of(b, end - b->first);
     if (keep == tokens_blocks_of(b, b->end - b->first)) {
-        last = b->tail; /* as most rewinds: nothing goes */
+        last = b->tail; /* like most rewinds: no block is freed */
         at = NONE;
     }
     for (uint32_t i = 0; i < keep && at != NONE; i++) {
@@ -215,7 +215,7 @@ void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, u
     struct token_buf front = *b;
 
     tokens_init(&front, start);
-    front.cut = b->cut; /* nothing is taken away */
+    front.cut = b->cut; /* nothing is cut off */
     for (uint32_t off = 0; off < take; off += TOKEN_BLOCK, from = *block_next(c, from))
         check(tokens_append(c, &front, block_at(c, from)->v, min_u32(TOKEN_BLOCK, take - off), NULL,
                             0) == TERN_OK);
@@ -241,8 +241,7 @@ void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, u
     *b = front;
 }
 
-/* The block of a buffer that holds offset `off`, from a cursor that only goes forward: reading a
- * buffer in order is linear in what is read. */
+/* Returns the tokens at offset `off`. The cursor only moves forward: ordered reads are linear. */
 static const uint32_t *buf_at(const struct core *c, const struct token_buf *b, uint32_t off,
                               uint32_t *cursor_block, uint32_t *cursor_at)
 {
@@ -274,7 +273,7 @@ const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t scratch[
     return scratch;
 }
 
-/* Keys of a view within [from, to), one after the other: those of the buffer come first. */
+/* Walks the keys of a view within [from, to): those of the buffer first, then the request's. */
 struct key_walk {
     uint32_t at, i;
 };
@@ -368,7 +367,7 @@ bool view_equals_chunk(struct token_view *w, uint32_t start, struct token_heads 
     return keys_equal_chunk(w, start, of);
 }
 
-/* What an extra key adds to both. */
+/* Adds the chunk's extra keys to both hashes. */
 static void hash_keys(struct token_view *w, uint32_t start, struct view_hashes *h)
 {
     const struct hash_secret *k = secret_of(w->c);
