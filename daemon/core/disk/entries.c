@@ -1,7 +1,7 @@
 /* See entries.h. */
 #include "core/disk/entries.h"
 
-#define HALF_LIFE_NS (6ull * 3600 * 1000000000) /* of what an entry was used (D7) */
+#define HALF_LIFE_NS (6ull * 3600 * 1000000000) /* of an entry's uses (D7) */
 
 uint64_t disk_served(const struct core *c)
 {
@@ -19,7 +19,7 @@ void disk_claim(struct core *c, struct disk_window of, bool in)
         up = k->parent;
         k->claims += in ? 1 : -1u;
         if (k->claims == 0 && k->kept & DISK_HAS(DISK_STATE) &&
-            c->disk_ready) /* before that, an entry that claims it may still be found */
+            c->disk_ready) /* before that, a claiming entry may still be found */
             disk_part_leave(c, at, DISK_STATE);
     }
 }
@@ -33,7 +33,7 @@ void disk_entry_keep(struct core *c, uint32_t chunk, const struct disk_entry *e)
 
     k->reach = e->reach;
     disk_claim(c, (struct disk_window){chunk, e->reach}, true);
-    if (was) { /* what the earlier one claimed, after what this one does */
+    if (was) { /* the earlier one's claims end after this one's begin */
         disk_claim(c, (struct disk_window){chunk, reach}, false);
         disk_entry_list_remove(c, entries, chunk);
     } else if (disk_entry_list_has(c, chunk)) {
@@ -64,7 +64,7 @@ void disk_entry_use(struct core *c, uint32_t chunk)
     uint32_t at = chunk;
 
     while (at != NONE && !disk_is_entry(disk_chunk_at(c, at)))
-        at = disk_chunk_at(c, at)->children.head; /* there is one below */
+        at = disk_chunk_at(c, at)->children.head; /* an entry is below */
     if (at == NONE)
         return;
     walked(c, disk_path(disk_chunk_at(c, at)) - disk_path(disk_chunk_at(c, chunk)));
@@ -101,7 +101,7 @@ uint64_t disk_entry_own(const struct core *c, uint32_t chunk)
     return bytes;
 }
 
-/* Halved every HALF_LIFE_NS, and in a straight line in between. */
+/* Halves the value every HALF_LIFE_NS, and interpolates linearly in between. */
 static uint64_t decayed(uint64_t value, uint64_t age_ns)
 {
     uint64_t halves = age_ns / HALF_LIFE_NS, part = age_ns % HALF_LIFE_NS;
@@ -135,11 +135,11 @@ static bool is_needless(const struct disk_chunk *k)
     return disk_is_entry(k) && k->reason == DISK_CONTINUED;
 }
 
-/* How many bytes the end of what it makes needless will bring. STATE goes where no entry that stays
- * claims it, the new one neither. What will go that way is spared until then. */
+/* Returns the bytes that end with the entries that the new one makes needless: also STATE that
+ * neither another entry nor the new one claims. Spares these entries until then. */
 static uint64_t prunable(struct core *c, const struct disk_new *e)
 {
-    uint32_t claiming = 0, n = 0, last = e->chunk; /* last: the first that claims it no more */
+    uint32_t claiming = 0, n = 0, last = e->chunk; /* last: the next one to stop claiming */
     uint64_t bytes = 0;
 
     if (!prunes(e->reason))
@@ -185,7 +185,7 @@ void disk_prune(struct core *c, uint32_t chunk, enum disk_reason reason)
             continue;
         k->needless = 1;
         if (k->pins == 0)
-            prune_one(c, at); /* the chunk stays: there is one below it */
+            prune_one(c, at); /* the chunk stays: it has a child */
     }
 }
 
@@ -201,7 +201,7 @@ void disk_unpin(struct core *c, uint32_t chunk)
     if (k->pins > 0)
         return;
     if (k->needless && k->children.n > 0) {
-        prune_one(c, chunk); /* a longer one is still there */
+        prune_one(c, chunk); /* a longer entry still exists */
         return;
     }
     k->needless = 0;
@@ -220,7 +220,7 @@ static bool may_go(const struct core *c, uint32_t chunk, const struct disk_room 
     return !prunes(r->for_it.reason) || k->spared != c->disk_spared;
 }
 
-/* The entry with the lowest score that may go; NONE. */
+/* Returns the evictable entry with the lowest score; NONE. */
 static uint32_t next_to_go(struct core *c, uint32_t tenant, const struct disk_room *r)
 {
     uint32_t first = NONE, looked = 0, end = c->visits + DISK_CHUNKS_LOOKED;
@@ -236,7 +236,7 @@ static uint32_t next_to_go(struct core *c, uint32_t tenant, const struct disk_ro
             continue;
         c->visits += disk_within(disk_chunk_at(c, at), disk_chunk_at(c, at)->reach);
         score = disk_entry_score(c, at);
-        if (first == NONE || score < lowest) { /* of equal ones the older */
+        if (first == NONE || score < lowest) { /* of equal scores, the older entry */
             first = at;
             lowest = score;
         }
@@ -261,7 +261,7 @@ enum disk_has_room disk_room_more(struct core *c, uint32_t tenant, struct disk_r
     return DISK_ROOM;
 }
 
-/* What makes way may have shared STATE with what the new entry makes needless. */
+/* Evicted entries may have shared STATE with those that the new entry makes needless. */
 static uint64_t most_of(struct core *c, uint32_t tenant, const struct disk_room *r)
 {
     uint64_t credit = prunable(c, &r->for_it);
@@ -280,13 +280,13 @@ enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_r
         room = disk_room_more(c, tenant, &r);
         if (room != DISK_ROOM_NEVER || !prunes(r.for_it.reason))
             continue;
-        r.for_it.reason = DISK_EVICT; /* what it will make needless */
+        r.for_it.reason = DISK_EVICT; /* allow entries that it will make needless */
         room = DISK_ROOM;
     }
     return room;
 }
 
-/* One more chunk is bad, or a root was reset: all entries are looked at once from now on. */
+/* Another chunk is bad, or a root was reset: all entries are checked once from now on. */
 static void bad_more(struct core *c)
 {
     c->disk_bad++;
@@ -326,7 +326,7 @@ static bool leads_through_bad(struct core *c, uint32_t chunk)
     return k->bad;
 }
 
-/* A held entry is marked, and goes when it is let go. */
+/* Ends an affected entry; one that is pinned is marked as bad and ends when it is unpinned. */
 static void bad_look(struct core *c, uint32_t chunk)
 {
     const struct disk_chunk *k = disk_chunk_at(c, chunk);
@@ -346,7 +346,7 @@ bool disk_bad_flush(struct core *c)
     uint32_t end = piece_begin(c);
 
     if (!c->disk_ready)
-        return true; /* it is looked at when all was found */
+        return true; /* checked after recovery has found everything */
     for (; c->disk_bad_left > 0; c->disk_bad_left--) {
         if (c->visits++ >= end || visits_left(c) == 0)
             return false;

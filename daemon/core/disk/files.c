@@ -1,7 +1,7 @@
-/* The files of the disk tier, and what of them is to be given back. A file whose extents are all
- * gone goes as a whole; until then each of them becomes a hole. What is to be given back is queued,
- * and said in a few actions a step; a store writes nothing while something is queued, so the queue
- * never needs more records than there are extents. See index.h. */
+/* The files of the disk tier, and what is removed of them. A file without needed extents is
+ * deleted; until then each unneeded extent becomes a hole. Removals are queued and sent in a few
+ * actions a step. A store writes nothing while the queue is not empty, so the queue never needs
+ * more records than there are extents. See index.h. */
 #include "core/arena/actions.h"
 #include "core/disk/index.h"
 
@@ -122,7 +122,7 @@ bool disk_gone_flush(struct core *c, struct actions *out)
     return true;
 }
 
-/* Chunks that have something in it are bad, as disk_bad_flush finds them. */
+/* Marks files as lost: disk_bad_flush marks the chunks that have extents in them as bad. */
 static void lost(struct core *c, uint64_t number)
 {
     for (uint32_t i = 0; i < c->limits.disk_files; i++, c->visits++) {

@@ -10,14 +10,13 @@
 
 /* --- finding --- */
 
-/* A chunk is in the bucket of its path with its root, and a root in that of its namespace with
- * this. */
+/* The second key of a root in TABLE_CHUNKS, with its namespace; a chunk has its path and root. */
 static uint64_t tree_key(const struct core *c, uint32_t tenant, uint64_t layout_hash)
 {
     return keyed_fold(secret_of(c), KEYED_START, layout_hash, KIND_OTHER + tenant);
 }
 
-/* NONE: there is none, or it was reset. */
+/* Returns the root; NONE: it does not exist, or was reset. */
 static uint32_t root_of(const struct core *c, struct disk_tree of)
 {
     uint32_t at;
@@ -36,7 +35,7 @@ static uint32_t root_of(const struct core *c, struct disk_tree of)
     return NONE;
 }
 
-/* The hash of the path that ends with the view's chunk behind the parent. */
+/* Returns the hash of the path that ends with the view's chunk behind the parent. */
 static uint64_t path_hash(const struct core *c, uint32_t parent, struct token_view *w)
 {
     return view_hash(w, disk_chunk_at(c, parent)->depth, hashed_at(c, TABLE_CHUNKS, parent)->hash,
@@ -44,7 +43,7 @@ static uint64_t path_hash(const struct core *c, uint32_t parent, struct token_vi
         .path;
 }
 
-/* A layout's hash is public, so two layouts with one hash may differ in L. */
+/* A layout's hash is public, so two layouts with equal hashes may differ in L. */
 static bool is_child(const struct disk_chunk *k, uint32_t parent, struct token_view *w)
 {
     return k->parent == parent && k->align == w->align &&
@@ -71,7 +70,7 @@ uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w,
                : child_at(c, parent, path_hash(c, parent, w), w, bad_too);
 }
 
-/* The same with a node's chunk, whose hash is known. */
+/* The same for a node's chunk, whose hash is known. */
 static uint32_t child_of_node(const struct core *c, const struct disk_chunk *p, uint32_t node)
 {
     const struct token_buf b = tokens_of_node(c, node_at(c, node));
@@ -96,7 +95,7 @@ uint32_t disk_of_node(const struct core *c, const struct node *n)
     return k && k->used && k->gen == d->gen && d->round == c->disk_round ? d->chunk : NONE;
 }
 
-/* Is its chunk known, and durable? Then so is that of each node above it. */
+/* Returns true if its chunk is known and durable; then those of all its ancestors are, too. */
 static bool is_known(const struct core *c, const struct node *n)
 {
     uint32_t at = disk_of_node(c, n);
@@ -173,7 +172,7 @@ uint32_t disk_of_path(struct core *c, uint32_t node, bool learns)
     return chunk;
 }
 
-/* Has the chunk the STATE that a session needs to go on from the chunk `below` chunks deeper? */
+/* Returns true if the chunk has the STATE needed to resume at the chunk `below` chunks deeper. */
 static bool has_state(const struct pool *p, const struct disk_chunk *k, uint32_t below)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
@@ -183,10 +182,10 @@ static bool has_state(const struct pool *p, const struct disk_chunk *k, uint32_t
     return true;
 }
 
-/* What one entry lacks, those between it and the chunk that lacks it need, too. */
+/* STATE that one entry lacks, entries between it and the lacking chunk need, too. */
 uint32_t disk_above(struct core *c, const struct pool *p, uint32_t chunk)
 {
-    uint32_t entry = NONE, n = 0, at = chunk; /* n: chunks from the entry up that have all */
+    uint32_t entry = NONE, n = 0, at = chunk; /* n: complete chunks, from the entry upwards */
 
     for (; disk_chunk_at(c, at)->depth > 0; at = disk_chunk_at(c, at)->parent) {
         const struct disk_chunk *k = disk_chunk_at(c, at);
@@ -206,7 +205,7 @@ uint32_t disk_above(struct core *c, const struct pool *p, uint32_t chunk)
     return entry;
 }
 
-/* Down along the view as far as it agrees, and up again. The chunk that differs is looked at, too.
+/* Goes down along the view as far as it matches, then up. Counts the first chunk that differs, too.
  */
 static uint32_t reach_from(struct core *c, const struct pool *p, uint32_t chunk,
                            struct token_view *w)
@@ -408,7 +407,7 @@ static void chunk_free(struct core *c, uint32_t at)
     touch(c);
 }
 
-/* Chunks that nobody needs go in pieces: the rest waits as the tenant's `disk_bare`. */
+/* Unneeded chunks are removed in pieces: the rest waits in the tenant's `disk_bare`. */
 void disk_chunk_offer(struct core *c, uint32_t chunk)
 {
     for (uint32_t at = chunk, up; at != NONE; at = up) {

@@ -1,11 +1,11 @@
-/* The index of what lies on the disk: a tree of chunks for each (tenant, namespace, layout), beside
- * the prefix trees of the pools and like them, with the token ids of every chunk, so that what is
- * found is equal and not only hashed alike (D4). A chunk is there as long as an entry at it or
- * below it needs it; entries that have chunks in common share them (D9).
+/* The index of the disk: a tree of chunks for each (tenant, namespace, layout), separate from the
+ * pools' prefix trees but like them. It has the token ids of every chunk, so a match compares
+ * tokens and not only hashes (D4). A chunk exists while an entry at or below it needs it; entries
+ * with common chunks share them (D9).
  *
- * What must stay true: a chunk whose HISTORY is kept has a parent whose HISTORY is kept, up to the
- * root; the bytes that a tenant uses are those of its extents that are kept or are being written;
- * a STATE extent is kept while an entry claims it. */
+ * Invariants: the parent of a chunk whose HISTORY is kept has its own HISTORY kept, up to the root;
+ * a tenant's used bytes are those of its extents that are kept or being written; a STATE extent is
+ * kept while an entry claims it. */
 #ifndef CORE_DISK_INDEX_H
 #define CORE_DISK_INDEX_H
 
@@ -24,46 +24,46 @@ static inline bool disk_is_entry(const struct disk_chunk *k)
     return k->kept & DISK_HAS(DISK_ENTRY);
 }
 
-/* Chunks of its path, with it: as many as a walk up to the root looks at. */
+/* Returns the chunks of its path, itself included: the length of a walk to the root. */
 static inline uint32_t disk_path(const struct disk_chunk *k)
 {
     return k->depth ? k->depth / k->align : 0;
 }
 
-/* Those of them that a reach has: a window may be longer than what was stored. */
+/* Returns how many of them a reach covers: a window may be longer than the stored path. */
 static inline uint32_t disk_within(const struct disk_chunk *k, uint32_t reach)
 {
     return reach < disk_path(k) ? reach : disk_path(k);
 }
 
-/* Whose tree: a root is found by it. */
+/* The key of a root. */
 struct disk_tree {
     uint32_t tenant;
     struct namespace_id ns;
     uint64_t layout_hash;
 };
 
-/* The same, and it is made; NONE if no record is to be had. */
+/* Finds or creates the root; NONE if no record is free. */
 uint32_t disk_root_make(struct core *c, struct disk_tree of);
-/* The chunk that the node remembers, which may not be durable yet; NONE: none. */
+/* Returns the chunk that the node remembers, possibly not durable yet; NONE: none. */
 uint32_t disk_of_node(const struct core *c, const struct node *n);
-/* The deepest chunk of the node's path, every token compared; the root's for a root. NONE: there is
- * no root. What nodes remember is not compared again. learns: they remember what is found. */
+/* Returns the deepest chunk of the node's path, every token compared, but for remembered chunks;
+ * the tree's root for a root. NONE: there is no root. learns: nodes remember what is found. */
 uint32_t disk_of_path(struct core *c, uint32_t node, bool learns);
-/* The node remembers the chunk as its own. */
+/* Makes the node remember the chunk as its own. */
 void disk_node_is(struct core *c, struct node *n, uint32_t chunk);
-/* The node is new: if the chunk of its parent is known, so is its own. */
+/* For a new node: if its parent's chunk is known, looks up the node's own. */
 void disk_node_new(struct core *c, uint32_t node);
-/* The deepest one from this upwards that a session of the pool can go on from, or NONE. */
+/* Returns the deepest chunk from here upwards at which a session of the pool can resume; NONE. */
 uint32_t disk_above(struct core *c, const struct pool *p, uint32_t chunk);
-/* Where a session could get to: from the deepest chunk of the path to `node` that is on the disk,
- * down along the view. NONE for nowhere. */
+/* Returns where a session could resume: from the deepest chunk on the disk of the path to `node`,
+ * down along the view; NONE. */
 uint32_t disk_reach(struct core *c, uint32_t node, struct token_view *w, bool learns);
-/* The same, from no node at all: a namespace of the pool of which memory has nothing. */
+/* The same without a node: for a namespace of the pool that is not in memory. */
 uint32_t disk_reach_anew(struct core *c, const struct pool *p, struct namespace_id ns,
                          struct token_view *w);
 
-/* What a chunk is made of. `blocks` and `keys` are copied into records of the index. */
+/* The content of a new chunk. `tokens` and `extra` are copied into records of the index. */
 struct disk_fresh {
     uint32_t parent, align;
     uint64_t chain;
@@ -72,14 +72,14 @@ struct disk_fresh {
     uint32_t nkeys;
 };
 
-/* A chunk of which nothing is kept yet, under its parent. NONE: records have run out. */
+/* Creates a chunk under its parent, with nothing kept yet. NONE: no record is free. */
 uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f);
 struct token_view disk_fresh_view(const struct core *c, const struct disk_fresh *f);
-/* The child of `parent` with the view's tokens and keys; NONE. bad_too: one that lookups skip. */
+/* Returns the child with the view's tokens and keys; NONE. bad_too: also one that lookups skip. */
 uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w, bool bad_too);
-/* Where nobody needs the chunk any more it goes, and so do those above it. */
+/* Removes the chunk if it is not needed, and then its ancestors likewise. */
 void disk_chunk_offer(struct core *c, uint32_t chunk);
-/* The rest of what goes. False: there is more. */
+/* Removes the rest of the unneeded chunks. Returns false if there are more. */
 bool disk_bare_flush(struct core *c);
 static inline void disk_pin(struct core *c, uint32_t chunk)
 {
@@ -87,46 +87,46 @@ static inline void disk_pin(struct core *c, uint32_t chunk)
     tenant_at(c, disk_chunk_at(c, chunk)->tenant)->disk_pins++;
     touch(c);
 }
-/* A store that waits for room may have it now. */
+/* Lets stores that wait for room try again. */
 static inline void disk_let_go(struct core *c)
 {
     c->disk_let_go = gen_next(c->disk_let_go);
 }
 
-/* An extent of the chunk is durable there: one that it had before goes. */
+/* Records a durable extent of the chunk; an earlier one is removed. */
 void disk_part_keep(struct core *c, uint32_t chunk, enum disk_part part, struct disk_kept at);
-/* It is needed no more. */
+/* The extent is no longer needed. */
 void disk_part_leave(struct core *c, uint32_t chunk, enum disk_part part);
-/* By which a chunk is found that has its HISTORY there. */
+/* Returns the hash that finds a chunk by the place of its HISTORY. */
 uint64_t disk_place_hash(const struct core *c, struct disk_place place);
-/* What an extent of the chunk says of itself. */
+/* Fills in the description that an extent of the chunk carries. */
 void disk_extent_of(const struct core *c, uint32_t chunk, enum disk_part part,
                     const struct disk_kept *at, struct disk_extent *ret);
-/* What an extent with the pages of those groups, of one chunk, keeps. */
+/* Returns the sizes of an extent with one chunk's pages of those groups. */
 struct disk_kept disk_kept_of(const struct pool *p, uint32_t groups);
 uint64_t disk_kept_bytes(const struct disk_chunk *k, enum disk_part part,
                          const struct disk_kept *at);
 
-/* Files: how many of their extents are needed, and what is to be given back. */
+/* Files: how many of their extents are needed, and what is to be removed. */
 struct disk_file_new {
     uint32_t tenant;
     struct namespace_id ns;
     uint64_t number;
 };
 uint32_t disk_file_take(struct core *c, const struct disk_file_new *f); /* NONE: no record */
-/* A reset of their namespace is over when they are gone, also those that are leaving by now: a
- * crash could bring them back. */
+/* Marks the namespace's files: its reset ends when all are gone, also those that are LEAVING by
+ * now, which a crash could restore. */
 void disk_files_reset(struct core *c, uint32_t tenant, struct namespace_id ns);
 void disk_file_free(struct core *c, uint32_t file);
-/* An extent of the file is not needed. */
+/* An extent of the file is no longer needed. */
 void disk_extent_gone(struct core *c, uint32_t file, uint64_t offset, uint64_t bytes);
-/* Something that was reset is gone for good. */
+/* A reset root or file is gone for good. */
 void disk_reset_over(struct core *c, uint32_t tenant);
-/* Nothing of the file is needed: after its last extent, or where none was. */
+/* Removes a file without needed extents: after its last one, or if it had none. */
 void disk_file_offer(struct core *c, uint32_t file);
-/* Says what is to be given back. False: there is more. */
+/* Emits actions for the queued removals. Returns false if there are more. */
 bool disk_gone_flush(struct core *c, struct actions *out);
-/* The file is gone for good: it was given back, or is not there for another reason. 0: all are. */
+/* The file is gone for good: it was removed, or is missing for another reason. 0: all files are. */
 void disk_file_dropped(struct core *c, uint64_t number);
 
 #endif

@@ -1,5 +1,5 @@
-/* See entries.h. A chunk is linked to the one before it by the place of that one, which two chunks
- * never share, and not by a hash alone. */
+/* See entries.h. A chunk names its parent by the parent's place, which no two chunks share, and not
+ * by a hash alone. */
 #include "core/disk/entries.h"
 
 #include "base/hash.h"
@@ -14,7 +14,7 @@ static bool lies_at(const struct core *c, const struct disk_chunk *k, struct dis
            disk_file_at(c, at->file)->number == place.file;
 }
 
-/* Whose HISTORY extent that is. */
+/* Returns the chunk whose HISTORY extent is at `place`. */
 static uint32_t chunk_at_place(const struct core *c, const struct disk_extent *e, uint64_t chain,
                                struct disk_place place)
 {
@@ -42,7 +42,7 @@ static uint32_t parent_of(struct core *c, const struct disk_extent *e)
     return at != NONE && disk_chunk_at(c, at)->depth + e->align == e->depth ? at : NONE;
 }
 
-/* The chain that these tokens and keys have behind the parent's. */
+/* Returns the chain of these tokens and keys behind the parent's. */
 static uint64_t chain_of(const struct core *c, const struct disk_fresh *f)
 {
     const struct disk_chunk *p = disk_chunk_at(c, f->parent);
@@ -51,8 +51,8 @@ static uint64_t chain_of(const struct core *c, const struct disk_fresh *f)
     return hash_mix(p->chain, view_hash(&w, p->depth, KEYED_START, true).content);
 }
 
-/* Where a chunk is found twice, it was given back before it was written anew, and so was all that
- * names what was given back: a crash has brought it back. What was written later counts. */
+/* A chunk that is found twice was removed before it was written again, and so was all that refers
+ * to the removed one: a crash has restored it. The later one counts. */
 static void leave_old(struct core *c, uint32_t chunk)
 {
     struct tenant *t = tenant_at(c, disk_chunk_at(c, chunk)->tenant);
@@ -62,7 +62,7 @@ static void leave_old(struct core *c, uint32_t chunk)
         uint32_t at = chunk;
 
         if (piece_over(c)) {
-            disk_chunk_bad(c, chunk); /* the rest goes when all was found */
+            disk_chunk_bad(c, chunk); /* the rest is removed after everything is found */
             return;
         }
         for (; disk_chunk_at(c, at)->children.n > 0; c->visits++)
@@ -77,7 +77,7 @@ static void leave_old(struct core *c, uint32_t chunk)
     }
 }
 
-/* The chunk under its parent; NONE: no record is to be had. */
+/* Creates the chunk under its parent; NONE: no record is free. */
 static uint32_t chunk_for(struct core *c, const struct disk_fresh *f)
 {
     struct token_view w = disk_fresh_view(c, f);
@@ -139,7 +139,7 @@ static bool take_extent(struct core *c, const struct event *ev, struct disk_kept
     return true;
 }
 
-/* The last file that was found: it stays until all of it was. */
+/* Releases the last file found, which stays until all of it was reported. */
 static void let_go_of_file(struct core *c)
 {
     if (c->disk_file_found == NONE)
@@ -181,7 +181,7 @@ void disk_found(struct core *c, const struct event *ev)
         return;
     t = tenant_at(c, e->tenant);
     if (t->config.disk_bytes == 0)
-        return; /* it may get a part again: what it has stays */
+        return; /* it may get a share again: what it has stays */
     at.file = file_of(c, e);
     if (at.file == NONE) {
         t->disk.dropped++;
@@ -210,7 +210,7 @@ void disk_ready(struct core *c, uint64_t next_file, uint64_t served_ns)
     touch(c);
 }
 
-/* Is STATE of its reach missing? */
+/* Returns true if STATE within its reach is missing. */
 static bool lacks(const struct core *c, uint32_t chunk)
 {
     const struct disk_chunk *k = disk_chunk_at(c, chunk);
@@ -233,7 +233,7 @@ static void check_chunk(struct core *c, uint32_t at)
     if (disk_is_entry(k) && lacks(c, at)) {
         t->disk.dropped++;
         t->disk.recovered--;
-        disk_entry_end(c, at); /* and the chunk with it, perhaps */
+        disk_entry_end(c, at); /* this may free the chunk, too */
         return;
     }
     if (k->claims == 0 && k->kept & DISK_HAS(DISK_STATE)) {
@@ -266,7 +266,7 @@ bool disk_recover_flush(struct core *c)
             if (room != DISK_ROOM)
                 break;
         }
-    if (c->disk_ready && !c->disk_trimmed) { /* from now on stores look to it */
+    if (c->disk_ready && !c->disk_trimmed) { /* from now on stores observe the budget */
         c->disk_trimmed = 1;
         touch(c);
     }

@@ -1,4 +1,4 @@
-/* How a store ends: what it held, and what is answered. See stores.h. */
+/* The end of a store: its pins and its answer. See stores.h. */
 #include "core/arena/actions.h"
 #include "core/arena/refuse.h"
 #include "core/busy.h"
@@ -36,7 +36,7 @@ static void answer(struct actions *out, const struct disk_store *s, enum tern_er
     r->store.written = s->written;
 }
 
-/* Its session may store anew what this one did not (D1). */
+/* Lets the store's session store again what this store did not (D1). */
 static void session_told(const struct core *c, const struct disk_store *s)
 {
     struct session *of;
@@ -48,7 +48,7 @@ static void session_told(const struct core *c, const struct disk_store *s)
         of->disk_stored = s->before;
 }
 
-/* The part that the store reads from the host, where others' borrows may lose the device's. */
+/* The part that the store reads only from the host: others may drop the device's STATE there. */
 static struct path on_host_alone(const struct core *c, const struct disk_store *s)
 {
     uint32_t device = node_at(c, s->device)->depth;

@@ -1,7 +1,7 @@
-/* The files of a store: which chunks of its path are not on the disk yet, room for them, and what
- * becomes of them when a file is durable or was not written (D3). HISTORY is written from the root
- * downwards; what a resume needs of STATE, and the entry, come last and in one file, so that
- * nothing says that it can be resumed before it can be. */
+/* The files of a store: the chunks of its path that are not on the disk yet, room for them, and
+ * what happens when a file is durable or was not written (D3). HISTORY is written from the root
+ * downwards. The STATE that a resume needs and the entry come last and in one file. Invariant: no
+ * entry exists before its prefix can be resumed. */
 #include "core/disk/store_files.h"
 
 #include "core/arena/actions.h"
@@ -9,16 +9,16 @@
 
 #define NODES_MAX (DISK_WRITE_EXTENTS / 2) /* of one file */
 
-/* What is missing. */
+/* What is missing on the disk. */
 struct missing {
-    uint32_t n, all;       /* in v, and altogether, of HISTORY */
-    uint32_t chunk;        /* the deepest that is there; NONE */
-    uint32_t keys;         /* extra keys of the chunks that are missing */
+    uint32_t n, all;       /* chunks without HISTORY: in v, and in total */
+    uint32_t chunk;        /* the deepest existing chunk; NONE */
+    uint32_t keys;         /* extra keys of the missing chunks */
     uint32_t v[NODES_MAX]; /* nodes, from the top */
-    uint64_t bytes;        /* of all that is missing, and the entry */
-    uint64_t total;        /* of all that the entry needs */
+    uint64_t bytes;        /* of everything missing and the entry */
+    uint64_t total;        /* of everything that the entry needs */
     uint32_t awaits;       /* a node whose checksums the next file waits for; NONE */
-    struct reason why;     /* if it does not fit */
+    struct reason why;     /* why it does not fit */
 };
 
 bool store_fits(uint64_t budget, uint64_t bytes)
@@ -33,14 +33,14 @@ static struct pool *store_pool(const struct core *c, const struct disk_store *s)
 
 /* --- what an extent is made of --- */
 
-/* Does the store read the node from the device? What is deeper may come there and go again. */
+/* Returns true if the store reads the node from the device. Deeper nodes may come and leave. */
 static bool on_device(const struct core *c, const struct disk_store *s, const struct node *n)
 {
     return n->depth <= node_at(c, s->device)->depth;
 }
 
-/* Where its pages of the group are read from; TIER_COUNT: it has none for the store. A refill that
- * waits for its step is nobody's to read yet (T18). */
+/* Returns the tier from which the node's pages of the group are read; TIER_COUNT: none for this
+ * store. Nobody may read a refill that waits for its step (T18). */
 static enum tier group_tier(const struct core *c, const struct disk_store *s, const struct node *n,
                             uint32_t g)
 {
@@ -79,7 +79,7 @@ static uint64_t bytes_of(const struct core *c, const struct disk_store *s, const
     return disk_kept_bytes(&k, part, &at);
 }
 
-/* What is there of the node's STATE; file NONE: nothing. */
+/* Returns the existing extent of the node's STATE; file NONE: none. */
 static struct disk_kept state_there(const struct core *c, const struct node *n)
 {
     uint32_t at = disk_of_node(c, n);
@@ -103,7 +103,7 @@ static bool sums_known(const struct node *n)
     return node_visible(n) && n->work.seal == SEAL_DONE;
 }
 
-/* Those of the host's pages are. */
+/* Host pages always have their checksums. */
 static void await_sums(const struct core *c, const struct disk_store *s, uint32_t node,
                        struct missing *m)
 {
@@ -111,8 +111,8 @@ static void await_sums(const struct core *c, const struct disk_store *s, uint32_
         m->awaits = node;
 }
 
-/* STATE that is there may have to be written anew, if the entry that has it goes. It may have more
- * groups than the entry needs, as the end of a shorter one has, and stays as it is. */
+/* Existing STATE may have to be written again if its entry is evicted. It may have more groups than
+ * this entry needs, like that at the end of a shorter one, and is kept unchanged. */
 static void look_at_state(struct core *c, const struct disk_store *s, struct missing *m)
 {
     for (uint32_t at = s->node; node_at(c, at)->depth > s->state_from;
@@ -132,7 +132,7 @@ static void look(struct core *c, const struct disk_store *s, struct missing *ret
 {
     const struct node *n = node_at(c, s->node);
     const uint32_t align = store_pool(c, s)->align;
-    uint32_t have = disk_of_path(c, s->node, true), at; /* another store may have got deeper */
+    uint32_t have = disk_of_path(c, s->node, true), at; /* another store may have reached deeper */
     const uint32_t from = have == NONE ? 0 : disk_chunk_at(c, have)->depth;
 
     *ret =
@@ -155,14 +155,14 @@ static void look(struct core *c, const struct disk_store *s, struct missing *ret
 
 /* --- a file --- */
 
-/* A file as it fills. */
+/* A file that is being filled. */
 struct filling {
     struct disk_write *write;
     struct disk_store *store;
     struct actions *out;
     const struct pool *pool;
     uint64_t offset;
-    uint32_t chunk; /* the deepest that it has, or that was there */
+    uint32_t chunk; /* its deepest chunk, or the deepest existing one */
 };
 
 bool store_may_write(const struct actions *out)
@@ -195,7 +195,7 @@ static void put_pages(const struct core *c, struct filling *f, const struct node
     }
 }
 
-/* There is room for it. */
+/* There must be room. */
 static void put(struct core *c, struct filling *f, const struct node *n, uint32_t chunk,
                 enum disk_part part)
 {
@@ -210,7 +210,7 @@ static void put(struct core *c, struct filling *f, const struct node *n, uint32_
     coming->at.file = f->store->file;
     coming->at.offset = f->offset;
     if (part == DISK_HISTORY) {
-        disk_chunk_at(c, chunk)->part[DISK_HISTORY] = coming->at; /* those below it name it */
+        disk_chunk_at(c, chunk)->part[DISK_HISTORY] = coming->at; /* chunks below name it */
         w->ntokens += e->tokens;
         w->nkeys += e->nkeys;
     }
@@ -222,7 +222,7 @@ static void put(struct core *c, struct filling *f, const struct node *n, uint32_
     f->store->written += bytes;
 }
 
-/* The HISTORY of a node that has no chunk: it gets one. False: it does not fit the file. */
+/* Adds the HISTORY of a node, with a new chunk. Returns false if it does not fit the file. */
 static bool put_history(struct core *c, struct filling *f, uint32_t node)
 {
     const struct node *n = node_at(c, node);
@@ -249,11 +249,11 @@ static bool put_history(struct core *c, struct filling *f, uint32_t node)
     return true;
 }
 
-/* STATE of the window, where it is missing, and the entry: all or nothing. */
+/* Adds the window's missing STATE and the entry: all or nothing. */
 static bool put_entry(struct core *c, struct filling *f)
 {
     struct disk_store *s = f->store;
-    const uint32_t from = s->state_from; /* the end of a path without STATE */
+    const uint32_t from = s->state_from; /* without STATE, the path's end */
     struct disk_kept need = {0};
     const struct node *n;
     uint64_t bytes = DISK_BLOCK;
@@ -275,8 +275,7 @@ static bool put_entry(struct core *c, struct filling *f)
     f->out->extents[f->write->nextents - 1].reason = s->reason;
     f->out->extents[f->write->nextents - 1].reach = f->pool->reach;
     f->out->extents[f->write->nextents - 1].served_ns = disk_served(c);
-    disk_claim(c, (struct disk_window){f->chunk, f->pool->reach},
-               true); /* what is there already stays */
+    disk_claim(c, (struct disk_window){f->chunk, f->pool->reach}, true); /* existing STATE stays */
     s->ends = 1;
     return true;
 }
@@ -288,14 +287,14 @@ static bool put_entry(struct core *c, struct filling *f)
     " of the disk, and this tenant can have # at most: store a shorter "                           \
     "one, or raise " limit
 
-/* How many records the tenant has of a table, and could have if all of its own made way. */
+/* Returns the tenant's records of a table, plus those that it could still take. */
 static uint32_t could_have(const struct core *c, enum share_table table, uint32_t tenant)
 {
     return share_room(c, table, tenant) + share_holder(c, table, tenant)->used;
 }
 
-/* Is there room if all else is evicted? If not, evicting would lose it for nothing. m->why: what
- * there is too little of; where that is nothing, the bytes, of which others keep too many. */
+/* Returns true if it fits once all else is evicted; if not, evicting would be useless. m->why: what
+ * there is too little of; else the bytes, of which others keep too many. */
 static bool could_fit(const struct core *c, const struct disk_store *s, struct missing *m)
 {
     const struct tenant *t = tenant_at(c, s->tenant);
@@ -327,7 +326,7 @@ static bool could_fit(const struct core *c, const struct disk_store *s, struct m
     return true;
 }
 
-/* Files come free only when they are gone for good. */
+/* A file's record is free only when the file is gone for good. */
 static enum disk_has_room file_for(struct core *c, const struct disk_store *s, struct disk_room *r)
 {
     struct disk_room any = {.for_it = {.chunk = s->chunk, .reason = DISK_EVICT}, .pins = 1};
@@ -367,8 +366,8 @@ static struct disk_new new_entry(const struct core *c, const struct disk_store *
                              .reason = (enum disk_reason)s->reason};
 }
 
-/* Before a file; that all of it fits is looked at before its first. What makes way may have had
- * STATE that the new entry needs: then more is missing, and it goes on in the next step. */
+/* Makes room before each file; before the first one, for the whole store. Evicted entries may have
+ * had STATE that the new entry needs: then more is missing, and the next step continues. */
 static enum disk_has_room admit(struct core *c, struct disk_store *s, struct missing *m)
 {
     const struct tenant *t = tenant_at(c, s->tenant);
@@ -387,7 +386,7 @@ static enum disk_has_room admit(struct core *c, struct disk_store *s, struct mis
     return room;
 }
 
-/* The deepest chunk of its path is pinned from here on; its tree may need a record first. */
+/* Pins the deepest chunk of its path from here on. Its tree may need a record for a root first. */
 static enum disk_has_room anchor(struct core *c, struct disk_store *s, uint32_t chunk)
 {
     const struct pool *p = store_pool(c, s);
@@ -441,7 +440,7 @@ static bool file_begin(struct core *c, struct actions *out, struct disk_store *s
     return true;
 }
 
-/* Nothing of the file was written. */
+/* Reverts a file that was not written. */
 static void file_undo(struct core *c, struct disk_store *s)
 {
     struct tenant *t = tenant_at(c, s->tenant);
@@ -479,7 +478,7 @@ static void file_fill(struct core *c, struct filling *f, const struct missing *m
     f->out->opens = true;
 }
 
-/* Is it all there? */
+/* Returns true if nothing is missing. */
 static bool is_all_there(const struct core *c, const struct disk_store *s, const struct missing *m)
 {
     const struct disk_chunk *k = m->chunk == NONE ? NULL : disk_chunk_at(c, m->chunk);
@@ -489,7 +488,8 @@ static bool is_all_there(const struct core *c, const struct disk_store *s, const
            (s->reason != DISK_COLD || k->reason == DISK_COLD);
 }
 
-/* No room yet. A store that has written nothing releases all, so two never block each other. */
+/* There is no room yet. A store that has written nothing unpins everything, so two stores never
+ * block each other. */
 static enum store_step no_room(struct core *c, struct actions *out, struct disk_store *s,
                                enum disk_has_room room, const struct reason *why)
 {
@@ -502,7 +502,7 @@ static enum store_step no_room(struct core *c, struct actions *out, struct disk_
 
         s->chunk = NONE;
         disk_unpin(c, chunk);
-        c->disk_let_go = before; /* nobody has met it in this step */
+        c->disk_let_go = before; /* no store met this pin in this step */
     }
     s->tried = room == DISK_ROOM_NEXT ? 0 : c->disk_let_go;
     return room == DISK_ROOM_NEXT ? STORE_GOES_ON : STORE_WAITS;
@@ -540,7 +540,7 @@ enum store_step store_write(struct core *c, struct actions *out, struct disk_sto
     if (room != DISK_ROOM)
         return no_room(c, out, s, room, &m.why);
     file_fill(c, &f, &m);
-    if (f.write->nextents == 0) { /* not even its first extent fits a file */
+    if (f.write->nextents == 0) { /* even its first extent does not fit a file */
         out->n--;
         out->opens = false;
         file_undo(c, s);
@@ -584,13 +584,13 @@ static void store_done(struct core *c, struct disk_store *s)
                            .at = s->coming[s->ncoming - 1].at};
 
     disk_entry_keep(c, s->chunk, &e);
-    disk_claim(c, (struct disk_window){s->chunk, e.reach}, false); /* it is the entry's now */
+    disk_claim(c, (struct disk_window){s->chunk, e.reach}, false); /* the entry has the claim now */
     tenant_at(c, s->tenant)->disk.stored[s->reason]++;
     disk_prune(c, s->chunk, (enum disk_reason)s->reason);
 }
 
-/* What it hangs on was found to be bad while it was written, so nothing will find it: the entry is
- * given back, and all is written anew. */
+/* A chunk above was found bad during the write, so lookups will not find the new chunks: removes
+ * the entry and writes everything again. */
 static void store_again(struct core *c, struct disk_store *s, uint32_t file)
 {
     const struct disk_kept *at = &s->coming[s->ncoming - 1].at;
@@ -632,7 +632,7 @@ void disk_written(struct core *c, struct actions *out, struct store_id id, enum 
         return;
     }
     if (!s->ends)
-        return; /* its next file comes when it is its tenant's turn */
+        return; /* its next file waits for its tenant's turn */
     store_done(c, s);
     store_end(c, out, s, TERN_OK, NULL);
 }

@@ -1,4 +1,4 @@
-/* See stores.h. How a store is carried out is in store_files.c. */
+/* See stores.h. store_files.c carries a store out. */
 #include "core/disk/stores.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32
     return at - at % p->align;
 }
 
-/* Is a prefix so deep stored? It may have too many chunks, or need STATE of too many. */
+/* Returns true if that depth can be stored: without too many chunks, or STATE of too many. */
 static bool takes(const struct pool *p, uint32_t depth)
 {
     const uint32_t path = depth / p->align;
@@ -49,7 +49,7 @@ uint32_t disk_node_at(struct core *c, struct disk_cut cut)
     return takes(p, node_at(c, at)->depth) ? at : NONE;
 }
 
-/* Does the disk have it already, as far as that reason asks for? */
+/* Returns true if the disk has it already, as far as the reason requires. */
 static bool is_there(struct core *c, const struct disk_wanted *w)
 {
     const struct node *n = node_at(c, w->node);
@@ -123,7 +123,7 @@ void disk_store_owe(struct core *c, uint32_t node)
     node_due(c, node, true);
 }
 
-/* It leaves the list of those whose last copy is kept. */
+/* Removes the first node from the list of nodes whose last copy is kept. */
 static void due_pop(struct core *c, struct list *due)
 {
     uint32_t node = due_list_pop(c, due);
@@ -132,7 +132,7 @@ static void due_pop(struct core *c, struct list *due)
     node_due(c, node, false);
 }
 
-/* Has those begun that waited for a record, the oldest first of which something is kept. */
+/* Begins the stores that waited for a record: those with a kept copy first, oldest first. */
 static bool due_flush_of(struct core *c, uint32_t tenant)
 {
     struct tenant *t = tenant_at(c, tenant);
@@ -154,7 +154,7 @@ static bool due_flush_of(struct core *c, uint32_t tenant)
         if (!begins)
             due_list_push(c, &t->disk_late, w.node);
         else if (!space_at(c, node_at(c, w.node)->space)->reset)
-            (void)disk_store_begin(c, &w); /* there is a record */
+            (void)disk_store_begin(c, &w); /* a record is free */
         touch(c);
     }
     return true;
@@ -199,21 +199,21 @@ static bool is_reset(const struct core *c, const struct disk_store *s)
     return space_at(c, node_at(c, s->node)->space)->reset;
 }
 
-/* The deepest node of the path that is on the device. */
+/* Returns the deepest node of the path that is on the device. */
 static uint32_t device_end(const struct core *c, uint32_t slot)
 {
     return node_first(c, slot, node_on_device);
 }
 
-/* Has the step passed that wrote the node? What is on the host alone may hang on what was committed
- * anew, at a step that has not. */
+/* Returns true if the step that wrote the node has passed. A node on the host alone may be below
+ * one that was committed again, at a step that has not passed. */
 static bool is_written(const struct core *c, uint32_t slot)
 {
     return node_visible(node_at(c, device_end(c, slot)));
 }
 
-/* The deepest node of the path down to which a store can read: from the device as far down as that
- * has it, and below that copies of the host that agree with their checksums. */
+/* Returns the deepest node of the path down to which a store can read: nodes on the device, and
+ * below them host copies that match their checksums. */
 static uint32_t readable(struct core *c, uint32_t node)
 {
     uint32_t at = node, looks = 0;
@@ -228,7 +228,7 @@ static uint32_t readable(struct core *c, uint32_t node)
     return state_above_on_both(c, (struct path){node, 0});
 }
 
-/* It pins what it reads until that is written. */
+/* Queues the store: it pins what it reads until that is written. */
 static void queue(struct core *c, struct disk_store *s)
 {
     s->node_gen = node_at(c, s->node)->gen;
@@ -242,8 +242,8 @@ static void queue(struct core *c, struct disk_store *s)
     touch(c);
 }
 
-/* A store whose step has passed. Where the end of its path cannot be read any more, what is above
- * that is stored, except for whom it was promised to that depth. False: it has not passed. */
+/* Queues a due store whose step has passed. If the end of its path can no longer be read, the part
+ * above is stored, unless the full depth was promised. Returns false if the step has not passed. */
 static bool due_look(struct core *c, struct actions *out, struct disk_store *s)
 {
     const struct node *n = node_at(c, s->node);
@@ -255,7 +255,7 @@ static bool due_look(struct core *c, struct actions *out, struct disk_store *s)
     }
     if (!is_written(c, s->node))
         return false;
-    store_keep(c, s, false); /* what it can read is pinned in this step */
+    store_keep(c, s, false); /* this step pins what it can read */
     s->node = readable(c, wanted);
     if (node_at(c, s->node)->depth == 0 ||
         (s->node != wanted && (s->conn != NONE || s->reason == DISK_CONTINUED)))
@@ -265,7 +265,7 @@ static bool due_look(struct core *c, struct actions *out, struct disk_store *s)
     return true;
 }
 
-/* False: there is no record. */
+/* Returns false if no record is free. */
 static bool begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
 {
     const struct pool *p = node_pool(c, node_at(c, leaf));
@@ -279,7 +279,7 @@ static bool begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
     return true;
 }
 
-/* Has a tier so little room left that something leaves it soon? */
+/* Returns true if the tier is nearly full, so that eviction from it is near. */
 static bool nearly_full(const struct core *c, const struct pool *p)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
@@ -289,7 +289,7 @@ static bool nearly_full(const struct core *c, const struct pool *p)
     return false;
 }
 
-/* The leaf that leaves the tier next, if no other tier of memory has it then; NONE. */
+/* Returns the leaf that leaves the tier next, if no other tier of memory has it then; NONE. */
 static uint32_t leaves_next(struct core *c, struct pool *p, enum tier tier)
 {
     const bool host = p->tiers[TIER_HOST] != NONE;
@@ -303,7 +303,7 @@ static uint32_t leaves_next(struct core *c, struct pool *p, enum tier tier)
     return leaf == NONE || node_on_host(node_at(c, leaf)) ? NONE : leaf;
 }
 
-/* One at a time of a pool: while it is stored it stays, and others leave before it. */
+/* One such store of a pool at a time: its prefix stays in memory, and others leave before it. */
 static bool stores_ahead(const struct core *c, uint32_t pool)
 {
     for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at))
@@ -312,7 +312,7 @@ static bool stores_ahead(const struct core *c, uint32_t pool)
     return false;
 }
 
-/* D6: what leaves memory next is stored while it is there. */
+/* D6: stores what leaves memory next while memory still has it. */
 static bool evicts_flush(struct core *c)
 {
     piece_begin(c);
@@ -349,8 +349,8 @@ static bool over(const struct core *c)
     return c->disk_shutdown_ns > 0 && c->now_ns >= c->disk_shutdown_ns;
 }
 
-/* Sweeps the tenant's leaves of all memory while it has records for stores. A leaf that finds none
- * may leave memory, and the next event that changes anything goes on from there. */
+/* Sweeps the tenant's leaves in all memory while it has records for stores. A leaf without a record
+ * may leave memory; the next event that changes anything continues there. */
 static bool sweep_flush(struct core *c, uint32_t tenant)
 {
     struct tenant *t = tenant_at(c, tenant);
@@ -365,7 +365,7 @@ static bool sweep_flush(struct core *c, uint32_t tenant)
         c->visits++;
         if (is_leaf(c, slot) && node_pool(c, node_at(c, slot))->tenant == tenant) {
             if (share_room(c, SHARE_DISK_STORES, tenant) == 0)
-                return true; /* it goes on when one has ended */
+                return true; /* it continues when a store has ended */
             (void)begin_alone(c, slot, DISK_SHUTDOWN);
         }
         t->disk_sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
@@ -374,7 +374,7 @@ static bool sweep_flush(struct core *c, uint32_t tenant)
     return true;
 }
 
-/* Each tenant has a sweep of its own, so no tenant waits for the stores of another (T22). */
+/* Each tenant has its own sweep, so none waits for another's stores (T22). */
 static bool shutdown_flush(struct core *c)
 {
     bool all = true;
@@ -398,7 +398,7 @@ void disk_shutdown(struct core *c, uint64_t deadline_ns)
 
 static bool stores_flush(struct core *c, struct actions *out)
 {
-    bool moved = false; /* else the same stores would stop each step */
+    bool moved = false; /* else the same stores would stop every step */
 
     for (uint32_t at = c->disk_stores.head, next; at != NONE; at = next) {
         struct disk_store *s = disk_store_at(c, at);
@@ -419,7 +419,7 @@ static bool stores_flush(struct core *c, struct actions *out)
     return true;
 }
 
-/* Does one wait for what was let go since it was tried? */
+/* Returns true if a store waits for room, and something was unpinned since its last try. */
 static bool may_try_again(const struct core *c)
 {
     for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at)) {
@@ -432,7 +432,7 @@ static bool may_try_again(const struct core *c)
     return false;
 }
 
-/* Of each tenant in its turn the oldest that can write. */
+/* Writes the oldest store that can write of each tenant in turn. */
 static bool writes_flush(struct core *c, struct actions *out)
 {
     const uint32_t last = c->disk_turn;
@@ -474,20 +474,20 @@ bool disk_flush(struct core *c, struct actions *out)
     all = due_flush(c) && all;
     all = evicts_flush(c) && all;
     all = shutdown_flush(c) && all;
-    records = c->free_disk_stores.n; /* those that come back are for what these had none for */
+    records = c->free_disk_stores.n; /* records freed below are for stores that had none */
     all = stores_flush(c, out) && all;
     if (!disk_gone_flush(c, out))
-        return false; /* what is written next may need the records */
-    /* While lost chunks are looked for, a file could hang on one of them. */
+        return false; /* the next writes may need the records */
+    /* While lost chunks are being searched, a new file could depend on one of them. */
     if (c->disk_ready && c->disk_bad_left == 0 && c->now_ns >= c->disk_pause_ns)
         all = writes_flush(c, out) && all;
-    all = disk_bare_flush(c) && all; /* what made way in this step */
-    /* A reset is answered when nothing of before is left. */
+    all = disk_bare_flush(c) && all; /* chunks evicted in this step */
+    /* A reset is answered when nothing older than it is left. */
     return disk_gone_flush(c, out) && !c->disk_resets_over && c->free_disk_stores.n <= records &&
            all;
 }
 
-/* When what is kept since then is kept no longer. */
+/* Returns the earlier of `first` and the time until which a copy is kept since `since_ns`. */
 static uint64_t earlier(uint64_t first, uint64_t since_ns)
 {
     uint64_t end = since_ns + DISK_KEEP_MS_MAX * NS_PER_MS;
@@ -511,7 +511,7 @@ uint64_t disk_deadline(const struct core *c)
         if (s->keeps)
             first = earlier(first, s->since_ns);
     }
-    /* A node waits for a record only beside stores that have them all. */
+    /* A node waits for a record only while stores have all records. */
     for (uint32_t i = 0; i < c->limits.tenants && c->disk_stores.n > 0; i++)
         if (tenant_at(c, i)->disk_due.n > 0)
             first = earlier(first, node_at(c, tenant_at(c, i)->disk_due.head)->due_ns);

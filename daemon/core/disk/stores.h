@@ -1,17 +1,17 @@
-/* Storing prefixes on the disk. A store is DUE until every rank has passed the step that wrote its
- * node; then it pins what it needs, on the device and on the host, and file by file writes the
+/* Stores of prefixes on the disk. A store is DUE until every rank has passed the step that wrote
+ * its node. Then it pins what it needs, on the device and on the host, and writes file by file the
  * chunks that are not on the disk yet; the last file has the entry. A store whose pages others need
- * at once is DUE again. One that finds no record stays due as its node's, in its tenant's list.
- * Nothing pins a prefix that is due, but memory keeps its last copy (node_due), for
- * DISK_KEEP_MS_MAX at most and not while the disk fails: so a burst is stored as fast as the disk
- * takes it, and a disk that takes nothing stops nobody for longer. One store of a tenant writes at
- * a time, so no two write the same chunk. */
+ * at once becomes DUE again. A store without a free record stays due as its node's, in the tenant's
+ * list. A due store pins nothing, but memory keeps the last copy of its prefix (node_due), for at
+ * most DISK_KEEP_MS_MAX and not while the disk fails: bursts are stored as fast as the disk writes,
+ * and a stuck disk delays nobody longer. Invariant: one store of a tenant writes at a time, so no
+ * two write the same chunk. */
 #ifndef CORE_DISK_STORES_H
 #define CORE_DISK_STORES_H
 
 #include "core/disk/entries.h"
 
-/* What is to be stored, and for whom. conn NONE: nobody waits. session {0, 0}: of none. */
+/* What to store, and for whom. conn NONE: no request waits. session {0, 0}: none. */
 struct disk_wanted {
     uint32_t node;
     enum disk_reason reason;
@@ -20,34 +20,34 @@ struct disk_wanted {
     uint64_t request_id, trace_id;
 };
 
-/* Does the tenant of this pool have a part of the disk? */
+/* Returns true if the pool's tenant has a share of the disk. */
 static inline bool disk_on(const struct core *c, const struct pool *p)
 {
     return c->limits.disk_chunks > 0 && tenant_at(c, p->tenant)->config.disk_bytes > 0;
 }
 
-/* D2: where a cold store of a prompt of so many tokens ends. */
+/* D2: returns the depth of a cold store of a prompt of that many tokens. */
 uint32_t disk_cold_depth(const struct core_limits *l, const struct pool *p, uint32_t tokens);
-/* D1: the last boundary that a length has reached; 0: none. */
+/* D1: returns the last boundary that a length has reached; 0: none. */
 uint32_t disk_boundary(const struct core_limits *l, const struct pool *p, uint32_t length);
-/* The deepest node at or above that depth of the path from which one can go on. Where there is none
- * in a pool with STATE, the first one below; the root where there is none so near. NONE: that has
- * too many chunks, or a window of the pool covers too many. */
+/* Finds the deepest node of the path, at or above that depth, at which a session can resume. If
+ * there is none in a pool with STATE: the first one below, or the root if none is near. NONE: the
+ * prefix has too many chunks, or a window of the pool covers too many. */
 struct disk_cut {
     uint32_t node, depth;
 };
 uint32_t disk_node_at(struct core *c, struct disk_cut cut);
 
-/* False: the tenant's share of stores is used up. */
+/* Returns false if the tenant's share of stores is used up. */
 bool disk_store_begin(struct core *c, const struct disk_wanted *w);
-/* No record was free for a cold store of the node that nobody waits for: the next begins it. */
+/* No record was free for a cold store that no request waits for: the next free record begins it. */
 void disk_store_owe(struct core *c, uint32_t node);
-/* The pool has no more to evict: stores of it that nobody asked for, and that do not write yet, let
- * go for DISK_PUT_OFF_MS where the other tier may take what they read, or the disk does not. True:
- * stores keep something of the pool, which comes free in a moment. */
+/* The pool has nothing left to evict: its stores that no request waits for, and that do not write
+ * yet, unpin for DISK_PUT_OFF_MS if the other tier may take what they read, or if the disk does
+ * not. Returns true if stores keep pages of the pool, which become free soon. */
 bool disk_gives_way(struct core *c, const struct pool *p);
 void disk_conn_closed(struct core *c, uint32_t conn);
-/* Has what is next to be done, done. False: work is left. */
+/* Does the next work on stores. Returns false if work is left. */
 bool disk_flush(struct core *c, struct actions *out);
 uint64_t disk_deadline(const struct core *c);
 
