@@ -1,5 +1,5 @@
-/* The jobs that copy between the tiers: a queue of nodes for each tenant, which take turns, and as
- * many jobs at a time as there are slots for. A job moves what one node needs. See host.h. */
+/* The jobs that copy between the tiers: each tenant has a queue of nodes, tenants take turns, and
+ * as many jobs run as there are slots. One job moves what one node needs. See host.h. */
 #include "core/arena/actions.h"
 #include "core/tier/host.h"
 #include "core/tree/copies.h"

@@ -1,5 +1,5 @@
 /* Load-backs: copies of host pages on the device, for sessions that need the node there. See
- * host.h. A node with a queued or running one stays on the host: its copy state holds it there. */
+ * host.h. While a load-back is queued or running, its copy state holds the node on the host. */
 #include "core/tier/host.h"
 
 #include "core/busy.h"
@@ -26,7 +26,7 @@ uint32_t host_down(struct core *c, uint32_t at, struct token_view *w)
             break;
         at = child;
     }
-    /* The chunk that differs is looked at, too. */
+    /* The first chunk that differs counts, too. */
     walked(c, (1 + (node_at(c, at)->depth - node_at(c, from)->depth) / w->align) *
                   tokens_blocks_per_chunk(w->align));
     return at;
@@ -61,7 +61,7 @@ bool load_passed(const struct core *c, const struct session *s)
     return node_at(c, s->load.at)->depth <= s->load.low;
 }
 
-/* Nobody waits for the node's copy any more. */
+/* Cancels a node's copy that nobody waits for any more. */
 static void loadback_cancel(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -78,9 +78,8 @@ static void loadback_cancel(struct core *c, uint32_t slot)
     copy_state_move(&n->work.copy, COPY_NONE);
 }
 
-/* The node has the load among its loaders, or no longer. Meanwhile the session is not content with
- * the host's copy of its STATE, and borrows what a fetch brings. Where a load has come it stays so.
- */
+/* Adds the load to the node's loaders, or removes it. While it is one, the host's copy of STATE is
+ * not enough for the session, and it borrows what a fetch brings. A finished load keeps this. */
 static void load_hold(struct core *c, const struct session *s, uint32_t slot, bool on)
 {
     struct node *n = node_at(c, slot);
@@ -119,7 +118,7 @@ bool load_let_go(struct core *c, struct session *s, uint32_t end)
     return true;
 }
 
-/* The groups of the node, by bit, that the device lacks and the host is able to give. */
+/* Returns bits of the node's groups that the device lacks and the host can supply. */
 static uint32_t device_lacks(const struct pool *p, const struct node *n, uint32_t state_from)
 {
     uint32_t groups = 0;
@@ -131,7 +130,7 @@ static uint32_t device_lacks(const struct pool *p, const struct node *n, uint32_
     return groups;
 }
 
-/* Those of which a copy is to begin. CORRUPT, BUSY: it cannot. */
+/* Finds the groups whose copy has to begin. CORRUPT, BUSY: it cannot begin. */
 static enum tern_err wants_copy(const struct pool *p, const struct node *n, uint32_t state_from,
                                 uint32_t *ret_groups, const char **ret_text)
 {
@@ -155,7 +154,7 @@ static enum tern_err wants_copy(const struct pool *p, const struct node *n, uint
     return TERN_OK;
 }
 
-/* Makes the load one of the node's loaders, and begins its copy of these groups. */
+/* Adds the load to the node's loaders, and begins the node's copy of these groups. */
 static enum tern_err load_begin(struct core *c, struct session *s, uint32_t groups)
 {
     struct load *l = &s->load;
@@ -205,14 +204,14 @@ void load_queue(struct core *c, struct session *s)
     copy_list_append(c, &tenant_at(c, pool_at(c, s->pool)->tenant)->copies_queued, &s->load.begun);
 }
 
-/* Takes an acknowledged copy in, and with it those below it that waited for it. */
+/* Attaches an acknowledged copy, and queues copies of children that waited for it. */
 static void loadback_take(struct core *c, uint32_t at, uint32_t *last)
 {
     struct node *n = node_at(c, at);
 
     c->visits++;
     if (!node_on_device(node_at(c, n->parent)))
-        return; /* it is looked at again with its parent */
+        return; /* its parent's copy checks it again */
     copy_pages_attach(c, at);
     copy_state_move(&n->work.copy, COPY_NONE);
     c->host_loads++;

@@ -1,13 +1,13 @@
-/* The reserve of a pool whose host tier is written behind the device: those of its nodes that leave
- * the device next, in the order in which they would be evicted, with a copy on the host or on its
- * way there. Eviction takes them first and loses nothing; who needs more at once than is ready
- * waits for copies of the rest (session/room.c). A node that is used leaves the reserve, and its
- * ancestors with it. What must stay true: a node of the reserve has no child on the device
- * that is not of the reserve. */
+/* The reserve of a pool with write-behind: the nodes that leave the device next, in eviction order,
+ * each with a host copy or one under way. Eviction takes them first and loses nothing. A request
+ * for more than is ready waits for copies of the rest (session/room.c). A node that is used leaves
+ * the reserve, and its ancestors with it. Invariant: a node of the reserve has no child on the
+ * device outside of the reserve. */
 #include "core/tier/host.h"
 #include "core/tree/nodes.h"
 
-/* One of so many nodes of the device. It is held twice, so a larger one costs room on the host. */
+/* One in so many nodes of the device is in the reserve. A node there uses room on both tiers, so a
+ * larger reserve costs room on the host. */
 #define RESERVE_PART 64
 
 static uint32_t wanted(const struct pool *p)
@@ -17,7 +17,7 @@ static uint32_t wanted(const struct pool *p)
     return part > 0 ? part : 1;
 }
 
-/* One node more. False: none can join now. */
+/* Adds one node. Returns false if none can join now. */
 static bool fill_one(struct core *c, struct pool *p)
 {
     uint32_t slot = evict_next_of(c, p, HEAP_NEXT);
@@ -45,7 +45,7 @@ bool reserve_ahead(struct core *c, struct pool *p, uint32_t nodes)
     return p->writebacks > 0;
 }
 
-/* What an operator evicts is not to be copied first. */
+/* Returns true during an operator's eviction, whose nodes must not be copied first. */
 static bool evicting(const struct core *c)
 {
     for (uint32_t i = 0; i < EVICTIONS_MAX; i++)
@@ -54,10 +54,10 @@ static bool evicting(const struct core *c)
     return false;
 }
 
-/* What waits for copies from the host keeps what it needs there twice for so long, and makes room
- * when it has them: the reserve waits for that rather than take what is there once.
- * A piece is counted in nodes that joined or were passed over. A pool that finds no room on the
- * host takes nothing of it, so those behind it have their turn. */
+/* Loads that wait for copies from the host need their pages on both tiers until then, and make room
+ * when they have them. The reserve waits for that instead of evicting pages that exist only once. A
+ * piece is counted in nodes that joined or were skipped. A pool that finds no room on the host
+ * takes no part of the piece, so the pools behind it have their turn. */
 bool reserve_flush(struct core *c)
 {
     uint32_t most = c->limits.give_back_visits ? c->limits.give_back_visits : RESERVE_NODES_MAX;

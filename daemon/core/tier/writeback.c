@@ -1,5 +1,5 @@
 /* Writebacks: copies of a node's device pages in host memory. See host.h. While one is queued or
- * running the node stays on the device: a JOB ref holds it there. */
+ * running, a JOB ref holds the node on the device. */
 #include "core/tier/host.h"
 
 #include "core/memory/pages.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The groups of the node, by bit, that the host lacks and could be given now. */
+/* Returns bits of the node's groups that the host lacks and the device can supply now. */
 static uint32_t host_lacks(const struct pool *p, const struct node *n)
 {
     uint32_t groups = 0;
@@ -32,7 +32,7 @@ static enum tern_err host_make_some(struct core *c, struct pool *p, const uint32
     return host_evict_one(c, p) ? TERN_OK : TERN_POOL_EXHAUSTED;
 }
 
-/* As pages_admit answers. */
+/* Returns what pages_admit returns. */
 static enum tern_err host_room(struct core *c, struct pool *p, const uint32_t *need,
                                struct shortage *ret)
 {
@@ -66,7 +66,7 @@ static void writeback_begin(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    n->work.copy_tries = 0; /* writeback_again knows better */
+    n->work.copy_tries = 0; /* writeback_again restores it */
     copy_begin(c, slot, TIER_HOST, host_lacks(node_pool(c, n), n), COPY_WAITING);
     if (checksums_known(c, n))
         writeback_queue(c, slot);
@@ -84,7 +84,7 @@ bool writeback_ready(const struct core *c, uint32_t slot)
            node_on_device(n) && node_visible(n) && !space_at(c, n->space)->reset;
 }
 
-/* Writes through from the root downwards: a prefix whose beginning has no room is useless. */
+/* Write-through goes from the root downwards: a prefix whose beginning has no room is useless. */
 static bool writeback_wanted(const struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot), *parent = node_at(c, n->parent);
@@ -93,7 +93,7 @@ static bool writeback_wanted(const struct core *c, uint32_t slot)
            (node_on_host(parent) || copy_goes_to(parent, TIER_HOST));
 }
 
-/* Room for the reserve is not asked for: what is of more use on the host than the copy stays. */
+/* Makes room for the reserve only from pages that are of less use on the host than the copy. */
 static bool room_behind(struct core *c, struct pool *p, const uint32_t *need)
 {
     const struct pool *host = pool_at(c, p->tiers[TIER_HOST]);
@@ -116,8 +116,8 @@ bool writeback_if_room(struct core *c, uint32_t slot)
     uint32_t need[GROUPS_MAX] = {0};
     struct shortage unused;
     bool behind = p->host_write == HOST_WRITE_BEHIND, room;
-    /* Making room must not take pages of its own that it has there already, nor, where the host is
-     * to have whole prefixes, its parent. */
+    /* Making room must not evict the node's own host pages, nor, where the host needs whole
+     * prefixes, its parent. */
     bool own = node_on_host(n) && !n->tier[TIER_HOST].corrupt;
     uint32_t held = own ? slot : n->parent, end = piece_whole(c);
 
@@ -141,9 +141,9 @@ void host_sealed(struct core *c, uint32_t slot)
         writeback_queue(c, slot);
         return;
     }
-    /* A commit of several chunks is sealed from its end upwards, so the first chunk takes the rest
-     * along, up to the end of a piece. Its siblings follow when their parent's copy is
-     * acknowledged, and so does what is below the end of the piece. */
+    /* A commit of several chunks is sealed from its end upwards, so the first chunk also copies the
+     * rest, up to the end of a piece. Siblings, and nodes below the end of the piece, follow when
+     * their parent's copy is acknowledged. */
     while (slot != NONE && writeback_wanted(c, slot) && writeback_if_room(c, slot)) {
         slot = piece_over(c) ? NONE : node_at(c, slot)->children.head;
         while (slot != NONE && !writeback_wanted(c, slot))
@@ -151,14 +151,15 @@ void host_sealed(struct core *c, uint32_t slot)
     }
 }
 
-/* Must a session that borrows STATE deeper than `state_from` find this node again on the host? */
+/* Returns true if a session that borrows STATE deeper than `state_from` needs a new host copy of
+ * this node. */
 static bool must_have(const struct pool *p, const struct node *n, uint32_t state_from)
 {
     return !node_on_host(n) || n->tier[TIER_HOST].corrupt ||
            (n->depth > state_from && host_lacks(p, n) != 0);
 }
 
-/* The groups of which a copy is to begin for such a session. */
+/* Returns the groups whose copy has to begin for such a session. */
 static uint32_t wants_copy(const struct pool *p, const struct node *n, uint32_t state_from)
 {
     return n->work.copy == COPY_NONE && must_have(p, n, state_from) ? host_lacks(p, n) : 0;
@@ -170,7 +171,7 @@ enum tern_err host_promise(struct core *c, struct session *s, struct shortage *r
     uint32_t need[GROUPS_MAX] = {0};
     enum tern_err room;
 
-    check(node_at(c, s->node)->refs[REF_HOST] > 0); /* what is there of the path stays */
+    check(node_at(c, s->node)->refs[REF_HOST] > 0); /* the path's host copies stay */
     walked(c, node_at(c, s->node)->depth / p->align);
     for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
         copy_pages_count(p, wants_copy(p, node_at(c, at), s->state_from), need);
@@ -256,14 +257,13 @@ enum host_path host_path(struct core *c, const struct session *s)
             found = HOST_LACKS;
         else if (n->depth > low && found == HOST_HAS &&
                  (comes || must_have(p, n, s->state_from) || n->state.refilling))
-            found = HOST_COMES; /* a refill will have to be copied */
+            found = HOST_COMES; /* a refill has to be copied later */
     }
     return found;
 }
 
-/* Pages that did not agree with their checksums make way for those that were copied anew. STATE
- * that was not copied anew stays, and is found corrupt again when somebody loads it: it must not be
- * lost in silence. */
+/* Frees corrupt host pages that were copied again. STATE that was not copied again stays, and a
+ * later load finds it corrupt again: it must not be lost silently. */
 static void host_heal(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -293,15 +293,15 @@ static void writeback_take(struct core *c, uint32_t slot)
     touch(c);
     tree_event(c, slot, TREE_TIER);
     state_settle(c, slot);
-    /* Some children were ready before this node was. Making room may end their siblings. */
+    /* Some children were ready before this node. Making room may end their siblings. */
     for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
         if (writeback_wanted(c, kid))
             host_sealed(c, kid);
     node_offer(c, slot);
 }
 
-/* Copies the node again: it is on the device still, since the JOB ref has not ended. Its children
- * and the sessions that wait for it go on waiting. */
+/* Copies the node again: the JOB ref has not ended, so it is still on the device. Its children and
+ * the sessions that wait for it keep waiting. */
 static bool writeback_again(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -339,7 +339,7 @@ void writeback_acked(struct core *c, uint32_t slot, enum tern_err err)
     struct pool *p = node_pool(c, node_at(c, slot));
 
     if (p->host_stores > 0 && node_at(c, slot)->tier[TIER_HOST].corrupt)
-        err = TERN_BUSY; /* what it would heal a store may be reading */
+        err = TERN_BUSY; /* a store may be reading the pages that it would replace */
     p->writebacks--;
     p->copy_moved_ns = c->now_ns;
     if (err == TERN_OK) {
