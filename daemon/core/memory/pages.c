@@ -1,5 +1,5 @@
-/* Page states and slabs. See pages.h. A slab that loses its last used page goes back to its pool at
- * once and stays formatted for its group, so giving it back and taking it again costs nothing. */
+/* Page states and slabs. See pages.h. A slab without used pages returns to its pool at once and
+ * stays formatted for its group, so the group can take it again at no cost. */
 #include "core/memory/pages.h"
 
 uint32_t page_record(const struct core *c, const struct page *p)
@@ -14,7 +14,7 @@ static void count_move(struct group *g, enum page_state from, enum page_state to
     g->count[to]++;
     if (g->count[PAGE_OWNED] > g->peak_owned)
         g->peak_owned = g->count[PAGE_OWNED];
-    /* The peak of a STATE group is taken when a commit is done: see state.c. */
+    /* state.c updates the peak of a STATE group at the end of a commit. */
     if (g->layout.family == FAMILY_HISTORY && g->count[PAGE_COMMITTED] > g->peak_committed)
         g->peak_committed = g->count[PAGE_COMMITTED];
 }
@@ -44,7 +44,7 @@ static void slab_format(const struct core *c, uint32_t slot, const struct pool *
         pg->index = local * n + i;
         pg->pool = (uint16_t)pool_slot(c, p);
         pg->group = (uint8_t)group;
-        check(pg->state == PAGE_FREE); /* a slab is given back when all of its pages are */
+        check(pg->state == PAGE_FREE); /* a slab is released when all of its pages are free */
         pg->owner = NONE;
         pg->in_list = (struct list_links){.next = i + 1 < n ? base + i + 1 : NONE, .prev = NONE};
     }
@@ -155,9 +155,9 @@ uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group)
 
 /* What a pool has, or would have. */
 struct stock {
-    uint32_t slabs;            /* that no group holds */
+    uint32_t slabs;            /* slabs of no group */
     uint32_t used[GROUPS_MAX]; /* pages that are not free */
-    uint32_t own[GROUPS_MAX];  /* free pages in slabs that the group holds */
+    uint32_t own[GROUPS_MAX];  /* free pages in the group's slabs */
     uint32_t promised[GROUPS_MAX];
 };
 
@@ -172,7 +172,7 @@ static bool stock_fits(const struct pool *p, const struct stock *stock, const ui
         *ret_short = g;
         if (cap && n > cap - stock->used[g])
             return false;
-        if (n > stock->own[g]) /* groups share these: count what each would take of them */
+        if (n > stock->own[g]) /* groups share free slabs: count each group's */
             slabs += div_up(n - stock->own[g], p->group[g].pages_per_slab);
         if (slabs > stock->slabs)
             return false;
@@ -180,7 +180,7 @@ static bool stock_fits(const struct pool *p, const struct stock *stock, const ui
     return true;
 }
 
-/* evicted: as it would be if all were that may be. */
+/* evicted: as if everything evictable were evicted. */
 static bool fits(const struct pool *p, bool evicted, const uint32_t *need, uint32_t *ret_short)
 {
     struct stock stock = {.slabs = p->free_slabs.n};
@@ -268,7 +268,7 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
     pg->tries = 0;
     page_seal_state_move(&pg->seal, PAGE_SEAL_NONE);
     if (pg->gen == 0)
-        pg->gen = 1; /* a ref of generation 0 names nothing */
+        pg->gen = 1; /* a ref of generation 0 is never valid */
     page_move(c, pg, state, owner);
     return record;
 }

@@ -1,5 +1,5 @@
-/* Pools: checking a layout, carving a range of the tenant's memory and the records for it, and
- * finding pools. Slab 0 of every pool is never handed out, so index 0 exists in no group. */
+/* Pools: checks layouts, carves a pool from the tenant's memory and its records, and finds pools.
+ * Invariant: slab 0 of a pool is never used, so index 0 exists in no group. */
 #include "core/memory/pages.h"
 
 #include "core/arena/refuse.h"
@@ -59,7 +59,7 @@ static enum tern_err family_check(const struct group_layout *g, struct reply *re
     return TERN_OK;
 }
 
-/* The least common multiple of the HISTORY groups' page_tokens; 0: there is none. */
+/* Finds the least common multiple of the HISTORY groups' page_tokens; 0: there is no such group. */
 static bool least_align(const struct req_pool_open *req, uint64_t *ret_align)
 {
     *ret_align = 0;
@@ -73,8 +73,8 @@ static bool least_align(const struct req_pool_open *req, uint64_t *ret_align)
     return true;
 }
 
-/* L is what the HISTORY groups need, or the multiple of it that the pool wants, and every STATE
- * group's page_tokens divides it. */
+/* Finds L: what the HISTORY groups need, or a multiple of it that the pool declares. Every STATE
+ * group's page_tokens must divide it. */
 static bool align_of(const struct req_pool_open *req, uint64_t *ret_align)
 {
     if (!least_align(req, ret_align))
@@ -90,7 +90,7 @@ static bool align_of(const struct req_pool_open *req, uint64_t *ret_align)
     return true;
 }
 
-/* Why there is no L. */
+/* Refuses with the reason why there is no L. */
 static enum tern_err align_refused(const struct req_pool_open *req, struct reply *ret)
 {
     uint64_t least, chunk;
@@ -225,8 +225,8 @@ static void pool_range(const struct pool *p, enum range_of of, uint64_t *ret_at,
                                  : p->nslabs;
 }
 
-/* Would it be in the way of one of that engine's in that tier? Pools may have the same range where
- * they have no region in common. */
+/* Returns true if it could overlap a new range of that engine in that tier. Pools may have the same
+ * range if they have no common region. */
 static bool in_the_way(const struct pool *p, const struct engine *e, enum tier tier,
                        enum range_of of)
 {
@@ -234,7 +234,7 @@ static bool in_the_way(const struct pool *p, const struct engine *e, enum tier t
                                  (p->region_set & e->region_set) != 0);
 }
 
-/* Finds the first gap that fits among the pools. Bytes are counted within the regions of the
+/* Finds the first gap of `n` between the pools. Bytes are compared within the regions of the
  * engine's ranks in one tier, records over all pools. */
 static bool range_find(const struct core *c, const struct engine *e, enum tier tier,
                        enum range_of of, uint64_t n, uint64_t limit, uint64_t *ret_at)
@@ -331,7 +331,7 @@ static uint64_t page_records(const struct pool *p)
     return (uint64_t)p->nslabs * p->pages_per_slab_max;
 }
 
-/* Would such a pool fit if it were the only one? */
+/* Returns true if such a pool would fit if it were the only one. */
 static bool could_fit(const struct core *c, uint32_t tenant, enum tier tier,
                       const struct req_pool_open *req)
 {
@@ -363,7 +363,7 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     if (share_room(c, SHARE_POOLS, tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_POOLS));
     for (slot = 0; pool_at(c, slot)->state != POOL_EMPTY; slot++)
-        ; /* where there is a share, there is a record */
+        ; /* room in the share guarantees a record */
     memset(&fresh, 0, sizeof fresh);
     pool_set_groups(&fresh, req, tier);
     if (!range_find(c, e, tier, RANGE_BYTES, fresh.bytes, memory, &offset))
@@ -451,7 +451,7 @@ enum tern_err pool_carve(struct core *c, const struct engine *e, const struct re
     }
     if (err != TERN_OK)
         return err;
-    c->npools++; /* with its host tier it is one */
+    c->npools++; /* a pool and its host tier count as one */
     touch(c);
     *ret_pool = device;
     return TERN_OK;
@@ -463,7 +463,7 @@ bool pool_all_free(const struct core *c, const struct pool *p)
     return p->free_slabs.n == p->nslabs - 1;
 }
 
-/* Of a WINDOW group: the window with its reserve, at most one page more for where it begins, and
+/* A WINDOW group has the window with its reserve, at most one more page for where that begins, and
  * the segments at either side of the committed length. */
 static uint64_t group_table_refs(const struct group *g, uint32_t tokens)
 {

@@ -1,11 +1,10 @@
-/* See record_pages.h. What must stay true: a bit of the bitmap is 1 if and only if one section of
- * one turn record has that page, and a session counts those of the records that are its own. The
- * audit counts that anew. */
+/* See record_pages.h. Invariant: a bit of the bitmap is 1 if and only if one section of one turn
+ * record has that page, and a session counts its own records' pages. The audit recounts both. */
 #include "core/memory/record_pages.h"
 
 #include <string.h>
 
-/* The first page in [from, end) that is in use; `end` where there is none. */
+/* Returns the first used page in [from, end); `end` if none is used. */
 static uint32_t next_used(const struct core *c, const struct tenant *t, struct record_run in)
 {
     uint32_t from = in.first, end = in.first + in.n;
@@ -23,7 +22,7 @@ static uint32_t next_used(const struct core *c, const struct tenant *t, struct r
     return end;
 }
 
-/* Leaves of the tenant's tree, each a word; those behind the last word count as free. */
+/* Returns the number of leaves of the tenant's tree, one a word; extra ones count as free words. */
 static uint32_t tree_leaves(const struct tenant *t)
 {
     uint32_t words = div_up(t->record_pages, 64);
@@ -31,7 +30,7 @@ static uint32_t tree_leaves(const struct tenant *t)
     return words > 1 ? 1u << (32 - __builtin_clz(words - 1)) : 1;
 }
 
-/* First of as many free pages in a row, in the word: a bit where they begin. */
+/* Returns a bit for each position in the word where `least` free pages in a row begin. */
 static uint64_t free_in_word(uint64_t used, uint32_t least)
 {
     uint64_t from = ~used;
@@ -57,7 +56,7 @@ struct tree_node {
     uint32_t i, span; /* pages */
 };
 
-/* In free pages. */
+/* Returns the lengths in free pages. */
 static struct record_runs runs_of(const struct core *c, const struct tenant *t, struct tree_node n)
 {
     uint32_t word = n.i - tree_leaves(t);
@@ -70,7 +69,7 @@ static struct record_runs runs_of(const struct core *c, const struct tenant *t, 
     return (struct record_runs){n.span - r->head, n.span - r->tail, n.span - r->longest};
 }
 
-/* The pages of that run have changed. */
+/* Updates the tree after the pages of that run have changed. */
 static void tree_update(struct core *c, const struct tenant *t, struct record_run run)
 {
     uint32_t first = run.first / 64 + tree_leaves(t),
@@ -94,7 +93,8 @@ static void tree_update(struct core *c, const struct tenant *t, struct record_ru
     }
 }
 
-/* Start of the first run of `least` free pages, in as many looks as the tree is high; NONE. */
+/* Returns the start of the first run of `least` free pages, in as many looks as the tree is high;
+ * NONE. */
 static uint32_t first_free(const struct core *c, const struct tenant *t, uint32_t least)
 {
     uint32_t i = 1, at = 0, half = 32 * tree_leaves(t);
@@ -118,10 +118,10 @@ static uint32_t first_free(const struct core *c, const struct tenant *t, uint32_
                     free_in_word(*record_bits(c, t->record_word + at / 64), least));
 }
 
-/* The first run of at least `least` free pages, cut to `most`; n is 0 where there is none. Always
- * from the beginning: what stays as long as its session, a page or a few of numbers, then
- * lies in the gaps between blobs. Spread over all of the memory it would cut what blobs leave
- * behind into pieces too short for the next ones, which are always longer. */
+/* The first run of at least `least` free pages, cut to `most`; n is 0 if there is none. Searches
+ * always start at the beginning: sections that last as long as their session, a page or a few of
+ * numbers, then fill the gaps between blobs. Spread over the memory, they would cut freed blobs
+ * into pieces too short for the next blobs, which are always longer. */
 struct wanted {
     uint32_t least, most;
 };
@@ -166,7 +166,7 @@ static uint32_t section_pages(const struct record_section *section)
     return n;
 }
 
-/* What operators see of a session, kept here so that nobody walks its records to tell it. */
+/* Updates the session's page counts for operators, so that a view does not walk its records. */
 static void session_count(struct core *c, const struct turn_record *r,
                           const struct record_section *section, bool used)
 {
@@ -181,7 +181,7 @@ static void session_count(struct core *c, const struct turn_record *r,
         s->blob_pages += used ? n : -n;
 }
 
-/* It is no session's any more, and on no list. */
+/* Detaches a record, which is in no session's list, from its session. */
 static void session_forget(struct core *c, struct turn_record *r)
 {
     session_count(c, r, &r->body.before, false);
@@ -191,7 +191,7 @@ static void session_forget(struct core *c, struct turn_record *r)
     r->session = NONE;
 }
 
-/* The pages are counted with nobody yet, or no more with its session. */
+/* Frees pages that no session counts, not yet or no longer. */
 static void pages_free(struct core *c, struct turn_record *r, struct record_section *section)
 {
     struct tenant *t = tenant_at(c, r->tenant);
@@ -265,7 +265,7 @@ struct turn_record *record_take(struct core *c, struct session *s)
     return r;
 }
 
-/* Its session, or those that are checked: a HELD one is its engine's. */
+/* Takes it off its list: its session's, or the checked ones. A HELD record is its engine's. */
 static void leave(struct core *c, struct turn_record *r)
 {
     uint32_t slot = turn_record_slot(c, r);
@@ -293,7 +293,7 @@ void record_free(struct core *c, struct turn_record *r)
     turn_record_slot_put(c, turn_record_slot(c, r));
 }
 
-/* Off its list, but its pages stay until the engine has ended: somebody may still touch them. */
+/* Takes it off its list, but keeps its pages until the engine has ended: they may still be used. */
 static void hold(struct core *c, struct turn_record *r, struct engine *e)
 {
     leave(c, r);
