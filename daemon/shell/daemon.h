@@ -1,8 +1,8 @@
 /* The running daemon: one owner thread, one ring, one core. main.c creates it, runs it and destroys
- * it; request.c, conn.c, link.c and proc.c bring events in, shell/step/step.c steps the core,
- * dispatch.c carries its actions out, subscribe.c tells what changed. What must stay true: the
- * actions of one step are all carried out before the next step; what a seam reports meanwhile waits
- * in `queue`; after "ready" nothing here allocates. */
+ * it; request.c, conn.c, link.c and proc.c make events, shell/step/step.c steps the core,
+ * dispatch.c carries out its actions, subscribe.c sends changes to subscribers. Invariant: all
+ * actions of one step are carried out before the next step; events that a seam reports during a
+ * step wait in `queue`; after "ready" nothing here allocates. */
 #ifndef SHELL_DAEMON_H
 #define SHELL_DAEMON_H
 
@@ -45,27 +45,27 @@ STATE_MACHINE(engine_watch, ENGINE_WATCH, ENGINE_WATCH_STATE_TABLE)
 STATE_MACHINE(daemon, DAEMON, DAEMON_STATE_TABLE)
 
 #define IO_ENTRIES       1024
-#define IO_BUFFERS       16 /* that the streams of a share receive into; a power of two */
+#define IO_BUFFERS       16 /* receive buffers for the streams of a share; a power of two */
 #define IO_BUFFER_BYTES  65536
 #define ADMIN_TEXT_BYTES (4u << 20) /* one admin answer */
-#define STEP_POLL_NS     1000000u   /* how often done_step is looked at while releases wait */
+#define STEP_POLL_NS     1000000u   /* interval of reading done_step while releases wait */
 #define TICK_NS          100000000u /* deadlines, pauses, redials */
 
 /* Events that a seam emits while a step runs or from inside its own calls. A ring of fixed size. */
 struct event_queue {
     struct event *v; /* owned */
     uint32_t cap, head, n;
-    bool stepping; /* for a check: the core is stepped by nobody inside its step */
+    bool stepping; /* for a check: no code steps the core within its step */
 };
 
-/* What the shell keeps of an engine that joined: whose done_step it has to read. */
+/* An engine that joined, whose done_step the shell reads. */
 struct engine_watch {
     enum engine_watch_state state;
     uint32_t gen, tenant, world;
     char name[ENGINE_NAME_MAX];
-    uint64_t last[RANKS_MAX]; /* what the core was told */
+    uint64_t last[RANKS_MAX]; /* last done step of each rank that the core received */
     uint64_t joined_ns;
-    bool rung; /* since the last turn of the loop */
+    bool rung; /* a bell rang since the last turn of the loop */
 };
 
 /* A pool as operators see it. */
@@ -77,20 +77,20 @@ struct pool_watch {
 /* The disk tier as the log and operators see it. */
 struct spill_watch {
     struct io_op op;
-    struct disk_recovery recovery; /* of this start */
+    struct disk_recovery recovery; /* result of this start */
     uint32_t faults_logged;
-    uint64_t bad;    /* as the log has said */
-    uint64_t failed; /* stores, when the daemon began to end */
+    uint64_t bad;    /* count of damage that the log has reported */
+    uint64_t failed; /* failed stores when the daemon began to end */
 };
 
-/* The configuration that is read anew. */
+/* The reload of the configuration. */
 struct reload_watch {
     struct reload_reader *reader; /* owned */
-    bool dry_run, by_signal;      /* of the reading that is under way */
-    bool again;                   /* a signal came meanwhile */
+    bool dry_run, by_signal;      /* of the reload in progress */
+    bool again;                   /* a signal arrived during the reload */
 };
 
-/* Steps of the core that looked at more than a step may: as many as were told of. */
+/* Steps of the core that examined more than a step may, and when the log last reported them. */
 struct steps_watch {
     uint64_t steps, last_ns, told_ns;
 };
@@ -100,9 +100,9 @@ struct daemon {
     enum daemon_state state;
     uint64_t incarnation, start_ns, last_ns;
     uint64_t tick_ns, step_poll_ns;
-    uint64_t drain_began_ns, drain_ns; /* drain_ns: when it ends, whatever is left */
-    uint64_t faults_seen, waits_seen;  /* of mem_stats, as the log has told */
-    uint64_t procs_exited;             /* processes that ended without leaving their engine */
+    uint64_t drain_began_ns, drain_ns; /* drain_ns: its end, even if sessions are left */
+    uint64_t faults_seen, waits_seen;  /* counts of mem_stats that the log has reported */
+    uint64_t procs_exited;             /* processes that exited without leaving their engine */
     struct alarms alarms;
     struct steps_watch over;
 
@@ -114,12 +114,12 @@ struct daemon {
     struct disk *disk; /* NULL: there is no disk tier */
     struct spill_watch spill;
     struct tape *tape;
-    struct core_limits limits; /* the configuration's with our own connection added */
+    struct core_limits limits; /* limits of the configuration and one more connection, our own */
     void *arena;
     struct core *core; /* lies in the arena */
     struct actions *actions;
     struct event_queue queue;
-    void (*carry_out)(struct daemon *d); /* d->actions, after each step */
+    void (*carry_out)(struct daemon *d); /* carries out d->actions after each step */
 
     struct closer *closer; /* of clients' sockets */
     struct stream_pool *streams;
@@ -128,51 +128,52 @@ struct daemon {
     struct subscriptions subs;
     struct proc_table procs;
     struct wire_in in;
-    uint8_t *frame;      /* the answer being encoded: FRAME_HEADER_BYTES + the largest body */
-    char *text;          /* the admin answer being written: ADMIN_TEXT_BYTES */
-    uint64_t *node_bits; /* for admin answers: a bit a node */
+    uint8_t *frame;      /* buffer for encoding an answer: FRAME_HEADER_BYTES + the largest body */
+    char *text;          /* buffer for an admin answer: ADMIN_TEXT_BYTES */
+    uint64_t *node_bits; /* for admin answers: one bit per node */
 
     struct engine_watch *engines;
-    struct refusals refusals[CONFIG_TENANTS_MAX]; /* of each tenant */
-    struct histogram answered[OP_COUNT]; /* from when a request is whole until the core has taken it
-                                            in: then most are answered */
+    struct refusals refusals[CONFIG_TENANTS_MAX]; /* by tenant */
+    struct histogram answered[OP_COUNT]; /* time from a whole request until the core has processed
+                                            it: most are answered then */
     struct pool_watch *pools;
     struct io_op mem_op, signal_op;
-    bool rung; /* some engine is */
+    bool rung; /* an engine_watch has `rung` set */
     int signal_fd;
     uint16_t control_port, data_port;
-    bool rdma; /* there is a device in use */
+    bool rdma; /* an RDMA device is in use */
 };
 
-/* why: text of what failed and what to do. Blocks SIGTERM, SIGINT and SIGHUP in this thread first,
- * so that the workers inherit it. */
+/* On failure `why` receives what failed and what to do. Blocks SIGTERM, SIGINT and SIGHUP in this
+ * thread first, so that the workers inherit the mask. */
 enum tern_err daemon_create(struct config *config, struct daemon **ret, char *why, size_t cap);
-int daemon_run(struct daemon *d); /* until drained; the exit status */
+int daemon_run(struct daemon *d); /* runs until drained; returns the exit status */
 void daemon_destroy(struct daemon *d);
 
-/* Steps the core with the queued events and then with this one, and carries everything out, at
- * once. Arrays in the event are borrowed for the call. Never called from inside a step or a seam's
- * call: what can happen there, such as a connection's end, always goes through daemon_later. */
+/* Steps the core with the queued events, then with this one, and carries out all actions before it
+ * returns. Arrays in the event are borrowed for the call. Never call this within a step or a seam's
+ * call: events that can occur there, such as a connection's end, use daemon_later. */
 void daemon_event(struct daemon *d, struct event *ev);
-/* Queues the event (it borrows nothing): the core hears it before any other, and at the latest in
- * the next turn of the loop, which waits for nothing meanwhile. */
+/* Queues the event, which must borrow nothing. The core receives it before any event that is not
+ * queued, at the latest in the next turn of the loop; until then the loop does not wait. */
 void daemon_later(struct daemon *d, const struct event *ev);
 void daemon_run_queue(struct daemon *d);
-/* Batches of pages that fetches may have asked for at a time. */
+/* The most batches of pages that fetches may have outstanding at a time. */
 uint32_t daemon_batches_bound(const struct core_limits *l);
-/* The most events that can be queued: each outstanding thing reports each kind of event once. */
+/* The most queued events: each outstanding operation reports each kind of event once. */
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
 
-/* An engine has joined; a second call for the same one does nothing. */
+/* Begins to watch an engine that joined; a second call for the same engine does nothing. */
 void engine_watch_begin(struct daemon *d, struct engine_id engine);
-/* The engine is gone. False: it was not watched. */
+/* Ends the watch of an engine. Returns false if the engine was not watched. */
 bool engine_watch_end(struct daemon *d, struct engine_id engine);
-/* Tells the core the steps that ranks of that engine (or of all) finished since the last look. */
+/* Requests a bell when ranks of that engine finish `step`. */
 void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step);
-/* A bell of the engine in that slot rang. engine_watch_hear looks at each such engine, once a turn
- * of the loop however many bells rang. */
+/* A bell of the engine in that slot rang. engine_watch_hear reads the steps of each such engine,
+ * once a turn of the loop no matter how many bells rang. */
 void engine_watch_rung(struct daemon *d, uint32_t slot);
 void engine_watch_hear(struct daemon *d);
+/* Sends the core the steps that ranks of that engine, or of all, finished since the last call. */
 void daemon_poll_engine(struct daemon *d, uint32_t slot);
 void daemon_poll_engines(struct daemon *d);
 
