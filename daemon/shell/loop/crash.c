@@ -1,6 +1,6 @@
-/* See crash.h. Everything after crash_watch runs in a signal handler, or in the middle of a step
- * whose check failed, so it uses only system calls and buffers that exist already. The first thread
- * that gets here ends the process; others that fault meanwhile wait for that. */
+/* See crash.h. All code after crash_watch runs in a signal handler, or within a step whose check
+ * failed, so it uses only system calls and existing buffers. The first thread here ends the
+ * process; threads that fault meanwhile wait for that end. */
 #include "shell/loop/crash.h"
 
 #include <poll.h>
@@ -15,11 +15,11 @@
 #include "base/check.h"
 #include "proto/shown.h"
 
-#define STACK_BYTES   65536 /* what a stack that overflowed has no room for */
+#define STACK_BYTES   65536 /* the handler's stack, also after a stack overflow */
 #define LINE_BYTES    6144
 #define INCARNATION   24 /* of a name, at most */
 #define READER_MS     1000
-#define KERNEL_FAULTS 0 /* si_code above it: the kernel's own; else somebody sent the signal */
+#define KERNEL_FAULTS 0 /* si_code above: from the kernel; otherwise the signal was sent */
 
 static struct {
     const struct tape *tape;
@@ -27,7 +27,7 @@ static struct {
     char path[sizeof(((struct config *)NULL)->tape_file) + INCARNATION];
 } leaves;
 
-static atomic_int ending; /* thread that does */
+static atomic_int ending; /* the thread that ends the process */
 static atomic_bool reported;
 
 struct line {
@@ -112,7 +112,7 @@ static void put_signal(struct line *l, int number, const siginfo_t *info)
     put_dec(l, " sender_uid=", info->si_uid);
 }
 
-/* Writes an address of our own code the way addr2line takes it. */
+/* Writes an address of our own code in the form of addr2line. */
 static void put_place(struct line *l, const void *context)
 {
     extern const char __executable_start[], etext[];
@@ -133,7 +133,7 @@ static void put_place(struct line *l, const void *context)
     put_dec(l, " thread=", gettid());
 }
 
-/* A log reader that has stopped must not keep a crashed daemon from being started again. */
+/* A stopped log reader must not delay the restart of a crashed daemon. */
 static void write_line(struct line *l)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -143,7 +143,7 @@ static void write_line(struct line *l)
         (void)!write(STDERR_FILENO, l->text, l->n);
 }
 
-/* Writes the tape, and ends the line with its place. */
+/* Writes the tape, and ends the line with its path. */
 static void leave_tape(struct line *l)
 {
     const char *name;
@@ -172,7 +172,7 @@ const char *crash_keep_tape(void)
                : "none";
 }
 
-/* True: this thread is the first one here. False: it came before, during or after the report. */
+/* Returns true if this thread is the first here, false if the same thread is here again. */
 static bool first_to_end(void)
 {
     int me = gettid(), before = 0;
@@ -201,12 +201,12 @@ static void on_signal(int number, siginfo_t *info, void *context)
         put(&line, " tape=none reason=fault_while_writing_it");
         write_line(&line);
     }
-    /* A fault comes again by itself; a signal that was sent does not. */
+    /* A fault repeats by itself; a sent signal does not. */
     signal(number, SIG_DFL);
     raise(number);
 }
 
-/* check_failed wrote what failed; abort() follows. */
+/* check_failed has written the failed check; abort() follows. */
 static void on_failed_check(const char *text)
 {
     if (!first_to_end())
@@ -230,11 +230,11 @@ void crash_watch(void)
         sigaltstack(&stack, NULL);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaction(numbers[i], &sa, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a failed write */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is a failed write */
     check_set_hook(on_failed_check);
 }
 
-/* A configured name is used as it is; a default name gets the incarnation, one for each crash. */
+/* A configured name is used unchanged; a default name gets the incarnation, one per crash. */
 void crash_tape(const struct config *config, const struct tape *tape, uint64_t incarnation)
 {
     static const char suffix[] = ".tape";
@@ -246,7 +246,7 @@ void crash_tape(const struct config *config, const struct tape *tape, uint64_t i
     strcpy(leaves.path, config->tape_file);
     if (strncmp(config->tape_file, config->admin_socket, n) == 0 &&
         strcmp(config->tape_file + n, suffix) == 0) {
-        tapes_keep(config->tape_file, TAPE_CRASHES_KEPT - 1); /* and the one to come */
+        tapes_keep(config->tape_file, TAPE_CRASHES_KEPT - 1); /* plus the next one */
         tape_crash_name(leaves.path, sizeof leaves.path, config->tape_file, incarnation);
     }
     leaves.keep_tokens = config->tape_tokens;

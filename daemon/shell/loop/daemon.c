@@ -1,4 +1,4 @@
-/* The daemon's life: what is made at start and in which order, the owner loop, the end. */
+/* The daemon's life: the start in its order, the owner loop, the end. */
 #include "shell/daemon.h"
 
 #include <signal.h>
@@ -78,7 +78,7 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 
     (void)res, (void)buffer;
     if (d->state == DAEMON_STOPPED)
-        return; /* its verdicts would go to transfers that are being taken apart */
+        return; /* its verdicts would reach transfers that are being destroyed */
     mem_poll(d->mem, later, d);
     while (mem_device_lost(d->mem, &device, &why))
         alarms_gpus(d, io_now_ns());
@@ -86,7 +86,7 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
 }
 
-/* The configuration was read anew. */
+/* The configuration file was read again. */
 static void reloaded(struct daemon *d)
 {
     struct reload_result result;
@@ -111,10 +111,10 @@ static void take_signal(struct daemon *d, uint32_t number)
     else if (d->state == DAEMON_SERVING)
         drain_begin(d, DAEMON_LEAVING);
     else if (d->state != DAEMON_STARTING && d->state != DAEMON_STOPPED)
-        daemon_state_move(&d->state, DAEMON_STOPPED); /* asked twice: at once */
+        daemon_state_move(&d->state, DAEMON_STOPPED); /* second signal: end at once */
 }
 
-/* Reads all pending signals: several may have come with one wake-up, and none wakes us again. */
+/* Reads all pending signals: one wake-up may stand for several. */
 static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct daemon *d = container_of(op, struct daemon, signal_op);
@@ -135,7 +135,7 @@ static enum tern_err fail(char *why, size_t cap, enum tern_err err, const char *
     return err;
 }
 
-/* A start with much memory takes long; SIGTERM and SIGINT end it, and SIGHUP waits for its end. */
+/* A start with much memory takes long: SIGTERM and SIGINT end it, SIGHUP waits for its end. */
 static void start_process(const struct config *config)
 {
     uint64_t most = plan_descriptors(config), flight = plan_descriptors_in_flight(config);
@@ -158,7 +158,7 @@ static void start_process(const struct config *config)
                   "LimitNOFILE= or ulimit -Hn");
 }
 
-/* From here on the loop takes the signals. All other threads block them. */
+/* From now on the loop receives the signals; all other threads block them. */
 static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
 {
     sigset_t set;
@@ -223,8 +223,8 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
     return TERN_OK;
 }
 
-/* Those between which copies go through memory of the host: of each GPU the first one of the others
- * that were not told before, and how many more, since equal events are limited. */
+/* Logs pairs of GPUs whose copies use host memory: for each GPU one other GPU that is not logged
+ * yet, and the number of the rest, because equal events are limited. */
 static void log_peers(const struct daemon *d)
 {
     struct mem_device_view a, b;
@@ -296,7 +296,7 @@ static void register_progress(void *ctx, const char *device, uint64_t done, uint
               done >> 20, all >> 20, ns / 1000000, threads);
 }
 
-/* Of GPUs alone: registrations of the host's memory all go one way, or the NIC is not used. */
+/* Logs only GPU memory's registrations: host memory has one way, or the NIC is not used. */
 static void log_regions(const struct daemon *d)
 {
     struct xfer_registration_view v;
@@ -469,9 +469,9 @@ void daemon_destroy(struct daemon *d)
     if (!d)
         return;
     notify_close();
-    /* The doors and xfer run the ring until their own operations have ended, and what others wait
-     * for ends with it. It must neither step the core nor tell a part of something that is gone, so
-     * streams are mute, and the ring goes before all that its other operations belong to. */
+    /* The doors and xfer run the ring until their own operations have ended, which also completes
+     * operations of others. Those completions must not step the core or reach a destroyed part, so
+     * streams are muted, and the ring is destroyed before the owners of its other operations. */
     if (d->state != DAEMON_STOPPED)
         daemon_state_move(&d->state, DAEMON_STOPPED);
     if (d->streams)
@@ -520,8 +520,8 @@ static uint64_t next_deadline(const struct daemon *d)
     return d->tick_ns < at ? d->tick_ns : at;
 }
 
-/* A fault or a wait means that a client punched a hole into its memory or that the machine took the
- * page; after a fault, whatever touched it has failed. */
+/* A fault or a wait means that a client punched a hole into its memory or that the machine lost the
+ * page. After a fault, the operation that touched the page has failed. */
 static void warn_of_faults(struct daemon *d)
 {
     struct mem_stats stats;
@@ -562,7 +562,7 @@ static void turn(struct daemon *d)
     uint64_t now_ns;
 
     if (mem_has_unstarted(d->mem)) {
-        io_submit(d->io); /* answers leave first: to wake a thread may take tens of microseconds */
+        io_submit(d->io); /* send answers first: waking a thread may take tens of microseconds */
         mem_start(d->mem);
     }
     io_run(d->io, xfer_poll(d->xfer) ? 0 : next_deadline(d));

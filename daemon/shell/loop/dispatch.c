@@ -1,5 +1,6 @@
-/* What follows from a step of the core: replies to connections, work to the seams, messages to
- * peers. shell/step/step.c calls dispatch_actions after each step as `carry_out`. See daemon.h. */
+/* Carries out the actions of a step of the core: replies to connections, work for the seams,
+ * messages to peers. shell/step/step.c calls dispatch_actions after each step as `carry_out`. See
+ * daemon.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,8 +44,8 @@ static void pool_layouts(struct daemon *d, uint32_t slot, const struct reshard_l
     xfer_pool_layouts(d->xfer, slot, view.layout_hash, told, view.ngroups);
 }
 
-/* A fetch between pools of different layout, where both ends have said what their pages are made
- * of: what keeps them apart, and where. Lives until the next call. */
+/* The text for a fetch between pools of different layout, if both ends have sent their layouts: the
+ * obstacle and its group. Borrowed until the next call. */
 static const char *layouts_text(struct daemon *d, const struct reply *r)
 {
     static char text[RESHARD_NAME_MAX + 384];
@@ -57,7 +58,7 @@ static const char *layouts_text(struct daemon *d, const struct reply *r)
     if (refusal == RESHARD_NONE)
         return r->text;
     for (char *c = group; *c; c++)
-        *c = *c == '#' ? '?' : *c; /* in a reply's text that stands for a number */
+        *c = *c == '#' ? '?' : *c; /* # stands for a number in a reply's text */
     snprintf(text, sizeof(text),
              "the peer has these tokens in a pool of another layout, and its pages cannot be "
              "resharded: group '%.*s': %s. Compute them, or open pools that fit",
@@ -65,7 +66,7 @@ static const char *layouts_text(struct daemon *d, const struct reply *r)
     return text;
 }
 
-/* Its connections end as those of one that has died. */
+/* Ends the engine's connections, as if its processes had exited. */
 static void engine_kicked(struct daemon *d, struct engine_id engine)
 {
     for (uint32_t i = 0; i < d->conns.n; i++) {
@@ -76,7 +77,7 @@ static void engine_kicked(struct daemon *d, struct engine_id engine)
     }
 }
 
-/* Notes what the shell has to know of an answer before the asker does. */
+/* Updates the shell's records for an answer before it is sent. */
 static void note_reply(struct daemon *d, const struct reply *r, struct client_conn *c)
 {
     uint32_t slot;
@@ -109,7 +110,7 @@ static void log_failure(const struct reply *r)
               r->conn, op_name(r->op), err_name(r->err), r->trace_id);
 }
 
-/* False: it was to be mapped, and is lost. */
+/* Returns false if the region was to be mapped and is lost. */
 static bool region_known(const struct daemon *d, uint32_t tenant, const struct reply *r,
                          struct wire_region *ret)
 {
@@ -125,7 +126,7 @@ static bool region_known(const struct daemon *d, uint32_t tenant, const struct r
     return !lost;
 }
 
-/* The descriptors that go with an answer. Fails if one of them cannot be made, as `why` says. */
+/* Returns the descriptors of an answer. Fails with `why` if one cannot be made. */
 static enum tern_err fds_of(struct client_conn *c, const struct reply *r,
                             const struct wire_region *region, int fds[STREAM_FDS_MAX],
                             uint32_t *ret_n, char why[BELL_WHY_BYTES])
@@ -219,7 +220,7 @@ void dispatch_reply(struct daemon *d, const struct reply *r)
     reply_send(d, &said);
 }
 
-/* No connection names the engine any more. */
+/* Ends the engine's watch, and clears it in all connections. */
 static void engine_gone(struct daemon *d, struct engine_id engine)
 {
     alarms_engine_gone(d, engine.slot, io_now_ns());
@@ -230,7 +231,7 @@ static void engine_gone(struct daemon *d, struct engine_id engine)
             d->conns.v[i].engine = NONE;
 }
 
-/* From the disk, or from a peer. */
+/* Starts a pull from the disk or from a peer. */
 static void pull(struct daemon *d, const struct action *a)
 {
     if (a->pull.link == link_disk(&d->limits))
@@ -284,7 +285,7 @@ static void dispatch(struct daemon *d, const struct action *a)
     }
 }
 
-/* T20: the tape of the first step that was too long is kept, and the log tells of one each 10 s. */
+/* T20: keeps the tape of the first step that was too long, and logs at most one every 10 s. */
 static void step_bounded(struct daemon *d)
 {
     const struct steps_over *over = core_steps_over(d->core);

@@ -1,26 +1,26 @@
-/* The two ways between the wire and the core: request.c turns the frames of local clients into
+/* The two directions between the wire and the core: request.c turns frames of local clients into
  * events, dispatch.c carries out the actions of a step. daemon.c registers both. */
 #ifndef SHELL_DISPATCH_H
 #define SHELL_DISPATCH_H
 
 #include "shell/daemon.h"
 
-/* Carries out d->actions; struct daemon has it as `carry_out`. */
+/* Carries out d->actions; `carry_out` in struct daemon. */
 void dispatch_actions(struct daemon *d);
-/* An answer goes to who asked, and into the counters and the log. */
+/* Sends an answer to its connection, and updates counters and the log. */
 void dispatch_reply(struct daemon *d, const struct reply *r);
 
-/* request.c: connections of local clients call these for each frame and at their end. */
+/* request.c: called for each frame of a local client's connection and at its end. */
 extern const struct client_conn_ops request_ops;
 
-/* ---- engine_log.c: what the log says of engines that come and go, with their processes and what
- * they held. It changes nothing in the core. ---- */
+/* ---- engine_log.c: logs engines that join and leave, with their processes and the pages that they
+ * held; changes nothing in the core. ---- */
 
-/* A process of that engine has joined, the one that has this connection. */
+/* Logs that process `proc` has joined that engine. */
 void engine_log_joined(const struct daemon *d, struct engine_id engine, uint32_t proc);
-/* A process leaves the engine in that slot; called before the core hears of it. */
+/* Logs that a process leaves the engine in that slot. Call it before the core receives that. */
 void engine_log_leaves(const struct daemon *d, uint32_t slot, uint32_t proc);
-/* A process has exited; likewise. */
+/* Logs that a process has exited. Call it before the core receives that. */
 void engine_log_exited(struct daemon *d, uint32_t proc);
 
 #endif

@@ -16,7 +16,7 @@ void engine_log_joined(const struct daemon *d, struct engine_id engine, uint32_t
               e.procs_alive, pids);
 }
 
-/* Those that sessions of its pools own or have released, and those that it has leased. */
+/* Pages that sessions of the engine's pools own or have released, and pages that it has leased. */
 static uint32_t pages_of(const struct daemon *d, uint32_t engine)
 {
     struct pool_view p;

@@ -1,6 +1,6 @@
-/* ternd reads the configuration, runs one daemon and returns its exit status. 0: it was drained; 1:
- * it could not start; 2: the configuration is wrong, or --check-config says that the daemon cannot
- * start here. A failed check or a crash leaves the tape of the last events (crash.c). */
+/* ternd reads the configuration, runs one daemon and returns its exit status. 0: drained; 1: the
+ * start failed; 2: the configuration is wrong, or --check-config finds that the daemon cannot start
+ * here. A failed check or a crash writes the tape of the last events (crash.c). */
 #include <stdio.h>
 
 #include "base/err.h"

@@ -1,6 +1,6 @@
 /* Checks whether the daemon could start on this host. See preflight.h. Each check does what the
- * start will do, as far as that leaves no trace: files are read, folders are looked at, names are
- * resolved, and `listen` is bound for a moment to a port that the kernel chooses. */
+ * start does, as far as that leaves no trace: it reads files, examines folders, resolves names, and
+ * briefly binds `listen` to a port that the kernel chooses. */
 #include "shell/loop/preflight.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "shell/stream/listen.h"
 #include "shell/tls/tls.h"
 
-#define PEER_NAMES_NS 30000000000u /* for all of them */
+#define PEER_NAMES_NS 30000000000u /* for all names */
 
 struct findings {
     FILE *out;
@@ -49,7 +49,7 @@ static void socket_place(struct findings *f, const char *path)
         wrong(f, "%s", why);
 }
 
-/* The daemon starts without it; only its last events are lost in a crash. */
+/* Only a warning: the daemon starts without the folder, but a crash loses its last events. */
 static void tape_place(struct findings *f, const struct config *config)
 {
     char folder[sizeof config->tape_file], *end;
@@ -65,7 +65,7 @@ static void tape_place(struct findings *f, const struct config *config)
             config->tape_file, folder, strerror(errno));
 }
 
-/* Looks at the folder and the key, and leaves no trace: the lock is not tried. */
+/* Checks the folder and the key without a trace: does not try the lock. */
 static void spill_place(struct findings *f, const struct config *config)
 {
     uint8_t key[DISK_KEY_BYTES];
@@ -133,7 +133,7 @@ static void listen_address(struct findings *f, const struct config *config)
         close(fd);
 }
 
-/* The daemon starts without the name and asks again, so this is only a warning. */
+/* Only a warning: the daemon starts without the name and resolves it again. */
 static void peer_name(struct findings *f, const struct config_peer *peer)
 {
     struct resolve_answer answer = {0};
@@ -144,7 +144,7 @@ static void peer_name(struct findings *f, const struct config_peer *peer)
                 peer->name, peer->address.host, answer.text);
 }
 
-/* Of thousands of names each may take seconds, so what is not asked for in time is only counted. */
+/* Each of thousands of names may take seconds, so names left at the deadline are only counted. */
 static void peer_names(struct findings *f, const struct config *config)
 {
     uint64_t until_ns = io_now_ns() + PEER_NAMES_NS;
@@ -159,7 +159,7 @@ static void peer_names(struct findings *f, const struct config *config)
                 config->npeers - i);
 }
 
-/* The daemon starts with fewer, and refuses connections when it has no more of them. */
+/* Only a warning: the daemon starts with fewer descriptors, and refuses connections without one. */
 static void descriptors(struct findings *f, const struct config *config)
 {
     uint64_t most = plan_descriptors(config), flight = plan_descriptors_in_flight(config);
@@ -182,7 +182,7 @@ uint32_t preflight(const struct config *config, FILE *out)
         if (!config_tenant_free(config, i))
             socket_place(&f, config->tenants[i].socket);
     if (f.n == 0)
-        tape_place(&f, config); /* by default it lies beside the admin socket */
+        tape_place(&f, config); /* by default beside the admin socket */
     spill_place(&f, config);
     tls_files(&f, config);
     listen_address(&f, config);

@@ -1,6 +1,6 @@
-/* Frames of a greeted connection: what the shell answers itself, what it refuses, what becomes an
- * event of the core. What must stay true: a request id is used once; a body that cannot be read is
- * answered and ends the connection, an unknown request is answered and does not. */
+/* Frames of a greeted connection: the shell answers or refuses them, or makes events of the core.
+ * Invariant: a request id is used once; a malformed body is answered and ends the connection; an
+ * unknown request is answered and does not end it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static void ping(struct client_conn *c, const struct frame_header *h, const uint
         stream_finish(&c->stream, "malformed body");
 }
 
-/* Why this connection may not ask for that; NULL: it may, or nobody knows what it is. */
+/* Returns why the connection may not make that request; NULL: it may, or it is unknown. */
 static const char *denied(const struct client_conn *c, const struct message *m)
 {
     if (!m || (m->from & FROM_CLIENT) == 0)
@@ -31,8 +31,8 @@ static const char *denied(const struct client_conn *c, const struct message *m)
     return NULL;
 }
 
-/* M5: a request about a session that a turn has claimed, or that is closed, is answered before its
- * body is looked at. True: it was. */
+/* M5: answers a request for a session that a turn has claimed, or that is closed, before its body
+ * is read. Returns true if it was answered. */
 static bool gate_refused(struct client_conn *c, const struct frame_header *h)
 {
     struct reply said = {
@@ -44,7 +44,7 @@ static bool gate_refused(struct client_conn *c, const struct frame_header *h)
     return true;
 }
 
-/* What a layout of the pool says makes no sense, or could go nowhere; NONE: all do and can. */
+/* Why a layout makes no sense, or why resharded pages could not be verified; NONE: all are fine. */
 static enum reshard_refusal layouts_check(struct daemon *d, const struct engine_view *e,
                                           struct req_pool_open *r, char ret_group[RESHARD_NAME_MAX])
 {
@@ -64,7 +64,7 @@ static enum reshard_refusal layouts_check(struct daemon *d, const struct engine_
     return xfer_pool_refusal(d->xfer, l, r->ngroups, ret_group);
 }
 
-/* Checks a PoolOpen's layouts, now that its ranks are known. True: one is refused and answered. */
+/* Checks a PoolOpen's layouts: its ranks are known now. Returns true if it refused one. */
 static bool layouts_refused(struct client_conn *c, const struct frame_header *h,
                             struct req_pool_open *r)
 {
@@ -73,7 +73,7 @@ static bool layouts_refused(struct client_conn *c, const struct frame_header *h,
     struct engine_view e;
 
     if (!r->layouts || c->engine == NONE || !core_engine_view(c->d->core, c->engine, &e))
-        return false; /* of the latter the core says what is wrong */
+        return false; /* the core refuses a PoolOpen without an engine */
     refusal = layouts_check(c->d, &e, r, group);
     if (refusal == RESHARD_NONE)
         return false;
@@ -83,7 +83,7 @@ static bool layouts_refused(struct client_conn *c, const struct frame_header *h,
     return true;
 }
 
-/* An operation of the core, or what nobody knows. */
+/* Processes an operation of the core, or an unknown request. */
 static void core_request(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     struct daemon *d = c->d;

@@ -14,15 +14,15 @@
 #include "shell/config/plan.h"
 #include "shell/log/log.h"
 
-#define FAULTS_LOGGED 32  /* lines of one start about what was not taken */
-#define COUNTS_BYTES  256 /* of all faults by their words */
+#define FAULTS_LOGGED 32  /* lines per start about refused files and extents */
+#define COUNTS_BYTES  256 /* size of the text of all faults */
 
 static void later(void *ctx, struct event *ev)
 {
     daemon_later(ctx, ev);
 }
 
-/* What came since the last look is one line: of the last one, with how many there are. */
+/* Logs damage since the last look in one line: the last one, and the count. */
 static void log_damage(struct daemon *d)
 {
     char name[DISK_NAME_MAX];
@@ -69,7 +69,7 @@ static void not_taken(void *ctx, const char *file, uint64_t offset, enum disk_fa
               disk_fault_word(fault));
 }
 
-/* "checksum:2,address:1"; "none" where there was nothing. */
+/* "checksum:2,address:1"; "none" without faults. */
 static void put_faults(const struct disk_recovery *r, char ret[COUNTS_BYTES])
 {
     size_t n = 0;
@@ -105,7 +105,7 @@ static void log_recovered(const struct daemon *d)
         log_event(LEVEL_WARN, "spill_dropped", "more=%u", d->spill.faults_logged - FAULTS_LOGGED);
 }
 
-/* Folders of tenants that were dropped from the settings, or have another name now. */
+/* Logs folders of tenants that were removed from the settings or renamed. */
 static void log_foreign(const struct config *config)
 {
     DIR *dir = opendir(config->spill_dir);
