@@ -1,14 +1,15 @@
-/* Which engines have joined, and which steps their ranks have finished: read from the control pages
- * that the engines write, and told to the core, at once where a rank rings because somebody waits.
- * See daemon.h. What must stay true: what the slot's last engine wrote counts for nobody. */
+/* The engines that have joined, and the steps that their ranks have finished. This file reads the
+ * steps from the control pages that the engines write and reports them to the core, at once if a
+ * rank rings because a request waits. See daemon.h. Invariant: bytes that the slot's previous
+ * engine wrote count for no engine. */
 #include <string.h>
 
 #include "base/check.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 
-/* The control page is zeroed now and not when the engine before ended, so that what was written
- * there since counts for nobody. This engine has not mapped it yet. */
+/* Zeroes the control page now and not when the previous engine ended, so that bytes written since
+ * then count for no engine. The new engine has not mapped the page yet. */
 void engine_watch_begin(struct daemon *d, struct engine_id engine)
 {
     struct engine_watch *w = &d->engines[engine.slot];
@@ -48,7 +49,7 @@ void daemon_poll_engine(struct daemon *d, uint32_t slot)
         struct event ev = {.kind = EV_STEP_DONE};
 
         if (done == w->last[r])
-            continue; /* what counts of it the core decides (E2, E7) */
+            continue; /* the core decides what counts (E2, E7) */
         w->last[r] = done;
         ev.step_done.engine = (struct engine_id){.slot = slot, .gen = w->gen};
         ev.step_done.rank = r;
@@ -64,8 +65,7 @@ void daemon_poll_engines(struct daemon *d)
             daemon_poll_engine(d, i);
 }
 
-/* Called within a step: what the ranks have shown before they were asked to ring is looked at in
- * the loop's next turn. */
+/* Called within a step. The loop's next turn reads steps finished before the ranks knew to ring. */
 void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step)
 {
     struct engine_watch *w = &d->engines[engine.slot];

@@ -1,7 +1,7 @@
-/* One step of the core (core_step, not a step of an engine), and the queue of what the seams report
- * meanwhile. What follows from a step is carried out by `carry_out`, which is dispatch_actions of
- * shell/loop/dispatch.c in the daemon. See daemon.h. What must stay true: the actions of one step
- * are all carried out before the next step. */
+/* One step of the core (core_step, not an engine's), and the queue of events that seams report
+ * meanwhile. `carry_out`, in the daemon dispatch_actions of shell/loop/dispatch.c, carries out the
+ * actions of a step. See daemon.h. Invariant: all actions of one step are carried out before the
+ * next step. */
 #include "base/check.h"
 #include "shell/daemon.h"
 
@@ -15,11 +15,11 @@ uint32_t daemon_batches_bound(const struct core_limits *l)
 
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)
 {
-    /* Whatever is outstanding reports each kind of event at most once before the core has heard it:
-     * a batch that it is here; a pull that it broke and that it is quiet (or, before any of these,
-     * that the link is full); a serve that it is quiet; a job of checksums, of a copy or of a turn
-     * record that it is done; a pool that it is zeroed; a connection, a link and a process that
-     * they ended; a file that it is written, and that it is gone. */
+    /* Each outstanding operation reports each kind of event at most once before the core has
+     * received it. A batch: it arrived. A pull: it broke, it is quiet (or, before these, its link
+     * is full). A serve: it is quiet. A job of checksums, of a copy or of a turn record: it is
+     * done. A pool: it is zeroed. A connection, a link, a process: it ended. A file: it is written,
+     * it is gone. */
     return daemon_batches_bound(l) + l->pulls * 2 + l->serves + l->seal_jobs + l->copy_jobs +
            l->record_jobs + l->pools + l->conns + l->links + l->disk_stores + l->disk_files + procs;
 }
