@@ -1,6 +1,6 @@
-/* See bell.h. A read wakes whoever waits on the client's end, in the reader's time: a client can
- * hang thousands of epolls on it. Reading also releases descriptors that a client sent along. So a
- * thread of the kernel reads, and the owner only polls. */
+/* See bell.h. A read wakes all waiters on the client's end, in the reader's time: a client can add
+ * thousands of epolls to its end. A read also releases descriptors that a client sent. So a thread
+ * of the kernel reads, and the owner only polls. */
 #include "shell/conn/bell.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ static bool client_left(const struct client_bell *b)
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP));
 }
 
-/* Some rank of the connection's engine has reached what was wanted, or rings for nothing. */
+/* A rank of the connection's engine has reached the wanted step, or rings without a reason. */
 static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct client_conn *c = conn_of(op);
@@ -159,18 +159,18 @@ enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BY
     const bool closing = c->bell.state == BELL_ENDING || c->bell.state == BELL_CLOSING;
     int pair[2];
 
-    close_given(c); /* of an answer that could not be encoded */
+    close_given(c); /* left by an answer that could not be encoded */
     if (c->bell.state != BELL_NONE && !closing && !client_left(&c->bell)) {
         c->fds.given = open("/dev/null", O_WRONLY | O_CLOEXEC);
     } else if (c->bell.state == BELL_NONE &&
                socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
-        (void)client_fds_refuse(pair[0]);          /* else the thread of the kernel releases them */
+        (void)client_fds_refuse(pair[0]);          /* otherwise the kernel's thread releases them */
         (void)fcntl(pair[1], F_SETFL, O_NONBLOCK); /* a client may ring by write(2) */
         c->bell.fd = pair[0];
         c->fds.given = pair[1];
         listen_to(c);
     } else {
-        errno = c->bell.state == BELL_NONE ? errno : EAGAIN; /* the old one is about to go */
+        errno = c->bell.state == BELL_NONE ? errno : EAGAIN; /* the old bell is still ending */
     }
     if (c->fds.given < 0)
         return no_bell(c, why);
@@ -201,7 +201,7 @@ void conn_fds_unsent(struct client_conn *c)
               "limit: raise LimitNOFILE= above `in_flight`, and let only ternd run as that user");
 }
 
-/* A Unix socket counts as outgoing what the other side has not read. */
+/* Returns true if the other side has read all: a Unix socket counts unread bytes as outgoing. */
 static bool all_read(int fd)
 {
     int left = 0;

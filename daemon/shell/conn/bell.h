@@ -32,9 +32,9 @@
 
 STATE_MACHINE(bell, BELL, BELL_STATE_TABLE)
 
-#define BELL_WHY_BYTES 192 /* of the reason why there is no bell */
-/* Between two ticks, reads of a tenant's bells are under way for at most so long, as the owner sees
- * it, and for one read beyond. */
+#define BELL_WHY_BYTES 192 /* size of the reason why there is no bell */
+/* Between two ticks, reads of a tenant's bells are in progress for at most so long, as the owner
+ * measures it, plus one read. */
 #define BELL_TICK_NS 5000000u
 
 struct client_conn;
@@ -42,48 +42,48 @@ struct daemon;
 
 /* The reads of a tenant's bells. Several at once count as one. */
 struct bell_reads {
-    uint32_t n;         /* under way */
-    uint64_t since_ns;  /* n > 0: since when there was always one, or since the tick */
-    uint64_t passed_ns; /* since the tick, before that */
+    uint32_t n;         /* in progress */
+    uint64_t since_ns;  /* n > 0: start of the continuous reads, or the last tick */
+    uint64_t passed_ns; /* time of earlier reads since the tick */
 };
 
 struct client_bell {
     struct io_op op;
     enum bell_state state;
     int fd;       /* owned; -1: none */
-    uint8_t byte; /* of a packet, which says nothing; the kernel drops the rest */
+    uint8_t byte; /* first byte of a packet, ignored; the kernel drops the rest */
 };
 
 /* The last answer with descriptors. */
 struct conn_fds {
-    uint64_t unread_at; /* of the stream's queued_bytes: where that answer ends; 0: it was read */
-    int given;          /* owned until the kernel has taken the answer: the client's own; -1 */
-    int ended;          /* owned: the socket of an ended connection with an unread answer; -1 */
-    bool closing;       /* that socket is with the thread that closes */
+    uint64_t unread_at; /* end of that answer in the stream's queued_bytes; 0: it was read */
+    int given;          /* the client's end, owned until the kernel has accepted the answer; -1 */
+    int ended;          /* owned socket of an ended connection with an unread answer; -1 */
+    bool closing;       /* the closer has that socket */
     struct client_conn *next; /* in client_conns.giving */
 };
 
-/* The third descriptor of a PoolMap's answer: the client's end of a new bell or, where the client
- * still has the bell of this connection, /dev/null in its place. It stays ours until the answer is
- * sent. On failure `why` says what is missing. */
+/* Returns the third descriptor of a PoolMap's answer: the client's end of a new bell or, if the
+ * client still has this connection's bell, /dev/null. We own it until the answer is sent. On
+ * failure `why` receives what is missing. */
 enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BYTES]);
-/* The connection has ended. */
+/* Ends the bell of a connection that has ended. */
 void bell_end(struct client_conn *c);
-/* Listens again to a bell that rested. */
+/* Polls a rested bell again. */
 void bell_tick(struct client_conn *c);
 
-/* An answer with descriptors was queued as the stream's last frame. */
+/* Call when an answer with descriptors was queued as the stream's last frame. */
 void conn_fds_queued(struct client_conn *c);
-/* It was not sent after all. */
+/* Call when that answer was not sent after all. */
 void conn_fds_unsent(struct client_conn *c);
 /* Returns true if the other side has not read the last answer with descriptors. */
 bool conn_fds_unread(struct client_conn *c);
-/* Closes the ends that clients have received by now. Once a turn. */
+/* Closes the ends that clients have received. Call it once a turn. */
 void conn_fds_sent(struct daemon *d);
-/* The connection has ended: keeps its socket while the answer is unread. The kernel counts the
- * descriptors in it against us, and the socket alone tells when they are gone. */
+/* Keeps the socket of an ended connection while its answer is unread. The kernel counts the
+ * descriptors in the socket for us, and only the socket shows when they are gone. */
 void conn_fds_end(struct client_conn *c);
-/* Looks whether the answer of an ended connection has been read. */
+/* Checks whether the answer of an ended connection has been read. */
 void conn_fds_look(struct client_conn *c);
 
 #endif

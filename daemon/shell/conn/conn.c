@@ -1,6 +1,6 @@
-/* The life of a local client's connection: it is accepted, its process is identified, limits are
- * checked, it is greeted, it ends. See conn.h. Invariant: the core receives EV_CONN_OPENED once and
- * EV_CONN_CLOSED once for each connection that it knows; a slot is reused only after both. */
+/* The life of a local client's connection: accept, identify the process, check limits, greet, end.
+ * See conn.h. Invariant: the core receives EV_CONN_OPENED once and EV_CONN_CLOSED once for each
+ * connection that it knows; a slot is reused only after both. */
 #include "shell/conn/conn.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #include "shell/stream/listen_fds.h"
 #include "shell/wire/wire_out.h"
 
-#define CONN_WHY_BYTES 192 /* of the reason why there is no room for one more */
+#define CONN_WHY_BYTES 192 /* size of the reason for a refused connection */
 
 static struct client_conn *conn_of(struct stream *s)
 {
@@ -83,7 +83,7 @@ void conns_finish(struct daemon *d)
 
 /* ---- the end ---- */
 
-/* For the log; 0: it is not known. */
+/* For the log; 0: unknown. */
 static int pid_of(const struct client_conn *c)
 {
     return conn_is_admin(c) ? c->pid : (int)proc_pid(&c->d->procs, c->proc);
@@ -110,7 +110,7 @@ static void on_closed(struct stream *s, const char *why)
     bool known = known_to_core(c);
     struct event ev = {.kind = EV_CONN_CLOSED, .conn = {.conn = c->slot}};
 
-    /* Somebody will ask why we ended a connection; that clients come and go is no news. */
+    /* Users need the reason when we end a connection; a client's own end is only a debug event. */
     log_event(s->peer_closed ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
               c->slot, pid_of(c), why);
     client_conn_state_move(&c->state, CLIENT_CONN_CLOSED);
@@ -298,7 +298,7 @@ static const struct stream_ops conn_stream_ops = {.frame = on_frame,
 
 /* ---- the beginning ---- */
 
-/* For the log: what operators do is told with who they are. */
+/* Reads who the operator is, for the log of operators' commands. */
 static void know_operator(struct client_conn *c, int fd)
 {
     struct ucred cred = {.uid = UINT32_MAX};
@@ -309,7 +309,7 @@ static void know_operator(struct client_conn *c, int fd)
     c->uid = cred.uid;
 }
 
-/* Decides whether the connection is allowed, and finds out which process made it. */
+/* Decides whether the connection is allowed, and identifies its process. */
 static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *ret_proc,
                            const char **ret_why)
 {
@@ -353,9 +353,9 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
     return TERN_OK;
 }
 
-/* Refuses a connection, which the door closes, without taking a slot, and without waiting for the
- * other side: the thread that closes the socket writes the refusal to it before anything was read,
- * as the answer to request 0, a number that no request has. */
+/* Refuses a connection, which the door closes, without a slot and without waiting for the other
+ * side. The thread that closes the socket first writes the refusal, before anything was read, as
+ * the answer to request 0, a number that no request has. */
 static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_err err,
                          const char *why)
 {
@@ -367,7 +367,7 @@ static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_er
               tenant == NONE ? "" : d->config->tenants[tenant].name, err_name(err), why, said);
 }
 
-/* Its Hello is there. */
+/* Takes a client from the door, since its Hello is whole. */
 static enum door_verdict enter(struct daemon *d, uint32_t tenant, int fd)
 {
     struct client_conns *cs = &d->conns;
@@ -424,7 +424,7 @@ static void accepted(struct listener *l, int fd)
     enum tern_err err = has_room(d, l->tag, why);
     struct door *door = conn_door(d, l->tag)->door;
 
-    if (d->state == DAEMON_STOPPED) { /* and the door may be gone */
+    if (d->state == DAEMON_STOPPED) { /* the door may be destroyed */
         closer_close(d->closer, 0, fd, NULL, NULL);
     } else if (err != TERN_OK) {
         refuse_early(d, l->tag, fd, err, why);
@@ -447,7 +447,7 @@ static void open_listener(struct daemon *d, uint32_t tenant, struct listener *l)
     listen_start(l, d->io, accepted, d, tenant);
 }
 
-/* What the service manager handed over. A wrong name is told before its socket is in our way. */
+/* Takes the service manager's sockets. Reports a wrong name before that socket blocks ours. */
 static enum tern_err take_all(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;
@@ -467,7 +467,7 @@ static enum tern_err take_all(struct daemon *d, char *why, size_t cap)
     return listen_fds_all_taken(&fds, why, cap);
 }
 
-/* And sockets of our own for the rest. */
+/* Makes our own sockets for the rest. */
 static enum tern_err listen_all(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;

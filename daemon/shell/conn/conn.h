@@ -1,7 +1,7 @@
 /* Connections of local clients: the processes of engines, and operators. They are accepted on Unix
- * sockets, greeted and counted; that of an engine is tied to its process. A connection's slot
- * number is its id in the core. conn.c moves it through its states; the layer above (request.c)
- * registers `ops` and decides what frames ask for. Owner thread only. */
+ * sockets, greeted and counted; an engine's connection is tied to its process. A connection's slot
+ * number is its id in the core. conn.c moves a connection through its states; the layer above
+ * (request.c) registers `ops` and processes frames. Owner thread only. */
 #ifndef SHELL_CONN_H
 #define SHELL_CONN_H
 
@@ -28,8 +28,8 @@
 
 STATE_MACHINE(client_conn, CLIENT_CONN, CLIENT_CONN_STATE_TABLE)
 
-#define HELLO_BODY_MAX         4096 /* of a body before the greeting */
-#define CONN_SEND_BUFFERS_MAX  160  /* of 16 KiB: answers that wait for one connection */
+#define HELLO_BODY_MAX         4096 /* body size limit before the greeting */
+#define CONN_SEND_BUFFERS_MAX  160  /* buffers of 16 KiB for answers that wait for one connection */
 #define ADMIN_SEND_BUFFERS_MAX 320  /* an operator's answer is larger */
 
 struct daemon;
@@ -40,35 +40,35 @@ struct client_conn {
     enum client_conn_state state;
     uint32_t slot, tenant; /* tenant NONE: an operator */
     uint32_t proc;         /* NONE: an operator */
-    int32_t pid;           /* of an operator's process, as its socket says; 0: not to be seen */
-    uint32_t uid;          /* likewise its user */
+    int32_t pid;           /* an operator's process, from its socket; 0: not visible */
+    uint32_t uid;          /* an operator's user */
     uint32_t engine;       /* slot of the engine that it joined; NONE */
     struct client_bell bell;
     struct conn_fds fds;
     uint64_t last_request;
-    uint64_t drain_request;  /* that waits for the end of a drain; 0: none */
-    uint64_t reload_request; /* that waits for the configuration to be read; 0: none */
+    uint64_t drain_request;  /* request that waits for the end of a drain; 0: none */
+    uint64_t reload_request; /* request that waits for a reload; 0: none */
     enum tern_err refusal;
     const char *refusal_text; /* static */
     struct client_conn *next_free;
 };
 
-/* What the layer above does; set before the first connection. */
+/* Functions of the layer above; set before the first connection. */
 struct client_conn_ops {
-    /* A frame on a connection that has been greeted; header and body are borrowed for the call. */
+    /* Processes a frame of a greeted connection; header and body are borrowed for the call. */
     void (*frame)(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
-    /* Once, when no frame follows. */
+    /* Called once, when no frame follows. */
     void (*closed)(struct client_conn *c);
 };
 
-/* Where clients wait until their Hello is whole. */
+/* The place where clients wait until their Hello is whole. */
 struct client_door {
     struct daemon *d;
-    uint32_t tenant; /* NONE: of the operators */
+    uint32_t tenant; /* NONE: the operators */
     enum door_verdict (*enter)(struct daemon *d, uint32_t tenant, int fd);
     struct door *door;       /* owned */
-    struct door_stats shown; /* what the log has told */
-    bool again;              /* a slot is free: those who were to enter are asked again */
+    struct door_stats shown; /* counts that the log has reported */
+    bool again;              /* a slot became free: clients that waited for one try again */
 };
 
 struct client_conns {
@@ -77,33 +77,33 @@ struct client_conns {
     uint32_t n, open;
     void (*quiet)(struct client_conn *c); /* frees the slot if nothing of an ended one is left */
     struct client_conn *free;
-    struct client_conn *giving; /* whose answer carries what the client alone will have */
+    struct client_conn *giving; /* list: answers with the client's own descriptor */
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
     struct bell_reads bell_reads[CONFIG_TENANTS_MAX];
     uint32_t unread[CONFIG_TENANTS_MAX]; /* ended connections with an unread answer: see bell.h */
-    /* Slots that are not free: open, or closed and still with the ring. A tenant's are never those
-     * of another; the last entry is the operators'. */
+    /* Slots in use: open, or closed with operations on the ring. A tenant uses none of another's;
+     * the last entry is the operators'. */
     uint32_t held[CONFIG_TENANTS_MAX + 1];
-    struct client_door door[CONFIG_TENANTS_MAX + 1]; /* the operators' is behind the tenants' */
-    uint64_t brought;  /* connections that ended as their client had sent descriptors */
-    uint64_t refused;  /* since the start: those above a limit, and those with a `refusal` */
+    struct client_door door[CONFIG_TENANTS_MAX + 1]; /* the operators' door follows the tenants' */
+    uint64_t brought;  /* connections ended because their client sent descriptors */
+    uint64_t refused;  /* connections refused since the start: above a limit, or with a `refusal` */
     uint32_t internal; /* the core's slot for requests of the daemon itself: n */
     struct listener tenant[CONFIG_TENANTS_MAX], admin;
 };
 
 enum tern_err conns_init(struct daemon *d);
 enum tern_err conns_listen(struct daemon *d, char *why, size_t cap);
-/* The socket of a tenant that joins. On failure its slot is as it was. */
+/* Makes the socket of a tenant that joins. On failure its slot is unchanged. */
 enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_tenant *with,
                          char *why, size_t cap);
 void conns_tick(struct daemon *d, uint64_t now_ns);
 void conns_finish(struct daemon *d);
-/* How descriptors that clients send are kept out (seam/io/client_fds.h); static. */
+/* How descriptors that clients send are refused (seam/io/client_fds.h); static. */
 const char *conns_descriptors(const struct daemon *d);
 
-/* NULL unless the core may answer on it. */
+/* Returns NULL unless the core may answer on that connection. */
 struct client_conn *conn_for_reply(struct daemon *d, uint32_t slot);
-/* Closes the connections of a process. Called before the core hears of its exit. */
+/* Closes the connections of a process. Call it before the core receives the exit. */
 void conns_close_proc(struct daemon *d, uint32_t proc);
 
 static inline bool conn_is_admin(const struct client_conn *c)
@@ -111,7 +111,7 @@ static inline bool conn_is_admin(const struct client_conn *c)
     return c->tenant == NONE;
 }
 
-/* conn_door.c. `enter` as in door.h; DOOR_WAIT: the slot of one that is being closed will do. */
+/* conn_door.c. `enter` as in door.h; DOOR_WAIT: wait for a closing connection's slot. */
 enum tern_err conn_doors_create(struct daemon *d,
                                 enum door_verdict (*enter)(struct daemon *d, uint32_t tenant,
                                                            int fd));
@@ -119,14 +119,14 @@ void conn_doors_destroy(struct daemon *d); /* before any connection: it runs the
 void conn_doors_tick(struct daemon *d, uint64_t now_ns);
 void conn_doors_again(struct daemon *d); /* outside a step of the core */
 struct client_door *conn_door(struct daemon *d, uint32_t tenant);
-/* Tells the log what the door has done since `shown`. */
+/* Logs the door's changes since `shown`. */
 void door_log_change(const struct door_stats *now, const char *name, struct door_stats *shown);
-/* Processes of that tenant (or "admin") have sent descriptors, and were not served any more. */
+/* Logs that processes of that tenant (or "admin") sent descriptors and were disconnected. */
 void log_descriptors_sent(const char *name, uint64_t connections, int32_t pid);
-/* Is the first frame there, as the first bytes on a socket show it? */
+/* Decides from the first bytes on a socket whether its first frame is whole. */
 enum door_verdict frame_at_door(void *ctx, const uint8_t *bytes, uint32_t n);
 
-/* Sends the frame that d->frame holds. False: the connection is closed now. */
+/* Sends the frame in d->frame. Returns false if the connection is closed now. */
 bool conn_send(struct client_conn *c, size_t n, const int *fds, uint32_t nfds);
 bool conn_send_status(struct client_conn *c, const struct frame_header *request, enum tern_err err,
                       const char *text);

@@ -1,5 +1,5 @@
 /* The doors of the Unix sockets (seam/io/door.h): a client whose Hello is not whole yet waits at
- * the door of its tenant, with a share for each process, and holds none of its connections. */
+ * its tenant's door, with a share for each process, and uses none of the tenant's connections. */
 #include <inttypes.h>
 
 #include "base/err.h"
@@ -14,7 +14,7 @@ enum door_verdict frame_at_door(void *ctx, const uint8_t *bytes, uint32_t n)
     if (n < FRAME_HEADER_BYTES)
         return DOOR_WAIT;
     if (frame_decode(bytes, HELLO_BODY_MAX, &h) != TERN_OK)
-        return DOOR_ENTER; /* the stream says what is wrong with it */
+        return DOOR_ENTER; /* the stream reports the fault */
     return n - FRAME_HEADER_BYTES >= h.length ? DOOR_ENTER : DOOR_WAIT;
 }
 

@@ -1,6 +1,6 @@
-/* The processes that are connected: their pidfds, and the proofs of their exit. See proc.h.
- * Invariant: no pid is given to another process before its process has exited, so a connection
- * comes from a watched process if it has the same pid and the pidfd of neither has exited. */
+/* The connected processes: their pidfds, and the proofs of their exit. See proc.h. Invariant: a pid
+ * is not reused before its process has exited, so a connection is from a watched process if both
+ * have the same pid and neither pidfd shows an exit. */
 #include "shell/conn/proc.h"
 
 #include <errno.h>
@@ -65,8 +65,8 @@ static int exited(int pidfd)
     return poll(&p, 1, 0);
 }
 
-/* Without SO_PEERPIDFD: the pid may have been recycled between connect and now. If the connection
- * is still open after pidfd_open, its process (or a child that took it over) was there. */
+/* Without SO_PEERPIDFD the pid may have been recycled since the connect. If the connection is still
+ * open after pidfd_open, its process (or a child that inherited it) was alive. */
 static int pidfd_of(int sock, pid_t pid)
 {
     struct pollfd p = {.fd = sock, .events = POLLRDHUP};
@@ -94,7 +94,7 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
 
     (void)flags, (void)buffer;
     if (res < 0 || exited(p->pidfd) != 1) {
-        /* This is no proof of an exit: poll again. */
+        /* Not a proof of an exit: poll again. */
         if (res != -ECANCELED)
             io_poll_in(t->io, &p->poll, p->pidfd, false);
         return;
@@ -106,7 +106,7 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     proc_state_move(&p->state, PROC_FREE);
 }
 
-/* BUSY: descriptors have run out. GONE: that process has exited. */
+/* BUSY: no descriptors left. GONE: that process has exited. */
 static enum tern_err identify(int sock, pid_t pid, int *ret_pidfd)
 {
     int fd = pidfd_of(sock, pid);
@@ -129,7 +129,7 @@ static uint32_t find(const struct proc_table *t, pid_t pid)
     return t->n;
 }
 
-/* Finds a slot for one more process of that tenant; there is none if it has its share already. */
+/* Finds a slot for one more process of that tenant; none if the tenant has used its share. */
 static uint32_t find_free(const struct proc_table *t, uint32_t tenant, uint32_t share)
 {
     uint32_t slot = t->n, held = 0;

@@ -22,13 +22,13 @@ static bool wanted(const struct event_reader *r, const struct tree_event_view *e
     return !r->one_ns || (e->ns.hi == r->ns.hi && e->ns.lo == r->ns.lo);
 }
 
-/* Where the keys of a chunk begin, behind its tokens. */
+/* The offset of a chunk's keys, after its tokens. */
 static uint32_t keys_at(uint32_t at, uint32_t tokens)
 {
     return (at + tokens * WIRE_TOKEN_BYTES + 7) / 8 * 8;
 }
 
-/* False: the frame has no room for it. What no frame has room for is told without its chunk. */
+/* Returns false if the frame has no room for the chunk. A chunk that fits no frame is left out. */
 static bool take_chunk(const struct core *core, const struct tree_event_view *e,
                        struct event_page *page)
 {
@@ -55,7 +55,7 @@ static bool take_chunk(const struct core *core, const struct tree_event_view *e,
     return true;
 }
 
-/* Puts a change on the page if it is wanted. False: it begins the next page. */
+/* Adds a change to the page if it is wanted. Returns false if it must begin the next page. */
 static bool take(const struct core *core, const struct event_reader *r,
                  const struct tree_event_view *e, struct event_page *page)
 {
@@ -78,7 +78,7 @@ static bool take(const struct core *core, const struct event_reader *r,
     return true;
 }
 
-/* Reads the ring of one tenant. What another one does costs no change of this one. */
+/* Reads the ring of one tenant, whose changes no other tenant can displace. */
 static void read_own(const struct core *core, struct event_reader *r, struct event_page *page,
                      uint64_t numbers)
 {
@@ -104,7 +104,7 @@ static void read_own(const struct core *core, struct event_reader *r, struct eve
         r->at = numbers;
 }
 
-/* Reads the rings of all tenants, by their numbers. One that no ring has was overwritten. */
+/* Reads the rings of all tenants in the order of numbers. A number in no ring was overwritten. */
 static void read_all(const struct core *core, struct event_reader *r, struct event_page *page,
                      uint64_t numbers)
 {
@@ -123,7 +123,7 @@ static void read_all(const struct core *core, struct event_reader *r, struct eve
             from = next[t].seq < next[from].seq ? t : from;
         e = &next[from];
         if (e->seq > r->at && page->n > 0)
-            break; /* what is lost is told before what follows it */
+            break; /* report lost changes before the changes that follow */
         r->lost += e->seq - r->at;
         r->at = e->seq;
         if (e->seq == numbers || !take(core, r, e, page))
@@ -202,7 +202,7 @@ static uint32_t events_max(const struct daemon *d)
     return fit < SUBSCRIBE_EVENTS_MAX ? fit : SUBSCRIBE_EVENTS_MAX;
 }
 
-/* Reads the next changes into d->subs, and points at them from the answer. */
+/* Reads the next changes into d->subs and refers to them from the answer. */
 static uint32_t read_changes(struct daemon *d, struct event_reader *r,
                              Tern__Wire__SubscribeReply *ret)
 {
@@ -237,7 +237,7 @@ static uint32_t read_changes(struct daemon *d, struct event_reader *r,
     return n;
 }
 
-/* Sends the next frame of changes if the last one has left. True: there is more to read at once. */
+/* Sends the next frame of changes if the last was sent. Returns true if more can be read now. */
 static bool send_changes(struct daemon *d, struct subscription *s)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
@@ -248,7 +248,7 @@ static bool send_changes(struct daemon *d, struct subscription *s)
 
     if (c->state != CLIENT_CONN_OPEN || !stream_sent(&c->stream, s->mark) ||
         !stream_has_spare_buffer(&c->stream))
-        return false; /* the loop comes back here when the send has ended */
+        return false; /* the loop calls again when the send has ended */
     n = read_changes(d, &s->reader, &m);
     core_event_range(d->core, &first, &next);
     if (n == 0 && s->reader.lost == 0)
@@ -277,7 +277,7 @@ void subscribe_pump(struct daemon *d)
         d->subs.more |= send_changes(d, &d->subs.v[i]);
 }
 
-/* 0 stands for the next change, and 1 for the oldest that is kept. */
+/* `from` 0: the next change; 1: the oldest one kept. */
 static enum tern_err find_start(const struct core *core, uint64_t from, uint64_t *ret)
 {
     const uint64_t base = core_event_base(core);
@@ -321,8 +321,8 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
     return TERN_OK;
 }
 
-/* The first answer says where the subscription begins. An operator is told the names of all
- * tenants, too, unless a small frame_body_max leaves no room: then operators see numbers. */
+/* The first answer has the position where the subscription begins. Operators also receive all
+ * tenants' names, unless a small frame_body_max has no room: then they see numbers. */
 static void welcome(struct daemon *d, struct client_conn *c, const struct frame_header *h)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
@@ -342,12 +342,12 @@ static void welcome(struct daemon *d, struct client_conn *c, const struct frame_
         n = encode(d, h->request_id, &m);
     }
     check(n > 0);
-    if (conn_send(c, n, NULL, 0)) /* else the subscription has gone with the connection */
+    if (conn_send(c, n, NULL, 0)) /* otherwise the subscription ended with the connection */
         s->mark = c->stream.queued_bytes;
 }
 
-/* Ends a subscription: after this answer nothing comes for `request_id`. If there is no such
- * subscription, it had ended before. */
+/* Ends a subscription: no answer to `request_id` follows this one. An unknown subscription has
+ * already ended. */
 static void cancel(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                    uint64_t request_id)
 {

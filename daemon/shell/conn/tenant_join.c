@@ -28,7 +28,7 @@ static uint32_t pools_of(const struct daemon *d, uint32_t tenant)
     return n;
 }
 
-/* Who has the reserve, and what each of them would let go of. */
+/* Lists the tenants in the slots of the reserve, and the engines, sessions and pools of each. */
 static const char *all_taken(const struct daemon *d, char text[TENANT_WHY_BYTES])
 {
     const struct config *c = d->config;
@@ -55,7 +55,7 @@ const char *tenant_needs_restart(const struct daemon *d, const struct config_cha
     return change->why;
 }
 
-/* Its files would be in the way of new ones, and were not counted at start. */
+/* Files in the folder would conflict with new ones, and were not counted at start. */
 static bool has_folder(const struct config *config, const char *name)
 {
     char path[sizeof config->spill_dir + CONFIG_NAME_BYTES];

@@ -1,6 +1,6 @@
-/* A tenant that joins while the daemon runs: it takes a free slot of the reserve
- * (shell/config/config_derive.c), whose memory, shares and tables are there from the start, so
- * that a name and a socket are all it needs. Owner thread. */
+/* A tenant that joins while the daemon runs takes a free slot of the reserve
+ * (shell/config/config_derive.c). The slot's memory, shares and tables exist from the start, so the
+ * tenant needs only a name and a socket. Owner thread. */
 #ifndef SHELL_TENANT_JOIN_H
 #define SHELL_TENANT_JOIN_H
 
@@ -9,11 +9,11 @@
 
 #define TENANT_WHY_BYTES 1024
 
-/* Why a tenant of a new configuration needs a restart; NULL: it does not. `text` may hold that. */
+/* Returns why a new configuration's tenant needs a restart, maybe in `text`; NULL: it does not. */
 const char *tenant_needs_restart(const struct daemon *d, const struct config_change *change,
                                  char text[TENANT_WHY_BYTES]);
-/* Whether it could join, as far as that shows without doing it; or does it. On failure its slot
- * stays free, and `why` says what to do before it is tried again. */
+/* tenant_may_join checks, without changes, whether the tenant could join; tenant_join adds it. On
+ * failure its slot stays free, and `why` receives what to do before the next attempt. */
 enum tern_err tenant_may_join(const struct daemon *d, const struct config_tenant *tenant,
                               char why[TENANT_WHY_BYTES]);
 enum tern_err tenant_join(struct daemon *d, uint32_t slot, const struct config_tenant *tenant,
