@@ -1,5 +1,5 @@
-/* Listening sockets. See listen.h. What must stay true: a socket file belongs to one living daemon;
- * running out of descriptors never ends the listener nor the connections. */
+/* Listening sockets. See listen.h. Invariant: a socket file belongs to one running daemon; a lack
+ * of descriptors ends neither the listener nor connections. */
 #include "shell/stream/listen.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #define WHY_NOT_MADE "%s: %s (does its folder exist, and may this user write there?)"
 
-/* Does a daemon answer on that path? Then we may not replace the file. */
+/* Returns true if a daemon answers on that path: then we must not replace the file. */
 static bool answers(const struct sockaddr_un *addr)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -47,7 +47,7 @@ enum tern_err listen_unix_place(const char *path, char *why, size_t cap)
     snprintf(folder, sizeof(folder), "%s", path);
     end = strrchr(folder, '/');
     if (!end)
-        return TERN_OK; /* the working directory's: bind says it */
+        return TERN_OK; /* the working directory: bind reports its errors */
     end[end == folder] = '\0';
     if (stat(folder, &st) != 0)
         snprintf(why, cap, "%s: its folder %s: %s", path, folder, strerror(errno));
@@ -100,7 +100,7 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
         return TERN_INTERNAL;
     }
     l->refuses = client_fds_refuse(l->fd);
-    /* The mode has to hold from the first instant, so the file is made with no right for others. */
+    /* The mode must apply from the first moment, so the file is made without rights for others. */
     old = umask(0177);
     bound = bind(l->fd, (struct sockaddr *)&addr, sizeof(addr));
     umask(old);
@@ -129,7 +129,7 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
     return TERN_INVALID;
 }
 
-/* One connection a turn of the loop, so that those who connect in a storm hold nobody up. */
+/* Accepts one connection per turn of the loop, so that a storm of connects delays nobody. */
 static void ask(struct listener *l)
 {
     l->waits = l->has_place && !l->has_place(l);
@@ -184,8 +184,8 @@ void listen_stop(struct listener *l)
 {
     if (l->fd < 0)
         return;
-    /* The exit of the process closes clients that nobody accepted: some may have brought
-     * descriptors, and some are waited on. */
+    /* The exit of the process closes clients that were not accepted: some may have sent
+     * descriptors, and some have epolls waiting on them. */
     if (!l->has_place)
         close(l->fd);
     l->fd = -1;

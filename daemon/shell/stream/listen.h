@@ -1,6 +1,5 @@
 /* Listening sockets: Unix paths for tenants and operators, TCP for peers. The ring accepts
- * connections, one a turn of the loop. When descriptors run out a listener pauses for a time, and
- * connections live on. */
+ * connections, one a turn of the loop. Without descriptors it pauses; connections stay. */
 #ifndef SHELL_LISTEN_H
 #define SHELL_LISTEN_H
 
@@ -19,31 +18,31 @@ struct listener {
     int fd;
     uint64_t resume_ns; /* paused until then; 0: the ring accepts */
     char path[108];     /* "" for TCP */
-    bool given;         /* by the service manager: the file stays, else it is unlinked at the end */
-    bool refuses;       /* the kernel refuses descriptors of those that connect: client_fds.h */
-    bool waits;         /* for has_place */
-    /* A client's socket has it set before listen_start: there is a place for one more, since none
-     * is free before a thread has closed it. */
+    bool given;         /* by the service manager: the file stays; else it is unlinked at the end */
+    bool refuses;       /* the kernel refuses descriptors that clients send: client_fds.h */
+    bool waits;         /* waits for has_place */
+    /* Set before listen_start for clients' sockets. Returns true if there is a place for one more
+     * connection; a place is free only after a thread has closed the last socket there. */
     bool (*has_place)(const struct listener *l);
-    /* Takes fd over. */
+    /* Takes over fd. */
     void (*accepted)(struct listener *l, int fd);
     void *ctx;
-    uint32_t tag; /* the owner's: which tenant */
+    uint32_t tag; /* the owner's: the tenant */
 };
 
-/* Replaces a stale socket file. CONFLICT: a daemon answers on it. why: the text of what failed. */
+/* Replaces a stale socket file. CONFLICT: a daemon answers on it. `why` receives what failed. */
 enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
                           size_t cap);
-/* INVALID: the folder of the socket, or what lies in its place, does not allow one. */
+/* INVALID: the socket's folder, or a file in the socket's place, does not allow a socket. */
 enum tern_err listen_unix_place(const char *path, char *why, size_t cap);
-/* The same, and CONFLICT: a daemon answers there. Nothing is changed. */
+/* The same, and CONFLICT: a daemon answers there. Changes nothing. */
 enum tern_err listen_unix_may(const char *path, char *why, size_t cap);
-/* host "" or NULL: all addresses. *ret_port: the port taken. */
+/* host "" or NULL: all addresses. *ret_port: the port in use. */
 enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, uint16_t *ret_port,
                          char *why, size_t cap);
 void listen_start(struct listener *l, struct io *io, void (*accepted)(struct listener *, int fd),
                   void *ctx, uint32_t tag);
-void listen_again(struct listener *l);                 /* there is a place, perhaps */
+void listen_again(struct listener *l);                 /* a place may be free */
 void listen_tick(struct listener *l, uint64_t now_ns); /* resumes a paused listener */
 void listen_stop(struct listener *l); /* closes, unlinks; before the start or without the ring */
 

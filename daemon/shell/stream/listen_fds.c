@@ -22,7 +22,7 @@ static enum tern_err refuse(char *why, size_t cap, const char *text)
     return TERN_INVALID;
 }
 
-/* The ring waits for connections itself, and one that does not block would end that at once. */
+/* Makes the socket blocking: on a non-blocking one the ring's wait would end at once. */
 static bool prepare(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -98,7 +98,7 @@ enum tern_err listen_fds_take(struct listen_fds *fds, const char *name, const ch
         }
         l->fd = fds->v[i].fd;
         l->given = true;
-        l->refuses = client_fds_refuse(l->fd); /* but to who connected before */
+        l->refuses = client_fds_refuse(l->fd); /* except for clients that connected before */
         snprintf(l->path, sizeof(l->path), "%s", path);
         fds->v[i].fd = -1;
         log_event(LEVEL_INFO, "socket_taken", "name=%s path=%s", name, path);

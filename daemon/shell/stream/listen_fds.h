@@ -1,5 +1,5 @@
-/* Listening sockets that a service manager made and handed over, as sd_listen_fds(3) has it: they
- * begin at descriptor 3, and $LISTEN_FDNAMES has a name for each. The manager owns their files and
+/* Listening sockets that a service manager made and passed to this process, as in sd_listen_fds(3):
+ * they begin at descriptor 3, and $LISTEN_FDNAMES names each. The manager owns their files and
  * modes, so connections wait in them while no daemon runs. */
 #ifndef SHELL_LISTEN_FDS_H
 #define SHELL_LISTEN_FDS_H
@@ -9,7 +9,7 @@
 
 #define LISTEN_FDS_MAX    (CONFIG_TENANTS_MAX + 1)
 #define LISTEN_ADMIN      "admin"   /* the name of the operators' socket */
-#define LISTEN_TENANT     "tenant-" /* and what stands before a tenant's */
+#define LISTEN_TENANT     "tenant-" /* prefix of a tenant's socket name */
 #define LISTEN_NAME_BYTES (sizeof(LISTEN_TENANT) + CONFIG_NAME_BYTES)
 
 struct listen_fds {
@@ -20,12 +20,12 @@ struct listen_fds {
     } v[LISTEN_FDS_MAX];
 };
 
-/* What was handed over to this process; nothing where the environment is another process's. */
+/* Reads the sockets passed to this process; none if the environment is for another process. */
 enum tern_err listen_fds_read(struct listen_fds *ret, char *why, size_t cap);
-/* The socket of that name, which has to listen at `path`; l->fd -1: none has the name. */
+/* Takes the socket of that name, which must listen at `path`; l->fd -1: no socket has the name. */
 enum tern_err listen_fds_take(struct listen_fds *fds, const char *name, const char *path,
                               struct listener *l, char *why, size_t cap);
-/* INVALID: one is left that nobody took. */
+/* INVALID: a socket is left that was not taken. */
 enum tern_err listen_fds_all_taken(const struct listen_fds *fds, char *why, size_t cap);
 
 #endif

@@ -1,5 +1,5 @@
-/* Opening streams, and the deadlines of those that are open. See stream.h. What must stay true: one
- * that is past a deadline is closed by the next sweep. */
+/* Opening streams, and the deadlines of those that are open. See stream.h. Invariant: the next
+ * sweep closes a stream that is past a deadline. */
 #include "shell/stream/stream.h"
 
 #include "base/check.h"
@@ -45,7 +45,7 @@ void stream_secure(struct stream *s, struct tls_session *tls)
     check(s->state == STREAM_OPEN && s->queued_bytes == 0);
     s->tls = tls;
     s->partial_ns = io_now_ns() + s->pool->config.handshake_ns;
-    stream_feed_records(s, &none, &n); /* the side that began speaks first */
+    stream_feed_records(s, &none, &n); /* the side that dialled sends first */
 }
 
 static bool is_past(uint64_t deadline_ns, uint64_t now_ns)
@@ -53,7 +53,7 @@ static bool is_past(uint64_t deadline_ns, uint64_t now_ns)
     return deadline_ns && now_ns >= deadline_ns;
 }
 
-/* The rest of a frame has not come. Who has received something and waits for us is not late. */
+/* Returns true if the rest of a frame is late, not if received bytes wait for us. */
 static bool is_frame_late(const struct stream *s, uint64_t now_ns)
 {
     return s->input_state == STREAM_INPUT_ASKED && is_past(s->partial_ns, now_ns);
@@ -82,7 +82,7 @@ static void overdue(struct stream *s, uint64_t now_ns)
     }
 }
 
-/* Starts from the front again after each: the end of one may have ended others. */
+/* Starts from the front again after each stream: the end of one may have ended others. */
 void stream_pool_sweep(struct stream_pool *pool, uint64_t now_ns)
 {
     struct stream *s;

@@ -1,9 +1,8 @@
-/* The buffers of the send queues, and who may take them. Each stream can always have one. Each
- * share (a tenant, the operators, the peers) has some reserved, and beyond those it takes of the
- * common rest no more than it leaves to the others. In a share that is used up the stream that
- * holds most makes way: what it has not begun to send is taken from it, and it is closed. See
- * stream.h. What must stay true: a stream that holds less than another of its share never ends for
- * want of buffers, and nothing that one share does ends a stream of another. */
+/* The buffers of the send queues, and which stream may allocate them. Each stream can always have
+ * one. Each share (a tenant, the operators, the peers) has reserved ones, and takes no more of the
+ * common rest than it leaves to the others. In a full share the stream with the most buffers is
+ * closed and loses those not being sent. See stream.h. Invariant: a stream with fewer buffers than
+ * another of its share never ends for lack of buffers, and no share ends a stream of another. */
 #include "base/check.h"
 #include "shell/stream/stream_internal.h"
 
@@ -86,7 +85,7 @@ void send_buffers_drop(struct stream *s)
     }
 }
 
-/* The next flush closes it: here a step of the core may be under way for somebody else. */
+/* The next flush closes the stream: here a step for another connection may be in progress. */
 static void doom(struct stream *s)
 {
     stream_state_move(&s->state, STREAM_DOOMED);

@@ -1,5 +1,5 @@
-/* The end of a stream. See stream.h. Invariant: a stream is handed back (`finished`) only when the
- * ring holds none of its operations and no list holds it; `closed` comes exactly once before. */
+/* The end of a stream. See stream.h. Invariant: `finished` is called only when the ring has no
+ * operation of the stream and the stream is in no list; `closed` is called exactly once before. */
 #include <sys/socket.h>
 
 #include "shell/stream/stream_internal.h"
@@ -34,15 +34,15 @@ void stream_finish_if_quiet(struct stream *s)
         stream_state_move(&s->state, STREAM_CLOSING);
 }
 
-/* Ends a posted receive and a posted send. A shutdown would wake whoever waits on a client's end,
- * as many as it likes, in this thread: the close does, in its own. */
+/* Ends a posted receive and a posted send. A shutdown would wake all waiters on a client's end, any
+ * number of them, in this thread; the close wakes them in its own thread. */
 static void end_operations(struct stream *s)
 {
     if (!s->ops->aside) {
         shutdown(s->fd, SHUT_RDWR);
         return;
     }
-    stream_input_post(s->pool); /* what is asked for and not posted could not be cancelled */
+    stream_input_post(s->pool); /* a receive that is not posted yet cannot be cancelled */
     io_cancel(s->pool->config.io, &s->recv);
     io_cancel(s->pool->config.io, &s->send);
 }

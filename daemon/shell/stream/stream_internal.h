@@ -1,19 +1,18 @@
-/* What the files of the streams share, lowest first: stream_pool.c (bodies), stream_buffers.c (of
- * the send queues), stream_input.c (who is served next, and who receives next), stream_close.c (the
- * end), stream_send.c, stream_recv.c, stream.c (opening and deadlines). Each calls those before it
- * alone. */
+/* Shared by the files of the streams, lowest first: stream_pool.c (bodies), stream_buffers.c (send
+ * queues), stream_input.c (which stream is served or receives next), stream_close.c (the end),
+ * stream_send.c, stream_recv.c, stream.c (opening and deadlines). Each calls those before it. */
 #ifndef SHELL_STREAM_INTERNAL_H
 #define SHELL_STREAM_INTERNAL_H
 
 #include "shell/stream/stream.h"
 
-/* The input of a share: its streams that have bytes, and the buffers for large bodies. */
+/* The input of a share: its streams with bytes, and its buffers for large bodies. */
 struct stream_inputs {
     struct fifo ready, starved;
-    uint32_t kept;    /* receive buffers that its streams hold */
+    uint32_t kept;    /* receive buffers in use by its streams */
     uint8_t **bodies; /* free buffers for large bodies: a stack */
     uint32_t nbodies;
-    uint64_t aside_until_ns; /* whatever is opened before is set aside */
+    uint64_t aside_until_ns; /* streams opened before this time use a thread of the kernel */
     bool slow;               /* its last turn took longer than STREAM_SLOW_NS */
 };
 
@@ -24,69 +23,69 @@ struct stream_pool {
     uint32_t ndirty;
     struct send_buffer *send_buffers, *send_buffers_free;
     uint32_t common_free;         /* of config.send_buffers */
-    uint32_t *used;               /* of each share, beyond the one that each stream is sure of */
-    struct stream_inputs *inputs; /* of each share */
-    struct fifo asking;           /* streams whose receive is posted with the next flush */
-    uint32_t nready;              /* streams in all lists of those that are ready */
-    uint32_t turn_frames;         /* handed out in the turn that is under way */
-    bool doomed;                  /* some stream is */
-    uint64_t timed_ns;            /* when the sends of a flush are timed next */
-    bool mute;                    /* no owner hears of a stream any more */
+    uint32_t *used;               /* by share, beyond one per stream */
+    struct stream_inputs *inputs; /* by share */
+    struct fifo asking;           /* streams whose receive the next flush posts */
+    uint32_t nready;              /* streams in all `ready` lists */
+    uint32_t turn_frames;         /* frames delivered in the current turn */
+    bool doomed;                  /* a stream is DOOMED */
+    uint64_t timed_ns;            /* next time at which a flush times its sends */
+    bool mute;                    /* stream_ops are not called any more */
     uint64_t ndoomed;
-    uint8_t *big; /* the buffers for large bodies, of big_bytes each */
+    uint8_t *big; /* buffers for large bodies, big_bytes each */
     size_t big_size;
-    uint8_t **big_free; /* room for the stacks of the shares */
+    uint8_t **big_free; /* memory of the shares' stacks */
 };
 
-/* A large buffer for the body of the frame that is arriving; NULL: the share holds no free one. */
+/* Takes a large buffer for the body of the arriving frame; NULL: the share has no free one. */
 uint8_t *stream_body_take(struct stream *s);
-/* Gives the body's buffer back, if it has one: no frame is arriving any more. */
+/* Returns the large buffer, if the stream has one, when no frame is arriving any more. */
 void stream_body_put(struct stream *s);
 
-/* Appends an empty buffer to the send queue. NULL: there is none. */
+/* Appends an empty buffer to the send queue. NULL: no buffer is free. */
 struct send_buffer *send_buffer_take(struct stream *s);
 void send_buffer_put_first(struct stream *s);
 void send_buffers_drop(struct stream *s); /* all that no send in flight reads */
 
-/* How many more the share lets a stream take. */
+/* Returns how many more buffers the stream may take from its share. */
 uint32_t send_buffers_left(const struct stream *s);
 
-/* The ring receives for it when there is something to read, from stream_input_post on: the answers
- * of a turn leave before the receives that follow them are posted. */
+/* Requests a receive, which stream_input_post posts after the answers of a turn are sent. */
 void stream_input_ask(struct stream *s);
 void stream_input_post(struct stream_pool *pool);
-/* It has received that. */
+/* The stream has received n bytes into that buffer. */
 void stream_input_keep(struct stream *s, uint32_t buffer, size_t n);
-/* It found no buffer of its share: it receives when one has come back. */
+/* The share had no receive buffer: the stream receives when one was returned. */
 void stream_input_starve(struct stream *s);
-/* A stream that waits for a buffer may try: one was given back, or was not needed. */
+/* Lets a stream that waits for a buffer try again: a buffer was returned or not needed. */
 void stream_input_wake(struct stream_pool *pool, uint32_t share);
-/* Whose turn it is; NULL: none of the share has input. The turn ends with one of the next two. */
+/* Returns the stream whose turn it is; NULL: no stream of the share has input. End the turn with
+ * one of the next two functions. */
 struct stream *stream_input_serve(struct stream_pool *pool, uint32_t share);
-void stream_input_ready(struct stream *s); /* something is left, or has come */
-void stream_input_used(struct stream *s);  /* nothing is, or nobody wants it any more */
-/* The stream is closed: no buffer will come, so it is served next, to be handed back. */
+void stream_input_ready(struct stream *s); /* input is left, or was received */
+void stream_input_used(struct stream *s);  /* no input is left, or the stream is closed */
+/* The stream is closed and will get no buffer: the next turn serves it, to finish it. */
 void stream_input_closed(struct stream *s);
 
-/* What is queued has to leave: from now on its progress is watched. */
+/* Starts the deadline for progress of all queued bytes. */
 void stream_start_send_deadline(struct stream *s);
-/* The other side has ended it. */
+/* The other side has ended the stream. */
 void stream_close_by_peer(struct stream *s, const char *why);
-/* Hands a closed stream back to its owner once the ring holds none of its operations. */
+/* Calls `finished` for a closed stream once the ring has none of its operations. */
 void stream_finish_if_quiet(struct stream *s);
 
-/* Closes the streams whose buffers were taken, and starts a send for each that has queued bytes. */
+/* Closes the streams whose buffers were taken, and starts a send for each with queued bytes. */
 void stream_pool_send(struct stream_pool *pool);
 void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
 
-#define ASIDE_SHARE_NS UINT64_C(60000000000) /* the streams of who made one take long */
+#define ASIDE_SHARE_NS UINT64_C(60000000000) /* for new streams of a slow share */
 
-/* From now on a thread of the kernel works on the socket. */
+/* Lets a thread of the kernel make the calls on the socket from now on. */
 void stream_aside(struct stream *s, uint64_t ns);
 
 void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
-/* Takes TLS records, or what there is of one, and hands out the frames in it; with none, lets the
- * session begin. False: all has been taken. */
+/* Consumes TLS records, or part of one, and delivers the frames in them; with no bytes, starts the
+ * session. Returns false when all bytes are consumed. */
 bool stream_feed_records(struct stream *s, const uint8_t **in, size_t *n);
 
 #endif

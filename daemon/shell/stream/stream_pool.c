@@ -1,5 +1,5 @@
-/* The memory of streams: made once, shared, and given back; the buffers of bodies that arrive. See
- * stream.h. What must stay true: a share holds no more body buffers than its own. */
+/* The memory of streams, allocated once and shared, and the buffers of arriving bodies. See
+ * stream.h. Invariant: a share uses no body buffers but its own. */
 #include <stdlib.h>
 #include <sys/mman.h>
 

@@ -1,23 +1,23 @@
-/* Receiving: frames are handed out by turns, in place where they came whole and gathered where they
- * came in pieces; TLS records on their way in. See stream.h. What must stay true: no frame is
- * handed out after the stream was closed or finished; a turn is bounded whatever has arrived. */
+/* Receiving: delivers frames by turns, whole ones in place and gathered ones from pieces, and
+ * decodes TLS records. See stream.h. Invariant: no frame is delivered after the stream was closed
+ * or finished; a turn is bounded for any input. */
 #include <errno.h>
 
 #include "base/check.h"
 #include "base/container.h"
 #include "shell/stream/stream_internal.h"
 
-/* How a TLS record begins: its type, and 3.1 or 3.3. */
+/* The first bytes of a TLS record: its type, then 3.1 or 3.3. */
 #define TLS_RECORD_MIN 20
 #define TLS_RECORD_MAX 23
 #define TLS_MAJOR      3
-#define TLS_AS_LENGTH  0x10000u /* no record's first bytes are a frame's length below that */
+#define TLS_AS_LENGTH  0x10000u /* a record read as a frame's length is at least this */
 
-/* A frame comes in a few pieces, unless the client wants it to be read often. */
+/* A frame arrives in a few pieces, unless the client wants many reads. */
 #define PIECE_BYTES 4096
 #define PIECES_MAX  8u
 
-/* Plain bytes that are taken of a TLS record at a time: a few small frames. */
+/* Plain bytes taken from a TLS record at a time: a few small frames. */
 #define TLS_BITE_BYTES 1024
 
 static void deliver(struct stream *s, const struct frame_header *h, const uint8_t *body)
@@ -28,7 +28,7 @@ static void deliver(struct stream *s, const struct frame_header *h, const uint8_
     stream_body_put(s);
 }
 
-/* The header of a frame that comes in pieces is there: finds room for the body. */
+/* Finds room for the body of a frame in pieces whose header is complete. */
 static void find_room(struct stream *s, const struct frame_header *h)
 {
     s->splitter.body = h->length <= STREAM_SMALL_BYTES ? s->small : stream_body_take(s);
@@ -36,8 +36,8 @@ static void find_room(struct stream *s, const struct frame_header *h)
         s->ops->refused(s, h);
 }
 
-/* Does a TLS record begin in place of a frame? As a frame it is longer than any before a greeting,
- * so the first bytes tell, and an alert is no longer than these. */
+/* Returns true if a TLS record begins in place of a frame. Read as a frame it is longer than any
+ * before a greeting, so the first bytes decide; an alert is shorter than a frame's head. */
 static bool meets_tls(const struct stream *s, const uint8_t *in, size_t n)
 {
     const uint8_t *head = s->splitter.have > 0 ? s->splitter.head : in;
@@ -48,7 +48,7 @@ static bool meets_tls(const struct stream *s, const uint8_t *in, size_t n)
            (head[2] == 1 || head[2] == 3);
 }
 
-/* Takes bytes until a frame has ended or none is left. */
+/* Consumes bytes until a frame ends or none is left. */
 static void feed_frame(struct stream *s, const uint8_t **in, size_t *n)
 {
     uint32_t before = s->pool->turn_frames;
@@ -79,7 +79,7 @@ static void feed_frame(struct stream *s, const uint8_t **in, size_t *n)
     }
 }
 
-/* A long body is taken as it comes, and nothing after it. */
+/* A long body is taken as it arrives, without any bytes after it. */
 static size_t bite_bytes(const struct splitter *s)
 {
     size_t missing =
@@ -94,7 +94,7 @@ bool stream_feed_records(struct stream *s, const uint8_t **in, size_t *n)
     size_t plain_n = 0;
 
     if (!tls_secured(s->tls))
-        s->pool->turn_frames = STREAM_TURN_FRAMES; /* signatures take as long as many frames */
+        s->pool->turn_frames = STREAM_TURN_FRAMES; /* a signature takes as long as many frames */
     switch (tls_take(s->tls, in, n, bite_bytes(&s->splitter), &plain, &plain_n)) {
     case TLS_WANTS: return false;
     case TLS_SECURED:
@@ -114,7 +114,7 @@ bool stream_feed_records(struct stream *s, const uint8_t **in, size_t *n)
     return true;
 }
 
-/* Handles a frame of the stream, or those in a TLS record. Returns the bytes asked and answered. */
+/* Processes a frame, or those in a TLS record. Returns the bytes of requests and answers. */
 static uint64_t serve(struct stream *s)
 {
     uint64_t before = s->queued_bytes;
@@ -182,7 +182,7 @@ void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     if (res > 0) {
         check(flags & IO_BUFFER);
         if (res < PIECE_BYTES && ++s->pieces > PIECES_MAX)
-            stream_aside(s, 0); /* it is read more often than it has to be, and answered seldom */
+            stream_aside(s, 0); /* many small reads, few answers */
         stream_input_keep(s, buffer, (size_t)res);
         return;
     }

@@ -1,5 +1,5 @@
-/* Sending: the queue, one send in flight, TLS records on their way out. What must stay true: a
- * frame is queued whole or the stream is closed; descriptors leave with the first byte of it. */
+/* Sending: the queue, one send in flight, TLS records. Invariant: a frame is queued whole or the
+ * stream is closed; descriptors leave with its first byte. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -8,13 +8,13 @@
 #include "base/container.h"
 #include "shell/stream/stream_internal.h"
 
-#define ASIDE_FLUSH_NS 200000u   /* between two flushes of which sends are timed */
+#define ASIDE_FLUSH_NS 200000u   /* between two flushes whose sends are timed */
 #define ASIDE_EVERY_NS 10000000u /* between two timed sends of one stream */
-#define ASIDE_SEND_NS  100000u   /* of this thread's time for a send, and for each byte of it */
+#define ASIDE_SEND_NS  100000u   /* of this thread's time, for a send and for each of its bytes */
 #define ASIDE_BYTE_NS  2u
-#define ASIDE_STRIKES  4u /* in a row: an interrupt takes time, too */
+#define ASIDE_STRIKES  4u /* consecutive: a single one may be an interrupt */
 
-/* Something is queued, and no send is in flight. */
+/* Caller has checked that the queue is not empty and no send is in flight. */
 static void send_start(struct stream *s)
 {
     struct send_buffer *c = s->first;
@@ -46,7 +46,7 @@ static void send_start(struct stream *s)
     io_sendmsg(s->pool->config.io, &s->send, s->fd, &s->msg);
 }
 
-/* The first frame of the queue goes without its descriptors, as another one. False: it cannot. */
+/* Replaces the queue's first frame by one without descriptors. Returns false if it cannot. */
 static bool replace_first(struct stream *s)
 {
     struct send_buffer *c = s->first;
@@ -123,13 +123,13 @@ bool stream_fits(const struct stream *s, size_t n)
     uint32_t own = s->send_buffers_max - s->send_buffers,
              shared = send_buffers_left(s) + (s->send_buffers == 0);
 
-    /* The room left in the last send buffer is not counted, so the answer is a little too small. */
+    /* Ignores the room in the last send buffer, so the result is slightly pessimistic. */
     if (s->tls)
         n += (n / TLS_PLAIN_BYTES + 1) * TLS_RECORD_OVERHEAD;
     return n <= sizeof(s->last->data) * (size_t)(own < shared ? own : shared);
 }
 
-/* Queues bytes as they go to the socket. False: no room for all; the caller closes the stream. */
+/* Queues bytes as the socket sends them. Returns false if not all fit: the caller closes. */
 static bool enqueue(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
 {
     while (n > 0) {
@@ -225,8 +225,8 @@ void stream_aside(struct stream *s, uint64_t ns)
     s->ops->aside(s, ns);
 }
 
-/* A send or a receive on a Unix socket wakes all who wait on the client's end, in the caller's
- * time, and a client can hang thousands of epolls on it, and on its next connections likewise. */
+/* A send or a receive on a Unix socket wakes all waiters on the client's end, in the caller's time.
+ * A client can add thousands of epolls to its end, and to its next connections too. */
 static void share_aside(struct stream *s, uint64_t ns)
 {
     struct stream_pool *pool = s->pool;
