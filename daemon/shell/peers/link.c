@@ -1,6 +1,6 @@
 /* Links between daemons: their streams, the messages on them, how they begin and end. See link.h.
- * What must stay true: the core hears LINK_UP once and LINK_DOWN once for each link that was up; no
- * message reaches it twice, nor out of order. */
+ * Invariant: the core receives LINK_UP once and LINK_DOWN once for each link that was up, and no
+ * message twice or out of order. */
 #include "shell/peers/link.h"
 
 #include <netinet/in.h>
@@ -18,7 +18,7 @@
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
 
-/* Has the link a stream that has to be closed? The states between these two have one. */
+/* Returns true if the link has a stream to close: in all states between these two. */
 static bool has_stream(const struct peer_link *l)
 {
     return l->state >= PEER_LINK_SECURING && l->state <= PEER_LINK_OVERFLOWED;
@@ -39,7 +39,7 @@ static void on_closed(struct stream *s, const char *why)
         l->next_addr = known ? l->naddrs : l->next_addr + 1;
         changed = !l->cause_known && link_record_cause(l, why);
     }
-    /* Strangers without end must not use up what the log allows of peers' links. */
+    /* Any number of strangers must not use up the log's rate for peers' links. */
     log_event(changed && !known ? LEVEL_WARN : LEVEL_INFO,
               l->peer == NONE ? "caller_left" : "link_down", "link=%u peer=%s dir=%s reason=%s",
               l->slot, link_peer_name(l), link_is_outbound(l) ? "out" : "in", why);
@@ -208,7 +208,7 @@ static void tick_up(struct peer_link *l, uint64_t now_ns)
         link_due(l, l->pinged_ns + LINK_PING_NS);
 }
 
-/* Logs data connections of those who know the data port and nothing else. */
+/* Logs data connections of callers that know nothing but the data port. */
 static void log_data_refused(struct daemon *d)
 {
     struct xfer_stats stats;
@@ -261,7 +261,7 @@ void links_tick(struct daemon *d, uint64_t now_ns)
         if (ls->due_ns[i] > now_ns)
             continue;
         if (ls->due_ns[i] == LINK_WAITS && !links_pace_allows(ls, false))
-            continue; /* its record is not even looked at: there may be thousands */
+            continue; /* does not even read the link's record: there may be thousands */
         if (link_up(&ls->v[i]))
             tick_up(&ls->v[i], now_ns);
         else

@@ -1,11 +1,10 @@
-/* Dialling: the addresses of peers, connects, the pauses between attempts, and the pace of all of
- * them together. See link.h. An address that is a number is used as it is; a name is asked for
- * before each round of attempts, because machines get other addresses while the daemon runs. What
- * must stay true: every attempt begins in `dial` and ends once, in attempt_failed or dial_done,
- * which count it; the owner thread never waits for a name service; a name that is not known holds
- * up no other peer, and where RESOLVE_THREADS of them hear nothing the others wait LINK_RESOLVE_NS
- * at the most; where the name service is silent the addresses that it gave last are tried, soon if
- * a link over them was lost just now; where it says that there is no such name it forgets them. */
+/* Dialling: addresses of peers, connects, pauses between attempts, and the rate over all peers. See
+ * link.h. A name is resolved before each round of attempts, because machines change addresses while
+ * the daemon runs. Invariant: every attempt begins in `dial` and ends once, in attempt_failed or
+ * dial_done, which count it; the owner thread never waits for a name service. An unknown name
+ * delays no other peer; if RESOLVE_THREADS names get no answer, the others wait at most
+ * LINK_RESOLVE_NS. If the service does not answer, the last addresses are tried, soon if a link
+ * over them was lost just now; if the name does not exist, they are discarded. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -47,8 +46,8 @@ void link_redial_soon(struct peer_link *l, uint64_t now_ns)
         link_due(l, at_ns);
 }
 
-/* An attempt has failed: it is counted, told as the cause, and followed by a pause. text: why an
- * address did not do; without one the name is the cause. */
+/* Counts a failed attempt, records its cause and schedules the next one. text: why an address
+ * failed; if there is no address, the name is the cause. */
 static void attempt_failed(struct peer_link *l, const char *text)
 {
     char cause[LINK_CAUSE_BYTES];
@@ -104,7 +103,7 @@ static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     l->d->links.connected(l, fd);
 }
 
-/* Connects to the next address; all of them are numbers by now. */
+/* Connects to the next address; all addresses are numbers by now. */
 static void connect_next(struct peer_link *l, uint64_t now_ns)
 {
     uint32_t i = l->next_addr % l->naddrs;
@@ -210,8 +209,8 @@ bool links_pace_allows(const struct peer_links *ls, bool lost)
            ls->pace.under_way < (lost ? LINK_DIALS_MAX : LINK_DIALS_MAX / 4 * 3);
 }
 
-/* Nothing on the ring reads them while the link is idle. A number is resolved like a name: that
- * would allocate here. */
+/* No operation of the ring reads the addresses while the link is idle. A number is resolved like a
+ * name, since parsing it here would allocate. */
 static void forget_addresses(struct peer_link *l)
 {
     l->naddrs = l->next_addr = 0;
@@ -220,8 +219,7 @@ static void forget_addresses(struct peer_link *l)
     link_clear_cause(l);
 }
 
-/* Tries the next address; at the end of a round the name is asked for first. Where that may not
- * begin yet, the link stays due. */
+/* Tries the next address, after a round the name first. The link stays due while it must wait. */
 static void dial(struct peer_link *l, uint64_t now_ns)
 {
     struct dial_pace *pace = &l->d->links.pace;
@@ -282,7 +280,7 @@ enum tern_err links_names_init(struct daemon *d, char *why, size_t cap)
     struct peer_links *ls = &d->links;
     const struct resolver_config resolver = {
         .io = d->io, .slots = ls->peers, .lookup = resolve_system, .answered = resolved, .ctx = d};
-    bool named = d->config->npeers < ls->peers; /* who joins may have a name */
+    bool named = d->config->npeers < ls->peers; /* a peer that joins may have a name */
 
     for (uint32_t i = 0; i < d->config->npeers; i++) {
         struct peer_link *l = &ls->v[i];

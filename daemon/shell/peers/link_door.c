@@ -1,11 +1,11 @@
-/* The door of the control port (seam/io/door.h): who dials us waits there until its first message
- * is whole, a Hello or, with TLS, the first record. Behind it a handshake has a link, and TLS a
- * session: those are few, and one that lasts makes way when others wait. See link.h. What must stay
- * true: handshakes leave an inbound link for each peer that is configured. */
+/* The door of the control port (seam/io/door.h): callers wait there until their first message is
+ * whole, a Hello or, with TLS, the first record. Behind the door a handshake takes a link, and TLS
+ * a session. Both are few, so a long handshake is closed when other callers wait. See link.h.
+ * Invariant: handshakes leave an inbound link for each configured peer. */
 #include "shell/daemon.h"
 #include "shell/peers/link_internal.h"
 
-#define TLS_HEAD_BYTES 5 /* of a record: type, version and length */
+#define TLS_HEAD_BYTES 5 /* head of a record: type, version and length */
 #define TLS_HANDSHAKE  22
 
 static enum door_verdict look_at_record(const uint8_t *bytes, uint32_t n)
@@ -15,7 +15,7 @@ static enum door_verdict look_at_record(const uint8_t *bytes, uint32_t n)
     if (n < TLS_HEAD_BYTES)
         return DOOR_WAIT;
     length = (uint32_t)bytes[3] << 8 | bytes[4];
-    /* What is no handshake, and what is too long to be looked at, is for TLS to refuse. */
+    /* TLS refuses records that are no handshake or too long to examine here. */
     if (bytes[0] != TLS_HANDSHAKE || length > DOOR_LOOK_BYTES - TLS_HEAD_BYTES)
         return DOOR_ENTER;
     return n - TLS_HEAD_BYTES >= length ? DOOR_ENTER : DOOR_WAIT;
@@ -28,7 +28,7 @@ static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
     return d->links.tls ? look_at_record(bytes, n) : frame_at_door(ctx, bytes, n);
 }
 
-/* How many inbound links may be in a handshake at a time. */
+/* The most inbound links that may be in a handshake at a time. */
 static uint32_t handshakes_max(const struct peer_links *ls)
 {
     uint32_t inbound = ls->n - ls->peers, most = inbound > ls->peers ? inbound - ls->peers : 1;
@@ -36,7 +36,7 @@ static uint32_t handshakes_max(const struct peer_links *ls)
     return ls->tls && most > TLS_HANDSHAKES_MAX ? TLS_HANDSHAKES_MAX : most;
 }
 
-/* The handshake that has lasted longest has to end, if that is long. */
+/* Closes the oldest handshake if it has lasted LINK_HANDSHAKE_NS or longer. */
 static void make_way(struct daemon *d, uint64_t now_ns)
 {
     struct peer_links *ls = &d->links;

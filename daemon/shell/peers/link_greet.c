@@ -1,6 +1,6 @@
-/* Greetings: who the other side is, whether it may be here, and what is told to the core and the
- * data path when a link comes up. See link.h. What must stay true: no link comes up for a node that
- * is not configured, nor for one that its certificate does not name. */
+/* Greetings: identify the other side, decide whether it may connect, and report a link that comes
+ * up to the core and the data path. See link.h. Invariant: no link comes up for a node that is not
+ * configured, or that its certificate does not name. */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/random.h>
@@ -53,7 +53,7 @@ static void answer_hello(struct peer_link *l, uint64_t request_id, enum tern_err
     link_send_message(l, FRAME_PEER_HELLO_REPLY, request_id, &m.base);
 }
 
-/* An inbound link gives its peer a token: who says it on a data connection is that peer. */
+/* Makes the token of an inbound link: a data connection that presents the token is that peer's. */
 static bool admit(struct peer_link *l)
 {
     if (getrandom(&l->data_token, sizeof(l->data_token), 0) != (ssize_t)sizeof(l->data_token))
@@ -63,7 +63,7 @@ static bool admit(struct peer_link *l)
     return true;
 }
 
-/* An outbound link opens the data path to the port that the peer named. False: the link closes. */
+/* Opens an outbound link's data path to the peer's port. Returns false if the link must close. */
 static bool open_data_path(struct peer_link *l, uint64_t incarnation, uint32_t data_port)
 {
     struct sockaddr_storage addr;
@@ -115,7 +115,7 @@ static void come_up(struct peer_link *l, uint64_t incarnation, uint32_t data_por
     daemon_event(d, &ev);
 }
 
-/* A peer that was cut off dials again before we notice: its older link is void. */
+/* Closes older links of the peer: a peer that was cut off dials again before we notice. */
 static void replace_older(struct peer_link *l)
 {
     struct peer_links *ls = &l->d->links;
@@ -128,8 +128,8 @@ static void replace_older(struct peer_link *l)
     }
 }
 
-/* A daemon that was started anew never has an earlier incarnation again. Where one comes back, two
- * daemons use one name, and each throws the other's link out, for ever. */
+/* A restarted daemon never repeats an incarnation. A repeated incarnation means that two daemons
+ * use one name, and each closes the other's link for ever. */
 static void look_for_twin(const struct peer_link *l, uint64_t incarnation)
 {
     uint64_t *lives = l->d->links.lives[l->peer];
@@ -146,7 +146,7 @@ static void look_for_twin(const struct peer_link *l, uint64_t incarnation)
     lives[0] = incarnation;
 }
 
-/* Has a peer beside that one said this incarnation? */
+/* Returns true if another peer has sent this incarnation. */
 static bool is_of_another(const struct daemon *d, uint32_t peer, uint64_t incarnation)
 {
     for (uint32_t i = 0; i < d->config->npeers; i++)
@@ -156,9 +156,10 @@ static bool is_of_another(const struct daemon *d, uint32_t peer, uint64_t incarn
     return false;
 }
 
-/* Why it is not who it says; NULL: it may be. A daemon may be its own peer, for what moves between
- * its pools. Invariant: an incarnation stands for one name. Tickets are asked for by it, with their
- * keys, and pages of a link to this very daemon are copied as the peer's words say. */
+/* Returns why the other side cannot be the node that it names, or NULL if it can be. A daemon may
+ * be its own peer, for moves between its pools. Invariant: an incarnation belongs to one name.
+ * Tickets are requested by incarnation, with their keys, and pages of a link to this very daemon
+ * are copied as the peer's messages specify. */
 static const char *is_not(const struct peer_link *l, uint32_t peer, const char *node,
                           uint64_t incarnation)
 {
@@ -259,7 +260,7 @@ void link_tls_met(struct peer_link *l)
     log_event(LEVEL_WARN, "tls_unexpected", "link=%u peer=%s dir=%s reason=%s", l->slot,
               link_peer_name(l), out ? "out" : "in", why);
     link_set_cause(l, "%s", why);
-    if (!out) /* a frame, by which the other side sees who we are */
+    if (!out) /* a frame, so that the other side sees which node this is */
         answer_hello(l, 1, TERN_UNSUPPORTED, "this daemon talks in the clear", 0);
     stream_finish(&l->stream, "the other side speaks TLS");
 }

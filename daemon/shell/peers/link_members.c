@@ -1,6 +1,6 @@
 /* Peers that join, change and leave while the daemon runs. See link.h. Invariant: a slot is reused
  * only when its link is idle, no link from that peer is left and the core has no transfer with it,
- * which is the data path's proof of quiet; the core learns it then; no other link is touched. */
+ * which is the data path's proof of quiet. The core is informed then; no other link is touched. */
 #include <string.h>
 
 #include "base/check.h"
@@ -22,7 +22,7 @@ static bool is_of(const struct peer_link *l, uint32_t slot)
     return l->peer == slot && l->state != PEER_LINK_IDLE && l->state != PEER_LINK_VACANT;
 }
 
-/* Every link to and from the peer; those that end already go on with that. */
+/* Ends every link to and from the peer; links that are already ending continue to end. */
 static void end_links(struct daemon *d, uint32_t slot, const char *why)
 {
     struct peer_links *ls = &d->links;

@@ -1,6 +1,6 @@
-/* The messages between the RDMA ends of two daemons, on their control connection. This is the only
- * file of the shell that sees keys and addresses of registered memory; none of them reaches the
- * core, a tape or a log. A tenant that the peer may not ask for is refused here. */
+/* The messages between the RDMA ends of two daemons, on their control connection. Only this file of
+ * the shell reads keys and addresses of registered memory. Invariant: none of them reaches the
+ * core, a tape or a log. This file refuses tenants that the peer may not request. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static_assert(WIRE_WINDOW_BYTES == sizeof(uint32_t) && WIRE_WINDOWS_MAX == XFER_
               "so do windows");
 static_assert(WIRE_GID_BYTES == XFER_PATH_GID_BYTES, "a GID");
 
-/* The seam must not find the link closed afterwards: without room, the next tick closes it. */
+/* Never closes the link within this call of the seam: without room, the next tick does. */
 static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, const char *tenant)
 {
     struct daemon *d = l->d;
@@ -41,7 +41,7 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
         m.psn = msg->psn;
         m.mtu = msg->mtu;
         m.lid = msg->lid;
-        m.rd_atomic = 1; /* daemons that could read set up their end by it */
+        m.rd_atomic = 1; /* daemons that could read set up their end with it */
         m.gid = wire_bytes(msg->gid, sizeof msg->gid);
         m.has_chunks = true;
         m.chunks = wire_bytes(msg->mr, msg->nmrs * sizeof *msg->mr);
@@ -70,7 +70,7 @@ void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg)
         send_message(l, msg, d->config->tenants[msg->tenant].name);
 }
 
-/* A fallback is a warning when it begins. One that comes back with the link is the same one. */
+/* Warns when a fallback begins. A fallback that returns with the link is not new. */
 void link_path_note(void *ctx, uint32_t slot, const struct xfer_note *note)
 {
     struct daemon *d = ctx;
@@ -99,7 +99,7 @@ void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *pa
     const struct peer_link *l = &d->links.v[slot];
 
     if (!link_up(l))
-        return; /* it went with its link, whose end was logged */
+        return; /* the path ended with its link, whose end was logged */
     log_event(path->ready ? LEVEL_INFO : LEVEL_WARN, path->ready ? "path_ready" : "path_failed",
               "peer=%s tenant=%s device=%s way=%s reason=%s", d->config->peers[l->peer].name,
               d->config->tenants[path->tenant].name, path->device, path->reads ? "in" : "out",
@@ -123,7 +123,7 @@ static uint32_t copy_elements(const ProtobufCBinaryData *bytes, uint32_t element
     return (uint32_t)(bytes->len / element_bytes);
 }
 
-/* Copies the message as it was sent; the tenant is filled in by the caller. */
+/* Copies the message as it was sent; the caller fills in the tenant. */
 static void decode(const Tern__Wire__PeerPath *m, struct xfer_path_msg *ret)
 {
     *ret = (struct xfer_path_msg){.kind = (enum xfer_path_kind)m->kind,

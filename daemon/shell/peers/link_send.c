@@ -1,5 +1,5 @@
-/* What a link sends: pings, and the messages of the core. See link.h. What must stay true: messages
- * are numbered without a gap; one that finds no room ends the transfer, not the link. */
+/* Sending on a link: pings and the core's messages. See link.h. Invariant: messages are numbered
+ * without a gap; a message without room ends its transfer, not the link. */
 
 #include "base/check.h"
 #include "base/err.h"
@@ -27,7 +27,7 @@ void link_send_ping(struct peer_link *l, uint16_t type, uint64_t request_id)
     link_send_message(l, type, request_id, &m.base);
 }
 
-/* One line a transfer on each side, so that a trace id can be followed from daemon to daemon. */
+/* Logs one line per transfer on each side, to follow a trace id from daemon to daemon. */
 void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, const char *dir)
 {
     if (msg->kind == PEER_PULL_OPEN)
@@ -63,7 +63,7 @@ static void tenant_refused(const struct peer_link *l, const char *tenant, const 
               tenant, dir, reason);
 }
 
-/* "in": the peer asks for it; "out": this daemon asked the peer. */
+/* dir "in": the peer requests; "out": this daemon requested. */
 void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg)
 {
     const struct daemon *d = l->d;
@@ -88,8 +88,7 @@ void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg)
     }
 }
 
-/* As many requests with their tokens wait for the peer as may wait: the fetch ends the way the peer
- * itself would end it, and the link lives on. */
+/* The queue is full of requests with tokens: ends the fetch as the peer would, not the link. */
 static void refuse_tokens(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 {
     struct event ev = {.kind = EV_PEER_MSG};

@@ -1,5 +1,4 @@
-/* The state of a link and what operators hear of it: whether it is up, why not, how often the peer
- * broke the protocol. See link.h. */
+/* The state of a link for operators: whether it is up, why not, the peer's breaches. See link.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,7 +117,7 @@ const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret
     return l->cause[0] ? l->cause : NULL;
 }
 
-/* The text may be the peer's words. */
+/* The text may be the peer's, so it passes through `shown`. */
 bool link_record_cause(struct peer_link *l, const char *text)
 {
     char cause[LINK_CAUSE_BYTES];

@@ -1,5 +1,5 @@
-/* TLS of the links: their sessions, the counts of refusals, the reload of certificates. See link.h.
- * What must stay true: every refusal is logged and counted once. */
+/* TLS of the links: sessions, counts of refusals, reload of certificates. See link.h. Invariant:
+ * every refusal is logged and counted once. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -10,8 +10,8 @@
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
 
-/* How near the end of our certificate is: 0 far away, 1 a tenth of its life is left, 2 a hundredth,
- * EXPIRY_STAGES nothing. Its life counts and not a number of days, because some live for hours. */
+/* Stages of our certificate's expiry: 0: more than a tenth of its life is left, 1: a tenth, 2: a
+ * hundredth, EXPIRY_STAGES: nothing. Not days, because some certificates live for hours. */
 #define EXPIRY_STAGES 3
 
 #define CALLER_BYTES (INET6_ADDRSTRLEN + 8) /* [ADDRESS]:PORT */
@@ -23,8 +23,8 @@ static uint32_t expiry_stage(const struct tls_stats *own)
                                                   : own->left_s <= own->own.life_s / 10;
 }
 
-/* Says it once at each stage: a link that is up outlives the certificates, so nothing else shows
- * that the next one will be refused. */
+/* Logs the expiry once per stage. A link that is up outlives the certificate, so nothing else shows
+ * that the next link will be refused. */
 void links_tls_tick(struct daemon *d)
 {
     struct tls_stats own;
@@ -45,7 +45,7 @@ void links_tls_tick(struct daemon *d)
     d->links.expiry_told = stage;
 }
 
-/* Our certificate is another now. */
+/* Logs our new certificate. */
 static void log_own(struct daemon *d, const struct tls_files *files)
 {
     struct tls_stats own;
@@ -104,7 +104,7 @@ static uint32_t row_of(uint32_t peer)
     return peer == NONE ? CONFIG_PEERS_MAX : peer;
 }
 
-/* From where somebody has dialled us; "" if the connection is gone. */
+/* The address of a caller; "" if the connection is gone. */
 static void caller(const struct peer_link *l, char ret[CALLER_BYTES])
 {
     struct sockaddr_storage addr;
@@ -124,7 +124,7 @@ static void caller(const struct peer_link *l, char ret[CALLER_BYTES])
                  tcp_port(&addr));
 }
 
-/* A peer that is dialled is dialled again, and refuses again: each cause is a warning once. */
+/* A dialled peer is redialled and refuses again, so each cause is a warning only once. */
 void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail)
 {
     struct daemon *d = l->d;
