@@ -1,5 +1,5 @@
-/* Contexts: making them from the files and replacing them. See tls.h. What must stay true: a
- * context is whole or is not there, so a reload either changes everything or nothing. */
+/* Contexts: making them from the files and replacing them. See tls.h. Invariant: a context is
+ * complete or does not exist, so a reload changes everything or nothing. */
 #include "shell/tls/tls.h"
 
 #include <stdio.h>
@@ -33,8 +33,8 @@ static void hook_put(void *p, const char *file, int line)
     tls_arena_put(p);
 }
 
-/* Runs once a process, before anything else of OpenSSL. No configuration file of the system is
- * read: this file alone decides what is accepted. */
+/* Runs once per process, before any other call of OpenSSL. OpenSSL reads no configuration file of
+ * the system: this file alone decides what is accepted. */
 static bool library_init(size_t arena_bytes)
 {
     static bool hooked;
@@ -106,7 +106,7 @@ static struct tls_own own_of(SSL_CTX *ctx)
 
 static void use(struct tls *tls, SSL_CTX *ctx)
 {
-    SSL_CTX_free(tls->ctx); /* sessions that hold it keep it alive */
+    SSL_CTX_free(tls->ctx); /* sessions keep a reference */
     tls->ctx = ctx;
     tls->stats.own = own_of(ctx);
 }

@@ -1,6 +1,6 @@
-/* Blocks of a few sizes from one mapping. See tls_arena.h. What must stay true: a block is either
- * in one free list or handed out; its head says which list it belongs to and that it is one of
- * ours. Sizes are a power of two or half as much again, so a quarter is lost on average. */
+/* Blocks of a few sizes from one mapping. See tls_arena.h. Invariant: a block is in one free list
+ * or allocated; its head names its list and marks it as ours. Sizes are a power of two or half as
+ * much again, so a quarter is lost on average. */
 #include "shell/tls/tls_arena.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@
 #include "base/undumped.h"
 
 #define CLASSES 25 /* of 32, 48, 64, 96, ... TLS_ARENA_BLOCK_MAX bytes, heads included */
-/* A sanitizer build detects accesses beyond a block's end or after it was given back. */
+/* A sanitizer build detects accesses beyond a block's end or after it was freed. */
 #ifdef TERN_ASAN
 #include <sanitizer/asan_interface.h>
 #define HIDE(p, n) ASAN_POISON_MEMORY_REGION(p, n)
@@ -29,7 +29,7 @@
 struct block {
     uint32_t mark, class; /* mark: BLOCK_USED or BLOCK_FREE, so that a stray pointer is found */
     union {
-        size_t size; /* asked for; while it is out */
+        size_t size; /* requested size, while allocated */
         struct block *next;
     };
 };
@@ -61,7 +61,7 @@ enum tern_err tls_arena_create(size_t cap)
     p = mmap(NULL, cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return TERN_INTERNAL;
-    undumped(p, cap); /* private keys are in there */
+    undumped(p, cap); /* contains private keys */
     arena.base = p;
     arena.stats.cap = cap;
     return TERN_OK;
@@ -89,7 +89,7 @@ static struct block *cut(uint32_t class)
     return b;
 }
 
-/* Finds a block of that size, or a larger free one once the mapping is used up. */
+/* Finds a block of that size or, once the mapping is used up, a larger free one. */
 static struct block *find(uint32_t class)
 {
     struct block *b = arena.free[class];
@@ -143,7 +143,7 @@ void tls_arena_put(void *p)
         return;
     pthread_mutex_lock(&arena.lock);
     b = block_of(p);
-    explicit_bzero(p, b->size); /* may have been a key */
+    explicit_bzero(p, b->size); /* may contain a key */
     arena.stats.used -= class_bytes(b->class);
     b->mark = BLOCK_FREE;
     b->next = arena.free[b->class];

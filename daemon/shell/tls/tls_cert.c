@@ -1,6 +1,6 @@
-/* Certificates and keys: reading the files, judging our own certificate, the names in one. See
- * tls_openssl.h. What must stay true: files are read by plain system calls into one static buffer,
- * because a C stream would allocate; a key does not stay in that buffer. */
+/* Certificates and keys: reads the files, checks our own certificate, finds names. See
+ * tls_openssl.h. Invariant: files are read by plain system calls into one static buffer, because a
+ * C stream would allocate; no key stays in that buffer. */
 #include "shell/tls/tls.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static enum tern_err tls_file_fail(char *why, size_t cap, const char *file, cons
     return TERN_INVALID;
 }
 
-/* Reads a plain file only: a pipe or a device would hold up the owner thread. */
+/* Reads only a plain file: a pipe or a device would block the owner thread. */
 static enum tern_err read_file(const char *path, size_t *ret_n, char *why, size_t cap)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -58,7 +58,7 @@ static enum tern_err read_file(const char *path, size_t *ret_n, char *why, size_
     return TERN_OK;
 }
 
-/* Nobody can be asked for a pass phrase. */
+/* A daemon has nobody to ask for a pass phrase. */
 static int no_phrase(char *buf, int size, int writing, void *ctx)
 {
     (void)buf, (void)size, (void)writing, (void)ctx;
@@ -93,7 +93,7 @@ enum tern_err tls_read_certs(SSL_CTX *ctx, const char *path, tls_take_cert *take
         ok = take(ctx, cert, i++);
         X509_free(cert);
     }
-    /* The loop has to end at the end of the file, not at half a certificate. */
+    /* The loop must end at the end of the file, not within a certificate. */
     ok = ok && bio && i > 0 && i < TLS_FILE_CERTS_MAX &&
          ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
     BIO_free(bio);
@@ -158,10 +158,10 @@ bool tls_own_trusted(SSL_CTX *ctx)
     return trusted;
 }
 
-/* The length is compared, too: a name with a NUL in it is another name. */
+/* Compares the length too: a name with a NUL in it is another name. */
 static bool is_name(const ASN1_STRING *dns, const char *name)
 {
-    size_t n = strlen(name); /* 0: of a slot that no peer has */
+    size_t n = strlen(name); /* 0: a free slot of peers */
 
     return n > 0 && (size_t)ASN1_STRING_length(dns) == n &&
            memcmp(ASN1_STRING_get0_data(dns), name, n) == 0;

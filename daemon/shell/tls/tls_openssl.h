@@ -1,5 +1,5 @@
-/* What tls_cert.c (files), tls_session.c (one peer) and tls.c (contexts) share; each calls those
- * before it. Only they and no one else include OpenSSL. */
+/* Declarations that tls_cert.c (files), tls_session.c (one peer) and tls.c (contexts) share; each
+ * calls those before it. No other file includes OpenSSL. */
 #ifndef SHELL_TLS_OPENSSL_H
 #define SHELL_TLS_OPENSSL_H
 
@@ -29,13 +29,13 @@ struct tls_session {
     enum tls_session_state state;
     enum tls_refusal refusal;
     const char *detail;
-    SSL *ssl;         /* owned */
-    const char *peer; /* borrowed; NULL: the other side began */
-    bool wrong_name; /* the check of its certificate found no name; OpenSSL reports another error */
-    bool send_full;  /* `send` had no room */
-    const uint8_t *in; /* what came and was not yet taken; borrowed during tls_take */
+    SSL *ssl;          /* owned */
+    const char *peer;  /* borrowed; NULL: the other side began */
+    bool wrong_name;   /* the certificate has no allowed name; OpenSSL reports another error */
+    bool send_full;    /* `send` had no room */
+    const uint8_t *in; /* received bytes, not consumed yet; borrowed during tls_take */
     size_t in_n;
-    size_t taken; /* bytes during the handshake */
+    size_t taken; /* bytes consumed during the handshake */
     tls_send *send;
     void *ctx;
     struct tls_session *next_free;
@@ -43,36 +43,36 @@ struct tls_session {
 
 struct tls {
     struct tls_config config;
-    SSL_CTX *ctx; /* owned; sessions hold the one that they began with */
+    SSL_CTX *ctx; /* owned; sessions keep the context that they began with */
     BIO_METHOD *bio;
     struct tls_session *session; /* owned */
     struct tls_session *free;
-    uint32_t handshakes; /* of sessions that peers began, under way */
+    uint32_t handshakes; /* handshakes in progress that peers began */
     struct tls_stats stats;
     uint8_t plain[TLS_PLAIN_BYTES];
-    char detail[TLS_DETAIL_BYTES]; /* of the last refusal that says more than OpenSSL does */
+    char detail[TLS_DETAIL_BYTES]; /* of the last refusal with more detail than OpenSSL's */
 };
 
 typedef bool tls_take_cert(SSL_CTX *ctx, X509 *cert, uint32_t i);
-bool tls_trust_cert(SSL_CTX *ctx, X509 *cert, uint32_t i); /* as one of the CA's */
-/* The first certificate is ours, the others lead from it to the CA. */
+bool tls_trust_cert(SSL_CTX *ctx, X509 *cert, uint32_t i); /* as a CA certificate */
+/* The first certificate is ours; the others are the chain to the CA. */
 bool tls_present_cert(SSL_CTX *ctx, X509 *cert, uint32_t i);
-/* INVALID with `why`, which names the file and what is wrong with it. */
+/* INVALID with `why`, which names the file and its fault. */
 enum tern_err tls_read_certs(SSL_CTX *ctx, const char *path, tls_take_cert *take, char *why,
                              size_t cap);
 enum tern_err tls_read_key(SSL_CTX *ctx, const char *path, char *why, size_t cap);
-/* Refuses a certificate of ours that every peer would refuse, here where the cause can be seen. */
+/* Refuses a certificate of ours that every peer would refuse, here where the cause is known. */
 enum tern_err tls_judge_own(const struct tls_config *config, const char *file, SSL_CTX *ctx,
                             char *why, size_t cap);
 void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES]);
 int64_t tls_time_s(const ASN1_TIME *at); /* since 1970 */
-/* Would we let in a peer that shows our own certificate? */
+/* Returns true if we would accept a peer that presents our own certificate. */
 bool tls_own_trusted(SSL_CTX *ctx);
-/* Is that exact name one of the certificate's DNS names? The common name is not looked at. */
+/* Returns true if that exact name is a DNS name of the certificate. Ignores the common name. */
 bool tls_cert_names(const X509 *cert, const char *name);
-/* Its DNS names for a text, with a + between them; what a name does not have is a ?. */
+/* Writes the DNS names, joined by +; a character that no name may have becomes a ?. */
 void tls_cert_names_text(const X509 *cert, char *ret, size_t cap);
-/* Is one of these? The certificate is decoded once, however many there are. */
+/* Returns true if one of n names is a DNS name of the certificate, which is decoded only once. */
 bool tls_cert_names_any(const X509 *cert, const char *const *name, uint32_t n);
 
 BIO_METHOD *tls_bio_method(void);

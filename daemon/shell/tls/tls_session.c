@@ -1,7 +1,7 @@
-/* One session: its handshake, its records, and what is wrong with them. See tls.h. OpenSSL reads
- * from the bytes that tls_take was given and writes straight to `send`; only a record that is not
- * whole yet is kept in between, in a buffer of one record. What must stay true: plain bytes are
- * handed out only after the handshake has ended and the name was found in the certificate. */
+/* One session: handshake, records and their refusals. See tls.h. OpenSSL reads from the bytes
+ * passed to tls_take and writes straight to `send`; a buffer of one record keeps a record that is
+ * not whole yet. Invariant: plain bytes are returned only after the handshake has ended and the
+ * certificate has the name. */
 #include <stdio.h>
 #include <string.h>
 
@@ -63,7 +63,7 @@ BIO_METHOD *tls_bio_method(void)
     return NULL;
 }
 
-/* Maps what OpenSSL says about a certificate to a refusal. */
+/* Maps OpenSSL's verdict on a certificate to a refusal. */
 static enum tls_refusal refusal_of_verify(long result)
 {
     switch (result) {
@@ -82,7 +82,7 @@ static enum tls_refusal refusal_of_verify(long result)
     }
 }
 
-/* Maps one of OpenSSL's errors to a refusal; TLS_REFUSALS: it says nothing about the peer. */
+/* Maps an error of OpenSSL to a refusal; TLS_REFUSALS: an error that is not about the peer. */
 static enum tls_refusal refusal_of_error(unsigned long e)
 {
     int reason = ERR_GET_REASON(e);
@@ -176,7 +176,7 @@ static void tell_names(struct tls_session *s, const X509 *cert)
                  "its certificate names \"%s\", which is no peer of this node", names);
 }
 
-/* OpenSSL calls this for each certificate of the chain after its own checks, the peer's last. */
+/* OpenSSL calls this for each certificate of the chain, the peer's last, after its own checks. */
 int tls_verify(int ok, X509_STORE_CTX *store)
 {
     const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -273,7 +273,7 @@ void tls_peer(const struct tls_session *s, struct tls_peer *ret)
     tls_time_text(X509_get0_notAfter(SSL_get0_peer_certificate(s->ssl)), ret->not_after);
 }
 
-/* Clear text gets an alert, which says that TLS is spoken here: OpenSSL ignores non-records. */
+/* Answers clear text with an alert, to show that TLS is used: OpenSSL ignores non-records. */
 static enum tls_got refuse_clear_text(struct tls_session *s)
 {
     static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 70}; /* fatal: protocol_version */
