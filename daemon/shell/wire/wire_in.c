@@ -1,4 +1,4 @@
-/* Bodies to requests. See wire_in.h. What must stay true: nothing that came from a socket reaches
+/* Decodes bodies into requests. See wire_in.h. Invariant: nothing received from a socket reaches
  * the core with a count above core/limits.h or an enum value outside its type. */
 #include "shell/wire/wire_in.h"
 
@@ -64,7 +64,7 @@ static enum tern_err choice_of(uint32_t v, uint32_t last, const char *text, cons
     return v <= last ? TERN_OK : refused(ret_text, text);
 }
 
-/* With its length before it, so that ("ab", "c") and ("a", "bc") differ. */
+/* Hashes the text after its length, so that ("ab", "c") and ("a", "bc") differ. */
 static void hash_field(XXH3_state_t *state, const char *text)
 {
     uint32_t n = text ? (uint32_t)strlen(text) : 0;
@@ -112,7 +112,7 @@ static enum tern_err name_of(const char *name, char ret[ENGINE_NAME_MAX], const 
     return TERN_OK;
 }
 
-/* Which it is, as far as it can be printed, and which there are, as far as they fit. */
+/* Writes the name, escaped, and the configured peers that fit in the text. */
 static enum tern_err no_such_peer(struct wire_in *w, const char *name, const char **ret_text)
 {
     char as_shown[41];
@@ -131,8 +131,8 @@ static enum tern_err no_such_peer(struct wire_in *w, const char *name, const cha
     return refused(ret_text, w->words);
 }
 
-/* An empty name stands for the host tier, WIRE_DISK for the disk, WIRE_ANY_PEER for whoever has it.
- * A field that is absent becomes NONE, which a fetch by ticket needs not name. */
+/* An empty name is the host tier, WIRE_DISK the disk, WIRE_ANY_PEER any peer that has the prefix.
+ * An absent field becomes NONE; a fetch by ticket need not name a peer. */
 static enum tern_err peer_of(struct wire_in *w, const char *name, uint32_t *ret,
                              const char **ret_text)
 {
@@ -150,7 +150,7 @@ static enum tern_err peer_of(struct wire_in *w, const char *name, uint32_t *ret,
     return TERN_OK;
 }
 
-/* One that is not in the configuration is the core's to answer. */
+/* The core answers for a device that is not in the configuration. */
 static struct req_device device_of(const struct wire_in *w, uint32_t tenant, const char *name)
 {
     struct req_device d = {.named = name && name[0], .region = NONE};
@@ -190,7 +190,7 @@ static struct group_layout group_of(const Tern__Wire__Group *g)
     };
 }
 
-/* What the pages are made of, if the pool says it. The caller knows how many ranks divide it. */
+/* Decodes the layouts of a pool, if it has any. The caller knows how many ranks divide them. */
 static enum tern_err layouts_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
                                 XXH3_state_t *state, struct req_pool_open *ret,
                                 const char **ret_text)
@@ -221,7 +221,7 @@ static enum tern_err layouts_of(struct wire_in *w, const Tern__Wire__PoolOpen *m
     return TERN_OK;
 }
 
-/* The groups, their names for operators, and a hash of what the core does not compute with. */
+/* Decodes the groups, their names for operators, and a hash of what the core does not use. */
 static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
                                struct req_pool_open *ret, const char **ret_text)
 {
@@ -249,7 +249,7 @@ static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
 
 /* ---- Step ---- */
 
-/* Pages that an operation names; `taken` of w->op_runs are in use, and there is room for more. */
+/* Decodes an operation's pages. *taken: used entries of w->op_runs, which has room for more. */
 static enum tern_err runs_of(struct wire_in *w, const Tern__Wire__StepOp *o, uint32_t *taken,
                              struct step_op *ret)
 {
@@ -320,7 +320,7 @@ static enum tern_err blobs_of(const Tern__Wire__RecordPrepare *m, struct req_blo
 
 static_assert(WIRE_BLOB_MAX == TICKET_BLOB_BYTES, "a decoded blob fits");
 
-/* An absent one names nothing: the core has id.gen 0 for it. */
+/* An absent ticket names nothing: its id.gen is 0. */
 static enum tern_err ticket_of(const char *text, struct ticket *ret, const char **ret_text)
 {
     struct wire_ticket t;
@@ -337,7 +337,7 @@ static enum tern_err ticket_of(const char *text, struct ticket *ret, const char 
     return TERN_OK;
 }
 
-/* The core has whole words. */
+/* Copies the blob into whole words, for the core. */
 static void blob_of(struct wire_in *w, const ProtobufCBinaryData *blob, struct req_tokens *ret,
                     uint32_t *ret_bytes)
 {
@@ -357,7 +357,7 @@ static enum tern_err key_of(uint64_t ret[2], const char **ret_text)
     return TERN_BUSY;
 }
 
-/* ---- the core's table of operations says the same as that of messages ---- */
+/* ---- checks that the core's table of operations matches the table of messages ---- */
 
 enum {
 #define CORE_NEEDS_ANY         NEEDS_NOTHING
@@ -383,7 +383,7 @@ REQUEST_TABLE(X)
 
 /* ---- whole requests ---- */
 
-/* What each kind of field of messages.h does: `m` is the message, `to` the request's struct. */
+/* Decoders of each kind of field of messages.h: `m` is the message, `to` the request's struct. */
 #define IN_SESSION(to, member, limit)   (to).member = session_id_unpack(h->session);
 #define IN_POOL(to, member, limit)      (to).member = pool_id_unpack(m->member);
 #define IN_NAMESPACE(to, member, limit) (to).member = wire_in_namespace(m->member);
@@ -400,7 +400,7 @@ REQUEST_TABLE(X)
 #define IN_PEER(to, member, limit)   TRY(peer_of(w, m->member, &(to).member, ret_text));
 #define IN_DEVICE(to, member, limit) (to).member = device_of(w, tenant, m->member);
 #define IN_GROUPS(to, member, limit) TRY(groups_of(w, m, &(to), ret_text));
-#define IN_HASH(to, member, limit)   /* IN_GROUPS has made it */
+#define IN_HASH(to, member, limit)   /* set by IN_GROUPS */
 #define IN_HASH64(to, member, limit) /* likewise */
 #define IN_OPS(to, member, limit)    TRY(ops_of(w, m, &(to), ret_text));
 #define IN_BLOBS(to, member, limit)  TRY(blobs_of(m, &(to).member, ret_text));
@@ -478,7 +478,7 @@ static enum tern_err peer_runs(struct wire_in *w, const Tern__Wire__PeerMsg *m,
     return TERN_OK;
 }
 
-/* What the peer tells of a pool of its own. */
+/* Decodes the layouts of a peer's own pool. */
 static enum tern_err peer_layouts(struct wire_in *w, const Tern__Wire__PeerMsg *m,
                                   struct peer_msg *ret)
 {
@@ -502,7 +502,7 @@ static enum tern_err peer_layouts(struct wire_in *w, const Tern__Wire__PeerMsg *
     return TERN_OK;
 }
 
-/* The tenant by its name, if it is configured here and the peer may ask for it; else NONE. */
+/* The slot of that tenant, if it is configured here and allowed to the peer; otherwise NONE. */
 static uint32_t tenant_of(const struct wire_in *w, const char *name, uint64_t allowed)
 {
     uint32_t slot = NONE;
@@ -551,7 +551,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     TRY(peer_layouts(w, m, ret));
     TRY(peer_runs(w, m, ret));
     *ret_sequence = m->sequence;
-    unfit = peer_msg_unfit(ret, ntokens); /* the core reads so many tokens: they have to be there */
+    unfit = peer_msg_unfit(ret, ntokens); /* the core reads so many tokens: they must exist */
     if (unfit)
         w->peer_unfit = unfit;
     return unfit ? TERN_MALFORMED : TERN_OK;

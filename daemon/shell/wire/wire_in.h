@@ -1,6 +1,6 @@
-/* Bodies to requests and peer messages: protobuf structs become the core's structs, token bytes are
- * used in place. Values that the core's types cannot hold (an unknown enum number, a long name) are
- * refused here; everything else is the core's to judge. request.c and link.c call it. */
+/* Decodes bodies of requests and peer messages: protobuf structs become the core's structs, token
+ * bytes are used in place. Refuses values that the core's types cannot represent (an unknown enum
+ * number, a long name); the core judges all else. Called by request.c and link.c. */
 #ifndef SHELL_WIRE_IN_H
 #define SHELL_WIRE_IN_H
 
@@ -14,41 +14,41 @@
 struct wire_in {
     const struct config *config; /* borrowed */
     struct budget budget;
-    void *mem; /* owned: the budget's */
+    void *mem; /* owned: the budget's memory */
     struct step_op ops[STEP_OPS_MAX];
-    struct table_run op_runs[WIRE_RUNS_MAX]; /* of those */
+    struct table_run op_runs[WIRE_RUNS_MAX]; /* runs of `ops` */
     struct table_run runs[GROUPS_MAX];
-    char group_names[GROUPS_MAX][GROUP_NAME_MAX]; /* of a PoolOpen, which borrows them */
-    uint32_t blob[TICKET_WORDS];                  /* of a ticket, likewise */
+    char group_names[GROUPS_MAX][GROUP_NAME_MAX]; /* of a PoolOpen, which borrows the names */
+    uint32_t blob[TICKET_WORDS];                  /* of a ticket, which borrows it */
     char words[WIRE_IN_WORDS];                    /* why a request was refused */
     struct reshard_layout layouts[GROUPS_MAX];    /* of a PoolOpen or a peer's message, likewise */
-    uint32_t nlayouts;                            /* of the latter; 0: it has none */
-    const char *peer_tenant; /* that a peer's message names, until the next call; NULL: none */
-    const char *peer_unfit;  /* static: why it was refused */
-    uint32_t peer_word;      /* the error that it said; what counts is in the message */
+    uint32_t nlayouts;                            /* of a peer's message; 0: none */
+    const char *peer_tenant; /* named by a peer's message, until the next call; NULL: none */
+    const char *peer_unfit;  /* why a peer's message was refused, static */
+    uint32_t peer_word;      /* the error as received; the message has the one that counts */
 };
 
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);
 void wire_in_finish(struct wire_in *w);
 
-/* The operation that a frame of that type asks for; OP_NONE: none of the core's. */
+/* The core's operation for a frame of that type; OP_NONE: none. */
 enum op wire_in_op(uint16_t type);
 
-/* A request that is an operation of the core. Its arrays live until the next call, and as long as
- * the body. conn and request_id are the caller's to set. UNSUPPORTED: a frame type that no such
- * request has. `tenant`: who asks; NONE: an operator. MALFORMED: not such a message. INVALID: a
- * value. *ret_text says which, until the next call; "". */
+/* Decodes a request for an operation of the core. Its arrays are borrowed until the next call and
+ * from the body. The caller sets conn and request_id. tenant: the asking tenant; NONE: an operator.
+ * UNSUPPORTED: no such request has this frame type. MALFORMED: not such a message. INVALID: a
+ * value; *ret_text, borrowed until the next call, names it, or is "". */
 enum tern_err wire_in_request(struct wire_in *w, uint32_t tenant, const struct frame_header *h,
                               const uint8_t *body, struct request *ret, const char **ret_text);
 
-/* `allowed`: bit i, the peer may name tenant i. */
+/* allowed: bit i: the peer may name tenant i. */
 enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
                                uint64_t allowed, struct peer_msg *ret, uint64_t *ret_sequence);
 
-/* A namespace's id in the core and between daemons; NULL is one of empty names. */
+/* A namespace's id in the core and between daemons; NULL: a namespace of empty names. */
 struct namespace_id wire_in_namespace(const Tern__Wire__Namespace *ns);
 
-/* For messages that the shell answers itself: Hello, Ping, Stats, Admin, PeerHello. */
+/* Decodes messages that the shell itself answers: Hello, Ping, Stats, Admin, PeerHello. */
 enum tern_err wire_in_message(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
                               const ProtobufCMessage **ret);
 

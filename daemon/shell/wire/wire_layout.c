@@ -96,8 +96,8 @@ static uint64_t hash_name(const char name[RESHARD_NAME_MAX])
     return XXH3_64bits(name, strnlen(name, RESHARD_NAME_MAX));
 }
 
-/* Sums, so that the order does not count. A token axis is as long as a page, which is no matter of
- * what is in it. */
+/* Sums the hashes, so that the order does not count. Ignores the length of a token axis, which is
+ * the page's and not a property of the contents. */
 static uint64_t hash_field(const struct reshard_field *f)
 {
     uint64_t h = hash_mix(hash_name(f->name), f->element_bytes), sum = 0;

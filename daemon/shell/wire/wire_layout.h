@@ -1,6 +1,6 @@
-/* Layouts of pools on the wire, in full: what a PoolOpen says of the fields of its pages, and what
- * daemons tell each other of theirs (N3). What comes in is bounded here, and judged by
- * reshard_check_layout. Called by wire_in.c and link_send.c. */
+/* Complete layouts of pools on the wire: the fields of pages in a PoolOpen, and in messages between
+ * daemons (N3). This module bounds received layouts; reshard_check_layout judges them. Called by
+ * wire_in.c and link_send.c. */
 #ifndef SHELL_WIRE_LAYOUT_H
 #define SHELL_WIRE_LAYOUT_H
 
@@ -9,19 +9,19 @@
 #include "proto/tern.pb-c.h"
 #include "reshard/layout.h"
 
-/* What a layout may take of a message between daemons, beside tokens and pages. */
+/* The most bytes of layouts in a message between daemons, beside tokens and pages. */
 #define WIRE_LAYOUT_BYTES_MAX 16384u
 
-/* One for each group; ranks and stages are the caller's to set, and page_tokens of a state, which
- * has none. INVALID: *ret_text (static) says what cannot be a layout. */
+/* Decodes one layout for each group. The caller sets ranks and stages, and page_tokens of a state,
+ * which has none. INVALID: *ret_text (static) is the reason. */
 enum tern_err wire_layout_in(Tern__Wire__Group *const *groups, size_t n, struct reshard_layout *ret,
                              const char **ret_text);
 
-/* What the fields hold over all ranks, whatever the order of fields, axes and sections, and however
- * they lie in a page. Not 0. */
+/* A hash of the fields' contents over all ranks, independent of the order of fields, axes and
+ * sections and of their place in a page. Not 0. */
 uint64_t wire_layout_fields(const struct reshard_layout *l, uint32_t n);
 
-/* The parts of a message; they live as long as what points to them. */
+/* The parts of a message, which must live as long as the message. */
 struct wire_layout {
     Tern__Wire__Group group[GROUPS_MAX], *groups[GROUPS_MAX];
     Tern__Wire__Field field[GROUPS_MAX][RESHARD_FIELDS_MAX],
@@ -32,7 +32,7 @@ struct wire_layout {
         *sections[GROUPS_MAX][RESHARD_FIELDS_MAX][RESHARD_SECTIONS_MAX];
 };
 
-/* Borrows the names. */
+/* `ret` borrows the names. */
 void wire_layout_out(const struct reshard_layout *l, uint32_t n, struct wire_layout *ret);
 
 #endif

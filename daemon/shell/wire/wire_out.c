@@ -1,5 +1,4 @@
-/* Answers to frames. See wire_out.h. Invariant: a buffer that is too small ends in 0, never in half
- * a frame. */
+/* Answers to frames. See wire_out.h. Invariant: a small buffer gives 0, never half a frame. */
 #include "shell/wire/wire_out.h"
 
 #include <inttypes.h>
@@ -141,7 +140,7 @@ static void put_record(struct writer *w, uint32_t field, const struct record_bod
     put_end(w, from, 0);
 }
 
-/* As many as fit, and at least one: who asked goes on behind them. */
+/* Writes the records that fit, at least one; the client requests the next ones. */
 static void put_records(struct writer *w, uint32_t field, const struct reply *r)
 {
     for (uint32_t i = 0; i < r->record_get.n; i++) {
@@ -181,7 +180,7 @@ static void ticket_text(const struct ticket *t, char ret[WIRE_TICKET_MAX])
                      ret);
 }
 
-/* None with an error. */
+/* Writes the ticket; an error has none. */
 static void put_ticket(struct writer *w, uint32_t field, const struct ticket *t)
 {
     char text[WIRE_TICKET_MAX];
@@ -204,7 +203,7 @@ static void put_hosts(struct writer *w, uint32_t field, struct hosts hosts,
         put_bytes(w, field, region->peers[hosts.v[i]].name, strlen(region->peers[hosts.v[i]].name));
 }
 
-/* What each kind of field of messages.h does: `of` is the struct of the answer. */
+/* Encoders of each kind of field of messages.h: `of` is the struct of the answer. */
 #define OUT_U32(of, number, member)     put_number(w, number, (of).member);
 #define OUT_U64(of, number, member)     put_number(w, number, (of).member);
 #define OUT_ENGINE(of, number, member)  put_fixed64(w, number, engine_id_pack((of).member));
@@ -235,7 +234,7 @@ static void put_hosts(struct writer *w, uint32_t field, struct hosts hosts,
     if ((of).member##_bytes > 0)                                                                   \
         put_bytes(w, number, (of).member, (of).member##_bytes);
 
-/* What follows the status. Lengths and runs come with errors too: they say what stayed. */
+/* Writes the fields after the status. Errors have lengths and runs too: what remained. */
 static void put_answer(struct writer *w, const struct reply *r, const struct wire_region *region)
 {
     switch (r->op) {
@@ -295,7 +294,7 @@ size_t wire_out_status(const struct frame_header *request, enum tern_err err, co
         .type = (uint16_t)(request->type + 1),
         .request_id = request->request_id,
     };
-    char cut[WIRE_TEXT_MAX + 1]; /* a longer one would be no status to who reads it */
+    char cut[WIRE_TEXT_MAX + 1]; /* a reader would refuse a longer one */
     size_t n;
 
     snprintf(cut, sizeof(cut), "%s", text);
@@ -326,7 +325,7 @@ static void fill_peer_runs(const struct peer_msg *msg, Tern__Wire__Run *runs,
     }
 }
 
-/* Whose it is, and what: of a request for a transfer or a reset. */
+/* Fills in the tenant and the namespace of a request for a transfer or a reset. */
 static void fill_peer_identity(const struct peer_msg *msg, const char *tenant,
                                Tern__Wire__PeerMsg *m)
 {
@@ -338,7 +337,7 @@ static void fill_peer_identity(const struct peer_msg *msg, const char *tenant,
     }
 }
 
-/* `told` has to last as long as the message. */
+/* `told` must live as long as the message. */
 static void fill_peer_layouts(const struct wire_layouts *layouts, struct wire_layout *told,
                               Tern__Wire__PeerMsg *m)
 {
