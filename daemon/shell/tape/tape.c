@@ -1,9 +1,8 @@
-/* The ring, and how it is written to a file. Records follow each other in the ring, wrapping by
- * words; `first` is the oldest, `next` is the place after the newest. Recording is on the path of
- * every request, so it only copies; tokens are mapped when the tape is written out. tape_dump may
- * run in a signal handler: it calls nothing but write(2) and uses buffers made at create. A signal
- * may come in the middle of tape_record: a record exists once `next` has passed it, and until
- * `first` has. */
+/* The ring, and writing it to a file. Records follow each other in the ring and wrap by words;
+ * `first` is the oldest, `next` the place after the newest. Recording is on the path of every
+ * request, so it only copies; tokens are mapped when the tape is written out. tape_dump may run in
+ * a signal handler: it calls only write(2) and uses buffers allocated at create. Invariant, for a
+ * signal within tape_record: a record exists from when `next` has passed it until `first` has. */
 #include "shell/tape/tape.h"
 
 #include <errno.h>
@@ -17,7 +16,7 @@
 #include "base/undumped.h"
 #include "shell/tape/tape_codec.h"
 
-#define OUT_WORDS 4096 /* written out at a time */
+#define OUT_WORDS 4096 /* words per write */
 
 struct tape {
     uint32_t *words;
@@ -27,7 +26,7 @@ struct tape {
     struct tenant_config tenant[TAPE_TENANTS_MAX];
     uint32_t round_key[4];
     uint64_t secret[2];
-    struct codec_list lists[STEP_OPS_MAX]; /* of the event that is being recorded */
+    struct codec_list lists[STEP_OPS_MAX]; /* of the event being recorded */
     struct out *out;
 };
 
@@ -86,9 +85,9 @@ void tape_destroy(struct tape *tape)
     free(tape);
 }
 
-#define PREFETCH_WORDS 128 /* of 16 a cache line: a usual record */
+#define PREFETCH_WORDS 128 /* a usual record; 16 words per cache line */
 
-/* A full ring is larger than the caches, so what the next event overwrites is prefetched now. */
+/* A full ring is larger than the caches, so prefetch the words that the next event overwrites. */
 static void prefetch_oldest(const struct tape *t)
 {
     for (size_t at = t->first; at < t->first + PREFETCH_WORDS && at < t->nwords; at += 16)
@@ -103,7 +102,7 @@ static void drop_oldest(struct tape *t)
     t->dropped++;
     t->used -= n;
     t->first = (t->first + n) % t->nwords;
-    atomic_signal_fence(memory_order_seq_cst); /* only now may it be written over */
+    atomic_signal_fence(memory_order_seq_cst); /* only now may the record be overwritten */
     prefetch_oldest(t);
 }
 
@@ -121,8 +120,8 @@ static uint32_t words_between(const struct tape *t, size_t from, size_t to)
     return (uint32_t)(to >= from ? to - from : to + t->nwords - from);
 }
 
-/* Drops what is oldest until there is room; false: no ring has so much. `used` stays below nwords,
- * so that first == next always means empty. */
+/* Drops the oldest records until there is room. Returns false if the ring is too small. Invariant:
+ * `used` is below nwords, so that first == next always means empty. */
 static bool make_room(struct tape *t, size_t words)
 {
     while (t->used > 0 && t->used + words >= t->nwords)
@@ -145,7 +144,7 @@ static void put_lists(struct codec *c, uint32_t head[RECORD_HEAD_WORDS])
     pad_even(c, head[3]);
 }
 
-/* False: the ring is too small for it. */
+/* Returns false if the ring is too small for the event. */
 static bool write_record(struct tape *t, struct event *e)
 {
     struct codec c = {.words = t->words, .n = t->nwords, .at = t->next, .lists = t->lists};
@@ -239,7 +238,7 @@ static void put(struct out *o, uint32_t word)
 }
 
 /* A permutation of 32-bit values: four rounds of a Feistel network over 16-bit halves. Without the
- * key nothing but equality can be read from its values. */
+ * key its values show only equality. */
 static uint32_t map_token(const struct tape *t, uint32_t v)
 {
     uint32_t left = v >> 16, right = v & 0xffff;
@@ -265,7 +264,7 @@ static uint64_t wide_at(const struct tape *t, size_t at)
     return word_at(t, at) | (uint64_t)word_at(t, at + 1) << 32;
 }
 
-/* Position and padding stay; the 128 bits of content are replaced by as many of a keyed hash. */
+/* Keeps position and padding; replaces the 128 bits of content by 128 bits of a keyed hash. */
 static void put_mapped_key(const struct tape *t, size_t at)
 {
     uint64_t hi = wide_at(t, at + 2), lo = wide_at(t, at + 4);
@@ -301,7 +300,7 @@ static void dump_record(const struct tape *t, size_t at)
     }
 }
 
-/* Reads the positions so that a signal at any moment sees them whole. */
+/* Counts the events; safe in a signal at any moment. */
 static uint64_t events_there(const struct tape *t)
 {
     uint64_t n = 0;

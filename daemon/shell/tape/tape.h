@@ -1,17 +1,16 @@
-/* The tape: a ring of the last events that went into the core, with everything they borrowed. The
- * shell records each event just before core_step; a failed check, a crash or `ternctl tape` writes
- * it out; client/ctl/tape reads it, and tern-sim plays it back.
+/* The tape: a ring of the last events of the core, with their borrowed arrays. The shell records
+ * each event just before core_step; a failed check, a crash or `ternctl tape` writes the tape to a
+ * file; client/ctl/tape reads it, and tern-sim replays it.
  *
- * A tape can be replayed only from the daemon's start: the events alone make the state, and a copy
- * of the arena at some later point would be larger than the ring. So the header says whether the
- * ring still holds the first event
- * (`complete`); if not, the tape is a record to read, not to replay. The ring is large by default
- * (8 MiB, about 50,000 small events); raise `tape.bytes` where a replay matters.
+ * A tape can be replayed only from the daemon's start: the events alone make the state, and a later
+ * copy of the arena would be larger than the ring. So the header states whether the ring still has
+ * the first event (`complete`); if not, the tape can be read, not replayed. The ring is large by
+ * default (8 MiB, about 50,000 small events); raise `tape.bytes` where a replay matters.
  *
- * Token ids and extra keys lie in the ring as they are. Writing it out replaces them by a keyed
- * one-to-one mapping, so that equal tokens stay equal and others different, unless the caller asks
- * for them. A replay of a mapped tape takes the same path through the core; core_hash agrees only
- * on a tape that kept its tokens. */
+ * The ring has token ids and extra keys unchanged. Writing the tape replaces them by a keyed
+ * one-to-one mapping, so that equal tokens stay equal and others different, unless the caller keeps
+ * them. A replay of a mapped tape takes the same path through the core; core_hash agrees only for a
+ * tape that kept its tokens. */
 #ifndef SHELL_TAPE_H
 #define SHELL_TAPE_H
 
@@ -29,38 +28,39 @@
 struct tape;
 
 struct tape_config {
-    size_t bytes; /* of the ring, rounded up to a multiple of 8; 0: nothing is recorded */
+    size_t bytes; /* size of the ring, rounded up to a multiple of 8; 0: no recording */
     struct core_limits limits;
     const struct tenant_config *tenant; /* borrowed for the call */
     uint32_t tenants;
     uint64_t incarnation;
-    uint64_t secret[2]; /* key of the mapping of tokens; random, and never written out */
+    uint64_t secret[2]; /* key of the mapping of tokens; random, never written out */
 };
 
-size_t tape_bytes(size_t ring); /* that a tape with that ring takes; 0: there is none */
+size_t tape_bytes(size_t ring); /* memory of a tape with that ring; 0: no tape */
 enum tern_err tape_create(const struct tape_config *config, struct tape **ret);
 void tape_destroy(struct tape *tape);
 
-/* Copies the event and its borrowed arrays; drops the oldest while there is no room. An event that
- * is larger than the whole ring empties it. Allocates nothing. tape NULL is fine. */
+/* Copies the event and its borrowed arrays; drops the oldest events until there is room. An event
+ * larger than the whole ring empties it. Allocates nothing. tape NULL is fine. */
 void tape_record(struct tape *tape, const struct event *event);
 
-/* Async-signal-safe, and also fine on the owner thread. fd blocking. DISK: a write failed. */
+/* Async-signal-safe; also for the owner thread. fd is blocking. DISK: a write failed. */
 enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens);
 
 /* Writes the tape to that path, whole or not at all: the old file stays until the new one is
- * written. DISK: *ret_errno says why. Async-signal-safe. */
+ * written. DISK: *ret_errno is the cause. Async-signal-safe. */
 enum tern_err tape_save(const struct tape *tape, const char *path, bool keep_tokens,
                         int *ret_errno);
-const char *tape_save_hint(int err); /* what to do about it */
+const char *tape_save_hint(int err); /* advice for that errno */
 
-/* The tape of a crash, if no file was named, is `file` with the incarnation, so each crash leaves
- * its own. At start all but the newest `most` are deleted; returns how many are left. */
+/* tape_crash_name: the path of a crash's tape if none is configured: `file` with the incarnation,
+ * so that each crash has its own. tapes_keep: deletes all but the newest `most`, at start; returns
+ * the number left. */
 #define TAPE_CRASHES_KEPT 4
 void tape_crash_name(char *ret, size_t cap, const char *file, uint64_t incarnation);
 uint32_t tapes_keep(const char *file, uint32_t most);
 
-const char *tape_event_word(uint32_t kind); /* "unknown" where there is none */
+const char *tape_event_word(uint32_t kind); /* "unknown" for other kinds */
 
 struct tape_stats {
     uint64_t recorded, dropped; /* events */

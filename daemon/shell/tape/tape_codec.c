@@ -39,7 +39,7 @@ void codec_put_words(struct codec *c, const uint32_t *words, size_t n)
     c->at = (c->at + n) % c->n;
 }
 
-/* A value that has to be in [first, end): enums and counts. */
+/* A value that must be in [first, end): enums and counts. */
 static uint32_t within(struct codec *c, uint32_t v, uint32_t first, uint32_t end)
 {
     codec_u32(c, &v);
@@ -70,7 +70,7 @@ static void list(struct codec *c, struct codec_list v)
     c->lists[c->nlists++] = v;
 }
 
-/* `own`: where the event has them, if `v` is a copy. */
+/* own: the event's field, if `v` is a copy. */
 static void tokens(struct codec *c, struct req_tokens *v, struct req_tokens *own)
 {
     v->n = within(c, v->n, 0, SESSION_TOKENS_MAX + 1);
@@ -79,7 +79,7 @@ static void tokens(struct codec *c, struct req_tokens *v, struct req_tokens *own
     list(c, (struct codec_list){&own->v, &own->keys, v->n, v->nkeys});
 }
 
-/* A name in a field of n bytes, a multiple of 4, with the NUL. */
+/* A name in a field of n bytes, a multiple of 4, including the NUL. */
 static void text(struct codec *c, char *v, size_t n)
 {
     for (size_t i = 0; i < n; i += sizeof(uint32_t)) {
@@ -122,7 +122,7 @@ static void groups(struct codec *c, struct req_pool_open *v)
     }
 }
 
-/* The refs stand in the body, where a reader uses them in place. */
+/* The refs are in the body, and a reader uses them in place. */
 static struct table_run run_of(struct codec *c, const struct table_run *written)
 {
     struct table_run run = c->reading ? (struct table_run){.n = 0} : *written;
@@ -143,7 +143,7 @@ static struct table_run run_of(struct codec *c, const struct table_run *written)
     return run;
 }
 
-/* *taken: runs of the room that are in use. */
+/* *taken: used runs of the room. */
 static void op_runs(struct codec *c, struct step_op *v, struct codec_room *room, uint32_t *taken)
 {
     uint32_t first = *taken;
@@ -212,7 +212,7 @@ static void ticket(struct codec *c, struct ticket *v)
     codec_u32(c, &v->length);
 }
 
-/* What each kind of field of messages.h is on the tape; `of` is the struct of its request. */
+/* The form of each kind of field of messages.h on the tape; `of` is the request's struct. */
 #define TAPE_SESSION(of, member, limit)   handle(c, &(of).member);
 #define TAPE_POOL(of, member, limit)      handle(c, &(of).member);
 #define TAPE_NODE(of, member, limit)      handle(c, &(of).member);
@@ -240,8 +240,9 @@ static void ticket(struct codec *c, struct ticket *v)
     codec_u64(c, &(of).member[0]);                                                                 \
     codec_u64(c, &(of).member[1]);
 
-/* What an operator asks for has no message in tern.proto that would show a field that messages.h
- * forgets, and a tape without it would play another request. The named fields fill the struct. */
+/* Operators' requests have no message in tern.proto that would reveal a field missing in
+ * messages.h, and a tape without that field would replay another request. So check that the named
+ * fields fill the struct. */
 #define F(of, member, KIND, limit) +sizeof(((struct request *)0)->of.member)
 #define ALL_NAMED(NAME, of)                                                                        \
     static_assert(sizeof((struct request *)0)->of - (0 REQUEST_##NAME(F)) <                        \

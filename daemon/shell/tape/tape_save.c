@@ -1,5 +1,5 @@
-/* Saves a tape under a name: it is written beside the old file and then renamed, so that a full
- * disk loses only the new tape. tape_save may run in a signal handler; tapes_keep may not. */
+/* Saves a tape: writes it beside the old file and renames it, so that a full disk loses only the
+ * new tape. tape_save may run in a signal handler; tapes_keep may not. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #define TMP_SUFFIX ".tmp"
 #define HEX_DIGITS 16 /* of an incarnation */
 
-/* Only a plain file may be replaced, not a device nor what a symbolic link points to. 0: it may. */
+/* Only a plain file may be replaced, not a device or the target of a symbolic link. 0: allowed. */
 static int refused(const char *path)
 {
     struct stat st;
@@ -38,7 +38,7 @@ enum tern_err tape_save(const struct tape *tape, const char *path, bool keep_tok
         return TERN_DISK;
     memcpy(tmp, path, n);
     memcpy(tmp + n, TMP_SUFFIX, sizeof TMP_SUFFIX);
-    unlink(tmp); /* of a daemon that died over it */
+    unlink(tmp); /* left by a daemon that died while it wrote */
     fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     *ret_errno = errno;
     if (fd < 0)
@@ -98,7 +98,7 @@ static bool older(const struct stat *a, const struct stat *b)
                                                   : a->st_mtim.tv_nsec < b->st_mtim.tv_nsec;
 }
 
-/* Counts the tapes and finds the oldest one. Tapes not written to their end are deleted. */
+/* Counts the tapes and finds the oldest one. Deletes incomplete tapes. */
 static uint32_t look(DIR *dir, const char *prefix, char ret_oldest[NAME_MAX + 1])
 {
     struct stat st, oldest = {0};
