@@ -1,6 +1,6 @@
-/* One alarm: its row of the table, its state, and the condition of each kind, as functions over the
- * views that the core and the seams give. alarms.h has all alarms of a daemon. Nothing here logs,
- * and nothing changes but the alarm itself. Owner thread. */
+/* One alarm: its row of the table, its state, and the condition of each kind as a function over
+ * views of the core and the seams. alarms.h has all alarms of a daemon. Nothing here logs or
+ * changes anything but the alarm itself. Owner thread. */
 #ifndef SHELL_ALARM_H
 #define SHELL_ALARM_H
 
@@ -21,8 +21,8 @@
 STATE_MACHINE(alarm, ALARM, ALARM_STATE_TABLE)
 
 #define ALARM_QUARANTINE_NS 10000000000u /* a data path without progress has ended before */
-#define ALARM_REFUSED_NS    10000000000u /* a refusal counts for so long */
-#define ALARM_BACKLOG_PARTS 4            /* of the records: 3 of 4 begin it, less than 2 end it */
+#define ALARM_REFUSED_NS    10000000000u /* how long a refusal counts */
+#define ALARM_BACKLOG_PARTS 4 /* parts of the records: 3 of 4 begin it, less than 2 end it */
 
 enum alarm_kind {
 #define X(NAME, ...) ALARM_KIND_##NAME,
@@ -31,7 +31,7 @@ enum alarm_kind {
         ALARM_KINDS
 };
 
-/* Of what there is one each. */
+/* The subjects that have one alarm each. */
 enum alarm_of {
     ALARM_OF_DAEMON,
     ALARM_OF_ENGINE,
@@ -53,11 +53,11 @@ const struct alarm_row *alarm_row(enum alarm_kind kind);
 struct alarm {
     enum alarm_state state;
     enum alarm_kind kind;
-    uint64_t since_ns;   /* its condition held first; from RISING on */
-    uint64_t falling_ns; /* since when it does not; in FALLING */
+    uint64_t since_ns;   /* when its condition was first true; from RISING on */
+    uint64_t falling_ns; /* when its condition became false; in FALLING */
 };
 
-/* Is the condition there? NEARLY neither begins an alarm nor ends it. */
+/* The value of a condition. NEARLY neither begins nor ends an alarm. */
 enum alarm_fact { ALARM_IS_NOT, ALARM_IS_NEARLY, ALARM_IS };
 
 static inline enum alarm_fact alarm_fact_of(bool is)
@@ -73,12 +73,12 @@ static inline bool alarm_on(const struct alarm *a)
 }
 
 enum alarm_news alarm_look(struct alarm *a, enum alarm_fact fact, uint64_t now_ns);
-/* What it is about is gone. */
+/* Ends an alarm whose subject is gone. */
 enum alarm_news alarm_end(struct alarm *a);
 
 enum alarm_fact alarm_quarantine(const struct core_view *v, uint64_t now_ns);
 enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires);
-/* last_ns: of the last refusal; 0: there was none. */
+/* last_ns: time of the last refusal; 0: none. */
 enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns);
 
 #endif

@@ -1,13 +1,13 @@
 /* The alarms: states of the daemon that an operator should know of, each with a beginning and an
- * end. The log says both, `ternctl status` shows those that are on, and docs/operations.md has this
- * table: tests/unit/project/check_documents.py --write makes it anew. */
+ * end. The log reports both, `ternctl status` shows the alarms that are on, and docs/operations.md
+ * has this table: tests/unit/project/check_documents.py --write regenerates it. */
 #ifndef SHELL_ALARM_TABLE_H
 #define SHELL_ALARM_TABLE_H
 
 /* As X(NAME, word, of, severity, begin_ms, end_ms, when it begins, when it ends, what it means,
- * what to do). There is one for the daemon, or one for each engine, tenant, share (a tenant and a
- * table that tenants share), peer or GPU, as `of` says. It begins when its condition has held for
- * begin_ms and ends when that has not held for end_ms, so that one that comes and goes is one
+ * what to do). `of`: one alarm for the daemon, or one for each engine, tenant, share (a tenant and
+ * a table that tenants share), peer or GPU. An alarm begins when its condition has been true for
+ * begin_ms and ends when it has been false for end_ms, so that an intermittent condition is one
  * alarm. */
 #define ALARM_TABLE(X)                                                                             \
     X(QUARANTINE_OLD, quarantine_old, DAEMON, WARN, 0, 1000,                                       \

@@ -1,5 +1,5 @@
-/* See alarms.h. The conditions of alarm.h are asked here of what the daemon has; a row of `sources`
- * says for each kind of alarm how. */
+/* See alarms.h. Evaluates the conditions of alarm.h for this daemon; `sources` has a row with the
+ * function of each kind of alarm. */
 #include "shell/alarm/alarms.h"
 
 #include <stdarg.h>
@@ -12,12 +12,12 @@
 #define MS_NS 1000000u
 #define MIB   (1024.0 * 1024.0)
 
-/* About the i-th of what the kind has one alarm each of: is the condition there? */
+/* A question for the condition of the i-th subject of a kind. */
 struct asked {
     struct daemon *d;
     uint32_t i;
     uint64_t now_ns;
-    char *detail; /* ALARM_DETAIL_BYTES: what is known of it now is wanted, too; NULL: it is not */
+    char *detail; /* receives current details, ALARM_DETAIL_BYTES; NULL: not wanted */
 };
 
 __attribute__((format(printf, 2, 3))) static void say(const struct asked *a, const char *format,
@@ -91,7 +91,7 @@ static enum alarm_fact over(const struct asked *a)
     return alarm_refused(a->d->over.last_ns, a->now_ns);
 }
 
-/* False: no engine has the slot. */
+/* Returns false if no engine has the slot. */
 static bool engine_of(const struct asked *a, struct engine_view *ret)
 {
     return a->d->engines[a->i].state == ENGINE_WATCH_ACTIVE &&
@@ -128,7 +128,7 @@ static enum alarm_fact stuck(const struct asked *a)
     return alarm_fact_of(e.dying);
 }
 
-/* The detail is the words of the last refusal, if that was it. */
+/* The detail is the text of the last refusal, if that had this error. */
 static enum alarm_fact refusal(const struct asked *a, enum tern_err err, uint64_t last_ns)
 {
     const struct refusals *r = &a->d->refusals[a->i];
@@ -190,7 +190,7 @@ static enum alarm_fact gpu(const struct asked *a)
     return ALARM_IS;
 }
 
-/* All of them are known when memory has been made; NULL: a daemon of tests, without. */
+/* All GPUs are known when `mem` exists; NULL: a test's daemon without GPUs. */
 static uint32_t gpus_of(const struct daemon *d)
 {
     struct mem_device_view v;
