@@ -1,5 +1,5 @@
 /* Admin answers: the commands, their arguments, and the paging of lists. admin_rows.c makes the
- * rows. A row that does not fit is removed whole, so that every answer is valid JSON. */
+ * rows. Invariant: every answer is valid JSON: a row that does not fit is removed whole. */
 #include "shell/admin/admin.h"
 
 #include <stdio.h>
@@ -10,12 +10,12 @@
 #include "shell/admin/admin_rows.h"
 #include "shell/log/log.h"
 
-#define TAIL_BYTES 48 /* what ends a list: `],"next":4294967295}` */
+#define TAIL_BYTES 48 /* the end of a list: `],"next":4294967295}` */
 #define SECOND_NS  1000000000u
 #define MS_NS      1000000u
 
 struct question {
-    uint32_t from, limit, tenant; /* tenant: who asks; NONE: an operator */
+    uint32_t from, limit, tenant; /* tenant: the asking tenant; NONE: an operator */
     struct admin_filter only;
     const char *only_tenant; /* its name; NULL: all */
     uint32_t core_hash;      /* 1: wanted */
@@ -29,13 +29,13 @@ struct list {
     const char *command;
     bool for_tenants;
     unsigned filters;
-    size_t slots; /* where struct core_limits says how many there are */
+    size_t slots; /* offset of their number in struct core_limits */
     admin_row *row;
-    /* What stands before the rows, of that tenant or of all; NULL: nothing. */
+    /* Writes members before the rows, for that tenant or all; NULL: none. */
     void (*head)(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 };
 
-/* What each tenant has; a tenant hears of itself alone. */
+/* Writes each tenant's use; a tenant sees only itself. */
 static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     struct tickets_view tickets;
@@ -80,12 +80,12 @@ static uint32_t slots_of(const struct admin_ctx *ctx, const struct list *list)
 
     if (list->row == admin_peer_row)
         return ctx->config->npeers;
-    if (list->row == admin_transfer_row) /* inbound ones, then those that go out */
+    if (list->row == admin_transfer_row) /* inbound transfers, then outbound ones */
         return limits->pulls + limits->serves;
     return *(const uint32_t *)((const char *)limits + list->slots);
 }
 
-/* One page of rows. *ret_next: the first slot that is not in it; `slots` at the end of the list. */
+/* One page of rows. *ret_next: the first slot after the page; `slots` at the end of the list. */
 static enum tern_err rows(const struct admin_ctx *ctx, const struct list *list,
                           const struct question *q, struct text_out *out, uint32_t *ret_next)
 {
@@ -158,7 +158,7 @@ static void status_refusals(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* A tenant hears of its own errors; operators of all, and of each tenant's. */
+/* A tenant sees its own errors; operators see the sum and each tenant's. */
 static void status_errors(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     uint64_t errors[TERN_ERR_COUNT] = {0};
@@ -179,7 +179,7 @@ static void status_pools(const struct admin_ctx *ctx, uint32_t tenant, struct te
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Turns in flight, and what became of those that nobody ended. */
+/* Turns in flight, and the fate of turns that were never ended. */
 static void status_turns(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     struct turns_view all = {0}, t;
@@ -197,7 +197,7 @@ static void status_turns(const struct admin_ctx *ctx, uint32_t tenant, struct te
                      U64("turns_expired", all.expired), U64("turns_lost", all.lost)));
 }
 
-/* What the host tier holds and did, or zeros. Pages of a pool lie in each of its regions. */
+/* The host tier's contents and counters, or zeros. A pool's pages lie in each of its regions. */
 static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
                         struct text_out *out)
 {
@@ -214,7 +214,7 @@ static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
                 NUM(*v, retracts), NUM(*v, retracts_undone), NUM(*v, recovers)));
 }
 
-/* NULL: there are no devices. */
+/* NULL: no devices. */
 static const char *device_checksums(const struct mem_stats *m)
 {
     if (m->devices == 0)
@@ -247,8 +247,8 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
                 U64("waited_ms", ctx->mem.holes.waited_ns / 1000000), NUM(*ctx->config, workers)));
 }
 
-/* Pairs of a region on a GPU and a NIC in use; where RDMA is asked for and none is in use, regions
- * that no NIC knows. `ternctl doctor` names them. */
+/* Counts pairs of a region on a GPU and a NIC in use; if RDMA is wanted and no NIC is in use,
+ * regions that no NIC knows. `ternctl doctor` names them. */
 static void status_regions(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct daemon *d = ctx->daemon;
@@ -287,7 +287,7 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, CLOSE_OBJECT, CLOSE_OBJECT);
 }
 
-/* The data port's, the control port's, those of the tenants, and that of the operators. */
+/* The i-th door: the data port's, the control port's, the tenants' and the operators'. */
 static bool door(const struct admin_ctx *ctx, uint32_t i, const char **ret_name,
                  struct door_stats *ret)
 {
@@ -309,7 +309,7 @@ static bool door(const struct admin_ctx *ctx, uint32_t i, const char **ret_name,
     return true;
 }
 
-/* Connections without a name yet, against a door's places and an address's or process's share. */
+/* Connections without a name so far, a door's places, and the share of an address or process. */
 static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct door_stats s;
@@ -318,14 +318,14 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, OPEN_ARRAY("doors"));
     for (uint32_t i = 0; door(ctx, i, &name, &s); i++) {
         if (*name == '\0')
-            continue; /* of a tenant that is free */
+            continue; /* a free slot of tenants */
         TEXT(out, OBJECT(NULL, STR("door", name), NUM(s, waiting), NUM(s, places), NUM(s, share),
                          NUM(s, displaced), NUM(s, overdue), NUM(s, over_rate)));
     }
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Descriptors that clients send: how they are kept out, and the connections that ended for them. */
+/* Descriptors that clients send: how they are refused, and the connections that they ended. */
 static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OBJECT("descriptors", STR("mode", ctx->descriptors),
@@ -333,7 +333,7 @@ static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out
                      NUM(ctx->closer, closing), U64("closed_apart", ctx->closer.closed)));
 }
 
-/* Answers that wait to be read: against what is reserved for a tenant, and the common rest. */
+/* Answers that wait for their readers, beside each tenant's reserve and the common rest. */
 static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *out)
 {
     const uint32_t tenants = ctx->config->ntenants;
@@ -354,7 +354,7 @@ static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *ou
          CLOSE_OBJECT);
 }
 
-/* This node's own; null in the clear. left_s is negative once it has expired. */
+/* This node's certificate; null in the clear. left_s is negative after it has expired. */
 static void status_certificate(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct tls_stats *own = ctx->tls;
@@ -407,7 +407,7 @@ static void status_core(const struct core_view *v, struct text_out *out)
          NUM(*v, retires_free));
 }
 
-/* One figure of a table for each tenant; a tenant hears of itself alone. */
+/* One figure of a table for each tenant; a tenant sees only itself. */
 static void status_by_tenant(const struct admin_ctx *ctx, struct share_of of, const char *key,
                              struct text_out *out)
 {
@@ -422,7 +422,7 @@ static void status_by_tenant(const struct admin_ctx *ctx, struct share_of of, co
     TEXT(out, CLOSE_OBJECT);
 }
 
-/* What tenants hold of the tables that they share. */
+/* The tenants' use of the tables that they share. */
 static void status_shares(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     struct share_view v;
@@ -438,8 +438,8 @@ static void status_shares(const struct admin_ctx *ctx, uint32_t tenant, struct t
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* How long a quarantine has lasted and for whom, which an operator needs to end it. The age goes by
- * the clock and not by the core's last step, so that it grows while nothing happens. */
+/* The age and the peer of the oldest quarantine, which an operator needs to end it. The age uses
+ * the clock, not the core's last step, so that it grows while nothing happens. */
 static void status_quarantine(const struct admin_ctx *ctx, const struct core_view *v,
                               struct text_out *out)
 {
@@ -455,7 +455,7 @@ static void status_quarantine(const struct admin_ctx *ctx, const struct core_vie
                 HEX("transfer", pull_id_pack(t.pull)), U64("pages", t.quarantined)));
 }
 
-/* The engines whose steps do not come, while something waits for them (E8). */
+/* The engines whose steps are overdue while a release waits for them (E8). */
 static void status_overdue(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     uint64_t limit_ns = (uint64_t)ctx->config->deadlines.step_alarm_ms * MS_NS;
@@ -475,7 +475,7 @@ static void status_overdue(const struct admin_ctx *ctx, uint32_t tenant, struct 
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* The engines of which a process ended while others live on: they keep their pages till then. */
+/* The engines with an ended process and a live one: they keep their pages until all have ended. */
 static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     struct engine_view e;
@@ -493,7 +493,7 @@ static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct te
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* How many of each kind are on, also where none is. */
+/* The number of alarms on of each kind, also 0. */
 static void status_alarm_counts(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("alarm_counts"));
@@ -504,7 +504,7 @@ static void status_alarm_counts(const struct admin_ctx *ctx, struct text_out *ou
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Those that are on, as many as are shown. */
+/* The alarms that are on, up to ALARMS_SHOWN. */
 static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct alarm_view v;
@@ -520,7 +520,7 @@ static void status_alarms(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Changes of the tree; those that are kept are numbered [first, next). */
+/* Changes of the tree; the kept ones are numbered [first, next). */
 static void status_events(const struct admin_ctx *ctx, const struct core_view *v,
                           struct text_out *out)
 {
@@ -544,7 +544,7 @@ static uint32_t peers_up(const struct admin_ctx *ctx)
     return n;
 }
 
-/* Whose pages come by TCP where RDMA is asked for first. */
+/* Counts peers whose pages use a fallback. */
 static uint32_t peers_fallback(const struct admin_ctx *ctx)
 {
     uint32_t n = 0;
@@ -593,11 +593,11 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_descriptors(ctx, out);
         status_send_buffers(ctx, out);
         status_shell(ctx, out);
-    } else { /* a tenant hears how many of its retracts came to nothing: it may wait for them */
+    } else { /* a tenant may wait for its retracts, so it sees how many were undone */
         TEXT(out, OBJECT("host_tier",
                          U64("retracts_undone", core_retracts_undone(ctx->core, q->tenant))));
     }
-    /* The hash covers the whole arena and takes milliseconds, so it is made only when asked for. */
+    /* The hash covers the whole arena and takes milliseconds, so it is computed only on request. */
     if (q->core_hash && q->tenant == NONE)
         TEXT(out, HEX("core_hash", core_hash(ctx->core)));
     TEXT(out, CLOSE_OBJECT);
@@ -614,8 +614,8 @@ static bool is_peer(const struct config *config, const char *name)
     return strcmp(name, WIRE_DISK) == 0;
 }
 
-/* Refuses a filter that the command does not know, and the name of what is not configured. Engines
- * come and go, so any name of one will do. */
+/* Refuses a filter that the command does not have, and names that are not configured. Any name of
+ * an engine is valid, because engines join and leave. */
 static enum tern_err filters(const struct admin_ctx *ctx, const char *command, struct question *q,
                              char why[ADMIN_WHY_BYTES])
 {

@@ -1,6 +1,6 @@
-/* What the daemon tells operators and tenants about itself: read-only JSON answers made from the
- * core's views and the seams' counters. operator.c fills struct admin_ctx, sends the text, and runs
- * the commands that change something or write files. Nothing here changes the core or allocates. */
+/* Read-only JSON answers to operators and tenants about the daemon, made from the core's views and
+ * the seams' counters. operator.c fills struct admin_ctx, sends the text, and runs the commands
+ * that change something or write files. Invariant: nothing here changes the core or allocates. */
 #ifndef SHELL_ADMIN_H
 #define SHELL_ADMIN_H
 
@@ -20,8 +20,8 @@
 #define ADMIN_WHY_BYTES    192
 #define ADMIN_ROWS_DEFAULT 256 /* rows of one answer without limit= */
 #define ADMIN_ROWS_MAX     4096
-#define ADMIN_SCAN_MAX     65536 /* slots looked at for one answer: the owner thread has other work */
-#define ADMIN_VISITS_MAX   16384 /* nodes, likewise, to count the pages that sessions borrow */
+#define ADMIN_SCAN_MAX     65536 /* slots examined per answer, to bound the owner's time */
+#define ADMIN_VISITS_MAX   16384 /* nodes examined to count the pages that sessions borrow */
 
 struct daemon;
 
@@ -36,43 +36,42 @@ struct admin_ctx {
     const struct disk_stats *disk; /* NULL: there is no disk tier */
     const struct disk_recovery *recovery;
     const struct tls_stats *tls; /* NULL: peers talk in the clear */
-    const char *descriptors; /* what becomes of those that clients send; static; NULL: not known */
+    const char *descriptors;     /* how clients' descriptors are refused; static; NULL: unknown */
     struct closer_stats closer;
     struct xfer_rdma_view rdma;
-    struct daemon *daemon; /* whose links, memory and transfers are asked for the rest */
-    uint32_t *visits;      /* how many nodes the answer may still look at to count borrowed pages */
+    struct daemon *daemon; /* for the rest: links, memory and transfers */
+    uint32_t *visits;      /* nodes that may still be examined to count borrowed pages */
 };
 
 /* Commands: status, stats, doctor, pools, namespaces, sessions, records, tickets, engines, peers,
- * transfers, tree, disk. `tenant` NONE for the admin socket, else only what belongs to that tenant
- * is told (status, stats, pools, namespaces, sessions, records, tickets and engines alone).
+ * transfers, tree, disk. `tenant`: NONE for the admin socket; otherwise the answer has only that
+ * tenant's data (status, stats, pools, namespaces, sessions, records, tickets and engines alone).
  *
- * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":
- * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no
- * room for another row or ADMIN_SCAN_MAX slots were looked at: a page without rows is no end.
- * Names as tenant=, engine= and peer= choose rows where the list has such. `tree` and `namespaces`
- * take pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids and
- * hashes are hexadecimal strings; counts are numbers. "borrowed" is null where it would take more
- * than ADMIN_VISITS_MAX nodes to count it. A node, a session's hold on one and a transfer's are
- * told by "id" and "node_id"; "slot", "parent" and "node" are places that are used again.
+ * Answers are one object. Lists are paged by "from=SLOT" and "limit=ROWS". An answer has "next",
+ * the `from` of the next page, or null at the end. A page ends early, whole, if `out` has no room
+ * for another row or ADMIN_SCAN_MAX slots were examined: a page without rows is not the end.
+ * tenant=, engine= and peer= select rows by name in lists that have such. `tree` and `namespaces`
+ * also take pool=SLOT, `status` hash=1 for core_hash. 64-bit ids and hashes are hexadecimal
+ * strings; counts are numbers. "borrowed" is null if counting it would examine more than
+ * ADMIN_VISITS_MAX nodes. "id" and "node_id" identify a node, also one that a session or transfer
+ * pins; "slot", "parent" and "node" are slots, which are reused.
  *
  * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too
- * small for even one row (or for status). On an error `out` is as it was, and `why` tells which
- * argument it was; "" if there is nothing to add. */
+ * small for even one row (or for status). On an error `out` is unchanged, and `why` names the
+ * argument, or is "". */
 enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, char *const *args,
                            size_t nargs, uint32_t tenant, struct text_out *out,
                            char why[ADMIN_WHY_BYTES]);
 
-/* An argument that a command takes. If it is absent, the value stays what it was. */
+/* An argument of a command. If it is absent, the value is unchanged. */
 struct admin_arg {
     const char *key;
-    uint32_t *number;  /* decimal digits up to `max`; NULL: it is a text */
+    uint32_t *number;  /* decimal digits up to `max`; NULL: a text */
     const char **text; /* borrowed from the argument */
     uint32_t max;
 };
 
-/* INVALID: a key is not among `takes`, or a value is not the number that it must be; `why` is a
- * text for the answer that says which. Nothing is done then. */
+/* INVALID: a key not in `takes`, or no valid number; `why` receives which. Nothing is set then. */
 enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
                          const struct admin_arg *takes, size_t ntakes, char why[ADMIN_WHY_BYTES]);
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHOWN_BYTES 40 /* of what was asked, in an answer */
+#define SHOWN_BYTES 40 /* of an argument, in an answer */
 
 static bool number(const char *text, uint32_t max, uint32_t *ret)
 {
-    uint64_t v = strtoull(text, NULL, 10); /* the largest there is for one that is too large */
+    uint64_t v = strtoull(text, NULL, 10); /* ULLONG_MAX if too large */
 
     if (*text == '\0' || text[strspn(text, "0123456789")] != '\0' || v > max)
         return false;
@@ -18,7 +18,7 @@ static bool number(const char *text, uint32_t max, uint32_t *ret)
     return true;
 }
 
-/* Copies as much of the text as is shown; anything but plain characters becomes '?'. */
+/* Copies at most SHOWN_BYTES of the text; other than printable characters become '?'. */
 static void shown(const char *arg, size_t n, char ret[SHOWN_BYTES + 1])
 {
     size_t i;

@@ -1,5 +1,5 @@
-/* See admin_rows.h. Ids are hexadecimal strings of (generation, slot) as on the wire; "slot" stands
- * beside them where a command takes one as an argument. */
+/* See admin_rows.h. Ids are hexadecimal strings of (generation, slot) as on the wire; "slot" is
+ * added where a command takes a slot as an argument. */
 #include "shell/admin/admin_rows.h"
 
 #include <assert.h>
@@ -37,7 +37,7 @@ static_assert(sizeof ref_names / sizeof *ref_names == REF_KINDS, "each kind has 
 
 static const char *const tier_names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host"};
 
-/* NULL: it has none. */
+/* NULL: no name. */
 static const char *group_name(const struct admin_ctx *ctx, uint32_t pool, uint32_t group)
 {
     const struct pool_watch *w;
@@ -45,7 +45,7 @@ static const char *group_name(const struct admin_ctx *ctx, uint32_t pool, uint32
 
     if (!core_pool_view(ctx->core, pool, &view))
         return NULL;
-    /* A host tier has the groups of the pool that it serves, and their names were given there. */
+    /* A host tier has the groups of the pool that it serves, which also has their names. */
     if (view.tier == TIER_HOST && !core_pool_view(ctx->core, view.other, &view))
         return NULL;
     w = &ctx->daemon->pools[view.id.slot];
@@ -125,7 +125,7 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
          STR("tier", tier_names[p.tier]));
     has_other = core_pool_view(ctx->core, p.other, &other);
     TEXT(out, text_or_null(has_other, HEX("other_tier", pool_id_pack(other.id))),
-         OPEN_ARRAY("devices") /* of rank 0, 1 and so on */
+         OPEN_ARRAY("devices") /* of ranks 0, 1 and so on */
     );
     for (uint32_t i = 0; i < p.regions; i++) {
         config_region_name(ctx->config, p.tenant, p.region[i], device);
@@ -144,7 +144,7 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     return true;
 }
 
-/* The node that a session or transfer pins, by which kind of ref and for how long. */
+/* The node that a session or transfer pins, the kind of its ref and its age. */
 static void session_hold(const struct admin_ctx *ctx, const struct session_view *s,
                          struct text_out *out)
 {
@@ -165,7 +165,7 @@ static bool own_session(const struct admin_ctx *ctx, uint32_t slot, const struct
            of_engine(ctx, only, ret->engine.slot);
 }
 
-/* Which session it is, and whose. */
+/* The session's id and its owner. */
 static void session_named(const struct admin_ctx *ctx, const struct session_view *s,
                           struct text_out *out)
 {
@@ -203,7 +203,7 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, const struct 
     return true;
 }
 
-/* Of a session that was handed over. The ticket's text is not shown: who has it can fetch. */
+/* A row for each handed-over session. Never shows the ticket's text, which is enough to fetch. */
 bool admin_ticket_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                       struct text_out *out)
 {
@@ -221,7 +221,7 @@ bool admin_ticket_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
     return true;
 }
 
-/* Of a session that has turn records, or pages for one. */
+/* A row for each session with turn records, or with pages for one. */
 bool admin_record_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                       struct text_out *out)
 {
@@ -239,7 +239,7 @@ bool admin_record_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
 
 void admin_engine_pids(const struct daemon *d, const struct engine_view *e, struct text_out *out)
 {
-    TEXT(out, OPEN_ARRAY("pids")); /* of rank 0, 1 and so on, then of the pure scheduler */
+    TEXT(out, OPEN_ARRAY("pids")); /* of ranks 0, 1 and so on, then of the pure scheduler */
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         if (e->procs[i] != NONE)
             TEXT(out, U64(NULL, (uint64_t)proc_pid(&d->procs, e->procs[i])));
@@ -292,7 +292,7 @@ void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_
     TEXT(out, CLOSE_OBJECT);
 }
 
-/* The value is null in the clear. The version and what follows describe the link as it is now. */
+/* Null in the clear. The version and the fields after it describe the current link. */
 static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
     struct tls_peer p = {.version = NULL};
@@ -309,7 +309,7 @@ static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out
     TEXT(out, CLOSE_OBJECT);
 }
 
-/* Only the first paths are shown, because a row has to fit. */
+/* Shows only the first paths, because a row must fit. */
 static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
     struct xfer_path_view path;
@@ -357,7 +357,7 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     TEXT(out, HEX("incarnation", incarnation), WORD(link, transport),
          STR("moves", link.push ? "push" : "pull"), STR("transport_reason", link.reason),
          BOOL("fallback", link_falls_back(ctx->daemon, slot)),
-         OBJECT("connections", /* for pages */
+         OBJECT("connections", /* data connections */
                 U64("limit", link.connections), U64("up", link.conns_up),
                 U64("calling", link.conns_calling), U64("retired", link.conns_retired)),
          OPEN_ARRAY("tenants"));

@@ -5,13 +5,13 @@
 #include "shell/admin/admin.h"
 #include "shell/daemon.h"
 
-/* Which rows are wanted. A list need not know all of it: see its filters in admin.c. */
+/* Selects rows. A list may ignore some fields: see its filters in admin.c. */
 struct admin_filter {
     uint32_t tenant, pool;     /* NONE: all */
     const char *engine, *peer; /* names; NULL: all */
 };
 
-/* Writes a row. False, with nothing written, if the slot is empty or its row is not wanted. */
+/* Writes a row. Returns false, with nothing written, if the slot is empty or not selected. */
 typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                        struct text_out *out);
 
@@ -22,12 +22,12 @@ const char *admin_tenant_name(const struct admin_ctx *ctx, uint32_t tenant);
 double admin_age_s(const struct admin_ctx *ctx, uint64_t then_ns);
 void admin_namespace(struct text_out *out, struct namespace_id ns);
 
-/* The pids of the engine's processes that live. */
+/* Writes the pids of the engine's live processes. */
 void admin_engine_pids(const struct daemon *d, const struct engine_view *e, struct text_out *out);
-/* Writes TLS as a whole, before the rows of `peers`. */
+/* Writes the daemon's TLS figures, before the rows of `peers`. */
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
-/* The disk tier, for status and `disk`, and a tenant's part of it; null where there is none. */
+/* Writes the disk tier, for status and `disk`, and a tenant's part; null without a disk tier. */
 void admin_spill(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 void admin_spill_tenant(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
@@ -35,12 +35,12 @@ void admin_spill_tenant(const struct admin_ctx *ctx, uint32_t tenant, struct tex
 void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
                        struct text_out *out);
 
-/* What became of prompts: an array of objects, one a tenant. */
+/* Writes the results of prompts: an array with one object per tenant. */
 void admin_figures(const char *key, const struct admin_ctx *ctx, uint32_t tenant,
                    struct text_out *out);
 enum tern_err admin_stats(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
-/* Which RDMA devices there are, which of them are used, and why the others are not. */
+/* Writes the RDMA devices, which are in use, and why the others are not. */
 enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out);
 
 #endif

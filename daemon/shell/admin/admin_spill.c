@@ -1,4 +1,4 @@
-/* What operators and tenants are told about the disk tier. See admin.h. */
+/* The disk tier, for operators and tenants. See admin.h. */
 #include <string.h>
 
 #include "shell/admin/admin_rows.h"
@@ -32,7 +32,7 @@ void admin_spill_tenant(const struct admin_ctx *ctx, uint32_t tenant, struct tex
 
 static void put_recovery(const struct disk_recovery *r, struct text_out *out)
 {
-    TEXT(out, OPEN_OBJECT("recovery"), /* of this start */
+    TEXT(out, OPEN_OBJECT("recovery"), /* at this start */
          U64("ms", r->ns / 1000000), NUM(*r, files), NUM(*r, extents), NUM(*r, bytes),
          NUM(*r, holes), NUM(*r, unfinished), NUM(*r, removed_files), OPEN_OBJECT("faults"));
     for (uint32_t i = DISK_FAULT_NONE + 1; i < DISK_FAULTS; i++)
@@ -89,7 +89,7 @@ bool admin_disk_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     admin_namespace(out, e.ns);
     TEXT(out, HEX("chain", e.chain), NUM(e, depth), STR("reason", reasons[e.reason]), NUM(e, hits),
          NUM(e, bytes), NUM(e, own_bytes), F64("age_s", (double)e.age_ns / NS_PER_S),
-         F64("score", (double)e.score / SCORE_UNIT), /* tokens a MiB: the lowest goes first */
+         F64("score", (double)e.score / SCORE_UNIT), /* tokens per MiB; the lowest goes first */
          BOOL("in_use", e.read), CLOSE_OBJECT);
     return true;
 }

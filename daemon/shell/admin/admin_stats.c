@@ -1,5 +1,5 @@
-/* What became of prompts and pages, and how long things took: the core's figures (core/figures.h)
- * and the time to answer requests, as numbers that only grow, so two readings give a rate. */
+/* Results of prompts and pages, and durations: the core's figures (core/figures.h) and the time to
+ * answer requests. All numbers only grow, so two readings give a rate. */
 #include "shell/admin/admin_rows.h"
 
 #define NS_PER_US 1000u
@@ -68,7 +68,7 @@ static void stats_pools(const struct admin_ctx *ctx, uint32_t tenant, struct tex
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* What each peer's fetches brought, and its page bytes by the transport that brought them. */
+/* The results of fetches from each peer, and page bytes from that peer by transport. */
 static void stats_peers(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("peers"));

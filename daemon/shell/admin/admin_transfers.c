@@ -1,4 +1,4 @@
-/* Rows of transfers: what the core knows (stage, wait, pages, bytes) and the data path's work. */
+/* Rows of transfers: the core's data (stage, wait, pages, bytes) and the data path's work. */
 #include <string.h>
 
 #include "base/rate.h"
@@ -7,7 +7,7 @@
 
 #define SECOND_NS 1000000000.0
 
-/* A word, and of which transfers. */
+/* A word, and the transfers that have it. */
 struct word {
     const char *word;
     bool in, out;
@@ -74,7 +74,7 @@ static void put_amounts(const struct admin_ctx *ctx, const struct transfer_view 
         TEXT(out, U64("pages_sent", flow->pages), U64("bytes_sent", flow->bytes));
     } else {
         TEXT(out, NUM(*t, pages_asked), NUM(*t, bytes_asked));
-        /* From the disk they come with their verdict. */
+        /* Pages from the disk arrive verified. */
         TEXT(out, U64("pages_arrived", t->peer == NONE ? t->pages_verified : flow->pages),
              U64("bytes_arrived", t->peer == NONE ? t->bytes_verified : flow->bytes),
              NUM(*t, pages_verified), NUM(*t, bytes_verified), NUM(*t, pages_published),

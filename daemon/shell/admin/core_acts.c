@@ -1,4 +1,4 @@
-/* See operator.h. Ids come as lists show them: at most 16 hexadecimal digits. */
+/* See operator.h. Ids have the form that lists show: at most 16 hexadecimal digits. */
 #include "shell/admin/operator.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static enum tern_err id_of(const char *text, uint64_t *ret)
 static enum tern_err evict(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
                            char why[ADMIN_WHY_BYTES])
 {
-    uint32_t pool = NONE, nodes = 0; /* 0: all that can go */
+    uint32_t pool = NONE, nodes = 0; /* 0: all that can be evicted */
     const struct admin_arg takes[] = {{.key = "pool", .number = &pool, .max = NONE - 1},
                                       {.key = "nodes", .number = &nodes, .max = UINT32_MAX}};
     struct pool_view view;
@@ -74,7 +74,7 @@ static bool closes_with(const struct daemon *d, struct pool_id id, uint32_t *ret
     return true;
 }
 
-/* What takes one id and nothing else: the end of a session, an engine or a pool. */
+/* Requests with one id as the only argument: the end of a session, an engine or a pool. */
 static enum tern_err end(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
                          char why[ADMIN_WHY_BYTES])
 {

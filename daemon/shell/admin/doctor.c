@@ -1,7 +1,6 @@
-/* `ternctl doctor`: which RDMA devices this host has, which of them are used, for which regions of
- * memory, and what to do where they are not; and on which GPUs memory is, whether they run
- * kernels for it, and what else of them is known. Where RDMA is not wanted, it shows what it would
- * find. See admin_rows.h. */
+/* `ternctl doctor`: the RDMA devices of this host, which are in use for which regions of memory,
+ * and what to do about the others; the GPUs with memory, whether they run kernels for it, and their
+ * other properties. If RDMA is not wanted, it shows what RDMA would find. See admin_rows.h. */
 #include <stdio.h>
 
 #include "shell/admin/admin_rows.h"
@@ -14,7 +13,7 @@ static void devices(const struct xfer_rdma_view *v, struct text_out *out)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Null: there is none. Readers of JSON take whole numbers up to 63 bits. */
+/* Null: no limit. Readers of JSON accept integers up to 63 bits. */
 static struct text_field limit(const char *key, uint64_t bytes)
 {
     return text_or_null(bytes <= INT64_MAX, U64(key, bytes));
@@ -40,13 +39,13 @@ static void rails(const struct xfer_rdma_view *v, struct text_out *out)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Null: that of the port, or none. */
+/* Null: the port's, or none. */
 static struct text_field number(const char *key, uint32_t value)
 {
     return text_or_null(value != UINT32_MAX, U64(key, value));
 }
 
-/* Which device each region's pages go over, and why. */
+/* The device that each region's pages use, and why. */
 static void regions(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct xfer_region_view r;
@@ -64,7 +63,7 @@ static void regions(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* What queue pairs are made with. */
+/* The attributes of queue pairs. */
 static void tuning(const struct xfer_rdma_tuning *t, struct text_out *out)
 {
     TEXT(out, OBJECT("tuning", number("gid_index", t->gid_index), number("mtu", t->mtu),
@@ -81,7 +80,7 @@ static void nodes(struct text_out *out, const char *key, uint64_t mask)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Memory, workers and devices belong on one NUMA node. An unknown node gives no warning. */
+/* Memory, workers and devices should be on one NUMA node. An unknown node gives no warning. */
 static void numa(const struct xfer_rdma_view *v, struct text_out *out)
 {
     char text[200];
@@ -111,7 +110,7 @@ static void numa(const struct xfer_rdma_view *v, struct text_out *out)
     TEXT(out, CLOSE_ARRAY, CLOSE_OBJECT);
 }
 
-/* Null: there was none. */
+/* Null: no self-test ran. */
 static void self_test(const struct xfer_self_test *test, uint64_t now_ns, struct text_out *out)
 {
     if (!test || test->result == XFER_SELF_TEST_NONE) {
@@ -123,7 +122,7 @@ static void self_test(const struct xfer_self_test *test, uint64_t now_ns, struct
                      U64("age_ms", (now_ns - test->at_ns) / 1000000), STR("reason", test->why)));
 }
 
-/* Each region of memory of GPUs, and a tenant's of the host together, beside each NIC in use. */
+/* Each region on a GPU, and all host regions of a tenant together, with each NIC in use. */
 static void memory(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct xfer *xfer = ctx->daemon->xfer;
@@ -141,7 +140,7 @@ static void memory(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* The other ones, and whether copies between the two are the GPUs' own. */
+/* The other GPUs, and whether the two copy directly. */
 static void peers(const struct admin_ctx *ctx, uint32_t device, struct text_out *out)
 {
     struct mem_device_view other;

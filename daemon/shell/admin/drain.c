@@ -4,8 +4,8 @@
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
 
-#define DRAIN_GRACE_NS 50000000u                  /* for the last answers to leave */
-#define DRAIN_TELL_NS  (TICK_NS + DRAIN_GRACE_NS) /* before the deadline, for those who wait */
+#define DRAIN_GRACE_NS 50000000u                  /* to send the last answers */
+#define DRAIN_TELL_NS  (TICK_NS + DRAIN_GRACE_NS) /* before the deadline, to answer who waits */
 
 uint32_t drain_sessions(const struct daemon *d)
 {
@@ -44,8 +44,8 @@ void drain_reloaded(struct daemon *d)
         set_deadline(d);
 }
 
-/* A service manager takes no word back: it ends what has once told it STOPPING. So it hears that
- * only when there is no way back. */
+/* A service manager ends a daemon once it has reported STOPPING. So a drain reports that only when
+ * it cannot be undone. */
 void drain_begin(struct daemon *d, enum daemon_state to)
 {
     if (d->state != DAEMON_SERVING)
@@ -95,7 +95,7 @@ static struct ending ending(const struct daemon *d)
     return all;
 }
 
-/* What is cached goes to the disk first, if there is one. */
+/* Ends the loop, after storing cached pages if there is a disk. */
 static void end(struct daemon *d, uint64_t now_ns)
 {
     struct event ev = {.kind = EV_SHUTDOWN};

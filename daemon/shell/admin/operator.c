@@ -1,8 +1,7 @@
-/* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
- * made by admin.c, what the core does for operators is asked by core_acts.c; drain, undrain,
- * reload and tape are here, and members.c has peers that join and leave. What must stay true: a
- * tenant is told about itself alone; what changes something or writes a file is in the log, with
- * who asked for it and what came of it. */
+/* Operators: Admin requests on the admin socket and Stats on a tenant's. admin.c makes read-only
+ * answers, core_acts.c requests the core's acts; drain, undrain, reload and tape are here, and
+ * members.c has peers that join and leave. Invariant: a tenant receives only its own data; the log
+ * has every command that changes something or writes a file, with its author and its result. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,13 +14,13 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 
-#define PIECE_BYTES    32768 /* of JSON in one frame */
-#define PIECE_OVERHEAD 64    /* of the message around it, at most */
-#define ACT_ARGS_BYTES 256   /* of an operator's arguments, or of a result, in the log */
+#define PIECE_BYTES    32768 /* JSON bytes in one frame */
+#define PIECE_OVERHEAD 64    /* other bytes of the message, at most */
+#define ACT_ARGS_BYTES 256   /* an operator's arguments, or a result, in the log */
 
 /* ---- answers ---- */
 
-/* Sends d->text, in as many frames as it needs. */
+/* Sends d->text in one or more frames. */
 static void send_text(struct daemon *d, struct client_conn *c, uint16_t type, uint64_t request_id,
                       size_t n)
 {
@@ -49,7 +48,7 @@ static void send_text(struct daemon *d, struct client_conn *c, uint16_t type, ui
     } while (at < n);
 }
 
-/* What those who have their own counts tell of them. The caller's room for what not all have. */
+/* Reads the counters of TLS and of the disk, which may not exist, into the caller's structs. */
 static void counts_take(const struct daemon *d, struct admin_ctx *ctx, struct tls_stats *tls,
                         struct disk_stats *disk)
 {
@@ -99,12 +98,12 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
 
 /* ---- commands ---- */
 
-/* An operator asks. */
+/* An operator's command. */
 struct asked {
     struct client_conn *c;
     const struct frame_header *h;
     const Tern__Wire__Admin *m;
-    struct text_out out; /* the answer, in d->text; OK and none: it comes later */
+    struct text_out out; /* the answer, in d->text; OK and empty: answered later */
     const char *why;     /* why the command failed; borrowed for this one answer */
 };
 
@@ -169,7 +168,7 @@ static void put_drain(const struct daemon *d, struct text_out *out)
                          draining && d->drain_ns > now_ns ? (d->drain_ns - now_ns) / 1000000 : 0)));
 }
 
-/* Where it waits, operator_drained will answer. */
+/* If the operator waits, operator_drained answers. */
 static enum tern_err drain_command(struct daemon *d, struct asked *a)
 {
     uint32_t wait = 0;
@@ -196,9 +195,9 @@ static enum tern_err undrain_command(struct daemon *d, struct asked *a)
     return TERN_OK;
 }
 
-/* ---- those of other files ---- */
+/* ---- commands of other files ---- */
 
-/* operator_reloaded will answer. */
+/* operator_reloaded answers. */
 static enum tern_err reload_command(struct daemon *d, struct asked *a)
 {
     uint32_t dry_run = 0;
@@ -217,7 +216,7 @@ static enum tern_err peer_command(struct daemon *d, struct asked *a)
     return member_command(d, a->m, &a->out, &a->why);
 }
 
-/* operator_reply has the result, or will. */
+/* operator_reply has or gets the result. */
 static enum tern_err core_command(struct daemon *d, struct asked *a)
 {
     return core_act(d, a->c, a->h, a->m, &a->why);
@@ -225,7 +224,7 @@ static enum tern_err core_command(struct daemon *d, struct asked *a)
 
 typedef enum tern_err command_run(struct daemon *d, struct asked *a);
 
-/* What changes something, or writes a file; NULL: any other command. */
+/* Finds a command that changes something or writes a file; NULL: another command. */
 static command_run *act_of(const char *command)
 {
     static const struct {
@@ -344,7 +343,7 @@ static void admin_request(struct daemon *d, struct asked *a)
         log_asked(a->c, a->h->request_id, a->m);
     err = act ? act(d, a) : describe(d, command, a->m->args, a->m->n_args, NONE, &a->out, &a->why);
     if (err == TERN_OK && a->out.len == 0)
-        return; /* another of these functions answers */
+        return; /* another function answers */
     if (act)
         log_done(a->c, a->h->request_id, command, err, err == TERN_OK ? "" : a->why);
     answer(d, a->c, a->h, err, a->why, a->out.len);

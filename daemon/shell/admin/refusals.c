@@ -3,11 +3,11 @@
 
 #include <stdio.h>
 
-/* What a request was answered with. */
+/* The error answer to a request. */
 struct refusal {
     enum op op;
     enum tern_err err;
-    const char *text; /* NULL or "": there is none */
+    const char *text; /* NULL or "": none */
     const struct shortage *shortage;
 };
 

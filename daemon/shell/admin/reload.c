@@ -13,31 +13,31 @@
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
 
-#define RELOAD_STOP_NS 2000000000u /* at the end, for a reading that is under way */
+#define RELOAD_STOP_NS 2000000000u /* wait at the end for a read in progress */
 
-#define ROWS_MAX 1024 /* of an answer; ADMIN_TEXT_BYTES holds as many */
+#define ROWS_MAX 1024 /* rows of an answer, which fit ADMIN_TEXT_BYTES */
 
-/* A configuration that is being compared. */
+/* A comparison in progress. */
 struct reloading {
     struct daemon *d;
     const struct config *is;
     bool dry_run;
-    struct tls_own own; /* what was read; not_after "": peers talk in the clear */
+    struct tls_own own; /* the certificate read; not_after "": peers talk in the clear */
     struct text_out out;
-    uint32_t rows, joining;     /* joining: peers of a dry run, which would take a slot each */
-    char why[TENANT_WHY_BYTES]; /* of a tenant that joins, or cannot */
+    uint32_t rows, joining;     /* joining: peers that a dry run would give slots */
+    char why[TENANT_WHY_BYTES]; /* about a tenant that joins or cannot join */
     struct reload_result *result;
 };
 
-/* A thread reads the file, because a disk may be slow and loading allocates. What it writes lies
- * apart from the daemon: a disk may keep the thread beyond the daemon's end. */
+/* A thread reads the file, because a disk may be slow and loading allocates. The thread writes only
+ * this struct, not the daemon's: a disk may block the thread beyond the daemon's end. */
 struct reload_reader {
     struct io_task task;
     struct io_threads *threads; /* owned: one */
     struct daemon *d;
     reload_read_done *read_done;
     bool reading;
-    /* Of the thread while it reads: */
+    /* Used by the thread while it reads: */
     int argc;
     char **argv; /* borrowed until the process ends */
     struct config *config;
@@ -85,7 +85,7 @@ enum tern_err reload_init(struct daemon *d, reload_read_done *read_done, char *w
     return TERN_INTERNAL;
 }
 
-/* A thread that a disk keeps stays, and what it uses. */
+/* If a disk blocks the thread, the thread and its memory stay. */
 void reload_end(struct daemon *d)
 {
     struct reload_reader *r = d->reload.reader;
@@ -118,12 +118,12 @@ void reload_by_signal(struct daemon *d)
         return;
     d->reload.by_signal = true;
     if (d->state != DAEMON_SERVING)
-        return; /* it would tell that a daemon which ends is ready again */
+        return; /* this would report a daemon that ends as ready again */
     snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, io_now_ns() / 1000);
     notify_state(state);
 }
 
-/* The new entry of a peer, with its tenants as they are known here. */
+/* The new entry of a peer, with its tenants as slots of this configuration. */
 static struct config_peer peer_of(const struct reloading *r, const struct config_change *change)
 {
     struct config_peer peer =
@@ -145,7 +145,7 @@ static const char *why_not_peer(const struct reloading *r, const struct config_c
                                            "reload again in a moment, or raise it";
 }
 
-/* Beside what its row says: TLS is there from the start or not at all, and a peer needs a slot. */
+/* Reasons beside the row's: TLS exists from the start or not at all, and a peer needs a slot. */
 static const char *why_not(struct reloading *r, const struct config_change *change)
 {
     bool had = r->d->links.tls != NULL, has = r->is->tls_cert[0] != '\0';
@@ -179,7 +179,7 @@ static const char *take_tenant(struct reloading *r, const struct config_change *
     return err == TERN_OK ? NULL : r->why;
 }
 
-/* Takes it over, unless this is a dry run. What it says is why that failed. */
+/* Applies the change, unless this is a dry run. Returns why that failed; NULL: success. */
 static const char *take(struct reloading *r, const struct config_change *change)
 {
     struct daemon *d = r->d;

@@ -62,7 +62,7 @@ __attribute__((format(printf, 2, 3))) static void put_format(struct text_out *ou
     out->len += (size_t)n;
 }
 
-/* JSON wants no more escaped than what is shown anyway, but for its own two characters. */
+/* Beside the escapes of shown text, JSON needs only its own two characters escaped. */
 static void put_string(struct text_out *out, const char *s)
 {
     char one[SHOWN_CHAR_BYTES];
@@ -79,7 +79,7 @@ static void put_string(struct text_out *out, const char *s)
             put_char(out, '\\');
         s += shown_char(s, one);
         if (one[0] == '\\' && one[1] != '\0')
-            put_char(out, '\\'); /* the escape is a part of the text, not of its JSON */
+            put_char(out, '\\'); /* the escape belongs to the text, not to its JSON */
         put_text(out, one);
     }
     put_char(out, '"');
@@ -96,7 +96,7 @@ static void put_number(struct text_out *out, uint64_t value)
     put(out, digits + at, sizeof digits - at);
 }
 
-/* The comma before this member and its key. */
+/* Writes the comma before this member, and its key. */
 static void member(struct text_out *out, const char *key)
 {
     uint32_t bit = 1u << out->depth;

@@ -1,5 +1,5 @@
-/* JSON and plain text written into a buffer of the caller: bounded, no allocation. What does not
- * fit sets `overflow`, and from then on nothing is written; the buffer always holds a
+/* Writes JSON and plain text into the caller's buffer, bounded and without allocation. Text that
+ * does not fit sets `overflow`; after that nothing is written. Invariant: the buffer is always a
  * NUL-terminated string. Used by admin answers, statistics and `--json` outputs. */
 #ifndef SHELL_TEXT_OUT_H
 #define SHELL_TEXT_OUT_H
@@ -42,14 +42,14 @@ struct text_field {
     };
 };
 
-/* TEXT(out, STR("a", text), OBJECT("b", U64("c", n))) writes members in order; commas and escapes
- * are its own. What has loops or conditions inside is opened and closed by fields of their own. */
+/* TEXT(out, STR("a", text), OBJECT("b", U64("c", n))) writes members in order, with commas and
+ * escapes. Contents made by loops or conditions go between OPEN_ and CLOSE_ fields. */
 #define TEXT(out, ...)                                                                             \
     text_fields(out, (const struct text_field[]){__VA_ARGS__, {.kind = TEXT_LAST}})
 void text_fields(struct text_out *out, const struct text_field *fields); /* up to TEXT_LAST */
 
 #define FIELD(kind_, key_, ...) ((struct text_field){.kind = kind_, .key = key_, __VA_ARGS__})
-#define STR(key, value)         FIELD(TEXT_STR, key, .text = value) /* what is no UTF-8: U+FFFD */
+#define STR(key, value)         FIELD(TEXT_STR, key, .text = value) /* invalid UTF-8: U+FFFD */
 #define U64(key, value)         FIELD(TEXT_U64, key, .number = value)
 #define HEX(key, value)         FIELD(TEXT_HEX, key, .number = value) /* "00000000000000ff" */
 #define F64(key, value)         FIELD(TEXT_F64, key, .real = value)   /* not finite: null */
@@ -64,13 +64,12 @@ void text_fields(struct text_out *out, const struct text_field *fields); /* up t
 #define CLOSE_ARRAY      FIELD(TEXT_CLOSE, NULL, .text = "]")
 #define OBJECT(key, ...) OPEN_OBJECT(key), __VA_ARGS__, CLOSE_OBJECT
 
-/* A number of at most INT64_MAX: many readers of JSON take no larger integer. For numbers that
- * clients choose. */
+/* A number that a client chose, cut to INT64_MAX: many JSON readers accept no larger integer. */
 struct text_field text_u63(const char *key, uint64_t value);
-/* Null where it is not there. */
+/* Writes `field`, or null if not `there`. */
 struct text_field text_or_null(bool there, struct text_field field);
 
-/* True if the text is whole: every object closed and nothing cut off. */
+/* Returns true if the text is whole: every object is closed and nothing was cut off. */
 bool text_whole(const struct text_out *out);
 
 #endif
