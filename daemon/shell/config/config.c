@@ -1,5 +1,5 @@
-/* Loading a configuration: the file and the flags are read, settings that nobody set are derived,
- * the whole is checked, and it is handed out whole or not at all. See config.h. */
+/* Loads a configuration: reads the file and the flags, derives settings without a value, checks
+ * all, and returns the configuration whole or not at all. See config.h. */
 #include "shell/config/config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* The daemon's configuration: defaults, then the YAML file, then flags, then checks. main reads it
- * at start; afterwards a reload alone changes it (shell/admin/reload.c, on the owner thread); the
- * rest of the shell borrows it. One table (config_table.h) makes each scalar's YAML schema, flag,
- * default, range and help text, so that no setting exists in one form only. */
+ * at start; later only a reload changes it (shell/admin/reload.c, on the owner thread); the rest of
+ * the shell borrows it. One table (config_table.h) defines each scalar's YAML schema, flag,
+ * default, range and help text, so that every setting exists in all forms. */
 #ifndef SHELL_CONFIG_H
 #define SHELL_CONFIG_H
 
@@ -19,24 +19,24 @@
 #define CONFIG_TENANTS_MAX  64
 #define CONFIG_PEERS_MAX    4096
 #define CONFIG_NAME_BYTES   64  /* with the NUL; letters, digits, '-', '_' and '.' */
-#define CONFIG_DEVICE_BYTES 48  /* likewise; a UUID with what stands before it has 40 */
-#define CONFIG_PATH_BYTES   108 /* with the NUL: what sun_path holds */
+#define CONFIG_DEVICE_BYTES 48  /* likewise; a UUID with its prefix has 40 */
+#define CONFIG_PATH_BYTES   108 /* with the NUL: the size of sun_path */
 #define CONFIG_HOST_BYTES   256 /* with the NUL */
 #define CONFIG_FILE_MAX     (16u << 20)
 #define CONFIG_WHY_BYTES    512 /* enough for every message of config_load */
 
 struct config_endpoint {
     char host[CONFIG_HOST_BYTES]; /* "": not configured; an IPv6 address has no brackets */
-    uint16_t port;                /* 0 in a listener: the kernel chooses, the daemon says which */
+    uint16_t port;                /* 0 in a listener: the kernel chooses, the daemon reports it */
 };
 
-/* The devices of a tenant's regions. n 0: host memory, whose regions are named by their index. */
+/* The devices of a tenant's regions. n 0: host memory; regions are named by their index. */
 struct config_regions {
     uint32_t n;
     char name[RANKS_MAX][CONFIG_DEVICE_BYTES];
 };
 
-/* The RDMA devices of a tenant's regions. n 0: the nearest. */
+/* The RDMA devices of a tenant's regions. n 0: the nearest device. */
 struct config_nics {
     uint32_t n;
     char name[RANKS_MAX][CONFIG_NAME_BYTES];
@@ -46,7 +46,7 @@ struct config_tenant {
     char name[CONFIG_NAME_BYTES];
     char socket[CONFIG_PATH_BYTES];
     uint32_t mode;         /* of the socket file */
-    bool events_tokens;    /* subscribers may be told the tokens of what is stored */
+    bool events_tokens;    /* subscribers may receive the tokens of stored chunks */
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of one region's host tier; 0: none */
     uint64_t record_bytes; /* for turn records; 0: none */
@@ -54,7 +54,7 @@ struct config_tenant {
     bool host_write_through;
     uint32_t regions;
     struct config_regions devices;
-    bool device_memory; /* the regions lie on these GPUs, not in memory of the host */
+    bool device_memory; /* the regions are on these GPUs, not in host memory */
     struct config_nics rdma_devices;
     uint32_t sessions_max;
     uint32_t conns_max;
@@ -70,30 +70,30 @@ struct config_peer {
     struct config_endpoint address; /* of its control listener */
     uint64_t tenants;               /* bit i: it may ask for tenant i, and we ask it for tenant i */
     enum xfer_transport transport;  /* of the pages that it sends us */
-    bool by_operator;               /* it is in no file: an operator has added it */
-    bool by_member;                 /* of those: tern-member has, which removes no others */
-    bool leaving;                   /* it is a peer no longer, and something still refers to it */
+    bool by_operator;               /* an operator added it; it is in no file */
+    bool by_member; /* by_operator, and by tern-member, which removes only its own */
+    bool leaving;   /* it has left, but its slot is still referred to */
 };
 
 struct config_deadlines {
     uint32_t partial_frame_ms; /* from the first byte of a frame to its last */
-    uint32_t slow_reader_ms;   /* an answer that makes no progress into a socket */
+    uint32_t slow_reader_ms;   /* an answer that makes no progress on its socket */
     uint32_t transfer_ms;      /* from the start of a transfer to its terminal state */
-    uint32_t drain_ms;         /* from SIGTERM to the exit, whatever is left */
+    uint32_t drain_ms;         /* from SIGTERM to the exit, even if sessions are left */
     uint32_t data_idle_ms;     /* a data connection with work outstanding and no progress */
     uint32_t hello_ms;         /* from a connection to its first whole message */
-    uint32_t step_alarm_ms;    /* that releases wait while no step of their engine passes */
-    uint32_t ticket_ms;        /* that a ticket stands, from when it was made or renewed */
+    uint32_t step_alarm_ms;    /* releases wait while no step of their engine passes */
+    uint32_t ticket_ms;        /* life of a ticket, since it was made or renewed */
     uint32_t turn_ms;          /* from the beginning of a session's turn to its end */
-    uint32_t shutdown_ms;      /* after the drain, for what is cached to be stored on the disk */
+    uint32_t shutdown_ms;      /* after the drain, to store cached pages on the disk */
     uint32_t tls_handshake_ms; /* from a connection between daemons to the end of its handshake */
 };
 
 struct config {
-    char file[4096];                 /* the YAML file; "" if none was given */
-    int argc;                        /* of config_load, for the next one */
+    char file[4096];                 /* the YAML file; "": none */
+    int argc;                        /* arguments of config_load, for a reload */
     char **argv;                     /* borrowed */
-    bool given[CONFIG_SETTINGS_MAX]; /* row i of config_settings: by the file or a flag */
+    bool given[CONFIG_SETTINGS_MAX]; /* row i of config_settings is set by the file or a flag */
     char node[CONFIG_NAME_BYTES];
     struct config_endpoint listen; /* control connections of peers; host "" for no listener */
     uint16_t data_port;            /* on the same host as `listen`; 0: the kernel chooses */
@@ -101,100 +101,99 @@ struct config {
     uint32_t admin_mode;
     uint32_t admin_conns_max;
 
-    /* Those of the file, and behind them, at start, as many of the reserve: one without a name is
-     * free. A tenant keeps its slot, which is its index in the core. */
+    /* The tenants of the file and, after them at start, those of the reserve. A slot without a name
+     * is free. A tenant keeps its slot, which is its index in the core. */
     uint32_t ntenants;
     struct config_tenant tenants[CONFIG_TENANTS_MAX];
-    uint64_t spill_parts; /* bit i: nobody gave tenant i its spill_bytes */
+    uint64_t spill_parts; /* bit i: tenant i's spill_bytes is derived */
     uint32_t reserve_tenants;
-    char reserve_like[CONFIG_NAME_BYTES]; /* the tenant whose sizes they have; "": there are none */
-    /* While the daemon runs these are slots: one without a name is free. A peer keeps its slot,
-     * which is its index in the core, and that of its outbound link. */
+    char reserve_like[CONFIG_NAME_BYTES]; /* tenant whose sizes the reserve has; "": no reserve */
+    /* While the daemon runs these are slots, free without a name. A peer keeps its slot, which is
+     * its index in the core and the index of its outbound link. */
     uint32_t npeers;
     struct config_peer peers[CONFIG_PEERS_MAX];
-    uint32_t by_name[CONFIG_PEERS_MAX]; /* the slots of the peers as loaded, by their names */
+    uint32_t by_name[CONFIG_PEERS_MAX]; /* slots of the peers as loaded, sorted by name */
 
-    uint64_t page_bytes_min;         /* the smallest that tenants use: page records come from it */
+    uint64_t page_bytes_min;         /* smallest page of the tenants; sizes page records */
     uint32_t inbound_links;          /* connections from peers that may be open at a time */
-    uint32_t data_conns_max;         /* data connections, both ways together */
-    uint32_t send_buffers;           /* of 16 KiB: for whoever comes first */
-    uint32_t send_buffers_reserved;  /* for each tenant alone */
-    uint32_t strangers;              /* that wait at a door: see seam/io/door.h */
-    uint32_t handshakes_per_address; /* of TLS, in a second */
-    uint32_t procs_max;              /* client processes that are watched: see proc.h */
-    struct core_limits limits;       /* whole: every field has been set and checked */
+    uint32_t data_conns_max;         /* data connections in both directions */
+    uint32_t send_buffers;           /* buffers of 16 KiB common to all shares */
+    uint32_t send_buffers_reserved;  /* reserved for each tenant */
+    uint32_t strangers;              /* callers that wait at a door: see seam/io/door.h */
+    uint32_t handshakes_per_address; /* TLS handshakes per second */
+    uint32_t procs_max;              /* watched client processes: see proc.h */
+    struct core_limits limits;       /* every field is set and checked */
     struct config_deadlines deadlines;
     uint32_t frame_body_max;
     uint32_t workers, data_threads;
     uint32_t connections; /* data connections to one peer */
     bool huge_pages;
-    bool peer_access;    /* between GPUs, where they reach each other */
-    bool insecure_peers; /* peers talk in the clear */
-    char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */
-    struct config_devices rdma_device;                /* none: "auto" */
+    bool peer_access;                                 /* between GPUs that reach each other */
+    bool insecure_peers;                              /* peers talk in the clear */
+    char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files: all three or none */
+    struct config_devices rdma_device;                /* n 0: "auto" */
     uint64_t rdma_mr_bytes;                           /* of one registration */
-    uint32_t rdma_rails;                              /* devices at a time, our own or a peer's */
+    uint32_t rdma_rails; /* devices in use at a time, ours or a peer's */
     struct xfer_rdma_tuning rdma;
     enum log_level log_level;
 
     char spill_dir[4096];      /* "": there is no disk tier */
-    char spill_key_file[4096]; /* ""; or what lies on the disk is encrypted */
+    char spill_key_file[4096]; /* "": files on the disk are not encrypted */
     uint64_t spill_bytes, spill_headroom;
     uint32_t spill_threads;
 
     uint64_t tape_bytes;
-    char tape_file[4096]; /* where a crash or a failed check leaves the tape */
-    bool tape_tokens;     /* tapes keep token ids instead of hashes */
+    char tape_file[4096]; /* where a crash or failed check writes the tape */
+    bool tape_tokens;     /* tapes keep token ids, not hashes */
 
     uint32_t fault_corrupt_pages;      /* fault injection, see xfer_config */
     uint32_t fault_copy_corrupt_every; /* the same, see mem_config */
     bool fault_checks_on_owner;
     uint32_t fault_disk_write_every, fault_disk_full_after; /* see disk_config */
-    bool plan_only;  /* --plan: print what a host needs and exit */
-    bool check_only; /* --check-config: see preflight.h, print what is in force and exit */
+    bool plan_only;  /* --plan: print the needs of a host and exit */
+    bool check_only; /* --check-config: see preflight.h, print the settings and exit */
 };
 
-/* On failure `why` says what is wrong and what to do, with "FILE:LINE: " in front where YAML gives
- * a line. --help, --usage, --version and a flag that does not exist are answered by argp, which
- * ends the program. */
-#define CONFIG_LOAD_STACK_BYTES (1u << 20) /* it sorts thousands of peers on the stack */
+/* On failure `why` receives the fault and what to do, after "FILE:LINE: " where YAML gives a line.
+ * argp answers --help, --usage, --version and unknown flags, and exits. */
+#define CONFIG_LOAD_STACK_BYTES (1u << 20) /* sorts thousands of peers on the stack */
 enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap);
 void config_destroy(struct config *config);
 
-/* Loads the YAML text without flags, as config_load does the file. For fuzzing and tests. */
+/* Loads YAML text as config_load loads the file, without flags. For fuzzing and tests. */
 enum tern_err config_load_text(const char *name, const void *bytes, size_t n, struct config **ret,
                                char *why, size_t why_cap);
 
-/* Prints the configuration as a YAML file that would give the same one. */
+/* Prints the configuration as a YAML file that loads as the same configuration. */
 void config_print(const struct config *config, FILE *out);
 
-/* Finds a tenant or a peer by its name. INVALID: there is none of that name; *ret is untouched. */
+/* Finds a tenant or a peer by its name. INVALID: no such name; *ret is untouched. */
 enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret);
 enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret);
-uint32_t config_tenants(const struct config *config); /* slots of tenants that are in use */
-uint32_t config_peers(const struct config *config);   /* likewise of peers */
+uint32_t config_tenants(const struct config *config); /* slots of tenants in use */
+uint32_t config_peers(const struct config *config);   /* slots of peers in use */
 static inline bool config_tenant_free(const struct config *config, uint32_t slot)
 {
     return config->tenants[slot].name[0] == '\0';
 }
-/* For people: no tenant can be called what a free slot is. */
+/* For output. No tenant can have the name that a free slot gets. */
 static inline const char *config_tenant_word(const struct config *config, uint32_t slot)
 {
     return config_tenant_free(config, slot) ? "(reserve)" : config->tenants[slot].name;
 }
-/* Reads a peer as an entry of `peers` in the file would give it; NULL: the file's default.
- * `tenants` are names with a '+' between. INVALID: `why` says what would be right. */
+/* Reads a peer like an entry of `peers` in the file; NULL: the file's default. `tenants`: names
+ * joined by '+'. INVALID: `why` receives the valid values. */
 struct config_peer_text {
     const char *name, *address, *transport, *tenants;
 };
 enum tern_err config_peer_read(const struct config *config, const struct config_peer_text *text,
                                struct config_peer *ret, char why[CONFIG_WHY_BYTES]);
-/* The word for who named it: file, operator or membership. */
+/* The source of the peer's entry: file, operator or membership. */
 const char *config_peer_origin(const struct config_peer *peer);
-/* Likewise a tenant's region by its device, or by its index where no devices are configured. */
+/* Finds a tenant's region by its device, or by its index if no devices are configured. */
 enum tern_err config_region_slot(const struct config *config, uint32_t tenant, const char *name,
                                  uint32_t *ret);
-/* And the other way round. */
+/* Returns the name of that region. */
 void config_region_name(const struct config *config, uint32_t tenant, uint32_t region,
                         char ret[CONFIG_DEVICE_BYTES]);
 

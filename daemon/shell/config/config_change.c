@@ -1,5 +1,5 @@
-/* See config_change.h. What must stay true: no allocation, and no more work than a search by name
- * for each peer, because the owner thread compares thousands of them. */
+/* See config_change.h. Invariant: nothing here allocates, and each peer costs at most a search by
+ * name, because the owner thread compares thousands of peers. */
 #include "shell/config/config_change.h"
 
 #include <stdio.h>
@@ -18,8 +18,8 @@ struct compare {
     config_change_fn *found;
     void *ctx;
     struct config_change change;
-    uint32_t tenant_slot[CONFIG_TENANTS_MAX]; /* in `was`, of each tenant of `is`; NONE */
-    uint64_t taken;                           /* slots of `was`, by those that join */
+    uint32_t tenant_slot[CONFIG_TENANTS_MAX]; /* slot in `was` of each tenant of `is`; NONE */
+    uint64_t taken;                           /* slots of `was` that joining tenants take */
     char why[WHY_BYTES];
 };
 
@@ -35,7 +35,7 @@ static void value_of(const struct setting *s, const void *base, char ret[CONFIG_
 
     if ((s->kind == VALUE_PATH || s->kind == VALUE_NAME) &&
         *((const char *)base + s->offset) == '\0') {
-        ret[0] = '\0'; /* a file or tenant that is not named */
+        ret[0] = '\0'; /* a file or tenant without a name */
         return;
     }
     value_text(s, base, text, sizeof text);
@@ -72,7 +72,7 @@ void config_take(struct config *config, const struct config *from,
     config->given[change->row] = from->given[change->row];
 }
 
-/* Parts of the disk tier that nobody gave follow from those that were given. */
+/* A part of the disk tier that is derived in both configurations does not differ. */
 static bool differs(const struct compare *c, uint32_t slot, uint32_t from, const struct setting *s)
 {
     const struct config_tenant *was = &c->was->tenants[slot], *is = &c->is->tenants[from];
@@ -119,7 +119,7 @@ static uint32_t free_slot(const struct compare *c)
     return NONE;
 }
 
-/* Every size that is not the slot's; NULL: it fits. */
+/* Returns every size that differs from the slot's; NULL: all fit. */
 static const char *why_not_its(struct compare *c, uint32_t slot, uint32_t from)
 {
     char was[CONFIG_CHANGE_VALUE], is[CONFIG_CHANGE_VALUE];
@@ -181,7 +181,7 @@ static void tenants(struct compare *c)
             tenant_added(c, i);
 }
 
-/* The slot of that name in a configuration as loaded. */
+/* Finds the slot of that name in a configuration as loaded. */
 static bool peer_loaded(const struct config *config, const char *name, uint32_t *ret)
 {
     uint32_t low = 0, high = config->npeers;
@@ -213,7 +213,7 @@ static void tenants_text(const struct config *config, uint64_t tenants,
     cut(text, ret);
 }
 
-/* The same tenants in the slots that they have here; those that are not here are left out. */
+/* Maps bits of tenants in `is` to their slots in `was`; drops tenants that have none. */
 static uint64_t here(const struct compare *c, uint64_t tenants)
 {
     uint64_t ret = 0;
@@ -279,7 +279,7 @@ static void peer(struct compare *c, uint32_t slot, uint32_t from)
 
 static void peers(struct compare *c)
 {
-    uint64_t met[CONFIG_PEERS_MAX / 64] = {0}; /* of the new ones */
+    uint64_t met[CONFIG_PEERS_MAX / 64] = {0}; /* bits of new peers */
     uint32_t from;
 
     for (uint32_t i = 0; i < c->was->npeers; i++) {

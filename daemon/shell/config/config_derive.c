@@ -1,4 +1,4 @@
-/* Derives what follows from the settings, and checks if they fit each other and this machine. */
+/* Derives settings from others, and checks that all fit each other and this machine. */
 #include "shell/config/config_table.h"
 
 #include <inttypes.h>
@@ -13,23 +13,23 @@
 
 #define WORKERS_INITIAL     16u /* M13: min(16, cores) */
 #define NODES_INITIAL_MAX   (1u << 23)
-#define SESSION_BLOCKS      64u /* token blocks set aside for each session's own tail */
-#define BLOCKS_PER_PAGE     4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
+#define SESSION_BLOCKS      64u /* token blocks reserved for each session's own tail */
+#define BLOCKS_PER_PAGE     4u  /* enough for 256 tokens a page; an unused block costs 4 bytes */
 #define SLABS_PER_POOL_MAX  2048u
 #define PAGES_INITIAL_MIN   4096u
 #define RECORD_PAGES_MAX    (1u << 30)
 #define TURN_RECORDS        16384u
 #define ENGINES_INITIAL_MIN 32u /* and as many pools */
-#define PEERS_SPARE         8u  /* that may join while the daemon runs */
-#define INBOUND_SPARE       64u /* for peers that reconnect before their old link is found dead */
+#define PEERS_SPARE         8u  /* peers that may join while the daemon runs */
+#define INBOUND_SPARE       64u /* for peers that reconnect before their old link has timed out */
 #define DATA_CONNS_MIN      128u
-#define TRANSFERS_EACH      4u /* for a tenant with a peer */
+#define TRANSFERS_EACH      4u /* for each pair of a tenant and a peer */
 #define TRANSFERS_MIN       256u
 #define SEAL_JOBS           256u
 #define COPY_JOBS           64u
 #define BUSY_RETRY_MS       20u
 #define TENANT_BATCHES      256u
-#define TABLE_REST_BYTES    65536u /* of an answer, beside its page refs */
+#define TABLE_REST_BYTES    65536u /* an answer's bytes beside its page refs */
 
 /* ---- names ---- */
 
@@ -53,7 +53,7 @@ static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
     return TERN_OK;
 }
 
-/* Of the reserve likewise. */
+/* Checks the sizes of a tenant, also of the reserve. */
 static enum tern_err sizes_are_whole(struct loader *l, uint32_t i)
 {
     const struct config_tenant *t = &l->config->tenants[i];
@@ -92,7 +92,7 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : *p < *q ? -1 : *p > *q;
 }
 
-/* Sorts them, because each with each would be millions of comparisons. */
+/* Sorts the peers, because comparing every pair would take millions of comparisons. */
 static enum tern_err peers_differ(struct loader *l)
 {
     const struct config_peer *peers = l->config->peers, *sorted[CONFIG_PEERS_MAX];
@@ -130,7 +130,7 @@ static enum tern_err peer_tenants(struct loader *l, uint32_t i)
 
 /* ---- the reserve: tenants that have the sizes of a named one, and no name ---- */
 
-/* Sizes that were not given to `to`. */
+/* Copies the sizes that `to` does not set. */
 static void take_sizes(struct config_tenant *to, const struct config_tenant *from, uint32_t given)
 {
     for (size_t f = TENANT_SIZES; f < TENANT_FIELDS; f++) {
@@ -141,8 +141,8 @@ static void take_sizes(struct config_tenant *to, const struct config_tenant *fro
     }
 }
 
-/* The reserve's tenants stand behind the entries, so what is made for a tenant is made for them.
- * An entry without `memory` has the sizes that it leaves out from the same tenant. */
+/* Appends the reserve's tenants after the entries, so that they get all that tenants get. An entry
+ * without `memory` takes its missing sizes from the same tenant. */
 static enum tern_err reserve_add(struct loader *l)
 {
     struct config *c = l->config;
@@ -208,9 +208,9 @@ static void derive_u32(uint32_t *field, uint64_t value)
         *field = at_most(value, COUNT_MAX);
 }
 
-/* A peer keeps its data connection while its link is up, and a second one for transfers by RDMA.
- * There has to be room for both, in both directions. Beyond those a peer has others while there is
- * work for them: room for so many peers at a time. */
+/* A peer keeps one data connection while its link is up, and a second one for transfers by RDMA;
+ * both need room in both directions. Busy peers have more connections, plan_busy_peers of them at a
+ * time. */
 static uint64_t data_conns(const struct config *c)
 {
     uint64_t n = 0, most = 2;
@@ -221,13 +221,13 @@ static uint64_t data_conns(const struct config *c)
         most = each > most ? each : most;
         n += each;
     }
-    if (c->limits.peers > c->npeers) /* who joins may be like any other */
+    if (c->limits.peers > c->npeers) /* a peer that joins may be like any other */
         n += most * (c->limits.peers - c->npeers);
     n += 2ull * (c->connections - 1) * plan_busy_peers(c);
     return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
 }
 
-/* Where daemons cannot talk to each other, none can join either. */
+/* Without TLS or consent to do without, no peer can join. */
 static uint32_t peer_slots(const struct config *c)
 {
     bool talks = c->insecure_peers || c->tls_cert[0] != '\0';
@@ -235,7 +235,7 @@ static uint32_t peer_slots(const struct config *c)
     return at_most((uint64_t)c->npeers + (talks ? PEERS_SPARE : 0), CONFIG_PEERS_MAX);
 }
 
-/* Enough that each tenant has something reserved with each peer. */
+/* Enough to reserve transfers for each tenant with each peer. */
 static uint64_t transfers(const struct config *c)
 {
     uint64_t n = (uint64_t)TRANSFERS_EACH * c->ntenants * c->limits.peers;
@@ -243,7 +243,7 @@ static uint64_t transfers(const struct config *c)
     return n < TRANSFERS_MIN ? TRANSFERS_MIN : n > TRANSFERS_MAX ? TRANSFERS_MAX : n;
 }
 
-/* As many pages as one answer can name, with what else stands in it. */
+/* The pages that one answer can name beside its other contents. */
 static uint32_t table_pages(uint32_t frame_body_max)
 {
     uint32_t room = frame_body_max > TABLE_REST_BYTES ? frame_body_max - TABLE_REST_BYTES : 0,
@@ -262,7 +262,7 @@ static void derive_rails(struct config *c)
         c->rdma_rails = XFER_RAILS_INITIAL;
 }
 
-/* A field that may not be 0 and is 0 was not set, and gets the derived value. */
+/* A field that must not be 0 and is 0 was not set: it gets the derived value. */
 void config_derive(struct loader *l)
 {
     struct config *c = l->config;
@@ -273,7 +273,7 @@ void config_derive(struct loader *l)
     for (uint32_t i = 0; i < c->ntenants; i++) {
         pages += (c->tenants[i].memory_bytes / c->page_bytes_min +
                   c->tenants[i].host_bytes / c->page_bytes_min) *
-                 c->tenants[i].regions; /* there may be an engine in each */
+                 c->tenants[i].regions; /* each region may have an engine */
         conns += c->tenants[i].conns_max;
         record_pages += (c->tenants[i].record_bytes / RECORD_PAGE_BYTES + 63) / 64 * 64;
         regions = c->tenants[i].regions > regions ? c->tenants[i].regions : regions;
@@ -328,7 +328,7 @@ static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uin
                        bytes >> 20, l->config->tenants[i].regions, total >> 20, has >> 20);
 }
 
-/* A plan may be for another machine. */
+/* The machine's memory; unlimited for --plan, which may be for another machine. */
 static uint64_t memory_there_is(const struct loader *l)
 {
     return l->config->plan_only ? UINT64_MAX : plan_machine_bytes();
@@ -357,7 +357,7 @@ static enum tern_err check_memory(struct loader *l)
     return TERN_OK;
 }
 
-/* Index 0 of a pool is never used, so a pool has two pages at least, record memory one or none. */
+/* Index 0 of a pool is never used, so a pool has two pages or more; record memory one or none. */
 static enum tern_err check_pages(struct loader *l)
 {
     uint64_t page = l->config->page_bytes_min;
@@ -389,7 +389,7 @@ static enum tern_err check_tape(struct loader *l)
     return TERN_OK;
 }
 
-/* TLS needs all three files or none, and none beside the consent to do without. */
+/* TLS needs all three files or none, and none with the consent to do without. */
 static enum tern_err check_tls(struct loader *l)
 {
     const struct config *c = l->config;
@@ -474,8 +474,7 @@ static enum tern_err check_nics(struct loader *l, uint32_t i)
     return TERN_OK;
 }
 
-/* Those that are named are rails; and a rail takes a path of each link and each tenant, whether
- * there is such a device or not. */
+/* Each named device is a rail, with a path for each link and tenant even if no device exists. */
 static enum tern_err check_rails(struct loader *l)
 {
     uint32_t named = plan_rails_named(l->config);
@@ -500,7 +499,8 @@ static enum tern_err check_rails(struct loader *l)
                         paths, x.links, x.rdma.tenants, x.rdma.rails, XFER_PATHS_MAX);
 }
 
-/* What the devices of this host say shows when they are opened (seam/xfer/verbs/device/port.c). */
+/* Checks no device of this host: that happens when devices are opened
+ * (seam/xfer/verbs/device/port.c). */
 static enum tern_err check_rdma(struct loader *l)
 {
     const struct config *c = l->config;
@@ -523,7 +523,7 @@ static bool core_holds(const struct config *config)
     return core_size(&limits, &arena) == TERN_OK;
 }
 
-/* T22: each tenant has something of every table that tenants share, whatever the others hold. */
+/* T22: each tenant has a reserved part of every shared table, no matter what the others use. */
 static enum tern_err check_shares(struct loader *l)
 {
     const struct config *c = l->config;
@@ -549,8 +549,8 @@ static enum tern_err check_limits(struct loader *l)
     return TERN_OK;
 }
 
-/* The memory in all if the setting, a number of 4 bytes, were its least. UINT64_MAX: that does not
- * go with the others. */
+/* The total memory if the setting, a number of 4 bytes, had its minimum. UINT64_MAX: the minimum
+ * does not fit the other settings. */
 static uint64_t memory_without(struct config *config, const struct setting *s)
 {
     uint32_t *field = (uint32_t *)(void *)((char *)config + s->offset), is = *field;
@@ -563,7 +563,7 @@ static uint64_t memory_without(struct config *config, const struct setting *s)
     return m.total;
 }
 
-/* Finds the limit that somebody set and that takes more than half of `total`; NULL: none. */
+/* Finds a limit that was set and takes more than half of `total`; NULL: none. */
 static const struct setting *costliest_limit(struct loader *l, uint64_t total)
 {
     const struct setting *found = NULL;
@@ -577,14 +577,14 @@ static const struct setting *costliest_limit(struct loader *l, uint64_t total)
             continue;
         without = memory_without(l->config, s);
         if (without < total / 2) {
-            total = 2 * without; /* of several limits the one without which least is left */
+            total = 2 * without; /* of several, the limit whose minimum leaves the lowest total */
             found = s;
         }
     }
     return found;
 }
 
-/* Checks the sum: each part may fit where all of them do not. */
+/* Checks the sum: each part may fit although the sum does not. */
 static enum tern_err check_all(struct loader *l)
 {
     uint64_t has = memory_there_is(l);

@@ -1,6 +1,6 @@
-/* Command-line flags, parsed by argp: those made from the table of settings, and those that are no
- * settings: --config, --check-config and the lists --tenant and --peer. argp itself answers --help,
- * --usage, --version and unknown flags. */
+/* Command-line flags, parsed by argp: flags of the table of settings, and the others: --config,
+ * --check-config, --plan and the lists --tenant and --peer. argp itself answers --help, --usage,
+ * --version and unknown flags. */
 #include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,20 +12,20 @@
 #include "base/err.h"
 #include "shell/config/config_table.h"
 
-#define KEY_SETTING 0x1000 /* plus the setting's index; no character, so there is no short form */
+#define KEY_SETTING 0x1000 /* plus the setting's index; no character, so no short form */
 #define KEY_CONFIG  'c'
 #define KEY_CHECK   0x2000
 #define KEY_TENANT  0x2001
 #define KEY_PEER    0x2002
 #define KEY_PLAN    0x2003
 #define ENTRY_BYTES 2048
-#define EXIT_CONFIG 2 /* of argp's own errors, as of any other in the configuration */
+#define EXIT_CONFIG 2 /* exit status of argp's errors, as of any error of the configuration */
 
 const char *argp_program_version TERN_ARGP = "ternd " TERN_VERSION;
 
 struct pass {
     struct loader *loader;
-    bool first; /* only the flags that decide which file is read */
+    bool first; /* read only the flags that choose the file */
     enum tern_err err;
 };
 
@@ -156,9 +156,9 @@ static int group_of(const char *section)
 
 struct options {
     struct argp_option v[SETTINGS_MAX + 8];
-    char name[SETTINGS_MAX][NAME_BYTES]; /* as the file has it: SECTION.KEY, or KEY */
+    char name[SETTINGS_MAX][NAME_BYTES]; /* as in the file: SECTION.KEY, or KEY */
     char doc[SETTINGS_MAX][DOC_BYTES];
-    char tenant[KEYS_BYTES], peer[KEYS_BYTES]; /* what their entries may say */
+    char tenant[KEYS_BYTES], peer[KEYS_BYTES]; /* keys of their entries */
 };
 
 static void keys_list(char ret[KEYS_BYTES], const char *what, const struct setting *fields,

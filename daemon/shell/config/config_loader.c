@@ -1,5 +1,5 @@
-/* Values enter the configuration here, from the file and from flags. A refusal says where the value
- * came from: a line of the file or a flag. See config_table.h. */
+/* Values from the file and from flags enter the configuration here. A refusal names the origin of
+ * the value: a line of the file or a flag. See config_table.h. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +33,10 @@ bool loader_is_list(const char *section)
     return strcmp(section, "tenants") == 0 || strcmp(section, "peers") == 0;
 }
 
-/* A list of the file, and its fields, of which the first is the entry's name. */
+/* A list of the file and its fields; the first field is the entry's name. */
 struct entries {
     const struct setting *field;
-    size_t fields, bytes; /* bytes: of an entry */
+    size_t fields, bytes; /* bytes: size of an entry */
     void *first;
     uint32_t *n, max;
     enum origin *origin;
@@ -76,7 +76,7 @@ uint32_t *loader_lines(struct loader *l, const char *list, uint32_t slot)
     return entries_of(l, list).line[slot];
 }
 
-/* The line that is being read; behind that the line of the key, else of its entry; 0: none. */
+/* The line being read, else the key's line, else its entry's; 0: none. */
 static uint32_t line_of(struct loader *l, const char *section, int index, const char *key)
 {
     size_t at = key == NULL ? config_settings_n : loader_row(section, key);
@@ -130,7 +130,7 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
     if (l->reserved > 0 && strcmp(section, "tenants") == 0 && index >= 0 &&
         (uint32_t)index >= l->config->ntenants - l->reserved) {
         section = "reserve";
-        key = "tenants"; /* sizes that one tenant may have, and not as many */
+        key = "tenants"; /* one tenant may have these sizes, but not so many tenants */
         index = -1;
     }
     if (origin == ORIGIN_FILE)
@@ -199,7 +199,7 @@ enum tern_err loader_entry_set(struct loader *l, const char *list, uint32_t slot
     return TERN_OK;
 }
 
-/* The name is resolved once every tenant is known, because a file may name its peers first. */
+/* The name is resolved when all tenants are known, because a file may list its peers first. */
 enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *name)
 {
     char *names = l->peer_tenants[slot];

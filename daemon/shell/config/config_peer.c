@@ -1,5 +1,5 @@
-/* One peer: what is wrong with it, for the loader, and how an operator's words are read, by the
- * same table as the file. See config.h. */
+/* One peer: its faults, for the loader, and the reading of an operator's arguments by the same
+ * table as the file. See config.h. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The settings of the disk tier: what follows from them, and whether they fit each other. */
+/* The settings of the disk tier: derived values, and checks that they fit each other. */
 #include <inttypes.h>
 
 #include "base/err.h"
@@ -6,12 +6,12 @@
 
 #define DISK_CHUNKS_MIN  1024u
 #define DISK_CHUNKS_MAX  (1u << 18) /* 256 GiB of chunks of 1 MiB: some hundred MiB of records */
-#define CHUNKS_PER_FILE  4u /* a store writes as many files as it needs, and seldom one a chunk */
+#define CHUNKS_PER_FILE  4u /* a store writes the files that it needs, seldom one per chunk */
 #define BLOCKS_PER_CHUNK 4u /* enough for L = 256 */
 #define STORES_EACH      2u
 #define STORES_MIN       4u
 
-/* Each tenant that says nothing has an equal part of what the others leave. */
+/* Each tenant without spill_bytes gets an equal part of what the others leave. */
 static void derive_parts(struct config *c)
 {
     uint64_t left = c->spill_bytes;
@@ -31,7 +31,7 @@ static void derive_parts(struct config *c)
         }
 }
 
-/* The header of an extent, and one page of the smallest size. */
+/* Chunks that fit if each is an extent's header and one page of the smallest size. */
 static uint64_t likely_chunks(const struct config *c)
 {
     uint64_t pages = (c->page_bytes_min + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK,
@@ -50,7 +50,7 @@ void config_derive_spill(struct config *c)
         l->disk_stores =
             c->ntenants * STORES_EACH > STORES_MIN ? c->ntenants * STORES_EACH : STORES_MIN;
     l->disk_interval = (l->disk_interval + align - 1) / align * align;
-    if (l->disk_interval > SESSION_TOKENS_MAX) /* which is no multiple of each `align` */
+    if (l->disk_interval > SESSION_TOKENS_MAX) /* not a multiple of every `align` */
         l->disk_interval -= align;
     if (c->spill_dir[0] == '\0')
         return;

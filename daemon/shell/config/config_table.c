@@ -1,6 +1,5 @@
-/* The table of settings. A limit of 0 would make the core refuse to start, so every range begins at
- * 1 unless 0 has a meaning that is stated. Defaults that are NULL are derived in config_derive.c
- * from the tenants' memory. */
+/* The table of settings. The core refuses to start with a limit of 0, so every range begins at 1
+ * unless 0 has a stated meaning. config_derive.c derives NULL defaults from the tenants' memory. */
 #include <assert.h>
 #include <stddef.h>
 
@@ -13,7 +12,7 @@
 #define PEER_FIELD(member)                                                                         \
     offsetof(struct config_peer, member), sizeof(((struct config_peer *)0)->member)
 
-/* The first word says what a reload can do: LIVE, SIZED or STARTS (enum setting_change). */
+/* The first word is what a reload does: LIVE, SIZED or STARTS (enum setting_change). */
 #define COUNT(change, section, key, member, min, max, initial, doc)                                \
     {                                                                                              \
         section, key, VALUE_COUNT, CHANGE_##change, FIELD(member), min, max, initial, doc          \

@@ -1,8 +1,7 @@
-/* The settings, each written once: the section and key in YAML (the flag is --SECTION.KEY, or --KEY
- * where there is no section), where the value goes, how it is read and printed, its range, its
- * default and what it means. What reads the file and the flags, and what prints them, walks this
- * table. A new setting is a row in config_table.c, a field in config.h and a line in
- * deploy/ternd.yaml (test_config compares). Internal to config*.c. */
+/* The settings, each written once: section and key in YAML (the flag is --SECTION.KEY, or --KEY
+ * without a section), field, kind of value, range, default and meaning. The readers of the file and
+ * the flags, and the printer, walk this table. A new setting is a row in config_table.c, a field in
+ * config.h and a line in deploy/ternd.yaml (test_config compares). Internal to config*.c. */
 #ifndef SHELL_CONFIG_TABLE_H
 #define SHELL_CONFIG_TABLE_H
 
@@ -19,17 +18,17 @@ enum value_kind {
     VALUE_LEVEL,
     VALUE_TRANSPORT,
     VALUE_DEVICES, /* names joined by '+', or auto */
-    VALUE_REGIONS, /* the same; of a tenant's regions, or index */
-    VALUE_NICS,    /* likewise, where several regions may have the same one, or auto */
+    VALUE_REGIONS, /* the same, for a tenant's regions, or index */
+    VALUE_NICS,    /* likewise, but regions may share a device; or auto */
     VALUE_BY_PORT, /* a whole number, or auto: XFER_BY_PORT */
 };
 
-/* What a reload can do about a setting that is another now. */
+/* The effect of a reload on a changed setting. */
 enum setting_change {
-    CHANGE_UNSAID = 0, /* no row may be left so */
-    CHANGE_LIVE,       /* it is done: the value is read where it is used */
-    CHANGE_SIZED,      /* it needs a restart: memory and tables are sized by it */
-    CHANGE_STARTS,     /* it needs a restart: the value is used once, at start */
+    CHANGE_UNSAID = 0, /* not allowed in a row */
+    CHANGE_LIVE,       /* applied: the value is read where it is used */
+    CHANGE_SIZED,      /* needs a restart: memory and tables are sized by the value */
+    CHANGE_STARTS,     /* needs a restart: the value is used once, at start */
 };
 
 struct setting {
@@ -39,20 +38,20 @@ struct setting {
     enum setting_change change;
     size_t offset, size; /* in struct config, struct config_tenant or struct config_peer */
     uint64_t min, max;
-    const char *initial; /* NULL: derived from other settings, or required in a list's entry */
+    const char *initial; /* NULL: derived from others, or required in a list's entry */
     const char *doc;
 };
 
 #define SETTINGS_MAX  CONFIG_SETTINGS_MAX
 #define TENANT_FIELDS 15
-#define TENANT_SIZES  4             /* of them, the first that a reserve has, too */
-#define PEER_FIELDS   3             /* and the list of tenants */
-#define PEER_ADDRESS  1             /* of them */
-#define PEER_NAMES    TENANT_FIELDS /* the field that the list of tenants is of a peer */
+#define TENANT_SIZES  4             /* index of the first field that a reserve has too */
+#define PEER_FIELDS   3             /* and a list of tenants */
+#define PEER_ADDRESS  1             /* index of the address */
+#define PEER_NAMES    TENANT_FIELDS /* field number of a peer's list of tenants */
 #define ENTRY_ITSELF  (TENANT_FIELDS + 1)
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)
-#define SPILL_PART    UINT64_MAX /* tenants[].spill_bytes that nobody set */
+#define SPILL_PART    UINT64_MAX /* tenants[].spill_bytes that is not set */
 #define DEADLINE_MIN  10
 #define DEADLINE_MAX  3600000
 
@@ -61,7 +60,7 @@ extern const size_t config_settings_n;
 extern const struct setting config_tenant_fields[TENANT_FIELDS];
 extern const struct setting config_peer_fields[PEER_FIELDS];
 
-/* A setting of older versions: refused by name, with what to do. */
+/* A setting of older versions, refused by name with advice. */
 struct retired {
     const char *section, *key, *instead;
 };
@@ -73,18 +72,18 @@ enum origin { ORIGIN_DEFAULT = 0, ORIGIN_FILE, ORIGIN_FLAG };
 
 /* The state of config_load until the configuration is whole. */
 struct loader {
-    struct config *config; /* owned until handed out */
+    struct config *config; /* owned until returned */
     enum origin origin[SETTINGS_MAX];
     enum origin tenant_origin[CONFIG_TENANTS_MAX], peer_origin[CONFIG_PEERS_MAX];
-    uint32_t reserved;                         /* tenants of the reserve: the last ones */
-    uint32_t tenant_given[CONFIG_TENANTS_MAX]; /* bit f: the entry gives config_tenant_fields[f] */
-    /* Owned. Names with a '+' behind each, resolved when all tenants are known; NULL: none. */
+    uint32_t reserved;                         /* tenants of the reserve, the last ones */
+    uint32_t tenant_given[CONFIG_TENANTS_MAX]; /* bit f: the entry sets config_tenant_fields[f] */
+    /* Owned. Names, each followed by '+', resolved when all tenants are known; NULL: none. */
     char *peer_tenants[CONFIG_PEERS_MAX];
     const char *file_name; /* borrowed; for messages */
     const uint8_t *text;   /* borrowed; the YAML bytes; NULL without a file */
     size_t text_bytes;
-    /* Lines of the file, from 1 on; 0: it does not say that. By fields: see loader_field. */
-    uint32_t line; /* of what is being read */
+    /* Lines of the file, from 1; 0: not in the file. Indexed by field: see loader_field. */
+    uint32_t line; /* line being read */
     uint32_t row_line[SETTINGS_MAX];
     uint32_t tenant_line[CONFIG_TENANTS_MAX][ENTRY_ITSELF + 1];
     uint32_t peer_line[CONFIG_PEERS_MAX][ENTRY_ITSELF + 1];
@@ -92,23 +91,22 @@ struct loader {
     size_t why_cap;
 };
 
-/* config_values.c. Reads `text` into the field at `base`; `ret_reason` says what would be right. */
+/* config_values.c. Reads `text` into the field at `base`; ret_reason receives the valid form. */
 #define REASON_BYTES 256
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
                           char ret_reason[REASON_BYTES]);
 void value_print(const struct setting *s, const void *base, FILE *out);
-/* The same text, as much of it as fits. It allocates nothing. */
+/* The same text, cut to `cap`. Allocates nothing. */
 #define VALUE_TEXT_BYTES 8448 /* enough for any value */
 void value_text(const struct setting *s, const void *base, char *ret, size_t cap);
 
 /* config_yaml.c */
 enum tern_err yaml_load(struct loader *l);
 
-/* config_flags.c. `first`: looks only for the flags that decide which file is read, and for what.
- */
+/* config_flags.c. first: reads only the flags that choose the file and its use. */
 enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first);
 
-/* config_loader.c: values enter here, from the file and flags. On failure each sets the message. */
+/* config_loader.c: values from the file and flags enter here. On failure each sets the message. */
 enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enum origin origin);
 enum tern_err loader_entry_add(struct loader *l, const char *list, enum origin origin,
                                uint32_t *ret_slot); /* list: tenants or peers */
@@ -116,20 +114,20 @@ enum tern_err loader_entry_set(struct loader *l, const char *list, uint32_t slot
                                const char *text);
 enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *name);
 bool loader_is_list(const char *section); /* tenants or peers */
-/* The row of a setting; config_settings_n: there is none. */
+/* The row of a setting; config_settings_n: no such setting. */
 size_t loader_row(const char *section, const char *key);
-/* The field of an entry of `tenants` or `peers`; ENTRY_ITSELF: there is none of that name. */
+/* The field of an entry of `tenants` or `peers`; ENTRY_ITSELF: no such field. */
 size_t loader_field(struct loader *l, const char *list, const char *key);
 /* The advice for a retired setting; NULL: no retired setting has that name. */
 const char *loader_retired(const char *section, const char *key);
-uint32_t *loader_lines(struct loader *l, const char *list, uint32_t slot); /* by these fields */
-/* Where the value of a setting came from. */
+uint32_t *loader_lines(struct loader *l, const char *list, uint32_t slot); /* indexed by field */
+/* The origin of a setting's value. */
 enum origin loader_origin(const struct loader *l, const char *section, const char *key);
-/* Writes the message with its place in front and returns INVALID. */
+/* Writes the message after its place and returns INVALID. */
 enum tern_err loader_fail(struct loader *l, enum origin origin, const char *section, int index,
                           const char *key, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
-/* The same, of a setting, and of the i-th entry of a list; key NULL: of the entry as a whole. */
+/* The same for a setting, or for the i-th entry of a list; key NULL: the whole entry. */
 #define setting_fail(l, section, key, ...)                                                         \
     loader_fail(l, loader_origin(l, section, key), section, -1, key, __VA_ARGS__)
 #define tenant_fail(l, i, key, ...)                                                                \
@@ -140,18 +138,18 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
 /* ---- config_derive.c, the second half of loading: names become slots, open settings are derived
  * from the others, and the whole is checked. config.c calls these in this order. ---- */
 
-/* Resolves the tenants of peers, and adds those of the reserve; refuses entries that lack a name, a
- * socket or memory, and duplicates. */
+/* Resolves the tenants of peers and adds the reserve's tenants. Refuses duplicates, and entries
+ * without a name, a socket or memory. */
 enum tern_err config_resolve(struct loader *l);
 
-/* config_peer.c: what is wrong with a peer that has a name. NULL: nothing is. */
+/* config_peer.c: the fault of a peer that has a name; NULL: none. */
 const char *config_peer_wrong(const struct config_peer *peer);
 
-/* Fills the settings that nobody set and that have no fixed default. */
+/* Sets the settings without a value that have no fixed default. */
 void config_derive(struct loader *l);
 
 /* Refuses more memory than the machine has, limits that the core does not accept, and peers in the
- * clear where that is not allowed. */
+ * clear without consent. */
 enum tern_err config_check(struct loader *l);
 
 /* config_spill.c: the same for the disk tier. */

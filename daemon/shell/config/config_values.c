@@ -1,5 +1,5 @@
-/* Reading and printing one value by its kind. YAML and flags come through here alike, so both
- * accept and refuse the same texts, and what config_print writes is read back as the same value. */
+/* Reads and prints one value by its kind. YAML and flags both use this file, so both accept the
+ * same texts. Invariant: the text that config_print writes is read as the same value. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -19,7 +19,8 @@ static enum tern_err fail(char reason[REASON_BYTES], const char *text)
     return TERN_INVALID;
 }
 
-/* Digits of `base` up to *ret_end; false for none or more than 64 bits. No sign, blank or 0x. */
+/* Reads digits of `base` up to *ret_end, without sign, blank or 0x. Returns false for no digits or
+ * more than 64 bits. */
 static bool digits(const char *text, uint32_t base, uint64_t *ret, const char **ret_end)
 {
     const char *c = text;
@@ -144,7 +145,7 @@ static enum tern_err parse_path(const struct setting *s, const char *text, void 
     return TERN_OK;
 }
 
-/* HOST:PORT; an IPv6 address in brackets. Empty means "not configured", where it means so. */
+/* HOST:PORT; an IPv6 address in brackets. Empty means "not configured" where that is allowed. */
 static enum tern_err parse_endpoint(const struct setting *s, const char *text, void *field,
                                     char reason[REASON_BYTES])
 {
@@ -196,7 +197,7 @@ static enum tern_err parse_transport(const char *text, void *field, char reason[
     return fail(reason, words);
 }
 
-/* A number, or what stands for none. */
+/* A number, or `auto`. */
 static enum tern_err parse_by_port(const struct setting *s, const char *text, void *field,
                                    char reason[REASON_BYTES])
 {
@@ -211,10 +212,10 @@ static enum tern_err parse_by_port(const struct setting *s, const char *text, vo
     return err;
 }
 
-/* How a struct of names in config.h is written: joined by '+', or `none` where there is none. */
+/* How a struct of names in config.h is written: joined by '+', or the text of `none`. */
 static const struct names_kind {
     const char *none;
-    uint32_t most, bytes; /* bytes: of each */
+    uint32_t most, bytes; /* bytes: size of each */
     bool differ;
 } names_kinds[] = {
     [VALUE_DEVICES] = {"auto", XFER_RAILS_MAX, CONFIG_NAME_BYTES, true},
@@ -222,7 +223,7 @@ static const struct names_kind {
     [VALUE_NICS] = {"auto", RANKS_MAX, CONFIG_NAME_BYTES, false},
 };
 
-/* Each of those structs. */
+/* The common beginning of these structs. */
 struct names {
     uint32_t n;
     char name[];
@@ -285,7 +286,7 @@ enum tern_err value_parse(const struct setting *s, const char *text, void *base,
     return fail(ret_reason, "has a kind that nobody reads");
 }
 
-/* A buffer that is being filled; what does not fit is left out. */
+/* A buffer being filled; text that does not fit is dropped. */
 struct text {
     char *at;
     size_t left; /* with the NUL */
@@ -312,7 +313,7 @@ static void put_names(struct text *out, const struct names_kind *kind, const str
     put(out, "\"");
 }
 
-/* In YAML's double quotes: backslash and quote escaped; nothing else can be in a checked value. */
+/* In YAML's double quotes, backslash and quote escaped; checked values need no other escape. */
 static void put_quoted(struct text *out, const char *text)
 {
     put(out, "\"");

@@ -1,5 +1,4 @@
-/* A configuration that is whole: printed as the YAML file that would give it, and looked up by the
- * names of tenants and peers. See config.h. */
+/* Prints a configuration as a YAML file, and finds tenants and peers by name. See config.h. */
 #include <string.h>
 
 #include "shell/config/config_table.h"
@@ -22,7 +21,7 @@ void config_print(const struct config *config, FILE *out)
 
         if ((s->kind == VALUE_PATH || s->kind == VALUE_NAME) &&
             *((const char *)config + s->offset) == '\0')
-            continue; /* a file or tenant that is not named: no text stands for that */
+            continue; /* a file or tenant without a name: has no text */
         if (strcmp(section, s->section) != 0)
             fprintf(out, "%s:\n", s->section);
         section = s->section;

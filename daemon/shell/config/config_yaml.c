@@ -1,9 +1,7 @@
-/* The YAML file, as libyaml loads it: a key names a row of the table of settings, a section of
- * them, or a list, and each value goes through the same door as a flag. The line of each key is
- * kept for what is refused later. Called by config.c.
- *
- * Invariant: a collection is entered only where a known key wants one, so the depth of the file
- * bounds no recursion here. */
+/* Reads the YAML file with libyaml: a key names a row of the table of settings, a section or a
+ * list, and each value is set as a flag is. Keeps the line of each key for later refusals. Called
+ * by config.c. Invariant: a collection is entered only where a known key wants one, so the depth of
+ * the file cannot drive recursion here. */
 #include <string.h>
 #include <yaml.h>
 
@@ -15,7 +13,7 @@ struct file {
     yaml_document_t document;
 };
 
-/* A node belongs to this place: see loader_fail. */
+/* The place of a node: see loader_fail. */
 struct place {
     const char *section;
     int index;
@@ -27,7 +25,7 @@ static enum tern_err wrong(const struct file *f, struct place at, const char *te
     return loader_fail(f->l, ORIGIN_FILE, at.section, at.index, at.key, "%s", text);
 }
 
-/* A refusal from here on names this line. */
+/* Refusals from here on name this line. */
 static uint32_t line_at(struct file *f, yaml_mark_t mark)
 {
     return f->l->line = (uint32_t)mark.line + 1;
@@ -62,7 +60,7 @@ static const char *text_of(struct file *f, int node)
     return (const char *)node_of(f, node)->data.scalar.value;
 }
 
-/* Reads the key of a pair, and refuses one that stands before it in the mapping. */
+/* Reads the key of a pair; refuses a key that the mapping already has. */
 static enum tern_err read_key(struct file *f, struct place of, const yaml_node_t *mapping,
                               const yaml_node_pair_t *pair, const char **ret)
 {
@@ -184,7 +182,7 @@ static enum tern_err read_section(struct file *f, const char *section, int value
     return TERN_OK;
 }
 
-/* A file without a document says nothing. */
+/* A file without a document sets nothing. */
 static enum tern_err read_documents(struct file *f, yaml_parser_t *parser)
 {
     for (bool first = true;; first = false) {

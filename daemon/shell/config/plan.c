@@ -11,13 +11,13 @@
 #include "shell/config/config_table.h"
 #include "shell/daemon.h"
 
-#define DISK_DESCRIPTORS        8   /* its folder, its lock, what wakes the owner */
+#define DISK_DESCRIPTORS        8   /* its folder, its lock, the owner's wake-up */
 #define DISK_THREAD_DESCRIPTORS 4   /* a ring, and the file in work with its folder */
-#define CUDA_DESCRIPTORS        128 /* that the driver of GPUs opens for itself */
-#define CONN_DESCRIPTORS        3 /* its socket, and the two ends of its bell until one was sent */
-#define BODIES_SHARE            8 /* large requests that a tenant sends at a time */
+#define CUDA_DESCRIPTORS        128 /* opened by the driver of GPUs */
+#define CONN_DESCRIPTORS        3   /* its socket, and both ends of its bell until one is sent */
+#define BODIES_SHARE            8   /* large requests of a tenant at a time */
 #define BUSY_PEERS              64u
-#define SPILL_DEPTH             16 /* pieces of 1 MiB that a thread of the disk has in flight */
+#define SPILL_DEPTH             16 /* pieces of 1 MiB in flight per thread of the disk */
 #define OTHER_DESCRIPTORS       64 /* the ring, the workers', the log, libraries */
 
 /* ---- the seams' configurations ---- */
@@ -108,7 +108,7 @@ uint64_t plan_device_bytes(const struct config *config)
 
 typedef const char *region_name(const struct config_tenant *t, uint32_t region);
 
-/* Does an earlier region have the name of this one? */
+/* Returns true if an earlier region has the same name. */
 static bool named_before(const struct config *c, uint32_t tenant, uint32_t region,
                          region_name *name_of)
 {
@@ -123,7 +123,7 @@ static bool named_before(const struct config *c, uint32_t tenant, uint32_t regio
     return false;
 }
 
-/* Different names of regions; NULL is none. */
+/* Counts the different names of regions; NULL is no name. */
 static uint32_t names(const struct config *c, region_name *name_of)
 {
     uint32_t n = 0;
@@ -139,7 +139,7 @@ static const char *device_of(const struct config_tenant *t, uint32_t region)
     return t->rdma_devices.n > 0 ? t->rdma_devices.name[region] : NULL;
 }
 
-/* What a region takes a device for: that of its name, its GPU, or memory of the host. */
+/* The key of a region's choice of device: the device's name, the region's GPU, or host memory. */
 static const char *reason_of(const struct config_tenant *t, uint32_t region)
 {
     if (t->rdma_devices.n > 0)
@@ -159,7 +159,7 @@ uint32_t plan_rails_named(const struct config *c)
     return c->rdma_device.n > 0 ? c->rdma_device.n : names(c, device_of);
 }
 
-/* Memory is registered only if a peer may fetch from it by RDMA, or we may from a peer. */
+/* Memory is registered only if a peer may fetch from it by RDMA, or we from a peer. */
 static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
 {
     bool wanted = false;
@@ -219,7 +219,7 @@ bool plan_disk(const struct config *config, struct disk_config *ret)
         .writes = limits.disk_stores,
         .reads = daemon_batches_bound(&limits),
         .pulls = limits.pulls,
-        /* What there may be, and what is written while that waits to be given back. */
+        /* All that may exist, and the extents written while drops are pending. */
         .drops = limits.disk_files + limits.disk_chunks * DISK_PARTS +
                  limits.disk_stores * DISK_WRITE_EXTENTS,
         .encrypt = config->spill_key_file[0] != '\0',
@@ -260,7 +260,7 @@ void plan_streams(const struct config *config, struct stream_config *ret)
         ret->send_buffers_reserved[i] = config->send_buffers_reserved;
     for (uint32_t i = 0; i <= config->ntenants; i++)
         ret->bodies[i] = BODIES_SHARE;
-    /* One operator, or one peer, can have a whole queue. */
+    /* One operator, or one peer, can fill a whole queue. */
     ret->send_buffers_reserved[config->ntenants] = ADMIN_SEND_BUFFERS_MAX;
     ret->bodies[peers] = links;
     ret->send_buffers_reserved[peers] = links * LINK_MESSAGE_BUFFERS > LINK_SEND_BUFFERS_MAX
@@ -268,7 +268,7 @@ void plan_streams(const struct config *config, struct stream_config *ret)
                                             : LINK_SEND_BUFFERS_MAX;
 }
 
-/* Every socket of a client has a slot or a place at a door until it is closed. */
+/* Until it is closed, every client's socket has a slot or a place at a door. */
 void plan_closer(const struct config *config, struct closer_config *ret)
 {
     uint32_t door = config->strangers + DOOR_LEAVING, most = config->admin_conns_max;
@@ -390,12 +390,12 @@ uint64_t plan_descriptors(const struct config *config)
                  (uint64_t)config->ntenants * (config->limits.engines + 1) + OTHER_DESCRIPTORS;
 
     for (uint32_t i = 0; i < config->ntenants; i++)
-        n += 2ull * config->tenants[i].regions; /* pages, and checksums that engines bring */
+        n += 2ull * config->tenants[i].regions; /* pages, and checksums that engines supply */
     if (plan_device_bytes(config) > 0)
         n += CUDA_DESCRIPTORS;
     if (config->spill_dir[0])
         n += DISK_DESCRIPTORS + (uint64_t)config->spill_threads * DISK_THREAD_DESCRIPTORS;
-    /* The ring of each thread that moves pages, closes or resolves, and what wakes it. */
+    /* Per thread that moves pages, closes or resolves: its ring and its wake-up. */
     return n + 2ull * (config->data_threads + config->ntenants + 1 + RESOLVE_THREADS);
 }
 
@@ -462,7 +462,7 @@ const char *plan_hint(const struct plan_memory *m)
 
 #define KEY_WIDTH 18
 
-/* Where the report is printed, and what begins each of its lines. */
+/* The report's output and the prefix of its lines. */
 struct report {
     FILE *out;
     const char *prefix;

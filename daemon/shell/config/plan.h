@@ -1,6 +1,6 @@
-/* The plan of the daemon, made from the configuration alone: the seams' configurations, and the
- * memory that each part takes. config_derive.c refuses what this machine cannot hold, main.c prints
- * and logs the plan, daemon.c carries it out. What must stay true: a part that grows with the
+/* The plan of the daemon, derived from the configuration alone: the seams' configurations, and the
+ * memory of each part. config_derive.c refuses a plan that is too large for this machine, main.c
+ * prints and logs the plan, daemon.c executes it. Invariant: every part that grows with the
  * configuration is counted here, by a function beside the one that allocates it
  * (tests/e2e/test_memory.sh compares the sum with the address space). */
 #ifndef SHELL_PLAN_H
@@ -14,61 +14,61 @@
 #include "shell/config/config.h"
 #include "shell/stream/stream.h"
 
-/* The limits of the configuration, with one more connection for the daemon itself. */
+/* The configuration's limits, plus one connection for the daemon itself. */
 struct core_limits plan_limits(const struct config *config);
 void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_TENANTS_MAX]);
-/* Fields that are not known before the start (incarnation, io, mem, callbacks) are left 0. */
+/* Fields unknown before the start (incarnation, io, mem, callbacks) stay 0. */
 void plan_mem(const struct config *config, struct mem_config *ret);
 void plan_xfer(const struct config *config, struct xfer_config *ret);
-/* False: there is no disk tier. */
+/* Returns false if there is no disk tier. */
 bool plan_disk(const struct config *config, struct disk_config *ret);
-/* Peers that may all be busy at a time: each of so many has data connections, and buffers for a
- * large message on each of its two links, however much of them the others use. */
+/* The number of peers with guaranteed resources: each has data connections and buffers for a large
+ * message on each of its two links, no matter what the others use. */
 uint32_t plan_busy_peers(const struct config *config);
-/* Who shares the buffers of streams: each tenant, the operators, the peers. */
+/* Shares of the streams' buffers: each tenant, the operators, the peers. */
 uint32_t plan_stream_shares(const struct config *config);
 void plan_streams(const struct config *config, struct stream_config *ret);
-uint32_t plan_conns(const struct config *config); /* on Unix sockets */
+uint32_t plan_conns(const struct config *config); /* connections on Unix sockets */
 void plan_closer(const struct config *config, struct closer_config *ret);
-/* The most processes of that tenant that are watched: its share of limits.procs is by conns_max. */
+/* The most watched processes of that tenant: its share of limits.procs by conns_max. */
 uint32_t plan_procs(const struct config *config, uint32_t tenant);
 uint32_t plan_body_max(const struct config *config);
 
-/* Bytes, at the most. */
+/* The most bytes of each part. */
 struct plan_memory {
-    uint64_t pages, host_pages; /* of the tenants, in all regions */
-    uint64_t records;           /* their record memory */
-    uint64_t core, checksums;   /* the core's arena; those of the pages */
-    uint64_t disk;              /* what is on its way to the disk and back; 0: there is none */
+    uint64_t pages, host_pages; /* pages of the tenants, in all regions */
+    uint64_t records;           /* record memory of the tenants */
+    uint64_t core, checksums;   /* the core's arena; checksums of pages */
+    uint64_t disk;              /* buffers to and from the disk; 0: no disk tier */
     uint64_t transfers;         /* connections and tables of the data path */
-    uint64_t rdma;              /* tables of RDMA paths; 0: no peer wants them */
-    uint64_t connections;       /* of clients, operators and peers: buffers, queues */
+    uint64_t rdma;              /* tables of RDMA paths; 0: no peer wants RDMA */
+    uint64_t connections;       /* buffers and queues of clients, operators and peers */
     uint64_t tls, tape;
     uint64_t total;
 };
 
-/* The core has to accept the limits. */
+/* The core must accept the limits. */
 void plan_memory(const struct config *config, struct plan_memory *ret);
-/* The memory of the machine, or what its control group may use if that is less. */
+/* The memory of the machine, or the limit of its control group if that is lower. */
 uint64_t plan_machine_bytes(void);
-/* Descriptors that may be open at a time. */
+/* The most descriptors open at a time. */
 uint64_t plan_descriptors(const struct config *config);
-/* The most descriptors that unread answers can hold: one answer for each connection of a tenant.
- * The kernel counts them against the daemon's user and compares them with RLIMIT_NOFILE, too. */
+/* The most descriptors in unread answers: one answer for each connection of a tenant. The kernel
+ * counts them for the daemon's user and also limits them by RLIMIT_NOFILE. */
 uint64_t plan_descriptors_in_flight(const struct config *config);
-/* Bytes of the tenants' memory that lie on GPUs, and so are none of the machine's. */
+/* Bytes of the tenants' memory on GPUs, which are not memory of the machine. */
 uint64_t plan_device_bytes(const struct config *config);
-/* RDMA devices in use, at the most: of tenants without GPUs and names one for all. */
+/* The most RDMA devices in use. All tenants without GPUs and names count as one. */
 uint32_t plan_rails(const struct config *config);
-uint32_t plan_rails_named(const struct config *config); /* by rdma_device or the tenants */
-/* Bytes of the tenants' memory that are locked for RDMA, on all devices; 0: no peer wants it. */
+uint32_t plan_rails_named(const struct config *config); /* named by rdma_device or the tenants */
+/* Bytes of the tenants' memory locked for RDMA, over all devices; 0: no peer wants RDMA. */
 uint64_t plan_pinned(const struct config *config);
-/* For --plan and --check-config: what a host needs for this configuration, a line a figure with its
- * key, its value and what to do with it. `prefix` begins each line. */
+/* For --plan and --check-config: what a host needs for this configuration, one line per figure:
+ * key, value and advice. `prefix` begins each line. */
 void plan_report(const struct config *config, const char *prefix, FILE *out);
-/* For --check-config: what is reserved for each tenant of the tables that all share. */
+/* For --check-config: what each tenant has reserved in the shared tables. */
 void plan_print_shares(const struct config *config, FILE *out);
-/* plan_text: one line of every part, as in the log. plan_hint: how to make the largest smaller. */
+/* plan_text: all parts in one line, as in the log. plan_hint: how to reduce the largest part. */
 #define PLAN_TEXT_BYTES 416
 void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES]);
 const char *plan_hint(const struct plan_memory *m);
