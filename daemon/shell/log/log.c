@@ -1,9 +1,8 @@
 /* Each event is one line, built in a buffer on the stack and written by one call, so that lines of
- * several processes on one terminal don't mix. Each event name has an allowance (a token bucket) on
- * each level: LOG_BURST lines at once, LOG_PER_SECOND after that. Lines that are cut off are
- * counted, and the next line that comes through tells the count. Nobody waits for the reader of the
- * log: a line for which there is no room now is lost and counted. A pipe that can be written to has
- * room for PIPE_BUF bytes, so its write does not block. */
+ * several processes on one terminal don't mix. Each event name has an allowance (a token bucket)
+ * per level: LOG_BURST lines at once, then LOG_PER_SECOND. Lines beyond it are counted, and the
+ * next written line has the count. Invariant: no thread waits for the reader: a line without room
+ * is lost and counted. A writable pipe has room for PIPE_BUF bytes, so its write does not block. */
 #include "shell/log/log.h"
 
 #include <assert.h>
@@ -36,10 +35,10 @@ struct bucket {
 static struct {
     enum log_level most;
     int fd;
-    bool is_socket, torn; /* torn: a part of the last line was written */
+    bool is_socket, torn; /* torn: the last line was written in part */
     uint64_t (*now_ns)(void);
     uint64_t suppressed, lost, lost_told;
-    struct bucket bucket[LOG_EVENTS_MAX + 1]; /* the last is of the events that found no room */
+    struct bucket bucket[LOG_EVENTS_MAX + 1]; /* the last one is for events without a bucket */
 } logger = {.most = LEVEL_INFO, .fd = STDERR_FILENO};
 
 struct line {
@@ -91,7 +90,7 @@ uint64_t log_lost(void)
     return logger.lost;
 }
 
-/* A line shows CLOCK_REALTIME, as lines of other hosts do; the allowances use CLOCK_MONOTONIC. */
+/* Lines show CLOCK_REALTIME, to compare hosts; allowances use CLOCK_MONOTONIC. */
 static uint64_t now(clockid_t clock)
 {
     struct timespec t;
@@ -115,7 +114,7 @@ static struct bucket *bucket_of(enum log_level level, const char *event, uint64_
     return &logger.bucket[i];
 }
 
-/* Decides whether this line may come out, and tells how many before it did not. */
+/* Decides whether this line is written, and returns how many before it were not. */
 static bool admitted(enum log_level level, const char *event, uint64_t now_ns,
                      uint64_t *ret_suppressed)
 {
@@ -148,7 +147,7 @@ static void put_text(struct line *l, const char *text)
         put_char(l, *text++);
 }
 
-/* Writes a plain word as it is, anything else in quotes, with quotes and unshown bytes escaped. */
+/* Writes a plain word unchanged, others in quotes with quotes and unprintable bytes escaped. */
 static void put_value(struct line *l, const char *value)
 {
     const size_t plain = shown_plain(value, " \"=\\");
@@ -180,8 +179,8 @@ static uint64_t take_integer(const char *lengths, bool is_signed, va_list *args)
     return is_signed ? (uint64_t)(int64_t)va_arg(*args, int) : va_arg(*args, unsigned);
 }
 
-/* Writes one conversion at `f`, which points behind the %. Returns where the format goes on; NULL
- * for a form that log.h does not allow. */
+/* Writes the conversion at `f`, after the %. Returns the rest of the format, or NULL for a form
+ * that log.h does not allow. */
 static const char *put_conversion(struct line *l, const char *f, va_list *args)
 {
     char spec[SPEC_MAX + 4] = "%", text[64], lengths[3] = "";
@@ -224,7 +223,7 @@ static void put_format(struct line *l, const char *format, va_list *args)
         }
         format = put_conversion(l, format + 1, args);
         if (format == NULL) {
-            put_text(l, "format_error"); /* the arguments after it cannot be found any more */
+            put_text(l, "format_error"); /* the next arguments cannot be located */
             return;
         }
     }
@@ -237,13 +236,13 @@ static void end_line(struct line *l)
     if (l->len >= sizeof l->text) {
         l->len = sizeof l->text - sizeof cut;
         while (((unsigned char)l->text[l->len] & 0xc0) == 0x80)
-            l->len--; /* no character is cut */
+            l->len--; /* do not split a character */
         put_text(l, cut);
     }
     put_char(l, '\n');
 }
 
-/* False: not all of it was written. */
+/* Returns false if the line was not written completely. */
 static bool put_line(const struct line *l)
 {
     struct pollfd p = {.fd = logger.fd, .events = POLLOUT};

@@ -1,8 +1,8 @@
 /* Structured log lines on standard error: `ts=<seconds since 1970, UTC> level=info
- * event=conn_closed conn=7 reason="half a frame"`. Called by the owner thread only. It allocates
- * nothing and never waits for the reader, and an event name that comes too often is cut off and
- * counted, so that no client can fill a disk with its mistakes. Never in a line: token ids, page
- * bytes, rkeys. Trace ids as trace=%016llx or by LOG_TRACE. */
+ * event=conn_closed conn=7 reason="half a frame"`. Owner thread only. Logging allocates nothing and
+ * never waits for the reader. Lines of an event name that is too frequent are dropped and counted,
+ * so that no client can fill a disk with its mistakes. Invariant: no line has token ids, page bytes
+ * or rkeys. Write trace ids as trace=%016llx or with LOG_TRACE. */
 #ifndef SHELL_LOG_H
 #define SHELL_LOG_H
 
@@ -12,31 +12,30 @@
 
 enum log_level { LEVEL_ERROR = 0, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG };
 
-#define LOG_LINE_MAX 1024 /* bytes with the newline; a longer one ends in "..." */
+#define LOG_LINE_MAX 1024 /* bytes with the newline; a longer line ends in "..." */
 #define LOG_EVENTS_MAX                                                                             \
-    128                   /* pairs of event name and level that are counted apart; further ones    \
-                             share one count */
-#define LOG_BURST      20 /* lines of one event name and level that come out in a row */
-#define LOG_PER_SECOND 5  /* how fast that allowance comes back */
+    128 /* pairs of event name and level with their own counts; more pairs share one count */
+#define LOG_BURST      20 /* lines of one event name and level allowed at once */
+#define LOG_PER_SECOND 5  /* how fast that allowance refills */
 #define LOG_TRACE      "trace=%016" PRIx64
 
-/* `now_ns` NULL means the system's clocks; tests give their own. fd is borrowed. Before this call
- * lines up to INFO go to standard error. */
+/* now_ns NULL: the system's clocks; tests pass their own. fd is borrowed. Before this call lines up
+ * to INFO are written to standard error. */
 void log_init(enum log_level most, int fd, uint64_t (*now_ns)(void));
 
-/* Sets the least important level that comes out. */
+/* Sets the least important level that is written. */
 void log_level_set(enum log_level most);
 
 /* `event`: a static string of [a-z0-9_]. `format`: "key=%u key=%s ...", printf's %s %c %d %i %u %x
- * %X with flags, width, h, l, ll, z, j. %s is shown (proto/shown.h), quoted where it must be. */
+ * %X with flags, width, h, l, ll, z, j. %s is escaped (proto/shown.h), quoted if necessary. */
 void log_event(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Lines that were cut off since log_init, over all events. */
+/* Lines dropped by their allowance since log_init, over all events. */
 uint64_t log_suppressed(void);
 
 /* Lines that could not be written since log_init: the reader is slow or gone, or the disk is full.
- * The next line that can says `lost=N`. */
+ * The next written line has `lost=N`. */
 uint64_t log_lost(void);
 
 const char *log_level_name(enum log_level level);

@@ -15,15 +15,15 @@
 #include "shell/log/log.h"
 
 static struct {
-    int fd; /* -1: nobody is to be told */
+    int fd; /* -1: no manager to notify */
     struct sockaddr_un to;
     socklen_t to_bytes;
-    uint64_t watchdog_ns, watchdog_at_ns; /* 0: nobody watches; when to say that we live */
-    char news[NOTIFY_STATE_BYTES];        /* to be sent; "": nothing */
+    uint64_t watchdog_ns, watchdog_at_ns; /* interval, 0: no watchdog; time of the next report */
+    char news[NOTIFY_STATE_BYTES];        /* pending message; "": none */
     char status[NOTIFY_STATUS_BYTES];
 } notify = {.fd = -1};
 
-/* Half of what the manager allows. The variable is another process's where the pid says so. */
+/* Half of the time that the manager allows. Ignores a variable for another process's pid. */
 static uint64_t watchdog(void)
 {
     const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
@@ -66,7 +66,7 @@ void notify_close(void)
     notify.news[0] = notify.status[0] = '\0';
 }
 
-/* False: there was no room, and it has to be sent again. */
+/* Returns false if there was no room and the message must be sent again. */
 static bool sent(const char *text)
 {
     ssize_t n =
@@ -104,7 +104,7 @@ void notify_status(const char *format, ...)
     vsnprintf(notify.status + n, sizeof(notify.status) - n, format, args);
     va_end(args);
     for (char *c = notify.status; *c; c++)
-        if (*c == '\n') /* it would begin another variable */
+        if (*c == '\n') /* a newline would begin another variable */
             *c = ' ';
     send_all();
 }
