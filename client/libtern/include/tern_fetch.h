@@ -1,4 +1,4 @@
-/* Part of tern.h: pages that come from elsewhere: fetches, tickets, and the disk tier. */
+/* Part of tern.h: fetches of pages from peers and other tiers, tickets, and the disk tier. */
 #ifndef TERN_FETCH_H
 #define TERN_FETCH_H
 
@@ -8,219 +8,224 @@
 
 /* ---- fetches ---- */
 
-/* Brings whole chunks of the session's tokens, up to `depth` tokens (0: all of them), from the peer
- * of that name. On return the committed length says how far it got, and the pages are in the table.
- * Call tern_match before, which gives the tokens. When the deadline nears, at seven eighths of
- * deadline_ms, the fetch is cancelled: it returns TIMED_OUT, and *ret says what had come. Only
- * where the daemon does not answer that in time either is *ret left as it was; then tern_recover
- * tells the table.
+/* Fetches whole chunks of the session's tokens, up to `depth` tokens (0: all of them), from the
+ * peer of that name. On return the committed length is the end of the fetched chunks, and the pages
+ * are in the table. Call tern_match before, which sets the tokens. At seven eighths of deadline_ms
+ * the fetch is cancelled: it returns TIMED_OUT, and *ret has what had arrived. If the daemon does
+ * not answer the cancel in time either, *ret is unchanged; then call tern_recover for the table.
  *
- * It brings only what reaches beyond the written length; if the source has no more, the session
- * stays as it is. What comes takes the place of all pages that the session owns behind its
- * committed length. Until enough has come for that, they and the lengths stay as they are, whatever
- * error the fetch ends with. Then they are free when `step` has passed: it is the last step that
- * may touch them, or TERN_STEP_NONE. Take ret->lengths and ret->runs over in either case, also with
- * an error: where nothing came there are no runs, and what came may be just as long as what it
- * replaces. A chunk that another session of this engine has committed meanwhile, by a step that has
- * not passed, may be among what came: then its pages are written when that step has passed, and
- * kernels that read them run behind it. Less than was written is left only by a transfer that
- * breaks off later than that: with a WINDOW or RECURRENT group, whose STATE was still to come, or
- * because the daemon ran out of records (BUSY).
+ * A fetch has an effect only if it reaches beyond the written length; if the source has no more,
+ * the session is unchanged. The fetched pages replace all pages that the session owns behind its
+ * committed length. Until enough has arrived to replace them, these pages and the lengths stay as
+ * they are, whatever error the fetch ends with. The replaced pages are free when `step` has passed:
+ * the last step that may touch them, or TERN_STEP_NONE. Always apply ret->lengths and ret->runs,
+ * also after an error: if nothing arrived there are no runs, and the fetched part may be just as
+ * long as the part that it replaces. The fetched part may include a chunk that another session of
+ * this engine has committed meanwhile, by a step that has not passed: its pages are written when
+ * that step has passed, so kernels that read them must run behind that step. The written length
+ * becomes less than before only if a transfer fails after the replacement began: with a WINDOW or
+ * RECURRENT group whose STATE had not arrived, or because the daemon ran out of records (BUSY).
  *   INVALID  The session has begun no turn since it was opened or aborted (tern_match), or it is
- *            retracted. Or, with a WINDOW or RECURRENT group, its table has not the STATE of the
- *            committed length, or has it only in pages of the session's own: go on with what the
- *            session has, or abort it and match anew.
+ *            retracted. Or, with a WINDOW or RECURRENT group, its table does not have the STATE of
+ *            the committed length, or has it only in pages of the session's own: continue with what
+ *            the session has, or abort it and match anew.
  *
  * `at_least`: tokens that must be there on return, such as all whole chunks of a prompt of n
- * tokens, n / L * L (0: as many as the source has). What the source has committed it shows a moment
- * after the step has passed. The call waits for that, up to three quarters of deadline_ms (a
- * submitted fetch: seven eighths of deadlines.transfer_ms in the daemon's configuration). Then it
- * brings what the source has, and returns TIMED_OUT if that is less. More than the whole chunks of
- * the session's tokens up to `depth`, and more than what is written, is INVALID.
- *   PEER_LOST, CORRUPT, TIMED_OUT  What came before stays. Repeat, or compute the rest.
- *   GONE         It was cancelled, or at_least cannot come since the namespace was reset.
- *   BUSY         The source was full for 2 s, although the daemon came back each time that it said,
- *                or prefixes that make way here are copied to the host tier first. What came before
- *                stays. Repeat after ret->retry_ms.
+ * tokens, n / L * L (0: as many as the source has). The source offers committed tokens a moment
+ * after their step has passed. The call waits for these tokens, up to three quarters of deadline_ms
+ * (a submitted fetch: seven eighths of deadlines.transfer_ms in the daemon's configuration). Then
+ * it fetches what the source has, and returns TIMED_OUT if that is less. An at_least above both the
+ * whole chunks of the session's tokens up to `depth` and the written length is INVALID.
+ *   PEER_LOST, CORRUPT, TIMED_OUT  The pages that arrived stay. Repeat, or compute the rest.
+ *   GONE         It was cancelled, or at_least cannot arrive since the namespace was reset.
+ *   BUSY         The source was at its limit for 2 s, although the daemon retried whenever the
+ *                source asked it to; or prefixes to be evicted here are copied to the host tier
+ *                first. The pages that arrived stay. Repeat after ret->retry_ms.
  *   UNSUPPORTED  The source has the namespace only in pools of another layout or world.
  *   DENIED       The peer does not let this daemon ask for the tenant.
  *
- * peer NULL: from the pool's own host tier. That pays when the session's Match said that host_depth
- * is above matched. Where the host tier has no more than the device the call brings nothing and
- * returns OK, or INVALID if that is less than at_least: there is nothing to wait for.
- *   POOL_EXHAUSTED  The device has no room; ret->shortage says what to wait for.
- *   BUSY            That prefix is being copied, or what makes way for it. Repeat in a moment.
+ * peer NULL: from the pool's own host tier. Use it if the session's Match returned a host_depth
+ * above matched. If the host tier has no more than the device, the call loads nothing and returns
+ * OK, or INVALID if that is less than at_least: there is nothing to wait for.
+ *   POOL_EXHAUSTED  The device has no room; ret->shortage has what to wait for.
+ *   BUSY            That prefix, or one evicted for it, is being copied. Repeat in a moment.
  *   CORRUPT         The host's copy is damaged. Compute the prefix again.
  *
- * peer TERN_PEER_DISK: from the daemon's disk, also what was stored before the daemon was started
- * anew. That pays when the session's Match said that disk_depth is above matched and host_depth.
- * It goes like a fetch from a peer. at_least above what is there is INVALID.
+ * peer TERN_PEER_DISK: from the daemon's disk, including prefixes stored before the daemon was
+ * restarted. Use it if the session's Match returned a disk_depth above matched and host_depth. It
+ * works like a fetch from a peer. An at_least above what the disk has is INVALID.
  *   UNSUPPORTED     The daemon has no disk tier.
- *   DISK            The disk could not read it. What came before stays; compute the rest.
- *   CORRUPT         What lies there is damaged, and is given up. Compute the rest.
+ *   DISK            The disk could not read the prefix. The pages that arrived stay; compute the
+ *                   rest.
+ *   CORRUPT         The data on the disk is damaged and was dropped. Compute the rest.
  *
- * peer TERN_PEER_ANY: from the peer that has most of it. The daemon asks up to 64 peers at once, of
- * those that are connected and whose `tenants` in its configuration list this tenant. It fetches
- * from the one that says it has most, and of equal ones from the first to answer. Peers that do not
- * answer within 0.1 s are not waited for, and where the chosen peer has nothing or is lost before
- * pages come, the next one is tried. ret->host names the peer. Where no peer has more than the
- * session, the call brings nothing and returns OK, at once where there is no peer. at_least has to
- * be 0.
- *   BUSY  The tenant asks as many questions as it may (limits.asks). Repeat in a moment. */
+ * peer TERN_PEER_ANY: from the peer that has most of the prefix. The daemon asks up to 64 connected
+ * peers at once whose `tenants` in its configuration list this tenant. It fetches from the peer
+ * that reports most, among equal ones from the first to answer. It waits 0.1 s for the answers. If
+ * the chosen peer has nothing or is lost before pages arrive, the daemon tries the next one.
+ * ret->host names the peer. If no peer has more than the session, the call fetches nothing and
+ * returns OK, at once if there is no peer. at_least must be 0.
+ *   BUSY  The tenant has reached its limit of such questions (limits.asks). Repeat in a moment. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
                                   uint32_t at_least, uint32_t depth, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
-/* The same, and no decode waits for it: what is brought ahead of need. Other fetches of the tenant
- * go first, at both hosts, and find room when prefetches are all that is under way. A prefetch is
- * never kept waiting for good: of 8 batches of pages one is a prefetch's.
- *   BUSY  As many are under way as leave room for fetches that a decode waits for. Repeat later. */
+/* Fetches as tern_fetch does, ahead of need: no decode waits for it. Other fetches of the tenant
+ * have priority at both hosts, and prefetches never fill all the room for fetches. A prefetch
+ * always makes progress: one in 8 batches of pages is a prefetch's.
+ *   BUSY  No more prefetches fit beside the room for fetches that a decode waits for. Repeat
+ *         later. */
 TERN_API enum tern_err tern_prefetch(struct tern *t, tern_session s, const char *peer,
                                      uint32_t at_least, uint32_t depth, uint64_t step,
                                      uint32_t deadline_ms, struct tern_result *ret);
-/* Ends a fetch or a recover that is under way. That request itself is answered: with OK if it was
- * complete already, else with TERN_GONE. Repeating the call does no harm. */
+/* Cancels a fetch or a recover that is under way. That request returns OK if it was complete
+ * already, else TERN_GONE. The call may be repeated. */
 TERN_API enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms);
 
 /* ---- hand-off: prefill ends here, decode begins elsewhere ---- */
 
-#define TERN_TICKET_BYTES 256   /* of a ticket's text, with the NUL */
-#define TERN_BLOB_BYTES   65536 /* of what an engine gives along, at most */
+#define TERN_TICKET_BYTES 256   /* bytes of a ticket's text, with the NUL */
+#define TERN_BLOB_BYTES   65536 /* the most bytes of an engine's blob */
 
 struct tern_ticket {
-    char text[TERN_TICKET_BYTES]; /* for a router to pass on; whoever has it can fetch */
-    uint32_t stands_ms;           /* from now on: then the pages are given back */
+    char text[TERN_TICKET_BYTES]; /* for a router to pass on; anyone who has it can fetch */
+    uint32_t stands_ms;           /* until then it is valid; then its pages are freed */
 };
 
-/* Closes the session and makes a ticket of it: all that it has at its written length waits for
- * whoever shows the ticket: committed pages and those behind them, the STATE of that very length,
- * and a blob of the engine's own (such as the first token), which the daemon never looks into.
- * Commit all whole chunks first. Tokens that are not written stay behind: put them into the blob.
- * Afterwards the session's handle is GONE, as after tern_session_close, and its pages are not to be
- * touched by any step behind `step`, the last that writes them. A fetch is answered when that has
- * passed. `stands_ms`: how long the ticket stands if nobody fetches it; 0, or more than the
- * daemon's deadlines.ticket_ms: so long. If this call's own deadline passes, close the session.
+/* Closes the session and makes a ticket of it. The ticket keeps all that the session has at its
+ * written length: committed pages and the pages behind them, the STATE of that very length, and a
+ * blob of the engine's own (such as the first token), which the daemon never interprets. Commit all
+ * whole chunks first. Tokens that are not written are not handed over: put them into the blob.
+ * Afterwards the session's handle is GONE, as after tern_session_close, and no step behind `step`,
+ * the last that writes its pages, may touch them. A fetch is answered when `step` has passed.
+ * `stands_ms`: how long the ticket is valid if nobody fetches it; 0, or more than the daemon's
+ * deadlines.ticket_ms: deadlines.ticket_ms. If this call times out, close the session.
  *   INVALID      A whole chunk is not committed, nothing is written, the session is away, or
  *                blob_bytes is more than TERN_BLOB_BYTES. Or, with a WINDOW or RECURRENT group, its
- *                table has not the STATE of the written length: abort it, then match anew.
- *   BUSY         A fetch of it is under way, or records have run out. Repeat in a moment.
+ *                table does not have the STATE of the written length: abort it, then match anew.
+ *   BUSY         A fetch of the session is under way, or records have run out. Repeat in a moment.
  *   GONE         Its namespace was reset.
- *   UNSUPPORTED  It has more than 256 pages behind its committed length. */
+ *   UNSUPPORTED  The session has more than 256 pages behind its committed length. */
 TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t step, const void *blob,
                                     uint32_t blob_bytes, uint32_t stands_ms, uint32_t deadline_ms,
                                     struct tern_ticket *ret);
-/* Brings the session what the ticket names, from the daemon that gave it: a configured peer of this
- * one, or this one itself, where the session is of the same pool, and the pages only change hands.
- * The session must have matched just the tokens that were handed over. It then has exactly these
- * tokens written, ret->runs are what it gained, and ret->blob came along. A session that has all of
- * these tokens written already gets the blob alone. Otherwise it goes like tern_fetch from a peer.
- * Success uses the ticket up; after anything else it stands until its time is over, and the fetch
- * may be repeated.
- *   GONE       Somebody fetched it, its time was over, it was dropped, its daemon was restarted, or
+/* Fetches what the ticket names into the session, from the daemon that issued the ticket: a
+ * configured peer of this daemon, or this daemon itself. In the latter case, within one pool, the
+ * pages only change their owner. The session must have matched exactly the tokens that were handed
+ * over. On success it has exactly these tokens written, ret->runs are the pages that it gained, and
+ * ret->blob is the blob. A session that has all of these tokens written already gets the blob only.
+ * Otherwise the call works like tern_fetch from a peer. Success uses the ticket up; after any error
+ * the ticket stays valid until it expires, and the fetch may be repeated.
+ *   GONE       The ticket was fetched, has expired or was dropped, its daemon was restarted, or
  *              this fetch was cancelled. Compute what is missing. A ticket that is used up is GONE
  *              whatever tokens the session has.
- *   DENIED     Its key is not that of the ticket, or it is another tenant's. (A forged text may as
- *              well name a ticket or a daemon that there is not, which is GONE.)
+ *   DENIED     The key in the text is not that of the ticket, or the ticket is another tenant's. (A
+ *              forged text may also name a ticket or a daemon that does not exist, which is GONE.)
  *   INVALID    The session has other tokens than those that were handed over (ret->handed; or
- *              tern_error_numbers: the first that differs), or the text is no ticket's. Or, in a
- *              pool with a WINDOW or RECURRENT group, as for tern_fetch: the session has computed a
- *              part of it itself, or, where this very daemon gave the ticket, all of it.
- *   PEER_LOST  The daemon that gave it is not connected.
- *   BUSY       Another fetch of it is under way, the step that writes its pages has not passed,
- *              their checksums are being made, or its daemon serves as many transfers as it may:
- *              the text says which. Repeat it when ret->retry_ms is over. Or it is an early one,
- *              and its session still runs: the text says how far it is. The daemon asks again for
- *              up to 2 s before it says so; with a shorter deadline it is TIMED_OUT.
- *   UNSUPPORTED  The pool there has another layout; or this very daemon gave it, it is of
- *                another pool, and the daemon is not among its own peers. */
+ *              tern_error_numbers: the first that differs), or the text is not that of a ticket.
+ *              Or, in a pool with a WINDOW or RECURRENT group, as for tern_fetch: the session has
+ *              computed a part of these tokens itself, or, if this daemon issued the ticket, all of
+ *              them.
+ *   PEER_LOST  The daemon that issued the ticket is not connected.
+ *   BUSY       Another fetch of the ticket is under way, the step that writes its pages has not
+ *              passed, their checksums are being computed, or its daemon serves as many transfers
+ *              as it may: see the text. Repeat after ret->retry_ms. Or tern_ticket_open made the
+ *              ticket and its session still runs: the text has the session's progress. The daemon
+ *              retries for up to 2 s before it returns BUSY; with a shorter deadline the error is
+ *              TIMED_OUT.
+ *   UNSUPPORTED  The pool there has another layout; or this daemon issued the ticket, for another
+ *                pool, and is not among its own peers. */
 TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
                                          uint64_t step, uint32_t deadline_ms,
                                          struct tern_result *ret);
 
 /* ---- following: decode begins while prefill still computes ---- */
 
-/* Makes a ticket of a session that runs on. tern_handoff of that session gives it its length, and
- * answers the same ticket with the length in its text. Either text names it, so the first may be
- * passed on before. Until then it holds nothing, and it is GONE
- * when the session is closed or aborted, when its engine dies, and when its time is over, which
- * tern_ticket_renew puts off. While somebody follows it, its time waits. A repetition answers the
- * same ticket, and counts as a renewal. `stands_ms`: as of tern_handoff.
- *   INVALID  Only some pieces of its tern_match have come.
+/* Makes a ticket of a session that continues to run. A later tern_handoff of that session sets the
+ * ticket's length and returns the same ticket with the length in its text. Both texts name the
+ * ticket, so the first may be passed on earlier. Until the hand-off the ticket keeps no pages, and
+ * it is GONE when the session is closed or aborted, when its engine dies, and when it expires;
+ * tern_ticket_renew extends it. It does not expire while a session follows it. A repeated call
+ * returns the same ticket and counts as a renewal. `stands_ms`: as for tern_handoff.
+ *   INVALID  Only some pieces of its tern_match have arrived.
  *   GONE     Its namespace was reset. */
 TERN_API enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t stands_ms,
                                         uint32_t deadline_ms, struct tern_ticket *ret);
-/* tern_fetch_ticket of a ticket whose session may still run there: it must have matched these very
- * tokens, and be handed over at their end. The pages for all of them are taken at once, as by
- * tern_extend, and chunks arrive as they are committed; tern_fetch_wait tells how far. It is
- * answered when all is here: chunks that the window of the end lies in, the STATE, what is behind
- * the last whole chunk, and the blob come when the session was handed over. While the source
- * computes, it waits for deadlines.ticket_ms of either daemon, from the last chunk on. What was
- * written before an error stays, as after tern_fetch_ticket; but in a pool with a WINDOW or
- * RECURRENT group the session goes back to the committed length that it began with, since the STATE
- * comes last, and what came of the HISTORY stays in the tree and does not move again. Errors
- * besides those of tern_fetch_ticket:
- *   POOL_EXHAUSTED  There are not that many free pages: ret->shortage. Nothing has begun.
- *   GONE            Also: its session was closed or aborted before it was handed over.
- *   INVALID         Also: it was handed over at another length (ret->handed), or went back behind
- *                   what was compared.
- *   BUSY            Also: the session has not matched these tokens yet.
- *   TIMED_OUT       The source has committed nothing for too long. Repeat it.
- *   UNSUPPORTED     Also: this very daemon gave it, for this pool, and its session still runs; or
- *                   more than 16,384 pages of STATE belong to its end. */
+/* Fetches as tern_fetch_ticket does, from a ticket whose session may still run at the source: that
+ * session must have matched exactly these tokens, and must be handed over at their end. The pages
+ * for all tokens are allocated at once, as by tern_extend, and chunks arrive as they are committed;
+ * tern_fetch_wait reports the progress. The call returns when everything has arrived: the chunks of
+ * the window at the end, the STATE, the tokens behind the last whole chunk, and the blob arrive
+ * once the session was handed over. While the source computes, the call waits for
+ * deadlines.ticket_ms of either daemon, counted from the last chunk. What was written before an
+ * error stays, as after tern_fetch_ticket; but in a pool with a WINDOW or RECURRENT group the
+ * session returns to the committed length that it began with, since the STATE arrives last. The
+ * HISTORY that arrived stays in the tree and is not transferred again. Errors besides those of
+ * tern_fetch_ticket:
+ *   POOL_EXHAUSTED  There are not enough free pages: see ret->shortage. Nothing has begun.
+ *   GONE            Also: the source session was closed or aborted before it was handed over.
+ *   INVALID         Also: the source session was handed over at another length (ret->handed), or
+ *                   rewound below the tokens already compared.
+ *   BUSY            Also: the source session has not matched these tokens yet.
+ *   TIMED_OUT       The source has committed nothing for too long. Repeat the call.
+ *   UNSUPPORTED     Also: this daemon issued the ticket for this pool, and its session still runs;
+ *                   or more than 16,384 pages of STATE belong to its end. */
 TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const char *ticket,
                                          uint64_t step, uint32_t deadline_ms,
                                          struct tern_result *ret);
 /* While a fetch of the session from a peer or from the disk is under way (tern_submit_fetch and the
  * like, or another thread's connection): waits until more than `above` of its tokens are written,
- * or the fetch has ended. ret->lengths are those of the session now; ret->runs are the pages of
- * what it gained beyond `above`, which take the place of what tern_fetch_pages said: somebody else
- * may have committed the same chunk. Kernels may read those pages now, where the pool has no STATE
- * group; else what came may yet be taken back if the fetch fails. ret->arriving 0: nothing is
- * coming any more; the answer of the fetch itself says how it ended. A fetch has one wait at once.
- *   INVALID    No fetch of the session was begun since its last Match. One that was refused at
- *              once, such as for a peer that is not connected, was not: its own answer says why.
- *   CONFLICT   A later wait took its place.
- *   TIMED_OUT  This call's deadline passed. The fetch goes on, and the wait may be repeated. */
+ * or the fetch has ended. ret->lengths are the session's lengths now; ret->runs are the pages that
+ * it gained beyond `above`. They replace those that tern_fetch_pages returned, because another
+ * session may have committed the same chunk. If the pool has no STATE group, kernels may read those
+ * pages now; else they may be withdrawn if the fetch fails. ret->arriving 0: nothing more will
+ * arrive; the answer of the fetch itself has its result. A fetch has at most one wait at a time.
+ *   INVALID    No fetch of the session has begun since its last Match. A fetch that was refused at
+ *              once, for instance because the peer is not connected, did not begin.
+ *   CONFLICT   A later wait replaced this one.
+ *   TIMED_OUT  This call's deadline passed. The fetch continues, and the wait may be repeated. */
 TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above,
                                        uint32_t deadline_ms, struct tern_result *ret);
-/* Where the pages of the fetch lie: ret->runs, those that have come, up to ret->lengths.written,
- * and those that are still to come. The latter are the session's from the beginning of a
- * tern_fetch_follow on, and are not to be touched before tern_fetch_wait or the fetch says that
- * they are written. Of other fetches they are known once the source has answered. */
+/* Returns the pages of the fetch in ret->runs: those that have arrived, up to ret->lengths.written,
+ * and those that are still to arrive. The session owns the latter from the beginning of a
+ * tern_fetch_follow, and must not touch them before tern_fetch_wait or the fetch reports them as
+ * written. For other fetches they are known once the source has answered. */
 TERN_API enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline_ms,
                                         struct tern_result *ret);
-/* At the daemon that gave it, by any engine of the tenant. tern_ticket_renew: it stands for so long
- * from now on, as tern_handoff says, or no longer. A fetch that has begun goes on.
+/* Renew or drop a ticket, at the daemon that issued it, by any engine of the tenant.
+ * tern_ticket_renew: the ticket is valid for stands_ms from now on, as for tern_handoff;
+ * tern_ticket_drop: it ends now. A fetch that has begun continues.
  *
- *   GONE, DENIED  As of tern_fetch_ticket; GONE also of a ticket that another daemon gave. */
+ *   GONE, DENIED  As for tern_fetch_ticket; GONE also for a ticket that another daemon issued. */
 TERN_API enum tern_err tern_ticket_renew(struct tern *t, const char *ticket, uint32_t stands_ms,
                                          uint32_t deadline_ms, uint32_t *ret_stands_ms);
 TERN_API enum tern_err tern_ticket_drop(struct tern *t, const char *ticket, uint32_t deadline_ms);
 
 /* ---- the disk tier ---- */
 
-/* What a store made durable. */
+/* The result of a store. */
 struct tern_stored {
-    uint32_t depth;   /* tokens of the session's list that the disk holds now */
-    uint64_t written; /* bytes that this call wrote; 0: all of it was there */
+    uint32_t depth;   /* tokens of the session's list that are on the disk now */
+    uint64_t written; /* bytes that this call wrote; 0: the disk already had all of them */
 };
 
 /* Stores a prefix of the session's committed tokens on the disk and returns when it is durable:
  * a Match finds it again (disk_depth) until it is evicted there, also after the daemon was killed
- * or the host lost power. The daemon stores by itself what it takes for worth it; this is for a
- * prefix that many will share, such as a system prompt, and for one that must not be lost. `depth`:
- * where it ends, in tokens, rounded down to whole chunks, at most the committed length. 0: the
- * daemon chooses, a little less than what is committed, so that others who share it find it. In a
- * pool with STATE groups it ends at the deepest resume point at or above that depth or, where there
- * is none, at the first one behind it. The call waits for the step of the commit to pass; the
- * session can be used meanwhile. It may be repeated. If deadline_ms passes, the store goes on.
- *   INVALID         So much is not committed, or not one whole chunk is, or there is no resume
- *                   point in all that is.
- *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no part of it.
+ * or the host lost power. The daemon stores prefixes by itself when it expects a benefit; this call
+ * is for a prefix that many will share, such as a system prompt, and for one that must not be lost.
+ * `depth`: the end of the prefix in tokens, rounded down to whole chunks, at most the committed
+ * length. 0: the daemon chooses a depth a little below the committed length, so that other sessions
+ * that share the prefix find it. In a pool with STATE groups the prefix ends at the deepest resume
+ * point at or before that depth or, if there is none, at the first one behind it. The call waits
+ * for the step of the commit to pass; the session can be used meanwhile. It may be repeated. If
+ * deadline_ms passes, the store goes on.
+ *   INVALID         `depth` is above the committed length, not one whole chunk is committed, or the
+ *                   committed part has no resume point.
+ *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no share of it.
  *   POOL_EXHAUSTED  The file system is full.
- *   QUOTA           It does not fit into the tenant's part of the disk, with what may not go: the
- *                   text says what there is too little of, and tern_error_numbers has how much it
- *                   needs and how much there is at most.
- *   BUSY            As many prefixes as may be are being stored. Repeat the call in a moment.
+ *   QUOTA           The prefix does not fit into the tenant's share of the disk beside what may not
+ *                   be evicted: the text names the resource, and tern_error_numbers has the amount
+ *                   needed and the most there can be.
+ *   BUSY            The limit of concurrent stores is reached. Repeat the call in a moment.
  *   GONE            The prefix left memory before it was written, or its namespace was reset.
  *   DISK            The disk failed. Nothing was stored.
  *   CORRUPT         A page in memory does not agree with its checksum. Nothing was stored. */

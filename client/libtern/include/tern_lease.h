@@ -6,142 +6,143 @@
 #error "include tern.h, which includes this"
 #endif
 
-/* ---- decode without waiting: pages that are held ahead of need ----
+/* ---- decode without waiting: pages that are leased ahead of need ----
  *
  * A decode step that crosses a page boundary needs a page, and tern_extend waits for the daemon to
- * name it. A lease holds pages before they are needed. The scheduler's thread takes them from its
- * stock, and one Step tells the daemon afterwards, which nobody waits for. The stock is filled up
- * in the background.
+ * allocate it. A lease keeps a stock of pages before they are needed. The scheduler's thread takes
+ * pages from the stock, and one Step reports that to the daemon afterwards; nobody waits for its
+ * answer. The stock is refilled in the background.
  *
- * tern_lease_submit makes no system call in the common case. A thread of the library's,
- * "tern-lease", sends: it looks for what was submitted shortly after it is due by the pace of the
- * Steps before. So the daemon has a Step 0.1 ms later where they are regular, and 4 ms at most
- * (later where no processor is free). After a second without one it sleeps, and the next submit
- * wakes it. It begins with the first lease of a connection, ends with
- * the last, handles no signal, and touches nothing but what is to be sent. Any other call on the
- * connection that asks the daemon something sends what lies before it first. So the order is kept
- * on one connection; on another one, use a session that left the lease after tern_lease_wait.
- * tern_lease_told takes the answers: call it in each step, while the device computes.
+ * tern_lease_submit makes no system call in the common case. A library thread, "tern-lease", sends:
+ * it predicts the next Step from the pace of the Steps before, and checks for it shortly after. The
+ * daemon receives a Step 0.1 ms later if the Steps are regular, and at most 4 ms later (more if no
+ * processor is free). After a second without a Step the thread sleeps, and the next submit wakes
+ * it. The thread starts with the first lease of a connection and ends with the last. It handles no
+ * signal, and touches only data that is to be sent. Any other call on the connection that sends a
+ * request first sends what was submitted before it. So requests on one connection keep their order;
+ * on another connection, use a session that left the lease only after tern_lease_wait.
+ * tern_lease_told receives the answers: call it in each step, while the device computes.
  *
- * Speculation: keep `allocated` ahead of what is accepted, and let rejected tokens be: the next
- * step writes over them. There is nothing to rewind and to give back in each step; what is left at
- * the end goes back by tern_finish or tern_session_close.
+ * Speculation: keep `allocated` ahead of the accepted tokens, and do not rewind rejected tokens:
+ * the next step overwrites them. tern_finish or tern_session_close frees the rest at the end.
  *
- * A lease belongs to its connection and to the thread of that. The other calls of the connection
- * keep their order with what the lease has submitted. While a session is in a lease its lengths are
- * the lease's. So any other call on it is CONFLICT, and nothing is sent; and BUSY once it has left
- * the lease, until that is submitted. Pages of the stock stay the engine's until tern_lease_end, or
- * until the engine is gone. */
+ * A lease belongs to its connection and to the thread that uses the connection. The other calls of
+ * the connection keep their order with what the lease has submitted. While a session is in a lease,
+ * the lease keeps its lengths. So any other call on the session returns CONFLICT and sends nothing;
+ * after the session has left the lease, such a call returns BUSY until the removal is submitted.
+ * Pages of the stock stay the engine's until tern_lease_end, or until the engine is gone. */
 struct tern_lease;
 
-#define TERN_LEASE_SESSIONS_MAX 4096 /* of one lease */
-#define TERN_LEASE_TOKENS_MAX   24   /* of one tern_lease_extend; of more, call it again */
+#define TERN_LEASE_SESSIONS_MAX 4096 /* sessions of one lease */
+#define TERN_LEASE_TOKENS_MAX   24   /* tokens of one tern_lease_extend; for more, call it again */
 
-/* For a group: the stock is filled up to `high` pages, at most 4,096, when it has `low` or fewer.
- * `high` should last for as many steps as an answer may take; twice as many are leased at most.
- * Both are 0 for a RECURRENT group, whose pages are not leased. */
+/* The marks of one group: when the stock has `low` pages or fewer, it is refilled to `high` pages,
+ * at most 4,096. `high` should last for the number of steps that an answer may take; at most twice
+ * `high` pages are leased. Both are 0 for a RECURRENT group, whose pages are not leased. */
 struct tern_lease_marks {
     uint32_t low, high;
 };
 
-/* Begins a lease of pages of a pool that this engine has opened or mapped, for so many sessions at
- * a time. marks: one for each group of the layout, which is borrowed for the call. It asks for the
- * first pages and does not wait for them: tern_lease_wait does. *ret is the connection's, and ends
- * with tern_lease_end or tern_destroy. It takes 2 MiB of this process, more with thousands of
- * sessions or pages. How much an engine may hold is limits.lease_pages of the
- * daemon's configuration; marks above that are not reached, and neither are those for which the
- * pool has no room.
- *   INTERNAL  The sending thread cannot be begun, or this process has no memory. */
+/* Begins a lease of pages of a pool that this engine has opened or mapped, for at most `sessions`
+ * sessions at a time. marks: one for each group of the layout; the layout is borrowed for the call.
+ * The call requests the first pages and does not wait for them: tern_lease_wait does. The
+ * connection owns *ret, and tern_lease_end or tern_destroy ends it. A lease takes 2 MiB of this
+ * process, more with thousands of sessions or pages. An engine may lease limits.lease_pages pages
+ * of the daemon's configuration; the stock does not reach marks above that limit, or marks for
+ * which the pool has no room.
+ *   INTERNAL  The sending thread cannot be started, or this process has no memory. */
 TERN_API enum tern_err tern_lease_begin(struct tern *t, uint64_t pool,
                                         const struct tern_layout *layout,
                                         const struct tern_lease_marks *marks, uint32_t sessions,
                                         struct tern_lease **ret);
-/* Gives all that the stock has back, and sets *l to NULL, which it may be already. Nothing of it
- * was written, so no step is named. After an error the lease is as it was.
- *   CONFLICT  Sessions are in it. Remove them. */
+/* Returns all pages of the stock to the daemon, ends the lease and sets *l to NULL; NULL is
+ * allowed. None of these pages was written, so the call takes no step. An error leaves the lease
+ * unchanged.
+ *   CONFLICT  The lease has sessions. Remove them. */
 TERN_API enum tern_err tern_lease_end(struct tern_lease **l, uint32_t deadline_ms);
 
-/* A session comes under the lease. `now`: what the last call on it has answered; its lengths and
- * tokens count. With a RECURRENT group, the session has been extended in its turn before. *ret is
- * the session's number in the calls below.
- *   BUSY      The lease has as many sessions as it was begun for. Or this one has left a lease, and
- *             that was not submitted: tern_lease_submit.
- *   CONFLICT  It is in a lease of this connection already. */
+/* Adds a session to the lease. `now`: the result of the last call on the session; only its lengths
+ * and tokens are used. With a RECURRENT group, the session must have been extended in its turn
+ * before. *ret is the session's number in the calls below.
+ *   BUSY      The lease has as many sessions as it was begun for. Or this session has left a lease
+ *             and its removal is not submitted yet: call tern_lease_submit.
+ *   CONFLICT  The session is in a lease of this connection already. */
 TERN_API enum tern_err tern_lease_add(struct tern_lease *l, tern_session s,
                                       const struct tern_result *now, uint32_t *ret);
-/* The session leaves the lease: what the daemon has not heard of it yet is gathered, and behind the
- * next tern_lease_submit that is OK it can be used by all calls again. Its pages stay its own.
- * `step`: the last that may touch pages which it took and which the daemon refused to assign; they
- * are given back behind it. */
+/* Removes the session from the lease: its operations that are not sent yet are gathered, and after
+ * the next tern_lease_submit that returns OK all calls can use the session again. Its pages stay
+ * its own. `step`: the last step that may touch pages which the session took and which the daemon
+ * refused to assign; they are freed behind that step. */
 TERN_API enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t session, uint64_t step);
 
-/* What tern_extend does, with pages of the stock and without a request: n tokens behind the list,
- * and the new lengths, neither of which shrinks. The runs are the pages that the table gained,
- * borrowed until the next tern_lease_submit; the engine may write them at once.
- *   BUSY            The stock has not so many pages, and more are on their way: tern_lease_submit
- *                   with step 0, then tern_lease_wait. Or one Step is full: the same. Nothing was
- *                   taken.
- *   POOL_EXHAUSTED  The same, and the pool has not so many: retract a session.
- *   QUOTA           It never fits: the pool, or the stock at its high mark, has not so many.
+/* Extends the session as tern_extend does, with pages of the stock and without a request: appends n
+ * tokens to the list and sets the new lengths, neither of which may shrink. The runs are the pages
+ * that the table gained, borrowed until the next tern_lease_submit; the engine may write at once.
+ *   BUSY            The stock does not have enough pages, and more are on their way; or one Step is
+ *                   full. Nothing was taken. Call tern_lease_submit with step 0, then
+ *                   tern_lease_wait.
+ *   POOL_EXHAUSTED  Neither the stock nor the pool has enough pages: retract a session.
+ *   QUOTA           It never fits: the pool, or the stock at its high mark, has fewer pages.
  *   INVALID         The lengths do not fit, or n is above TERN_LEASE_TOKENS_MAX.
  *   GONE            The lease has no session of that number: it was removed.
- *   any other       An earlier operation of this session was refused: remove it from the lease. */
+ *   any other       An earlier operation of this session was refused: remove the session. */
 TERN_API enum tern_err tern_lease_extend(struct tern_lease *l, uint32_t session,
                                          const uint32_t *tokens, uint32_t n, uint32_t written,
                                          uint32_t allocated, const struct tern_run **ret_runs,
                                          uint32_t *ret_nruns);
-/* As tern_rewind. What is given back does not come to the stock: it is free when `step` has passed.
- * The errors are those of tern_lease_extend. */
+/* Rewinds as tern_rewind does. The pages do not go to the stock: they are free when `step` has
+ * passed. The errors are those of tern_lease_extend. */
 TERN_API enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t session, uint32_t length,
                                          uint64_t step);
-/* As tern_commit, and tern_lease_told brings the answer, which may be that a wrong depth is
- * refused. The runs in it take the place of pages of the table, which are given back behind `step`.
- * So `step` is the last step that may be dispatched before that answer was applied: name one some
- * steps ahead, and tern_lease_submit holds to it.
+/* Commits as tern_commit does; tern_lease_told returns the answer, which may be a refusal of a
+ * wrong depth. The runs in the answer replace pages of the table, which are freed behind `step`. So
+ * `step` is the last step that may be dispatched before that answer is applied: name a step some
+ * steps ahead, and tern_lease_submit enforces it.
  *
- * With a RECURRENT group and a depth that is the written length, the session's state becomes the
- * tree's, and each step of the device would overwrite it. So `step` is the one that wrote it, and
- * tern_lease_submit lets no further step begin before the answer was taken, whose run names the
- * page to go on in and the one to copy from.
- *   BUSY      A commit of this session is under way, or a rewind is not answered yet.
+ * With a RECURRENT group and a depth that is the written length, the tree takes over the session's
+ * state, and each further step of the device would overwrite that state. So `step` is the step that
+ * wrote the state, and tern_lease_submit lets no further step begin before the answer is taken. The
+ * run in the answer names the page to continue in and the page to copy from.
+ *   BUSY      A commit of this session is under way, or a rewind has no answer yet.
  *   CONFLICT  A step was submitted since the session was extended to that length, or behind `step`,
- *             and may have overwritten the state. Extend it to what is written now (its lengths may
- *             be the same), and commit that before the next submit. */
+ *             and may have overwritten the state. Extend the session to the length written now (its
+ *             lengths may stay the same), and commit that length before the next submit. */
 TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session, uint32_t depth,
                                          uint64_t step);
-/* Leaves what was gathered to the sending thread, as one Step, and asks for more pages if the stock
- * is low. It waits for nothing, and takes answers only where too many were not taken by
- * tern_lease_told. `step`: the one that the engine dispatches next; 0: none, as where only pages
- * are waited for. After an error all stays gathered, and goes with the next call.
+/* Submits the gathered operations to the sending thread as one Step, and requests more pages if the
+ * stock is low. The call never blocks, and receives answers only if too many were not taken by
+ * tern_lease_told. `step`: the step that the engine dispatches next; 0: none, for instance if the
+ * engine only waits for pages. After an error the operations stay gathered for the next call.
  *   BUSY  The daemon has not answered the last Steps yet, or the socket is full. Or, with a step,
- *         the answer to a commit which named a step before it, or which hands over a RECURRENT
- *         state, was not taken: then what was gathered is sent, and the step is not to be
- *         dispatched, since its kernels would use pages that are given back, or overwrite that
- *         state. In all cases tern_lease_wait, then tern_lease_told until it says BUSY, then this
- *         call again. */
+ *         an answer was not taken to a commit that named an earlier step or that hands over a
+ *         RECURRENT state: then the operations are sent, but do not dispatch the step, since its
+ *         kernels would use pages that are freed, or overwrite that state. In all cases call
+ *         tern_lease_wait, then tern_lease_told until it returns BUSY, then this function again. */
 TERN_API enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step);
-/* Sends what was submitted, and waits until all of it is answered. */
+/* Sends what was submitted, and waits for all its answers. */
 TERN_API enum tern_err tern_lease_wait(struct tern_lease *l, uint32_t deadline_ms);
-/* Pages of a group that the stock has. */
+/* Returns the number of pages of a group in the stock. */
 TERN_API uint32_t tern_lease_stock(const struct tern_lease *l, uint32_t group);
 
 struct tern_lease_told {
     uint32_t slot; /* the session's number in the lease */
     tern_session session;
-    bool failed;               /* an operation was refused: every further call on it returns that */
-    struct tern_result result; /* of that operation, or else of a commit, which may be refused, too,
-                                  and the session goes on */
-    const char *text;          /* what was refused, what the daemon has, what to do, why; or "" */
-    uint64_t numbers[2];       /* of the daemon's reason, as tern_error_numbers; or 0 */
+    bool failed;               /* an operation was refused: every further call on the session
+                                  returns its error */
+    struct tern_result result; /* of that operation; or of a commit, which may also be refused while
+                                  the session continues */
+    const char *text;          /* the refused operation, what the daemon has, what to do, the
+                                  reason; or "" */
+    uint64_t numbers[2];       /* of the daemon's reason, as from tern_error_numbers; or 0 */
 };
 
-/* Takes what the daemon has answered, and hands out one answer to a commit, or tells of an
- * operation that was refused later than the call that gathered it. It waits for nothing. Call it
- * until it says BUSY, in each step behind the launch: what comes meanwhile is also where pages for
- * the stock come from. *ret is borrowed until the next call of this function. Pages that were not
- * assigned stay the engine's until the session is removed.
- *   BUSY         There is none.
- *   DAEMON_LOST  There is none, and none will come. */
+/* Receives the daemon's answers, and returns one answer to a commit, or one operation that the
+ * daemon refused after the call that gathered it had returned OK. The call never blocks. Call it
+ * until it returns BUSY, in each step after the launch: the answers also contain pages for the
+ * stock. *ret is borrowed until the next call of this function. Pages that were not assigned stay
+ * the engine's until the session is removed.
+ *   BUSY         There is no answer.
+ *   DAEMON_LOST  There is no answer, and none will arrive. */
 TERN_API enum tern_err tern_lease_told(struct tern_lease *l, struct tern_lease_told *ret);
 
 #endif

@@ -6,46 +6,45 @@
 #error "include tern.h, which includes this"
 #endif
 
-/* ---- turn records: what a turn leaves beside KV ----
+/* ---- turn records: data of a turn beside KV ----
  *
  * A turn may leave a record: the token ids of its new tokens, a log-probability of each, and up to
- * TERN_BLOBS_MAX named blobs, such as hidden states of the whole list. The records of a session
- * follow each other: record 0 begins at token 0, and each one where the record before it ends.
- * Token ids and log-probabilities stay until a rollback or the session's end. Of the blobs those of
- * the last records stay (blobs_kept of tern_session_open_with); each append drops those of the
- * record that is now one too many.
+ * TERN_BLOBS_MAX named blobs, such as hidden states of the whole list. The records of a session are
+ * contiguous: record 0 begins at token 0, and each record where the record before it ends. Token
+ * ids and log-probabilities stay until a rollback or the session's end. Only the last records keep
+ * their blobs (blobs_kept of tern_session_open_with); each append drops the blobs of the oldest
+ * record beyond that number.
  *
  * Records lie in the tenant's record memory (record_memory in the daemon's configuration), which
- * every process of an engine can map. The engine writes their bytes there, and they stay where they
- * are: the daemon looks at them, and never copies them.
+ * every process of an engine can map. The engine writes the bytes of records there, and they stay
+ * in place: the daemon reads them and never copies them.
  *
- * Records are written and read within a turn, by the turn's handle. What the calls below have in
- * common:
+ * Records are written and read within a turn, by the turn's handle. All calls below may return:
  *   INVALID      This is the session's own handle: begin a turn.
  *   UNSUPPORTED  The tenant has no record memory. */
 
-#define TERN_BLOBS_MAX        4  /* blobs of a record */
-#define TERN_BLOB_NAME_MAX    31 /* bytes of a blob's name, of which there is at least one */
-#define TERN_RECORD_SPANS_MAX 8  /* spans of a section */
+#define TERN_BLOBS_MAX        4  /* blobs of one record */
+#define TERN_BLOB_NAME_MAX    31 /* bytes of a blob's name; it has at least one */
+#define TERN_RECORD_SPANS_MAX 8  /* spans of one section */
 
 /* Maps the tenant's record memory, readable and writable. The connection owns *ret, and
- * tern_records_unmap or tern_destroy ends it. This process has joined an engine before. */
+ * tern_records_unmap or tern_destroy ends it. This process must have joined an engine before. */
 TERN_API enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms,
                                         struct tern_records **ret);
-/* Unmaps and sets *m to NULL, which it may be already. Spans point nowhere from then on. */
+/* Unmaps the memory and sets *m to NULL; NULL is allowed. All spans are invalid from then on. */
 TERN_API void tern_records_unmap(struct tern_records **m);
-/* How many bytes are mapped. */
+/* Returns the number of mapped bytes. */
 TERN_API uint64_t tern_records_bytes(const struct tern_records *m);
 
-/* Bytes that lie side by side in the mapping. Token ids and log-probabilities lie whole in one. */
+/* Contiguous bytes in the mapping. A token id or log-probability never crosses a span's end. */
 struct tern_span {
     uint8_t *at;
     uint64_t bytes;
 };
 
-/* A range of bytes: one span behind the other. The spans of a record that was prepared are the
- * caller's to write until it is put. Those of one that was got may be read until the turn ends, and
- * those of its blobs until the next append or rollback of the turn. */
+/* A range of bytes: one span behind the other. The caller may write the spans of a prepared record
+ * until it is put. It may read the spans of a record from tern_record_get until the turn ends, and
+ * the spans of its blobs until the next append or rollback of the turn. */
 struct tern_section {
     uint64_t bytes; /* of all spans together; 0: it is empty */
     uint32_t nspans;
@@ -54,104 +53,104 @@ struct tern_section {
 
 struct tern_record_blob {
     char name[TERN_BLOB_NAME_MAX + 1];
-    bool dropped; /* it is no longer there, and `at` is empty */
+    bool dropped; /* the blob was dropped, and `at` is empty */
     struct tern_section at;
 };
 
-/* Where a record lies. It is of the tokens [from, length) of the list that the session's records
- * have. */
+/* The place of a record, which covers the tokens [from, length) of the recorded list. */
 struct tern_record {
     uint32_t from, length;
-    struct tern_section before;   /* uint32_t: token ids of [0, from), while it is prepared; else
+    struct tern_section before;   /* uint32_t: token ids of [0, from), in a prepared record; else
                                      empty */
     struct tern_section tokens;   /* uint32_t: token ids of [from, length) */
-    struct tern_section logprobs; /* float: one of each of those, or empty */
+    struct tern_section logprobs; /* float: one for each of these tokens, or empty */
     uint32_t nblobs;
     struct tern_record_blob blobs[TERN_BLOBS_MAX];
 };
 
-/* A blob of a record that is to be. */
+/* A blob of a record to be appended. */
 struct tern_blob {
-    const char *name; /* borrowed for the call; another one in each blob of a record */
+    const char *name; /* borrowed for the call; unique among the blobs of a record */
     uint64_t bytes;   /* at least 1 */
-    const void *from; /* tern_records_append copies it from here; else it is not looked at */
+    const void *from; /* tern_records_append copies the blob from here; other calls ignore it */
 };
 
 enum tern_record_part { TERN_PART_NONE = 0, TERN_PART_TOKENS = 1, TERN_PART_LOGPROBS = 2 };
 
 /* What the session has recorded now. It is filled in whenever the daemon answered, also with an
- * error; then the two numbers are 0 if the session is not the turn's any more, or if nothing was
- * looked at. */
+ * error; then length and records are 0 if the turn no longer has the session, or if the daemon did
+ * not look at it. */
 struct tern_recorded {
-    uint32_t length;             /* tokens of all its records together */
-    uint32_t records;            /* of the session */
-    enum tern_record_part part;  /* with MALFORMED: what is wrong is element `index` of this part */
+    uint32_t length;             /* of all its records together, in tokens */
+    uint32_t records;            /* number of the session's records */
+    enum tern_record_part part;  /* with MALFORMED: the part whose element `index` is wrong */
     uint32_t index;              /* a token of the whole list, a log-probability of the new ones */
-    struct tern_lengths lengths; /* of the session: all 0 where a rollback gave its table up */
+    struct tern_lengths lengths; /* of the session; all 0 if a rollback dropped its table */
     uint32_t tokens;             /* in the session's list */
 };
 
 /* ---- turn records by hand: prepare, write, put ---- */
 
-/* Gets pages for a record of a list of `length` tokens. logprobs: how many there will be, which is
- * 0 or the number of tokens behind the last record. *ret is the caller's and says where each
- * section is to be written; write all of it, `before` included, because the daemon compares the
- * whole list. What was prepared in this turn before, and not put, is given back, also by a prepare
- * that is refused.
- *   CONFLICT   The list is no longer than the one that is recorded. Roll back first.
+/* Allocates pages for a record of a list of `length` tokens. logprobs: the number of
+ * log-probabilities: 0, or the number of tokens behind the last record. *ret is the caller's and
+ * names the memory of each section; write all of them, including `before`, because the daemon
+ * compares the whole list. A record that was prepared in this turn before and not put is dropped,
+ * also by a prepare that is refused.
+ *   CONFLICT   The list is not longer than the recorded list. Roll back first.
  *   QUOTA      The record memory has no room. Close sessions, or have record_memory raised.
  *   MALFORMED  logprobs is neither 0 nor the number of new tokens.
- *   BUSY       A record that was put is still looked at, or all turn records are in use. */
+ *   BUSY       The daemon still reads a record that was put, or all turn records are in use. */
 TERN_API enum tern_err tern_record_prepare(struct tern_records *m, tern_session turn,
                                            uint32_t length, uint32_t logprobs,
                                            const struct tern_blob *blobs, uint32_t nblobs,
                                            uint32_t deadline_ms, struct tern_record *ret);
-/* The same for the list to roll back to: all of it, `length` tokens, goes to ret->before, and the
- * record has nothing else. */
+/* Prepares the list to roll back to: write all of it, `length` tokens, to ret->before; the record
+ * has no other section. */
 TERN_API enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern_session turn,
                                                     uint32_t length, uint32_t deadline_ms,
                                                     struct tern_record *ret);
-/* Appends the record that was prepared and written. The daemon looks at its bytes first. Whatever
- * the answer, what was prepared is used up by it, but for BUSY.
+/* Appends the record that was prepared and written. The daemon reads its bytes first. Any answer
+ * except BUSY uses up the prepared record.
  *   INVALID    Nothing is prepared.
- *   CONFLICT   The recorded list is no prefix of this one. Nothing was stored: roll back to what
- *              the two have in common.
+ *   CONFLICT   The recorded list is no prefix of this list. Nothing was stored: roll back to the
+ *              common part.
  *   MALFORMED  A token id is 2^31 or more, or a log-probability is not finite. Nothing was stored.
- *              tern_error_text and *ret say which one it is. The connection lives on.
+ *              tern_error_text and *ret name the element. The connection stays usable.
  *   GONE       The turn is over, or the session is closed. Nothing was stored.
- *   CORRUPT    A page of the record memory was gone. Nothing was stored: prepare it anew.
- *   BUSY       The daemon looks at as many records as it may (limits.record_jobs). Repeat the put.
+ *   CORRUPT    A page of the record memory was lost. Nothing was stored: prepare the record anew.
+ *   BUSY       The daemon reads as many records as it may (limits.record_jobs). Repeat the put.
  *
- * After TIMED_OUT or DAEMON_LOST tern_record_get tells whether the record is there. A put that is
- * repeated appends nothing twice: it is INVALID, or BUSY while the first is still looked at. */
+ * After TIMED_OUT or DAEMON_LOST call tern_record_get to see whether the record exists. A repeated
+ * put appends nothing twice: it returns INVALID, or BUSY while the daemon still reads the first. */
 TERN_API enum tern_err tern_record_put(struct tern_records *m, tern_session turn,
                                        uint32_t deadline_ms, struct tern_recorded *ret);
-/* Takes the session back to the deepest record whose whole list of tokens the prepared list begins
- * with, or to none: the records behind it go. Where the session has committed more than what is
- * left, its table is given up: it is free when `step` has passed, the last step that may touch its
- * pages (or TERN_STEP_NONE). What was prepared is used up as by a put. Until the answer has come,
- * all other calls on the session but tern_abort and closing it are BUSY. Then call tern_match with
- * the prompt, whether the table went or not: ret->lengths say. The call may be repeated after a new
- * prepare.
- *   INVALID    Nothing is prepared that could be rolled back to. Or more than blobs_kept - 1
- *              records would go, counted together since the last append (of a session that merges:
- *              more than 15), or the record that would be last has lost its blobs. Nothing was
- *              changed.
- *   MALFORMED  A token id is 2^31 or more. Nothing was changed. The connection lives on.
+/* Rolls the session back to the deepest record whose whole list of tokens the prepared list begins
+ * with, or to none: the records behind it are dropped. If the session has committed more than what
+ * is left, its table is dropped too: its pages are free when `step` has passed, the last step that
+ * may touch them (or TERN_STEP_NONE). The call uses up the prepared list as a put does. Until the
+ * answer arrives, all other calls on the session return BUSY, except tern_abort and the close.
+ * Afterwards call tern_match with the prompt, whether the table was dropped (see ret->lengths) or
+ * not. The call may be repeated after a new prepare.
+ *   INVALID    No list to roll back to is prepared. Or more than blobs_kept - 1 records would be
+ *              dropped, counted over all rollbacks since the last append (for a session that
+ *              merges: more than 15), or the record that would be last has lost its blobs. Nothing
+ *              was changed.
+ *   MALFORMED  A token id is 2^31 or more. Nothing was changed. The connection stays usable.
  *   GONE, CORRUPT, BUSY  As for tern_record_put. */
 TERN_API enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn,
                                             uint64_t step, uint32_t deadline_ms,
                                             struct tern_recorded *ret);
-/* Says where the records from `first` on lie, `max` of them or all that there are. A blob that was
- * dropped is named too. ret[0..*ret_n) are the caller's. *ret_records (may be NULL): how many the
- * session has; with max 0 that is all. The call may be repeated.
+/* Returns the places of the records from `first` on, at most `max` of them. Dropped blobs are
+ * listed too. ret[0..*ret_n) are the caller's. *ret_records (may be NULL): the number of the
+ * session's records; with max 0 the call returns only that. The call may be repeated.
  *   INVALID  `first` is above the number of records. */
 TERN_API enum tern_err tern_record_get(struct tern_records *m, tern_session turn, uint32_t first,
                                        struct tern_record *ret, uint32_t max, uint32_t deadline_ms,
                                        uint32_t *ret_n, uint32_t *ret_records);
 
-/* Copy n bytes, from byte `at` of the section on, whatever its spans are. Any thread may call them.
- *   INVALID  The section has not that many bytes there. Nothing is copied. */
+/* Copy n bytes to or from the section, from its byte `at` on, across its spans. Any thread may call
+ * them.
+ *   INVALID  The section does not have that many bytes there. Nothing is copied. */
 TERN_API enum tern_err tern_section_write(const struct tern_section *s, uint64_t at,
                                           const void *from, uint64_t n);
 TERN_API enum tern_err tern_section_read(const struct tern_section *s, uint64_t at, void *to,
@@ -160,7 +159,7 @@ TERN_API enum tern_err tern_section_read(const struct tern_section *s, uint64_t 
 /* ---- turn records as a whole ---- */
 
 struct tern_new_record {
-    const uint32_t *tokens; /* the whole list, from the first token on */
+    const uint32_t *tokens; /* the whole list from its first token */
     uint32_t ntokens;
     uint32_t nlogprobs;    /* 0, or the number of tokens behind the last record */
     const float *logprobs; /* of the last nlogprobs tokens */
@@ -169,14 +168,13 @@ struct tern_new_record {
 };
 
 /* Prepares a record, copies all of it from the caller's memory into the record memory, and puts it.
- * Everything is borrowed for the call. The errors are those of tern_record_prepare and
- * tern_record_put. An append that is repeated appends nothing twice: it is CONFLICT if the record
- * is there. */
+ * All arguments are borrowed for the call. The errors are those of tern_record_prepare and
+ * tern_record_put. A repeated append appends nothing twice: it is CONFLICT if the record exists. */
 TERN_API enum tern_err tern_records_append(struct tern_records *m, tern_session turn,
                                            const struct tern_new_record *record,
                                            uint32_t deadline_ms, struct tern_recorded *ret);
-/* The same for a rollback to a list of n tokens; with 0 all records go. The errors are those of
- * tern_record_prepare and tern_record_rollback. It may be repeated. */
+/* Prepares and makes a rollback to a list of n tokens; 0 drops all records. The errors are those of
+ * tern_record_prepare and tern_record_rollback. The call may be repeated. */
 TERN_API enum tern_err tern_records_rollback(struct tern_records *m, tern_session turn,
                                              const uint32_t *tokens, uint32_t n, uint64_t step,
                                              uint32_t deadline_ms, struct tern_recorded *ret);
