@@ -1,5 +1,5 @@
-/* The asynchronous form: requests are submitted into the table of pending.c, and tern_poll hands
- * their answers out one by one, first those that came while a synchronous call waited. */
+/* The asynchronous form: requests are submitted into the table of pending.c, and tern_poll returns
+ * their answers one by one, first those that arrived while a synchronous call waited. */
 #include "internal.h"
 
 #include <string.h>
@@ -208,7 +208,7 @@ bool tern_wants_write(const struct tern *t)
     return client_socket_wants_write(&t->socket);
 }
 
-/* What has come for a subscription, which stays in the table unless that was its end. */
+/* Returns the changes of a subscription, which stays in the table unless it has ended. */
 static enum tern_err hand_out_stream(struct tern *t, uint32_t slot, struct tern_answer *ret)
 {
     if (subscription_give(t, &t->pending[slot], ret) != TERN_OK)
@@ -249,8 +249,8 @@ static bool take_stored(struct tern *t, const uint8_t *body, uint32_t n, struct 
     return true;
 }
 
-/* The results of a batch, and what they are the results of; or one result, with its words. False:
- * it is no answer. */
+/* Takes the results of a batch and the operations that they belong to; or one result, with its
+ * text. Returns false if the body is no answer. */
 static bool take_results(struct tern *t, const struct pending *p, const uint8_t *body, uint32_t n,
                          struct tern_answer *ret)
 {
@@ -302,8 +302,8 @@ static enum tern_err hand_out_kept(struct tern *t, struct tern_answer *ret)
     return hand_out(t, slot, p->body, p->body_bytes, ret);
 }
 
-/* After the connection was lost: whoever still waits is told, then there is nothing more to poll.
- * A lease knows it by itself. */
+/* After the connection was lost: fails each request that still waits, then nothing is left to poll.
+ * A lease notices the loss by itself. */
 static enum tern_err hand_out_lost(struct tern *t, struct tern_answer *ret)
 {
     uint64_t used = ~t->pending_free;

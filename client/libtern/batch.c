@@ -1,6 +1,6 @@
 /* The operations of a scheduler's iteration, gathered and sent as one Step. A batch keeps copies of
- * the tokens in an arena as large as a request may be, so whatever fits in the one fits in the
- * other, and no array of the caller has to live until the batch is sent. */
+ * the tokens in an arena as large as a request may be, so tokens that fit into the request fit into
+ * the arena, and no array of the caller has to live until the batch is sent. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 
 #include "base/err.h"
 
-#define BARRIER_BYTES 2u /* of the field that tern_batch_barrier adds */
+#define BARRIER_BYTES 2u /* size of the field that tern_batch_barrier adds */
 
 struct tern_batch {
     struct tern *t; /* borrowed */
     uint32_t n;
-    size_t bytes; /* of the request as it is */
+    size_t bytes; /* size of the request so far */
     uint8_t *arena;
-    size_t used; /* of the arena, which has body_max bytes */
+    size_t used; /* bytes used of the arena, which has body_max bytes */
     struct client_op op[TERN_BATCH_OPS_MAX];
 };
 
@@ -68,8 +68,8 @@ static const void *keep(struct tern_batch *b, const void *from, size_t n)
     return to;
 }
 
-/* Keys are aligned to 8 bytes, and so is what is kept: a list needs a little more of the arena than
- * of a request. */
+/* Keys are aligned to 8 bytes, and so are copies in the arena: a list needs a little more room in
+ * the arena than in a request. */
 static bool fits(const struct tern_batch *b, const struct client_op *op)
 {
     const size_t max = b->t->socket.body_max,
@@ -173,7 +173,7 @@ void tern_batch_barrier(struct tern_batch *b)
 
 /* ---- sending ---- */
 
-/* A session may have come under a lease since its operation was added. */
+/* A session may have been added to a lease since its operation was added. */
 static enum tern_err check_batch(struct tern_batch *b)
 {
     if (b->n == 0)
@@ -195,9 +195,9 @@ static enum tern_err send_ops(struct tern_batch *b, uint32_t deadline_ms, uint32
 
 enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, struct call *ret)
 {
-    /* Others may be under way, so the caller repeats what goes on. */
+    /* Other batches may be under way, so the caller repeats an operation that continues. */
     TRY(send_ops(b, deadline_ms, 1, ret));
-    (void)client_socket_send(&b->t->socket); /* call_wait says what became of it */
+    (void)client_socket_send(&b->t->socket); /* call_wait reports a failure */
     return TERN_OK;
 }
 

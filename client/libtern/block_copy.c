@@ -1,5 +1,5 @@
 /* See block_copy.h. A run is cut into parts of PART_BYTES at most, which the calling thread and the
- * others take one by one; who makes the last part of a value ends it. */
+ * others take one by one; the thread that makes the last part of a value completes the value. */
 #include "block_copy.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "base/checksum_blocks.h"
 
 #define PART_BYTES LANE_BYTES  /* a multiple of CHECKSUM_BLOCK */
-#define RUN_BYTES  (64u << 20) /* of values in one run, or one value */
+#define RUN_BYTES  (64u << 20) /* bytes of values in one run, or one value */
 #define NAME_WORDS (sizeof(struct block_name) / sizeof(uint64_t))
 #define LEAVES_MAX (TERN_BLOCK_VALUE_MAX / CHECKSUM_BLOCK + NAME_WORDS) /* of a value */
 #define FOLDS_MAX  (LEAVES_MAX * sizeof(uint64_t) / CHECKSUM_BLOCK + 1)
@@ -25,10 +25,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "trailers are written 
 struct copier {
     uint64_t value_bytes;
     uint32_t most, parts_each;
-    uint32_t leaves;        /* words of a value's hashes, its name's with them */
-    uint32_t words;         /* the same of a page's, which may be more */
+    uint32_t leaves;        /* words of a value's hashes and its name */
+    uint32_t words;         /* words for a page's hashes, which may be more */
     uint64_t *leaf;         /* owned: `words` for each copy of a run */
-    _Atomic uint32_t *left; /* owned: parts of each copy that are not made yet */
+    _Atomic uint32_t *left; /* owned: parts of each copy that are not complete yet */
 
     pthread_mutex_t lock;
     pthread_cond_t work, done;
@@ -38,8 +38,8 @@ struct copier {
     bool ends;
 
     const struct block_far *far; /* NULL: pages are memory of the host */
-    _Atomic bool failed;         /* a lane of this run has */
-    _Atomic bool loose;          /* a lane of any run is */
+    _Atomic bool failed;         /* a lane of this run has failed */
+    _Atomic bool loose;          /* a lane of any run is loose */
 
     struct block_copy *copies; /* of the run */
     enum copy_way way;
@@ -47,7 +47,7 @@ struct copier {
     _Atomic uint32_t next;
 };
 
-/* Where byte `at` of the value lies in the caller's memory. */
+/* A place in the caller's memory: that of byte `at` of the value. */
 struct place {
     const struct iovec *iov;
     size_t off;
@@ -63,14 +63,14 @@ static struct place place_of(const struct block_copy *b, uint64_t at)
     return p;
 }
 
-/* Steps over pieces that are used up, while there are bytes left to move. */
+/* Skips pieces that are used up, while there are bytes left to move. */
 static void place_ahead(struct place *p)
 {
     for (; p->off == p->iov->iov_len; p->iov++)
         p->off = 0;
 }
 
-/* Moves n bytes between there and `with`, piece by piece, and goes on behind them. */
+/* Moves n bytes between *p and `with`, piece by piece, and advances *p behind them. */
 static void move_pieces(struct place *p, uint8_t *with, size_t n, enum copy_way way)
 {
     while (n > 0) {
@@ -90,8 +90,8 @@ static void move_pieces(struct place *p, uint8_t *with, size_t n, enum copy_way 
     }
 }
 
-/* One block out of a page. Where the caller's memory has it in pieces, a copy in between is what is
- * hashed: the page may change at any moment. */
+/* Copies one block out of a page. If the block lies in pieces of the caller's memory, an
+ * intermediate copy is hashed, because the page may change at any moment. */
 static void block_out(struct place *p, const uint8_t *page, size_t n, uint64_t *leaf)
 {
     uint8_t between[CHECKSUM_BLOCK];
@@ -127,7 +127,7 @@ static void copy_part(const struct block_copy *b, uint64_t at, uint64_t end, uin
     }
 }
 
-/* The same of a page on a GPU, by the lane's own memory, which is what is hashed. */
+/* Copies a part from or to a page on a GPU, by the lane's own memory, which is hashed. */
 static void copy_part_far(struct lane *l, const struct block_copy *b, uint64_t at, uint64_t end,
                           uint64_t *leaf, enum copy_way way)
 {
@@ -146,7 +146,7 @@ static void copy_part_far(struct lane *l, const struct block_copy *b, uint64_t a
         lane_put(l, b->page + at, end - at);
 }
 
-/* The checksum of a value: of its name and of the hashes of all its blocks. */
+/* Returns the checksum of a value: of its name and of the hashes of all its blocks. */
 static uint64_t fold(const uint64_t *leaf, uint32_t n)
 {
     uint64_t folds[FOLDS_MAX], sum;
@@ -174,8 +174,8 @@ static void write_trailer(struct lane *l, uint8_t *at, const struct block_traile
         lane_put(l, at, sizeof *is);
 }
 
-/* The page's checksum: the hashes of its blocks are those of the value, but for the last, which end
- * with the trailer. */
+/* Computes the page's checksum: the hashes of its blocks are those of the value, except the last
+ * ones, which include the trailer. */
 static void sum_page(const struct copier *c, struct lane *l, struct block_copy *b, uint64_t *leaf)
 {
     uint64_t whole = c->value_bytes / CHECKSUM_BLOCK, from = whole * CHECKSUM_BLOCK,
@@ -254,7 +254,7 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* No signal of the process is handled on them. Returns how many there are. */
+/* Starts threads that handle no signal of the process. Returns their number. */
 static uint32_t begin_threads(struct copier *c, uint32_t n)
 {
     sigset_t all, before;
@@ -268,7 +268,7 @@ static uint32_t begin_threads(struct copier *c, uint32_t n)
     return begun;
 }
 
-/* Words of a name and of the hashes of so many bytes. */
+/* Returns the words of a name and of the hashes of that many bytes. */
 static uint32_t words_of(uint64_t bytes)
 {
     return (uint32_t)((bytes + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK + NAME_WORDS);
@@ -277,7 +277,7 @@ static uint32_t words_of(uint64_t bytes)
 enum tern_err copier_create(uint32_t threads, uint64_t value_bytes, const struct block_far *far,
                             struct copier **ret)
 {
-    /* The context of the calling thread is its own affair: it copies nothing to a GPU. */
+    /* The calling thread copies nothing to a GPU, so its context stays unchanged. */
     const uint32_t others = far ? threads : threads - 1;
     struct copier *c = calloc(1, sizeof *c);
     uint64_t most = RUN_BYTES / value_bytes;
@@ -337,8 +337,8 @@ uint32_t copier_most(const struct copier *c)
     return c->most;
 }
 
-/* Threads that help: none for what one of them has copied before another wakes, but for one where
- * the calling thread copies nothing. */
+/* Returns the number of threads that help: none for a run that one thread completes before another
+ * wakes, but at least one if the calling thread copies nothing. */
 static uint32_t helpers(const struct copier *c, uint32_t n)
 {
     uint64_t shares = c->value_bytes * n / PART_BYTES, others = shares > 0 ? shares - 1 : 0;
@@ -372,7 +372,7 @@ bool copier_run(struct copier *c, struct block_copy *copies, uint32_t n, enum co
         return true;
     pthread_mutex_lock(&c->lock);
     if (!c->far) {
-        c->busy -= c->wanted; /* who has not come by now is not needed */
+        c->busy -= c->wanted; /* threads that have not joined by now are not needed */
         c->wanted = 0;
     }
     while (c->busy > 0)

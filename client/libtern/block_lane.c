@@ -38,15 +38,15 @@ void lane_end(struct lane *l)
     (void)l->far->driver->context_release(l->far->device);
 }
 
-/* Waits until the stream has done all that it was given. */
+/* Waits until the stream has finished all queued work. */
 static bool is_over(struct lane *l)
 {
     return l->far->driver->event_record(l->event, l->stream) == CUDA_SUCCESS &&
            l->far->driver->event_wait(l->event) == CUDA_SUCCESS;
 }
 
-/* `given`: what became of the last call that gave it a copy. Where one has failed, a copy may be
- * under way all the same. */
+/* `given`: the result of the last call that queued a copy. If a call has failed, a copy may still
+ * be under way. */
 static void await(struct lane *l, CUresult given)
 {
     if (given == CUDA_SUCCESS && is_over(l))

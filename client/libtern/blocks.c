@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-/* A set that did not come about has no object to keep its words. */
+/* A set that could not be opened has no object to keep its error text. */
 static _Thread_local char open_text[QUICK_TEXT_MAX];
 
 enum tern_err blocks_not_open(enum tern_err err, const char *text)
@@ -49,7 +49,7 @@ static enum tern_err check_config(const struct tern_block_config *c)
     return TERN_OK;
 }
 
-/* The namespace of the set's prefixes: the group goes before the salt, and has no '/' in it. */
+/* Makes the namespace of the set's prefixes: the group, which has no '/', goes before the salt. */
 static enum tern_err name_set(struct tern_block_set *set, const struct tern_block_config *c)
 {
     const char *const given[WIRE_NAMESPACE_PARTS] = {c->ns.model, c->ns.revision, c->ns.kv_dtype,
@@ -70,7 +70,7 @@ static enum tern_err name_set(struct tern_block_set *set, const struct tern_bloc
     return TERN_OK;
 }
 
-/* No two sets are one engine, wherever they are: the name is drawn. */
+/* Each set in any process is an engine of its own, so its name is random. */
 static enum tern_err join(struct tern_block_set *set, const struct tern_block_config *c,
                           uint64_t deadline_ns)
 {
@@ -83,7 +83,7 @@ static enum tern_err join(struct tern_block_set *set, const struct tern_block_co
     return tern_join_device(set->t, name, TERN_BOTH, 0, 1, c->device, blocks_left_ms(deadline_ns));
 }
 
-/* A daemon that knows blocks, and the peer, says that there is no such pool. */
+/* A daemon that supports blocks, and knows the peer, answers that there is no such pool. */
 static enum tern_err check_daemon(struct tern_block_set *set, uint64_t deadline_ns)
 {
     enum tern_err err;
@@ -95,7 +95,7 @@ static enum tern_err check_daemon(struct tern_block_set *set, uint64_t deadline_
     return err == TERN_GONE ? TERN_OK : err;
 }
 
-/* The axis keeps pools of other groups, and of other engines, apart. */
+/* The axis distinguishes this pool from pools of other groups and of other engines. */
 static enum tern_err open_pool(struct tern_block_set *set, const struct tern_block_config *c,
                                uint64_t deadline_ns)
 {
@@ -121,12 +121,12 @@ static enum tern_err open_pool(struct tern_block_set *set, const struct tern_blo
     if (set->map->device)
         set->far = (struct block_far){device_map_driver(set->map->device),
                                       device_map_device(set->map->device)};
-    else if (c->populate) /* where it fails, pages are mapped when they are touched */
+    else if (c->populate) /* if it fails, pages are mapped when they are touched */
         (void)madvise(tern_pool_base(set->map), tern_pool_bytes(set->map), MADV_POPULATE_WRITE);
     return TERN_OK;
 }
 
-/* How many pages the set may hold for its next put. */
+/* Returns the number of pages that the set may allocate ahead for its next put. */
 static uint32_t ahead_of(const struct tern_block_set *set)
 {
     uint64_t bytes = BLOCKS_AHEAD_BYTES / set->value_bytes,
@@ -265,7 +265,7 @@ enum tern_err tern_blocks_touch(struct tern_block_set *set, const struct tern_bl
     return TERN_OK;
 }
 
-/* Removes what can be removed, and keeps in set->todo what is in use. */
+/* Removes the blocks that can be removed, and keeps those in use in set->todo. */
 static enum tern_err remove_round(struct tern_block_set *set, uint64_t deadline_ns, uint32_t *io_n,
                                   uint32_t *io_removed)
 {
@@ -283,7 +283,7 @@ static enum tern_err remove_round(struct tern_block_set *set, uint64_t deadline_
     return TERN_OK;
 }
 
-/* Again and again, since jobs of the daemon hold a block for moments alone. */
+/* Repeats the rounds, because jobs of the daemon keep a block only for moments. */
 static enum tern_err remove_all(struct tern_block_set *set, uint64_t deadline_ns, uint32_t n,
                                 uint32_t *io_removed)
 {
@@ -315,7 +315,7 @@ enum tern_err tern_blocks_remove(struct tern_block_set *set, const struct tern_b
     TRY(blocks_begin(set, &list));
     for (uint32_t i = 0; i < n; i++)
         set->todo[i] = i;
-    sessions_close_left(set, list.deadline_ns); /* they would hold what is to be removed */
+    sessions_close_left(set, list.deadline_ns); /* they would pin blocks to be removed */
     err = remove_all(set, list.deadline_ns, n, &removed);
     if (ret_removed)
         *ret_removed = removed;

@@ -1,5 +1,5 @@
-/* See blocks.h. Lists of keys become token lists here, and one request asks about as many of them
- * as it has room for. */
+/* See blocks.h. Lists of keys become token lists here, and one request has as many of them as
+ * fit. */
 #include "blocks.h"
 
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-#define ASK_REST 2048u /* bytes of a request beside its keys, at most */
+#define ASK_REST 2048u /* the most bytes of a request beside its keys */
 
 _Static_assert(ASK_REST + BLOCK_TOKENS * 4 < CLIENT_BODY_MIN, "a request has room for keys");
 
@@ -47,7 +47,7 @@ enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *
     return TERN_OK;
 }
 
-/* Where the pages of the answer lie; NULL: it is none to so many keys. */
+/* Returns the pages in the answer; NULL: it is no answer to that many keys. */
 static const uint8_t *pages_of(const Tern__Wire__BlocksReply *reply, uint32_t n)
 {
     if (reply->n_runs != 1 || reply->runs[0]->refs.len != n * sizeof(struct tern_page))
@@ -55,7 +55,7 @@ static const uint8_t *pages_of(const Tern__Wire__BlocksReply *reply, uint32_t n)
     return reply->runs[0]->refs.data;
 }
 
-/* The keys at the next n of the places `at`, from the place `from` on where that is NULL. */
+/* The keys at the next n of the places `at`; at NULL: n places from `from` on. */
 struct asked_keys {
     const uint32_t *at;
     uint32_t from, n;
@@ -74,7 +74,7 @@ static enum tern_err go_on(const struct tern_block_set *set)
     return set_error(set->t, TERN_GONE, "the call was cancelled");
 }
 
-/* The place of a name in set->hosts, from 1 on; 0: there is no room. */
+/* Returns the place of a name in set->hosts, from 1 on; 0: there is no room. */
 static uint16_t host_named(struct tern_block_set *set, const char *name)
 {
     for (uint32_t i = 0; i < set->nhosts; i++)
@@ -86,7 +86,7 @@ static uint16_t host_named(struct tern_block_set *set, const char *name)
     return (uint16_t)++set->nhosts;
 }
 
-/* The peers that have what was asked for. What names none is nowhere. */
+/* Takes the peers that have the blocks. A block without a peer is nowhere. */
 static void take_hosts(struct tern_block_set *set, const Tern__Wire__BlocksReply *reply,
                        const struct asked_keys *k)
 {
@@ -166,7 +166,7 @@ enum tern_err blocks_ask_hosts(struct tern_block_set *set, uint32_t n, uint64_t 
         if (!block_is_there(set->page[set->todo[i]]))
             set->gone[nowhere++] = set->todo[i];
     err = blocks_ask(set, BLOCKS_ASK, set->gone, nowhere, deadline_ns);
-    /* Too many ask, or the peer was removed: nobody has them. */
+    /* Too many questions are under way, or the peer was removed: no peer has the blocks. */
     return err == TERN_BUSY || err == TERN_INVALID ? TERN_OK : err;
 }
 

@@ -1,22 +1,22 @@
 /* tern_blocks_get. Blocks of the pool are copied without a pin, and the copy is verified: see
- * block_copy.h. Those of other tiers are loaded and pinned, a few at a time. */
+ * block_copy.h. Blocks of other tiers are loaded and pinned, a few at a time. */
 #include "blocks.h"
 
 #include <string.h>
 
 #include "base/err.h"
 
-/* A get under way: which places of the list are to be looked at once more. */
+/* A get under way, with the places of the list to look up once more. */
 struct get {
     struct tern_block_set *set;
     struct block_list list;
     uint8_t *got;
-    uint32_t ntodo; /* of set->todo */
+    uint32_t ntodo; /* number of places in set->todo */
     uint32_t tries;
 };
 
-/* The page that a copy was made from has other bytes than any put left there, and it is still that
- * block's page: so it goes, and may be put anew. */
+/* Removes blocks whose page is still theirs but does not have the bytes of any put, so that they
+ * may be put anew. */
 static enum tern_err drop_damaged(struct get *g, const uint32_t *at, uint32_t n)
 {
     if (n == 0)
@@ -25,7 +25,7 @@ static enum tern_err drop_damaged(struct get *g, const uint32_t *at, uint32_t n)
     return blocks_ask(g->set, BLOCKS_REMOVE, at, n, g->list.deadline_ns);
 }
 
-/* Copies n blocks of the pool, whose places are at[]; keeps those places that were not right. */
+/* Copies n blocks of the pool, whose places are at[]; keeps the places whose copies are wrong. */
 static enum tern_err copy_blocks(struct get *g, const uint32_t *at, uint32_t n, uint32_t *ret_wrong)
 {
     struct tern_block_set *set = g->set;
@@ -49,8 +49,8 @@ static enum tern_err copy_blocks(struct get *g, const uint32_t *at, uint32_t n, 
     return TERN_OK;
 }
 
-/* Blocks that were wrong are looked for once more. Where one has the same page as before, it is
- * damaged, since a page that was given to somebody else has another generation. */
+/* Looks up blocks with a wrong copy once more. A block that has the same page as before is damaged,
+ * because a page that was reused has another generation. */
 static enum tern_err look_again(struct get *g, uint32_t wrong)
 {
     struct tern_block_set *set = g->set;
@@ -73,7 +73,7 @@ static enum tern_err look_again(struct get *g, uint32_t wrong)
     return drop_damaged(g, set->gone, damaged);
 }
 
-/* Blocks on other tiers, a piece at a time. */
+/* Loads blocks from other tiers, a piece at a time. */
 static enum tern_err load_blocks(struct get *g, const uint32_t *at, uint32_t n)
 {
     struct tern_block_set *set = g->set;
@@ -96,7 +96,7 @@ static enum tern_err load_blocks(struct get *g, const uint32_t *at, uint32_t n)
         if (err == TERN_OK)
             err = copy_blocks(g, set->gone, there, &wrong);
         sessions_rest(set, take, g->list.deadline_ns);
-        if (err == TERN_OK) /* they were pinned, so nobody else had their pages */
+        if (err == TERN_OK) /* they were pinned, so their pages were not reused */
             err = drop_damaged(g, set->wrong, wrong);
     }
     return err;

@@ -1,4 +1,4 @@
-/* tern_blocks_pin. A pinned block has a session of its own, which is taken out of the set's. */
+/* tern_blocks_pin. A pinned block has a session of its own, taken from the set's sessions. */
 #include "blocks.h"
 
 #include <stdio.h>
@@ -27,13 +27,13 @@ static void forget(struct tern_block_pin *pin)
     free(pin);
 }
 
-/* Sessions of the piece that have a block go over to the pin; the others rest. */
+/* Moves the sessions of the piece that have a block to the pin; the others are released. */
 static void keep_sessions(struct tern_block_set *set, const uint32_t *at, const uint32_t *pages,
                           uint32_t n, struct tern_block_pin *pin, uint8_t *ret_pinned)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (pages[i] == 0) {
-            set->loads.dirty |= 1ull << i; /* it has matched, and holds nothing */
+            set->loads.dirty |= 1ull << i; /* it has matched, and has no block */
             continue;
         }
         pin->session[pin->n++] = set->loads.v[i];
@@ -73,8 +73,8 @@ static enum tern_err end_sessions(struct tern_block_pin *pin, uint64_t deadline_
     return err;
 }
 
-/* A pin that did not come about holds nothing, if not now then from a later call on. The words are
- * those of its failure. */
+/* Ends the sessions of a failed pin, now or in a later call. The error text stays that of the
+ * failure. */
 static void give_up(struct tern_block_pin *pin, enum tern_err err)
 {
     struct tern_block_set *set = pin->set;

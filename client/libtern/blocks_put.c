@@ -1,6 +1,6 @@
-/* tern_blocks_put. A piece of the list takes pages in one request, is copied part by part, and each
- * part is committed by a request while the next one is copied. Until then its pages are those of
- * sessions that nobody sees, and if this process dies they are free again. */
+/* tern_blocks_put. Pages for a piece of the list are allocated in one request; the piece is copied
+ * part by part, and each part is committed by a request while the next one is copied. Until the
+ * commit, private sessions own the pages, which are free again if this process dies. */
 #include "blocks.h"
 #include "brought.h"
 
@@ -13,8 +13,8 @@
 struct put {
     struct tern_block_set *set;
     struct block_list list;
-    uint8_t *stored;       /* NULL: nobody asks */
-    enum tern_err refused; /* why the last block that found no page found none */
+    uint8_t *stored;       /* NULL: not wanted */
+    enum tern_err refused; /* error of the last block that got no page */
 };
 
 static void is_stored(struct put *p, uint32_t at)
@@ -30,7 +30,7 @@ static void refused_by(struct put *p, const struct tern_result *results, uint32_
 
 static const struct tern_page no_page;
 
-/* The page that extend i of those that were done brought. */
+/* Returns the page that extend i allocated, of `done` extends. */
 static struct tern_page page_got(const struct tern_result *results, uint32_t i, uint32_t done)
 {
     return i < done && results[i].err == TERN_OK && results[i].nruns == 1 &&
@@ -39,8 +39,8 @@ static struct tern_page page_got(const struct tern_result *results, uint32_t i, 
                : no_page;
 }
 
-/* These sessions, a bit each, are closed before their places are used again. Whether a session
- * still has its page nobody knows then, so nothing is written there any more. */
+/* Marks these sessions, one bit each, to be closed before their places are reused. It is unknown
+ * whether such a session still has its page, so nothing is written there any more. */
 static void give_up(struct tern_block_set *set, uint64_t which)
 {
     set->puts.dirty |= which;
@@ -49,7 +49,8 @@ static void give_up(struct tern_block_set *set, uint64_t which)
             set->held[i] = no_page;
 }
 
-/* The first n sessions keep their pages until this process ends: a GPU may still write there. */
+/* Leaves the first n sessions their pages until this process ends, because a GPU may still write
+ * there. */
 static void leave_open(struct tern_block_set *set, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -58,7 +59,7 @@ static void leave_open(struct tern_block_set *set, uint32_t n)
     }
 }
 
-/* Pages for those of the first n sessions that hold none. */
+/* Allocates a page for each of the first n sessions that has none. */
 static enum tern_err take_pages(struct put *p, uint32_t n)
 {
     struct tern_block_set *set = p->set;
@@ -87,12 +88,12 @@ static enum tern_err take_pages(struct put *p, uint32_t n)
 /* A part of a piece: blocks that are copied together, and committed by one request while those of
  * the next part are copied. */
 struct part {
-    uint32_t from, end; /* of the piece's sessions, and of its places */
+    uint32_t from, end; /* range of the piece's sessions and places */
     struct tern_batch *batch;
     struct call call; /* under way */
 };
 
-/* Copies the blocks of those sessions of a part that hold a page, and leaves the checksums of the
+/* Copies the blocks of those sessions of a part that have a page, and leaves the checksums of the
  * pages for a step that is done when the commit is sent: the daemon takes them and reads no page.
  */
 static enum tern_err copy_part(struct put *p, const struct part *part, const uint32_t *at)
@@ -113,8 +114,8 @@ static enum tern_err copy_part(struct put *p, const struct part *part, const uin
     return tern_done_step(set->map, step);
 }
 
-/* A put ends a piece so with each session: the session commits its block and is empty again, and
- * where `again`, gets a page for the next block. A session that found no page is left as it is. */
+/* Adds the end of a piece for one session: the session commits its block, becomes empty, and with
+ * `again` gets a page for the next block. A session without a page is unchanged. */
 static enum tern_err ask_commit(const struct put *p, struct tern_batch *batch, uint32_t i,
                                 uint32_t at, bool again)
 {
@@ -128,10 +129,10 @@ static enum tern_err ask_commit(const struct put *p, struct tern_batch *batch, u
     return again ? tern_batch_extend(batch, s, NULL, 0, BLOCK_TOKENS) : TERN_OK;
 }
 
-/* Their places among the results of a session, behind that of the first extend. */
+/* Indices of their results among a session's results, after that of the first extend. */
 enum { OP_COMMIT = 1, OP_ABORT, OP_AGAIN };
 
-/* The part's sessions that hold a page commit it. Those before `next` take another page. */
+/* Commits the pages of the part's sessions. Sessions before `next` get another page. */
 static enum tern_err send_commit(struct put *p, struct part *part, const uint32_t *at,
                                  uint32_t next)
 {
@@ -147,7 +148,7 @@ static enum tern_err send_commit(struct put *p, struct part *part, const uint32_
     return batch_send(part->batch, blocks_left_ms(p->list.deadline_ns), &part->call);
 }
 
-/* The answer. Places that are not stored are left in at[]: behind the *io_left that are there. */
+/* Takes the answer. Appends places that are not stored to the *io_left places in at[]. */
 static enum tern_err take_commit(struct put *p, struct part *part, uint32_t *at, uint32_t next,
                                  uint32_t *io_left)
 {
@@ -177,7 +178,7 @@ static enum tern_err take_commit(struct put *p, struct part *part, uint32_t *at,
     return TERN_OK;
 }
 
-/* How many blocks a part of a piece of n has. */
+/* Returns the number of blocks in a part of a piece of n. */
 static uint32_t part_blocks(const struct tern_block_set *set, uint32_t n)
 {
     uint32_t least = (uint32_t)(BLOCKS_PART_BYTES / set->value_bytes),
@@ -186,8 +187,8 @@ static uint32_t part_blocks(const struct tern_block_set *set, uint32_t n)
     return each > least ? each : least;
 }
 
-/* One piece: *io_n places at at[], of which those that found no page are left. `next`: blocks of
- * the piece behind it. */
+/* Puts one piece: *io_n places at at[]; places that got no page remain there. `next`: number of
+ * blocks in the next piece. */
 static enum tern_err put_piece(struct put *p, uint32_t *at, uint32_t *io_n, uint32_t next)
 {
     struct tern_block_set *set = p->set;
@@ -214,7 +215,8 @@ static enum tern_err put_piece(struct put *p, uint32_t *at, uint32_t *io_n, uint
     return err;
 }
 
-/* The same, and whatever becomes of it, no session is used again that may have something left. */
+/* Puts one piece, and on any failure marks each session that may have something left, so that it is
+ * not reused. */
 static enum tern_err put_safely(struct put *p, uint32_t *at, uint32_t *io_n, uint32_t next)
 {
     struct tern_block_set *set = p->set;
@@ -233,7 +235,7 @@ static enum tern_err put_safely(struct put *p, uint32_t *at, uint32_t *io_n, uin
     return err;
 }
 
-/* As many blocks as a piece may have. */
+/* Returns the most blocks of a piece. */
 static uint32_t piece_most(const struct tern_block_set *set)
 {
     uint64_t most = BLOCKS_PUT_BYTES / set->value_bytes;
@@ -241,14 +243,15 @@ static uint32_t piece_most(const struct tern_block_set *set)
     return most < 1 ? 1 : most < BLOCKS_SESSIONS ? (uint32_t)most : BLOCKS_SESSIONS;
 }
 
-/* Jobs of the daemon hold pages and records for moments alone, so these errors may pass. */
+/* Returns true for errors that may pass, because jobs of the daemon keep pages and records only for
+ * moments. */
 static bool comes_back(enum tern_err err)
 {
     return err == TERN_BUSY || err == TERN_POOL_EXHAUSTED;
 }
 
-/* The blocks at these places, piece by piece. What finds no page is tried again for as long as the
- * deadline allows. */
+/* Puts the blocks at these places, piece by piece. Blocks that get no page are retried until the
+ * deadline. */
 static enum tern_err put_missing(struct put *p, uint32_t *at, uint32_t n)
 {
     const uint32_t most = piece_most(p->set);
@@ -270,7 +273,8 @@ static enum tern_err put_missing(struct put *p, uint32_t *at, uint32_t n)
     return TERN_OK;
 }
 
-/* Gives back the pages that were got for pieces which did not come. The words are the put's. */
+/* Frees the pages that were allocated for pieces that were not put. The error text stays that of
+ * the put. */
 static void give_back(struct tern_block_set *set, enum tern_err err)
 {
     char text[QUICK_TEXT_MAX];
@@ -299,7 +303,7 @@ enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_bloc
     if (ret_stored && n > 0)
         memset(ret_stored, 0, n);
     TRY(blocks_ask(set, BLOCKS_TOUCH, NULL, n, p.list.deadline_ns));
-    /* From the end on: of blocks that were put at one time those that came first are evicted first.
+    /* Begin at the end of the list: among blocks put together, those put first are evicted first.
      */
     for (uint32_t i = n; i-- > 0;) {
         if (block_is_there(set->page[i]))

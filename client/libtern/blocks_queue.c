@@ -1,6 +1,6 @@
 /* tern_block_queue: calls on a set, made one after the other by a thread. A call is in `waiting`,
  * under way (`now`), or in `ended` until its result is taken; the lock guards all three and the
- * flags. The thread alone uses the set, but for `cancelled`. */
+ * flags. Only the thread uses the set, except `cancelled`. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,7 +22,7 @@ struct queued {
     char text[sizeof((struct tern_block_result *)0)->text];
 };
 
-struct calls { /* a list, taken from its front */
+struct calls { /* a FIFO list */
     struct queued *first, **last;
 };
 
@@ -34,9 +34,9 @@ struct tern_block_queue {
     struct calls waiting, ended; /* owned */
     struct queued *now;          /* owned */
     uint64_t ids;
-    uint32_t n; /* of all three */
+    uint32_t n; /* calls in all three */
     bool closes;
-    int fd; /* owned; counts 1 while `ended` has any */
+    int fd; /* owned; its count is 1 while `ended` has calls */
 };
 
 static void append(struct calls *l, struct queued *q)
@@ -46,7 +46,7 @@ static void append(struct calls *l, struct queued *q)
     l->last = &q->next;
 }
 
-/* Takes out *at, which is in the list. */
+/* Removes *at from the list. */
 static struct queued *take_out(struct calls *l, struct queued **at)
 {
     struct queued *q = *at;
@@ -86,7 +86,7 @@ static enum tern_err make(struct tern_block_set *set, const struct tern_block_ca
     case TERN_BLOCKS_GET:
     case TERN_BLOCKS_PUT: break;
     }
-    /* Where the list is refused the marks are not written. */
+    /* If the list is refused the marks are not written. */
     if (c->marks && c->n > 0 && c->n <= TERN_BLOCKS_LIST_MAX)
         memset(c->marks, 0, c->n);
     err = c->what == TERN_BLOCKS_GET ? tern_blocks_get(set, c->keys, c->values, c->n, ms, c->marks)
@@ -149,7 +149,7 @@ static void *run_thread(void *queue)
     return NULL;
 }
 
-/* Signals are for threads of the caller. */
+/* Signals are left to threads of the caller. */
 static enum tern_err begin_thread(struct tern_block_queue *u)
 {
     sigset_t all, before;

@@ -1,18 +1,18 @@
-/* See blocks.h. Requests of many sessions go out behind one another, and their answers are taken in
- * the same order; loads are answered in any order, and are polled. */
+/* See blocks.h. Requests of many sessions are sent one after the other, and their answers are taken
+ * in the same order; loads are answered in any order, and are polled. */
 #include "blocks.h"
 
 #include <string.h>
 
 #include "base/err.h"
 
-#define ROUND_SHIFT 8 /* a cookie is a round of loads, and below it the session's place */
+#define ROUND_SHIFT 8 /* a cookie is a round of loads << ROUND_SHIFT | the session's place */
 
 _Static_assert(BLOCKS_SESSIONS <= TERN_INFLIGHT_MAX, "each may have a load under way");
 _Static_assert(BLOCKS_SESSIONS <= 1u << ROUND_SHIFT, "a cookie has room for each");
 
-/* One request: of those in v, 0 is none, and what the daemon has no more becomes 0. BUSY: it has
- * some yet. */
+/* Closes sessions in v by one request; 0 is none. Sets each session to 0 that the daemon no longer
+ * has. BUSY: the daemon still has some. */
 static enum tern_err close_some(struct tern_block_set *set, tern_session *v, uint32_t n,
                                 uint64_t deadline_ns)
 {
@@ -31,7 +31,7 @@ static enum tern_err close_some(struct tern_block_set *set, tern_session *v, uin
         if (v[i] == 0)
             continue;
         if (op < done && results[op].err != TERN_BUSY)
-            v[i] = 0; /* closed, or GONE: an answer that came too late had closed it */
+            v[i] = 0; /* closed, or GONE: a late answer had closed it */
         left += v[i] != 0;
         op++;
     }
@@ -55,7 +55,7 @@ enum tern_err sessions_close(struct tern_block_set *set, tern_session *v, uint32
     return TERN_OK;
 }
 
-/* Closes those that are dirty. */
+/* Closes the dirty sessions. */
 static enum tern_err close_dirty(struct tern_block_set *set, struct block_sessions *s,
                                  uint64_t deadline_ns)
 {
@@ -97,7 +97,7 @@ void sessions_close_left(struct tern_block_set *set, uint64_t deadline_ns)
     set->nleft = left;
 }
 
-/* Asks for one session at each place below n that has none. */
+/* Opens one session at each place below n that has none. */
 static enum tern_err ask_sessions(struct tern_block_set *set, const struct block_sessions *s,
                                   uint32_t n, uint64_t deadline_ns, struct call *calls)
 {
@@ -132,7 +132,7 @@ enum tern_err sessions_ready(struct tern_block_set *set, struct block_sessions *
     if (!asked)
         return TERN_OK;
     set->counts.requests++;
-    /* A session whose answer comes too late for anybody is closed by pending.c. */
+    /* pending.c closes a session whose answer arrives too late. */
     TRY(ask_sessions(set, s, n, deadline_ns, calls));
     for (uint32_t i = 0; i < n; i++) {
         enum tern_err err;
@@ -153,7 +153,7 @@ enum tern_err sessions_ready(struct tern_block_set *set, struct block_sessions *
 void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns)
 {
     const struct tern_result *results;
-    char text[QUICK_TEXT_MAX]; /* of what failed before */
+    char text[QUICK_TEXT_MAX]; /* of an earlier error */
     uint32_t done = 0;
 
     memcpy(text, set->t->text, sizeof text);
@@ -174,7 +174,7 @@ void sessions_rest(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns)
 
 /* ---- loading ---- */
 
-/* The index of the page of a block, as a result names it; 0: the result names none. */
+/* Returns the index of a block's page from a result; 0: the result names none. */
 static uint32_t page_of(const struct tern_result *r)
 {
     if (r->err != TERN_OK || r->lengths.committed != BLOCK_TOKENS || r->nruns == 0 ||
@@ -183,8 +183,8 @@ static uint32_t page_of(const struct tern_result *r)
     return r->runs[0].pages[0].index;
 }
 
-/* Which tier, or peer (NULL: none), a session that has matched is to fetch its block from; false:
- * from none. */
+/* Chooses the tier, or peer (`host`; NULL: none), from which a session that has matched fetches its
+ * block. Returns false if there is none. */
 static bool tier_of(const struct tern_result *r, const char *host, const char **ret_peer)
 {
     *ret_peer = r->host_depth == BLOCK_TOKENS   ? NULL
@@ -194,7 +194,7 @@ static bool tier_of(const struct tern_result *r, const char *host, const char **
            (*ret_peer || r->host_depth == BLOCK_TOKENS);
 }
 
-/* Matches all, and says which sessions are to load and from where. */
+/* Matches all, and returns which sessions must load and from where. */
 static enum tern_err match_all(struct tern_block_set *set, const uint32_t *at, uint32_t n,
                                uint64_t deadline_ns, uint32_t *ret_pages, const char **ret_peers,
                                uint64_t *ret_load)
@@ -226,8 +226,8 @@ static enum tern_err match_all(struct tern_block_set *set, const uint32_t *at, u
     return TERN_OK;
 }
 
-/* Takes one answer to a load, or waits for what is to come. A load that a call before this one did
- * not wait for is answered, too: until then it has its place among the requests under way. */
+/* Takes one answer to a load, or waits for one. A load that an earlier call stopped waiting for is
+ * answered, too, and occupies its slot among the requests under way until then. */
 static enum tern_err take_load(struct tern_block_set *set, uint64_t *waiting, uint64_t deadline_ns,
                                uint32_t *ret_pages)
 {
@@ -247,7 +247,7 @@ static enum tern_err take_load(struct tern_block_set *set, uint64_t *waiting, ui
     return TERN_OK;
 }
 
-/* All that are to load, and their answers. */
+/* Starts all loads and takes their answers. */
 static enum tern_err load_all(struct tern_block_set *set, uint64_t load, const char *const *peers,
                               uint64_t deadline_ns, uint32_t *ret_pages)
 {
@@ -279,7 +279,7 @@ enum tern_err sessions_load(struct tern_block_set *set, const uint32_t *at, uint
     uint64_t load = 0;
     enum tern_err err;
 
-    set->loads.dirty |= sessions_below(n); /* until sessions_rest knows better */
+    set->loads.dirty |= sessions_below(n); /* until sessions_rest clears it */
     err = match_all(set, at, n, deadline_ns, ret_pages, peers, &load);
     if (err == TERN_OK && load != 0)
         err = load_all(set, load, peers, deadline_ns, ret_pages);

@@ -1,13 +1,12 @@
 /* Checksums of pages (X7), in the entries of base/brought.h: memory of the host that the daemon
- * reads when the step of the commit has passed. So a commit brings its checksums, and the daemon
- * reads no page. For an engine on a GPU they come from the kernels of kernels/ in a stream of the
- * engine; for blocks from the thread that copied the values. The context and the streams are the
- * engine's own affair, as in device.c.
+ * reads when the step of the commit has passed. So the daemon needs to read no page for a commit.
+ * For an engine on a GPU the kernels of kernels/ compute them in a stream of the engine; for blocks
+ * the thread that copied the values does. The engine owns the context and the streams, as in
+ * device.c.
  *
- * What must stay true: an entry has its head only where its checksums are written, or the kernels
- * that write them are in the stream, and the step is not, which libtern sees to; one launch at a
- * time is at the scratch, whichever streams they are in; and nobody unmaps what a kernel may still
- * read or write. */
+ * Invariant: an entry has its head only if its checksums are written, or the kernels that write
+ * them are in the stream and the step is not, which libtern ensures; one launch at a time uses the
+ * scratch, in whatever stream; memory that a kernel may still read or write is never unmapped. */
 #include "brought.h"
 
 #include <stdio.h>
@@ -23,32 +22,32 @@
 #include "kernels/kernels.h"
 
 #define MAP_BYTES       4096u
-#define PAGES_AT_ONCE   (KERNELS_WORDS_MAX / 2) /* a page's index, and its place */
-#define SCRATCH_WORDS   4096u                   /* bytes: of both lists */
-#define SCRATCH_BLOCKS  (2u << 20)              /* likewise; enough for a page of 1 GiB */
-#define BROUGHT_WAIT_MS 10000u                  /* for kernels, when their mapping is to end */
-#define BROUGHT_NAP_NS  50000u                  /* between two looks, then */
+#define PAGES_AT_ONCE   (KERNELS_WORDS_MAX / 2) /* two words a page: its index, and its place */
+#define SCRATCH_WORDS   4096u                   /* bytes of both lists */
+#define SCRATCH_BLOCKS  (2u << 20)              /* bytes; enough for a page of 1 GiB */
+#define BROUGHT_WAIT_MS 10000u                  /* wait for kernels before their mapping ends */
+#define BROUGHT_NAP_NS  50000u                  /* between two looks in that wait */
 #define MS_NS           UINT64_C(1000000)
 
 struct brought {
-    uint8_t *map; /* whole pages around the entries */
+    uint8_t *map; /* mapping of whole pages around the entries */
     uint64_t map_bytes;
     uint8_t *entries;
     uint32_t entry_bytes;
-    uint64_t page_bytes; /* of the pool, for each entry */
+    uint64_t page_bytes; /* bytes of the pool for each entry */
 
-    /* What the first launch makes. */
-    CUcontext context; /* of all streams; borrowed. NULL: not yet */
+    /* Set by the first launch. */
+    CUcontext context; /* of all streams; borrowed; NULL: not set yet */
     CUmodule module;
     CUfunction function[KERNELS_KINDS];
-    CUdeviceptr scratch; /* the lists, and behind them what the kernels work in */
-    CUdeviceptr at;      /* the entries, for the device */
-    CUevent behind;      /* stands behind the last launch */
+    CUdeviceptr scratch; /* the lists, and behind them the kernels' working memory */
+    CUdeviceptr at;      /* the device's address of the entries */
+    CUevent behind;      /* recorded behind the last launch */
     bool queued;         /* there was one */
-    bool unmarked;       /* `behind` does not stand there: the driver failed just then */
+    bool unmarked;       /* `behind` is not recorded there: the driver failed */
 };
 
-/* ---- where they are left ---- */
+/* ---- memory of the checksums ---- */
 
 bool brought_range(const struct tern_pool *p, const Tern__Wire__BroughtSums *at,
                    struct brought_range *ret)
@@ -131,7 +130,7 @@ static enum tern_err failed(struct tern_pool *p, enum tern_err err, const char *
     return set_error(p->owner, err, text);
 }
 
-/* Without these the pages are the daemon's to read. */
+/* Without these abilities the daemon reads the pages itself. */
 static enum tern_err device_can(struct tern_pool *p)
 {
     const struct driver *d = device_map_driver(p->device);
@@ -200,7 +199,7 @@ static enum tern_err memory_begin(struct tern_pool *p)
     return TERN_OK;
 }
 
-/* What there is of it. False: the driver keeps the entries registered. */
+/* Frees what exists of it. Returns false if the driver keeps the entries registered. */
 static bool let_go(struct tern_pool *p)
 {
     const struct driver *d = device_map_driver(p->device);
@@ -220,7 +219,7 @@ static bool let_go(struct tern_pool *p)
     return ok;
 }
 
-/* The streams are of one context, that of this thread, on the pool's own device. */
+/* Requires one context for all streams: that of this thread, on the pool's own device. */
 static enum tern_err begin(struct tern_pool *p)
 {
     const struct driver *d = device_map_driver(p->device);
@@ -276,7 +275,7 @@ static enum tern_err pages_suit(struct tern_pool *p, const struct tern_checksums
     return TERN_OK;
 }
 
-/* How many go into one launch. */
+/* Returns the number of pages in one launch. */
 static enum tern_err pages_at_once(struct tern_pool *p, const struct tern_checksums *of,
                                    uint32_t *ret)
 {
@@ -292,7 +291,7 @@ static enum tern_err pages_at_once(struct tern_pool *p, const struct tern_checks
     return TERN_OK;
 }
 
-/* The stream waits for the launch before, which may be in another one. */
+/* Makes the stream wait for the launch before, which may be in another stream. */
 static enum tern_err stream_suits(struct tern_pool *p, CUstream stream)
 {
     const struct driver *d = device_map_driver(p->device);
@@ -362,7 +361,7 @@ static enum tern_err put_all(struct tern_pool *p, const struct tern_checksums *o
 
     for (uint32_t i = 0; err == TERN_OK && i < of->n; i += at_once)
         err = put_some(p, of, i, of->n - i < at_once ? of->n - i : at_once, stream);
-    b->queued = true; /* also after an error: some may be there */
+    b->queued = true; /* also after an error: some kernels may be queued */
     result = device_map_driver(p->device)->event_record(b->behind, stream);
     b->unmarked = result != CUDA_SUCCESS;
     if (err == TERN_OK && b->unmarked)
@@ -407,8 +406,8 @@ static bool drained(const struct tern_pool *p)
     return result == CUDA_SUCCESS;
 }
 
-/* The thread that ends a mapping may have another context, or none. One that is gone has taken all
- * with it. */
+/* The thread that ends a mapping may have another context, or none. A context that is gone has
+ * freed everything of it. */
 static bool ended(struct tern_pool *p)
 {
     const struct driver *d = device_map_driver(p->device);

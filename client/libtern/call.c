@@ -1,6 +1,6 @@
-/* One synchronous call: queue a request, wait for its answer until the deadline, keep what else
- * arrives. Used by every call of tern.h that blocks. The common case is two system calls: a send
- * and a receive that sleeps. */
+/* One synchronous call: queue a request, wait for its answer until the deadline, keep other answers
+ * that arrive. Every call of tern.h that blocks uses it. The common case makes two system calls: a
+ * send, and a receive that sleeps. */
 #include "internal.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 
 #include "base/err.h"
 
-#define FDS_TRIES  16u      /* of a call whose answer brings descriptors, while it is BUSY */
-#define FDS_NAP_NS 1000000u /* between two of them */
+#define FDS_TRIES  16u      /* tries of a call whose answer carries descriptors, while it is BUSY */
+#define FDS_NAP_NS 1000000u /* between two tries */
 
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret)
 {
@@ -54,14 +54,16 @@ bool call_again(struct tern *t, enum tern_err err, struct call *call)
     return true;
 }
 
-/* A daemon that can take no further connection says so before it reads anything: to request 0. */
+/* A daemon that accepts no further connection refuses before it reads anything: it answers request
+ * 0. */
 static bool is_answer(const struct call *call, const struct frame_header *h)
 {
     return h->request_id == call->id ||
            (h->request_id == 0 && h->type == FRAME_HELLO_REPLY && h->type == call->reply_type);
 }
 
-/* Deals with every whole frame that is there. OK: the call's own was among them. BUSY: it was not.
+/* Takes every whole frame that has arrived. OK: the call's own answer was among them. BUSY: it was
+ * not.
  */
 static enum tern_err take_frames(struct tern *t, const struct call *call, const uint8_t **ret_body,
                                  uint32_t *ret_n)
@@ -85,7 +87,7 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
     return t->socket.state == CLIENT_SOCKET_UP ? TERN_BUSY : set_error(t, TERN_DAEMON_LOST, NULL);
 }
 
-/* One round of waiting and moving bytes both ways: a daemon that cannot write to us would not read
+/* Waits once and moves bytes both ways, because a daemon that cannot write to us would not read
  * either. */
 static enum tern_err move_bytes(struct tern *t, const struct call *call)
 {
@@ -120,7 +122,7 @@ enum tern_err call_round(struct tern *t, uint64_t deadline_ns)
     return err == TERN_BUSY ? TERN_OK : err;
 }
 
-/* Room in the send buffer, waiting for it until the call's deadline. */
+/* Reserves room in the send buffer, waiting until the call's deadline. */
 static enum tern_err call_room(struct tern *t, struct call *call, size_t body, struct outgoing *ret)
 {
     enum tern_err err;
@@ -168,8 +170,8 @@ enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_b
 {
     enum tern_err err = client_socket_send(&t->socket);
 
-    /* The common case: all is out, and the answer is the next thing to arrive. Sleep in the receive
-     * itself. */
+    /* The common case: everything is sent, and the answer is the next frame to arrive. Sleep in the
+     * receive itself. */
     if (err == TERN_OK && t->socket.in_head == t->socket.in_tail)
         err = client_socket_recv(&t->socket, call->sleep_ms);
     call->sleep_ms = 0; /* an answer may have further frames */
@@ -232,7 +234,7 @@ static enum tern_err call_answer_fds(struct tern *t, struct call *call, struct c
 
     t->socket.fds_expected++;
     err = call_answer(t, call, ret);
-    /* Without an answer its descriptors are still to come; pending.c drops them then. */
+    /* Without an answer its descriptors may still arrive; then pending.c drops them. */
     if (err == TERN_TIMED_OUT)
         return err;
     t->socket.fds_expected--;
@@ -243,8 +245,9 @@ static enum tern_err call_answer_fds(struct tern *t, struct call *call, struct c
     return err;
 }
 
-/* The daemon has one unread answer with descriptors in each connection, and BUSY for what is asked
- * behind it: a late answer to a call that has timed out, say. This call has read all that came. */
+/* The daemon allows one unread answer with descriptors in each connection, and returns BUSY to
+ * later requests for descriptors, for instance behind a late answer to a call that timed out. By
+ * then this call has read everything that arrived, so it retries. */
 enum tern_err call_whole_fds(struct tern *t, uint16_t type, const ProtobufCMessage *msg,
                              uint32_t deadline_ms, struct call_fds *ret_fds,
                              const ProtobufCMessage **ret)

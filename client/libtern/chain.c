@@ -1,11 +1,11 @@
-/* The names of prefixes, computed without a daemon: what a router holds its prompts against. The
- * daemon's own are made in daemon/core (events.c, tokens.c); tests/unit/client/test_chain.c holds
- * the two together. */
+/* The chains of prefixes, computed without a daemon: a router compares its prompts with them. The
+ * daemon computes its own in daemon/core (events.c, tokens.c); tests/unit/client/test_chain.c
+ * checks that both agree. */
 #include "base/hash.h"
 #include "internal.h"
 #include "proto/namespace.h"
 
-#define PIECE 64 /* words that are hashed at a time */
+#define PIECE 64 /* words hashed at a time */
 
 static uint64_t hash_chunk(const uint32_t *v, uint32_t n)
 {

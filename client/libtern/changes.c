@@ -1,6 +1,6 @@
-/* What a subscription keeps while nobody polls: the last TERN_EVENTS_KEPT changes of each, since a
- * synchronous call has to read past them. What must stay true: `lost` always lies before the first
- * change that is kept. */
+/* The changes that a subscription keeps until tern_poll: the last TERN_EVENTS_KEPT, because a
+ * synchronous call has to read past them. Invariant: changes counted in `lost` come before the
+ * first kept change. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -10,13 +10,14 @@
 #define TIER_HOST_BIT   2u
 
 struct subscription {
-    struct tern_event v[TERN_EVENTS_KEPT]; /* the tokens of each are owned, the keys behind them */
+    struct tern_event v[TERN_EVENTS_KEPT]; /* the tokens of each, with keys behind them, are
+                                              owned */
     size_t chunks;                         /* bytes of them all */
-    struct tern_events kept;               /* v, n, lost, next: as handed out */
-    bool given;        /* `kept` was handed out: the next answer begins it anew */
-    enum tern_err err; /* not OK: it has ended */
+    struct tern_events kept;               /* v, n, lost, next: as returned by tern_poll */
+    bool given;                            /* `kept` was returned: the next answer begins it anew */
+    enum tern_err err;                     /* not OK: it has ended */
     char text[QUICK_TEXT_MAX];
-    char *names; /* owned: of the tenants, nnames times WIRE_STRING_MAX + 1 bytes; admin socket */
+    char *names; /* owned: names of tenants, nnames times WIRE_STRING_MAX + 1 bytes; admin socket */
     uint32_t nnames;
 };
 
@@ -25,7 +26,7 @@ struct subscription *subscription_new(void)
     return calloc(1, sizeof(struct subscription));
 }
 
-/* Of a chunk's tokens, so that keys can stand behind them. */
+/* Returns the bytes of a chunk's tokens, rounded up so that keys can follow them. */
 static size_t token_bytes(uint32_t n)
 {
     return ((size_t)n * WIRE_TOKEN_BYTES + 7) / 8 * 8;
@@ -46,7 +47,7 @@ static uint32_t told_keys(const Tern__Wire__Tokens *m)
     return (uint32_t)(m->keys.len / WIRE_KEY_BYTES);
 }
 
-/* Forgets the oldest n. */
+/* Drops the oldest n. */
 static void forget(struct subscription *sub, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -71,7 +72,7 @@ static void take_names(struct subscription *sub, const Tern__Wire__SubscribeRepl
     char *names = calloc(m->n_tenants, WIRE_STRING_MAX + 1);
 
     if (!names)
-        return; /* they are for people: without them tenants have none */
+        return; /* names only help people: without memory tenants have none */
     for (size_t i = 0; i < m->n_tenants; i++)
         memcpy(names + i * (WIRE_STRING_MAX + 1), m->tenants[i], strlen(m->tenants[i]));
     free(sub->names);
@@ -79,7 +80,7 @@ static void take_names(struct subscription *sub, const Tern__Wire__SubscribeRepl
     sub->nnames = (uint32_t)m->n_tenants;
 }
 
-/* One that joined since the subscription began has none here. */
+/* A tenant that joined after the subscription began has no name here. */
 static const char *name_of(const struct subscription *sub, uint32_t tenant)
 {
     const char *name = tenant < sub->nnames ? sub->names + tenant * (WIRE_STRING_MAX + 1u) : NULL;
@@ -141,8 +142,8 @@ static size_t told_bytes(const Tern__Wire__SubscribeReply *m, uint32_t i)
     return m->n_chunks > 0 ? chunk_bytes(told_tokens(m->chunks[i]), told_keys(m->chunks[i])) : 0;
 }
 
-/* Makes room by forgetting the oldest. Where changes were missed behind some that are kept, those
- * are forgotten, too: they may have changed since. False: there is no memory. */
+/* Makes room by dropping the oldest. If changes were missed behind some that are kept, the kept
+ * ones are dropped, too, because they may be outdated. Returns false if there is no memory. */
 static bool take_events(struct subscription *sub, const Tern__Wire__SubscribeReply *m)
 {
     uint32_t n = (uint32_t)(m->events.len / WIRE_EVENT_BYTES), skip = n, drop = 0;
@@ -190,7 +191,7 @@ bool subscription_take(struct tern *t, struct pending *p, const uint8_t *body, u
         forget(sub, sub->kept.n);
         sub->kept.lost = 0;
     }
-    if (m->n_tenants > 0 && !sub->names) /* changes that are kept borrow the names */
+    if (m->n_tenants > 0 && !sub->names) /* kept changes borrow the names */
         take_names(sub, m);
     if ((m->n_chunks > 0 && m->n_chunks != m->events.len / WIRE_EVENT_BYTES) ||
         !take_events(sub, m))

@@ -1,5 +1,5 @@
-/* What a caller of libtern may not ask for, found before anything is sent; and names put into
- * messages. Used by every file that makes a request. */
+/* Checks of a caller's arguments before anything is sent, and names written into messages. Every
+ * file that makes a request uses it. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-#define PAGE_TOKENS_MOST 4096u /* that one page covers */
+#define PAGE_TOKENS_MOST 4096u /* the most tokens that one page covers */
 
 static enum tern_err list_too_long(struct tern *t, const struct tern_tokens *tokens)
 {
@@ -82,7 +82,7 @@ static bool name_fits(const char *name)
     return !name || strnlen(name, WIRE_STRING_MAX + 1) <= WIRE_STRING_MAX;
 }
 
-/* ---- layouts: the daemon's words know no group by its name ---- */
+/* ---- layouts: the daemon's error texts name no group ---- */
 
 static const char *broken_by_axes(const struct tern_group *g)
 {
@@ -117,7 +117,8 @@ static const char *broken_by_fields(const struct tern_group *g)
     return NULL;
 }
 
-/* NULL: nothing that does not depend on the daemon's configuration or on other groups. */
+/* Returns the first broken rule, of the rules that depend neither on the daemon's configuration nor
+ * on other groups; NULL: none. */
 static const char *broken_by_group(const struct tern_group *g)
 {
     bool window = g->family == TERN_WINDOW;

@@ -1,7 +1,6 @@
-/* A pool on a GPU: what the daemon sent is imported by CUDA's driver, which is loaded when there is
- * such a pool, and mapped for the GPU that it lies on. The context is the engine's own affair: none
- * is made and none is changed here. What must stay true: nothing is left imported or reserved
- * where a call fails, nor once the mapping ends. */
+/* A pool on a GPU: CUDA's driver, loaded for the first such pool, imports the daemon's descriptor
+ * and maps the memory for its GPU. The engine owns the context: this file creates and changes none.
+ * Invariant: nothing stays imported or reserved after a call fails or the mapping ends. */
 #include "device.h"
 
 #include <assert.h>
@@ -20,7 +19,7 @@ struct device_map {
     uint64_t bytes;
 };
 
-/* Around the list of devices, a UUID with it. */
+/* Bytes of the text around the list of devices, including a UUID. */
 #define DISAGREES_BYTES 144
 static_assert(DISAGREES_BYTES + DRIVER_SEEN_BYTES <= QUICK_TEXT_MAX,
               "an error has room for all of them");
@@ -35,7 +34,7 @@ static enum tern_err call_failed(struct tern *t, const struct device_map *m, con
     return set_error(t, TERN_INTERNAL, text);
 }
 
-/* This process sees the GPU, and does not work on another one. */
+/* Checks that this process sees the GPU, and that its current context is not on another GPU. */
 static enum tern_err device_agrees(struct tern *t, const struct device_map *m, CUdevice *ret)
 {
     char text[QUICK_TEXT_MAX], seen[DRIVER_SEEN_BYTES], name[DRIVER_UUID_BYTES];
@@ -65,7 +64,7 @@ static enum tern_err device_agrees(struct tern *t, const struct device_map *m, C
     return set_error(t, TERN_INVALID, text);
 }
 
-/* CUDA counts the devices that this process sees. */
+/* Ordinals count the devices that this process sees. */
 static CUresult ordinal_of(const struct driver *d, CUdevice device, int *ret)
 {
     CUdevice other;
@@ -163,7 +162,7 @@ out_free:
 
 void device_map_destroy(struct device_map *m, bool owner)
 {
-    if (owner) { /* a forked child has no driver to ask */
+    if (owner) { /* a forked child must not call the driver */
         m->driver.mem_unmap(m->at, m->bytes);
         m->driver.address_free(m->at, m->bytes);
         driver_close(&m->driver);

@@ -1,4 +1,4 @@
-/* Regions of memory that lie on a GPU, as this process has them: see device.c. pool.c uses it. */
+/* This process's mappings of memory on a GPU. pool.c calls it. See device.c. */
 #ifndef CLIENT_DEVICE_H
 #define CLIENT_DEVICE_H
 
@@ -7,7 +7,7 @@
 
 struct device_map;
 
-/* The whole region, which is one allocation, and the GPU that it lies on. */
+/* A whole region, which is one allocation, and its GPU. */
 struct device_range {
     const char *uuid; /* borrowed */
     uint64_t region_bytes;
@@ -19,7 +19,7 @@ enum tern_err device_map_create(struct tern *t, int fd, const struct device_rang
 void device_map_destroy(struct device_map *m, bool owner);
 uint8_t *device_map_base(const struct device_map *m); /* an address of the device */
 const char *device_map_uuid(const struct device_map *m);
-int device_map_ordinal(const struct device_map *m); /* among those that this process sees */
+int device_map_ordinal(const struct device_map *m); /* among the GPUs that this process sees */
 CUdevice device_map_device(const struct device_map *m);
 const struct driver *device_map_driver(const struct device_map *m); /* as long as the mapping */
 

@@ -1,10 +1,10 @@
-/* Handing a session over, and what becomes of its ticket. It is fetched in request.c. */
+/* Hand-off of sessions, and the life of tickets. request.c fetches them. */
 #include <string.h>
 
 #include "base/err.h"
 #include "client/libtern/internal.h"
 
-/* What the daemon tells of a ticket that stands. */
+/* Takes the daemon's answer about a valid ticket. */
 static enum tern_err take(struct tern *t, const Tern__Wire__HandoffReply *reply,
                           struct tern_ticket *ret)
 {

@@ -1,6 +1,6 @@
 /* The calls of a lease that a scheduler's thread makes in every decode step, without a system call:
- * its sessions, and what a step does with them. What they gather is one Step, which lease_submit.c
- * hands to sender.c. See lease.h. */
+ * its sessions and their operations. The gathered operations form one Step, which lease_submit.c
+ * passes to sender.c. See lease.h. */
 #include "lease.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ void lease_gather(struct tern_lease *l, struct client_op op, uint32_t slot, uint
         l->cold[slot].under_way++;
 }
 
-/* The tokens that wait go into an operation. */
+/* Moves the session's waiting tokens into an operation. */
 static struct tern_tokens tell_tokens(struct tern_lease *l, struct lease_slot *s)
 {
     struct tern_tokens t = {
@@ -57,9 +57,9 @@ static struct tern_tokens tell_tokens(struct tern_lease *l, struct lease_slot *s
     return t.n > 0 ? t : (struct tern_tokens){0};
 }
 
-/* What the daemon does not know of the session yet, but for pages: it has them all, or an earlier
- * operation was refused. An assign without pages is refused then, where an extend would take some
- * that the engine does not know of. */
+/* Gathers an assign without pages that reports the session's unreported tokens and lengths. The
+ * daemon has all its pages, unless an earlier operation was refused. Then this assign is refused
+ * too, whereas an extend would allocate pages unknown to the engine. */
 static enum tern_err tell_lengths(struct tern_lease *l, uint32_t at)
 {
     struct lease_slot *s = &l->slot[at];
@@ -99,7 +99,8 @@ static uint32_t pages_at(const struct lease_group *g, uint32_t tokens)
     return g->page_tokens == 0 ? 0 : tokens / g->page_tokens + (tokens % g->page_tokens != 0);
 }
 
-/* What the pages that cover so many tokens have room for, in the group whose end is next. */
+/* Returns the tokens that fit into the pages that cover `allocated` tokens, in the group whose
+ * pages end first. */
 static uint32_t room_of(const struct tern_lease *l, uint32_t allocated)
 {
     uint32_t least = UINT32_MAX;
@@ -157,7 +158,7 @@ enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t at, uint64_t step
     return TERN_OK;
 }
 
-/* ---- what a step does ---- */
+/* ---- operations of a step ---- */
 
 static enum tern_err extend_check(struct tern_lease *l, const struct lease_slot *s, uint32_t n,
                                   uint32_t written, uint32_t allocated)
@@ -174,7 +175,8 @@ static enum tern_err extend_check(struct tern_lease *l, const struct lease_slot 
     return TERN_OK;
 }
 
-/* More than the pool, or than the stock at its fullest, has: no waiting helps. */
+/* The request needs more pages than the pool, or the stock at its high mark, has: waiting does not
+ * help. */
 static enum tern_err never_fits(struct tern_lease *l, uint32_t g, uint32_t needed, bool table)
 {
     const struct lease_group *of = &l->group[g];
@@ -190,7 +192,7 @@ static enum tern_err never_fits(struct tern_lease *l, uint32_t g, uint32_t neede
     return set_error_numbers(l->t, TERN_QUOTA, text, numbers);
 }
 
-/* The pages of each group that the new length needs, all of which the stock has. */
+/* Checks that the stock has the pages of each group that the new length needs. */
 static enum tern_err stock_has(struct tern_lease *l, const struct lease_slot *s, uint32_t allocated,
                                uint32_t *ret_pages, uint32_t *ret_runs)
 {
@@ -308,8 +310,8 @@ enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t at, uint32_t leng
 }
 
 /* A commit at the written length hands over the page that the device's steps overwrite (T21). So no
- * step may have begun since that length was the session's, and none begins before the answer has
- * named the page to go on with: tern_lease_submit. */
+ * step may have begun since the session reached that length, and tern_lease_submit lets none begin
+ * before the answer has named the page to continue in. */
 static enum tern_err state_stands(struct tern_lease *l, uint32_t at, uint64_t step)
 {
     char text[QUICK_TEXT_MAX];

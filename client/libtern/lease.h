@@ -1,11 +1,11 @@
-/* What a lease keeps (E5): pages that the daemon has leased to the engine and that no session has
- * yet, the sessions that take them, and the Steps that say so and are not answered. stock.c takes
- * the answers, lease.c and lease_submit.c have the calls of tern.h.
+/* A lease (E5): its stock of pages, which the daemon has leased to the engine and no session has
+ * yet, the sessions that take them, and the Steps that report this and have no answer yet. stock.c
+ * takes the answers; lease.c and lease_submit.c have the calls of tern.h.
  *
- * What must stay true, for each group: `held` is what the daemon counts as leased by this lease's
- * requests: the pages in the stock, those that Steps under way name, and those that are astray. A
- * page is in one of the three. It comes to the stock by the answer to a PageLease alone, so it was
- * free there: nothing that was used is handed out again before the daemon has proven it free. */
+ * Invariant, for each group: `held` is the number of pages that the daemon counts as leased by this
+ * lease's requests: pages in the stock, pages that Steps under way name, and stray pages. Each page
+ * is in one of the three. A page enters the stock only by the answer to a PageLease, so the daemon
+ * has proven it free: a used page is never reused before that. */
 #ifndef CLIENT_LEASE_H
 #define CLIENT_LEASE_H
 
@@ -14,54 +14,54 @@
 #include "internal.h"
 
 #define LEASE_STEPS_MAX  8                 /* Steps that are not answered yet */
-#define LEASE_STEP_PAGES 4096              /* pages that the operations of one Step name */
+#define LEASE_STEP_PAGES 4096              /* pages named by the operations of one Step */
 #define LEASE_STEP_RUNS  2048              /* runs of them */
 #define LEASE_STEP_WORDS 65536             /* tokens of its operations */
-#define LEASE_HELD_TIMES 2                 /* as many times the high mark is leased at most */
-#define LEASE_HUGE_BYTES ((size_t)2 << 20) /* its memory is a multiple of them */
-#define LEASE_PART_ALIGN 128               /* each of its tables begins at such a place */
+#define LEASE_HELD_TIMES 2                 /* most pages leased: as many times the high mark */
+#define LEASE_HUGE_BYTES ((size_t)2 << 20) /* its memory is a multiple of this */
+#define LEASE_PART_ALIGN 128               /* alignment of each of its tables, in bytes */
 #define LEASE_REFILL                                                                               \
     (LEASE_STEPS_MAX + 1) /* pending.lease_part of a PageLease: this + the group                   \
                            */
 
-/* What a step looks at, for each of hundreds of sessions, each time behind a device's step that has
- * emptied the caches: two lines of a cache that lie side by side. */
+/* The part of a session that each step reads, for hundreds of sessions, after a step of the device
+ * has emptied the caches: two adjacent cache lines. */
 struct lease_slot {
     _Alignas(128) tern_session session;
-    uint32_t tokens;             /* of its list, those that wait to be told included */
-    uint32_t written, allocated; /* likewise */
-    uint32_t room;               /* so many tokens its pages have room for, in every group */
-    uint16_t nwaiting;           /* tokens that wait to be told: the last of the list */
-    bool told;                   /* `written` and `allocated` were told */
+    uint32_t tokens;             /* in its list, including those not reported yet */
+    uint32_t written, allocated; /* including lengths not reported yet */
+    uint32_t room;               /* tokens that its pages have room for, in every group */
+    uint16_t nwaiting;           /* tokens not reported to the daemon yet: the last of the list */
+    bool told;                   /* `written` and `allocated` were reported */
     enum lease_slot_state state;
     uint32_t waiting[TERN_LEASE_TOKENS_MAX];
 };
 
 static_assert(sizeof(struct lease_slot) == 128, "as the comment says");
 
-/* The rest. */
+/* The part of a session that few steps read. */
 struct lease_cold {
-    uint32_t under_way;   /* operations that are gathered or not answered */
-    uint32_t rewinds;     /* of these: pages of the table are other ones if it is refused, so
-                             nothing is committed before */
-    uint32_t astray;      /* pages that an assign of it named, and that was refused */
-    uint32_t news;        /* answers that were not handed out yet */
-    bool commits;         /* a commit of it is among them, or will be */
-    uint64_t commit_step; /* by that step it has to be; 0: before any further one begins */
-    uint64_t said_in;     /* the iteration in which `written` was said last */
-    uint64_t leave_step;  /* LEAVING: the last that may touch what is astray */
-    enum tern_err err;    /* of the first operation that was refused */
+    uint32_t under_way;   /* operations gathered or not answered yet */
+    uint32_t rewinds;     /* rewinds among these: a refused rewind changes pages of the table, so
+                             commits wait for its answer */
+    uint32_t astray;      /* stray pages: named by an assign that was refused */
+    uint32_t news;        /* answers that tern_lease_told has not returned yet */
+    bool commits;         /* a commit is among the answers, or will be */
+    uint64_t commit_step; /* the commit's answer is due by that step; 0: before any further step */
+    uint64_t said_in;     /* the iteration in which `written` was reported last */
+    uint64_t leave_step;  /* LEAVING: the last step that may touch its stray pages */
+    enum tern_err err;    /* of the first refused operation */
     char text[QUICK_TEXT_MAX];
     uint64_t numbers[2]; /* of the daemon's reason in that text */
 };
 
 struct lease_op {
     enum client_op_kind kind;
-    uint32_t slot, npages;    /* slot UINT32_MAX: none, it gives back what is in the stock */
-    uint32_t length, written; /* as it asked, for the words of a refusal */
+    uint32_t slot, npages;    /* slot UINT32_MAX: none, it returns the pages of the stock */
+    uint32_t length, written; /* as requested, for the text of a refusal */
 };
 
-/* The operations of one Step: being gathered, or under way. */
+/* The operations of one Step, gathered or under way. */
 struct lease_step {
     bool used;
     uint32_t nops, npages;
@@ -76,32 +76,32 @@ struct lease_stray {
 };
 
 struct lease_group {
-    uint32_t page_tokens; /* 0: RECURRENT, its pages are not leased */
-    bool history;         /* its table keeps all pages */
+    uint32_t page_tokens; /* 0: RECURRENT, whose pages are not leased */
+    bool history;         /* tables keep all its pages */
     uint32_t low, high;
     uint32_t n;             /* in the stock */
     struct tern_page *page; /* LEASE_HELD_TIMES * high */
     uint32_t held;
-    uint32_t asked;    /* by a PageLease that is under way */
-    uint32_t most;     /* what the next one asks for at most: less where so much was refused */
+    uint32_t asked;    /* pages requested by a PageLease under way */
+    uint32_t most;     /* the most pages of the next PageLease: reduced after a refusal */
     enum tern_err err; /* of the last one */
-    uint32_t total; /* the most that the pool has, where the daemon has said so; else UINT32_MAX */
+    uint32_t total;    /* the most pages of the pool, if the daemon named it; else UINT32_MAX */
 };
 
-/* An answer that waits to be handed out, with its arrays behind it. */
+/* An answer that waits for tern_lease_told, with its arrays behind it. */
 struct lease_news {
     struct lease_news *next;
     struct tern_lease_told told;
     char text[QUICK_TEXT_MAX];
 };
 
-/* One piece of memory with its tables: lease_lay. */
+/* One allocation with its tables: see lease_lay. */
 struct tern_lease {
     struct tern *t; /* borrowed */
     struct tern_lease *next;
     uint64_t pool;
     uint64_t iteration,
-        dispatched; /* Steps that were submitted with a step, and the last of those */
+        dispatched; /* count of Steps submitted with a step, and the last such step */
     bool has_state; /* a group is RECURRENT */
     uint32_t ngroups, nslots;
     struct lease_group group[TERN_GROUPS_MAX];
@@ -109,12 +109,12 @@ struct tern_lease {
     uint32_t *place;           /* nplaces, by the hash of a handle: slot + 1, or 0 */
     uint32_t nplaces;          /* a power of two, at least twice nslots */
     struct lease_cold *cold;   /* nslots */
-    struct lease_stray *stray; /* as many as can be held */
+    struct lease_stray *stray; /* as many as `held` can be */
     uint32_t nstray, under_way, ncommits;
     struct lease_news *news, **news_end, *handed; /* owned */
     struct lease_step *step;                      /* LEASE_STEPS_MAX + 1 */
-    uint32_t gathering;                           /* which of them */
-    /* What is gathered, as it is to be sent. */
+    uint32_t gathering;                           /* index of the Step being gathered */
+    /* The gathered operations as they will be sent. */
     size_t bytes;
     uint32_t nruns, nwords;
     struct client_op op[TERN_BATCH_OPS_MAX];
@@ -129,23 +129,23 @@ static inline struct lease_step *lease_gathering(struct tern_lease *l)
 
 /* ---- lease.c ---- */
 
-/* Room for one operation with so many pages and tokens. */
+/* Returns true if there is room for one operation with that many pages, runs and tokens. */
 bool lease_has_room(struct tern_lease *l, uint32_t pages, uint32_t runs, uint32_t words);
-/* The pages and runs of the operation are behind those that are gathered. */
+/* Gathers the operation, whose pages and runs already lie behind those gathered before. */
 void lease_gather(struct tern_lease *l, struct client_op op, uint32_t slot, uint32_t npages);
 
 /* ---- leased.c ---- */
 
-/* Of a table for so many. */
+/* Returns the number of places of a table for that many sessions. */
 uint32_t leased_places(uint32_t sessions);
-/* The slot has a session. */
+/* Adds the slot, which has a session, to the table. */
 void leased_put(struct tern_lease *l, uint32_t at);
-/* A slot is FREE that was not. */
+/* Rebuilds the table after a slot became FREE. */
 void leased_again(struct tern_lease *l);
 
 /* ---- stock.c ---- */
 
-/* A session that was removed, and of which nothing is left, makes room. */
+/* Frees the slot of a session that was removed, once nothing of it is left. */
 void slot_rests(struct tern_lease *l, uint32_t at);
 
 #endif

@@ -1,5 +1,5 @@
-/* How a lease begins, how what it has gathered is sent and its stock filled up, how its answers are
- * waited for, and how it ends. stock.c takes the answers. See lease.h. */
+/* Begin and end of a lease, sending of gathered operations, refilling of the stock, and waiting for
+ * answers. stock.c takes the answers. See lease.h. */
 #include "lease.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void lease_free(struct tern_lease *l)
         free(news);
     }
     free(l->handed);
-    free(l); /* and all that lease_lay laid behind it */
+    free(l); /* and the tables behind it: lease_lay */
 }
 
 void leases_free_all(struct tern *t)
@@ -58,7 +58,8 @@ static void *part(void *base, size_t *at, size_t n, size_t each)
     return p;
 }
 
-/* The lease and its tables, one behind the other: so many bytes. NULL only counts them. */
+/* Lays out the lease and its tables one behind the other. Returns their bytes. NULL: only
+ * counts. */
 static size_t lease_lay(struct tern_lease *l, const struct tern_layout *layout,
                         const struct tern_lease_marks *marks, uint32_t sessions)
 {
@@ -101,9 +102,9 @@ static size_t lease_lay(struct tern_lease *l, const struct tern_layout *layout,
     return at;
 }
 
-/* Zeroed, and written rather than only got: no step is to pay for the kernel's fetching a page. In
- * large pages where the system has them, as a step goes through all of it: in a virtual machine a
- * small page may take a hundred microseconds to be mapped again. */
+/* Writes zeros to all of the memory, so that no step pays for a page fault. Uses large pages if the
+ * system has them, because a step reads all of the memory: in a virtual machine mapping a small
+ * page again may take a hundred microseconds. */
 static struct tern_lease *lease_create(const struct tern_layout *layout,
                                        const struct tern_lease_marks *marks, uint32_t sessions)
 {
@@ -152,7 +153,7 @@ enum tern_err tern_lease_begin(struct tern *t, uint64_t pool, const struct tern_
 
 /* ---- sending ---- */
 
-/* What has come. */
+/* Takes the answers that have arrived. */
 static enum tern_err take_answers(struct tern_lease *l)
 {
     enum tern_err err = call_take(l->t);
@@ -174,8 +175,8 @@ static enum tern_err commits_told(struct tern_lease *l, uint64_t step)
     return TERN_OK;
 }
 
-/* Pages that were not assigned, of sessions that were removed: they go back behind the step that
- * the removal named. What does not fit waits for the next Step. */
+/* Returns unassigned pages of removed sessions to the daemon, behind the step that the removal
+ * named. Pages that do not fit wait for the next Step. */
 static void give_strays(struct tern_lease *l)
 {
     for (uint32_t i = l->nstray; i-- > 0;) {
@@ -228,7 +229,7 @@ static enum tern_err refill(struct tern_lease *l, uint32_t group)
     return TERN_OK;
 }
 
-/* In the background: where there is no room for it now, the next Step asks. */
+/* Never waits: if there is no room now, the next Step requests the pages. */
 static void refill_all(struct tern_lease *l)
 {
     for (uint32_t g = 0; g < l->ngroups; g++)
@@ -274,8 +275,8 @@ static enum tern_err send_step(struct tern_lease *l)
     return TERN_OK;
 }
 
-/* The answers that nobody has taken hold this Step up, or soon will: tern_lease_told takes them
- * while the device computes, and where it is not called they are taken here. */
+/* Returns true if answers not yet taken delay this Step, or soon will. tern_lease_told takes them
+ * while the device computes; if it is not called, they are taken here. */
 static bool is_behind(const struct tern_lease *l)
 {
     uint32_t steps = 0;
@@ -298,7 +299,7 @@ enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step)
         TRY(take_answers(l));
     if (l->nstray > 0)
         give_strays(l);
-    TRY(send_step(l)); /* also where `step` has to wait: for what this one asks, perhaps */
+    TRY(send_step(l)); /* even if `step` has to wait: it may wait for the answer to this Step */
     refill_all(l);
     l->t->text[0] = '\0';
     if (l->t->socket.state != CLIENT_SOCKET_UP)
@@ -309,7 +310,7 @@ enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step)
     return TERN_OK;
 }
 
-/* ---- waiting, and what was answered ---- */
+/* ---- waiting, and answers ---- */
 
 static enum tern_err wait_until(struct tern_lease *l, uint64_t deadline_ns)
 {
@@ -359,7 +360,7 @@ uint32_t tern_lease_stock(const struct tern_lease *l, uint32_t group)
 
 /* ---- the end ---- */
 
-/* All that the stock has becomes stray, of no session. */
+/* Makes all pages of the stock stray pages of no session. */
 static void empty_stock(struct tern_lease *l)
 {
     for (uint32_t g = 0; g < l->ngroups; g++)

@@ -1,6 +1,7 @@
-/* Which sessions are in a lease. While one is, its lengths and its table are the lease's: a call
- * that went past it would make the two disagree. So such a call is refused before anything is sent.
- * A table of places by a hash of the handle, since a batch asks for each of its operations. */
+/* Finds the sessions that are in a lease. The lease keeps the lengths and the table of such a
+ * session, and a call past the lease would make the two disagree. So such a call is refused before
+ * anything is sent. The table is hashed by handle, because a batch looks up each of its
+ * operations. */
 #include "lease.h"
 
 #include <inttypes.h>
@@ -9,8 +10,8 @@
 
 #include "base/err.h"
 
-/* Where the handle's chain begins. The low bits of handles are places in a table of the daemon, and
- * the high ones rise. */
+/* Returns where the handle's chain begins. The low bits of handles are places in a table of the
+ * daemon, and the high bits ascend. */
 static uint32_t first_place(const struct tern_lease *l, tern_session s)
 {
     return (uint32_t)(s * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (l->nplaces - 1);
@@ -29,7 +30,7 @@ void leased_put(struct tern_lease *l, uint32_t at)
 {
     uint32_t i = first_place(l, l->slot[at].session);
 
-    while (l->place[i] != 0) /* at most half of them are taken */
+    while (l->place[i] != 0) /* at most half of the places are used */
         i = (i + 1) & (l->nplaces - 1);
     l->place[i] = at + 1;
 }
@@ -42,7 +43,7 @@ void leased_again(struct tern_lease *l)
             leased_put(l, i);
 }
 
-/* Is something of it gathered, and not submitted? */
+/* Returns true if an operation of the session is gathered and not submitted. */
 static bool is_gathered(const struct tern_lease *l, uint32_t at)
 {
     const struct lease_step *s = &l->step[l->gathering];

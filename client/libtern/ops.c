@@ -1,6 +1,6 @@
-/* The operations of a session, one a call: each is a Step of one operation. Also how a Step is
- * sent, and how the call goes on with what one step of the daemon could not end: an operation that
- * got so far is repeated with those behind it, and the caller sees one answer. */
+/* The operations of a session, one a call: each is a Step of one operation. Also sends Steps, and
+ * continues those that one step of the daemon could not complete: the call repeats the partly done
+ * operation and those behind it, and the caller sees one answer. */
 #include "internal.h"
 
 #include "base/err.h"
@@ -13,8 +13,8 @@ enum tern_err ops_send(struct tern *t, const struct client_op *ops, uint32_t n, 
     return call_put_quick(t, call, &q);
 }
 
-/* One answer. The results of it come behind those that are there; the first of them may be the rest
- * of an operation. */
+/* Takes one answer. Its results are appended to those taken before; the first may complete an
+ * operation begun before. */
 static enum tern_err take_piece(struct tern *t, uint32_t n, struct call *call, uint32_t *ret_done)
 {
     struct quick_store *store = &t->store;
@@ -38,7 +38,7 @@ static enum tern_err take_piece(struct tern *t, uint32_t n, struct call *call, u
     return TERN_OK;
 }
 
-/* Where the operation that was answered last goes on, no later one was tried. */
+/* Returns true if the last answered operation continues; then no later one was tried. */
 static bool goes_on(struct tern *t, struct call *call, uint32_t done)
 {
     struct quick_store *store = &t->store;

@@ -1,6 +1,6 @@
-/* The table of what is under way: requests that were submitted and subscriptions, found by the slot
- * in their number, and the list of those whose answer came while a synchronous call waited. There
- * are never more than TERN_INFLIGHT_MAX, since each belongs to a slot of the table. */
+/* The table of submitted requests and subscriptions under way, found by the slot in their number,
+ * and the list of those whose answer arrived while a synchronous call waited. Each belongs to a
+ * slot, so there are at most TERN_INFLIGHT_MAX. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -64,7 +64,8 @@ struct pending *pending_find(struct tern *t, const struct frame_header *h)
 
 /* ---- answers that nobody waits for ---- */
 
-/* A refusal brings no descriptors: those that are here belong to a frame behind it. */
+/* Returns true if the answer carries descriptors. A refusal carries none: descriptors received then
+ * belong to a later frame. */
 static bool brought_fds(struct tern *t, const struct frame_header *h, const uint8_t *body)
 {
     const ProtobufCMessage *msg;
@@ -77,10 +78,10 @@ static bool brought_fds(struct tern *t, const struct frame_header *h, const uint
     return !status || !status->err;
 }
 
-/* False: there is no room for it now. */
+/* Returns false if there is no room now. */
 static bool end_unheld(struct tern *t, struct unheld u)
 {
-    /* Nobody had it: no step touched anything. */
+    /* It had no owner, so no step touched anything. */
     const Tern__Wire__TurnEnd turn_end = TERN__WIRE__TURN_END__INIT;
     const Tern__Wire__SessionClose session_close = TERN__WIRE__SESSION_CLOSE__INIT;
     const ProtobufCMessage *m = u.is_session ? &session_close.base : &turn_end.base;
@@ -103,7 +104,8 @@ void pending_end_unheld(struct tern *t)
     (void)client_socket_send(&t->socket);
 }
 
-/* What a TurnBegin or a SessionOpen has brought. False: it was refused. */
+/* Returns the handle in an answer to a TurnBegin or a SessionOpen. Returns false if it was
+ * refused. */
 static bool brought_handle(uint16_t type, const ProtobufCMessage *msg, struct unheld *ret)
 {
     const Tern__Wire__TurnBeginReply *turn = (const Tern__Wire__TurnBeginReply *)msg;
@@ -115,8 +117,8 @@ static bool brought_handle(uint16_t type, const ProtobufCMessage *msg, struct un
     return !status || !status->err;
 }
 
-/* The caller of TurnBegin or SessionOpen has gone on. Where there are too many of these, the
- * connection ends, and they with it. */
+/* Keeps the handle of a TurnBegin or SessionOpen that timed out, to end it later. If there are too
+ * many, the connection ends, and all of them with it. */
 static void drop_begun(struct tern *t, const struct frame_header *h, const uint8_t *body)
 {
     const ProtobufCMessage *msg;
@@ -151,7 +153,7 @@ void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *b
 
 /* ---- answers that are kept ---- */
 
-/* A subscription is there once, whatever has come for it. */
+/* A subscription is in the list once, however many changes it has. */
 static bool is_kept(const struct tern *t, uint32_t slot)
 {
     uint32_t at = t->kept_head;

@@ -1,8 +1,8 @@
-/* Token lists that are longer than one request may be: they go in pieces, each of which says after
- * how many tokens it goes on. What a daemon does with them is in daemon/core/session/match.c. */
+/* Token lists that are too long for one request are sent in pieces; each piece names the number of
+ * tokens before it. daemon/core/session/match.c handles them. */
 #include "internal.h"
 
-#define PIECE_REST 2048u /* bytes of a request beside its tokens and extra keys, at most */
+#define PIECE_REST 2048u /* the most bytes of a request beside its tokens and extra keys */
 
 _Static_assert(PIECE_REST < CLIENT_BODY_MIN, "a piece has room for tokens");
 

@@ -1,9 +1,8 @@
 /* Pools: opening, mapping, and the one store that publishes a step. The daemon's memory is mapped
- * as it is, or by CUDA where it lies on a GPU (device.c): what must stay true is that a mapping
- * never outlives tern_destroy, that no forked child can touch what is mapped, and that no
- * descriptor of memory stays open behind it (it could map the pool again after the daemon thinks it
- * is unmapped). The bell, by which a rank wakes the daemon, is no memory: it stays open as long as
- * the connection. */
+ * directly, or by CUDA if it lies on a GPU (device.c). Invariant: a mapping never outlives
+ * tern_destroy, no forked child can touch a mapping, and no descriptor of memory stays open after
+ * the call (it could map the pool again when the daemon regards it as unmapped). The bell, by which
+ * a rank wakes the daemon, is no memory: it stays open as long as the connection. */
 #include "brought.h"
 #include "device.h"
 #include "steps.h"
@@ -21,7 +20,7 @@
 
 /* ---- open and close ---- */
 
-/* The message's parts, for every group: they live as long as the call that packs them. */
+/* The parts of the message for each group; valid during the call that packs them. */
 struct field_parts {
     Tern__Wire__Field field;
     Tern__Wire__Axis axes[WIRE_AXES_MAX], *axis_list[WIRE_AXES_MAX];
@@ -170,7 +169,7 @@ enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_m
 
 /* ---- map ---- */
 
-/* A range that the descriptor does not hold would be a SIGBUS at the engine's first touch. */
+/* A range beyond the descriptor's size would cause a SIGBUS at the engine's first touch. */
 static bool fd_holds(int fd, uint64_t offset, uint64_t bytes)
 {
     struct stat st;
@@ -185,8 +184,9 @@ enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
 
     if (!fd_holds(fd, offset, bytes))
         return TERN_MALFORMED;
-    /* A forked child would go on holding pages that the daemon believes gone with this process. One
-     * that another thread forks before the kernel was told so has the range and no access to it. */
+    /* Otherwise a forked child would keep pages mapped that the daemon regards as gone with this
+     * process. A child that another thread forks before this call has the range without access to
+     * it. */
     at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, (off_t)offset);
     if (at == MAP_FAILED)
         return TERN_INTERNAL;
@@ -198,7 +198,7 @@ enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
     return TERN_OK;
 }
 
-enum { FD_REGION, FD_CONTROL, FD_BELL, FD_SUMS }; /* SUMS: if the answer says so */
+enum { FD_REGION, FD_CONTROL, FD_BELL, FD_SUMS }; /* SUMS: only if the answer names it */
 
 static void unmap_region(struct tern_pool *pool, bool owner)
 {
@@ -208,7 +208,7 @@ static void unmap_region(struct tern_pool *pool, bool owner)
         munmap(pool->base, pool->bytes);
 }
 
-/* CUDA maps a whole allocation, so that is the region and not the pool alone. */
+/* CUDA maps whole allocations, so this maps the region and not only the pool. */
 static enum tern_err map_device(struct tern *t, int fd, const Tern__Wire__PoolMapReply *reply,
                                 struct tern_pool *pool)
 {
@@ -283,7 +283,7 @@ out_region:
     return err;
 }
 
-/* The answer's descriptors are closed whatever happens: a mapping does not need them. */
+/* Closes the answer's descriptors in any case: a mapping does not need them. */
 static enum tern_err map_answer(struct tern *t, const struct call_fds *fds,
                                 const Tern__Wire__PoolMapReply *reply, struct tern_pool *pool)
 {
@@ -296,7 +296,7 @@ static enum tern_err map_answer(struct tern *t, const struct call_fds *fds,
     if (reply->sums)
         close(fds->v[FD_SUMS]);
     if (err == TERN_OK && t->bell < 0)
-        t->bell = fds->v[FD_BELL]; /* in later answers another descriptor has its place */
+        t->bell = fds->v[FD_BELL]; /* kept; a later answer has another descriptor there */
     else
         close(fds->v[FD_BELL]);
     return err;
@@ -306,7 +306,7 @@ static void pool_link(struct tern *t, struct tern_pool *pool)
 {
     uint64_t published = control_load(pool->control, t->rank * CONTROL_RANK_STRIDE);
 
-    /* A rank that connects again goes on where it was. */
+    /* A rank that connects again continues at its last step. */
     if (t->member == MEMBER_RANK && published > t->last_step)
         t->last_step = published;
     pool->next = t->pools;
@@ -356,13 +356,13 @@ void tern_pool_unmap(struct tern_pool **pool)
     *at = p->next;
     quiet = brought_end(p) && !p->copies_left;
     p->owner->kernels_left = p->owner->kernels_left || !quiet;
-    if (!is_owner(p->owner)) { /* where a child had not these mappings it may have others */
+    if (!is_owner(p->owner)) { /* a child may have other mappings at these addresses */
         unmap_region(p, false);
         free(p->stream_page);
     } else if (steps_page_end(p) && quiet) {
         unmap_region(p, true);
         munmap(p->control, CONTROL_BYTES);
-    } /* else a device may still be at both: they stay until the process ends */
+    } /* else a device may still use both: they stay mapped until the process ends */
     free(p);
     *pool = NULL;
 }
@@ -414,7 +414,7 @@ static enum tern_err step_goes_back(struct tern *t, uint64_t step)
     return set_error(t, TERN_INVALID, text);
 }
 
-/* Whether this rank may publish that step, in whatever way. */
+/* Checks that this rank may publish that step, by itself or by a stream. */
 static enum tern_err check_done(struct tern *t, uint64_t step)
 {
     if (t->member != MEMBER_RANK)

@@ -1,6 +1,6 @@
-/* Reading the answers to Match, Step, Fetch and Recover with the one bounded reader. Besides what
- * that refuses, these are no answers either: a group number that an engine could not index, a list
- * of pages that is not whole, more runs or pages than fit. */
+/* Reads the answers to Match, Step, Fetch and Recover with the bounded reader. Besides what the
+ * reader refuses, an answer is invalid with a group number that an engine could not index, an
+ * incomplete list of pages, or more runs or pages than fit. */
 #include "quick.h"
 
 #include <string.h>
@@ -63,8 +63,7 @@ static void get_status(struct reader *outer, const struct field *field, char *te
     }
     reader_leave(outer, &r);
     *ret_goes_on = goes_on != 0;
-    /* An error that this library does not know is still one: it must not be taken for anything
-     * else. */
+    /* An error that this library does not know must not be taken for success or another error. */
     *ret_err = err < TERN_ERR_COUNT ? (enum tern_err)err : TERN_INTERNAL;
 }
 
@@ -158,7 +157,7 @@ static void get_host(struct reader *r, const struct field *f, struct quick_store
     ret->host = store->host;
 }
 
-/* ---- MatchReply, FetchReply and RecoverReply differ in their numbers alone ---- */
+/* ---- MatchReply, FetchReply and RecoverReply differ only in their field numbers ---- */
 
 enum part {
     PART_NONE = 0,
@@ -177,7 +176,7 @@ enum part {
     ARRIVING,
     HOST
 };
-#define PARTS 11 /* field numbers below it */
+#define PARTS 11 /* above all field numbers */
 
 static void get_part(struct reader *r, enum part part, const struct field *f,
                      struct quick_store *store, struct tern_result *ret)
@@ -232,7 +231,7 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
 /* ---- StepReply {status 1, results 2: {status 1, committed 2, written 3, allocated 4, tokens 5,
  * runs 6, align 7}} ---- */
 
-/* Where the text is kept; 0: it is empty, or there is no room. */
+/* Returns the offset of the kept text; 0: it is empty, or there is no room. */
 static uint32_t keep_text(struct quick_store *store, const char *text, const uint64_t numbers[2])
 {
     size_t n = strlen(text) + 1;

@@ -1,6 +1,6 @@
-/* Writing Match, Step, Fetch and Recover with the one bounded writer. Sizes first, so that the
- * caller finds room for the body and it is written once, straight into the socket's buffer; tokens
- * are copied from the caller's array and nowhere else. */
+/* Writes Match, Step, Fetch and Recover with the bounded writer. Sizes are computed first, so that
+ * the caller reserves room and the body is written once, directly into the socket's buffer; tokens
+ * are copied once, from the caller's array. */
 #include "quick.h"
 
 #include <string.h>
@@ -107,7 +107,7 @@ static size_t ops_size(const struct client_op *ops, uint32_t n)
 _Static_assert(__builtin_strcmp(TERN_PEER_DISK, WIRE_DISK) == 0, "the disk's name on the wire");
 _Static_assert(__builtin_strcmp(TERN_PEER_ANY, WIRE_ANY_PEER) == 0, "likewise of any peer");
 
-/* An empty name stands for the host tier; a field that is absent would name nothing. */
+/* An empty name means the host tier; an absent field would name nothing. */
 static const char *name_of(const struct quick_request *q)
 {
     return q->fetch.peer ? q->fetch.peer : "";

@@ -1,6 +1,6 @@
-/* Turn records: the tenant's record memory in this process, and the requests about what lies there.
- * What must stay true: no span that is handed out leaves the mapping, whatever the daemon says, and
- * the bytes of a record are copied at most once, from the caller's memory to where they stay. */
+/* Turn records: the mapping of the tenant's record memory, and the requests about records.
+ * Invariant: every span returned to the caller lies in the mapping, whatever the daemon answers,
+ * and the bytes of a record are copied at most once, from the caller's memory to their place. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-#define WORD 4u /* bytes of a token id, and of a log-probability */
+#define WORD 4u /* bytes of a token id and of a log-probability */
 
 _Static_assert(sizeof(uint32_t) == WORD && sizeof(float) == WORD, "they lie in words");
 _Static_assert(TERN_RECORD_SPANS_MAX == WIRE_SPANS_MAX && TERN_BLOBS_MAX == WIRE_BLOBS_MAX,
@@ -67,7 +67,7 @@ void tern_records_unmap(struct tern_records **records)
     for (at = &m->owner->records; *at != m; at = &(*at)->next)
         ;
     *at = m->next;
-    if (is_owner(m->owner)) /* where a child had not this mapping it may have others */
+    if (is_owner(m->owner)) /* a child may have another mapping at this address */
         munmap(m->base, m->bytes);
     free(m);
     *records = NULL;
@@ -87,7 +87,7 @@ uint64_t tern_records_bytes(const struct tern_records *m)
     return m->bytes;
 }
 
-/* ---- where a record lies ---- */
+/* ---- places of records ---- */
 
 struct page_run {
     uint32_t first, n; /* pages */
@@ -107,7 +107,8 @@ static uint32_t nruns(const Tern__Wire__RecordSection *s)
     return s ? (uint32_t)(s->runs.len / WIRE_SPAN_BYTES) : 0;
 }
 
-/* That many bytes, in runs that lie in the mapping and have no page too many. */
+/* Returns true if the section has that many bytes, in runs that lie in the mapping and have no page
+ * too many. */
 static bool section_holds(const struct tern_records *m, const Tern__Wire__RecordSection *s,
                           uint64_t bytes)
 {
@@ -125,7 +126,7 @@ static bool section_holds(const struct tern_records *m, const Tern__Wire__Record
     return pages == bytes / WIRE_RECORD_PAGE + (bytes % WIRE_RECORD_PAGE != 0);
 }
 
-/* Where the bytes [at, at + n) of a section lie that holds them. */
+/* Returns the spans of the bytes [at, at + n) of a section that has them. */
 static struct tern_section spans_of(const struct tern_records *m,
                                     const Tern__Wire__RecordSection *s, uint64_t at, uint64_t n)
 {
@@ -148,7 +149,7 @@ static struct tern_section spans_of(const struct tern_records *m,
     return ret;
 }
 
-/* False: that is no blob. bytes 0: as many as it has. */
+/* bytes 0: any number. Returns false if the blob is invalid. */
 static bool blob_of(const struct tern_records *m, const Tern__Wire__RecordBlob *b, uint64_t bytes,
                     struct tern_record_blob *ret)
 {
@@ -165,7 +166,8 @@ static bool blob_of(const struct tern_records *m, const Tern__Wire__RecordBlob *
     return true;
 }
 
-/* Fills in all but `before`. False: what came is no record. blobs: what was asked for, or NULL. */
+/* Fills in all fields but `before`. blobs: the requested blobs, or NULL. Returns false if the
+ * record is invalid. */
 static bool record_of(const struct tern_records *m, const Tern__Wire__Record *r,
                       const struct tern_blob *blobs, struct tern_record *ret)
 {
@@ -191,7 +193,7 @@ static bool record_of(const struct tern_records *m, const Tern__Wire__Record *r,
 
 /* ---- preparing ---- */
 
-/* What a prepare asks for. */
+/* The record that a prepare requests. */
 struct plan {
     bool rollback;
     uint32_t length, nlogprobs, nblobs;
@@ -312,7 +314,7 @@ static enum tern_err malformed_at(struct tern *t, const struct tern_recorded *r)
     return set_error(t, TERN_MALFORMED, text);
 }
 
-/* A put or a rollback: what was prepared is looked at. */
+/* Sends a put or a rollback: the daemon reads the prepared bytes. */
 static enum tern_err look(struct tern_records *m, tern_session turn, uint16_t type,
                           const ProtobufCMessage *ask, uint64_t deadline_ns,
                           struct tern_recorded *ret)
@@ -378,7 +380,7 @@ enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn, ui
 
 /* ---- reading ---- */
 
-/* One request: records from `first` on, at most `max` of those that came. */
+/* Makes one request: returns records from `first` on, at most `max` of those in the answer. */
 static enum tern_err get(struct tern_records *m, tern_session turn, uint32_t first,
                          struct tern_record *ret, uint32_t max, uint64_t deadline_ns,
                          uint32_t *ret_n, uint32_t *ret_records)
@@ -426,7 +428,7 @@ enum tern_err tern_record_get(struct tern_records *m, tern_session turn, uint32_
 
 /* ---- sections, whatever their spans are ---- */
 
-/* The bytes from *at on that lie in one span, at most n of them; *at and *span move on. */
+/* Returns the bytes from *at on that lie in one span, at most n; advances *at and *span. */
 static uint8_t *side_by_side(const struct tern_section *s, uint32_t *span, uint64_t *at,
                              uint64_t *n)
 {
@@ -495,7 +497,7 @@ static enum tern_err check_new(struct tern *t, const struct tern_new_record *r)
     return TERN_OK;
 }
 
-/* All of a section. */
+/* Writes a whole section. */
 static void fill(const struct tern_section *s, const void *from)
 {
     (void)tern_section_write(s, 0, from, s->bytes);

@@ -1,5 +1,5 @@
-/* Match, fetch and recover, synchronous; and retract beside its counterpart. A request is written
- * straight into the socket's buffer and its answer read straight out of it; nothing is allocated.
+/* Synchronous match, fetch, recover and retract. A request is written directly into the socket's
+ * buffer and its answer read directly from it; nothing is allocated.
  */
 #include "internal.h"
 
@@ -7,7 +7,8 @@
 
 #include "base/err.h"
 
-/* The last so-many-th of a fetch's or a recover's deadline is for the answer to its cancel. */
+/* The last 1/BRING_END_PART of a fetch's or a recover's deadline is reserved for the answer to its
+ * cancel. */
 #define BRING_END_PART 8
 
 /* The answer has one result. */
@@ -19,8 +20,8 @@ static enum tern_err take_one(struct tern *t, const struct quick_request *q, con
     return said(t, &(struct asked){.kind = asked_of(q->type), .session = q->session}, ret);
 }
 
-/* One request after the other; the last is answered with what was found. Others are served in
- * between. */
+/* Sends the pieces one request after the other; the answer to the last has the result. The daemon
+ * serves others in between. */
 static enum tern_err match_pieces(struct tern *t, struct quick_request *q, uint32_t deadline_ms,
                                   struct tern_result *ret)
 {
@@ -67,8 +68,7 @@ enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_token
     return take_one(t, &q, body, n, ret);
 }
 
-/* The daemon should not go on bringing what this fetch or recover asked for. The answer to this is
- * dropped. */
+/* Cancels this fetch or recover at the daemon. The answer to the cancel is dropped. */
 static void ask_to_end(struct tern *t, tern_session s)
 {
     Tern__Wire__FetchCancel m = TERN__WIRE__FETCH_CANCEL__INIT;
@@ -80,8 +80,8 @@ static void ask_to_end(struct tern *t, tern_session s)
         (void)call_put(t, &call, s, &m.base);
 }
 
-/* Its time is nearly over: it is cancelled, and answered with what had come by then, which would
- * else be missing in the caller's table for good. `until_ns`: no longer than that. */
+/* Near the deadline: cancels the request and waits until `until_ns` for its answer, which names the
+ * pages that arrived. No later answer would name them. */
 static enum tern_err bring_ends(struct tern *t, const struct quick_request *q, struct call *call,
                                 uint64_t until_ns, struct tern_result *ret)
 {
@@ -191,7 +191,7 @@ enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const char *tick
     return bring(t, &q, deadline_ms, ret);
 }
 
-/* A wait that nobody takes any more ends nothing: the next one takes its place. */
+/* A wait that timed out need not be cancelled: the next one replaces it. */
 static enum tern_err ask_fetch(struct tern *t, const struct quick_request *q, uint32_t deadline_ms,
                                struct tern_result *ret)
 {
@@ -276,6 +276,6 @@ enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mod
     reply = (const Tern__Wire__RetractReply *)msg;
     take_retracted(reply, ret);
     if (reply->status && reply->status->text && reply->status->text[0])
-        return err; /* the daemon's own words */
+        return err; /* with the daemon's own text */
     return said_retracted(t, err, ret);
 }

@@ -1,5 +1,5 @@
-/* The way out: a request written into the send buffer, with its number, the trace id and the
- * header. Also the words of what went wrong, which every file above sets. */
+/* Writes requests into the send buffer, with number, trace id and header. Also sets error texts,
+ * for every file that calls it. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -74,7 +74,8 @@ enum tern_err send_room(struct tern *t, size_t body, struct outgoing *ret)
     return TERN_OK;
 }
 
-/* It goes behind the other fields, whoever wrote those. Most requests have a field of that name. */
+/* The trace id follows the other fields, which any writer may have written. Most requests have a
+ * field of that name. */
 static void put_trace(const struct tern *t, uint16_t type, struct writer *w)
 {
     const ProtobufCMessageDescriptor *d = t->trace_id ? wire_descriptor(type) : NULL;
@@ -93,7 +94,7 @@ void send_queue(struct tern *t, struct outgoing *o, uint16_t type, uint64_t id, 
         .version = FRAME_VERSION, .type = type, .request_id = id, .session = session};
 
     put_trace(t, type, &o->body);
-    check(writer_ok(&o->body)); /* there was room for what the caller said it would write */
+    check(writer_ok(&o->body)); /* the caller reserved room for its body */
     h.length = (uint32_t)(o->body.p - o->frame) - FRAME_HEADER_BYTES;
     frame_encode(&h, o->frame);
     client_socket_queue(&t->socket, FRAME_HEADER_BYTES + h.length);

@@ -1,11 +1,11 @@
 /* The thread of a connection that has a lease. tern_lease_submit puts a Step into the send buffer
- * and goes on; this thread sends it. A send wakes the daemon, which costs more than all else that a
- * decode step does, and the scheduler's thread does not pay for it.
+ * and returns; this thread sends it. A send wakes the daemon, which costs more than the rest of a
+ * decode step, and the scheduler's thread does not pay for it.
  *
- * It looks at the buffer by itself, so that who puts something there makes no system call: pace.h
- * says when. Once it has found nothing for long it sleeps, and the next Step wakes it. It touches
- * the socket's out buffer, under its lock, and nothing else of a connection: no answer, no state,
- * no text. */
+ * The thread polls the buffer at the times that pace.h computes, so a submit makes no system call.
+ * After it has found nothing for long it sleeps, and the next Step wakes it. It touches only the
+ * socket's out buffer, under its lock, and nothing else of a connection: no answer, no state, no
+ * text. */
 #include <errno.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -16,9 +16,9 @@
 #include "internal.h"
 #include "pace.h"
 
-#define SENDER_QUIET_LOOKS 250 /* looks that find nothing, until it sleeps */
-/* The C library takes all thread-local memory of the process from it, however much that is: more is
- * tried where it is too little. */
+#define SENDER_QUIET_LOOKS 250 /* looks that find nothing before it sleeps */
+/* The C library takes all thread-local memory of the process from the stack; if the stack is too
+ * small for that, a larger one is tried. */
 #define SENDER_STACK_BYTES (128u << 10)
 #define SENDER_STACK_MAX   (16u << 20)
 
@@ -26,9 +26,9 @@ struct sender {
     struct client_socket *socket; /* borrowed */
     pthread_t thread;
     sem_t wake;
-    _Atomic bool asleep; /* whoever makes it false posts `wake`, or is the thread */
+    _Atomic bool asleep; /* set to false by the thread itself, or by a caller that posts `wake` */
     _Atomic bool ends;
-    _Atomic uint64_t queued_ns, pace_ns; /* the last Step, and how long after the one before */
+    _Atomic uint64_t queued_ns, pace_ns; /* the last Step, and its distance from the one before */
 };
 
 static void sleep_until_next_look(struct sender *s)
@@ -41,7 +41,7 @@ static void sleep_until_next_look(struct sender *s)
     (void)sem_clockwait(&s->wake, CLOCK_MONOTONIC, &until);
 }
 
-/* What is queued before it sleeps is seen here, and what is queued afterwards wakes it. */
+/* A Step queued before the sleep is seen here; a later one wakes the thread. */
 static void sleep_until_told(struct sender *s)
 {
     atomic_store(&s->asleep, true);
@@ -58,8 +58,8 @@ static void *run(void *arg)
     struct sender *s = arg;
     uint32_t quiet = 0;
 
-    /* When it wakes it does not take the processor from whoever runs there, as the scheduler's
-     * thread may. Where that is not allowed, a look falls into a step now and then. */
+    /* With this policy the thread never preempts another one when it wakes, such as the
+     * scheduler's. If the policy is not allowed, a look sometimes interrupts a step. */
     (void)sched_setscheduler(0, SCHED_BATCH, &none);
     while (!atomic_load(&s->ends)) {
         quiet = client_socket_push(s->socket) ? 0 : quiet + 1;
@@ -73,7 +73,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* No signal of the process is handled on it. */
+/* The thread handles no signal of the process. */
 static int begin_thread(struct sender *s)
 {
     sigset_t all, before;

@@ -1,5 +1,4 @@
-/* Sessions are opened here, and prefixes asked about: the calls that are not on an engine's hot
- * path. */
+/* Opens sessions, peeks, stores, waits and resets: calls off an engine's hot path. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -7,7 +6,7 @@
 
 #include "base/err.h"
 
-#define PEEK_TRIES 4 /* times that a peek in pieces begins anew when what it found has gone */
+#define PEEK_TRIES 4 /* times that a peek in pieces restarts after its prefix was evicted */
 
 enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                                 uint32_t deadline_ms, tern_session *ret)
@@ -37,7 +36,8 @@ enum tern_err tern_session_open_with(struct tern *t, uint64_t pool, const struct
     return TERN_OK;
 }
 
-/* One request of a Peek: of the tokens that follow what `from` stands for; 0: of the first. */
+/* Makes one request of a Peek, for the tokens behind the prefix that `from` names; 0: for the first
+ * tokens. */
 static enum tern_err peek_piece(struct tern *t, Tern__Wire__Peek *m,
                                 const struct tern_tokens *tokens, uint64_t deadline_ns,
                                 const Tern__Wire__PeekReply **ret)
@@ -60,8 +60,8 @@ static enum tern_err peek_piece(struct tern *t, Tern__Wire__Peek *m,
     return TERN_OK;
 }
 
-/* Piece by piece, for as long as all of a piece was found. BUSY: what was found before has gone, or
- * the daemon has another reason; *ret_begun says whether a piece was answered. */
+/* Peeks piece by piece, as long as each piece is found whole. BUSY: the prefix found before was
+ * evicted, or the daemon has another reason; *ret_begun: a piece was answered. */
 static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
                                  const struct tern_tokens *tokens, uint64_t deadline_ns,
                                  struct tern_depths *ret, bool *ret_begun)
@@ -73,7 +73,7 @@ static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
     m->has_pieces = m->pieces = tokens->n > TOKENS_ONE_PIECE;
     *ret_begun = false;
     do {
-        /* All that fits: the daemon follows the disk beyond what it takes. */
+        /* Send all that fits: the daemon searches the disk beyond the tokens that it takes. */
         struct tern_tokens piece = piece_of(t, tokens, at, tokens->n);
 
         TRY(peek_piece(t, m, &piece, deadline_ns, &reply));

@@ -1,5 +1,5 @@
-/* The socket of a connection and its two buffers. Plain send, recv and poll: the library must work
- * inside any engine process, so it needs no io_uring and no signal. */
+/* The socket of a connection and its two buffers. It uses plain send, recv and poll: the library
+ * must work inside any engine process, so it needs no io_uring and no signal. */
 #include "socket.h"
 
 #include <errno.h>
@@ -26,8 +26,7 @@ static void set_timeout(int fd, int option, uint32_t ms)
 {
     struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000};
 
-    /* Cannot fail for a socket that is open; were it to, waits would be cut by client_socket_wait
-     * instead.
+    /* Cannot fail for an open socket; if it did, client_socket_wait would bound the waits.
      */
     (void)setsockopt(fd, SOL_SOCKET, option, &tv, sizeof(tv));
 }
@@ -67,8 +66,8 @@ enum tern_err client_socket_adopt(struct client_socket *c, int fd)
     return err;
 }
 
-/* A full backlog makes connect wait; the send timeout is what bounds that wait for Unix sockets. A
- * signal ends it early: what is left of the time goes on. */
+/* A full backlog makes connect wait; for Unix sockets the send timeout bounds that wait. If a
+ * signal interrupts it, connect is repeated with the rest of the time. */
 static int connect_within(int fd, const struct sockaddr_un *addr, uint32_t ms)
 {
     uint64_t end_ns = client_socket_now_ns() + (uint64_t)ms * 1000000u, now_ns;
@@ -138,7 +137,7 @@ void client_socket_lose(struct client_socket *c)
         client_socket_state_move(&c->state, CLIENT_SOCKET_LOST);
     out_drop(c);
     client_socket_drop_fds(c);
-    /* The other side learns at once; the descriptor stays ours, so that nobody polls a stranger's.
+    /* The other side notices at once; the descriptor stays open, so that nobody polls a reused one.
      */
     (void)shutdown(c->fd, SHUT_RDWR);
 }
@@ -152,7 +151,7 @@ enum tern_err client_socket_set_body_max(struct client_socket *c, uint32_t body_
     if (body_max > CLIENT_BODY_MAX)
         body_max = CLIENT_BODY_MAX;
     if (c->in_head != c->in_tail || client_socket_has_out(c))
-        return TERN_MALFORMED; /* the daemon said more than it was asked */
+        return TERN_MALFORMED; /* the daemon sent more than was requested */
     c->in_head = c->in_tail = 0;
     out_empty(c);
     return alloc_buffers(c, body_max);
@@ -163,7 +162,7 @@ bool client_socket_has_out(const struct client_socket *c)
     return atomic_load(&c->out_head) != atomic_load(&c->out_tail);
 }
 
-/* What waits to be sent goes to the front. Not while it is being sent. */
+/* Moves the queued bytes to the front. Not while they are being sent. */
 static void out_settle(struct client_socket *c)
 {
     uint32_t head, tail;
@@ -202,7 +201,7 @@ void client_socket_queue(struct client_socket *c, uint32_t frame_bytes)
     atomic_store(&c->out_tail, tail + frame_bytes);
 }
 
-/* With out_lock. OK: all is out, or nobody will take it. */
+/* Caller holds out_lock. OK: all is sent, or the other side has closed. */
 static enum tern_err out_send(struct client_socket *c)
 {
     uint32_t head = atomic_load(&c->out_head), tail = atomic_load(&c->out_tail);
@@ -216,8 +215,8 @@ static enum tern_err out_send(struct client_socket *c)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return TERN_BUSY;
         } else if (errno != EINTR) {
-            /* EPIPE, ECONNRESET: what it said before it closed is still to be read, and behind it
-             * the end. */
+            /* EPIPE, ECONNRESET: frames sent before the other side closed can still be received,
+             * then the end. */
             if (errno != EPIPE && errno != ECONNRESET)
                 atomic_store(&c->out_broken, true);
             atomic_store(&c->out_head, tail);
@@ -237,7 +236,7 @@ bool client_socket_push(struct client_socket *c)
     return true;
 }
 
-/* Whether the connection lives, for what a call is about to do with it. */
+/* Returns true if the connection is usable for a call. */
 static bool is_up(struct client_socket *c)
 {
     if (c->state == CLIENT_SOCKET_UP && atomic_load(&c->out_broken))
@@ -272,7 +271,7 @@ enum tern_err client_socket_frame(struct client_socket *c, struct frame_header *
     err = frame_decode(c->in + c->in_head, c->recv_max, &h);
     if (err != TERN_OK) {
         client_socket_lose(c);
-        c->in_head = c->in_tail = 0; /* where the next frame begins can't be known any more */
+        c->in_head = c->in_tail = 0; /* the start of the next frame is unknown now */
         return err;
     }
     if (have - FRAME_HEADER_BYTES < h.length)
@@ -283,7 +282,8 @@ enum tern_err client_socket_frame(struct client_socket *c, struct frame_header *
     return TERN_OK;
 }
 
-/* Takes descriptors out of a control message; false when more came than one answer can carry. */
+/* Collects descriptors from a control message. Returns false if there are more than one answer can
+ * carry. */
 static bool collect_fds(struct client_socket *c, struct msghdr *msg)
 {
     bool fits = !(msg->msg_flags & MSG_CTRUNC);
@@ -331,8 +331,8 @@ static ssize_t recv_with_fds(struct client_socket *c, void *buf, size_t n, int f
     return got;
 }
 
-/* Room behind in_tail for the rest of the frame that is coming. A frame never exceeds in_cap, so
- * moving what is left to the front always makes some. */
+/* Makes room behind in_tail for the rest of the arriving frame. A frame never exceeds in_cap, so
+ * moving the remaining bytes to the front always makes room. */
 static void make_room(struct client_socket *c)
 {
     if (c->in_head == c->in_tail) {
@@ -386,7 +386,7 @@ enum tern_err client_socket_wait(struct client_socket *c, uint64_t deadline_ns)
         if (rc > 0)
             return TERN_OK;
         if (rc < 0 && errno != EINTR)
-            return TERN_TIMED_OUT; /* no memory for poll: the same to the caller, who may try again
+            return TERN_TIMED_OUT; /* no memory for poll: reported alike, since the caller may retry
                                     */
     }
 }

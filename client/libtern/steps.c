@@ -1,11 +1,11 @@
-/* Steps on their way into the control page: by this thread, or by a CUDA stream, behind all that
- * the stream was given before. There the device writes the step itself, into the page that is
- * registered with the driver at the first such step of a mapping; where it cannot, a thread of the
- * driver does. The context and the streams are the engine's own affair, as in device.c.
+/* Publishes steps in the control page: by the calling thread, or by a CUDA stream, behind all work
+ * queued there before. In a stream the device itself writes the step into the page, which is
+ * registered with the driver at the first such step of a mapping; if the device cannot, a thread of
+ * the driver writes it. The engine owns the context and the streams, as in device.c.
  *
- * What must stay true: the steps of a rank become done in their order, whichever streams they are
- * in, and whatever way they go; and nobody unmaps a page, or says that this process has left, while
- * a stream may still write the page. */
+ * Invariant: the steps of a rank are published in their order, whatever streams they are in and
+ * whoever writes them; no page is unmapped, and this process does not report that it has left,
+ * while a stream may still write the page. */
 #include "steps.h"
 
 #include <errno.h>
@@ -19,9 +19,9 @@
 
 #include "base/err.h"
 
-#define STEPS_LATE_MAX 256u   /* in streams at a time, where a thread of the driver writes them */
-#define STEPS_WAIT_MS  10000u /* for what is in a stream, when its mapping is to end */
-#define STEPS_NAP_NS   50000u /* between two looks, then */
+#define STEPS_LATE_MAX 256u   /* steps in streams at a time that a thread of the driver writes */
+#define STEPS_WAIT_MS  10000u /* wait for steps in streams before their mapping ends */
+#define STEPS_NAP_NS   50000u /* between two looks in that wait */
 #define MS_NS          UINT64_C(1000000)
 
 struct stream_page {
@@ -29,7 +29,7 @@ struct stream_page {
     CUdeviceptr at; /* BY_DEVICE: the page's address for the device */
 };
 
-/* What a thread of the driver will write. */
+/* A step that a thread of the driver will write. */
 struct late {
     uint8_t *control;
     uint32_t rank;
@@ -37,15 +37,15 @@ struct late {
     uint64_t step; /* 0: it was never used */
 };
 
-/* Of a connection. */
+/* The steps of a connection in streams. */
 struct stream_steps {
     struct driver driver;
-    CUcontext context; /* of all its streams; borrowed */
-    CUevent behind;    /* stands behind the last step that went into a stream */
+    CUcontext context; /* context of all its streams; borrowed */
+    CUevent behind;    /* recorded behind the last step put into a stream */
     uint64_t queued;   /* that step; 0: none */
-    bool unmarked;     /* `behind` does not stand there: the driver failed just then */
+    bool unmarked;     /* `behind` is not recorded there: the driver failed */
     bool left;         /* see steps_left_behind */
-    uint32_t nlate;    /* used so far: their places are taken by turns */
+    uint32_t nlate;    /* places used so far; they are reused in turn */
     struct late late[STEPS_LATE_MAX];
 };
 
@@ -61,7 +61,7 @@ uint64_t control_load(const uint8_t *control, uint32_t at)
     return atomic_load_explicit(word(control, at), memory_order_acquire);
 }
 
-/* A full socket counts as rung. The bell of a daemon older than this library is an eventfd. */
+/* A full socket counts as rung. The bell of an older daemon is an eventfd. */
 static void ring(int bell)
 {
     if (send(bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ENOTSOCK)
@@ -72,10 +72,10 @@ void control_publish(uint8_t *control, uint32_t rank, uint64_t step, int bell)
 {
     uint64_t before = control_load(control, rank * CONTROL_RANK_STRIDE), wanted;
 
-    /* Release: what the device and this thread wrote before is visible to whoever sees the step. */
+    /* Release: whoever sees the step also sees what the device and this thread wrote before. */
     atomic_store_explicit(word(control, rank * CONTROL_RANK_STRIDE), step, memory_order_release);
-    /* The daemon writes what is wanted and then reads what is done, with a fence between them, too:
-     * one of the two sees the other. */
+    /* The daemon writes the wanted step, then reads the done step, also with a fence in between: at
+     * least one side sees the other's write. */
     atomic_thread_fence(memory_order_seq_cst);
     wanted = control_load(control, CONTROL_WANTED_AT);
     if (before < wanted && wanted <= step)
@@ -113,7 +113,7 @@ static enum tern_err no_driver(struct tern *t, const char *why)
     return set_error(t, TERN_UNSUPPORTED, text);
 }
 
-/* Loaded at the first step that goes by a stream. */
+/* Loads the driver at the first step put into a stream. */
 static enum tern_err begin(struct tern *t)
 {
     struct stream_steps *s;
@@ -143,7 +143,7 @@ out_free:
     return err;
 }
 
-/* The event can be recorded in streams of its own context alone. */
+/* The event can be recorded only in streams of its own context. */
 static enum tern_err context_suits(struct tern *t)
 {
     struct stream_steps *s = t->by_stream;
@@ -168,9 +168,10 @@ static enum tern_err context_suits(struct tern *t)
     return TERN_OK;
 }
 
-/* ---- the page, as the device has it ---- */
+/* ---- the page, as registered for the device ---- */
 
-/* Whether the current device reaches the page and writes 64 bits into it from a stream. */
+/* Returns whether the current device reaches the page and can write 64 bits into it from a
+ * stream. */
 static enum tern_err device_can(struct tern *t, bool *ret)
 {
     static const CUdevice_attribute needed[] = {
@@ -234,8 +235,8 @@ static enum tern_err page_begin(struct tern_pool *p)
     return TERN_OK;
 }
 
-/* The thread that ends a mapping may have another context, or none. One that is gone has taken its
- * registrations with it. */
+/* The thread that ends a mapping may have another context, or none. The registrations of a context
+ * that is gone are gone too. */
 static bool page_unregister(const struct stream_steps *s, void *control)
 {
     CUcontext before = NULL;
@@ -249,8 +250,9 @@ static bool page_unregister(const struct stream_steps *s, void *control)
     return result == CUDA_SUCCESS;
 }
 
-/* Until no stream will write the page. A word that is there shows that the device has written it; a
- * thread of the driver has more to do then, and of its end the event tells alone. */
+/* Returns true once no stream will write the page. A step in the page shows that the device has
+ * finished; a thread of the driver still has work after its write, and only the event shows its
+ * end. */
 static bool drained(const struct tern_pool *p)
 {
     const struct stream_steps *s = p->owner->by_stream;
@@ -292,7 +294,7 @@ void steps_finish(struct tern *t)
     struct stream_steps *s = t->by_stream;
 
     t->by_stream = NULL;
-    if (!s || s->left) /* a thread of the driver may come for it yet */
+    if (!s || s->left) /* a thread of the driver may still use it */
         return;
     if (is_owner(t)) {
         if (s->behind)
@@ -304,8 +306,8 @@ void steps_finish(struct tern *t)
 
 /* ---- steps ---- */
 
-/* What is put into a stream that is being captured would become a part of the graph, and each
- * launch of that would write the same step again. */
+/* A step put into a stream that is being captured would become part of the graph, and each launch
+ * of the graph would write the same step again. */
 static enum tern_err stream_suits(struct tern *t, CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -319,7 +321,7 @@ static enum tern_err stream_suits(struct tern *t, CUstream stream)
     return TERN_OK;
 }
 
-/* The stream waits for the step before, which may be in another one. */
+/* Makes the stream wait for the step before, which may be in another stream. */
 static enum tern_err keep_order(struct tern_pool *p, CUstream stream)
 {
     struct tern *t = p->owner;
@@ -343,7 +345,7 @@ static void late_write(void *with)
     control_publish(l->control, l->rank, l->step, l->bell);
 }
 
-/* By a thread of the driver, which wakes the daemon, too. */
+/* Has a thread of the driver write the step and wake the daemon. */
 static enum tern_err put_late(struct tern_pool *p, uint64_t step, CUstream stream)
 {
     struct tern *t = p->owner;
@@ -356,7 +358,7 @@ static enum tern_err put_late(struct tern_pool *p, uint64_t step, CUstream strea
                          "256 steps are in streams already: wait until the first of them is done");
     *l = (struct late){.control = p->control, .rank = t->rank, .bell = t->bell, .step = step};
     result = s->driver.host_call(stream, late_write, l);
-    s->nlate++; /* also after an error, behind which the thread may come for it all the same */
+    s->nlate++; /* also after an error, since the thread may still use it */
     return result == CUDA_SUCCESS ? TERN_OK : call_failed(t, "cuLaunchHostFunc", result);
 }
 
@@ -364,7 +366,7 @@ static enum tern_err put_write(struct tern_pool *p, uint64_t step, CUstream stre
 {
     struct tern *t = p->owner;
     CUdeviceptr at = p->stream_page->at + t->rank * CONTROL_RANK_STRIDE;
-    /* Default: with a barrier, so that what kernels wrote before is visible to who sees the step.
+    /* Default: with a barrier, so that whoever sees the step sees what kernels wrote before.
      */
     CUresult result =
         t->by_stream->driver.stream_write64(stream, at, step, CU_STREAM_WRITE_VALUE_DEFAULT);
@@ -382,7 +384,7 @@ enum tern_err steps_put(struct tern_pool *p, uint64_t step, CUstream stream,
     TRY(context_suits(t));
     TRY(page_begin(p));
     TRY(stream_suits(t, stream));
-    if (step != t->last_step) { /* else it is published, or will be */
+    if (step != t->last_step) { /* else it is already published, or will be */
         TRY(keep_order(p, stream));
         TRY(p->stream_page->by == TERN_STEP_BY_DEVICE ? put_write(p, step, stream)
                                                       : put_late(p, step, stream));

@@ -1,6 +1,5 @@
-/* Takes the answers to what a lease has submitted: pages for its stock, and what became of the
- * operations of its Steps. Called for every such answer, whoever reads it from the socket, so it
- * calls nothing that sends. See lease.h. */
+/* Takes the answers to a lease's requests: pages for its stock, and results of its Steps'
+ * operations. Any call that reads the socket may call it, so it sends nothing. See lease.h. */
 #include "lease.h"
 
 #include <stdio.h>
@@ -55,7 +54,7 @@ static bool take_refill(struct tern *t, struct tern_lease *l, uint32_t group, co
     return true;
 }
 
-/* ---- what became of operations ---- */
+/* ---- results of operations ---- */
 
 static size_t pages_of(const struct tern_result *r)
 {
@@ -66,13 +65,13 @@ static size_t pages_of(const struct tern_result *r)
     return n;
 }
 
-/* Why the daemon refused an operation: its own words, and their numbers. */
+/* The daemon's reason for a refusal: its text, and the numbers of the text. */
 struct reason {
     const char *text;
     uint64_t numbers[2];
 };
 
-/* Keeps an answer with its runs until it is handed out. False: no memory. */
+/* Keeps an answer with its runs for tern_lease_told. Returns false if there is no memory. */
 static bool tell(struct tern_lease *l, uint32_t slot, const struct tern_result *r,
                  const struct reason *why, bool ends)
 {
@@ -119,8 +118,8 @@ static void let_go(struct tern_lease *l, const struct lease_step *s, uint32_t fi
         l->group[s->group[i]].held--;
 }
 
-/* What was refused, of which session, what the daemon has, and what to do; last of all why, which
- * is what is cut if it is too long. */
+/* Writes the operation, the session, what the daemon has and what to do; the reason comes last,
+ * because a too long text is cut at its end. */
 static void say_refused(const struct lease_op *op, const struct tern_result *r, const char *why,
                         char *ret)
 {
@@ -152,7 +151,7 @@ static bool failed(struct tern_lease *l, const struct lease_op *op, const struct
     struct lease_cold *cold = &l->cold[at];
 
     if (cold->err != TERN_OK)
-        return true; /* what follows the first refusal is refused for its sake */
+        return true; /* later refusals follow from the first */
     cold->err = r->err;
     say_refused(op, r, why.text, cold->text);
     memcpy(cold->numbers, why.numbers, sizeof cold->numbers);
@@ -162,7 +161,8 @@ static bool failed(struct tern_lease *l, const struct lease_op *op, const struct
     return tell(l, at, r, &why, true);
 }
 
-/* Pages that were to go back: again, where the daemon could not take them now. */
+/* Takes the answer to returned pages: they are returned again if the daemon could not take them
+ * now. */
 static void given_back(struct tern_lease *l, const struct lease_step *s, uint32_t first,
                        const struct lease_op *op, enum tern_err err)
 {
@@ -212,8 +212,8 @@ void slot_rests(struct tern_lease *l, uint32_t at)
     }
 }
 
-/* The call that waits for another answer may have runs in the store already (`more`): they stay as
- * they are, and those of this answer are kept by tell(). */
+/* A call that waits for another answer may have runs in the store already (`more`): they stay
+ * unchanged, and tell() keeps those of this answer. */
 static bool take_step(struct tern *t, struct tern_lease *l, struct lease_step *s,
                       const uint8_t *body, uint32_t n)
 {

@@ -1,4 +1,4 @@
-/* Subscriptions: a request with many answers, which tern_poll hands out. */
+/* Subscriptions: a request with many answers, which tern_poll returns. */
 #include "internal.h"
 
 #include "base/err.h"
@@ -75,6 +75,6 @@ enum tern_err tern_unsubscribe(struct tern *t, uint64_t cookie, uint32_t deadlin
     m.has_cancel = 1;
     m.cancel = p->id;
     TRY(call_whole(t, FRAME_SUBSCRIBE, 0, &m.base, deadline_ms, &msg));
-    pending_end(t, (uint32_t)(p - t->pending)); /* its last answer came before this one */
+    pending_end(t, (uint32_t)(p - t->pending)); /* its last answer arrived before this one */
     return TERN_OK;
 }

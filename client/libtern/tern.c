@@ -1,4 +1,4 @@
-/* Connections: their life, who they are, and the calls that are not on an engine's hot path. */
+/* Connections: opening, joining an engine, ending, and calls off an engine's hot path. */
 #include "steps.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ const char *tern_version(void)
     return TERN_VERSION;
 }
 
-/* A connection that did not come about has no object to keep its words. */
+/* A connection that could not be made has no object to keep its error text. */
 static _Thread_local char connect_text[QUICK_TEXT_MAX];
 
 const char *tern_error_text(const struct tern *t)
@@ -47,8 +47,8 @@ void tern_trace(struct tern *t, uint64_t trace_id)
 
 /* ---- life ---- */
 
-/* Everything a connection will ever need, but the JSON of an operator's answer: no call allocates
- * on its way. */
+/* Allocates all arrays of a connection, except the JSON of an operator's answer, so that no call
+ * allocates. */
 static enum tern_err alloc_arrays(struct tern *t)
 {
     size_t budget_bytes = BUDGET_BYTES(t->socket.recv_max);
@@ -111,8 +111,7 @@ static enum tern_err hello(struct tern *t, uint32_t deadline_ms)
     return client_socket_set_body_max(&t->socket, reply->frame_body_max);
 }
 
-/* The arrays fit what the connection takes before Hello; a daemon with a larger cap needs larger
- * ones. */
+/* The arrays fit the cap before Hello; a daemon with a larger cap needs larger ones. */
 static enum tern_err agree(struct tern *t, uint32_t deadline_ms)
 {
     uint32_t before = t->socket.recv_max;
@@ -125,7 +124,8 @@ static enum tern_err agree(struct tern *t, uint32_t deadline_ms)
     return alloc_arrays(t);
 }
 
-/* What to do about a socket that cannot be connected to; "" if the system's words say it all. */
+/* Returns what to do about a socket that cannot be connected to; "" if the system's text
+ * suffices. */
 static const char *connect_hint(int error)
 {
     return error == ENOENT         ? ": is ternd running, and is that its tenant's socket?"
@@ -134,7 +134,7 @@ static const char *connect_hint(int error)
                                    : "";
 }
 
-/* Keeps errno, which is part of the answer. text "": the system's words, or the error table's. */
+/* Keeps errno, which is part of the result. text "": the system's text, or the error table's. */
 static enum tern_err not_connected(enum tern_err err, const char *text)
 {
     bool of_system = !text[0] && (err == TERN_DAEMON_LOST || err == TERN_INTERNAL);
@@ -197,7 +197,7 @@ void tern_destroy(struct tern *t)
 
     if (!t)
         return;
-    /* In this order: leaving says that this process can touch no page any more. */
+    /* In this order: leaving promises that this process can touch no page any more. */
     pool_unmap_all(t);
     records_unmap_all(t);
     m.has_reserved_one = 1;

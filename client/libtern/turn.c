@@ -1,5 +1,5 @@
-/* Who may use a session: turns, and the close that waits for the end of one. A turn that began for
- * a call whose deadline had passed is ended in pending.c, where the late answer is dropped. */
+/* Turns, and the close that waits for the end of a turn. pending.c ends a turn that began after its
+ * call's deadline, when it drops the late answer. */
 #include "internal.h"
 
 #include "base/err.h"

@@ -1,7 +1,7 @@
-/* Who is in a call of a connection (fork, threads). A connection is one thread's at a time and one
- * process's, and every call of tern.h begins by ENTER, which refuses anybody else before anything
- * is touched. Invariant: `user` is USE_NOBODY outside of calls, and the mark of the thread that is
- * in one. The page that it lies in is zero in a forked child, so neither check asks the system. */
+/* The thread in a call of a connection (fork, threads). One process owns a connection, and one
+ * thread at a time uses it: every call of tern.h begins with ENTER, which refuses any other before
+ * anything is touched. Invariant: `user` is USE_NOBODY outside of calls, else the mark of the
+ * thread in the call. Its page is zero in a forked child, so neither check makes a system call. */
 #include <stdio.h>
 #include <sys/mman.h>
 
@@ -11,8 +11,8 @@
 #define USE_FORKED ((uintptr_t)0) /* what MADV_WIPEONFORK leaves */
 #define USE_NOBODY ((uintptr_t)1)
 
-/* The address of this struct is the mark of the thread. It keeps why the thread was refused, since
- * the text in the connection belongs to the thread that is in a call. */
+/* The address of this struct is the mark of the thread. The struct keeps the reason of a refusal,
+ * because the text in the connection belongs to the thread in the call. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     const struct tern *refused;
     const char *why;

@@ -1,7 +1,7 @@
-/* What a refused request is told in words: what was asked, what the session has, what to do. The
- * daemon's own words come first; where it has none, the numbers of the answer make the sentence.
- * Sentences about the results of a batch are made when somebody asks for them: in a full pool
- * hundreds of operations are refused alike, and nobody reads each. */
+/* Texts of refused requests: the request, what the session has, what to do. The daemon's own text
+ * has priority; without one, the numbers of the answer make the sentence. Texts of a batch's
+ * results are made on request: in a full pool hundreds of operations are refused alike, and nobody
+ * reads each. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static const char *const names[ASKED_COUNT] = {
     [ASKED_RETRACT] = "tern_retract",
 };
 
-/* What of the request the numbers have to fit. */
+/* The arguments of a request that its numbers must fit. */
 static const char *const length_names[ASKED_COUNT] = {
     [CLIENT_REWIND] = "length",
     [CLIENT_COMMIT] = "depth",
@@ -37,7 +37,7 @@ static const char *const length_names[ASKED_COUNT] = {
     [CLIENT_SLIDE] = "next_commit",
 };
 
-/* Where the depth of a commit is no multiple of L: the nearest that are. */
+/* For a commit's depth that is no multiple of L: writes the nearest multiples. */
 static void no_multiple(uint32_t depth, uint32_t align, char ret[WORDS_WHY_MAX])
 {
     uint32_t below = depth / align * align;
@@ -59,7 +59,7 @@ static void refused_depth(uint32_t depth, const struct tern_result *r, char *ret
              r->lengths.committed, r->lengths.written);
 }
 
-/* The first rule that the lengths of an extend break; "" for none of them. */
+/* Returns the first rule that the lengths of an extend break; "": none. */
 static const char *broken_by_extend(const struct asked *a, const struct tern_result *r)
 {
     uint32_t allocated = a->length ? a->length : r->lengths.allocated;
@@ -77,7 +77,7 @@ static const char *broken_by_extend(const struct asked *a, const struct tern_res
     return "";
 }
 
-/* The same of an operation with one length. */
+/* Returns the same for an operation with one length. */
 static const char *broken_by_length(const struct asked *a, const struct tern_result *r)
 {
     if (a->length < r->lengths.committed)
@@ -103,7 +103,7 @@ void words_why(const struct asked *a, const struct tern_result *r, char ret[WORD
         if (r->err == TERN_INVALID && length_names[a->kind])
             broken = broken_by_length(a, r);
         n = strlen(broken);
-        snprintf(ret, WORDS_WHY_MAX, "%.*s", n > 2 ? (int)n - 2 : 0, broken); /* less the "; " */
+        snprintf(ret, WORDS_WHY_MAX, "%.*s", n > 2 ? (int)n - 2 : 0, broken); /* without the "; " */
     }
     if (!ret[0])
         snprintf(ret, WORDS_WHY_MAX, "%s", err_text(r->err));
@@ -128,8 +128,8 @@ static void refused_lengths(const struct asked *a, const struct tern_result *r, 
              r->lengths.allocated, r->tokens);
 }
 
-/* Which pages are missing, and whether a step is worth waiting for. What is free may be enough for
- * the group, and not for all groups of the request, which share the pool's memory. */
+/* Writes which pages are missing, and whether to wait for a step. The free pages may suffice for
+ * the group and not for all groups of the request, which share the pool's memory. */
 static void refused_pages(const struct asked *a, const struct tern_shortage *s, char *ret)
 {
     char wait[80] = "no step will bring more: finish, abort or retract a session";
@@ -154,7 +154,7 @@ static void refused_for_ever(const struct asked *a, const struct tern_shortage *
              names[a->kind], s->group, s->needed, s->free);
 }
 
-/* Here the numbers say more than the daemon's words. */
+/* Returns true if the numbers give more detail than the daemon's text. */
 static bool numbers_say_more(const struct asked *a, const struct tern_result *r)
 {
     bool comes_back = a->kind == ASKED_FETCH || a->kind == ASKED_RECOVER;
@@ -215,7 +215,7 @@ void say_handle(struct tern *t, tern_session s)
         snprintf(t->text + n, QUICK_TEXT_MAX - n, "; the handle is 0x%" PRIx64, s);
 }
 
-/* Behind the daemon's words. */
+/* Appends to the daemon's text. */
 static void say_how_far(const struct tern_result *r, char *text)
 {
     size_t n = strlen(text);
@@ -236,7 +236,7 @@ enum tern_err said(struct tern *t, const struct asked *a, const struct tern_resu
                  r->handed, r->tokens);
     else if (r->err == TERN_TIMED_OUT && a->kind == ASKED_FETCH)
         say_how_far(r, t->text);
-    if (r->err == TERN_GONE && r->tokens == 0) /* else it lives, and something else is gone */
+    if (r->err == TERN_GONE && r->tokens == 0) /* else the session exists: something else is gone */
         say_handle(t, a->session);
     return r->err;
 }
