@@ -10,7 +10,7 @@ static void *arena_alloc(void *data, size_t n)
 
 static void arena_free(void *data, void *p)
 {
-    (void)data; /* all of it goes at once, in budget_start */
+    (void)data; /* budget_start frees all pieces at once */
     (void)p;
 }
 

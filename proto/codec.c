@@ -1,6 +1,6 @@
 /* Decoding under limits, encoding into the caller's memory, version ranges. protobuf-c does the
- * parsing; it does not recurse deeper than the schema (no type contains itself) and knows no
- * groups, so nesting in unknown fields is skipped or refused, never followed. */
+ * parsing; it recurses only as deep as the schema (no type contains itself) and supports no groups,
+ * so nesting in unknown fields is skipped or refused, never followed. */
 #include "proto/codec.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ static_assert(sizeof(struct wire_event) == WIRE_EVENT_BYTES, "an event is copied
 
 /* ---- limits, checked after unpacking ---- */
 
-/* What is counted over all parts of one message. */
+/* Counts over all parts of one message. */
 struct sums {
     uint64_t n[LIMIT_SUMS];
 };
@@ -46,7 +46,7 @@ static enum tern_err check_string(const struct field_limit *limit, const char *s
 
 static enum tern_err check_message(struct sums *sums, const ProtobufCMessage *msg);
 
-/* One value of a field. What is a number needs no limit here. */
+/* Checks one value of a field. Numbers need no limit here. */
 static enum tern_err check_value(struct sums *sums, const ProtobufCFieldDescriptor *f,
                                  const struct field_limit *limit, const void *value)
 {
@@ -75,7 +75,7 @@ static enum tern_err check_list(struct sums *sums, const ProtobufCFieldDescripto
     return TERN_OK;
 }
 
-/* A bytes field that is not there is no array, not even one that is too short. */
+/* An absent bytes field is no array, so it cannot be too short. */
 static enum tern_err check_array(struct sums *sums, const ProtobufCFieldDescriptor *f,
                                  const struct field_limit *limit, const uint8_t *msg)
 {
@@ -87,7 +87,7 @@ static enum tern_err check_array(struct sums *sums, const ProtobufCFieldDescript
     return has ? check_bytes(sums, limit, &bytes) : TERN_OK;
 }
 
-/* As deep as the schema, which does not contain itself. */
+/* Recursion is as deep as the schema, in which no type contains itself. */
 static enum tern_err check_message(struct sums *sums, const ProtobufCMessage *msg)
 {
     const ProtobufCMessageDescriptor *d = msg->descriptor;
@@ -109,8 +109,8 @@ static enum tern_err check_message(struct sums *sums, const ProtobufCMessage *ms
     return TERN_OK;
 }
 
-/* Counts the fields of the message and of those inside it down from *left. What is no message at
- * all is refused by who decodes it. */
+/* Subtracts the fields of the message and of its inner messages from *left. The decoder refuses
+ * bytes that are no message. */
 static bool fields_fit(const ProtobufCMessageDescriptor *d, struct reader r, uint32_t *left)
 {
     struct field f;

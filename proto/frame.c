@@ -1,6 +1,6 @@
-/* The fixed header and the cutting of a byte stream into frames. The bytes come from the other side
- * of a connection: nothing in here may trust one, allocate, or copy more than a header and the
- * body that it announces. */
+/* The fixed header, and the splitting of a byte stream into frames. The bytes come from the other
+ * side of a connection. Invariant: this file trusts none of them, never allocates, and copies at
+ * most a header and the body that it announces. */
 #include "proto/frame.h"
 
 #include <assert.h>
@@ -76,7 +76,7 @@ static bool fill(struct splitter *s, uint8_t *to, uint32_t want, const uint8_t *
     return s->have == want;
 }
 
-/* The header of a frame that comes in pieces. */
+/* Completes the header of a frame that arrives in pieces. */
 static enum split split_header(struct splitter *s, const uint8_t **in, size_t *n,
                                struct frame_header *ret, enum tern_err *ret_err)
 {

@@ -7,7 +7,7 @@
 
 #define LABEL_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
-/* With the interface of a link-local one behind it. */
+/* The interface of a link-local address may follow it. */
 static bool is_ipv6(const char *host)
 {
     char text[INET6_ADDRSTRLEN];

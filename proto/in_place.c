@@ -1,8 +1,8 @@
-/* Reading by hand the request that an engine sends each iteration:
+/* Reads by hand the request that an engine sends each iteration:
  *   Step {ops 1: {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7, pool 8,
  *         runs 9: {group 1, first 2, refs 3}}, trace_id 2, pieces 3}
  *   Tokens {kept 1, tokens 2, keys 3}
- * See in_place.h. The fuzzer holds it against protobuf-c. */
+ * See in_place.h. The fuzzer compares it with protobuf-c. */
 #include "proto/in_place.h"
 
 #include "base/err.h"
@@ -42,9 +42,9 @@ static void take_u64(struct reader *r, const struct field *f, protobuf_c_boolean
     reader_u64(r, f, ret);
 }
 
-/* A second list of one message is refused: protobuf would join the two, and protobuf-c does it
- * wrongly where the second has an empty field. Out of line, because a Step of 256 extends takes 6 %
- * more instructions to read where this is inlined. */
+/* A second list in one message is refused: protobuf would join the two, and protobuf-c does so
+ * wrongly if the second has an empty field. Not inlined, because a Step of 256 extends takes 6 %
+ * more instructions to read with this inlined. */
 __attribute__((noinline)) static void take_tokens(struct reader *outer, const struct field *list,
                                                   Tern__Wire__Tokens *to, Tern__Wire__Tokens **ret)
 {
@@ -59,7 +59,7 @@ __attribute__((noinline)) static void take_tokens(struct reader *outer, const st
         case 1: take_u32(&r, &f, &to->has_kept, &to->kept); break;
         case 2: take_array(&r, &f, WIRE_TOKEN_BYTES, &to->has_tokens, &to->tokens); break;
         case 3: take_array(&r, &f, WIRE_KEY_BYTES, &to->has_keys, &to->keys); break;
-        default: break; /* a newer client may say more */
+        default: break; /* a newer client may send more fields */
         }
     }
     if (to->keys.len / WIRE_KEY_BYTES > WIRE_KEYS_MAX)
@@ -83,7 +83,7 @@ static void take_pool(struct reader *r, const struct field *f, Tern__Wire__StepO
     ret->pool = f->v;
 }
 
-/* Where the runs of a Step's operations are put: `n` of `max` are taken. */
+/* Memory for the runs of a Step's operations: `n` of `max` are used. */
 struct run_room {
     Tern__Wire__Run **list, *runs;
     size_t n, max;
@@ -167,7 +167,7 @@ static size_t count_ops(const uint8_t *body, size_t n, size_t *ret_runs)
     return ops;
 }
 
-/* An operation with the list that it may have, so that they lie side by side. */
+/* An operation with its optional list, so that both are adjacent. */
 struct op_room {
     Tern__Wire__StepOp op;
     Tern__Wire__Tokens tokens;

@@ -23,7 +23,7 @@ const uint32_t messages_n = sizeof(messages) / sizeof(messages[0]);
 
 static_assert(sizeof(messages) / sizeof(messages[0]) <= MESSAGES_MAX, "raise MESSAGES_MAX");
 
-/* A number that is not odd would be some answer's. */
+/* Even numbers are those of answers. */
 #define X(number, NAME, ...) static_assert((number) % 2 == 1, #NAME " has an odd number");
 REQUEST_TABLE(X)
 SHELL_TABLE(X)
@@ -46,7 +46,7 @@ static const uint8_t row_of[FRAME_TYPES_END / 2 + 1] = {
 const struct message *message_of(uint16_t type)
 {
     const struct message *m;
-    uint32_t place = ((uint32_t)type + 1) / 2 - 1; /* an answer has the place of its request */
+    uint32_t place = ((uint32_t)type + 1) / 2 - 1; /* an answer has the same place as its request */
 
     if (type == 0 || place >= sizeof(row_of) || row_of[place] == 0)
         return NULL;

@@ -1,15 +1,16 @@
 /* The one table of messages. A request is one row here, its message in tern.proto, and the two
- * lists of fields below by which the shell turns it into the core's struct and back. From this file
- * come the frame numbers, which answer belongs to which request, decoding and its limits, who may
- * send what, the tape and the table in docs/protocol.md; tests/unit/proto/test_messages.c holds it
- * against tern.proto and the document.
+ * lists of fields below, from which the shell converts it to the core's struct and back. This file
+ * defines the frame numbers, the answer of each request, decoding and its limits, the allowed
+ * senders, the tape and the table in docs/protocol.md; tests/unit/proto/test_messages.c compares it
+ * with tern.proto and the document.
  *
- * Four requests and their answers are besides read or written by hand, with the field numbers once
- * more: Step in proto/in_place.c, and with it Match, Fetch and Recover in client/libtern/quick_*.c.
+ * Four requests and their answers are also read or written by hand, where the field numbers are
+ * repeated: Step in proto/in_place.c, and Step, Match, Fetch and Recover in
+ * client/libtern/quick_*.c.
  *
- * What must stay true: numbers, messages and field numbers never change their meaning; a new row
- * takes the next free odd number. Plain text for the preprocessor: whoever expands a list of fields
- * knows the structs that it names. */
+ * Invariant: numbers, messages and field numbers never change their meaning; a new row takes the
+ * next free odd number. The lists are text for the preprocessor: a file that expands a list of
+ * fields includes the structs that the list names. */
 #ifndef PROTO_MESSAGES_H
 #define PROTO_MESSAGES_H
 
@@ -18,8 +19,8 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-/* Who may send it. An engine's processes, scheduler and ranks, speak on their tenant's socket,
- * operators on the admin socket, peers are other daemons. */
+/* The allowed senders. An engine's processes, scheduler and ranks, use their tenant's socket,
+ * operators the admin socket; peers are other daemons. */
 enum message_from {
     FROM_ENGINE = 1,
     FROM_OPERATOR = 2,
@@ -28,35 +29,35 @@ enum message_from {
     FROM_ANYONE = FROM_CLIENT | FROM_PEER,
 };
 
-/* What has to be there before it means anything. */
+/* The state that the request requires. */
 enum message_needs {
     NEEDS_NOTHING = 0,
-    NEEDS_ENGINE,  /* the connection has joined an engine, and all of its ranks are there */
+    NEEDS_ENGINE,  /* the connection has joined an engine, and all of its ranks have joined */
     NEEDS_SESSION, /* and the frame's header names an open session of that engine */
 };
 
 enum message_answer {
     ANSWER_NONE = 0,
-    ANSWER_AT_ONCE, /* one frame, before the next request of the connection is looked at */
-    ANSWER_LATER,   /* one frame, when the work is done; other answers may come before it */
-    ANSWER_PIECES,  /* several frames at once, to be joined; the last one says so */
+    ANSWER_AT_ONCE, /* one frame, before the next request of the connection is read */
+    ANSWER_LATER,   /* one frame, when the work is done; other answers may precede it */
+    ANSWER_PIECES,  /* several frames at once, to be joined; the last one is marked */
     ANSWER_STREAM,  /* one frame at once, then one whenever something has changed */
 };
 
-/* A request whose answer was lost: does it do harm to send it again, under a new request id? */
+/* The effect of sending a request again, under a new request id, after its answer was lost. */
 enum message_repeat {
-    REPEAT_HARMLESS = 0, /* a second one changes nothing that the first one had not changed */
+    REPEAT_HARMLESS = 0, /* a repeat changes nothing that the first one had not changed */
     REPEAT_ACTS_AGAIN,   /* it opens, joins or counts once more, or ends the connection */
 };
 
-/* Bytes of a body at most. */
+/* The most bytes of a body. */
 enum message_body {
     BODY_AGREED = 0,   /* frame_body_max, as the answer to Hello says */
-    BODY_HELLO = 4096, /* before anybody knows who speaks */
+    BODY_HELLO = 4096, /* before the sender is known */
     BODY_PEER = (1 << 20) + (128 << 10),
 };
 
-/* Operations of the core: each has the name of one of its operations (core/request.h).
+/* Operations of the core: each row has the name of one of the core's operations (core/request.h).
  * X(number, NAME, message, message of the answer, from, needs, answered, repeat, body) */
 #define REQUEST_TABLE(X)                                                                           \
     X(3, ENGINE_JOIN, engine_join, engine_join_reply, FROM_ENGINE, NEEDS_NOTHING, ANSWER_AT_ONCE,  \
@@ -122,7 +123,7 @@ enum message_body {
     X(71, BLOCKS, blocks, blocks_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_LATER, REPEAT_HARMLESS,  \
       BODY_AGREED)
 
-/* Requests that the shell answers by itself: X as above. */
+/* Requests that the shell itself answers: X as above. */
 #define SHELL_TABLE(X)                                                                             \
     X(1, HELLO, hello, hello_reply, FROM_CLIENT, NEEDS_NOTHING, ANSWER_AT_ONCE, REPEAT_ACTS_AGAIN, \
       BODY_HELLO)                                                                                  \
@@ -137,7 +138,7 @@ enum message_body {
     X(129, PEER_HELLO, peer_hello, peer_hello_reply, FROM_PEER, NEEDS_NOTHING, ANSWER_AT_ONCE,     \
       REPEAT_ACTS_AGAIN, BODY_HELLO)
 
-/* Operations that an operator asks for through the text of an Admin: no frame of their own.
+/* Operations that an operator requests by the text of an Admin: no frame of their own.
  * X(NAME) */
 #define COMMAND_TABLE(X)                                                                           \
     X(EVICT)                                                                                       \
@@ -147,31 +148,32 @@ enum message_body {
     X(ENGINE_KICK)                                                                                 \
     X(POOL_END)
 
-/* What peers tell each other, unanswered: the number behind it is nobody's.
+/* Messages between peers without an answer: the next number is unused.
  * X(number, NAME, message, from, repeat, body) */
 #define NOTICE_TABLE(X)                                                                            \
     X(131, PEER_MSG, peer_msg, FROM_PEER, REPEAT_ACTS_AGAIN, BODY_PEER)                            \
     X(133, PEER_PATH, peer_path, FROM_PEER, REPEAT_ACTS_AGAIN, BODY_PEER)
 
-/* ---- what the core's structs are filled from, and answers from them ----
+/* ---- fields by which the core's structs are filled, and answers from them ----
  *
- * The fields of each request in the order in which the tape has them: F(struct, member, KIND,
- * limit). The member has the same name in tern.proto and in the core's struct request. shell/wire/
- * and shell/tape/ know how to move each kind:
- * - SESSION: a handle, which travels in the frame's header. POOL, NODE, ENGINE: a handle.
+ * The fields of each request in the order of the tape: F(struct, member, KIND, limit). The member
+ * has the same name in tern.proto and in the core's struct request. shell/wire/ and shell/tape/
+ * convert each kind:
+ * - SESSION: a handle, which is in the frame's header. POOL, NODE, ENGINE: a handle.
  * - NAMESPACE: five strings; the core has a hash of them.
  * - TOKENS: a token list.
- * - U32, U64: a number. CHOICE: one up to the limit, an enum of the core's. TRUTH: 0 or 1.
+ * - U32, U64: a number. CHOICE: a number up to the limit, an enum of the core. TRUTH: 0 or 1.
  * - NAME: of an engine.
- * - PEER: the name of one, "" for the host tier, WIRE_DISK for the disk, WIRE_ANY_PEER; the core
- * has its slot.
- * - DEVICE: the name of one, "" where none is named; the core has the region that lies on it.
- * - GROUPS, HASH, HASH64: a pool's layout, what the core computes with and hashes of the rest.
+ * - PEER: a peer's name, "" for the host tier, WIRE_DISK for the disk, WIRE_ANY_PEER; the core has
+ *   its slot.
+ * - DEVICE: a device's name, "" if none is named; the core has the region that lies on it.
+ * - GROUPS, HASH, HASH64: a pool's layout: the values that the core computes with, and hashes of
+ *   the rest.
  * - OPS: the operations of a Step.
- * - BLOBS: those of a turn record, by name and size.
+ * - BLOBS: blobs of a turn record, by name and size.
  * - TICKET: a string (proto/ticket.h).
  * - BLOB: bytes; the core has them as a list of words, and `blob_bytes` beside it.
- * - KEY: random numbers, which the shell draws: they are in no message. */
+ * - KEY: random numbers from the shell, which are in no message. */
 #define REQUEST_ENGINE_JOIN(F)                                                                     \
     F(join, name, NAME, 0)                                                                         \
     F(join, role, CHOICE, ROLE_BOTH)                                                               \
@@ -278,20 +280,20 @@ enum message_body {
 #define REQUEST_ENGINE_KICK(F) F(engine_kick, engine, ENGINE, 0)
 #define REQUEST_POOL_END(F)    F(pool_end, pool, POOL, 0)
 
-/* Cases of a switch by operation, for either table, where F does the same to each field. */
+/* Cases of a switch by operation, for either table, with the same F for each field. */
 #define REQUEST_CASE(number, NAME, ...) COMMAND_CASE(NAME)
 #define COMMAND_CASE(NAME)                                                                         \
     case OP_##NAME: REQUEST_##NAME(F) break;
 
-/* The fields of each answer behind its status, in the order of their numbers, which are those of
- * tern.proto: F(struct, number, member, KIND). Kinds are as above, and:
- * - LENGTHS: of a session.
- * - RUNS: of pages, the answer's own whatever its struct.
- * - RESULTS: of the operations of a Step.
- * - REGION_BYTES: of the whole region that a pool lies in; REGION_DEVICE: the GPU that it lies on,
- *   if it does; REGION_SUMS: where checksums of its pages are left, likewise. The shell knows them.
- * - HOSTS: names of peers, of which the core has the slots.
- * - RECORD, RECORDS: turn records, with where they lie. */
+/* The fields of each answer after its status, in the order of their numbers in tern.proto:
+ * F(struct, number, member, KIND). Kinds are as above, and:
+ * - LENGTHS: the three lengths of a session.
+ * - RUNS: runs of pages, which belong to the answer whatever its struct.
+ * - RESULTS: results of the operations of a Step.
+ * - REGION_BYTES: bytes of the whole region that a pool lies in; REGION_DEVICE: its GPU, if any;
+ *   REGION_SUMS: the memory for checksums of its pages, if any. The shell has them.
+ * - HOSTS: names of peers; the core has their slots.
+ * - RECORD, RECORDS: turn records, with their places. */
 #define REPLY_ENGINE_JOIN(F) F(join, 2, engine, ENGINE)
 #define REPLY_ENGINE_LEAVE(F)
 #define REPLY_POOL_OPEN(F)                                                                         \
@@ -384,7 +386,7 @@ enum message_body {
     F(fetch_wait, 10, hosts, HOSTS)
 #define REPLY_BLOCKS(F) F(blocks, 2, runs, RUNS) F(blocks, 3, hosts, HOSTS)
 
-/* The two numbers of a request. */
+/* The frame numbers of each request and its answer. */
 enum frame_type {
 #define X(number, NAME, ...) FRAME_##NAME = (number), FRAME_##NAME##_REPLY = (number) + 1,
     REQUEST_TABLE(X) SHELL_TABLE(X)
@@ -395,7 +397,7 @@ enum frame_type {
             FRAME_TYPES_END
 };
 
-/* ---- what a decoded message can hold ---- */
+/* ---- limits of decoded messages ---- */
 
 #define WIRE_GROUPS_MAX    16u    /* of a PoolOpen */
 #define WIRE_BLOBS_MAX     4u     /* of a turn record */
@@ -405,8 +407,8 @@ enum frame_type {
 #define WIRE_FIELDS_MAX    8u     /* of a group */
 #define WIRE_SECTIONS_MAX  8u     /* of a field */
 #define WIRE_OPS_MAX       1024u  /* of a Step, and results of its answer */
-#define WIRE_SHORT_BYTES   16384u /* fields of a shorter body are not counted */
-#define WIRE_BODY_FIELDS   40960u /* at most of a longer one, with those of all messages in it */
+#define WIRE_SHORT_BYTES   16384u /* the fields of a shorter body are not counted */
+#define WIRE_BODY_FIELDS   40960u /* at most of a longer one, inner messages included */
 #define WIRE_RUNS_MAX      4096u  /* of one message, all its results or operations together */
 #define WIRE_STEP_RUNS_MAX 16u    /* of an operation of a Step */
 #define WIRE_KEYS_MAX      1024u  /* extra keys of one token list */
@@ -416,20 +418,20 @@ enum frame_type {
 #define WIRE_HOSTS_MAX     64u    /* names of peers in an answer */
 #define WIRE_CHUNKS_MAX    64u    /* of a PeerPath */
 #define WIRE_WINDOWS_MAX   64u    /* of a PeerPath */
-#define WIRE_STRING_MAX    255u   /* bytes of every string that is not among the limits below */
+#define WIRE_STRING_MAX    255u   /* bytes of every string without a limit below */
 #define WIRE_TEXT_MAX      1023u  /* bytes of Status.text and PeerPath.text */
 
-/* Fetch.peer that stands for the daemon's own disk: no peer can have such a name. */
+/* Fetch.peer of the daemon's own disk: no peer can have such a name. */
 #define WIRE_DISK     "/disk"
-#define WIRE_ANY_PEER "/any" /* likewise, that who has it is asked */
+#define WIRE_ANY_PEER "/any" /* likewise, of any peer that has the prefix */
 
 /* As the core has them (wire_out.c). */
 #define WIRE_SESSION_TOKENS_MAX (1u << 22) /* tokens of a session */
 #define WIRE_RECORD_PAGE        16384u     /* bytes of a page of the record memory */
 
 /* Elements of the byte arrays. */
-/* The members of struct peer_msg that a PeerMsg has under the same names, F(member, kind). One that
- * is 0 is not sent. */
+/* The members of struct peer_msg that a PeerMsg has under the same names, F(member, kind). A member
+ * that is 0 is not sent. */
 #define PEER_MSG_NUMBERS(F)                                                                        \
     F(trace_id, U64)                                                                               \
     F(retry_ms, U32)                                                                               \
@@ -458,18 +460,19 @@ enum frame_type {
 #define WIRE_GID_BYTES    16u
 #define WIRE_CHUNK_BYTES  32u
 #define WIRE_WINDOW_BYTES 4u
-#define WIRE_KEY_BYTES    24u /* Tokens.keys, PeerMsg.keys: u32 position, u32 zero, u64 hi, u64 lo */
+#define WIRE_KEY_BYTES    24u /* Tokens.keys, PeerMsg.keys: u32 position, u32 0, u64 hi, u64 lo */
 #define WIRE_EVENT_BYTES  56u /* SubscribeReply.events: struct wire_event */
 
 #define WIRE_BLOB_MAX 65536u /* of a ticket */
 
-#define WIRE_ANY UINT32_MAX /* no more than the body has room for */
+#define WIRE_ANY UINT32_MAX /* limited only by the size of the body */
 
-/* Which elements are counted together over the whole message. */
+/* Elements that are counted together over the whole message. */
 enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
 
-/* Every list and every array, and the strings that may be longer than the rest. A list or an array
- * without a row has to be empty. The most frequent ones stand first: they are searched in order.
+/* Every list and every array, and the strings that may be longer than WIRE_STRING_MAX. A list or an
+ * array without a row must be empty. The most frequent rows come first, because rows are searched
+ * in order.
  * X(message, field, bytes of an element, at least if it is there, at most, counted with) */
 #define LIMIT_TABLE(X)                                                                             \
     X(tokens, tokens, WIRE_TOKEN_BYTES, 0, WIRE_ANY, SUM_NONE)                                     \
@@ -513,10 +516,10 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
     X(peer_path, chunks, WIRE_CHUNK_BYTES, 0, WIRE_CHUNKS_MAX, SUM_NONE)                           \
     X(peer_path, windows, WIRE_WINDOW_BYTES, 0, WIRE_WINDOWS_MAX, SUM_NONE)
 
-/* ---- the rows, to be asked at run time ---- */
+/* ---- the rows at run time ---- */
 
 struct message {
-    uint16_t type;    /* of the request or notice; the answer's is the next one */
+    uint16_t type;    /* of the request or notice; the answer's is the next number */
     const char *name; /* "ENGINE_JOIN" */
     const ProtobufCMessageDescriptor *request, *reply; /* reply NULL: it has no answer */
     enum message_from from;                            /* bits */
@@ -531,9 +534,9 @@ struct message {
 extern const struct message messages[];
 extern const uint32_t messages_n;
 
-/* The row of that number, be it a request's or its answer's. NULL: this build knows none. */
+/* Returns the row of that number, a request's or its answer's. NULL: unknown to this build. */
 const struct message *message_of(uint16_t type);
-/* The message that a frame of that type carries; NULL likewise. */
+/* Returns the message in a frame of that type; NULL: unknown to this build. */
 const ProtobufCMessageDescriptor *wire_descriptor(uint16_t type);
 
 struct field_limit {

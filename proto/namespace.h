@@ -1,5 +1,5 @@
-/* The 128 bits that stand for a namespace in the core, between daemons and to subscribers: the same
- * on every daemon, so no part of it may change within a wire version. */
+/* The 128-bit hash of a namespace in the core, between daemons and to subscribers. It is the same
+ * on every daemon, so the function must not change within a wire version. */
 #ifndef WIRE_NAMESPACE_H
 #define WIRE_NAMESPACE_H
 

@@ -1,10 +1,10 @@
-/* Reading a protobuf body field by field, for the messages of which there are hundreds of thousands
- * a second: one bounded cursor, nothing allocated, nothing copied. Used by the daemon and libtern;
- * every other message is decoded by codec.h.
+/* Reads a protobuf body field by field, for messages that arrive hundreds of thousands of times a
+ * second: one bounded cursor, nothing allocated, nothing copied. The daemon and libtern use it;
+ * codec.h decodes every other message.
  *
- * What must stay true: nothing is believed before it was checked (a length that leaves its message,
- * a varint that does not end, a field of another type than it should have). A failure sticks: the
- * first one ends the walk, and reader_ok tells it at the end. */
+ * Invariant: every value is checked before use (a length that exceeds its message, a varint that
+ * does not end, a field of a wrong type). A failure sticks: the first one ends the walk, and
+ * reader_ok reports it at the end. */
 #ifndef PROTO_READER_H
 #define PROTO_READER_H
 
@@ -18,8 +18,8 @@ struct reader {
     bool failed;
 };
 
-/* As many as 32 bits take. protobuf reads a tag and a length as a varint of 32 bits; one that is
- * longer is a number of 64 bits with zeros in front, and the generated code refuses it. */
+/* The bytes of a 32-bit varint. protobuf reads a tag and a length as a varint of 32 bits; a longer
+ * varint is a 64-bit number with leading zeros, and the generated code refuses it. */
 #define READER_TAG_BYTES    5
 #define READER_LENGTH_BYTES 5
 
@@ -42,7 +42,7 @@ static inline struct reader reader_of(const uint8_t *body, size_t n)
     return (struct reader){.p = body, .end = body + n};
 }
 
-/* The message was read to its end, and all that was asked of it was there. */
+/* Returns true if the message was read to its end and no read failed. */
 static inline bool reader_ok(const struct reader *r)
 {
     return !r->failed;
@@ -96,7 +96,8 @@ static inline bool reader_bytes(struct reader *r, struct field *f)
     return true;
 }
 
-/* The next field. False: the message has ended, or the bytes are no message; reader_ok tells which.
+/* Reads the next field. Returns false if the message has ended, or the bytes are no message;
+ * reader_ok distinguishes the two.
  */
 static inline bool reader_next(struct reader *r, struct field *f)
 {
@@ -120,7 +121,7 @@ static inline bool reader_next(struct reader *r, struct field *f)
     }
 }
 
-/* ---- the value of a field; each fails where it has another type ---- */
+/* ---- the value of a field; each fails if the field has another type ---- */
 
 static inline void reader_u32(struct reader *r, const struct field *f, uint32_t *ret)
 {
@@ -138,7 +139,7 @@ static inline void reader_u64(struct reader *r, const struct field *f, uint64_t 
         *ret = f->v;
 }
 
-/* The message inside a field: empty where there is none. reader_leave ends it. */
+/* Enters the message inside a field; it is empty if there is none. reader_leave ends it. */
 static inline struct reader reader_enter(struct reader *r, const struct field *f)
 {
     if (f->type != FIELD_BYTES)
@@ -147,7 +148,7 @@ static inline struct reader reader_enter(struct reader *r, const struct field *f
         .p = f->bytes, .end = f->bytes + (r->failed ? 0 : f->v), .failed = r->failed};
 }
 
-/* What failed inside has failed outside. */
+/* A failure of the inner message is a failure of the outer one. */
 static inline void reader_leave(struct reader *r, const struct reader *inside)
 {
     r->failed |= inside->failed;

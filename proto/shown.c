@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Of Unicode: what has no shape of its own, beside control characters. */
+/* Unicode characters without a shape of their own, besides control characters. */
 static const struct {
     uint32_t first, last;
 } unseen[] = {
@@ -14,9 +14,9 @@ static const struct {
     {0xfff9, 0xfffb}, {0xfffe, 0xffff}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
 };
 
-/* The UTF-8 character at s, which is no ASCII: its bytes, or 0 if it is none. Overlong forms,
- * surrogates and anything above U+10FFFF are none, as RFC 3629 has it. Never looks past the NUL,
- * since that is no continuation byte. */
+/* Decodes the UTF-8 character at s, which is not ASCII. Returns its bytes, or 0 if it is invalid:
+ * overlong forms, surrogates and values above U+10FFFF are invalid (RFC 3629). Never reads past the
+ * NUL, because a NUL is no continuation byte. */
 static size_t decode(const unsigned char *s, uint32_t *ret)
 {
     unsigned char low = 0x80, high = 0xbf;

@@ -11,7 +11,7 @@ void wire_ticket_text(const struct wire_ticket *t, char ret[WIRE_TICKET_MAX])
     snprintf(ret, WIRE_TICKET_MAX, FORM, t->incarnation, t->id, t->key[0], t->key[1], t->length);
 }
 
-/* `digits` of lower-case hexadecimal at *at, which goes behind them. */
+/* Reads `digits` digits of lower-case hexadecimal at *at, and advances *at behind them. */
 static bool digits(const char **at, uint32_t digits, uint64_t *ret)
 {
     for (*ret = 0; digits > 0; digits--, (*at)++) {

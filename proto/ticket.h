@@ -1,5 +1,5 @@
-/* A ticket as text: what an engine is told, a router passes on and another engine shows. It names
- * no host: the daemon that gave it is known by its incarnation. */
+/* A ticket as text: one engine receives it, a router passes it on and another engine presents it.
+ * It names no host: the incarnation identifies the daemon that issued it. */
 #ifndef WIRE_TICKET_H
 #define WIRE_TICKET_H
 
@@ -14,7 +14,7 @@ struct wire_ticket {
 };
 
 void wire_ticket_text(const struct wire_ticket *t, char ret[WIRE_TICKET_MAX]);
-/* False: this is no ticket. Every ticket has one text alone. */
+/* Returns false if the text is no ticket. Every ticket has exactly one text. */
 bool wire_ticket_parse(const char *text, struct wire_ticket *ret);
 
 #endif

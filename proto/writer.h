@@ -1,12 +1,11 @@
-/* Writing a protobuf body field by field, for the messages that are written without the generated
- * code: one bounded cursor over the caller's memory, and the one formula for the size of each kind
- * of field. Used by the daemon's answers and libtern's requests; every other message is encoded by
- * codec.h.
+/* Writes a protobuf body field by field, for messages that are written without the generated code:
+ * one bounded cursor over the caller's memory, and one formula for the size of each kind of field.
+ * The daemon's answers and libtern's requests use it; codec.h encodes every other message.
  *
- * What must stay true: no byte is written beyond the end; a write that does not fit fails, and the
- * failure sticks, so that writer_ok at the end tells about all of them. A message inside another
- * one is written behind its size: put_end knows it from what was written, and whoever uses
- * put_message computes it from the same fields. */
+ * Invariant: no byte is written beyond the end; a write that does not fit fails, and the failure
+ * sticks, so that one writer_ok at the end covers all writes. The size of an inner message precedes
+ * it: put_end computes the size from the bytes written, and callers of put_message compute it from
+ * the same fields. */
 #ifndef PROTO_WRITER_H
 #define PROTO_WRITER_H
 
@@ -26,8 +25,8 @@ struct writer {
 
 #define VARINT_BYTES_MAX 10u
 
-/* Field 100, a varint of 0: no message has it. A body is never empty: one that says nothing is
- * this. */
+/* Field 100, a varint of 0, which no message has. It is the body of a message without fields,
+ * because a body is never empty. */
 #define WRITER_PAD_BYTES 3u
 static const uint8_t writer_pad[WRITER_PAD_BYTES] = {0xa0, 0x06, 0x00};
 
@@ -48,7 +47,7 @@ static inline size_t varint_size(uint64_t v)
     return ((size_t)(63 - __builtin_clzll(v | 1)) * 9 + 73) / 64;
 }
 
-/* A number whose absence means 0. */
+/* For a number whose absence means 0. */
 static inline size_t number_size(uint64_t v)
 {
     return v ? 1 + varint_size(v) : 0;
@@ -59,7 +58,7 @@ static inline size_t fixed64_size(void)
     return 1 + sizeof(uint64_t);
 }
 
-/* Bytes, a string, or a message whose own size is n. */
+/* For bytes, a string, or a message of n bytes. */
 static inline size_t bytes_size(size_t n)
 {
     return 1 + varint_size(n) + n;
@@ -74,7 +73,7 @@ static inline bool writer_room(struct writer *w, size_t n)
     return !w->failed;
 }
 
-/* A field number below 16 with the type of what follows, and a varint. */
+/* Writes a field number below 16 with its wire type, and a varint. */
 static inline void writer_head(struct writer *w, uint32_t field, uint32_t type, uint64_t v)
 {
     if (!writer_room(w, 1 + varint_size(v)))
@@ -85,7 +84,7 @@ static inline void writer_head(struct writer *w, uint32_t field, uint32_t type, 
     *w->p++ = (uint8_t)v;
 }
 
-/* Nothing for a 0. */
+/* Writes nothing for 0. */
 static inline void put_number(struct writer *w, uint32_t field, uint64_t v)
 {
     if (v)
@@ -118,8 +117,8 @@ static inline void put_message(struct writer *w, uint32_t field, size_t n)
         writer_head(w, field, 2, n);
 }
 
-/* Begins a message inside this one whose size is not known yet. `about`: a guess; a good one saves
- * a move of what is in it. Returns where its fields begin, for put_end. */
+/* Begins an inner message of unknown size. `about`: a guess; a good guess saves moving the message.
+ * Returns the start of its fields, for put_end. */
 static inline uint8_t *put_begin(struct writer *w, uint32_t field, size_t about)
 {
     size_t n = 1 + varint_size(about);
@@ -146,7 +145,7 @@ static inline void put_end(struct writer *w, uint8_t *from, size_t about)
     *at = (uint8_t)n;
 }
 
-/* Where nothing was written since `body`, what every reader ignores. */
+/* Writes the padding field, which every reader ignores, if nothing was written since `body`. */
 static inline void put_pad(struct writer *w, const uint8_t *body)
 {
     if (w->p != body || !writer_room(w, WRITER_PAD_BYTES))
