@@ -1,4 +1,4 @@
-/* The commands that do something: evict, pin, drain, undrain, reload, peer, ping. */
+/* The commands that act: evict, pin, drain, undrain, reload, peer, ping. */
 #include "ctl.h"
 
 #include <stdio.h>
@@ -71,8 +71,8 @@ static void show_drained(const json_t *answer)
         printf("drained: all sessions ended by themselves, and the daemon exits\n");
 }
 
-/* The daemon answers when the last session has ended, when its deadline comes, or when the drain is
- * taken back. An answer that does not come is no proof that they ended. */
+/* The daemon answers when the last session has ended, when its deadline passes, or when the drain
+ * is undone. A missing answer is no proof that the sessions ended. */
 static int drain_and_wait(struct ctl *ctl)
 {
     static const char *const args[] = {"wait=1"};
@@ -191,9 +191,9 @@ static int run_reload(struct ctl *ctl)
     return CTL_OK;
 }
 
-#define PEER_ARG_BYTES 4352 /* of one argument: the names of all tenants at the most */
+#define PEER_ARG_BYTES 4352 /* of one argument, which has at most the names of all tenants */
 
-/* Adds "KEY=VALUE", unless the value was not given. */
+/* Adds "KEY=VALUE" if the value was given. */
 static void peer_arg(const char **args, uint32_t *n, const char *key, const char *value)
 {
     static char text[5][PEER_ARG_BYTES];

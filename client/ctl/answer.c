@@ -1,4 +1,4 @@
-/* What stands in an answer of the daemon. */
+/* Readers of the daemon's answers. */
 #include "ctl.h"
 
 uint64_t j_u64(const json_t *object, const char *key)

@@ -1,5 +1,5 @@
-/* Asks the daemon: connects, sends one command, reads a paged list. A failure ends the program with
- * a line that says what to do about it. */
+/* Requests to the daemon: connects, sends one command, reads a paged list. A failure ends the
+ * program with a line that names what to do. */
 #include "ctl.h"
 
 #include <errno.h>
@@ -26,8 +26,8 @@ static void tell_json(const char *error, const char *text)
     told = true;
 }
 
-/* The parser of the command line ends the program by itself, with its message on standard error
- * alone. */
+/* The parser of the command line ends the program by itself, with its message only on standard
+ * error. */
 static void tell_usage(int status, void *unused)
 {
     const char text[] =
@@ -189,7 +189,7 @@ json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, u
     return answer;
 }
 
-/* "engine=NAME", if the command line has one, becomes one more of args. */
+/* Adds "KEY=NAME" to args if the command line has that name. */
 static void add_filter(const char **args, uint32_t *n, const char *key, const char *name)
 {
     char *arg;
@@ -220,7 +220,7 @@ json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
         snprintf(from, sizeof(from), "from=%llu", (unsigned long long)next);
         answer = ctl_ask(ctl, list, args, nargs);
         json_array_extend(rows, json_object_get(answer, list));
-        if (page == 0) { /* what the list has beside its rows */
+        if (page == 0) { /* members of the list besides its rows */
             json_object_update_missing(whole, answer);
             json_object_del(whole, "slots");
             json_object_del(whole, "next");

@@ -1,7 +1,7 @@
-/* What the files of ternctl share: the options of a command, asking the daemon, printing. One
- * process runs one command, so memory is kept until the exit. Answers are JSON made by the daemon,
- * and the tables are made from what --json prints, so the two never disagree. ternctl adds only one
- * thing: who holds a node of the tree (forest.h). */
+/* Shared by the files of ternctl: the options of a command, requests to the daemon, printing. One
+ * process runs one command, so memory is kept until the exit. The daemon makes its answers as JSON,
+ * and tables are made from the output of --json, so the two never disagree. ternctl adds only the
+ * holders of the tree's nodes (forest.h). */
 #ifndef CTL_H
 #define CTL_H
 
@@ -23,16 +23,16 @@ enum ctl_exit {
     CTL_OK = 0,
     CTL_FAILED = 1,      /* the daemon answered with an error, or a file could not be written */
     CTL_USAGE = 2,       /* the command line */
-    CTL_UNREACHABLE = 3, /* no daemon at that socket, or it answers no more */
-    CTL_LEFT = 4,        /* drain --wait: sessions were left when the wait ended */
+    CTL_UNREACHABLE = 3, /* no daemon at that socket, or it no longer answers */
+    CTL_LEFT = 4,        /* drain --wait: sessions were still open when the wait ended */
 };
 
 struct ctl {
-    const struct command *command; /* that runs */
+    const struct command *command; /* the running command */
     const char *socket;
     bool json;                              /* print one JSON object and nothing else */
-    bool colour;                            /* standard output is a terminal that wants some */
-    const char *tenant, *engine, *peer;     /* of the rows to list; NULL: all */
+    bool colour;                            /* standard output is a terminal that supports colour */
+    const char *tenant, *engine, *peer;     /* list only rows of these; NULL: all */
     const char *pool, *operand, *svg, *key; /* as on the command line; NULL: not given */
     uint32_t nodes, count;
     const char *more[CTL_OPERANDS_MAX]; /* operands after the first; NULL: not given */
@@ -42,15 +42,14 @@ struct ctl {
     bool wide;         /* tables show all columns, uncut, and whole numbers */
     uint32_t wait_s;   /* drain */
     uint64_t from;     /* watch: a number */
-    uint32_t changes;  /* watch: end after so many; 0: never */
+    uint32_t changes;  /* watch: end after that many; 0: never */
     struct tern *tern;
 };
 
 struct command {
     const char *name, *args, *summary, *examples;
-    const struct argp_option *options; /* NULL: --socket and --json alone */
-    uint32_t operands; /* that it may take behind the words in small letters; the first has to be
-                          there */
+    const struct argp_option *options; /* NULL: only --socket and --json */
+    uint32_t operands; /* most operands behind the words in small letters; one is required */
     int (*run)(struct ctl *ctl);
 };
 
@@ -76,7 +75,7 @@ enum {
     OPT_ONCE = '1',
 };
 
-/* Options of lists: which rows. */
+/* Options of lists, which select rows. */
 #define OPTION_TENANT                                                                              \
     {                                                                                              \
         "tenant", OPT_TENANT, "NAME", 0, "Only what is of this tenant", 0                          \
@@ -90,45 +89,45 @@ enum {
         "peer", OPT_PEER, "NAME", 0, "Only this peer", 0                                           \
     }
 
-/* Of commands that print tables. */
+/* For commands that print tables. */
 #define OPTION_WIDE                                                                                \
     {                                                                                              \
         "wide", OPT_WIDE, NULL, 0, "All columns, names uncut and numbers whole", 0                 \
     }
 
-/* The commands of each file, beside what they run; the last one has no name. */
+/* The commands of each file; the last one has no name. */
 extern const struct command show_commands[], doctor_commands[], top_commands[], stats_commands[],
     moves_commands[], disk_commands[], tree_commands[], watch_commands[], act_commands[],
     tape_commands[], end_commands[];
-extern const struct command *const ctl_groups[]; /* all of these, as help shows them, and NULL */
+extern const struct command *const ctl_groups[]; /* all of these, in the help's order; then NULL */
 
-/* The disk tier, as `spill` of an answer tells it, and the tenants' parts; tenants NULL: without.
+/* Shows the disk tier, from `spill` of an answer, and the tenants' shares; tenants NULL: none.
  */
 void show_spill(const struct ctl *ctl, const json_t *spill, const json_t *tenants);
 
-/* Tokens that sessions did not have to compute, of a row of figures. */
+/* Returns the tokens that sessions did not have to compute, from a row of figures. */
 uint64_t found_tokens(const json_t *row);
 
-/* ---- asking; each ends the program with a message that says what to do ---- */
+/* ---- requests; on failure each ends the program with a message that names what to do ---- */
 
 void ctl_connect(struct ctl *ctl);
-/* Does not end the program: answers why there is no connection; NULL: there is one. */
+/* Does not end the program: returns why there is no connection; NULL: there is one. */
 const char *ctl_try_connect(struct ctl *ctl, uint32_t deadline_ms);
-/* One command, parsed. The caller owns the answer. */
+/* Runs one command and parses the answer, which the caller owns. */
 json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs);
-/* Likewise, and NULL if none came: *ret_lost is TIMED_OUT or DAEMON_LOST. */
+/* Likewise, but returns NULL without an answer: *ret_lost is TIMED_OUT or DAEMON_LOST. */
 struct ctl_question {
     const char *command, *const *args;
     uint32_t nargs, deadline_ms;
 };
 json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_err *ret_lost);
-/* All pages of a list, joined: {"<list>": [...]}; of the rows that the command line chose. */
+/* Returns all pages of a list, joined: {"<list>": [...]}, with the rows of the command line. */
 json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg);
-/* "pool=SLOT" of what --pool names: a handle as in the tables, or a slot. NULL if it was not given.
- * Static. */
+/* Returns "pool=SLOT" for --pool, which is a handle as in the tables, or a slot. NULL if it was not
+ * given. Static. */
 const char *ctl_pool_arg(struct ctl *ctl);
-/* The id of what is listed: `name` is one already, or the value of `key` in one row of the list.
- * Ends the program where it is in none, or in several. Static. */
+/* Returns the id of a listed object: `name` is an id already, or the value of `key` in one row of
+ * the list. Ends the program if no row or several have it. Static. */
 struct ctl_named {
     const char *list, *key, *id; /* id: the key of the row's handle */
 };
@@ -138,16 +137,16 @@ _Noreturn void ctl_refused(struct ctl *ctl, enum tern_err err);
 _Noreturn void ctl_fail(enum ctl_exit code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The same with that error's name, where no daemon has answered with it. */
+/* The same with that error's name, for an error that no daemon has returned. */
 _Noreturn void ctl_fail_as(enum tern_err err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* From now on a failure is an object on standard output too: {"error": ..., "text": ...}. */
+/* From now on a failure also prints an object to standard output: {"error": ..., "text": ...}. */
 void ctl_json_errors(void);
-/* With --json prints the object and returns true. */
+/* Prints the object and returns true if --json was given. */
 bool ctl_print_json(const struct ctl *ctl, const json_t *answer);
 
-/* ---- reading an answer; what is absent reads as 0 or "-" ---- */
+/* ---- reading an answer; an absent member reads as 0 or "-" ---- */
 
 uint64_t j_u64(const json_t *object, const char *key);
 double j_f64(const json_t *object, const char *key);
@@ -167,19 +166,19 @@ enum colour {
 
 #define TABLE_COLUMNS_MAX 24
 #define TITLES_N(titles)  (sizeof(titles) / sizeof((titles)[0]))
-#define TABLE_WIDTH       100 /* a table is no wider, without --wide */
+#define TABLE_WIDTH       100 /* the most columns of a table without --wide */
 
-/* Columns are as wide as their widest cell, and where that is too wide the widest texts are cut,
- * which
- * ".." shows. How a title begins says what its column is: '<' a text, '=' a text that is never cut,
- * such as a handle that another command takes, else a number. A '+' before that: with --wide alone.
+/* Columns are as wide as their widest cell. If the table is too wide the widest texts are cut,
+ * marked by "..". The first character of a title is the kind of its column: '<' a text, '=' a text
+ * that is never cut, such as a handle that another command takes, else a number. A '+' before it:
+ * only with --wide.
  */
 struct table {
     const struct ctl *ctl;
     const char *const *titles;
     FILE *out;         /* standard output, unless another is set */
     uint32_t width;    /* TABLE_WIDTH, likewise */
-    uint32_t rows_max; /* of what is behind them how many there are is said; all, likewise */
+    uint32_t rows_max; /* only the number of further rows is printed; by default all rows */
     uint32_t columns, cells, cells_max;
     struct cell {
         const char *text; /* owned */
@@ -187,7 +186,7 @@ struct table {
     } * cell;
 };
 
-/* The text as it is shown (proto/shown.h); the caller's to free. */
+/* Returns the escaped text (proto/shown.h); owned by the caller. */
 char *shown_copy(const char *text);
 
 void table_init(struct table *t, const struct ctl *ctl, const char *const *titles,
@@ -199,19 +198,19 @@ void table_num(struct table *t, const json_t *row, const char *key); /* table_co
 /* "3 of 4" */
 void table_part(struct table *t, enum colour colour, uint64_t n, uint64_t of);
 void table_hex(struct table *t, const char *hex, int digits); /* so many of them, without --wide */
-void table_print(struct table *t, const char *if_empty);      /* and frees */
+void table_print(struct table *t, const char *if_empty);      /* also frees */
 
 void paint_to(FILE *out, const struct ctl *ctl, enum colour colour, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void paint(const struct ctl *ctl, enum colour colour, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Short forms for people; each call uses one of eight buffers in turn. */
+/* Short forms for people; calls use eight buffers in turn. */
 const char *human_bytes(uint64_t bytes);
 const char *human_count(uint64_t n); /* 12,345 */
-const char *human_short(uint64_t n); /* from a million on 1.23 M */
+const char *human_short(uint64_t n); /* from a million on: 1.23 M */
 const char *human_age(double seconds);
-const char *human_us(uint64_t us); /* microseconds on, where human_age begins with milliseconds */
+const char *human_us(uint64_t us); /* with microseconds; human_age begins with milliseconds */
 const char *num(const json_t *row, const char *key); /* human_count of that */
 
 #endif

@@ -1,5 +1,5 @@
-/* The disk tier: its part of `status`, what is stored (`disk`), and whether it can be read
- * (`verify`, which asks no daemon: it reads the files themselves). */
+/* The disk tier: its part of `status`, stored prefixes (`disk`), and a check of the files
+ * (`verify`, which needs no daemon: it reads the files themselves). */
 #include "ctl.h"
 
 #include <dirent.h>
@@ -35,7 +35,7 @@ static void show_recovery(const json_t *recovery)
     printf("\n");
 }
 
-/* One line a tenant that has a part. */
+/* Prints one line for each tenant that has a share. */
 static void show_parts(const struct ctl *ctl, const json_t *tenants)
 {
     json_t *tenant;
@@ -160,7 +160,7 @@ static int run_disk(struct ctl *ctl)
 struct verified {
     uint64_t extents, good, bytes, files;
     uint64_t faults[DISK_FAULTS];
-    char last[DISK_NAME_MAX]; /* the file of the extent before */
+    char last[DISK_NAME_MAX]; /* the file of the previous extent */
     json_t *bad;
 };
 
@@ -193,7 +193,7 @@ static bool is_folder(DIR *dir, const struct dirent *e)
     return fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Each folder is a tenant's, and so named. */
+/* Each folder is named after its tenant. */
 static void find_tenants(const char *path, struct disk_config *config)
 {
     DIR *dir = opendir(path);
@@ -214,7 +214,7 @@ static void find_tenants(const char *path, struct disk_config *config)
     closedir(dir);
 }
 
-/* Has it been a daemon's? Another path than was meant shall not pass for good. */
+/* Returns true if a daemon has used the path, so that a wrong path is not reported as good. */
 static bool is_kept(const char *path)
 {
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,4 +1,4 @@
-/* ternctl doctor: RDMA devices, GPUs, and what is made of them. */
+/* ternctl doctor: RDMA devices, GPUs, and their use. */
 #include "ctl.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@ static const char *numa_node(const json_t *row)
     return json_is_integer(json_object_get(row, "numa_node")) ? num(row, "numa_node") : "not known";
 }
 
-/* What is registered of the host's memory, the self-test's with it; memory of GPUs is not locked,
- * and is in the bytes of a rail alone. */
+/* Shows the registered memory of the host, including the self-test's. Memory of GPUs is not locked,
+ * and only the bytes of a rail include it. */
 static void doctor_memlock(const json_t *rdma)
 {
     const uint64_t need = j_u64(rdma, "memlock_needed_bytes"), may = j_u64(rdma, "memlock_bytes"),
@@ -97,8 +97,8 @@ static void doctor_self_test(const json_t *row)
     printf("\n");
 }
 
-/* What was found at start, of each memory and each device that is to carry its pages, or why
- * nothing was. */
+/* Shows the results of the self-tests at start, for each memory and each device for its pages, or
+ * why there are none. */
 static void doctor_self_tests(const json_t *rdma)
 {
     const char *none = !j_bool(rdma, "built")    ? "RDMA is not in this build"
@@ -117,7 +117,7 @@ static void doctor_self_tests(const json_t *rdma)
         json_array_foreach(json_object_get(rdma, "memory"), i, row) doctor_self_test(row);
 }
 
-/* A region that any rail does for is told where there is one. */
+/* A region that can use any rail is shown only if there is a rail. */
 static void doctor_region(const json_t *row, bool rails)
 {
     const char *gpu = json_string_value(json_object_get(row, "gpu")),
@@ -143,7 +143,7 @@ static void doctor_tuning(const json_t *t)
         num(t, "retries"));
 }
 
-/* What peers get keys to. */
+/* Shows the memory that peers get keys to. */
 static void doctor_keys(const json_t *rdma)
 {
     const json_t *row;
@@ -158,7 +158,7 @@ static void doctor_keys(const json_t *rdma)
                "the host\n");
 }
 
-/* The other GPUs: those that one reaches by itself are counted, those that it does not are named.
+/* The other GPUs: counts those that a GPU reaches directly, names those that it does not.
  */
 static void doctor_peers(const json_t *peers, bool lost)
 {
@@ -178,7 +178,7 @@ static void doctor_peers(const json_t *peers, bool lost)
     }
 }
 
-/* GPUs that memory lies on, and who hashes its pages. */
+/* Shows the GPUs that memory lies on, and which device hashes its pages. */
 static void doctor_gpus(const json_t *gpus)
 {
     const json_t *row;

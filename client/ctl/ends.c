@@ -1,4 +1,4 @@
-/* The commands that end what others have begun: session close, engine kick, pool close. */
+/* The commands that end others' objects: session close, engine kick, pool close. */
 #include <stdio.h>
 #include <string.h>
 

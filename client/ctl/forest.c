@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define NO_PARENT         UINT64_MAX
-#define HOLDERS_SHOWN_MAX 4    /* names of holders of one kind; the rest is counted */
-#define PARENTS_ASKED_MAX 4096 /* one by one, for one picture */
+#define HOLDERS_SHOWN_MAX 4    /* names of holders of one kind; the others are counted */
+#define PARENTS_ASKED_MAX 4096 /* single requests for one snapshot of the tree */
 
 static const char *const kinds[] = {"device", "retracted", "host", "transfer", "admin", "job"};
 
@@ -27,7 +27,7 @@ static int by_slot(const void *a, const void *b)
     return slot_of(x->id) < slot_of(y->id) ? -1 : slot_of(x->id) > slot_of(y->id);
 }
 
-/* Whatever node of the list has that slot. */
+/* Returns the node of the list with that slot, of any generation. */
 static struct forest_node *find_slot(const struct forest *f, uint64_t id)
 {
     struct forest_node key = {.id = id};
@@ -73,9 +73,9 @@ static void load_nodes(struct forest *f, const json_t *rows)
     qsort(f->nodes, f->n, sizeof(*f->nodes), by_slot);
 }
 
-/* ---- a list that was read in pages becomes one picture ---- */
+/* ---- making one tree of a list that was read in pages ---- */
 
-/* The row of that node, if it is there; the caller owns it. */
+/* Returns the row of that node, or NULL; the caller owns it. */
 static json_t *ask_node(struct ctl *ctl, uint64_t id)
 {
     char from[32], limit[] = "limit=1";
@@ -92,7 +92,8 @@ static json_t *ask_node(struct ctl *ctl, uint64_t id)
     return NULL;
 }
 
-/* Asks for each parent that is missing, once. True: some came, whose parents may be missing. */
+/* Requests each missing parent once. Returns true if some arrived, whose own parents may be
+ * missing. */
 static bool ask_parents(struct ctl *ctl, json_t *rows, json_t *asked)
 {
     bool came = false;
@@ -110,7 +111,7 @@ static bool ask_parents(struct ctl *ctl, json_t *rows, json_t *asked)
             continue;
         json_object_set_new(asked, key, json_true());
         row = ask_node(ctl, parent);
-        if (row && before) /* that one has gone */
+        if (row && before) /* the node before is gone */
             json_array_set_new(rows, before->at, row);
         else if (row)
             json_array_append_new(rows, row);
@@ -128,7 +129,7 @@ static int by_depth(const void *a, const void *b)
     return p < q ? -1 : p > q;
 }
 
-/* Takes out what has no way up to a root, from the root downwards; returns how many. */
+/* Removes nodes without a path to a root, from the roots downwards; returns their number. */
 static size_t prune(json_t *rows)
 {
     json_t *kept = json_array();
@@ -146,7 +147,7 @@ static size_t prune(json_t *rows)
     for (uint32_t i = 0; i < f.n; i++) {
         const struct forest_node *parent = find(&f, sorted[i]->parent);
 
-        /* `level` says that its way up is whole. */
+        /* `level` marks nodes whose path is complete. */
         if (sorted[i]->parent != NO_PARENT && (!parent || parent->level == 0))
             continue;
         sorted[i]->level = 1;
@@ -173,7 +174,7 @@ static json_t *ask_tree(struct ctl *ctl)
     return answer;
 }
 
-/* ---- who holds what ---- */
+/* ---- holders ---- */
 
 static void add_holder(json_t *row, const char *kind, const char *who, const char *id, double since)
 {
@@ -182,7 +183,7 @@ static void add_holder(json_t *row, const char *kind, const char *who, const cha
         json_pack("{s:s, s:s, s:s*, s:f}", "kind", kind, "who", who, "id", id, "since_s", since));
 }
 
-/* The row of the node that a row of another list names, if it is still the same one. */
+/* Returns the row of the node that a row of another list names, if the node is still the same. */
 static json_t *held_by(const struct forest *f, const json_t *row)
 {
     const struct forest_node *n = find(f, id_in(row, "node_id", NO_PARENT));
@@ -243,7 +244,7 @@ json_t *forest_ask(struct ctl *ctl)
     return answer;
 }
 
-/* ---- what a node is ---- */
+/* ---- kinds of nodes ---- */
 
 uint64_t forest_refs(const struct forest_node *n, const char *kind)
 {
@@ -280,8 +281,8 @@ static void add_text(FILE *f, const char *kind, const char *who, uint64_t count,
         fprintf(f, " %s", human_age(since));
 }
 
-/* Collects holders of one kind and adds up those of one name; the text names some, *more counts the
- * others. Returns how many there are. */
+/* Collects holders of one kind and sums up those of one name; the text names some, *more counts the
+ * others. Returns their number. */
 static uint64_t add_kind(FILE *f, const json_t *holders, const char *kind, uint64_t *more)
 {
     struct {
@@ -338,8 +339,7 @@ char *forest_holders(const struct forest_node *n)
         if (strcmp(kinds[i], "admin") == 0)
             continue;
         known = add_kind(f, holders, kinds[i], &more);
-        /* Counts holders that no list shows, or shows no more: jobs, and sessions that were closed
-         * meanwhile. */
+        /* Counts holders in no list: jobs, and sessions that were closed meanwhile. */
         if (refs > known)
             add_text(f, kinds[i], "", refs - known, -1);
     }
@@ -379,7 +379,7 @@ static void group(struct forest *f)
     }
 }
 
-/* May the only child stand on its parent's line? */
+/* Returns true if the only child may be on its parent's line. */
 static bool alike(const struct forest_node *a, const struct forest_node *b)
 {
     return j_u64(a->row, "depth") > 0 && !forest_held(a) && !forest_held(b) &&
@@ -407,7 +407,7 @@ static void line_take(struct forest_line *l, const json_t *row)
     l->to = j_u64(row, "depth");
 }
 
-/* Makes a line of the node and all that may stand with it; returns the last of them. */
+/* Makes a line of the node and all nodes that may be on it; returns the last of them. */
 static struct forest_node *take_line(struct forest *f, struct forest_node *n)
 {
     const struct forest_node *parent = find(f, n->parent);

@@ -1,6 +1,6 @@
-/* The prefix tree as ternctl draws it: the daemon's list of nodes put together to trees, with who
- * holds each node, and its lines: nodes in a row that have one child each, that nobody holds and
- * that are alike. Used by the table (tree.c) and the drawing (svg.c). */
+/* The prefix tree as ternctl draws it: trees built from the daemon's list of nodes, with the
+ * holders of each node, and lines: runs of alike nodes without holders that have one child each.
+ * The table (tree.c) and the drawing (svg.c) use it. */
 #ifndef CTL_FOREST_H
 #define CTL_FOREST_H
 
@@ -19,9 +19,9 @@ struct forest_node {
 /* One line: `nodes` nodes down to `last`, the tokens from..to. */
 struct forest_line {
     uint64_t from, to, nodes, pages, host_pages, state_pages;
-    uint64_t width; /* pages of each node where it has more of them: on the device or the host */
+    uint64_t width; /* pages of each node on the device or the host, whichever has more */
     double youngest, oldest;
-    uint32_t parent; /* the line that it hangs from; NO_LINE: none */
+    uint32_t parent; /* the parent line; NO_LINE: none */
     const struct forest_node *last;
 };
 
@@ -29,15 +29,15 @@ struct forest {
     struct forest_node *nodes; /* ascending slots */
     uint32_t *order;           /* nodes, grouped by parent; roots first */
     uint32_t n, roots;
-    struct forest_line *lines; /* a line comes before those that hang from it */
+    struct forest_line *lines; /* each line comes before its child lines */
     uint32_t nlines;
 };
 
-/* Asks for the tree, as a list in which each node's parent stands too, at a lesser depth. The list
- * comes in pages while the daemon goes on, so a parent that is missing is asked for by itself; a
- * node whose parent has gone meanwhile has gone too, and is counted in "left_out". Asks for
- * sessions and transfers to write "holders" into each row: [{kind, who, id, since_s}]; one that has
- * come or gone meanwhile is missing. The caller owns the answer. */
+/* Requests the tree, as a list that includes each node's parent, at a lesser depth. The list
+ * arrives in pages while the daemon continues, so missing parents are requested one by one. A node
+ * whose parent is gone is gone too, and is counted in "left_out". Also requests sessions and
+ * transfers and writes "holders" into each row: [{kind, who, id, since_s}]; holders that came or
+ * went meanwhile are missing. The caller owns the answer. */
 json_t *forest_ask(struct ctl *ctl);
 
 void forest_load(struct forest *ret, const json_t *answer); /* borrows the answer */

@@ -1,5 +1,5 @@
-/* ternctl: the operator's program. Here: the command line. Each command has a parser of its own, so
- * that `ternctl COMMAND --help` tells about that command alone. */
+/* ternctl, the operator's program: the command line. Each command has a parser of its own, so that
+ * `ternctl COMMAND --help` covers only that command. */
 #include "ctl.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 
 #define DAY_S 86400u
 
-static const struct number_range every_range = {100, 60000}; /* milliseconds, of top */
+static const struct number_range every_range = {100, 60000}; /* milliseconds, for top */
 
 #define EXIT_STATUS                                                                                \
     "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there, "  \
@@ -83,8 +83,7 @@ static uint32_t seconds(struct argp_state *state, const char *option, const char
     return (uint32_t)(v * each[unit - units]);
 }
 
-/* The words of the command that stand in front of its operand, as in "close SESSION": so many
- * bytes.
+/* Returns the bytes of the command's words before its operand, as in "close SESSION".
  */
 static size_t verb_of(const struct command *c)
 {
@@ -228,7 +227,8 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Errors of the command line itself are told as JSON too, so this is known before it is parsed. */
+/* Errors of the command line itself are also printed as JSON, so --json is looked up before
+ * parsing. */
 static bool asks_json(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -264,7 +264,7 @@ int main(int argc, char **argv)
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &top);
     status = run_command(top.command, &ctl, argc - top.at, argv + top.at);
     tern_destroy(ctl.tern);
-    /* A full disk or a closed pipe behind standard output is a failure of what was asked for. */
+    /* A full disk or a closed pipe behind standard output is a failure of the command. */
     if (fflush(stdout) != 0 || ferror(stdout))
         return CTL_FAILED;
     return status;

@@ -1,4 +1,4 @@
-/* The commands that show what moves between hosts: transfers, and tickets of what waits to. */
+/* The commands for moves between hosts: transfers, and tickets. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,8 +45,7 @@ static int run_tickets(struct ctl *ctl)
     return CTL_OK;
 }
 
-/* Two tables: what each transfer does and waits for, and how much it
- * has moved. */
+/* Two tables: each transfer's work and what it waits for, and the bytes moved. */
 static void add_transfer(struct table *t, const json_t *row)
 {
     bool waits = json_is_string(json_object_get(row, "waits_for"));

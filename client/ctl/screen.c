@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #define KEY_CTRL_C      3
-#define ROWS_DEFAULT    24 /* of a terminal that does not tell */
+#define ROWS_DEFAULT    24 /* for a terminal of unknown size */
 #define COLUMNS_DEFAULT 80
 
-/* The other screen, without a cursor, and where a line that is too long is cut; and back. */
+/* Switches to the alternate screen without cursor and line wrap, and back. */
 #define ENTER "\033[?1049h\033[?25l\033[?7l"
 #define LEAVE "\033[?7h\033[?25h\033[?1049l"
 
@@ -81,8 +81,8 @@ struct screen_size screen_size(void)
     return size;
 }
 
-/* Each line is cleared before it is written: behind a line that is as long as the screen is wide
- * that would clear its last letter. */
+/* Each line is cleared before it is written: clearing after a line of full width would clear its
+ * last letter. */
 void screen_show(const char *text)
 {
     fputs("\033[H", stdout);
@@ -94,7 +94,7 @@ void screen_show(const char *text)
         if (*text)
             fputs("\r\n", stdout);
     }
-    /* What is left of a screen before that was longer. */
+    /* Clear the rest of a longer earlier screen. */
     fputs("\r\n\033[J", stdout);
     fflush(stdout);
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A count that should be 0 stands out when it is not. */
+/* A count that should be 0 is highlighted if it is not. */
 static enum colour alarm_if(uint64_t n)
 {
     return n ? RED : DIM;
@@ -15,7 +15,7 @@ static enum colour dim_if_none(uint64_t n)
     return n ? PLAIN : DIM;
 }
 
-/* ---- where the pages of each group are: in short for status, in full for pools ---- */
+/* ---- the pages of each group: in short for status, in full for pools ---- */
 
 static const char *const short_titles[] = {
     "=POOL",     "<TENANT",   "<TIER",     "<GROUP",       "TOTAL",      "FREE", "SESSION",
@@ -27,7 +27,7 @@ static const char *const group_titles[] = {
     "+TRANSFER", "+RETIRING", "QUARANTINE", "+OTHER",   "LIVE",  "EVICTABLE",
 };
 
-/* A window with its tokens. */
+/* Adds the family; a window with its tokens. */
 static void add_family(struct table *t, const json_t *g)
 {
     if (j_u64(g, "window") > 0)
@@ -47,7 +47,7 @@ static void add_count(struct table *t, const json_t *g, const char *key)
 {
     uint64_t n = j_u64(g, key);
 
-    if (json_is_null(json_object_get(g, key))) { /* too many to be counted */
+    if (json_is_null(json_object_get(g, key))) { /* too many to count */
         table_add(t, PLAIN, "?");
         return;
     }
@@ -62,7 +62,7 @@ static void add_total(struct table *t, const json_t *g)
     table_count(t, free_pages ? GREEN : YELLOW, free_pages);
 }
 
-/* What is in use is live, or would make way for whoever needs it. */
+/* Pages in use are live or evictable. */
 static void add_used(struct table *t, const json_t *g)
 {
     uint64_t total = j_u64(g, "total"), used = total - j_u64(g, "free");
@@ -109,7 +109,7 @@ static void add_group(struct table *t, const json_t *g, const json_t *pool)
 
 /* ---- status ---- */
 
-/* Huge pages are of both. */
+/* Huge pages include those of both. */
 static void show_memory(const json_t *memory)
 {
     printf("  memory %s (%s)", human_bytes(j_u64(memory, "bytes")), j_str(memory, "kind"));
@@ -136,7 +136,7 @@ static void show_memory(const json_t *memory)
                human_bytes(j_u64(memory, "moved_bytes_within")));
 }
 
-/* What is reserved for it is there before a pool takes of it. */
+/* Reserved memory is reserved before a pool takes any of it. */
 static void show_host(const json_t *host, uint64_t reserved)
 {
     if (reserved == 0)
@@ -153,7 +153,7 @@ static void show_host(const json_t *host, uint64_t reserved)
            num(host, "retracts_undone"));
 }
 
-/* Connections that have not said who they are, where there are any or were too many. */
+/* Connections that have not identified themselves, if there are any or were too many. */
 static void show_doors(const json_t *doors)
 {
     const json_t *door;
@@ -173,7 +173,7 @@ static void show_doors(const json_t *doors)
     }
 }
 
-/* How descriptors that clients send are kept out. */
+/* How descriptors sent by clients are refused. */
 static void show_descriptors(const json_t *s)
 {
     printf("  descriptors of clients: %s", j_str(s, "mode"));
@@ -184,7 +184,7 @@ static void show_descriptors(const json_t *s)
     printf("\n");
 }
 
-/* Answers that wait to be read, where there are any or were too many. */
+/* Unread answers, if there are any or were too many. */
 static void show_send_buffers(const json_t *s)
 {
     const json_t *share;
@@ -202,7 +202,7 @@ static void show_send_buffers(const json_t *s)
     printf("\n");
 }
 
-/* Where engines use turns. */
+/* Shown only if engines use turns. */
 static void show_turns(const json_t *turns)
 {
     if (j_u64(turns, "turns_begun") == 0)
@@ -294,7 +294,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
            num(events, "subscriptions"), num(events, "told"), num(events, "lost"));
 }
 
-/* One line a tenant: what it holds of each table, of what is reserved for it. */
+/* One line for each tenant: its use of each table, of the amount reserved for it. */
 static void show_shares(const json_t *shares)
 {
     const json_t *first = json_object_get(json_array_get(shares, 0), "used");
@@ -333,7 +333,7 @@ static void show_errors(const struct ctl *ctl, const char *before, const json_t 
         printf("\n");
 }
 
-/* Of each tenant that was refused something: how often, and why the last time. */
+/* For each tenant with refusals: their number, and the last reason. */
 static void show_refusals(const struct ctl *ctl, const json_t *refusals)
 {
     char before[128];
@@ -376,7 +376,7 @@ static void show_certificate(const struct ctl *ctl, const json_t *certificate)
               "same CA refuse it.\n");
 }
 
-/* The alarms that are on. The daemon sends no more than so many of them. */
+/* The active alarms. The daemon limits their number. */
 static void show_on(const struct ctl *ctl, const json_t *s)
 {
     const json_t *alarms = json_object_get(s, "alarms"), *a;
@@ -403,7 +403,7 @@ static void show_log(const struct ctl *ctl, const json_t *log)
               num(log, "lost"));
 }
 
-/* Lists what an operator should look at, with what to do. */
+/* Lists what needs an operator's attention, with what to do. */
 static void show_alarms(const struct ctl *ctl, const json_t *s)
 {
     show_on(ctl, s);
@@ -437,7 +437,7 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
         paint(ctl, YELLOW, "\nwarning: peers talk in the clear (insecure_peers).\n");
 }
 
-/* Nothing is said where all of it is registered, or RDMA is not in use. */
+/* Prints nothing if all memory is registered, or RDMA is not in use. */
 static void show_unregistered(const json_t *s)
 {
     const json_t *verbs = json_object_get(json_object_get(s, "data"), "verbs");
@@ -472,7 +472,7 @@ static int run_status(struct ctl *ctl)
 
 /* ---- lists ---- */
 
-/* A table of what the daemon lists under `name`, or `empty`. */
+/* Prints a table of the daemon's list `name`, or `empty`. */
 static int show_list(struct ctl *ctl, const char *name, const char *const *titles, uint32_t n,
                      void (*add_row)(struct table *t, json_t *row), const char *empty)
 {
@@ -532,7 +532,7 @@ static int run_pools(struct ctl *ctl)
     return CTL_OK;
 }
 
-/* Sessions that are away from the device, or on their way, stand out. */
+/* Highlights sessions that are away from the device, or on their way. */
 static void add_session_state(struct table *t, const char *state)
 {
     bool away = strcmp(state, "retracting") == 0 || strcmp(state, "retracted") == 0 ||
@@ -608,7 +608,7 @@ static int run_records(struct ctl *ctl)
     return CTL_OK;
 }
 
-/* "7 7 6": one number a rank, or a process. */
+/* "7 7 6": one number for each rank or process. */
 static void add_numbers(struct table *t, const json_t *numbers)
 {
     char text[(TERN_RANKS_MAX + 1) * 22] = "";
@@ -648,8 +648,8 @@ static int run_engines(struct ctl *ctl)
     return show_list(ctl, "engines", titles, TITLES_N(titles), add_engine, "no engine has joined");
 }
 
-/* The TLS version of the link that is up, or `none` in the clear. What was refused before says
- * nothing of now: REASON tells why the link is down. */
+/* The TLS version of a link that is up, or `none` without TLS. An earlier refusal is not shown
+ * here: REASON has why the link is down. */
 static const char *tls_of(const json_t *row)
 {
     const json_t *tls = json_object_get(row, "tls");
@@ -668,7 +668,7 @@ static const char *incarnation_of(const json_t *row)
     return hex[strspn(hex, "0")] ? hex : "-";
 }
 
-/* Paths get rows beneath their peer's, where there are several or one that is not ready. */
+/* Paths get rows beneath their peer's if there are several, or one that is not ready. */
 static void peer_paths(struct table *t, json_t *peer)
 {
     json_t *paths = json_object_get(peer, "paths"), *path;
@@ -690,7 +690,7 @@ static void peer_paths(struct table *t, json_t *peer)
     }
 }
 
-/* Shows why the link is not up; else why its pages take the transport that they take. */
+/* Shows why the link is not up; else why its pages use their transport. */
 static void add_peer_reason(struct table *t, const json_t *row)
 {
     uint64_t attempts = j_u64(row, "attempts");
@@ -703,7 +703,7 @@ static void add_peer_reason(struct table *t, const json_t *row)
                   human_age(j_f64(row, "since_s")));
 }
 
-/* How its pages come, and over how many connections of those that there may be. */
+/* The transport of its pages, and the connections in use of the most allowed. */
 static void add_peer_pages(struct table *t, const json_t *row)
 {
     const json_t *conns = json_object_get(row, "connections");

@@ -1,4 +1,4 @@
-/* The commands that tell what became of prompts, and how long things took: stats, namespaces. */
+/* The commands for counts of prompts and for latencies: stats, namespaces. */
 #include "ctl.h"
 
 #include <stdio.h>
@@ -154,9 +154,9 @@ static int run_namespaces(struct ctl *ctl)
     return CTL_OK;
 }
 
-/* ---- tenants: what `status` tells of each, in one row ---- */
+/* ---- tenants: the data of `status` for each, in one row ---- */
 
-/* What a tenant has of the table of that setting. */
+/* Returns a tenant's use of the table of that setting. */
 static uint64_t share_of(const json_t *status, const char *setting, const char *tenant)
 {
     json_t *share;
@@ -170,7 +170,8 @@ static uint64_t share_of(const json_t *status, const char *setting, const char *
     return 0;
 }
 
-/* Bytes of one region, of all groups of its pools of that tier: all, free and evictable. */
+/* Returns bytes in one region, over all groups of the tenant's pools on that tier: all, free and
+ * evictable. */
 static json_t *memory_of(const json_t *status, const char *tenant, const char *tier)
 {
     uint64_t total = 0, free_bytes = 0, evictable = 0;

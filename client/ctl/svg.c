@@ -1,8 +1,8 @@
 /* `ternctl tree --svg`: an icicle that grows to the right. A cell is a line of the forest: its
- * width is its pages, it begins where its parent ends, and it is as high as the branches that hang
- * from it. Branches too many for the sheet are folded, the smallest first, into one grey cell at
- * their parent; nothing is left out in silence. What must stay true: names come from clients, so
- * every text is escaped, and the file's size is bounded by ROWS_MAX and CELLS_MAX. */
+ * width is its pages, it begins where its parent ends, and it is as high as its child branches
+ * together. If there are too many branches for the sheet, the smallest are folded into one grey
+ * cell at their parent, so nothing is left out silently. Invariant: names come from clients, so
+ * every text is escaped; ROWS_MAX and CELLS_MAX bound the file's size. */
 #include "svg.h"
 
 #include <errno.h>
@@ -16,17 +16,17 @@
 #define CELLS_MAX       8000
 #define SHEET_WIDTH     1280
 #define MARGIN          24
-#define NAMES_WIDTH     190 /* right of the longest branch: who holds it */
+#define NAMES_WIDTH     190 /* right of the longest branch, for holders */
 #define PLOT_WIDTH      (SHEET_WIDTH - 2 * MARGIN - NAMES_WIDTH)
 #define PLOT_TOP        112
 #define HEADER_ROOM     24  /* above each root */
-#define LETTER_WIDTH    6.3 /* of a text of 11 px, on average */
-#define LETTER_ROOM     7.5 /* of a wide one: lines keep out of so much for each */
-#define LETTER_UP       11  /* a letter reaches so far above its line, and below it */
+#define LETTER_WIDTH    6.3 /* average width in a text of 11 px */
+#define LETTER_ROOM     7.5 /* width of a wide letter: lines avoid that much for each letter */
+#define LETTER_UP       11  /* height of a letter above its line, and below it */
 #define LETTER_DOWN     4
 #define TEXT_ROOM       13 /* a lower cell has no text */
 #define CELL_NAME_BYTES 96
-#define TICK_ROOM       5 /* chunks closer than this are not told apart */
+#define TICK_ROOM       5 /* chunks closer than this get no ticks */
 
 #define COLOUR_DEVICE "#2f6db3"
 #define COLOUR_HOST   "#e0962a"
@@ -36,9 +36,8 @@
 #define COLOUR_PINNED "#c2185b"
 
 struct box {
-    uint32_t rows, folded_children; /* rows of the sheet that it takes */
-    uint64_t total, nodes, reach;   /* with all that hangs from it: pages, nodes; pages of the
-                                       longest way down */
+    uint32_t rows, folded_children; /* rows of the sheet that the box takes */
+    uint64_t total, nodes, reach;   /* of the branch: pages, nodes; pages of its longest path */
     uint64_t folded_nodes, folded_pages, folded_reach;
     double x, y;
     double free_y; /* where its next child goes */
@@ -46,14 +45,14 @@ struct box {
 };
 
 struct label {
-    double x, y, end; /* y: the line on which it stands */
+    double x, y, end; /* y: its base line */
 };
 
 struct sheet {
     const struct forest *f;
     FILE *out;
-    struct box *box;      /* of each line, and one of the sheet: its children are the roots */
-    struct label *labels; /* those that were written, for lines that keep out of them */
+    struct box *box;      /* one a line, and one for the sheet, whose children are the roots */
+    struct label *labels; /* written labels, which lines avoid */
     uint32_t nlabels, labels_max;
     uint32_t rows, cells;
     double row_height, page_width, height;
@@ -84,8 +83,8 @@ static void sum_up(struct sheet *s)
     }
 }
 
-/* Folds lines that have, with all that hangs from them, fewer pages than `least`. A child never has
- * more than its parent, so what hangs from a folded line is folded too. */
+/* Folds lines whose whole branch has fewer pages than `least`. A child never has more than its
+ * parent, so the branch of a folded line is folded too. */
 static void fold(struct sheet *s, uint64_t least)
 {
     const struct forest *f = s->f;
@@ -146,7 +145,7 @@ static void place(struct sheet *s)
 
 /* ---- writing ---- */
 
-/* XML allows no control characters, escaped or not: they are shown. */
+/* XML allows no control characters, escaped or not: they are written as proto/shown.h does. */
 static void put_text(FILE *out, const char *text)
 {
     char one[SHOWN_CHAR_BYTES];
@@ -227,7 +226,7 @@ static int by_height(const void *a, const void *b)
     return x->y < y->y ? -1 : x->y > y->y;
 }
 
-/* A path's upright line from y to end, with gaps where labels stand, which are sorted by height. */
+/* Draws a path's upright line from y to end, with gaps at labels, which are sorted by height. */
 static void put_upright(FILE *out, double x, double y, double end, const struct label *labels,
                         uint32_t n)
 {
@@ -244,7 +243,7 @@ static void put_upright(FILE *out, double x, double y, double end, const struct 
         fprintf(out, "M%.1f %.1fV%.1f", x, y, end);
 }
 
-/* Draws white lines where one chunk ends and the next begins. `name`: what stands in the cell. */
+/* Draws white lines between chunks. `name`: the text in the cell. */
 static void put_ticks(const struct sheet *s, uint32_t line, double width, const struct label *name)
 {
     const struct forest_line *l = &s->f->lines[line];
@@ -259,7 +258,7 @@ static void put_ticks(const struct sheet *s, uint32_t line, double width, const 
     fprintf(s->out, "\"/>\n");
 }
 
-/* Shortens the text to so many bytes, never within a letter of several. */
+/* Shortens the text to at most `max` bytes, never within a character of several bytes. */
 static void cut(char *text, size_t max)
 {
     if (strlen(text) <= max || max < 2)
@@ -280,7 +279,7 @@ static double name_line(const struct sheet *s, const struct box *c)
     return c->y + c->rows * s->row_height / 2 + 4;
 }
 
-/* Its tokens, as far as the cell has room for them; "": it has none. */
+/* Returns the cell's tokens, as far as there is room; "": no room. */
 static struct label name_of(const struct sheet *s, uint32_t line, double width,
                             char text[CELL_NAME_BYTES])
 {
@@ -298,7 +297,7 @@ static struct label name_of(const struct sheet *s, uint32_t line, double width,
     return label_at(c->x + from, name_line(s, c), text);
 }
 
-/* Who holds the end of a branch stands to the right of it. */
+/* Writes the holders of a branch's end to the right of it. */
 static void put_holders(struct sheet *s, uint32_t line, double width, char *holders)
 {
     const struct box *c = &s->box[line];
@@ -433,7 +432,8 @@ static void put_legend(struct sheet *s)
     put_legend_text(s, x + 16, "resume point");
 }
 
-/* Draws lines at round numbers of pages, behind the cells and beside the labels, which are known.
+/* Draws lines at round numbers of pages, behind the cells and beside the labels, which are already
+ * placed.
  */
 static void put_axis(struct sheet *s)
 {
@@ -509,7 +509,7 @@ static void put_cells(struct sheet *s)
         put_folded(s, sheet, MARGIN);
 }
 
-/* The cells are drawn into memory first: the lines behind them keep out of their labels. */
+/* Draws the cells into memory first, because the lines behind them avoid their labels. */
 static void put_sheet(struct sheet *s, const char *node)
 {
     FILE *out = s->out;

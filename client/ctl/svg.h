@@ -5,7 +5,7 @@
 #include "forest.h"
 
 struct svg_drawn {
-    uint32_t cells, folded; /* folded: nodes that are drawn together, for want of room */
+    uint32_t cells, folded; /* folded: nodes that are drawn together for lack of room */
 };
 
 /* Draws the forest of the daemon `node` into the file; ends the program if that cannot be written.

@@ -1,5 +1,5 @@
-/* Prints for people: columns that line up, units, colour where the terminal wants it. A client
- * chose some of the names in them, so what a cell holds is shown (proto/shown.h). */
+/* Prints for people: aligned columns, units, colour if the terminal supports it. Clients chose some
+ * of the names, so the text of each cell is escaped (proto/shown.h). */
 #include "ctl.h"
 
 #include <limits.h>
@@ -15,7 +15,7 @@
 
 #define COLUMN_GAP     "  "
 #define CUT_MARK       ".."
-#define TEXT_WIDTH_MIN 4 /* no text is cut to fewer columns */
+#define TEXT_WIDTH_MIN 4 /* the fewest columns of a cut text */
 
 static const char *const code[] = {
     [PLAIN] = "",       [BOLD] = "\033[1m",   [DIM] = "\033[2m",
@@ -148,7 +148,7 @@ static struct column column_of(const struct ctl *ctl, const char *title)
     return c;
 }
 
-/* Cuts the widest texts until a line has no more columns than the table may have. */
+/* Cuts the widest texts until a line fits the table's width. */
 static void fit(const struct table *t, struct column *columns)
 {
     uint32_t width = 0, shown = 0;

@@ -1,6 +1,6 @@
-/* `ternctl tape`: has the daemon write its last events to a file, and reads such a file, for which
- * no daemon is needed. A tape is read to its end or to what is damaged; what stands before that is
- * shown, so that the tape of a crash on a full disk still tells something. */
+/* `ternctl tape`: has the daemon write its last events to a file, and reads such a file, which
+ * needs no daemon. A tape is read to its end or to the first damaged record; everything before is
+ * printed, so that the tape of a crash on a full disk is still useful. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 
 /* ---- writing ---- */
 
-/* The daemon writes the file, so a relative path has to be made absolute with our own folder. */
+/* The daemon writes the file, so a relative path is made absolute with our own folder. */
 static int write_tape(struct ctl *ctl)
 {
     char cwd[PATH_MAX] = "", path[PATH_MAX + 8];
@@ -132,7 +132,7 @@ static int read_tape(struct ctl *ctl, const char *path)
     enum tern_err err;
 
     show_head(ctl, path, h);
-    /* A closed pipe or a full disk ends the program, because nobody sees what comes then. */
+    /* A closed pipe or a full disk ends the program, because further output is lost. */
     while ((err = tape_next(reader, &event)) == TERN_OK && event.kind != 0 && !ferror(stdout)) {
         tape_line(&event, &line);
         since_ns = number == first ? line.now_ns : since_ns;

@@ -1,6 +1,6 @@
 /* `ternctl top`: pools, rates, the slowest transfers and alarms, as they are now. Rates come from
- * two looks at counters that only grow, so the first screen has none. A daemon that is away is said
- * on the screen, above what it told last, and asked for again at each turn. */
+ * two readings of counters that only grow, so the first screen has none. If the daemon is away, the
+ * screen reports that above the last data, and each round tries to connect again. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 #include "proto/shown.h"
 #include "screen.h"
 
-#define ASK_MS          1000 /* an answer that takes longer is none: keys are not heard meanwhile */
+#define ASK_MS          1000 /* deadline of an answer: keys are not read meanwhile */
 #define TRANSFERS_SHOWN 20   /* with --json, and on a screen of any length */
 #define BAR_CELLS       16
-#define PLAIN_ROWS      UINT32_MAX /* --once: all there are */
+#define PLAIN_ROWS      UINT32_MAX /* --once: all rows */
 #define LINE_BYTES      1024
 #define HEAD_ROWS       3
 
-/* What the daemon told at one time; the answers are owned. */
+/* The daemon's answers of one round; owned. */
 struct look {
     json_t *status, *transfers; /* NULL: none yet */
     double at_s;
@@ -27,7 +27,7 @@ struct look {
 struct view {
     struct ctl *ctl;
     struct look now, before;
-    char away[256]; /* why there is no daemon; "": there is one */
+    char away[256]; /* why the daemon is away; "": it is not */
     double away_since_s;
 };
 
@@ -54,7 +54,7 @@ static void look_free(struct look *l)
     *l = (struct look){0};
 }
 
-/* Rates are within one life of the daemon. */
+/* Rates are computed within one incarnation of the daemon. */
 static bool same_life(const struct look *a, const struct look *b)
 {
     return a->status && b->status && a->at_s < b->at_s &&
@@ -77,7 +77,7 @@ static json_t *ask(struct view *t, const char *command, const char *const *args,
     return answer;
 }
 
-/* Transfers are asked for in one page: of more than that the first are compared. */
+/* Transfers are requested in one page: if there are more, only the first are compared. */
 static void look(struct view *t)
 {
     static const char *const args[] = {"limit=1024"};
@@ -102,9 +102,9 @@ static void look(struct view *t)
         t->away_since_s = now_s();
 }
 
-/* ---- what is made of it: the same for the screen and for --json ---- */
+/* ---- derived rows, the same for the screen and for --json ---- */
 
-/* Of a tenant's row of figures. */
+/* From a tenant's row of figures. */
 static uint64_t matched(const json_t *figures)
 {
     return found_tokens(figures) - j_u64(figures, "fetched_peer_tokens");
@@ -138,13 +138,14 @@ static const json_t *figures_of(const json_t *status, const char *tenant)
     return NULL;
 }
 
-/* What was found of a prompt may be counted in a later interval than the prompt. */
+/* The found part of a prompt may be counted in a later interval than the prompt. */
 static json_t *share_json(uint64_t part, uint64_t of)
 {
     return of ? json_real(part < of ? (double)part / (double)of : 1) : json_null();
 }
 
-/* A row a tenant. Hit rates are parts of the prompts' tokens: now, and since the daemon began. */
+/* One row for each tenant. Hit rates are parts of the prompts' tokens: now, and since the daemon
+ * started. */
 static json_t *rates_of(const struct view *t)
 {
     static const struct {
@@ -179,7 +180,7 @@ static json_t *rates_of(const struct view *t)
     return rows;
 }
 
-/* A row a group of a pool. What is in use is live, or would make way for whoever needs it. */
+/* One row for each group of a pool. Pages in use are live or evictable. */
 static json_t *pools_of(const struct view *t)
 {
     json_t *rows = json_array(), *g;
@@ -199,7 +200,7 @@ static json_t *pools_of(const struct view *t)
     return rows;
 }
 
-/* Those whose bytes came, or went, at the lowest rate over all; of alike ones the oldest. */
+/* Orders by the overall rate of bytes, lowest first; equal ones by age, oldest first. */
 static int by_slowness(const void *a, const void *b)
 {
     const json_t *const *p = a, *const *q = b;
@@ -247,7 +248,7 @@ static json_t *top_json(const struct view *t)
 
 /* ---- drawing ---- */
 
-/* A line of its own, cut where the screen ends. */
+/* Writes one line, cut at the screen's width. */
 static __attribute__((format(printf, 3, 4))) void put(const struct canvas *c, enum colour colour,
                                                       const char *format, ...)
 {
@@ -350,7 +351,7 @@ static void put_pools(const struct canvas *c, const struct view *t, uint32_t row
     table_of(&table, c, titles, TITLES_N(titles));
     json_array_foreach(all, i, row)
     {
-        /* The slot of the handle: other commands take it, too. */
+        /* The slot of the handle, which other commands also take. */
         table_add(&table, PLAIN, "%llu", strtoull(j_str(row, "pool"), NULL, 16) & UINT32_MAX);
         table_add(&table, PLAIN, "%s", j_str(row, "tenant"));
         table_add(&table, PLAIN, "%s", j_str(row, "tier"));
@@ -414,13 +415,14 @@ static void put_alarms(const struct canvas *c, const struct view *t, uint32_t ro
         put(c, RED, "%s more alarms are on", human_count(on - i));
 }
 
-/* Below the head, in this order, with an empty line behind each. */
+/* Sections below the head, in this order, with an empty line behind each. */
 enum { ALARMS, RATES, POOLS, TRANSFERS, SECTIONS };
 
-/* A section that shows not all: titles, a row at the least, "and N more", an empty line. */
+/* The fewest lines of a cut section: titles, one row, "and N more", an empty line. */
 #define LINES_CUT_MIN 4
 
-/* Lines that each section gets of `room`: one by one in turn, until each has what it wants. */
+/* Divides the lines of `room` among the sections: one by one in turn, until each has what it
+ * wants. */
 static void share_rows(uint32_t room, const uint32_t want[SECTIONS], uint32_t get[SECTIONS])
 {
     bool more = true;

@@ -23,8 +23,8 @@ static enum colour tier_colour(const char *tier)
     return strcmp(tier, "host") == 0 ? DIM : PLAIN;
 }
 
-/* Shows the STATE pages of the line: in use, or superseded and the first to go; and whether a
- * session can go on from its nodes. */
+/* Shows the STATE pages of the line: in use, or superseded and evicted first; and whether a session
+ * can resume from its nodes. */
 static void add_snapshot(struct table *t, const struct forest_line *l)
 {
     uint64_t borrowers = j_u64(l->last->row, "borrowers");
@@ -81,7 +81,7 @@ static void show(const struct ctl *ctl, const struct forest *f, uint64_t left_ou
         printf("%s nodes went while the list was read, and are left out\n", human_count(left_out));
 }
 
-/* Answers with what was drawn. */
+/* Prints what was drawn. */
 static void draw(struct ctl *ctl, const struct forest *f, uint64_t left_out)
 {
     json_t *status = ctl_ask(ctl, "status", NULL, 0), *told;

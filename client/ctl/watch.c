@@ -1,6 +1,6 @@
 /* `ternctl watch` shows the changes of the prefix tree as they happen, each as a line, or with
  * --json as an object. It runs until it is interrupted, the daemon ends or it has shown --changes
- * of them. */
+ * changes. */
 #include "ctl.h"
 
 #include <poll.h>
@@ -85,7 +85,7 @@ static void show_begin(const struct ctl *ctl, uint64_t next)
             (unsigned long long)next);
 }
 
-/* Shows the changes of one answer. False: as many as were asked for have been shown. */
+/* Shows the changes of one answer. Returns false once the requested number has been shown. */
 static bool show_batch(struct ctl *ctl, const struct tern_events *events)
 {
     if (events->lost)
@@ -121,7 +121,7 @@ static int run_watch(struct ctl *ctl)
         ctl_fail(CTL_FAILED, "watch: %s", tern_error_text(ctl->tern));
     next_answer(ctl, &answer);
     show_begin(ctl, answer.events->next);
-    /* A closed pipe or a full disk ends the program, because nobody sees what comes then. */
+    /* A closed pipe or a full disk ends the program, because further output is lost. */
     while (show_batch(ctl, answer.events) && fflush(stdout) == 0 && !ferror(stdout))
         next_answer(ctl, &answer);
     return CTL_OK;

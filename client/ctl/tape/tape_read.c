@@ -1,6 +1,6 @@
-/* Reading a tape, which is untrusted input: every count is checked against the bytes that are
- * there, every enum against its type and every slot against the limits in the head, before anything
- * is handed out. */
+/* Reads a tape, which is untrusted input. Invariant: before an event is returned, every count is
+ * checked against the bytes available, every enum against its type and every slot against the
+ * limits in the head. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ static enum tern_err read_head(struct tape_reader *r, size_t bytes)
     return TERN_OK;
 }
 
-/* Takes over `words`, also on failure. */
+/* Consumes `words`, also on failure. */
 static enum tern_err open_words(uint32_t *words, size_t bytes, struct tape_reader **ret)
 {
     struct tape_reader *r = calloc(1, sizeof *r);
@@ -125,8 +125,8 @@ const struct tape_header *tape_header(const struct tape_reader *reader)
     return &reader->header;
 }
 
-/* Slots that the shell chose have to lie within its limits, because the core takes them on trust. A
- * process is only a number to the core. */
+/* Slots that the shell chose must lie within its limits, because the core trusts them. A process is
+ * only a number to the core. */
 static bool within_limits(const struct event *e, const struct core_limits *limits)
 {
     switch (e->kind) {
@@ -152,7 +152,7 @@ static bool within_limits(const struct event *e, const struct core_limits *limit
     }
 }
 
-/* Gives each token list its part of the record's keys and tokens; nothing may be left over. */
+/* Assigns each token list its part of the record's keys and tokens; nothing may be left over. */
 static bool place_lists(const struct codec *c, const uint32_t *keys, uint32_t nkeys,
                         const uint32_t *tokens, uint32_t ntokens)
 {
