@@ -7,7 +7,7 @@
 #define NS_PER_US 1000.0
 #define NS_PER_S  1e9
 
-/* A daemon that was started anew has another incarnation, and its counts begin at 0. */
+/* A restarted daemon has another incarnation, and its counts begin at 0. */
 static void note_life(struct agent *a, const json_t *status)
 {
     uint64_t incarnation = tern_incarnation(a->ask.tern);
@@ -36,7 +36,7 @@ static bool add_answer(struct agent *a, json_t *to, const char *command)
     return ask_for(&a->ask, command, &answer) && json_object_set_new(to, command, answer) == 0;
 }
 
-/* Namespaces are asked for before the tenants' counts, which are then the larger ones. */
+/* Namespaces are requested before the tenants' counts, so that these are never smaller. */
 static bool ask_metrics(struct agent *a, json_t *to)
 {
     json_t *spaces, *tenants;

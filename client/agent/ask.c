@@ -52,7 +52,7 @@ static bool failed(struct ask *a, enum ask_reason why)
     return false;
 }
 
-/* What is left of the round; 0 would be libtern's own default. */
+/* Returns the time left of the round, never 0, which would be libtern's own default. */
 static uint32_t left_ms(const struct ask *a)
 {
     uint64_t now_ns = ask_now_ns();
@@ -80,8 +80,8 @@ bool ask_begin(struct ask *a)
     return a->kept || connected(a);
 }
 
-/* A connection that was kept may be to a daemon that has ended since: then the one that is there
- * now is asked. False: the answer stands, or there is no daemon and no connection any more. */
+/* A kept connection may be to a daemon that has ended since: then connects to the current daemon.
+ * Returns false if the answer is final, or there is no daemon and no connection any more. */
 static bool ask_anew(struct ask *a, enum tern_err err)
 {
     bool anew = a->kept && err == TERN_DAEMON_LOST;
@@ -127,7 +127,7 @@ bool ask_for(struct ask *a, const char *command, json_t **ret)
     return ask(a, command, NULL, 0, ret);
 }
 
-/* Adds one page of rows to `whole`; *from is where the next one begins, 0 at the end. */
+/* Adds one page of rows to `whole`; *from is the start of the next page, 0 at the end. */
 static bool page(struct ask *a, const char *list, uint32_t rows, json_t *whole, uint64_t *from)
 {
     char begin[32], limit[32];

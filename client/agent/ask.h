@@ -1,6 +1,6 @@
-/* Asks the daemon, on one connection to its admin socket that is kept. All questions of one round
- * have one deadline together. A daemon that did not answer is left alone for ASK_AGAIN_MS: whoever
- * asks meanwhile is told at once, so that a queue of requests never waits for it one by one. */
+/* Requests to the daemon, on one kept connection to its admin socket. All questions of one round
+ * share one deadline. After a daemon did not answer, questions within ASK_AGAIN_MS fail at once, so
+ * that queued requests never wait for it one by one. */
 #ifndef AGENT_ASK_H
 #define AGENT_ASK_H
 
@@ -11,10 +11,10 @@
 #include "tern.h"
 
 #define ASK_AGAIN_MS  1000u
-#define ASK_PAGE_ROWS 256u /* of one answer: the daemon has other work */
-#define ASK_PAGES_MAX 256u /* of one list */
+#define ASK_PAGE_ROWS 256u /* rows of one answer: the daemon has other work */
+#define ASK_PAGES_MAX 256u /* pages of one list */
 
-/* As X(name, word): why there is no answer. */
+/* X(name, word): the reasons for a missing answer. */
 #define ASK_REASONS(X)                                                                             \
     X(NO_SOCKET, "no_socket")           /* there is nothing at that path */                        \
     X(DENIED, "denied")                 /* the socket's mode forbids it, or it is a tenant's */    \
@@ -35,7 +35,7 @@ struct ask {
     const char *socket; /* borrowed */
     uint32_t deadline_ms;
     struct tern *tern; /* NULL: not connected */
-    bool kept;         /* the connection is from an earlier round, and has not answered in this */
+    bool kept;         /* the connection is from an earlier round, with no answer in this one */
     enum ask_reason why;
     uint64_t until_ns, again_ns;
     uint64_t failures[ASK_ANSWERED];
@@ -44,9 +44,9 @@ struct ask {
 uint64_t ask_now_ns(void); /* CLOCK_MONOTONIC */
 const char *ask_word(enum ask_reason reason);
 
-/* Begins a round. False: there is no daemon, and `why` says the reason. */
+/* Begins a round. Returns false if there is no daemon; `why` is the reason. */
 bool ask_begin(struct ask *a);
-/* Each is false where there is no answer: then the round is over. The caller owns *ret. */
+/* Each returns false if there is no answer, which ends the round. The caller owns *ret. */
 bool ask_ping(struct ask *a);
 bool ask_for(struct ask *a, const char *command, json_t **ret);
 /* {"<list>": [...], "more": true if there are rows behind these}. */

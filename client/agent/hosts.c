@@ -10,7 +10,7 @@
 
 #define LOCALHOST "localhost"
 
-/* The host without its port, brackets and last dot. False: it is none. */
+/* Reads the host without its port, brackets and last dot. Returns false if it is invalid. */
 static bool read_host(const char *text, char ret[HOST_NAME_CHARS_MAX + 2])
 {
     const char *end = text + strlen(text), *colon = strrchr(text, ':'), *from = text;
@@ -37,7 +37,7 @@ static bool read_host(const char *text, char ret[HOST_NAME_CHARS_MAX + 2])
     return (*text == '[') == (strchr(ret, ':') != NULL) && host_name_ok(ret);
 }
 
-/* An IPv4 address stands as the IPv6 address that it is mapped to. False: it is none. */
+/* Reads an address; IPv4 becomes the mapped IPv6 address. Returns false if it is invalid. */
 static bool read_address(const char *host, struct in6_addr *ret)
 {
     struct in_addr four;
@@ -68,7 +68,7 @@ static bool is_local(const struct in6_addr *a, const struct sockaddr *local)
     return read_address(text, &here) && memcmp(&here, a, sizeof here) == 0;
 }
 
-/* localhost, and what ends in .localhost: no name service is asked for these. */
+/* localhost, and names that end in .localhost, which never go to a name service. */
 static bool is_localhost(const char *host)
 {
     size_t n = strlen(host), last = strlen(LOCALHOST);

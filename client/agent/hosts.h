@@ -1,6 +1,6 @@
-/* By which names the agent may be called. A page of another host that a browser shows can have its
- * own name lead to this address (DNS rebinding) and would then read what is answered here, as if it
- * came from its own host: what a request says in Host has to be a name or an address of this one.
+/* The host names accepted in requests. A web page of another host can make its own name resolve to
+ * this address (DNS rebinding), and could then read the agent's answers as if they came from its
+ * own host. So the Host header must be a name or an address of this host.
  */
 #ifndef AGENT_HOSTS_H
 #define AGENT_HOSTS_H
@@ -16,11 +16,11 @@ struct hosts {
     uint32_t n;
 };
 
-/* Another name or address that is right. False: it is none, or there are HOSTS_MAX. */
+/* Adds an accepted name or address. Returns false if it is invalid, or there are HOSTS_MAX. */
 bool hosts_add(struct hosts *hosts, const char *name);
 
-/* Is what the request says in Host (NULL: nothing) right for a connection that came in at `local`?
- * Right are that address, loopback and localhost, and the names that were added; with any port. */
+/* Returns true if the Host header (NULL: none) is accepted for a connection to `local`: that
+ * address, loopback and localhost, and the added names are, with any port. */
 bool hosts_allow(const struct hosts *hosts, const char *host, const struct sockaddr *local);
 
 #endif

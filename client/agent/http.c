@@ -1,6 +1,6 @@
-/* See http.h. libmicrohttpd reads requests and sends answers on this thread, in http_run alone. A
- * connection that has not had a request answered for HTTP_CONNECTION_MS_MAX is ended, whatever it
- * does meanwhile, so one that sends or reads a byte at a time holds its place no longer. */
+/* See http.h. libmicrohttpd reads requests and sends answers on this thread, only in http_run. A
+ * connection without an answered request for HTTP_CONNECTION_MS_MAX is closed, whatever it does
+ * meanwhile, so a client that sends or reads a byte at a time occupies its place no longer. */
 #include "client/agent/http.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 struct http_conn {
     bool open;
     int fd;
-    uint64_t since_ns; /* it was opened, or a request of it was answered */
+    uint64_t since_ns; /* when it was opened, or last had a request answered */
 };
 
 struct http {
@@ -40,7 +40,7 @@ struct answer {
     const char *type;
 };
 
-/* ---- what each path answers ---- */
+/* ---- the answers of each path ---- */
 
 static void write_word(struct answer *a, const char *word)
 {
@@ -125,7 +125,7 @@ static void answer_path(struct http *h, const char *path, const char *accept, st
 
 /* ---- requests ---- */
 
-/* No page of ours needs another host, and none is to be shown within another. */
+/* Our pages load nothing from other hosts, and other pages must not embed them. */
 static const char *const headers[][2] = {
     {"Cache-Control", "no-store"},
     {"X-Content-Type-Options", "nosniff"},
@@ -190,7 +190,7 @@ static bool called_rightly(const struct http *h, struct MHD_Connection *c)
     return hosts_allow(h->hosts, header(c, MHD_HTTP_HEADER_HOST), (struct sockaddr *)&local);
 }
 
-/* MHD calls it once when the headers are there, and once more when the request is whole. */
+/* MHD calls it once when the headers have arrived, and once more when the request is complete. */
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const char *path,
                                   const char *method, const char *version, const char *body,
                                   size_t *body_bytes, void **state_of)
@@ -285,7 +285,7 @@ void http_run(struct http *h, int wake_fd)
 
 /* ---- listening ---- */
 
-/* getaddrinfo takes a port beyond 65535, and another one comes of it. */
+/* getaddrinfo accepts a port beyond 65535 and truncates it. */
 static bool is_port(const char *text)
 {
     size_t n = strspn(text, "0123456789");
@@ -385,6 +385,6 @@ void http_destroy(struct http *h)
 {
     if (!h)
         return;
-    MHD_stop_daemon(h->mhd); /* and closes listen_fd */
+    MHD_stop_daemon(h->mhd); /* also closes listen_fd */
     free(h);
 }

@@ -1,4 +1,4 @@
-/* The agent's requests, over libmicrohttpd: GET and HEAD of a few paths, and nothing else. */
+/* The agent's HTTP server, over libmicrohttpd: only GET and HEAD of a few paths. */
 #ifndef AGENT_HTTP_H
 #define AGENT_HTTP_H
 
@@ -8,7 +8,7 @@
 #define HTTP_CONNECTIONS_MAX    32u /* open at a time */
 #define HTTP_CONNECTIONS_OF_ONE 16u /* of one address */
 #define HTTP_REQUEST_BYTES_MAX  16384u
-#define HTTP_CONNECTION_MS_MAX  10000u /* without a request that is answered whole */
+#define HTTP_CONNECTION_MS_MAX  10000u /* without a completely answered request */
 #define HTTP_LISTEN_BACKLOG     64
 #define HTTP_ANSWER_BYTES_MAX   (16u << 20)
 #define HTTP_WHY_BYTES          256u
@@ -16,15 +16,15 @@
 struct addrinfo;
 struct http;
 
-/* Reads ADDRESS:PORT, or [ADDRESS]:PORT, for freeaddrinfo; a port of 0 is chosen by the kernel. The
- * address is a number: no name is asked for. NULL: `why` says what is wrong. */
+/* Reads ADDRESS:PORT, or [ADDRESS]:PORT, for freeaddrinfo; for port 0 the kernel chooses one. The
+ * address is numeric: no name is resolved. NULL: `why` is the error. */
 struct addrinfo *http_listen_address(const char *listen, char why[HTTP_WHY_BYTES]);
 
-/* `agent` and `hosts` are borrowed. NULL: `why` says what is wrong. */
+/* `agent` and `hosts` are borrowed. NULL: `why` is the error. */
 struct http *http_create(struct agent *agent, const struct addrinfo *listen,
                          const struct hosts *hosts, char why[HTTP_WHY_BYTES]);
 void http_address(const struct http *h, char ret[HTTP_WHY_BYTES]); /* where it listens */
-/* Waits for requests, or until `wake_fd` can be read, and answers. At most a second. */
+/* Waits for requests, or until `wake_fd` is readable, and answers. Takes at most a second. */
 void http_run(struct http *h, int wake_fd);
 void http_destroy(struct http *h);
 

@@ -107,7 +107,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Says once what has changed: whether the daemon answers. */
+/* Logs once each change of whether the daemon answers. */
 static void tell(const struct agent *a, enum ask_reason *told)
 {
     if (a->ask.why == *told)

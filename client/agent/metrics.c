@@ -1,5 +1,5 @@
-/* See metrics.h. A family is written in three steps: its rows' paths are walked, which collects
- * samples; those are sorted by their labels, and equal ones become one; then the lines. */
+/* See metrics.h. A family is written in three steps: walk its rows' paths and collect samples; sort
+ * the samples by their labels and merge equal ones; write the lines. */
 #include "client/agent/metrics.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "client/agent/spaces.h"
 
 #define KEY_BYTES   64
-#define BUCKETS     32u /* of a histogram, as the daemon has them: bucket i ends at 2^i us */
+#define BUCKETS     32u /* buckets of a histogram, as in the daemon: bucket i ends at 2^i us */
 #define US_PER_S    1e6
 #define FIRST_ROOM  256u
 #define OPENMETRICS "application/openmetrics-text"
@@ -21,14 +21,14 @@ struct label {
 };
 
 struct sample {
-    size_t labels, labels_bytes; /* where in family.labels */
+    size_t labels, labels_bytes; /* range in family.labels */
     double value;                /* whole numbers up to 2^53 are exact */
     const json_t *histogram;     /* NULL: none */
 };
 
 struct family {
     const struct metrics_form *form;
-    const struct metric *row; /* that is being walked */
+    const struct metric *row; /* the row being walked */
     struct sample *sample;    /* owned */
     size_t n, room;
     struct text labels;
@@ -139,8 +139,8 @@ static bool is(const char *name, size_t bytes, const char *word)
     return bytes == strlen(word) && memcmp(name, word, bytes) == 0;
 }
 
-/* How many rows have series of their own. Lists without a limit here are the daemon's own, which
- * its program bounds. */
+/* Returns the number of rows with series of their own. Lists without a limit here are bounded by
+ * the daemon's program. */
 static uint32_t rows_shown(const struct family *f, const char *label, size_t bytes)
 {
     if (is(label, bytes, "tenant"))
@@ -149,7 +149,7 @@ static uint32_t rows_shown(const struct family *f, const char *label, size_t byt
                                                                 : METRICS_SERIES_MAX;
 }
 
-/* The labels of one row; `beyond` the limit they all are "other". */
+/* Writes the labels of one row; `beyond` the limit they are all "other". */
 static bool row_labels(struct walk *w, const char *names, size_t bytes, const json_t *row,
                        bool beyond)
 {
@@ -276,7 +276,7 @@ static void number(struct text *out, double value)
         text_format(out, "%.15g\n", value);
 }
 
-/* name{labels,more} and a space; `more` may be "". */
+/* Writes name{labels,more} and a space; `more` may be "". */
 static void series(struct text *out, const struct family *f, const struct sample *s,
                    const char *suffix, const char *more)
 {
@@ -341,7 +341,7 @@ static void head(struct text *out, const struct metric *m, bool openmetrics)
         text_format(out, "# UNIT %s %s\n", m->name, unit);
 }
 
-/* Writes the family that begins in that row, and returns the row behind it. */
+/* Writes the family that begins at that row, and returns the row behind it. */
 static size_t write_family(struct text *out, struct family *f, size_t at, const json_t *answers)
 {
     const struct metric *first = &metrics_table[at];
@@ -379,7 +379,7 @@ bool metrics_write(struct text *out, const json_t *answers, const struct metrics
     return !f.failed && !out->failed;
 }
 
-/* ---- the form that is wanted ---- */
+/* ---- the requested form ---- */
 
 bool metrics_accepts_openmetrics(const char *accept)
 {
@@ -400,7 +400,7 @@ bool metrics_accepts_openmetrics(const char *accept)
 
 /* ---- the document ---- */
 
-/* The labels that a row's path names, and its own. */
+/* Writes the labels that a row's path names, and its own. */
 static void describe_labels(struct text *out, const struct metric *m)
 {
     const char *between = "";

@@ -1,6 +1,5 @@
-/* Metrics: one table (metrics_table.c) says each one's name, type, help and where in the daemon's
- * answers it lies, and metrics_write makes both text forms of it. docs/metrics.md is made from the
- * table, too.
+/* Metrics: one table (metrics_table.c) has the name, type, help and place in the daemon's answers
+ * of each, and metrics_write makes both text forms of it. docs/metrics.md is made from it, too.
  *
  * A place is a path that begins with the answer: "stats.tenants[tenant].prompt_tokens".
  *   .key       that member of an object
@@ -10,8 +9,8 @@
  *   [#]        how many rows it has
  *   {a}        each member of an object, whose key is the value of the label a
  *   =word      1 if the text is that word, else 0
- * What is not there, or null, has no sample. Rows beyond the limit of a bracket's first label are
- * summed under "other", so that series are bounded; so are samples whose labels are equal. */
+ * Absent or null members have no sample. Rows beyond the limit of a bracket's first label are
+ * summed under "other", so that series are bounded; samples with equal labels are summed, too. */
 #ifndef AGENT_METRICS_H
 #define AGENT_METRICS_H
 
@@ -23,7 +22,7 @@
 #define METRICS_BYTES_MAX  (16u << 20) /* of one answer */
 #define METRICS_SERIES_MAX 65536u      /* of one family */
 #define METRICS_LABELS_MAX 6u          /* of one sample */
-#define METRICS_ROWS_MAX   256u        /* of pools, and of peers, that have series of their own */
+#define METRICS_ROWS_MAX   256u        /* pools, and peers, with series of their own */
 
 enum metric_type {
     METRIC_COUNTER, /* its name gets _total */
@@ -32,12 +31,12 @@ enum metric_type {
 };
 
 struct metric {
-    const char *name; /* that of the row before: one family, whose type and help stand there */
+    const char *name; /* as in the row before: one family; its first row has type and help */
     enum metric_type type;
     const char *from;
-    const char *label; /* of this row's samples: key=value; NULL: none */
+    const char *label; /* label of this row's samples: key=value; NULL: none */
     const char *help;  /* one sentence without its full stop */
-    double scale;      /* from the answer's unit; 0: as it is */
+    double scale;      /* factor from the answer's unit; 0: unchanged */
 };
 
 extern const struct metric metrics_table[];
@@ -45,20 +44,20 @@ extern const size_t metrics_n;
 
 struct metrics_form {
     bool openmetrics; /* else the text form of Prometheus, 0.0.4 */
-    uint32_t tenants; /* so many have series of their own */
+    uint32_t tenants; /* number of tenants with series of their own */
 };
 
-/* Writes all metrics of these answers, an object with one member for each. False: the text or a
- * family is larger than its limit, or there is no memory. */
+/* Writes all metrics of these answers, an object with one member for each answer. Returns false if
+ * the text or a family exceeds its limit, or there is no memory. */
 bool metrics_write(struct text *out, const json_t *answers, const struct metrics_form *form);
 
-/* The value of a label, with what both forms want escaped. */
+/* Writes the value of a label, with the escapes of both forms. */
 void metrics_label(struct text *out, const char *value);
 
-/* True if whoever sent this Accept header takes OpenMetrics; NULL: there was none. */
+/* Returns true if this Accept header accepts OpenMetrics; NULL: no header. */
 bool metrics_accepts_openmetrics(const char *accept);
 
-/* The table as a table of Markdown. */
+/* Writes the table as Markdown. */
 void metrics_describe(struct text *out);
 
 #endif

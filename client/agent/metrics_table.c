@@ -1,5 +1,5 @@
-/* The metrics. What they are called follows the ecosystem: tern_, what is counted, its unit last;
- * seconds and bytes. See metrics.h for what the columns mean. Rows of one family stand together. */
+/* The metrics. Names follow Prometheus' conventions: tern_, the counted thing, its unit last;
+ * seconds and bytes. metrics.h explains the columns. Rows of one family are adjacent. */
 #include "client/agent/metrics.h"
 
 #define METRIC(name, kind, from, label, help, scale)                                               \

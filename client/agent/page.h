@@ -1,4 +1,4 @@
-/* The page at "/": page.html, made a source of this program by the build. */
+/* The page at "/": page.html, which the build converts to a source of this program. */
 #ifndef AGENT_PAGE_H
 #define AGENT_PAGE_H
 

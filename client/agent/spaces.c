@@ -1,6 +1,6 @@
-/* See spaces.h. What was not told of a tenant's counts so far (`left`) is what may be told now: a
- * namespace that was kept tells how much it has grown, one that is new here tells of its counts as
- * much as is left, and "other" tells the rest. */
+/* See spaces.h. `left` is the part of a tenant's counts not reported so far, which may be reported
+ * now: a kept namespace reports its growth, a new one reports its counts up to `left`, and "other"
+ * reports the rest. */
 #include "client/agent/spaces.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static const char *text_of(const json_t *row, const char *key)
     return text && strlen(text) < SPACES_NAME_BYTES ? text : "";
 }
 
-/* Its place among the tenants; SPACES_TENANTS_MAX: none. */
+/* Returns the index of the row's tenant; SPACES_TENANTS_MAX: none. */
 static uint32_t tenant_of(const json_t *row, const json_t *tenants)
 {
     const char *name = text_of(row, "tenant");
@@ -55,8 +55,8 @@ static struct space *find(struct spaces *s, const json_t *row)
     return NULL;
 }
 
-/* A place for one more; NULL: none. That of a namespace that is gone, whose counts become the
- * tenant's other ones, is taken where no other is free. */
+/* Returns a place for one more namespace; NULL: none. If no other is free, reuses that of a
+ * namespace that is gone, whose counts move to the tenant's "other". */
 static struct space *place(struct spaces *s)
 {
     if (s->n < s->limit)
@@ -73,8 +73,8 @@ static struct space *place(struct spaces *s)
     return NULL;
 }
 
-/* Tells how much a namespace has grown. Where its counts are smaller than they were, the daemon had
- * forgotten it, and began anew. */
+/* Reports the growth of a namespace. If its counts decreased, the daemon had forgotten it and
+ * started anew. */
 static void grow(struct space *space, const struct spaces_counts *now, struct spaces_counts *left)
 {
     for (uint32_t k = 0; k < SPACES_KEYS; k++) {
@@ -90,7 +90,7 @@ static void grow(struct space *space, const struct spaces_counts *now, struct sp
     space->there = true;
 }
 
-/* Of each tenant: its counts, less what was told of it. */
+/* Computes for each tenant its counts less those reported. */
 static void count_left(const struct spaces *s, const json_t *tenants,
                        struct spaces_counts left[SPACES_TENANTS_MAX])
 {
@@ -113,7 +113,7 @@ static void update_rows(struct spaces *s, const json_t *rows, const json_t *tena
 
     for (uint32_t n = 0; n < s->n; n++)
         s->space[n].there = false;
-    /* Those that are known come first: what a new one has may have been told as "other". */
+    /* Known namespaces come first: counts of a new one may already be reported as "other". */
     for (uint32_t fresh = 0; fresh < 2; fresh++)
         json_array_foreach((json_t *)(uintptr_t)rows, i, row)
         {

@@ -1,8 +1,8 @@
-/* Counts of namespaces that never go down. The daemon counts for each namespace of each pool while
- * the pool knows it, and for each tenant since its start. Here so many namespaces are kept apart,
- * and each tenant has a row "other" for what is left of its own counts: namespaces beyond the
- * limit, those that the daemon has forgotten, and what a namespace had before it was kept here. So
- * the rows of a tenant add up to its counts, and what was once told of a row is never taken back.
+/* Counts of namespaces that never decrease. The daemon counts for each namespace of each pool while
+ * the pool has it, and for each tenant since its start. A limited number of namespaces have rows of
+ * their own here, and each tenant has a row "other" for the rest of its counts: namespaces beyond
+ * the limit, those that the daemon has forgotten, and counts of a namespace from before it had a
+ * row. Invariant: the rows of a tenant add up to its counts, and no reported count decreases.
  */
 #ifndef AGENT_SPACES_H
 #define AGENT_SPACES_H
@@ -14,7 +14,7 @@
 #define SPACES_MAX         1000u /* --namespaces */
 #define SPACES_TENANTS_MAX 64u   /* a daemon has no more */
 #define SPACES_NAME_BYTES  64u
-#define SPACES_OTHER       "other" /* the name of what is summed, here and in metrics.c */
+#define SPACES_OTHER       "other" /* the name of sums, here and in metrics.c */
 
 #define SPACES_COUNTS(X)                                                                           \
     X("prompts")                                                                                   \
@@ -39,8 +39,8 @@ struct spaces_counts {
 struct space {
     char pool[SPACES_NAME_BYTES], name[SPACES_NAME_BYTES];
     uint32_t tenant;
-    bool there;                      /* in the last answer */
-    struct spaces_counts told, seen; /* as rows have it, and as the daemon had it last */
+    bool there;                      /* it was in the last answer */
+    struct spaces_counts told, seen; /* as reported in rows, and as in the daemon's last answer */
 };
 
 struct spaces {
@@ -49,11 +49,11 @@ struct spaces {
     struct spaces_counts other[SPACES_TENANTS_MAX];
 };
 
-/* The daemon was started anew: all counts are. */
+/* Restarts all counts after a restart of the daemon. */
 void spaces_restart(struct spaces *s);
-/* `rows` of the daemon's namespaces, and the rows of tenants, which were asked for afterwards.
- * `shown`: of so many tenants; all rows of the others are one. The caller owns what is returned:
- * {"namespaces": [...]}. */
+/* Takes `rows` of the daemon's namespaces, and the rows of tenants, which were requested
+ * afterwards. `shown`: number of tenants with rows of their own; all rows of the others are one.
+ * Returns {"namespaces": [...]}, owned by the caller. */
 json_t *spaces_update(struct spaces *s, const json_t *rows, const json_t *tenants, uint32_t shown);
 
 #endif

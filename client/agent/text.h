@@ -1,5 +1,5 @@
-/* A text that grows up to a limit. Once something did not fit, or there was no memory, nothing more
- * is written and `failed` stays set: whoever reads the text looks at that first. */
+/* A text that grows up to a limit. After a write did not fit, or there was no memory, nothing more
+ * is written and `failed` stays set: check it before reading the text. */
 #ifndef AGENT_TEXT_H
 #define AGENT_TEXT_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 struct text {
-    char *at; /* owned; no NUL behind it */
+    char *at; /* owned; not NUL-terminated */
     size_t bytes, room, most;
     bool failed;
 };
