@@ -43,7 +43,7 @@ bool rule_read(const char *text, struct rule *ret)
     return true;
 }
 
-/* NULL: no rule lets that node be a peer. */
+/* Returns NULL if no rule allows that node as a peer. */
 static const char *tenants_of(const struct rules *rules, const char *name)
 {
     if (strcmp(name, rules->self) == 0)
@@ -89,7 +89,7 @@ static int by_absent(const void *a, const void *b)
     return strcmp(((const struct absence *)a)->name, ((const struct absence *)b)->name);
 }
 
-/* Adds one that is gone, and returns since when. Names come sorted. */
+/* Adds a peer that is gone, and returns since when. Names come sorted. */
 static uint64_t absent(struct absences *absences, const char *name, uint64_t now_ns)
 {
     struct absence *row = &absences->v[absences->n++], *found;
@@ -113,7 +113,7 @@ static void put(struct list *list, struct change change)
         list->v[list->n++] = change;
 }
 
-/* Peers of ours that are gone, may be none any more, or are elsewhere now. */
+/* Removes peers of ours that are gone, are no longer allowed, or have another address. */
 static void leave(const struct seen *seen, const struct rules *rules, struct absences *absences,
                   struct list *list)
 {

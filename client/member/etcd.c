@@ -10,14 +10,14 @@
 #include "proto/shown.h"
 
 #define URL_BYTES  (ETCD_ENDPOINT_BYTES + 64)
-#define BODY_BYTES 65536u /* of a question: a key and a value in base64 are far below */
+#define BODY_BYTES 65536u /* bytes of a question: a key and a value in base64 need far less */
 #define HTTP_OK    200L
 
 struct etcd {
     CURL *curl; /* owned */
     struct curl_slist *headers;
     const char *endpoints[ETCD_ENDPOINTS_MAX];
-    uint32_t n, next, asked; /* endpoints: all, the one to ask, the one that was */
+    uint32_t n, next, asked; /* endpoints: their number, the one to ask, the one asked last */
     char *answer;            /* owned: GATEWAY_BYTES_MAX */
     size_t bytes;
     bool too_long;
@@ -43,14 +43,14 @@ static size_t take(char *data, size_t one, size_t n, void *ctx)
 
     if (n > GATEWAY_BYTES_MAX - e->bytes) {
         e->too_long = true;
-        return 0; /* fewer than came: libcurl ends it */
+        return 0; /* fewer than received, so libcurl ends the transfer */
     }
     memcpy(e->answer + e->bytes, data, n * one);
     e->bytes += n;
     return n;
 }
 
-/* What holds for every question. False: this libcurl cannot do it. */
+/* Sets the options of every question. Returns false if this libcurl lacks one. */
 static bool set_up(struct etcd *e, const struct etcd_options *o)
 {
     CURL *c = e->curl;
@@ -127,8 +127,8 @@ void etcd_misread(struct etcd *e)
     e->next = (e->asked + 1) % e->n;
 }
 
-/* What an operator looks at first: libcurl says what went wrong, and not where it is set. An etcd
- * that refuses a certificate may end the connection before it has said so. */
+/* Returns what an operator should check first, because libcurl names the error but not the setting.
+ * An etcd that refuses a certificate may close the connection without naming that reason. */
 static const char *advice(CURLcode rc, bool tls)
 {
     switch (rc) {

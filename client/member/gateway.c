@@ -7,9 +7,9 @@
 #include <string.h>
 
 #define NODES         "/nodes/"
-#define NODES_END     "/nodes0" /* the first key behind all that begin with NODES */
+#define NODES_END     "/nodes0" /* the first key behind all keys that begin with NODES */
 #define NUMBER_BYTES  24u
-#define DECIMAL_MAX   19u /* digits of what is sure to fit 64 bits */
+#define DECIMAL_MAX   19u /* the most digits that always fit 64 bits */
 #define BASE64(bytes) (((bytes) + 2) / 3 * 4)
 
 static const char base64_chars[] =
@@ -42,7 +42,7 @@ static void encode(const char *bytes, size_t n, char *ret)
     *ret = '\0';
 }
 
-/* Digits of one group of four, without its padding; -1: it is no base64. */
+/* Returns the digits of one group of four without padding; -1: it is no base64. */
 static int group(const char *text, bool last, uint32_t *ret)
 {
     int digits = 4;
@@ -61,7 +61,7 @@ static int group(const char *text, bool last, uint32_t *ret)
     return digits;
 }
 
-/* At most `cap` bytes. A NUL is appended, for which `ret` has room. */
+/* Decodes at most `cap` bytes and appends a NUL, for which `ret` has room. */
 static bool decode(const json_t *text, size_t cap, char *ret, size_t *ret_n)
 {
     const char *c = json_string_value(text);
@@ -86,7 +86,7 @@ static bool decode(const json_t *text, size_t cap, char *ret, size_t *ret_n)
     return true;
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 static json_t *base64_text(const char *bytes, size_t n)
 {
@@ -163,9 +163,9 @@ json_t *gateway_all(const char *prefix)
                      key_of(prefix, NODES_END, ""), "limit", number_text(NODES_MAX));
 }
 
-/* ---- what is answered ---- */
+/* ---- answers ---- */
 
-/* A number of 64 bits, which the gateway writes as a text; one that is absent is 0. */
+/* Reads a number of 64 bits, which the gateway writes as a text; absent: 0. */
 static bool number(const json_t *object, const char *key, uint64_t *ret)
 {
     const json_t *v = json_object_get(object, key);
@@ -212,7 +212,7 @@ bool gateway_stamp(const json_t *answer, struct stamp *ret)
     const json_t *kvs = json_object_get(answer, "kvs");
     struct stamp stamp;
 
-    /* Every answer has a header, and without one it is somebody else's. */
+    /* Every answer of etcd has a header; without one the answer is not etcd's. */
     if (!json_is_object(json_object_get(answer, "header")) ||
         !number(answer, "count", &stamp.keys) ||
         !number(json_array_get(kvs, 0), "mod_revision", &stamp.revision) ||
@@ -234,7 +234,7 @@ static bool node_of(const json_t *kv, const char *prefix, struct node *ret)
            node_read(value, nvalue, key + at, ret);
 }
 
-/* The key that was there instead. */
+/* Reads the existing key of a refused claim. */
 static bool claim_other(const json_t *range, const char *prefix, struct claim *ret)
 {
     const json_t *kv = json_array_get(json_object_get(range, "kvs"), 0);
@@ -268,7 +268,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct node *)a)->name, ((const struct node *)b)->name);
 }
 
-/* A name that comes twice, which no etcd tells, is kept once. */
+/* Sorts by name and keeps a repeated name, which no etcd sends, once. */
 static void sort(struct nodes *nodes)
 {
     uint32_t kept = 0;

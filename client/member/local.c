@@ -53,7 +53,7 @@ static bool ask(struct local *l, const struct question *q, json_t **ret)
     if (!connected(l))
         return false;
     err = tern_admin(l->tern, q->command, q->args, q->nargs, l->deadline_ms, &text);
-    if (err == TERN_DAEMON_LOST && kept) { /* it was to a daemon that has ended since */
+    if (err == TERN_DAEMON_LOST && kept) { /* it was a connection to a daemon that has ended */
         local_end(l);
         return ask(l, q, ret);
     }
@@ -73,7 +73,7 @@ static bool ask(struct local *l, const struct question *q, json_t **ret)
     return true;
 }
 
-/* ---- how it is ---- */
+/* ---- its status ---- */
 
 static bool has_error(const json_t *status)
 {
@@ -157,7 +157,7 @@ static bool is(const json_t *row, const char *key, const char *word)
     return text && strcmp(text, word) == 0;
 }
 
-/* One that is leaving is none any more. */
+/* A peer that is leaving no longer counts. */
 static void peer_row(const json_t *row, struct peers *ret)
 {
     const char *name = json_string_value(json_object_get(row, "peer"));

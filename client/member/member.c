@@ -11,7 +11,7 @@
 #define NS_PER_S    1000000000ull
 #define LINE_BYTES  1024
 #define SHIFT_MAX   16u
-#define KEEPS_A_TTL 3u /* a lease is kept so often within its time */
+#define KEEPS_A_TTL 3u /* keep-alives of a lease within its TTL */
 
 static uint64_t now_ns(void)
 {
@@ -21,7 +21,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* One line of the log. The time is the service manager's to add. */
+/* Writes one line of the log. The service manager adds the time. */
 static __attribute__((format(printf, 3, 4))) void say(const char *level, const char *event,
                                                       const char *format, ...)
 {
@@ -35,7 +35,7 @@ static __attribute__((format(printf, 3, 4))) void say(const char *level, const c
     n = more < (int)sizeof(line) - n - 1 ? n + more : (int)sizeof(line) - 2;
     line[n++] = '\n';
     if (write(STDERR_FILENO, line, (size_t)n) < 0)
-        return; /* nobody reads it: that ends nothing */
+        return; /* a closed log does not end the program */
 }
 
 static uint64_t backoff_ms(const struct member *m, uint32_t failures, uint64_t most)
@@ -96,7 +96,7 @@ static bool grant(struct member *m)
     return ok;
 }
 
-/* The lease stands when this returns true: it was granted or kept within a third of its time. */
+/* Returns true if the lease is valid: granted or kept within a third of its TTL. */
 static bool keep(struct member *m)
 {
     uint64_t begin_ns = now_ns();
@@ -150,9 +150,9 @@ static void claim_held(struct member *m, const struct claim *claim)
     m->has_written = true;
 }
 
-/* The key is not as this program wrote it last. It is written over in the next round where it is
- * gone, where the answer to that write was lost, and where the tern-member before this one left it
- * behind, which told of the same daemon. Any other is somebody's who has the same name. */
+/* Handles a key that is not as this program wrote it last. The next round overwrites the key if it
+ * is gone, if the answer to our write was lost, or if an earlier tern-member left it behind for the
+ * same daemon. Any other key belongs to another node of the same name. */
 static void claim_lost(struct member *m, const struct claim *claim)
 {
     bool left_behind = !m->has_claimed && claim->is_node && m->self.incarnation != 0 &&
@@ -183,7 +183,7 @@ static bool publish(struct member *m)
     if (m->local.misnamed || !is_due(m) || now_ns() < m->taken_again_ns)
         return true;
     if (!etcd_ask(m->etcd, GATEWAY_CLAIM, gateway_claim(m->prefix, &m->self, by), &answer)) {
-        m->lease_kept_ns = 0; /* the lease may be gone: that is asked first */
+        m->lease_kept_ns = 0; /* the lease may be gone: check it first */
         return false;
     }
     ok = understood(m, gateway_claimed(answer, m->prefix, &claim));
@@ -211,7 +211,7 @@ static void say_nodes(struct member *m)
     m->ignored_said = m->nodes.ignored;
 }
 
-/* This node's own key, as all see it: somebody may have deleted it, or written something else. */
+/* Checks this node's own key in etcd's list: it may have been deleted or overwritten. */
 static void own_seen(struct member *m)
 {
     const struct node *own = nodes_find(&m->nodes, m->self.name);
@@ -250,7 +250,7 @@ static bool view(struct member *m)
 
 /* ---- peers that follow ---- */
 
-/* False: the daemon refused, or did not answer. */
+/* Returns false if the daemon refused or did not answer. */
 static bool change(struct member *m, const struct change *c)
 {
     bool add = c->kind == CHANGE_ADD;
@@ -303,7 +303,7 @@ static void etcd_answers(struct member *m)
     m->etcd_failures = 0;
 }
 
-/* Every endpoint is tried before the pauses grow. */
+/* The pauses grow only after every endpoint was tried. */
 static void etcd_fails(struct member *m)
 {
     uint64_t most = (uint64_t)m->ttl_s * 1000 / KEEPS_A_TTL;

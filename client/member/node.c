@@ -57,7 +57,7 @@ bool node_address_read(const char *text, char ret[NODE_ADDRESS_BYTES])
     return node_address_write(host, strtoul(end + 1, NULL, 10), ret);
 }
 
-/* False: it is there and no whole number. One that is absent is 0. */
+/* Reads a number; absent: 0. Returns false if it is present and no whole number. */
 static bool count(const json_t *object, const char *key, uint64_t *ret)
 {
     const json_t *v = json_object_get(object, key);
