@@ -46,7 +46,7 @@ class Manager:
             while self.notes.recv(4096):  # of the one before
                 pass
         except BlockingIOError:
-            self.notes.settimeout(LIMIT_S)
+            pass
         count, names = len(named), ":".join(n for n, _ in named)
         fds = [os.dup(s.fileno()) for _, s in named]
         high = [os.dup2(fd, 100 + i) for i, fd in enumerate(fds)]  # out of the way of 3, 4 ...
@@ -67,13 +67,23 @@ class Manager:
 
     def hears(self, pattern):
         until = time.monotonic() + LIMIT_S
+        self.notes.settimeout(1)
         while time.monotonic() < until:
-            text = self.notes.recv(4096).decode()
+            try:
+                text = self.notes.recv(4096).decode()
+            except TimeoutError:
+                done = os.waitpid(self.pid, os.WNOHANG)
+                if done[0]:
+                    self.pid = 0
+                    self.log.seek(0)
+                    sys.exit(f"the daemon ended with {os.waitstatus_to_exitcode(done[1])}, not {pattern}: {self.log.read()}")
+                continue
             if re.fullmatch(pattern, text):
                 return
             if text != "WATCHDOG=1":
                 sys.exit(f"the manager heard {text}, not {pattern}")
-        sys.exit(f"the manager did not hear {pattern}")
+        self.log.seek(0)
+        sys.exit(f"the manager did not hear {pattern}: {self.log.read()}")
 
     def ended(self):
         until = time.monotonic() + LIMIT_S
