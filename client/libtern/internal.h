@@ -250,9 +250,8 @@ enum tern_err check_leased(struct tern *t, tern_session s);
  * its arrays. */
 struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all, uint32_t at,
                             uint32_t most);
-/* Returns the number of a piece's tokens that the daemon took, from its answer. *ret_most: the most
- * tokens to send next, because tokens that the daemon does not take are sent again. */
-uint32_t piece_taken(const struct tern_tokens *piece, uint32_t taken, uint32_t *ret_most);
+/* Returns the number of a piece's tokens that the daemon took. `taken` is its answer's; 0: all. */
+uint32_t piece_taken(const struct tern_tokens *piece, uint32_t taken);
 
 /* ---- changes.c ---- */
 

@@ -30,8 +30,7 @@ struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all,
     return piece;
 }
 
-uint32_t piece_taken(const struct tern_tokens *piece, uint32_t taken, uint32_t *ret_most)
+uint32_t piece_taken(const struct tern_tokens *piece, uint32_t taken)
 {
-    *ret_most = taken > 0 ? taken : 2 * piece->n;
     return taken > 0 ? taken : piece->n;
 }

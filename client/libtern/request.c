@@ -47,7 +47,9 @@ static enum tern_err match_pieces(struct tern *t, struct quick_request *q, uint3
             return not_an_answer(t, TERN_MALFORMED);
         if (t->store.taken == 0 && !q->match.more)
             return TERN_OK;
-        at += piece_taken(&piece, t->store.taken, &most);
+        at += piece_taken(&piece, t->store.taken);
+        /* Tokens that the daemon does not take are sent again. */
+        most = t->store.taken > 0 ? t->store.taken : 2 * piece.n;
     }
 }
 

@@ -84,7 +84,7 @@ static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
                                     .host = reply->host_depth,
                                     .disk = reply->disk_depth};
         *ret_begun = true;
-        end = at + (reply->taken > 0 ? reply->taken : piece.n);
+        end = at + piece_taken(&piece, reply->taken);
         if (reply->reached && end < tokens->n && (reply->walked <= at || reply->walked > end))
             return set_error(t, TERN_INVALID,
                              "a chunk of the prefix tree is larger than a request: raise the "
