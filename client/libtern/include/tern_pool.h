@@ -13,7 +13,7 @@
  * RECURRENT is SSM or linear-attention state: one page holds the whole state at one depth, and the
  * engine overwrites it in place as the session runs. */
 enum tern_family { TERN_HISTORY = 0, TERN_WINDOW = 1, TERN_RECURRENT = 2 };
-/* What happens to STATE pages that a deeper resume point of the same conversation has made
+/* The treatment of STATE pages that a deeper resume point of the same conversation has made
  * unnecessary. LAZY: they are the first to be evicted. EAGER: they are freed at once. OFF: they
  * stay as long as their prefix does. */
 enum tern_supersede { TERN_SUPERSEDE_LAZY = 0, TERN_SUPERSEDE_EAGER = 1, TERN_SUPERSEDE_OFF = 2 };

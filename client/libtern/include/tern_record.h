@@ -77,7 +77,7 @@ struct tern_blob {
 
 enum tern_record_part { TERN_PART_NONE = 0, TERN_PART_TOKENS = 1, TERN_PART_LOGPROBS = 2 };
 
-/* What the session has recorded now. It is filled in whenever the daemon answered, also with an
+/* The records of the session now. They are filled in whenever the daemon answered, also with an
  * error; then length and records are 0 if the turn no longer has the session, or if the daemon did
  * not look at it. */
 struct tern_recorded {

@@ -165,7 +165,7 @@ struct node_state {
     struct list_links reclaim; /* in the pool's `reclaim` list while superseded */
 };
 
-/* What a node has on one tier, besides its pages. */
+/* A node's state on one tier, besides its pages. */
 struct node_tier {
     uint32_t children; /* children on this tier */
     uint32_t corrupt;  /* 1: the pages on this tier do not match their checksums */
@@ -186,7 +186,7 @@ struct node_work {
     uint32_t stores_due;        /* stores that keep its last copy, or STATE: see node_due */
 };
 
-/* What keeps a node on a tier, as the counters have it: see tree/obtain.h. */
+/* Reasons that keep a node on a tier, as the counters have them: see tree/obtain.h. */
 struct node_room {
     struct list_links changed; /* in its pool's list */
     uint32_t kept[TIER_COUNT];
@@ -284,7 +284,7 @@ struct session {
     uint32_t state_from;        /* it borrows the STATE of its path's nodes deeper than this */
     uint32_t base[GROUPS_MAX];  /* first owned logical page; HISTORY: committed / page_tokens */
     uint32_t first[GROUPS_MAX]; /* WINDOW: the first logical page still in the table (T5, T7) */
-    /* Its windows are whole from this length on, since a fetch from smaller pages filled its first
+    /* The windows are whole from this length on, since a fetch from smaller pages filled the first
      * window only in part (N3). 0: they are whole at every length. */
     uint32_t whole_from;
     uint32_t finished;  /* tokens at the last Finish */
@@ -484,10 +484,10 @@ struct eviction {      /* see evictions.c */
     struct evicted told;
 };
 
-/* What each table finds, and by which key. TABLE_NODES: a prefix node, by its path and parent.
- * TABLE_SPACES: a namespace, with its pool. TABLE_CHUNKS: a chunk of the disk's index, by its path
- * and root; a root, by its namespace, tenant and layout. TABLE_EXTENTS: a chunk, by where its
- * HISTORY extent lies. */
+/* The records that each table finds, and their keys. TABLE_NODES: a prefix node, by its path and
+ * parent. TABLE_SPACES: a namespace, with its pool. TABLE_CHUNKS: a chunk of the disk's index, by
+ * its path and root; a root, by its namespace, tenant and layout. TABLE_EXTENTS: a chunk, by where
+ * its HISTORY extent lies. */
 enum hash_table { TABLE_NODES, TABLE_SPACES, TABLE_CHUNKS, TABLE_EXTENTS, HASH_TABLES };
 
 struct table_place { /* see hashed.h */
@@ -700,7 +700,7 @@ static inline uint32_t next_tenant(const struct core *c, uint32_t last, size_t l
     return last;
 }
 
-/* What a peer knows about reset `r`. */
+/* Returns the peer's record of reset `r`. */
 static inline struct heard *heard_of(const struct core *c, const struct reset *r, uint32_t peer)
 {
     return (struct heard *)((char *)(uintptr_t)c + (size_t)c->heard_at * 64) +

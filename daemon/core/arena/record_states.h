@@ -209,7 +209,7 @@ STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
 
 STATE_MACHINE(reset, RESET, RESET_STATE_TABLE)
 
-/* What a peer knows about a reset. */
+/* A peer's knowledge of a reset. */
 #define HEARD_STATE_TABLE(X)                                                                       \
     X(HEARD, NOTHING, TO(HEARD, NOTHING) | TO(HEARD, TOLD) | TO(HEARD, ALL),                       \
       "it is to be told when it is connected", "nothing")                                          \

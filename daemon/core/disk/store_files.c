@@ -9,7 +9,7 @@
 
 #define NODES_MAX (DISK_WRITE_EXTENTS / 2) /* of one file */
 
-/* What is missing on the disk. */
+/* Extents of a store that the disk does not have. */
 struct missing {
     uint32_t n, all;       /* chunks without HISTORY: in v, and in total */
     uint32_t chunk;        /* the deepest existing chunk; NONE */

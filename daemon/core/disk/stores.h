@@ -11,7 +11,7 @@
 
 #include "core/disk/entries.h"
 
-/* What to store, and for whom. conn NONE: no request waits. session {0, 0}: none. */
+/* A prefix to store, and the requester. conn NONE: no request waits. session {0, 0}: none. */
 struct disk_wanted {
     uint32_t node;
     enum disk_reason reason;

@@ -1,4 +1,4 @@
-/* What holds a node, or its STATE, on a tier. See obtain.h. */
+/* Finds the reasons that keep a node, or its STATE, on a tier. See obtain.h. */
 #include "core/tree/state.h" /* its inline functions */
 
 /* A node that waits for its step stays: a retire record names it. A writeback that is not running

@@ -16,7 +16,7 @@ struct scan_file {
     bool unfinished;
 };
 
-/* What a place of a file contains: an extent, a hole where one was, or what is not taken. */
+/* The contents of a place of a file: an extent, a hole in place of one, or refused bytes. */
 struct scan_found {
     const char *tenant, *name; /* name: of the file, with its folder */
     uint32_t slot;             /* of the tenant in the config */
