@@ -1,8 +1,8 @@
-/* Commits: what becomes of the tree, of the pages, and where two engines meet (T7, T8). */
+/* Commits: their effect on the tree and on pages, and two engines at one prefix (T7, T8). */
 
 #include "unit/rig/rig_test.h"
 
-/* T6: nothing is committed by halves, and no other depth than the one that was asked for. */
+/* T6: a commit takes effect as a whole, and only at the depth that was asked for. */
 TEST(commit_beyond_written_or_within_a_chunk_is_invalid)
 {
     static const uint32_t beyond[] = {12, 16, 32, 4096}, within[] = {1, 3, 10, 11, 13};
@@ -36,7 +36,7 @@ TEST(commit_repeated_changes_nothing)
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 2);
 }
 
-/* T7: the ids stay in the table as borrowed: a commit that finds nothing there moves no page. */
+/* T7: the ids stay in the table as borrowed; a commit to an empty tree moves no page. */
 TEST(commit_to_an_empty_tree_keeps_the_page_ids)
 {
     struct bench b = bench_start(4, 16);
@@ -51,8 +51,8 @@ TEST(commit_to_an_empty_tree_keeps_the_page_ids)
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
 }
 
-/* T8: canonical pages are adopted, the answer lists them, the duplicates retire: the next step may
- * be queued on them. */
+/* T8: the session adopts canonical pages, and the answer lists them. The duplicates retire, since
+ * the next step may be queued on them. */
 TEST(commit_of_a_known_chunk_adopts_and_retires_duplicates)
 {
     struct bench b = bench_start(4, 16);
@@ -101,8 +101,7 @@ static struct two_engines two_engines_start(void)
     return t;
 }
 
-/* T8: before its step has passed, another engine keeps its own pages and is told the depth reached.
- */
+/* T8: before its step has passed, another engine keeps its own pages and gets the depth reached. */
 TEST(commit_onto_anothers_pending_node_keeps_own_pages)
 {
     struct two_engines t = two_engines_start();
@@ -117,7 +116,7 @@ TEST(commit_onto_anothers_pending_node_keeps_own_pages)
     assert_memory_equal(own + 2, t.sb->table[0] + 2, 2 * sizeof own[0]);
     assert_int_equal(rig_wrong(t.sb, 16), 0);
     rig_engine_done(t.rig, &t.a, 5);
-    assert_leaves(rig_commit(t.sb, 16, 0), t.sb, 16, 16, 16); /* now it may */
+    assert_leaves(rig_commit(t.sb, 16, 0), t.sb, 16, 16, 16); /* the step has passed: adopted */
     assert_memory_equal(t.sb->table[0], t.sa->table[0], 4 * sizeof own[0]);
     assert_int_equal(rig_wrong(t.sb, 16), 0);
 }
@@ -130,7 +129,7 @@ TEST(commit_engine_dies_before_its_step_other_engine_commits_its_own)
     rig_commit(t.sb, 16, 0);
     assert_int_equal(t.sb->len.committed, 0);
     rig_engine_kill(t.rig, &t.a, 0);
-    assert_int_equal(rig_depth(t.sb, seq1, 16), 0); /* if it dies first, the node goes */
+    assert_int_equal(rig_depth(t.sb, seq1, 16), 0); /* the engine died first: the node is gone */
     assert_ok(rig_commit(t.sb, 16, 0));
     assert_int_equal(rig_depth(t.sb, seq1, 16), 16);
     assert_int_equal(rig_wrong(t.sb, 16), 0);
@@ -148,7 +147,7 @@ TEST(commit_onto_own_engines_pending_node_adopts)
     assert_ok(rig_run_to(twin, seq1, 16));
     assert_ok(rig_commit(b.s, 8, 5));
     assert_leaves(rig_commit(twin, 16, 3), twin, 16, 16,
-                  16); /* its own chunk hangs below one that is pending until 5 */
+                  16); /* its own chunk hangs below a node that is pending until step 5 */
     assert_memory_equal(twin->table[0], b.s->table[0], 2 * sizeof(struct page_ref));
     rig_engine_done(b.rig, &b.e, 4);
     assert_int_equal(rig_depth(b.s, seq1, 16), 0);
@@ -159,7 +158,7 @@ TEST(commit_onto_own_engines_pending_node_adopts)
 #define TOKENS 1024 /* pages of one token: as many refs */
 #define FIT    (TABLE_PAGES / TOKENS)
 
-/* Sessions that computed the same tokens at the same time; the first has committed them. */
+/* Sessions that computed the same tokens at the same time. The first one has committed them. */
 static void compute_alike(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                           struct rig_session **s, uint32_t n)
 {
@@ -172,9 +171,9 @@ static void compute_alike(struct rig *rig, const struct rig_engine *e, struct po
     assert_ok(rig_commit(s[0], TOKENS, 0));
 }
 
-/* T20: one Step adopts more than the work of one: what does not fit is BUSY, what came before it in
- * the Step stays, and the engine asks again. The Step is not taken in pieces, so each operation of
- * it is answered. */
+/* T20: one Step adopts more than one step may look at. Operations that do not fit are BUSY, those
+ * before them stay, and the engine repeats the rest. The Step is not taken in pieces, so each of
+ * its operations is answered. */
 TEST(commits_that_adopt_more_than_a_step_does_are_busy)
 {
     struct rig_options options = rig_defaults();
@@ -194,7 +193,7 @@ TEST(commits_that_adopt_more_than_a_step_does_are_busy)
     options.limits.pages = (FIT + 4) * TOKENS;
     options.tenant[0].memory_bytes = (FIT + 4) * TOKENS * 512;
     rig = rig_create(&options);
-    rig->no_audit = true; /* until it gets interesting: there are many pages */
+    rig->no_audit = true; /* there are many pages: no audit before the commits under test */
     e = rig_engine(rig, 0, "e", 1);
     assert_ok(rig_pool_open(rig, e.conn[0], &group, 1, (FIT + 3) * TOKENS * 512, &pool));
     compute_alike(rig, &e, pool, s, FIT + 2);

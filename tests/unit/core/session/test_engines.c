@@ -1,9 +1,9 @@
-/* Engines: who may join as what, what a lost connection and a dead process leave behind (E1 to E3).
- */
+/* Engines: who may join as what, and the state after a lost connection or a dead process (E1 to
+ * E3). */
 #include "unit/rig/rig_pair.h"
 
-/* From the first death on, an engine gets nothing more done, and its name is free when the last
- * process is gone. */
+/* From the first death on, the engine's requests fail; the name is free when the last process is
+ * gone. */
 TEST(errors_dying_engine_gone_and_its_name_busy)
 {
     struct rig *rig = rig_create(NULL);
@@ -34,8 +34,8 @@ TEST(errors_engine_incomplete_busy)
     assert_ok(rig_pool_open(rig, a, &group, 1, 1 << 16, &pool));
 }
 
-/* A scheduler that is no rank has a process of its own: the engine ends with it or after it, never
- * before. */
+/* A scheduler that is no rank has a process of its own: the engine ends with that process or after
+ * it, never before. */
 TEST(errors_scheduler_of_its_own_counts_as_a_process)
 {
     struct rig *rig = rig_create(NULL);
@@ -70,7 +70,7 @@ TEST(errors_one_connection_one_engine)
     assert_ok(rig_leave(rig, e.conn[0]));
     assert_int_equal(rig->engines_gone, 1);
     assert_refused(rig, TERN_INVALID, rig_leave(rig, e.conn[0]));
-    assert_ok(rig_join(rig, e.conn[0], "other", ROLE_BOTH, 0, 1)); /* and may begin anew */
+    assert_ok(rig_join(rig, e.conn[0], "other", ROLE_BOTH, 0, 1)); /* it may join again */
 }
 
 TEST(limits_engines_full_busy)
@@ -174,7 +174,7 @@ TEST(engine_connection_lost_process_alive_keeps_pages)
 
     computes(b.s, 1, 32);
     rig_disconnect(b.rig, b.e.conn[0]);
-    rig_advance(b.rig, 3600000000000u); /* an alarm, never a timer */
+    rig_advance(b.rig, 3600000000000u); /* an alarm, but no timer frees pages */
     assert_int_equal(rig_free(b.rig, b.pool), 0);
     assert_int_equal(b.rig->engines_gone, 0);
     rig_proc_gone(b.rig, b.e.proc[0]);
@@ -189,8 +189,8 @@ static const char *maps(struct rig *rig, struct pool_id pool)
     return core_engine_view(rig->core, rig_pool_view(rig, pool).engine, &v) ? v.name : "-";
 }
 
-/* Which engine a pool is said to be of: one that maps it; none when nobody does, whoever has the
- * slot of the one that did. */
+/* A view names a pool after an engine that maps it. A pool that nobody maps has no engine, even if
+ * another engine has the slot of the former one. */
 TEST(a_pool_is_named_after_who_maps_it)
 {
     struct rig *rig = rig_create(NULL);
@@ -214,8 +214,8 @@ TEST(a_pool_is_named_after_who_maps_it)
     assert_string_equal(maps(rig, pool), "later");
 }
 
-/* T8's last clause, seen from E1: a commit whose step never passed goes with its engine. Faults 1
- * and 2: a prefix is there or it is not, and never half of it. */
+/* T8's last clause and E1: a commit whose step never passed goes with its engine. Faults 1 and 2: a
+ * prefix is committed as a whole or absent. */
 TEST(engine_gone_takes_its_pending_nodes)
 {
     struct bench b = bench_start(4, 8);
@@ -232,7 +232,7 @@ TEST(engine_gone_takes_its_pending_nodes)
     assert_int_equal(rig_free(b.rig, b.pool), 6);
 }
 
-/* One more connection of a process that has one. */
+/* Opens another connection for a process that has one. */
 static uint32_t connect_again(struct rig *rig, uint32_t proc)
 {
     struct event event = {.kind = EV_CONN_OPENED};
@@ -243,7 +243,7 @@ static uint32_t connect_again(struct rig *rig, uint32_t proc)
     return event.conn.conn;
 }
 
-/* One seat, one connection; when that is gone, the process may take its seat again. */
+/* A seat has one connection. When that connection is gone, the process may take its seat again. */
 TEST(engine_seat_taken_again_by_its_process_alone)
 {
     struct bench b = bench_start(4, 8);
@@ -258,8 +258,8 @@ TEST(engine_seat_taken_again_by_its_process_alone)
     assert_ok(rig_match(b.s, seq1, 8));
 }
 
-/* Its processes are gone, a connection of them is still open: it is no seat in whatever engine has
- * the slot by then. */
+/* The engine's processes are gone and one of their connections is still open: it has no seat in the
+ * engine that uses the slot now. */
 TEST(engine_gone_its_connection_is_nobodys)
 {
     struct rig *rig = rig_create(NULL);
@@ -268,7 +268,7 @@ TEST(engine_gone_its_connection_is_nobodys)
     struct rig_session s;
 
     rig_proc_gone(rig, e.proc[1]);
-    assert_ok(rig_leave(rig, e.conn[1])); /* it said so before it died */
+    assert_ok(rig_leave(rig, e.conn[1])); /* the rank leaves before it dies */
     assert_int_equal(rig->engines_gone, 0);
     rig_proc_gone(rig, e.proc[0]);
     assert_int_equal(rig->engines_gone, 1);
@@ -281,8 +281,8 @@ TEST(engine_gone_its_connection_is_nobodys)
     assert_int_equal(rig->engines_gone, 1);
 }
 
-/* A rank that left may be one of another engine on the same connection; the end of the first is
- * none of its business. */
+/* A rank that left may join another engine on the same connection. The end of the first engine does
+ * not affect it. */
 TEST(engine_left_its_connection_joins_another)
 {
     struct rig *rig = rig_create(NULL);
@@ -311,7 +311,7 @@ TEST(engines_world_of_more_ranks_than_the_tenant_has_regions_invalid)
     assert_ok(rig_join(rig, conn, "e", ROLE_BOTH, 0, regions));
 }
 
-/* E9: one region a rank, and all ranks name theirs or none does. */
+/* E9: one region a rank; either all ranks name their devices or none does. */
 TEST(engines_ranks_live_in_regions_of_their_own)
 {
     struct rig *rig = rig_create(NULL);

@@ -7,7 +7,7 @@ static uint32_t leased(const struct bench *b)
     return rig_group_view(b->rig, b->pool, 0).leased;
 }
 
-/* E5: a lease takes pages that are free then; T1 has a place of its own for them. */
+/* E5: a lease takes pages that are free, and they have an owner class of their own (T1). */
 TEST(e5_leased_pages_are_free_no_more_and_counted_apart)
 {
     struct bench b = bench_start(4, 8);
@@ -23,7 +23,7 @@ TEST(e5_leased_pages_are_free_no_more_and_counted_apart)
     assert_int_equal(leased(&b), 3);
 }
 
-/* All of them or none, and nothing is evicted in vain (T11). */
+/* A lease gets all of its pages or none, and evicts nothing if that would not be enough (T11). */
 TEST(e5_lease_evicts_as_an_extend_does_and_only_if_that_is_enough)
 {
     struct bench b = bench_start(4, 8);
@@ -60,7 +60,7 @@ TEST(e5_lease_of_what_is_no_lease_is_refused)
     assert_int_equal(leased(&b), 4);
 }
 
-/* E6: an assign makes of leased pages what an extend would have made of new ones. */
+/* E6: an assign has the effect of an extend, with leased pages in place of new ones. */
 TEST(e6_assign_grows_the_session_as_an_extend_would)
 {
     struct bench b = bench_start(4, 8);
@@ -84,7 +84,7 @@ TEST(e6_assign_grows_the_session_as_an_extend_would)
     assert_int_equal(leased(&b), 0);
 }
 
-/* One operation says all that a decode step has to say of a session. */
+/* One operation carries all that a decode step changes in a session. */
 TEST(e6_assign_takes_tokens_and_what_is_written)
 {
     struct bench b = bench_start(4, 8);
@@ -110,7 +110,7 @@ TEST(e6_assign_takes_tokens_and_what_is_written)
     assert_int_equal(leased(&b), 0);
 }
 
-/* Pages that are not the engine's to give: refused by the operation, and nothing has happened. */
+/* Pages that are not leased to this engine: the operation fails and changes nothing. */
 TEST(e6_assign_of_pages_that_are_not_leased_to_the_engine)
 {
     struct bench b = bench_start(4, 8);
@@ -144,7 +144,7 @@ TEST(e6_assign_of_pages_that_are_not_leased_to_the_engine)
     assert_int_equal(leased(&b), 2);
 }
 
-/* What was refused at its second page is as it was before the first. */
+/* An assign that fails at its second page changes nothing for the first either. */
 TEST(e6_assign_refused_in_the_middle_leaves_every_page_leased)
 {
     struct bench b = bench_start(4, 8);
@@ -160,7 +160,7 @@ TEST(e6_assign_refused_in_the_middle_leaves_every_page_leased)
     assert_lengths(b.s, 0, 0, 12);
 }
 
-/* E2: what goes back may have been touched: it waits for the step that its engine named. */
+/* E2: the engine may have touched the pages that it returns: they wait for the step it named. */
 TEST(e5_pages_that_are_given_back_retire_behind_their_step)
 {
     struct bench b = bench_start(4, 8);
@@ -171,7 +171,7 @@ TEST(e5_pages_that_are_given_back_retire_behind_their_step)
     assert_int_equal(leased(&b), 5);
     assert_int_equal(rig_retiring(b.rig, b.pool), 3);
     assert_err(TERN_GONE, unlease(&l, (struct page_ref[]){{l.page[0].index, 0}}, 1, 5));
-    assert_err(TERN_CONFLICT, unlease(&l, l.page, 1, 5)); /* it has gone back already */
+    assert_err(TERN_CONFLICT, unlease(&l, l.page, 1, 5)); /* already returned */
     assert_err(TERN_POOL_EXHAUSTED, lease_more(&l, 1));
     assert_int_equal(b.rig->last->shortage.until_step, 5);
     rig_engine_done(b.rig, &b.e, 4);
@@ -213,7 +213,7 @@ TEST(e1_leased_pages_stay_the_engines_until_it_is_gone)
     assert_int_equal(rig_free(rig, pool), 8);
 }
 
-/* T20: in pieces, and what is asked for meanwhile is BUSY and not refused for good. */
+/* T20: the pages are returned in pieces. A request meanwhile is BUSY, not POOL_EXHAUSTED. */
 TEST(t20_lease_of_an_engine_that_is_gone_comes_back_in_pieces)
 {
     struct rig_options o = OPTIONS_WITH(limits.give_back_visits = 3);
@@ -230,7 +230,7 @@ TEST(t20_lease_of_an_engine_that_is_gone_comes_back_in_pieces)
     assert_int_equal(rig_view(b.rig).engines, 1);
 }
 
-/* A pool is not closed under a lease: nothing says which step may still touch its pages. */
+/* A pool with leased pages is not closed: no step is known that may touch them last. */
 TEST(e5_pool_with_leased_pages_is_not_closed)
 {
     struct bench b = bench_start(4, 8);
@@ -244,8 +244,8 @@ TEST(e5_pool_with_leased_pages_is_not_closed)
     assert_err(TERN_GONE, lease_more(&l, 1));
 }
 
-/* STATE: pages of a WINDOW group are leased as those of HISTORY are, those of a RECURRENT one are
- * not. An assign brings those of all groups, or none. */
+/* STATE: pages of a WINDOW group can be leased as those of HISTORY can, pages of a RECURRENT group
+ * cannot. An assign adds the pages of all groups or of none. */
 TEST(e6_assign_in_a_pool_with_state)
 {
     struct group_layout groups[2] = {rig_group(4, 512), rig_window(4, 8, 512)};
@@ -301,12 +301,12 @@ TEST(e6_assign_brings_no_recurrent_page)
     assert_ok(lease_more(&l, 2));
     assert_ok(rig_match(s, seq1, 16));
     assert_err(TERN_INVALID, assign(&l, s, 1, 4));
-    assert_ok(rig_extend(s, 4, 0, NULL, 0)); /* it has that page now */
+    assert_ok(rig_extend(s, 4, 0, NULL, 0)); /* the session has that page now */
     assert_ok(assign(&l, s, 2, 4));
     assert_lengths(s, 0, 0, 12);
 }
 
-/* What a session is that an Extend would refuse refuses an Assign, and the pages stay leased. */
+/* A session state in which Extend fails makes Assign fail too, and the pages stay leased. */
 TEST(e6_assign_to_a_session_that_is_away_or_gone)
 {
     struct bench b = bench_start(4, 8);

@@ -1,5 +1,5 @@
-/* Sessions of a million tokens: what of their tables stays small. The requests are sent as they
- * are; the rig's own model of a session is for short ones. */
+/* Sessions of a million tokens: which parts of their tables stay small. The tests build their
+ * requests themselves, since the rig's model of a session is for short ones. */
 #include "unit/rig/rig_test.h"
 
 #define LONG  (1u << 20) /* tokens, output included */
@@ -76,7 +76,7 @@ static uint32_t pages_named(const struct reply *r, uint32_t group)
     return n;
 }
 
-/* Of WINDOW groups the session has the pages of its window and reserve, and so has an answer. */
+/* In WINDOW groups the session, and each answer, has the pages of the window and reserve only. */
 TEST(long_sessions_windows_are_counted_by_their_window)
 {
     struct bench b = bench_for(shape, 4);
@@ -115,7 +115,7 @@ TEST(long_sessions_of_small_pages_have_a_table)
     assert_int_equal(pages_named(r, 0), LONG / 16);
 }
 
-/* One Fetch brings the whole of it, pinned and moved as if it had gone in one message. */
+/* One Fetch transfers the whole session, pinned and moved as if it had gone in one message. */
 static const struct reply *fetches_all(const struct group_layout *groups, uint32_t n)
 {
     struct bench from = bench_for(groups, n), to = bench_for(groups, n);

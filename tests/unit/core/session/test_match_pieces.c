@@ -1,6 +1,5 @@
-/* A Match that comes in pieces finds what one large Match would find at the time of its last piece:
- * on an empty session, where the pieces walk down the tree, and on one that has a table already,
- * where they are compared with it. */
+/* A Match in pieces finds what one large Match would find at the time of the last piece. On an
+ * empty session the pieces walk down the tree; on one with a table they are compared with it. */
 #include "unit/rig/rig_state.h"
 
 #define L     4
@@ -18,7 +17,7 @@ static const struct reply *piece(struct rig_session *s, const uint32_t *tokens, 
     return rig_request(s->rig, s->conn, &r);
 }
 
-/* All of [first, n) in pieces of so many tokens; the answer to the last, or to one that fails. */
+/* Sends [first, n) in pieces of `size` tokens. Returns the last answer, or the first error. */
 static const struct reply *in_pieces(struct rig_session *s, const uint32_t *tokens, uint32_t first,
                                      uint32_t n, uint32_t size)
 {
@@ -79,8 +78,8 @@ TEST(match_pieces_of_any_size_find_what_one_match_finds)
     }
 }
 
-/* The one resume point lies in the last piece, so that no piece before it can be resumed; or it has
- * no STATE, and the resume point lies far above what earlier pieces found. */
+/* The only resume point lies in the last piece, so no earlier piece ends at one; or the last piece
+ * has no STATE, and the resume point lies far above the nodes that earlier pieces found. */
 TEST(match_pieces_look_for_the_resume_point_in_all_of_the_path)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, L, rig_window(L, 2 * L, 512));
@@ -106,7 +105,7 @@ TEST(match_pieces_look_for_the_resume_point_in_all_of_the_path)
     }
 }
 
-/* A Peek in pieces goes on from the node that it reached; when that has gone it says so. */
+/* A Peek in pieces resumes at the node that it reached, and is BUSY when that node has gone. */
 TEST(peek_pieces_find_what_one_peek_finds)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, L, rig_window(L, 2 * L, 512));
@@ -138,7 +137,7 @@ TEST(peek_pieces_find_what_one_peek_finds)
     assert_int_equal(rig_request(st.rig, s->conn, &r)->peek.reached.gen, 0);
     r.peek.tokens.base = DEPTH - L;
     assert_err(TERN_INVALID, rig_request(st.rig, s->conn, &r)->err);
-    r.peek.from.gen++; /* a record that is another node by now */
+    r.peek.from.gen++; /* the record is another node by now */
     r.peek.tokens.base = DEPTH;
     assert_err(TERN_BUSY, rig_request(st.rig, s->conn, &r)->err);
     r.peek.from.slot = UINT32_MAX;
@@ -147,7 +146,7 @@ TEST(peek_pieces_find_what_one_peek_finds)
     assert_err(TERN_INVALID, rig_request(st.rig, s->conn, &r)->err);
     r.peek.from = last;
     r.peek.tokens.base = DEPTH;
-    r.peek.ns.lo++; /* memory has nothing of it, as where all that was found has gone */
+    r.peek.ns.lo++; /* memory has none of it, as when everything that was found has gone */
     reply = rig_request(st.rig, s->conn, &r);
     assert_err(TERN_BUSY, reply->err);
     assert_int_equal(reply->peek.depth, 0);
@@ -157,8 +156,8 @@ TEST(peek_pieces_find_what_one_peek_finds)
     assert_err(TERN_BUSY, rig_request(st.rig, s->conn, &r)->err);
 }
 
-/* Nothing but the next piece, an Abort or a Close works on the session; what its pieces found stays
- * whatever else goes. */
+/* Until the last piece, the session accepts only the next piece, an Abort or a Close. The nodes
+ * that its pieces found stay pinned. */
 TEST(match_pieces_session_waits_for_the_rest)
 {
     struct bench b = bench_start(L, 64);
@@ -177,7 +176,7 @@ TEST(match_pieces_session_waits_for_the_rest)
     assert_err(TERN_INVALID, rig_request(b.rig, s->conn, &recover)->err);
     assert_err(TERN_CONFLICT, piece(s, seq1, 31, 40, 31, true)->err);
     assert_err(TERN_INVALID, piece(s, seq1, 20, 40, 21, true)->err);
-    (void)bench_lets_go(&b); /* and all that nobody pins is evicted */
+    (void)bench_lets_go(&b); /* all that is not pinned gets evicted */
     finds(piece(s, seq1, 30, DEPTH, 30, false), 28, DEPTH);
     op.kind = STEP_ABORT;
     assert_ok(rig_step_ops(b.rig, s->conn, &op, 1)->step.results[0].err);
@@ -187,7 +186,7 @@ TEST(match_pieces_session_waits_for_the_rest)
     assert_ok(rig_close(s, 0));
 }
 
-/* The answer to a piece was lost, or the caller begins anew, with other tokens, too. */
+/* The answer to a piece was lost, or the caller begins anew, possibly with other tokens. */
 TEST(match_pieces_may_be_given_again)
 {
     struct bench b = bench_start(L, 64);
@@ -207,7 +206,7 @@ TEST(match_pieces_may_be_given_again)
     }
 }
 
-/* It goes back into a chunk before the chunk's extra key, which needs no record then. */
+/* The repetition goes back to before an extra key of a chunk, and the key needs no record then. */
 TEST(match_pieces_given_again_take_no_record_for_an_extra_key_behind_them)
 {
     struct bench b = BENCH_LIMITED(limits.extra_keys = 1, L, 64);
@@ -226,8 +225,8 @@ TEST(match_pieces_given_again_take_no_record_for_an_extra_key_behind_them)
     finds(rig_request(b.rig, s->conn, &r), L, L);
 }
 
-/* A session with a table: pieces that agree with it change nothing, also where one alone has fewer
- * tokens than are committed; the first that differs cuts it, as one large Match does. */
+/* A session with a table: pieces that agree with it change nothing, even if one has fewer tokens
+ * than are committed. The first that differs cuts the list, as one large Match does. */
 TEST(match_pieces_resume_a_session)
 {
     static uint32_t other[64];
@@ -244,8 +243,8 @@ TEST(match_pieces_resume_a_session)
     other[38]++;
     assert_err(TERN_INVALID, in_pieces(b.s, other, 0, 60, 6)->err);
     finds_resumed(piece(b.s, seq1, 20, 45, 20, false), 40, 45, 45);
-    /* Where it has nothing but the committed part, its pages are told again from the first piece
-     * on. */
+    /* If the session has only its committed part, every piece is answered with its pages, from the
+     * first on. */
     r = in_pieces(b.s, seq1, 8, 40, 10);
     finds_resumed(r, 40, 40, 40);
     assert_int_equal(pages_of(r, 0, 2), 8);

@@ -1,5 +1,5 @@
-/* What an operator ends (E2, E11): a session that no step touches which its engine has not named,
- * an engine as if a process of it had died, a pool that nobody has mapped. */
+/* Ends by an operator (E2, E11): of a session that only named steps may touch, of an engine as if
+ * one of its processes had died, and of a pool that nobody has mapped. */
 #include "unit/rig/rig_lease.h"
 #include "unit/rig/rig_pair.h"
 
@@ -52,7 +52,7 @@ TEST(e11_finished_session_is_closed_behind_the_steps_that_were_named)
     assert_err(TERN_GONE, end_session(&b, b.s->id)->err);
 }
 
-/* E5: with pages that are leased it may go on before it says so. */
+/* E5: an engine with leased pages may write to a session before it sends a request for it. */
 TEST(e11_finished_session_of_an_engine_that_leases_is_not_closed)
 {
     struct bench b = bench_start(4, 16);
@@ -85,7 +85,7 @@ TEST(e11_kicked_engine_keeps_its_pages_until_its_processes_are_gone)
     assert_err(TERN_GONE, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
     assert_err(TERN_CONFLICT, end_session(&b, b.s->id)->err);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 2);
-    assert_ok(kick(&b)->err); /* once more is no harm */
+    assert_ok(kick(&b)->err); /* a repeated kick does no harm */
     rig_engine_kill(b.rig, &b.e, 0);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
     assert_int_equal(rig_view(b.rig).engines, 0);

@@ -1,5 +1,5 @@
-/* Opening, mapping and naming pools: which layouts there are, what does not fit, and who gets the
- * pool of an engine that is gone (T15). */
+/* Opening, mapping and naming pools: valid layouts, pools that do not fit, and who gets the pool of
+ * an engine that is gone (T15). */
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_state.h"
 
@@ -49,7 +49,7 @@ TEST(errors_layouts_out_of_range)
     assert_true(core_changes(b.rig->core) == before);
 }
 
-/* T22: who uses smaller pages than the daemon was told would use up the records of others. */
+/* T22: a tenant with pages below the configured minimum would use up the records of others. */
 TEST(t22_pages_below_the_configured_minimum_are_refused)
 {
     struct bench b = BENCH_LIMITED(limits.page_bytes_min = 512, 4, 16);
@@ -104,7 +104,7 @@ TEST(errors_pools_of_others_and_of_other_worlds)
                    rig_pool_close(b.rig, b.e.conn[0], b.pool)); /* two have mapped it */
 }
 
-/* A pool that nobody maps makes way for another layout, after it was zeroed. */
+/* A pool that nobody maps is zeroed and its memory is used for another layout. */
 TEST(errors_orphan_pool_makes_way_busy_then_ok)
 {
     struct bench b = BENCH_LIMITED(tenant[0].memory_bytes = 1 << 20, 4, 16);
@@ -120,7 +120,7 @@ TEST(errors_orphan_pool_makes_way_busy_then_ok)
     assert_false(pool_id_equal(pool, b.pool));
 }
 
-/* What another tenant closes is no room for this one. */
+/* A pool that another tenant closes makes no room for this one. */
 TEST(errors_quota_is_not_eased_by_another_tenants_closing_pool)
 {
     struct bench b = bench_start(4, 16);
@@ -138,7 +138,7 @@ TEST(errors_quota_is_not_eased_by_another_tenants_closing_pool)
     assert_ok(rig_pool_open(b.rig, other.conn[0], &group, 1, 1 << 20, &pool));
 }
 
-/* One more pool of `bytes` with one group. */
+/* Opens one more pool of `bytes` with one group. */
 static enum tern_err opens_pool(struct bench *b, uint64_t page_bytes, uint64_t bytes)
 {
     struct group_layout group = rig_group(4, page_bytes);
@@ -165,8 +165,7 @@ TEST(limits_page_records_full_busy)
     assert_ok(opens_pool(&b, 4096, 1 << 20));
 }
 
-/* A chunk so large that one checksum job could not name its pages is refused when the pool is
- * opened. */
+/* A chunk with more pages than one checksum job can name is refused when the pool is opened. */
 TEST(limits_chunk_of_more_pages_than_a_job_invalid)
 {
     struct bench b = bench_start(4, 16);
@@ -187,7 +186,7 @@ TEST(limits_slab_records_full_busy)
     assert_ok(opens_pool(&b, 4096, 1 << 20));
 }
 
-/* A table that no answer could tell. */
+/* The table would have more pages than an answer can name. */
 TEST(limits_table_of_more_pages_than_an_answer_invalid)
 {
     static uint32_t tokens[TABLE_PAGES + 1];
@@ -203,10 +202,10 @@ TEST(limits_table_of_more_pages_than_an_answer_invalid)
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.length = TABLE_PAGES;
     assert_err(TERN_QUOTA, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
-    op.length = 0; /* tokens alone, whose table a Fetch or a Recover would have to tell */
+    op.length = 0; /* tokens alone: a Fetch or a Recover would have to answer with the table */
     op.tokens = match.match.tokens;
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
-    op.tokens.n--; /* as far as the store goes */
+    op.tokens.n--; /* as many as the token store allows */
     assert_err(TERN_QUOTA, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     assert_ok(rig_match(b.s, seq1, 8));
     op.tokens.base = 8;
@@ -215,7 +214,7 @@ TEST(limits_table_of_more_pages_than_an_answer_invalid)
     assert_err(TERN_QUOTA, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
 }
 
-/* The setting: as many as one answer names. */
+/* The limit is set to the number of pages that one answer names. */
 TEST(limits_table_is_as_large_as_an_answer)
 {
     static uint32_t tokens[TABLE_PAGES_MIN + 1];
@@ -227,10 +226,10 @@ TEST(limits_table_is_as_large_as_an_answer)
     assert_err(TERN_INVALID, rig_request(b.rig, b.s->conn, &match)->err);
     match.match.tokens.n--;
     assert_err(TERN_QUOTA,
-               rig_request(b.rig, b.s->conn, &match)->err); /* as far as the store goes */
+               rig_request(b.rig, b.s->conn, &match)->err); /* as many as the token store allows */
 }
 
-/* A page's checksums are one for each unit of each rank. */
+/* A page has one checksum for each unit of each rank. */
 TEST(limits_checksums_of_a_page_invalid)
 {
     struct rig *rig = rig_create(NULL); /* 4 of them */
@@ -244,8 +243,8 @@ TEST(limits_checksums_of_a_page_invalid)
     assert_ok(rig_pool_open(rig, wide.conn[0], &group, 1, 1 << 16, &pool));
 }
 
-/* The prefixes of an engine that died serve the next one of its tenant that asks for the same
- * layout (P4). */
+/* The next engine of the tenant that opens the same layout gets the prefixes of an engine that died
+ * (P4). */
 TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next)
 {
     struct bench b = bench_start(4, 16);
@@ -262,7 +261,7 @@ TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next)
     assert_int_equal(rig_wrong(s, 16), 0);
 }
 
-/* Opens a pool of two groups: is it that one? */
+/* Opens a pool of two groups. Returns true if it is `pool`. */
 static bool has_pool_again(struct rig *rig, const struct rig_engine *e,
                            const struct group_layout *groups, uint64_t bytes, struct pool_id pool)
 {
@@ -272,7 +271,7 @@ static bool has_pool_again(struct rig *rig, const struct rig_engine *e,
     return pool_id_equal(got, pool);
 }
 
-/* Every word of the request counts: a pool that would behave otherwise is not handed out for it. */
+/* A pool that differs from the request in any field is not reused. */
 TEST(pool_of_a_dead_engine_is_had_again_only_as_it_was)
 {
     struct rig *rig = rig_create(NULL);
@@ -299,7 +298,7 @@ TEST(pool_of_a_dead_engine_is_had_again_only_as_it_was)
     assert_true(has_pool_again(rig, &next, g, 1u << 16, pool));
 }
 
-/* Two that nobody maps: the older one makes way. */
+/* Nobody maps either pool: the older one is closed first. */
 TEST(pool_opened_first_makes_way_first)
 {
     struct rig_options options = rig_defaults();
@@ -321,7 +320,7 @@ TEST(pool_opened_first_makes_way_first)
     assert_true(pool_id_equal(rig_pool_pages(rig, &next, 4, 17), younger));
 }
 
-/* T11 for pools: what can never fit costs nobody a pool. */
+/* T11 for pools: a request that can never fit closes no pool. */
 TEST(pool_that_can_never_fit_takes_no_other)
 {
     struct bench b = BENCH_LIMITED(limits.pages = 8192, 4, 16);
@@ -342,7 +341,7 @@ TEST(pool_that_can_never_fit_takes_no_other)
     assert_true(pool_id_equal(rig_pool_pages(b.rig, &next, 4, 16), b.pool));
 }
 
-/* N3: only pools of one geometry exchange pages as they are. Each word of it counts. */
+/* N3: only pools of one geometry exchange pages unchanged. Each field of the layout counts. */
 TEST(layouts_differ_in_each_word)
 {
     struct req_pool_open a = {.ngroups = 2, .axes_hash = 7}, b;
@@ -373,8 +372,8 @@ TEST(layouts_differ_in_each_word)
     a.host_bytes = 1;
     a.group[0].cap_pages = 1;
     a.supersede = SUPERSEDE_OFF;
-    a.align_tokens = 4;                      /* which it is anyway */
-    assert_true(layout_hash(&a, 2) == same); /* each host's own business */
+    a.align_tokens = 4;                      /* the value that it has anyway */
+    assert_true(layout_hash(&a, 2) == same); /* not part of the layout's identity */
 }
 
 static enum tern_err open_with(struct rig *rig, const struct rig_engine *e, struct group_layout a,
@@ -427,7 +426,7 @@ TEST(layouts_that_make_no_sense_are_refused)
     assert_err(TERN_INVALID, open_with(rig, &e, history, window));
 }
 
-/* L may be more than the HISTORY groups need: then the others' page_tokens may be, too. */
+/* L may exceed what the HISTORY groups need; then the other groups' page_tokens may, too. */
 TEST(pool_may_declare_a_larger_l)
 {
     struct rig *rig = rig_create(NULL);
@@ -462,7 +461,7 @@ TEST(pool_may_declare_a_larger_l)
         }
 }
 
-/* What the quota is of is said: the tenant's memory, or its host memory. */
+/* The refusal names the memory that is too small: the tenant's, or its host memory. */
 TEST(pool_whose_host_tier_does_not_fit_is_told_so)
 {
     struct rig *rig = rig_create(NULL);

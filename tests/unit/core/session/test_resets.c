@@ -1,4 +1,4 @@
-/* Resets of namespaces that spread to the daemons that pages could be fetched from (N1). */
+/* Resets of namespaces spread to all daemons that pages could be fetched from (N1). */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 32
@@ -17,7 +17,7 @@ static uint32_t depth_at(struct rig *rig, const struct rig_engine *e, struct poo
     return rig_depth(rig_session(rig, e, pool, 1), seq1, TOKENS);
 }
 
-/* A session of the destination, opened now, fetches: how much it has then. */
+/* Opens a session at the destination and fetches. Returns its committed length then. */
 static uint32_t fetched_now(struct pair *p)
 {
     struct rig_session *d = asking(p, 1, TOKENS);
@@ -34,7 +34,7 @@ static struct pair offered(void)
     return p;
 }
 
-/* Two daemons that fetch from each other: who is told tells the one that told it, too. */
+/* Two daemons fetch from each other: each sends the reset to the other one. */
 TEST(n1_reset_is_answered_when_all_have_heard)
 {
     struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
@@ -59,7 +59,7 @@ TEST(n1_reset_is_answered_when_all_have_heard)
     assert_int_equal(fetched_now(&p), 0);
 }
 
-/* A peer whose own peers are away says so, and says when they have heard. */
+/* A peer whose own peers are away answers that it waits, and answers again when it is done. */
 TEST(n1_peer_that_waits_for_its_own_peers_counts_as_unreached)
 {
     struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
@@ -73,7 +73,7 @@ TEST(n1_peer_that_waits_for_its_own_peers_counts_as_unreached)
     assert_int_equal(rig_view(p.dest).resets_spreading, 0);
 }
 
-/* A fetch that is asked for behind the reset finds nothing, although the peer has not answered. */
+/* A fetch that follows the reset finds nothing, even before the peer has answered. */
 TEST(n1_reset_goes_ahead_of_a_later_fetch)
 {
     struct pair p = offered();
@@ -88,7 +88,7 @@ TEST(n1_reset_goes_ahead_of_a_later_fetch)
     assert_int_equal(d->len.committed, 0);
 }
 
-/* The peer is away: it is told when it is back, ahead of any fetch. */
+/* The peer is away: it receives the reset when it is back, ahead of any fetch. */
 TEST(n1_peer_that_was_away_is_told_when_it_is_back)
 {
     struct pair p = offered();
@@ -104,7 +104,7 @@ TEST(n1_peer_that_was_away_is_told_when_it_is_back)
     assert_int_equal(fetched_now(&p), 0);
 }
 
-/* The answer was lost with the link: the peer is told again, and nobody waits for ever. */
+/* The answer was lost with the link: the peer receives the reset again; nobody waits for ever. */
 TEST(n1_peer_that_is_lost_before_its_answer_is_told_again)
 {
     struct pair p = offered();
@@ -121,8 +121,8 @@ TEST(n1_peer_that_is_lost_before_its_answer_is_told_again)
     assert_int_equal(depth_at(p.source, &p.se, p.sp), 0);
 }
 
-/* The link is lost while the peer waits for its own peers: whoever told it tells it again, and
- * waits for the whole answer as before. */
+/* The link is lost while the peer waits for its own peers: it receives the reset again, and the
+ * sender waits for the whole answer as before. */
 TEST(n1_peer_that_is_told_again_still_waits_for_its_own_peers)
 {
     struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
@@ -130,17 +130,17 @@ TEST(n1_peer_that_is_told_again_still_waits_for_its_own_peers)
     rig_link_up(p.source, 0, p.dest, 1);
     p.source->automatic = BY_HAND(RIG_MSG);
     resets(p.dest, p.de.conn[0], 1);
-    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1); /* it tells its peer */
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1); /* the message to its own peer */
     rig_link_down(p.dest, 0);
     rig_link_up(p.dest, 0, p.source, 1);
-    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1); /* and answers nothing yet */
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1); /* still that message, and no answer yet */
     assert_int_equal(rig_view(p.dest).resets_spreading, 1);
     complete_all(p.source, RIG_MSG);
     assert_int_equal(rig_view(p.dest).resets_spreading, 0);
     assert_int_equal(rig_view(p.source).resets_spreading, 0);
 }
 
-/* What runs on in the old content is not mixed with new content of that name. */
+/* A session that runs on with old content gets no new content of the same namespace. */
 TEST(n1_session_of_a_namespace_that_was_reset_fetches_nothing)
 {
     struct pair p = offered();
@@ -154,7 +154,7 @@ TEST(n1_session_of_a_namespace_that_was_reset_fetches_nothing)
     assert_int_equal(fetched_now(&p), TOKENS);
 }
 
-/* So many resets for a peer that is away, and no more; a repeated one takes no further record. */
+/* At most 64 resets are kept for a peer that is away. A repeated one takes no further record. */
 TEST(limits_resets_that_wait_for_peers)
 {
     struct pair p = offered();
@@ -166,8 +166,8 @@ TEST(limits_resets_that_wait_for_peers)
     assert_int_equal(rig_view(p.dest).resets_spreading, 64);
 }
 
-/* A peer that does not answer keeps nobody waiting for ever: it counts as one that heard in part,
- * also where another one is lost and comes back meanwhile. Its late answer counts. */
+/* A peer that does not answer in time counts as unreached, so that nobody waits for ever, even if
+ * another peer is lost and returns meanwhile. A late answer still counts. */
 TEST(n1_peer_that_does_not_answer_counts_as_unreached_in_time)
 {
     struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
@@ -190,7 +190,7 @@ TEST(n1_peer_that_does_not_answer_counts_as_unreached_in_time)
     assert_int_equal(rig_view(p.dest).resets_spreading, 0);
 }
 
-/* The one that told us is answered then, too. */
+/* The peer that sent the reset is answered at that time, too. */
 TEST(n1_peer_that_told_is_answered_in_time)
 {
     struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
@@ -198,7 +198,7 @@ TEST(n1_peer_that_told_is_answered_in_time)
     rig_link_up(p.source, 0, p.dest, 1);
     p.source->automatic = BY_HAND(RIG_MSG);
     resets(p.dest, p.de.conn[0], 1);
-    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1); /* it tells its peer, which is silent */
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1); /* its peer does not answer */
     rig_lose_messages(p.source, 0);
     rig_advance(p.source, RESET_WAIT_MS_MAX * NS_PER_MS);
     assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
@@ -206,7 +206,7 @@ TEST(n1_peer_that_told_is_answered_in_time)
     assert_err(TERN_PEER_LOST, rig_job(p.source, RIG_MSG, 0)->msg.err);
 }
 
-/* However many resets peers tell of, a tenant's own begin as if there were none. */
+/* However many resets peers send, a tenant's own resets begin as if peers had sent none. */
 TEST(limits_resets_of_peers_refuse_none_of_a_tenant)
 {
     struct pair p = offered();
@@ -240,7 +240,7 @@ static void member(struct rig *rig, uint32_t peer, bool joined)
     rig_event(rig, &ev);
 }
 
-/* Who has left is waited for no longer, and nothing can be fetched from there. */
+/* A peer that left is waited for no longer, and a fetch from it fails. */
 TEST(n1_reset_does_not_wait_for_a_peer_that_left)
 {
     struct pair p = PAIR_LIMITED(limits.peers = 2, 4, 128, 64);
@@ -248,7 +248,7 @@ TEST(n1_reset_does_not_wait_for_a_peer_that_left)
     uint64_t id;
 
     source_has(&p, 1, TOKENS);
-    member(p.dest, 0, false); /* its link is up: that is no leaving */
+    member(p.dest, 0, false); /* its link is up: the peer has not left */
     assert_int_equal(fetched_now(&p), TOKENS);
     rig_link_down(p.dest, 0);
     id = resets(p.dest, p.de.conn[0], 1);
@@ -258,7 +258,7 @@ TEST(n1_reset_does_not_wait_for_a_peer_that_left)
     assert_int_equal(rig_view(p.dest).resets_spreading, 1); /* the other one is away, too */
     member(p.dest, 1, false);
     assert_int_equal(rig_view(p.dest).resets_spreading, 0);
-    id = resets(p.dest, p.de.conn[0], 1); /* there is nobody to hear of it */
+    id = resets(p.dest, p.de.conn[0], 1); /* no peer is left */
     assert_int_equal(rig_reply_to(p.dest, id)->namespace_reset.unreached, 0);
     rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
     d = asking(&p, 1, TOKENS);
@@ -266,7 +266,7 @@ TEST(n1_reset_does_not_wait_for_a_peer_that_left)
     assert_err(TERN_INVALID, rig_fetched(d, d->fetch));
 }
 
-/* Who joins hears of what still spreads, ahead of any fetch. */
+/* A peer that joins receives every reset that still spreads, ahead of any fetch. */
 TEST(n1_peer_that_joins_hears_of_what_still_spreads)
 {
     struct pair p = PAIR_LIMITED(limits.peers = 2, 4, 128, 64);

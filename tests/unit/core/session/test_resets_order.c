@@ -1,5 +1,5 @@
-/* N1: a reset takes effect once at a daemon, and never after a later one of the same daemon,
- * whatever way its messages take, however late they are, and whoever was restarted meanwhile. */
+/* N1: a reset takes effect once at each daemon, and never after a later one of the same daemon.
+ * This holds for any route and delay of its messages and for any restart meanwhile. */
 #include "base/hash.h"
 #include "unit/rig/rig_pair.h"
 
@@ -34,7 +34,7 @@ static struct peer_msg of_reset(uint64_t origin, uint64_t number, uint32_t hops)
                              .ns = {.hi = 1, .lo = 1}};
 }
 
-/* --- one daemon, and what its peers say --- */
+/* --- one daemon, and messages of its peers --- */
 
 #define IN(n) (PEERS + (n)) /* the link of its n-th peer to it */
 
@@ -44,8 +44,8 @@ struct one {
     struct pool_id pool;
 };
 
-/* Two peers call it, and it calls all but the last `away` of them. What it sends waits in its jobs.
- */
+/* Two peers call the daemon, and it calls all but the last `away` of them. Its messages wait in its
+ * jobs. */
 static struct one one_start(uint32_t away)
 {
     struct rig_options options = OPTIONS_WITH(limits.peers = 2);
@@ -76,7 +76,7 @@ static uint32_t depth(const struct one *o)
     return rig_depth(rig_session(o->rig, &o->e, o->pool, 1), seq1, TOKENS);
 }
 
-/* The oldest answer that it has sent over that link since. */
+/* The error in the oldest answer that the daemon has sent over `link`. */
 static enum tern_err answers(const struct one *o, uint32_t link)
 {
     struct rig_job *job = rig_job(o->rig, RIG_MSG, 0);
@@ -90,7 +90,7 @@ static enum tern_err answers(const struct one *o, uint32_t link)
     return err;
 }
 
-/* Its peers, whom it told, have carried it out, or only in part: how many it told. */
+/* Peers that received the reset answer with `err` (PEER_LOST: in part). Returns their number. */
 static uint32_t peer_says(const struct one *o, enum tern_err err)
 {
     uint32_t n = 0;
@@ -152,11 +152,11 @@ TEST(n1_reset_takes_no_effect_behind_a_later_one)
     assert_ok(answers(&o, IN(1)));
     assert_int_equal(depth(&o), TOKENS);
     assert_int_equal(rig_view(o.rig).resets_spreading, 0);
-    told_of(&o, 1, 6, 3); /* one that is later does */
+    told_of(&o, 1, 6, 3); /* a later one takes effect */
     assert_int_equal(depth(&o), 0);
 }
 
-/* One of another namespace, of another daemon, or of a peer that does not say what came before. */
+/* The order covers one daemon and one namespace only; a reset without an order takes effect. */
 TEST(n1_order_is_that_of_one_daemon_and_one_namespace)
 {
     struct one o = one_start(0);
@@ -177,14 +177,14 @@ TEST(n1_order_is_that_of_one_daemon_and_one_namespace)
     assert_int_equal(depth(&o), 0);
 }
 
-/* It is not over yet: the peer of the earlier one waits for its own answer, which comes with that
- * of the later one. */
+/* The earlier reset is not over: its peer still waits for an answer, which is sent with that of the
+ * later one. */
 TEST(n1_earlier_reset_is_answered_with_the_later_one)
 {
     struct one o = one_start(1);
 
     told_of(&o, 0, 5, 0);
-    assert_err(TERN_PEER_LOST, answers(&o, IN(0))); /* its own peer is away */
+    assert_err(TERN_PEER_LOST, answers(&o, IN(0))); /* the daemon's own peer is away */
     has(&o);
     told_of(&o, 1, 4, 1);
     assert_err(TERN_PEER_LOST, answers(&o, IN(1)));
@@ -197,7 +197,7 @@ TEST(n1_earlier_reset_is_answered_with_the_later_one)
     assert_int_equal(rig_view(o.rig).resets_spreading, 0);
 }
 
-/* Its peers have carried out the later one, and say no more of the earlier. */
+/* The daemon's peers have carried out the later reset, and answer the earlier one no more. */
 TEST(n1_earlier_reset_is_over_with_the_later_one)
 {
     struct one o = one_start(0);
@@ -212,7 +212,7 @@ TEST(n1_earlier_reset_is_over_with_the_later_one)
     assert_int_equal(rig_view(o.rig).resets_spreading, 0);
 }
 
-/* The later one does for what is only kept for peers that are away. */
+/* A reset that is only kept for peers that are away is replaced by the later one. */
 TEST(n1_later_reset_takes_the_place_of_an_earlier_one)
 {
     struct one o = one_start(1);
@@ -223,8 +223,8 @@ TEST(n1_later_reset_takes_the_place_of_an_earlier_one)
     assert_int_equal(rig_view(o.rig).resets_spreading, 1);
 }
 
-/* Who has remembered as many resets as there is room for forgets the oldest, and stays on the safe
- * side: that one takes effect. */
+/* A daemon without room for another reset forgets the oldest. If that one comes again it takes
+ * effect, which is the safe side. */
 TEST(limits_resets_that_are_remembered)
 {
     struct one o = one_start(0);
@@ -245,8 +245,8 @@ TEST(limits_resets_that_are_remembered)
     assert_int_equal(depth(&o), 0);
 }
 
-/* A peer that is nearer to where the reset began waits for the whole answer; one that is not may be
- * a peer that this daemon waits for. */
+/* A peer that is nearer to the reset's origin waits for the whole answer. One that is not may be a
+ * peer that this daemon waits for. */
 TEST(n1_nearer_peer_is_answered_for_all)
 {
     struct one o = one_start(1);
@@ -256,8 +256,8 @@ TEST(n1_nearer_peer_is_answered_for_all)
     told_of(&o, 1, 5, 3);
     assert_ok(answers(&o, IN(1)));
     told_of(&o, 1, 5, 1);
-    assert_ok(answers(&o, IN(0)));       /* it need not wait any more */
-    assert_int_equal(peer_hears(&o), 1); /* and may have let a peer not wait, which has to now */
+    assert_ok(answers(&o, IN(0)));       /* this one need not wait any more */
+    assert_int_equal(peer_hears(&o), 1); /* and may have let a peer not wait that has to wait now */
     assert_err(TERN_PEER_LOST, answers(&o, IN(1)));
 }
 
@@ -281,8 +281,8 @@ static uint32_t depth_at(struct rig *rig, const struct rig_engine *e, struct poo
     return rig_depth(rig_session(rig, e, pool, 1), seq1, TOKENS);
 }
 
-/* The reset was repeated until all had heard, and the peer's message of the first try comes then:
- * it takes no effect, and nobody keeps it for the peer's next life. */
+/* The reset was repeated until all peers had carried it out, and only then the peer's message of
+ * the first try arrives: it has no effect, and nobody keeps it for the peer's next life. */
 TEST(n1_reset_does_not_come_back_to_where_it_began)
 {
     struct both b = both_start();
@@ -296,7 +296,7 @@ TEST(n1_reset_does_not_come_back_to_where_it_began)
     assert_int_equal(rig_jobs(p->source, RIG_MSG), 1); /* of the first try, on its way */
     assert_int_equal(rig_job(p->source, RIG_MSG, 0)->msg.number, 1);
     second = resets(p->dest, &p->de);
-    rig_complete_nth(p->source, RIG_MSG, 1); /* of the second */
+    rig_complete_nth(p->source, RIG_MSG, 1); /* of the second try */
     while (rig_jobs(p->source, RIG_MSG) > 1)
         rig_complete_nth(p->source, RIG_MSG, 1);
     assert_int_equal(unreached(p->dest, second), 0);
@@ -321,8 +321,8 @@ TEST(n1_reset_does_not_come_back_to_where_it_began)
     assert_int_equal(depth_at(p->dest, &p->de, p->dp), TOKENS);
 }
 
-/* The daemon where it began was restarted: its peer tells the new one, which forgets once, and then
- * nobody keeps it. */
+/* The daemon where the reset began was restarted: the new one receives it from its peer and carries
+ * it out once, and then nobody keeps it. */
 TEST(n1_reset_of_a_former_life_ends)
 {
     struct both b = both_start();
@@ -354,7 +354,7 @@ struct trio {
     struct pool_id pool[3];
 };
 
-/* The slot at i of the peer k: the next one, or the one behind. */
+/* The slot of peer k at daemon i: 0 for the next daemon, 1 for the one after it. */
 static uint32_t slot(uint32_t i, uint32_t k)
 {
     return (k + 3 - i) % 3 - 1;
@@ -409,8 +409,8 @@ static uint32_t spreading(struct trio *t)
     return n;
 }
 
-/* 1 lies between 0 and 2. The last link comes up late: no two of them wait for each other for ever,
- * and so nobody tells a restarted one of it. */
+/* Daemon 1 lies between 0 and 2, and the last link comes up late: no two daemons wait for each
+ * other for ever, so a restarted one does not receive the reset. */
 TEST(n1_reset_over_two_hops_comes_to_rest)
 {
     struct trio t = trio_start();
@@ -424,7 +424,7 @@ TEST(n1_reset_over_two_hops_comes_to_rest)
     rig_put(t.rig[2], &t.e[2], t.pool[2], 1, TOKENS);
     reset = resets(t.rig[0], &t.e[0]);
     all_settle(&t);
-    assert_int_equal(unreached(t.rig[0], reset), 1); /* 2 cannot tell 1 */
+    assert_int_equal(unreached(t.rig[0], reset), 1); /* 2 has no link to 1 */
     assert_int_equal(depth_at(t.rig[2], &t.e[2], t.pool[2]), 0);
     rig_put(t.rig[1], &t.e[1], t.pool[1], 1, TOKENS);
     calls(&t, 2, 1);
@@ -433,9 +433,9 @@ TEST(n1_reset_over_two_hops_comes_to_rest)
     assert_int_equal(depth_at(t.rig[1], &t.e[1], t.pool[1]), TOKENS);
 }
 
-/* The daemon in the middle is restarted while the last one cannot reach all: the new one is told,
- * first by the one behind it, and whoever began the reset still knows that somebody is unreached.
- */
+/* The daemon in the middle is restarted while the last one cannot reach all its peers: the new one
+ * receives the reset from the last one first, and the daemon where it began still counts an
+ * unreached peer. */
 TEST(n1_restarted_daemon_waits_for_those_behind_it)
 {
     struct trio t = trio_start();

@@ -1,8 +1,8 @@
-/* Pages that are given back at a step, and the records that they wait in (E2). */
+/* Pages that are returned at a step, and the records in which they wait (E2). */
 #include "unit/rig/rig_pair.h"
 
-/* Retire records: whoever needs one and finds none is told so before anything changes; steps bring
- * them back. */
+/* Retire records: an operation that needs one and finds none is BUSY and changes nothing. Steps
+ * that pass free records. */
 TEST(limits_retires_full_busy_until_a_step_passes)
 {
     struct bench b = BENCH_LIMITED(limits.retires = 2, 4, 64);
@@ -21,8 +21,8 @@ TEST(limits_retires_full_busy_until_a_step_passes)
     assert_err(TERN_BUSY, rig_close(b.s, 3));
     assert_int_equal(rig_retiring(b.rig, b.pool), 2);
     rig_engine_done(b.rig, &b.e, 1);
-    assert_ok(rig_rewind(b.s, 28, 2)); /* one record came back */
-    assert_ok(rig_rewind(b.s, 24, 1)); /* and step 1 has passed: it needs none */
+    assert_ok(rig_rewind(b.s, 28, 2)); /* one record is free again */
+    assert_ok(rig_rewind(b.s, 24, 1)); /* step 1 has passed: no record needed */
     rig_engine_done(b.rig, &b.e, 2);
     assert_int_equal(rig_retiring(b.rig, b.pool), 0);
     assert_int_equal(rig_view(b.rig).retires_free, 2);
@@ -31,8 +31,8 @@ TEST(limits_retires_full_busy_until_a_step_passes)
     assert_int_equal(rig_free(b.rig, b.pool), 64);
 }
 
-/* A commit at step 0 needs no record, until it adopts a node of its engine that is pending: what
- * follows waits with it. */
+/* A commit at step 0 needs no record until it adopts a pending node of its engine; the chunks
+ * behind that node wait with it. */
 TEST(limits_retires_full_commit_below_a_pending_node_stops_there)
 {
     struct bench b = BENCH_LIMITED(limits.retires = 2, 4, 64);
@@ -42,12 +42,12 @@ TEST(limits_retires_full_commit_below_a_pending_node_stops_there)
     computes_and_commits(b.s, 1, 16, 8, 5); /* one record */
     assert_ok(rig_rewind(b.s, 12, 6));      /* and the other */
     assert_err(TERN_BUSY, rig_commit(twin, 16, 0));
-    assert_lengths(twin, 4, 16, 16); /* adopted, and not beyond */
+    assert_lengths(twin, 4, 16, 16); /* adopted, but no further */
     rig_engine_done(b.rig, &b.e, 6);
     assert_leaves_whole(rig_commit(twin, 16, 0), twin, 16);
 }
 
-/* The same where a transfer would hang its chunks below a node that waits for its step. */
+/* The same for a transfer whose chunks would hang below a node that waits for its step. */
 TEST(limits_retires_full_fetch_below_a_pending_node_busy)
 {
     struct pair p = PAIR_LIMITED(limits.retires = 2, 4, 64, 64);
@@ -63,7 +63,7 @@ TEST(limits_retires_full_fetch_below_a_pending_node_busy)
     assert_leaves_whole(fetch_all(p.d), p.d, 32);
 }
 
-/* Pages that retire for a dead engine come back with it, whatever step they wait for. */
+/* Pages that retire for a dead engine are free when it is gone, whatever step they wait for. */
 TEST(engine_gone_ends_its_retiring_pages)
 {
     struct rig *rig = rig_create(NULL);
@@ -85,7 +85,7 @@ TEST(engine_gone_ends_its_retiring_pages)
     assert_int_equal(rig_view(rig).retires_free, rig->options.limits.retires);
 }
 
-/* E2: numbers never go back. */
+/* E2: step numbers never go back. */
 TEST(engine_step_that_goes_back_is_refused)
 {
     struct bench b = bench_start(4, 8);
@@ -100,8 +100,8 @@ TEST(engine_step_that_goes_back_is_refused)
     assert_int_equal(rig_free(b.rig, b.pool), 6);
 }
 
-/* E7: garbage in a control page proves nothing, and after its repair steps count on from where they
- * were. */
+/* E7: garbage in a control page proves nothing. When it is repaired, steps count from the value
+ * before. */
 TEST(engine_step_that_jumps_frees_nothing)
 {
     static const uint64_t garbage[] = {7 + STEPS_UNNAMED_MAX + 1, 1ull << 40, UINT64_MAX};
@@ -119,7 +119,7 @@ TEST(engine_step_that_jumps_frees_nothing)
         assert_true(v.jumped && v.jumps == i + 1 && v.named == 7 && v.done_step[0] == garbage[i]);
         assert_true(v.waits_since_ns != 0 && v.waits_since_ns < b.rig->now_ns);
     }
-    assert_ok(rig_rewind(b.s, 8, 8)); /* nor what is given back meanwhile */
+    assert_ok(rig_rewind(b.s, 8, 8)); /* pages that are returned meanwhile stay, too */
     rig_engine_done(b.rig, &b.e, 4);  /* refused: 5 was true */
     rig_engine_done(b.rig, &b.e, 6);  /* repaired */
     assert_int_equal(rig_retiring(b.rig, b.pool), 6);
@@ -129,7 +129,7 @@ TEST(engine_step_that_jumps_frees_nothing)
     assert_true(!v.jumped && v.jumps == 3 && v.waits_since_ns == b.rig->now_ns);
 }
 
-/* Many steps that name nothing are no garbage: the next step that is named shows it. */
+/* A jump over many unnamed steps is no garbage: the next step that is named near it proves that. */
 TEST(engine_step_far_ahead_counts_when_one_near_it_is_named)
 {
     const uint64_t far = 3ull * STEPS_UNNAMED_MAX;

@@ -1,6 +1,6 @@
-/* Rule T14, retract and recover, and S10 and S8 of it: both modes, what is given back and when,
- * which lengths come back, what a session that is away may do, and every way out of it. Pages of 4
- * tokens and L = 4 where nothing else is said. */
+/* T14, retract and recover, with S8 and S10: both modes, which pages are returned and when, which
+ * lengths come back, which requests a session that is away accepts, and every way out of that
+ * state. Pages have 4 tokens and L = 4 unless a test sets others. */
 #include "core/busy.h"
 #include "core/session/call.h"
 #include "unit/rig/rig_host.h"
@@ -32,7 +32,7 @@ static void goes_on(struct bench *b)
         bench_ends_clean(b);                                                                       \
     } while (0)
 
-/* The copies come first, the step after them; or the other way round. */
+/* The copies end before the step passes, or after it. */
 static void retract_host_waits_for(bool copies_first)
 {
     struct bench b = running(32);
@@ -73,7 +73,7 @@ static void retract_host_waits_for(bool copies_first)
     assert_int_equal(host_depth(b.s, seq1, 8), 8);
     b.rig->automatic = RIG_ALL;
     assert_leaves(rig_recover_now(b.s), b.s, 8, 14,
-                  14); /* S10: T is where it was, although 12 could be committed */
+                  14); /* S10: T has not moved, although 12 could be committed */
     assert_int_equal(b.s->ntokens, 14);
     assert_int_equal(b.rig->copies_up, 2);
     assert_int_equal(b.rig->last->recover.kib, 1);
@@ -88,7 +88,7 @@ TEST(retract_host_waits_for_its_copies_and_for_its_step)
     retract_host_waits_for(false);
 }
 
-/* T14: what the host has already is not copied again, and nobody evicted it: at once both ways. */
+/* T14: the host has all copies already, nothing was evicted: retract and recover end at once. */
 TEST(retract_host_with_the_copies_there_already_is_away_at_once)
 {
     struct bench b = running(32);
@@ -118,10 +118,10 @@ TEST(retract_drop_gives_back_what_was_not_committed)
     assert_int_equal(session_seen(b.s).ref, REF_RETRACTED);
     assert_int_equal(node_seen(b.rig, b.pool, seq1, 8).refs[REF_RETRACTED], 1);
     assert_int_equal(node_seen(b.rig, b.pool, seq1, 8).refs[REF_DEVICE], 0);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* its prefix is pinned */
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* the pin holds its prefix */
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
     assert_leaves(rig_recover_now(b.s), b.s, 8, 8, 8);
-    assert_int_equal(b.s->ntokens, 14); /* the tokens are known still */
+    assert_int_equal(b.s->ntokens, 14); /* the tokens are kept */
     goes_on_to_the_end(&b);
 }
 
@@ -193,7 +193,7 @@ TEST(retract_that_evicts_more_than_a_step_may_is_busy_and_goes_on_when_repeated)
     bench_ends_clean(&b);
 }
 
-/* T14: room is taken for the whole path at once: nobody else can take it while the copies run. */
+/* T14: the room for the whole path is promised at once; nobody can take it while the copies run. */
 TEST(retract_host_room_is_taken_at_once)
 {
     struct bench b = host_bench(4, 32, 3);
@@ -227,7 +227,7 @@ TEST(retract_repeated_retract_changes_nothing)
 
             assert_ok(rig_retract(b.s, mode, 5));
             changes = core_changes(b.rig->core);
-            assert_ok(rig_retract(b.s, again, 9)); /* still waits for 5 */
+            assert_ok(rig_retract(b.s, again, 9)); /* still waits for step 5 */
             assert_true(core_changes(b.rig->core) == changes);
             rig_engine_done(b.rig, &b.e, 5);
             assert_string_equal(state_of(b.s), "retracted");
@@ -255,7 +255,7 @@ TEST(retract_recover_of_a_running_session_changes_nothing_of_it)
     bench_ends_clean(&b);
 }
 
-/* T14: recover before the copies are there, or before the step has passed: it runs at once. */
+/* T14: a recover before the copies have ended, or before the step has passed, runs at once. */
 TEST(retract_recover_cancels_a_retract_that_is_not_through)
 {
     for (uint32_t done = 0; done <= 2; done++) {
@@ -273,7 +273,7 @@ TEST(retract_recover_cancels_a_retract_that_is_not_through)
         goes_on(&b);
         rig_engine_done(b.rig, &b.e, 5);
         rig_runs_free(b.rig);
-        assert_string_equal(state_of(b.s), "turn"); /* it was cancelled for good */
+        assert_string_equal(state_of(b.s), "turn"); /* the retract does not resume */
         assert_int_equal(rig_wrong(b.s, 24), 0);
         bench_ends_clean(&b);
     }
@@ -292,16 +292,16 @@ TEST(retract_a_failed_copy_leaves_the_prefix_where_it_is)
         b.rig->copy_err = TERN_CORRUPT;
         rig_runs_free(b.rig);
         assert_int_equal(b.rig->copies_to_fail, 0);
-        assert_int_equal(rig_depth(b.s, seq1, 8), 8); /* the device has it */
+        assert_int_equal(rig_depth(b.s, seq1, 8), 8); /* the device still has it */
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0) > 0 && host_depth(b.s, seq1, 8) < 8,
-                         0); /* and nothing is lost */
+                         0); /* no page is lost */
         assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14);
         goes_on_to_the_end(&b);
     }
 }
 
-/* T14: a copy that is made again undoes nothing; one that is given up does, and that is counted.
- * Who waits for the memory asks again, and learns what holds. */
+/* T14: a copy that is tried again undoes nothing. One that is given up undoes the retract, which is
+ * counted: an engine that still needs the memory repeats the Retract and gets the present state. */
 TEST(retract_a_retract_that_is_undone_is_counted_and_may_be_repeated)
 {
     for (uint32_t fails = COPY_TRIES_MAX - 1; fails <= COPY_TRIES_MAX; fails++) {
@@ -324,14 +324,13 @@ TEST(retract_a_retract_that_is_undone_is_counted_and_may_be_repeated)
         retracts_to("retracted", b.s, RETRACT_HOST, 0);
         assert_int_equal(rig_view(b.rig).retracts, 1 + undone);
         assert_int_equal(rig_view(b.rig).retracts_undone, undone);
-        assert_ok(rig_recover_now(b.s)); /* what the engine takes back is not counted */
+        assert_ok(rig_recover_now(b.s)); /* a Recover does not count */
         assert_int_equal(rig_view(b.rig).retracts_undone, undone);
         goes_on_to_the_end(&b);
     }
 }
 
-/* While pages are on their way it is a matter of waiting. */
-/* A refusal tells the lengths as they are, too. */
+/* A refusal carries the session's lengths, too. */
 static void assert_told(const struct rig_session *s, const struct lengths *told)
 {
     assert_memory_equal(&s->len, told, sizeof *told);
@@ -445,7 +444,7 @@ TEST(retract_abort_of_a_session_that_is_away)
         assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
         assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
         rig_runs_free(b.rig);
-        computes_up_to(b.s, seq1, 14, 14); /* and it goes on as a fresh one */
+        computes_up_to(b.s, seq1, 14, 14); /* continues like a new session */
         assert_int_equal(rig_wrong(b.s, 12), 0);
         goes_on_to_the_end(&b);
     }
@@ -481,7 +480,7 @@ TEST(retract_the_engine_dies_while_its_session_is_away)
     }
 }
 
-/* T14: the one that waited for a Recover is gone: nobody is answered, and nothing is lost. */
+/* T14: the connection that waited for a Recover is gone: no answer is sent, and no page is lost. */
 TEST(retract_the_connection_closes_while_a_recover_waits)
 {
     struct bench b = away(AWAY_LOADING);
@@ -519,7 +518,7 @@ TEST(retract_load_back_without_device_room_leaves_it_retracted)
     goes_on_to_the_end(&b);
 }
 
-/* T14: nothing committed: there is nothing to copy, and all of [0, C) stays the session's own. */
+/* T14: nothing is committed, so nothing is copied and all of [0, C) stays the session's own. */
 TEST(retract_host_with_nothing_committed)
 {
     struct bench b = host_bench(4, 32, 4);
@@ -547,7 +546,7 @@ TEST(retract_a_fresh_session_can_go_and_come_back)
     }
 }
 
-/* T14: between turns: it comes back idle, with its good list. */
+/* T14: a session that is retracted between turns comes back idle, with its last good list. */
 TEST(retract_an_idle_session_comes_back_idle)
 {
     for (uint32_t i = 0; i < 3; i++) {
@@ -577,7 +576,7 @@ TEST(retract_an_idle_session_comes_back_idle)
     }
 }
 
-/* T14: a commit whose step has not passed: the copy waits for it, and so does the retract. */
+/* T14: the step of a commit has not passed: the copy waits for it, and so does the retract. */
 TEST(retract_host_waits_for_a_commit_that_is_pending)
 {
     struct bench b = host_bench(4, 32, 32);
@@ -596,21 +595,21 @@ TEST(retract_host_waits_for_a_commit_that_is_pending)
     goes_on_to_the_end(&b);
 }
 
-/* T14: what a Retract said of steps ends with it. */
+/* T14: the step that a Retract named ends with that Retract. */
 TEST(retract_the_step_of_a_retract_ends_with_it)
 {
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
         struct bench b = running(32);
 
         assert_ok(rig_retract(b.s, mode, 5));
-        assert_ok(rig_abort(b.s, 0)); /* its pages are named by step 5 */
+        assert_ok(rig_abort(b.s, 0)); /* step 5 names its pages */
         assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
         assert_int_equal(rig_retiring(b.rig, b.pool), 3);
-        rig_evict(b.rig, b.admin, b.pool, 0); /* and so is what it borrowed */
+        rig_evict(b.rig, b.admin, b.pool, 0); /* what it borrowed retires at that step, too */
         assert_int_equal(rig_depth(b.s, seq1, 8), 8);
         computes(b.s, 5, 14);
         assert_ok(rig_abort(b.s, 0));
-        assert_int_equal(rig_retiring(b.rig, b.pool), 3); /* these are not */
+        assert_int_equal(rig_retiring(b.rig, b.pool), 3); /* these name no step */
         rig_engine_done(b.rig, &b.e, 5);
         assert_int_equal(rig_retiring(b.rig, b.pool), 0);
         bench_ends_clean(&b);
@@ -621,13 +620,13 @@ TEST(retract_the_step_of_a_retract_ends_with_it)
         assert_ok(rig_retract(b.s, mode, 5));
         assert_ok(rig_recover_now(b.s));
         rig_engine_done(b.rig, &b.e, 5);
-        retracts_to("retracted", b.s, mode, 0); /* at once, not when 5 has passed again */
+        retracts_to("retracted", b.s, mode, 0); /* at once: step 5 need not pass again */
         assert_ok(rig_recover_now(b.s));
         goes_on_to_the_end(&b);
     }
 }
 
-/* T14: a session that came back names its steps itself, whatever its Retract had said. */
+/* T14: after a Recover the session's requests name their steps, whatever the Retract named. */
 TEST(retract_after_a_recover_the_step_is_the_engines_again)
 {
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
@@ -645,7 +644,7 @@ TEST(retract_after_a_recover_the_step_is_the_engines_again)
     }
 }
 
-/* T14: more than the retire records can name: BUSY, and nothing has changed. */
+/* T14: more pages than the retire records can name: BUSY, and nothing has changed. */
 TEST(retract_without_a_retire_record_it_is_busy)
 {
     struct bench b = running_with(HOST_BENCH_LIMITED(limits.retires = 2, 4, 32, 32));
@@ -667,7 +666,7 @@ TEST(retract_without_a_retire_record_it_is_busy)
     bench_ends_clean(&b);
 }
 
-/* T14: two sessions of one path: each has its ref, and what one loads the other finds. */
+/* T14: two sessions of one path: each has its own ref, and each finds what the other one loaded. */
 TEST(retract_two_sessions_of_one_prefix_go_and_come_back)
 {
     struct bench b = running(32);
@@ -676,7 +675,7 @@ TEST(retract_two_sessions_of_one_prefix_go_and_come_back)
 
     matches(two, seq1, 10, 8);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* the other runs on it */
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* the other session uses it */
     assert_int_equal(rig_wrong(two, 8), 0);
     assert_ok(rig_retract(two, RETRACT_HOST, 0));
     assert_int_equal(node_seen(b.rig, b.pool, seq1, 8).refs[REF_HOST], 2);
@@ -685,7 +684,7 @@ TEST(retract_two_sessions_of_one_prefix_go_and_come_back)
     first = rig_recover(b.s);
     second = rig_recover(two);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2); /* one load for both */
-    assert_ok(rig_abort(b.s, 0));                   /* the second still needs it */
+    assert_ok(rig_abort(b.s, 0));                   /* the second one still needs it */
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
     rig_complete(b.rig, RIG_COPY);
     assert_err(TERN_BUSY, rig_recovered(two, second));
@@ -698,7 +697,7 @@ TEST(retract_two_sessions_of_one_prefix_go_and_come_back)
     bench_ends_clean(&b);
 }
 
-/* What a refused request says is about what was refused. */
+/* The text of a refusal is about the request that was refused. */
 TEST(retract_a_fetch_of_a_session_that_is_away_is_told_to_recover)
 {
     struct bench b = host_bench(4, 64, 16);
@@ -726,7 +725,7 @@ TEST(retract_a_recover_of_a_session_that_is_coming_back_busy)
     assert_int_equal(rig_wrong(b.s, 8), 0);
 }
 
-/* An answer that comes later is still that of its request. */
+/* An answer that is sent later has the trace id of its own request. */
 TEST(retract_a_recover_that_waits_has_the_trace_id_of_its_request)
 {
     struct bench b = running(32);
@@ -742,7 +741,7 @@ TEST(retract_a_recover_that_waits_has_the_trace_id_of_its_request)
     bench_ends_clean(&b);
 }
 
-/* More sessions wait for one copy than a step has room to answer: the rest hears at once, without
+/* More sessions wait for one copy than a step can answer: the rest is answered at once, without
  * another event. */
 TEST(retract_more_recover_at_once_than_a_step_can_answer)
 {

@@ -1,5 +1,4 @@
-/* What a shortage says: pages that are free, that eviction could bring, and that wait for a step
- * (E4). */
+/* The counts of a shortage: pages that are free, evictable, or waiting for a step (E4). */
 #include "unit/rig/rig_tiers.h"
 
 TEST(engine_shortage_counts_free_evictable_and_retiring)
@@ -13,34 +12,33 @@ TEST(engine_shortage_counts_free_evictable_and_retiring)
     computes(b.s, 1, 8);            /* 2 in use, 5 free */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * 9, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.needed, 9);
-    /* What was evicted stays evicted (T11), so the two count as free or as evictable, never as
-     * both. */
+    /* What was evicted stays evicted (T11), so each of the two pages counts as free or as
+     * evictable, never as both. */
     assert_int_equal(b.rig->res.shortage.free + b.rig->res.shortage.evictable, 7);
     assert_int_equal(b.rig->res.shortage.retiring, 3);
     assert_true(b.rig->res.shortage.until_step == 6);
     assert_lengths(b.s, 0, 8, 8);
 }
 
-/* Reclaimable is what eviction could bring: not what is pinned, nor what a pinned node continues.
- */
+/* Evictable pages exclude those that are pinned and those of nodes above a pin. */
 TEST(engine_shortage_does_not_count_what_pins_hold)
 {
     struct bench b = bench_start(4, 20);
 
-    rig_put(b.rig, &b.e, b.pool, 5, 12); /* 3 pages that can go */
+    rig_put(b.rig, &b.e, b.pool, 5, 12); /* 3 evictable pages */
     rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session below pins 5 */
     session_with(b.rig, &b.e, b.pool, 1, 20);
-    computes_and_commits(b.s, 2, 12, 12, 9); /* 3 pages that nobody sees yet, pinned */
+    computes_and_commits(b.s, 2, 12, 12, 9); /* 3 pages that are pinned until their step */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 12 + 4 * 15, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.free, 20 - 3 - 8 - 3);
     assert_int_equal(b.rig->res.shortage.evictable, 3 + 3);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).evictable, 3 + 3);
     assert_int_equal(b.rig->res.shortage.needed, 15);
     assert_int_equal(rig_view(b.rig).evicted_nodes,
-                     0); /* T11: nothing goes for what does not fit */
+                     0); /* T11: nothing is evicted for a request that does not fit */
 }
 
-/* E4: the first step that brings what is missing, of this pool and group. */
+/* E4: the shortage names the first step after which this pool and group have enough. */
 TEST(engine_shortage_names_the_step_that_brings_enough)
 {
     struct bench b = bench_start(4, 10);
@@ -54,7 +52,7 @@ TEST(engine_shortage_names_the_step_that_brings_enough)
         takes_pages(s[i], rig_tokens(i, 4 * pages[i]), 4 * pages[i], 4 * pages[i]);
     }
     takes_pages(b.s, rig_tokens(7, 32), 32, 8);
-    rig_put(b.rig, &b.e, b.pool, 9, 4); /* one page can go, one is free */
+    rig_put(b.rig, &b.e, b.pool, 9, 4); /* one page is evictable, one is free */
     for (uint32_t i = 0; i < 3; i++)
         assert_ok(rig_close(s[i], steps[i]));
     for (uint32_t missing = 4; missing > 0; missing--) {
@@ -75,7 +73,7 @@ TEST(room_a_shortage_of_state_says_what_there_is)
     struct rig_session *held = stage_committed(&st, 1, 64), *s = stage_session(&st);
     const struct shortage *sh = &st.rig->res.shortage;
 
-    stage_put(&st, 2, 64);                     /* 4 borrowed, 4 that can go, 4 free */
+    stage_put(&st, 2, 64);                     /* 4 borrowed, 4 evictable, 4 free */
     takes_pages(s, rig_tokens(3, 64), 64, 32); /* 2 of the free ones */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 144, 0, NULL, 0));
     assert_int_equal(sh->group, 1);
@@ -89,15 +87,15 @@ TEST(room_a_shortage_of_state_says_what_there_is)
     assert_ok(rig_extend(s, 144, 0, NULL, 0));
 }
 
-/* T11: what eviction could bring is not enough, so nothing goes. What lies above a pin or beside it
- * counts for what it is, and a page less is admitted. */
+/* T11: eviction could not free enough, so nothing is evicted. Pages above a pin or beside it are
+ * counted correctly: the same request with one page less is admitted. */
 TEST(t11_a_doomed_extend_evicts_nothing)
 {
     struct bench b = bench_start(4, 16);
     struct rig_session *pins = rig_session(b.rig, &b.e, b.pool, 1);
     const struct shortage *sh = &b.rig->res.shortage;
 
-    rig_put(b.rig, &b.e, b.pool, 5, 12); /* 3 pages that can go */
+    rig_put(b.rig, &b.e, b.pool, 5, 12); /* 3 evictable pages */
     rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session pins 5 */
     assert_ok(rig_match(pins, seq1, 20));
     assert_ok(rig_match(b.s, rig_tokens(7, 64), 64));
@@ -116,8 +114,8 @@ TEST(t11_a_doomed_extend_evicts_nothing)
     bench_ends_clean(&b);
 }
 
-/* T11: pages of another group help only as whole slabs: one that a session holds a page of does
- * not, however many of its pages could go. */
+/* T11: pages of another group help only as whole slabs. A slab with a session's page in it does
+ * not, however many of its pages are evictable. */
 TEST(t11_slabs_that_would_not_come_free_are_not_counted)
 {
     struct bench b = bench_start(4, 16);
@@ -135,13 +133,13 @@ TEST(t11_slabs_that_would_not_come_free_are_not_counted)
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 8, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.group, 1);
     assert_int_equal(b.rig->res.shortage.free, 1);
-    assert_int_equal(b.rig->res.shortage.evictable, 1); /* for each group alone it is enough */
+    assert_int_equal(b.rig->res.shortage.evictable, 1); /* enough for each group alone */
     assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
     assert_ok(rig_extend(s, 4, 0, NULL, 0));
     assert_int_equal(rig_view(b.rig).evicted_nodes, 1);
 }
 
-/* T11, on the host: a retraction for which the host has too little room costs no copy there. */
+/* T11, on the host: a retraction for which the host has too little room evicts no copy there. */
 TEST(t11_a_doomed_retraction_evicts_nothing_on_the_host)
 {
     struct bench b = host_bench(4, 32, 4);
@@ -157,11 +155,11 @@ TEST(t11_a_doomed_retraction_evicts_nothing_on_the_host)
     assert_err(TERN_POOL_EXHAUSTED, rig_retract(s, RETRACT_HOST, 0));
     assert_true(on_host(&b, 2, 8) && on_host(&b, 1, 8));
     assert_ok(rig_commit(s, 20, 0));
-    assert_err(TERN_QUOTA, rig_retract(s, RETRACT_HOST, 0)); /* five pages never fit */
+    assert_err(TERN_QUOTA, rig_retract(s, RETRACT_HOST, 0)); /* five pages can never fit */
 }
 
-/* E4: what only checksum jobs hold comes back by itself, so a request for which that suffices is
- * told to come back, and one for which it does not is told so. */
+/* E4: pages that only checksum jobs hold come free by themselves. A request that they would satisfy
+ * is BUSY, and one that needs more is POOL_EXHAUSTED. */
 TEST(e4_pages_that_only_jobs_hold_are_waited_for)
 {
     for (uint32_t runs = 0; runs < 2; runs++) { /* the jobs wait, or run */
@@ -173,8 +171,8 @@ TEST(e4_pages_that_only_jobs_hold_are_waited_for)
         assert_ok(rig_close(s, 0));
         assert_ok(rig_match(b.s, rig_tokens(2, 64), 64));
         assert_err(TERN_BUSY, rig_extend(b.s, 64, 0, NULL, 0));
-        assert_false(b.rig->res.shortage.goes_on);      /* no other piece of eviction helps */
-        pins = session_with(b.rig, &b.e, b.pool, 1, 4); /* the first node stays */
+        assert_false(b.rig->res.shortage.goes_on);      /* no more eviction would help */
+        pins = session_with(b.rig, &b.e, b.pool, 1, 4); /* pins the first node */
         assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 64, 0, NULL, 0));
         assert_err(TERN_BUSY, rig_extend(b.s, 60, 0, NULL, 0));
         assert_ok(rig_close(pins, 0));
@@ -183,8 +181,8 @@ TEST(e4_pages_that_only_jobs_hold_are_waited_for)
     }
 }
 
-/* However much waits for its checksums of another tenant: that comes free for nobody but that one.
- */
+/* Pages that wait for checksums of another tenant come free for that tenant alone, however many
+ * they are. */
 TEST(e4_pages_that_jobs_of_another_tenant_hold_are_not_waited_for)
 {
     struct rig_options options = rig_defaults();
@@ -200,7 +198,7 @@ TEST(e4_pages_that_jobs_of_another_tenant_hold_are_not_waited_for)
     other = rig_engine(b.rig, 1, "other", 1);
     pool = rig_pool_pages(b.rig, &other, 4, 8);
     b.rig->automatic = BY_HAND(RIG_SEAL);
-    b.rig->no_audit = true; /* it would look at each node after each of 1200 jobs */
+    b.rig->no_audit = true; /* the audit would look at each node after each of 1200 jobs */
     rig_put(b.rig, &b.e, b.pool, 1, 4800);
     for (uint32_t i = 0; i < 2; i++) {
         s[i] = rig_session(b.rig, &other, pool, 1);
@@ -211,7 +209,7 @@ TEST(e4_pages_that_jobs_of_another_tenant_hold_are_not_waited_for)
     complete_all(b.rig, RIG_SEAL);
 }
 
-/* The same above a fork, of which jobs keep both branches. */
+/* The same above a fork whose two branches have jobs. */
 TEST(e4_pages_that_jobs_hold_above_a_fork_are_waited_for)
 {
     struct bench b = bench_start(4, 16);
@@ -235,8 +233,8 @@ TEST(e4_pages_that_jobs_hold_above_a_fork_are_waited_for)
     assert_ok(rig_extend(b.s, 64, 0, NULL, 0));
 }
 
-/* E4: what the pool could never have is QUOTA with both numbers, whatever can be evicted and
- * whatever the session has already; what fits the pool if others left is not. */
+/* E4: what the pool could never have is QUOTA, with both numbers, whatever is evictable and
+ * whatever the session has. What would fit if others left is POOL_EXHAUSTED. */
 TEST(e4_what_never_fits_is_told_apart_from_what_does_not_fit_now)
 {
     struct bench b = bench_start(4, 20);
@@ -253,11 +251,11 @@ TEST(e4_what_never_fits_is_told_apart_from_what_does_not_fit_now)
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 16), 16), 16); /* nothing was evicted */
     other = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(other, rig_tokens(3, 80), 80));
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(other, 80, 0, NULL, 0)); /* it would, alone */
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(other, 80, 0, NULL, 0)); /* alone, it would */
 }
 
-/* T2: a prompt that is told again, or another one in its place, takes the records that the first
- * one gives back, also where others hold all the rest. */
+/* T2: a prompt that is repeated, or another one in its place, takes the records that the first one
+ * frees, even if others hold all the rest. */
 static void told_again(uint32_t committed)
 {
     struct bench b = BENCH_LIMITED(limits.token_blocks = 40, 4, 64);

@@ -1,11 +1,11 @@
-/* The operations of a Step: each is all or nothing with its own result (E6), lengths stay in order
- * (S1), and Finish, Rewind and Abort do what the rules say. */
+/* The operations of a Step: each takes effect as a whole or not at all and has its own result (E6),
+ * lengths stay in order (S1), and Finish, Rewind and Abort follow S4 to S7. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "unit/rig/rig_test.h"
 
-/* All of the bench's session. */
+/* All operations are for the bench's session. */
 static const struct reply *steps(struct bench *b, struct step_op *ops, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -13,7 +13,7 @@ static const struct reply *steps(struct bench *b, struct step_op *ops, uint32_t 
     return rig_step_ops(b->rig, b->e.conn[0], ops, n);
 }
 
-/* E6: each operation is all or nothing with its own result; a failed one does not stop the rest. */
+/* E6: an operation that fails does not stop those behind it, unless it is a barrier. */
 TEST(step_failed_operation_does_not_stop_the_rest)
 {
     struct bench b = bench_start(4, 4);
@@ -106,8 +106,7 @@ TEST(extend_one_group_short_takes_nothing)
     }
 }
 
-/* T4: no other session notices; nor do prefixes that are pinned. Fault 36: nothing waits for ever.
- */
+/* T4: other sessions do not notice, and pinned prefixes stay. Fault 36: nothing waits for ever. */
 TEST(extend_exhausted_others_go_on)
 {
     struct bench b = bench_start(4, 8);
@@ -132,14 +131,14 @@ TEST(extend_only_what_is_missing)
     takes_pages(b.s, seq1, 32, 1);
     assert_int_equal(rig_free(b.rig, b.pool), 7);
     first = b.s->table[0][0];
-    assert_ok(rig_extend(b.s, 4, 0, NULL, 0)); /* fits the page that is there */
+    assert_ok(rig_extend(b.s, 4, 0, NULL, 0)); /* fits the page that it has */
     assert_int_equal(rig_free(b.rig, b.pool), 7);
     assert_ok(rig_extend(b.s, 5, 0, NULL, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 6);
     assert_memory_equal(&first, &b.s->table[0][0], sizeof first);
 }
 
-/* Every request here is wrong; none may change anything, S1 included. */
+/* Every request here is wrong: none changes anything, S1 included. */
 TEST(session_lengths_out_of_order_invalid_and_unchanged)
 {
     struct bench b = bench_running();
@@ -172,7 +171,7 @@ TEST(session_tokens_at_another_base_conflict)
     assert_int_equal(b.s->ntokens, 16);
 }
 
-/* S5 and P2 together: the tail retires at its step, the partial page is still ours. */
+/* S5 and P2: the tail retires at its step, and the partial page stays the session's. */
 TEST(rewind_within_a_page_frees_nothing)
 {
     struct bench b = bench_running();
@@ -198,7 +197,7 @@ TEST(finish_keeps_table_pins_and_tokens)
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4);
 }
 
-/* S6: a length names tokens of the session, and what was not told as written does not become it. */
+/* S6: a length lies within the tokens, and what was not reported as written stays unwritten. */
 TEST(finish_keeps_a_length_between_committed_and_allocated)
 {
     struct bench b = bench_running();
@@ -213,7 +212,7 @@ TEST(finish_keeps_a_length_between_committed_and_allocated)
     assert_int_equal(b.s->ntokens, 8);
 }
 
-/* What a turn committed before its abort is in the tree, and the tree keeps it (S7, P4). */
+/* A commit before the abort is in the tree and stays there (S7, P4). */
 TEST(abort_after_a_commit_the_tree_keeps_it)
 {
     struct bench b = bench_start(4, 32);
@@ -256,7 +255,7 @@ TEST(accounting_shared_pages_count_once)
     assert_int_equal(v.free, 32 - 8);
 }
 
-/* A library of an older version names units of pages ahead of their commit. */
+/* Libraries of an older version name units of pages ahead of their commit. */
 TEST(written_of_an_older_library_is_refused_and_changes_nothing)
 {
     struct bench b = bench_running();
@@ -268,7 +267,7 @@ TEST(written_of_an_older_library_is_refused_and_changes_nothing)
     assert_leaves(rig_finish(b.s, 14, 0), b.s, 8, 14, 14);
 }
 
-/* S8: the answer was lost, and the scheduler says it once more. */
+/* S8: the answer was lost, and the scheduler repeats the request. */
 TEST(finish_and_rewind_repeated_change_nothing)
 {
     struct bench b = bench_running();

@@ -1,9 +1,9 @@
-/* Sessions: what a Match finds on a fresh one and keeps on a running one (S2 to S8), whose handles
- * work, and what other namespaces and tenants see (N1). */
+/* Sessions: what a Match finds on a fresh session and keeps on a running one (S2 to S8), whose
+ * handles work, and which prefixes other namespaces and tenants find (N1). */
 
 #include "unit/rig/rig_pair.h"
 
-/* Draining takes no new sessions; those that are open go on and end. */
+/* A draining daemon opens no new sessions. Open sessions continue and end. */
 TEST(errors_draining_refuses_new_sessions_only)
 {
     struct bench b = bench_start(4, 16);
@@ -52,13 +52,13 @@ TEST(limits_sessions_of_a_tenant_quota)
     assert_err(TERN_QUOTA, bench_opens(&b, 1));
     assert_non_null(strstr(b.rig->last->text, "drop tickets"));
     assert_int_equal(b.rig->last->number[0], 4);
-    assert_int_equal(b.rig->last->number[1], 1); /* of them tickets */
+    assert_int_equal(b.rig->last->number[1], 1); /* the tickets among them */
     assert_int_equal(rig_view(b.rig).sessions, 4);
     assert_ok(rig_close(held[0], 0));
     assert_ok(bench_opens(&b, 1));
 }
 
-/* Fault 37: one tenant's quota is nobody else's business. */
+/* Fault 37: a tenant over its quota does not affect others. */
 TEST(limits_quota_of_one_tenant_leaves_the_other_alone)
 {
     struct bench b = BENCH_LIMITED(tenant[0].sessions_max = 1, 4, 32);
@@ -78,8 +78,8 @@ TEST(limits_session_slots_full_busy)
     assert_ok(bench_opens(&b, 1));
 }
 
-/* A session belongs to the engine, not to a connection: another rank's connection may use it,
- * another engine's not. */
+/* A session belongs to the engine, not to a connection: a connection of another rank may use it,
+ * one of another engine may not. */
 TEST(session_of_another_engine_is_not_ours)
 {
     struct rig *rig = rig_create(NULL);
@@ -113,7 +113,7 @@ TEST(match_partial_chunk_matches_whole_chunks_only)
     }
 }
 
-/* T2: idempotent per session; a scheduler may retry. */
+/* T2: a repeated Match changes nothing; a scheduler may retry. */
 TEST(match_repeated_changes_nothing)
 {
     struct bench b = bench_start(4, 16);
@@ -126,11 +126,11 @@ TEST(match_repeated_changes_nothing)
     assert_memory_equal(first, b.s->table[0], sizeof first);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
     assert_ok(rig_close(b.s, 0));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 4); /* one pin, given up once */
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 4); /* there was one pin */
 }
 
-/* T3: import is legal only on an empty table; with C > 0 a Match is a resume and never consults the
- * tree. */
+/* T3: import is legal only on an empty table; with C > 0 a Match is a resume and never looks into
+ * the tree. */
 TEST(match_after_allocation_never_imports)
 {
     struct bench b = bench_start(4, 32);
@@ -144,7 +144,7 @@ TEST(match_after_allocation_never_imports)
 
 enum { FORKS = 36 };
 
-/* A chunk of its own, then one of three that all forks share. */
+/* Two chunks: the first is this fork's own, the second one of three that all forks share. */
 static const uint32_t *fork_tokens(uint32_t fork, uint32_t which)
 {
     static uint32_t v[8];
@@ -154,7 +154,7 @@ static const uint32_t *fork_tokens(uint32_t fork, uint32_t which)
     return v;
 }
 
-/* T2: the same chunk under another parent is another prefix. So many of them that some share a
+/* T2: the same chunk under another parent is another prefix. There are so many that some share a
  * bucket of the index. */
 TEST(match_same_chunk_under_another_parent_is_another_prefix)
 {
@@ -183,11 +183,11 @@ TEST(resume_below_committed_invalid_and_nothing_changes)
     uint64_t changes = core_changes(b.rig->core);
 
     assert_err(TERN_INVALID, rig_match(b.s, seq1, 7));
-    assert_int_equal(b.rig->last->number[0], 8); /* committed, and agree */
+    assert_int_equal(b.rig->last->number[0], 8); /* committed tokens, tokens that agree */
     assert_int_equal(b.rig->last->number[1], 7);
     for (uint32_t at = 0; at < 8; at++) { /* differs inside [0, T) */
         memcpy(tokens, seq1, sizeof tokens);
-        tokens[7] ^= 1; /* the first of two is told */
+        tokens[7] ^= 1; /* the answer names the first of two that differ */
         tokens[at] ^= 2;
         assert_err(TERN_INVALID, rig_match(b.s, tokens, 14));
         assert_int_equal(b.rig->last->number[1], at);
@@ -197,8 +197,8 @@ TEST(resume_below_committed_invalid_and_nothing_changes)
     assert_leaves(rig_match(b.s, seq1, 8), b.s, 8, 8, 8); /* exactly T is fine */
 }
 
-/* S4: the free tail goes back before anything is allocated: speculation (A > C) and the retry one
- * token short. */
+/* S4: a resume returns the free tail before it allocates: after speculation (A > C), and for a
+ * retry that is one token short. */
 TEST(resume_gives_back_the_speculative_tail)
 {
     struct bench b = bench_running();
@@ -226,7 +226,7 @@ TEST(resume_with_other_tokens_above_committed_keeps_what_agrees)
     assert_int_equal(rig_depth(b.s, seq1, 20), 8);
 }
 
-/* S8: restoring is idempotent. */
+/* S8: a repeated restore changes nothing. */
 TEST(resume_repeated_changes_nothing)
 {
     struct bench b = bench_running();
@@ -273,7 +273,7 @@ TEST(close_later_use_gone)
     assert_err(TERN_GONE, rig_fetch_cancel(b.s));
 }
 
-/* A slot that was used again answers GONE to the handle of its former life. */
+/* A handle of a slot's former life is GONE after the slot was used again. */
 TEST(close_handle_of_a_reused_slot_gone)
 {
     struct bench b = bench_start(4, 8);
@@ -346,7 +346,7 @@ TEST(namespace_of_another_tenant_sees_nothing)
 
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     assert_int_equal(rig_depth(s, seq1, 16), 0);
-    s->pool = b.pool; /* asks about a pool that is not its own */
+    s->pool = b.pool; /* the Peek names a pool that is not its tenant's */
     assert_int_not_equal(rig_peek(s, seq1, 16, &depth), TERN_OK);
 }
 
@@ -375,8 +375,8 @@ TEST(session_peek_of_keys_out_of_order_invalid)
     assert_err(TERN_INVALID, rig_peek_keys(b.s, &t, &depth));
 }
 
-/* What a Match finds stays for it, so the extra keys of what is found must not need records of
- * their own: the prefix would never be matched again. */
+/* A Match pins what it finds, so extra keys that it finds must need no records of their own, or the
+ * prefix would never match again. */
 TEST(match_takes_no_record_for_an_extra_key_that_it_finds)
 {
     struct bench b = BENCH_LIMITED(limits.extra_keys = 1, 4, 16);
@@ -392,7 +392,7 @@ TEST(match_takes_no_record_for_an_extra_key_that_it_finds)
     assert_whole(next, 8);
 }
 
-/* Nor one that the session has from its last Match. */
+/* An extra key that the session has from its last Match needs no further record either. */
 TEST(resume_takes_no_record_for_an_extra_key_that_it_has)
 {
     struct bench b = BENCH_LIMITED(limits.extra_keys = 1, 4, 16);

@@ -1,4 +1,4 @@
-/* Pages of a window that leave the table, and what that costs whoever goes back (T5, T21). */
+/* Pages of a window that leave the table, and requests that go back behind them (T5, T21). */
 #include "unit/rig/rig_state.h"
 
 /* T5 */
@@ -20,7 +20,7 @@ TEST(slide_own_pages_below_the_window_go_back_with_the_step)
     assert_int_equal(state_view(&st).session, 30);
     assert_int_equal(state_view(&st).retiring, 2);
     assert_int_equal(state_view(&st).free, before.free);
-    assert_ok(rig_slide(s, 0, 9)); /* idempotent */
+    assert_ok(rig_slide(s, 0, 9)); /* a repeated slide changes nothing */
     assert_int_equal(state_view(&st).session, 30);
     rig_engine_done(st.rig, &st.e, 6);
     assert_int_equal(state_view(&st).retiring, 2);
@@ -42,20 +42,20 @@ TEST(slide_borrowed_pages_only_lose_the_index)
     assert_ok(rig_match(s, seq1, 64));
     n = node_in(&st, seq1, 32);
     assert_int_equal(n->state.borrowers, 1);
-    run_and_slide(s, seq1, 60, 60, 3); /* 60 - 9 = 51: nothing below it is read again */
+    run_and_slide(s, seq1, 60, 60, 3); /* 60 - 9 = 51: no page below it is read again */
     assert_int_equal(n->state.borrowers, 1);
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 8);
     rig_engine_done(st.rig, &st.e, 3);
-    assert_int_equal(n->state.borrowers, 0); /* with the step */
+    assert_int_equal(n->state.borrowers, 0); /* borrows end with the step */
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 8);
     assert_int_equal(match_depth(&st, seq1, 32), 32);
-    assert_err(TERN_INVALID, rig_rewind(s, 34, 0)); /* beyond the reserve: its window has left */
+    assert_err(TERN_INVALID, rig_rewind(s, 34, 0)); /* beyond the reserve: no window */
     assert_ok(rig_rewind(s, 59, 0));
     assert_int_equal(rig_wrong(s, 59), 0);
 }
 
-/* T5: borrows are counted by node: one page of it leaves the table at step 9, the others at step 3.
- */
+/* T5: borrows are counted by node. One page of the node leaves the table at step 9, the others at
+ * step 3. */
 TEST(slide_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 8, 64));
@@ -76,7 +76,7 @@ TEST(slide_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
     s = stage_session(&st);
     computes_up_to(s, seq1, 64, 60);
     assert_ok(rig_slide(s, 36, 19));
-    assert_ok(rig_slide(s, 60, 13)); /* the rest, at an earlier step */
+    assert_ok(rig_slide(s, 60, 13)); /* the other pages, at an earlier step */
     rig_engine_done(st.rig, &st.e, 18);
     assert_int_equal(n->state.borrowers, 1);
     assert_ok(rig_close(s, 13));
@@ -84,7 +84,7 @@ TEST(slide_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
     assert_int_equal(n->state.borrowers, 0);
 }
 
-/* T5: a commit behind what has been slid over does not bring it back into the table. */
+/* T5: pages that a slide took from the table do not come back with a later commit. */
 TEST(slide_a_later_commit_does_not_bring_back_what_has_left)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
@@ -94,15 +94,15 @@ TEST(slide_a_later_commit_does_not_bring_back_what_has_left)
     assert_ok(rig_slide(s, 200, 0)); /* 200 - 65: eight pages */
     assert_leaves(rig_commit(s, 128, 0), s, 128, 200, 200);
     assert_int_equal(match_depth(&st, seq1, 256), 0);
-    assert_err(TERN_INVALID, rig_rewind(s, 128, 0)); /* [64, 128) is nowhere */
+    assert_err(TERN_INVALID, rig_rewind(s, 128, 0)); /* the table has lost [64, 128) */
     assert_err(TERN_INVALID, rig_match(s, seq1, 128));
-    assert_err(TERN_INVALID, rig_rewind(s, 190, 0)); /* nor is the page of [112, 128) */
+    assert_err(TERN_INVALID, rig_rewind(s, 190, 0)); /* the page of [112, 128) has left, too */
     assert_lengths(s, 128, 200, 200);
     assert_ok(rig_rewind(s, 199, 0));
     assert_int_equal(rig_wrong(s, 199), 0);
 }
 
-/* T21: once it has slid past the resume point, that one's state is nobody's to keep. */
+/* T21: after a slide past the resume point the session does not keep that point's state. */
 TEST(slide_what_was_slid_past_is_not_gone_back_to)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));

@@ -1,7 +1,7 @@
 /* Waiting for a step (E10). */
 #include "unit/rig/rig_pair.h"
 
-/* Asks, and gives the id of what is to be answered. */
+/* Sends the request and returns its id. */
 static uint64_t waits(struct rig *rig, uint32_t conn, uint64_t step)
 {
     struct request request = {.op = OP_WAIT_PUBLISHED, .wait_published.step = step};
@@ -42,7 +42,7 @@ TEST(wait_published_is_answered_when_every_rank_has_passed_the_step)
     assert_answered(rig, waits(rig, e.conn[0], 5), TERN_OK); /* at once */
 }
 
-/* One that was asked before the answer came is the one that somebody listens to. */
+/* A repeated wait takes the place of the first one, for which nobody waits any more. */
 TEST(wait_published_later_one_takes_the_place)
 {
     struct rig *rig = rig_create(NULL);
@@ -85,7 +85,7 @@ TEST(wait_published_of_an_engine_that_dies_or_is_left_gone)
     assert_answered(rig, left, TERN_GONE);
 }
 
-/* Nobody listens any more, and nobody is to ring. */
+/* Nobody waits any more, so no rank has to ring. */
 TEST(wait_published_ends_with_its_connection)
 {
     struct rig *rig = rig_create(NULL);
