@@ -1,4 +1,4 @@
-/* Who has it (X11): a fetch that names no peer, and Blocks that ask peers. */
+/* X11: fetches that name no peer, and Blocks requests that ask peers. */
 #include "unit/rig/rig_pair.h"
 
 #define PEERS  3
@@ -47,7 +47,7 @@ static struct hosts start(void)
     return start_with(options(), PEERS);
 }
 
-/* Of sequence 1. */
+/* The host commits [0, n) of sequence 1. */
 static void has(struct hosts *h, uint32_t host, uint32_t n)
 {
     rig_put(h->host[host], &h->e[host], h->pool[host], 1, n);
@@ -58,7 +58,7 @@ static void hold(struct hosts *h, uint32_t host)
     h->host[host]->automatic = BY_HAND(RIG_MSG);
 }
 
-/* What the host said waits on, and the next thing is said. */
+/* Delivers the next message of the host; the messages behind it wait. */
 static void says_it(struct hosts *h, uint32_t host)
 {
     rig_complete(h->host[host], RIG_MSG);
@@ -81,7 +81,7 @@ static const struct reply *answer_of(struct hosts *h)
         assert_int_equal(answer_of(h)->fetch.hosts[0], from);                                      \
     } while (0)
 
-/* The fetch ended, and brought nothing. */
+/* The fetch ended without a token. */
 #define brings_nothing(h)                                                                          \
     do {                                                                                           \
         assert_leaves(rig_fetched((h)->d, (h)->d->fetch), (h)->d, 0, 0, 0);                        \
@@ -106,7 +106,7 @@ static void ends_clean(struct hosts *h)
         assert_int_equal(h->host[i]->link_closes + h->dest->link_closes, 0);
 }
 
-/* One step copies the tokens for each peer. */
+/* One step copies the tokens for each peer, so a question to many peers has fewer. */
 TEST(x11_question_to_many_peers_is_about_fewer_tokens)
 {
     enum { MANY = 16 };
@@ -135,7 +135,7 @@ TEST(x11_any_brings_it_from_the_peer_that_has_most)
     has(&h, 2, 8);
     any(&h);
     comes_from(&h, 1, TOKENS);
-    assert_int_equal(h.dest->now_ns, h.began_ns); /* nobody was waited for */
+    assert_int_equal(h.dest->now_ns, h.began_ns); /* no wait */
     ends_clean(&h);
 }
 
@@ -149,9 +149,9 @@ TEST(x11_any_takes_the_first_of_equal_answers)
     hold(&h, 1);
     h.host[2]->automatic = RIG_ALL;
     any(&h);
-    comes_from(&h, 2, TOKENS); /* has all, so the others are not waited for */
+    comes_from(&h, 2, TOKENS); /* has all, so nobody waits for the others */
     says_it(&h, 0);
-    says_it(&h, 1); /* which change nothing */
+    says_it(&h, 1); /* these answers change nothing */
     ends_clean(&h);
 }
 
@@ -184,12 +184,12 @@ TEST(x11_any_with_nobody_to_ask_answers_at_once)
     rig_event(h.dest, &up); /* a peer that shares no tenant */
     any(&h);
     brings_nothing(&h);
-    up.link.incarnation = h.dest->options.incarnation; /* and the daemon itself */
+    up.link.incarnation = h.dest->options.incarnation; /* the daemon itself */
     up.link.tenants = 3;
     rig_event(h.dest, &up);
     any(&h);
     brings_nothing(&h);
-    h.dest->link[0].rig = NULL; /* of which host 0 knows nothing */
+    h.dest->link[0].rig = NULL; /* host 0 knows no such link */
     ends_clean(&h);
 }
 
@@ -203,7 +203,7 @@ TEST(x11_any_of_what_nobody_has_brings_nothing)
     ends_clean(&h);
 }
 
-/* A question changes nothing where it is asked, and so does an answer. */
+/* A question changes nothing at the peer, and neither does an answer. */
 TEST(x11_question_changes_nothing_at_the_peer)
 {
     struct hosts h = start();
@@ -222,7 +222,7 @@ TEST(x11_question_changes_nothing_at_the_peer)
     ends_clean(&h);
 }
 
-/* As exactly as a fetch from it would be refused. */
+/* A peer answers a question in just the cases in which it would offer to a fetch. */
 TEST(x11_peer_answers_for_the_tenant_and_namespace_alone)
 {
     struct hosts h = start();
@@ -244,14 +244,14 @@ TEST(x11_peer_answers_for_the_tenant_and_namespace_alone)
         assert_int_equal(rig_job(h.host[i], RIG_MSG, 0)->msg.tokens[0], 0);
         rig_drop(h.host[i], RIG_MSG);
     }
-    ask.tenant = NONE; /* the peer may not have it */
+    ask.tenant = NONE; /* the peer's entry does not list the tenant */
     says(h.host[0], PEERS, &ask);
     assert_err(TERN_DENIED, rig_job(h.host[0], RIG_MSG, 0)->msg.err);
     assert_int_equal(rig_job(h.host[0], RIG_MSG, 0)->msg.blob_bytes, 0);
     rig_drop(h.host[0], RIG_MSG);
 }
 
-/* The one that has it next is asked. */
+/* The fetch goes to the peer with the next best answer. */
 TEST(x11_peer_that_lies_costs_a_fetch_of_nothing)
 {
     struct hosts h = start();
@@ -287,13 +287,13 @@ TEST(x11_answer_that_is_none_counts_as_nothing)
         switch (way) {
         case 0: m.blob_bytes = 0; break;
         case 1: m.err = TERN_GONE; break;
-        case 2: m.tokens = huge; break; /* which it will not offer */
+        case 2: m.tokens = huge; break; /* more than it will offer */
         case 3: m.each = 0; break;      /* a daemon that knows no questions, with nothing */
-        default: m.pull.gen++; break;   /* it is nobody's: the time has to pass */
+        default: m.pull.gen++; break;   /* for no question: ends by time */
         }
         h.host[0]->automatic = RIG_ALL;
         says(h.dest, 0, &m);
-        says(h.dest, 0, &m); /* a second time it is no answer */
+        says(h.dest, 0, &m); /* a repetition is no answer */
         if (way == 4)
             rig_advance(h.dest, ASK_NS);
         comes_from(&h, 1, 16);
@@ -301,7 +301,7 @@ TEST(x11_answer_that_is_none_counts_as_nothing)
     }
 }
 
-/* Those that have not answered are still waited for. */
+/* The destination still waits for the peers that have not answered. */
 TEST(x11_peer_that_answers_twice_counts_once)
 {
     struct hosts h = start();
@@ -321,7 +321,7 @@ TEST(x11_peer_that_answers_twice_counts_once)
     ends_clean(&h);
 }
 
-/* One that does not know questions offers: its transfer is let go, and another one begins. */
+/* A peer that knows no questions sends an offer: its transfer is ended, and another one begins. */
 TEST(x11_peer_of_an_older_version_offers)
 {
     struct hosts h = start();
@@ -332,7 +332,7 @@ TEST(x11_peer_of_an_older_version_offers)
     any(&h);
     ask = rig_job(h.dest, RIG_MSG, 0)->msg;
     ask.each = 0;
-    says(h.host[0], PEERS, &ask); /* as it reads that */
+    says(h.host[0], PEERS, &ask); /* as an older daemon reads it */
     assert_int_equal(rig_view(h.host[0]).serves, 1);
     rig_drop(h.dest, RIG_MSG);
     h.dest->automatic = RIG_ALL;
@@ -364,7 +364,7 @@ TEST(x11_chosen_peer_that_is_lost_makes_way_for_the_next)
     hold(&h, 1);
     any(&h);
     says_it(&h, 1);
-    says_it(&h, 0); /* it has all, and is asked for it */
+    says_it(&h, 0); /* it has all, so the fetch goes there */
     assert_int_equal(rig_jobs(h.host[0], RIG_MSG), 1);
     h.host[1]->automatic = RIG_ALL;
     rig_link_down(h.dest, 0);
@@ -372,7 +372,7 @@ TEST(x11_chosen_peer_that_is_lost_makes_way_for_the_next)
     ends_clean(&h);
 }
 
-/* Once pages move it ends as a fetch from a peer that was named. */
+/* Once pages move, the fetch ends as one from a peer that was named. */
 TEST(x11_peer_that_is_lost_while_pages_move_ends_the_fetch)
 {
     struct hosts h = start();
@@ -386,7 +386,7 @@ TEST(x11_peer_that_is_lost_while_pages_move_ends_the_fetch)
     ends_clean(&h);
 }
 
-/* What the first peer says of the fetch that it lost is about none. */
+/* A message of the peer that lost the fetch belongs to no fetch any more. */
 TEST(x11_messages_of_a_peer_that_lost_the_fetch_are_too_late)
 {
     struct hosts h = start();
@@ -401,7 +401,7 @@ TEST(x11_messages_of_a_peer_that_lost_the_fetch_are_too_late)
     says_it(&h, 0);
     nothing = rig_job(h.host[0], RIG_MSG, 0)->msg;
     nothing.nruns = nothing.to = nothing.from = 0;
-    says(h.dest, 0, &nothing); /* with its serve, which has to be let go */
+    says(h.dest, 0, &nothing); /* with its serve, which has to end */
     assert_int_equal(rig_view(h.host[0]).serves, 0);
     says_it(&h, 0); /* its offer */
     h.host[1]->automatic = RIG_ALL;
@@ -426,7 +426,7 @@ TEST(x11_cancel_and_end_of_the_session_take_the_question_along)
     ends_clean(&h);
 }
 
-/* T22: of a tenant, and in all. */
+/* T22: questions are limited for each tenant, and in all. */
 TEST(x11_questions_are_limited)
 {
     struct rig_options o = options();
@@ -435,7 +435,7 @@ TEST(x11_questions_are_limited)
     struct rig_engine e;
 
     o.limits.asks = 3;
-    o.limits.reserved_percent = 70; /* one of each tenant */
+    o.limits.reserved_percent = 70; /* one for each tenant */
     h = start_with(o, PEERS);
     second = session_with(h.dest, &h.de, h.dp, 2, TOKENS);
     third = session_with(h.dest, &h.de, h.dp, 3, TOKENS);
@@ -480,7 +480,7 @@ static const struct reply *blocks_ask_in(struct hosts *h, struct pool_id pool, u
     return reply ? reply : rig_reply_to(h->dest, r.request_id);
 }
 
-/* One key of that host alone. */
+/* Asks one host about one key. */
 static const struct reply *blocks_ask_of(struct hosts *h, uint32_t host)
 {
     return blocks_ask_in(h, h->dp, host, (struct req_tokens){.v = rig_tokens(1, 4), .n = 4});
@@ -543,10 +543,10 @@ TEST(x11_blocks_are_asked_for_at_the_host_that_is_named)
     assert_int_equal(r->blocks.nhosts, 1);
     rig_link_down(h.dest, 1);
     h.dest->automatic = BY_HAND(RIG_MSG);
-    r = blocks_ask_of(&h, 1); /* at once, and nobody in its stead */
+    r = blocks_ask_of(&h, 1); /* answered at once; no other peer is asked */
     assert_non_null(r);
     assert_int_equal(host_of(r, 0), NONE);
-    for (uint32_t i = 0; i < 2; i++) { /* no peer's place, and no name at all */
+    for (uint32_t i = 0; i < 2; i++) { /* no slot of a peer; no name at all */
         r = blocks_ask_of(&h, i ? NONE : PEER_DISK);
         assert_non_null(r);
         assert_int_equal(host_of(r, 0), NONE);
@@ -575,7 +575,7 @@ TEST(x11_blocks_of_too_many_keys_are_refused)
     assert_ok(blocks_ask(&h, rig_tokens(1, 4 * BLOCKS_ASKED_MAX), BLOCKS_ASKED_MAX)->err);
 }
 
-/* A message to a peer has room for no more, whatever the frame has from which they came. */
+/* The limit is that of a message to a peer, even if the client's frame had room for more. */
 TEST(x11_blocks_of_too_many_tokens_are_refused)
 {
     static uint32_t tokens[ASK_TOKENS_MAX + 128];
@@ -588,7 +588,7 @@ TEST(x11_blocks_of_too_many_tokens_are_refused)
     assert_ok(blocks_ask_in(&h, pool, PEER_ANY, keys)->err);
 }
 
-/* One step copies the tokens for each peer, and there are too many for one of the peers. */
+/* One step copies the tokens for each peer: one peer is too many for them. */
 TEST(x11_blocks_of_many_tokens_go_to_fewer_peers)
 {
     enum { MOST = ASK_TOKENS_SENT / ASK_TOKENS_MAX, MANY = MOST + 1 };
@@ -611,7 +611,7 @@ TEST(x11_blocks_of_many_tokens_go_to_fewer_peers)
     assert_int_equal(rig_jobs(h.dest, RIG_MSG), MOST + MANY);
 }
 
-/* Its connection has ended: nobody is answered, and the record is free. */
+/* The connection has ended: no answer is sent, and the record is free. */
 TEST(x11_blocks_of_a_connection_that_ends_are_not_answered)
 {
     struct rig_options o = options();

@@ -16,7 +16,7 @@ static struct group_view dest_group(struct followed *f)
     return rig_group_view(f->p.dest, f->p.dp, 0);
 }
 
-/* The source computes the rest, and hands over at LEN. */
+/* The source computes the rest and hands the session over at LEN. */
 static struct ticket handed_at_last(struct followed *f)
 {
     goes_on(f->s, 1, LEN, 0);
@@ -33,7 +33,7 @@ static struct ticket handed_at_last(struct followed *f)
         assert_true(blob_came((f)->d, 7));                                                         \
     } while (0)
 
-/* No follower, no transfer, no pin is left. */
+/* Neither a transfer nor a page of one is left. */
 #define assert_all_over(f)                                                                         \
     do {                                                                                           \
         assert_int_equal(rig_view((f)->p.source).serves, 0);                                       \
@@ -42,8 +42,8 @@ static struct ticket handed_at_last(struct followed *f)
         assert_int_equal(dest_group(f).quarantine, 0);                                             \
     } while (0)
 
-/* Y2: who has all of it waits for the hand-over, and gets the blob; no page is taken or moves,
- * whether it was matched, committed or only written. */
+/* Y2: a follower that has all tokens waits for the hand-over and gets the blob. No page is taken or
+ * moved, whether the follower matched, committed or only wrote its tokens. */
 TEST(y4_follower_that_has_all_of_it_gets_the_blob_at_the_hand_over)
 {
     for (uint32_t way = 0; way < 4; way++) {
@@ -104,12 +104,12 @@ TEST(y4_chunks_arrive_while_the_source_computes_and_the_depth_is_told)
     assert_came_whole(&f);
     assert_int_equal(source_group(&f).ticket, 0); /* it was taken */
     assert_all_over(&f);
-    assert_int_equal(f.p.dest->pulled_pages, 11); /* each once */
+    assert_int_equal(f.p.dest->pulled_pages, 11); /* each page once */
     assert_ok(rig_close(f.d, 0));
     assert_nothing_left(&f.p, FULL / 4, FULL / 4);
 }
 
-/* Y5: all pages are taken at the beginning, and told; they are those of the table at the end. */
+/* Y5: all pages are taken and named at the beginning; at the end they are in the table. */
 TEST(y5_pages_are_taken_and_told_before_anything_has_come)
 {
     struct followed f = begin();
@@ -131,7 +131,7 @@ TEST(y5_pages_are_taken_and_told_before_anything_has_come)
     assert_memory_equal(told, f.d->table[0], sizeof told);
 }
 
-/* Y5: what has come is named, too, so `written` is never beyond what was told. */
+/* Y5: the answer also names pages that have arrived, so `written` never exceeds what it names. */
 TEST(y5_pages_that_have_come_are_told_with_those_to_come)
 {
     struct followed f = begin();
@@ -146,7 +146,7 @@ TEST(y5_pages_that_have_come_are_told_with_those_to_come)
     assert_ok(r->err);
     assert_int_equal(r->fetch_wait.lengths.written, 20);
     for (uint32_t i = 0; i < r->nruns; i++) {
-        assert_int_equal(r->runs[i].first, pages); /* they follow one another, from the first on */
+        assert_int_equal(r->runs[i].first, pages); /* in order, from the first on */
         pages += r->runs[i].n;
     }
     assert_int_equal(pages, 11);
@@ -154,7 +154,7 @@ TEST(y5_pages_that_have_come_are_told_with_those_to_come)
     assert_came_whole(&f);
 }
 
-/* Y5, E4: as an extend is. */
+/* Y5, E4: admission is that of an extend. */
 TEST(y5_follow_that_the_pool_has_no_pages_for_is_refused_with_the_shortage)
 {
     struct followed f = begin_with(PAIR_LIMITED(limits.peer_bytes_in_flight = 1 << 20, 4, 128, 10));
@@ -181,7 +181,7 @@ TEST(y4_chunk_waits_for_its_step_and_for_its_checksum)
     f.p.source->automatic = BY_HAND(RIG_SEAL);
     rig_engine_done(f.p.source, &f.p.se, 3);
     assert_int_equal(come_so_far(f.d), 0);
-    rig_complete_nth(f.p.source, RIG_SEAL, 1); /* the second chunk's: the first is in its way */
+    rig_complete_nth(f.p.source, RIG_SEAL, 1); /* the first is missing */
     assert_int_equal(come_so_far(f.d), 0);
     rig_complete(f.p.source, RIG_SEAL);
     assert_int_equal(come_so_far(f.d), 8);
@@ -190,7 +190,7 @@ TEST(y4_chunk_waits_for_its_step_and_for_its_checksum)
     assert_came_whole(&f);
 }
 
-/* The end waits for the last step, and for the checksums of what is behind the last chunk. */
+/* The end waits for the last step and for the checksums of the pages behind the last chunk. */
 TEST(y4_end_waits_for_the_step_and_the_checksums_of_what_was_handed_over)
 {
     struct followed f = begin();
@@ -199,7 +199,7 @@ TEST(y4_end_waits_for_the_step_and_the_checksums_of_what_was_handed_over)
     goes_on(f.s, 1, LEN, 5);
     hand_over(f.s, 5, 7);
     assert_int_equal(come_so_far(f.d), 0);
-    write_last_page(f.s, 0, 0x5a); /* the step writes it now */
+    write_last_page(f.s, 0, 0x5a); /* the step writes it only now */
     f.p.source->automatic = BY_HAND(RIG_SEAL);
     rig_engine_done(f.p.source, &f.p.se, 5);
     while (rig_jobs(f.p.source, RIG_SEAL) > 0) {
@@ -210,8 +210,8 @@ TEST(y4_end_waits_for_the_step_and_the_checksums_of_what_was_handed_over)
     assert_came_whole(&f);
 }
 
-/* What was handed over comes as its checksums are known, all but its last page, and the end when
- * all are. */
+/* After the hand-over each page is offered when its checksum is known, but for the last page, and
+ * the end when all are known. */
 TEST(y4_end_comes_page_by_page_as_checksums_are_known)
 {
     for (uint32_t tail_first = 0; tail_first < 2; tail_first++) {
@@ -224,7 +224,7 @@ TEST(y4_end_comes_page_by_page_as_checksums_are_known)
         f.p.source->automatic = BY_HAND(RIG_SEAL);
         rig_engine_done(f.p.source, &f.p.se, 5);
         if (tail_first)
-            rig_complete(f.p.source, RIG_SEAL); /* that of what is behind them */
+            rig_complete(f.p.source, RIG_SEAL); /* the checksum of the tail */
         for (uint32_t to = 4; to < FULL; to += 4) {
             rig_complete_nth(f.p.source, RIG_SEAL, tail_first ? 0 : 1);
             assert_int_equal(come_so_far(f.d), to);
@@ -240,8 +240,8 @@ TEST(y4_end_comes_page_by_page_as_checksums_are_known)
     }
 }
 
-/* Several events may report checksums: what a follower is offered is looked at once for those that
- * come together. */
+/* Several events may report checksums: the core looks once at what to offer for those that come
+ * together. */
 struct looks {
     struct rig *rig;
     enum event_kind last;
@@ -277,7 +277,7 @@ TEST(y4_checksums_that_are_told_together_are_offered_together)
     assert_int_equal(l.offers_when_sealed, 0);
 }
 
-/* E10: who follows a session need not wait for somebody to look at what its engine has done. */
+/* E10: a follower need not wait until somebody looks at the steps of the followed engine. */
 TEST(y4_ranks_ring_at_the_next_step_while_a_session_of_theirs_is_followed)
 {
     struct followed f = begin();
@@ -289,13 +289,13 @@ TEST(y4_ranks_ring_at_the_next_step_while_a_session_of_theirs_is_followed)
     rig_engine_done(f.p.source, &f.p.se, 1);
     assert_int_equal(f.p.source->step_wanted, 2);
     rig_engine_done(f.p.source, &f.p.se, 3);
-    assert_int_equal(f.p.source->step_wanted, 0); /* nothing is named that has not passed */
+    assert_int_equal(f.p.source->step_wanted, 0); /* every named step has passed */
     goes_on(f.s, 1, 8, 7);
     assert_int_equal(f.p.source->step_wanted, 4);
     goes_on(f.s, 1, LEN, 8);
     hand_over(f.s, 9, 7);
     rig_engine_done(f.p.source, &f.p.se, 8);
-    assert_int_equal(f.p.source->step_wanted, 9); /* that of the hand-over alone */
+    assert_int_equal(f.p.source->step_wanted, 9); /* the step of the hand-over alone */
     write_last_page(f.s, 0, 0x5a);
     rig_engine_done(f.p.source, &f.p.se, 9);
     assert_came_whole(&f);
@@ -319,7 +319,7 @@ TEST(y4_ranks_ring_no_more_when_the_follower_is_gone)
     }
 }
 
-/* What ends a promise: the follower is told, and keeps what has come. */
+/* Ends of a promise: the follower is told, and keeps the chunks that have arrived. */
 enum ending { CLOSED, ABORTED, KILLED, RESET, DROPPED, REWOUND, OTHER_LENGTH, ENDINGS };
 
 static void source_ends(struct followed *f, enum ending how)
@@ -366,14 +366,13 @@ TEST(y4_what_ends_the_source_session_ends_the_follower_and_what_came_stays)
         assert_ok(r->err);
         assert_int_equal(r->fetch_wait.arriving, 0);
         assert_all_over(&f);
-        follow(f.d,
-               f.t); /* and it is no ticket any more, unless the session may yet be handed over */
+        follow(f.d, f.t); /* GONE, unless the session may yet be handed over */
         assert_int_equal(ended(f.d), how != REWOUND);
         rig_destroy_all();
     }
 }
 
-/* Y6: the source refuses pages, and its message that says why is late. */
+/* Y6: the source refuses pages, and its message with the cause is late. */
 static uint64_t refused_with_message_late(struct followed *f, enum ending how)
 {
     uint64_t fetch;
@@ -389,8 +388,7 @@ static uint64_t refused_with_message_late(struct followed *f, enum ending how)
     return fetch;
 }
 
-/* However the session ended, the engine is told what its source says, and not that bytes are wrong.
- */
+/* However the session ended, the engine gets the cause that the source names, and never CORRUPT. */
 TEST(y6_follower_whose_pages_are_refused_waits_for_the_source_to_say_why)
 {
     for (uint32_t other = 0; other < 2; other++) {
@@ -408,7 +406,7 @@ TEST(y6_follower_whose_pages_are_refused_waits_for_the_source_to_say_why)
     }
 }
 
-/* A source that never says why ends nothing but this fetch, and in bounded time. */
+/* A source that never names a cause ends only this fetch, and in bounded time. */
 TEST(y6_follower_whose_source_does_not_say_why_ends_gone)
 {
     struct followed f = begin();
@@ -455,7 +453,7 @@ TEST(y4_follower_is_cancelled_or_lost_and_the_ticket_stands)
         assert_all_over(&f);
         goes_on(f.s, 1, 32, 0);
         f.d = session_with(f.p.dest, &other, f.p.dp, 1, LEN);
-        assert_lengths(f.d, 20, 20, 20); /* what came is there for others */
+        assert_lengths(f.d, 20, 20, 20); /* chunks that arrived are there for others */
         follow(f.d, f.t);
         assert_int_equal(come_so_far(f.d), 32);
         handed_at_last(&f);
@@ -488,7 +486,7 @@ TEST(y4_one_follows_and_who_does_not_follow_is_told_to_come_back)
     assert_err(TERN_GONE, ticket_fetched(plain, f.t));
 }
 
-/* X8: one that was put off once and now waits for its session holds nobody up. */
+/* X8: a follower that was put off once and now waits for its session holds no other fetch up. */
 TEST(x8_follower_that_waits_for_its_session_lets_others_pass)
 {
     struct followed f = begin();
@@ -499,7 +497,7 @@ TEST(x8_follower_that_waits_for_its_session_lets_others_pass)
     assert_int_equal(rig_view(f.p.source).serves, 1);
     assert_ok(rig_fetch_cancel(f.d));
     rig_advance(f.p.dest, 100 * NS_PER_MS);
-    assert_int_equal(rig_view(f.p.source).serves, 1); /* now the second */
+    assert_int_equal(rig_view(f.p.source).serves, 1); /* the second one's */
     assert_ok(fetch_all(other));
     assert_whole(other, 16);
     assert_false(ended(second));
@@ -508,7 +506,7 @@ TEST(x8_follower_that_waits_for_its_session_lets_others_pass)
     assert_came_whole(&f);
 }
 
-/* A fetch without follow of an early ticket, once it was handed over: its text tells no length. */
+/* A fetch without `follow` of an early ticket after its hand-over: its text has no length. */
 TEST(y1_early_ticket_is_good_behind_the_hand_over_too)
 {
     for (uint32_t follows = 0; follows < 2; follows++) {
@@ -536,7 +534,7 @@ TEST(y1_early_ticket_that_is_forged_foreign_or_named_with_a_length_is_denied)
     follow(f.d, bad);
     assert_err(TERN_DENIED, rig_fetched(f.d, f.d->fetch));
     bad = f.t;
-    bad.length = LEN; /* that was never said */
+    bad.length = LEN; /* a length that no answer had */
     follow(f.d, bad);
     assert_err(TERN_DENIED, rig_fetched(f.d, f.d->fetch));
     assert_err(TERN_DENIED, ticket_ask(f.p.source, f.p.se.conn[0], OP_TICKET_RENEW, bad, 0));
@@ -565,8 +563,8 @@ TEST(y4_tokens_are_those_of_the_source_session_committed_or_not)
     assert_int_equal(dest_group(&f).transfer, 0);
 }
 
-/* The time of a promise waits while somebody follows; the follower's own begins anew with each
- * chunk. */
+/* The deadline of a promise waits while somebody follows. The follower's deadline begins anew with
+ * each chunk. */
 TEST(y4_time_waits_for_the_follower_and_the_follower_for_the_source)
 {
     struct followed f = begin();
@@ -584,7 +582,7 @@ TEST(y4_time_waits_for_the_follower_and_the_follower_for_the_source)
     assert_err(TERN_TIMED_OUT, rig_fetched(f.d, f.d->fetch));
     assert_lengths(f.d, 20, 20, 20);
     assert_all_over(&f);
-    rig_advance(f.p.source, 1); /* now nobody reads it */
+    rig_advance(f.p.source, 1); /* nobody follows it any more */
     assert_err(TERN_GONE, ticket_ask(f.p.source, f.p.se.conn[0], OP_TICKET_RENEW, f.t, 0));
     assert_ok(rig_close(f.s, 0));
 }
@@ -609,7 +607,7 @@ TEST(y3_early_ticket_goes_by_its_time_and_holds_nothing)
     assert_came_whole(&f);
 }
 
-/* A step back at the source that leaves what was compared as it is. */
+/* The source goes back behind the tokens that were compared, which stay as they are. */
 TEST(y4_tokens_behind_what_is_followed_may_come_and_go)
 {
     struct followed f = begin();
@@ -623,7 +621,7 @@ TEST(y4_tokens_behind_what_is_followed_may_come_and_go)
     assert_came_whole(&f);
 }
 
-/* The source gives way meanwhile: the follower waits until it is back. */
+/* The followed session is retracted: the follower waits until it is recovered. */
 TEST(y4_follower_waits_while_its_session_is_retracted)
 {
     struct followed f = begin();
@@ -641,8 +639,8 @@ TEST(y4_follower_waits_while_its_session_is_retracted)
     assert_came_whole(&f);
 }
 
-/* X5: what the destination has does not move, and what somebody else commits there meanwhile takes
- * the place of what was to come. */
+/* X5: chunks that the destination has do not move, and chunks that another session commits
+ * meanwhile replace those to come. */
 TEST(y4_chunks_that_another_session_commits_meanwhile_are_told_as_they_are)
 {
     struct followed f = begin();
@@ -685,12 +683,12 @@ TEST(y4_wait_gives_way_to_a_later_one_and_without_a_fetch_is_refused)
     goes_on(f.s, 1, 12, 0);
     assert_ok(rig_reply_to(f.p.dest, second)->err);
     first = fetch_wait_for(f.d, 4);
-    assert_ok(rig_reply_to(f.p.dest, first)->err); /* that is so already */
+    assert_ok(rig_reply_to(f.p.dest, first)->err); /* true already */
     assert_int_equal(rig_reply_to(f.p.dest, first)->runs[0].first, 1);
     assert_int_equal(rig_reply_to(f.p.dest, first)->runs[0].n, 2);
     handed_at_last(&f);
     assert_ok(rig_fetched(f.d, f.d->fetch));
-    first = fetch_wait_for(f.d, LEN); /* it has ended: nothing is waited for */
+    first = fetch_wait_for(f.d, LEN); /* the fetch has ended: no wait */
     assert_ok(rig_reply_to(f.p.dest, first)->err);
     assert_int_equal(rig_reply_to(f.p.dest, first)->fetch_wait.arriving, 0);
     assert_ok(rig_match(f.d, rig_tokens(1, LEN), LEN));
@@ -698,7 +696,7 @@ TEST(y4_wait_gives_way_to_a_later_one_and_without_a_fetch_is_refused)
     assert_err(TERN_INVALID, rig_reply_to(f.p.dest, first)->err);
 }
 
-/* Too early: whoever asks is told how far the session is, here and on another host. */
+/* A fetch that comes too early is told how far the session is, at its daemon and at another one. */
 TEST(y1_early_ticket_that_is_fetched_too_early_says_how_far_its_session_is)
 {
     struct followed f = begin();
@@ -720,7 +718,7 @@ TEST(y1_early_ticket_that_is_fetched_too_early_says_how_far_its_session_is)
     }
 }
 
-/* Long lists: tokens and offers in pieces, beside a session that has committed some of it. */
+/* Long lists: tokens and offers in pieces; the destination's session has committed some tokens. */
 TEST(x9_long_session_is_followed_in_pieces)
 {
     struct rig_options options = rig_defaults();
@@ -800,7 +798,7 @@ TEST(y4_state_of_the_end_comes_with_every_window_and_tail)
                 state_follows(shapes[i], n, there);
 }
 
-/* A peer whose tokens end within a chunk, of which others follow, would be walked from there. */
+/* Tokens that end within a chunk although others follow: the walk would have to resume there. */
 TEST(y4_tokens_that_break_off_within_a_chunk_are_invalid)
 {
     for (uint32_t until = 5; until < FULL; until += 6) {
@@ -837,7 +835,7 @@ static void hands_over_at(struct rig_session *s, uint32_t length)
     hand_over(s, 0, 0);
 }
 
-/* Before the hand-over nobody knows which STATE the end will need: no offer names any. */
+/* Before the hand-over nobody knows which STATE the end will need, so no offer names any. */
 TEST(y4_state_is_named_with_the_end_alone)
 {
     struct pair p = state_pair((struct state_shape){8, 4, 20});
@@ -866,7 +864,7 @@ TEST(y4_state_is_named_with_the_end_alone)
     assert_int_equal(rig_wrong(d, 36), 0);
 }
 
-/* A source of an older version offers units of a chunk's pages ahead of the chunk. */
+/* Sources of an older version offer units of a chunk's pages ahead of the chunk. */
 TEST(y4_units_that_an_older_source_offers_are_passed_over)
 {
     struct followed f = begin();
@@ -902,7 +900,7 @@ static void something_happens(struct followed *f, struct prng *r)
         rig_complete(rig, rig->jobs[prng_below(r, rig->njobs)].kind);
 }
 
-/* The source computes in steps of its own, and one of the two sides ends it, or neither does. */
+/* The source computes step by step. One of the two sides ends the transfer, or neither does. */
 static enum tern_err race(struct prng *r)
 {
     struct followed f = begin_with(pair_limited(1024));
@@ -949,7 +947,7 @@ static enum tern_err race(struct prng *r)
     return err;
 }
 
-/* Y6: one of the two wins, both sides agree which, and nothing is left over. */
+/* Y6: one of the two wins, both sides agree which, and nothing is left. */
 TEST(y6_end_of_either_side_races_the_completion_of_a_follower)
 {
     struct prng r;

@@ -1,4 +1,4 @@
-/* What a peer may say: errors of its own end and lengths that a session can have. */
+/* What peers may send: errors of the peer's own end, and lengths that a session can have. */
 #include "core/transfer/peer_words.h"
 #include "testing/test.h"
 

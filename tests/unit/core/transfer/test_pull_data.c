@@ -1,5 +1,5 @@
-/* Transfers that carry STATE: the final window alone, and what one that breaks off leaves (X3, X5).
- */
+/* Transfers with STATE: they move the final window alone, and one that breaks off leaves a usable
+ * session (X3, X5). */
 #include "unit/rig/rig_state.h"
 
 /* --- transfers --- */
@@ -26,7 +26,7 @@ static struct hosts hosts_with(struct group_layout state_group, uint64_t bytes_i
     return h;
 }
 
-/* Fetches sequence 1 to 320, of `state_pages` STATE pages; then goes on with right bytes. */
+/* Fetches sequence 1 up to 320 with `state_pages` STATE pages; then runs on with right bytes. */
 static void fetch_320(struct group_layout state_group, uint32_t state_pages)
 {
     struct hosts h = hosts_with(state_group, 1u << 20);
@@ -74,8 +74,8 @@ TEST(pull_history_that_is_there_is_not_moved_again)
     assert_int_equal(match_depth(&h.dest, tokens, 256), 256);
 }
 
-/* X3: what was published has no STATE yet: the session is not left at a length it cannot go on
- * from. */
+/* X3: the published chunks have no STATE yet, so the session does not stay at a length that it
+ * cannot resume from. */
 TEST(pull_a_transfer_that_breaks_off_leaves_the_session_where_it_was)
 {
     struct hosts h = hosts_with(rig_window(16, 64, 64), 1100);
@@ -95,7 +95,7 @@ TEST(pull_a_transfer_that_breaks_off_leaves_the_session_where_it_was)
     assert_err(TERN_GONE, rig_fetched(s, request));
     assert_lengths(s, 0, 0, 0);
     rig_runs_free(h.dest.rig);
-    assert_int_equal(rig_pool_view(h.dest.rig, h.dest.pool).nodes, 1); /* it stays in the tree */
+    assert_int_equal(rig_pool_view(h.dest.rig, h.dest.pool).nodes, 1); /* still in the tree */
     assert_ok(rig_match(s, tokens, 256));
     h.dest.rig->pulled_pages = 0;
     assert_leaves(rig_fetched(s, rig_fetch(s, 0, 0)), s, 256, 256, 256);
@@ -103,7 +103,7 @@ TEST(pull_a_transfer_that_breaks_off_leaves_the_session_where_it_was)
     assert_int_equal(rig_wrong(s, 256), 0);
 }
 
-/* X5: the same up to a depth: what is here beyond it is not the transfer's business. */
+/* X5: the same up to a depth: the transfer ignores chunks that are here beyond it. */
 TEST(pull_history_beyond_the_depth_that_is_asked_for)
 {
     struct hosts h = hosts_with(rig_window(16, 64, 64), 1u << 20);
@@ -123,7 +123,7 @@ TEST(pull_history_beyond_the_depth_that_is_asked_for)
 }
 
 /* `s` has fetched 320 tokens while another engine is about to publish the first chunk, so all that
- * arrived is the session's own: of STATE the final window. */
+ * arrived is the session's own, with the final window's STATE alone. */
 struct beside {
     struct hosts h;
     struct rig_engine engine;
@@ -144,7 +144,7 @@ static void fetch_beside(struct beside *ret)
     assert_ok(rig_fetched(ret->s, rig_fetch(ret->s, 0, 0)));
 }
 
-/* X5: it cannot go back to where it would need more. */
+/* X5: the session cannot go back to a length that needs more STATE. */
 TEST(pull_what_a_transfer_left_out_is_not_gone_back_to)
 {
     struct beside b;
@@ -154,11 +154,11 @@ TEST(pull_what_a_transfer_left_out_is_not_gone_back_to)
     s = b.s;
     assert_lengths(s, 0, 320, 320);
     assert_int_equal(rig_wrong(s, 320), 0);
-    assert_err(TERN_INVALID, rig_rewind(s, 319, 0)); /* needs a token of the page before */
+    assert_err(TERN_INVALID, rig_rewind(s, 319, 0)); /* its window begins in the page before */
     assert_err(TERN_INVALID, rig_match(s, b.tokens, 200));
     assert_lengths(s, 0, 320, 320);
     runs_right(s, b.tokens, 340);
-    assert_ok(rig_rewind(s, 336, 0)); /* whose window it has */
+    assert_ok(rig_rewind(s, 336, 0)); /* the session has this window */
     assert_int_equal(rig_wrong(s, 336), 0);
     rig_engine_kill(b.h.dest.rig, &b.engine, 0);
     assert_ok(rig_commit(s, 320, 0));
@@ -166,7 +166,7 @@ TEST(pull_what_a_transfer_left_out_is_not_gone_back_to)
     assert_int_equal(match_depth(&b.h.dest, b.tokens, 400), 320);
 }
 
-/* X5: the same session back at its T, where it needs nothing. */
+/* X5: the same session back at T, which needs none of that. */
 TEST(pull_what_a_transfer_left_out_is_not_needed_at_t)
 {
     struct beside b;

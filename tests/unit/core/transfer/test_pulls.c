@@ -1,5 +1,5 @@
-/* Rules X1 to X8 on two cores: what a Fetch brings, when it publishes, what it leaves when it ends
- * in any other way. */
+/* X1 to X8 on two cores: what a Fetch moves, when it publishes, and the state after any other
+ * end. */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */
@@ -12,8 +12,8 @@ TEST(fetch_brings_whole_chunks_and_every_byte)
     p.d = asking(&p, 1, TOKENS + 3);
     assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 16);
-    assert_int_equal(rig_depth(p.d, seq1, TOKENS), TOKENS); /* for others too */
-    assert_ok(rig_run_to(p.d, seq1, TOKENS + 3));           /* and the session goes on */
+    assert_int_equal(rig_depth(p.d, seq1, TOKENS), TOKENS); /* others find it too */
+    assert_ok(rig_run_to(p.d, seq1, TOKENS + 3));           /* the session runs on */
     pair_ends_clean(&p, 16, 16);
 }
 
@@ -29,7 +29,7 @@ TEST(fetch_moves_only_the_delta)
     assert_int_equal(p.dest->pulled_pages, 6);
 }
 
-/* A fetch that brings nothing is none that brought; who has the slot next begins with nothing. */
+/* A fetch that moves nothing is not counted. A peer that joins in the same slot begins at zero. */
 TEST(fetch_is_counted_with_the_peer_that_it_came_from)
 {
     struct pair p = pair_limited(1 << 20);
@@ -80,8 +80,8 @@ TEST(fetch_to_a_depth_stops_there)
     assert_int_equal(p.dest->pulled_pages, 16);
 }
 
-/* X3: a chunk is visible only when all of its pages are here and right; and never before the chunk
- * that it continues. */
+/* X3: a chunk is visible only when all its pages have arrived and are right, and never before the
+ * chunk that it continues. */
 TEST(fetch_batches_out_of_order_publish_in_order)
 {
     struct pair p = pair_offered(4 * 512);
@@ -108,7 +108,7 @@ TEST(fetch_two_groups_publish_together)
     struct pair p = PAIR_LIMITED(limits.peer_bytes_in_flight = 512, 4, 8, 8);
     struct group_layout groups[2] = {rig_group(4, 512), rig_group(8, 1024)};
     struct pool_id sp, dp;
-    /* about a page at a time */
+    /* With this limit about one page moves at a time. */
     assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 128 << 10, &sp));
     assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 128 << 10, &dp));
     rig_put(p.source, &p.se, sp, 1, TOKENS);
@@ -117,8 +117,8 @@ TEST(fetch_two_groups_publish_together)
     for (uint32_t pages = 0; rig_jobs(p.dest, RIG_PULL);) {
         pages += rig_job(p.dest, RIG_PULL, 0)->n;
         rig_complete(p.dest, RIG_PULL);
-        /* 3 pages a chunk of 8, chunk after chunk: the first is seen while the last is on its way
-         */
+        /* A chunk of 8 tokens has 3 pages: each chunk is visible while the next ones are on their
+         * way. */
         assert_int_equal(rig_depth(p.d, seq1, TOKENS), pages / 3 * 8);
     }
     assert_leaves_whole(rig_fetched(p.d, p.d->fetch), p.d, TOKENS);
@@ -149,11 +149,11 @@ TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it)
     assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
     assert_int_equal(rig_depth(p.d, seq1, TOKENS), p.d->len.committed);
     p.dest->automatic = RIG_ALL;
-    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS); /* what came before stays: go on from there */
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS); /* resumes where the first one ended */
     pair_ends_clean(&p, 16, 16);
 }
 
-/* Y6 as far as it exists: exactly one of cancel and completion wins, and repeating either is
+/* Y6 as far as it is built: either the cancel or the completion wins, and repeating either is
  * harmless. */
 TEST(fetch_cancel_after_completion_changes_nothing)
 {
@@ -174,14 +174,14 @@ TEST(fetch_completion_after_cancel_changes_nothing)
     assert_ok(rig_fetch_cancel(p.d));
     assert_err(TERN_GONE, rig_fetched(p.d, fetch));
     assert_ok(rig_fetch_cancel(p.d));
-    complete_all(p.dest, RIG_PULL); /* it was on its way already */
+    complete_all(p.dest, RIG_PULL); /* it was on its way */
     assert_int_equal(rig_depth(p.d, seq1, TOKENS), 0);
     assert_int_equal(quarantined(&p), 16);
     rig_complete(p.dest, RIG_PULL_STOP);
     pair_ends_clean(&p, 16, 0);
 }
 
-/* Cancel before the source has answered: its late offer must not leave a pin behind. */
+/* A cancel before the source has answered: its late offer must leave no pin. */
 TEST(fetch_cancel_before_the_offer_the_source_lets_go)
 {
     struct pair p = pair_offered(1 << 20);
@@ -195,8 +195,8 @@ TEST(fetch_cancel_before_the_offer_the_source_lets_go)
     pair_ends_clean(&p, 16, 0);
 }
 
-/* X2: told at once or not, both sides end within the transfer's deadline. Fault 29: so they do when
- * the last message is lost. */
+/* X2: both sides end within the transfer's deadline, with or without a message of the other. Fault
+ * 29: they also do when the last message is lost. */
 TEST(fetch_silent_both_sides_end_by_the_deadline)
 {
     struct pair p = pair_offered(1 << 20);
@@ -236,7 +236,7 @@ TEST(fetch_data_path_broken_answers_its_error_and_quarantines)
     pair_ends_clean(&p, 16, 0);
 }
 
-/* X6: what was said on a connection of another incarnation reaches nobody. */
+/* X6: messages on a connection of another incarnation have no effect. */
 TEST(transfer_message_from_before_a_restart_has_no_effect)
 {
     struct pair p = pair_offered(1 << 20);
@@ -264,8 +264,8 @@ TEST(transfer_message_from_before_a_restart_has_no_effect)
     assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
 }
 
-/* X1: the session ends while it fetches. Its pages stay in quarantine until our own proof, and then
- * they come back. */
+/* X1: the session closes while it fetches. Its pages stay in quarantine until our own proof and are
+ * free then. */
 TEST(fetch_session_closed_meanwhile_pages_return_after_proof)
 {
     struct pair p = pair_offered(4 * 512);
@@ -292,7 +292,7 @@ TEST(fetch_engine_gone_meanwhile_pages_return_after_proof)
     assert_int_equal(rig_view(p.source).serves, 0);
 }
 
-/* What the answer says of a transfer, and what is counted where it fails. */
+/* The figures of a transfer in the answer, and those that are counted when it fails. */
 TEST(fetch_answer_tells_the_bytes_that_came)
 {
     struct pair p = pair_offered(1 << 20);

@@ -1,10 +1,10 @@
-/* A fetch that has to bring `at_least` tokens waits until the source has published them (X10). */
+/* A fetch with `at_least` waits until the source has published so many tokens (X10). */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 16 /* 4 pages of 4 tokens */
 #define MS     NS_PER_MS
 
-/* A session of the destination that wants all TOKENS, of which the source has `n` now. */
+/* A session of the destination that waits for all TOKENS, of which the source has `n` now. */
 static struct rig_session *awaiting(struct pair *p, uint32_t n, uint32_t wait_ms)
 {
     struct rig_session *d;
@@ -34,7 +34,7 @@ TEST(x10_fetch_waits_until_enough_is_published)
     assert_int_equal(rig_reply_to(p.dest, d->fetch)->fetch.tokens, TOKENS);
 }
 
-/* It was not asked for too often, however long it took, and it holds nobody up. */
+/* However long it waits, it does not ask too often and holds no other fetch up. */
 TEST(x10_fetch_that_waits_holds_nobody_up)
 {
     struct pair p = pair_with(rig_defaults(), 4, 128, 128);
@@ -49,7 +49,7 @@ TEST(x10_fetch_that_waits_holds_nobody_up)
     assert_int_equal(rig_view(p.dest).pulls, 0);
 }
 
-/* Then it takes what there is, and says that it is not enough. */
+/* Then it moves what the source has, and its error says that this is not enough. */
 TEST(x10_fetch_waits_no_longer_than_it_was_told)
 {
     struct pair p = pair_with(rig_defaults(), 4, 128, 128);

@@ -1,9 +1,9 @@
-/* A source that has no room for one more transfer says when to come back (X8): the destination
- * does, in the order of its fetches, and gives up in the end. */
+/* X8: a source without room for one more transfer answers when to come back. The destination does
+ * so, in the order of its fetches, and gives up in the end. */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS   16 /* 4 pages of 4 tokens */
-#define RETRY_MS 10 /* as rig_defaults says */
+#define RETRY_MS 10 /* as in rig_defaults */
 #define MS       NS_PER_MS
 
 /* The source serves one transfer at a time. */
@@ -15,7 +15,7 @@ static struct pair start(void)
     return p;
 }
 
-/* Fetches 0 to n - 1; the first holds the source's only slot. */
+/* Starts fetches 0 to n - 1. The first takes the source's only slot. */
 static void all_ask(struct pair *p, uint32_t n, struct rig_session **d)
 {
     fetch_many(p, n, TOKENS, d);
@@ -32,7 +32,7 @@ TEST(x8_busy_source_is_asked_again_when_it_said)
     all_ask(&p, 2, d);
     last_batch_comes(d[0]);
     rig_advance(p.dest, (RETRY_MS - 1) * MS);
-    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 0); /* not before */
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 0); /* not earlier */
     rig_advance(p.dest, MS);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
     rig_complete(p.dest, RIG_PULL);
@@ -40,8 +40,8 @@ TEST(x8_busy_source_is_asked_again_when_it_said)
     assert_whole(d[1], TOKENS);
 }
 
-/* Those that are put off end in their order, and one that comes when the source has just become
- * free waits behind them. */
+/* Fetches that were put off end in their order. A new one waits behind them even if the source has
+ * just become free. */
 TEST(x8_busy_source_is_asked_in_the_order_of_the_fetches)
 {
     struct rig_session *d[5];
@@ -62,7 +62,7 @@ TEST(x8_busy_source_is_asked_in_the_order_of_the_fetches)
     }
 }
 
-/* The engine is told when to repeat it; what waited behind is not asked for any longer, either. */
+/* The answer names the time to repeat the fetch. Fetches that waited behind it stop asking, too. */
 TEST(x8_busy_for_too_long_ends_with_the_time_to_come_back)
 {
     struct rig_session *d[3];
@@ -102,7 +102,7 @@ TEST(x8_busy_source_is_not_asked_more_often_than_so)
     assert_int_equal(rig_reply_to(p.dest, d[1]->fetch)->fetch.retry_ms, 1);
 }
 
-/* Whoever leads may be cancelled, or its session may close: the next one asks. */
+/* If the first in line is cancelled or its session closes, the next one asks. */
 TEST(x8_next_in_line_asks_when_the_first_is_cancelled)
 {
     struct rig_session *d[3];
@@ -116,7 +116,7 @@ TEST(x8_next_in_line_asks_when_the_first_is_cancelled)
     last_batch_comes(d[2]);
 }
 
-/* Another tenant does not wait behind them. */
+/* Fetches of another tenant do not wait behind them. */
 TEST(x8_line_is_each_tenants_own)
 {
     struct rig_session *d[3];

@@ -1,5 +1,5 @@
-/* X8: fetches that a decode waits for go before prefetches, which always get something; and what a
- * tenant has under way from one peer is limited, so that a slow one does not hold all of it. */
+/* X8: fetches that a decode waits for go before prefetches, which are never starved; and a tenant's
+ * bytes in flight from one peer are limited, so that a slow peer does not hold all of them. */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 32 /* 8 pages of 4 tokens */
@@ -24,8 +24,8 @@ static struct rig_session *prefetching(struct pair *p, uint32_t seed, uint32_t t
     return s;
 }
 
-/* A prefetch leaves a quarter of what may be under way, so a fetch asks at once, and gets the room
- * that comes free before prefetches that began long before it. */
+/* A prefetch leaves a quarter of the limit, so a fetch asks at once. It gets room that comes free
+ * before prefetches that began long before it. */
 TEST(x8_fetch_that_a_decode_waits_for_goes_before_prefetches)
 {
     struct rig_session *pre[4], *urgent;
@@ -37,7 +37,7 @@ TEST(x8_fetch_that_a_decode_waits_for_goes_before_prefetches)
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1); /* 6 pages */
     urgent = asking_source(&p, 9, TOKENS);
     rig_fetch(urgent, 0, 0);
-    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 2); /* and 2 of the fetch */
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 2); /* 2 of the fetch */
     rig_complete(p.dest, RIG_PULL);
     rig_complete(p.dest, RIG_PULL);
     for (uint32_t i = 0; i < 4; i++)
@@ -49,8 +49,8 @@ TEST(x8_fetch_that_a_decode_waits_for_goes_before_prefetches)
     assert_whole(urgent, TOKENS);
 }
 
-/* Fetches come one after the other for ever, each of more than may be under way: a prefetch gets
- * one batch of three. */
+/* Fetches follow one another for ever, each larger than the limit: one batch in three is a
+ * prefetch's. */
 TEST(x8_prefetch_is_not_starved)
 {
     struct rig_session *pre, *urgent[16];
@@ -64,7 +64,7 @@ TEST(x8_prefetch_is_not_starved)
         rig_fetch(urgent[asked], 0, 0);
     pre = prefetching(&p, 1, TOKENS);
     while (!ended(pre)) {
-        assert_true(asked < 16); /* else it waited for the end of all of them */
+        assert_true(asked < 16); /* else the prefetch waited for the end of all fetches */
         rig_complete(p.dest, RIG_PULL);
         for (; done < asked && ended(urgent[done]); done++) {
             rig_fetch(urgent[asked], 0, 0);
@@ -74,8 +74,8 @@ TEST(x8_prefetch_is_not_starved)
     assert_leaves_whole(rig_fetched(pre, pre->fetch), pre, TOKENS);
 }
 
-/* A session of the same tenants in pools whose pages are four times as large, that has nothing yet.
- */
+/* Opens pools whose pages are four times as large, for the same tenants, and a session that has
+ * nothing yet. */
 static struct rig_session *asking_large(struct pair *p, uint32_t seed, uint32_t tokens)
 {
     struct group_layout large = rig_group(4, 4 * 512);
@@ -89,8 +89,8 @@ static struct rig_session *asking_large(struct pair *p, uint32_t seed, uint32_t 
     return session_with(p->dest, &de, dp, seed, tokens);
 }
 
-/* A long fetch asks for a page whenever one has come, and there is never room for the larger page
- * of a prefetch beside those: when its turn has come, the room that comes free is kept for it. */
+/* A long fetch asks for a page whenever one arrives, so there is never room for a prefetch's larger
+ * page beside it. At the prefetch's turn the room that comes free is kept for that page. */
 TEST(x8_prefetch_of_larger_pages_is_not_starved)
 {
     struct rig_session *pre, *small[5], *urgent;
@@ -115,7 +115,7 @@ TEST(x8_prefetch_of_larger_pages_is_not_starved)
     rig_destroy_all();
 }
 
-/* The records for transfers at either end. */
+/* Prefetches leave records for transfers at both ends. */
 TEST(x8_prefetches_leave_records_to_fetches)
 {
     struct rig_session *s;
@@ -136,14 +136,14 @@ TEST(x8_prefetches_leave_records_to_fetches)
     }
     s->prefetch = false;
     rig_fetch(s, 0, 0);
-    assert_false(ended(s)); /* it is under way */
+    assert_false(ended(s)); /* under way */
     p.dest->automatic = RIG_ALL;
     complete_all(p.dest, RIG_PULL);
     assert_leaves_whole(rig_fetched(s, s->fetch), s, 4);
 }
 
-/* What a tenant has from a peer that does not answer is half of what that peer may have under way:
- * another tenant's fetch asks at once. */
+/* A tenant's bytes from a peer that does not answer are half of that peer's limit: a fetch of
+ * another tenant asks at once. */
 TEST(x8_tenant_leaves_room_at_a_peer_that_is_slow)
 {
     struct rig_session *d[4], *theirs;
@@ -162,8 +162,8 @@ TEST(x8_tenant_leaves_room_at_a_peer_that_is_slow)
         assert_leaves_whole(rig_fetched(d[i], d[i]->fetch), d[i], TOKENS);
 }
 
-/* Fetches of a page come one after the other for ever: a span of another tenant that is larger than
- * what a flow, or a tenant, may have under way gets its turn beside them. */
+/* Fetches of one page follow one another for ever. A span of another tenant that is larger than the
+ * limit of a flow, or of a tenant, gets its turn beside them. */
 static void large_span_comes(uint64_t tenant_pages, uint64_t flow_pages)
 {
     struct group_layout large = rig_group(4, 4 * 512);
@@ -191,7 +191,7 @@ static void large_span_comes(uint64_t tenant_pages, uint64_t flow_pages)
         rig_fetch(d[asked], 0, 0);
     rig_fetch(theirs, 0, 0);
     while (!ended(theirs)) {
-        assert_true(asked < 16); /* else it waited for the end of all of them */
+        assert_true(asked < 16); /* else the span waited for the end of all fetches */
         rig_complete(p.dest, RIG_PULL);
         rig_fetch(d[asked], 0, 0);
         asked++;

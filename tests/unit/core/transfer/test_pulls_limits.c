@@ -1,4 +1,4 @@
-/* What can hold a fetch up: bytes in flight per peer and tenant (X8), a busy source, a full
+/* What can hold a fetch up: bytes in flight for each peer and tenant (X8), a busy source, a full
  * destination, a session in the wrong state, full stores. */
 #include "unit/rig/rig_pair.h"
 
@@ -17,7 +17,7 @@ TEST(limits_transfers_in_full_busy)
     assert_ok(fetch_all(d[1]));
 }
 
-/* A chunk of 2,048 tokens with 1,025 extra keys is more than a message has; up to it all goes. */
+/* A chunk of 2,048 tokens with 1,025 extra keys exceeds one message; up to that chunk all moves. */
 TEST(limits_fetch_of_too_many_extra_keys_invalid)
 {
     struct pair p = PAIR_LIMITED(limits.extra_keys = 2 * EXTRA_KEYS_MAX, 2048, 16, 16);
@@ -39,13 +39,13 @@ TEST(limits_fetch_of_too_many_extra_keys_invalid)
     fetch.fetch.session = p.d->id;
     p.dest->automatic = BY_HAND(RIG_MSG);
     assert_err(TERN_INVALID, rig_request(p.dest, p.d->conn, &fetch)->err);
-    assert_int_equal(rig_jobs(p.dest, RIG_MSG), 0); /* without asking the source */
+    assert_int_equal(rig_jobs(p.dest, RIG_MSG), 0); /* the source is not asked */
     p.dest->automatic = RIG_ALL;
     fetch.fetch.depth = 2048;
-    assert_ok(rig_request(p.dest, p.d->conn, &fetch)->err); /* asked; it has nothing of it */
+    assert_ok(rig_request(p.dest, p.d->conn, &fetch)->err); /* asked: the source has none of it */
 }
 
-/* X8: n fetches of 8 pages each; the bytes asked for and not yet here. */
+/* X8: n fetches of 8 pages each. The bytes that are asked for and missing stay within `bytes`. */
 static void fetches_stay_within(struct pair p, uint32_t n, uint64_t bytes)
 {
     struct rig_session *d[3];
@@ -59,7 +59,7 @@ static void fetches_stay_within(struct pair p, uint32_t n, uint64_t bytes)
     }
 }
 
-/* Also where the limit is no multiple of a page. */
+/* The same with a limit that is no multiple of a page. */
 TEST(fetch_bytes_in_flight_stay_within_the_peers_limit)
 {
     fetches_stay_within(pair_limited(1300), 3, 1300);
@@ -70,7 +70,7 @@ TEST(fetch_bytes_in_flight_stay_within_the_tenants_limit)
     fetches_stay_within(PAIR_LIMITED(limits.tenant_bytes_in_flight = 2000, 4, 128, 64), 2, 2000);
 }
 
-/* A page larger than the limit still moves: alone. */
+/* A page that is larger than the limit moves alone. */
 TEST(fetch_page_above_the_limit_goes_alone)
 {
     struct pair p = pair_limited(100);
@@ -80,8 +80,8 @@ TEST(fetch_page_above_the_limit_goes_alone)
     assert_int_equal(p.dest->max_pages_in_flight, 1);
 }
 
-/* As many batches are on their way as may be: what is left is asked for as they arrive, and until
- * then the core wants no event. */
+/* All batches that a transfer may have are on their way: the rest is asked for as they arrive, and
+ * until then the core needs no event. */
 TEST(fetch_with_all_batches_on_their_way_leaves_no_work_over)
 {
     struct group_layout groups[4] = {rig_group(64, 512), rig_group(1, 64), rig_group(1, 64),
@@ -104,7 +104,7 @@ TEST(fetch_with_all_batches_on_their_way_leaves_no_work_over)
     assert_leaves_whole(rig_fetched(p.d, p.d->fetch), p.d, 832);
 }
 
-/* X8: a source that is busy says so and when to come back. */
+/* X8: a busy source answers that it is, and when to come back. */
 TEST(fetch_source_full_answers_busy)
 {
     struct pair p = PAIR_LIMITED(limits.serves = 1, 4, 128, 64);
@@ -112,7 +112,7 @@ TEST(fetch_source_full_answers_busy)
 
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch_many(&p, 2, 16, d);
-    assert_null(rig_reply_to(p.dest, d[1]->fetch)); /* the destination comes back by itself */
+    assert_null(rig_reply_to(p.dest, d[1]->fetch)); /* the destination repeats it by itself */
     last_batch_comes(d[0]);
     p.dest->automatic = RIG_ALL;
     rig_advance(p.dest, p.dest->options.limits.busy_retry_ms * NS_PER_MS);
@@ -139,7 +139,7 @@ TEST(fetch_destination_full_pool_exhausted_and_the_source_lets_go)
     assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
 }
 
-/* An engine that asks a peer which is not connected goes on with what it has. */
+/* An engine whose fetch is refused (its peer is not connected) learns what its session has. */
 TEST(fetch_refused_tells_what_the_session_has)
 {
     static const struct {
@@ -177,7 +177,7 @@ TEST(fetch_wrong_state_refused)
     assert_err(TERN_BUSY, rig_match(p.d, seq1, TOKENS));
 }
 
-/* X8: so many batches, and the next one when one of them is over. */
+/* X8: at most two batches at a time; the next one follows when one of them has ended. */
 TEST(fetch_batches_stay_within_the_tenants_limit)
 {
     struct pair p = PAIR_LIMITED(limits.tenant_batches = 2, 4, 128, 64);
@@ -191,7 +191,7 @@ TEST(fetch_batches_stay_within_the_tenants_limit)
         assert_leaves_whole(rig_fetched(d[i], d[i]->fetch), d[i], 32);
 }
 
-/* What one tenant has on its way is not counted against another. */
+/* The bytes in flight of one tenant do not count against another. */
 TEST(fetch_bytes_in_flight_are_each_tenants_own)
 {
     struct pair p = PAIR_LIMITED(limits.tenant_bytes_in_flight = 512, 4, 64, 64);
@@ -199,7 +199,7 @@ TEST(fetch_bytes_in_flight_are_each_tenants_own)
 
     pair_offer(&p, 8);
     fetch_held(&p, RIG_PULL);
-    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1); /* a page, and it is full */
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1); /* one page: the limit */
     rig_fetch(d, 0, 0);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 2);
     complete_all(p.dest, RIG_PULL);
@@ -207,7 +207,7 @@ TEST(fetch_bytes_in_flight_are_each_tenants_own)
     assert_leaves_whole(rig_fetched(d, d->fetch), d, 8);
 }
 
-/* T20: what goes at once has so many chunks at most; nothing changes where it would be more. */
+/* T20: a fetch has at most STEP_TABLE_MAX chunks. A longer one is refused and changes nothing. */
 TEST(limits_fetch_of_a_table_that_is_too_long_unsupported)
 {
     static uint32_t tokens[STEP_TABLE_MAX + 1];

@@ -1,9 +1,8 @@
-/* In which order transfers in are served: first in, first out between two hosts within a tenant,
- * and tenants in turn. Only so many bytes may be asked for at a time, so that somebody has to wait.
- */
+/* The order in which transfers in are served: first in, first out between two hosts within a
+ * tenant, and tenants in turn. The limit of bytes in flight is so small that some have to wait. */
 #include "unit/rig/rig_pair.h"
 
-#define TOKENS   32 /* 8 pages of 4 tokens, which is what may be on its way at a time */
+#define TOKENS   32 /* 8 pages of 4 tokens: the limit */
 #define ARRIVALS 12
 #define AT_ONCE  3
 
@@ -15,8 +14,8 @@ static struct pair start(void)
     return pair_with(options, 4, 128, 128);
 }
 
-/* X8. Steady arrivals: whenever a batch has come, one more session asks. None ends before one that
- * asked earlier, and none waits for more than those before it. */
+/* X8. Steady arrivals: after each batch one more session asks. None ends before one that asked
+ * earlier, and none waits for more than those before it. */
 TEST(x8_fetches_end_in_the_order_in_which_they_began)
 {
     struct rig_session *d[ARRIVALS];
@@ -45,8 +44,8 @@ TEST(x8_fetches_end_in_the_order_in_which_they_began)
     }
 }
 
-/* One tenant has asked for much more than may be on its way; another one's first fetch gets the
- * next turn, and from then on they take turns. */
+/* One tenant has asked for far more than the limit. Another tenant's first fetch gets the next
+ * turn, and from then on the tenants take turns. */
 TEST(x8_tenants_take_turns)
 {
     struct rig_session *d[6];
@@ -56,7 +55,7 @@ TEST(x8_tenants_take_turns)
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch_many(&p, 6, TOKENS, d);
     rig_fetch(theirs, 0, 0);
-    last_batch_comes(d[0]); /* of d[0]; the room goes to the other tenant */
+    last_batch_comes(d[0]); /* of d[0]: its room goes to the other tenant */
     last_batch_comes(theirs);
     for (uint32_t i = 1; i < 6; i++) {
         assert_false(ended(d[i]));
@@ -65,8 +64,7 @@ TEST(x8_tenants_take_turns)
     assert_whole(theirs, TOKENS);
 }
 
-/* A page that is larger than the room that is left waits for more, and nobody who began later takes
- * it away. */
+/* A page that is larger than the room left waits for more, and no later fetch takes that room. */
 TEST(x8_large_page_is_not_overtaken_by_small_ones)
 {
     struct group_layout large = rig_group(4, 4 * 512);
@@ -86,8 +84,8 @@ TEST(x8_large_page_is_not_overtaken_by_small_ones)
     }
     p.dest->automatic = BY_HAND(RIG_PULL);
     rig_fetch(d[0], 0, 0); /* 6 of 8 pages */
-    rig_fetch(slow, 0, 0); /* needs the room of 4 */
-    rig_fetch(d[1], 0, 0); /* would take the 2 that are left, again and again */
+    rig_fetch(slow, 0, 0); /* needs the room of 4 pages */
+    rig_fetch(d[1], 0, 0); /* would take the 2 pages left, again and again */
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
     last_batch_comes(d[0]);
     last_batch_comes(slow);

@@ -1,6 +1,6 @@
-/* What a peer may send and what it gets for it: bad offers, requests and directions; extra keys and
- * layouts on the way; fetches that meet another engine's pending chunk; more endings at once than
- * one step has room for. */
+/* What a peer may send, and the answer: bad offers, requests and directions; extra keys and layouts
+ * on the way; fetches that meet another engine's pending chunk; more endings at once than one step
+ * has room for. */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 32 /* 8 pages of 4 tokens */
@@ -10,7 +10,7 @@ static struct pair start(void)
     return pair_with(rig_defaults(), 4, 64, 64);
 }
 
-/* Besides, p.d asks for sequence 1, which the source has. */
+/* The source has sequence 1, and p.d asks for it. */
 static struct pair offered(void)
 {
     struct pair p = start();
@@ -40,7 +40,7 @@ TEST(offer_that_does_not_fit_closes_the_link)
         case 5: run.group = 1; break;
         default: msg.serve = (struct serve_id){0, 0}; break;
         }
-        source_says(&p, &msg); /* in place of the offer that waits */
+        source_says(&p, &msg); /* in place of the offer, which waits */
         assert_int_equal(p.dest->link_closes, 1);
         assert_err(TERN_PEER_LOST, rig_fetched(p.d, p.d->fetch));
         assert_lengths(p.d, 0, 0, 0);
@@ -79,11 +79,11 @@ TEST(message_of_a_pull_on_another_link_closes_that_link)
     abort.pull = rig_job(p.dest, RIG_PULL, 0)->pull;
     says(p.dest, 1, &abort);
     assert_int_equal(p.dest->link_closes, 1);
-    rig_complete(p.dest, RIG_PULL); /* the fetch itself goes on */
+    rig_complete(p.dest, RIG_PULL); /* the fetch itself continues */
     assert_leaves_whole(rig_fetched(p.d, p.d->fetch), p.d, TOKENS);
 }
 
-/* What a puller may send in an open: nothing of it may do more than be refused. */
+/* Opens with fields out of range: the source refuses them, and nothing else happens. */
 TEST(open_out_of_range_refused)
 {
     struct extra_key down[2] = {{.position = 6}, {.position = 5}};
@@ -113,7 +113,7 @@ TEST(open_out_of_range_refused)
     }
 }
 
-/* An open that comes twice makes no second owner of anything: one done ends all of it. */
+/* An open that arrives twice makes no second owner: one PULL_DONE ends everything. */
 TEST(open_replayed_one_done_ends_both)
 {
     struct pair p = offered();
@@ -127,7 +127,7 @@ TEST(open_replayed_one_done_ends_both)
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 8);
 }
 
-/* N2 across hosts: the keys travel and are compared, and the pages carry them. */
+/* N2 between hosts: keys travel with the tokens and are compared. */
 TEST(fetch_with_extra_keys_brings_the_right_branch)
 {
     struct pair p = start();
@@ -145,8 +145,7 @@ TEST(fetch_with_extra_keys_brings_the_right_branch)
     assert_leaves_whole(fetch_all(d[0]), d[0], 16); /* up to the chunk where they differ */
     d[1] = rig_session(p.dest, &p.de, p.dp, 1);
     matches_full(d[1], &with_cat, 0, 16);
-    assert_leaves_whole(fetch_all(d[1]), d[1],
-                        TOKENS); /* the keys of what is committed travel too */
+    assert_leaves_whole(fetch_all(d[1]), d[1], TOKENS); /* keys of committed tokens travel too */
 }
 
 TEST(fetch_from_a_pool_of_another_layout_unsupported)
@@ -162,8 +161,8 @@ TEST(fetch_from_a_pool_of_another_layout_unsupported)
     assert_lengths(p.d, 0, 0, 0);
 }
 
-/* T8 on arrival: another engine is about to publish the same chunk. What came stays with the
- * session, uncommitted. */
+/* T8 on arrival: another engine is about to publish the same chunk. The pages that came stay the
+ * session's, uncommitted. */
 TEST(fetch_onto_another_engines_pending_chunk_keeps_its_own_pages)
 {
     struct pair p = offered();
@@ -174,14 +173,13 @@ TEST(fetch_onto_another_engines_pending_chunk_keeps_its_own_pages)
     assert_ok(rig_commit(s, 16, 4)); /* [8, 16) is pending */
     assert_leaves(fetch_all(p.d), p.d, 8, TOKENS, TOKENS);
     assert_int_equal(rig_wrong(p.d, TOKENS), 0);
-    rig_engine_kill(p.dest, &other, 0); /* its pending node goes, ours stays */
+    rig_engine_kill(p.dest, &other, 0); /* the pending node goes, ours stays */
     assert_int_equal(rig_wrong(p.d, TOKENS), 0);
     assert_leaves_whole(rig_commit(p.d, TOKENS, 0), p.d, TOKENS);
     assert_int_equal(rig_depth(p.d, seq1, TOKENS), TOKENS);
 }
 
-/* Duplicates on arrival: the same chunk was committed here meanwhile. One copy stays, the other was
- * never seen. */
+/* The same chunk was committed here meanwhile. One copy stays; nobody has seen the other one. */
 TEST(fetch_of_what_was_committed_meanwhile_adopts)
 {
     struct pair p = offered();
@@ -195,7 +193,7 @@ TEST(fetch_of_what_was_committed_meanwhile_adopts)
     assert_int_equal(rig_view(p.dest).dup_chunks, 5);
 }
 
-/* The source's pool is closed under the transfer: the puller is told, at once and in words of the
+/* The source's pool is closed during the transfer: the puller is told at once, with an error of the
  * table. */
 TEST(serve_pool_closed_meanwhile_puller_told)
 {
@@ -206,13 +204,13 @@ TEST(serve_pool_closed_meanwhile_puller_told)
     assert_ok(rig_pool_close(p.source, p.se.conn[0], p.sp));
     assert_err(TERN_GONE, rig_fetched(p.d, fetch));
     rig_engine_kill(p.source, &p.se, 0);
-    assert_int_equal(rig_jobs(p.source, RIG_ZERO), 0); /* not while something may read it */
+    assert_int_equal(rig_jobs(p.source, RIG_ZERO), 0); /* not while a transfer may read it */
     rig_complete(p.source, RIG_SERVE_STOP);
     assert_int_equal(rig_jobs(p.source, RIG_ZERO), 1);
     assert_int_equal(quarantined(&p), 0);
 }
 
-/* The asker's connection closes: the fetch ends without an answer and without a leak. */
+/* The client's connection closes: the fetch ends without an answer and without a leak. */
 TEST(fetch_connection_closed_meanwhile_nobody_is_answered)
 {
     struct pair p = offered();
@@ -224,11 +222,11 @@ TEST(fetch_connection_closed_meanwhile_nobody_is_answered)
     assert_int_equal(rig_view(p.dest).pulls, 0);
     assert_int_equal(rig_view(p.source).serves, 0);
     rig_proc_gone(p.dest, p.de.proc[0]);
-    assert_int_equal(rig_free(p.dest, p.dp), 64 - 8); /* the prefix was published and stays */
+    assert_int_equal(rig_free(p.dest, p.dp), 64 - 8); /* the published prefix stays */
 }
 
-/* More endings in one event than struct actions has room for: what is left over comes in the next
- * steps, all of it. */
+/* More endings in one event than struct actions has room for: the rest follows in the next steps,
+ * and none is lost. */
 TEST(link_lost_under_many_fetches_every_one_is_answered)
 {
     enum { N = 70 };
@@ -243,8 +241,7 @@ TEST(link_lost_under_many_fetches_every_one_is_answered)
     p.dest->automatic = BY_HAND(RIG_PULL);
     fetch_many(&p, N, 8, d);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), N);
-    p.dest->automatic = p.source->automatic =
-        0; /* nothing else happens that could carry the rest along */
+    p.dest->automatic = p.source->automatic = 0; /* no other event carries the rest along */
     rig_link_down(p.dest, 0);
     for (uint32_t i = 0; i < N; i++)
         assert_err(TERN_PEER_LOST, rig_fetched(d[i], d[i]->fetch));
@@ -258,8 +255,7 @@ TEST(link_lost_under_many_fetches_every_one_is_answered)
     assert_int_equal(rig_free(p.dest, p.dp), 256);
 }
 
-/* More pages than one batch names: the batches are told apart by number, and come back in any
- * order. */
+/* More pages than one batch names: batches are told apart by number, and end in any order. */
 TEST(fetch_of_many_batches_completes_in_any_order)
 {
     for (uint32_t order = 0; order < 3; order++) {
@@ -283,8 +279,8 @@ TEST(fetch_of_many_batches_completes_in_any_order)
     }
 }
 
-/* Chunks of more than one token block, of which the last is partly filled; over a link that is not
- * the first. */
+/* Chunks of more than one token block, the last block partly filled, over a link that is not the
+ * first. */
 TEST(fetch_of_long_chunks_over_another_link_brings_the_delta)
 {
     struct pair p = pair_with(rig_defaults(), 100, 16, 16);
@@ -300,7 +296,7 @@ TEST(fetch_of_long_chunks_over_another_link_brings_the_delta)
     assert_int_equal(rig_depth(p.d, seq1, 570), 500);
 }
 
-/* A trace id goes through: to the peer, back, and into the answer. */
+/* A trace id travels to the peer, back, and into the answer. */
 TEST(fetch_trace_id_goes_through_both_daemons)
 {
     struct pair p = offered();
@@ -318,7 +314,7 @@ TEST(fetch_trace_id_goes_through_both_daemons)
     assert_true(rig_job(p.dest, RIG_MSG, 0)->msg.trace_id == 0x7ace);
 }
 
-/* The same, for a transfer that has published a chunk of its own before. */
+/* The same for a transfer that has published a chunk before. */
 TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages)
 {
     struct pair p = pair_limited(512);
@@ -338,8 +334,8 @@ TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages)
     rig_runs_free(p.dest);
 }
 
-/* A session fetches on from a commit whose step has not passed: what arrives is seen with it, not
- * before. */
+/* A session fetches on from a commit whose step has not passed: the chunks that arrive become
+ * visible with that commit, not before. */
 TEST(fetch_beyond_a_pending_commit_is_seen_with_it)
 {
     struct pair p = start();
@@ -354,7 +350,7 @@ TEST(fetch_beyond_a_pending_commit_is_seen_with_it)
     assert_int_equal(rig_depth(like, seq1, TOKENS), TOKENS);
 }
 
-/* All of it was committed here between the Match and the Fetch: nothing moves, and nobody waits. */
+/* All of it was committed here between the Match and the Fetch: no page moves and nobody waits. */
 TEST(fetch_of_what_was_committed_before_moves_nothing)
 {
     struct pair p = offered();
@@ -365,7 +361,7 @@ TEST(fetch_of_what_was_committed_before_moves_nothing)
     pair_ends_clean(&p, 8, 8);
 }
 
-/* An offer for a pull that is over: the source that made it is told to let go, on its own link. */
+/* An offer for a pull that has ended: its source is told to end the serve, over its own link. */
 TEST(offer_that_comes_too_late_is_declined_where_it_came_from)
 {
     struct pair p = start();
@@ -383,7 +379,7 @@ TEST(offer_that_comes_too_late_is_declined_where_it_came_from)
                 serve_id_equal(job->msg.serve, offer.serve));
 }
 
-/* An offer that comes twice begins nothing anew. */
+/* An offer that arrives twice starts nothing anew. */
 TEST(offer_repeated_while_the_transfer_runs_changes_nothing)
 {
     struct pair p = start();

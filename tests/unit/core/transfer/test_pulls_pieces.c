@@ -1,10 +1,11 @@
 /* A fetch that is longer than one message between daemons: its tokens go to the source in pieces,
- * the source holds what they led to, and names its pages in pieces. The engine asks once. */
+ * the source pins the nodes that they lead to, and names its pages in pieces. The engine asks
+ * once. */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */
 
-/* Messages have four chunks of tokens and name three pages. */
+/* A message has four chunks of tokens and names three pages. */
 static struct pair pieces(void)
 {
     struct rig_options o = rig_defaults();
@@ -22,7 +23,7 @@ static struct pair pieces_offered(void)
     return p;
 }
 
-/* The messages between the two, one by one; `kinds` says which they are, a letter each. */
+/* Delivers messages between the two, one by one, `most` at most. `kinds` gets a letter for each. */
 static void talk(struct pair *p, char *kinds, uint32_t most)
 {
     static const char letter[PEER_MSG_COUNT] = {
@@ -62,7 +63,7 @@ TEST(pieces_one_fetch_brings_all)
     pair_ends_clean(&p, 16, 16);
 }
 
-/* What is here already is neither named nor moved, and its tokens are sent all the same. */
+/* Pages that are here already are neither named nor moved; their tokens are sent all the same. */
 TEST(pieces_of_what_is_missing_alone)
 {
     struct pair p = pieces();
@@ -75,7 +76,7 @@ TEST(pieces_of_what_is_missing_alone)
     assert_int_equal(p.dest->pulled_pages, 6);
 }
 
-/* The source has less than is asked for: it offers what the tokens led to. */
+/* The source has less than is asked for: it offers the nodes that the tokens led to. */
 TEST(pieces_end_where_the_source_ends)
 {
     struct pair p = pieces();
@@ -107,7 +108,7 @@ TEST(pieces_that_lead_to_less_than_is_awaited_are_not_offered)
     assert_false(ended(p.d));
 }
 
-/* X4: between two pieces the source holds what was walked, and nothing beyond. */
+/* X4: between two pieces the source pins the nodes that were walked, and none beyond. */
 TEST(pieces_hold_what_was_walked)
 {
     struct pair p = pieces_offered();
@@ -115,7 +116,7 @@ TEST(pieces_hold_what_was_walked)
     char kinds[8];
 
     talk(&p, kinds, 4);
-    assert_string_equal(kinds, "omtm"); /* 32 tokens are walked */
+    assert_string_equal(kinds, "omtm"); /* 32 tokens walked */
     assert_int_equal(rig_evict(p.source, rig_connect_admin(p.source), p.sp, 0), 8);
     p.source->automatic = p.dest->automatic = RIG_ALL;
     rig_settle(p.dest);
@@ -123,7 +124,7 @@ TEST(pieces_hold_what_was_walked)
     assert_leaves_whole(rig_fetched(p.d, fetch), p.d, 32);
 }
 
-/* Y6: a cancel between two pieces ends it on both sides. */
+/* Y6: a cancel between two pieces ends the fetch on both sides. */
 TEST(pieces_cancelled_between_two)
 {
     for (uint32_t after = 1; after < 9; after++) {
@@ -143,7 +144,7 @@ TEST(pieces_cancelled_between_two)
     }
 }
 
-/* All pages are taken before the first is asked for: what does not fit moves nothing. */
+/* All pages are taken before the first one is asked for: a fetch that does not fit moves none. */
 TEST(pieces_that_do_not_fit_move_nothing)
 {
     struct pair p = pair_with(OPTIONS_WITH(limits.offer_pages = 3), 4, 64, 12);
@@ -176,7 +177,7 @@ TEST(pieces_carry_their_keys)
     assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
 }
 
-/* A source that names other pages than those that follow, or asks for other tokens. */
+/* The source names pages, or asks for tokens, that are not the next ones. */
 TEST(pieces_out_of_order_close_the_link)
 {
     for (uint32_t wrong = 0; wrong < 7; wrong++) {
@@ -200,7 +201,7 @@ TEST(pieces_out_of_order_close_the_link)
         case 1: msg.serve.gen = 0; break;
         case 2: msg.at = 0; break;
         case 3: msg.until += 4; break;
-        case 4: msg.until = 0; break; /* all of them, it says */
+        case 4: msg.until = 0; break; /* it claims: all tokens */
         case 5: refs[1].gen = 0; break;
         default: msg.to -= 4; break;
         }
@@ -211,7 +212,7 @@ TEST(pieces_out_of_order_close_the_link)
     }
 }
 
-/* A puller that sends other tokens than those that follow is told, and holds nothing there. */
+/* A puller that sends tokens that are not the next ones gets an error, and no pin is left. */
 TEST(pieces_of_other_tokens_invalid)
 {
     for (uint32_t wrong = 0; wrong < 3; wrong++) {
@@ -234,7 +235,7 @@ TEST(pieces_of_other_tokens_invalid)
     }
 }
 
-/* N1: tokens of a namespace that was reset while they came lead to nothing. */
+/* N1: the namespace is reset while tokens come: they lead to nothing. */
 TEST(pieces_of_what_was_reset_meanwhile_lead_to_nothing)
 {
     struct pair p = pieces_offered();

@@ -1,10 +1,10 @@
-/* N3: a pool of another layout is a source if what its pages are made of is the same; both data
- * paths hear of the other's layout, and who refuses says of which one. */
+/* N3: a pool of another layout is a source if its pages have the same fields. Both data paths get
+ * the other's layout, and a refusal names the layouts. */
 #include "core/transfer/resharded.h"
 #include "unit/rig/rig_another.h"
 #include "unit/rig/rig_follow.h"
 
-#define RETRY_MS 10 /* of rig_defaults */
+#define RETRY_MS 10 /* as in rig_defaults */
 #define TOKENS   32 /* 8 pages of 4 tokens */
 
 struct shape {
@@ -30,7 +30,7 @@ static struct pool_id open_shape(struct rig *rig, const struct rig_engine *e, st
     return reply->pool_open.pool;
 }
 
-/* The source has a prefix in the one, p.d asks for it in the other. */
+/* The source has a prefix in a pool of one shape, and p.d asks for it in one of the other shape. */
 static struct pair between(struct shape source, struct shape dest)
 {
     struct pair p = pair_with(rig_defaults(), 4, 64, 64);
@@ -41,7 +41,7 @@ static struct pair between(struct shape source, struct shape dest)
     return p;
 }
 
-/* What the source offers, before the destination has heard it. */
+/* Returns the source's offer, before the destination has received it. */
 static struct peer_msg offer_of(struct pair *p)
 {
     struct peer_msg msg;
@@ -83,12 +83,12 @@ TEST(x5_pools_of_one_layout_are_resharded_where_several_ranks_hold_the_same)
     struct pair p = between(s, s);
 
     assert_true(offer_of(&p).layout_hash != 0);
-    s.shard = SHARD_REPLICATED; /* rank 0 sends all of it anyway */
+    s.shard = SHARD_REPLICATED; /* rank 0 sends all of it */
     p = between(s, s);
     assert_true(offer_of(&p).layout_hash == 0);
     s = (struct shape){.axes_hash = 1, .copies = 1};
     p = between(s, s);
-    assert_true(offer_of(&p).layout_hash == 0); /* it does not say of what its pages are */
+    assert_true(offer_of(&p).layout_hash == 0); /* the pool does not name its fields */
 }
 
 TEST(n3_other_fields_or_none_are_refused_and_the_layout_is_named)
@@ -114,7 +114,7 @@ TEST(n3_other_fields_or_none_are_refused_and_the_layout_is_named)
     }
 }
 
-/* The data path finds no plan: the fetch ends, and says between which layouts. */
+/* The data path finds no plan: the fetch ends, and its error names both layouts. */
 TEST(n3_transfer_without_a_plan_ends_unsupported)
 {
     struct pair p = between((struct shape){.axes_hash = 1, .fields_hash = 9},
@@ -131,7 +131,7 @@ TEST(n3_transfer_without_a_plan_ends_unsupported)
     assert_true(r->fetch.other_hash != 0 && r->fetch.layout_hash != 0);
 }
 
-/* Y4: likewise where the source is followed. */
+/* Y4: the same for a source that is followed. */
 TEST(n3_session_of_a_pool_with_the_same_fields_is_followed_and_of_another_refused)
 {
     for (uint32_t same = 0; same < 2; same++) {
@@ -163,7 +163,7 @@ TEST(n3_session_of_a_pool_with_the_same_fields_is_followed_and_of_another_refuse
 
 /* --- pairs of layouts: the data path has plans for a few at a time --- */
 
-/* A source with a prefix for each of 16 fetches, and room for as many transfers. */
+/* The source has a prefix for each of 16 fetches, and room for as many transfers. */
 static struct pair pair_of_many(struct pool_id *ret_sp)
 {
     struct rig_options options = rig_defaults();
@@ -180,7 +180,7 @@ static struct pair pair_of_many(struct pool_id *ret_sp)
     return p;
 }
 
-/* It fetches sequence `seed` into a pool of a layout of that hash; its pages wait for the test. */
+/* Fetches sequence `seed` into a pool whose layout has that hash. The pages wait for the test. */
 static struct rig_session *fetches(struct rig *dest, struct rig_engine *e, uint32_t axes_hash,
                                    uint32_t seed)
 {
@@ -192,7 +192,7 @@ static struct rig_session *fetches(struct rig *dest, struct rig_engine *e, uint3
     return s;
 }
 
-/* X8: one pair too many is put off by the source, asks again in time, and comes when one ended. */
+/* X8: the source puts off one pair too many. It asks again in time, and runs when a pair ended. */
 TEST(x8_fetch_between_too_many_layouts_of_a_peer_is_put_off_and_comes)
 {
     struct rig_session *d[RESHARD_PEER_PAIRS + 2];
@@ -202,7 +202,7 @@ TEST(x8_fetch_between_too_many_layouts_of_a_peer_is_put_off_and_comes)
     for (uint32_t i = 0; i < RESHARD_PEER_PAIRS; i++)
         d[i] = fetches(p.dest, &p.de, 2 + i, 1 + i);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), RESHARD_PEER_PAIRS);
-    /* Between layouts that are in use there is room. */
+    /* Transfers between layouts that are in use need no further pair. */
     d[RESHARD_PEER_PAIRS] = session_with(p.dest, &p.de, d[0]->pool, 8, 4);
     rig_fetch(d[RESHARD_PEER_PAIRS], 0, 0);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), RESHARD_PEER_PAIRS + 1);
@@ -220,8 +220,7 @@ TEST(x8_fetch_between_too_many_layouts_of_a_peer_is_put_off_and_comes)
             assert_ok(rig_fetched(d[i], d[i]->fetch));
 }
 
-/* Likewise where all peers together have as many as there may be; what one peer has another one
- * shares. */
+/* The same for the pairs of all peers together. A pair of one peer is shared by another one. */
 TEST(x8_pairs_of_layouts_are_bounded_over_all_peers)
 {
     struct rig_engine e[2];
@@ -242,14 +241,14 @@ TEST(x8_pairs_of_layouts_are_bounded_over_all_peers)
     rig_complete(c, RIG_PULL);
     assert_ok(rig_fetched(shares, shares->fetch));
     rig_advance(c, RETRY_MS * NS_PER_MS);
-    assert_false(ended(last)); /* the pair that it shared is still in use */
+    assert_false(ended(last)); /* the pair that both share is in use */
     rig_complete(b, RIG_PULL);
     rig_advance(c, RETRY_MS * NS_PER_MS);
     rig_complete(c, RIG_PULL);
     assert_ok(rig_fetched(last, last->fetch));
 }
 
-/* A source with plans to spare offers what this end has none for. */
+/* The source has room for plans and offers, but the destination has none. */
 TEST(x8_offer_between_too_many_layouts_is_given_back_and_asked_for_again)
 {
     struct shape mine = {.axes_hash = 2, .fields_hash = 9};
@@ -276,8 +275,7 @@ TEST(x8_offer_between_too_many_layouts_is_given_back_and_asked_for_again)
     assert_ok(rig_fetched(d[RESHARD_PEER_PAIRS], d[RESHARD_PEER_PAIRS]->fetch));
 }
 
-/* The data path keeps no room for what the peer told: at either end that is BUSY, and is asked
- * again. */
+/* The data path cannot keep the peer's layout: at either end that is BUSY, and is repeated. */
 TEST(x8_layout_that_the_data_path_does_not_keep_is_put_off)
 {
     struct pool_id sp;
@@ -306,8 +304,8 @@ TEST(x8_layout_that_the_data_path_does_not_keep_is_put_off)
     assert_ok(rig_fetched(d, d->fetch));
 }
 
-/* The offer was given back; what the source had said of it before it heard that comes while the
- * next question is on its way, or before it is asked. */
+/* The offer was returned. A message about it that the source had sent before arrives while the next
+ * question is on its way, or before that question. */
 TEST(x8_what_crosses_an_offer_that_was_given_back_changes_nothing)
 {
     static const enum peer_msg_kind kinds[] = {PEER_PULL_ABORT, PEER_PULL_OFFER, PEER_PULL_MORE};
@@ -329,7 +327,7 @@ TEST(x8_what_crosses_an_offer_that_was_given_back_changes_nothing)
         rig_complete(p.source, RIG_MSG);
         rig_complete(p.dest, RIG_PULL);
         if (i < 3)
-            rig_advance(p.dest, RETRY_MS * NS_PER_MS); /* it has asked again */
+            rig_advance(p.dest, RETRY_MS * NS_PER_MS); /* the question is sent again */
         again = rig_job(p.source, RIG_MSG, 0);
         late.kind = kinds[i % 3];
         late.err = late.kind == PEER_PULL_ABORT ? TERN_TIMED_OUT : TERN_OK;
@@ -347,7 +345,7 @@ TEST(x8_what_crosses_an_offer_that_was_given_back_changes_nothing)
     }
 }
 
-/* What a peer told of a layout stays as long as a transfer needs it. */
+/* A layout that a peer has sent stays as long as a transfer needs it. */
 TEST(x8_layout_is_used_from_the_first_message_to_the_end)
 {
     struct pool_id sp;

@@ -1,7 +1,7 @@
 /* N3: transfers between pools of other page_tokens, token by token: whole prefixes, tickets with a
- * tail, sessions that are followed, and windows that begin within a larger page. A span that comes
- * wrong comes again alone, what was taken for whole spans is given back, and what a peer may not
- * say ends its link. */
+ * tail, followed sessions, and windows that begin within a larger page. A span that arrives wrong
+ * is asked for again alone, pages taken for whole spans are returned, and a peer's invalid message
+ * ends its link. */
 #include "unit/rig/rig_follow.h"
 
 #define L          16u
@@ -17,7 +17,7 @@ static const struct ends all_ends[] = {{4, 16}, {16, 4}, {8, 16}, {16, 8},
                                        {2, 16}, {16, 2}, {2, 4}};
 static const uint32_t lengths[] = {80, 16, 81, 83, 84, 87, 88, 95, 5, 1, 17, 30};
 
-/* Groups: HISTORY alone; with a window; with a recurrent state, too. */
+/* The groups: HISTORY alone; with a window; with a recurrent state as well. */
 enum shape { HISTORY_ALONE = 1, WITH_WINDOW = 2, WITH_STATES = 3 };
 
 static struct pool_id open_pool(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,
@@ -41,7 +41,7 @@ static struct pool_id open_pool(struct rig *rig, const struct rig_engine *e, uin
     return reply->pool_open.pool;
 }
 
-/* offer_pages: of one message; 0: as many as it may have. */
+/* offer_pages: pages of one message; 0: as many as it may have. */
 static struct pair between_with(struct ends ends, enum shape shape, uint32_t offer_pages)
 {
     struct pair p = PAIR_LIMITED(limits.offer_pages = offer_pages, 4, 64, 64);
@@ -56,8 +56,8 @@ static struct pair between(struct ends ends, enum shape shape)
     return between_with(ends, shape, 0);
 }
 
-/* Token by token, of the pages in the session's table from that token on: written, or compared.
- * Returns how many are wrong. */
+/* Writes or compares the tokens [from, to) in the pages of the session's table. Returns how many
+ * are wrong. */
 static uint32_t tokens_do(struct rig_session *s, uint32_t group, uint32_t from, uint32_t to,
                           bool write)
 {
@@ -121,7 +121,7 @@ TEST(n3_ticket_of_other_page_tokens_brings_each_token)
         }
 }
 
-/* What was here already is not moved again, and what the source has in pieces comes in pieces. */
+/* Chunks that are here do not move again, and what the source offers in pieces comes in pieces. */
 TEST(n3_prefix_of_other_page_tokens_goes_on_from_what_is_here)
 {
     for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++) {
@@ -171,7 +171,7 @@ TEST(y4_follow_of_other_page_tokens_brings_each_token)
         }
 }
 
-/* n tokens of the window's group, committed as far as chunks are whole. */
+/* Computes n tokens of the window's group, and commits whole chunks. */
 static void window_computes(struct rig_session *s, uint32_t n)
 {
     for (uint32_t to = L; to <= n; to += L) {
@@ -183,7 +183,7 @@ static void window_computes(struct rig_session *s, uint32_t n)
     tokens_do(s, 1, n / L * L, n, true);
 }
 
-/* A window of six tokens begins within a page of either end. */
+/* A window of six tokens begins within a page at either end. */
 TEST(n3_window_of_other_page_tokens_brings_the_window)
 {
     for (size_t e = 0; e < sizeof all_ends / sizeof *all_ends; e++)
@@ -199,13 +199,13 @@ TEST(n3_window_of_other_page_tokens_brings_the_window)
             assert_lengths(p.d, n / L * L, n, n);
             assert_int_equal(tokens_do(p.d, 1, n - WINDOW, n, false), 0);
             for (uint32_t i = 0; i < (n - WINDOW) / all_ends[e].to; i++)
-                assert_int_equal(p.d->table[1][i].index, 0); /* beside the window: let go */
+                assert_int_equal(p.d->table[1][i].index, 0); /* outside the window: free again */
             assert_int_equal(pages_taken(&p), 0);
             rig_destroy_all();
         }
 }
 
-/* A ticket of n tokens was fetched. */
+/* The destination has fetched a ticket of n tokens. */
 static struct pair window_fetched(struct ends ends, uint32_t n)
 {
     struct pair p = between(ends, WITH_WINDOW);
@@ -217,9 +217,9 @@ static struct pair window_fetched(struct ends ends, uint32_t n)
     return p;
 }
 
-/* Of a larger page in which the window begins the source sends what the window needs. So no prefix
- * may be resumed by it that needs more, the session does not go back to where it would, and it is
- * not handed over while such a page is needed. */
+/* If the window begins within a larger page, the source sends only the part that the window needs.
+ * So no prefix that needs more of the page resumes by it, the session does not go back to a length
+ * that would, and it is not handed over while it needs such a page. */
 TEST(n3_window_that_begins_within_a_page_is_no_other_window)
 {
     uint32_t resumed = 0, returned = 0, lacking = 0;
@@ -251,7 +251,7 @@ TEST(n3_window_that_begins_within_a_page_is_no_other_window)
     assert_true(resumed > 0 && returned > 0 && lacking > 0);
 }
 
-/* Further on, where the window has left the page behind, it is a session like any other. */
+/* Later, when the window has left that page, the session is like any other. */
 TEST(n3_window_that_began_within_a_page_is_whole_later)
 {
     struct pair p = window_fetched((struct ends){4, 16}, 21);
@@ -265,8 +265,8 @@ TEST(n3_window_that_began_within_a_page_is_whole_later)
     assert_ok(hand_over_full(p.d, handoff)->err);
 }
 
-/* T8: chunks that another engine is about to publish stay the session's tail. Of the page in which
- * the window begins, they have what the window needs. */
+/* T8: chunks that another engine is about to publish stay the session's tail. Their first page of
+ * the window has only the part that the window needs. */
 TEST(n3_tail_of_whole_chunks_is_whole_where_its_window_began)
 {
     struct pair p = between((struct ends){4, 16}, WITH_WINDOW);
@@ -284,22 +284,22 @@ TEST(n3_tail_of_whole_chunks_is_whole_where_its_window_began)
     assert_ok(rig_commit(pending, 32, 3));
     assert_ok(ticket_fetched(p.d, hand_over(s, 0, 0)));
     assert_lengths(p.d, 0, 32, 32);
-    assert_err(TERN_INVALID, rig_rewind(p.d, 29, 0)); /* of [16, 32) what is from 24 on came */
+    assert_err(TERN_INVALID, rig_rewind(p.d, 29, 0)); /* only [24, 32) of page [16, 32) came */
     assert_ok(rig_rewind(p.d, 30, 0));
     assert_int_equal(tokens_do(p.d, 1, 30 - WINDOW, 30, false), 0);
-    assert_err(TERN_INVALID, hand_over_full(p.d, handoff)->err); /* it needs that page */
+    assert_err(TERN_INVALID, hand_over_full(p.d, handoff)->err); /* the session needs that page */
     rig_destroy_all();
 }
 
-/* T18: from the end of its chunk on no window needs what did not come of the page: others resume.
- */
+/* T18: no window behind the end of its chunk needs the missing part of the page, so others
+ * resume. */
 TEST(t18_page_that_came_in_part_is_the_nodes_where_its_window_is_whole)
 {
-    struct pair p = window_fetched((struct ends){4, 16}, 27); /* of [16, 32) from 20 on */
+    struct pair p = window_fetched((struct ends){4, 16}, 27); /* of page [16, 32) only [20, 32) */
     struct rig_session *other;
 
     assert_ok(rig_run_to(p.d, rig_tokens(1, 32), 32));
-    tokens_do(p.d, 1, 20, 32, true); /* running writes whole pages */
+    tokens_do(p.d, 1, 20, 32, true); /* running writes the whole page */
     assert_ok(rig_commit(p.d, 32, 0));
     other = session_with(p.dest, &p.de, p.dp, 1, 40);
     assert_int_equal(other->len.committed, 32);
@@ -324,14 +324,14 @@ TEST(x3_span_that_came_wrong_comes_once_more)
         }
 }
 
-/* Pages for whole spans are had, or the fetch is told that they are not. */
+/* There are pages for whole spans, or the fetch fails with the shortage. */
 TEST(n3_room_is_needed_for_whole_spans)
 {
     struct pair p = between((struct ends){16, 2}, HISTORY_ALONE);
     struct rig_session *s = computed_to(&p, 81);
     struct ticket t = hand_over(s, 0, 0);
 
-    /* 41 pages would do, but for the seven that the last page of the source has beside them. */
+    /* 41 pages would suffice without the seven that the source's last page has beside them. */
     p.dp = open_pool(p.dest, &p.de, 2, HISTORY_ALONE, 46);
     p.d = session_with(p.dest, &p.de, p.dp, 1, 81);
     assert_err(TERN_QUOTA, ticket_fetched(p.d, t));
@@ -342,7 +342,7 @@ TEST(n3_room_is_needed_for_whole_spans)
     assert_int_equal(tokens_do(p.d, 0, 0, 81, false), 0);
 }
 
-/* Pools that have no spans in common, or not one L, and what a source may not say. */
+/* Pools without common spans, or with another L, and invalid messages of a source. */
 TEST(n3_page_tokens_without_spans_are_refused)
 {
     static const uint32_t bad[] = {3, 5, 6, 32, 48, 1024};

@@ -1,13 +1,12 @@
-/* A fetch that goes on from what the session has (S11): its own pages behind the committed length
- * stay until something longer has come, and are then given back by the step that the fetch named.
- */
+/* A fetch from what the session has (S11): its own pages behind the committed length stay until
+ * something longer has arrived. Then they are returned at the step that the fetch named. */
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_state.h"
 
 #define TOKENS 64   /* 16 pages of 4 tokens */
 #define PIECE  1024 /* tokens that one step can commit */
 
-/* p.d has committed `t` tokens of sequence 1 and computed `w`; the source has `n`. */
+/* p.d has committed `t` tokens of sequence 1 and computed `w`. The source has `n`. */
 static struct pair with_tail(uint64_t peer_bytes, uint32_t t, uint32_t w, uint32_t n)
 {
     struct pair p = pair_limited(peer_bytes);
@@ -51,7 +50,7 @@ TEST(s11_tail_gives_way_by_its_step_to_what_comes)
     pair_ends_clean(&p, 16, 16);
 }
 
-/* Pages that it has for tokens to come go, too: the lengths tell. */
+/* Pages for tokens to come are part of the tail: the lengths of the answer show it. */
 TEST(s11_pages_behind_what_is_written_are_of_the_tail)
 {
     struct pair p = with_tail(1 << 20, 8, 10, TOKENS);
@@ -81,7 +80,7 @@ TEST(s11_no_more_asked_for_than_is_written_asks_nobody)
     assert_int_equal(p.dest->pulled_pages, 0);
 }
 
-/* The first chunk to be published is the one that covers what is written. */
+/* The first chunk that is published is one that covers the written length. */
 TEST(s11_transfer_that_breaks_off_before_it_covers_the_tail_leaves_it)
 {
     for (uint32_t pages = 0; pages < 3; pages++) {
@@ -111,9 +110,9 @@ TEST(s11_transfer_that_breaks_off_behind_the_tail_keeps_what_came)
     assert_int_equal(retiring(&p), 3);
 }
 
-/* T8 on arrival: of chunks that another engine is about to publish the session keeps what came, and
- * that may be just as long as what it takes the place of. The lengths do not tell then: the pages
- * of the answer do. */
+/* T8 on arrival: of chunks that another engine is about to publish the session keeps the pages that
+ * came, which may be as long as the tail that they replace. Then the lengths are equal and the
+ * answer's pages differ. */
 TEST(s11_tail_gives_way_to_pages_of_the_same_lengths)
 {
     struct pair p = with_tail(512, 0, 8, TOKENS);
@@ -151,7 +150,7 @@ TEST(s11_no_room_for_what_would_come_leaves_the_tail)
     assert_untouched(&p, 8, 10);
 }
 
-/* Its release has to wait for the step, and nothing is left to write that down. */
+/* The release of the tail has to wait for its step, and no retire record is left for that. */
 TEST(s11_no_record_for_the_release_leaves_the_tail)
 {
     struct pair p = PAIR_LIMITED(limits.retires = 2, 4, 128, 64);
@@ -170,8 +169,7 @@ TEST(s11_no_record_for_the_release_leaves_the_tail)
     assert_untouched(&p, 8, 10);
 }
 
-/* While it waits for the source to publish, the session has what it had. */
-/* The tail of ten tokens goes for three chunks: there are records for all of them, or it stays. */
+/* Three chunks replace the tail of ten tokens: there are records for all, or the tail stays. */
 static void nodes_left(uint32_t left)
 {
     struct pair p = PAIR_LIMITED(limits.nodes = 40, 4, 128, 64);
@@ -203,7 +201,7 @@ TEST(s11_no_node_for_all_that_covers_the_tail_leaves_the_tail)
         nodes_left(left);
 }
 
-/* Sessions whose pages wait for step 9 take all records of releases but these. */
+/* Sessions whose pages wait for step 9 take all retire records but `left`. */
 static void take_retires(const struct pair *p, uint32_t left)
 {
     for (uint32_t n = 0; p->dest->core->free_retires.n > left; n++) {
@@ -214,8 +212,8 @@ static void take_retires(const struct pair *p, uint32_t left)
     }
 }
 
-/* The chunks that come continue one that waits for step 9: a record for them, and one for the tail.
- */
+/* The chunks that arrive continue one that waits for step 9: they need a record, and so does the
+ * tail. */
 static void retires_left(uint32_t left)
 {
     struct pair p = PAIR_LIMITED(limits.retires = 24, 4, 128, 64);
@@ -243,8 +241,8 @@ TEST(s11_no_record_for_all_that_covers_the_tail_leaves_the_tail)
         retires_left(left);
 }
 
-/* The longest tail that may be fetched over, with the chunk that it ends in: two records are enough
- * for all that covers it, one for these chunks and one for the tail. */
+/* The longest tail that a fetch may replace, with the chunk in which it ends: two records suffice,
+ * one for the chunks that cover it and one for the tail. */
 TEST(s11_longest_tail_gives_way_to_all_that_covers_it_at_once)
 {
     const uint32_t written = 4 + 4 * TAIL_CHUNKS_MAX + 2, covered = written + 2;
@@ -300,8 +298,8 @@ TEST(s11_abort_while_it_fetches_gives_the_tail_back_once)
 
 /* --- with STATE --- */
 
-/* Two hosts with chunks of 64 tokens and that STATE; a page is asked for at a time. The source has
- * 320 tokens; p.d may get 400, of which it has none yet. */
+/* Two hosts with chunks of 64 tokens and that STATE; one page at a time is on its way. The source
+ * has 320 tokens; p.d may fetch 400, of which it has none yet. */
 static struct pair with_state(struct group_layout state_group)
 {
     struct rig_options o = rig_defaults();
@@ -323,8 +321,8 @@ static struct pair with_state(struct group_layout state_group)
     return p;
 }
 
-/* The session has 150 tokens, 128 of them committed; its fetch is cancelled after so many pages.
- * How much it has then. */
+/* The session has 150 tokens, 128 of them committed. Its fetch is cancelled after `pages` pages.
+ * Returns its written length then. */
 static uint32_t state_breaks_off(struct group_layout state_group, uint32_t pages)
 {
     struct pair p = with_state(state_group);
@@ -345,8 +343,8 @@ static uint32_t state_breaks_off(struct group_layout state_group, uint32_t pages
     return w;
 }
 
-/* It is as it was; or it ends at the deepest resume point that has come, which is where it was
- * committed if HISTORY came and no STATE to it; or it is whole. */
+/* The session is as it was, or it ends at the deepest resume point that came (its committed length
+ * if HISTORY came without STATE), or it has everything. */
 TEST(s11_tail_with_state)
 {
     const struct group_layout kinds[] = {rig_window(16, 40, 64), rig_window(16, 64, 64),
@@ -363,7 +361,7 @@ TEST(s11_tail_with_state)
     }
 }
 
-/* A RECURRENT page of the committed length would be stale; what it was made from is borrowed. */
+/* A RECURRENT page of the committed length would be stale; the snapshot behind it is borrowed. */
 TEST(s11_recurrent_page_of_the_committed_length)
 {
     struct pair p = with_state(rig_recurrent(64, 128));
@@ -373,8 +371,8 @@ TEST(s11_recurrent_page_of_the_committed_length)
     runs_right(p.d, seq1, 390);
 }
 
-/* T8 on arrival: of a chunk that another engine is about to publish the session keeps what came,
- * and of a prefix that ends in such chunks the state, too: it goes on from there. */
+/* T8 on arrival: of a chunk that another engine is about to publish the session keeps the pages
+ * that came, and of a prefix that ends in such chunks the state, too. So it can run on. */
 TEST(s11_recurrent_page_comes_where_chunks_are_another_engines)
 {
     for (uint32_t pending = 192; pending <= 320; pending += 64) {
@@ -397,7 +395,7 @@ TEST(s11_recurrent_page_comes_where_chunks_are_another_engines)
     }
 }
 
-/* A chunk that came waits for a step with its checksums, and a commit adds STATE that has none. */
+/* A chunk that came waits for a step, its checksums known; a commit adds STATE without any. */
 TEST(s11_state_added_to_a_chunk_that_came_gets_its_checksum)
 {
     struct pair p = with_state(rig_window(16, 40, 64));
@@ -414,7 +412,7 @@ TEST(s11_state_added_to_a_chunk_that_came_gets_its_checksum)
         assert_true(!core_node_view(p.dest->core, i, &v) || v.depth == 0 || v.sealed);
 }
 
-/* Where it could not go back to its committed length, it does not fetch. */
+/* A session that could not go back to its committed length does not fetch. */
 TEST(s11_window_that_was_left_refuses_a_fetch)
 {
     struct pair p = with_state(rig_window(16, 40, 64));

@@ -1,9 +1,9 @@
-/* Checksum jobs: as many at a time as there are slots, and none forgotten. */
+/* Checksum jobs: as many at a time as there are slots, and every page gets its checksum. */
 #include "unit/rig/rig_pair.h"
 
 #include "core/transfer/serves.h"
 
-/* Checksum jobs: as many at a time as the limit says, and all of them in the end. */
+/* No more jobs at a time than the limit, and in the end every page has its checksum. */
 TEST(limits_seal_jobs_bounded_and_none_forgotten)
 {
     struct rig_options options = rig_defaults();
@@ -28,8 +28,8 @@ TEST(limits_seal_jobs_bounded_and_none_forgotten)
     }
 }
 
-/* More checksums than one step can ask for: the rest is asked for at once, not with the next event
- * that happens to come. */
+/* More checksums than one step can ask for: the rest is asked for at once, without another
+ * event. */
 TEST(seals_beyond_the_actions_of_a_step_follow_at_once)
 {
     struct bench b = BENCH_LIMITED(limits.seal_jobs = 2 * ACTIONS_MAX, 4, 2 * ACTIONS_MAX);
@@ -40,7 +40,7 @@ TEST(seals_beyond_the_actions_of_a_step_follow_at_once)
     complete_all(b.rig, RIG_SEAL);
 }
 
-/* Of large pages a few at a time, so that the first is told while the next ones are read. */
+/* Few large pages at a time: the first checksums are reported while other pages are read. */
 TEST(seals_of_large_pages_are_computed_a_few_at_a_time)
 {
     const uint64_t bytes[] = {256u << 10, 768u << 10};
@@ -69,7 +69,7 @@ TEST(seals_of_large_pages_are_computed_a_few_at_a_time)
     }
 }
 
-/* Two at least, so that no worker waits for the owner. */
+/* At least two at a time, so that no worker waits for the owner. */
 TEST(seals_of_pages_beyond_the_limit_are_computed_two_at_a_time)
 {
     struct rig_options options = rig_defaults();
@@ -92,8 +92,7 @@ TEST(seals_of_pages_beyond_the_limit_are_computed_two_at_a_time)
     assert_int_equal(rig_jobs(rig, RIG_SEAL), 0);
 }
 
-/* T22: what one tenant commits, however much, keeps the checksums of another waiting for one job.
- */
+/* T22: however much one tenant commits, another one's checksums wait for one job only. */
 TEST(seals_of_tenants_take_turns)
 {
     struct rig_options options = rig_defaults();
@@ -117,8 +116,8 @@ TEST(seals_of_tenants_take_turns)
     complete_all(b.rig, RIG_SEAL);
 }
 
-/* What its engine may have brought checksums for: the step that the commit named, also where it is
- * published later, with what it continues; none where the pages were written already. */
+/* The step by which an engine may have brought checksums: the one that the commit named, also for a
+ * chunk that is published later with the one it continues; none for pages written before. */
 TEST(seals_name_the_step_that_the_commit_named)
 {
     struct bench b = bench_start(4, 64);
@@ -140,7 +139,7 @@ TEST(seals_name_the_step_that_the_commit_named)
     complete_all(b.rig, RIG_SEAL);
 }
 
-/* Five chunks below each other, of which each goes to the host once its checksums are known. */
+/* Commits five chunks below each other. Each goes to the host when its checksums are known. */
 static struct bench committed_through(void)
 {
     struct bench b = HOST_BENCH_LIMITED(limits.seal_jobs = 4, 4, 64, 64);
@@ -167,8 +166,8 @@ static void assert_same_jobs(struct rig *a, struct rig *b)
     }
 }
 
-/* One event of several jobs has the outcome of as many events. Jobs that ended before, or that
- * nobody began, change nothing. */
+/* One event that ends several jobs has the outcome of one event for each. Ends of jobs that have
+ * ended, or never began, change nothing. */
 TEST(seals_that_end_in_one_event_end_as_one_by_one)
 {
     struct bench one = committed_through(), many = committed_through();
@@ -191,7 +190,7 @@ TEST(seals_that_end_in_one_event_end_as_one_by_one)
     assert_same_jobs(one.rig, many.rig);
 }
 
-/* T20: a piece that is over leaves the node to a job without pages, and the end of that job does
+/* T20: at the end of a piece the node waits for a job without pages, and the end of that job does
  * the rest. */
 TEST(t20_a_seal_behind_the_end_of_a_piece_ends_with_a_job_of_no_pages)
 {

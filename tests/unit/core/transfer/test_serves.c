@@ -1,9 +1,9 @@
-/* The side of a transfer that is read: what it offers, to whom, and when its pins end (X2, X6). */
+/* The source of a transfer: what it offers, to whom, and when its pins end (X2, X6). */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */
 
-/* X4: a dead peer's pins end with its connection's fence, not before. */
+/* X4: the pins of a dead peer end with the fence of its connection, not before. */
 TEST(serve_puller_dies_pins_end_with_the_fence)
 {
     struct pair p = pair_offered(1 << 20);
@@ -19,7 +19,7 @@ TEST(serve_puller_dies_pins_end_with_the_fence)
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
 }
 
-/* The data path asks before bytes leave: only pages of a live serve, only in their generation. */
+/* The data path asks before bytes leave: only pages of a live serve and of their generation do. */
 TEST(serve_page_checks_serve_and_generation)
 {
     struct pair p = pair_offered(1 << 20);
@@ -27,7 +27,7 @@ TEST(serve_page_checks_serve_and_generation)
     struct page_ref ref, stale, foreign;
     struct serve_id serve;
     uint32_t record;
-    struct rig_session *other = rig_session(p.source, &p.se, p.sp, 2); /* of another namespace */
+    struct rig_session *other = rig_session(p.source, &p.se, p.sp, 2); /* in another namespace */
 
     commits(other, 1, 8);
     foreign = other->table[0][0];
@@ -52,7 +52,7 @@ TEST(serve_page_checks_serve_and_generation)
     assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
 }
 
-/* E3: peers read a node when every rank has passed its step and its checksums are there. */
+/* E3: peers read a node when every rank has passed its step and its checksums are known. */
 TEST(serve_pending_or_unsealed_is_not_offered)
 {
     struct pair p = pair_limited(1 << 20);
@@ -61,19 +61,18 @@ TEST(serve_pending_or_unsealed_is_not_offered)
     p.d = asking(&p, 1, TOKENS);
     p.source->automatic = BY_HAND(RIG_SEAL);
     computes_and_commits(s, 1, TOKENS, TOKENS, 3);
-    assert_leaves(fetch_all(p.d), p.d, 0, 0,
-                  0); /* its step is pending: there is nothing to offer */
+    assert_leaves(fetch_all(p.d), p.d, 0, 0, 0); /* its step is pending: no offer */
     rig_engine_done(p.source, &p.se, 3);
     rig_fetch(p.d, 0, 0);
-    assert_int_equal(p.dest->pulled_pages, 0); /* no checksums yet: nothing leaves */
+    assert_int_equal(p.dest->pulled_pages, 0); /* no checksums yet: no page leaves */
     complete_all(p.source, RIG_SEAL);
     assert_ok(rig_fetched(p.d, p.d->fetch));
-    if (p.d->len.committed == 0) /* a source may also have answered "nothing yet" */
+    if (p.d->len.committed == 0) /* a source may also have answered that it has nothing yet */
         assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
 }
 
-/* A tenant that the peer's entry does not list, and namespaces that are not the same. */
+/* A tenant that the peer's entry does not list, and another namespace. */
 TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
 {
     struct pair p = pair_limited(1 << 20);
@@ -100,7 +99,7 @@ TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
     assert_leaves(fetch_all(p.d), p.d, 0, 0, 0);
 }
 
-/* A peer that asks from within a chunk, or for history from within one, is told so. */
+/* A peer that asks for tokens, or for history, from within a chunk gets an error. */
 TEST(serve_asked_from_within_a_chunk_invalid)
 {
     struct pair p = pair_limited(1 << 20);
@@ -120,8 +119,8 @@ TEST(serve_asked_from_within_a_chunk_invalid)
     }
 }
 
-/* Many peers wait for one checksum, and a step has not room to tell them all: the rest is told at
- * once. */
+/* Many peers wait for one checksum, and a step has no room to answer them all: the rest is answered
+ * at once. */
 TEST(serve_offers_beyond_the_actions_of_a_step_follow_at_once)
 {
     struct peer_msg open;

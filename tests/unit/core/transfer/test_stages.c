@@ -1,5 +1,5 @@
-/* In which stage a transfer is, what it waits for, for how long it was so, and how much of it came:
- * as operators are told. */
+/* What operators see of a transfer: its stage, what it waits for and for how long, and how much has
+ * arrived. */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens and 512 bytes */
@@ -38,7 +38,7 @@ static uint64_t wait_ms(struct rig *rig, const struct transfer_view *v, enum tra
         assert_int_equal((v).times.wait, WAIT_##w);                                                \
     } while (0)
 
-/* The stages add up to its age, whatever it did. */
+/* The times of all stages add up to the transfer's age. */
 static void assert_adds_up(struct rig *rig, const struct transfer_view *v)
 {
     uint64_t stages = 0, waits = 0;
@@ -62,7 +62,7 @@ static void assert_moved(const struct transfer_view *v, uint32_t asked, uint32_t
     assert_int_equal(v->bytes_published, published * PAGE);
 }
 
-/* p.d's fetch of 16 pages, of which 4 may be on their way. */
+/* p.d fetches 16 pages, of which 4 may be on their way at a time. */
 static struct pair four_at_a_time(uint64_t *ret_fetch)
 {
     struct pair p = pair_limited(4 * PAGE);
@@ -96,7 +96,7 @@ TEST(stages_of_a_fetch_follow_each_other_and_add_up)
     rig_complete(p.dest, RIG_PULL);
     rig_complete(p.dest, RIG_PULL);
     v = in_view(p.dest, 0);
-    assert_is(v, WIRE, NOTHING); /* all is asked for */
+    assert_is(v, WIRE, NOTHING); /* everything is asked for */
     rig_advance(p.dest, 11 * MS);
     rig_complete(p.dest, RIG_PULL);
     assert_ok(rig_fetched(p.d, fetch));
@@ -113,7 +113,7 @@ TEST(stages_of_a_fetch_follow_each_other_and_add_up)
     assert_adds_up(p.dest, &v);
 }
 
-/* What a transfer did is not told of the next one that has its place. */
+/* A transfer's times and counts do not appear in the next one of its slot. */
 TEST(stages_begin_anew_with_each_transfer)
 {
     uint64_t fetch;
@@ -137,7 +137,7 @@ TEST(stages_begin_anew_with_each_transfer)
     assert_int_equal(stage_ms(p.dest, &v, STAGE_WIRE), 0);
 }
 
-/* Pages that come wrong are asked for again, and count as verified once. */
+/* Pages that arrive wrong are asked for again, and count as verified once. */
 TEST(stages_count_what_is_asked_for_again)
 {
     uint64_t fetch;
@@ -156,7 +156,7 @@ TEST(stages_count_what_is_asked_for_again)
     assert_moved(&v, 17, 16, 16);
 }
 
-/* Cancelled with pages on their way: it ends, and nothing more is published. */
+/* A cancel with pages on their way: the transfer ends, and nothing more is published. */
 TEST(stages_of_a_cancelled_fetch_wait_for_the_proof)
 {
     uint64_t fetch;
@@ -190,7 +190,7 @@ TEST(stages_tell_a_busy_source_from_one_that_has_not_committed)
     v = in_view(p.dest, 1);
     assert_is(v, QUEUED, BUSY);
     last_batch_comes(first);
-    rig_advance(p.dest, 10 * MS); /* as the source said */
+    rig_advance(p.dest, 10 * MS); /* the source's time to come back */
     v = in_view(p.dest, 1);
     assert_is(v, WIRE, NOTHING);
     assert_int_equal(wait_ms(p.dest, &v, WAIT_BUSY), 10);
@@ -213,7 +213,7 @@ TEST(stages_at_the_source_walk_seal_and_offer)
     struct transfer_view v;
     struct pair p;
 
-    o.limits.open_tokens = 16; /* of each message */
+    o.limits.open_tokens = 16; /* tokens a message */
     p = pair_with(o, 4, 64, 64);
     p.source->automatic = BY_HAND(RIG_SEAL | RIG_SERVE_STOP | RIG_MSG);
     p.dest->automatic = BY_HAND(RIG_PULL);
@@ -224,7 +224,7 @@ TEST(stages_at_the_source_walk_seal_and_offer)
     assert_true(v.outgoing && v.tenant == 0 && v.peer == 0);
     rig_advance(p.source, 2 * MS);
     for (uint32_t i = 0; i < 3; i++)
-        rig_complete(p.source, RIG_MSG); /* it asks for more */
+        rig_complete(p.source, RIG_MSG); /* it asks for more tokens */
     v = out_view(p.source);
     assert_is(v, SEALING, SEAL);
     rig_advance(p.source, 3 * MS);
@@ -246,7 +246,7 @@ TEST(stages_at_the_source_walk_seal_and_offer)
     assert_adds_up(p.source, &v);
 }
 
-/* The rate is that of the last second: it falls to nothing when nothing comes. */
+/* The rate is that of the last second: without arrivals it falls to zero. */
 TEST(rate_is_of_the_last_second)
 {
     struct rate r = {0};

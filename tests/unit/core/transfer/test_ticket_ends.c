@@ -1,5 +1,5 @@
-/* Ends of fetches by ticket that cross something else: what the simulator found of Y1 to Y6,
- * between two cores. */
+/* Ends of fetches by ticket that cross other messages, between two cores: cases of Y1 to Y6 that
+ * the simulator found. */
 #include "unit/rig/rig_another.h"
 #include "unit/rig/rig_follow.h"
 #include "unit/rig/rig_host.h"
@@ -12,7 +12,7 @@ static uint32_t tickets_left(struct pair *p)
     return (uint32_t)v.standing;
 }
 
-/* The last message that waits to be sent. */
+/* The last message that waits for its delivery. */
 static struct peer_msg last_said(struct rig *rig)
 {
     struct rig_job *job = rig_job(rig, RIG_MSG, rig_jobs(rig, RIG_MSG) - 1);
@@ -21,7 +21,7 @@ static struct peer_msg last_said(struct rig *rig)
     return job->msg;
 }
 
-/* Y6: an offer comes when the fetch was cancelled: the source lets go, and the ticket stands. */
+/* Y6: an offer arrives after its fetch was cancelled: the serve ends, and the ticket stands. */
 TEST(y6_offer_behind_a_cancel_is_answered_with_gone)
 {
     struct pair p = pair_limited(1 << 20);
@@ -44,8 +44,8 @@ TEST(y6_offer_behind_a_cancel_is_answered_with_gone)
     assert_ok(ticket_fetched(d, t));
 }
 
-/* T18: the session's own commit refills STATE that was lost, by a step that has not passed. It is
- * handed over all the same, and its ticket waits for that step. */
+/* T18: the session's own commit refills STATE that was lost, at a step that has not passed. The
+ * session is handed over all the same, and its ticket waits for that step. */
 TEST(y1_session_is_handed_over_while_its_own_refill_waits_for_its_step)
 {
     struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 28, 512)};
@@ -64,7 +64,7 @@ TEST(y1_session_is_handed_over_while_its_own_refill_waits_for_its_step)
     assert_int_equal(s->matched, 24);
     assert_ok(rig_run_to(s, tokens, 46));
     assert_ok(rig_commit(s, 40, 9));
-    t = hand_over(s, 0, 0); /* it names no step: the refill's is later */
+    t = hand_over(s, 0, 0); /* it names no step; the refill's step is later */
     d = rig_session(p.dest, &p.de, p.dp, 1);
     assert_ok(rig_match(d, tokens, 46));
     ticket_fetch(d, t);
@@ -76,8 +76,8 @@ TEST(y1_session_is_handed_over_while_its_own_refill_waits_for_its_step)
     assert_int_equal(rig_wrong(d, 46), 0);
 }
 
-/* Y1, N1: the source is asked again when the destination's namespace was reset: nothing comes any
- * more, and a ticket whose length is open is not used up. */
+/* Y1, N1: the fetch is due to ask again when the destination's namespace was reset: no more pages
+ * arrive, and a ticket whose length is open is not used up. */
 TEST(y1_early_ticket_whose_fetch_meets_a_reset_is_gone_and_not_used_up)
 {
     for (uint32_t aborts = 0; aborts < 2; aborts++) {
@@ -89,7 +89,7 @@ TEST(y1_early_ticket_whose_fetch_meets_a_reset_is_gone_and_not_used_up)
         uint32_t n;
 
         d = asking(&p, 1, LEN);
-        ticket_fetch(d, t); /* its session still runs: it is put off */
+        ticket_fetch(d, t); /* its session runs: put off */
         assert_false(ended(d));
         assert_ok(rig_reset(p.dest, p.de.conn[0], 1, &n));
         p.dest->now_ns += 100 * NS_PER_MS;
@@ -110,8 +110,8 @@ TEST(y1_early_ticket_whose_fetch_meets_a_reset_is_gone_and_not_used_up)
     }
 }
 
-/* Y2, X9: nothing came but HISTORY that was here: the STATE of another engine's step is waited for.
- * The ticket stands, and the engine is told to come back. */
+/* Y2, X9: only HISTORY that was here came, and the STATE waits for a step of another engine. The
+ * ticket stands, and the fetch is BUSY. */
 TEST(y2_fetch_that_meets_a_refill_of_others_is_busy_and_the_ticket_stands)
 {
     struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 8, 512)};
@@ -150,8 +150,8 @@ TEST(y2_fetch_that_meets_a_refill_of_others_is_busy_and_the_ticket_stands)
     assert_int_equal(d->matched, 16);
 }
 
-/* Y2: two sessions ask for one ticket. The question of the second is on its way when the first one
- * has all of it. */
+/* Y2: two sessions ask for one ticket. The second one's question is on its way when the first has
+ * everything. */
 TEST(y2_who_asked_behind_the_winner_gets_nothing)
 {
     struct pair p = pair_limited(1 << 20);
@@ -164,9 +164,9 @@ TEST(y2_who_asked_behind_the_winner_gets_nothing)
     ticket_fetch(d[1], t);
     rig_complete(p.dest, RIG_PULL);
     assert_ok(rig_fetched(d[0], d[0]->fetch));
-    assert_err(TERN_GONE, rig_fetched(d[1], d[1]->fetch)); /* whatever the source would say */
+    assert_err(TERN_GONE, rig_fetched(d[1], d[1]->fetch)); /* whatever the source would answer */
     p.source->automatic = BY_HAND(RIG_MSG | RIG_SERVE_STOP);
-    rig_advance(p.source, 5000000000u); /* it gives the first one up */
+    rig_advance(p.source, 5000000000u); /* the first serve's deadline */
     p.source->automatic = p.dest->automatic = RIG_ALL;
     rig_runs_free(p.source);
     rig_runs_free(p.dest);
@@ -174,8 +174,8 @@ TEST(y2_who_asked_behind_the_winner_gets_nothing)
     assert_lengths(d[1], 0, 0, 0);
 }
 
-/* The source has given a transfer up by its own deadline, whose end is on its way; another daemon
- * asks for the ticket. */
+/* The source has given a transfer up by its own deadline, the transfer's end is on its way, and
+ * another daemon asks for the ticket. */
 struct crossed {
     struct pair p;
     struct rig_session *first, *second;
@@ -202,12 +202,12 @@ static struct crossed cross(bool first_has_all)
     x.other = another_dest(&x.p, 1, &e);
     x.second = session_with(x.other, &e, rig_pool_pages(x.other, &e, 4, 64), 1, LEN);
     ticket_fetch(x.second, x.t);
-    rig_complete_nth(x.p.source, RIG_MSG, 1); /* what the other one is told */
-    assert_false(ended(x.second));            /* it asks again */
+    rig_complete_nth(x.p.source, RIG_MSG, 1); /* the answer to the other daemon */
+    assert_false(ended(x.second));            /* which asks again */
     return x;
 }
 
-/* The other one asks again, and all else goes on. */
+/* The other daemon asks again, and all messages are delivered. */
 static void goes_on_asking(struct crossed *x)
 {
     x->p.source->automatic = x->p.dest->automatic = RIG_ALL;
@@ -228,7 +228,7 @@ TEST(y6_ticket_whose_end_is_on_its_way_has_one_winner)
     assert_int_equal(rig_view(x.p.source).serves, 0);
 }
 
-/* The first one hears that it was given up, and says so: the ticket stands for the next. */
+/* The first fetch learns that it was given up and confirms that: the ticket stands for the next. */
 TEST(y6_ticket_of_a_fetch_that_was_given_up_is_served_again_when_its_peer_agrees)
 {
     struct crossed x = cross(false);
@@ -240,7 +240,7 @@ TEST(y6_ticket_of_a_fetch_that_was_given_up_is_served_again_when_its_peer_agrees
     assert_int_equal(tickets_left(&x.p), 0);
 }
 
-/* Who is not there any more says nothing: likewise. */
+/* The same when the connection ends without an answer. */
 TEST(y6_ticket_of_a_fetch_that_was_given_up_is_served_again_when_its_connection_ends)
 {
     struct crossed x = cross(false);
@@ -252,8 +252,8 @@ TEST(y6_ticket_of_a_fetch_that_was_given_up_is_served_again_when_its_connection_
     assert_int_equal(tickets_left(&x.p), 0);
 }
 
-/* Y3: a peer that never says how its fetch ended holds nothing beyond the ticket's time; nor when
- * it is dropped. */
+/* Y3: a ticket ends at its deadline or when it is dropped, even if a peer never answers how its
+ * fetch ended. */
 TEST(y3_ticket_ends_while_the_end_of_a_fetch_is_awaited)
 {
     for (uint32_t drop = 0; drop < 2; drop++) {
@@ -271,8 +271,8 @@ TEST(y3_ticket_ends_while_the_end_of_a_fetch_is_awaited)
     }
 }
 
-/* Y6: the connection had ended before the source heard of the end. Who is served then is told when
- * a later message says so. */
+/* Y6: the connection ended before the source learned of the end. The fetch that is served then ends
+ * when a later message names that end. */
 TEST(y6_ticket_that_was_used_up_is_served_to_nobody_else)
 {
     struct crossed x = cross(true);
@@ -285,14 +285,14 @@ TEST(y6_ticket_that_was_used_up_is_served_to_nobody_else)
     x.p.source->automatic = RIG_ALL;
     rig_runs_free(x.p.source);
     rig_advance(x.other, 100 * NS_PER_MS);
-    assert_false(ended(x.second)); /* its pages come */
+    assert_false(ended(x.second)); /* its pages arrive */
     rig_link_up(x.p.dest, 0, x.p.source, x.p.source->options.limits.peers);
     dest_says(&x.p, &done);
     assert_err(TERN_GONE, rig_fetched(x.second, x.second->fetch));
     assert_int_equal(tickets_left(&x.p), 0);
 }
 
-/* T2, Y4: a Match that is repeated changes nothing, and no token was given up. */
+/* T2, Y4: a repeated Match changes nothing, so the session has given up no token. */
 TEST(y4_repeated_match_of_a_followed_session_is_no_cut)
 {
     for (uint32_t other = 0; other < 2; other++) {
@@ -304,7 +304,7 @@ TEST(y4_repeated_match_of_a_followed_session_is_no_cut)
         memcpy(tokens, rig_tokens(1, LEN + 3), sizeof tokens);
         tokens[30] ^= other;
         follow(d, ticket_early(s));
-        assert_ok(rig_match(s, tokens, LEN + 3)); /* it has allocated nothing yet */
+        assert_ok(rig_match(s, tokens, LEN + 3)); /* the source has allocated nothing yet */
         assert_int_equal(ended(d), other);
         if (other) {
             assert_err(TERN_INVALID, rig_fetched(d, d->fetch));
@@ -318,8 +318,8 @@ TEST(y4_repeated_match_of_a_followed_session_is_no_cut)
     }
 }
 
-/* Y4: what a followed session gets back from its host tier is offered in the same step: the rig
- * finds what is forgotten. */
+/* Y4: chunks that a followed session loads from its host tier are offered in the same step; the rig
+ * finds offers that are missing. */
 TEST(y4_what_comes_back_from_the_host_is_offered_at_once)
 {
     struct rig_options o = OPTIONS_WITH(limits.peer_bytes_in_flight = 1 << 20);
@@ -338,8 +338,8 @@ TEST(y4_what_comes_back_from_the_host_is_offered_at_once)
     assert_int_equal(come_so_far(d), 20);
 }
 
-/* Y1: a forged ticket is DENIED, also where the true one was used up meanwhile; and there is
- * nothing to fetch for a session without tokens. */
+/* Y1: a forged ticket is DENIED, even if the true one was used up meanwhile. A session without
+ * tokens has nothing to fetch. */
 TEST(y1_who_shows_another_key_does_not_hear_what_became_of_the_ticket)
 {
     struct pair p = pair_limited(1 << 20);
@@ -350,7 +350,7 @@ TEST(y1_who_shows_another_key_does_not_hear_what_became_of_the_ticket)
     p.dest->automatic = BY_HAND(RIG_MSG);
     ticket_fetch(d, t);
     ticket_fetch(thief, forged);
-    rig_complete(p.dest, RIG_MSG); /* the first one's question, and its transfer runs through */
+    rig_complete(p.dest, RIG_MSG); /* the first one's question: it runs through */
     assert_ok(rig_fetched(d, d->fetch));
     assert_null(rig_reply_to(p.dest, thief->fetch));
     p.dest->automatic = RIG_ALL;
@@ -374,7 +374,7 @@ TEST(y4_session_without_tokens_follows_nothing)
     assert_int_equal(rig_view(p.dest).pulls, 0);
 }
 
-/* The fetch that waits to be sent, as the offer of a source that lies. */
+/* The destination's open, changed to the offer of a source that lies. */
 static struct peer_msg forged_offer(const struct pair *p, const struct table_run *run)
 {
     struct peer_msg offer = rig_job(p->dest, RIG_MSG, 0)->msg;
@@ -389,8 +389,8 @@ static struct peer_msg forged_offer(const struct pair *p, const struct table_run
     return offer;
 }
 
-/* A peer that offers a follower nothing, and yet does not say that this is all: what it names would
- * be told to pages that the fetch does not have. */
+/* A peer offers a follower nothing, yet does not mark the offer as the last: pages of its next
+ * offer would go to pages that the fetch does not have. */
 TEST(y4_offer_of_nothing_that_goes_on_closes_the_link)
 {
     struct followed f = begin();
@@ -399,7 +399,7 @@ TEST(y4_offer_of_nothing_that_goes_on_closes_the_link)
     struct peer_msg offer;
 
     goes_on(f.s, 1, 8, 0);
-    assert_ok(fetch_to(f.d, 8)); /* what it has is no part of it */
+    assert_ok(fetch_to(f.d, 8)); /* tokens that it has before */
     f.p.dest->automatic = BY_HAND(RIG_MSG);
     follow(f.d, f.t);
     offer = forged_offer(&f.p, &run);
@@ -410,15 +410,15 @@ TEST(y4_offer_of_nothing_that_goes_on_closes_the_link)
     assert_err(TERN_PEER_LOST, rig_fetched(f.d, f.d->fetch));
 }
 
-/* Likewise one that names no pages, but tokens that the follower has already: there would be
- * nothing to publish. */
+/* The same for an offer that names no pages, but tokens that the follower has already: nothing
+ * could be published. */
 TEST(y4_piece_that_brings_nothing_closes_the_link)
 {
     struct followed f = begin();
     struct table_run run = {0};
     struct peer_msg offer;
 
-    assert_ok(rig_run_to(f.d, rig_tokens(1, LEN), LEN)); /* it has all of it */
+    assert_ok(rig_run_to(f.d, rig_tokens(1, LEN), LEN)); /* it has all tokens */
     f.p.dest->automatic = BY_HAND(RIG_MSG);
     follow(f.d, f.t);
     offer = forged_offer(&f.p, &run);

@@ -3,7 +3,7 @@
 
 #include "core/arena/arena.h"
 
-/* Y3: its engine has gone, and another one wants the room. */
+/* Y3: the ticket's engine has gone, and another engine wants the memory. */
 TEST(y3_a_ticket_outlives_the_pool_that_another_engine_wants)
 {
     struct pair p = pair_limited(1 << 20);

@@ -5,7 +5,7 @@
 #include "core/transfer/handed.h"
 #include "unit/rig/rig_ticket.h"
 
-/* D has the whole list and fetches the ticket. */
+/* d has the whole list and all pages of the ticket. */
 #define assert_came(p, d)                                                                          \
     do {                                                                                           \
         assert_lengths(d, FULL, LEN, LEN);                                                         \
@@ -13,7 +13,7 @@
         assert_true(last_page_is((d), 0, 0x5a));                                                   \
     } while (0)
 
-/* Scenario Y-a: handed over, and with that closed; then pressure that evicts all else. */
+/* Scenario Y-a: the hand-over closes the session; then pressure evicts everything else. */
 TEST(y_a_ticket_brings_the_exact_length_the_tail_and_the_blob_after_close_and_pressure)
 {
     struct pair p = pair_limited(1 << 20);
@@ -23,7 +23,7 @@ TEST(y_a_ticket_brings_the_exact_length_the_tail_and_the_blob_after_close_and_pr
 
     assert_int_equal(source_pages(&p).ticket, 1);
     assert_int_equal(source_pages(&p).session, 0);
-    assert_err(TERN_GONE, rig_close(s, 0)); /* there is no such session any more */
+    assert_err(TERN_GONE, rig_close(s, 0)); /* the session is closed */
     hog = session_with(p.source, &p.se, p.sp, 2, 4 * (128 - 11));
     assert_ok(rig_run_to(hog, rig_tokens(2, 4 * (128 - 11)), 4 * (128 - 11)));
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(hog, 4 * (128 - 10), 0, NULL, 0));
@@ -55,7 +55,7 @@ TEST(y1_pages_behind_the_written_length_and_tokens_without_pages_stay_behind)
     assert_true(blob_came(d, 0));
 }
 
-/* E2, E3: nothing is read before the step that writes it has passed. */
+/* E2, E3: a page is read only after the step that writes it has passed. */
 TEST(y1_ticket_waits_for_the_step_that_writes_its_pages)
 {
     struct pair p = pair_limited(1 << 20);
@@ -67,14 +67,14 @@ TEST(y1_ticket_waits_for_the_step_that_writes_its_pages)
     d = asking(&p, 1, LEN);
     ticket_fetch(d, t);
     assert_false(ended(d));
-    write_last_page(s, 0, 0x5a); /* the step writes it now */
+    write_last_page(s, 0, 0x5a); /* the step writes it only now */
     rig_engine_done(p.source, &p.se, 9);
     rig_advance(p.dest, 100 * NS_PER_MS);
     assert_ok(rig_fetched(d, d->fetch));
     assert_came(&p, d);
 }
 
-/* Whoever comes while it waits for too long is told to come back, and the ticket stands. */
+/* A fetch that waits too long for the step is BUSY, and the ticket stands. */
 TEST(y1_ticket_whose_step_does_not_pass_is_busy)
 {
     struct pair p = pair_limited(1 << 20);
@@ -91,7 +91,7 @@ TEST(y1_ticket_whose_step_does_not_pass_is_busy)
     assert_came(&p, d);
 }
 
-/* A source that does not say why, or says what is not known here, is told of in general. */
+/* A cause that the source does not name, or that is unknown here, has a general text. */
 TEST(y1_ticket_that_is_busy_is_told_by_its_cause)
 {
     assert_string_equal(ticket_busy_text(TICKET_BUSY_COUNT), ticket_busy_text(TICKET_BUSY_UNSAID));
@@ -125,7 +125,7 @@ TEST(y1_ticket_goes_with_an_engine_that_dies_before_its_step_and_outlives_it_beh
     }
 }
 
-/* Y2: a fetch that is cancelled or breaks off leaves it. */
+/* Y2: a fetch that is cancelled or breaks off leaves the ticket. */
 TEST(y2_fetch_that_is_cancelled_or_breaks_off_leaves_the_ticket)
 {
     struct pair p = pair_limited(512);
@@ -197,7 +197,7 @@ TEST(y3_deadline_unpins_and_who_comes_later_is_told_gone)
     assert_nothing_left(&p, FULL / 4, 0);
 }
 
-/* The timer of a busy daemon comes late: whoever asks in the meantime is told GONE all the same. */
+/* The timer of a busy daemon is late: a fetch in the meantime is answered GONE all the same. */
 TEST(y3_deadline_holds_before_its_timer_comes)
 {
     struct pair p = pair_limited(1 << 20);
@@ -211,7 +211,7 @@ TEST(y3_deadline_holds_before_its_timer_comes)
     assert_nothing_left(&p, FULL / 4, 0);
 }
 
-/* What a transfer reads stays until it has ended, whatever becomes of the ticket. */
+/* Pages that a transfer reads stay until it has ended, whatever happens to the ticket. */
 TEST(y3_deadline_and_drop_wait_for_the_transfer_that_reads)
 {
     for (uint32_t drop = 0; drop < 2; drop++) {
@@ -252,7 +252,7 @@ TEST(y1_ticket_that_is_forged_or_foreign_is_denied)
     forged.id.gen++;
     assert_err(TERN_GONE, ticket_fetched(d, forged));
     forged = t;
-    forged.incarnation++; /* of who is not there now */
+    forged.incarnation++; /* of a daemon that is not connected */
     assert_err(TERN_PEER_LOST, ticket_fetched(d, forged));
     forged = t;
     forged.id.slot = 1u << 20;
@@ -261,7 +261,7 @@ TEST(y1_ticket_that_is_forged_or_foreign_is_denied)
     assert_came(&p, d);
 }
 
-/* Another peer is not connected, so who gave a ticket that nobody knows may be there later. */
+/* Another peer is not connected, so the daemon that made an unknown ticket may connect later. */
 TEST(x6_ticket_of_a_former_life_of_a_peer_is_gone)
 {
     struct pair p = pair_limited(1 << 20);
@@ -270,11 +270,11 @@ TEST(x6_ticket_of_a_former_life_of_a_peer_is_gone)
     struct event again = {.kind = EV_LINK_UP, .link = {.incarnation = t.incarnation + 7}};
 
     rig_event(p.dest, &(struct event){.kind = EV_LINK_DOWN});
-    assert_err(TERN_PEER_LOST, ticket_fetched(d, t)); /* it may be the same when it is back */
+    assert_err(TERN_PEER_LOST, ticket_fetched(d, t)); /* the same daemon may be back */
     rig_event(p.dest, &again);
     assert_err(TERN_GONE, ticket_fetched(d, t));
     t.incarnation++;
-    assert_err(TERN_PEER_LOST, ticket_fetched(d, t)); /* of somebody else */
+    assert_err(TERN_PEER_LOST, ticket_fetched(d, t)); /* of another daemon */
 }
 
 TEST(y2_tokens_have_to_be_those_that_were_handed_over)
@@ -305,7 +305,7 @@ TEST(y2_tokens_have_to_be_those_that_were_handed_over)
     assert_came(&p, p.d);
 }
 
-/* An engine that fetches a second time is told so first, from a peer and from its own daemon. */
+/* An engine that fetches again gets GONE whatever its tokens, from a peer and its own daemon. */
 TEST(y2_ticket_that_is_used_up_is_gone_whatever_tokens_are_shown)
 {
     struct pair p = pair_limited(1 << 20);
@@ -321,7 +321,7 @@ TEST(y2_ticket_that_is_used_up_is_gone_whatever_tokens_are_shown)
     assert_err(TERN_GONE, ticket_fetched(session_with(p.source, &e, p.sp, 1, LEN + 1), t));
 }
 
-/* X5: what the destination has does not move again. */
+/* X5: pages that the destination has do not move again. */
 TEST(y2_only_what_is_missing_moves)
 {
     struct pair p = pair_limited(1 << 20);
@@ -336,7 +336,7 @@ TEST(y2_only_what_is_missing_moves)
     assert_int_equal(p.dest->pulled_pages, 3);
 }
 
-/* All but the tail is here: that alone moves. */
+/* All but the tail is here: only the tail moves. */
 TEST(y2_a_tail_alone_moves_and_takes_the_place_of_what_was_computed)
 {
     struct pair p = pair_limited(1 << 20);
@@ -354,7 +354,7 @@ TEST(y2_a_tail_alone_moves_and_takes_the_place_of_what_was_computed)
     rig_engine_done(p.dest, &p.de, 4);
 }
 
-/* Nothing moves, and the blob comes all the same; the ticket is used up. */
+/* No page moves, but the blob does, and the ticket is used up. */
 TEST(y2_session_that_has_all_of_it_gets_the_blob)
 {
     struct pair p = pair_limited(1 << 20);
@@ -367,7 +367,7 @@ TEST(y2_session_that_has_all_of_it_gets_the_blob)
     p.d = asking(&p, 1, FULL);
     assert_lengths(p.d, FULL, FULL, FULL);
     ticket_fetch(p.d, t);
-    assert_false(ended(p.d)); /* the blob belongs to the step, too */
+    assert_false(ended(p.d)); /* the blob needs the step, too */
     rig_engine_done(p.source, &p.se, 9);
     rig_advance(p.dest, 100 * NS_PER_MS);
     assert_ok(rig_fetched(p.d, p.d->fetch));
@@ -379,7 +379,7 @@ TEST(y2_session_that_has_all_of_it_gets_the_blob)
     assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, FULL), t));
 }
 
-/* What it has computed itself it keeps, whether that is committed or not. */
+/* The session keeps the pages that it has computed itself, committed or not. */
 TEST(y2_session_that_has_computed_all_of_it_keeps_its_pages)
 {
     for (uint32_t committed = 0; committed <= FULL; committed += FULL) {
@@ -433,7 +433,7 @@ TEST(y1_what_cannot_be_handed_over_is_refused_and_nothing_changes)
     assert_refused(p.source, TERN_INVALID, hand_over_full(s, (struct req_handoff){0})->err);
     assert_ok(rig_run_to(s, rig_tokens(1, LEN), LEN));
     assert_refused(p.source, TERN_INVALID, hand_over_full(s, (struct req_handoff){0})->err);
-    assert_int_equal(p.source->last->number[0], LEN); /* written, and committed */
+    assert_int_equal(p.source->last->number[0], LEN); /* written, committed */
     assert_int_equal(p.source->last->number[1], 0);
     assert_ok(rig_commit(s, FULL, 0));
     assert_refused(p.source, TERN_INVALID,
@@ -471,7 +471,7 @@ TEST(y2_largest_blob_comes_whole)
     assert_true(blob_came(d, TICKET_WORDS));
 }
 
-/* X6: a ticket from before a restart. */
+/* X6: the ticket is from before a restart. */
 TEST(x6_ticket_of_an_earlier_incarnation_is_gone)
 {
     struct pair p = PAIR_LIMITED(limits.peers = 1, 4, 128, 64);
@@ -500,10 +500,10 @@ static void state_comes(struct state_shape shape, uint32_t n, uint32_t there)
     assert_ok(ticket_fetched(d, t));
     assert_lengths(d, n / shape.align * shape.align, n, n);
     assert_int_equal(rig_wrong(d, n), 0);
-    assert_true(there < n || p.dest->pulled_pages == 0); /* it has the STATE, too */
+    assert_true(there < n || p.dest->pulled_pages == 0); /* the session has the STATE, too */
     assert_true(blob_came(d, 3));
     assert_int_equal(rig_group_view(p.source, p.sp, 2).ticket, 0);
-    /* It goes on from there, and commits. */
+    /* The session runs on from there, and commits. */
     assert_ok(rig_extend(d, next, 0, rig_tokens(1, next) + n, next - n));
     rig_write(d, n, next);
     assert_ok(rig_extend(d, next, next, NULL, 0));
@@ -524,8 +524,8 @@ TEST(y1_state_at_the_exact_length_comes_with_every_window_and_tail)
                 state_comes(shapes[i], n, there);
 }
 
-/* It has computed all of it itself, its STATE too, which is its own: it keeps that, and what it
- * could not go back to is not asked for. */
+/* The session has computed all of it, and its STATE is its own: it keeps that, and does not ask for
+ * STATE of lengths that it could not go back to. */
 TEST(y2_session_that_has_computed_its_state_gets_the_blob)
 {
     for (uint32_t n = 37; n <= 40; n += 3) {
@@ -536,7 +536,7 @@ TEST(y2_session_that_has_computed_its_state_gets_the_blob)
         p.d = asking(&p, 1, n);
         assert_ok(rig_run_to(p.d, tokens, 20));
         assert_ok(rig_commit(p.d, 16, 0));
-        assert_err(TERN_INVALID, ticket_fetched(p.d, t)); /* a part of it would have to be kept */
+        assert_err(TERN_INVALID, ticket_fetched(p.d, t)); /* it would have to keep a part */
         assert_ok(rig_run_to(p.d, tokens, n));
         assert_ok(ticket_fetched(p.d, t));
         assert_lengths(p.d, 16, n, n);
@@ -549,7 +549,7 @@ TEST(y2_session_that_has_computed_its_state_gets_the_blob)
     }
 }
 
-/* Its tokens are all here, and their HISTORY, but no STATE at their end: that alone moves. */
+/* All tokens and their HISTORY are here, but no STATE at their end: only that moves. */
 TEST(y2_state_alone_moves_where_it_is_what_is_missing)
 {
     struct state_shape shape = {8, 4, 12};
@@ -566,12 +566,12 @@ TEST(y2_state_alone_moves_where_it_is_what_is_missing)
     assert_int_equal(rig_wrong(p.d, 40), 0);
     assert_true(blob_came(p.d, 3));
     assert_true(p.dest->pulled_pages > 0);
-    assert_true(p.dest->pulled_pages <= 8 + 1); /* two chunks of the window, and the one page */
+    assert_true(p.dest->pulled_pages <= 8 + 1); /* two chunks of the window, and the last page */
     assert_ok(rig_close(p.d, 0));
 }
 
-/* T5, S1: of the window just what its length needs has come, so it cannot go back to where more
- * would be needed: not to its committed length, nor to what lies between. */
+/* T5, S1: only the STATE that its length needs came, so the session cannot go back to a length that
+ * needs more: neither to its committed length nor to those between. */
 TEST(y2_session_goes_back_no_further_than_the_state_that_came)
 {
     struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 8, 512)};
@@ -593,8 +593,8 @@ TEST(y2_session_goes_back_no_further_than_the_state_that_came)
     assert_ok(rig_close(d, 0));
 }
 
-/* T14: it is retracted with what it has, and comes back with all of it: the window of its end, of
- * which the path has no more than came. */
+/* T14: the session is retracted with its pages and recovered with all of them: the window of its
+ * end, of which the path has no more than came. */
 TEST(y2_session_comes_back_with_the_window_that_came)
 {
     struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 12, 512)};
@@ -618,7 +618,7 @@ TEST(y2_session_comes_back_with_the_window_that_came)
 }
 
 /* T18: nobody may read a refill before its step, so the second session keeps its own window, which
- * no node took. It is handed over as any other, and its ticket has these pages. */
+ * no node took. It is handed over like any other, and its ticket has these pages. */
 TEST(y1_window_that_no_node_took_is_handed_over)
 {
     struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 28, 512)};
@@ -645,17 +645,17 @@ TEST(y1_window_that_no_node_took_is_handed_over)
     assert_ok(rig_commit(s, 40, 0));
     t = hand_over(s, 0, 0);
     assert_int_equal(rig_group_view(p.source, p.sp, 1).ticket,
-                     6); /* 6 to 11; 4 and 5 are the path's */
+                     6); /* pages 6 to 11; 4 and 5 are the path's */
     d = asking(&p, 1, 46);
-    assert_ok(ticket_fetched(d, t)); /* the other one's step is not waited for */
+    assert_ok(ticket_fetched(d, t)); /* without the step of the other session */
     assert_lengths(d, 40, 46, 46);
     assert_int_equal(rig_wrong(d, 46), 0);
-    rig_engine_kill(p.source, &other, 0); /* its refill goes with it */
+    rig_engine_kill(p.source, &other, 0); /* its refill is lost */
     assert_ok(rig_close(d, 0));
 }
 
-/* The same at a multiple of L, where whoever fetches it gives nodes their segments: the one in
- * which the window begins has stayed in the table as a whole. */
+/* The same at a multiple of L, where a fetch gives nodes their segments: the whole segment in which
+ * the window begins has stayed in the table. */
 TEST(y1_window_that_no_node_took_is_handed_over_in_whole_segments)
 {
     struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 28, 512)};
@@ -689,9 +689,9 @@ TEST(y1_window_that_no_node_took_is_handed_over_in_whole_segments)
     assert_ok(rig_close(d, 0));
 }
 
-/* T18, at the other end: a node in the midst of the window that came has its beginning, and the
- * next one takes none of it, since its refill waits. What is borrowed is told beside what is its
- * own. */
+/* T18, at the other end: a node within the window that came has its beginning, and the next node
+ * takes no page of it, since its refill waits. The answer names the borrowed pages beside the
+ * session's own. */
 TEST(y2_window_is_borrowed_to_where_a_refill_waits_and_its_own_from_there)
 {
     struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 28, 512)};
@@ -705,7 +705,7 @@ TEST(y2_window_is_borrowed_to_where_a_refill_waits_and_its_own_from_there)
     assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 1u << 19, &p.dp));
     t = hand_over(state_computed(&p, 8, 46), 0, 0);
     rig_put(p.dest, &p.de, p.dp, 1, 40);
-    for (uint32_t depth = 8; depth <= 40; depth += depth == 16 ? 16 : 8) /* 24 stays */
+    for (uint32_t depth = 8; depth <= 40; depth += depth == 16 ? 16 : 8) /* but for 24 */
         state_drop(p.dest->core, node_of(p.dest, p.dp, tokens, depth));
     assert_ok(rig_map(p.dest, other.conn[0], p.dp));
     s = rig_session(p.dest, &other, p.dp, 1);
@@ -727,7 +727,7 @@ TEST(y2_window_is_borrowed_to_where_a_refill_waits_and_its_own_from_there)
 
 #define RACES 1000
 
-/* Some job of one of the two completes, of a kind the oldest. */
+/* Completes a job of either rig: of a random kind, the oldest. */
 static void something_happens(struct pair *p, struct prng *r)
 {
     struct rig *rig = prng_below(r, 2) ? p->source : p->dest;
@@ -752,7 +752,7 @@ static void came_whole(struct rig_session *d)
     assert_true(last_page_is(d, 0, 0x5a));
 }
 
-/* Y6: the fetch is cancelled at any moment, twice. True: it had come to its end before. */
+/* Y6: the fetch is cancelled at a random moment, twice. Returns true if it had completed before. */
 static bool cancelled_race(struct pair *p, struct prng *r, uint32_t seed)
 {
     struct rig_session *s = short_computed(p, seed), *d = asking(p, seed, 14);
@@ -817,7 +817,7 @@ TEST(y3_pages_of_a_ticket_that_is_dropped_before_its_step_wait_for_it)
     assert_nothing_left(&p, FULL / 4, 0);
 }
 
-/* What a ticket held is free when nothing more happens. */
+/* Pages that a ticket held come free without another event. */
 TEST(p5_pages_of_a_ticket_that_ends_come_free_without_another_event)
 {
     struct pair p = pair_limited(1 << 20);
@@ -825,7 +825,7 @@ TEST(p5_pages_of_a_ticket_that_ends_come_free_without_another_event)
     struct ticket t = hand_over(s, 0, 0);
     struct core_view v;
 
-    p.source->no_audit = true; /* it gives the core an event more */
+    p.source->no_audit = true; /* the audit gives the core another event */
     assert_ok(ticket_ask(p.source, p.se.conn[0], OP_TICKET_DROP, t, 0));
     core_view(p.source->core, &v);
     assert_int_equal(v.sessions, 0);
@@ -836,7 +836,7 @@ TEST(p5_pages_of_a_ticket_that_ends_come_free_without_another_event)
     assert_int_equal(v.sessions, 0);
 }
 
-/* Y6: the destination has come to its end when the source gives the transfer up. */
+/* Y6: the destination has completed when the source gives the transfer up. */
 TEST(y6_completion_that_crosses_the_source_s_own_end_uses_the_ticket_up)
 {
     for (uint32_t quiet = 0; quiet < 2; quiet++) {

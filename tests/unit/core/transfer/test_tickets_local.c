@@ -1,9 +1,9 @@
-/* Y2: tickets that are fetched at the daemon that gave them: no byte moves. */
+/* Y2: tickets that are fetched at the daemon that made them: no byte moves. */
 #include <stdio.h>
 
 #include "unit/rig/rig_ticket.h"
 
-/* Another engine of the source that has mapped the pool. */
+/* Opens another engine of the source, which maps the pool. */
 static struct rig_engine decoder(struct pair *p)
 {
     struct rig_engine e = rig_engine(p->source, 0, "decode", 1);
@@ -26,16 +26,16 @@ TEST(y2_ticket_is_fetched_where_it_was_given_and_no_byte_moves)
     assert_int_equal(rig_wrong(d, FULL), 0);
     assert_true(last_page_is(d, 0, 0x5a));
     assert_true(blob_came(d, 5));
-    assert_int_equal(d->table[0][FULL / 4].index, tail.index); /* the very page */
+    assert_int_equal(d->table[0][FULL / 4].index, tail.index); /* the same page */
     assert_int_equal(d->table[0][FULL / 4].gen, tail.gen);
     assert_int_equal(p.source->pulled_pages, 0);
-    assert_int_equal(rig_free(p.source, p.sp), free); /* none was taken or given back */
+    assert_int_equal(rig_free(p.source, p.sp), free); /* no page was taken or returned */
     assert_int_equal(source_pages(&p).ticket, 0);
     assert_int_equal(source_pages(&p).session, 1);
-    /* It was taken, by one. */
+    /* One fetch took it. */
     assert_err(TERN_GONE, ticket_fetched(session_with(p.source, &e, p.sp, 1, LEN), t));
     assert_err(TERN_GONE, ticket_fetched(asking(&p, 1, LEN), t));
-    /* What is written behind it has checksums of its own: peers get these. */
+    /* Pages that are written behind it have checksums of their own, and peers get those. */
     assert_ok(rig_run_to(d, rig_tokens(1, LEN + 2), LEN + 2));
     assert_ok(rig_commit(d, LEN + 2, 0));
     assert_ok(rig_close(d, 0));
@@ -91,10 +91,10 @@ TEST(y2_local_fetch_that_cannot_be_is_refused_and_the_ticket_stands)
         assert_non_null(strstr(p.source->last->text, "at position #"));
         assert_int_equal(p.source->last->number[0], at);
     }
-    other = rig_session(p.source, &e, p.sp, 2); /* the same tokens mean something else there */
+    other = rig_session(p.source, &e, p.sp, 2); /* equal tokens in another namespace */
     assert_ok(rig_match(other, rig_tokens(1, LEN), LEN));
     assert_err(TERN_INVALID, ticket_fetched(other, t));
-    t.length = 0; /* the text that was given before the hand-over */
+    t.length = 0; /* the text from before the hand-over */
     other = session_with(p.source, &e, p.sp, 1, LEN + 1);
     assert_err(TERN_INVALID, ticket_fetched(other, t));
     assert_int_equal(rig_reply_to(p.source, other->fetch)->fetch.handed, LEN);
@@ -104,7 +104,7 @@ TEST(y2_local_fetch_that_cannot_be_is_refused_and_the_ticket_stands)
     assert_true(last_page_is(d, 0, 0x5a));
 }
 
-/* A peer reads it: one of the two gets it. */
+/* A peer fetches it at the same time: one of the two gets it. */
 TEST(y2_local_fetch_and_one_of_a_peer_take_a_ticket_once)
 {
     struct pair p = pair_limited(512);
@@ -147,7 +147,7 @@ static void state_stays(struct state_shape shape, uint32_t n, uint32_t there)
     t = hand_over(s, 0, 3);
     if (there == 0)
         assert_ok(rig_match(d, rig_tokens(1, n), n));
-    assert_ok(ticket_fetched(d, t)); /* also where it has all of it */
+    assert_ok(ticket_fetched(d, t)); /* also if it has all of it */
     assert_lengths(d, n / shape.align * shape.align, n, n);
     assert_true(blob_came(d, 3));
     assert_int_equal(rig_group_view(p.source, p.sp, 2).ticket, 0);
@@ -172,7 +172,7 @@ TEST(y2_state_at_the_exact_length_is_there_after_a_local_fetch)
                 state_stays(shapes[i], n, there);
 }
 
-/* It keeps its own pages and its own STATE, whether it has committed all of them or a part. */
+/* The session keeps its own pages and STATE, whether it has committed all of them or a part. */
 TEST(y2_session_that_has_computed_its_state_gets_the_blob_of_a_local_ticket)
 {
     for (uint32_t n = 37; n <= 40; n += 3) {

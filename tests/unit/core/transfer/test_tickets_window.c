@@ -1,6 +1,6 @@
-/* What becomes of a window that came by ticket when the session goes on (T18, T5): its beginning,
- * in the midst of a chunk, is no node's and stays the session's own, and what is behind that is
- * given to the nodes of the path at the next commit, so that others can go on from there. */
+/* A window that came by ticket, when its session runs on (T18, T5): its beginning, within a chunk,
+ * belongs to no node and stays the session's own. The next commit gives the pages behind that to
+ * the nodes of the path, so that others can resume from there. */
 #include "unit/rig/rig_ticket.h"
 
 struct moved {
@@ -10,7 +10,7 @@ struct moved {
     uint32_t n;
 };
 
-/* A session of the destination with n tokens that came by ticket. */
+/* A session of the destination whose n tokens came by ticket. */
 static struct moved moved_by_ticket(struct state_shape shape, uint32_t n)
 {
     struct group_layout groups[2] = {rig_group(shape.align, 512),
@@ -39,7 +39,7 @@ static uint32_t resumable(struct moved *m, uint32_t depth)
     return rig_depth(m->d, rig_tokens(1, depth), depth);
 }
 
-/* Did all come that a session needs to go on from `depth`, in whole segments? */
+/* Returns true if all that a session needs to resume from `depth` came, in whole segments. */
 static bool came(const struct moved *m, uint32_t from, uint32_t depth)
 {
     const struct state_shape *s = &m->shape;
@@ -53,7 +53,7 @@ static const struct state_shape SHAPES[] = {{8, 4, 8},   {8, 4, 12},  {8, 8, 16}
                                             {8, 2, 20},  {8, 4, 32},  {8, 2, 50},
                                             {16, 4, 64}, {16, 8, 40}, {16, 16, 48}};
 
-/* A chunk at a time, written as far as that chunk or further, and a slide before each. */
+/* Commits chunk by chunk, each written to its end or further, with a slide before each commit. */
 static void goes_on(struct state_shape shape, uint32_t n, uint32_t ahead, bool slides)
 {
     struct moved m = moved_by_ticket(shape, n);
@@ -87,7 +87,7 @@ TEST(t18_session_that_came_by_ticket_makes_resume_points_as_it_goes_on)
                 goes_on(SHAPES[i], n, ahead, n % 2);
 }
 
-/* All in one commit: each of its chunks that a session can go on from is one. */
+/* All in one commit: each of its chunks whose window is complete becomes a resume point. */
 TEST(t18_commit_of_several_chunks_behind_a_ticket_makes_a_resume_point)
 {
     for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++) {
@@ -102,7 +102,7 @@ TEST(t18_commit_of_several_chunks_behind_a_ticket_makes_a_resume_point)
     }
 }
 
-/* E3, T18: what a commit gives to nodes above waits for its step, as the chunk does. */
+/* E3, T18: pages that a commit gives to nodes above wait for its step, as its chunk does. */
 TEST(t18_window_that_is_given_waits_for_the_step_of_its_commit)
 {
     struct moved m = moved_by_ticket((struct state_shape){8, 4, 32}, 54);
@@ -118,7 +118,7 @@ TEST(t18_window_that_is_given_waits_for_the_step_of_its_commit)
     assert_ok(rig_close(m.d, 9));
 }
 
-/* T18: the engine dies before the step: nodes that were there are as they were. */
+/* T18: the engine dies before the step: older nodes are as they were before. */
 TEST(t18_window_that_is_given_goes_with_an_engine_that_dies_before_its_step)
 {
     struct moved m = moved_by_ticket((struct state_shape){8, 4, 32}, 54);
@@ -134,7 +134,7 @@ TEST(t18_window_that_is_given_goes_with_an_engine_that_dies_before_its_step)
     assert_ok(rig_close(m.d, 0));
 }
 
-/* T8: a node that has STATE by then keeps it: the session borrows that, and is told. */
+/* T8: a node that has STATE by then keeps it: the session borrows it, and the answer names it. */
 TEST(t8_node_that_has_its_window_by_then_gives_it_to_the_session)
 {
     struct moved m = moved_by_ticket((struct state_shape){8, 4, 32}, 54);
@@ -143,7 +143,7 @@ TEST(t8_node_that_has_its_window_by_then_gives_it_to_the_session)
 
     assert_ok(rig_match(s, rig_tokens(1, 48), 48));
     assert_ok(rig_run_to(s, rig_tokens(1, 48), 48));
-    assert_ok(rig_commit(s, 48, 0)); /* refills all of it */
+    assert_ok(rig_commit(s, 48, 0)); /* refills all segments */
     runs_to(&m, 56);
     assert_ok(rig_commit(m.d, 56, 0));
     assert_int_equal(rig_wrong(m.d, 56), 0);
@@ -154,7 +154,7 @@ TEST(t8_node_that_has_its_window_by_then_gives_it_to_the_session)
     assert_ok(rig_close(m.d, 0));
 }
 
-/* S4: back at the committed length the session has all that it goes on from. */
+/* S4: back at its committed length the session has all the pages that it runs on. */
 TEST(s4_session_goes_back_to_a_length_whose_window_was_given)
 {
     struct moved m = moved_by_ticket((struct state_shape){8, 4, 32}, 54);
@@ -167,8 +167,8 @@ TEST(s4_session_goes_back_to_a_length_whose_window_was_given)
     assert_ok(rig_close(m.d, 0));
 }
 
-/* Y1: at a multiple of L whoever fetches it gives nodes their segments, so the one in which the
- * window begins has to have come whole: not so at the first length, but at the next. */
+/* Y1: at a multiple of L a fetch gives nodes their segments, so the segment in which the window
+ * begins must have come whole. At the first length it did not, at the next it did. */
 TEST(y1_window_that_came_in_part_is_not_handed_over_where_its_segment_has_to_be_whole)
 {
     struct moved m = moved_by_ticket((struct state_shape){8, 2, 20}, 46);
