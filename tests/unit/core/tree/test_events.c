@@ -1,7 +1,7 @@
-/* What subscribers of the tree are told of the host tier, and of a reset. */
+/* Events that subscribers of the tree receive about the host tier and about a reset. */
 #include "unit/rig/rig_host.h"
 
-/* What subscribers are told of one prefix that goes to the host, leaves the device, comes back. */
+/* The events of one prefix that is copied to the host, leaves the device, and is loaded again. */
 TEST(changes_of_tier_are_told)
 {
     static const struct {
@@ -29,8 +29,8 @@ TEST(changes_of_tier_are_told)
     bench_ends_clean(&b);
 }
 
-/* N1: what a session holds is removed when it lets go, also where the prefix is there anew: each
- * node is stored once and removed once, so who counts them knows what is there. */
+/* N1: a node that a session pins is removed when the session unpins it, even if the prefix was
+ * stored anew. Each node is stored once and removed once, so a subscriber can count what exists. */
 TEST(prefix_held_over_a_reset_is_removed_once)
 {
     static const enum tree_event_kind want[] = {TREE_STORED, TREE_STORED, TREE_REMOVED,

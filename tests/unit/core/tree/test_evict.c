@@ -1,4 +1,4 @@
-/* What is evicted first, what stays, and what eviction makes of nodes on two tiers (T11 to T13). */
+/* What is evicted first, what stays, and which tier loses its copy (T11 to T13). */
 
 #include "unit/rig/rig_host.h"
 
@@ -12,17 +12,17 @@ TEST(host_room_is_made_of_the_least_recently_used_leaves)
     put(&b, 2, 4);
     put(&b, 3, 4);
     assert_int_equal(host_free(b.rig, b.pool, 0), 0);
-    put(&b, 1, 8); /* used again: 2 is the oldest now */
+    put(&b, 1, 8); /* used again: now 2 is the oldest */
     put(&b, 4, 4);
     assert_false(on_host(&b, 2, 4));
-    assert_true(on_device(&b, 2, 4)); /* the device's copy stays */
+    assert_true(on_device(&b, 2, 4)); /* the device keeps its copy */
     assert_true(on_host(&b, 4, 4) && on_host(&b, 3, 4) && on_host(&b, 1, 8));
     put(&b, 5, 4);
     assert_false(on_host(&b, 3, 4));
     put(&b, 6, 4); /* the leaf of 1 before its parent */
     assert_true(on_host(&b, 1, 4));
     assert_false(on_host(&b, 1, 8));
-    put(&b, 7, 12); /* a path never makes room by what it hangs on itself */
+    put(&b, 7, 12); /* a path evicts none of its own nodes to make room for itself */
     assert_true(on_host(&b, 7, 12));
     put(&b, 7, 20);
     assert_true(on_host(&b, 7, 16));
@@ -40,7 +40,7 @@ TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone)
     nodes = rig_pool_view(b.rig, b.pool).nodes;
     assert_int_equal(rig_free(b.rig, b.pool), 64 - 5);
     assert_int_equal(evicts(&b, 1), 1);
-    assert_false(on_device(&b, 1, 12)); /* oldest, leaf first */
+    assert_false(on_device(&b, 1, 12)); /* the oldest one, leaf first */
     assert_true(on_device(&b, 1, 8));
     assert_int_equal(evicts(&b, 2), 2);
     assert_false(on_device(&b, 1, 4));
@@ -48,27 +48,27 @@ TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone)
     assert_int_equal(evicts(&b, 2), 2);
     assert_false(on_device(&b, 2, 4));
     assert_int_equal(rig_free(b.rig, b.pool), 64);
-    assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, nodes); /* all in the tree still */
+    assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, nodes); /* all are still in the tree */
     assert_int_equal(host_depth(b.s, seq1, 12), 12);
     assert_int_equal(host_depth(b.s, rig_tokens(2, 8), 8), 8);
-    put(&b, 3, 8); /* one is free, one more is needed: the leaf of 1 is destroyed */
+    put(&b, 3, 8); /* one is free, two are needed: the leaf of 1 is destroyed */
     assert_false(is_there(&b, 1, 12));
     assert_true(is_there(&b, 1, 8));
     assert_int_equal(host_depth(b.s, seq1, 12), 8);
     bench_ends_clean(&b);
 }
 
-/* An operator's evict: of what a session holds on the device, the copy on the host stays too. What
- * it says are the pages that became free, of each tier. */
+/* An operator's eviction: nodes that a session pins on the device also keep their copy on the host.
+ * The answer has the pages that came free on each tier. */
 TEST(evict_leaves_what_is_held_on_either_tier)
 {
     struct bench b = host_bench(4, 64, 64);
 
     put(&b, 1, 12);
     put(&b, 2, 8);
-    assert_ok(rig_match(b.s, seq1, 8)); /* the oldest on the host is its path */
+    assert_ok(rig_match(b.s, seq1, 8)); /* its path is the oldest on the host */
     assert_int_equal(b.s->len.committed, 8);
-    assert_int_equal(evicts(&b, 4), 4); /* 12, the two of 2, and the first of the host */
+    assert_int_equal(evicts(&b, 4), 4); /* 12, both of 2, and the first on the host */
     assert_int_equal(b.rig->last->evict.pages, 3);
     assert_int_equal(b.rig->last->evict.host_pages, 1);
     assert_int_equal(evicts(&b, 0), 2);
@@ -80,12 +80,12 @@ TEST(evict_leaves_what_is_held_on_either_tier)
     assert_false(is_there(&b, 1, 12) || is_there(&b, 2, 4));
     assert_int_equal(evicts(&b, 0), 0);
     assert_ok(rig_abort(b.s, 0));
-    assert_int_equal(evicts(&b, 0), 4); /* nobody holds them: both tiers */
+    assert_int_equal(evicts(&b, 0), 4); /* not pinned: evicted from both tiers */
     assert_int_equal(b.rig->last->evict.host_pages, 2);
     bench_ends_clean(&b);
 }
 
-/* Host pages that a copy was about to write are told as well. */
+/* The answer also counts host pages that a copy was about to write. */
 TEST(evict_tells_the_pages_of_copies_that_it_gave_up)
 {
     struct bench b = copies_held_at(2);
@@ -99,7 +99,7 @@ TEST(evict_tells_the_pages_of_copies_that_it_gave_up)
     bench_ends_clean(&b);
 }
 
-/* The device's copy of a leaf that is not on the host is destroyed, of one that is, demoted. */
+/* Under pressure on the device a leaf with a host copy is demoted, and one without is destroyed. */
 TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest)
 {
     struct bench b = host_bench(4, 8, 2);
@@ -108,7 +108,7 @@ TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest)
     b.rig->automatic = BY_HAND(RIG_SEAL);
     put(&b, 2, 8);
     while (rig_jobs(b.rig, RIG_SEAL) > 0)
-        rig_drop(b.rig, RIG_SEAL); /* its checksums never come: the job holds it */
+        rig_drop(b.rig, RIG_SEAL); /* its job never ends and holds it */
     b.rig->automatic = RIG_ALL;
     assert_ok(rig_match(b.s, rig_tokens(3, 64), 24));
     assert_err(TERN_BUSY, rig_extend(b.s, 28, 0, NULL, 0));
@@ -126,7 +126,7 @@ TEST(evict_oldest_use_first_and_deepest_of_a_path)
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     rig_put(b.rig, &b.e, b.pool, 2, 8);
     rig_put(b.rig, &b.e, b.pool, 3, 8);
-    assert_ok(rig_match(b.s, seq1, 8)); /* 1 is used again: 2 is the oldest now */
+    assert_ok(rig_match(b.s, seq1, 8)); /* 1 is used again: now 2 is the oldest */
     assert_ok(rig_close(b.s, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 8), 8), 4);
@@ -138,7 +138,7 @@ TEST(evict_oldest_use_first_and_deepest_of_a_path)
     assert_int_equal(rig_depth(b.s, seq1, 8), 8);
 }
 
-/* A Peek is no use. */
+/* A Peek does not count as a use. */
 TEST(evict_peek_does_not_refresh)
 {
     struct bench b = bench_start(4, 32);
@@ -163,7 +163,7 @@ TEST(evict_inner_node_with_pinned_child_stays)
     assert_int_equal(rig_view(b.rig).evicted_pages, 8);
 }
 
-/* T13: whatever a session does is a use of the prefix that it holds by then. */
+/* T13: every operation of a session is a use of the prefix that the session has then. */
 TEST(evict_all_that_a_session_does_is_a_use)
 {
     for (uint32_t what = 0; what < 6; what++) {
@@ -184,7 +184,7 @@ TEST(evict_all_that_a_session_does_is_a_use)
         case 2: assert_ok(rig_extend(s, 16, 0, NULL, 0)); break;
         case 3: assert_ok(rig_rewind(s, 9, 0)); break;
         case 4: assert_ok(rig_finish(s, 12, 0)); break;
-        default: break; /* a pin is none, nor is its end */
+        default: break; /* neither a pin nor its end is a use */
         }
         assert_ok(rig_close(s, 0));
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
@@ -197,7 +197,7 @@ TEST(evict_all_that_a_session_does_is_a_use)
     }
 }
 
-/* An operator who names a pool empties that one. */
+/* An operator's eviction of one pool leaves the others alone. */
 TEST(evict_of_one_pool_leaves_the_others)
 {
     struct bench b = bench_start(4, 16);

@@ -1,4 +1,4 @@
-/* What goes first where there is STATE: superseded segments, then leaves (T12). */
+/* The order of eviction in a pool with STATE: superseded segments, then leaves (T12). */
 #include "unit/rig/rig_state.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ TEST(evict_starved_of_state_drops_state_alone)
 
     for (uint32_t seed = 1; seed <= 3; seed++)
         stage_put(&st, seed, 64);
-    assert_int_equal(match_depth(&st, seq1, 64), 64); /* so 2 is the oldest use */
+    assert_int_equal(match_depth(&st, seq1, 64), 64); /* so 2 has the oldest use */
     takes_pages(s, rig_tokens(4, 64), 64, 64);
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
     assert_int_equal(match_depth(&st, seq1, 64), 64);
@@ -38,8 +38,8 @@ TEST(evict_starved_of_history_takes_whole_snapshots)
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 4);
 }
 
-/* A slab is one page of either group. Sequence 1 to 192 is there: three pages of HISTORY, of STATE
- * one in use and two superseded. */
+/* A slab is one page of either group. Sequence 1 to 192 is committed: three pages of HISTORY, and
+ * of STATE one in use and two superseded. */
 static struct stage stage_of_slabs(uint32_t usable, uint32_t history_cap)
 {
     struct group_layout groups[2] = {rig_group(64, 512), rig_window(64, 64, 512)};
@@ -54,15 +54,15 @@ static struct stage stage_of_slabs(uint32_t usable, uint32_t history_cap)
     return st;
 }
 
-/* T12: starved of HISTORY: superseded STATE goes before any leaf, since its slabs help; where the
- * group has a cap, up to that. */
+/* T12: short of HISTORY, superseded STATE goes before any leaf, since its slabs help. If the group
+ * has a cap, they help up to the cap. */
 TEST(evict_superseded_state_goes_before_leaves)
 {
     for (uint32_t cap = 0; cap <= 5; cap += 5) {
         struct stage st = stage_of_slabs(7, cap);
         struct rig_session *s = stage_session(&st);
 
-        takes_pages(s, rig_tokens(2, 128), 128, 128); /* four slabs, of which one is free */
+        takes_pages(s, rig_tokens(2, 128), 128, 128); /* four slabs; one of them is free */
         assert_int_equal(rig_view(st.rig).evicted_pages, 1);
         assert_int_equal(core_tenant_figures(st.rig->core, 0)->v[FIGURE_SUPERSEDED_PAGES], 2);
         assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
@@ -71,7 +71,7 @@ TEST(evict_superseded_state_goes_before_leaves)
     }
 }
 
-/* T12: at the group's own cap they do not help, and stay. */
+/* T12: at the group's own cap superseded STATE does not help, and stays. */
 TEST(evict_at_the_cap_of_history_superseded_state_stays)
 {
     struct stage st = stage_of_slabs(15, 3);
@@ -87,11 +87,11 @@ TEST(evict_at_the_cap_of_history_superseded_state_stays)
 
 #define SLABS     30 /* of 4096 bytes; the first is never handed out */
 #define OF_SLAB   8  /* pages of HISTORY in a slab; one of STATE */
-#define ROOM      4  /* slabs: what a prefix has of STATE while it is computed */
+#define ROOM      4  /* slabs: STATE of a prefix while it is computed */
 #define PREFIXES  ((SLABS - 1 - ROOM) * OF_SLAB)
 #define ONE_TOKEN 16 /* tokens of a page of STATE */
 
-/* A prefix of HISTORY alone, as many chunks deep. */
+/* Commits a prefix of HISTORY alone, `chunks` chunks deep. */
 static void put_history(struct stage *st, uint32_t seed, uint32_t chunks)
 {
     for (uint32_t depth = 64; depth <= 64 * chunks; depth += 64) {
@@ -108,10 +108,10 @@ static struct stage empty_of_slabs(void)
 }
 
 struct loss {
-    uint32_t first, most, all; /* prefixes: for the first slab; for one; for all */
+    uint32_t first, most, all; /* prefixes: for the first slab, for one slab, for all */
 };
 
-/* A session takes `slabs` slabs of STATE, one after the other. */
+/* A session takes `slabs` slabs of STATE, one after another. */
 static struct loss state_takes(struct stage *st, uint32_t slabs)
 {
     struct rig_session *s = stage_session(st);
@@ -130,8 +130,8 @@ static struct loss state_takes(struct stage *st, uint32_t slabs)
     return loss;
 }
 
-/* T12: old and new prefixes lie side by side, since one of eight is used again. STATE takes a slab
- * at a time, at the price of that slab's prefixes and not of all the old ones. */
+/* T12: old and new prefixes lie side by side, since one in eight is used again. STATE takes slab
+ * after slab, each at the cost of that slab's prefixes and not of all old ones. */
 TEST(t12_state_takes_slab_after_slab_from_scattered_history)
 {
     struct stage st = empty_of_slabs();
@@ -146,8 +146,8 @@ TEST(t12_state_takes_slab_after_slab_from_scattered_history)
     assert_true(loss.all <= 17 * OF_SLAB + 1);
 }
 
-/* T12: a slab is not taken where that would cost more prefixes than it has pages: what all others
- * begin with is not lost for it. */
+/* T12: a slab that would cost more prefixes than it has pages is not taken: a prefix that all
+ * others continue is not lost for it. */
 TEST(t12_a_slab_that_much_hangs_on_is_left_to_age)
 {
     const uint32_t chain = 999, deep = 3 * OF_SLAB - 1;
@@ -158,7 +158,7 @@ TEST(t12_a_slab_that_much_hangs_on_is_left_to_age)
     for (uint32_t i = 2; i <= PREFIXES - deep; i++)
         put_history(&st, i, 1);
     node_use(st.rig->core, node_of(st.rig, st.pool, rig_tokens(chain, 64 * deep), 64 * deep));
-    for (uint32_t i = 1; i <= 4; i++) /* beside the chain; and what the session takes of HISTORY */
+    for (uint32_t i = 1; i <= 4; i++) /* beside the chain; and the HISTORY that the session takes */
         assert_true(node_remove(st.rig->core, node_of(st.rig, st.pool, rig_tokens(i, 64), 64)));
     state_takes(&st, 8);
     assert_int_equal(node_in(&st, rig_tokens(chain, 64 * deep), 64 * deep)->depth, 64 * deep);

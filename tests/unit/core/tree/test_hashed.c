@@ -1,6 +1,6 @@
-/* The hash tables of the core under inputs that collide under every public hash (T20): how many
- * records a bucket has, and how many a lookup meets, is as for any other inputs. Counted by walking
- * the buckets, not by time. */
+/* T20: the core's hash tables under inputs that collide under every public hash: the number of
+ * records in a bucket, and of those that a lookup meets, is that of any other inputs. The tests
+ * walk the buckets and measure no time. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -14,7 +14,7 @@ enum { CHUNKS = 2000, KEYED = 500, SPACES = 500, STORED = 300 };
 
 struct filled {
     uint32_t records, fullest;
-    uint64_t probes; /* of all lookups of what is there */
+    uint64_t probes; /* of a lookup of each record */
 };
 
 static struct filled filled(const struct core *c, enum hash_table t)
@@ -32,8 +32,8 @@ static struct filled filled(const struct core *c, enum hash_table t)
     return f;
 }
 
-/* With at most as many records as buckets a lookup meets 1.5 on average, and by chance no bucket
- * of such tables has 12 of them in a thousand years of tests. */
+/* With at most as many records as buckets a lookup meets 1.5 on average. The chance that a bucket
+ * has 12 is once in a thousand years of tests. */
 #define assert_spread(c, t, least)                                                                 \
     do {                                                                                           \
         struct filled spread = filled((c), (t));                                                   \
@@ -49,10 +49,10 @@ static struct bench roomy_bench(uint64_t secret)
     struct bench b;
 
     o.secret = secret;
-    o.limits.nodes = o.limits.token_blocks = 8192; /* half of them are the other tenant's */
+    o.limits.nodes = o.limits.token_blocks = 8192; /* half are the other tenant's */
     o.limits.namespaces = o.limits.extra_keys = 1024;
     b = bench_with(&o, COLLIDE_TOKENS, 2047);
-    b.rig->no_audit = true; /* it would look at everything after each event */
+    b.rig->no_audit = true; /* the audit would look at everything after each event */
     return b;
 }
 
@@ -67,7 +67,7 @@ static void put_chunk(struct bench *b, const struct req_tokens *t)
     rig_session_free(s);
 }
 
-/* Siblings, all with one public hash, and so with one chain. */
+/* Commits siblings that all have one public hash, and so one chain. */
 static void put_colliding(struct bench *b)
 {
     for (uint32_t i = 0; i < CHUNKS; i++) {
@@ -99,7 +99,7 @@ TEST(hashed_siblings_with_one_chain_are_spread_and_found)
     assert_int_equal(filled(b.rig->core, TABLE_NODES).records, 0);
 }
 
-/* Or the test above could not fail: under the weakest secret they are in one bucket. */
+/* Shows that the test above can fail: under the weakest secret the siblings are in one bucket. */
 TEST(hashed_siblings_of_a_weak_secret_are_in_one_bucket)
 {
     struct bench b = roomy_bench(0);
@@ -149,7 +149,7 @@ TEST(hashed_namespaces_with_one_chain_are_spread_and_found)
     assert_spread(b.rig->core, TABLE_NODES, SPACES);
 }
 
-/* The disk's index, while it is written and when it is found anew: chunks that have one chain, and
+/* The disk's index, while it is written and when a start finds it: chunks with one chain, and
  * places that are alike. */
 TEST(hashed_chunks_of_the_disk_with_one_chain_are_spread)
 {
@@ -188,8 +188,8 @@ TEST(hashed_chunks_of_the_disk_with_one_chain_are_spread)
     disk_bench_end(&b);
 }
 
-/* A layout's hash is public, so somebody can have two layouts with one hash. A chunk of another
- * length is never compared. Under the weakest secret every comparison takes place that can. */
+/* A layout's hash is public, so somebody can make two layouts with one hash. Chunks of another
+ * length are never compared, even under the weakest secret, which makes every comparison happen. */
 TEST(hashed_chunk_of_the_disk_of_another_length_is_none_of_the_pools)
 {
     struct disk_bench b = disk_bench((struct disk_shape){.page_tokens = TOKEN_BLOCK,
@@ -203,7 +203,7 @@ TEST(hashed_chunk_of_the_disk_of_another_length_is_none_of_the_pools)
 
     b.options.secret = 0;
     assert_ok(disk_stored(rig_committed(b.rig, &b.e, b.pool, 1, TOKEN_BLOCK), TOKEN_BLOCK));
-    disk_bench_restart(&b); /* memory has nothing of it any more */
+    disk_bench_restart(&b); /* memory has none of it now */
     assert_int_equal(disk_depth_of(&b, seq1, 2 * TOKEN_BLOCK), TOKEN_BLOCK);
     layout_hash = pool_at(b.rig->core, b.pool.slot)->layout_hash;
     assert_ok(rig_pool_open(b.rig, b.e.conn[0], &other, 1, 512 * 16, &pool));
@@ -214,7 +214,7 @@ TEST(hashed_chunk_of_the_disk_of_another_length_is_none_of_the_pools)
     disk_bench_end(&b);
 }
 
-/* The same tokens in chunks of other lengths are other paths. */
+/* Equal tokens in chunks of another length make another path. */
 TEST(hashed_path_depends_on_the_length_of_its_chunks)
 {
     static const uint32_t zeros[2 * TOKEN_BLOCK];

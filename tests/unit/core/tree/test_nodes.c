@@ -1,11 +1,11 @@
-/* Prefix nodes: what a full store of them does, and what a pin costs (P6, T20). */
+/* Prefix nodes: what happens when no record is free, and what a pin costs (P6, T20). */
 #include <stdlib.h>
 
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_pair.h"
 
-/* Node records: an unpinned prefix makes way; a commit that needs more than there are ends early,
- * with what was reached. */
+/* Node records: an unpinned prefix is evicted for them. A commit that needs more than there are
+ * ends early and keeps the depth that it reached. */
 TEST(limits_nodes_full_evicts_then_quota_keeps_earlier_targets)
 {
     struct bench b = BENCH_LIMITED(limits.nodes = 6, 4, 64); /* a root and five chunks */
@@ -23,8 +23,8 @@ TEST(limits_nodes_full_evicts_then_quota_keeps_earlier_targets)
     assert_int_equal(rig_free(b.rig, b.pool), 64);
 }
 
-/* A namespace needs a node record for its root: an unpinned prefix makes way, a pinned one does
- * not. */
+/* A namespace needs a node record for its root: an unpinned prefix is evicted for it, a pinned one
+ * is not. */
 TEST(limits_nodes_full_new_namespace_busy_or_evicts)
 {
     struct bench b = BENCH_LIMITED(limits.nodes = 4, 4, 64);
@@ -47,8 +47,8 @@ TEST(limits_namespaces_full_busy_until_one_is_empty)
     assert_ok(bench_opens(&b, 2));
 }
 
-/* T22: a namespace that only cached prefixes hold makes way by itself; one that somebody is in does
- * not, nor do its prefixes. */
+/* T22: a namespace with cached prefixes only is evicted by itself. One with a session is not, and
+ * neither are its prefixes. */
 TEST(t22_namespace_of_cached_prefixes_makes_way)
 {
     struct bench b = BENCH_LIMITED(limits.namespaces = 2, 4, 64);
@@ -57,14 +57,14 @@ TEST(t22_namespace_of_cached_prefixes_makes_way)
     assert_ok(bench_opens(&b, 2));
     assert_refused(b.rig, TERN_BUSY, bench_opens(&b, 3));
     assert_non_null(strstr(b.rig->last->text, "raise limits.namespaces"));
-    assert_int_equal(rig_depth(b.s, seq1, 8), 8); /* it cost nobody a prefix */
+    assert_int_equal(rig_depth(b.s, seq1, 8), 8); /* nobody lost a prefix */
     assert_ok(rig_close(b.s, 0));
     assert_ok(bench_opens(&b, 3));
     assert_int_equal(rig_view(b.rig).nodes, 2);
     assert_int_equal(rig_view(b.rig).evicted_nodes, 2);
 }
 
-/* Tokens [0, depth) are committed in that namespace, and nobody holds them. */
+/* Commits tokens [0, depth) in namespace `ns`; no session pins them then. */
 static void put_in(struct bench *b, uint64_t ns, const uint32_t *tokens, uint32_t depth)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, ns);
@@ -76,8 +76,8 @@ static void put_in(struct bench *b, uint64_t ns, const uint32_t *tokens, uint32_
     rig_session_free(s);
 }
 
-/* T22: a cache full of salts keeps no new one out: the namespace that was given up first goes
- * first, with all of its branches and on both tiers. */
+/* T22: a cache full of salts keeps no new one out: the namespace that was left first is evicted
+ * first, with all its branches and on both tiers. */
 TEST(t22_namespaces_make_way_in_the_order_in_which_they_were_given_up)
 {
     struct bench b = HOST_BENCH_LIMITED(limits.namespaces = 3, 4, 16, 64);
@@ -96,35 +96,35 @@ TEST(t22_namespaces_make_way_in_the_order_in_which_they_were_given_up)
     bench_ends_clean(&b);
 }
 
-/* T22: each new one costs the oldest alone. */
+/* T22: each new namespace costs only the oldest one. */
 TEST(t22_namespaces_that_make_way_cost_no_other_a_prefix)
 {
     struct bench b = BENCH_LIMITED(limits.namespaces = 4, 4, 200);
 
     for (uint64_t ns = 2; ns <= 9; ns++)
         put_in(&b, ns, seq1, 160);
-    assert_int_equal(rig_view(b.rig).nodes, 4 + 3 * 40); /* the bench's session is in one */
+    assert_int_equal(rig_view(b.rig).nodes, 4 + 3 * 40); /* one has the bench's session */
     assert_int_equal(rig_view(b.rig).evicted_nodes, 5 * 40);
 }
 
-/* Node records are everyone's: the prefixes of another pool make way too. */
+/* All pools share the node records: prefixes of another pool are evicted, too. */
 TEST(limits_nodes_full_evicts_from_another_pool)
 {
     struct bench b = BENCH_LIMITED(limits.nodes = 8, 4, 64);
     struct rig_session *s;
     struct pool_id other = rig_pool_pages(b.rig, &b.e, 4, 64);
 
-    rig_put(b.rig, &b.e, other, 1, 24); /* six and two roots */
+    rig_put(b.rig, &b.e, other, 1, 24); /* six chunks and two roots */
     assert_int_equal(rig_view(b.rig).nodes_free, 0);
-    s = session_with(b.rig, &b.e, other, 1, 8); /* two are held */
+    s = session_with(b.rig, &b.e, other, 1, 8); /* two are pinned */
     computes(b.s, 1, 20);
     assert_err(TERN_BUSY, rig_commit(b.s, 20, 0));
     assert_lengths(b.s, 16, 20, 20);
     assert_int_equal(rig_depth(s, seq1, 24), 8);
 }
 
-/* T20: giving up a pin deep in the tree touches what it touches near the root: so many words of the
- * core as differ afterwards. What it takes in time, `tern-bench index` tells. */
+/* T20: ending a pin deep in the tree changes as many words of the core as near the root.
+ * `tern-bench index` measures the time. Returns how many words differ. */
 static uint32_t words_of_close(struct bench *b, uint32_t seed, uint32_t depth)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
@@ -158,7 +158,7 @@ TEST(pin_given_up_deep_in_the_tree_costs_as_near_the_root)
     assert_true(deep <= shallow + 8);
 }
 
-/* Somebody uses tokens [0, depth) of sequence `seed`. */
+/* A session matches tokens [0, depth) of sequence `seed`, which counts as a use. */
 static void used(struct bench *b, uint32_t seed, uint32_t depth)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
@@ -167,7 +167,7 @@ static void used(struct bench *b, uint32_t seed, uint32_t depth)
     assert_ok(rig_close(s, 0));
 }
 
-/* A use marks the deepest node alone. When that goes, its parent is as recently used as it was: an
+/* A use marks the deepest node alone. When that node goes, its parent inherits the last use, so an
  * older prefix goes first. */
 TEST(nodes_a_parent_inherits_the_last_use_of_a_child_that_goes)
 {
@@ -183,7 +183,7 @@ TEST(nodes_a_parent_inherits_the_last_use_of_a_child_that_goes)
     assert_true(used_ns > node_seen(b.rig, b.pool, seq1, 4).last_use_ns);
     other = node_seen(b.rig, b.pool, rig_tokens(2, 4), 4).id;
     assert_ok(rig_pin(b.rig, b.admin, other, true));
-    assert_int_equal(evicts(&b, 1), 1); /* [4, 8) of sequence 1: nothing else may go */
+    assert_int_equal(evicts(&b, 1), 1); /* [4, 8) of sequence 1: the only evictable node */
     assert_ok(rig_pin(b.rig, b.admin, other, false));
     assert_int_equal(evicts(&b, 1), 1);
     assert_false(is_there(&b, 2, 4));
@@ -191,7 +191,7 @@ TEST(nodes_a_parent_inherits_the_last_use_of_a_child_that_goes)
     assert_true(node_seen(b.rig, b.pool, seq1, 4).last_use_ns == used_ns);
 }
 
-/* X6: the handle of a node that went is nobody's, whoever has its record now. */
+/* X6: the handle of a node that went is GONE, whatever node has its record now. */
 TEST(nodes_handle_of_a_node_that_went_is_nobodys)
 {
     struct bench b = bench_start(4, 32);

@@ -1,5 +1,5 @@
-/* Rules about resets and pins: N1 (NamespaceReset) while transfers, commits, retractions and copies
- * are under way, and an operator's pins. Pages of 4 tokens and L = 4. */
+/* N1, NamespaceReset while transfers, commits, retractions and copies are under way, and an
+ * operator's pins. Pages have 4 tokens, and L = 4. */
 #include "unit/rig/rig_host.h"
 
 static void reset(struct bench *b)
@@ -26,16 +26,16 @@ TEST(reset_only_that_namespace_and_that_tenant)
     assert_int_equal(rig_depth(b.s, seq1, 8), 0);
     assert_int_equal(rig_depth(other, seq1, 8), 8);
     assert_int_equal(rig_depth(foreign, seq1, 8), 8);
-    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes)); /* again: it is another one by now */
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes)); /* repeated: a new one by now */
     assert_int_equal(nodes, 0);
-    assert_ok(rig_reset(b.rig, b.e.conn[0], 55, &nodes)); /* never heard of */
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 55, &nodes)); /* unknown */
     assert_int_equal(nodes, 0);
-    assert_int_not_equal(rig_reset(b.rig, b.admin, 1, &nodes), TERN_OK); /* no engine */
+    assert_int_not_equal(rig_reset(b.rig, b.admin, 1, &nodes), TERN_OK); /* not an engine */
     assert_ok(rig_close(other, 0));
     bench_ends_clean(&b);
 }
 
-/* N1: nor by a session of the old revision, while another one still holds it. */
+/* N1: a session of the old revision matches nothing either, while another one still pins it. */
 TEST(reset_an_old_session_matches_nothing_new)
 {
     struct bench b = host_bench(4, 64, 16);
@@ -44,7 +44,7 @@ TEST(reset_an_old_session_matches_nothing_new)
     reset(&b);
     matches(b.s, seq1, 12, 0);
     assert_int_equal(b.rig->last->match.host_depth, 0);
-    run_and_commit(b.s, seq1, 12, 8, 0); /* the same content: that may be shared */
+    run_and_commit(b.s, seq1, 12, 8, 0); /* equal content may be shared */
     assert_int_equal(rig_wrong(b.s, 12), 0);
     assert_ok(rig_close(holder, 0));
     bench_ends_clean(&b);
@@ -75,7 +75,7 @@ struct freed {
     uint32_t nodes;
 };
 
-/* Before each step: what the one before it freed. */
+/* Before each step: checks how many nodes the last step freed. */
 static void frees_little(void *ctx, const struct event *event)
 {
     struct freed *f = ctx;
@@ -125,7 +125,7 @@ TEST(reset_while_a_commit_is_pending)
         assert_ok(rig_match(b.s, seq1, 30));
         run_and_commit(b.s, seq1, 12, 8, 9);
         reset(&b);
-        assert_ok(rig_commit(b.s, 12, 9)); /* into what nobody will match */
+        assert_ok(rig_commit(b.s, 12, 9)); /* commits into the old revision */
         if (dies) {
             rig_engine_kill(b.rig, &b.e, 0);
             assert_int_equal(rig_view(b.rig).nodes, 0);
@@ -135,10 +135,10 @@ TEST(reset_while_a_commit_is_pending)
         rig_engine_done(b.rig, &b.e, 9);
         assert_int_equal(rig_depth(b.s, seq1, 30), 0);
         assert_int_equal(rig_wrong(b.s, 12), 0);
-        assert_int_equal(b.rig->copies_back, 0); /* the host has no use for them */
+        assert_int_equal(b.rig->copies_back, 0); /* the host copies none of them */
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(rig_free(b.rig, b.pool), 64);
-        assert_ok(rig_match(b.s, seq1, 30)); /* the session is of the old revision */
+        assert_ok(rig_match(b.s, seq1, 30)); /* the session has the old revision */
         assert_int_equal(b.s->matched, 0);
         commit_to(b.s, seq1, 12, 0);
         assert_int_equal(rig_depth(b.s, seq1, 30), 0);
@@ -166,14 +166,14 @@ TEST(reset_while_sessions_are_away)
     rig_evict(b.rig, b.admin, b.pool, 0);
     rig_runs_free(b.rig);
     rig_engine_done(b.rig, &b.e, 5);
-    for (uint32_t i = 0; i < 3; i++) { /* each comes back for what is its own */
+    for (uint32_t i = 0; i < 3; i++) { /* each recovers its own pages */
         assert_ok(rig_recover_now(s[i]));
         assert_int_equal(s[i]->len.committed, 8);
         assert_int_equal(rig_wrong(s[i], s[i]->len.written), 0);
         commit_to(s[i], rig_tokens(i + 1, 20), 16, 0);
         assert_int_equal(rig_wrong(s[i], 16), 0);
         assert_int_equal(rig_depth(b.s, rig_tokens(i + 1, 16), 16), 0);
-        assert_ok(rig_retract(s[i], RETRACT_HOST, 0)); /* and may go again */
+        assert_ok(rig_retract(s[i], RETRACT_HOST, 0)); /* and can be retracted again */
         rig_evict(b.rig, b.admin, b.pool, 0);
         assert_ok(rig_recover_now(s[i]));
         closes_whole(s[i], 16);
@@ -209,7 +209,7 @@ TEST(reset_while_a_load_runs)
     bench_ends_clean(&b);
 }
 
-/* N1: a transfer in: what arrives is of a revision that is no more. */
+/* N1, a transfer in: the pages that arrive belong to the old revision. */
 TEST(reset_while_a_pull_runs)
 {
     for (uint32_t jobs = 0; jobs < 3; jobs++) {
@@ -235,13 +235,13 @@ TEST(reset_while_a_pull_runs)
         assert_int_equal(rig_depth(s, seq1, 40), 0);
         assert_ok(rig_close(s, 0));
         assert_int_equal(rig_free(p.dest, p.dp), 64);
-        s = session_with(p.dest, &p.de, p.dp, 1, 40); /* what is new can be fetched */
+        s = session_with(p.dest, &p.de, p.dp, 1, 40); /* the new content can be fetched */
         rig_put(p.source, &p.se, p.sp, 1, 40);
         assert_leaves_whole(rig_fetched(s, rig_fetch(s, 0, 0)), s, 40);
     }
 }
 
-/* N1: a transfer out: what a peer reads stays until it is through. */
+/* N1, a transfer out: pages that a peer reads stay until the transfer has ended. */
 TEST(reset_while_a_serve_runs)
 {
     for (uint32_t seals = 0; seals < 2; seals++) {
@@ -259,14 +259,14 @@ TEST(reset_while_a_serve_runs)
         rig_runs_free(p.source);
         rig_runs_free(p.dest);
         assert_leaves_whole(rig_fetched(s, request), s, 40);
-        assert_int_equal(rig_free(p.source, p.sp), 64); /* and then goes */
+        assert_int_equal(rig_free(p.source, p.sp), 64); /* then they go */
         s = session_with(p.dest, &p.de, p.dp, 2, 40);
         rig_fetched(s, rig_fetch(s, 0, 0));
         assert_lengths(s, 0, 0, 0);
     }
 }
 
-/* N1: sTATE and borrowers: what a running session still needs stays. */
+/* N1, STATE and borrowers: pages that a running session needs stay. */
 TEST(reset_with_state)
 {
     for (uint32_t supersede = SUPERSEDE_LAZY; supersede <= SUPERSEDE_OFF; supersede++) {
@@ -285,7 +285,7 @@ TEST(reset_with_state)
     }
 }
 
-/* N1: many resets, one after another, with namespace records that are few. */
+/* N1: many resets, one after another, with few namespace records. */
 TEST(reset_again_and_again)
 {
     struct bench b = HOST_BENCH_LIMITED(limits.namespaces = 3, 4, 64, 8);
@@ -331,9 +331,9 @@ TEST(a_pin_keeps_its_path_on_the_device)
     assert_ok(rig_pin(b.rig, b.admin, id, true));
     assert_int_equal(b.rig->last->pin.refs, 2);
     v = node_seen(b.rig, b.pool, seq1, 8);
-    assert_true(v.admin_since_ns == b.rig->now_ns - 1000); /* since the first */
+    assert_true(v.admin_since_ns == b.rig->now_ns - 1000); /* since the first pin */
     rig_evict(b.rig, b.admin, b.pool, 0);
-    assert_int_equal(rig_depth(b.s, seq1, 12), 8); /* 12 went, 4 and 8 did not */
+    assert_int_equal(rig_depth(b.s, seq1, 12), 8); /* 12 was evicted, 4 and 8 were not */
     assert_int_equal(rig_free(b.rig, b.pool), 14);
     assert_ok(rig_pin(b.rig, b.admin, id, false));
     assert_int_equal(b.rig->last->pin.refs, 1);
@@ -366,17 +366,17 @@ TEST(pins_that_cannot_be)
     assert_err(TERN_GONE, rig_pin(b.rig, b.admin, stale, true));
     assert_err(TERN_CONFLICT, rig_pin(b.rig, b.admin, id, false));
     assert_true(core_changes(b.rig->core) == changes);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1); /* 8 is on the host alone */
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1); /* 8 is only on the host */
     assert_err(TERN_INVALID, rig_pin(b.rig, b.admin, id, true));
     assert_err(TERN_CONFLICT, rig_pin(b.rig, b.admin, id, false));
     assert_ok(rig_pin(b.rig, b.admin, id_at(&b, 1, 4), true));
     assert_ok(rig_pin(b.rig, b.admin, id_at(&b, 1, 4), false));
     rig_evict(b.rig, b.admin, b.pool, 0);
-    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, id, true)); /* gone altogether */
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, id, true)); /* on neither tier */
     bench_ends_clean(&b);
 }
 
-/* A pin of a node whose step has not passed would outlive the node, if its engine died. */
+/* A node whose step has not passed is not pinned: the pin would outlive it if its engine died. */
 TEST(a_node_that_waits_for_its_step_is_not_pinned)
 {
     struct bench b = host_bench(4, 16, 16);
@@ -409,7 +409,7 @@ TEST(a_pin_and_a_reset)
     bench_ends_clean(&b);
 }
 
-/* X6: the id of a node from before a restart, for which the slot has another node now. */
+/* X6: the id of a node from before a restart; its slot has another node now. */
 TEST(a_pin_from_before_a_restart_is_gone)
 {
     struct rig_options o = rig_defaults();
@@ -428,7 +428,7 @@ TEST(a_pin_from_before_a_restart_is_gone)
     assert_ok(rig_pin(now.rig, now.admin, is, true));
 }
 
-/* Within one incarnation a slot that has another node names it by another generation. */
+/* Within one incarnation the slot's next node has another generation. */
 TEST(a_pin_of_what_the_slot_had_before_is_gone)
 {
     struct bench b = bench_start(4, 16);
@@ -444,7 +444,7 @@ TEST(a_pin_of_what_the_slot_had_before_is_gone)
     assert_ok(rig_pin(b.rig, b.admin, is, true));
 }
 
-/* An operator's pins end with the pool: its range would never come back. */
+/* An operator's pins end with the pool, or its range would never be free. */
 TEST(a_pin_and_a_pool_that_closes)
 {
     struct bench b = bench_start(4, 16);

@@ -1,7 +1,7 @@
-/* STATE that several hold: T17 borrowers, T18 refill, T19 no false claim. */
+/* STATE that several sessions use: T17 borrowers, T18 refill, T19 no false claim. */
 #include "unit/rig/rig_state.h"
 
-/* T17: superseded first, the last borrower leaves later; and the other way round. */
+/* T17: superseded before the last borrower leaves, and after it. */
 TEST(state_superseded_and_without_borrower_in_either_order)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
@@ -13,12 +13,12 @@ TEST(state_superseded_and_without_borrower_in_either_order)
     commit_to(a, seq1, 128, 0);
     commit_to(a, seq1, 192, 0);
     assert_int_equal(node_in(&st, seq1, 64)->state.successor, SUCCESSOR_BELOW);
-    assert_false(is_reclaimable(&st, seq1, 64)); /* b */
+    assert_false(is_reclaimable(&st, seq1, 64)); /* b borrows it */
     assert_ok(rig_close(b, 0));
     assert_true(is_reclaimable(&st, seq1, 64));
     stage_put(&st, 2, 64);
     assert_false(
-        is_reclaimable(&st, rig_tokens(2, 192), 64)); /* no borrower, and not superseded yet */
+        is_reclaimable(&st, rig_tokens(2, 192), 64)); /* no borrower, but not superseded yet */
     a = stage_session(&st);
     commits_up_to(a, rig_tokens(2, 192), 192, 128, 0);
     assert_ok(rig_close(a, 0));
@@ -37,7 +37,7 @@ TEST(state_a_released_resume_point_goes_first_once_nobody_borrows_it)
     assert_true(is_reclaimable(&st, seq1, 64));
 }
 
-/* HISTORY to 64 is there, its STATE was lost: `s` computes it again and commits at step 5. */
+/* HISTORY to 64 is committed, its STATE was lost: `s` computes that again and commits at step 5. */
 static struct rig_session *refiller(struct stage *st, const struct rig_engine *e)
 {
     struct rig_session *s = rig_session(st->rig, e, st->pool, 1);
@@ -78,7 +78,7 @@ TEST(state_a_refill_goes_with_the_engine_that_never_passed_its_step)
     rig_engine_kill(st.rig, &other, 0);
     assert_false(has_state(&st, seq1, 64));
     assert_int_equal(match_depth(&st, seq1, 64), 0);
-    stage_put(&st, 1, 64); /* and can be refilled again */
+    stage_put(&st, 1, 64); /* the segment can be refilled again */
     assert_int_equal(match_depth(&st, seq1, 64), 64);
 }
 
@@ -118,7 +118,7 @@ TEST(state_a_present_recurrent_state_is_not_overwritten)
     assert_int_equal(rig_wrong(b, 64), 0);
 }
 
-/* T19: w = 3 L: the segment at 64 is in the windows of 64, 128 and 192. */
+/* T19: W = 3 L: the segment at 64 is in the windows of 64, 128 and 192. */
 TEST(state_a_lost_segment_ends_what_needs_it_and_no_more)
 {
     struct stage st = stage_capped(SUPERSEDE_OFF, 192, 0);
@@ -134,14 +134,14 @@ TEST(state_a_lost_segment_ends_what_needs_it_and_no_more)
     }
 }
 
-/* T18: w = 2 L: 192 has passed 64, which 128 needs in its window. What brings that segment back,
- * with a step that has passed, brings the resume point back. */
+/* T18: W = 2 L: 192 has passed 64, which 128 needs in its window. A refill of that segment whose
+ * step has passed makes 128 a live resume point again. */
 TEST(state_a_refill_makes_a_resume_point_live_again)
 {
     struct stage st = stage_capped(SUPERSEDE_EAGER, 128, 0);
     struct rig_session *s = stage_session(&st);
 
-    assert_ok(rig_match(s, seq1, 192)); /* nothing is there yet */
+    assert_ok(rig_match(s, seq1, 192)); /* nothing is committed yet */
     stage_put(&st, 1, 128);
     stage_put(&st, 1, 192);
     lose_state(&st, seq1, 64);
@@ -152,7 +152,7 @@ TEST(state_a_refill_makes_a_resume_point_live_again)
     assert_int_equal(match_depth(&st, seq1, 128), 128);
 }
 
-/* Tokens that leave sequence 1 at `at` for sequence `seed`. */
+/* Tokens that equal sequence 1 up to `at` and sequence `seed` behind it. */
 static const uint32_t *branch(uint32_t seed, uint32_t at, uint32_t *to)
 {
     memcpy(to, seq1, 256 * sizeof *to);
@@ -160,7 +160,7 @@ static const uint32_t *branch(uint32_t seed, uint32_t at, uint32_t *to)
     return to;
 }
 
-/* A session that finds nothing to go on from computes and commits the tokens up to `depth`. */
+/* A session that can resume from nothing computes and commits the tokens up to `depth`. */
 static void refill(struct stage *st, const uint32_t *tokens, uint32_t depth)
 {
     struct rig_session *s = stage_session(st);
@@ -170,8 +170,8 @@ static void refill(struct stage *st, const uint32_t *tokens, uint32_t depth)
     assert_ok(rig_close(s, 0));
 }
 
-/* T19: w = 3 L, and branches at every depth: all windows that have the segment at 64 end, in
- * whatever branch, and come back with it; those that begin below it stay. */
+/* T19: W = 3 L, with branches at every depth: a lost segment at 64 ends all windows that contain
+ * it, in every branch, and its refill restores them. Windows that begin below it stay. */
 TEST(state_a_lost_segment_ends_it_in_every_branch)
 {
     struct stage st = stage_capped(SUPERSEDE_OFF, 192, 0);
@@ -194,19 +194,19 @@ TEST(state_a_lost_segment_ends_it_in_every_branch)
     for (uint32_t b = 0; b < 6; b++)
         for (uint32_t depth = 64; depth <= 256; depth += 64)
             assert_int_equal(node_in(&st, v[b], depth)->state.claims_window, 1);
-    lose_state(&st, v[2], 128); /* branches 2 to 5 have it, 0 and 1 their own */
+    lose_state(&st, v[2], 128); /* 2 to 5 use it; 0 and 1 have their own */
     for (uint32_t b = 0; b < 6; b++)
         assert_int_equal(node_in(&st, v[b], 256)->state.claims_window, b < 2);
 }
 
-/* T18: w = 2 L: a commit ends where two refills wait for its step, with which it is a resume point.
- */
+/* T18: W = 2 L: a commit ends where two refills wait for its step, and makes a resume point
+ * there. */
 TEST(state_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 128, 0);
     struct rig_session *s = stage_session(&st);
 
-    stage_put(&st, 1, 192); /* in one commit: 64 and 128 are none */
+    stage_put(&st, 1, 192); /* one commit: no resume point at 64 or 128 */
     lose_state(&st, seq1, 64);
     lose_state(&st, seq1, 128);
     matches(s, seq1, 128, 0);
@@ -218,7 +218,7 @@ TEST(state_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed)
     assert_int_equal(match_depth(&st, seq1, 192), 192);
 }
 
-/* The same where the window ends below the root, and what is above it has no STATE. */
+/* The same for a window that ends below the root, with no STATE above it. */
 TEST(state_a_refill_under_way_is_looked_for_in_the_window_alone)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
@@ -237,8 +237,8 @@ TEST(state_a_refill_under_way_is_looked_for_in_the_window_alone)
     assert_int_equal(match_depth(&st, seq1, 128), 128);
 }
 
-/* T10: passed, lost, computed anew: it is a resume point again, until it goes. The audit counts
- * such. */
+/* T10: passed, lost and computed again: it is a resume point again until it goes. The audit counts
+ * them. */
 TEST(state_a_resume_point_made_anew_goes)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
@@ -254,8 +254,8 @@ TEST(state_a_resume_point_made_anew_goes)
     assert_int_equal(rig_evict(st.rig, admin, st.pool, 0), 2);
 }
 
-/* T18: w = 2 L: at 64 another engine's refill waits for its step, so the session keeps its own
- * pages from there on, of 128 too, and its answer names no others. */
+/* T18: W = 2 L: another engine's refill at 64 waits for its step, so the session keeps its own
+ * pages from there on, those of 128 included, and its answer names no others. */
 TEST(state_beyond_a_refill_under_way_a_session_keeps_its_own)
 {
     struct stage st = stage_capped(SUPERSEDE_LAZY, 128, 0);
@@ -272,12 +272,12 @@ TEST(state_beyond_a_refill_under_way_a_session_keeps_its_own)
     assert_leaves(rig_commit(b, 128, 0), b, 128, 128, 128);
     assert_memory_equal(b->table[1], own, sizeof own);
     assert_int_equal(rig_wrong(b, 128), 0);
-    rig_engine_kill(st.rig, &other, 0); /* the refill goes, the session's pages do not */
+    rig_engine_kill(st.rig, &other, 0); /* the refill goes, the session's pages stay */
     assert_int_equal(rig_wrong(b, 128), 0);
 }
 
-/* A pool of a STATE group with w = 2 L beside another one. At 64 another engine's refill waits for
- * its step, and at 128 and 192 there is HISTORY alone. */
+/* A pool with a STATE group of W = 2 L and another one. At 64 another engine's refill waits for its
+ * step, and 128 and 192 have HISTORY alone. */
 static struct stage stage_of_two(struct group_layout beside)
 {
     struct group_layout groups[3] = {rig_group(64, 512), beside, rig_window(16, 128, 64)};
@@ -297,9 +297,9 @@ static struct stage stage_of_two(struct group_layout beside)
     return st;
 }
 
-/* T18: a commit gives 128 and 192 the one group as it comes there, and the other one when it has
- * come to 192, where the refill at 64 is in no window any more. Neither waits for the other: both
- * are refills of one commit. */
+/* T18: a commit gives 128 and 192 the pages of one group as it reaches them, and those of the other
+ * group when it reaches 192, whose window no longer contains the refill at 64. Neither waits for
+ * the other: both are refills of one commit. */
 TEST(state_a_commit_refills_both_groups_of_a_node_one_after_the_other)
 {
     const struct group_layout beside[] = {rig_recurrent(64, 128), rig_window(16, 64, 64)};
@@ -318,7 +318,7 @@ TEST(state_a_commit_refills_both_groups_of_a_node_one_after_the_other)
     }
 }
 
-/* T18: a refill that waits is not added to by another commit, whose step is a later one. */
+/* T18: another commit, with a later step, adds nothing to a refill that waits. */
 TEST(state_a_refill_under_way_is_not_added_to_by_another_commit)
 {
     struct stage st = stage_of_two(rig_window(16, 64, 64));

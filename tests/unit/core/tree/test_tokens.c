@@ -1,11 +1,11 @@
-/* Token lists and extra keys: what base means, where lists straddle chunks, what an Abort keeps
- * (S3, S7, N2), and stores of them that are full. */
+/* Token lists and extra keys: the meaning of `base`, lists that end within chunks, the list that an
+ * Abort keeps (S3, S7, N2), and token and key stores that are full. */
 #include "core/tree/tokens.h"
 
 #include "unit/rig/rig_pair.h"
 
 /* The token store counts whole blocks: with L = 4 a block holds four tokens. */
-/* E4: what the store could never have is QUOTA with both numbers: the blocks of the whole list. */
+/* E4: a list that the store could never have is QUOTA with both numbers: all blocks of the list. */
 TEST(limits_token_store_full_busy_and_nothing_lost)
 {
     struct bench b = BENCH_LIMITED(limits.token_blocks = 24, 4, 64);
@@ -19,16 +19,16 @@ TEST(limits_token_store_full_busy_and_nothing_lost)
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
     computes(b.s, 1, 40);
     other = rig_session(b.rig, &b.e, b.pool, 1);
-    for (n = 4; rig_match(other, rig_tokens(2, n), n) == TERN_OK; n += 4) /* up to the brim */
+    for (n = 4; rig_match(other, rig_tokens(2, n), n) == TERN_OK; n += 4) /* until it is full */
         assert_true(n < 24 * 4);
     assert_err(TERN_BUSY, b.rig->last->err);
-    assert_err(TERN_BUSY, rig_match(b.s, seq1, 96)); /* a resume: they would be all */
+    assert_err(TERN_BUSY, rig_match(b.s, seq1, 96)); /* a resume: all blocks would not suffice */
     assert_err(TERN_QUOTA, rig_match(b.s, seq1, 100));
     assert_int_equal(b.rig->last->number[0], 25);
     assert_lengths(b.s, 0, 40, 40);
     assert_err(TERN_BUSY, rig_extend(b.s, 0, 0, rig_tokens(3, 56), 56));
     assert_err(TERN_QUOTA, rig_extend(b.s, 0, 0, rig_tokens(3, 200), 200));
-    assert_int_equal(b.rig->res.number[0], 60); /* with those that it has */
+    assert_int_equal(b.rig->res.number[0], 60); /* with the blocks that it has */
     assert_int_equal(b.rig->res.number[1], 24);
     assert_int_equal(b.s->ntokens, 40);
     assert_leaves(rig_commit(b.s, 40, 0), b.s, 40, 40, 40); /* takes no new block */
@@ -37,7 +37,7 @@ TEST(limits_token_store_full_busy_and_nothing_lost)
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
 }
 
-/* E4: the same of prefix nodes: a path that would have more of them than there can be. */
+/* E4: the same for prefix nodes: a path with more nodes than there can be. */
 TEST(e4_a_commit_of_more_nodes_than_there_can_be_is_quota)
 {
     for (uint32_t never = 0; never < 2; never++) {
@@ -56,7 +56,7 @@ TEST(e4_a_commit_of_more_nodes_than_there_can_be_is_quota)
     }
 }
 
-/* Extra keys that are not in order, two at one place among them, are told by both positions. */
+/* A refusal of extra keys that are not in order, or at one position, names both positions. */
 TEST(n2_extra_keys_that_are_refused_are_told_by_their_positions)
 {
     struct bench b = bench_start(4, 64);
@@ -92,14 +92,14 @@ TEST(limits_extra_keys_full_busy_and_nothing_lost)
     bench_lets_go(&b);
 }
 
-/* S7 where there is no room to copy the keys of the good list out of the tree: the list is given
- * up, and the answer says so. */
+/* S7 without room to copy the keys of the good list out of the tree: the list is dropped, and the
+ * answer says so. */
 TEST(limits_extra_keys_full_abort_gives_the_list_up)
 {
     struct extra_key keys[2] = {{.position = 1}, {.position = 5}};
     struct req_tokens t = {.n = 16, .keys = keys, .nkeys = 2};
 
-    for (uint32_t spare = 1; spare <= 2; spare++) { /* two are to be copied */
+    for (uint32_t spare = 1; spare <= 2; spare++) { /* two keys have to be copied */
         struct rig_session *other;
         struct bench b = BENCH_LIMITED(limits.extra_keys = 4 + spare, 4, 64);
 
@@ -116,7 +116,7 @@ TEST(limits_extra_keys_full_abort_gives_the_list_up)
     }
 }
 
-/* N2: extra keys are part of the prefix, compared like tokens, from their position on. */
+/* N2: extra keys are part of the prefix from their position on, and are compared as tokens are. */
 TEST(extra_keys_split_the_tree_at_their_position)
 {
     struct bench b = bench_start(4, 32);
@@ -154,7 +154,7 @@ TEST(extra_keys_out_of_order_invalid)
     assert_int_equal(b.s->ntokens, 0);
 }
 
-/* Tokens [from, from + n) of sequence 1, with the keys that lie there. */
+/* Tokens [from, from + n) of sequence 1, with the keys between them. */
 static struct req_tokens piece(uint32_t from, uint32_t n, const struct extra_key *keys,
                                uint32_t nkeys)
 {
@@ -171,7 +171,7 @@ static struct req_tokens piece(uint32_t from, uint32_t n, const struct extra_key
     return t;
 }
 
-/* A first list that ends in the middle of a chunk, the rest by base: the tree is asked about both
+/* The first list ends within a chunk, the rest comes by `base`: the tree is searched for both
  * together. */
 TEST(tokens_straddling_buffer_and_request_match_as_one)
 {
@@ -179,19 +179,18 @@ TEST(tokens_straddling_buffer_and_request_match_as_one)
         struct bench b = bench_start(4, 32);
         struct req_tokens head = piece(0, base, NULL, 0), rest = piece(base, 20 - base, NULL, 0);
 
-        assert_ok(rig_match_full(b.s, &head, 0)); /* nothing is there yet */
+        assert_ok(rig_match_full(b.s, &head, 0)); /* nothing is committed yet */
         rig_put(b.rig, &b.e, b.pool, 1, 16);
         matches_full(b.s, &rest, 0, 16);
         assert_lengths(b.s, 16, 16, 16);
         assert_int_equal(b.s->ntokens, 20);
         assert_int_equal(rig_wrong(b.s, 16), 0);
-        run_and_commit(b.s, seq1, 20, 20, 0); /* and what was kept is what was said */
+        run_and_commit(b.s, seq1, 20, 20, 0); /* the kept tokens are those that were sent */
         assert_int_equal(rig_depth(b.s, seq1, 20), 20);
     }
 }
 
-/* S7 at every length of the good list against every committed depth: the list comes back as it was.
- */
+/* S7 for each length of the good list and each committed depth: the list is kept as it was. */
 TEST(abort_good_list_comes_back_from_the_tree_and_the_tail)
 {
     for (uint32_t good = 1; good <= 14; good++)
@@ -215,7 +214,7 @@ TEST(abort_good_list_comes_back_from_the_tree_and_the_tail)
         }
 }
 
-/* The same with chunks of more than one token block, of which the last is partly filled. */
+/* The same with chunks of more than one token block, the last block partly filled. */
 TEST(abort_good_list_of_long_chunks_comes_back)
 {
     static const uint32_t lengths[] = {1, 63, 64, 65, 99, 100, 101, 163, 164, 165, 199, 200, 250};
@@ -236,7 +235,7 @@ TEST(abort_good_list_of_long_chunks_comes_back)
     }
 }
 
-/* The list survives a second aborted turn too, however its Match gave the tokens. */
+/* The list also survives a second aborted turn, whether its Match sent all tokens or some. */
 TEST(abort_twice_keeps_the_list_of_the_last_finish)
 {
     for (uint32_t whole = 0; whole < 2; whole++) {
@@ -255,8 +254,8 @@ TEST(abort_twice_keeps_the_list_of_the_last_finish)
     }
 }
 
-/* Tokens that a later turn replaced are no good list any more: an Abort must not bring others'
- * tokens back. */
+/* Tokens that a later turn replaced are no longer part of the good list: an Abort must not restore
+ * other tokens in their place. */
 TEST(abort_after_replaced_tokens_keeps_what_agreed)
 {
     struct bench b = bench_start(4, 32);
@@ -282,7 +281,7 @@ static const struct extra_key keys[4] = {{.position = 2, .lo = 1},
                                          {.position = 13, .lo = 3},
                                          {.position = 21, .lo = 4}};
 
-/* Resumes at every base, the keys given again or not: the same sequence goes on, and its commits
+/* Resumes at every base, with the keys repeated or not: the sequence continues, and its commits
  * carry every key. */
 TEST(keys_over_resumes_at_every_base)
 {
@@ -316,7 +315,7 @@ TEST(keys_that_differ_below_committed_invalid)
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
     t = first;
     t.keys = changed;
-    for (uint32_t i = 0; i < 3; i++) { /* each word of it counts */
+    for (uint32_t i = 0; i < 3; i++) { /* each field counts */
         changed[1] = keys[1];
         changed[1].position += i == 0;
         changed[1].hi += i == 1;
@@ -326,14 +325,14 @@ TEST(keys_that_differ_below_committed_invalid)
     t.keys = added;
     t.nkeys = 3;
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
-    t = piece(6, 10, keys, 2); /* from the middle of a committed chunk */
+    t = piece(6, 10, keys, 2); /* from within a committed chunk */
     assert_ok(rig_match_full(b.s, &t, 0));
     t.nkeys = 0;
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
     assert_leaves(rig_match_full(b.s, &first, 0), b.s, 12, 16, 16);
 }
 
-/* Keys come back with an aborted list: those that lay in the tree and those of the tail. */
+/* An Abort keeps the keys of the good list, both those in the tree and those of the tail. */
 TEST(keys_come_back_with_an_aborted_list)
 {
     struct bench b = bench_start(4, 32);
@@ -368,7 +367,7 @@ TEST(keys_of_an_extend_are_part_of_the_prefix)
     assert_int_equal(depth_with_keys(b.s, &none), 8);
 }
 
-/* T20: a list of keys is not walked for what lies behind its last one. */
+/* T20: a list of keys is not walked for a place behind its last key. */
 TEST(t20_a_rewind_behind_the_last_key_looks_at_no_key)
 {
     struct bench b = BENCH_LIMITED(limits.extra_keys = 2 * EXTRA_KEYS_MAX, 4, 64);
@@ -387,7 +386,7 @@ TEST(t20_a_rewind_behind_the_last_key_looks_at_no_key)
     c->visits = 0;
     tokens_truncate(c, &buf, buf.end - 1);
     assert_true(c->visits <= 2 * EXTRA_KEYS_MAX / TOKEN_BLOCK / RECORDS_A_VISIT + 1);
-    tokens_truncate(c, &buf, 2 * EXTRA_KEYS_MAX - 1); /* the last key goes */
+    tokens_truncate(c, &buf, 2 * EXTRA_KEYS_MAX - 1); /* removes the last key */
     assert_true(c->visits >= 2 * EXTRA_KEYS_MAX / RECORDS_A_VISIT - 1);
     assert_int_equal(key_at(c, buf.keys_tail)->position, 2 * EXTRA_KEYS_MAX - 2);
     tokens_truncate(c, &buf, 0);
