@@ -1,5 +1,5 @@
-/* The table of page states is written once, in core/page_states.h: docs/states.md must show
- * exactly that, every state must be reachable from FREE, and every one must lead back to it. */
+/* core/page_states.h has the only table of page states: docs/states.md must show exactly that
+ * table, and every state must be reachable from FREE and lead back to it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Pages and slabs: indices, generations, and slabs that groups take at run time (T1, T4). */
+/* Pages and slabs: indices, generations, and slabs that groups take while they run (T1, T4). */
 #include "unit/rig/rig_test.h"
 
 /* Index 0 is never handed out, indices are unique within a group, and generations pass. */
@@ -42,8 +42,8 @@ TEST(page_handed_out_again_has_another_generation)
     }
 }
 
-/* Groups of unlike page size trade slabs: what one gives up the other can have, and no byte is
- * shared meanwhile. */
+/* Groups of different page size exchange slabs: what one returns the other can take, and no byte is
+ * in both meanwhile. */
 TEST(slab_moves_between_groups_of_unlike_page_size)
 {
     struct bench b = bench_start(4, 4);
@@ -74,7 +74,7 @@ TEST(slab_moves_between_groups_of_unlike_page_size)
     }
 }
 
-/* Both groups fit alone, but not together: slabs are one currency for all groups of a pool. */
+/* Each group fits alone, but not both: all groups of a pool take from the same slabs. */
 TEST(extend_groups_fit_alone_not_together_takes_nothing)
 {
     struct bench b = bench_start(4, 4);

@@ -1,6 +1,6 @@
-/* A pool of as many groups as there may be goes through all that a pool of one group does. A loop
- * that goes one group too far leaves the records of the pool here, or those of a node; builds that
- * check bounds see it. */
+/* A pool with the most groups that there may be does everything that a pool of one group does. A
+ * loop that runs one group too far leaves the records of the pool or of a node; builds that check
+ * bounds detect it. */
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_tiers.h"
 

@@ -1,8 +1,8 @@
 /* Closing a pool, and the zeroing of a range before its next use (T15, P3). */
 #include "unit/rig/rig_test.h"
 
-/* T15: the pool's snapshots go before the pool; its range is zeroed before it is used for anything
- * else, and not before everyone who mapped it is gone. */
+/* T15: the pool's snapshots go before the pool. Its range is zeroed before any other use, and not
+ * before every process that mapped it is gone. */
 TEST(pool_close_zeroes_before_reuse_of_its_range)
 {
     struct bench b =
@@ -38,7 +38,7 @@ TEST(pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone)
 
     rig_put(b.rig, &b.e, b.pool, 2, 16);
     assert_err(TERN_CONFLICT, rig_pool_close(b.rig, b.e.conn[0], b.pool));
-    assert_ok(rig_match(b.s, seq1, 16)); /* and nothing has changed */
+    assert_ok(rig_match(b.s, seq1, 16)); /* nothing has changed */
     assert_ok(rig_close(b.s, 0));
     assert_err(TERN_GONE,
                rig_pool_close(b.rig, b.e.conn[0], (struct pool_id){b.pool.slot, b.pool.gen + 1}));
@@ -54,7 +54,7 @@ TEST(pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone)
 
 #define WHOLE (1u << 20)
 
-/* A tenant of 8 regions, and records for two pools that fill a region each. */
+/* A tenant with 8 regions, and records for two pools of a whole region each. */
 static struct rig *eight_regions(void)
 {
     struct rig_options o = rig_defaults();
@@ -77,7 +77,7 @@ static struct pool_id opened(struct rig *rig, const struct rig_engine *e, enum t
     return pool;
 }
 
-/* Each rank is told the region that it lives in, and all the same place in it. */
+/* Each rank gets the region in which it lives, and all get the same place in it. */
 static void mapped(struct rig *rig, const struct rig_engine *e, struct pool_id pool, uint32_t first)
 {
     for (uint32_t r = 0; r < e->world; r++) {
@@ -88,8 +88,8 @@ static void mapped(struct rig *rig, const struct rig_engine *e, struct pool_id p
     }
 }
 
-/* E9: two pools of whole regions, device and host tier, lie side by side; one more where neither is
- * the other's business finds no room. */
+/* E9: two pools of whole regions, device and host tier, lie side by side. A further pool finds no
+ * room. */
 TEST(pool_takes_the_regions_of_its_ranks_and_no_others)
 {
     static const uint32_t worlds[] = {1, 4};
@@ -105,14 +105,14 @@ TEST(pool_takes_the_regions_of_its_ranks_and_no_others)
         mapped(rig, &a, pa, 0);
         mapped(rig, &b, pb, at);
         opened(rig, &c, TERN_QUOTA);
-        assert_err(TERN_INVALID, rig_pool_map(rig, a.conn[0], pb)); /* of the same world */
+        assert_err(TERN_INVALID, rig_pool_map(rig, a.conn[0], pb)); /* equal world */
         mapped(rig, &c, pb, at);
         rig_destroy(rig);
     }
 }
 
-/* A pool that nobody maps any more stays where it is in nobody's way, and an engine of the same
- * world on other devices does not take it for its own. */
+/* A pool that nobody maps stays while it is in nobody's way, and an engine of the same world on
+ * other devices does not take it over. */
 TEST(pool_that_nobody_maps_makes_way_in_its_own_regions_alone)
 {
     struct rig *rig = eight_regions();

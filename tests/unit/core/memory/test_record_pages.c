@@ -1,6 +1,6 @@
-/* Pages of record memory: a section takes the first free run that is long enough, as a search of
- * the bitmap page by page would find it, and the search costs little however the memory is cut up.
- */
+/* Pages of record memory: a section takes the first free run that is long enough, the one that a
+ * search of the bitmap page by page would find. The search costs little however fragmented the
+ * memory is. */
 #include "unit/rig/rig_host.h"
 
 #include "base/prng.h"
@@ -18,7 +18,7 @@ static struct rig *rig_with(uint32_t pages)
     struct rig_options o = rig_defaults();
     struct rig *rig;
 
-    o.tenant[0].record_bytes = 0; /* the rig touches no memory that large */
+    o.tenant[0].record_bytes = 0; /* the rig touches no such large memory */
     o.limits.record_pages = div_up(pages, 64) * 64 + 64 * RIG_TENANTS_MAX;
     rig = rig_create(&o);
     tenant_at(rig->core, 0)->record_word = RIG_TENANTS_MAX;
@@ -27,7 +27,7 @@ static struct rig *rig_with(uint32_t pages)
     return rig;
 }
 
-/* --- as a search page by page finds it --- */
+/* --- the search page by page --- */
 
 static bool used[PAGES_MAX];
 
@@ -111,9 +111,9 @@ TEST(record_pages_are_the_first_that_are_free)
         plays(pages[i], 7 + i);
 }
 
-/* --- what it costs --- */
+/* --- its cost --- */
 
-/* Every second page is in use, but for the last ones. */
+/* Every second page is in use, except for the last ones. */
 static double ns_of_a_take(uint32_t pages)
 {
     struct rig *rig = rig_with(pages);
@@ -138,7 +138,7 @@ static double ns_of_a_take(uint32_t pages)
     return ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / ROUNDS;
 }
 
-/* T20: 64 times as much memory is six looks more. A walk over the free runs is 64 times as long. */
+/* T20: 64 times as much memory is six more looks. A walk over the free runs is 64 times as long. */
 TEST(t20_record_pages_are_found_however_the_memory_is_cut_up)
 {
     double one = ns_of_a_take(PAGES_MAX / 64), many = ns_of_a_take(PAGES_MAX);
