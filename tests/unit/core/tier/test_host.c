@@ -1,5 +1,5 @@
-/* The host tier: T16 writeback, which copy goes first, and pools with a host tier. Pages of 4
- * tokens and L = 4 where nothing else is said. */
+/* The host tier: T16 write-back, which copy goes first, and pools with a host tier. Pages have 4
+ * tokens and L = 4 unless a test sets others. */
 #include "unit/rig/rig_host.h"
 
 /* 16 pages on each tier; copies wait for the test. */
@@ -13,7 +13,7 @@ static struct bench copies_held(void)
 
 /* --- T16 --- */
 
-/* Its parent is on the device, so it need not be on the host. */
+/* The parent is on the device, so it need not be on the host. */
 TEST(host_acknowledged_before_its_parent_it_is_there_at_once)
 {
     struct bench b = copies_held();
@@ -30,7 +30,7 @@ TEST(host_acknowledged_before_its_parent_it_is_there_at_once)
     bench_ends_clean(&b);
 }
 
-/* T16: copies that have not begun keep nothing on a device that is full. What is on the host alone
+/* T16: copies that have not begun hold no page of a full device. A node that is only on the host
  * stays as long as its parent does. */
 TEST(host_a_copy_that_is_not_running_holds_nothing)
 {
@@ -40,7 +40,7 @@ TEST(host_a_copy_that_is_not_running_holds_nothing)
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
     assert_int_equal(evicts(&b, 0), 2); /* 16 and 12 were queued */
     assert_int_equal(rig_view(b.rig).copies, 2);
-    rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 */
+    rig_complete_nth(b.rig, RIG_COPY, 1); /* the copy of 8 */
     demote_pool(b.rig, b.pool);
     assert_true(on_host(&b, 1, 8) && !on_device(&b, 1, 8) && !on_host(&b, 1, 4));
     rig_complete(b.rig, RIG_COPY);
@@ -49,7 +49,7 @@ TEST(host_a_copy_that_is_not_running_holds_nothing)
     bench_ends_clean(&b);
 }
 
-/* The nth copy is not right, the next that completes may be. */
+/* The nth copy fails its checksum; the one after it may be right. */
 static void fail_nth(struct bench *b, uint32_t nth)
 {
     b->rig->copies_to_fail = 1;
@@ -57,7 +57,7 @@ static void fail_nth(struct bench *b, uint32_t nth)
     rig_complete_nth(b->rig, RIG_COPY, nth);
 }
 
-/* The oldest copy, and then each that is made in its place, until it is given up. */
+/* Fails the oldest copy and each one that replaces it, until the copy is given up. */
 static void fail_for_good(struct bench *b)
 {
     uint32_t jobs = rig_jobs(b->rig, RIG_COPY);
@@ -70,8 +70,8 @@ static void fail_for_good(struct bench *b)
     assert_int_equal(rig_jobs(b->rig, RIG_COPY), jobs - 1);
 }
 
-/* T16: what is below it on the host, and what was acknowledged before it, does not suffer: the
- * device has the bytes still. */
+/* T16: copies below it on the host, and those acknowledged before it, stay: the device still has
+ * the bytes. */
 TEST(host_a_failed_copy_is_made_again)
 {
     for (uint32_t fails = 1; fails < COPY_TRIES_MAX; fails++) {
@@ -83,7 +83,7 @@ TEST(host_a_failed_copy_is_made_again)
         put_slowly(&b, 1, 12);
         late.copied.job = rig_job(b.rig, RIG_COPY, 0)->copy;
         first = rig_job(b.rig, RIG_COPY, 0)->to[0];
-        rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 */
+        rig_complete_nth(b.rig, RIG_COPY, 1); /* the copy of 8 */
         fail_nth(&b, 0);
         for (uint32_t i = 1; i < fails; i++)
             fail_nth(&b, 1);
@@ -95,7 +95,7 @@ TEST(host_a_failed_copy_is_made_again)
         assert_true(rig_job(b.rig, RIG_COPY, 1)->to[0].index != first.index ||
                     rig_job(b.rig, RIG_COPY, 1)->to[0].gen != first.gen);
         changes = core_changes(b.rig->core);
-        rig_event(b.rig, &late); /* of the copy that failed */
+        rig_event(b.rig, &late); /* the end of the copy that failed */
         assert_true(core_changes(b.rig->core) == changes);
         rig_complete_nth(b.rig, RIG_COPY, 1);
         assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8));
@@ -123,7 +123,7 @@ TEST(host_a_copy_that_fails_for_good_is_given_up)
     assert_int_equal(host_free(b.rig, b.pool, 0), 16);
     assert_int_equal(rig_depth(b.s, seq1, 4), 4);
     commits(b.s, 1, 4);
-    assert_ok(rig_retract(b.s, RETRACT_HOST, 0)); /* who asks for it has tries of its own */
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0)); /* a request for it gets tries of its own */
     fail_for_good(&b);
     assert_string_equal(state_of(b.s), "turn");
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
@@ -135,7 +135,7 @@ TEST(host_a_copy_that_fails_for_good_is_given_up)
     bench_ends_clean(&b);
 }
 
-/* T16: the namespace is reset meanwhile: nobody wants it any more. */
+/* T16: the namespace is reset meanwhile: nobody needs the copy. */
 TEST(host_a_failed_copy_of_a_dead_namespace_is_not_made_again)
 {
     struct bench b = copies_held();
@@ -149,7 +149,7 @@ TEST(host_a_failed_copy_of_a_dead_namespace_is_not_made_again)
     bench_ends_clean(&b);
 }
 
-/* T16: the parent's copy is given up: the children's are there, and hang on what the device has. */
+/* T16: the parent's copy is given up: the children's stay, since the device has the parent. */
 TEST(host_a_failed_parent_leaves_what_hangs_on_it)
 {
     struct bench b = host_bench(4, 16, 3);
@@ -161,14 +161,14 @@ TEST(host_a_failed_parent_leaves_what_hangs_on_it)
     rig_runs_free(b.rig);
     assert_true(!on_host(&b, 1, 4) && on_host(&b, 1, 8) && on_host(&b, 1, 12));
     assert_int_equal(rig_view(b.rig).host_copies_failed, COPY_TRIES_MAX);
-    demote_pool(b.rig, b.pool); /* without a copy it takes them along */
+    demote_pool(b.rig, b.pool); /* without a copy it goes, and its children too */
     assert_false(is_there(&b, 1, 4));
-    put(&b, 2, 12); /* nothing of it is in the way of others */
+    put(&b, 2, 12); /* nothing is left in the way of others */
     assert_true(on_host(&b, 2, 12));
     bench_ends_clean(&b);
 }
 
-/* All but one of the tries of the nth copy fail, and then all is well. */
+/* All tries of the nth copy but the last one fail. */
 static void fail_all_but_the_last(struct bench *b, uint32_t nth)
 {
     for (uint32_t i = 1; i < COPY_TRIES_MAX; i++)
@@ -177,7 +177,7 @@ static void fail_all_but_the_last(struct bench *b, uint32_t nth)
     assert_true(on_host(b, 1, 8));
 }
 
-/* T16: a good copy ends a row of bad ones: the next has all tries. */
+/* T16: a good copy ends a row of failures: the next copy has all its tries. */
 TEST(host_a_good_copy_ends_a_row_of_bad_ones)
 {
     struct bench b = copies_held();
@@ -212,10 +212,10 @@ TEST(host_a_second_acknowledgement_is_ignored)
         assert_int_equal(rig_view(b.rig).host_copies, 1);
         assert_int_equal(rig_view(b.rig).host_copies_failed, 0);
     }
-    again.copied.job.slot = 1u << 20; /* and one of nothing */
+    again.copied.job.slot = 1u << 20; /* the end of a job that never was */
     rig_event(b.rig, &again);
     assert_true(core_changes(b.rig->core) == changes);
-    /* an old one, while the node is copied anew the other way */
+    /* The end of an old job while the node is copied the other way. */
     demote_pool(b.rig, b.pool);
     assert_false(on_device(&b, 1, 4));
     again.copied.job = (struct copy_id){0};
@@ -232,8 +232,8 @@ TEST(host_a_second_acknowledgement_is_ignored)
     bench_ends_clean(&b);
 }
 
-/* T16: the session aborts or closes while its prefix is copied: both ends stay until it is through.
- */
+/* T16: the session aborts or closes while its prefix is copied: both ends stay until the copy has
+ * ended. */
 TEST(host_an_abort_during_the_copy_keeps_both_ends)
 {
     for (uint32_t closes = 0; closes < 2; closes++) {
@@ -246,17 +246,17 @@ TEST(host_an_abort_during_the_copy_keeps_both_ends)
         assert_int_equal(evicts(&b, 0), 0);
         assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
         assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
-        demote_pool(b.rig, b.pool); /* nor under pressure */
+        demote_pool(b.rig, b.pool); /* not under pressure either */
         assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
-        rig_complete(b.rig, RIG_COPY); /* oracle_audit_copy looks at both ends */
+        rig_complete(b.rig, RIG_COPY); /* oracle_audit_copy checks both ends */
         rig_complete(b.rig, RIG_COPY);
         assert_true(on_host(&b, 1, 8));
         bench_ends_clean(&b);
     }
 }
 
-/* T16: the namespace is reset, the pool's last session closes: what a worker reads or writes stays.
- */
+/* T16: the namespace is reset and the pool's last session closes: pages that a worker reads or
+ * writes stay. */
 TEST(host_a_reset_during_the_copy_keeps_both_ends)
 {
     struct bench b = copies_held();
@@ -267,12 +267,12 @@ TEST(host_a_reset_during_the_copy_keeps_both_ends)
     assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
     rig_complete_nth(b.rig, RIG_COPY, 1);
     rig_complete(b.rig, RIG_COPY);
-    assert_int_equal(rig_free(b.rig, b.pool), 16); /* and then it goes */
+    assert_int_equal(rig_free(b.rig, b.pool), 16); /* then it goes */
     assert_int_equal(host_free(b.rig, b.pool, 0), 16);
     bench_ends_clean(&b);
 }
 
-/* T16: no checksum, no copy; a copy limit that is small leaves none out. */
+/* T16: without checksum no copy; a small limit of copies leaves no node out. */
 TEST(host_writeback_waits_for_checksums_and_for_a_job)
 {
     struct bench b = copies_held_at(2);
@@ -293,7 +293,7 @@ TEST(host_writeback_waits_for_checksums_and_for_a_job)
     bench_ends_clean(&b);
 }
 
-/* T22: however much one tenant has copied, the copies of another wait for one job each. */
+/* T22: however much of one tenant is copied, each copy of another waits for one job. */
 TEST(host_copies_of_tenants_take_turns)
 {
     struct bench b = HOST_BENCH_LIMITED(limits.copy_jobs = 1, 4, 64, 64);
@@ -312,14 +312,14 @@ TEST(host_copies_of_tenants_take_turns)
     complete_all(b.rig, RIG_COPY);
 }
 
-/* T16: what waits for its turn gives way to who needs the device's pages; what runs does not. */
+/* T16: a copy that waits for its turn gives up pages that others need; one that runs does not. */
 TEST(host_a_copy_that_does_not_run_gives_way)
 {
     struct bench b = copies_held_at(2);
 
     put_slowly(&b, 1, 20);
     assert_int_equal(rig_view(b.rig).copies, 5);
-    rig_complete_nth(b.rig, RIG_COPY, 1); /* 8 is through; 12 runs in its place */
+    rig_complete_nth(b.rig, RIG_COPY, 1); /* 8 has ended; 12 runs in its place */
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
     assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 5);
     assert_int_equal(evicts(&b, 0), 2); /* 20 and 16 */
@@ -335,7 +335,7 @@ TEST(host_a_copy_that_does_not_run_gives_way)
     bench_ends_clean(&b);
 }
 
-/* T16: but not what a session retracts for. */
+/* T16: a copy that a retract waits for is not dropped. */
 TEST(host_a_copy_that_a_retract_waits_for_does_not_give_way)
 {
     struct bench b = copies_held_at(1);
@@ -352,7 +352,7 @@ TEST(host_a_copy_that_a_retract_waits_for_does_not_give_way)
     bench_ends_clean(&b);
 }
 
-/* T16: two chunks whose checksums were known before their parent's: both follow it. */
+/* T16: the checksums of two chunks are known before their parent's: both are copied after it. */
 TEST(host_siblings_follow_their_parent)
 {
     struct bench b = host_bench(4, 16, 16);
@@ -394,7 +394,7 @@ TEST(a_pool_with_a_host_tier_opens_closes_and_is_had_again)
     assert_int_equal(rig_view(b.rig).nodes, 0);
     b.e = rig_engine(b.rig, 0, "e2", 1);
     assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1u << 20, &again));
-    b.rig->host_bytes = 2u << 20; /* more than the tenant's */
+    b.rig->host_bytes = 2u << 20; /* more than the tenant has */
     assert_err(TERN_QUOTA, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1u << 20, &again));
     assert_int_equal(rig_view(b.rig).pools, 1);
     b.rig->host_bytes = 512; /* less than two pages */
@@ -419,7 +419,7 @@ TEST(a_pool_closes_while_copies_run)
         assert_ok(rig_close(b.s, 0));
         assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
         rig_engine_kill(b.rig, &b.e, 0);
-        assert_int_equal(rig_view(b.rig).pools, 1); /* a worker is still at it */
+        assert_int_equal(rig_view(b.rig).pools, 1); /* a worker still runs */
         rig_complete_nth(b.rig, RIG_COPY, 1);
         assert_int_equal(rig_view(b.rig).pools, 1);
         rig_complete(b.rig, RIG_COPY);
@@ -427,7 +427,7 @@ TEST(a_pool_closes_while_copies_run)
     }
 }
 
-/* It may be all that happens in that step. */
+/* Giving the pool up may be all that happens in that step. */
 TEST(a_pool_that_makes_way_while_a_copy_runs_counts_as_a_change)
 {
     struct group_layout other = rig_group(8, 1024);
@@ -446,7 +446,7 @@ TEST(a_pool_that_makes_way_while_a_copy_runs_counts_as_a_change)
     assert_true(core_changes(b.rig->core) > before);
 }
 
-/* Node records run out: what is on the host goes after what is on the device. */
+/* When node records run out, nodes on the host are evicted after those on the device. */
 TEST(node_records_come_from_the_host_tier_too)
 {
     struct bench b = HOST_BENCH_LIMITED(limits.nodes = 8, 4, 64, 64);

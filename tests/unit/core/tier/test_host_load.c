@@ -1,6 +1,6 @@
-/* What brings a prefix back from the host tier to the device, Recover apart: a commit of the same
- * tokens, a fetch from the host or from a peer, a new engine; and copies that have rotten. Pages of
- * 4 tokens and L = 4 where nothing else is said. */
+/* What restores a prefix from the host tier to the device, except Recover: a commit of the same
+ * tokens, a fetch from the host or from a peer, a new engine; and host copies that are corrupt.
+ * Pages have 4 tokens and L = 4 unless a test sets others. */
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_pair.h"
 
@@ -58,7 +58,7 @@ TEST(fetch_from_the_host_tier_brings_the_deeper_prefix)
     uint64_t request;
 
     put(&b, 1, 20);
-    assert_int_equal(evicts(&b, 3), 3); /* 12, 16, 20 are on the host alone */
+    assert_int_equal(evicts(&b, 3), 3); /* 12, 16, 20 are only on the host */
     matches(b.s, seq1, 30, 8);
     assert_int_equal(b.rig->last->match.host_depth, 20);
     request = load_held(&b);
@@ -66,7 +66,7 @@ TEST(fetch_from_the_host_tier_brings_the_deeper_prefix)
     assert_string_equal(state_of(b.s), "loading");
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
     assert_int_equal(rig_depth(b.s, seq1, 20), 8);
-    rig_complete_nth(b.rig, RIG_COPY, 2); /* from the end: none is seen before its parent */
+    rig_complete_nth(b.rig, RIG_COPY, 2); /* from the end: no chunk is visible before its parent */
     rig_complete_nth(b.rig, RIG_COPY, 1);
     assert_int_equal(rig_depth(b.s, seq1, 20), 8);
     assert_err(TERN_BUSY, rig_fetched(b.s, request));
@@ -92,7 +92,7 @@ TEST(fetch_from_the_host_tier_up_to_a_depth)
     bench_ends_clean(&b);
 }
 
-/* A depth that is here already brings nothing, and is no error. */
+/* A depth that the device has already copies nothing, and is no error. */
 TEST(fetch_from_the_host_tier_below_what_is_here)
 {
     struct bench b = host_bench(4, 64, 16);
@@ -107,8 +107,8 @@ TEST(fetch_from_the_host_tier_below_what_is_here)
     bench_ends_clean(&b);
 }
 
-/* A session computes what another is having loaded: it keeps its own pages, and commits them when
- * the load is through. */
+/* A session computes a chunk that another one loads: it keeps its own pages, and commits when the
+ * load has ended. */
 TEST(a_load_and_a_commit_of_one_chunk)
 {
     struct bench b = host_bench(4, 64, 16);
@@ -156,7 +156,7 @@ TEST(fetch_from_the_host_tier_replaces_the_tail)
     }
 }
 
-/* Nothing deeper there, no host tier, no room. */
+/* Nothing deeper on the host, no host tier, no room. */
 TEST(fetch_from_the_host_tier_that_brings_nothing)
 {
     struct bench b = host_bench(4, 8, 16);
@@ -205,13 +205,13 @@ TEST(fetch_from_the_host_tier_cancelled)
     rig_runs_free(b.rig);
     assert_true(rig_depth(b.s, seq1, 20) <= 4);
     assert_int_equal(host_depth(b.s, seq1, 20), 20);
-    run_and_commit(b.s, seq1, 30, 28, 0); /* it computes them then */
+    run_and_commit(b.s, seq1, 30, 28, 0); /* the session computes them */
     assert_int_equal(rig_wrong(b.s, 30), 0);
     bench_ends_clean(&b);
 }
 
-/* A copy that fails for no fault of its bytes: the asker hears of it and may ask again; it is not
- * tried for ever behind its back. */
+/* A copy fails although its bytes are right: the fetch is BUSY and may be repeated; the daemon does
+ * not retry it for ever. */
 TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy)
 {
     for (uint32_t good = 0; good < 5; good++) {
@@ -223,7 +223,7 @@ TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy)
         request = load_held(&b);
         for (uint32_t i = 0; i < good; i++)
             rig_complete(b.rig, RIG_COPY);
-        assert_err(TERN_BUSY, rig_fetched(b.s, request)); /* there is no answer yet */
+        assert_err(TERN_BUSY, rig_fetched(b.s, request)); /* no answer yet */
         b.rig->copies_to_fail = 1;
         b.rig->copy_err = TERN_INTERNAL;
         rig_complete(b.rig, RIG_COPY);
@@ -237,7 +237,7 @@ TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy)
     }
 }
 
-/* A page of the host tier rots. */
+/* Corrupts a page of the host tier. */
 static void spoil_host(struct bench *b, uint32_t seed, uint32_t depth)
 {
     uint32_t at = anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth);
@@ -261,11 +261,11 @@ TEST(a_rotten_host_page_is_corrupt_and_never_matched)
     assert_err(TERN_CORRUPT, rig_reply_to(b.rig, request)->err);
     assert_int_equal(rig_view(b.rig).corrupt_detected, 1);
     assert_true(rig_depth(b.s, seq1, 30) <= 8);
-    assert_int_equal(host_depth(b.s, seq1, 30), 8); /* no more is offered */
+    assert_int_equal(host_depth(b.s, seq1, 30), 8); /* the Peek shows no more */
     assert_string_equal(state_of(b.s), "turn");
     if (b.s->len.allocated == b.s->len.committed)
         assert_ok(rig_run_to(b.s, seq1, 30));
-    assert_ok(rig_commit(b.s, 28, 0)); /* computed anew, it is good again */
+    assert_ok(rig_commit(b.s, 28, 0)); /* computed again: good again */
     assert_int_equal(rig_wrong(b.s, 28), 0);
     assert_int_equal(rig_depth(b.s, seq1, 30), 28);
     assert_ok(rig_close(b.s, 0));
@@ -274,7 +274,7 @@ TEST(a_rotten_host_page_is_corrupt_and_never_matched)
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_non_null(rig_reply_to(b.rig, request));
     rig_fetched(b.s, request);
-    assert_int_equal(rig_wrong(b.s, b.s->len.written), 0); /* whatever came is right */
+    assert_int_equal(rig_wrong(b.s, b.s->len.written), 0); /* all that came is right */
     bench_ends_clean(&b);
 }
 
@@ -286,8 +286,8 @@ static void sees_nothing_left(void *ctx, const struct event *event)
     assert_false(session_at(b->rig->core, b->s->id.slot)->releasing);
 }
 
-/* What a piece has visits for is not left to a later step: whoever is answered may go on at once.
- */
+/* Work that fits the piece is not left to a later step: the session may continue as soon as it is
+ * answered. */
 TEST(a_short_load_that_fails_is_let_go_in_the_step_that_answers)
 {
     struct bench b = host_bench(4, 64, 16);
@@ -305,8 +305,8 @@ TEST(a_short_load_that_fails_is_let_go_in_the_step_that_answers)
 
 #define KEPT_CHUNKS (PIECE_VISITS_TIMER + 64)
 
-/* E4, T20: jobs keep what would make room. To find that takes more than a piece, and no other piece
- * changes it: the load is BUSY, and does not look again by itself. */
+/* E4, T20: jobs hold the pages that would make room. To find that takes more than a piece, and
+ * another piece would not change it: the load is BUSY, and does not look again by itself. */
 TEST(a_load_is_busy_where_jobs_keep_its_room)
 {
     struct bench b = HOST_BENCH_LIMITED(limits.nodes = 2 * KEPT_CHUNKS, 4, KEPT_CHUNKS + 4, 16);
@@ -322,7 +322,7 @@ TEST(a_load_is_busy_where_jobs_keep_its_room)
     while (other->len.committed < 4 * KEPT_CHUNKS)
         rig_commit(other, 4 * KEPT_CHUNKS, 0);
     assert_ok(rig_close(other, 0));
-    b.rig->core->limits.give_back_visits = 1; /* it is counted in steps of timers */
+    b.rig->core->limits.give_back_visits = 1; /* the timer's steps count it */
     assert_err(TERN_BUSY, rig_recover_now(b.s));
     assert_string_equal(state_of(b.s), "retracted");
     b.rig->automatic = RIG_ALL;
@@ -331,8 +331,8 @@ TEST(a_load_is_busy_where_jobs_keep_its_room)
     bench_ends_clean(&b);
 }
 
-/* Its copy goes as soon as the chunk is on the device again, and is made anew; or it goes with its
- * node. */
+/* The corrupt copy goes as soon as the chunk is on the device again and is replaced, or it goes
+ * with its node. */
 TEST(a_rotten_host_page_goes_when_its_chunk_is_computed_anew)
 {
     for (uint32_t again = 0; again < 2; again++) {
@@ -374,7 +374,7 @@ TEST(a_rotten_host_page_and_a_retracted_session)
     assert_err(TERN_CORRUPT, rig_recover_now(b.s));
     assert_string_equal(state_of(b.s), "retracted");
     copies = b.rig->copies_up;
-    assert_err(TERN_CORRUPT, rig_recover_now(b.s)); /* and it stays so: nothing is copied for it */
+    assert_err(TERN_CORRUPT, rig_recover_now(b.s)); /* still so: nothing is copied for it */
     assert_int_equal(b.rig->copies_up, copies);
     assert_ok(rig_abort(b.s, 0));
     assert_ok(rig_match(b.s, seq1, 30));
@@ -384,7 +384,7 @@ TEST(a_rotten_host_page_and_a_retracted_session)
     bench_ends_clean(&b);
 }
 
-/* A pull brings what is on the host alone, from a peer. */
+/* A pull from a peer restores chunks that are only on the host. */
 TEST(a_pull_restores_what_is_on_the_host_alone)
 {
     struct pair p = pair_with_host(rig_defaults(), 4, 32, 32, 64 * 512, 64 * 512);
@@ -392,7 +392,7 @@ TEST(a_pull_restores_what_is_on_the_host_alone)
 
     source_has(&p, 1, 20);
     dest_has(&p, 1, 12);
-    assert_int_equal(rig_evict(p.dest, admin, p.dp, 2), 2); /* 8 and 12 are on the host alone */
+    assert_int_equal(rig_evict(p.dest, admin, p.dp, 2), 2); /* 8 and 12 are only on the host */
     p.d = asking(&p, 1, 24);
     assert_int_equal(p.d->matched, 4);
     assert_leaves_whole(fetch_all(p.d), p.d, 20);
@@ -403,7 +403,7 @@ TEST(a_pull_restores_what_is_on_the_host_alone)
     nothing_stays(p.dest, admin, p.dp);
 }
 
-/* What came back from the host has its checksums, and is served like anything else. */
+/* Chunks that were loaded from the host have their checksums, and are served like any others. */
 TEST(a_peer_reads_what_was_loaded)
 {
     struct pair p = pair_with_host(rig_defaults(), 4, 32, 32, 64 * 512, 0);
@@ -412,7 +412,7 @@ TEST(a_peer_reads_what_was_loaded)
 
     source_has(&p, 1, 20);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 5), 5);
-    p.source->automatic = BY_HAND(RIG_SEAL); /* none is computed again */
+    p.source->automatic = BY_HAND(RIG_SEAL); /* no checksum is computed */
     s = session_with(p.source, &p.se, p.sp, 1, 20);
     assert_leaves_whole(fetch_back(s), s, 20);
     assert_true(node_seen(p.source, p.sp, seq1, 20).sealed);
@@ -420,8 +420,8 @@ TEST(a_peer_reads_what_was_loaded)
     assert_leaves_whole(fetch_all(p.d), p.d, 20);
 }
 
-/* A chunk that another engine is computing again is not fetched from the host in the meantime, nor
- * what hangs on it. */
+/* A chunk that another engine is computing again is not fetched from the host meanwhile, and
+ * neither is what lies below it. */
 TEST(fetch_from_the_host_stops_at_what_is_not_written_yet)
 {
     struct bench b = host_bench(4, 64, 16);
@@ -448,7 +448,7 @@ TEST(fetch_from_the_host_stops_at_what_is_not_written_yet)
     bench_ends_clean(&b);
 }
 
-/* The source offers what its device has: its host tier is its own business. */
+/* The source offers only what its device has. */
 TEST(a_peer_never_reads_host_pages)
 {
     struct pair p = pair_with(rig_defaults(), 4, 32, 32);

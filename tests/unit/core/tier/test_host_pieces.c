@@ -1,13 +1,13 @@
-/* T20: a session that comes back from the host tier, or fetches from it, takes its path in pieces.
- * Whatever happens between two of them, nothing is left of what ended: each case is played once for
- * each step of the core that the load takes, with pieces of one visit, and audited after each. */
+/* T20: a session that recovers from the host tier, or fetches from it, takes its path in pieces.
+ * Whatever happens between two pieces, an ended load leaves nothing behind: each case is played
+ * once for each step that the load takes, with pieces of one visit, and audited after each step. */
 #include "unit/rig/rig_host.h"
 
 #include "core/session/record.h"
 
 #define CHUNKS 9 /* of four tokens */
 #define TOKENS (4 * CHUNKS)
-#define PAGES  32 /* of the device, of each group */
+#define PAGES  32 /* pages of the device, for each group */
 
 enum way { RECOVER, FETCH, WAYS };
 enum cut { NOTHING, CANCEL, ABORT, CLOSE, KILL, RESET, LOSS, EVICT, PRESSURE, LEAVE, POOL, CUTS };
@@ -53,7 +53,7 @@ static void note_step(void *ctx, const struct event *event)
     cut(t);
 }
 
-/* The session's path is on the host alone. */
+/* The session's path is only on the host. */
 static struct trial trial_begin(enum way way, enum cut cut, uint32_t window)
 {
     const struct group_layout groups[2] = {rig_group(4, 512), rig_window(4, window, 512)};
@@ -87,7 +87,7 @@ static struct trial trial_begin(enum way way, enum cut cut, uint32_t window)
     return t;
 }
 
-/* Whatever it is now, it comes back whole in the end, or is gone; and nothing stays. */
+/* Whatever was cut, the session is whole in the end or is gone, and no page stays in use. */
 static void trial_ends(struct trial *t, enum way way)
 {
     struct bench *b = &t->b;
@@ -127,7 +127,7 @@ static void trial_ends(struct trial *t, enum way way)
     nothing_stays(b->rig, b->admin, b->pool);
 }
 
-/* False: the load took fewer steps. */
+/* Returns false if the load took fewer steps than `at`. */
 static bool trial(enum way way, enum cut cut, uint32_t window, uint32_t at)
 {
     struct trial t = trial_begin(way, cut, window);
@@ -151,7 +151,7 @@ static void cut_at_each_step(enum cut cut)
 
             while (trial(way, cut, windows[w], at))
                 at++;
-            assert_true(at > 4 * CHUNKS); /* the load is not over in a few steps */
+            assert_true(at > 4 * CHUNKS); /* the load takes many steps */
         }
 }
 

@@ -1,10 +1,10 @@
-/* The host tier where several want the same copies, or another engine, a worker or a rotten page
- * comes in between: T14, T16 and what they must not break (E3, T8, T10). L = 64 and windows of
- * 16-token pages where nothing else is said. */
+/* The host tier when several sessions need the same copies, or another engine, a worker or a
+ * corrupt page interferes: T14, T16 and the rules that they must not break (E3, T8, T10). L = 64
+ * and windows of 16-token pages unless a test sets others. */
 #include "unit/rig/rig_tiers.h"
 
-/* W = 2 L: a load of 256 needs the superseded STATE of 192, which nobody may take meanwhile; when
- * it is cancelled that is superseded again. */
+/* W = 2 L: a load of 256 needs the superseded STATE of 192, which nobody may reclaim meanwhile.
+ * When the load is cancelled that STATE is superseded again. */
 TEST(a_load_takes_superseded_state_back_while_it_lasts)
 {
     for (uint32_t cancels = 0; cancels < 2; cancels++) {
@@ -15,7 +15,7 @@ TEST(a_load_takes_superseded_state_back_while_it_lasts)
 
         put_all(&st, 1, 320);
         lose_state(&st, seq1, 256);
-        lose_state(&st, seq1, 128); /* so that the Match below borrows none of it */
+        lose_state(&st, seq1, 128); /* so the Match below borrows no page of it */
         assert_true(is_reclaimable(&st, seq1, 192));
         matches(s, seq1, 256, 64);
         st.rig->automatic = BY_HAND(RIG_COPY);
@@ -37,7 +37,7 @@ TEST(a_load_takes_superseded_state_back_while_it_lasts)
     }
 }
 
-/* One load brings HISTORY of a node, another wants its STATE too. */
+/* One load copies HISTORY of a node, and another one needs its STATE, too. */
 TEST(two_loads_of_one_path_that_need_different_state)
 {
     for (uint32_t order = 0; order < 2; order++) {
@@ -57,7 +57,7 @@ TEST(two_loads_of_one_path_that_need_different_state)
         assert_non_null(rig_reply_to(st.rig, a)); /* nobody waits for ever */
         assert_non_null(rig_reply_to(st.rig, b));
         assert_ok(
-            rig_fetched(flat, b)); /* what the other's copies do not bring is copied behind them */
+            rig_fetched(flat, b)); /* pages that the other load does not copy are copied after it */
         assert_leaves(rig_fetched(deep, a), deep, 192, 192, 192);
         assert_lengths(flat, 64, 64, 64);
         assert_int_equal(rig_wrong(deep, 192), 0);
@@ -67,8 +67,8 @@ TEST(two_loads_of_one_path_that_need_different_state)
     }
 }
 
-/* A load brings STATE alone; a commit comes by that could fill the segment, at a step that has not
- * passed. It keeps its own: nobody may wait for the load and be given what is not written yet. */
+/* A load copies STATE alone while a commit could fill that segment, at a step that has not passed.
+ * The session keeps its own pages: who waits for the load must not get unwritten ones. */
 TEST(a_load_and_a_refill_of_one_segment)
 {
     struct stage st = stage_64(128, 64);
@@ -94,7 +94,7 @@ TEST(a_load_and_a_refill_of_one_segment)
     stage_closes(&st, s);
 }
 
-/* The first gives up while its copies run; another comes for the same before they are through. */
+/* The first load is cancelled while its copies run; another one needs the same before they end. */
 TEST(a_cancelled_load_is_taken_up_again)
 {
     for (uint32_t depth = 64; depth <= 192; depth += 64) {
@@ -121,8 +121,8 @@ TEST(a_cancelled_load_is_taken_up_again)
     }
 }
 
-/* T14: another engine computes the retracted prefix again, and its step has not passed: its pages
- * are nobody else's (E3, T8). */
+/* T14: another engine computes the retracted prefix again, and its step has not passed: nobody else
+ * may use its pages (E3, T8). */
 TEST(host_recover_onto_what_another_engine_is_writing)
 {
     for (uint32_t dies = 0; dies < 2; dies++) {
@@ -138,11 +138,11 @@ TEST(host_recover_onto_what_another_engine_is_writing)
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
         s = rig_session(b.rig, &two, b.pool, 1);
         takes_pages(s, seq1, 30, 12);
-        assert_ok(rig_extend(s, 0, 12, NULL, 0)); /* queued, not computed yet */
+        assert_ok(rig_extend(s, 0, 12, NULL, 0)); /* queued, but not computed */
         assert_ok(rig_commit(s, 12, 9));
         request = rig_recover(b.s);
         err = rig_recovered(b.s, request);
-        if (err == TERN_OK) /* then with its own bytes */
+        if (err == TERN_OK) /* then its own bytes are right */
             assert_int_equal(rig_wrong(b.s, 8), 0);
         if (dies) {
             rig_engine_kill(b.rig, &two, 0);
@@ -160,9 +160,8 @@ TEST(host_recover_onto_what_another_engine_is_writing)
     }
 }
 
-/* T14: the session's own engine is writing it: its next steps come after that one, so it need not
- * wait.
- */
+/* T14: the session's own engine writes the prefix: the session's next steps follow that step, so
+ * the session need not wait. */
 TEST(host_recover_onto_what_its_own_engine_is_writing)
 {
     struct bench b = host_bench(4, 32, 32);
@@ -176,12 +175,12 @@ TEST(host_recover_onto_what_its_own_engine_is_writing)
     assert_leaves(rig_recover_now(b.s), b.s, 8, 10, 10);
     assert_int_equal(rig_wrong(b.s, 10), 0);
     assert_int_equal(b.rig->copies_up, 0);
-    rig_engine_kill(b.rig, &b.e, 0); /* both with it, in whatever order */
+    rig_engine_kill(b.rig, &b.e, 0); /* both go with the engine, in any order */
     assert_int_equal(rig_free(b.rig, b.pool), 32);
 }
 
-/* T16: a node whose host copy lacks STATE is computed again, retracted from, and its engine dies
- * before the step: the copy that waits for it goes as well. */
+/* T16: a node whose host copy lacks STATE is computed again and retracted from, and its engine dies
+ * before the step: the copy that waits for the step goes, too. */
 TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
 {
     for (uint32_t aborts = 0; aborts < 2; aborts++) {
@@ -195,7 +194,7 @@ TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
         {
             uint32_t at = anywhere(st.rig, st.pool, seq1, 64);
 
-            /* as if it had been superseded when it was copied: both lose it */
+            /* As if it had been superseded when it was copied: both tiers lose it. */
             s = stage_session(&st);
             assert_ok(rig_match(s, seq1, 64));
             assert_ok(rig_snapshot_release(s));
@@ -221,8 +220,8 @@ TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
     }
 }
 
-/* T14: a host copy is known to be rotten, and cannot go since a chunk hangs on it; the chunk is
- * computed again. A session that retracts to the host must not come to rely on that copy. */
+/* T14: a host copy is known to be corrupt, and stays since a chunk hangs below it; the chunk is
+ * computed again. A session that retracts to the host must not rely on that copy. */
 TEST(host_retract_does_not_trust_a_rotten_copy)
 {
     struct bench b = host_bench(4, 32, 32);
@@ -243,7 +242,7 @@ TEST(host_retract_does_not_trust_a_rotten_copy)
     b.rig->automatic = BY_HAND(RIG_COPY);
     assert_ok(rig_commit(b.s, 8, 0));
     assert_int_equal(rig_depth(b.s, seq1, 8), 8);
-    retracts_to("retracting", b.s, RETRACT_HOST, 0); /* until it is made anew */
+    retracts_to("retracting", b.s, RETRACT_HOST, 0); /* until the copy is replaced */
     b.rig->copies_to_fail = 1;
     b.rig->copy_err = TERN_INTERNAL;
     rig_complete(b.rig, RIG_COPY);
@@ -254,12 +253,12 @@ TEST(host_retract_does_not_trust_a_rotten_copy)
     assert_string_equal(state_of(b.s), "retracted");
     rig_evict(b.rig, b.admin, b.pool, 0);
     assert_int_equal(rig_depth(b.s, seq1, 8), 0);
-    assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14); /* its device pages were right */
+    assert_leaves(rig_recover_now(b.s), b.s, 8, 14, 14); /* the device had the right bytes */
     assert_int_equal(rig_wrong(b.s, 14), 0);
 }
 
-/* T14: a rotten page of HISTORY is copied anew, from a commit that has no STATE to give: what the
- * retracted session comes back for must not be lost behind its back. */
+/* T14: a corrupt page of HISTORY is replaced from a commit without STATE: the STATE that the
+ * retracted session needs must not be lost by that. */
 TEST(host_healing_a_copy_does_not_lose_state)
 {
     struct stage st = stage_64(64, 64);
@@ -290,9 +289,8 @@ TEST(host_healing_a_copy_does_not_lose_state)
     stage_closes(&st, other);
 }
 
-/* T14: many retract and come back in turns, on a small device and a small host, with copies that
- * fail.
- */
+/* T14: many sessions retract and recover in turn, on a small device and a small host, with copies
+ * that fail. */
 TEST(host_many_sessions_in_little_room)
 {
     struct bench b = HOST_BENCH_LIMITED(limits.copy_jobs = 2, 4, 40, 40);
@@ -310,7 +308,7 @@ TEST(host_many_sessions_in_little_room)
         b.rig->copy_err = TERN_INTERNAL;
         if (rig_recover_now(s[i]) != TERN_OK || strcmp(state_of(s[i]), "turn") != 0) {
             if (strcmp(state_of(s[i]), "retracted") == 0)
-                rig_abort(s[i], 0); /* no room, or its copy is lost: start anew */
+                rig_abort(s[i], 0); /* no room, or the copy is lost: begin anew */
         }
         b.rig->copies_to_fail = 0;
         if (strcmp(state_of(s[i]), "open") == 0)

@@ -1,11 +1,11 @@
-/* Retraction and fetches from the host tier where there is STATE: windows and recurrent states that
- * come back, borrowers that are away, what is copied and what is not (T14, T16, T17, T18). L = 64
- * and windows of 16-token pages where nothing else is said. */
+/* Retraction and fetches from the host tier in pools with STATE: windows and recurrent states that
+ * are restored, borrowers that are away, and which pages are copied (T14, T16, T17, T18). L = 64
+ * and windows of 16-token pages unless a test sets others. */
 #include "unit/rig/rig_tiers.h"
 
 /* --- T14 with STATE --- */
 
-/* T = 192 and C anywhere above it: the window reaches into what is borrowed, or does not. */
+/* T = 192 and C at or above it: the window reaches into the borrowed pages, or does not. */
 static void t14_window(uint32_t window, uint32_t c, enum retract_mode mode)
 {
     struct stage st = stage_64(window, 64);
@@ -39,7 +39,7 @@ TEST(host_a_window_comes_back_whole)
         }
 }
 
-/* T14: its own window pages have left the table: it slid. */
+/* T14: its own window pages have left the table by a slide. */
 TEST(host_a_slid_window_comes_back_as_it_was)
 {
     struct stage st = stage_64(64, 64);
@@ -56,7 +56,7 @@ TEST(host_a_slid_window_comes_back_as_it_was)
     stage_closes(&st, s);
 }
 
-/* T14: dROP where the STATE at T is gone: the session could not go on from there. */
+/* T14: DROP without the STATE at T: the session could not resume from there. */
 TEST(host_drop_does_not_go_where_the_state_is_gone)
 {
     struct stage st = stage_64(64, 64);
@@ -89,7 +89,7 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
 
     commits_up_to(s, seq1, 1024, last, 0);
     assert_ok(rig_run_to(s, seq1, c));
-    if (last < 128) /* committed late: the state at 128 was overwritten */
+    if (last < 128) /* the commit came late: the state at 128 was overwritten */
         assert_ok(rig_commit(s, 128, 0));
     err = rig_retract(s, mode, 0);
     if (err != TERN_OK && last < 128 && mode == RETRACT_DROP) {
@@ -102,7 +102,7 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
     }
     assert_lengths(s, 128, back, back);
     assert_int_equal(rig_wrong(s, back), 0);
-    runs_right(s, seq1, back + 1); /* the page comes, with what to copy into it */
+    runs_right(s, seq1, back + 1); /* the answer has the page and what to copy into it */
     commit_to(s, seq1, 256, 0);
     assert_int_equal(match_depth(&st, seq1, 256), 256);
     stage_closes(&st, s);
@@ -122,8 +122,7 @@ TEST(host_a_recurrent_state_comes_back)
 
 /* --- T17 --- */
 
-/* A resume point that a retracted session will come back for is passed by another, and STATE is
- * short. */
+/* Another session passes a resume point that a retracted session needs, and STATE is short. */
 static void t17_a_retracted_holder(enum retract_mode mode, enum supersede supersede)
 {
     struct group_layout window = rig_window(16, 64, 64);
@@ -138,9 +137,9 @@ static void t17_a_retracted_holder(enum retract_mode mode, enum supersede supers
     matches(runner, seq1, 512, 64);
     commit_to(runner, seq1, 128, 0);
     commit_to(runner, seq1, 192, 0);
-    assert_int_equal(node_in(&st, seq1, 64)->state.borrowers, 1); /* the one that is away */
+    assert_int_equal(node_in(&st, seq1, 64)->state.borrowers, 1); /* the session that is away */
     assert_false(is_reclaimable(&st, seq1, 64));
-    for (uint32_t seed = 2; seed < 8; seed++) /* others need STATE pages */
+    for (uint32_t seed = 2; seed < 8; seed++) /* other sessions need STATE pages */
         stage_put(&st, seed, 128);
     if (mode == RETRACT_DROP)
         assert_true(has_state(&st, seq1, 64));
@@ -164,7 +163,7 @@ TEST(host_a_retracted_holder_keeps_its_borrow)
     t17_a_retracted_holder(RETRACT_HOST, SUPERSEDE_EAGER);
 }
 
-/* T17: a session that ends while it is away gives its borrow back. */
+/* T17: a session that ends while it is away no longer counts as a borrower. */
 TEST(host_a_holder_that_ends_while_it_is_away)
 {
     for (uint32_t i = 0; i < 6; i++) {
@@ -197,7 +196,7 @@ TEST(host_a_host_holder_keeps_the_host_copy_alone)
     lose_state(&st, seq1, 64);
     assert_int_equal(match_depth(&st, seq1, 64), 0);
     assert_int_equal(seen(&st, 1, 64).on_device, 1);
-    assert_int_equal(host_depth(kept, seq1, 64), 64); /* STATE alone would be loaded */
+    assert_int_equal(host_depth(kept, seq1, 64), 64); /* STATE alone would be copied */
     assert_ok(rig_recover_now(kept));
     assert_int_equal(st.rig->copies_up, 1);
     assert_int_equal(rig_wrong(kept, 64), 0);
@@ -209,7 +208,7 @@ TEST(host_a_host_holder_keeps_the_host_copy_alone)
 
 /* --- Fetch from the host tier, with STATE --- */
 
-/* HISTORY all, STATE of the window alone. */
+/* All HISTORY is copied, and only the STATE of the window. */
 static void window_alone(enum supersede supersede)
 {
     struct stage st = host_stage(supersede, 64, rig_window(16, 64, 64), 64);
@@ -238,7 +237,7 @@ TEST(fetch_from_the_host_brings_the_window_alone)
     window_alone(SUPERSEDE_OFF);
 }
 
-/* What another's copy does not bring is copied when that is done, and then there may be no room. */
+/* Pages that another load does not copy are copied after it, when there may be no room left. */
 TEST(fetch_from_the_host_whose_room_is_gone_when_more_is_to_come)
 {
     struct group_layout window = rig_window(16, 64, 64);
@@ -267,7 +266,7 @@ TEST(fetch_from_the_host_whose_room_is_gone_when_more_is_to_come)
     assert_leaves(rig_commit(s[1], 0, 0), s[1], 0, 0, 0);
 }
 
-/* HISTORY is on the device, STATE at the depth on the host. */
+/* HISTORY is on the device, STATE of that depth on the host. */
 TEST(fetch_from_the_host_brings_state_alone)
 {
     struct stage st = stage_64(128, 64);
@@ -295,7 +294,7 @@ TEST(fetch_from_the_host_brings_state_alone)
 }
 
 /* The host has STATE of the chunk before the target, and nothing of the target, which the device
- * has. The load holds the target there, and pins nothing on the host (the audit looks). */
+ * has. The load pins the target there, and nothing on the host (the audit checks that). */
 TEST(fetch_from_the_host_whose_target_is_on_the_device_alone)
 {
     struct stage st = stage_64(128, 64);
@@ -323,8 +322,8 @@ TEST(fetch_from_the_host_whose_target_is_on_the_device_alone)
     stage_closes(&st, s);
 }
 
-/* T14: copies that failed are made by a Retract: HISTORY of all, STATE of what the session borrows.
- * What is superseded is not worth host room. */
+/* T14: a Retract repeats copies that failed: HISTORY of all chunks, and the STATE that the session
+ * borrows. Superseded STATE is not worth host room. */
 TEST(host_superseded_state_is_not_copied)
 {
     struct stage st = stage_64(64, 64);
@@ -350,8 +349,7 @@ TEST(host_superseded_state_is_not_copied)
     stage_ends(&st);
 }
 
-/* A session retracts at 64, where the host has HISTORY alone: STATE is being refilled, by step 9.
- */
+/* A session retracts at 64, where the host has HISTORY alone: STATE is being refilled at step 9. */
 static struct rig_session *retracts_on_a_refill(struct stage *st)
 {
     struct rig_session *first = stage_session(st), *s;
@@ -362,7 +360,7 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
     assert_ok(rig_close(first, 0));
     at = anywhere(st->rig, st->pool, seq1, 64);
     assert_int_equal(node_at(st->rig->core, at)->state.reclaim.prev != NONE, 1);
-    state_drop(st->rig->core, at); /* of both tiers, since nobody comes back */
+    state_drop(st->rig->core, at); /* on both tiers, since no session needs it */
     oracle_audit(st->rig->core);
     assert_int_equal(seen(st, 1, 64).host_pages, 1);
     s = stage_session(st);
@@ -378,9 +376,7 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
     return s;
 }
 
-/* T16: t18, E3: STATE that is being refilled is no help before its step has passed, and is not
- * copied.
- */
+/* T16, T18, E3: STATE that is being refilled is not used before its step has passed, nor copied. */
 TEST(host_a_refill_under_way_is_not_copied)
 {
     struct stage st = stage_64(64, 64);
@@ -395,7 +391,7 @@ TEST(host_a_refill_under_way_is_not_copied)
     stage_ends(&st);
 }
 
-/* T16: sTATE alone is copied anew as often as a whole node, and no oftener. */
+/* T16: STATE alone is copied again as many times as a whole node, and no more. */
 TEST(host_a_refill_whose_copy_fails_for_good_undoes_the_retract)
 {
     struct stage st = stage_64(64, 64);
@@ -416,9 +412,9 @@ TEST(host_a_refill_whose_copy_fails_for_good_undoes_the_retract)
     stage_ends(&st);
 }
 
-/* T16: a node whose HISTORY is on the host, where one STATE segment of two is on the way: the other
- * is refilled meanwhile, the session leaves, and the copy fails. What is made again has to find
- * room for both, on a host that is full, and not in the place of the node itself. */
+/* T16: a node's HISTORY is on the host, and one of its two STATE segments is being copied. The
+ * other one is refilled meanwhile, the session leaves, and the copy fails. The repeated copy needs
+ * room for both segments on a full host, and must not take that of the node itself. */
 TEST(host_a_copy_that_is_made_again_leaves_the_node_on_the_host)
 {
     struct group_layout groups[3] = {rig_group(64, 512), rig_recurrent(64, 512),
@@ -432,16 +428,16 @@ TEST(host_a_copy_that_is_made_again_leaves_the_node_on_the_host)
     retracts_on_a_refill(&st);
     chain_free(st.rig->core,
                &node_at(st.rig->core, anywhere(st.rig, st.pool, seq1, 64))->group[2].copying);
-    rig_job(st.rig, RIG_COPY, 0)->n = 1; /* begun with the one alone */
+    rig_job(st.rig, RIG_COPY, 0)->n = 1; /* as if begun with one segment alone */
     other = second_engine(st.rig, st.pool);
     rig_engine_kill(st.rig, &st.e, 0);
     st.e = other;
     st.rig->automatic &= ~(uint32_t)RIG_SEAL;
-    rig_put(st.rig, &other, st.pool, 2, 128); /* in one commit: no STATE at 64 */
+    rig_put(st.rig, &other, st.pool, 2, 128); /* one commit: no STATE at 64 */
     rig_complete_nth(st.rig, RIG_SEAL, 0);
     assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
     rig_complete_nth(st.rig, RIG_COPY, 1);
-    assert_int_equal(seen(&st, 2, 64).host_pages, 1); /* the last */
+    assert_int_equal(seen(&st, 2, 64).host_pages, 1); /* the last page */
     st.rig->copies_to_fail = 1;
     st.rig->copy_err = TERN_CORRUPT;
     rig_complete(st.rig, RIG_COPY);
