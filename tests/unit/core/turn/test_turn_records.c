@@ -1,5 +1,5 @@
-/* What of turn records the scenarios leave: refusals that store nothing, memory that is given back
- * and memory that somebody may still touch, turns and sessions that end in the middle. */
+/* Turn records beyond the scenarios: refusals that store nothing, memory that is returned and
+ * memory that somebody may still touch, turns and sessions that end half-way. */
 #include "unit/rig/rig_record.h"
 
 static enum tern_err prepare_err(struct stand *t, struct req_record_prepare p)
@@ -46,7 +46,7 @@ TEST(records_refuse_what_does_not_fit_before_a_page_is_taken)
     recorder_end(&t.r);
 }
 
-/* M10: the part and the element are told, nothing is stored, and the slot is free. */
+/* M10: the answer names the part and the element, nothing is stored, and the slot is free. */
 TEST(records_that_are_written_wrong_are_malformed)
 {
     static const uint32_t bad_bits[] = {0x7f800000, 0xff800000, 0x7fc00001, 0xffffffff};
@@ -113,11 +113,11 @@ TEST(records_are_refused_where_memory_has_no_room)
     assert_pages(&t, 0, 0);
     assert_non_null(record_write(&t.r, 4, 63 * RECORD_PAGE_BYTES));
     assert_pages(&t, 64, 0);
-    recorder_end(&t.r); /* never put: all of it is free again */
+    recorder_end(&t.r); /* no record was put: all is free */
     assert_pages(&t, 0, 0);
 }
 
-/* A session that has its records takes none of another's, however the free pages lie. */
+/* Sessions with records take no pages of another's, wherever the free pages lie. */
 TEST(records_lie_in_several_runs_where_no_long_one_is_free)
 {
     static const uint32_t lengths[] = {10};
@@ -161,8 +161,8 @@ TEST(records_lie_in_several_runs_where_no_long_one_is_free)
     (void)lengths;
 }
 
-/* E1: a turn that never ended may still write what it has prepared, and read what it was told.
- * Until its engine has ended nobody else gets that memory. */
+/* E1: a turn that never ended may still write the pages that it prepared, and read those that it
+ * was given. Nobody else gets that memory until its engine has ended. */
 TEST(records_of_a_turn_that_never_ended_are_held)
 {
     struct rig_options o = OPTIONS_WITH(limits.turn_deadline_ns = 1000);
@@ -174,8 +174,7 @@ TEST(records_of_a_turn_that_never_ended_are_held)
     rig_advance(t.rig, 1000);
     assert_err(TERN_GONE, record_put_now(&t.r)->err);
     assert_pages(&t, 2 + 3, 3);
-    for (uint32_t length = 20; length < 60;
-         length += 10) { /* the first blob is dropped, and stays */
+    for (uint32_t length = 20; length < 60; length += 10) { /* first blob: dropped, but held */
         recorder_begin(&t.r);
         assert_non_null(record_write(&t.r, length, RECORD_PAGE_BYTES));
         assert_ok(record_put_now(&t.r)->err);
@@ -190,7 +189,7 @@ TEST(records_of_a_turn_that_never_ended_are_held)
     assert_pages(&t, 0, 0);
 }
 
-/* M7, M8: while a worker looks at it, its turn may end in any way; then nothing is stored. */
+/* M7, M8: a turn may end in any way while a worker looks at its record; then nothing is stored. */
 TEST(records_whose_turn_ends_while_they_are_looked_at_are_not_stored)
 {
     for (uint32_t how = 0; how < 4; how++) {
@@ -245,11 +244,11 @@ TEST(records_that_are_looked_at_are_limited)
     assert_non_null(strstr(t.rig->last->text, "record_jobs"));
     rig_complete(t.rig, RIG_RECORD);
     t.rig->automatic = RIG_ALL;
-    assert_ok(record_put_now(&other)->err); /* what was prepared is still there */
+    assert_ok(record_put_now(&other)->err); /* the prepared record is still there */
 }
 
-/* M3: the one that a second rollback would reach has its blob, where there were no more, and may go
- * no more than any other. */
+/* M3: the record that a second rollback would reach has its blob, since there were no more records,
+ * but may not be taken back either. */
 TEST(records_rolled_back_count_since_the_last_append)
 {
     static const uint32_t lengths[] = {10};
@@ -264,7 +263,7 @@ TEST(records_rolled_back_count_since_the_last_append)
     recorder_end(&t.r);
 }
 
-/* M9: what failed is not recorded. */
+/* M9: a turn that failed is not recorded. */
 TEST(records_of_a_turn_that_puts_none_stay_as_they_are)
 {
     static const uint32_t lengths[] = {10};
@@ -295,7 +294,7 @@ TEST(records_of_a_session_for_merging_drop_nothing)
     assert_err(TERN_INVALID, record_ask(&t.r, open)->err);
 }
 
-/* Below what is committed the table goes by the step; above it stays. */
+/* A rollback below the committed length ends the table at its step; one above keeps the table. */
 TEST(records_rolled_back_below_what_is_committed_end_the_table)
 {
     for (uint32_t below = 0; below < 2; below++) {
@@ -323,7 +322,7 @@ TEST(records_rolled_back_below_what_is_committed_end_the_table)
     }
 }
 
-/* M3: at the step that it names the table goes. */
+/* M3: the table goes at the step that the rollback names, so no later step begins. */
 TEST(records_rolled_back_leave_no_room_for_later_steps)
 {
     struct stand t = stand();
@@ -338,15 +337,15 @@ TEST(records_rolled_back_leave_no_room_for_later_steps)
     assert_ok(record_ask(&t.r, prepare)->err);
     t.rig->automatic = BY_HAND(RIG_RECORD);
     assert_null(record_ask(&t.r, back));
-    assert_err(TERN_BUSY, step_by(t.s, t.r.turn, STEP_EXTEND)); /* step 6 would write there */
+    assert_err(TERN_BUSY, step_by(t.s, t.r.turn, STEP_EXTEND)); /* step 6 would write it */
     assert_non_null(strstr(t.rig->res.text, "rollback"));
-    assert_ok(step_by(t.s, t.r.turn, STEP_ABORT)); /* which gives the table up itself */
+    assert_ok(step_by(t.s, t.r.turn, STEP_ABORT)); /* an Abort ends the table itself */
     rig_complete(t.rig, RIG_RECORD);
     assert_ok(t.rig->last->err);
     recorder_end(&t.r);
 }
 
-/* M3: to none, where not even the first lies in the prompt. */
+/* M3: back to no record, if the prompt does not even begin with the first. */
 TEST(records_rolled_back_to_nothing)
 {
     struct stand t = stand();

@@ -1,6 +1,6 @@
-/* Turn records where little goes as usual: lengths that no memory has, turns that are lost again
- * and again, engines that end in pieces while a worker looks, and rollbacks of sessions in every
- * state, after which each has to go on as if nothing had been. */
+/* Turn records in unusual cases: lengths that exceed all memory, turns that are lost again and
+ * again, engines that end in pieces while a worker looks, and rollbacks of sessions in every state,
+ * each of which must then run on as usual. */
 #include <stdio.h>
 
 #include "base/prng.h"
@@ -8,7 +8,7 @@
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_record.h"
 
-/* A blob of nearly 2^64 bytes has no pages, however its length is rounded up. */
+/* A blob of nearly 2^64 bytes is refused, however its length is rounded up. */
 TEST(records_blobs_longer_than_any_memory_are_refused)
 {
     static const uint64_t bytes[] = {
@@ -25,8 +25,8 @@ TEST(records_blobs_longer_than_any_memory_are_refused)
     recorder_end(&t.r);
 }
 
-/* Of what a lost turn was told, only that is held. What was recorded later is not, whichever
- * tokens it is of: a session may roll back and append as often as it wants to. */
+/* Only the pages that a lost turn was given are held. Records that came later are not, whatever
+ * their tokens: a session may roll back and append any number of times. */
 TEST(records_that_came_after_a_lost_turn_are_not_held)
 {
     struct rig_options o = OPTIONS_WITH(limits.turn_deadline_ns = 1000);
@@ -43,12 +43,12 @@ TEST(records_that_came_after_a_lost_turn_are_not_held)
         assert_ok(rolls_back(&t.r, 1, 29, 0)->err);
         assert_int_equal(t.rig->last->rollback.length, 10);
         recorder_end(&t.r);
-        assert_pages(&t, 2 + 6, 6); /* the record of the lost turn, and the one that it knew */
+        assert_pages(&t, 2 + 6, 6); /* the lost turn's record, and the one it had read */
         records_turn(&t.r, 30);
     }
 }
 
-/* What the engine knows of its session's table when a rollback may have ended it. */
+/* Updates the rig's copy of a session after a rollback, which may have ended the table. */
 static void table_ended(struct rig_session *s)
 {
     struct session_view v;
@@ -64,8 +64,8 @@ static void table_ended(struct rig_session *s)
     memset(s->table, 0, sizeof s->table);
 }
 
-/* M3, M9: a turn that was finished, and failed, and left no record. Nothing can take back what it
- * committed but a rollback, which has no record to take back. */
+/* M3, M9: a turn was finished, has failed, and left no record. Only a rollback can take back what
+ * it committed, and there is no record to take back. */
 TEST(records_rolled_back_where_a_failed_turn_has_committed_more)
 {
     struct stand t = stand();
@@ -78,7 +78,7 @@ TEST(records_rolled_back_where_a_failed_turn_has_committed_more)
     assert_ok(rig_finish(s, 30, 0));
     memcpy(tokens, seq1, sizeof tokens);
     for (uint32_t i = 12; i < 40; i++)
-        tokens[i] ^= 1; /* the turn is made again, and says something else */
+        tokens[i] ^= 1; /* the repeated turn has other tokens */
     assert_err(TERN_INVALID, rig_match(s, tokens, 40));
     recorder_begin(&t.r);
     assert_ok(rolls_back(&t.r, 1, 12, 0)->err);
@@ -101,7 +101,7 @@ struct interloper {
     bool done;
 };
 
-/* Something comes between two pieces of work that goes on by itself. */
+/* Runs `act` once, between two pieces of work that continues by itself. */
 static void between(void *ctx, const struct event *event)
 {
     struct interloper *i = ctx;
@@ -112,7 +112,8 @@ static void between(void *ctx, const struct event *event)
     i->act(i->t);
 }
 
-/* Its other process is gone; when the last one goes, that comes between two pieces of the end. */
+/* One process is gone; the engine's other one goes, and `act` runs between two pieces of the
+ * end. */
 static void ends_in_pieces(struct interloper *i)
 {
     struct stand *t = i->t;
@@ -130,7 +131,7 @@ static void looked(struct stand *t)
     rig_complete(t->rig, RIG_RECORD);
 }
 
-/* The process of the turn is gone before its connection is, and what it held goes in pieces. */
+/* The turn's process is gone before its connection; what the turn held is returned in pieces. */
 TEST(records_looked_at_while_their_engine_ends)
 {
     for (uint32_t back = 0; back < 2; back++) {
@@ -143,7 +144,7 @@ TEST(records_looked_at_while_their_engine_ends)
         assert_ok(rig_match(s, seq1, 30));
         assert_ok(rig_run_to(s, seq1, 30));
         for (uint32_t k = 0; rig_commit(s, 28, 0) == TERN_BUSY; k++)
-            assert_true(k < 28); /* a Step takes a chunk or so here */
+            assert_true(k < 28); /* each Step takes about one chunk */
         records_turn(&t.r, 10);
         records_turn(&t.r, 30);
         other = rig_session(t.rig, &t.e, pool, 1); /* closed first */
@@ -174,7 +175,7 @@ TEST(records_looked_at_while_their_engine_ends)
     }
 }
 
-/* The same of a close that was promised when its turn ended, and waits for room to release. */
+/* The same for a close that was promised at the turn's end and waits for a release record. */
 static struct rig_engine another;
 
 static void room_comes(struct stand *t)
@@ -221,7 +222,7 @@ TEST(turn_close_waits_while_its_engine_ends)
 
 enum { SESSIONS = 4, LIST_MAX = 120 };
 
-/* Sessions of a pool with groups of every family, which do what comes to mind. */
+/* Sessions of a pool with groups of every family, which run random operations. */
 struct crowd {
     struct rig *rig;
     struct rig_engine e;
@@ -246,7 +247,7 @@ static void opens(struct crowd *w, uint32_t i, struct pool_id pool)
         .rig = w->rig, .conn = w->e.conn[0], .session = w->s[i]->id, .seed = 1 + i % 2};
 }
 
-/* An operation of the session by whichever handle is its own now. */
+/* Runs a random operation by the session's present handle. */
 static void does_something(struct crowd *w, uint32_t i)
 {
     struct rig_session *s = w->s[i];
@@ -269,7 +270,7 @@ static void does_something(struct crowd *w, uint32_t i)
         w->recover[i] = 0;
 }
 
-/* From whatever it is in, it goes on with that prompt, and every byte that it finds is right. */
+/* From any state the session continues with this prompt, and every byte that it finds is right. */
 static void goes_on(struct crowd *w, uint32_t i)
 {
     struct rig_session *s = w->s[i];
@@ -303,7 +304,7 @@ static void rolls(struct crowd *w, uint32_t i)
     for (uint32_t k = 0; k < n; k++)
         record_word_put(r, &before, k, rig_tokens(seed, n)[k]);
     (void)record_ask(r, roll);
-    if (!(w->rig->automatic & RIG_RECORD)) { /* meanwhile another session does something */
+    if (!(w->rig->automatic & RIG_RECORD)) { /* another session runs an operation meanwhile */
         assert_err(TERN_BUSY, rig_slide(w->s[i], 0, w->step));
         does_something(w, (i + 1) % SESSIONS);
         complete_all(w->rig, RIG_RECORD);
@@ -341,7 +342,7 @@ static void turn_of(struct crowd *w, uint32_t i)
     if (any(w, 8))
         (void)turn_end(w->rig, w->r[i].conn, w->r[i].turn, w->step);
     else
-        rig_advance(w->rig, 1000); /* it is lost */
+        rig_advance(w->rig, 1000); /* the turn is lost */
     w->s[i]->id = own;
     rig_settle(w->rig);
 }
@@ -389,7 +390,7 @@ TEST(records_rolled_back_in_every_state)
     assert_true(ended > 50 && went_on > 50 && put > 100);
 }
 
-/* A rollback ends what is under way, and who waits for that is answered. */
+/* A rollback ends a request that is under way, and that request is answered. */
 static void ends_what_waits(struct rig_session *s, uint64_t request)
 {
     struct recorder r = {.rig = s->rig, .conn = s->conn, .session = s->id, .seed = 1};

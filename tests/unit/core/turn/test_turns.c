@@ -1,5 +1,5 @@
-/* What of turns the scenarios leave: closes whose turn nobody ended, handles, closes that have to
- * wait for a release, and engines that go. */
+/* Turns beyond the scenarios: closes whose turn nobody ended, handles, closes that wait for a
+ * release record, and engines that go. */
 #include "unit/rig/rig_turn.h"
 
 static struct session_id claimed(struct bench *b)
@@ -23,7 +23,7 @@ TEST(turn_handles_are_used_once)
         seen[i] = turn;
         assert_ok(turn_end(b.rig, b.e.conn[0], turn, 0));
         assert_err(TERN_INVALID, turn_end(b.rig, b.e.conn[0], own, 0));
-        if (i == 5) { /* the slot's next session goes on counting */
+        if (i == 5) { /* the slot's next session continues the count */
             assert_ok(rig_close(b.s, 0));
             assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 1, b.s));
             assert_int_equal(b.s->id.slot, own.slot);
@@ -37,7 +37,7 @@ TEST(turn_handles_are_used_once)
     }
 }
 
-/* Nobody knows what it has in flight, so nothing is released. */
+/* Nobody knows what the turn has in flight, so nothing is released. */
 TEST(turn_that_nobody_ends_leaves_the_session_open)
 {
     struct bench b = BENCH_LIMITED(limits.turn_deadline_ns = 1000, 4, 64);
@@ -65,7 +65,7 @@ TEST(turn_closes_its_own_session_and_who_waits_is_told)
     assert_int_equal(turns_of(b.rig, 0).in_flight, 0);
 }
 
-/* A close that was promised is carried out when there is a record for what it releases. */
+/* A promised close is carried out when there is a record for what it releases. */
 TEST(turn_close_waits_for_a_release_record)
 {
     struct bench b = BENCH_LIMITED(limits.retires = 2, 4, 64);
@@ -93,7 +93,7 @@ TEST(turn_close_waits_for_a_release_record)
     assert_answer(b.rig, closing, TERN_OK);
 }
 
-/* Who asked for the close has gone: it is carried out all the same. */
+/* The connection that asked for the close is gone: the close is carried out all the same. */
 TEST(turn_close_is_not_told_to_who_has_gone)
 {
     struct rig *rig = rig_create(NULL);
@@ -126,7 +126,7 @@ TEST(turn_ends_with_its_process_and_its_engine)
     assert_ok(turn_begin(rig, e.conn[0], t->id, &turn));
     closing = session_close_asked(rig, e.conn[1], t->id, 0);
     assert_int_equal(turns_of(rig, 0).in_flight, 2);
-    assert_ok(rig_leave(rig, e.conn[1])); /* it still has its connection */
+    assert_ok(rig_leave(rig, e.conn[1])); /* its connection is still open */
     assert_int_equal(turns_of(rig, 0).in_flight, 1);
     assert_ok(rig_leave(rig, e.conn[0]));
     assert_answer(rig, closing, TERN_BUSY);
@@ -135,7 +135,7 @@ TEST(turn_ends_with_its_process_and_its_engine)
     assert_int_equal(rig_view(rig).sessions, 0);
 }
 
-/* Answered without a look at the body, as the core would answer it. */
+/* The gate answers without the body, as the core would. */
 TEST(turn_gate_says_what_the_request_would_be_told)
 {
     struct bench b = bench_start(4, 64);
@@ -148,7 +148,7 @@ TEST(turn_gate_says_what_the_request_would_be_told)
     assert_ok(gate_says(b.rig, b.e.conn[0], OP_FETCH, turn, &text));
     assert_ok(gate_says(b.rig, b.e.conn[0], OP_SESSION_CLOSE, b.s->id, &text));
     assert_ok(gate_says(b.rig, b.e.conn[0], OP_STEP, b.s->id, &text)); /* names many */
-    assert_ok(gate_says(b.rig, stranger, OP_FETCH, b.s->id, &text));   /* has no engine */
+    assert_ok(gate_says(b.rig, stranger, OP_FETCH, b.s->id, &text));   /* not an engine's */
     assert_ok(gate_says(b.rig, 4000, OP_FETCH, b.s->id, &text));
     assert_ok(gate_says(b.rig, b.e.conn[0], OP_NONE, b.s->id, &text));
 }
