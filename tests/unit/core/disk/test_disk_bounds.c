@@ -1,5 +1,5 @@
-/* No step of the core does more on the disk's index than it may: what takes longer goes on in the
- * next one, and what waits is not looked at meanwhile. */
+/* Each step of the core does a bounded amount of work on the disk's index: longer work continues in
+ * the next step, and work that waits is not looked at meanwhile. */
 #include "unit/rig/rig_disk_bench.h"
 
 #include "core/disk/entries.h"
@@ -16,10 +16,10 @@ static struct rig_session *computed(struct disk_bench *b, uint32_t seed, uint32_
     return rig_committed(b->rig, &b->e, b->pool, seed, n);
 }
 
-/* What each step has done is seen before the next one. */
+/* Measures each step before the next one begins. */
 struct watch {
     struct disk_bench *b;
-    uint32_t steps, most; /* visits of one */
+    uint32_t steps, most; /* visits of one step */
     uint32_t tried;       /* stores, the most in one step */
     uint32_t tried_before;
 };
@@ -56,13 +56,13 @@ static void watch(struct watch *w)
     w->b->rig->on_event_ctx = w;
 }
 
-/* As after a step that has looked at as much as it may. */
+/* As if the step had used up its visits. */
 static void used_up(struct disk_bench *b)
 {
     b->rig->core->visits = STEP_VISITS_MAX - STEP_PATH_MAX;
 }
 
-/* Whoever needs room gets on in each step: the first entry goes, however much the look has taken. */
+/* Each step makes some room: the first entry goes, however many visits the search has taken. */
 TEST(one_entry_makes_way_in_a_step_that_has_done_enough_and_no_other)
 {
     struct disk_room any = {.for_it = {.chunk = NONE, .reason = DISK_EVICT}};
@@ -84,7 +84,7 @@ TEST(one_entry_makes_way_in_a_step_that_has_done_enough_and_no_other)
     disk_bench_end(&b);
 }
 
-/* A fetch holds what was found bad, and nothing happens meanwhile: no step looks for it. */
+/* A fetch pins a chunk that was found bad, and nothing else happens: no step looks for it again. */
 TEST(what_is_bad_and_held_is_looked_for_once)
 {
     struct disk_bench b = bench(1u << 22);
@@ -115,13 +115,13 @@ TEST(what_is_bad_and_held_is_looked_for_once)
     rig_settle(b.rig);
     assert_ok(rig_fetched(reader, fetch));
     rig_timers(b.rig);
-    assert_int_equal(disk_seen(&b).entries, 7); /* it went when it was let go */
+    assert_int_equal(disk_seen(&b).entries, 7); /* it went when the fetch unpinned it */
     assert_int_equal(disk_depth_of(&b, rig_tokens(2, 40), 40), 32);
     disk_bench_end(&b);
 }
 
-/* A namespace is reset that has many entries: as much as a piece is looked at in each step, and
- * then it is over. */
+/* A namespace with many entries is reset: each step looks at one piece of them, and then all are
+ * gone. */
 TEST(a_reset_looks_at_a_piece_of_the_index_in_each_step)
 {
     struct disk_bench b = bench(1u << 22);
@@ -137,7 +137,7 @@ TEST(a_reset_looks_at_a_piece_of_the_index_in_each_step)
     reset.namespace_reset.ns = computed(&b, 1, 32)->ns;
     assert_ok(disk_stored(computed(&b, 1, 32), 32));
     assert_ok(disk_stored(computed(&b, 2, 32), 32));
-    b.rig->core->disk_bad_at = tenant_at(b.rig->core, 0)->disk_entries.head + 1; /* it comes last */
+    b.rig->core->disk_bad_at = tenant_at(b.rig->core, 0)->disk_entries.head + 1; /* the last */
     watch(&w);
     rig_request(b.rig, b.e.conn[0], &reset);
     rig_timers(b.rig);
@@ -150,8 +150,8 @@ TEST(a_reset_looks_at_a_piece_of_the_index_in_each_step)
     disk_bench_end(&b);
 }
 
-/* However many files there may be, one that has none costs no look at them: engines and peers reset
- * as often as they like. */
+/* A namespace without files costs no look at any, however many there are: engines and peers may
+ * reset as often as they like. */
 TEST(a_reset_looks_at_no_more_files_than_the_tenant_has)
 {
     struct disk_bench b = bench(1u << 22);
@@ -171,8 +171,8 @@ TEST(a_reset_looks_at_no_more_files_than_the_tenant_has)
     disk_bench_end(&b);
 }
 
-/* What a crash has brought back is given up in the step that finds it anew; where that has done
- * enough, the rest goes when all was found. */
+/* An entry that a crash restored goes in the step that finds the same chunks again. If that step
+ * has used up its visits, the rest goes when all files were found. */
 TEST(what_is_found_twice_goes_later_where_a_step_has_done_enough)
 {
     struct disk_bench b = bench(1u << 22);
@@ -183,7 +183,7 @@ TEST(what_is_found_twice_goes_later_where_a_step_has_done_enough)
     assert_int_equal(disk_evict(&b), DISK_ROOM);
     rig_timers(b.rig);
     assert_ok(disk_stored(computed(&b, 1, 16), 16));
-    assert_int_equal(b.disk->nfiles, 2); /* the drop was not carried out */
+    assert_int_equal(b.disk->nfiles, 2); /* the drop is still waiting */
     rig_destroy(b.rig);
     b.options.incarnation++;
     b.rig = rig_create(&b.options);
@@ -211,7 +211,7 @@ TEST(what_is_found_twice_goes_later_where_a_step_has_done_enough)
     disk_bench_end(&b);
 }
 
-/* Its path is not looked at again before they are known. */
+/* The store's path is not looked at again before the checksums are known. */
 TEST(a_store_that_waits_for_checksums_is_not_tried_in_every_step)
 {
     struct disk_bench b = bench(1u << 22);
@@ -232,7 +232,7 @@ TEST(a_store_that_waits_for_checksums_is_not_tried_in_every_step)
     disk_bench_end(&b);
 }
 
-/* More stores than a timer's step has visits: it ends all the same, and asks for no other timer. */
+/* More stores than a timer's step has visits: it ends all the same and asks for no other timer. */
 TEST(stores_whose_step_has_not_passed_stop_no_step)
 {
     struct disk_bench b = bench(1u << 22);
@@ -258,8 +258,8 @@ TEST(stores_whose_step_has_not_passed_stop_no_step)
     disk_bench_end(&b);
 }
 
-/* Twelve stores wait for room that a fetch holds; when something is let go, so many are tried in a
- * step, and the others in the next. */
+/* Twelve stores wait for room that a fetch pins. When something is unpinned, a step tries
+ * DISK_TRIES_MAX of them, and the next step the others. */
 TEST(of_the_stores_that_wait_for_room_some_are_tried_in_a_step)
 {
     struct disk_bench b = bench(9 * 8192 + 4096);
@@ -289,7 +289,7 @@ TEST(of_the_stores_that_wait_for_room_some_are_tried_in_a_step)
     disk_bench_end(&b);
 }
 
-/* A longer file than that many of its extents are given back one by one before it goes. */
+/* Dropped extents are reported in pieces: a step without visits left leaves them to the next. */
 TEST(what_is_given_back_is_said_in_pieces)
 {
     struct disk_bench b = bench(1u << 22);
@@ -309,7 +309,7 @@ TEST(what_is_given_back_is_said_in_pieces)
     disk_bench_end(&b);
 }
 
-/* A window may be longer than what was stored: what is looked at is what is there. */
+/* A window may be longer than the prefix that was stored: only the stored chunks are looked at. */
 TEST(a_window_that_is_longer_than_its_prefix_costs_no_more_than_that)
 {
     struct disk_bench b = bench(1u << 20);

@@ -1,10 +1,10 @@
-/* STATE that several need: it stays as long as one of them does, also one that is being written, or
- * that a start has not been told of yet; and what nobody may read yet is of none. */
+/* STATE that several entries need stays as long as one of them does, also if that one is being
+ * written, or a start has not found it yet. STATE that nobody may read yet belongs to none. */
 #include "unit/rig/rig_disk_bench.h"
 
 #include "core/disk/entries.h"
 
-/* L is 16. The window's STATE lies in three chunks, a recurrent one's in the last. */
+/* L is 16. The window has STATE in three chunks, a recurrent group in the last one. */
 static struct disk_bench bench(bool recurrent)
 {
     struct disk_bench b = {.disk = spill_make(), .options = rig_defaults()};
@@ -21,7 +21,7 @@ static struct disk_bench bench(bool recurrent)
     return b;
 }
 
-/* Sequence 1 up to 96, and from there on that of the branch. */
+/* Sequence 1 up to 96, then the tokens of the branch. */
 static const uint32_t *branch(uint32_t which)
 {
     static uint32_t tokens[4][144];
@@ -32,7 +32,7 @@ static const uint32_t *branch(uint32_t which)
     return tokens[which];
 }
 
-/* Resume points at 96 and 112. */
+/* Runs to 112, with resume points at 96 and 112. */
 static struct rig_session *run(struct disk_bench *b, uint32_t which)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
@@ -40,7 +40,7 @@ static struct rig_session *run(struct disk_bench *b, uint32_t which)
     assert_ok(rig_match(s, branch(which), 112));
     for (uint32_t depth = 96; depth <= 112; depth += 16) {
         if (s->len.committed >= depth)
-            continue; /* it was there */
+            continue; /* the node has it already */
         assert_ok(rig_run_to(s, branch(which), depth));
         assert_ok(rig_commit(s, depth, 0));
     }
@@ -96,7 +96,7 @@ TEST(state_that_waits_for_its_step_is_not_stored_with_the_rest)
     disk_bench_end(&b);
 }
 
-/* What there is of it now. */
+/* Corrupts the STATE at that depth that the disk has now. */
 static void state_rots(struct disk_bench *b, uint32_t depth)
 {
     for (uint32_t i = 0; i < b->disk->nfiles; i++)
@@ -108,8 +108,8 @@ static void state_rots(struct disk_bench *b, uint32_t depth)
         }
 }
 
-/* A store at 144 writes the STATE of its chunk anew, with the recurrent one, while a fetch reads it
- * where it lay: what that reads wrong twice says nothing of what lies there now. */
+/* A store at 144 writes the STATE of its chunk anew, with the recurrent one, while a fetch reads
+ * the old place: two wrong reads there do not make the new place bad. */
 TEST(state_that_is_written_anew_while_it_is_read_is_not_bad)
 {
     struct disk_bench b = bench(true);
@@ -123,7 +123,7 @@ TEST(state_that_is_written_anew_while_it_is_read_is_not_bad)
     assert_ok(rig_match(s, rig_tokens(1, 160), 160));
     fetch = rig_fetch(s, PEER_DISK, 0);
     state_rots(&b, 144);
-    rig_complete(b.rig, RIG_PULL); /* and is asked for again, from the same place */
+    rig_complete(b.rig, RIG_PULL); /* it is asked for again, from the same place */
     assert_int_equal(rig_jobs(b.rig, RIG_PULL), 1);
     assert_ok(disk_stored(run_to(&b, 144), 144));
     b.rig->automatic = BY_HAND(RIG_DISK_DROP);
@@ -137,7 +137,7 @@ TEST(state_that_is_written_anew_while_it_is_read_is_not_bad)
     disk_bench_end(&b);
 }
 
-/* The only entry that has the STATE of the store's window ends while the store is written. */
+/* The only entry with the STATE of the store's window goes while the store is being written. */
 TEST(state_that_an_entry_under_way_needs_stays)
 {
     struct disk_bench b = bench(false);
@@ -159,7 +159,7 @@ TEST(state_that_an_entry_under_way_needs_stays)
     disk_bench_end(&b);
 }
 
-/* The same of one that comes to nothing. */
+/* The same for a store that fails. */
 TEST(state_that_only_a_failed_store_needed_goes)
 {
     struct disk_bench b = bench(false);
@@ -178,14 +178,14 @@ TEST(state_that_only_a_failed_store_needed_goes)
     disk_bench_end(&b);
 }
 
-/* A crash has brought back an entry that was given up and then stored anew, which the start is told
- * of first: the STATE that both need is there before the second one is. */
+/* A crash restores an entry that was dropped and then stored anew, and the start finds the old one
+ * first: the STATE that both need is found before the second entry. */
 TEST(state_of_an_entry_that_is_found_twice_stays)
 {
     struct disk_bench b = bench(false);
 
     assert_ok(disk_stored(run(&b, 1), 112));
-    assert_ok(disk_stored(run(&b, 2), 112)); /* it keeps what both need */
+    assert_ok(disk_stored(run(&b, 2), 112)); /* has what both need */
     entry_ends(&b, 0);
     assert_ok(disk_stored(run(&b, 1), 112));
     entry_ends(&b, 0);
@@ -208,9 +208,9 @@ static struct spill_extent *state_at(const struct disk_bench *b, uint32_t file, 
     return NULL;
 }
 
-/* D8: a start knows how many chunks back an entry needs STATE, and not of which groups. The extent
- * that has both is rotten, and a crash has brought back the earlier one, which has the window
- * alone: nobody is sent there. */
+/* D8: a start knows how many chunks back an entry needs STATE, but not of which groups. The extent
+ * with both groups is corrupt, and a crash has restored the earlier one, which has the window
+ * alone: the entry is not offered. */
 TEST(an_entry_that_has_back_less_than_it_needs_is_not_offered)
 {
     struct disk_bench b = bench(true);

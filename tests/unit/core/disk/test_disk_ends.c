@@ -1,4 +1,4 @@
-/* What leaves memory is stored before it goes, and so is what memory holds when the daemon ends. */
+/* Prefixes are stored before they leave memory, and when the daemon ends. */
 #include "unit/rig/rig_disk_bench.h"
 
 #define FEW                                                                                        \
@@ -68,13 +68,13 @@ TEST(at_the_end_what_is_not_written_by_the_deadline_is_given_up)
     rig_complete(b.rig, RIG_DISK_WRITE);
     assert_false(core_disk_idle(b.rig->core));
     rig_advance(b.rig, 2000000);
-    rig_complete(b.rig, RIG_DISK_WRITE); /* that was under way */
+    rig_complete(b.rig, RIG_DISK_WRITE); /* the write that was under way */
     assert_true(core_disk_idle(b.rig->core));
     assert_int_equal(disk_seen(&b).counts.stored[DISK_SHUTDOWN], 2);
     disk_bench_end(&b);
 }
 
-/* D6, T22: a tenant whose stores wait for a step that never comes holds up its own leaves only. */
+/* D6, T22: a tenant whose stores wait for a step that never passes delays its own leaves only. */
 TEST(at_the_end_no_tenant_waits_for_the_stores_of_another)
 {
     struct disk_bench b = disk_bench(FEW), other;
@@ -110,8 +110,7 @@ TEST(at_the_end_no_tenant_waits_for_the_stores_of_another)
     disk_bench_end(&b);
 }
 
-/* A prompt is stored when its turn ends, as D2 says; not before, and not where an anchor is named.
- */
+/* A prompt is stored when its turn ends (D2): not earlier, and not if an anchor is named. */
 TEST(a_prompt_is_stored_when_its_turn_ends)
 {
     struct disk_bench b = disk_bench((struct disk_shape){
@@ -135,7 +134,7 @@ TEST(a_prompt_is_stored_when_its_turn_ends)
     disk_bench_end(&b);
 }
 
-/* Its engine dies before the step that wrote it has passed: nothing of it is stored. */
+/* The engine dies before the step that wrote the prefix has passed: no part of it is stored. */
 TEST(what_no_step_confirms_is_not_stored)
 {
     struct disk_bench b = disk_bench(FEW);
@@ -162,8 +161,8 @@ TEST(what_no_step_confirms_is_not_stored)
     disk_bench_end(&b);
 }
 
-/* D2, D6: what is written or due stays on the device for that, and who needs its pages waits; while
- * the disk fails, what is only about to be written lets go, and stays due. */
+/* D2, D6: prefixes that are being written or due stay on the device, and who needs their pages
+ * waits. While the disk fails, those not yet being written give up their pages and stay due. */
 TEST(who_needs_pages_waits_for_what_a_disk_that_works_will_store)
 {
     struct disk_shape shape = FEW;
@@ -185,7 +184,7 @@ TEST(who_needs_pages_waits_for_what_a_disk_that_works_will_store)
     assert_ok(rig_run_to(s, rig_tokens(2, 64), 64));
     assert_ok(rig_abort(s, 0));
 
-    b.disk->writes_to_fail = 1; /* what follows waits for the pause to be over */
+    b.disk->writes_to_fail = 1; /* later stores wait for the end of the pause */
     b.disk->err = TERN_DISK;
     s = rig_committed(b.rig, &b.e, b.pool, 3, 64);
     rig_complete(b.rig, RIG_DISK_WRITE);
@@ -195,12 +194,12 @@ TEST(who_needs_pages_waits_for_what_a_disk_that_works_will_store)
     s = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(s, rig_tokens(5, 64), 64));
     assert_err(TERN_BUSY, rig_run_to(s, rig_tokens(5, 64), 64));
-    assert_true(disk_seen(&b).stores > 0); /* they are due still, and pin nothing */
+    assert_true(disk_seen(&b).stores > 0); /* they are still due, and pin nothing */
     assert_ok(rig_run_to(s, rig_tokens(5, 64), 64));
     disk_bench_end(&b);
 }
 
-/* What a session that runs has stays when its store ends, so that waiting would be for nothing. */
+/* Pages of a running session stay when its store ends, so waiting would not help. */
 TEST(who_needs_pages_is_not_told_to_wait_for_a_store_of_what_a_session_has)
 {
     struct disk_shape shape = FEW;

@@ -1,5 +1,5 @@
-/* D4: a file that is not there any more is lost for good: what lay in it is not found again, and
- * may be stored anew. Another failure is none of the entry's (D7). */
+/* D4: a file that does not exist any more is lost for good: its chunks are not found again, and may
+ * be stored anew. Any other failure leaves the entry as it is (D7). */
 #include "unit/rig/rig_disk_bench.h"
 
 #define L 4
@@ -31,7 +31,7 @@ static void lose(struct disk_bench *b, uint64_t file)
     rig_timers(b->rig);
 }
 
-/* What a Fetch of the prompt from the disk answers. */
+/* The result of a Fetch of the prompt from the disk. */
 static enum tern_err fetched(struct disk_bench *b, uint32_t seed)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
@@ -76,7 +76,7 @@ TEST(d4_all_files_are_gone_with_their_folder)
     disk_bench_end(&b);
 }
 
-/* A file that is lost while somebody reads it goes when that has ended. */
+/* A file is lost while a fetch reads it: it goes when the fetch has ended. */
 TEST(d4_a_file_that_is_gone_while_it_is_read)
 {
     struct disk_bench b = stored(1);
@@ -115,7 +115,7 @@ TEST(d7_a_use_counts_when_it_succeeds)
     assert_true(disk_entry(&b, N, &v));
     assert_int_equal(v.hits, 0);
     assert_int_equal(disk_seen(&b).counts.hits, 0);
-    assert_int_equal(disk_depth_of(&b, rig_tokens(1, N), N), N); /* it is offered as before */
+    assert_int_equal(disk_depth_of(&b, rig_tokens(1, N), N), N); /* offered as before */
     rig_destroy(b.rig);
     disk_bench_start(&b);
     assert_ok(fetched(&b, 1));

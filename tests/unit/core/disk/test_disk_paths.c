@@ -1,13 +1,13 @@
 /* Long prefixes of a session and of the disk are compared in pieces, or by what nodes and sessions
- * remember: no step of the core looks at a whole path. The requests are sent as they are; the rig's
- * own model of a session is for short ones. */
+ * remember: no step of the core looks at a whole path. The tests build their requests themselves,
+ * since the rig's model of a session is for short ones. */
 #include "unit/rig/rig_disk_bench.h"
 
 #include "core/disk/entries.h"
 #include "core/disk/stores.h"
 
 #define CHUNKS (DISK_PATH_MAX / 2) /* of one token each */
-/* Pieces, and one walk over nodes that only looks. */
+/* Several pieces, and one walk over nodes without other work. */
 #define BOUNDED (4 * PIECE_VISITS_MAX + DISK_PATH_MAX / NODES_A_VISIT)
 
 struct paths {
@@ -37,7 +37,7 @@ static void watch(struct paths *p)
     p->steps = p->most = 0;
 }
 
-/* The step before the next event has kept its bound, and so have those that follow from it. */
+/* Asserts that the last step and those that followed from it kept the bound. */
 static void assert_bounded(struct paths *p)
 {
     look(p, NULL);
@@ -81,7 +81,7 @@ static void paths_end(struct paths *p)
     disk_bench_end(&p->b);
 }
 
-/* The list of that seed. */
+/* The list of that seed, in `tokens`. */
 static const uint32_t *list(uint32_t seed)
 {
     for (uint32_t i = 0; i < DISK_PATH_MAX + 64; i++)
@@ -109,7 +109,7 @@ static struct op_result op(struct rig_session *s, struct step_op o)
     return rig_step_ops(s->rig, s->conn, &o, 1)->step.results[0];
 }
 
-/* Again, as long as a Step takes a part of it. */
+/* Repeats the operation as long as a Step does a part of it. */
 static void op_all(struct rig_session *s, struct step_op o)
 {
     for (uint32_t i = 0; i < 256; i++) {
@@ -124,7 +124,7 @@ static void op_all(struct rig_session *s, struct step_op o)
     assert_true(false);
 }
 
-/* A session that has committed so many tokens of `tokens`, in that pool. */
+/* A session of the pool that has committed the first n of `tokens`. */
 static struct rig_session *committed(struct paths *p, struct pool_id pool, uint32_t n)
 {
     struct rig_session *s = rig_session(p->b.rig, &p->b.e, pool, 1);
@@ -147,7 +147,7 @@ static void fetch_all(struct rig_session *s)
     rig_timers(s->rig);
 }
 
-/* T20: the longest prefix that may lie there, at one token a chunk; and one chunk more is
+/* T20: the longest prefix that the disk may have, with chunks of one token. One chunk more is
  * refused. */
 TEST(a_prefix_of_as_many_chunks_as_there_may_be_is_stored_and_no_longer_one)
 {
@@ -170,7 +170,7 @@ TEST(a_prefix_of_as_many_chunks_as_there_may_be_is_stored_and_no_longer_one)
     paths_end(&p);
 }
 
-/* What nodes remember: nothing of a deep session's path is compared twice. */
+/* Nodes remember their chunks: no part of a deep session's path is compared twice. */
 TEST(a_deep_session_on_the_disk_matches_finishes_and_closes_in_few_visits)
 {
     struct rig_session *s;
@@ -192,7 +192,7 @@ TEST(a_deep_session_on_the_disk_matches_finishes_and_closes_in_few_visits)
     op_all(s, (struct step_op){.kind = STEP_FINISH, .length = CHUNKS + 8});
     rig_timers(p.b.rig);
     look(&p, NULL);
-    assert_in_range(p.most, 1, CHUNKS / NODES_A_VISIT + 64); /* D5 looks up all of it */
+    assert_in_range(p.most, 1, CHUNKS / NODES_A_VISIT + 64); /* D5 looks up the whole path */
     assert_int_equal(disk_seen(&p.b).chunks, CHUNKS + 7);
     watch(&p);
     assert_ok(rig_close(s, 0));
@@ -201,8 +201,8 @@ TEST(a_deep_session_on_the_disk_matches_finishes_and_closes_in_few_visits)
     paths_end(&p);
 }
 
-/* After a start memory has nothing. The last piece of a Match walks along the disk, and so does the
- * Fetch; what the Fetch has brought is not compared again. */
+/* After a start memory is empty. The last piece of a Match walks along the disk, and so does the
+ * Fetch; the fetched chunks are not compared again. */
 TEST(a_match_in_pieces_walks_along_the_disk_once)
 {
     const uint32_t piece = CHUNKS / 4;
@@ -222,18 +222,18 @@ TEST(a_match_in_pieces_walks_along_the_disk_once)
     watch(&p);
     fetch_all(s);
     look(&p, NULL);
-    assert_in_range(p.most, 1, CHUNKS + CHUNKS / NODES_A_VISIT + 64); /* and the pages, at once */
+    assert_in_range(p.most, 1, CHUNKS + CHUNKS / NODES_A_VISIT + 64); /* with its pages, at once */
     assert_int_equal(session_at(p.b.rig->core, s->id.slot)->committed, CHUNKS);
     watch(&p);
     match(rig_session(p.b.rig, &p.b.e, p.b.pool, 1), 0, CHUNKS, false);
     look(&p, NULL);
-    /* its tokens alone: nodes that were fetched know their chunks */
+    /* The tokens alone: nodes that were fetched know their chunks. */
     assert_in_range(p.most, 1, CHUNKS / NODES_A_VISIT + 64);
     paths_end(&p);
 }
 
-/* Another pool of the same layout has stored it: nodes learn it once, and nothing is written anew.
- */
+/* Another pool of the same layout has stored the prefix: nodes look it up once, and nothing is
+ * written anew. */
 TEST(what_another_pool_has_stored_is_compared_once)
 {
     struct rig_session *one, *two;
@@ -264,8 +264,7 @@ TEST(what_another_pool_has_stored_is_compared_once)
     paths_end(&p);
 }
 
-/* What was read of a chunk is wrong: no node believes any more what it remembers of those below it.
- */
+/* A chunk was read wrong: no node trusts any more what it remembers of the chunks below it. */
 TEST(what_nodes_remember_is_forgotten_where_a_chunk_is_bad)
 {
     struct rig_session *s;
@@ -362,7 +361,7 @@ TEST(a_long_store_that_fails_gives_up_its_chunks_in_pieces)
     middle(FAILED);
 }
 
-/* An entry makes way; its chunks go in pieces, and are stored anew meanwhile. */
+/* An entry goes; its chunks go in pieces, and are stored anew meanwhile. */
 TEST(a_long_entry_goes_in_pieces_and_is_stored_anew_meanwhile)
 {
     struct rig_session *s;
@@ -391,8 +390,8 @@ TEST(a_long_entry_goes_in_pieces_and_is_stored_anew_meanwhile)
     paths_end(&p);
 }
 
-/* What a store will make needless is looked for along all of its path, and that is more than a
- * piece has: an entry makes way nevertheless. */
+/* A store looks along its whole path for entries that it makes needless, which takes more than a
+ * piece: an entry goes for it nevertheless. */
 TEST(an_entry_makes_way_however_long_the_path_of_a_store_is)
 {
     struct rig_session *s;

@@ -1,5 +1,5 @@
-/* Pools with STATE groups on the disk: an entry has what a session needs to go on from its end, and
- * no more; what several entries need is there once, and goes with the last of them. */
+/* Pools with STATE groups on the disk: an entry has exactly what a session needs to resume from its
+ * end. What several entries need is stored once, and goes with the last of them. */
 #include "unit/rig/rig_disk_bench.h"
 
 static struct disk_bench with_state(struct group_layout state)
@@ -61,7 +61,7 @@ TEST(a_recurrent_state_comes_back_with_its_prefix)
     disk_bench_end(&b);
 }
 
-/* HISTORY alone is no place to go on from: what is found is the entry above. */
+/* A session cannot resume from HISTORY alone: a lookup finds the entry above. */
 TEST(a_prompt_that_leaves_between_two_entries_goes_on_from_the_upper_one)
 {
     struct disk_bench b = with_state(rig_window(16, 48, 256));
@@ -84,7 +84,7 @@ TEST(a_prompt_that_leaves_between_two_entries_goes_on_from_the_upper_one)
     disk_bench_end(&b);
 }
 
-/* D9: entries at 96 and 112 have two segments of their windows in common. */
+/* D9: the windows of the entries at 96 and 112 share two segments. */
 TEST(segments_that_two_entries_need_are_there_once_and_go_with_the_last)
 {
     struct disk_bench b = with_state(rig_window(16, 48, 256));
@@ -103,7 +103,7 @@ TEST(segments_that_two_entries_need_are_there_once_and_go_with_the_last)
     disk_bench_end(&b);
 }
 
-/* D5 takes the entry that is a strict prefix, and the STATE that only it needed. */
+/* D5 drops the entry that is a strict prefix, and the STATE that only it needed. */
 TEST(a_longer_store_takes_the_state_of_a_continued_one)
 {
     struct disk_bench b = with_state(rig_window(16, 48, 256));
@@ -122,8 +122,8 @@ TEST(a_longer_store_takes_the_state_of_a_continued_one)
     disk_bench_end(&b);
 }
 
-/* An entry of another prompt, a continued one at 64, and then a store of 160; returns the bytes
- * that are used before that. */
+/* Stores an entry of another prompt and a continued one at 64, and then one at 160. Returns the
+ * bytes in use before that one. */
 static uint64_t long_after_short(struct disk_bench *b, uint64_t budget)
 {
     struct disk_entry_view v;
@@ -140,7 +140,7 @@ static uint64_t long_after_short(struct disk_bench *b, uint64_t budget)
     s = run(b, 1, 112);
     b->rig->automatic = BY_HAND(RIG_DISK_WRITE);
     disk_store(s, 112);
-    assert_true(disk_entry(b, 64, &v)); /* as long as the longer one is not durable */
+    assert_true(disk_entry(b, 64, &v)); /* until the longer one is durable */
     while (rig_jobs(b->rig, RIG_DISK_WRITE) > 0)
         rig_complete(b->rig, RIG_DISK_WRITE);
     assert_true(disk_entry(b, 112, &v));
@@ -148,8 +148,8 @@ static uint64_t long_after_short(struct disk_bench *b, uint64_t budget)
     return used;
 }
 
-/* What the longer store makes needless counts as room, and goes only when that is durable: another
- * entry stays. */
+/* The entry that the longer store makes needless counts as room, and goes only when the store is
+ * durable: another entry stays. */
 TEST(what_a_longer_store_makes_needless_counts_as_room)
 {
     struct disk_bench b;
@@ -158,7 +158,7 @@ TEST(what_a_longer_store_makes_needless_counts_as_room)
     struct disk_entry_view v;
 
     disk_bench_end(&b);
-    long_after_short(&b, room - 3 * 8192 - 4096); /* of what goes */
+    long_after_short(&b, room - 3 * 8192 - 4096); /* the bytes of the needless entry */
     assert_true(disk_entry(&b, 32, &v));
     assert_int_equal(disk_seen(&b).counts.evicted, 0);
     disk_bench_end(&b);
@@ -167,8 +167,8 @@ TEST(what_a_longer_store_makes_needless_counts_as_room)
     disk_bench_end(&b);
 }
 
-/* An entry of another prompt, a continued one at 96, and then a cold one there, which needs another
- * group of STATE at 80. Returns the bytes that are used then. */
+/* Stores an entry of another prompt, a continued one at 96, and then a cold one there, which needs
+ * another group of STATE at 80. Returns the bytes in use then. */
 static uint64_t cold_with_more_state(struct disk_bench *b, uint64_t budget)
 {
     struct disk_entry_view v;
@@ -191,8 +191,8 @@ static uint64_t cold_with_more_state(struct disk_bench *b, uint64_t budget)
     return disk_seen(b).used;
 }
 
-/* What it replaces counts as gone, and has to go where that is not enough: the store is not refused
- * after another entry went for it. */
+/* The entry that the store replaces counts as gone, and goes first if that is not enough: the store
+ * must not be refused after another entry went for it. */
 TEST(a_store_that_would_fit_alone_is_made)
 {
     struct disk_bench b;
@@ -206,14 +206,13 @@ TEST(a_store_that_would_fit_alone_is_made)
     assert_ok(disk_stored(run(&b, 2, 16), 16));
     other = disk_seen(&b).used;
     disk_bench_end(&b);
-    all -= other; /* of the prompt alone */
+    all -= other; /* this prompt alone */
     assert_int_equal(cold_with_more_state(&b, all + all / 100 + 1), all);
     disk_bench_end(&b);
 }
 
-/* What is rotten is not told at the start: an entry that needed it goes, and one that did not
- * stays.
- */
+/* A start does not report corrupt extents: an entry that needs one goes, and one that does not
+ * stays. */
 TEST(an_entry_whose_state_is_lost_goes_at_the_start)
 {
     struct disk_bench b = with_state(rig_window(16, 48, 256));
@@ -232,7 +231,7 @@ TEST(an_entry_whose_state_is_lost_goes_at_the_start)
     disk_bench_end(&b);
 }
 
-/* While a fetch reads an entry nothing of it is given back. */
+/* No extent of an entry is dropped while a fetch reads the entry. */
 TEST(what_a_fetch_reads_stays)
 {
     struct disk_bench b = with_state(rig_window(16, 48, 256));
@@ -247,7 +246,7 @@ TEST(what_a_fetch_reads_stays)
     s = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(s, rig_tokens(1, 160), 160));
     fetch = rig_fetch(s, PEER_DISK, 0);
-    store = disk_store(run(&b, 2, 160), 160); /* what could make way is read */
+    store = disk_store(run(&b, 2, 160), 160); /* a fetch reads the only entry that could go */
     assert_null(rig_reply_to(b.rig, store));
     assert_int_equal(disk_seen(&b).entries, 1);
     b.rig->automatic = RIG_ALL;
@@ -258,7 +257,7 @@ TEST(what_a_fetch_reads_stays)
     disk_bench_end(&b);
 }
 
-/* A crash that came between a new entry and the end of what it replaced: both are found. */
+/* A crash between a new entry and the end of the one that it replaces: a start finds both. */
 TEST(what_was_stored_twice_is_kept_once)
 {
     struct disk_bench b = with_state(rig_window(16, 48, 256));
@@ -267,7 +266,7 @@ TEST(what_was_stored_twice_is_kept_once)
 
     b.options.limits.disk_interval = b.options.limits.disk_align = 64;
     disk_bench_restart(&b);
-    b.rig->automatic = BY_HAND(RIG_DISK_DROP); /* none of what goes is gone */
+    b.rig->automatic = BY_HAND(RIG_DISK_DROP); /* no drop is carried out */
     s = run(&b, 1, 64);
     assert_ok(disk_stored(s, 64)); /* cold, in the place of the continued one */
     disk_bench_restart(&b);
@@ -279,8 +278,8 @@ TEST(what_was_stored_twice_is_kept_once)
     disk_bench_end(&b);
 }
 
-/* T18, X10: HISTORY of all of it is there, and while its STATE is read another session computes
- * that, too: whose step has not passed, so nobody can go on from there yet. */
+/* T18, X10: all HISTORY is on the device, and while its STATE is read another session computes
+ * that, too, at a step that has not passed, so nobody can resume there yet. */
 TEST(a_fetch_whose_state_waits_for_anothers_step_is_busy_where_more_has_to_come)
 {
     struct disk_bench b = with_state(rig_recurrent(16, 256));
@@ -292,7 +291,7 @@ TEST(a_fetch_whose_state_waits_for_anothers_step_is_busy_where_more_has_to_come)
     ahead = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(ahead, rig_tokens(1, 160), 160));
     assert_ok(rig_run_to(ahead, rig_tokens(1, 160), 160));
-    assert_ok(rig_commit(ahead, 144, 0)); /* the state by now is that of 160 */
+    assert_ok(rig_commit(ahead, 144, 0)); /* the session's one state is that of 160 */
     s = rig_session(b.rig, &b.e, b.pool, 1);
     matches(s, rig_tokens(1, 160), 160, 0);
     b.rig->automatic = BY_HAND(RIG_PULL);
@@ -307,11 +306,11 @@ TEST(a_fetch_whose_state_waits_for_anothers_step_is_busy_where_more_has_to_come)
     assert_int_equal(s->len.written, 0);
     rig_engine_done(b.rig, &b.e, 5);
     matches(s, rig_tokens(1, 160), 160, 144);
-    assert_ok(rig_fetched(s, rig_fetch(s, PEER_DISK, 0))); /* it has as much as has to come */
+    assert_ok(rig_fetched(s, rig_fetch(s, PEER_DISK, 0))); /* it has as much as is asked for */
     disk_bench_end(&b);
 }
 
-/* Runs to each of these depths and commits there, and nowhere between. */
+/* Runs to each of these depths and commits there only. */
 static struct rig_session *run_by(struct disk_bench *b, uint32_t seed, const uint32_t *depths,
                                   uint32_t n)
 {
@@ -334,7 +333,7 @@ static void stored_at(struct rig_session *s, uint32_t wanted, uint32_t depth)
     assert_int_equal(r->store.depth, depth);
 }
 
-/* D2: the deepest resume point at or above the depth; where there is none the first behind it. */
+/* D2: a store is made at the deepest resume point at or above the depth, or at the next one. */
 TEST(a_store_where_nothing_can_be_resumed_is_made_at_the_first_resume_point_behind_it)
 {
     struct disk_bench b = with_state(rig_recurrent(16, 256));
@@ -356,7 +355,7 @@ TEST(a_store_is_invalid_where_no_depth_that_is_committed_can_be_resumed)
 
     assert_ok(rig_match(s, rig_tokens(1, 160), 160));
     assert_ok(rig_run_to(s, rig_tokens(1, 160), 160));
-    assert_ok(rig_commit(s, 144, 0)); /* the state by now is that of 160 */
+    assert_ok(rig_commit(s, 144, 0)); /* the session's one state is that of 160 */
     assert_err(TERN_INVALID, disk_stored(s, 64));
     assert_err(TERN_INVALID, disk_stored(s, 144));
     assert_ok(rig_commit(s, 160, 0));
@@ -364,7 +363,7 @@ TEST(a_store_is_invalid_where_no_depth_that_is_committed_can_be_resumed)
     disk_bench_end(&b);
 }
 
-/* D1, D2, of an engine that commits at the end of its prompt alone. */
+/* D1, D2: the engine commits only at the end of its prompt. */
 TEST(a_prompt_with_one_resume_point_at_its_end_is_stored_there_by_itself)
 {
     struct disk_bench b = with_state(rig_recurrent(16, 256));

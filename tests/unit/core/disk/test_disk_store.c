@@ -1,5 +1,5 @@
-/* What a session has committed is stored on the disk, and comes back from there: into the same
- * daemon once memory has lost it, and into the next one. */
+/* A committed prefix is stored on the disk and read back: into the same daemon once memory has lost
+ * it, and into the next one. */
 #include "unit/rig/rig_disk_bench.h"
 
 #define SMALL                                                                                      \
@@ -55,7 +55,7 @@ TEST(a_peek_of_a_namespace_that_memory_does_not_know_is_told_what_the_disk_has)
     disk_bench_end(&b);
 }
 
-/* The tokens [from, to) of the list that was stored, behind what the Peek before reached. */
+/* Peeks at tokens [from, to) of the stored list, from the node that the last Peek reached. */
 static const struct reply *peeked(struct disk_bench *b, uint32_t from, uint32_t to)
 {
     struct request peek = {.op = OP_PEEK};
@@ -72,8 +72,8 @@ static const struct reply *peeked(struct disk_bench *b, uint32_t from, uint32_t 
     return r;
 }
 
-/* Memory has 16 tokens, and the disk 32: in the piece in which memory's part ends, the disk is
- * looked at as far as that piece goes. */
+/* Memory has 16 tokens and the disk 32: the piece in which memory's part ends also looks at the
+ * disk, up to the end of that piece. */
 TEST(a_peek_in_pieces_is_told_what_the_disk_has_behind_memory)
 {
     struct disk_bench b = disk_bench(SMALL);
@@ -94,7 +94,7 @@ TEST(a_peek_in_pieces_is_told_what_the_disk_has_behind_memory)
     disk_bench_end(&b);
 }
 
-/* D4: token by token. */
+/* D4: compared token by token. */
 TEST(another_prompt_is_found_as_far_as_its_tokens_agree)
 {
     struct disk_bench b = disk_bench(SMALL);
@@ -121,7 +121,7 @@ TEST(a_page_that_is_not_what_was_written_is_not_handed_on)
     disk_bench_restart(&b);
     s = rig_session(b.rig, &b.e, b.pool, 1);
     matches(s, rig_tokens(1, 32), 32, 0);
-    b.disk->reads_to_spoil = 1; /* it is read again */
+    b.disk->reads_to_spoil = 1; /* read a second time */
     assert_ok(rig_fetched(s, rig_fetch(s, PEER_DISK, 16)));
     assert_whole(s, 16);
     b.disk->reads_to_spoil = 64;
@@ -129,7 +129,7 @@ TEST(a_page_that_is_not_what_was_written_is_not_handed_on)
     assert_int_equal(s->len.committed, 16);
     b.disk->reads_to_spoil = 0;
     rig_timers(b.rig);
-    assert_int_equal(disk_seen(&b).entries, 0); /* it led through what is bad */
+    assert_int_equal(disk_seen(&b).entries, 0); /* its path contains the bad chunk */
     disk_bench_end(&b);
 }
 
@@ -188,8 +188,8 @@ TEST(a_reset_namespace_is_gone_from_the_disk_before_it_is_answered)
     disk_bench_end(&b);
 }
 
-/* What waits for its turn when the namespace is reset was computed by the old weights: a store that
- * has no file yet, and the next file of one that has. */
+/* Stores that wait for their turn when the namespace is reset have content of the old weights: a
+ * store without a file yet, and the next file of one that has some. */
 TEST(a_store_that_waits_while_its_namespace_is_reset_writes_nothing)
 {
     struct disk_bench b = disk_bench((struct disk_shape){

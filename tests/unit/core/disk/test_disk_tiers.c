@@ -5,7 +5,7 @@
 #include "unit/rig/rig_disk_bench.h"
 
 #define L       4
-#define TOKENS  24 /* of a prompt: as many chunks as pages, TOKENS / L */
+#define TOKENS  24 /* of a prompt: one page a chunk, TOKENS / L */
 #define PROMPTS 12
 #define BURST   10
 
@@ -35,7 +35,7 @@ static struct disk_bench tiers_bench(uint32_t pages, uint32_t host_pages, enum h
     return tiers_bench_of((struct group_layout){0}, pages, host_pages, write);
 }
 
-/* A prompt is computed, of which nothing is stored when its session closes. */
+/* Computes a prompt of which nothing is stored when its session closes. */
 static void put(struct disk_bench *b, uint32_t seed)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
@@ -90,7 +90,7 @@ static void shut_down(struct disk_bench *b)
     assert_true(core_disk_idle(b->rig->core));
 }
 
-/* Until the first prompt is on the host alone, and nothing of it on the disk. */
+/* Puts prompts until the first one is only on the host, and not on the disk. */
 static void first_leaves_the_device(struct disk_bench *b)
 {
     put(b, 1);
@@ -122,7 +122,8 @@ TEST(d6_at_the_end_what_the_host_alone_has_is_stored)
     disk_bench_end(&b);
 }
 
-/* The end of a path on the host is known to be corrupt: what is above it is stored all the same. */
+/* The end of a path on the host is known to be corrupt: the part above it is stored
+ * nevertheless. */
 TEST(d6_at_the_end_what_is_above_a_corrupt_copy_is_stored)
 {
     struct disk_bench b = tiers_bench(24, 60, HOST_WRITE_THROUGH);
@@ -145,7 +146,7 @@ TEST(d6_at_the_end_what_is_above_a_corrupt_copy_is_stored)
     disk_bench_end(&b);
 }
 
-/* A window begins on the host alone, and its end has no copy there yet. */
+/* A window begins on the host alone, and its end is not copied there yet. */
 TEST(d6_at_the_end_a_window_that_lies_on_both_tiers_is_stored)
 {
     struct disk_bench b = tiers_bench_of(rig_window(L, 2 * L, 512), 60, 60, HOST_WRITE_THROUGH);
@@ -169,7 +170,7 @@ TEST(d6_at_the_end_a_window_that_lies_on_both_tiers_is_stored)
 }
 
 /* The pool needs the pages of a store that has not begun to write: its prefix goes to the host, and
- * the store goes on from there. */
+ * the store continues from there. */
 TEST(d6_a_store_that_gave_way_goes_on_from_the_host)
 {
     struct disk_bench b = tiers_bench(24, 600, HOST_WRITE_BEHIND);
@@ -195,7 +196,7 @@ TEST(d6_a_store_that_gave_way_goes_on_from_the_host)
     disk_bench_end(&b);
 }
 
-/* More turns end at once than there are records of stores. */
+/* More turns end at once than there are store records. */
 TEST(d2_a_cold_store_without_a_record_waits_for_one)
 {
     struct disk_bench b = tiers_bench(200, 0, HOST_WRITE_THROUGH);
@@ -217,7 +218,7 @@ TEST(d2_a_cold_store_without_a_record_waits_for_one)
     disk_bench_end(&b);
 }
 
-/* A session that needs the whole device, once so many others have closed. */
+/* A session that needs `pages` pages of the device. */
 static struct rig_session *one_behind(struct disk_bench *b, uint32_t pages)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
@@ -235,7 +236,7 @@ static enum tern_err needs_all(struct disk_bench *b, struct rig_session *s, uint
     return err;
 }
 
-/* BURST sessions have closed at once, and the device has nothing else. */
+/* A bench of which BURST sessions have closed at once, with nothing else on the device. */
 static struct disk_bench burst_bench(void)
 {
     struct disk_bench b = tiers_bench(60, 0, HOST_WRITE_THROUGH);
@@ -249,7 +250,7 @@ static struct disk_bench burst_bench(void)
     return b;
 }
 
-/* Nothing of a burst is lost: whoever needs the pages waits until the disk has them. */
+/* No store of a burst is lost: a session that needs the pages waits until the disk has them. */
 TEST(d2_a_burst_of_cold_stores_is_stored_before_its_pages_go)
 {
     struct disk_bench b = burst_bench();
@@ -269,13 +270,13 @@ TEST(d2_a_burst_of_cold_stores_is_stored_before_its_pages_go)
     disk_bench_end(&b);
 }
 
-/* A disk that hangs keeps the pool for no longer than DISK_KEEP_MS_MAX, and what is lost counts. */
+/* A disk that hangs keeps a pool's pages for DISK_KEEP_MS_MAX at most; lost stores are counted. */
 TEST(d2_a_disk_that_hangs_keeps_a_pool_for_a_while)
 {
     struct disk_bench b = burst_bench();
     struct rig_session *next;
 
-    next = one_behind(&b, 54); /* the prefix that is written stays */
+    next = one_behind(&b, 54); /* the prefix being written stays */
     assert_err(TERN_BUSY, needs_all(&b, next, 54));
     rig_advance(b.rig, DISK_KEEP_MS_MAX * NS_PER_MS / 2);
     assert_err(TERN_BUSY, needs_all(&b, next, 54));
@@ -291,7 +292,7 @@ TEST(d2_a_disk_that_hangs_keeps_a_pool_for_a_while)
     disk_bench_end(&b);
 }
 
-/* A disk that fails keeps nothing. */
+/* A disk that fails keeps no pages in memory. */
 TEST(d2_a_disk_that_fails_keeps_nothing_in_memory)
 {
     struct disk_bench b = burst_bench();
@@ -302,12 +303,12 @@ TEST(d2_a_disk_that_fails_keeps_nothing_in_memory)
     b.disk->writes_to_fail = 1;
     b.disk->err = TERN_DISK;
     rig_complete(b.rig, RIG_DISK_WRITE);
-    (void)needs_all(&b, next, 60); /* stores let go */
+    (void)needs_all(&b, next, 60); /* stores give up their pages */
     assert_ok(needs_all(&b, next, 60));
     disk_bench_end(&b);
 }
 
-/* One history over tiers of many sizes: with a disk below them nothing is lost, so more memory
+/* One history over tiers of many sizes: with a disk below them no prefix is lost, so more memory
  * never keeps less. */
 TEST(d6_more_tiers_never_keep_less)
 {
@@ -321,7 +322,7 @@ TEST(d6_more_tiers_never_keep_less)
             for (uint32_t seed = 1; seed <= PROMPTS; seed++)
                 put(&b, seed);
             for (uint32_t seed = 2; seed <= PROMPTS; seed += 3)
-                put(&b, seed); /* once more, in another order */
+                put(&b, seed); /* repeated, in another order */
             if (kept(&b) != PROMPTS * TOKENS)
                 fail_msg("device %u host %u behind %u: %u of %u tokens are kept", device[i],
                          host[k / 2], k % 2, kept(&b), PROMPTS * TOKENS);

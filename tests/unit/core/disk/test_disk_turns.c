@@ -1,5 +1,5 @@
-/* What happens at the same time as a store, a reset or a start: somebody reads, a file is leaving,
- * what it hangs on goes, and what a crash has brought back lies beside what was written since. */
+/* Stores, resets and starts beside other work: a fetch reads, a file is being dropped, the chunk
+ * above goes, and entries that a crash restored lie beside newer ones. */
 #include "unit/rig/rig_disk_bench.h"
 
 #include "core/disk/entries.h"
@@ -20,7 +20,7 @@ static struct rig_session *computed(struct disk_bench *b, uint32_t seed, uint32_
     return rig_committed(b->rig, &b->e, b->pool, seed, n);
 }
 
-/* Nobody waits for it. */
+/* Begins a store that no request waits for. */
 static void store_as(struct disk_bench *b, struct rig_session *s, enum disk_reason reason)
 {
     struct session_view v;
@@ -32,7 +32,7 @@ static void store_as(struct disk_bench *b, struct rig_session *s, enum disk_reas
     rig_advance(b->rig, 1);
 }
 
-/* It is not answered yet. */
+/* Asserts that there is no answer yet. */
 #define assert_waits(b, request) assert_null(rig_reply_to((b)->rig, (request)))
 #define assert_answered(b, request)                                                                \
     do {                                                                                           \
@@ -98,7 +98,7 @@ TEST(a_reset_waits_for_what_was_leaving_before_it)
     assert_ok(rig_match(s, rig_tokens(2, 32), 32));
     assert_ok(rig_run_to(s, rig_tokens(2, 32), 32));
     assert_ok(rig_commit(s, 32, 0));
-    assert_ok(disk_stored(s, 32)); /* the first one makes way, and is not gone */
+    assert_ok(disk_stored(s, 32)); /* the first entry goes, but is not gone */
     assert_int_equal(rig_jobs(b.rig, RIG_DISK_DROP), 1);
     assert_null(rig_request(b.rig, b.e.conn[0], &reset));
     assert_waits(&b, reset.request_id);
@@ -187,7 +187,7 @@ TEST(nothing_makes_way_for_what_can_never_fit)
     b.options.limits.disk_chunks = 12;
     disk_bench_start(&b);
     assert_ok(disk_stored(computed(&b, 1, 16), 16));
-    s = computed(&b, 2, 48); /* and the root of its tree */
+    s = computed(&b, 2, 48); /* plus the root of its tree */
     assert_err(TERN_QUOTA, disk_stored(s, 48));
     assert_int_equal(disk_seen(&b).counts.evicted, 0);
     assert_ok(disk_stored(s, 44));
@@ -219,7 +219,7 @@ TEST(who_needs_a_file_waits_until_one_is_gone)
     disk_bench_end(&b);
 }
 
-/* 16 tokens, with two extra keys, are committed and stored. */
+/* Commits and stores 16 tokens with two extra keys. */
 static enum tern_err store_with_keys(struct disk_bench *b, uint32_t seed)
 {
     const struct extra_key keys[] = {{.position = 0, .hi = seed}, {.position = 4, .hi = seed}};
@@ -232,7 +232,7 @@ static enum tern_err store_with_keys(struct disk_bench *b, uint32_t seed)
     return disk_stored(s, 16);
 }
 
-/* Two tenants share an index of so many blocks and keys, and the first one fills it. */
+/* Two tenants share an index of so many blocks and keys. The first one fills it. */
 static void fill_index(uint32_t blocks, uint32_t keys)
 {
     struct disk_bench b = bench(1u << 22), other;
@@ -254,14 +254,14 @@ static void fill_index(uint32_t blocks, uint32_t keys)
     disk_bench_end(&b);
 }
 
-/* T22: what one tenant stores leaves the others their part of the token blocks and extra keys. */
+/* T22: the stores of one tenant leave the others their part of the token blocks and extra keys. */
 TEST(no_tenant_uses_up_the_index_of_another)
 {
     fill_index(16, 64);
     fill_index(2048, 8);
 }
 
-/* Whoever was told that it is stored finds it. */
+/* A Store that was answered OK can be found. */
 TEST(what_hangs_on_what_was_found_bad_is_written_anew)
 {
     struct disk_bench b = bench(1u << 22);
@@ -290,8 +290,8 @@ TEST(what_hangs_on_what_was_found_bad_is_written_anew)
     disk_bench_end(&b);
 }
 
-/* A crash has brought back what was given up, beside what was written since: it is found once, and
- * as it will be found by the next start. */
+/* A crash restored a dropped entry beside newer ones: a start finds it once, and the next start
+ * finds the same. */
 TEST(what_is_found_twice_is_found_again_by_the_next_start)
 {
     struct disk_bench b = bench(BYTES(64) + 2 * CHUNK);
@@ -302,7 +302,7 @@ TEST(what_is_found_twice_is_found_again_by_the_next_start)
     b.rig->automatic = BY_HAND(RIG_DISK_DROP);
     assert_ok(disk_stored(computed(&b, 2, 64), 64));
     assert_int_equal(disk_seen(&b).entries, 1);
-    assert_ok(disk_stored(computed(&b, 1, 16), 16)); /* and no drop was carried out */
+    assert_ok(disk_stored(computed(&b, 1, 16), 16)); /* no drop has been carried out */
     b.options.tenant[0].disk_bytes = 1u << 22;
     disk_bench_restart(&b);
     first = disk_depth_of(&b, rig_tokens(1, 40), 40);
