@@ -1,5 +1,5 @@
-/* Blocks: prefixes of one chunk, asked about by the thousand, marked as used, and removed from all
- * tiers. L = 4; the key of block `seed` is the first chunk of that sequence. */
+/* Blocks: prefixes of one chunk, found by the thousand, marked as used, and removed from all tiers.
+ * L = 4; the key of block `seed` is the first chunk of that sequence. */
 #include <stdlib.h>
 
 #include "base/prng.h"
@@ -61,7 +61,7 @@ TEST(blocks_are_found_by_their_pages_in_any_order)
     struct asked_blocks a = keys_of(b.rig, b.e.conn[0], b.pool, 2, 3);
     const struct page_ref *refs;
 
-    rig_put(b.rig, &b.e, b.pool, 2, 8); /* its second chunk is no block */
+    rig_put(b.rig, &b.e, b.pool, 2, 8); /* its second chunk is not a block */
     refs = told(&a, BLOCKS_FIND);
     assert_true(refs[0].index > 0);
     assert_int_equal(refs[1].index, s->table[0][0].index);
@@ -73,7 +73,7 @@ TEST(blocks_are_found_by_their_pages_in_any_order)
     bench_ends_clean(&b);
 }
 
-/* T13: who is not touched goes first. */
+/* T13: blocks that are not touched go first. */
 TEST(blocks_that_are_touched_are_evicted_later)
 {
     struct bench b = bench_start(4, 3);
@@ -92,7 +92,7 @@ TEST(blocks_that_are_touched_are_evicted_later)
     bench_ends_clean(&b);
 }
 
-/* T13: of blocks that one request touches the first goes last, whichever was put first. */
+/* T13: of blocks that one request touches the first goes last, whatever the order of the puts. */
 TEST(blocks_that_are_touched_together_are_evicted_from_the_end)
 {
     struct bench b = bench_start(4, 3);
@@ -122,7 +122,7 @@ TEST(blocks_in_use_are_not_removed)
     rig_put(b.rig, &b.e, b.pool, 2, 4);
     refs = told(&a, BLOCKS_REMOVE);
     assert_place(refs[0], BLOCK_HELD);
-    assert_true(refs[1].index > 0); /* where it was */
+    assert_true(refs[1].index > 0); /* at the same place */
     assert_place(refs[2], BLOCK_NOWHERE);
     refs = told(&a, BLOCKS_FIND);
     assert_true(refs[0].index > 0);
@@ -150,7 +150,7 @@ TEST(blocks_on_the_host_tier_are_found_and_removed_there)
     bench_ends_clean(&b);
 }
 
-/* A removed block is not found after a restart either. */
+/* A removed block stays removed after a restart. */
 TEST(blocks_on_the_disk_are_found_and_removed_there)
 {
     struct disk_bench b = disk_bench((struct disk_shape){
@@ -198,8 +198,8 @@ TEST(blocks_that_are_none_are_refused)
     bench_ends_clean(&b);
 }
 
-/* Processes that open a pool as shared have one, whoever comes first and whatever size they name.
- */
+/* All processes that open a pool as shared get one pool, whichever comes first and whatever size
+ * they name. */
 TEST(pool_opened_as_shared_is_one_for_all_engines)
 {
     struct bench b = bench_start(4, 16);
@@ -224,7 +224,7 @@ TEST(pool_opened_as_shared_is_one_for_all_engines)
     bench_ends_clean(&b);
 }
 
-/* Where a Peek of that key says that the block is. */
+/* The place of a block, by a Peek of its key. *ret_device: the device has it. */
 static uint32_t peeked(struct disk_bench *b, const uint32_t *key, bool *ret_device)
 {
     struct request r = {
@@ -239,7 +239,7 @@ static uint32_t peeked(struct disk_bench *b, const uint32_t *key, bool *ret_devi
                                          : BLOCK_NOWHERE;
 }
 
-/* seen: counts places, and at BLOCK_HELD the pages of the device. */
+/* seen: counts blocks by place, and at BLOCK_HELD those on the device. */
 static void agrees(struct disk_bench *b, struct asked_blocks *a, uint32_t seen[])
 {
     struct page_ref refs[KEYS_MAX];
@@ -256,8 +256,8 @@ static void agrees(struct disk_bench *b, struct asked_blocks *a, uint32_t seen[]
     }
 }
 
-/* What is removed is nowhere; else blocks are where a Peek of each finds them, on whatever tier,
- * while sessions hold some and others are evicted, stored and removed. */
+/* A removed block is nowhere. All others are where a Peek finds them, on any tier, while sessions
+ * hold some and others are evicted, stored and removed. */
 TEST(blocks_at_random_are_where_a_peek_finds_them)
 {
     struct disk_bench b = disk_bench((struct disk_shape){

@@ -1,6 +1,6 @@
-/* Faults of the fault table (docs/rules.md) as far as the core alone answers for them: a network
- * that loses messages, time that jumps, pages that an engine still uses, pools and quotas that are
- * full. Each case prints its line once all of its checks have passed. */
+/* Faults of the fault table (docs/rules.md) that the core answers for alone: a network that loses
+ * messages, time that jumps, pages that an engine still uses, pools and quotas that are full. Each
+ * case prints its line when all of its checks have passed. */
 #include <stdio.h>
 
 #include "unit/rig/rig_pair.h"
@@ -10,12 +10,12 @@
 
 /* ------------------------------------------------------------------ lost messages */
 
-/* What crosses the network between two hosts, and does not. */
+/* The directions between two hosts in which messages are lost. */
 struct cut {
     bool to_source, to_dest;
 };
 
-/* One message, or one batch of pages. False: nothing is on its way. */
+/* Delivers or drops one message, or one batch of pages. Returns false if nothing is on its way. */
 static bool one_arrives(struct pair *p, struct cut cut)
 {
     if (rig_jobs(p->dest, RIG_MSG) > 0) {
@@ -38,7 +38,7 @@ static void by_hand(struct pair *p)
     p->source->automatic = BY_HAND(RIG_MSG);
 }
 
-/* Time passes on both hosts, beyond the deadline of a transfer. */
+/* Advances both hosts beyond the deadline of a transfer. */
 static void deadline_passes(struct pair *p, struct cut cut)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -49,7 +49,7 @@ static void deadline_passes(struct pair *p, struct cut cut)
     }
 }
 
-/* Neither side holds anything for the transfer, and the prefix is the source's as before. */
+/* Neither side keeps anything of the transfer, and the source has the prefix as before. */
 static void assert_source_owns(struct pair *p)
 {
     struct rig_session *s = rig_session(p->source, &p->se, p->sp, 1);
@@ -62,8 +62,8 @@ static void assert_source_owns(struct pair *p)
     closes_whole(s, TOKENS);
 }
 
-/* The fetch after `before` deliveries meets the cut; then the network is whole, and the same fetch
- * brings all. False: it had ended before. */
+/* The cut begins after `before` deliveries of a fetch; then the network is whole again, and the
+ * same fetch moves everything. Returns false if the fetch ended before the cut. */
 static bool partition_heals(uint32_t before, struct cut cut)
 {
     struct pair p = pair_offered(3 * 512); /* several batches */
@@ -97,8 +97,8 @@ TEST(fault_28_after_a_partition_the_source_owns_and_the_fetch_can_be_repeated)
     printf("fault=28 runs=%u injected=%u violations=0 dual_owner=0\n", runs, runs);
 }
 
-/* The message that ends a transfer, lost: both sides end all the same. When it comes after all, and
- * the transfer has long been over, it changes nothing. */
+/* The message that ends a transfer is lost: both sides end all the same. If it arrives late, when
+ * the transfer is long over, it changes nothing. Returns how many messages were lost. */
 static uint32_t last_message_lost(bool comes_late)
 {
     struct pair p = pair_offered(3 * 512);
@@ -110,7 +110,7 @@ static uint32_t last_message_lost(bool comes_late)
         assert_true(one_arrives(&p, (struct cut){0}));
     assert_ok(rig_fetched(p.d, p.d->fetch));
     lost = rig_jobs(p.dest, RIG_MSG);
-    assert_int_equal(rig_view(p.source).serves, 1); /* it waits for that message */
+    assert_int_equal(rig_view(p.source).serves, 1); /* the source waits for that message */
     if (!comes_late)
         while (rig_jobs(p.dest, RIG_MSG) > 0)
             rig_drop(p.dest, RIG_MSG);
@@ -131,7 +131,7 @@ static uint32_t last_message_lost(bool comes_late)
     rig_runs_free(p.dest);
     rig_runs_free(p.source);
     assert_source_owns(&p);
-    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS); /* asked again: nothing is left to bring */
+    assert_leaves_whole(fetch_all(p.d), p.d, TOKENS); /* repeated: nothing is left to move */
     pair_ends_clean(&p, PAGES, PAGES);
     return lost;
 }
@@ -148,8 +148,8 @@ TEST(fault_29_the_last_message_of_a_transfer_is_lost_or_late)
 
 #define ASLEEP_NS 60000000000u
 
-/* A machine sleeps for a minute while pages come and others wait for a step: what must be proven
- * stays unproven however much time has passed. Returns how many pages were early. */
+/* A machine sleeps for a minute while pages arrive and others wait for a step: time alone proves
+ * nothing. Returns how many pages came free early. */
 static uint32_t asleep(bool dest, bool source)
 {
     struct pair p = pair_offered(1 << 20);
@@ -192,10 +192,10 @@ TEST(fault_32_a_minute_asleep_frees_nothing_that_is_not_proven)
     printf("fault=32 runs=3 injected=3 violations=0 early_reuse=%u\n", early);
 }
 
-/* ------------------------------------------------------------------ what is full */
+/* ------------------------------------------------------------------ full tables */
 
-/* Every page is pinned or a running session's. Each request is answered in its own event, what is
- * pinned keeps its bytes, and one page that comes back serves the next who asks. */
+/* Every page is pinned or a running session's. Each request is answered in its own event, pinned
+ * pages keep their bytes, and one page that comes free serves the next request. */
 TEST(fault_36_exhausted_and_pinned_is_answered_at_once)
 {
     struct bench b = bench_start(4, 12);
@@ -206,10 +206,10 @@ TEST(fault_36_exhausted_and_pinned_is_answered_at_once)
     computes(running, 2, 32);
     assert_int_equal(rig_free(b.rig, b.pool), 0);
     assert_ok(rig_match(b.s, rig_tokens(3, 8), 8));
-    for (uint32_t i = 0; i < 100; i++) { /* rig_extend fails where no answer is there at once */
+    for (uint32_t i = 0; i < 100; i++) { /* rig_extend fails without an immediate answer */
         assert_err(TERN_POOL_EXHAUSTED, rig_extend(i % 2 ? b.s : pinned, 20, 0, NULL, 0));
         assert_int_equal(b.rig->res.shortage.free, 0);
-        assert_int_equal(b.rig->res.shortage.until_step, 0); /* no step brings any */
+        assert_int_equal(b.rig->res.shortage.until_step, 0); /* no step would free any */
         refused++;
     }
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
@@ -222,8 +222,8 @@ TEST(fault_36_exhausted_and_pinned_is_answered_at_once)
     printf("fault=36 runs=1 injected=%u violations=0 refused=%u\n", refused, refused);
 }
 
-/* One tenant asks for more than it may have of everything that it has a quota of; the other gets
- * all of its own between. */
+/* One tenant asks for more than its quota of everything; in between the other one gets all of its
+ * own. */
 TEST(fault_37_a_quota_is_its_tenants_alone)
 {
     struct rig_options options = rig_defaults();
@@ -257,21 +257,19 @@ TEST(fault_37_a_quota_is_its_tenants_alone)
 
 enum { STEP = 3, ROOM = 8 /* pages of the pool */ };
 
-/* Four pages of a running session go at STEP. */
+/* A running session returns four pages at STEP, in one of several ways. */
 static void gives_back(struct rig_session *s, uint32_t how)
 {
     switch (how) {
     case 0: assert_ok(rig_rewind(s, 0, STEP)); break;
     case 1: assert_ok(rig_abort(s, STEP)); break;
     case 2: assert_ok(rig_close(s, STEP)); break;
-    case 3: /* the tree has them already: it keeps its own, and these go */
-        assert_ok(rig_commit(s, 16, STEP));
-        break;
+    case 3: /* the tree has them: the session's own go */ assert_ok(rig_commit(s, 16, STEP)); break;
     default: fail();
     }
 }
 
-/* All that another session can get now: how many of them are among these. */
+/* A session takes all pages that it can get. Returns how many of them are among `given`. */
 static uint32_t gets_of(struct rig_session *s, const struct page_ref *given, uint32_t n)
 {
     uint32_t tokens = s->len.allocated, among = 0;
@@ -309,7 +307,7 @@ static uint32_t reused_before_step(uint32_t how)
     return early;
 }
 
-/* A prefix that the session only borrowed: until the step it is pinned, so nobody evicts it. */
+/* A prefix that the session only borrowed is pinned until the step, so nobody evicts it. */
 static uint32_t evicted_before_step(void)
 {
     struct rig *rig = rig_create(NULL);

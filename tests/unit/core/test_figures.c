@@ -1,11 +1,11 @@
-/* Figures: what became of prompts and pages, counted for the tenant, the pool and the namespace
- * alike; and how long things took. */
+/* Figures: what happened to prompts and pages, counted alike for the tenant, the pool and the
+ * namespace; and how long things took. */
 #include "core/figures.h"
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_state.h"
 #include "unit/rig/rig_ticket.h"
 
-/* Of tenant 0; its one device pool and that pool's one namespace counted the same. */
+/* A figure of tenant 0; its one device pool and that pool's one namespace must have the same. */
 static uint64_t counted(struct rig *rig, struct pool_id pool, enum figure f)
 {
     uint64_t n = core_tenant_figures(rig->core, 0)->v[f];
@@ -43,13 +43,13 @@ TEST(figures_a_prompt_is_counted_once_with_what_was_found)
     assert_counted(b.rig, b.pool, PROMPT_TOKENS, 22);
     run_and_commit(s, seq1, 22, 20, 0);
     assert_counted(b.rig, b.pool, COMMITTED, 20);
-    assert_int_equal(rig_depth(other, seq1, 22), 20); /* a Peek is no prompt */
+    assert_int_equal(rig_depth(other, seq1, 22), 20); /* a Peek is not a prompt */
     assert_counted(b.rig, b.pool, PROMPTS, 1);
     assert_ok(rig_match(other, seq1, 30));
     assert_counted(b.rig, b.pool, PROMPTS, 2);
     assert_counted(b.rig, b.pool, PROMPT_TOKENS, 22 + 30);
     assert_counted(b.rig, b.pool, DEVICE, 20);
-    assert_ok(rig_match(s, seq1, 27)); /* the next turn: five tokens that it did not have */
+    assert_ok(rig_match(s, seq1, 27)); /* the next turn: five new tokens */
     assert_counted(b.rig, b.pool, PROMPTS, 3);
     assert_counted(b.rig, b.pool, PROMPT_TOKENS, 22 + 30 + 5);
     assert_counted(b.rig, b.pool, DEVICE, 20);
@@ -79,7 +79,7 @@ TEST(figures_what_a_peer_brings_and_how_long_it_took)
     assert_ok(fetch_all(p.d));
     assert_counted(p.dest, p.dp, PROMPT_TOKENS, 24);
     assert_counted(p.dest, p.dp, PEER, 24);
-    assert_counted(p.dest, p.dp, COMMITTED, 0); /* nobody computed there */
+    assert_counted(p.dest, p.dp, COMMITTED, 0); /* that daemon computed nothing */
     assert_counted(p.source, p.sp, COMMITTED, 24);
     assert_int_equal(took(p.dest, LATENCY_FETCH)->n, 1);
     assert_int_equal(took(p.dest, LATENCY_FETCH_WIRE)->n, 1);
@@ -128,7 +128,7 @@ TEST(figures_superseded_state_is_told_from_what_was_evicted)
     assert_counted(st.rig, st.pool, EVICTED_NODES, 0);
 }
 
-/* What operators see of the whole daemon is the sum of the tenants', whatever went. */
+/* The figures of the whole daemon are the sum of its tenants', whatever was freed since. */
 TEST(figures_of_the_daemon_are_those_of_its_tenants)
 {
     struct group_layout groups[2] = {rig_group(64, 512), rig_window(64, 64, 512)};
@@ -154,7 +154,7 @@ TEST(figures_of_the_daemon_are_those_of_its_tenants)
     assert_true(core_tenant_figures(st.rig->core, 0)->v[FIGURE_SUPERSEDED_PAGES] > 0);
 }
 
-/* A namespace that was given up and comes again begins anew; its pool's figures go on. */
+/* A namespace that was given up and opened again begins at zero; its pool's figures continue. */
 TEST(figures_of_a_namespace_end_with_it)
 {
     struct bench b = bench_start(4, 64);

@@ -1,5 +1,5 @@
-/* T20: what a long path costs. Commits, publishing, eviction and closing take few records of it in
- * one step of the core, whatever the window, and twice the path costs twice as much. */
+/* T20: the cost of a long path. Commits, publishing, eviction and closing look at few records of it
+ * in one step of the core, whatever the window, and twice the path costs twice as much. */
 #include "unit/rig/rig_host.h"
 
 #include "core/session/record.h"
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 
 #define CHUNKS 12000 /* of one token each */
-/* A piece, and what ends it: a claim of a resume point that each of its nodes is told of. */
+/* A piece, and at its end the claim of a resume point, which visits each of its nodes. */
 #define PIECE_MOST (3 * PIECE_VISITS_MAX)
 
 enum phase { COMMIT, PUBLISH, EVICT, CLOSE, OTHER, PHASES };
 
 struct meter {
     struct bench b;
-    struct session_id id; /* with the path */
+    struct session_id id; /* of the session with the path */
     uint32_t chunks, pieces;
     enum phase phase;
     uint64_t total[PHASES];
@@ -43,7 +43,7 @@ static void meter_phase(struct meter *m, enum phase phase)
     m->phase = phase;
 }
 
-/* Of the session's own connection. */
+/* Runs an operation over the bench's connection. */
 static struct op_result path_op(struct meter *m, struct session_id id, struct step_op op)
 {
     struct request r = {.op = OP_STEP, .step = {.ops = &op, .n = 1, .pieces = true}};
@@ -55,7 +55,7 @@ static struct op_result path_op(struct meter *m, struct session_id id, struct st
     return reply->step.results[0];
 }
 
-/* A session with so many tokens that are written, of a namespace. */
+/* Opens a session of the namespace, with `chunks` written tokens from `first` on. */
 static struct session_id path_session(struct meter *m, uint64_t ns, uint32_t first)
 {
     struct rig_session *s = rig_session(m->b.rig, &m->b.e, m->b.pool, ns);
@@ -77,10 +77,10 @@ static struct session_id path_session(struct meter *m, uint64_t ns, uint32_t fir
     return s->id;
 }
 
-static uint64_t path_host_bytes; /* of the pools that follow */
-static uint32_t path_cap;        /* of their windows; 0: none */
+static uint64_t path_host_bytes; /* of pools opened from then on */
+static uint32_t path_cap;        /* cap of their WINDOW group; 0: none */
 
-/* A pool for one path, of L = 1; window 0: it has HISTORY alone. */
+/* Opens a pool for one path, with L = 1. window 0: HISTORY alone. */
 static void path_begin(struct meter *m, uint32_t chunks, uint32_t window)
 {
     struct group_layout groups[2] = {rig_group(1, 64), rig_window(1, window, 64)};
@@ -106,7 +106,7 @@ static void path_begin(struct meter *m, uint32_t chunks, uint32_t window)
     m->b.rig->core->visits = 0;
 }
 
-/* Piece after piece, each BUSY and further than the last. */
+/* Commits piece after piece: each but the last is BUSY, and further than the one before. */
 static void path_commit(struct meter *m, uint64_t step)
 {
     struct step_op commit = {.kind = STEP_COMMIT, .length = m->chunks, .step = step};
@@ -146,7 +146,7 @@ static void path_lives(struct meter *m, uint32_t chunks, uint32_t window)
     oracle_audit(m->b.rig->core);
 }
 
-/* A node whose STATE goes ends the claims of all windows that cover it, in one walk. */
+/* A node that loses STATE ends the claims of all windows that contain it, in one walk. */
 static void assert_bounded(const struct meter *m, bool window)
 {
     uint32_t claims = window ? 2 * m->chunks : 0;
@@ -193,9 +193,9 @@ TEST(t20_a_long_path_costs_what_it_has_where_the_window_covers_half_of_it)
     assert_linear(CHUNKS / 2);
 }
 
-/* --- sessions that come and go --- */
+/* --- sessions that open and close --- */
 
-/* One session has the path, written and not committed. */
+/* One session has the path, written but not committed. */
 static void tail_begin(struct meter *m, uint32_t chunks)
 {
     path_begin(m, chunks, 0);
@@ -230,7 +230,7 @@ TEST(t20_a_retract_counts_the_pages_that_it_drops)
     assert_true(one >= CHUNKS && two >= 2 * CHUNKS && two <= 22 * one / 10);
 }
 
-/* All of its path is copied to the host, a node a job, and its step passes last. */
+/* All of the path is copied to the host, a node a job; its step passes last. Returns the visits. */
 static uint64_t retract_costs(uint32_t chunks)
 {
     struct meter *m = malloc(sizeof *m);
@@ -276,8 +276,8 @@ TEST(t20_a_session_that_retracts_walks_its_path_once)
 
 enum walk { ON_BOTH, FIRST_BELOW };
 
-/* The device lacks the windows of all of the path but for its end, so that no node but the last
- * ones can be resumed, whoever looks. */
+/* The device lacks the windows of the whole path except its end, so only the last nodes can be
+ * resumed. Returns the visits of one search. */
 static uint64_t walk_costs(uint32_t chunks, enum walk walk, uint32_t below)
 {
     struct meter *m = malloc(sizeof *m);
@@ -296,7 +296,7 @@ static uint64_t walk_costs(uint32_t chunks, enum walk walk, uint32_t below)
     for (uint32_t at = node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
         node_at(c, at)->state.claims_window = 0;
     node_at(c, node_above(c, (struct path){node, chunks / 4}))->state.refilling = 1u << 1;
-    if (walk == ON_BOTH) /* which is not deeper than half of it, and the nearest below it is */
+    if (walk == ON_BOTH) /* not deeper than half of the path, which is just below it */
         found = state_above_on_both(
             c, (struct path){node_above(c, (struct path){node, chunks / 2}), 0});
     else
@@ -308,7 +308,7 @@ static uint64_t walk_costs(uint32_t chunks, enum walk walk, uint32_t below)
     else
         assert_int_equal(found, NONE);
     visits = c->visits;
-    free(m); /* the rig's teardown looks at no core */
+    free(m); /* the rig's teardown does not look at the core */
     return visits;
 }
 
@@ -330,7 +330,7 @@ TEST(t20_the_first_that_can_be_resumed_is_found_in_one_walk)
     assert_walks(FIRST_BELOW);
 }
 
-/* --- STATE that cannot go --- */
+/* --- STATE that cannot be dropped --- */
 
 static void path_over(struct meter *m, uint32_t chunks, uint64_t step)
 {
@@ -341,8 +341,8 @@ static void path_over(struct meter *m, uint32_t chunks, uint64_t step)
     m->chunks = chunks;
 }
 
-/* A session borrows a path that was to go before what another left, and could. What is passed over
- * on the way to that is a piece of work, too. */
+/* A session borrows a path that would have gone before that of another session, which could go.
+ * Passing over it is done in pieces, too. */
 TEST(t20_state_that_is_borrowed_is_passed_over_in_pieces)
 {
     const uint32_t chunks = 2 * CHUNKS;
@@ -372,7 +372,7 @@ TEST(t20_state_that_is_borrowed_is_passed_over_in_pieces)
     free(m);
 }
 
-/* --- sessions that come back from the host tier --- */
+/* --- sessions that are restored from the host tier --- */
 
 enum come_back { RECOVERED, FETCHED };
 
@@ -389,9 +389,9 @@ static void load_request(struct meter *m, struct session_id id, enum come_back h
     rig_request(m->b.rig, m->b.s->conn, &r);
 }
 
-/* All of the path is on the host alone, retracted or committed by a session that was closed; then a
- * session has it loaded. The first copy ends last, so that all others wait for it. Returns what the
- * load visits. */
+/* The whole path is only on the host, retracted, or committed by a session that was closed; then a
+ * session loads it. The first copy ends last, so that all others wait for it. Returns the load's
+ * visits. */
 static uint64_t load_costs(uint32_t chunks, uint32_t window, enum come_back how)
 {
     struct meter *m = malloc(sizeof *m);
@@ -461,16 +461,16 @@ TEST(t20_a_session_fetches_from_the_host_in_pieces)
 
 TEST(t20_one_that_can_be_resumed_is_looked_for_only_so_far_below)
 {
-    /* Up a window, which half of the path is, and then down. */
+    /* Up a window, which is half of the path, and then down. */
     assert_true(walk_costs(CHUNKS, FIRST_BELOW, BELOW_LOOKS_MAX + 1) <=
                 BELOW_LOOKS_MAX + CHUNKS / 2 + 1);
 }
 
-/* ---- long lists of tokens: what a Match and a Peek may divide ---- */
+/* ---- long lists of tokens: how a Match and a Peek are divided ---- */
 
 #define LIST (2 * CHUNKS)
 
-/* From `from` on, piece by piece where the core may divide it. The answer to the last piece. */
+/* Sends the list, piece by piece if `pieces`. Returns the answer to the last piece. */
 static struct reply list_match(struct meter *m, const struct rig_session *s, bool pieces)
 {
     const struct reply *reply;
@@ -509,7 +509,7 @@ static struct reply list_peek(struct meter *m, bool pieces)
     }
 }
 
-/* What the last list cost: each of its chunks was counted, and no piece was too long. */
+/* The cost of the last list: each of its chunks was counted, and no piece was too long. */
 static void assert_divided(struct meter *m, bool pieces)
 {
     const uint32_t all = LIST / NODES_A_VISIT,
@@ -522,7 +522,7 @@ static void assert_divided(struct meter *m, bool pieces)
     m->total[OTHER] = m->most[OTHER] = m->pieces = 0;
 }
 
-/* A session is given the list, and given it again, undivided and in pieces: it finds the same. */
+/* A session matches the list, and again, undivided and in pieces: each Match finds the same. */
 static void assert_lists(struct meter *m, uint32_t matched)
 {
     struct reply told[2], again[2];

@@ -1,5 +1,5 @@
-/* The read-only views: what ternctl shows is what is there, empty slots are told apart, and looking
- * changes nothing. */
+/* The read-only views: ternctl shows what exists, empty slots can be told apart, and a view changes
+ * nothing. */
 #include "unit/rig/rig_pair.h"
 
 TEST(views_empty_slots_are_false)
@@ -12,7 +12,7 @@ TEST(views_empty_slots_are_false)
     struct node_view node;
 
     for (uint32_t i = 0; i < 3; i++) {
-        uint32_t slot = i == 2 ? UINT32_MAX : i; /* beyond the last, too */
+        uint32_t slot = i == 2 ? UINT32_MAX : i; /* one far beyond the last, too */
 
         assert_false(core_pool_view(rig->core, slot, &pool));
         assert_false(core_session_view(rig->core, slot, &session));
@@ -153,8 +153,8 @@ static void assert_oldest(struct pair *p, struct pull_id pull, uint64_t since_ns
     assert_int_equal(t.quarantined, pages);
 }
 
-/* The pull that waits longest, which is neither the first that began nor the last; as each is
- * proved quiet the next one is told. */
+/* The view names the pull that has waited longest, here neither the first that began nor the last.
+ * When it is proved quiet, the view names the next one. */
 TEST(views_name_the_oldest_in_quarantine)
 {
     static const uint32_t order[] = {1, 2, 0};
@@ -218,7 +218,7 @@ TEST(views_looking_changes_nothing)
     assert_true(core_hash(b.rig->core) == hash);
 }
 
-/* The first slot behind the last, and what a pool was opened as. */
+/* The first slot behind the last one of each table. */
 TEST(views_slots_behind_the_last_are_false)
 {
     struct bench b = bench_start(4, 16);

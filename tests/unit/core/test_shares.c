@@ -1,5 +1,5 @@
 /* Shares (T22): a tenant that fills a table does not keep another one out of what is reserved for
- * it, and its refusal says which share and which setting. */
+ * it, and the refusal names the share and the setting. */
 #include <stdio.h>
 
 #include "testing/test.h"
@@ -40,8 +40,8 @@ static struct share_view share_of(const struct neighbours *n, const char *settin
     return v;
 }
 
-/* Tenant A never publishes a step. What waits for its steps leaves B's commit, rewind and close
- * their records. */
+/* Tenant A never publishes a step. Releases that wait for A's steps leave B's commit, rewind and
+ * close their records. */
 TEST(t22_releases_of_a_tenant_that_stands_still_leave_the_other_its_share)
 {
     struct neighbours n = neighbours_with(OPTIONS_WITH(limits.retires = 128));
@@ -75,7 +75,7 @@ static const struct reply *resets(struct rig *rig, const struct rig_engine *e, u
     return rig_reply_to(rig, request.request_id);
 }
 
-/* Nobody is connected, so whoever resets a namespace leaves a record. */
+/* No peer is connected, so each reset of a namespace keeps a record. */
 TEST(t22_resets_that_wait_for_peers_leave_the_other_tenant_its_share)
 {
     struct neighbours n = neighbours_with(OPTIONS_WITH(limits.resets = 8));
@@ -92,7 +92,7 @@ TEST(t22_resets_that_wait_for_peers_leave_the_other_tenant_its_share)
     assert_int_equal(share_of(&n, "resets", 0).rest, 0);
 }
 
-/* Names of which not every rank has joined yet are engines, too. */
+/* Names with ranks that have not joined yet are engines, too. */
 TEST(t22_half_joined_engines_of_a_tenant_leave_the_other_its_share)
 {
     struct neighbours n = neighbours_with(rig_defaults());
@@ -127,7 +127,7 @@ TEST(t22_sessions_of_a_tenant_leave_the_other_its_share)
     for (uint32_t i = 1; i < 4; i++)
         assert_ok(rig_session_open(n.rig, n.b.conn[0], n.bp, 1, &s));
     assert_refused(n.rig, TERN_BUSY, rig_session_open(n.rig, n.b.conn[0], n.bp, 1, &s));
-    assert_ok(rig_close(n.as, 0)); /* that was of the common rest */
+    assert_ok(rig_close(n.as, 0)); /* that session was in the common rest */
     assert_ok(rig_session_open(n.rig, n.b.conn[0], n.bp, 1, &s));
     assert_refused(n.rig, TERN_BUSY, rig_session_open(n.rig, n.a.conn[0], n.ap, 1, &s));
 }
@@ -146,10 +146,10 @@ TEST(t22_pools_of_a_tenant_leave_the_other_its_share)
     assert_ok(rig_pool_open(n.rig, n.b.conn[0], &g, 1, 16384, &pool));
     assert_refused(n.rig, TERN_BUSY, rig_pool_open(n.rig, n.b.conn[0], &g, 1, 16384, &pool));
     assert_ok(rig_pool_close(n.rig, n.b.conn[0], pool));
-    assert_int_equal(share_of(&n, "pools", 1).used, 2); /* until nobody can write there */
+    assert_int_equal(share_of(&n, "pools", 1).used, 2); /* until nobody can write to it */
 }
 
-/* A opens pools of 1 MiB, each with 2,048 pages in 1,024 slabs, until it is refused. */
+/* A opens pools of 1 MiB, each with 2,048 pages in 1,024 slabs, until one is refused. */
 static void records_of_pools(uint32_t pages, uint32_t slabs, const char *setting)
 {
     struct rig_options options = rig_defaults();
@@ -183,8 +183,8 @@ TEST(t22_slab_records_of_a_tenant_leave_the_other_its_share)
     records_of_pools(65536, 8192, "raise limits.slabs");
 }
 
-/* A peer that does not answer holds the fetches of one tenant. Another tenant's are begun, from the
- * same peer and from others. */
+/* A peer that does not answer holds the fetches of one tenant. Another tenant's fetches begin, from
+ * the same peer and from others. */
 TEST(t22_fetches_of_a_tenant_from_a_silent_peer_leave_the_other_its_share)
 {
     struct rig_options options = rig_defaults();
@@ -211,7 +211,7 @@ TEST(t22_fetches_of_a_tenant_from_a_silent_peer_leave_the_other_its_share)
     assert_int_equal(rig_view(n.rig).pulls, 6);
 }
 
-/* A peer asks again and again, and reads nothing of what it is offered. */
+/* A peer asks again and again, and reads none of the offers. */
 TEST(t22_offers_that_a_peer_leaves_unread_leave_another_peer_its_share)
 {
     struct rig_options options = rig_defaults();
@@ -242,9 +242,9 @@ TEST(t22_offers_that_a_peer_leaves_unread_leave_another_peer_its_share)
     assert_ok(rig_job(p.source, RIG_MSG, 8)->msg.err);
 }
 
-/* --- what prefixes are made of: it makes way --- */
+/* --- records of prefixes, which are evicted --- */
 
-/* Tokens [0, depth) of `seed` lie in the cache, in namespace `ns`, with as many extra keys. */
+/* Caches tokens [0, depth) of `seed` in namespace `ns`, with `nkeys` extra keys. */
 static enum tern_err put(struct neighbours *n, bool a, uint64_t ns, uint32_t seed, uint32_t nkeys)
 {
     struct rig_session *s = rig_session(n->rig, a ? &n->a : &n->b, a ? n->ap : n->bp, ns);
@@ -271,8 +271,8 @@ static uint32_t cached(struct neighbours *n, bool a, uint64_t ns, uint32_t seed)
     return depth;
 }
 
-/* A fills the table with what it caches, and goes on; B has what is reserved for it, and then of
- * what is common as much as A. What A caches gives way to A's own first. */
+/* A fills the table with cached prefixes, and goes on. B gets what is reserved for it, and then as
+ * much of the common rest as A has. A's caching evicts A's own prefixes first. */
 static void t22_shares_of_a_cache(struct rig_options options, const char *setting, uint32_t a_has,
                                   uint32_t b_has)
 {
@@ -284,7 +284,7 @@ static void t22_shares_of_a_cache(struct rig_options options, const char *settin
     for (uint32_t i = 0; i < 200; i++)
         assert_ok(put(&n, true, salts ? 2 + i : 1, 10 + i, nkeys));
     assert_int_equal(share_of(&n, setting, 0).used, a_has);
-    assert_int_equal(cached(&n, false, 1, 1), nkeys ? 0 : 8); /* keys were not given */
+    assert_int_equal(cached(&n, false, 1, 1), nkeys ? 0 : 8); /* the Peek names no keys */
     for (uint32_t i = 0; i < 200; i++)
         assert_ok(put(&n, false, salts ? 2 + i : 1, 10 + i, nkeys));
     assert_int_equal(share_of(&n, setting, 1).used, b_has);
@@ -302,8 +302,8 @@ CACHES(nodes, 64, 48, 16)
 CACHES(token_blocks, 64, 48, 16)
 CACHES(extra_keys, 16, 12, 4)
 
-/* Where all that a tenant has is in use, what another caches makes way, down to where both have
- * equally much of what is common; then nothing does. */
+/* If a tenant uses all that it has, another one's cached prefixes are evicted for it until both
+ * have equally much of the common rest; then nothing is. */
 TEST(t22_what_is_in_use_takes_the_place_of_what_another_caches)
 {
     struct neighbours n = neighbours_with(rig_defaults());
@@ -319,11 +319,10 @@ TEST(t22_what_is_in_use_takes_the_place_of_what_another_caches)
     assert_non_null(strstr(n.rig->last->text, "raise limits.namespaces"));
     assert_int_equal(held, 8);
     assert_int_equal(share_of(&n, "namespaces", 0).used, 8);
-    assert_int_equal(cached(&n, true, 21, 1), 8); /* the oldest went */
+    assert_int_equal(cached(&n, true, 21, 1), 8); /* the oldest went, not this one */
 }
 
-/* Tenants with more memory, of all regions, have more prefixes: what is reserved of their records
- * goes by it. */
+/* The records of prefixes that are reserved for a tenant follow its memory, of all its regions. */
 TEST(t22_records_of_prefixes_are_reserved_by_memory)
 {
     struct rig_options options = rig_defaults();
@@ -341,8 +340,8 @@ TEST(t22_records_of_prefixes_are_reserved_by_memory)
     assert_int_equal(share_of(&n, "namespaces", 0).reserved, 4);
 }
 
-/* A prefix with extra keys makes way for them with what continues it; one without keeps its place,
- * and so does one that somebody holds. */
+/* A prefix with extra keys is evicted for new keys, with what continues it. One without keys stays,
+ * and so does one that a session holds. */
 TEST(t22_extra_keys_make_way_alone)
 {
     struct extra_key keys[2] = {{.position = 1, .lo = 2}, {.position = 5, .lo = 2}};

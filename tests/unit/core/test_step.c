@@ -1,5 +1,5 @@
 /* The core as a function over its arena: a snapshot is a memcpy, equal histories give equal hashes,
- * core_changes counts changes and nothing else; and what is refused before any operation runs. */
+ * core_changes counts changes only; and requests that are refused before any operation runs. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,7 +22,8 @@ TEST(errors_admin_requests_from_a_tenant_denied)
     assert_true(core_changes(b.rig->core) == before);
 }
 
-/* An operator's connection has no tenant. The shell lets no such request through; a tape might. */
+/* An operator's connection has no tenant. The shell refuses such requests, but a tape may have
+ * it. */
 TEST(errors_join_of_an_operator_denied)
 {
     struct bench b = bench_start(4, 16);
@@ -63,7 +64,7 @@ TEST(errors_have_names_and_texts)
     assert_string_equal(err_name(TERN_ERR_COUNT), "UNKNOWN");
 }
 
-/* Some of everything; the same calls every time. */
+/* Some requests of every kind, the same calls every time. */
 static void history(struct bench *b, uint32_t salt)
 {
     struct rig_session *twin = rig_session(b->rig, &b->e, b->pool, 1);
@@ -91,7 +92,7 @@ TEST(core_same_events_same_hash)
     assert_true(core_hash(a.rig->core) != core_hash(c.rig->core)); /* the tokens count */
 }
 
-/* The arena is pointer-free: a copy at another address goes on as the original does. */
+/* The arena has no pointers: a copy at another address continues as the original does. */
 TEST(core_snapshot_by_memcpy_goes_on_as_the_original)
 {
     struct bench b = bench_start(4, 32);
@@ -108,9 +109,9 @@ TEST(core_snapshot_by_memcpy_goes_on_as_the_original)
     at_end = core_hash(b.rig->core);
     assert_true(at_end != at_copy);
 
-    memset(original, 0xab, b.rig->mem_bytes); /* whoever still looked there would stumble */
+    memset(original, 0xab, b.rig->mem_bytes); /* any use of the original would fail */
     b.rig->core = copy;
-    b.rig->next_request -= 5; /* the requests of rig_put, again */
+    b.rig->next_request -= 5; /* repeats the requests of rig_put */
     for (uint32_t i = 0; i < RIG_REPLIES_MAX; i++)
         b.rig->replies[i].reply.request_id = 0;
     rig_put(b.rig, &b.e, b.pool, 9, 16);
@@ -160,14 +161,13 @@ TEST(core_changes_peeks_timers_and_failures_do_not_count)
     assert_err(TERN_GONE,
                rig_session_open(b.rig, b.e.conn[0], (struct pool_id){5, 5}, 1, &ignored));
     assert_err(TERN_UNSUPPORTED, rig_request(b.rig, b.e.conn[0], &unknown)->err);
-    rig_step_done(b.rig, b.e.id, 0, step); /* goes back: refused */
+    rig_step_done(b.rig, b.e.id, 0, step); /* below the last one: refused */
     rig_step_done(b.rig, b.e.id, 7, 99);   /* no such rank */
     rig_step_done(b.rig, (struct engine_id){3, 3}, 0, 99);
     assert_true(core_changes(b.rig->core) == before);
 }
 
-/* Fault 14: an event that names a slot which no longer lives is not answered and changes nothing.
- */
+/* Fault 14: an event that names a dead slot has no effect and no answer. */
 TEST(core_stale_completions_change_nothing)
 {
     static const enum event_kind kinds[] = {EV_SEALED,      EV_ZEROED,     EV_PULLED,
@@ -186,7 +186,7 @@ TEST(core_stale_completions_change_nothing)
 
             if (event.kind == EV_SEALED)
                 event.sealed.n = 1;
-            event.pulled.pull = stale[i]; /* the id is the first member of each of them */
+            event.pulled.pull = stale[i]; /* the id is the first member of each event */
             rig_event(b.rig, &event);
             rejected += core_changes(b.rig->core) == before;
             injected++;
@@ -194,7 +194,7 @@ TEST(core_stale_completions_change_nothing)
     assert_int_equal(rejected, injected);
     rig_disconnect(b.rig, b.admin);
     before = core_changes(b.rig->core);
-    for (uint32_t conn = b.admin; conn < 12345; conn += 6000) { /* closed, and none at all */
+    for (uint32_t conn = b.admin; conn < 12345; conn += 6000) { /* closed, and unknown */
         struct request drain = {.op = OP_DRAIN, .drain = {.on = true}};
 
         assert_null(rig_request(b.rig, conn, &drain));
@@ -226,7 +226,7 @@ TEST(core_size_absurd_limits_invalid)
     assert_err(TERN_INVALID, core_size(&l, &bytes));
 }
 
-/* X6: no handle of one incarnation is one of another, whatever slot it names. */
+/* X6: no handle of one incarnation is valid in another one, whatever its slot. */
 TEST(core_generations_start_elsewhere_in_every_incarnation)
 {
     struct rig_options o = rig_defaults();
@@ -246,8 +246,8 @@ TEST(core_generations_start_elsewhere_in_every_incarnation)
 #undef ELSEWHERE
 }
 
-/* The first slot that is not there, with the generation that the bytes behind it may have: an
- * index is looked at before what it names. */
+/* The first slot behind each table, with the generation that the bytes there may have: an index
+ * must be checked before it is used. */
 TEST(core_ids_behind_the_last_record_are_nobodys)
 {
     struct bench b = bench_start(4, 32);
@@ -277,7 +277,7 @@ TEST(core_ids_behind_the_last_record_are_nobodys)
     assert_true(core_changes(b.rig->core) == before);
 }
 
-/* What a link that ended had still in its queue is of no link. */
+/* Messages that a link had in its queue when it ended belong to no link. */
 TEST(core_messages_of_a_link_that_is_down_or_none_are_ignored)
 {
     struct bench b = bench_start(4, 32);
@@ -304,7 +304,7 @@ TEST(core_reply_has_the_trace_id_of_its_request)
     assert_true(rig_request(b.rig, b.e.conn[0], &match)->trace_id == 0x7ace);
 }
 
-/* What changes nothing but what may go first, or where a session is, is a change too. */
+/* A change of the order of eviction alone, or of where a session is, counts as a change. */
 TEST(core_changes_counts_a_snapshot_release_and_a_retract)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 4, rig_window(4, 8, 512));

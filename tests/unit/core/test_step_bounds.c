@@ -1,6 +1,6 @@
-/* T20: no step of the core visits more records than a named count, however large a pool is: what is
- * left over goes on in the next step, and others are answered in between. core_step checks the sum
- * itself. TERN_FULL=1: pools and engines as large as they may become. */
+/* T20: no step of the core visits more records than a named count, however large a pool is. The
+ * rest continues in the next step, and other requests are answered in between. core_step checks the
+ * sum itself. TERN_FULL=1: pools and engines of the largest size. */
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_ticket.h"
 
@@ -10,15 +10,15 @@
 #define EVICT_FULL   460000
 #define CLOSE_FULL   153000
 #define SESSIONS_MAX 4096   /* of an engine that dies */
-#define MANY         100000 /* evicting them visits more records than one step may */
+#define MANY         100000 /* their eviction visits more records than one step may */
 
 static uint32_t of_size(uint32_t ordinary, uint32_t full)
 {
     return getenv("TERN_FULL") ? full : ordinary;
 }
 
-/* A pool for so many nodes of a page. No audit: it would look at all of them after each of some
- * thousand events. */
+/* Opens a pool for `nodes` nodes of one page. No audit: it would look at all of them after each of
+ * some thousand events. */
 static struct bench bench_for(uint32_t nodes)
 {
     struct rig_options o = rig_defaults();
@@ -45,7 +45,7 @@ static void fill(struct bench *b, uint32_t nodes)
         rig_put(b->rig, &b->e, b->pool, seed, 4000);
 }
 
-/* Full of prefixes, committed and with all their checksums. */
+/* A pool full of committed prefixes, with all their checksums known. */
 static struct bench bench_full_of(uint32_t nodes)
 {
     struct bench b = bench_for(nodes);
@@ -61,7 +61,7 @@ static struct bench full_bench(void)
     return bench_full_of(NODES);
 }
 
-/* A request of the engine, between two steps; its answer is the only action. */
+/* A request of the engine between two steps: its answer must come at once, as the first action. */
 static void answered_between(struct rig *rig, const struct rig_engine *e, struct pool_id pool)
 {
     struct event ev = {.kind = EV_REQUEST, .now_ns = rig->now_ns};
@@ -77,9 +77,9 @@ static void answered_between(struct rig *rig, const struct rig_engine *e, struct
 struct pace {
     struct bench *b;
     struct rig_engine other;
-    struct pool_id pool; /* of the other one */
+    struct pool_id pool; /* of the other engine */
     uint32_t full_of, nodes, steps, between;
-    uint32_t most, visits; /* nodes that went in one step; records that one visited */
+    uint32_t most, visits; /* nodes freed in one step; visits of one */
 };
 
 static void note_pace(void *ctx, const struct event *event)
@@ -93,7 +93,7 @@ static void note_pace(void *ctx, const struct event *event)
     pace->visits = core->visits > pace->visits ? core->visits : pace->visits;
     pace->nodes = now;
     pace->steps++;
-    if (gone > 0 && now > 3 * PIECE_VISITS_MAX) { /* the end of all shall be the rig's to see */
+    if (gone > 0 && now > 3 * PIECE_VISITS_MAX) { /* the rig completes the last part */
         answered_between(pace->b->rig, &pace->other, pace->pool);
         pace->nodes = core->limits.nodes - core->free_nodes.n;
         pace->most = now - pace->nodes > pace->most ? now - pace->nodes : pace->most;
@@ -101,7 +101,7 @@ static void note_pace(void *ctx, const struct event *event)
     }
 }
 
-/* From now on: how much goes in one step. */
+/* Measures from now on how much one step frees. */
 static void watch(struct bench *b, struct pace *pace, uint32_t nodes)
 {
     const struct group_layout group = rig_group(4, 64);
@@ -168,7 +168,7 @@ static void note_total(void *ctx, const struct event *event)
 
 #define RESETS 16
 
-/* N1: one pass over all nodes serves every namespace that was reset before it. */
+/* N1: one pass over all nodes serves every namespace that was reset before it began. */
 TEST(step_many_resets_are_swept_once_and_in_pieces)
 {
     struct bench b = full_bench();
@@ -201,14 +201,14 @@ TEST(step_many_resets_are_swept_once_and_in_pieces)
     assert_true(pace.most <= (2 + 2 * NODE_VISITS) * NODES);
 }
 
-/* E4, T11: the first refusal counts what changed since; after that a refusal looks at nothing. */
+/* E4, T11: the first refusal counts what changed since the last one; later ones look at nothing. */
 TEST(step_a_refused_extend_visits_nothing)
 {
     struct bench b = full_bench();
     struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 1);
 
     assert_ok(rig_match(b.s, rig_tokens(1, 4000), 4000)); /* pins 1,000 nodes */
-    assert_ok(rig_match(other, rig_tokens(9, 4), 4));     /* and this one */
+    assert_ok(rig_match(other, rig_tokens(9, 4), 4));     /* pins one node */
     for (uint32_t times = 0; times < 2; times++) {
         assert_err(TERN_POOL_EXHAUSTED, rig_extend(other, 4 * NODES, 0, NULL, 0));
         assert_int_equal(b.rig->res.shortage.evictable, NODES - 1001);
@@ -217,8 +217,8 @@ TEST(step_a_refused_extend_visits_nothing)
     assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
 }
 
-/* E4: a request that checksum jobs hold up is asked again and again. Each time it looks at few of
- * them, however many there are. */
+/* E4: a request that checksum jobs hold up is repeated again and again. Each time it looks at few
+ * jobs, however many there are. */
 TEST(step_a_refusal_looks_at_few_of_many_jobs)
 {
     const uint32_t nodes = 20000;
@@ -234,8 +234,8 @@ TEST(step_a_refusal_looks_at_few_of_many_jobs)
     assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
 }
 
-/* T11: an extend that takes more evictions than a step may make is told BUSY. What went stays gone,
- * and repeated the request goes on from there. */
+/* T11: an extend that takes more evictions than a step may make is BUSY. The evicted prefixes stay
+ * evicted, and a repetition continues from there. */
 TEST(step_an_extend_that_evicts_too_much_goes_on_when_repeated)
 {
     struct bench b = bench_full_of(MANY);
@@ -270,19 +270,19 @@ TEST(step_an_extend_that_evicts_too_much_goes_on_when_repeated)
     assert_int_equal(rig_free(b.rig, b.pool), 0);
 }
 
-/* ---- what is released at once ---- */
+/* ---- pages that are released at once ---- */
 
 #define CROWD      60   /* sessions */
-#define OWN_PAGES  1000 /* of each: more than a step gives back, together */
+#define OWN_PAGES  1000 /* of each; all are more than a step can return */
 #define OWN_TOKENS (4 * OWN_PAGES)
 
-/* Engine "big" has sessions with many pages each; b.e is another, of another tenant. */
+/* Engine "big" has sessions with many pages each; b.e belongs to another tenant. */
 struct crowd {
     struct bench b;
     struct rig_engine big;
     struct pool_id pool;
     struct rig_session *s[SESSIONS_MAX];
-    uint32_t sessions, own_tokens;       /* of each */
+    uint32_t sessions, own_tokens;       /* of each session */
     uint32_t steps, most, between, gone; /* steps with work left; the most visits of one; answers;
                                             engines that went */
 };
@@ -316,8 +316,8 @@ static struct crowd crowd(void)
     return crowd_of(CROWD, OWN_PAGES);
 }
 
-/* Before each step: what the last one did, and whether the other engine is answered. The audit
- * looks at every step, so at all that is half given back. */
+/* Before each step: records the last one, and checks that the other engine is answered. The audit
+ * looks at every step, so also at sessions that are half returned. */
 static void note_step(void *ctx, const struct event *event)
 {
     struct crowd *w = ctx;
@@ -350,7 +350,8 @@ static void assert_bounded(struct crowd *w, uint32_t visits)
     assert_false(gives_back(w->b.rig->core));
 }
 
-/* In one Step, within so many visits of each, until all is given back. */
+/* Closes all sessions in one Step; each step makes at most `visits` visits until all is
+ * returned. */
 static void close_all(struct crowd *w, uint64_t step, uint32_t visits)
 {
     static struct step_op ops[STEP_OPS_MAX];
@@ -366,8 +367,8 @@ static void close_all(struct crowd *w, uint64_t step, uint32_t visits)
     assert_bounded(w, visits);
 }
 
-/* Every result is there at once, and nobody finds the sessions any more; their pages come free in
- * pieces. */
+/* Each operation has its result at once and nobody finds the sessions any more; their pages come
+ * free in pieces. */
 TEST(t20_a_step_that_closes_many_sessions_gives_back_in_pieces)
 {
     struct crowd w = crowd();
@@ -379,7 +380,7 @@ TEST(t20_a_step_that_closes_many_sessions_gives_back_in_pieces)
     assert_err(TERN_GONE, rig_extend(w.s[CROWD - 1], OWN_TOKENS + 4, 0, NULL, 0));
 }
 
-/* The least of a piece for each of them would be more than a Step may do. */
+/* The least of a piece for each session would exceed what a Step may do. */
 TEST(t20_a_step_full_of_closes_gives_back_in_pieces)
 {
     struct crowd w = crowd_of(STEP_OPS_MAX, 2 * GIVE_AT_ONCE_PAGES);
@@ -389,7 +390,7 @@ TEST(t20_a_step_full_of_closes_gives_back_in_pieces)
     assert_int_equal(rig_free(w.b.rig, w.pool), total);
 }
 
-/* The same where a step is waited for: first the pages go into releases, then they come free. */
+/* The same behind a step that has to pass: the pages first go into releases, and then come free. */
 TEST(t20_a_step_that_passes_frees_in_pieces)
 {
     struct crowd w = crowd();
@@ -405,8 +406,8 @@ TEST(t20_a_step_that_passes_frees_in_pieces)
     assert_int_equal(rig_free(w.b.rig, w.pool), total);
 }
 
-/* E1: an engine that is gone is taken apart in pieces: sessions that were closed before, those that
- * were not, and a commit whose step never passed. Its name is free after the last. */
+/* E1: an engine that is gone is taken apart in pieces: sessions that were closed before, open ones,
+ * and a commit whose step never passed. Its name is free after the last piece. */
 TEST(t20_an_engine_that_is_gone_is_taken_apart_in_pieces)
 {
     struct crowd w = crowd_of(of_size(CROWD, SESSIONS_MAX), of_size(OWN_PAGES, 60));
@@ -421,12 +422,12 @@ TEST(t20_an_engine_that_is_gone_is_taken_apart_in_pieces)
     rig_engine_kill(w.b.rig, &w.big, 0);
     assert_bounded(&w, 2 * PIECE_VISITS_MAX);
     assert_int_equal(w.gone + w.b.rig->engines_gone, 1);
-    assert_int_equal(rig_view(w.b.rig).nodes, 1); /* the root of the other one's */
+    assert_int_equal(rig_view(w.b.rig).nodes, 1); /* the root of the other engine's */
     assert_int_equal(rig_free(w.b.rig, w.pool), total);
     assert_ok(rig_join(w.b.rig, late, "big", ROLE_BOTH, 0, 1));
 }
 
-/* Who asks for its name meanwhile is told to come again. */
+/* A join under its name meanwhile is BUSY. */
 TEST(e1_the_name_of_an_engine_is_taken_until_all_that_it_held_is_given_back)
 {
     struct crowd w = crowd();
@@ -452,7 +453,7 @@ TEST(e1_the_name_of_an_engine_is_taken_until_all_that_it_held_is_given_back)
 #define HUGE_PAGES 100000
 #define HUGE_KEEPS 5 /* tokens */
 
-/* An operation on the bench's session alone: its result, and how far that step went. */
+/* Runs one operation on the bench's session. Returns its result. */
 static const struct op_result *huge_op(struct bench *b, struct step_op op)
 {
     struct event ev = {.kind = EV_REQUEST, .now_ns = b->rig->now_ns};
@@ -492,8 +493,8 @@ static struct bench huge_bench(struct rig_engine *ret_other, struct pool_id *ret
     return b;
 }
 
-/* T20: Rewind, Finish and Abort are answered at once; the pages come free in pieces, the session is
- * BUSY until then, and goes on afterwards. Where a step is waited for nothing is free before it. */
+/* T20: Rewind, Finish and Abort are answered at once. The pages come free in pieces, the session is
+ * BUSY until then, and may continue afterwards. No page is free before the step that was named. */
 TEST(t20_one_huge_session_gives_back_in_pieces)
 {
     static const enum step_op_kind kinds[] = {STEP_REWIND, STEP_FINISH, STEP_ABORT};
@@ -524,14 +525,14 @@ TEST(t20_one_huge_session_gives_back_in_pieces)
         assert_err(TERN_OK, r->err);
         assert_int_equal(r->lengths.allocated, 64);
         assert_int_equal(r->lengths.written, op.kind != STEP_ABORT);
-        b.rig->no_audit = false; /* from here the rig looks at all of it */
+        b.rig->no_audit = false; /* from here on the audit looks at all of it */
         assert_ok(rig_close(b.s, 0));
         assert_int_equal(rig_free(b.rig, b.pool), total);
         rig_destroy(b.rig);
     }
 }
 
-/* T20: the step that gives back the last page asks for no other. */
+/* T20: the step that returns the last page asks for no other one. */
 TEST(t20_one_huge_session_asks_for_steps_until_its_last_page)
 {
     struct event timer = {.kind = EV_TIMER};
@@ -551,8 +552,8 @@ TEST(t20_one_huge_session_asks_for_steps_until_its_last_page)
     rig_destroy(b.rig);
 }
 
-/* T20, E2: a session that gives back is closed, or its engine dies. No page comes free before the
- * step of the operation that gave it up, nor before that of a Close that came before it went. */
+/* T20, E2: a session that is returning pages is closed, or its engine dies. No page comes free
+ * before the step of the operation that gave it up, nor before that of a Close meanwhile. */
 TEST(t20_a_session_that_gives_back_ends_with_its_engine_or_by_a_close)
 {
     static const enum step_op_kind kinds[] = {STEP_REWIND, STEP_ABORT};
@@ -593,8 +594,7 @@ TEST(t20_a_session_that_gives_back_ends_with_its_engine_or_by_a_close)
     }
 }
 
-/* What an event that has nothing to do with them looks at, beside so many tickets whose step does
- * not pass, and so many turns. */
+/* The visits of an unrelated event beside n tickets whose step does not pass, and n turns. */
 static uint32_t visits_beside(uint32_t n)
 {
     struct rig_options o = rig_defaults();
@@ -622,7 +622,7 @@ static uint32_t visits_beside(uint32_t n)
     rig_timers(b.rig);
     timer.now_ns = ++b.rig->now_ns;
     b.rig->no_audit = false;
-    rig_event(b.rig, &timer); /* and what the heap of tickets and the lists of turns say */
+    rig_event(b.rig, &timer); /* the audit checks the heap of tickets and the lists of turns */
     b.rig->no_audit = true;
     core_step(b.rig->core, &timer, b.rig->out);
     visits = b.rig->core->visits;
@@ -630,7 +630,7 @@ static uint32_t visits_beside(uint32_t n)
     timer.now_ns = b.rig->now_ns += o.limits.ticket_deadline_ns;
     rig_event(b.rig, &timer);
     rig_timers(b.rig);
-    assert_int_equal(b.rig->core->tickets, 0); /* all in one order of their times */
+    assert_int_equal(b.rig->core->tickets, 0); /* all, in the order of their times */
     rig_destroy(b.rig);
     return visits;
 }
@@ -641,8 +641,8 @@ TEST(step_an_event_costs_the_same_beside_any_number_of_tickets_and_turns)
     assert_int_equal(visits_beside(500), visits_beside(8));
 }
 
-/* An operator evicts a full pool, which is left over; another engine's checksums become known in
- * events of `each` jobs. Returns the visits of these steps. */
+/* An operator evicts a full pool, most of which is left over, while another engine's checksums
+ * become known in events of `each` jobs. Returns the visits of these steps. */
 static uint64_t visits_of_seals(uint32_t each)
 {
     const uint32_t nodes = 8000;
@@ -670,8 +670,8 @@ static uint64_t visits_of_seals(uint32_t each)
     return visits;
 }
 
-/* Each step grants the pieces of what is left over their least, so the ends of jobs that came
- * together take one step. */
+/* Each step grants each piece of the rest its least, so the ends of jobs in one event share one
+ * step. */
 TEST(t20_seals_that_end_in_one_event_share_what_is_left_over)
 {
     uint64_t one_by_one = visits_of_seals(1), together = visits_of_seals(SEALED_JOBS_MAX);
