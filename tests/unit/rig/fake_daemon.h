@@ -1,7 +1,6 @@
-/* A daemon for tests of the client: a thread that listens on a socket of its own, answers Hello by
- * itself and then runs the test's script on the connection. The script reads requests and sends
- * whatever bytes it likes, split where it likes. It uses check(): cmocka's assertions belong to the
- * thread of the test. */
+/* A daemon for tests of the client: a thread listens on a socket of its own, answers Hello and then
+ * runs the test's script on the connection. The script reads requests and sends any bytes, split
+ * anywhere. It uses check(): cmocka's assertions belong to the thread of the test. */
 #ifndef TEST_FAKE_DAEMON_H
 #define TEST_FAKE_DAEMON_H
 
@@ -25,11 +24,11 @@ struct fake {
     char path[64];
     int listener, fd;
     pthread_t thread;
-    void (*serve)(struct fake *f); /* after Hello; the connection is closed when it returns */
+    void (*serve)(struct fake *f); /* runs after Hello; the connection is closed when it returns */
     void *ctx;
-    uint32_t version, body_max, hello_err; /* what Hello is answered with */
-    const char *hello_text;                /* with hello_err; NULL: none */
-    bool unasked, unread;  /* Hello is answered before it comes, or is read; then it is the end */
+    uint32_t version, body_max, hello_err; /* of the answer to Hello */
+    const char *hello_text;                /* of an error; NULL: none */
+    bool unasked, unread;  /* Hello is answered before it comes or is read; then close */
     struct frame_header h; /* the request read last */
     uint8_t body[FRAME_BODY_MAX];
     uint8_t budget_mem[BUDGET_BYTES(FRAME_BODY_MAX)] __attribute__((aligned(BUDGET_ALIGN)));
@@ -77,12 +76,12 @@ static inline void fake_write(struct fake *f, const void *bytes, size_t n)
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
-            return; /* the client is gone: the test looks at its own side */
+            return; /* the client is gone: the test checks its own side */
         sent += (size_t)put;
     }
 }
 
-/* Returns when the client has taken every byte out of its socket. */
+/* Returns when the client has received every byte. */
 static inline void fake_drained(struct fake *f)
 {
     int left = 1;
@@ -118,7 +117,7 @@ static inline void fake_reply_empty(struct fake *f)
     fake_reply(f, &m);
 }
 
-/* Parts of answers, which the caller keeps. */
+/* Parts of answers, owned by the caller. */
 static inline Tern__Wire__Status fake_status(uint32_t err, const char *text,
                                              Tern__Wire__Shortage *shortage)
 {
@@ -143,7 +142,7 @@ static inline Tern__Wire__Lengths fake_lengths(uint32_t committed, uint32_t writ
     return l;
 }
 
-/* Each field with another value. */
+/* Each field has a different value. */
 static inline Tern__Wire__Shortage fake_shortage(void)
 {
     Tern__Wire__Shortage s = TERN__WIRE__SHORTAGE__INIT;
@@ -159,7 +158,7 @@ static inline Tern__Wire__Shortage fake_shortage(void)
     return s;
 }
 
-/* Borrows the n pages, each an index and a generation. */
+/* Returns a run of the n pages, each an index and a generation; `pages` is borrowed. */
 static inline Tern__Wire__Run fake_run(uint32_t group, uint32_t first, const void *pages,
                                        uint32_t n)
 {
@@ -214,7 +213,7 @@ static inline void *fake_main(void *arg)
     return NULL;
 }
 
-/* *f: zeroed but for what the test sets; version and body_max 0 mean what this build speaks. */
+/* *f: zeroed except for what the test sets; version and body_max 0: those of this build. */
 static inline void fake_start(struct fake *f, void (*serve)(struct fake *f), void *ctx)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -233,7 +232,7 @@ static inline void fake_start(struct fake *f, void (*serve)(struct fake *f), voi
     check(pthread_create(&f->thread, NULL, fake_main, f) == 0);
 }
 
-/* After the client has closed, or the script has ended. */
+/* The client has closed before, or the script has ended. */
 static inline void fake_stop(struct fake *f)
 {
     shutdown(f->listener, SHUT_RDWR);

@@ -1,7 +1,7 @@
-/* The rig's heart: events in, actions out, jobs, replies, links. See rig.h. Owns the arena, the
- * actions buffer and copies of everything that has to outlive one step. Callers: the other rig
- * files, tests, fuzzers. What must stay true: every job that the core asked for is completed
- * exactly once or dropped by the test on purpose. */
+/* The rig's core: events in, actions out, jobs, replies, links (rig.h). Owns the arena, the actions
+ * buffer and copies of everything that outlives a step. Called by the other rig files, tests and
+ * fuzzers. Invariant: every job that the core asked for is completed exactly once, or dropped by
+ * the test. */
 #include "base/err.h"
 #include "unit/rig/rig_spill.h"
 
@@ -114,7 +114,7 @@ struct rig_options rig_small(void)
 }
 
 static struct rig *live;
-/* What the step under way asks for, taken in before the next step of any rig. */
+/* The actions of the present step, which are processed before the next step of any rig. */
 static struct actions *asked;
 
 struct rig *rig_create(const struct rig_options *options)
@@ -137,7 +137,7 @@ struct rig *rig_create(const struct rig_options *options)
     rig->out = asked;
     rig->now_ns = 1000000000u;
     rig->next_request = 1;
-    rig->next_conn = 1; /* 0 is what a field holds that nobody set */
+    rig->next_conn = 1; /* 0 is the value of an unset field */
     rig->automatic = RIG_ALL;
     err = core_size(&rig->options.limits, &rig->mem_bytes);
     if (err != TERN_OK)
@@ -313,7 +313,7 @@ static void keep_msg(struct rig *rig, uint32_t link, const struct peer_msg *msg)
     job->msg.keys = msg->nkeys ? must_copy(msg->keys, msg->nkeys * sizeof(struct extra_key)) : NULL;
 }
 
-/* A page of a span: its bytes, and where they begin in it. */
+/* A page of a span: its bytes, and their offset in the span. */
 struct rig_span_page {
     uint8_t *v;
     uint64_t at, bytes;
@@ -426,8 +426,8 @@ static void take_action(struct rig *rig, const struct action *act)
     }
 }
 
-/* Where nothing is left over and no time has passed, the core has nothing to do. What it does then
- * was forgotten, and would wait for an event that has nothing to do with it. */
+/* Without work left over or time passed, the core has nothing to do. An action here was forgotten
+ * before, and would have waited for an unrelated event. */
 static void nothing_was_forgotten(struct rig *rig)
 {
     struct event timer = {.kind = EV_TIMER, .now_ns = rig->now_ns};
@@ -574,8 +574,8 @@ static void seal_pages(struct rig *rig, const struct rig_job *job)
         rig->sums[job->pages[i].record] = sum_of(rig, job->pool, &job->pages[i]);
 }
 
-/* The seam's work of one copy: bytes and checksums, and a look at what was written. A copy that
- * fails leaves the destination with bytes that are nobody's. */
+/* The seam's work for one copy: it copies bytes and checksums and verifies what was written. A copy
+ * that fails leaves wrong bytes at the destination. */
 static enum tern_err do_copy(struct rig *rig, const struct rig_job *job)
 {
     enum tern_err err = TERN_OK;
@@ -607,7 +607,7 @@ static enum tern_err do_copy(struct rig *rig, const struct rig_job *job)
     return rig->copy_err;
 }
 
-/* What two runs of bytes have in common of a span, from `at` and from `to_at` on. */
+/* Copies the bytes of a span that both pages have. */
 static void copy_common(const struct rig_span_page *from, const struct rig_span_page *to)
 {
     uint64_t first = from->at > to->at ? from->at : to->at, from_end = from->at + from->bytes,
@@ -617,7 +617,7 @@ static void copy_common(const struct rig_span_page *from, const struct rig_span_
         memcpy(to->v + (first - to->at), from->v + (first - from->at), end - first);
 }
 
-/* The pages of a span at both ends. False: one of the source's is gone. */
+/* Finds the pages of a span at both ends. Returns false if a page of the source is gone. */
 static bool span_find(const struct rig_job *job, uint32_t i, const struct page_at *pages,
                       struct rig_move *io)
 {
@@ -641,7 +641,7 @@ static bool span_find(const struct rig_job *job, uint32_t i, const struct page_a
     return true;
 }
 
-/* Byte by byte: the source's pages that are there follow each other. */
+/* Copies byte by byte: the source's pages follow one another. */
 static void span_copy(const struct rig_move *m)
 {
     for (uint32_t k = 0; k < m->n; k++) {
@@ -659,7 +659,7 @@ static void span_copy(const struct rig_move *m)
     }
 }
 
-/* As in the data path: a page that the source refuses breaks its pull, however many others came. */
+/* As in the data path: a page that the source refuses breaks its pull, even if others came. */
 static void refused(const struct rig_job *job, struct event *event)
 {
     *event =
@@ -692,7 +692,7 @@ static void do_spans(struct rig *rig, const struct rig_job *job, struct event *e
     }
 }
 
-/* A page of equal layout, in each rank's region. */
+/* Copies a page of equal layout, in each rank's region. */
 static void page_copy(const struct rig_move *m)
 {
     const struct page_at there = {.group = m->group, .index = m->there[0]},
@@ -713,7 +713,7 @@ static void page_copy(const struct rig_move *m)
     }
 }
 
-/* The seam's work of one batch: which pages arrived and are right. */
+/* The seam's work for one batch: reports which pages arrived and are right. */
 static void do_pull(struct rig *rig, const struct rig_job *job, struct event *event)
 {
     struct rig *source = job->from ? NULL : rig->link[job->link].rig;
@@ -791,7 +791,7 @@ static void complete_at(struct rig *rig, uint32_t at)
         break;
     case RIG_PULL_STOP:
         event = (struct event){.kind = EV_PULL_QUIET, .pull_quiet.pull = job.pull};
-        for (uint32_t i = 0; i < rig->njobs; i++) /* a stopped pull completes nothing any more */
+        for (uint32_t i = 0; i < rig->njobs; i++) /* a stopped pull completes no batch */
             if (rig->jobs[i].kind == RIG_PULL && pull_id_equal(rig->jobs[i].pull, job.pull)) {
                 struct rig_job stale = take_job(rig, i--);
 

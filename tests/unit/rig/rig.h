@@ -1,7 +1,7 @@
-/* A rig around one core, for unit tests and fuzzers: it plays the shell. It turns calls into
+/* A rig around one core, for unit tests and fuzzers, in place of the shell. It turns calls into
  * events, keeps the replies, answers the core's jobs (seal, zero, pull, stop) at once or when the
- * test says so, and holds real bytes for every page so that a test can compare contents. Two rigs
- * can be joined by links. After every event the audit of tests/oracle runs. What the core must
+ * test wants, and has real bytes for every page, so that a test can compare contents. Links can
+ * join two rigs. After every event the audit of tests/oracle runs. Anything that the core must
  * never do ends in rig_fail. */
 #ifndef TEST_RIG_H
 #define TEST_RIG_H
@@ -17,7 +17,7 @@
 #define RIG_TABLE_MAX   4608
 #define RIG_KEYS_MAX    16
 #define RIG_SERVES_MAX  128
-#define RIG_SPAN_PAGES  64 /* of one end, in a page of the other */
+#define RIG_SPAN_PAGES  64 /* pages of one end in a page of the other */
 
 enum rig_job_kind {
     RIG_SEAL = 1,
@@ -43,7 +43,7 @@ struct rig_job {
         struct copy_id copy;
         struct pull_id pull;
     };
-    struct serve_id serve; /* SERVE_STOP; PULL: the source's */
+    struct serve_id serve; /* SERVE_STOP; PULL: at the source */
     uint32_t link, pool, batch, n;
     struct page_at *pages; /* owned */
     uint32_t to_pool;      /* COPY: `pages` are read, `to` is written */
@@ -51,8 +51,8 @@ struct rig_job {
     struct page_ref *refs; /* owned */
     bool resharded;        /* a PULL between pools of other layout */
     struct pull_span
-        *spans;          /* owned: of a PULL between pools of other page_tokens; then `pages` has
-                            those of all spans, and page_bytes are in the ratio of page_tokens */
+        *spans;          /* owned: of a PULL between pools of other page_tokens; `pages` then has
+                          * those of all spans, and page_bytes are in the ratio of page_tokens */
     struct peer_msg msg; /* its arrays owned */
     struct record_job record;
     struct disk_page *from;  /* owned: of a PULL from the disk */
@@ -74,8 +74,8 @@ struct rig_options {
     uint64_t secret; /* of the tables: see testing/secret.h */
 };
 
-/* Pages that a PULL moves into those of a pool of other layout: of the source's those from `first`
- * on are there, n of them. */
+/* Pages that a PULL moves to a pool of another layout. The source has n of them, from `first`
+ * on. */
 struct rig_move {
     struct rig *from, *to;
     uint32_t from_pool, to_pool, group, first, n, pages;
@@ -83,10 +83,10 @@ struct rig_move {
 };
 
 struct rig {
-    struct rig *next_live;        /* of those that were not destroyed */
+    struct rig *next_live;        /* in the list of rigs that were not destroyed */
     struct rig_session *sessions; /* owned: those of rig_session */
     void (*on_event)(void *ctx,
-                     const struct event *event); /* before each step; NULL: nobody listens */
+                     const struct event *event); /* called before each step; NULL: none */
     void *on_event_ctx;
     void (*reshard)(const struct rig_move *move); /* NULL: rank 0's bytes are copied, in order */
     struct core *core;
@@ -100,13 +100,13 @@ struct rig {
     uint32_t automatic; /* kinds of jobs that complete by themselves */
     bool no_audit;
     enum supersede supersede;                    /* of the pools that rig_pool_open opens */
-    uint64_t host_bytes;                         /* likewise; 0: no host tier */
+    uint64_t host_bytes;                         /* of these pools; 0: no host tier */
     uint8_t *bytes[RIG_TENANTS_MAX];             /* region 0 of each tenant */
-    uint8_t *region[RIG_TENANTS_MAX][RANKS_MAX]; /* the others, once one is asked for */
-    uint8_t *host[RIG_TENANTS_MAX];              /* and of its host tier */
-    uint8_t *records[RIG_TENANTS_MAX];           /* and its record memory */
+    uint8_t *region[RIG_TENANTS_MAX][RANKS_MAX]; /* the others, once one was asked for */
+    uint8_t *host[RIG_TENANTS_MAX];              /* the host tier of each */
+    uint8_t *records[RIG_TENANTS_MAX];           /* the record memory of each */
     uint64_t *sums;         /* of each page record, once its checksum is known */
-    enum tern_err copy_err; /* of the next `copies_to_fail` copies that complete */
+    enum tern_err copy_err; /* result of the next `copies_to_fail` copies */
     uint32_t copies_to_fail, copies_back, copies_up;
     struct rig_job jobs[RIG_JOBS_MAX];
     uint32_t njobs;
@@ -124,10 +124,10 @@ struct rig {
         bool live;
     } serve[RIG_SERVES_MAX];
     struct spill *spill;                 /* its disk, borrowed; NULL: none */
-    uint32_t corrupt_pages;              /* pages still to be spoilt at the receive */
+    uint32_t corrupt_pages;              /* pages still to be corrupted at the receive */
     uint32_t corrupt_group_index;        /* 0: any; else only this index */
-    uint64_t pulled_pages, pulled_bytes; /* pages: whole ones, and the rest of others */
-    uint64_t step_wanted;                /* as the core said last */
+    uint64_t pulled_pages, pulled_bytes; /* that arrived; bytes: without spans */
+    uint64_t step_wanted;                /* as the core last set it */
     uint32_t replies_seen, closes_seen, engines_gone, engines_stuck, link_closes;
     struct engine_id engine_gone; /* the newest */
     uint32_t max_pages_in_flight, pages_in_flight;
@@ -136,10 +136,10 @@ struct rig {
 struct rig_engine {
     struct engine_id id;
     uint32_t tenant, world;
-    uint32_t conn[RANKS_MAX], proc[RANKS_MAX]; /* [0] schedules too */
+    uint32_t conn[RANKS_MAX], proc[RANKS_MAX]; /* [0] is the scheduler, too */
 };
 
-/* What the engine knows of a session: kept up from the answers. */
+/* The engine's picture of a session, kept up to date by the answers. */
 struct rig_session {
     struct rig *rig;
     struct rig_session *next; /* of rig->sessions */
@@ -154,29 +154,29 @@ struct rig_session {
     struct page_ref table[GROUPS_MAX][RIG_TABLE_MAX];
     uint32_t matched;           /* by the last Match */
     uint64_t fetch;             /* the request id of the last Fetch */
-    uint32_t at_least, wait_ms; /* of a Fetch */
+    uint32_t at_least, wait_ms; /* of the next Fetch */
     bool prefetch;
     uint64_t fetch_step;
-    /* T5. Own pages of a WINDOW group below slid have left the table; borrowed ones below `low`
-     * tokens, since chunks are borrowed as a whole. */
+    /* T5. Own pages of a WINDOW group below `slid` have left the table, and borrowed ones below
+     * `low` tokens, since chunks are borrowed as a whole. */
     uint32_t slid[GROUPS_MAX], low;
 };
 
-/* Limits that fit small tests; change what the test is about. */
+/* Limits that fit small tests. A test changes those that it is about. */
 struct rig_options rig_defaults(void);
-/* So little of everything that it runs out now and then. */
+/* Limits so small that each table is full now and then. */
 struct rig_options rig_small(void);
 struct rig *rig_create(const struct rig_options *options); /* NULL: the defaults */
-/* With its sessions. Behind each case rig_destroy_all does it. */
+/* Destroys its sessions, too. After each case rig_destroy_all does this. */
 void rig_destroy(struct rig *rig);
 void rig_destroy_all(void);
 
-/* Applies one event, takes the actions in, completes automatic jobs until nothing moves (links
- * included). */
+/* Applies one event, processes the actions, and completes automatic jobs until nothing is left to
+ * do (on linked rigs, too). */
 void rig_event(struct rig *rig, const struct event *event);
 void rig_advance(struct rig *rig, uint64_t ns); /* time passes, with an EV_TIMER */
-void rig_timers(struct rig *rig);               /* EV_TIMER while the core's deadline has passed */
-void rig_settle(struct rig *rig);               /* completes what is automatic */
+void rig_timers(struct rig *rig);               /* EV_TIMERs while the core's deadline has passed */
+void rig_settle(struct rig *rig);               /* completes automatic jobs */
 
 /* Jobs that wait because their kind is not automatic. */
 uint32_t rig_jobs(const struct rig *rig, enum rig_job_kind kind);
@@ -203,7 +203,7 @@ enum tern_err rig_join(struct rig *rig, uint32_t conn, const char *name, enum ro
                        uint32_t rank, uint32_t world);
 enum tern_err rig_leave(struct rig *rig, uint32_t conn);
 struct rig_engine rig_engine(struct rig *rig, uint32_t tenant, const char *name, uint32_t world);
-/* Its rank r lives in region first + r, and says so. */
+/* Rank r lives in region first + r, which it names when it joins. */
 struct rig_engine rig_engine_at(struct rig *rig, uint32_t tenant, const char *name, uint32_t world,
                                 uint32_t first);
 enum tern_err rig_join_at(struct rig *rig, uint32_t conn, const char *name, uint32_t rank,
@@ -226,15 +226,14 @@ struct pool_id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint3
 
 enum tern_err rig_session_open(struct rig *rig, uint32_t conn, struct pool_id pool, uint64_t ns,
                                struct rig_session *ret);
-/* Opened, checked, and owned by the rig; rig_session_free frees it before (and sends nothing). */
+/* Opened, checked, and owned by the rig. rig_session_free frees it earlier, without a request. */
 struct rig_session *rig_session(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                                 uint64_t ns);
 void rig_session_free(struct rig_session *s);
 
-/* Tokens of a made-up sequence: the same seed gives the same sequence, another seed shares nothing.
- */
+/* Tokens of a made-up sequence: one seed has one sequence, and sequences share no prefix. */
 const uint32_t *rig_tokens(uint32_t seed, uint32_t n);
-extern const uint32_t *const seq1; /* those of sequence 1: they stay where they are */
+extern const uint32_t *const seq1; /* sequence 1, at an address that never changes */
 
 enum tern_err rig_match(struct rig_session *s, const uint32_t *tokens, uint32_t n);
 enum tern_err rig_match_full(struct rig_session *s, const struct req_tokens *tokens, uint64_t step);
@@ -248,7 +247,7 @@ uint32_t rig_depth(struct rig_session *like, const uint32_t *tokens,
 enum tern_err rig_op(struct rig_session *s, struct step_op op);
 enum tern_err rig_extend(struct rig_session *s, uint32_t allocated, uint32_t written,
                          const uint32_t *tokens, uint32_t n);
-/* Grows to `to` tokens of `tokens`, writes their pages (rig_write) and says so: A = C = to. */
+/* Grows to `to` tokens of `tokens`, writes their pages (rig_write) and reports them: A = C = to. */
 enum tern_err rig_run_to(struct rig_session *s, const uint32_t *tokens, uint32_t to);
 enum tern_err rig_rewind(struct rig_session *s, uint32_t p, uint64_t step);
 enum tern_err rig_commit(struct rig_session *s, uint32_t depth, uint64_t step);
@@ -259,10 +258,10 @@ enum tern_err rig_slide(struct rig_session *s, uint32_t next, uint64_t step);
 enum tern_err rig_snapshot_release(struct rig_session *s);
 const struct reply *rig_step_ops(struct rig *rig, uint32_t conn, const struct step_op *ops,
                                  uint32_t n);
-/* Takes what an operation answered into the session's table. */
+/* Applies an operation's answer to the session's table. */
 void rig_take(struct rig_session *s, const struct reply *reply, const struct op_result *result);
 
-/* Match, run, commit and (for put) close: tokens [0, depth) of `seed` are in the tree. */
+/* Match, run, commit and (rig_put) close: tokens [0, depth) of `seed` are in the tree then. */
 struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                                   uint32_t seed, uint32_t depth);
 void rig_put(struct rig *rig, const struct rig_engine *e, struct pool_id pool, uint32_t seed,
@@ -270,49 +269,48 @@ void rig_put(struct rig *rig, const struct rig_engine *e, struct pool_id pool, u
 
 uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct pool_id pool, uint32_t nodes);
 
-/* The engine forgets the session's table; Recover tells it anew. */
+/* The engine forgets the session's table; the answer to Recover has it. */
 enum tern_err rig_retract(struct rig_session *s, enum retract_mode mode, uint64_t step);
 uint64_t rig_recover(struct rig_session *s); /* the request id */
-/* Takes the answer to a Recover into the session; its error, BUSY while there is none. */
+/* Applies the answer to a Recover to the session. Returns its error, BUSY if there is none yet. */
 enum tern_err rig_recovered(struct rig_session *s, uint64_t request_id);
-enum tern_err rig_recover_now(struct rig_session *s); /* that must be answered by now */
+enum tern_err rig_recover_now(struct rig_session *s); /* which must be answered already */
 enum tern_err rig_reset(struct rig *rig, uint32_t conn, uint64_t ns, uint32_t *ret_nodes);
 enum tern_err rig_pin(struct rig *rig, uint32_t admin_conn, struct node_id node, bool on);
 
 uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth); /* the request id */
-/* Takes the answer to a fetch into the session; its error, BUSY while there is none. */
+/* Applies the answer to a fetch to the session. Returns its error, BUSY if there is none yet. */
 enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id);
 enum tern_err rig_fetch_cancel(struct rig_session *s);
 void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b);
-void rig_link_down(struct rig *a, uint32_t link_a);     /* both ends hear of it */
-void rig_lose_messages(struct rig *rig, uint32_t link); /* that wait to be sent on it */
-/* The serve's pool as the source rig was told; NONE if it never started. */
+void rig_link_down(struct rig *a, uint32_t link_a);     /* at both ends */
+void rig_lose_messages(struct rig *rig, uint32_t link); /* those not delivered yet */
+/* The serve's pool at the source; NONE if the serve never started. */
 uint32_t rig_serve_pool(const struct rig *rig, struct serve_id serve);
 
-/* Bytes. A whole page of a session holds a pattern of (namespace, tokens up to its end, group); a
- * RECURRENT page that of the length at which it is the state. */
+/* Bytes. A whole page of a session has a pattern of (namespace, tokens up to its end, group), a
+ * RECURRENT page the pattern of the length whose state it is. */
 uint8_t *rig_page(struct rig *rig, uint32_t pool, uint32_t group, uint32_t index,
                   uint64_t *ret_bytes);
 uint8_t *rig_region(struct rig *rig, uint32_t tenant, uint32_t region);
-/* Of the rank's region; rig_page: of rank 0. */
+/* In the rank's region; rig_page: in that of rank 0. */
 uint8_t *rig_page_at(struct rig *rig, uint32_t pool, uint32_t rank, struct page_at at,
                      uint64_t *ret_bytes);
 void rig_write(struct rig_session *s, uint32_t from, uint32_t to);
 uint32_t
 rig_wrong(struct rig_session *s,
-          uint32_t upto); /* pages that are needed to go on from `upto`, with other bytes */
+          uint32_t upto); /* pages with wrong bytes, of those needed to run on from `upto` */
 
 struct pool_view rig_pool_view(struct rig *rig, struct pool_id pool);
-struct pool_view rig_host_view(struct rig *rig, struct pool_id pool); /* of its host tier */
+struct pool_view rig_host_view(struct rig *rig, struct pool_id pool); /* the host tier's */
 struct group_view rig_group_view(struct rig *rig, struct pool_id pool, uint32_t group);
 uint32_t rig_free(struct rig *rig, struct pool_id pool);     /* of group 0 */
 uint32_t rig_retiring(struct rig *rig, struct pool_id pool); /* of group 0 */
 struct core_view rig_view(struct rig *rig);
-/* The change of that number, of whatever tenant. False: it has been lost, or has not happened. */
+/* The change with that number, of any tenant. Returns false if it was lost, or has not happened. */
 bool rig_event_view(const struct core *core, uint64_t seq, struct tree_event_view *ret);
 
-/* A core that broke its contract with the shell, or a test that used the rig wrongly: as
- * oracle_fail. */
+/* The core broke its contract with the shell, or a test used the rig wrongly: as oracle_fail. */
 _Noreturn void rig_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

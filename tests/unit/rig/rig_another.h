@@ -5,7 +5,7 @@
 #include "core/arena/arena.h"
 #include "unit/rig/rig_pair.h"
 
-/* One more daemon that calls the source, as a peer of its own. */
+/* Creates another daemon that calls the source, as a peer of its own. */
 static inline struct rig *another_dest(struct pair *p, uint32_t peer, struct rig_engine *ret)
 {
     uint32_t peers = p->source->options.limits.peers;

@@ -1,7 +1,7 @@
-/* The rig's memory: real bytes behind every page of region 0, and a pattern that says what a page
- * must hold. Called by the rig and by tests. What must stay true: a pattern depends on everything
- * that P1 names, the tokens with their extra keys, the namespace and the group, so that a page in
- * the wrong place is seen. */
+/* The rig's memory: real bytes behind every page of region 0, and a pattern that each page must
+ * have. Called by the rig and by tests. Invariant: a pattern depends on all that P1 names, the
+ * tokens with their extra keys, the namespace and the group, so that a page in the wrong place is
+ * detected. */
 #include "unit/rig/rig.h"
 
 #include <stdlib.h>
@@ -91,7 +91,7 @@ static uint8_t *table_page(struct rig_session *s, const struct pool_view *v, uin
                    ret_bytes);
 }
 
-/* The steps that compute tokens [from, to): whole pages of each, and the state as it is at `to`. */
+/* The steps that compute tokens [from, to): they write pages that become whole, and the state. */
 void rig_write(struct rig_session *s, uint32_t from, uint32_t to)
 {
     struct pool_view v = rig_pool_view(s->rig, s->pool);
@@ -112,7 +112,7 @@ void rig_write(struct rig_session *s, uint32_t from, uint32_t to)
             uint8_t *page;
 
             if (v.group[g].layout.family == FAMILY_WINDOW && !s->table[g][p].index)
-                continue; /* it has left the table, or a fetch did not bring it */
+                continue; /* it left the table, or no fetch brought it */
             page = table_page(s, &v, g, p, &bytes);
             fill(page, bytes, pattern(s, g, (p + 1) * page_tokens));
         }
@@ -127,7 +127,7 @@ static uint32_t wrong_in_group(struct rig_session *s, const struct pool_view *v,
     uint64_t bytes = 0;
     const uint8_t *page;
 
-    if (l->family == FAMILY_RECURRENT) { /* a session that has no page yet gets it, with a copy */
+    if (l->family == FAMILY_RECURRENT) { /* a session without a page gets one, with a copy */
         if (!s->table[g][0].index)
             return s->len.written > s->len.committed;
         if (upto == 0 || upto != s->len.written)

@@ -1,6 +1,6 @@
 /* Requests of the rig: connections, engines, pools, sessions, steps. Each sends one request and
- * takes the answer into the rig's own picture of the session, as an engine would. What must stay
- * true: a session's table follows the answers alone, never what the rig knows of the core. */
+ * applies the answer to the rig's picture of the session, as an engine would. Invariant: a
+ * session's table follows from the answers alone, never from the core's state. */
 #include "unit/rig/rig.h"
 
 #include <stdio.h>
@@ -32,8 +32,8 @@ const struct reply *rig_request(struct rig *rig, uint32_t conn, struct request *
     return reply;
 }
 
-/* Sends what has to be answered at once; as libtern does, again where one step of the core is too
- * short. */
+/* Sends a request that must be answered at once, and repeats it, as libtern does, if one step of
+ * the core is too short for it. */
 static const struct reply *ask(struct rig *rig, uint32_t conn, struct request request)
 {
     const struct reply *reply;
@@ -141,7 +141,7 @@ struct rig_engine rig_engine(struct rig *rig, uint32_t tenant, const char *name,
     return rig_engine_at(rig, tenant, name, world, NONE);
 }
 
-/* As the shell does it: the connection breaks and the pidfd says that the process is gone. */
+/* As the shell does: the connection breaks, and the pidfd shows that the process is gone. */
 void rig_engine_kill(struct rig *rig, const struct rig_engine *e, uint32_t rank)
 {
     rig_disconnect(rig, e->conn[rank]);
@@ -280,7 +280,7 @@ __attribute__((constructor)) static void make_first_sequence(void)
     memcpy(first_sequence, rig_tokens(1, RIG_TOKENS_MAX), sizeof first_sequence);
 }
 
-/* T21: the engine copies in stream order, before whatever comes next. */
+/* T21: the engine copies in stream order, before any later step. */
 static void copy_state(struct rig_session *s, const struct table_run *run)
 {
     uint64_t bytes;
@@ -289,7 +289,7 @@ static void copy_state(struct rig_session *s, const struct table_run *run)
     memmove(rig_page(s->rig, s->pool.slot, run->group, run->refs[0].index, &bytes), from, bytes);
 }
 
-/* Has a page of a WINDOW group left the table (T5), or was never kept by its chunk (T7)? */
+/* Returns true if a page of a WINDOW group left the table (T5), or its chunk never kept it (T7). */
 static bool has_left(const struct rig_session *s, uint32_t g, const struct group_layout *l,
                      uint32_t align, uint32_t p)
 {
@@ -301,7 +301,7 @@ static bool has_left(const struct rig_session *s, uint32_t g, const struct group
            p < rule_segment_first(l->window, l->page_tokens, align, end);
 }
 
-/* What the rules say that the engine has no more: beyond A, and below the window. */
+/* Removes the pages that the rules take from the engine: beyond A, and below the window. */
 static void trim_table(struct rig_session *s, const struct lengths *before)
 {
     struct pool_view v;
@@ -316,7 +316,7 @@ static void trim_table(struct rig_session *s, const struct lengths *before)
             s->slid[g] = s->low = 0;
         if (l->family == FAMILY_RECURRENT) {
             if (s->len.written < before->written || s->len.allocated == 0)
-                s->table[g][0] = (struct page_ref){0, 0}; /* the state of C is of no use now */
+                s->table[g][0] = (struct page_ref){0, 0}; /* the state of C is no longer valid */
             continue;
         }
         for (uint32_t p = 0; p < end && p < RIG_TABLE_MAX && l->family == FAMILY_WINDOW; p++)
@@ -327,7 +327,7 @@ static void trim_table(struct rig_session *s, const struct lengths *before)
     }
 }
 
-/* T5: what is wholly below lower has left the table. */
+/* T5: pages wholly below `lower` have left the table. */
 static void slide(struct rig_session *s, uint32_t next)
 {
     struct pool_view v;
@@ -373,8 +373,8 @@ static void take_runs(struct rig_session *s, const struct table_run *runs, uint3
     }
 }
 
-/* S11: a Fetch has taken the place of what the session had computed up to there. Of a WINDOW group
- * its answer names what the window needs, and not what has left the table. */
+/* S11: a Fetch has replaced what the session had computed up to there. Its answer names the pages
+ * of a WINDOW group that the window needs, but not those that have left the table. */
 static void leave_computed(struct rig_session *s, uint32_t committed)
 {
     struct pool_view v;
@@ -483,7 +483,7 @@ void rig_take(struct rig_session *s, const struct reply *reply, const struct op_
     trim_table(s, &before);
 }
 
-/* Some of an operation: see rig_op. */
+/* A piece of an operation: see rig_op. */
 static enum tern_err op_piece(struct rig_session *s, struct step_op op)
 {
     const struct reply *reply;
@@ -509,7 +509,7 @@ static enum tern_err op_piece(struct rig_session *s, struct step_op op)
     return s->rig->res.err;
 }
 
-/* As libtern does, again where one step of the core is too short. */
+/* Repeated as by libtern, if one step of the core is too short for it. */
 enum tern_err rig_op(struct rig_session *s, struct step_op op)
 {
     enum tern_err err;
@@ -628,7 +628,7 @@ uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth)
     return s->fetch;
 }
 
-/* Of an answer that came later. */
+/* Checks an answer that came later. */
 static void names_the_asker(const struct rig_session *s, const struct reply *reply)
 {
     if (reply->conn != s->conn)
@@ -645,11 +645,11 @@ enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id)
         return TERN_BUSY;
     names_the_asker(s, reply);
     if (reply->fetch.lengths.committed < s->len.committed)
-        return reply->err; /* the session itself is gone: the answer tells no lengths */
+        return reply->err; /* the session is gone: the answer has no lengths */
     before = s->len;
     s->len = reply->fetch.lengths;
     if (s->len.committed > before.committed)
-        before.written = UINT32_MAX; /* S11: what it had of its own is no more */
+        before.written = UINT32_MAX; /* S11: its own tail is gone */
     trim_table(s, &before);
     leave_computed(s, before.committed);
     take_runs(s, reply->runs, reply->nruns);
@@ -712,7 +712,7 @@ enum tern_err rig_recovered(struct rig_session *s, uint64_t request_id)
     if (s->len.committed > before.committed)
         rig_fail("S10: T was %u and came back as %u", before.committed, s->len.committed);
     forget_table(s);
-    memset(s->slid, 0, sizeof s->slid); /* the answer names the whole table, whatever had left it */
+    memset(s->slid, 0, sizeof s->slid); /* the answer has the whole table, with all that had left */
     s->low = 0;
     take_runs(s, reply->runs, reply->nruns);
     trim_table(s, &before);
@@ -768,12 +768,12 @@ void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b)
     a->link[link_a].link = link_b;
     b->link[link_b].rig = a;
     b->link[link_b].link = link_a;
-    /* Who was called is the first to know. */
+    /* The called end learns of the link first. */
     link_event(b, EV_LINK_UP, link_b, a->options.incarnation);
     link_event(a, EV_LINK_UP, link_a, b->options.incarnation);
 }
 
-/* One end of it. */
+/* At one end. */
 static void hears_link_down(struct rig *rig, uint32_t link)
 {
     rig_lose_messages(rig, link);

@@ -1,5 +1,5 @@
-/* What the tests of libtern's calls begin with: cmocka, a daemon that the test scripts, and a
- * client that is connected to it. */
+/* Set-up of tests of libtern's calls: cmocka, a daemon that the test scripts, and a connected
+ * client. */
 #ifndef TEST_RIG_CLIENT_H
 #define TEST_RIG_CLIENT_H
 
@@ -35,7 +35,7 @@
         assert_true((s)->until_step == UINT64_MAX);                                                \
     } while (0)
 
-/* The case's: its teardown ends both. */
+/* Both belong to the case; its teardown ends them. */
 static struct fake fake;
 static struct tern *t;
 
@@ -67,13 +67,13 @@ static inline void start(void (*serve)(struct fake *f), void *ctx)
     assert_ok(tern_connect(fake.path, 2000, &t));
 }
 
-/* Before the case's end, for another one. */
+/* Ends both before the case's end, so that it can start others. */
 static inline void stop(void)
 {
     client_stop(NULL);
 }
 
-/* The next answer, within half a minute or so. */
+/* The next answer, within about half a minute. */
 static inline struct tern_answer polled(void)
 {
     struct tern_answer answer = {0};
@@ -88,7 +88,7 @@ static inline struct tern_answer polled(void)
     return answer;
 }
 
-/* A Match answer that is a function of `tag`, so that a wrong one is seen. */
+/* A Match answer that is a function of `tag`, so that a wrong one is detected. */
 struct match_answer {
     Tern__Wire__MatchReply m;
     Tern__Wire__Lengths lengths;

@@ -1,4 +1,4 @@
-/* What collides under the public hashes, as anybody can write it down. Header only. */
+/* Inputs that collide under the public hashes; anybody can write them down. Header only. */
 #ifndef TEST_RIG_COLLIDE_H
 #define TEST_RIG_COLLIDE_H
 
@@ -6,8 +6,8 @@
 
 #define COLLIDE_TOKENS 16
 
-/* Chunks of 16 tokens that all have one hash_words(0, ..): a lane's product is 0 where the upper
- * half of (v ^ key) is, so the lane adds up x in one round and 0xffffffff - x in the next. */
+/* Chunks of 16 tokens that all have one hash_words(0, ..): a lane's product is 0 if the upper half
+ * of (v ^ key) is, so the lane adds x in one round and 0xffffffff - x in the next. */
 static inline void colliding_chunk(uint32_t x, uint32_t v[COLLIDE_TOKENS])
 {
     static const uint64_t start[4] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u,
@@ -24,7 +24,7 @@ static inline void colliding_chunk(uint32_t x, uint32_t v[COLLIDE_TOKENS])
 }
 
 /* Pairs that all have one hash_mix(hi, lo): namespaces with one chain, and extra keys that add the
- * same to a chain. */
+ * same value to a chain. */
 static inline struct namespace_id colliding_pair(uint64_t x)
 {
     return (struct namespace_id){

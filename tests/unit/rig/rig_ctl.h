@@ -1,5 +1,5 @@
-/* In place of ctl_fail of client/ctl/ask.c, for tests of the parts of ternctl without it: no case
- * comes there. A program includes it once. */
+/* Replaces ctl_fail of client/ctl/ask.c in tests of parts of ternctl that do not link it. No case
+ * may call it. A program includes this file once. */
 #ifndef RIG_CTL_H
 #define RIG_CTL_H
 

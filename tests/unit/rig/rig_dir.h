@@ -1,4 +1,4 @@
-/* A folder of the test's own below /tmp, and files in it. Header only. */
+/* A folder of the test below /tmp, and files in it. Header only. */
 #ifndef TEST_RIG_DIR_H
 #define TEST_RIG_DIR_H
 
@@ -27,7 +27,7 @@ FIXTURE(remove_dir)
     return system(command);
 }
 
-/* At most a few at a time. */
+/* The path is valid for the next three calls. */
 static inline const char *in_dir(const char *name)
 {
     static char path[4][512];
@@ -38,7 +38,7 @@ static inline const char *in_dir(const char *name)
     return p;
 }
 
-/* Writes a file; makes the folders that it lies in, too. */
+/* Writes a file, and creates the folders on its path. */
 static inline void put_file(const char *name, const char *text)
 {
     char *path = strdup(in_dir(name));

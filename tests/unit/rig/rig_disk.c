@@ -40,7 +40,7 @@ static void fill_list(struct prng *p, const struct disk_extent *e, uint8_t *at)
         keys[i] = (struct extra_key){.position = e->depth - e->align + i, .hi = prng_u64(p)};
 }
 
-/* Pages, and their checksums before them. */
+/* The pages, with their checksums in front. */
 static void fill_pages(struct prng *p, const struct disk_head *h, uint8_t *body)
 {
     uint64_t *sum = (uint64_t *)(void *)(body + disk_list_bytes(&h->extent));
@@ -219,7 +219,7 @@ static int write_headers(struct writer *w)
     return err ? err : write_now(w, w->footer, w->footer_bytes, w->end);
 }
 
-/* b bodies, h headers, footer and trailer, s sync, n the name, f the folder's sync. */
+/* b bodies; h headers, footer and trailer; s sync; n name; f sync of the folder. */
 static const char *const orders[] = {
     [RIG_DISK_RIGHT] = "bshsnf",
     [RIG_DISK_HEADERS_FIRST] = "hsnfbs",

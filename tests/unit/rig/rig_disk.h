@@ -1,5 +1,5 @@
-/* Extents and files of the disk tier for tests: made from a number, the same each time, and
- * written straight, one step behind the other, as D3 has it. */
+/* Extents and files of the disk tier for tests. They are made from a number, the same each time,
+ * and written directly, step by step in the order of D3. */
 #ifndef TEST_RIG_DISK_H
 #define TEST_RIG_DISK_H
 
@@ -17,17 +17,17 @@ struct rig_disk_body { /* of one extent; owned, by malloc */
     const struct extra_key *keys;
 };
 
-/* An extent of that part, its head with its sums and without a seal. `seed` chooses what it holds:
- * runs of pages of odd sizes, units, regions, tokens, keys. */
+/* Makes an extent of that part: its head with checksums, without a seal. `seed` chooses the
+ * contents: runs of pages of odd sizes, units, regions, tokens, keys. */
 void rig_disk_make(uint64_t seed, enum disk_part part, struct disk_place place,
                    struct disk_head *ret, struct rig_disk_body *ret_body);
 void rig_disk_free(struct rig_disk_body *body);
 
-/* Seals the body in place where there is a key, and puts the header into the block, before it is
+/* Seals the body in place if there is a key, and writes the header to the block, before it is
  * sealed. */
 void rig_disk_seal(struct disk_crypt *crypt, struct disk_head *h, const char *tenant,
                    struct rig_disk_body *body, uint8_t *block);
-/* Puts a header as it lies in a file. */
+/* Writes a header to `block` as it lies in a file. */
 void rig_disk_put(struct disk_crypt *crypt, const struct disk_head *h, const char *tenant,
                   uint8_t *block);
 
@@ -40,22 +40,22 @@ struct rig_disk_file {
     const char *tenant;
     uint32_t nextents;
     struct disk_crypt *crypt;
-    /* What came of it. */
+    /* Set by rig_disk_write. */
     struct disk_head head[RIG_DISK_EXTENTS];
-    struct rig_disk_body body[RIG_DISK_EXTENTS]; /* as it lies there */
+    struct rig_disk_body body[RIG_DISK_EXTENTS]; /* as in the file */
     uint32_t *list[RIG_DISK_EXTENTS];            /* disk_list_bytes, in the clear; owned */
 };
 
-/* A writer that is wrong, to see it found. */
+/* Faulty writers, which tests must detect. */
 enum rig_disk_wrong {
     RIG_DISK_RIGHT,
-    RIG_DISK_HEADERS_FIRST, /* headers, footer and trailer with the bodies; nothing synced between
-                             */
-    RIG_DISK_ONE_SYNC,      /* the name and the word that it is written without the second sync */
-    RIG_DISK_SYNC_AGAIN,    /* a sync that failed is tried again, and believed */
+    RIG_DISK_HEADERS_FIRST, /* headers, footer and trailer with the bodies, without a sync between
+                             * them */
+    RIG_DISK_ONE_SYNC,      /* name and confirmation without the second sync */
+    RIG_DISK_SYNC_AGAIN,    /* a sync that failed is repeated, and trusted */
 };
 
-/* 0 when the file has its name, else the first error; the temporary file is removed then. */
+/* Returns 0 if the file has its name, else the first error; then the temporary file is removed. */
 int rig_disk_write(const struct disk_files *files, struct rig_disk_file *f,
                    enum rig_disk_wrong wrong);
 void rig_disk_file_free(struct rig_disk_file *f);

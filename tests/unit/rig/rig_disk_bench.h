@@ -1,6 +1,5 @@
-/* One engine, a pool of L-token pages and a disk, for the tests of the core's disk tier. Header
- * only.
- */
+/* One engine, a pool of L-token pages and a disk, for tests of the core's disk tier. Header
+ * only. */
 #ifndef TEST_RIG_DISK_BENCH_H
 #define TEST_RIG_DISK_BENCH_H
 
@@ -20,7 +19,7 @@ struct disk_bench {
     bool no_audit;
 };
 
-/* A daemon starts over the disk, and an engine opens its pool there. */
+/* Starts a daemon over the disk; an engine opens its pool there. */
 static inline void disk_bench_start(struct disk_bench *b)
 {
     b->options.incarnation++;
@@ -33,7 +32,7 @@ static inline void disk_bench_start(struct disk_bench *b)
     assert_ok(rig_map(b->rig, b->e.conn[0], b->pool));
 }
 
-/* The daemon ends at this instant, and another one starts. */
+/* Ends the daemon at this instant, and starts another one. */
 static inline void disk_bench_restart(struct disk_bench *b)
 {
     rig_destroy(b->rig);
@@ -41,7 +40,7 @@ static inline void disk_bench_restart(struct disk_bench *b)
 }
 
 struct disk_shape {
-    uint32_t page_tokens, pages, interval; /* of the device; D1's, 0: 10240 */
+    uint32_t page_tokens, pages, interval; /* pages of the device; D1's interval, 0: 10240 */
     uint64_t page_bytes, budget;
 };
 
@@ -76,7 +75,7 @@ static inline struct disk_view disk_seen(const struct disk_bench *b)
     return v;
 }
 
-/* The entry of that depth; false: there is none. */
+/* The entry of that depth. Returns false if there is none. */
 static inline bool disk_entry(const struct disk_bench *b, uint32_t depth,
                               struct disk_entry_view *ret)
 {
@@ -89,13 +88,13 @@ static inline bool disk_entry(const struct disk_bench *b, uint32_t depth,
     return false;
 }
 
-/* The one that was stored first. */
+/* The entry that was stored first. */
 static inline bool disk_entry_first(const struct disk_bench *b, struct disk_entry_view *ret)
 {
     return core_disk_entry_view(b->rig->core, tenant_at(b->rig->core, 0)->disk_entries.head, ret);
 }
 
-/* An entry makes way for whoever needs room. */
+/* Evicts an entry to make room. */
 static inline enum disk_has_room disk_evict(struct disk_bench *b)
 {
     struct disk_room any = {.for_it = {.chunk = NONE, .reason = DISK_EVICT}};
@@ -103,7 +102,7 @@ static inline enum disk_has_room disk_evict(struct disk_bench *b)
     return disk_room_more(b->rig->core, 0, &any);
 }
 
-/* The request id of a Store. */
+/* Returns the request id of a Store. */
 static inline uint64_t disk_store(struct rig_session *s, uint32_t depth)
 {
     struct request request = {.op = OP_STORE, .store = {.session = s->id, .depth = depth}};
@@ -119,7 +118,7 @@ static inline enum tern_err disk_stored(struct rig_session *s, uint32_t depth)
     return r ? r->err : TERN_BUSY;
 }
 
-/* What a Match of n tokens says that the disk would bring. */
+/* The depth on the disk, by a Match of n tokens. */
 static inline uint32_t disk_depth_of(struct disk_bench *b, const uint32_t *tokens, uint32_t n)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);

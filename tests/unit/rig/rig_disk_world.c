@@ -95,10 +95,10 @@ void world_free(struct world *w)
 
 struct sim_disk *world_copy(const struct world *w)
 {
-    return sim_disk_crash(w->disk, sim_disk_steps(w->disk), 1); /* of that seed all survives */
+    return sim_disk_crash(w->disk, sim_disk_steps(w->disk), 1); /* all survives with this seed */
 }
 
-/* ---- what is said of them ---- */
+/* ---- what a start reports ---- */
 
 static const struct disk_head *head_at(const struct world *w, struct disk_place at, uint32_t *ret_i,
                                        uint32_t *ret_k)
@@ -178,9 +178,9 @@ void world_recover(const struct world *w, struct sim_disk *disk, struct world_fo
         check(disk_verify(&config, on_verified, ret, &ret->why) == TERN_OK);
 }
 
-/* ---- judged ---- */
+/* ---- comparison ---- */
 
-/* Header and body as they were written, but for what fills up the last block? */
+/* Returns true if header and body are as written, except for the padding of the last block. */
 static bool bytes_are(const struct world *w, struct sim_disk *disk, uint32_t i, uint32_t k)
 {
     const struct rig_disk_file *f = &w->file[i];
@@ -213,7 +213,7 @@ static void judge_found(const struct world *w, struct sim_disk *disk, size_t ste
     if (found->verified[at] == DISK_FAULT_NONE)
         tally->wrong_bytes += !bytes_are(w, disk, i, k);
     else if (dropped && found->verified[at] == DISK_FAULT_CHECKSUM)
-        tally->half_dropped++; /* a part of the hole was made: nobody asks for it any more */
+        tally->half_dropped++; /* a part of the hole was made; no entry needs it */
     else if (found->verified[at] == DISK_FAULT_MAGIC)
         tally->unnamed++;
     else

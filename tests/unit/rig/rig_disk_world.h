@@ -1,5 +1,5 @@
-/* A few files of the disk tier on a simulated disk, what of them was dropped and when, and what a
- * recovery and a verification must then say of the disk, whatever has happened to it. */
+/* A few files of the disk tier on a simulated disk, with the times when parts of them were dropped,
+ * and the results that a recovery and a verification must have, whatever happened to the disk. */
 #ifndef TEST_RIG_DISK_WORLD_H
 #define TEST_RIG_DISK_WORLD_H
 
@@ -16,44 +16,44 @@ struct world {
     struct disk_config config;
     struct disk_crypt *crypt; /* owned; NULL: in the clear */
     struct rig_disk_file file[WORLD_FILES];
-    int err[WORLD_FILES]; /* of its writing */
-    /* In steps of the disk: when it was told that the file is written; when its end began, and that
-     * of an extent. */
+    int err[WORLD_FILES]; /* result of its writing */
+    /* In steps of the disk: when a file was reported as written, and when its end, or that of an
+     * extent, began. */
     size_t written[WORLD_FILES], dropped[WORLD_FILES];
     size_t hole[WORLD_FILES][RIG_DISK_EXTENTS];
 };
 
-/* Files of two tenants, with a hole in the first and the second one removed on the way. */
+/* Writes files of two tenants; meanwhile drops an extent of the first and removes the second. */
 void world_make(struct world *w, uint64_t seed, bool encrypt, enum rig_disk_wrong wrong,
                 const struct sim_disk_faults *faults);
 void world_free(struct world *w);
-/* A disk of which all is as it was written. */
+/* A copy of the disk with everything as it was written. */
 struct sim_disk *world_copy(const struct world *w);
 
-/* What a recovery and a verification said. */
+/* Results of a recovery and a verification. */
 struct world_found {
     enum tern_err err;
     const char *why;
     struct disk_recovery recovery;
     uint32_t n, ready;
     struct disk_extent extent[WORLD_EXTENTS];
-    bool list_right[WORLD_EXTENTS];          /* its tokens and keys are those that were written */
-    enum disk_fault verified[WORLD_EXTENTS]; /* MAGIC: no word of it */
+    bool list_right[WORLD_EXTENTS];          /* tokens and keys are right */
+    enum disk_fault verified[WORLD_EXTENTS]; /* MAGIC: not reported */
     uint64_t next_file, served_ns;
     uint32_t notes;
     const struct world *world;
 };
 
-/* Runs both over the disk, which may be any. */
+/* Runs both over any disk. */
 void world_recover(const struct world *w, struct sim_disk *disk, struct world_found *ret);
 
 struct world_tally {
     uint64_t crashes, found, lost, wrong_lists, wrong_bytes, unnamed, half_dropped, not_good;
 };
 
-/* Compares: every extent of a file that was written before `steps`, and not dropped, is there
- * whole; whatever is there and is called good is as it was written; and nothing is there twice or
- * out of order. `durable`: what was written must be there. */
+/* Checks that every extent that was written before `steps` and not dropped exists as a whole, that
+ * everything reported as good is as it was written, and that no extent is reported twice or out of
+ * order. `durable`: what was written must exist. */
 void world_judge(const struct world *w, struct sim_disk *disk, size_t steps,
                  const struct world_found *found, bool durable, struct world_tally *tally);
 

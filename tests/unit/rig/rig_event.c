@@ -113,7 +113,7 @@ static void fill_groups(struct prng *p, struct req_pool_open *r)
                                             .page_bytes = prng_u64(p)};
 }
 
-/* NONE, the host tier, the disk, or one that is configured. */
+/* NONE, the host tier, the disk, any peer, or a configured one. */
 static uint32_t some_peer(struct prng *p)
 {
     const uint32_t odd[] = {NONE, PEER_HOST, PEER_DISK, PEER_ANY};
@@ -132,7 +132,7 @@ static void fill_blobs(struct prng *p, struct req_blobs *b)
     }
 }
 
-/* What each kind of field of messages.h is filled with: `of` is the struct of its request. */
+/* How each kind of field of messages.h is filled; `of` is the struct of its request. */
 #define FILL_SESSION(of, member, limit) (of).member = session_id_unpack(some_id(p));
 #define FILL_POOL(of, member, limit)    (of).member = pool_id_unpack(some_id(p));
 #define FILL_NODE(of, member, limit)    (of).member = node_id_unpack(some_id(p));
@@ -356,7 +356,7 @@ static void same_tokens(struct req_tokens *a, struct req_tokens *b)
         assert_memory_equal(a->v, b->v, a->n * sizeof *a->v);
     if (a->nkeys > 0)
         assert_memory_equal(a->keys, b->keys, a->nkeys * sizeof *a->keys);
-    memset(a, 0, sizeof *a); /* and the padding, which a copy need not keep */
+    memset(a, 0, sizeof *a); /* clears the padding, too, which a copy may lose */
     memset(b, 0, sizeof *b);
 }
 
@@ -390,7 +390,7 @@ static void same_ops(struct req_step *a, struct req_step *b)
     a->ops = b->ops = NULL;
 }
 
-/* Kinds of field that hold no pointer are compared with the whole event. */
+/* Kinds of field without a pointer are compared with the whole event. */
 #define SAME_BYTES(of, member, limit)
 #define SAME_SESSION                   SAME_BYTES
 #define SAME_POOL                      SAME_BYTES

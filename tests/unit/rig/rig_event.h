@@ -1,4 +1,4 @@
-/* Events with a value of its own in every field, for the tests of tapes. */
+/* Events with a different value in every field, for the tests of tapes. */
 #ifndef TEST_RIG_EVENT_H
 #define TEST_RIG_EVENT_H
 
@@ -10,12 +10,12 @@
 #define OPS_EACH    5
 #define REFS_EACH   9
 #define RUNS_EACH   2
-#define OP_REFS     40 /* of a run of an operation: more than all else that an operation has */
+#define OP_REFS     40 /* in a run of an operation; more than an operation has otherwise */
 
-/* The limits that the values keep to. */
+/* The limits that the values respect. */
 extern const struct core_limits event_limits;
 
-/* What an event borrows. */
+/* The arrays that an event borrows. */
 struct lent {
     uint32_t tokens[OPS_EACH][TOKENS_EACH];
     struct extra_key keys[OPS_EACH][KEYS_EACH];
@@ -26,13 +26,12 @@ struct lent {
     struct page_ref refs[2][REFS_EACH];
 };
 
-/* Of one kind and, of a request, one operation. */
+/* Fills an event of one kind, and for a request of one operation. */
 void event_fill(struct prng *p, struct event *e, enum event_kind kind, enum op op,
                 struct lent *lent);
 void event_random(struct prng *p, struct event *e, struct lent *lent);
 
-/* Fails the test unless both say the same: arrays by what they hold, then the rest byte for byte.
- */
+/* Fails the test unless both are equal: arrays by their contents, the rest byte for byte. */
 void event_same(const struct event *wanted, const struct event *got);
 
 #endif

@@ -1,5 +1,5 @@
-/* Descriptors and mappings in tests of libtern: answers that bring some, and what this process has
- * of them afterwards. Header only. */
+/* Descriptors and mappings in tests of libtern: answers that carry descriptors, and those that this
+ * process has afterwards. Header only. */
 #ifndef TEST_RIG_FDS_H
 #define TEST_RIG_FDS_H
 
@@ -10,7 +10,7 @@
 
 #define RIG_FDS 8
 
-/* Bytes of the script's, at most RIG_FDS descriptors with them. */
+/* Sends bytes of the script with at most RIG_FDS descriptors. */
 static inline void send_fds(struct fake *f, const uint8_t *frame, size_t n, const int *fds,
                             size_t nfds)
 {
@@ -48,8 +48,8 @@ static inline uint32_t open_fds(void)
     return n;
 }
 
-/* The VmFlags of the mapping that holds `at`, which the kernel may have joined with a neighbour; ""
- * if there is none. */
+/* The VmFlags of the mapping that contains `at`, which the kernel may have merged with a neighbour;
+ * "" if there is none. */
 static inline const char *flags_of(const void *at)
 {
     static char line[512];

@@ -1,11 +1,11 @@
-/* What tests of sessions that are followed say over and over: a ticket that is made early, a fetch
- * that follows it, and waits for how far it has come. Header only. */
+/* Helpers for tests of sessions that are followed: a ticket that is made early, a fetch that
+ * follows it, and waits for its progress. Header only. */
 #ifndef TEST_RIG_FOLLOW_H
 #define TEST_RIG_FOLLOW_H
 
 #include "unit/rig/rig_ticket.h"
 
-/* The whole answer. */
+/* Returns the whole answer. */
 static inline const struct reply *ticket_open_full(struct rig_session *s, uint32_t ms)
 {
     struct request request = {.op = OP_TICKET_OPEN,
@@ -42,7 +42,7 @@ static inline uint64_t follow(struct rig_session *d, struct ticket t)
     return follow_at(d, t, 0);
 }
 
-/* The request's id. */
+/* Returns the request's id. */
 static inline uint64_t fetch_wait_for(struct rig_session *d, uint32_t above)
 {
     struct request request = {.op = OP_FETCH_WAIT,
@@ -52,7 +52,7 @@ static inline uint64_t fetch_wait_for(struct rig_session *d, uint32_t above)
     return request.request_id;
 }
 
-/* What the session's fetch has brought it to. */
+/* The written length that the session's fetch has reached. */
 static inline uint32_t come_so_far(struct rig_session *d)
 {
     struct request request = {.op = OP_FETCH_WAIT, .fetch_wait = {.session = d->id, .pages = true}};
@@ -62,7 +62,7 @@ static inline uint32_t come_so_far(struct rig_session *d)
     return r->fetch_wait.lengths.written;
 }
 
-/* The source goes on to `to` tokens of the sequence, and commits as far as whole chunks go. */
+/* The source runs on to `to` tokens of the sequence, and commits whole chunks. */
 static inline void goes_on(struct rig_session *s, uint32_t seed, uint32_t to, uint64_t step)
 {
     const uint32_t align = rig_pool_view(s->rig, s->pool).align_tokens;
@@ -72,7 +72,7 @@ static inline void goes_on(struct rig_session *s, uint32_t seed, uint32_t to, ui
         assert_ok(rig_commit(s, to / align * align, step));
 }
 
-/* A session of the source that has matched [0, LEN) of sequence 1, and one of the destination. */
+/* A session of the source that has matched [0, LEN) of sequence 1, and a destination session. */
 struct followed {
     struct pair p;
     struct rig_session *s, *d;

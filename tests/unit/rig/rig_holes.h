@@ -1,6 +1,6 @@
-/* Holes in memory that clients map: who may refuse them, as a daemon does that has
- * CAP_LINUX_IMMUTABLE, and a tenant that maps a page very often and takes it away in a loop. Only
- * unprivileged processes are without the capability, so a test that runs as root drops it for the
+/* Holes in memory that clients map: threads that may refuse them, as a daemon with
+ * CAP_LINUX_IMMUTABLE does, and a tenant that maps a page very often and punches it out in a loop.
+ * Only unprivileged processes lack the capability, so a test that runs as root drops it for the
  * thread that creates the memory. */
 #ifndef UNIT_RIG_HOLES_H
 #define UNIT_RIG_HOLES_H
@@ -22,7 +22,7 @@
 
 #define HOLE (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
 
-/* Can this thread refuse holes? `refuse`: from now on, if it may at all. */
+/* Returns true if this thread can refuse holes. `refuse`: it does from now on, if it may at all. */
 static inline bool holes_refused(bool refuse)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -37,7 +37,7 @@ static inline bool holes_refused(bool refuse)
     return (caps[0].effective & bit) != 0;
 }
 
-#define HOLERS 3 /* the first punches */
+#define HOLERS 3 /* the first one punches */
 #define MAPS   15000u
 
 struct holer {
@@ -51,7 +51,7 @@ static inline void holer_child(struct holer_shared *s, int fd, uint64_t bytes, b
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (uint32_t i = 0; i < MAPS; i++)
-        /* Every other mapping is of another protection: neighbours would become one. */
+        /* Every other mapping has another protection, or the kernel would merge neighbours. */
         (void)mmap(NULL, bytes, PROT_READ | (i % 2 ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
     atomic_fetch_add(&s->mapped, 1);
     while (!punches || atomic_load(&s->mapped) < HOLERS)
@@ -60,7 +60,7 @@ static inline void holer_child(struct holer_shared *s, int fd, uint64_t bytes, b
         atomic_fetch_add(fallocate(fd, HOLE, 0, (off_t)bytes) == 0 ? &s->punched : &s->refused, 1);
 }
 
-/* Returns when it punches. */
+/* Returns when the first hole was punched or refused. */
 static inline void holer_start(struct holer *h, int fd, uint64_t bytes)
 {
     h->shared =

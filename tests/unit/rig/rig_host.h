@@ -1,6 +1,5 @@
-/* What tests of the host tier, of retraction and of resets begin with: pools with a host tier of
- * exactly so many pages, nodes by tokens on whatever tier they are, jobs completed by hand. Header
- * only. */
+/* Set-up of tests of the host tier, of retraction and of resets: pools with a host tier of an exact
+ * number of pages, nodes by tokens on any tier, jobs completed by hand. Header only. */
 #ifndef TEST_RIG_HOST_H
 #define TEST_RIG_HOST_H
 
@@ -11,14 +10,14 @@ static inline struct bench host_bench(uint32_t page_tokens, uint32_t usable, uin
     return host_bench_with(NULL, page_tokens, usable, host_pages);
 }
 
-/* A stage of a HISTORY group and one STATE group, with a host tier of `host_kib`. */
+/* A stage of a HISTORY group and one STATE group, with a host tier of `host_kib` KiB. */
 static inline struct stage host_stage(enum supersede supersede, uint32_t align,
                                       struct group_layout state_group, uint32_t host_kib)
 {
     return stage_of(supersede, align, state_group, 64u << 10, host_kib);
 }
 
-/* The node at `depth` of the path of these tokens in namespace 1, on whatever tier; NONE. */
+/* The node at `depth` of the path of these tokens in namespace 1, on any tier; or NONE. */
 static inline uint32_t anywhere(struct rig *rig, struct pool_id pool, const uint32_t *tokens,
                                 uint32_t depth)
 {
@@ -61,7 +60,7 @@ static inline const char *state_of(const struct rig_session *s)
     return session_seen(s).state_word;
 }
 
-/* The Retract goes well, and that is the session's state then. */
+/* The Retract succeeds, and the session has that state then. */
 #define retracts_to(state, s, mode, step)                                                          \
     do {                                                                                           \
         assert_ok(rig_retract((s), (mode), (step)));                                               \
@@ -73,7 +72,7 @@ static inline uint32_t host_free(struct rig *rig, struct pool_id pool, uint32_t 
     return rig_host_view(rig, pool).group[group].free;
 }
 
-/* Tokens [0, depth) of sequence `seed` are committed, and wherever the jobs left them. */
+/* Commits tokens [0, depth) of sequence `seed`; the jobs decide on which tiers they are then. */
 static inline void put(struct bench *b, uint32_t seed, uint32_t depth)
 {
     rig_put(b->rig, &b->e, b->pool, seed, depth);
@@ -94,7 +93,7 @@ static inline bool is_there(struct bench *b, uint32_t seed, uint32_t depth)
     return anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth) != NONE;
 }
 
-/* What Peek says of the host tier. */
+/* The depth on the host tier, by a Peek. */
 static inline uint32_t host_depth(struct rig_session *like, const uint32_t *tokens, uint32_t n)
 {
     rig_depth(like, tokens, n);
@@ -114,21 +113,21 @@ static inline void assert_all_free(struct rig *rig, struct pool_id pool)
     }
 }
 
-/* Everything unpinned goes, from both tiers. */
+/* Evicts everything that is not pinned, from both tiers. */
 static inline void evict_all(struct rig *rig, uint32_t admin, struct pool_id pool)
 {
     rig_evict(rig, admin, pool, 0);
 }
 
-/* Everything unpinned goes, and that is all there was. */
+/* Evicts everything that is not pinned, and asserts that this was all there was. */
 static inline void nothing_stays(struct rig *rig, uint32_t admin, struct pool_id pool)
 {
     evict_all(rig, admin, pool);
     assert_all_free(rig, pool);
 }
 
-/* Every device page that can go goes, as if somebody needed them all. What has a copy stays on the
- * host. */
+/* Evicts every device page that can go, as if requests needed all of them. Copies on the host
+ * stay. */
 static inline void demote_pool(struct rig *rig, struct pool_id pool)
 {
     while (evict_one(rig->core, pool_at(rig->core, pool.slot)))
@@ -137,33 +136,33 @@ static inline void demote_pool(struct rig *rig, struct pool_id pool)
     oracle_audit(rig->core);
 }
 
-/* So many nodes at the most, 0: all that can go; how many went. */
+/* Evicts at most `nodes` nodes, 0: all that can go. Returns their number. */
 static inline uint32_t evicts(struct bench *b, uint32_t nodes)
 {
     return rig_evict(b->rig, b->admin, b->pool, nodes);
 }
 
-/* Tokens [0, depth) of sequence `seed` are on the host alone. */
+/* Tokens [0, depth) of sequence `seed` are only on the host. */
 static inline void put_away(struct bench *b, uint32_t seed, uint32_t depth)
 {
     put(b, seed, depth);
     demote_pool(b->rig, b->pool);
 }
 
-/* Fetches all that the host tier has; the answer has to be there at once. */
+/* Fetches all that the host tier has; the answer must be there at once. */
 static inline enum tern_err fetch_back(struct rig_session *s)
 {
     return rig_fetched(s, rig_fetch(s, PEER_HOST, 0));
 }
 
-/* The bench's session asks for what the host has; the copies wait for the test. The request id. */
+/* The bench's session fetches from the host; copies wait for the test. Returns the request id. */
 static inline uint64_t load_held(struct bench *b)
 {
     b->rig->automatic = BY_HAND(RIG_COPY);
     return rig_fetch(b->s, PEER_HOST, 0);
 }
 
-/* Everything comes to its end, and nothing is lost. */
+/* Everything ends, and no page is lost. */
 static inline void bench_ends_clean(struct bench *b)
 {
     const struct session *s = session_at(b->rig->core, b->s->id.slot);
@@ -175,7 +174,7 @@ static inline void bench_ends_clean(struct bench *b)
     nothing_stays(b->rig, b->admin, b->pool);
 }
 
-/* Chunk by chunk, so that each has its copy queued before the next is there. */
+/* Commits chunk by chunk, so that each has its copy queued before the next one is committed. */
 static inline void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
 {
     struct rig_session *s = session_with(b->rig, &b->e, b->pool, seed, depth);
@@ -186,7 +185,7 @@ static inline void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
     assert_ok(rig_close(s, 0));
 }
 
-/* 16 pages on each tier; copies wait for the test, and no more than `jobs` run at a time. */
+/* 16 pages on each tier; copies wait for the test, and at most `jobs` run at a time. */
 static inline struct bench copies_held_at(uint32_t jobs)
 {
     struct rig_options o = rig_defaults();

@@ -1,5 +1,5 @@
-/* Leases (E5) as the tests of the core ask for them: pages of one group that an engine holds, and
- * the operations that give them to sessions and back. */
+/* Leases (E5) in tests of the core: pages of one group that an engine holds, and the operations
+ * that assign them to sessions and return them. */
 #ifndef TEST_RIG_LEASE_H
 #define TEST_RIG_LEASE_H
 
@@ -12,7 +12,7 @@ struct rig_lease {
     uint32_t conn;
     struct pool_id pool;
     uint32_t group, n;
-    struct page_ref page[RIG_LEASE_MAX]; /* what the last answer has brought, and what was before */
+    struct page_ref page[RIG_LEASE_MAX]; /* of the last answer, behind those of former ones */
 };
 
 static inline struct rig_lease rig_lease_of(struct rig *rig, const struct rig_engine *e,
@@ -21,7 +21,7 @@ static inline struct rig_lease rig_lease_of(struct rig *rig, const struct rig_en
     return (struct rig_lease){.rig = rig, .conn = e->conn[0], .pool = pool};
 }
 
-/* Pages are added to those that it has. */
+/* Leases more pages. */
 static inline enum tern_err lease_more(struct rig_lease *l, uint32_t pages)
 {
     struct request r = {.op = OP_PAGE_LEASE,
@@ -38,7 +38,7 @@ static inline enum tern_err lease_more(struct rig_lease *l, uint32_t pages)
     return TERN_OK;
 }
 
-/* The session's table becomes `allocated` tokens long by these pages, at its page `first`. */
+/* Extends the session's table to `allocated` tokens with these pages, from its page `first` on. */
 static inline enum tern_err assign_at(struct rig_session *s, uint32_t group, uint32_t first,
                                       const struct page_ref *pages, uint32_t n, uint32_t allocated)
 {
@@ -52,7 +52,7 @@ static inline enum tern_err assign_at(struct rig_session *s, uint32_t group, uin
     return err;
 }
 
-/* The lease's first n pages, behind what the session of a pool of one group has. */
+/* Assigns the lease's first n pages, behind the table of a session in a pool of one group. */
 static inline enum tern_err assign(struct rig_lease *l, struct rig_session *s, uint32_t n,
                                    uint32_t page_tokens)
 {

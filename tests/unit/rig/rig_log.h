@@ -1,4 +1,4 @@
-/* The log in a file of the test's own, with a clock that the test sets. Header only. */
+/* The log in a file of the test, with a clock that the test sets. Header only. */
 #ifndef TEST_RIG_LOG_H
 #define TEST_RIG_LOG_H
 

@@ -1,5 +1,5 @@
-/* Memory that can be lost: a range of a mapping becomes that of a file of the test's own, whose cut
- * makes each touch of it raise SIGBUS, as a hole in huge pages does that cannot be filled again. */
+/* Memory that can be lost: a range of a mapping is replaced by a file of the test. After a cut of
+ * the file each touch raises SIGBUS, as with a hole in huge pages that cannot be filled again. */
 #ifndef TEST_RIG_LOST_H
 #define TEST_RIG_LOST_H
 
@@ -15,8 +15,8 @@
 
 struct lost {
     int fd;
-    uint8_t *at;   /* borrowed: where the daemon has it */
-    uint8_t *view; /* owned: where an engine would have it */
+    uint8_t *at;   /* borrowed: the daemon's mapping */
+    uint8_t *view; /* owned: an engine's mapping */
     uint64_t bytes;
 };
 
@@ -40,7 +40,7 @@ static inline void lost_open(struct lost *lost, void *at, uint64_t bytes)
     assert_ptr_not_equal(lost->view, MAP_FAILED);
 }
 
-/* Both see what either writes: to be called while the memory is there. */
+/* Both mappings show what either wrote. Called while the memory exists. */
 static inline void lost_is_one(const struct lost *lost)
 {
     for (uint64_t i = 0; i < lost->bytes; i += 4096) {

@@ -1,5 +1,5 @@
-/* The tests of memory's asynchronous jobs keep here which events came back, in order. An event of
- * several seals counts as one event for each. */
+/* Records the events of memory's asynchronous jobs, in order. An event of several seals counts as
+ * one event for each. */
 #ifndef TEST_RIG_MEM_H
 #define TEST_RIG_MEM_H
 
@@ -16,7 +16,7 @@
 struct taken {
     struct event got[EVENTS_MAX];
     uint32_t ngot;
-    uint32_t emitted; /* events as mem_poll emitted them */
+    uint32_t emitted; /* events before that division */
 };
 
 static inline void taken_add(void *ctx, struct event *event)
@@ -38,7 +38,7 @@ static inline void taken_add(void *ctx, struct event *event)
     taken->emitted++;
 }
 
-/* Begins what was queued, and waits until mem_poll has something. */
+/* Starts the queued jobs, and waits until mem_poll has an event. */
 static inline void mem_wait(struct mem *mem)
 {
     struct pollfd p = {.fd = mem_event_fd(mem), .events = POLLIN};
@@ -47,7 +47,7 @@ static inline void mem_wait(struct mem *mem)
     assert_int_equal(poll(&p, 1, 30000), 1);
 }
 
-/* Until there are n; more are a fault. */
+/* Waits for n events; more are an error. */
 static inline void take_events(struct mem *mem, struct taken *taken, uint32_t n)
 {
     while (taken->ngot < n) {

@@ -1,5 +1,5 @@
-/* Registrations of memory with a NIC that is played; the test says which of them work. Header only.
- */
+/* Registrations of memory with an emulated NIC; the test decides which of them succeed. Header
+ * only. */
 #ifndef TEST_RIG_MRS_H
 #define TEST_RIG_MRS_H
 
@@ -15,14 +15,14 @@ struct registration {
     void *addr;
     size_t bytes;
     int access;
-    int fd; /* of a dma-buf; -1: it is registered by its address */
+    int fd; /* of a dma-buf; -1: registered by address */
     uint64_t offset;
 };
 
-/* The test's own, on whichever thread registers: 0, or the errno that it fails with. */
+/* Defined by the test, called on any registering thread. Returns 0, or the errno to fail with. */
 static int registration_error(const struct registration *r);
 
-static atomic_uint registered; /* that are there */
+static atomic_uint registered; /* present number */
 static struct ibv_mr *_Atomic registration_newest;
 
 static struct ibv_mr *registration_make(const struct registration *r)

@@ -1,18 +1,17 @@
-/* What tests of transfers say over and over: a prefix at the source, sessions at the destination
- * that ask for it, fetches that run through or are held up, and that nothing is left behind. Header
- * only. */
+/* Helpers for tests of transfers: a prefix at the source, sessions at the destination that ask for
+ * it, fetches that run through or are held up, and checks that nothing is left. Header only. */
 #ifndef TEST_RIG_PAIR_H
 #define TEST_RIG_PAIR_H
 
 #include "unit/rig/rig_test.h"
 
-/* Pages of 4 tokens and 512 bytes, of which that many bytes may be on their way at a time. */
+/* Pages of 4 tokens and 512 bytes; at most peer_bytes bytes are in flight. */
 static inline struct pair pair_limited(uint64_t peer_bytes)
 {
     return PAIR_LIMITED(limits.peer_bytes_in_flight = peer_bytes, 4, 128, 64);
 }
 
-/* Tokens [0, n) of sequence `seed` are committed there. */
+/* Commits tokens [0, n) of sequence `seed` at the source. */
 static inline void source_has(struct pair *p, uint32_t seed, uint32_t n)
 {
     rig_put(p->source, &p->se, p->sp, seed, n);
@@ -23,13 +22,13 @@ static inline void dest_has(struct pair *p, uint32_t seed, uint32_t n)
     rig_put(p->dest, &p->de, p->dp, seed, n);
 }
 
-/* A session of the destination with the tokens of sequence `seed`, nothing fetched yet. */
+/* A session of the destination with the tokens of sequence `seed`, without a fetch. */
 static inline struct rig_session *asking(struct pair *p, uint32_t seed, uint32_t n)
 {
     return session_with(p->dest, &p->de, p->dp, seed, n);
 }
 
-/* Likewise of another tenant on both hosts, whose source has them. */
+/* The same for another tenant on both hosts, whose source has them. */
 static inline struct rig_session *another_tenant_asking(struct pair *p, uint32_t seed, uint32_t n)
 {
     struct rig_engine se = rig_engine(p->source, 1, "theirs", 1),
@@ -39,20 +38,20 @@ static inline struct rig_session *another_tenant_asking(struct pair *p, uint32_t
     return session_with(p->dest, &de, rig_pool_pages(p->dest, &de, 4, 64), seed, n);
 }
 
-/* The same, and the source has them. */
+/* The same, with the tokens committed at the source. */
 static inline struct rig_session *asking_source(struct pair *p, uint32_t seed, uint32_t n)
 {
     source_has(p, seed, n);
     return asking(p, seed, n);
 }
 
-/* The source has sequence 1 up to n, and p->d asks for it. */
+/* Commits sequence 1 up to n at the source, and opens p->d for it. */
 static inline void pair_offer(struct pair *p, uint32_t n)
 {
     p->d = asking_source(p, 1, n);
 }
 
-/* All that the source has, or up to a depth; the answer has to be there at once. */
+/* Fetches all that the source has, or up to `depth`; the answer must be there at once. */
 static inline enum tern_err fetch_to(struct rig_session *d, uint32_t depth)
 {
     return rig_fetched(d, rig_fetch(d, 0, depth));
@@ -63,14 +62,14 @@ static inline enum tern_err fetch_all(struct rig_session *d)
     return fetch_to(d, 0);
 }
 
-/* The next batch comes, and it was the last that this fetch waited for. */
+/* Completes the next batch, which is the last one that this fetch waits for. */
 #define last_batch_comes(d)                                                                        \
     do {                                                                                           \
         rig_complete((d)->rig, RIG_PULL);                                                          \
         assert_ok(rig_fetched((d), (d)->fetch));                                                   \
     } while (0)
 
-/* p->d begins to fetch; the destination's jobs of these kinds wait for the test. The request id. */
+/* Begins p->d's fetch; jobs of these kinds at the destination wait for the test. Returns its id. */
 static inline uint64_t fetch_held(struct pair *p, uint32_t kinds)
 {
     p->dest->automatic = BY_HAND(kinds);
@@ -86,13 +85,13 @@ static inline void fetch_many(struct pair *p, uint32_t n, uint32_t tokens, struc
     }
 }
 
-/* Whether the session's fetch is answered. */
+/* Returns true if the session's fetch is answered. */
 static inline bool ended(const struct rig_session *d)
 {
     return rig_reply_to(d->rig, d->fetch) != NULL;
 }
 
-/* The error of an answer that has to be there. */
+/* The error of an answer that must be there. */
 static inline enum tern_err answered(struct pair *p, uint64_t fetch)
 {
     return rig_reply_to(p->dest, fetch)->err;
@@ -103,7 +102,7 @@ static inline uint32_t quarantined(const struct pair *p)
     return rig_group_view(p->dest, p->dp, 0).quarantine;
 }
 
-/* No transfer, no page of one, and no pin: so many nodes on each side can go. */
+/* No transfer, page of one, or pin is left: so many nodes on each side can be evicted. */
 static inline void assert_nothing_left(struct pair *p, uint32_t source_nodes, uint32_t dest_nodes)
 {
     uint32_t admin = rig_connect_admin(p->source);
@@ -117,14 +116,14 @@ static inline void assert_nothing_left(struct pair *p, uint32_t source_nodes, ui
     assert_int_equal(rig_evict(p->dest, admin, p->dp, 0), dest_nodes);
 }
 
-/* p->d closes, and nothing is left of what it fetched. */
+/* Closes p->d, and asserts that nothing is left of its fetch. */
 static inline void pair_ends_clean(struct pair *p, uint32_t source_nodes, uint32_t dest_nodes)
 {
     assert_ok(rig_close(p->d, 0));
     assert_nothing_left(p, source_nodes, dest_nodes);
 }
 
-/* As if the other side had sent it. */
+/* Delivers a message as if the other side had sent it. */
 static inline void says(struct rig *to, uint32_t link, const struct peer_msg *msg)
 {
     struct event event = {.kind = EV_PEER_MSG};
@@ -144,8 +143,7 @@ static inline void dest_says(struct pair *p, const struct peer_msg *msg)
     says(p->source, p->source->options.limits.peers, msg);
 }
 
-/* The source answers an open with that error and begins nothing; the fetch that had sent it ends.
- */
+/* The source answers an open with that error and begins no serve; the fetch that sent it ends. */
 static inline void open_is_refused(struct pair *p, struct rig_session *d, enum tern_err err)
 {
     assert_int_equal(rig_jobs(p->source, RIG_MSG), 1);

@@ -1,4 +1,4 @@
-/* What a part of a program prints on standard output. */
+/* Captures standard output of a part of a program. */
 #ifndef RIG_PRINTED_H
 #define RIG_PRINTED_H
 
@@ -12,7 +12,7 @@ struct rig_printed {
     int before;
 };
 
-/* From now on it is kept. */
+/* Begins to capture. */
 static inline struct rig_printed rig_printed_begin(void)
 {
     struct rig_printed p = {.file = tmpfile(), .before = dup(STDOUT_FILENO)};
@@ -23,7 +23,7 @@ static inline struct rig_printed rig_printed_begin(void)
     return p;
 }
 
-/* As text, as much as `bytes` have room for. */
+/* Ends the capture. *ret: the text, cut to fit `bytes`. */
 static inline void rig_printed_end(struct rig_printed *p, char *ret, size_t bytes)
 {
     size_t n;

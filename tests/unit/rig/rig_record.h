@@ -1,14 +1,14 @@
-/* Turn records in tests: what an engine does to write and read them, with bytes that say whose they
- * are. Header only. */
+/* Turn records in tests: how an engine writes and reads them, with bytes that identify their owner.
+ * Header only. */
 #ifndef TEST_RIG_RECORD_H
 #define TEST_RIG_RECORD_H
 
 #include "unit/rig/rig_section.h"
 #include "unit/rig/rig_turn.h"
 
-#define BLOB_TOKEN_BYTES 1000u /* of a blob, for each token of the whole list */
+#define BLOB_TOKEN_BYTES 1000u /* bytes of a blob for each token of the whole list */
 
-/* A session whose turns leave records: one turn is in flight while it is used here. */
+/* A session whose turns leave records. The helpers need a turn in flight. */
 struct recorder {
     struct rig *rig;
     uint32_t conn, tenant;
@@ -32,7 +32,7 @@ static inline void recorder_end(struct recorder *r)
     assert_ok(turn_end(r->rig, r->conn, r->turn, 0));
 }
 
-/* What one byte of a section is: of `kind` (a blob's number, or one of these), for its session. */
+/* Kinds of section bytes beside blobs, whose kind is their number. */
 enum { BYTES_TOKENS = 100, BYTES_LOGPROBS };
 
 static inline uint8_t *record_byte(const struct recorder *r, const struct record_section *s,
@@ -67,8 +67,8 @@ static inline uint8_t blob_byte(const struct recorder *r, uint32_t length, uint6
     return (uint8_t)(r->session.slot * 31 + length * 7 + at / 251 + at);
 }
 
-/* Pages for a record of that many tokens, with one blob; all of it written. NULL: refused, and
- * r->rig->last says why. */
+/* Prepares and writes a record of `length` tokens with one blob. Returns NULL if it is refused:
+ * r->rig->last has the reason. */
 static inline const struct record_body *record_write(struct recorder *r, uint32_t length,
                                                      uint64_t blob_bytes)
 {
@@ -89,7 +89,7 @@ static inline const struct record_body *record_write(struct recorder *r, uint32_
         return NULL;
     request.record_prepare.logprobs = length - reply->record_prepare.body->from;
     request.request_id = 0;
-    reply = record_ask(r, request); /* once more: what was prepared before is given back */
+    reply = record_ask(r, request); /* a repetition returns the pages prepared before */
     if (reply->err != TERN_OK)
         return NULL;
     b = *reply->record_prepare.body;
@@ -104,7 +104,7 @@ static inline const struct record_body *record_write(struct recorder *r, uint32_
     return &b;
 }
 
-/* The answer; it has to be there. */
+/* Returns the answer, which must be there. */
 static inline const struct reply *record_put_now(struct recorder *r)
 {
     const struct reply *reply =
@@ -114,7 +114,7 @@ static inline const struct reply *record_put_now(struct recorder *r)
     return reply;
 }
 
-/* A turn that leaves a record of `length` tokens with a blob of 1,000 B a token. */
+/* Runs a turn that leaves a record of `length` tokens with a blob of 1,000 B a token. */
 static inline void records_turn(struct recorder *r, uint32_t length)
 {
     recorder_begin(r);
@@ -124,7 +124,7 @@ static inline void records_turn(struct recorder *r, uint32_t length)
     recorder_end(r);
 }
 
-/* Within a turn: goes back to what the first n tokens of sequence `seed` begin with. */
+/* Within a turn: rolls back to what the first n tokens of sequence `seed` begin with. */
 static inline const struct reply *rolls_back(struct recorder *r, uint32_t seed, uint32_t n,
                                              uint64_t step)
 {
@@ -144,7 +144,7 @@ static inline const struct reply *rolls_back(struct recorder *r, uint32_t seed, 
     return reply;
 }
 
-/* Reads all records, compares every byte of theirs, and returns which have their blobs: bit i. */
+/* Reads all records and compares each byte. Returns which have their blobs: bit i for record i. */
 static inline uint32_t records_read(struct recorder *r, uint32_t n, const uint32_t *lengths)
 {
     const struct reply *reply =

@@ -63,10 +63,9 @@ bool world_is_state(enum world_kind kind)
     return kind >= WORLD_RECURRENT;
 }
 
-/* ---- what a rank has ---- */
+/* ---- the parts of a rank ---- */
 
-/* The first of `n` heads that a rank has, and how many: neighbours share one where there are fewer.
- */
+/* The first of `n` heads of a rank, and their number. If there are fewer, neighbours share one. */
 static uint32_t first_head(uint32_t n, uint32_t ranks, uint32_t rank)
 {
     return rank * n / ranks;
@@ -88,8 +87,8 @@ static const struct reshard_section *section_at(const struct world_end *e,
     return &f->section[e->reversed ? SECTIONS - 1 - k : k];
 }
 
-/* The channels of a rank's page in their order: the number of each, where x has those from 0 on, B
- * those from 1000 on and so forth. */
+/* The channels of a rank's page in order. Their numbers begin at 0 for x, at 1000 for B, and so
+ * on. */
 static uint32_t channels_of_rank(const struct world_end *e, const struct field_kind *f,
                                  uint32_t rank, uint32_t ret[CHANNELS])
 {
@@ -106,7 +105,7 @@ static uint32_t channels_of_rank(const struct world_end *e, const struct field_k
     return n;
 }
 
-/* How long each axis is in a rank's page. */
+/* The length of each axis in a rank's page. */
 static void lengths(const struct world_end *e, const struct field_kind *f, uint32_t ret[LETTERS])
 {
     uint32_t channels[CHANNELS];
@@ -151,7 +150,7 @@ static uint32_t length_of_all(const struct field_kind *f, char letter, uint32_t 
     return channels;
 }
 
-/* Returns where the field ends. */
+/* Returns the field's end. */
 static uint64_t field_layout(const struct world_end *e, const struct field_kind *f, uint64_t at,
                              struct reshard_field *ret)
 {
@@ -166,7 +165,7 @@ static uint64_t field_layout(const struct world_end *e, const struct field_kind 
     ret->offset = at;
     ret->naxes = naxes;
     for (uint32_t i = naxes; i-- > 0;) {
-        struct reshard_axis *a = &ret->axis[(i + e->ranks) % naxes]; /* listed in any order */
+        struct reshard_axis *a = &ret->axis[(i + e->ranks) % naxes]; /* in any order */
         char c = order[i];
 
         if (i == 0)
@@ -194,7 +193,7 @@ void world_layout(const struct world_end *e, struct reshard_layout *ret)
 
 /* ---- the bytes ---- */
 
-/* What is written as the page is walked. */
+/* Output of a walk over a page. */
 struct pen {
     uint8_t *bytes, *held, *tokens; /* each may be NULL */
     uint64_t at;
@@ -212,7 +211,7 @@ static void write_element(struct pen *pen, uint32_t n, uint64_t value, uint32_t 
     pen->at += n;
 }
 
-/* What an element is, in the whole pool; `id` is its number along each axis there. */
+/* The value of an element; `id` is its number along each axis in the whole pool. */
 static uint64_t value_of(const struct field_kind *f, const uint32_t id[LETTERS])
 {
     uint64_t v = (uint64_t)f->name[0];

@@ -1,4 +1,4 @@
-/* Where the bytes of a turn record's section lie in a rig's record memory. */
+/* The place of a section's bytes of a turn record in a rig's record memory. */
 #ifndef TEST_RIG_SECTION_H
 #define TEST_RIG_SECTION_H
 

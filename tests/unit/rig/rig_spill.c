@@ -95,7 +95,7 @@ static struct spill_extent *extent_at(struct spill *s, struct disk_place at)
     return NULL;
 }
 
-/* Ranks whose pages lie on the disk, one behind the other. */
+/* The number of ranks whose pages lie on the disk, one after another. */
 static uint32_t ranks_of(struct rig *rig, uint32_t pool)
 {
     struct pool_view v;
@@ -105,7 +105,7 @@ static uint32_t ranks_of(struct rig *rig, uint32_t pool)
     return v.tier == TIER_HOST || v.moved == 0 ? 1 : v.moved;
 }
 
-/* Reads the page as it is now, which must be what was sealed. */
+/* Reads the page, which must still have the bytes that were sealed. */
 static bool page_read(struct rig *rig, const struct page_at *at, struct spill_page *ret)
 {
     const uint32_t ranks = ranks_of(rig, at->pool);
@@ -170,7 +170,7 @@ enum tern_err spill_write(struct rig *rig, const struct disk_write *w)
     return TERN_OK;
 }
 
-/* The page of the extent whose bytes begin there. */
+/* The page of the extent whose bytes begin at `body_at`. */
 static const struct spill_page *page_at_byte(const struct spill_extent *x, uint64_t body_at)
 {
     uint64_t at = disk_meta_bytes(&x->e);

@@ -1,5 +1,5 @@
-/* See rig_spill_dir.h. Pages of group 0 are larger than what is moved at once, and those of group 1
- * are no whole number of anything. */
+/* See rig_spill_dir.h. Pages of group 0 are larger than one move, and those of group 1 have a size
+ * that divides nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -198,7 +198,7 @@ void rig_file_begin(struct rig_file *f, uint32_t tenant, uint32_t pool, uint64_t
                                    .keys = f->key};
 }
 
-/* Where the pages of an extent lie in its body. */
+/* Sets the places of an extent's pages in its body. */
 static void place_pages(struct rig_spill *r, struct rig_file *f, const struct disk_extent *e)
 {
     uint64_t at = disk_meta_bytes(e);
@@ -253,7 +253,7 @@ void rig_file_add(struct rig_spill *r, struct rig_file *f, enum disk_part part, 
             (struct extra_key){.position = e->depth - e->align + i, .hi = w->nextents, .lo = i};
     for (uint32_t g = 0; g < RIG_SPILL_GROUPS; g++) {
         for (uint32_t i = 0; i < pages; i++) {
-            uint32_t before = w->npages - g * pages - i; /* pages of the extents before */
+            uint32_t before = w->npages - g * pages - i; /* pages of earlier extents */
 
             f->page[w->npages] = rig_spill_page(w->pool, g, before / RIG_SPILL_GROUPS + i);
             f->page[w->npages].pool = w->pool;
@@ -275,7 +275,7 @@ void rig_file_usual(struct rig_spill *r, struct rig_file *f, uint32_t tenant, ui
     rig_file_add(r, f, DISK_ENTRY, 0, 0);
 }
 
-/* ------------------------------------------------------------------ what is asked, what comes */
+/* ------------------------------------------------------------------ requests and events */
 
 static void take_event(void *ctx, struct event *event)
 {

@@ -1,7 +1,7 @@
-/* A disk tier on a directory of its own, over a real struct mem: three pools of two groups, files
- * that are built of their pages, and the events that come back. Pool 0 (tenant 0) has two regions
- * that transfers carry, pool 1 (tenant 0) is another of its layout, pools 2 and 3 (tenant 1) have
- * two regions that hold alike. */
+/* A disk tier on a directory of its own, over a real struct mem: four pools of two groups, files
+ * that are made of their pages, and the events of the disk. Pool 0 (tenant 0) has two regions that
+ * transfers carry, pool 1 (tenant 0) is another one of its layout, pools 2 and 3 (tenant 1) have
+ * two regions with equal contents. */
 #ifndef TEST_RIG_SPILL_DIR_H
 #define TEST_RIG_SPILL_DIR_H
 
@@ -27,7 +27,7 @@ struct rig_spill {
     uint32_t ngot;
 };
 
-/* A file, with the arrays that its disk_write is of; and where each of its pages lies in it. */
+/* A file, with the arrays of its disk_write, and the place of each of its pages. */
 struct rig_file {
     struct disk_write write;
     struct disk_extent extent[RIG_SPILL_EXTENTS];
@@ -37,48 +37,47 @@ struct rig_file {
     struct disk_page place[4 * RIG_SPILL_PAGES];
 };
 
-/* `below`: the folder that the directory is made in; NULL: /tmp. */
+/* `below`: the parent of the directory; NULL: /tmp. */
 void rig_spill_init(struct rig_spill *r, const char *below);
 enum tern_err rig_spill_open(struct rig_spill *r); /* with r->config */
 void rig_spill_close(struct rig_spill *r);
-/* Below /tmp, with pages in pools 0 and 2; skips the case where nothing can be encrypted. */
+/* Below /tmp, with pages in pools 0 and 2. Skips the case if this machine cannot encrypt. */
 void rig_spill_start(struct rig_spill *r, bool encrypt);
 void rig_spill_reopen(struct rig_spill *r); /* another daemon */
 struct disk_stats rig_spill_stats(const struct rig_spill *r);
-void rig_spill_finish(struct rig_spill *r); /* the directory goes, too */
+void rig_spill_finish(struct rig_spill *r); /* removes the directory, too */
 
-/* Fills all pages of a pool with numbers of its own, and seals them. */
+/* Fills all pages of a pool with numbers that depend on `seed`, and seals them. */
 void rig_spill_fill(struct rig_spill *r, uint32_t pool, uint64_t seed);
 void rig_spill_clear(struct rig_spill *r, uint32_t pool); /* zeros, without checksums */
 struct page_at rig_spill_page(uint32_t pool, uint32_t group, uint32_t index);
-/* Do the two pages hold the same bytes in all regions, and have the same checksums? */
+/* Returns true if the two pages have equal bytes in all regions, and equal checksums. */
 bool rig_spill_same(struct rig_spill *r, uint32_t pool, const struct page_at *page, uint32_t other,
                     const struct page_at *of);
 
-/* An empty file; then extents of it, of pages that follow each other in each group. */
+/* An empty file; rig_file_add adds extents, of consecutive pages in each group. */
 void rig_file_begin(struct rig_file *f, uint32_t tenant, uint32_t pool, uint64_t file);
 void rig_file_add(struct rig_spill *r, struct rig_file *f, enum disk_part part, uint32_t pages,
                   uint32_t nkeys);
 void rig_file_usual(struct rig_spill *r, struct rig_file *f, uint32_t tenant, uint32_t pool,
                     uint64_t file); /* two HISTORY, a STATE and an ENTRY */
 
-/* Until there are n events since the last call. */
+/* Waits for n events since the last call. */
 void rig_spill_events(struct rig_spill *r, uint32_t n);
-void rig_spill_quiet_ms(struct rig_spill *r, uint32_t ms); /* polls so long */
+void rig_spill_quiet_ms(struct rig_spill *r, uint32_t ms); /* polls for that long */
 enum tern_err rig_spill_write(struct rig_spill *r, const struct rig_file *f);
-/* Pages [first, first + n) of the file, into the pool that is like the file's. */
+/* Asks for pages [first, first + n) of the file, to the other pool of its layout. */
 void rig_spill_ask(struct rig_spill *r, const struct rig_file *f, struct pull_id pull,
                    uint32_t batch, uint32_t first, uint32_t n);
-/* The same, and waits: the ok bits of as many as 64 pages. */
+/* The same, but waits. Returns the ok bits of up to 64 pages. */
 uint64_t rig_spill_read(struct rig_spill *r, const struct rig_file *f, uint32_t first, uint32_t n);
 void rig_spill_path(const struct rig_spill *r, const struct rig_file *f, bool unfinished, char *ret,
                     size_t cap);
-uint32_t rig_spill_files(const struct rig_spill *r,
-                         uint32_t tenant); /* in its folder, of any name */
-/* Pages of the file, of as many as 64, that are in the next pool as they were written. */
+uint32_t rig_spill_files(const struct rig_spill *r, uint32_t tenant); /* all files in its folder */
+/* Which pages of the file, of up to 64, are in the next pool as they were written. */
 uint64_t rig_spill_alike(struct rig_spill *r, const struct rig_file *f);
 void rig_spill_flip(const struct rig_spill *r, const struct rig_file *f, uint64_t at); /* a bit */
-/* The whole file, to be freed. */
+/* The whole file; owned by the caller. */
 uint8_t *rig_spill_contents(const struct rig_spill *r, const struct rig_file *f,
                             uint64_t *ret_bytes);
 

@@ -1,6 +1,6 @@
-/* What tests of STATE groups look at and do inside the core: nodes by depth, what they hold and
- * claim, and the loss of a segment, which no request of an engine asks for. Header only; used by
- * the tests of scenarios and rules about STATE. */
+/* Views and changes of STATE groups inside the core: nodes by depth, their pages and claims, and
+ * the loss of a segment, which no request of an engine causes. Header only; used by the tests of
+ * scenarios and rules about STATE. */
 #ifndef TEST_RIG_STATE_H
 #define TEST_RIG_STATE_H
 
@@ -13,8 +13,8 @@ struct stage {
     struct pool_id pool;
 };
 
-/* One engine and a pool of one HISTORY group and one STATE group, whose pages a cap of 0 leaves
- * unlimited. */
+/* One engine and a pool of one HISTORY group and one STATE group. A cap of 0 does not limit its
+ * pages. */
 static inline struct stage stage_of(enum supersede supersede, uint32_t align,
                                     struct group_layout state_group, uint64_t bytes,
                                     uint32_t host_kib)
@@ -51,7 +51,7 @@ static inline void stage_put(struct stage *st, uint32_t seed, uint32_t depth)
     rig_put(st->rig, &st->e, st->pool, seed, depth);
 }
 
-/* The tokens of a path, as the core looks at them. */
+/* The tokens of a path, as the core views them. */
 static inline struct token_view tokens_in(const struct core *c, struct pool_id pool,
                                           const uint32_t *tokens, uint32_t depth)
 {
@@ -98,7 +98,7 @@ static inline void lose_state(struct stage *st, const uint32_t *tokens, uint32_t
     oracle_audit(st->rig->core);
 }
 
-/* What a session that matches them gets, with its bytes looked at. The session is closed again. */
+/* The depth that a session matches; its bytes are checked, and it is closed again. */
 static inline uint32_t match_depth(struct stage *st, const uint32_t *tokens, uint32_t n)
 {
     struct rig_session *s = stage_session(st);
@@ -116,7 +116,7 @@ static inline struct group_view state_view(struct stage *st)
     return rig_group_view(st->rig, st->pool, 1);
 }
 
-/* A pool of L=64 with a WINDOW of `window` tokens, 16 a page, at most `cap` pages of it. */
+/* A pool of L=64 with a WINDOW of `window` tokens, 16 a page, at most `cap` pages. */
 static inline struct stage stage_capped(enum supersede supersede, uint32_t window, uint32_t cap)
 {
     struct group_layout l = rig_window(16, window, 64);

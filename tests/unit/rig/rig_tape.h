@@ -1,4 +1,4 @@
-/* What the tests of tapes do with one: its bytes, as a dump writes them. Header only. */
+/* Helpers for tests of tapes: a tape's bytes, as a dump writes them. Header only. */
 #ifndef TEST_RIG_TAPE_H
 #define TEST_RIG_TAPE_H
 

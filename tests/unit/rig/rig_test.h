@@ -1,6 +1,5 @@
-/* What every cmocka test of the core begins with: cmocka in the order that it wants, failures of
- * the rig and of the core's own checks turned into failures of the one test, and the few assertions
- * that all tests use. */
+/* Set-up of every cmocka test of the core: cmocka's headers in the order that it needs, failures of
+ * the rig and of the core's checks as failures of the one test, and common assertions. */
 #ifndef TEST_RIG_TEST_H
 #define TEST_RIG_TEST_H
 
@@ -16,7 +15,7 @@ static inline void rig_test_failed(const char *text)
     fail_msg("%s", text);
 }
 
-/* Before each case: a hook is gone after a failed check. */
+/* Before each case: a failed check removes the hook. */
 FIXTURE(rig_test_setup)
 {
     oracle_fail_hook = rig_test_failed;
@@ -32,10 +31,10 @@ FIXTURE(rig_test_teardown)
 
 TEST_EACH(rig_test_setup, rig_test_teardown);
 
-/* For rig->automatic: all but these kinds of jobs complete by themselves. */
+/* For rig->automatic: all kinds of jobs except these complete by themselves. */
 #define BY_HAND(kinds) (RIG_ALL & ~(uint32_t)(kinds))
 
-/* The default options but for one, for instance limits.nodes = 6. */
+/* The default options except for one, for instance limits.nodes = 6. */
 #define OPTIONS_WITH(option)                                                                       \
     ({                                                                                             \
         struct rig_options options_with = rig_defaults();                                          \
@@ -53,7 +52,7 @@ struct bench {
     uint32_t admin;
 };
 
-/* Of 512-byte pages: `usable` on the device, `host_pages` on the host. */
+/* With 512-byte pages: `usable` on the device, `host_pages` on the host. */
 static inline struct bench host_bench_with(const struct rig_options *options, uint32_t page_tokens,
                                            uint32_t usable, uint32_t host_pages)
 {
@@ -74,7 +73,7 @@ static inline struct bench bench_with(const struct rig_options *options, uint32_
     return host_bench_with(options, page_tokens, usable, 0);
 }
 
-/* With the default options but for one. */
+/* With the default options except for one. */
 #define HOST_BENCH_LIMITED(option, page_tokens, usable, host_pages)                                \
     ({                                                                                             \
         struct rig_options options_of_bench = OPTIONS_WITH(option);                                \
@@ -94,7 +93,7 @@ struct pair {
     struct rig *source, *dest;
     struct rig_engine se, de;
     struct pool_id sp, dp;
-    struct rig_session *d; /* at the destination, for the test to open */
+    struct rig_session *d; /* at the destination; opened by the test */
 };
 
 /* The pools have host tiers of so many bytes; 0: none. */
@@ -122,7 +121,7 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
     return pair_with_host(options, page_tokens, source_pages, dest_pages, 0, 0);
 }
 
-/* With the default options but for one, on both hosts. */
+/* With the default options except for one, on both hosts. */
 #define PAIR_LIMITED(option, page_tokens, source_pages, dest_pages)                                \
     pair_with(OPTIONS_WITH(option), page_tokens, source_pages, dest_pages)
 
@@ -143,23 +142,23 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
         assert_int_equal(rig_wrong((s), (n)), 0);                                                  \
     } while (0)
 
-/* What tests do over and over, as macros, so that a failure names the line of the test. */
+/* Macros for common sequences, so that a failure names the line of the test. */
 
-/* The request goes well, and then the session's lengths are these. */
+/* The request succeeds, and then the session has these lengths. */
 #define assert_leaves(request, s, T, C, A)                                                         \
     do {                                                                                           \
         assert_ok(request);                                                                        \
         assert_lengths(s, T, C, A);                                                                \
     } while (0)
 
-/* Likewise T = C = A = n, and every byte is right. */
+/* The same with T = C = A = n, and every byte is right. */
 #define assert_leaves_whole(request, s, n)                                                         \
     do {                                                                                           \
         assert_ok(request);                                                                        \
         assert_whole(s, n);                                                                        \
     } while (0)
 
-/* So many pages came back at once, and so many do at the step that the request named. */
+/* That many pages came free at once, and so many will at the step that the request named. */
 #define assert_given_back(rig, now, at_step)                                                       \
     do {                                                                                           \
         assert_int_equal((rig)->free_now, (now));                                                  \
@@ -182,84 +181,84 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
 
 #define computes_tokens(s, tokens, n) computes_up_to(s, tokens, n, n)
 
-/* Likewise those of sequence `seed`. */
+/* The same with sequence `seed`. */
 #define computes(s, seed, n) computes_tokens(s, rig_tokens(seed, n), n)
 
-/* Of a session that has matched them: writes n of them, and slides. */
+/* The session, which has matched the tokens, writes n of them and slides. */
 #define run_and_slide(s, tokens, n, next, step)                                                    \
     do {                                                                                           \
         assert_ok(rig_run_to((s), (tokens), (n)));                                                 \
         assert_ok(rig_slide((s), (next), (step)));                                                 \
     } while (0)
 
-/* Match, with everything that a request can say, finds `depth` tokens. */
+/* A Match with all its options finds `depth` tokens. */
 #define matches_full(s, request, step, depth)                                                      \
     do {                                                                                           \
         assert_ok(rig_match_full((s), (request), (step)));                                         \
         assert_int_equal((s)->matched, (depth));                                                   \
     } while (0)
 
-/* The session has those tokens, and pages for `to` of them. */
+/* The session matches the tokens, and allocates pages for `to` of them. */
 #define takes_pages(s, tokens, n, to)                                                              \
     do {                                                                                           \
         assert_ok(rig_match((s), (tokens), (n)));                                                  \
         assert_ok(rig_extend((s), (to), 0, NULL, 0));                                              \
     } while (0)
 
-/* Of a session that has matched them: writes n of them, and every byte up to there is right. */
+/* The session, which has matched the tokens, writes n of them, and every byte up to n is right. */
 #define runs_right(s, tokens, n)                                                                   \
     do {                                                                                           \
         assert_ok(rig_run_to((s), (tokens), (n)));                                                 \
         assert_int_equal(rig_wrong((s), (n)), 0);                                                  \
     } while (0)
 
-/* Of a session that has matched them: writes n of them and commits no more than `depth`. */
+/* The session, which has matched the tokens, writes n of them and commits at most `depth`. */
 #define run_and_commit(s, tokens, n, depth, step)                                                  \
     do {                                                                                           \
         assert_ok(rig_run_to((s), (tokens), (n)));                                                 \
         assert_ok(rig_commit((s), (depth), (step)));                                               \
     } while (0)
 
-/* Likewise of a session that gets the first n of sequence `seed`. */
+/* The same for a session that first matches the first n tokens of sequence `seed`. */
 #define computes_and_commits(s, seed, n, depth, step)                                              \
     do {                                                                                           \
         assert_ok(rig_match((s), rig_tokens((seed), (n)), (n)));                                   \
         run_and_commit(s, rig_tokens(seed, n), n, depth, step);                                    \
     } while (0)
 
-/* Of a session that has matched them: writes them up to `depth` and commits them there. */
+/* The session, which has matched the tokens, writes and commits them up to `depth`. */
 #define commit_to(s, tokens, depth, step)                                                          \
     do {                                                                                           \
         run_and_commit(s, tokens, depth, depth, step);                                             \
         assert_int_equal((s)->len.committed, (depth));                                             \
     } while (0)
 
-/* The session gets n tokens, and writes and commits them up to `depth`. */
+/* The session matches n tokens, and writes and commits them up to `depth`. */
 #define commits_up_to(s, tokens, n, depth, step)                                                   \
     do {                                                                                           \
         assert_ok(rig_match((s), (tokens), (n)));                                                  \
         commit_to(s, tokens, depth, step);                                                         \
     } while (0)
 
-/* A fresh one gets, computes and commits them all. */
+/* A fresh session matches, computes and commits all of them. */
 #define commits_tokens(s, tokens, n) commits_up_to(s, tokens, n, n, 0)
 #define commits(s, seed, n)          commits_tokens(s, rig_tokens(seed, n), n)
 
-/* It closes, and until then it had the right bytes up to n. */
+/* The session had the right bytes up to n, and closes. */
 #define closes_whole(s, n)                                                                         \
     do {                                                                                           \
         assert_int_equal(rig_wrong((s), (n)), 0);                                                  \
         assert_ok(rig_close((s), 0));                                                              \
     } while (0)
 
-/* Every job completes by itself from now on, those that wait among them. */
+/* From now on every job completes by itself, and so do those that wait. */
 static inline void rig_runs_free(struct rig *rig)
 {
     rig->automatic = RIG_ALL;
     rig_settle(rig);
 }
 
-/* What Peek finds of tokens with extra keys. */
+/* The depth that a Peek finds for tokens with extra keys. */
 static inline uint32_t depth_with_keys(struct rig_session *like, const struct req_tokens *tokens)
 {
     uint32_t depth;
@@ -268,7 +267,7 @@ static inline uint32_t depth_with_keys(struct rig_session *like, const struct re
     return depth;
 }
 
-/* One more session, in namespace 1, with the first n tokens of sequence `seed`. */
+/* Opens a session in namespace 1 and matches the first n tokens of sequence `seed`. */
 static inline struct rig_session *session_with(struct rig *rig, const struct rig_engine *e,
                                                struct pool_id pool, uint32_t seed, uint32_t n)
 {
@@ -278,7 +277,7 @@ static inline struct rig_session *session_with(struct rig *rig, const struct rig
     return s;
 }
 
-/* Another engine, which uses that pool too. */
+/* Another engine that maps the pool, too. */
 static inline struct rig_engine second_engine(struct rig *rig, struct pool_id pool)
 {
     struct rig_engine two = rig_engine(rig, 0, "two", 1);
@@ -293,14 +292,14 @@ static inline void complete_all(struct rig *rig, enum rig_job_kind kind)
         rig_complete(rig, kind);
 }
 
-/* With words that say what to do next. */
+/* The refusal has a text. */
 static inline void assert_refused(struct rig *rig, enum tern_err want, enum tern_err got)
 {
     assert_err(want, got);
     assert_true(rig->last->text[0] != 0);
 }
 
-/* One more session of the bench's engine in that namespace. */
+/* Opens another session of the bench's engine in that namespace. */
 static inline enum tern_err bench_opens(struct bench *b, uint64_t ns)
 {
     struct rig_session s;
@@ -308,7 +307,7 @@ static inline enum tern_err bench_opens(struct bench *b, uint64_t ns)
     return rig_session_open(b->rig, b->e.conn[0], b->pool, ns, &s);
 }
 
-/* The bench's session closes, and every prefix goes; their number. */
+/* Closes the bench's session and evicts every prefix. Returns their number. */
 static inline uint32_t bench_lets_go(struct bench *b)
 {
     assert_ok(rig_close(b->s, 0));

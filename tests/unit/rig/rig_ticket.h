@@ -1,6 +1,5 @@
-/* What tests of tickets say over and over: a session that is handed over at the source, with a tail
- * behind its committed length and a blob, and one at the destination that fetches it. Header only.
- */
+/* Helpers for tests of tickets: a session that is handed over at the source, with a tail behind its
+ * committed length and a blob, and one at the destination that fetches it. Header only. */
 #ifndef TEST_RIG_TICKET_H
 #define TEST_RIG_TICKET_H
 
@@ -8,12 +7,12 @@
 #include "unit/rig/rig_state.h"
 
 #define FULL 40 /* whole chunks of 4 tokens */
-#define LEN  42 /* what most tests hand over: half a page behind them */
+#define LEN  42 /* length of most tickets: half a page more */
 
 #define TICKET_KEY_HI 0x1122334455667788u
 #define TICKET_KEY_LO 0x99aabbccddeeff00u
 
-/* The whole answer; the session is the ticket's if it is OK. */
+/* Returns the whole answer. If it is OK, the session is the ticket's. */
 static inline const struct reply *hand_over_full(struct rig_session *s, struct req_handoff r)
 {
     struct request request = {.op = OP_HANDOFF, .handoff = r};
@@ -24,7 +23,7 @@ static inline const struct reply *hand_over_full(struct rig_session *s, struct r
     return rig_request(s->rig, s->conn, &request);
 }
 
-/* With `blob` words of a blob: i * 7. */
+/* With a blob of `blob` words: i * 7. */
 static inline struct ticket hand_over(struct rig_session *s, uint64_t step, uint32_t blob)
 {
     uint32_t words[TICKET_WORDS];
@@ -56,7 +55,7 @@ static inline uint64_t ticket_fetch(struct rig_session *d, struct ticket t)
     return ticket_fetch_at(d, t, 0);
 }
 
-/* Its error; the answer has to be there. */
+/* Returns the fetch's error; the answer must be there. */
 static inline enum tern_err ticket_fetched(struct rig_session *d, struct ticket t)
 {
     return rig_fetched(d, ticket_fetch(d, t));
@@ -86,7 +85,7 @@ static inline enum tern_err ticket_ask(struct rig *rig, uint32_t conn, enum op o
     return rig_request(rig, conn, &request)->err;
 }
 
-/* The last page of the group in the session's table, whole or not, and its bytes. */
+/* The last page of the group in the session's table, full or not, and its bytes. */
 static inline uint8_t *last_page(struct rig_session *s, uint32_t group, uint64_t *ret_bytes)
 {
     uint32_t pt = rig_group_view(s->rig, s->pool, group).layout.page_tokens;
@@ -115,7 +114,7 @@ static inline bool last_page_is(struct rig_session *s, uint32_t group, uint8_t v
     return true;
 }
 
-/* Sequence 1 up to LEN is computed at the source, committed as far as whole chunks go. */
+/* Computes sequence 1 up to LEN at the source, and commits whole chunks. */
 static inline struct rig_session *computed(struct pair *p)
 {
     struct rig_session *s = session_with(p->source, &p->se, p->sp, 1, LEN);
@@ -149,8 +148,8 @@ static inline struct pair state_pair(struct state_shape shape)
     return p;
 }
 
-/* Computes what is missing of [0, n) as an engine does: a chunk at a time, each committed with the
- * STATE behind it. */
+/* Computes the missing part of [0, n) as an engine does: chunk by chunk, each committed with its
+ * STATE. */
 static inline struct rig_session *state_computed(struct pair *p, uint32_t align, uint32_t n)
 {
     struct rig_session *s = rig_session(p->source, &p->se, p->sp, 1);

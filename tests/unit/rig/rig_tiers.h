@@ -1,5 +1,4 @@
-/* What the tests of STATE on two tiers begin and end with: L = 64, pages of 16 tokens. Header only.
- */
+/* Set-up and end of tests of STATE on two tiers: L = 64, pages of 16 tokens. Header only. */
 #ifndef TEST_RIG_TIERS_H
 #define TEST_RIG_TIERS_H
 
@@ -10,7 +9,7 @@ static inline struct stage stage_64(uint32_t window, uint32_t host_kib)
     return host_stage(SUPERSEDE_LAZY, 64, rig_window(16, window, 64), host_kib);
 }
 
-/* One after the other, so that each depth is a resume point. */
+/* Commits chunk by chunk, so that each depth is a resume point. */
 static inline void put_all(struct stage *st, uint32_t seed, uint32_t depth)
 {
     for (uint32_t d = 64; d <= depth; d += 64)

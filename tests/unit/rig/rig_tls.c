@@ -39,7 +39,7 @@ void tls_rig_remove(void)
 enum tern_err tls_rig_create(const char *node, const char *cert, const char *key, const char *ca,
                              struct tls **ret, char *why, size_t cap)
 {
-    static char path[8][3][160]; /* borrowed by what is created */
+    static char path[8][3][160]; /* borrowed by the tls objects */
     static uint32_t next;
     char(*p)[160] = path[next++ % 8];
     struct tls_config config = {.files.ca = p[0],

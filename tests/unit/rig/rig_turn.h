@@ -1,10 +1,10 @@
-/* Turns in tests: the requests about them. Header only. */
+/* Requests about turns in tests. Header only. */
 #ifndef TEST_RIG_TURN_H
 #define TEST_RIG_TURN_H
 
 #include "unit/rig/rig_test.h"
 
-/* Of the session `id`, on that connection; *ret: the turn's handle. */
+/* Begins a turn of the session `id`. *ret: the turn's handle. */
 static inline enum tern_err turn_begin(struct rig *rig, uint32_t conn, struct session_id id,
                                        struct session_id *ret)
 {
@@ -26,7 +26,7 @@ static inline enum tern_err turn_end(struct rig *rig, uint32_t conn, struct sess
     return r->err;
 }
 
-/* The id of what is to be answered. */
+/* Returns the id of the request, which is answered later. */
 static inline uint64_t session_close_asked(struct rig *rig, uint32_t conn, struct session_id id,
                                            uint64_t step)
 {
@@ -37,7 +37,7 @@ static inline uint64_t session_close_asked(struct rig *rig, uint32_t conn, struc
     return request.request_id;
 }
 
-/* An operation of a Step by a handle of the test's choice. */
+/* Runs an operation of a Step by the handle `id`. */
 static inline enum tern_err step_by(struct rig_session *s, struct session_id id,
                                     enum step_op_kind kind)
 {
@@ -52,7 +52,7 @@ static inline enum tern_err step_by(struct rig_session *s, struct session_id id,
     return err;
 }
 
-/* What the shell is told before it looks at a body. */
+/* The gate's answer, before the shell decodes a body. */
 static inline enum tern_err gate_says(struct rig *rig, uint32_t conn, enum op op,
                                       struct session_id id, const char **ret_text)
 {

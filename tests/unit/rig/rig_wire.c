@@ -1,5 +1,5 @@
-/* Samples by reflection: whoever adds a field or a message to the schema gets it tested without a
- * line here, a new frame type needs one entry in rig_wire_types. */
+/* Samples by reflection: a new field or message of the schema is tested without a line here; a new
+ * frame type needs one entry in rig_wire_types. */
 #include "unit/rig/rig_wire.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 uint16_t rig_wire_types[RIG_WIRE_TYPES];
 
-/* The rows of the table in order. */
+/* Lists the table's rows in order. */
 __attribute__((constructor)) static void list_types(void)
 {
     uint32_t n = 0;

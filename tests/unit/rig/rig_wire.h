@@ -8,19 +8,19 @@
 
 #include "proto/codec.h"
 
-/* Every frame type that this build knows, ascending; 0 ends it. */
+/* Every frame type that this build knows, ascending, with a 0 at the end. */
 #define RIG_WIRE_TYPES (2 * MESSAGES_MAX + 1)
 extern uint16_t rig_wire_types[RIG_WIRE_TYPES];
 
-/* Fills every field (repeated ones `repeat` times) with values that follow from seed and the
- * field's place. */
+/* Fills every field (repeated ones `repeat` times) with values that depend on seed and the
+ * field. */
 const ProtobufCMessage *rig_wire_sample(uint16_t type, uint64_t seed, size_t repeat);
 
-/* Memory of n bytes that ends where a page without access begins. */
+/* Returns n bytes of memory right in front of a page without access. */
 uint8_t *rig_guarded(size_t n);
 void rig_release(uint8_t *p, size_t n);
 
-/* For FRAME_BODY_MAX; ends at a guard page. Made by rig_wire_set_up (a cmocka group set-up). */
+/* For FRAME_BODY_MAX, in front of a guard page. Made by rig_wire_set_up (a cmocka group set-up). */
 extern struct budget rig_budget;
 extern uint8_t *rig_frame; /* RIG_FRAME_CAP bytes, filled by rig_wire_encode */
 #define RIG_FRAME_CAP (FRAME_HEADER_BYTES + FRAME_BODY_MAX)
@@ -28,8 +28,8 @@ int rig_wire_set_up(void **state);
 
 /* Encodes into rig_frame; returns the body's bytes. */
 size_t rig_wire_encode(uint16_t type, const ProtobufCMessage *msg);
-/* Decodes from memory that ends at a guard page and is gone afterwards: a message never points into
- * its body. Whatever the answer is, the budget must have held. */
+/* Decodes from memory in front of a guard page, which is unmapped afterwards: a message must not
+ * point into its body. The budget must be kept, whatever the result. */
 enum tern_err rig_wire_decode(uint16_t type, const void *bytes, size_t n,
                               const ProtobufCMessage **ret);
 enum tern_err rig_wire_decode_message(uint16_t type, const void *msg);

@@ -1,5 +1,5 @@
-/* See sim_disk.h. A file is an inode that keeps all that ever happened to it in the disk's log;
- * what is read now is kept beside it. */
+/* See sim_disk.h. A file is an inode whose whole history is in the disk's log; its present bytes
+ * are kept beside that. */
 #include "unit/rig/sim_disk.h"
 
 #include <errno.h>
@@ -138,7 +138,7 @@ static bool is_full(struct sim_disk *d, const struct inode *i, uint64_t end)
     return full;
 }
 
-/* ---- what a caller asks for ---- */
+/* ---- calls ---- */
 
 static int sim_make(void *ctx, const char *name, int *ret)
 {
@@ -197,7 +197,7 @@ static int sim_reserve(void *ctx, int file, uint64_t bytes)
     return err;
 }
 
-/* Where the write really goes, and how much of it: *inode, *offset, and the bytes returned. */
+/* Applies a write's faults: *inode, *offset and the returned bytes are what is really written. */
 static uint64_t misled(struct sim_disk *d, size_t *inode, uint64_t *offset, uint64_t bytes)
 {
     if (one_in(d, d->faults.torn, &d->hits.torn))
@@ -253,7 +253,7 @@ static int sim_submit(void *ctx, uint32_t lane, int file, bool write,
     if (write)
         p->result = start_write(d, p);
     else
-        memset(piece->memory, 0xee, piece->bytes); /* it comes when it is reaped */
+        memset(piece->memory, 0xee, piece->bytes); /* the bytes come when it is reaped */
     pthread_mutex_unlock(&d->lock);
     return 0;
 }
@@ -371,7 +371,7 @@ static int sim_punch(void *ctx, int file, uint64_t offset, uint64_t bytes)
     return 0;
 }
 
-/* The latest first: who needs an order makes it. */
+/* The latest first: a caller that needs an order must sort. */
 static int sim_list(void *ctx, const char *tenant, void (*found)(void *to, const char *name),
                     void *to)
 {
@@ -509,8 +509,8 @@ struct crash {
     const struct sim_disk *d;
     size_t steps;
     struct prng p;
-    enum fate fate;  /* of what was not synced */
-    uint32_t sector; /* what is written whole or not at all */
+    enum fate fate;  /* of unsynced steps */
+    uint32_t sector; /* bytes that are written as a whole or not at all */
 };
 
 static bool survives(struct crash *c)
@@ -528,7 +528,7 @@ static bool changes_bytes(const struct step *s, size_t inode)
     return s->inode == inode && (s->kind == WRITE || s->kind == PUNCH || s->kind == RESERVE);
 }
 
-/* Is it durable? A write that a sync was to keep and which failed is not, whatever comes later. */
+/* Returns true if the step is durable. A write whose sync failed is not, whatever comes later. */
 static bool is_durable(const struct crash *c, size_t at)
 {
     const struct step *s = &c->d->step[at];
@@ -557,7 +557,7 @@ static void apply(struct inode *to, const struct step *s, uint64_t at, uint64_t 
     }
 }
 
-/* Sector by sector what survives of a step; or its bytes are lost and the file is as long. */
+/* Applies the surviving sectors of a step; or loses its bytes and keeps the file's length. */
 static void apply_some(struct crash *c, struct inode *to, const struct step *s)
 {
     if (s->kind == RESERVE) {
@@ -573,7 +573,7 @@ static void apply_some(struct crash *c, struct inode *to, const struct step *s)
         resize(to, s->offset + s->bytes);
 }
 
-/* What was not synced comes in any order. */
+/* Unsynced steps are applied in any order. */
 static void crash_bytes(struct crash *c, size_t inode, struct inode *to)
 {
     size_t *loose = calloc(c->steps + 1, sizeof *loose), n = 0;
@@ -605,7 +605,7 @@ static bool same_folder(const char *a, const char *b)
     return strncmp(a, b, n + 1) == 0;
 }
 
-/* The name that the file has: the one that its folder was last synced with, or any later one. */
+/* The file's name after the crash: the one at its folder's last sync, or any later one. */
 static const char *crash_name(struct crash *c, size_t inode)
 {
     const char *names[8] = {""};

@@ -1,12 +1,11 @@
-/* A disk in memory behind struct disk_files. It keeps a log of all that was done to it, so that a
- * crash can be had at any point of it: what the disk holds then is what was synced, and of the rest
- * as much as chance will have it: nothing, all, some sectors of it, a later write without an
- * earlier one, a file without its name.
+/* A disk in memory behind struct disk_files. It logs every step, so that it can crash at any point:
+ * then it has everything that was synced, and by chance some of the rest: nothing, all, some
+ * sectors, a later write without an earlier one, a file without its name.
  *
- * Faults: a write that is torn, goes elsewhere or nowhere and is said to be good; writes, reads and
- * syncs that fail; a disk that is full. A sync that failed may have lost what it was to keep, and
- * no later one brings that back. Any thread may call; check() finds a caller who breaks the rules
- * of struct disk_files, or changes what it is writing. */
+ * Faults: a write that is torn, misdirected or dropped and reported as good; writes, reads and
+ * syncs that fail; a disk that is full. A sync that failed may have lost the data of its writes,
+ * and no later one restores them. Any thread may call. check() detects a caller that breaks the
+ * rules of struct disk_files, or changes bytes that are being written. */
 #ifndef TEST_SIM_DISK_H
 #define TEST_SIM_DISK_H
 
@@ -16,35 +15,35 @@
 
 struct sim_disk;
 
-struct sim_disk_faults { /* one in so many, by chance; 0: never */
+struct sim_disk_faults { /* one in so many, at random; 0: never */
     uint64_t seed;
-    uint32_t torn, misdirected, dropped; /* writes that are said to be good */
+    uint32_t torn, misdirected, dropped; /* writes that are reported as good */
     uint32_t write_eio, read_eio, sync_eio;
     uint64_t room; /* bytes of the whole disk; 0: enough */
 };
 
-struct sim_disk_hits { /* how often each came */
+struct sim_disk_hits { /* how often each occurred */
     uint32_t torn, misdirected, dropped, write_eio, read_eio, sync_eio, full;
 };
 
 struct sim_disk *sim_disk_make(const struct sim_disk_faults *faults); /* NULL: none */
-void sim_disk_free(struct sim_disk *d);                               /* all files are closed */
+void sim_disk_free(struct sim_disk *d);                               /* all files must be closed */
 const struct disk_files *sim_disk_files(struct sim_disk *d);
 void sim_disk_set_faults(struct sim_disk *d, const struct sim_disk_faults *faults);
 struct sim_disk_hits sim_disk_hits(const struct sim_disk *d);
 
-/* How many steps it has seen: a crash can be before the first and behind each. */
+/* The number of steps so far. A crash can come before the first one and after each. */
 size_t sim_disk_steps(const struct sim_disk *d);
-/* The disk as it may be when the machine stops behind so many steps; the seed chooses. */
+/* A disk as it may be if the machine stops after `steps` steps; `seed` chooses. */
 struct sim_disk *sim_disk_crash(const struct sim_disk *d, size_t steps, uint64_t seed);
 
-/* ---- without a step, for tests that make or look at what lies there ---- */
+/* ---- without a step, for tests that change or check the disk's contents ---- */
 
-/* A whole durable file; one of that name is replaced. */
+/* Writes a whole durable file, in place of one of that name. */
 void sim_disk_put(struct sim_disk *d, const char *name, const void *bytes, size_t n);
-/* NULL: there is none. To be read, and to be changed where that is rot. */
+/* The bytes of the file, which a test may corrupt; NULL if there is none. */
 uint8_t *sim_disk_bytes(struct sim_disk *d, const char *name, size_t *ret_n);
-/* The i-th name, NULL behind the last. */
+/* The i-th name; NULL after the last. */
 const char *sim_disk_name(const struct sim_disk *d, uint32_t i);
 
 #endif
