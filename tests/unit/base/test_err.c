@@ -1,5 +1,4 @@
-/* The error table: dense ids, no name or text twice, and a safe answer for a number that is not in
- * it. */
+/* The error table: dense ids, unique names and texts, and a safe answer for an unknown number. */
 #include <string.h>
 
 #include "base/err.h"
@@ -10,7 +9,7 @@ struct row {
     int id, category;
 };
 
-/* The table once more as data, in the order in which it is written. */
+/* The table again as data, in its order. */
 static const struct row rows[] = {
 #define X(name, id, category, text) {#name, text, id, TERN_CAT_##category},
     TERN_ERR_TABLE(X)

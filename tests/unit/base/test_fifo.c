@@ -1,4 +1,4 @@
-/* The queue of links: order, and taking out from the middle and from the end. */
+/* The queue of links: its order, and removal from the middle and from the end. */
 #include "base/fifo.h"
 #include "testing/test.h"
 

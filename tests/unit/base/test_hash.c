@@ -1,5 +1,5 @@
-/* base/hash: every word counts, wherever it stands; no obvious collisions; equal input, equal
- * output. */
+/* base/hash: every word counts, wherever it stands; no obvious collisions; equal input has an equal
+ * hash. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static void ramp(uint32_t v[WORDS])
         v[i] = 1000 + i;
 }
 
-/* The same, word by word and without vectors. */
+/* The same hash, word by word and without vectors. */
 static uint64_t plainly(uint64_t seed, const uint32_t *words, size_t n)
 {
     static const uint64_t start[4] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u,

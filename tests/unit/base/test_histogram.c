@@ -1,4 +1,4 @@
-/* Histograms: which bucket a time belongs to, at the edges; and quantiles. */
+/* Histograms: the bucket of a time, at the edges; and quantiles. */
 #include "base/histogram.h"
 #include "testing/test.h"
 

@@ -1,5 +1,5 @@
-/* base/keyed_hash: it is the function that its head proves, word by word; every part of a sequence
- * counts; and inputs that collide under the public hash are inputs like any others here. */
+/* base/keyed_hash: it equals, word by word, the function that its head proves; every part of a
+ * sequence counts; inputs that collide under the public hash are inputs like any others here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "testing/test.h"
 #include "unit/rig/rig_collide.h"
 
-/* Without vectors. */
+/* The same hash without vectors. */
 static uint64_t plainly(const struct hash_secret *k, const uint32_t *words, uint32_t n)
 {
     uint64_t sum = 0;
@@ -24,7 +24,7 @@ static uint64_t plainly(const struct hash_secret *k, const uint32_t *words, uint
     return sum;
 }
 
-/* x * y mod P by doubling, without a product that is longer than a word. */
+/* x * y mod P by doubling, without a product longer than a word. */
 static uint64_t times(uint64_t x, uint64_t y)
 {
     uint64_t sum = 0;
@@ -65,7 +65,7 @@ TEST(keyed_fold_and_place_are_what_they_are_mod_p)
         uint64_t h = prng_u64(&p) % KEYED_PRIME, v = prng_u64(&p), kind = prng_u64(&p) >> 30;
         uint64_t fold, place;
 
-        if (i % 4 == 0) /* the largest there are */
+        if (i % 4 == 0) /* the largest values */
             k.step = k.low = k.high = k.kind = k.of = k.place_plus = v = UINT64_MAX;
         if (i % 8 == 0)
             h = KEYED_PRIME - 1;
@@ -98,7 +98,7 @@ TEST(keyed_every_bit_counts_and_so_do_kind_length_and_order)
         assert_true(keyed_fold(&k, KEYED_START, 0, 1ull << bit) !=
                     keyed_fold(&k, KEYED_START, 0, 0));
     once = keyed_fold(&k, KEYED_START, 0, 0);
-    twice = keyed_fold(&k, once, 0, 0); /* of nothing but zeros the number counts */
+    twice = keyed_fold(&k, once, 0, 0); /* of zeros alone the number counts */
     assert_true(once != KEYED_START && twice != once && twice != KEYED_START);
     assert_true(keyed_fold(&k, keyed_fold(&k, KEYED_START, 1, 0), 2, 0) !=
                 keyed_fold(&k, keyed_fold(&k, KEYED_START, 2, 0), 1, 0));
@@ -114,7 +114,7 @@ static int by_value(const void *a, const void *b)
 
 enum { N = 38400, BUCKETS = 65536 };
 
-/* How many records the fullest bucket has, of N chunks that have one public hash. */
+/* The records in the fullest bucket, for N chunks with one public hash. */
 static uint32_t fullest_of_colliding(const struct hash_secret *k)
 {
     uint8_t *count = calloc(BUCKETS, 1);
@@ -153,6 +153,6 @@ TEST(keyed_chunks_that_collide_in_public_are_spread_under_every_secret)
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct hash_secret k = secret_from(seed);
 
-        assert_in_range(fullest_of_colliding(&k), 1, 10); /* by chance one has 11 in 10^7 times */
+        assert_in_range(fullest_of_colliding(&k), 1, 10); /* 11 once in 10^7 times by chance */
     }
 }
