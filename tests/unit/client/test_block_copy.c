@@ -1,5 +1,5 @@
-/* Values on their way to pages and back: pieces of any length, any number of threads, the
- * checksum of the page, and what is no put of that name is told from what is. */
+/* Values that are copied to pages and back: pieces of any length, any number of threads, the
+ * checksum of the page, and pages that are not a put of that name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ struct bench {
     struct iovec iov[COPIES][PIECES];
 };
 
-/* Cut at odd places, some of the pieces empty. */
+/* Cut at odd places; some pieces are empty. */
 static void cut(struct bench *b, uint32_t i, uint32_t pieces)
 {
     uint64_t from = 0;
@@ -91,7 +91,7 @@ TEST(blocks_come_back_as_they_were_put_in_whatever_pieces)
             }
 }
 
-/* One bit of the value, of the trailer, of the name that is asked for, or of its length. */
+/* One wrong bit in the value, the trailer, the requested name, or its length. */
 TEST(blocks_of_other_bytes_or_another_name_are_no_hits)
 {
     struct bench b = bench_of(2, 20004);
@@ -105,7 +105,7 @@ TEST(blocks_of_other_bytes_or_another_name_are_no_hits)
     for (uint32_t i = 0; i < 4; i++)
         assert_false(b.copy[i].ok);
     assert_true(b.copy[4].ok);
-    memset(b.page[4], 0, block_page_bytes(20004)); /* as a page that was never written */
+    memset(b.page[4], 0, block_page_bytes(20004)); /* like a page that was never written */
     run(&b, 1, COPY_FROM_PAGES);
     assert_false(b.copy[4].ok);
     bench_end(&b);

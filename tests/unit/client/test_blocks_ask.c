@@ -1,5 +1,5 @@
-/* Lists of keys that are longer than a request: how libtern divides them. The daemon is scripted:
- * it has every block in the page that the key's first word names. */
+/* How libtern divides lists of keys that are longer than a request. The daemon is scripted: it has
+ * every block in the page that the key's first word names. */
 #include <string.h>
 
 #include "client/libtern/blocks.h"
@@ -7,8 +7,8 @@
 
 #define WAIT_MS  20000u
 #define REQUESTS 8u
-#define MOST     2048u          /* keys of a request */
-#define SMALL    (MOST / 2 + 1) /* keys that a small body has room for, at most */
+#define MOST     2048u          /* keys of one request */
+#define SMALL    (MOST / 2 + 1) /* most keys for a small body */
 
 static struct {
     uint32_t requests;
@@ -72,7 +72,7 @@ FIXTURE(set_end)
 
 TEST_EACH(client_setup, set_end);
 
-/* Requests of at most so many keys, the last keys first, and each key's page in its place. */
+/* Requests have at most `most` keys each, the last keys first, and each key has its page. */
 static void assert_divided(enum blocks_what what, uint32_t n, uint32_t most)
 {
     uint32_t left = n;

@@ -1,6 +1,6 @@
-/* What a set of blocks believes of its sessions after a request that was not answered, or only in
- * part. The daemon is scripted: it has sessions, knows of each whether it is closed, and has all
- * blocks on its host tier. */
+/* What a set of blocks assumes about its sessions after a request that was not answered, or only in
+ * part. The daemon is scripted: it has sessions, knows which are closed, and has all blocks on its
+ * host tier. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@ static struct {
     uint32_t opened;
     _Atomic uint32_t open;
     bool is_open[SESSIONS_MAX + 1];
-    struct frame_header load[SESSIONS_MAX + 1]; /* request_id 0: it has none */
-    _Atomic uint32_t loads;                     /* so many are answered, the next ones wait */
-    _Atomic uint32_t closes; /* so many of a Step are carried out, the others are BUSY */
-    _Atomic bool silent;     /* Steps are carried out and not answered */
+    struct frame_header load[SESSIONS_MAX + 1]; /* request_id 0: no load */
+    _Atomic uint32_t loads;                     /* loads that are answered; the next ones wait */
+    _Atomic uint32_t closes; /* closes of a Step that are carried out; the others are BUSY */
+    _Atomic bool silent;     /* Steps are carried out without an answer */
     _Atomic uint32_t steps;
 } daemon_has;
 
@@ -138,7 +138,7 @@ FIXTURE(set_end)
 
 TEST_EACH(set_begin, set_end);
 
-/* Loads so many blocks. Returns how many came. */
+/* Loads n blocks. Returns how many have the right page. */
 static uint32_t load(uint32_t n, uint32_t deadline_ms, enum tern_err want)
 {
     const uint64_t until_ns = deadline_at(deadline_ms);
@@ -149,12 +149,12 @@ static uint32_t load(uint32_t n, uint32_t deadline_ms, enum tern_err want)
     assert_ok(sessions_ready(set, &set->loads, n, until_ns));
     assert_err(want, sessions_load(set, at, n, until_ns, pages));
     for (uint32_t i = 0; i < n && want == TERN_OK; i++)
-        came += pages[i] == set->loads.v[i]; /* as the daemon gives them */
+        came += pages[i] == set->loads.v[i]; /* the daemon's choice */
     return came;
 }
 
-/* Loads that nobody waits for any more have their places among the requests under way until they
- * are answered: the next ones wait for these, however many they were. */
+/* Loads that timed out stay among the requests under way until they are answered. Later loads wait
+ * for them, however many they are. */
 TEST(blocks_load_behind_loads_that_timed_out)
 {
     for (uint32_t n = 1; n <= BLOCKS_SESSIONS; n *= 8) {
@@ -167,7 +167,7 @@ TEST(blocks_load_behind_loads_that_timed_out)
     }
 }
 
-/* The daemon answers so many loads in one step of its own, and closes the others BUSY. */
+/* The daemon carries out so many closes in one step, and answers the others BUSY. */
 TEST(blocks_close_sessions_that_were_busy)
 {
     daemon_has.loads = 0;
@@ -184,7 +184,7 @@ TEST(blocks_close_sessions_that_were_busy)
     assert_int_equal(daemon_has.open, BLOCKS_SESSIONS);
 }
 
-/* A pin whose last blocks do not come, and whose first ones cannot be given up then. */
+/* A pin whose last blocks are not loaded, and whose first ones cannot be released then. */
 TEST(blocks_pin_that_failed_holds_nothing)
 {
     struct tern_block_pin *pin = NULL;
@@ -194,7 +194,7 @@ TEST(blocks_pin_that_failed_holds_nothing)
     assert_err(TERN_TIMED_OUT,
                tern_blocks_pin(set, keys, 2 * BLOCKS_SESSIONS, 2 * LATE_MS, NULL, &pin));
     assert_non_null(strstr(tern_error_text(t), "no answer came"));
-    assert_int_equal(daemon_has.open, BLOCKS_SESSIONS); /* it was not heard that the first went */
+    assert_int_equal(daemon_has.open, BLOCKS_SESSIONS); /* the first ones went unanswered */
     assert_int_equal(set->pinned, BLOCKS_SESSIONS);
     assert_null(set->pins);
     daemon_has.silent = false;
@@ -202,7 +202,7 @@ TEST(blocks_pin_that_failed_holds_nothing)
     assert_ok(tern_blocks_pin(set, keys, 2 * BLOCKS_SESSIONS, WAIT_MS, NULL, &pin));
     assert_int_equal(daemon_has.open, 2 * BLOCKS_SESSIONS);
     assert_int_equal(set->pinned, 2 * BLOCKS_SESSIONS);
-    daemon_has.closes = 20; /* of each request */
+    daemon_has.closes = 20; /* in each request */
     assert_ok(tern_blocks_unpin(&pin, WAIT_MS));
     assert_int_equal(set->pinned, 0);
     assert_int_equal(daemon_has.open, 0);

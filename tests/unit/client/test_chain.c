@@ -1,4 +1,4 @@
-/* The names of prefixes: libtern's are the core's. */
+/* The names of prefixes in libtern equal those of the core. */
 #include "shell/wire/wire_in.h"
 #include "tern.h"
 #include "unit/rig/rig_test.h"

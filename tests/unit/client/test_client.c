@@ -1,6 +1,6 @@
 /* libtern's calls against a daemon that the test scripts: deadlines, answers cut at every offset,
- * lost connections, the asynchronous form. What the bytes of an answer may do is in
- * test_client_wire.c, pools in test_client_pool.c. */
+ * lost connections, the asynchronous form. The bytes of answers are in test_client_wire.c, pools in
+ * test_client_pool.c. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,8 +10,8 @@
 
 #include "unit/rig/rig_client.h"
 
-#define ENDS_MS  10000 /* within which a call of 50 ms has ended, on a machine that stands still */
-#define COMES_MS 30000 /* for what must come */
+#define ENDS_MS  10000 /* for a call of 50 ms, on a machine that is stalled */
+#define COMES_MS 30000 /* for an answer that must come */
 
 static uint64_t now_ms(void)
 {
@@ -57,7 +57,7 @@ TEST(connect_daemon_refuses_its_error)
     assert_string_equal(tern_error_text(NULL), "");
 }
 
-static _Thread_local bool sends_late; /* only once the other side has closed */
+static _Thread_local bool sends_late; /* only after the other side has closed */
 
 ssize_t __real_send(int fd, const void *bytes, size_t n, int flags);
 ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags);
@@ -71,7 +71,7 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
     return __real_send(fd, bytes, n, flags);
 }
 
-static _Thread_local uint32_t polls; /* of the thread of the test: the daemon's has its own */
+static _Thread_local uint32_t polls; /* of the test's thread; the daemon's has its own */
 
 int __real_poll(struct pollfd *fds, nfds_t n, int ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
@@ -82,8 +82,8 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
     return __real_poll(fds, n, ms);
 }
 
-/* By a daemon that had no room for it, before Hello came or was read: its words get here, whoever
- * was faster. */
+/* A daemon without room refuses the connection before Hello came or was read: the client gets its
+ * text, whichever side was faster. */
 TEST(connect_turned_away_its_error)
 {
     fake.hello_err = TERN_QUOTA;
@@ -112,8 +112,8 @@ TEST(connect_nobody_listens_peer_lost)
     assert_null(t);
 }
 
-/* A daemon that accepts nobody and a signal every few milliseconds: the deadline is the deadline.
- */
+/* A daemon that accepts no connection, and a signal every few milliseconds: the call keeps its one
+ * deadline. */
 TEST(connect_interrupted_by_signals_has_one_deadline)
 {
     struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, old;
@@ -217,7 +217,7 @@ TEST(match_answer_split_at_every_offset_same_result)
     assert_true(splits == n && n > 90);
 }
 
-/* An answer that comes whole is waited for in the receive: no call looks whether it is there. */
+/* An answer that comes whole is waited for in the receive: no call polls for it. */
 TEST(match_answer_that_comes_whole_costs_no_poll)
 {
     struct tern_result r;
@@ -245,7 +245,7 @@ static void serve_byte_by_byte(struct fake *f)
     }
 }
 
-/* Fault 16: a call that EINTR interrupts goes on. */
+/* Fault 16: a call that EINTR interrupts continues. */
 TEST(match_interrupted_by_signals_same_result)
 {
     struct sigaction sa = {.sa_handler = on_alarm}, old; /* no SA_RESTART */
@@ -309,7 +309,7 @@ static void serve_never_reads(struct fake *f)
 {
     char c;
 
-    check(read(*(int *)f->ctx, &c, 1) == 1); /* the test says when it has seen enough */
+    check(read(*(int *)f->ctx, &c, 1) == 1); /* the test has seen enough */
 }
 
 TEST(match_daemon_does_not_read_timed_out)
@@ -364,7 +364,7 @@ TEST(match_connection_ends_peer_lost_for_ever)
 
 #define MANY (1ull << 40)
 
-/* Two operations: the second is refused with numbers; and so is every other request. */
+/* Two operations, of which the second is refused with numbers; so is every other request. */
 static void serve_numbers(struct fake *f)
 {
     const ProtobufCMessage *msg;
@@ -397,7 +397,7 @@ static void serve_numbers(struct fake *f)
     }
 }
 
-/* E4: what a refusal says in numbers stands in fields, too, and nowhere else. */
+/* E4: the numbers in the text of a refusal are also fields, and only of a refusal. */
 TEST(e4_the_numbers_of_a_refusal_are_fields)
 {
     const struct tern_result *results;
@@ -420,7 +420,7 @@ TEST(e4_the_numbers_of_a_refusal_are_fields)
         if (i != 1)
             assert_ok(tern_ping(t, 0));
         else
-            assert_err(TERN_INVALID, tern_commit(t, 3, 0, 0, 2000, &r)); /* the library's word */
+            assert_err(TERN_INVALID, tern_commit(t, 3, 0, 0, 2000, &r)); /* libtern's text */
         tern_error_numbers(t, n);
         assert_true(n[0] == 0 && n[1] == 0);
     }
@@ -497,7 +497,7 @@ TEST(admin_answer_in_pieces_joined)
 
 #define SLOW_PIECES 12
 
-/* Each piece comes well before the deadline, the last one long behind it. */
+/* Each piece comes well before the deadline, the last one long after it. */
 static void serve_json_slowly(struct fake *f)
 {
     Tern__Wire__AdminReply m = TERN__WIRE__ADMIN_REPLY__INIT;
@@ -532,7 +532,7 @@ static void serve_fetch_never_answered(struct fake *f)
     fetch = f->h;
     check(fake_read(f) != NULL && f->h.type == FRAME_FETCH_CANCEL && f->h.session == fetch.session);
     atomic_store((atomic_int *)f->ctx, 1);
-    usleep(500000); /* until the call has gone on */
+    usleep(500000); /* until the call has returned */
     fake_reply_empty(f);
     f->h = fetch;
     fake_reply(f, &gone);
@@ -548,11 +548,11 @@ TEST(fetch_deadline_passes_cancelled_and_forgotten)
     start(serve_fetch_never_answered, &cancelled);
     assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 0, TERN_STEP_NONE, 30, &r));
     assert_non_null(strstr(tern_error_text(t), "tern_recover tells"));
-    assert_ok(tern_ping(t, 2000)); /* both late answers were dropped on the way */
+    assert_ok(tern_ping(t, 2000)); /* drops both late answers on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
 }
 
-/* To session 6 it is complete before the cancel; 7 is no session. */
+/* Session 6 is complete before the cancel; 7 is not a session. */
 static void serve_fetch_cancelled(struct fake *f)
 {
     while (fake_read(f)) {
@@ -631,14 +631,14 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 0, TERN_STEP_NONE, 100, &r));
     assert_err(TERN_INVALID, tern_peek(t, 1, NULL, &none, 100, &done));
     assert_err(TERN_INVALID, tern_admin(t, "tree", NULL, 1, 100, &json));
-    memset(long_word, 'x', 256); /* one byte more than a text may have */
+    memset(long_word, 'x', 256); /* one byte more than the limit */
     assert_err(TERN_INVALID, tern_admin(t, long_word, NULL, 0, 100, &json));
     assert_err(TERN_INVALID, tern_admin(t, "tree", words, 1, 100, &json));
     assert_err(TERN_INVALID, tern_fetch(t, 1, long_word, 0, 0, TERN_STEP_NONE, 100, &r));
 }
 
-/* A step that was forgotten is no "nothing is in flight": pages that are being written would be
- * published, or given to somebody else. */
+/* A forgotten step is not "nothing is in flight": pages that are being written would be published,
+ * or given to others. */
 TEST(call_without_a_step_invalid_without_a_request)
 {
     struct tern_retracted away;
@@ -665,7 +665,7 @@ TEST(call_without_a_step_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_batch_slide(b, 1, 64, 0));
     assert_err(TERN_INVALID, tern_batch_abort(b, 1, 0));
     assert_err(TERN_INVALID, tern_batch_session_close(b, 1, 0));
-    assert_int_equal(tern_batch_count(b), 1); /* the refused ones are not in it */
+    assert_int_equal(tern_batch_count(b), 1); /* without the refused ones */
     tern_batch_destroy(b);
     assert_err(TERN_INVALID, tern_wait_published(t, 0, 100));
     assert_err(TERN_INVALID, tern_wait_published(t, TERN_STEP_NONE, 100));
@@ -752,7 +752,7 @@ TEST(async_inflight_max_busy_then_all_answered)
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
         assert_ok(tern_submit_match(t, 100 + i, &some_tokens, TERN_STEP_NONE, i));
     assert_err(TERN_BUSY, tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 99));
-    assert_ok(tern_ping(t, 2000)); /* a synchronous call has its own place */
+    assert_ok(tern_ping(t, 2000)); /* synchronous calls have their own room */
     assert_err(TERN_BUSY,
                tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 99)); /* kept answers count */
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) {
@@ -764,7 +764,7 @@ TEST(async_inflight_max_busy_then_all_answered)
     assert_ok(tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 99));
 }
 
-/* The lists of three operations, of lengths that leave gaps between them; then it ends. */
+/* Reads the lists of three operations, whose lengths leave gaps between them; then returns. */
 static void serve_lists(struct fake *f)
 {
     const Tern__Wire__Step *step = (const Tern__Wire__Step *)fake_read(f);
@@ -783,7 +783,7 @@ static void serve_lists(struct fake *f)
     }
 }
 
-/* The caller may use its memory again: each operation has a copy of its own. */
+/* The caller may reuse its memory: each operation has a copy of its own. */
 TEST(batch_keeps_the_tokens_of_each_operation)
 {
     const struct tern_result *results;
@@ -805,7 +805,7 @@ TEST(batch_keeps_the_tokens_of_each_operation)
     assert_int_equal(right, 3);
 }
 
-/* A batch that is refused forgets its request. */
+/* A batch that is refused frees its request. */
 TEST(async_batch_that_is_refused_keeps_no_memory)
 {
     struct tern_batch *b;

@@ -1,6 +1,6 @@
-/* What libtern asks and makes of the answers where a session gives way and comes back: retract,
- * recover, fetches from the host tier, depths, namespace resets. The daemon is scripted; what a
- * real one does with such requests is in the end-to-end tests. */
+/* Requests and answers of libtern when a session is retracted and recovered: retract, recover,
+ * fetches from the host tier, depths, namespace resets. The daemon is scripted; a real one answers
+ * such requests in the end-to-end tests. */
 #include <stdatomic.h>
 
 #include "unit/rig/rig_client.h"
@@ -60,7 +60,7 @@ TEST(retract_error_tells_what_holds)
     assert_int_equal(r.lengths.allocated, 66);
     assert_shortage_told(&r.shortage);
     assert_err(TERN_GONE, tern_retract(t, 3, TERN_RETRACT_HOST, TERN_STEP_NONE, 2000, &r));
-    assert_int_equal(r.lengths.allocated, 0); /* such an answer says nothing of lengths */
+    assert_int_equal(r.lengths.allocated, 0); /* such an answer has no lengths */
 }
 
 static void serve_silence(struct fake *f)
@@ -169,7 +169,7 @@ TEST(recover_submitted_is_handed_out_by_poll)
     start(serve_recover, NULL);
     for (uint32_t i = 0; i < 4; i++)
         assert_ok(tern_submit_recover(t, 100 + i, 1000 + i));
-    assert_ok(tern_ping(t, 2000)); /* their answers come before, and are kept */
+    assert_ok(tern_ping(t, 2000)); /* their answers come earlier, and are kept */
     for (uint32_t i = 4; i-- > 0;) {
         answer = polled();
         assert_int_equal(answer.cookie, 1000 + i);
@@ -194,7 +194,7 @@ static void serve_recover_never_answered(struct fake *f)
     check(fake_read(f) != NULL && f->h.type == FRAME_FETCH_CANCEL &&
           f->h.session == recover.session);
     atomic_store((atomic_int *)f->ctx, 1);
-    usleep(500000); /* until the call has gone on */
+    usleep(500000); /* until the call has returned */
     fake_reply_empty(f);
     f->h = recover;
     fake_reply_err(f, TERN_GONE, NULL);
@@ -211,7 +211,7 @@ TEST(recover_deadline_passes_cancelled_and_forgotten)
     assert_err(TERN_TIMED_OUT, tern_recover(t, 5, 30, &r));
     assert_int_equal(r.tokens, 99);
     assert_string_not_equal(tern_error_text(t), "");
-    assert_ok(tern_ping(t, 2000)); /* both late answers were dropped on the way */
+    assert_ok(tern_ping(t, 2000)); /* drops both late answers on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
 }
 
@@ -296,7 +296,7 @@ static void serve_store(struct fake *f, const Tern__Wire__Store *ask)
 
 static void serve_requests(struct fake *f)
 {
-    static const char *const sources[] = {"?", "", "west", "/disk"}; /* of each session's fetches */
+    static const char *const sources[] = {"?", "", "west", "/disk"}; /* by session */
     const ProtobufCMessage *msg;
 
     while ((msg = fake_read(f))) {
@@ -342,7 +342,7 @@ static void serve_requests(struct fake *f)
             Tern__Wire__PoolOpenReply m = TERN__WIRE__POOL_OPEN_REPLY__INIT;
 
             check(f->h.type == FRAME_POOL_OPEN);
-            m.has_pool = 1; /* what was asked for comes back, to be seen by the test */
+            m.has_pool = 1; /* the answer has the request's fields, for the test */
             m.pool = open->has_host_bytes ? open->host_bytes : UINT64_MAX;
             fake_reply(f, &m);
         }
@@ -409,7 +409,7 @@ TEST(store_tells_depth_and_bytes)
     assert_int_equal(r.depth, 32);
     assert_err(TERN_UNSUPPORTED, tern_store(t, 2, 47, 2000, &r));
     assert_string_equal(tern_error_text(t), "no disk tier");
-    assert_int_equal(r.depth, 32); /* as it was */
+    assert_int_equal(r.depth, 32); /* unchanged */
 }
 
 static const uint8_t endless[] = {0x0a, 0x7f}; /* a status that is longer than its answer */
@@ -438,7 +438,7 @@ TEST(store_submitted_is_handed_out_by_poll)
     assert_ok(tern_submit_store(t, 1, 47, 5));
     assert_ok(tern_submit_store(t, 2, 47, 6));
     assert_ok(tern_submit_fetch(t, 1, NULL, 0, 64, TERN_STEP_NONE, 7));
-    assert_ok(tern_store(t, 1, 0, 2000, &r)); /* the others' answers come before, and are kept */
+    assert_ok(tern_store(t, 1, 0, 2000, &r)); /* the other answers come earlier, and are kept */
     assert_int_equal(r.depth, 64);
     answer = polled();
     assert_int_equal(answer.cookie, 5);
@@ -507,7 +507,7 @@ TEST(pool_open_asks_for_the_host_tier)
 
     start(serve_requests, NULL);
     assert_ok(tern_pool_open(t, &layout, 2000, &pool, NULL));
-    assert_true(pool == UINT64_MAX); /* none, as an older client asked */
+    assert_true(pool == UINT64_MAX); /* none, as in an older client's request */
     layout.host_bytes = 1ull << 40;
     assert_ok(tern_pool_open(t, &layout, 2000, &pool, NULL));
     assert_true(pool == 1ull << 40);

@@ -1,5 +1,5 @@
-/* Leases of libtern against a daemon that the test scripts: what is asked for in the background,
- * what one Step tells, answers that come late or not at all, refusals. */
+/* Leases of libtern against a daemon that the test scripts: requests in the background, the
+ * contents of a Step, answers that come late or not at all, refusals. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,21 +18,21 @@
 #define REFS    4u
 #define MANY    (1ull << 40)
 
-/* What the daemon has read and how it answers. The test looks at it behind an answer that it has
- * got, or behind `steps`, and writes it while nothing is under way. */
+/* The requests that the daemon has read, and how it answers. The test reads this after an answer,
+ * or after `steps` was counted, and writes it while no request is under way. */
 struct script {
-    uint32_t given, leases, nops; /* given: pages that were leased */
+    uint32_t given, leases, nops; /* given: leased pages */
     _Atomic uint32_t steps;
     uint32_t asked; /* by the last PageLease */
     struct {
         uint32_t kind, length, written, ntokens, base, nrefs, index[REFS];
         uint64_t session, step, pool;
     } op[OPS_MAX];
-    enum tern_err lease_err, refuse; /* refuse: of each ASSIGN of session 2 */
-    char *why;         /* words of that refusal, with the numbers 7 and MANY; of each COMMIT, too */
-    uint32_t hold;     /* Steps are not answered until so many have come, or something else has */
-    bool runs;         /* commits bring a page */
-    _Atomic bool deaf; /* nothing is read */
+    enum tern_err lease_err, refuse; /* refuse: each ASSIGN of session 2 */
+    char *why;         /* text of that refusal, with the numbers 7 and MANY; for each COMMIT, too */
+    uint32_t hold;     /* Steps wait for an answer until so many are there, or another request is */
+    bool runs;         /* commits return a page */
+    _Atomic bool deaf; /* the daemon reads nothing */
 };
 
 static struct script script;
@@ -86,7 +86,7 @@ static void note_op(const Tern__Wire__StepOp *o)
         }
 }
 
-/* Answers to so many operations from `first` on. */
+/* Answers n operations from `first` on. */
 static void answer_step(struct fake *f, struct frame_header h, uint32_t first, uint32_t n)
 {
     static Tern__Wire__OpResult result[OPS_MAX], *results[OPS_MAX];
@@ -199,7 +199,7 @@ TEST(lease_extend_sends_nothing_and_one_step_tells_all)
     begin();
     assert_int_equal(script.leases, 1);
     assert_int_equal(tern_lease_stock(lease, 0), HIGH);
-    assert_ok(extend(0, 3, 23, 28, &runs, &n)); /* within its pages */
+    assert_ok(extend(0, 3, 23, 28, &runs, &n)); /* within its pages: no new one */
     assert_int_equal(n, 0);
     assert_ok(extend(0, 2, 24, 40, &runs, &n));
     assert_int_equal(n, 1);
@@ -220,7 +220,7 @@ TEST(lease_extend_sends_nothing_and_one_step_tells_all)
     assert_int_equal(script.op[0].index[0], runs[0].pages[0].index);
 }
 
-/* Whatever is taken, filled up and answered: each page comes once. */
+/* Each page is handed out once, in any order of extends, refills and answers. */
 TEST(lease_hands_out_no_page_twice)
 {
     bool seen[4096] = {false};
@@ -240,7 +240,7 @@ TEST(lease_hands_out_no_page_twice)
         }
         assert_ok(tern_lease_submit(lease, round));
         if (round % 3 == 0)
-            assert_ok(tern_ping(t, 0)); /* its answer comes behind those */
+            assert_ok(tern_ping(t, 0)); /* its answer follows theirs */
     }
     assert_true(script.leases > 3);
 }
@@ -263,8 +263,7 @@ TEST(lease_stock_is_filled_up_at_the_low_mark)
     assert_int_equal(tern_lease_stock(lease, 0), HIGH);
 }
 
-/* A pool that has not so many: it is asked for fewer, and the caller is told which of the two it
- * is. */
+/* The pool has fewer pages: libtern asks for fewer, and the caller gets POOL_EXHAUSTED. */
 TEST(lease_pool_exhausted_asks_for_fewer)
 {
     const struct tern_run *runs;
@@ -286,8 +285,8 @@ TEST(lease_pool_exhausted_asks_for_fewer)
     assert_ok(extend(0, 0, 20, 33, &runs, &n));
 }
 
-/* Refused late: told once, the session is out, and its pages go back behind the step that the
- * removal names, and not to the stock. */
+/* A late refusal is reported once, and the session leaves the lease. Its pages are returned at the
+ * step that the removal names, and not to the stock. */
 TEST(lease_assign_refused_late)
 {
     const struct tern_run *runs;
@@ -299,7 +298,7 @@ TEST(lease_assign_refused_late)
     assert_ok(extend(1, 1, 21, 40, &runs, &n));
     index = runs[0].pages[0].index;
     assert_ok(tern_lease_submit(lease, 1));
-    assert_ok(extend(1, 1, 22, 60, &runs, &n)); /* before that is known */
+    assert_ok(extend(1, 1, 22, 60, &runs, &n)); /* the refusal is not known yet */
     assert_ok(extend(0, 1, 21, 40, &runs, &n));
     assert_ok(tern_lease_submit(lease, 2));
     assert_ok(tern_lease_wait(lease, 0));
@@ -335,7 +334,7 @@ TEST(lease_assign_refused_late)
     assert_null(lease);
 }
 
-/* E4: the numbers of a refusal are fields, also of one that comes late and of what is said here. */
+/* E4: the numbers of a refusal are fields, also of a late refusal and of one by libtern. */
 TEST(e4_the_numbers_of_a_late_refusal_are_fields)
 {
     const struct tern_run *runs;
@@ -368,8 +367,8 @@ TEST(e4_the_numbers_of_a_late_refusal_are_fields)
     assert_true(numbers[0] == 0 && numbers[1] == 0);
 }
 
-/* A refusal of a session that was removed meanwhile is told of that session: until then no other
- * one has its number. */
+/* A late refusal is reported for its session, even if that was removed meanwhile: no other session
+ * gets the number before. */
 TEST(lease_number_of_a_session_is_free_when_all_of_it_was_told)
 {
     const struct tern_result now = {.lengths = {0, 20, 20}, .tokens = 20};
@@ -382,7 +381,7 @@ TEST(lease_number_of_a_session_is_free_when_all_of_it_was_told)
     assert_ok(extend(1, 1, 21, 40, &runs, &n));
     assert_ok(tern_lease_submit(lease, 1));
     assert_ok(tern_lease_remove(lease, seq[1], 9));
-    for (uint32_t i = 0; i < 2; i++) { /* what was astray goes back */
+    for (uint32_t i = 0; i < 2; i++) { /* pages without an owner are returned */
         assert_ok(tern_lease_wait(lease, 0));
         assert_ok(tern_lease_submit(lease, 0));
     }
@@ -398,7 +397,7 @@ TEST(lease_number_of_a_session_is_free_when_all_of_it_was_told)
     assert_int_equal(at, seq[1]);
 }
 
-/* A daemon that does not answer: what is gathered waits, and goes when it does. */
+/* A daemon that does not answer: gathered operations wait, and are sent when it answers. */
 TEST(lease_many_unanswered_steps_busy_and_nothing_lost)
 {
     const struct tern_run *runs;
@@ -411,7 +410,7 @@ TEST(lease_many_unanswered_steps_busy_and_nothing_lost)
         sent += tern_lease_submit(lease, 1) == TERN_OK;
     }
     assert_int_equal(sent, 8);
-    assert_ok(tern_ping(t, 0)); /* which makes it answer */
+    assert_ok(tern_ping(t, 0)); /* makes the daemon answer */
     assert_ok(tern_lease_submit(lease, 1));
     assert_ok(tern_ping(t, 0));
     assert_int_equal(script.steps, 9);
@@ -420,7 +419,7 @@ TEST(lease_many_unanswered_steps_busy_and_nothing_lost)
         assert_int_equal(script.op[i].length, 33 + PT * i);
 }
 
-/* Requests of others fill the connection: what is gathered waits, too. */
+/* Requests of others fill the connection: gathered operations wait, too. */
 TEST(lease_beside_as_many_requests_as_may_be_busy_and_nothing_lost)
 {
     const struct tern_run *runs;
@@ -445,8 +444,8 @@ TEST(lease_beside_as_many_requests_as_may_be_busy_and_nothing_lost)
     assert_int_equal(script.op[0].length, 33);
 }
 
-/* The answer to a commit changes the table: no step may be dispatched behind the one that it names
- * before it was taken. */
+/* The answer to a commit changes the table: no step that follows the named one may be dispatched
+ * before that answer was processed. */
 TEST(lease_commit_answer_is_taken_before_its_step_is_over)
 {
     struct tern_lease_told told;
@@ -469,8 +468,8 @@ TEST(lease_commit_answer_is_taken_before_its_step_is_over)
     assert_int_equal(script.op[0].step, 5);
 }
 
-/* T21: the answer to a commit at the written length names the page that the session goes on in. The
- * Step that commits is sent, and no step begins before that answer was taken. */
+/* T21: the answer to a commit at the written length names the page in which the session continues.
+ * The Step with the commit is sent, and no step begins before that answer was processed. */
 TEST(t21_lease_commit_hands_state_over_before_a_step_overwrites_it)
 {
     const struct tern_group kinds[] = {
@@ -491,16 +490,16 @@ TEST(t21_lease_commit_hands_state_over_before_a_step_overwrites_it)
     assert_ok(tern_lease_submit(lease, 4));
     assert_ok(extend(0, 1, 16, 20, &runs, &n));
     assert_ok(tern_lease_commit(lease, seq[0], 16, 9));
-    assert_err(TERN_BUSY, tern_lease_submit(lease, 5)); /* though step 9 is far */
+    assert_err(TERN_BUSY, tern_lease_submit(lease, 5)); /* although step 9 is far ahead */
     assert_non_null(strstr(tern_error_text(t), "RECURRENT"));
-    assert_ok(tern_lease_wait(lease, 0)); /* that Step was sent */
+    assert_ok(tern_lease_wait(lease, 0)); /* that Step is sent */
     assert_int_equal(script.op[script.nops - 1].kind, 3);
     assert_err(TERN_BUSY, tern_lease_submit(lease, 5));
     assert_ok(tern_lease_told(lease, &told));
     assert_ok(tern_lease_submit(lease, 5));
 }
 
-/* T21: a step that was submitted behind the extend may have overwritten the state. */
+/* T21: a step that was submitted after the extend may have overwritten the state. */
 TEST(t21_lease_commit_of_a_state_that_a_step_has_overwritten_is_refused)
 {
     const struct tern_group kinds[] = {
@@ -518,12 +517,12 @@ TEST(t21_lease_commit_of_a_state_that_a_step_has_overwritten_is_refused)
     assert_ok(tern_lease_submit(lease, 4));
     assert_err(TERN_CONFLICT, tern_lease_commit(lease, seq[0], 16, 9));
     assert_non_null(strstr(tern_error_text(t), "step 4 was submitted"));
-    assert_ok(extend(0, 0, 16, 20, &runs, &n)); /* it took no part in step 4 */
+    assert_ok(extend(0, 0, 16, 20, &runs, &n)); /* not in step 4 */
     assert_err(TERN_CONFLICT, tern_lease_commit(lease, seq[0], 16, 3));
     assert_ok(tern_lease_commit(lease, seq[0], 16, 4));
 }
 
-/* E5: the daemon is told of both lengths, also where only what is allocated has changed. */
+/* E5: the daemon gets both lengths, even if only the allocated one has changed. */
 TEST(e5_lease_tells_an_extend_of_the_allocated_length_alone)
 {
     const struct tern_run *runs;
@@ -541,9 +540,9 @@ TEST(e5_lease_tells_an_extend_of_the_allocated_length_alone)
     assert_int_equal(script.op[0].written, 20);
 }
 
-/* If the daemon refuses the rewind, the table has other pages than the engine thinks: nothing is
- * committed before it has answered. What the daemon has all pages for is told by an assign without
- * any, so that it takes none of its own. */
+/* If the daemon refuses the rewind, its table has other pages than the engine's: no commit is sent
+ * before its answer. An assign without pages reports lengths that need none, so that the daemon
+ * takes none itself. */
 TEST(lease_commit_waits_for_the_answer_to_a_rewind)
 {
     const struct tern_run *runs;
@@ -559,10 +558,10 @@ TEST(lease_commit_waits_for_the_answer_to_a_rewind)
     assert_ok(tern_lease_wait(lease, 0));
     assert_ok(tern_lease_commit(lease, seq[0], 16, 5));
     for (uint32_t i = 0; i < script.nops; i++)
-        assert_int_not_equal(script.op[i].kind, 1); /* an extend takes pages by itself */
+        assert_int_not_equal(script.op[i].kind, 1); /* an extend would take pages itself */
 }
 
-/* Whoever polls sees nothing of a lease's requests, and a connection that is lost ends them. */
+/* tern_poll shows no answer of a lease's requests, and a lost connection ends them. */
 TEST(lease_connection_lost)
 {
     struct tern_answer answer;
@@ -600,7 +599,7 @@ TEST(lease_arguments_are_checked)
     assert_null(none);
     assert_err(TERN_INVALID, extend(0, 0, 19, 20, &runs, &n));
     assert_err(TERN_INVALID, extend(0, 0, 20, 19, &runs, &n));
-    assert_err(TERN_INVALID, extend(0, 0, 21, 40, &runs, &n)); /* there is no such token */
+    assert_err(TERN_INVALID, extend(0, 0, 21, 40, &runs, &n)); /* no such token */
     assert_err(TERN_INVALID, extend(0, 25, 20, 40, &runs, &n));
     assert_err(TERN_INVALID, tern_lease_commit(lease, seq[0], 16, 0));
     assert_err(TERN_INVALID, tern_lease_rewind(lease, seq[0], 16, 0));
@@ -609,10 +608,10 @@ TEST(lease_arguments_are_checked)
     assert_ok(tern_lease_end(&none, 0));
 }
 
-/* ---- sessions that are in a lease ---- */
+/* ---- sessions of a lease ---- */
 
-/* Every call that would change it is refused before anything is sent, and none once it has left and
- * that was submitted. Other sessions are free. */
+/* Every call that would change a leased session is refused before anything is sent; after its
+ * removal was submitted, none is. Other sessions are free. */
 TEST(lease_session_is_used_by_the_lease_alone)
 {
     struct tern_result r = {.err = TERN_OK};
@@ -627,7 +626,7 @@ TEST(lease_session_is_used_by_the_lease_alone)
     for (uint32_t left = 0; left < 2; left++) {
         const enum tern_err want = left ? TERN_BUSY : TERN_CONFLICT;
 
-        if (left) { /* and something of it is not told yet */
+        if (left) { /* some of its operations are still gathered */
             assert_ok(extend(0, 1, 21, 32, &runs, &n));
             assert_ok(tern_lease_remove(lease, seq[0], 5));
         }
@@ -658,8 +657,8 @@ TEST(lease_session_is_used_by_the_lease_alone)
     tern_batch_destroy(batch);
 }
 
-/* What a batch has of a session that came under a lease later is not sent, and stays in the batch.
- */
+/* A batch with operations of a session that joined a lease later is refused, and keeps its
+ * operations. */
 TEST(lease_session_of_a_gathered_batch_refused_when_it_is_sent)
 {
     const struct tern_result now = {.lengths = {0, 20, 20}, .tokens = 20}, *results;
@@ -673,7 +672,7 @@ TEST(lease_session_of_a_gathered_batch_refused_when_it_is_sent)
     assert_ok(tern_lease_add(lease, 78, &now, &at));
     assert_err(TERN_CONFLICT, tern_batch_run(batch, 0, &results, &done));
     assert_err(TERN_CONFLICT, tern_batch_submit(batch, 9));
-    assert_ok(tern_lease_remove(lease, at, 5)); /* nothing of it is gathered */
+    assert_ok(tern_lease_remove(lease, at, 5)); /* no operation of it is gathered */
     assert_int_equal(script.nops, 0);
     assert_int_equal(tern_batch_count(batch), 2);
     assert_ok(tern_batch_run(batch, 0, &results, &done));
@@ -681,7 +680,7 @@ TEST(lease_session_of_a_gathered_batch_refused_when_it_is_sent)
     tern_batch_destroy(batch);
 }
 
-/* As many as the lease takes, again and again: none is forgotten, and none stays behind. */
+/* Sessions fill the lease again and again: each is known while it is there, and none later. */
 TEST(lease_knows_its_sessions_whichever_come_and_go)
 {
     struct tern_result now = {.lengths = {0, 20, 20}, .tokens = 20}, r;
@@ -706,7 +705,7 @@ TEST(lease_knows_its_sessions_whichever_come_and_go)
 
 /* ---- the thread that sends ---- */
 
-/* Without a call of the library. */
+/* Waits for n Steps without a call of the library. */
 static void steps_come(uint32_t n)
 {
     for (uint32_t i = 0; script.steps < n; i++) {
@@ -716,8 +715,8 @@ static void steps_come(uint32_t n)
     assert_int_equal(script.steps, n);
 }
 
-/* Threads of this process that have the name of the lease's; which signals the last one blocks, and
- * how often it has slept. */
+/* Counts the threads of this process with the name of the lease's. *ret_blocked, *ret_naps: the
+ * signals that the last one blocks, and how often it has slept. */
 static uint32_t sending_threads(uint64_t *ret_blocked, uint64_t *ret_naps)
 {
     DIR *d = opendir("/proc/self/task");
@@ -760,7 +759,7 @@ TEST(lease_step_is_sent_by_a_thread_of_its_own)
     assert_true((blocked & most) == most);
     assert_ok(extend(0, 1, 21, 40, &runs, &n));
     assert_ok(tern_lease_submit(lease, 1));
-    assert_false(tern_wants_write(t)); /* nobody has to wait until it can be written */
+    assert_false(tern_wants_write(t)); /* no wait until it is writable */
     steps_come(1);
     assert_ok(extend(0, 1, 22, 60, &runs, &n));
     assert_ok(tern_lease_submit(lease, 2));
@@ -772,7 +771,7 @@ TEST(lease_step_is_sent_by_a_thread_of_its_own)
     assert_ok(tern_ping(t, 0));
 }
 
-/* After a second without a Step it sleeps until it is told. */
+/* After a second without a Step the thread sleeps until it is woken. */
 TEST(lease_thread_that_sleeps_is_woken)
 {
     uint64_t blocked, naps = 0, before = UINT64_MAX;
@@ -793,7 +792,7 @@ TEST(lease_thread_that_sleeps_is_woken)
     }
 }
 
-/* Whatever is called next goes behind the Step, and takes it along. */
+/* Any later call sends the Step first, and its own request behind it. */
 TEST(lease_other_calls_keep_the_order)
 {
     struct tern_result r;
@@ -812,7 +811,7 @@ TEST(lease_other_calls_keep_the_order)
     }
 }
 
-/* The answers are taken while the device computes. Where they are not, the submit takes them. */
+/* tern_lease_told processes answers while the device computes. Without that the submit does. */
 TEST(lease_answers_are_taken_by_told)
 {
     struct tern_lease_told told;
@@ -835,8 +834,8 @@ TEST(lease_answers_are_taken_by_told)
     assert_int_equal(sent, 60);
 }
 
-/* A daemon that does not read for a while, and a socket that takes some bytes at a time: all of it
- * comes, once and in order, without a call. */
+/* A daemon that does not read for a while, and a socket with little room: everything is sent, once
+ * and in order, without a call. */
 TEST(lease_what_the_socket_does_not_take_is_sent_later)
 {
     const struct tern_run *runs;
@@ -861,8 +860,8 @@ TEST(lease_what_the_socket_does_not_take_is_sent_later)
     assert_true(script.nops > 170);
 }
 
-/* A buffer with room for one Step and a bit: what lies there is moved to the front while the other
- * thread sends. Nothing is lost, doubled or out of order. */
+/* A buffer with little more room than one Step: its bytes move to the front while the other thread
+ * sends. None is lost, doubled or out of order. */
 TEST(lease_small_buffer_is_used_by_both_threads)
 {
     struct tern_lease_told told;
@@ -899,8 +898,8 @@ TEST(lease_small_buffer_is_used_by_both_threads)
     assert_true(script.steps > 20);
 }
 
-/* It may die at any time, also while the thread sends: the next call says so, and the end is
- * clean. */
+/* The daemon may die at any time, also while the thread sends: the next call returns that, and the
+ * end is clean. */
 TEST(lease_daemon_lost_while_the_thread_sends)
 {
     const struct tern_run *runs;
@@ -921,7 +920,7 @@ TEST(lease_daemon_lost_while_the_thread_sends)
     assert_err(TERN_DAEMON_LOST, tern_ping(t, 0));
 }
 
-/* The child has no such thread, and ends the connection's memory alone. */
+/* A forked child has no such thread, and frees the connection's memory only. */
 TEST(lease_child_has_no_thread)
 {
     const struct tern_run *runs;
@@ -942,7 +941,7 @@ TEST(lease_child_has_no_thread)
     steps_come(1);
 }
 
-/* Steps a pace apart: the thread looks once for each, shortly behind it, and never while the
+/* Steps at a regular pace: the thread looks once for each, shortly after it, and never when the
  * scheduler's thread is about to queue one. */
 TEST(lease_looks_are_behind_steps)
 {
@@ -956,7 +955,7 @@ TEST(lease_looks_are_behind_steps)
     }
 }
 
-/* A Step that comes early or late is looked for within the limit, and not without a pause. */
+/* The thread looks for an early or late Step within the limit, and not without a pause. */
 TEST(lease_looks_have_a_limit)
 {
     struct prng r;
@@ -972,8 +971,8 @@ TEST(lease_looks_have_a_limit)
     }
 }
 
-/* A commit of session 9 is taken in two pieces, and what the lease has under way is answered
- * between them. */
+/* A commit of session 9 is answered in two pieces, and the lease's requests under way between
+ * them. */
 static void serve_between(struct fake *f)
 {
     struct tern_page pages[2] = {{501, 3}, {502, 3}};

@@ -1,11 +1,11 @@
 /* A prompt that is longer than a request: libtern sends it in pieces to a daemon that the test
- * scripts, and puts one answer together. */
+ * scripts, and returns one answer. */
 #include "unit/rig/rig_client.h"
 
-/* Puts the pieces of a match together, and looks that each goes on where the one before ended. */
+/* Joins the pieces of a match, and checks that each begins where the one before ended. */
 struct pieces {
-    uint32_t tokens[20000], n, base, keys, pieces, refuse; /* refuse: the piece with that number */
-    uint32_t takes, asked, sent; /* of a piece that may be divided; such pieces; all their tokens */
+    uint32_t tokens[20000], n, base, keys, pieces, refuse; /* refuse: the number of a piece */
+    uint32_t takes, asked, sent; /* of a divisible piece; their number; all their tokens */
 };
 
 static void serve_pieces(struct fake *f)
@@ -68,15 +68,15 @@ TEST(match_longer_than_a_request_goes_in_pieces)
         assert_memory_equal(p.tokens, tokens, list.n * sizeof(*tokens));
     }
     list.nkeys = 0;
-    list.n = 1000; /* fits in one */
+    list.n = 1000; /* fits in one request */
     assert_ok(tern_match(t, 6, &list, 9, 10000, &r));
     assert_int_equal(p.pieces, 1);
-    list.n = 2000; /* an operation is not divided */
+    list.n = 2000; /* operations are not divided */
     assert_err(TERN_INVALID, tern_extend(t, 6, &list, 0, 0, 1000, &r));
     assert_string_not_equal(tern_error_text(t), "");
     assert_ok(tern_batch_create(t, &b));
     assert_err(TERN_INVALID, tern_batch_extend(b, 6, &list, 0, 0));
-    list.n = 300; /* three of them are together too large */
+    list.n = 300; /* three of them together are too large */
     for (uint32_t i = 0; i < 3; i++)
         assert_ok(tern_batch_extend(b, 6, &list, 0, 0));
     assert_err(TERN_INVALID, tern_batch_extend(b, 6, &list, 0, 0));
@@ -84,14 +84,14 @@ TEST(match_longer_than_a_request_goes_in_pieces)
     assert_int_equal(tern_batch_count(b), 3);
     tern_batch_destroy(b);
     list.n = 1000;
-    assert_ok(tern_match(t, 6, &list, 9, 1000, &r)); /* the refusal cost nothing */
+    assert_ok(tern_match(t, 6, &list, 9, 1000, &r)); /* the refusal changed nothing */
 }
 
-/* A tree of chunks of 64 tokens of which `depth` are there, and handles that pass once in a while.
- */
+/* A tree of chunks of 64 tokens that is `depth` deep, and handles that become invalid now and
+ * then. */
 struct peeked {
     uint32_t depth, evictions, requests;
-    uint32_t takes; /* of a piece that may be divided */
+    uint32_t takes; /* of a divisible piece */
 };
 
 static void serve_peek(struct fake *f)
@@ -140,7 +140,7 @@ TEST(peek_longer_than_a_request_goes_in_pieces_and_begins_anew)
     assert_int_equal(d.resumable, p.depth);
     assert_int_equal(d.host, p.depth + 1);
     assert_int_equal(d.disk, p.depth + 2);
-    assert_true(p.requests > 15 && p.requests < 25); /* of those behind the end none */
+    assert_true(p.requests > 15 && p.requests < 25); /* pieces behind the end are not sent */
     p.evictions = 3;
     p.depth = 64 * 312;
     assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
@@ -152,7 +152,7 @@ TEST(peek_longer_than_a_request_goes_in_pieces_and_begins_anew)
     assert_err(TERN_INVALID, tern_peek_depths(t, 1, &ns, &list, 10000, &d));
 }
 
-/* The answer to a piece that fails is the answer to the match: no further piece is sent. */
+/* The error of a piece is the answer to the match: no further piece is sent. */
 TEST(match_piece_that_fails_ends_the_match)
 {
     static uint32_t tokens[20000];
@@ -171,8 +171,8 @@ TEST(match_piece_that_fails_ends_the_match)
     assert_match(&r, 5);
 }
 
-/* The daemon takes so many tokens of a long list at a time: the rest is sent again, and not much of
- * it in vain. A list of 16,384 tokens may not be divided. */
+/* The daemon takes some tokens of a long list at a time: libtern sends the rest again, and few
+ * tokens in vain. A list of 16,384 tokens may not be divided. */
 TEST(match_of_many_tokens_goes_on_where_the_daemon_stopped)
 {
     static uint32_t tokens[20000];

@@ -1,5 +1,5 @@
-/* Mapping pools: what libtern does with the descriptors that it gets, and the one store of
- * tern_done_step. The daemon is the test's own; both sides look at the same memfd. */
+/* Mapping pools: how libtern uses the descriptors that it receives, and the one store of
+ * tern_done_step. The daemon is the test's own; both sides map the same memfd. */
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -12,8 +12,8 @@
 #include "kernels/driver.h"
 #include "unit/rig/rig_fds.h"
 
-/* The client may not include the daemon's headers, so the numbers stand twice; a test may compare
- * them. */
+/* The client may not include the daemon's headers, so it has these numbers, too; a test may
+ * compare. */
 _Static_assert(TERN_RANKS_MAX == RANKS_MAX, "ranks");
 
 #define CONTROL (2 * 4096u) /* bytes of a control page */
@@ -29,19 +29,19 @@ enum twist {
     GOOD,
     NO_FDS,
     ONE_FD,
-    FOUR_FDS,     /* the fourth was not said */
-    SUMS_MISSING, /* and the other way round */
+    FOUR_FDS,     /* but three were announced */
+    SUMS_MISSING, /* four were announced, three came */
     FIVE_FDS,
     TOO_SHORT, /* the region ends inside the range */
     OVERFLOWS, /* offset + bytes wraps */
     EMPTY_RANGE,
     CONTROL_SHORT,
     OTHER_INCARNATION,
-    EVENTFD,      /* the bell is one */
-    BUSY_TWICE,   /* the first two PoolMaps are answered with it */
-    LATE,         /* answered after the client has given up, before the next request's answer */
+    EVENTFD,      /* as the bell */
+    BUSY_TWICE,   /* answers the first two PoolMaps BUSY */
+    LATE,         /* answered after the client timed out, before the next request's answer */
     LATE_BROKEN,  /* the same, its body is no message */
-    LATE_REFUSED, /* the same, refused, in one piece with the next answer */
+    LATE_REFUSED, /* the same, refused, together with the next answer */
     TWIST_COUNT,
 };
 
@@ -49,7 +49,7 @@ struct memory {
     enum twist twist;
     int region, control, bell, ear; /* the two ends of the bell */
     uint8_t *region_at, *control_at;
-    atomic_bool left; /* EngineLeave came */
+    atomic_bool left; /* EngineLeave has come */
 };
 
 static struct memory memory;
@@ -111,7 +111,7 @@ static void reply_map(struct fake *f, struct memory *m, bool broken)
     send_fds(f, frame, n, fds, nfds);
 }
 
-/* One message: the descriptors are of its second frame. */
+/* One message, whose descriptors belong to its second frame. */
 static void reply_refusal_and_map(struct fake *f, struct memory *m, uint64_t refused)
 {
     Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
@@ -195,7 +195,7 @@ TEST(pool_map_shares_bytes_and_leaves_no_descriptor_of_memory)
     before = open_fds();
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_ok(tern_pool_map(t, 1, 2000, &second));
-    assert_int_equal(open_fds(), before + 1); /* the bell, for both */
+    assert_int_equal(open_fds(), before + 1); /* one bell for both */
     assert_int_equal(tern_pool_bytes(pool), BYTES);
     base = tern_pool_base(pool);
     tern_pool_base(pool)[100] = 0xab;
@@ -208,14 +208,14 @@ TEST(pool_map_shares_bytes_and_leaves_no_descriptor_of_memory)
     tern_pool_unmap(&pool);
     assert_string_equal(flags_of(base), "");
     base = tern_pool_base(second);
-    tern_destroy(t); /* unmaps what is left, then leaves */
+    tern_destroy(t); /* unmaps the other one, then leaves */
     t = NULL;
     assert_string_equal(flags_of(base), "");
     assert_true(atomic_load(&memory.left));
 }
 
-/* Fault 41: libtern leaves a forked child no mapping. What keeps one all the same is in
- * tests/e2e/test_late_write.c and ranks.c. */
+/* Fault 41: libtern leaves a forked child no mapping. tests/e2e/test_late_write.c and ranks.c have
+ * children that keep one all the same. */
 TEST(pool_map_forked_child_has_no_mapping)
 {
     struct tern_pool *pool;
@@ -231,7 +231,7 @@ TEST(pool_map_forked_child_has_no_mapping)
     assert_int_equal(status, 0);
 }
 
-/* Could this process read or write the byte there? Asked of the kernel, which answers EFAULT. */
+/* Returns true if this process can access the byte, by a system call that returns EFAULT if not. */
 static bool can_touch(void *at)
 {
     int ends[2];
@@ -246,12 +246,12 @@ static bool can_touch(void *at)
 }
 
 static bool fork_at_advice;
-static uint32_t forked, touched; /* children that were forked, and those that had access */
+static uint32_t forked, touched; /* forked children, and those with access */
 
 int __real_madvise(void *at, size_t bytes, int advice);
 int __wrap_madvise(void *at, size_t bytes, int advice);
 
-/* Another thread forks just before the kernel is told that children do not get this mapping. */
+/* Another thread forks just before the kernel learns that children do not get this mapping. */
 int __wrap_madvise(void *at, size_t bytes, int advice)
 {
     int status = 0;
@@ -282,7 +282,7 @@ TEST(pool_map_child_forked_while_it_maps_cannot_touch)
     assert_ok(tern_done_step(pool, 1));
 }
 
-/* What the child lets go of is its own copy: its parent's ranks still write. */
+/* The child unmaps its own copies: its parent's ranks still write. */
 TEST(destroy_in_a_forked_child_leaves_the_parent_alone)
 {
     struct tern_pool *pool, *second;
@@ -328,7 +328,7 @@ TEST(pool_map_answer_twisted_typed_error_no_leak)
         assert_err(want[twist], tern_pool_map(t, 1, 2000, &pool));
         assert_null(pool);
         stop_pools(NULL);
-        assert_int_equal(open_fds(), before); /* both sides are this process: all is closed again */
+        assert_int_equal(open_fds(), before); /* both sides are this process: none is left */
     }
 }
 
@@ -374,7 +374,7 @@ TEST(done_step_is_published_and_never_goes_back)
     struct tern_pool *pool, *second;
 
     start_pools(GOOD, TERN_WORKER, 2);
-    *(uint64_t *)(void *)(memory.control_at + 64 * 2) = 40; /* this rank was here before */
+    *(uint64_t *)(void *)(memory.control_at + 64 * 2) = 40; /* this rank has steps from before */
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_err(TERN_INVALID, tern_done_step(pool, 39));
     assert_ok(tern_done_step(pool, 41));
@@ -385,7 +385,7 @@ TEST(done_step_is_published_and_never_goes_back)
     assert_non_null(strstr(tern_error_text(t), "step 40 was asked for"));
     assert_non_null(strstr(tern_error_text(t), "step 41 already"));
     assert_int_equal(published(2), 41);
-    assert_ok(tern_pool_map(t, 1, 2000, &second)); /* the step is the rank's, not the mapping's */
+    assert_ok(tern_pool_map(t, 1, 2000, &second)); /* steps belong to the rank */
     assert_err(TERN_INVALID, tern_done_step(second, 7));
     assert_err(TERN_INVALID, tern_done_step(second, TERN_STEP_NONE));
     assert_ok(tern_done_step(second, UINT64_MAX - 1));
@@ -394,7 +394,7 @@ TEST(done_step_is_published_and_never_goes_back)
         assert_true(r == 2 || published(r) == 0);
 }
 
-/* How often the bell was rung since the last look. */
+/* The number of rings since the last call. */
 static uint64_t rung(void)
 {
     char bytes[64];
@@ -403,8 +403,7 @@ static uint64_t rung(void)
     return n > 0 ? (uint64_t)n : 0;
 }
 
-/* E10: publishing makes a system call when it reaches the step that somebody waits for, and else
- * none. */
+/* E10: publishing makes a system call only when it reaches a step that somebody waits for. */
 TEST(done_step_rings_once_when_it_reaches_what_is_wanted)
 {
     struct tern_pool *pool;
@@ -424,8 +423,8 @@ TEST(done_step_rings_once_when_it_reaches_what_is_wanted)
     assert_int_equal(rung(), 0);
 }
 
-/* A socket that is full rings already, and nobody waits for room in it. The daemon that ended is
- * not told, and no signal comes. */
+/* A full socket has rung already, so nobody waits for room in it. After the daemon's end a ring is
+ * lost, and raises no signal. */
 TEST(done_step_with_a_full_bell_does_not_wait)
 {
     struct tern_pool *pool;
@@ -445,7 +444,7 @@ TEST(done_step_with_a_full_bell_does_not_wait)
     assert_int_equal(published(2), 6);
 }
 
-/* An answer with descriptors, which another call did not wait for, was still unread. */
+/* An answer with descriptors, for which another call did not wait, was still unread: BUSY. */
 TEST(pool_map_asks_again_while_it_is_busy)
 {
     struct tern_pool *pool;
@@ -455,7 +454,7 @@ TEST(pool_map_asks_again_while_it_is_busy)
     assert_string_equal(tern_error_text(t), "");
 }
 
-/* The bell of a daemon that is older than this library. */
+/* The bell of a daemon older than this library. */
 TEST(done_step_rings_an_eventfd)
 {
     struct tern_pool *pool;
@@ -470,7 +469,7 @@ TEST(done_step_rings_an_eventfd)
     assert_int_equal(n, 1);
 }
 
-/* Where there is a driver after all, this thread has no context. */
+/* If there is a driver after all, this thread has no context. */
 TEST(done_step_on_a_stream_without_the_driver_unsupported)
 {
     void *library = dlopen(DRIVER_LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -578,8 +577,8 @@ TEST(pool_open_says_all_of_its_layout)
     fake_stop(&other);
 }
 
-/* Both ways round, with strides of each side and a gap behind each block: the blocks named, and no
- * byte beside them. */
+/* Both directions, with other strides on each side and a gap behind each block: exactly the named
+ * blocks are copied. */
 TEST(blocks_are_copied_by_their_numbers)
 {
     enum { BLOCK = 24, ONE = 40, OTHER = 32, COUNT = 5 };

@@ -1,6 +1,6 @@
-/* Turn records: what libtern asks, where it says that they lie, and what it makes of answers that
- * make no sense. The daemon is scripted, and its record memory is a memfd of the test; what a real
- * one does is in tests/e2e/test_records.c. */
+/* Turn records: the requests of libtern, the addresses that it returns, and its reaction to invalid
+ * answers. The daemon is scripted, and its record memory is a memfd of the test; a real one is in
+ * tests/e2e/test_records.c. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -8,7 +8,7 @@
 #include "core/limits.h"
 #include "unit/rig/rig_fds.h"
 
-/* The client may not include the daemon's headers, so the numbers stand twice. */
+/* The client may not include the daemon's headers, so it has these numbers, too. */
 _Static_assert(TERN_RECORD_SPANS_MAX == RECORD_RUNS_MAX, "spans of a section");
 _Static_assert(TERN_BLOBS_MAX == RECORD_BLOBS_MAX, "blobs of a record");
 _Static_assert(TERN_BLOB_NAME_MAX + 1 == BLOB_NAME_MAX, "a blob's name");
@@ -20,7 +20,7 @@ _Static_assert(TERN_BLOB_NAME_MAX + 1 == BLOB_NAME_MAX, "a blob's name");
 
 /* ---- the scripted daemon ---- */
 
-/* A record as the daemon tells it, and what its messages point to. */
+/* A record in the daemon's answer, with the arrays of its messages. */
 struct told {
     Tern__Wire__Record m;
     Tern__Wire__RecordSection before, own, at[TERN_BLOBS_MAX];
@@ -28,25 +28,25 @@ struct told {
     uint32_t runs[2 + TERN_BLOBS_MAX][TERN_RECORD_SPANS_MAX][2];
 };
 
-#define RECORDS 130u /* more than two answers of a get hold */
+#define RECORDS 130u /* more than fit two answers of a get */
 
 enum map_twist { GOOD, NO_FD, TWO_FDS, TOO_SHORT, EMPTY, MAP_TWISTS, LATE };
 
 static struct script {
     int memory;
-    uint8_t *at; /* its bytes, as the daemon has them */
+    uint8_t *at; /* the daemon's mapping of it */
     enum map_twist map;
-    /* What is answered. */
+    /* The answers. */
     enum tern_err err;
     const char *text;
     bool no_body;
     uint32_t part, index;
     struct told told; /* of a prepare */
-    uint32_t records; /* of a get: so many, of one token each */
-    uint32_t most;    /* of one answer */
-    bool get_twisted; /* they are empty */
-    bool dropped_at;  /* a blob that is dropped lies somewhere */
-    /* What was asked. */
+    uint32_t records; /* of a get: their number, of one token each */
+    uint32_t most;    /* per answer */
+    bool get_twisted; /* records are empty */
+    bool dropped_at;  /* a dropped blob has an address */
+    /* The requests. */
     uint32_t asked; /* requests */
     uint64_t session, step, bytes[TERN_BLOBS_MAX];
     uint32_t kind, length, logprobs, nblobs, first;
@@ -63,8 +63,8 @@ static void section(Tern__Wire__RecordSection *s, uint32_t runs[][2], uint64_t b
     s->runs = wire_bytes(runs, n * sizeof(runs[0]));
 }
 
-/* Of the tokens [from, length), in pages of its own: `own` in two runs, the second before the
- * first, and one of one page each for the rest. */
+/* Fills an answer with the tokens [from, length) in pages of their own: `own` in two runs, the
+ * second in front of the first, and the rest in runs of one page. */
 static void tell(struct told *r, uint32_t from, uint32_t length, uint32_t logprobs)
 {
     uint64_t own = 4ull * (length - from + logprobs);
@@ -148,7 +148,7 @@ static void reply_put(struct fake *f)
     fake_reply(f, &m);
 }
 
-/* Records of one token each, the last one without its blob where there is one. */
+/* Records of one token each. The last one has no blob, if there are blobs. */
 static void reply_get(struct fake *f, uint32_t first)
 {
     static struct told told[64];
@@ -218,7 +218,7 @@ static void serve(struct fake *f)
     const ProtobufCMessage *msg;
 
     while ((msg = fake_read(f))) {
-        if (d.map == LATE && !late.type) { /* answered after the client has given up */
+        if (d.map == LATE && !late.type) { /* answered after the client timed out */
             late = f->h;
             continue;
         }
@@ -289,7 +289,7 @@ TEST(records_map_shares_bytes_and_leaves_no_descriptor)
     tern_records_unmap(&m);
     assert_string_equal(flags_of(at), "");
     at = second->base;
-    stop(); /* unmaps what is left */
+    stop(); /* unmaps the other one */
     assert_string_equal(flags_of(at), "");
 }
 
@@ -380,7 +380,7 @@ TEST(session_open_with_options)
 static const struct tern_blob blobs[2] = {{.name = "hidden", .bytes = 40000},
                                           {.name = "a name of as many as 31 bytes..", .bytes = 1}};
 
-/* Tokens [100, 100 + 5 pages / 2): token ids in 2.5 pages, log-probabilities in as many. */
+/* Tokens [100, 100 + 5 pages / 2): 2.5 pages of token ids, and as many of log-probabilities. */
 #define FROM   100u
 #define NEW    (5 * WORDS / 2)
 #define LENGTH (FROM + NEW)
@@ -465,8 +465,8 @@ TEST(prepare_refused_leaves_what_is_returned)
     assert_int_equal(r.length, 99);
 }
 
-/* One thing in the daemon's answer is wrong: no span of it is handed out, and nothing outside the
- * mapping is ever pointed at. */
+/* One thing in the daemon's answer is wrong: no span of it is returned, and no pointer ever leaves
+ * the mapping. */
 static void twist(uint32_t which)
 {
     struct told *r = &d.told;
@@ -578,12 +578,12 @@ TEST(put_malformed_names_part_and_index)
     assert_err(TERN_MALFORMED, tern_record_rollback(m, TURN, TERN_STEP_NONE, 2000, &r));
     assert_non_null(strstr(tern_error_text(t), "token 1234567 of the list is 2^31 or more"));
     assert_int_equal(r.part, TERN_PART_TOKENS);
-    d.part = 77; /* of a later daemon */
+    d.part = 77; /* of a newer daemon */
     assert_err(TERN_MALFORMED, tern_record_put(m, TURN, 2000, &r));
     assert_string_equal(tern_error_text(t), "what was written is no record");
     assert_int_equal(r.part, TERN_PART_NONE);
     d.err = TERN_OK;
-    assert_ok(tern_ping(t, 2000)); /* it was the record and not the connection */
+    assert_ok(tern_ping(t, 2000)); /* the connection is fine */
 }
 
 TEST(put_refused_says_why)
@@ -663,7 +663,7 @@ TEST(get_answer_makes_no_sense_connection_ends)
 
         start_mapped();
         d.records = 2;
-        d.most = which == 0 ? 0 : 2; /* none came, and there are some */
+        d.most = which == 0 ? 0 : 2; /* none, although there are some */
         d.get_twisted = which == 1;
         d.dropped_at = which == 2;
         assert_err(TERN_MALFORMED, tern_record_get(m, TURN, 0, r, 2, 2000, &n, NULL));
@@ -766,7 +766,7 @@ TEST(append_what_points_nowhere_is_not_asked)
     record.ntokens = NEW - 1;
     assert_err(TERN_INVALID, tern_records_append(m, TURN, &record, 2000, &r));
     assert_err(TERN_INVALID, tern_records_rollback(m, TURN, NULL, 1, 9, 2000, &r));
-    assert_int_equal(d.asked, 1); /* the map */
+    assert_int_equal(d.asked, 1); /* the first map */
 }
 
 TEST(rollback_writes_the_whole_list)

@@ -1,6 +1,6 @@
-/* Steps that go into the control page by a CUDA stream, that of the stand-in, which this program
- * loads in the place of libcuda.so.1 (LD_LIBRARY_PATH of the test). The daemon is the test's own;
- * the pool is memory of the host, and what the streams copy into is memory of a device. */
+/* Steps that a CUDA stream writes to the control page, with the stand-in in place of libcuda.so.1
+ * (LD_LIBRARY_PATH of the test). The daemon is the test's own; the pool is memory of the host, and
+ * the streams copy into memory of a device. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -14,12 +14,12 @@
 #define BYTES   (32u << 10)
 #define GRANULE (2u << 20)
 #define ROUNDS  100u
-#define LATE    256u /* steps in streams that a thread of the driver writes */
+#define LATE    256u /* steps in streams that a driver's thread writes */
 
 static struct {
     int region, control, bell, ear; /* the two ends of the bell */
     uint8_t *control_at;
-    atomic_bool left; /* EngineLeave came */
+    atomic_bool left; /* EngineLeave has come */
 } memory;
 
 static struct standin in;
@@ -30,7 +30,7 @@ static CUmemGenericAllocationHandle block_handle;
 static CUdeviceptr block;
 static uint64_t *pinned; /* ROUNDS words */
 static struct tern_pool *pool;
-static uint32_t kept_events; /* that nobody takes back any more */
+static uint32_t kept_events; /* that are never returned */
 
 static void serve_pools(struct fake *f)
 {
@@ -80,7 +80,7 @@ static void memory_finish(void)
     close(memory.ear);
 }
 
-/* A granule of the first device's memory, and its streams. */
+/* Allocates a granule of the first device's memory, and its streams. */
 static void device_init(void)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -102,7 +102,7 @@ static void device_init(void)
     pinned = room;
 }
 
-/* Whoever is done with it left nothing behind in it. */
+/* Frees all of it, and checks that no other event, stream or registration is left. */
 static void device_finish(void)
 {
     struct standin_live live;
@@ -177,7 +177,7 @@ static uint64_t rung(void)
     return n > 0 ? (uint64_t)n : 0;
 }
 
-/* Word i of the device's memory becomes i, some time, by that stream. */
+/* The stream `by` sets word i of the device's memory to i, some time later. */
 static void ask_word(uint64_t i, CUstream by)
 {
     pinned[i] = i;
@@ -227,14 +227,14 @@ TEST(stream_step_is_written_by_the_host_where_no_memory_of_it_can_be_registered)
     check_behind_copies(TERN_STEP_BY_HOST);
 }
 
-/* Nothing of the first device's is done; the second call waits for nobody. */
+/* The first device has done nothing yet; the second call does not wait. */
 TEST(stream_step_is_not_published_before_the_stream_comes_to_it)
 {
     in.hang(0);
     ask_word(1, stream[0]);
     assert_ok(tern_done_step_on_stream(pool, 1, stream[0], NULL));
     assert_ok(tern_done_step_on_stream(pool, 2, stream[0], NULL));
-    assert_ok(tern_done_step_on_stream(pool, 2, stream[0], NULL)); /* as it will be already */
+    assert_ok(tern_done_step_on_stream(pool, 2, stream[0], NULL)); /* already queued */
     assert_string_equal(tern_error_text(t), "");
     assert_int_equal(published(), 0);
     assert_int_equal(in.calls("cuStreamWriteValue64"), 2);
@@ -243,8 +243,8 @@ TEST(stream_step_is_not_published_before_the_stream_comes_to_it)
     assert_int_equal(word_now(1), 1);
 }
 
-/* The stand-in draws which stream is next: without an order between them the word would go back,
- * and a step would be there before the copies of the step before. */
+/* The stand-in chooses the next stream at random: without an order between streams the word would
+ * go back, or a step would be published before the copies of the step before. */
 static void check_order(void)
 {
     uint64_t seen = 0;
@@ -281,11 +281,11 @@ TEST(stream_step_that_the_host_writes_rings_for_who_waits)
     for (uint64_t i = 1; i <= 3; i++)
         assert_ok(tern_done_step_on_stream(pool, i, stream[0], NULL));
     until_published(3);
-    tern_pool_unmap(&pool); /* the driver's thread is through with it */
+    tern_pool_unmap(&pool); /* the driver's thread has ended its work */
     assert_int_equal(rung(), 1);
 }
 
-/* The places of those that are not done are not given to others. */
+/* The places of unfinished steps are not used for others. */
 TEST(stream_steps_that_the_host_writes_are_so_many_at_a_time)
 {
     setenv("STANDIN_CUDA_LACKS", "122", 1);
@@ -300,7 +300,7 @@ TEST(stream_steps_that_the_host_writes_are_so_many_at_a_time)
     until_published(LATE + 1);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 TEST(stream_step_and_one_of_the_host_do_not_pass_each_other)
 {
@@ -331,7 +331,7 @@ TEST(stream_step_needs_the_context_of_its_stream)
     assert_int_equal(d.context_set(context[1]), CUDA_SUCCESS);
     assert_err(TERN_INVALID, tern_done_step_on_stream(pool, 2, stream[0], NULL));
     assert_non_null(strstr(tern_error_text(t), "another CUDA context"));
-    until_published(1); /* what ends here does so with another context */
+    until_published(1); /* it ends with another context */
 }
 
 TEST(stream_step_goes_into_no_graph)
@@ -351,7 +351,7 @@ TEST(stream_step_of_a_pure_scheduler_denied)
     assert_err(TERN_DENIED, tern_done_step_on_stream(pool, 1, stream[0], NULL));
 }
 
-/* Each call fails once: nothing goes into the stream, and the next try does. */
+/* Each call fails once: nothing is queued in the stream, and the next try succeeds. */
 TEST(stream_step_whose_call_fails_is_not_published)
 {
     static const char *const calls[] = {"cuCtxGetCurrent",     "cuEventCreate",
@@ -372,7 +372,7 @@ TEST(stream_step_whose_call_fails_is_not_published)
     until_published(1);
 }
 
-/* The place of the call that failed is not waited for: nobody may ever write its step. */
+/* The place of a failed call is not waited for: its step may never be written. */
 TEST(stream_step_that_the_host_writes_goes_behind_one_that_failed)
 {
     setenv("STANDIN_CUDA_LACKS", "122", 1);
@@ -384,7 +384,7 @@ TEST(stream_step_that_the_host_writes_goes_behind_one_that_failed)
     until_published(1);
 }
 
-/* The step is in the stream, and nothing tells its place: the next one could pass it. */
+/* The step is in the stream, but no event marks its place: the next one could pass it. */
 TEST(stream_step_behind_one_that_has_no_mark_waits_for_it)
 {
     in.hang(0);
@@ -400,7 +400,7 @@ TEST(stream_step_behind_one_that_has_no_mark_waits_for_it)
 
 /* ---- the end of a mapping ---- */
 
-/* As a daemon that was started anew: the stream writes the page of the one before. */
+/* As if the daemon was started anew: the stream writes the old daemon's page. */
 TEST(stream_step_of_a_lost_connection_is_written_and_waited_for_all_the_same)
 {
     in.hang(0);
@@ -416,7 +416,7 @@ TEST(stream_step_of_a_lost_connection_is_written_and_waited_for_all_the_same)
     assert_int_equal(in.live().registered, 0);
 }
 
-/* The stand-in ends a program that takes the page from a write that is to come. */
+/* The stand-in aborts a program that unmaps the page before a later write to it. */
 static void check_unmap(void)
 {
     struct tern_pool *second;
@@ -446,11 +446,11 @@ TEST(pool_unmap_waits_for_steps_in_streams_that_the_host_writes)
     check_unmap();
 }
 
-/* The device has failed: whether it will write is not known. So the page stays where it is, and
- * this process does not say that it has left. */
+/* The device has failed, and may or may not write later. So the page stays mapped, and this process
+ * does not leave its engine. */
 TEST(pool_unmap_leaves_the_page_to_a_stream_that_does_not_come_to_its_step)
 {
-    static struct stream_steps *kept; /* for whoever looks for memory that nobody has */
+    static struct stream_steps *kept; /* for leak checkers */
     const uint8_t *base = tern_pool_base(pool);
     uint8_t *control = pool->control;
 
@@ -466,7 +466,7 @@ TEST(pool_unmap_leaves_the_page_to_a_stream_that_does_not_come_to_its_step)
     assert_non_null(kept);
     in.let_fail("", 0, CUDA_SUCCESS);
     in.go_on(0);
-    until_published(1); /* it came all the same, and met nobody else's memory */
+    until_published(1); /* it was written all the same, to its own page */
     fake_stop(&fake);
     fake.listener = 0;
     assert_false(atomic_load(&memory.left));

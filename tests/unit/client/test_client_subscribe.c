@@ -1,5 +1,5 @@
-/* What libtern keeps of a subscription while nobody polls, and what it makes of answers that are
- * none. The daemon is scripted; a real one is in tests/e2e/test_subscribe.c. */
+/* The changes of a subscription that libtern keeps while nobody polls, and its reaction to invalid
+ * answers. The daemon is scripted; a real one is in tests/e2e/test_subscribe.c. */
 #include "unit/rig/rig_client.h"
 
 #define COOKIE 5
@@ -8,11 +8,11 @@
 
 /* One answer of the stream. */
 struct said {
-    uint32_t n; /* changes, numbered on */
+    uint32_t n; /* changes, numbered in order */
     uint64_t lost;
     uint32_t err;
-    uint32_t spoil;          /* bytes too many */
-    uint32_t tokens, chunks; /* of each change, where there are so many chunks; a key each */
+    uint32_t spoil;          /* surplus bytes */
+    uint32_t tokens, chunks; /* of each change, with that many chunks and one key each */
 };
 
 struct script {
@@ -59,7 +59,7 @@ static void say(struct fake *f, uint64_t id, const struct said *s, uint64_t numb
     fake_write(f, frame, fake_pack(FRAME_SUBSCRIBE_REPLY, id, &m, frame, sizeof(frame)));
 }
 
-/* The whole script behind the Subscribe, a Ping's answer behind that. */
+/* Sends the whole script behind the Subscribe, and a Ping's answer behind that. */
 static void serve(struct fake *f)
 {
     const struct script *script = f->ctx;
@@ -97,7 +97,7 @@ static struct tern_answer polled_ours(void)
     return answer;
 }
 
-/* What the whole script comes to, in one answer. */
+/* The result of the whole script, in one answer. */
 static struct tern_answer first_of(const struct script *script)
 {
     subscribed(script);
@@ -129,7 +129,7 @@ TEST(answers_that_come_during_a_call_are_one)
     assert_kept(&a, 1, TERN_EVENTS_KEPT, 0);
     assert_int_equal(a.events->next, 1 + TERN_EVENTS_KEPT);
     assert_err(TERN_BUSY, tern_poll(t, &a));
-    assert_ok(tern_ping(t, 2000)); /* the next ones begin anew */
+    assert_ok(tern_ping(t, 2000)); /* later ones start anew */
     a = polled_ours();
     assert_kept(&a, 1 + TERN_EVENTS_KEPT, TERN_EVENTS_KEPT, 0);
 }
@@ -151,7 +151,7 @@ TEST(answer_that_is_larger_than_what_is_kept_keeps_its_end)
                 10 + WIRE_EVENTS_MAX - TERN_EVENTS_KEPT);
 }
 
-/* What lies before a gap may have changed in it. */
+/* Changes before a gap may be outdated by those in it. */
 TEST(what_is_kept_before_a_gap_is_lost_with_it)
 {
     static const struct said v[] = {{.n = 10}, {.n = 2, .lost = 100}, {.n = 1}};
@@ -160,7 +160,7 @@ TEST(what_is_kept_before_a_gap_is_lost_with_it)
     assert_kept(&a, 111, 3, 110);
 }
 
-/* The tokens of change `number`, as say() makes them, and its key. */
+/* Checks the tokens of change `number`, as say() makes them, and its key. */
 static void assert_chunk(const struct tern_event *e, uint32_t tokens)
 {
     assert_int_equal(e->ntokens, tokens);
@@ -222,7 +222,7 @@ TEST(unsubscribe_forgets_what_is_kept)
     assert_ok(tern_ping(t, 2000));
     assert_ok(tern_unsubscribe(t, COOKIE, 2000));
     assert_err(TERN_BUSY, tern_poll(t, &a));
-    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) /* the place in the table is free again */
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) /* its place is free again */
         assert_ok(tern_subscribe(t, NULL, 0, i));
     assert_err(TERN_BUSY, tern_subscribe(t, NULL, 0, 1));
 }
@@ -238,7 +238,7 @@ TEST(answer_that_is_none_ends_the_connection)
         struct tern_answer a;
 
         subscribed(&scripts[i]);
-        (void)tern_ping(t, 2000); /* its answer is perhaps there already */
+        (void)tern_ping(t, 2000); /* its answer may be there already */
         a = polled_ours();
         assert_err(TERN_DAEMON_LOST, a.err);
         assert_null(a.events);

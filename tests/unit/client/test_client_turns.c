@@ -1,12 +1,11 @@
-/* What libtern asks and makes of the answers where clients race on one session: turns, and the
- * close that waits for one. The daemon is scripted; what a real one does is in
- * tests/e2e/test_turns.c. */
+/* Requests and answers of libtern when clients race for one session: turns, and the close that
+ * waits for one. The daemon is scripted; a real one is in tests/e2e/test_turns.c. */
 #include <stdatomic.h>
 
 #include "unit/rig/rig_client.h"
 
 #define TURN     UINT64_C(0x8000000300000005)
-#define LATE_MAX 64 /* turns that libtern keeps in mind while there is no room to end them */
+#define LATE_MAX 64 /* turns that libtern keeps while there is no room to end them */
 
 /* ---- begin, end, close ---- */
 
@@ -88,7 +87,7 @@ TEST(session_close_is_a_request_of_its_own)
     assert_err(TERN_BUSY, r.err);
 }
 
-/* ---- nonsense, and nothing ---- */
+/* ---- invalid and empty answers ---- */
 
 static void reply_nonsense(struct fake *f)
 {
@@ -149,12 +148,12 @@ TEST(turn_without_an_answer_leaves_what_is_returned)
 
 static struct late {
     uint32_t n; /* TurnBegins that are answered late, with turns from TURN on */
-    bool open;  /* they are SessionOpens, and sessions */
+    bool open;  /* these are SessionOpens, with sessions */
     enum tern_err err;
     bool nonsense;
-    atomic_int go, told; /* by the test: answer, read on; by the script: read, answered */
-    atomic_uint ended;   /* those whose TurnEnd or SessionClose came */
-} late;                  /* the case's; the script has it until the end */
+    atomic_int go, told; /* by the test: answer, read on; by the script: has read, has answered */
+    atomic_uint ended;   /* TurnEnds or SessionCloses that came */
+} late;                  /* the case's; the script borrows it */
 
 static void wait_for(const atomic_int *what, int value)
 {
@@ -237,7 +236,7 @@ static void ended_by_the_next_call(struct late how)
     begin_in_vain(how);
     atomic_store(&late.go, 2);
     assert_ok(tern_ping(t, 2000));
-    assert_ok(tern_ping(t, 2000)); /* answered behind the ends: the first ping took both answers */
+    assert_ok(tern_ping(t, 2000)); /* answered after the ends; the first ping received both */
     assert_int_equal(atomic_load(&late.ended), how.n);
 }
 
@@ -271,7 +270,7 @@ TEST(turn_that_began_for_nobody_is_ended_by_poll)
     atomic_store(&late.go, 2);
     wait_for(&late.told, 2);
     assert_err(TERN_BUSY, tern_poll(t, &answer));
-    wait_until_ended(false); /* nothing is left to be sent */
+    wait_until_ended(false); /* everything is sent */
 }
 
 TEST(late_refusal_ends_nothing)
@@ -290,11 +289,11 @@ TEST(late_nonsense_ends_the_connection)
 {
     begin_in_vain((struct late){.n = 1, .nonsense = true});
     atomic_store(&late.go, 2);
-    (void)tern_ping(t, 2000); /* its answer may have come in one piece with the nonsense */
+    (void)tern_ping(t, 2000); /* may have come with the invalid answer */
     assert_err(TERN_DAEMON_LOST, tern_ping(t, 2000));
 }
 
-/* Until neither the socket nor the buffer takes the smallest request. */
+/* Fills socket and buffer, until neither has room for the smallest request. */
 static void fill_the_way_out(void)
 {
     static const uint32_t tokens[FRAME_BODY_MAX / sizeof(uint32_t)];
@@ -310,7 +309,7 @@ static void fill_the_way_out(void)
     assert_null(strstr(tern_error_text(t), "TERN_INFLIGHT_MAX"));
 }
 
-/* They are kept in mind until a call or a poll finds room, up to a number. */
+/* Such turns are kept until a call or a poll finds room, up to a limit. */
 TEST(turns_wait_for_room_to_be_ended)
 {
     for (uint32_t polling = 0; polling < 2; polling++) {

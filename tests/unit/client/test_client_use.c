@@ -1,5 +1,5 @@
-/* Who may be in a call of a connection: the process that connected, and one thread of it at a time.
- * Anybody else is refused by name, with no system call, and the connection is not touched. */
+/* Only the process that connected may be in a call of a connection, and one thread of it at a time.
+ * Any other is refused by name without a system call, and the connection is not touched. */
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 
 static _Atomic bool asked, answers;
 
-/* Answers once it may. */
+/* Answers when the test allows it. */
 static void serve_when_told(struct fake *f)
 {
     while (fake_read(f)) {
@@ -59,7 +59,7 @@ TEST(use_of_two_threads_at_once_is_refused_by_name)
     atomic_store(&answers, true);
     pthread_join(other, NULL);
     assert_ok(first);
-    assert_ok(tern_ping(t, 0)); /* nothing has come of it */
+    assert_ok(tern_ping(t, 0)); /* it has had no effect */
     assert_string_equal(tern_error_text(t), "");
     tern_batch_destroy(batch);
 }
@@ -77,8 +77,8 @@ TEST(use_is_handed_on_between_calls)
     }
 }
 
-/* Ends the child without the system calls that exit() makes. The compiler must not know that it
- * does not return: ASan asks the kernel for the signal stack before such a call. */
+/* Ends the child without the system calls of exit(). The compiler must not know that it does not
+ * return: before such a call ASan asks the kernel for the signal stack. */
 static void ends(bool as_wanted)
 {
     syscall(SYS_exit, as_wanted ? 7 : 1);
@@ -89,7 +89,7 @@ static void child_is_ok(pid_t pid)
     int status = -1;
 
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status)); /* a system call would have been the end of it */
+    assert_true(WIFEXITED(status)); /* a system call would have killed it */
     assert_int_equal(WEXITSTATUS(status), 7);
 }
 
@@ -118,7 +118,7 @@ TEST(use_in_a_forked_child_is_refused_by_name_without_a_system_call)
     assert_ok(tern_ping(t, 0));
 }
 
-/* Memory of this process that a child finds zeroed, in KiB. */
+/* KiB of this process's memory that a child finds zeroed. */
 static uint32_t kib_wiped_in_a_child(void)
 {
     FILE *f = fopen("/proc/self/smaps", "re");
@@ -145,7 +145,7 @@ TEST(use_of_a_connection_takes_memory_until_it_ends)
     assert_int_equal(kib_wiped_in_a_child(), before);
 }
 
-/* Those that neither send nor receive: a system call would end the child. */
+/* Calls that neither send nor receive: a system call would kill the child. */
 TEST(use_is_checked_without_a_system_call)
 {
     struct tern_batch *batch;

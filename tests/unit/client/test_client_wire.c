@@ -1,5 +1,5 @@
-/* What libtern's own writers and readers of the hot path do with bytes: the same as the generated
- * code with good ones, a typed error with all others. Then whole connections fed with nonsense. */
+/* libtern's own writers and readers of the hot path: they agree with the generated code on valid
+ * bytes, and return a typed error for others. Then whole connections that receive invalid bytes. */
 
 #include <stdatomic.h>
 
@@ -8,7 +8,7 @@
 #include "unit/rig/rig_client.h"
 
 #define BODY_MAX 65536u
-#define HEARD_MS 30000u /* within which a daemon has heard of what happens at once */
+#define HEARD_MS 30000u /* for a daemon to notice an event */
 
 static uint8_t body[BODY_MAX], packed[BODY_MAX];
 
@@ -37,8 +37,8 @@ static struct quick_store *store(void)
 
 /* ---- writers ---- */
 
-/* The request into `body`: exactly the bytes that were announced, and none where one less is there.
- */
+/* Writes the request to `body`: exactly the announced bytes, and none if there is one byte less
+ * room. */
 static size_t put_exactly(const struct quick_request *q)
 {
     size_t size = quick_size(q);
@@ -67,7 +67,7 @@ static void same_tokens(const Tern__Wire__Tokens *got, const struct tern_tokens 
         assert_memory_equal(got->keys.data, want->keys, got->keys.len);
 }
 
-/* Values around every change of a varint's length. */
+/* Values around each change of a varint's length. */
 static uint64_t edge(struct prng *p)
 {
     uint32_t bits = prng_below(p, 65);
@@ -162,7 +162,7 @@ TEST(quick_fetch_put_same_as_generated)
     assert_int_equal(m->depth, 300);
     assert_int_equal(m->step, 70000);
     tern__wire__fetch__free_unpacked(m, NULL);
-    /* The host tier: a name that is there and has no letter. */
+    /* The host tier: an empty name. */
     q.fetch.peer = NULL;
     q.fetch.depth = 0;
     size = put_exactly(&q);
@@ -242,10 +242,10 @@ TEST(quick_step_get_reads_every_field)
     }
     assert_err(TERN_POOL_EXHAUSTED, results[1].err);
     assert_shortage_told(&results[1].shortage);
-    assert_string_equal(text, ""); /* it is that of an operation, not of the whole request */
+    assert_string_equal(text, ""); /* the text of an operation, not of the request */
     assert_string_equal(store()->texts + store()->text_at[1], "wait for step 9");
     assert_int_equal(store()->text_at[0] | store()->text_at[2], 0);
-    /* One result more than was asked for is no answer. */
+    /* An answer with one result too many is invalid. */
     assert_false(quick_step_get(packed, (uint32_t)n, store(), results, 2, &done, &err));
 }
 
@@ -262,7 +262,7 @@ TEST(quick_match_get_reads_what_other_tiers_would_bring)
     assert_int_equal(results[0].matched, 64);
     assert_int_equal(results[0].host_depth, 1u << 20);
     assert_int_equal(results[0].disk_depth, 1u << 21);
-    m.has_host_depth = m.has_disk_depth = 0; /* an older daemon */
+    m.has_host_depth = m.has_disk_depth = 0; /* an answer of an older daemon */
     assert_true(quick_get(FRAME_MATCH_REPLY, packed,
                           (uint32_t)tern__wire__match_reply__pack(&m, packed), store(), results));
     assert_int_equal(results[0].host_depth, 0);
@@ -312,7 +312,7 @@ TEST(quick_recover_get_reads_every_field)
     assert_run(&r->runs[1], 1, 5, 2);
     assert_int_equal(r->runs[1].from.index, 9);
     assert_int_equal(r->runs[1].pages[1].generation, 4);
-    for (size_t cut = 0; cut < n; cut++) { /* ASan looks */
+    for (size_t cut = 0; cut < n; cut++) { /* ASan checks */
         uint8_t *exact = malloc(cut ? cut : 1);
 
         memcpy(exact, packed, cut);
@@ -321,8 +321,8 @@ TEST(quick_recover_get_reads_every_field)
     }
 }
 
-/* Every truncation and every single changed byte: refused or read, never beyond the arrays (ASan
- * looks). */
+/* Every truncation and every single changed byte is refused or read, but never leads beyond the
+ * arrays (ASan checks that). */
 TEST(quick_get_damaged_never_out_of_bounds)
 {
     size_t n = pack_step_reply();
@@ -373,18 +373,18 @@ TEST(quick_get_each_rule_refused)
     assert_true(match_get("", 0));
     assert_true(match_get("\x18\x05", 2));     /* tokens = 5 */
     assert_true(match_get("\xa0\x06\x00", 3)); /* an unknown field */
-    assert_false(match_get("\x18", 1));        /* ends inside */
+    assert_false(match_get("\x18", 1));        /* truncated */
     assert_false(match_get(endless_varint, sizeof(endless_varint)));
     assert_false(match_get("\x1a\x01x", 3));                /* tokens as bytes */
     assert_false(match_get("\x18\xff\xff\xff\xff\x1f", 6)); /* tokens beyond 32 bits */
     assert_false(match_get("\x2a\x05\x1a", 3));             /* a run longer than the body */
-    assert_false(match_get("\x2b", 1));                     /* a group, which nobody sends */
+    assert_false(match_get("\x2b", 1));                     /* a group, which is never sent */
     assert_false(match_get("\x00\x00", 2));                 /* field 0 */
     assert_false(match_get("\x2a\x02\x08\x10", 4));         /* a run of group 16 */
     assert_true(match_get("\x2a\x02\x08\x07", 4));
     assert_false(match_get("\x2a\x09\x1a\x07"
                            "abcdefg",
-                           11));                    /* refs that are no whole number */
+                           11));                    /* no whole number of refs */
     assert_false(match_get("\x0a\x02\x12\x05", 4)); /* a text longer than its status */
     for (uint32_t i = 0; i <= QUICK_RUNS_MAX; i++)
         memcpy(many + 4 * i, "\x2a\x02\x08\x01", 4);
@@ -422,7 +422,7 @@ enum nonsense {
     NONSENSE_COUNT,
 };
 
-static atomic_bool hung_up; /* the daemon has heard that the connection is over */
+static atomic_bool hung_up; /* the connection's end has reached the daemon */
 
 static void serve_nonsense(struct fake *f)
 {
@@ -437,7 +437,7 @@ static void serve_nonsense(struct fake *f)
     case LENGTH_ABOVE_CAP: h.length = FRAME_BODY_MAX + 1; break;
     case LENGTH_ALL_ONES: h.length = UINT32_MAX; break;
     case VERSION_ZERO: h.version = 0; break;
-    case WRONG_TYPE: /* the body is a whole MatchReply: tokens = 5 */
+    case WRONG_TYPE: /* the body is a valid MatchReply: tokens = 5 */
         h.type = FRAME_PING_REPLY;
         h.length = 2;
         memcpy(frame + FRAME_HEADER_BYTES, "\x18\x05", 2);

@@ -1,5 +1,5 @@
-/* Lists that ternctl reads page by page, and what it makes of a daemon that is lost or late. The
- * part of ternctl is compiled in; libtern's calls are given here. */
+/* Lists that ternctl reads page by page, and its reaction to a daemon that is lost or late. This
+ * part of ternctl is compiled in; libtern's calls are replaced here. */
 #include <stdlib.h>
 
 #include "tern.h"
@@ -16,7 +16,7 @@ static struct {
     enum tern_err err;
     const char *text;
 } answer[8];
-static char began[8][32]; /* the first argument of each question */
+static char began[8][32]; /* first arguments of the questions */
 static uint32_t asked;
 
 static enum tern_err gives(struct tern *t, const char *command, const char *const *args,
@@ -63,7 +63,7 @@ TEST(lists_are_read_from_page_to_page_until_there_is_no_next)
     rows = json_object_get(whole, "pools");
     assert_int_equal(json_array_size(rows), 4);
     assert_int_equal(j_u64(json_array_get(rows, 3), "slot"), 8);
-    assert_int_equal(j_u64(whole, "beside"), 1); /* of the first page */
+    assert_int_equal(j_u64(whole, "beside"), 1); /* from the first page */
     assert_null(json_object_get(whole, "next"));
     assert_null(json_object_get(whole, "slots"));
     json_decref(whole);

@@ -1,5 +1,5 @@
-/* The disk tier in `ternctl status`: a line a tenant that has a part, which speaks of nothing that
- * is not there. */
+/* The disk tier in `ternctl status`: one line for each tenant with a part of it, without figures
+ * that do not apply. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ bool ctl_print_json(const struct ctl *ctl, const json_t *answer)
 
 /* ---- the cases ---- */
 
-/* Prints the line of a tenant with these numbers. */
+/* Prints a tenant's line with these numbers. */
 static void shows(uint32_t budget, uint32_t stores, uint32_t failed, uint32_t dropped)
 {
     const struct ctl ctl = {0};

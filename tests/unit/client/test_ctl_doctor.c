@@ -1,5 +1,5 @@
-/* What `ternctl doctor` prints of hosts that this machine is not: each case gives it an answer of
- * the daemon. */
+/* The output of `ternctl doctor` for hosts other than this machine: each case sets the daemon's
+ * answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,7 +108,7 @@ TEST(doctor_says_why_no_self_test_was_made_at_all)
     assert_says("  self-test: no device is in use; why, and what failed, stands with each\n");
 }
 
-/* Whatever the limit is, the figure is the same one, with its unit and on how many devices. */
+/* With any limit, the figure has one form, with its unit and the number of devices. */
 TEST(doctor_says_what_registrations_take_in_one_way)
 {
     static const char *const limits[] = {"\"memlock_exempt\": true, \"memlock_bytes\": 65536",

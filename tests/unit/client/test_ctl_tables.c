@@ -1,6 +1,6 @@
-/* Every table of ternctl with the longest names and large numbers. The parts of ternctl are linked
- * without what asks the daemon: whatever key a table reads, the name or the number here is the
- * answer. So no column can be forgotten. */
+/* Every table of ternctl with the longest names and large numbers. ternctl is linked without the
+ * part that asks the daemon: any key that a table reads gets the name or the number here, so no
+ * column is left out. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +11,12 @@
 #include "unit/rig/rig_printed.h"
 
 #define LARGE  987654321987654321u
-#define AGES_S 1.8e10 /* the clock of the daemon, of nanoseconds, ends there */
+#define AGES_S 1.8e10 /* the last age, in seconds, of the daemon's clock of nanoseconds */
 #define NAME   "a-name-of-63-characters-which-is-the-longest-that-a-tenant-has-"
 
 static_assert(sizeof NAME == 64, "63 characters");
 
-static json_t *lists; /* what the daemon answers with, by the name of the list or command */
+static json_t *lists; /* the daemon's answers, by name of the list or command */
 
 /* ---- in place of ask.c ---- */
 
@@ -66,7 +66,7 @@ bool ctl_print_json(const struct ctl *ctl, const json_t *answer)
     return false;
 }
 
-/* The tree is made of these. */
+/* Keys from which the tree is built. */
 static bool is_shape(const char *key)
 {
     return strcmp(key, "slot") == 0 || strcmp(key, "depth") == 0 || strcmp(key, "pages") == 0 ||
@@ -87,7 +87,7 @@ double j_f64(const json_t *object, const char *key)
     return AGES_S;
 }
 
-/* Handles and hashes have the length that they have. */
+/* Handles and hashes keep their own length. */
 const char *j_str(const json_t *object, const char *key)
 {
     static const char *const handles[] = {"pool",    "session",  "id",
@@ -131,7 +131,7 @@ static void run(const struct command *c, bool wide)
     run_as(c, (struct ctl){.wide = wide, .once = true});
 }
 
-/* The titles of a table are the only lines in capitals. */
+/* Only the titles of a table are lines in capitals. */
 static bool is_head(const char *line, size_t n)
 {
     bool letters = false;
@@ -144,7 +144,7 @@ static bool is_head(const char *line, size_t n)
     return letters;
 }
 
-/* Of tables alone: from their titles to the next empty line. */
+/* The widest line of tables: from their titles to the next empty line. */
 static size_t widest_line(const struct command *c, uint32_t *ret_lines)
 {
     bool in_table = false;
@@ -185,8 +185,8 @@ static bool prints_tables(const struct command *c)
     return true;
 }
 
-/* Rows of every list, with what is read without a key's help: lists within rows, and strings whose
- * absence means something. */
+/* Rows of every list, with the parts that are read without a key's helper: lists within rows, and
+ * strings whose absence has a meaning. */
 static json_t *rows(void)
 {
     json_t *names = json_pack("[s, s]", NAME, NAME), *two = json_array(), *row;
@@ -205,7 +205,7 @@ static json_t *rows(void)
     return two;
 }
 
-/* A root, and a chain of nodes that each end a line, since all are held. */
+/* A root, and a chain of nodes that are each a line, since all are held. */
 static json_t *tree(void)
 {
     json_t *nodes = json_array();
@@ -314,7 +314,7 @@ TEST(columns_that_are_shown_with_wide_alone_are_shown_then)
     assert_int_equal(found, sizeof of / sizeof of[0]);
 }
 
-/* The tier that engines compute on stands out from the one behind it. */
+/* The device's tier stands out from the host's. */
 TEST(host_tier_is_dim_and_the_device_is_not)
 {
     static const char *const tiers[] = {"host", "device"};

@@ -1,5 +1,5 @@
-/* The screen of `ternctl top` where there is more than it has lines for: each section gets its
- * part, and says how much it leaves out. The part of ternctl is compiled in; there is no daemon. */
+/* The screen of `ternctl top` with more rows than lines: each section gets its part, and shows how
+ * many rows it leaves out. This part of ternctl is compiled in; there is no daemon. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ static json_t *rows(uint32_t n, const char *name)
     return all;
 }
 
-/* The screen of so many lines, of as many rows each; owned by the caller. */
+/* The screen with `lines` lines and that many rows of each kind; owned by the caller. */
 static char *drawn(uint32_t alarms, uint32_t others, uint32_t lines)
 {
     struct ctl ctl = {.every_ms = 1000};

@@ -1,6 +1,6 @@
-/* ternctl's view of the tree from lists as a daemon sends them: who holds which node, which nodes
- * are one line, and the drawing: what is folded, how large it can get, what is escaped. The parts
- * of ternctl are compiled in, and answers are given in place of a daemon. */
+/* ternctl's view of the tree from lists as a daemon sends them: which session holds which node,
+ * which nodes are one line, and the drawing: folded branches, its largest size, escaped text. These
+ * parts of ternctl are compiled in, and answers are made here. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
     return json_pack("{s:o}", list, json_deep_copy(json_object_get(lists, list)));
 }
 
-/* One node: what its slot holds now. */
+/* One node: the present contents of its slot. */
 json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs)
 {
     json_t *rows = json_array(), *now;
@@ -88,7 +88,7 @@ static void lists_anew(void)
     lists_start(NULL);
 }
 
-/* As the lists are now. */
+/* Reads the lists as they are now. */
 static void ask(void)
 {
     struct ctl ctl = {0};
@@ -123,7 +123,7 @@ static char *id_of(uint32_t slot)
     return out;
 }
 
-/* A root if there is no parent (-1); else a chunk of 64 tokens, 2 pages. */
+/* Adds a node: a root if `parent` is -1; else a chunk of 64 tokens with 2 pages. */
 static uint32_t node(int parent)
 {
     uint32_t slot = tree_size();
@@ -176,8 +176,8 @@ TEST(lines_end_at_branches_at_what_is_held_and_where_nodes_differ)
     session_holds(2, "device", "decode-0", 1);
     ask();
 
-    /* The root; 0..64; 64..128, which is held; 128..256; its branches: 256..320, 320..384 on the
-     * host; 256..448. */
+    /* The root; 0..64; 64..128, which is held; 128..256; its branches 256..320, 320..384 (on the
+     * host) and 256..448. */
     assert_int_equal(f.nlines, 7);
     assert_int_equal(f.lines[1].to, 64);
     assert_int_equal(f.lines[2].to, 128);
@@ -204,7 +204,7 @@ static json_t *with_id(const char *id)
     return NULL;
 }
 
-/* Each row's parent is there, at a lesser depth. */
+/* Asserts that each row's parent is in the list, at a lesser depth. */
 static void assert_one_picture(uint32_t rows, uint32_t left_out)
 {
     json_t *all = json_object_get(answer, "tree"), *r;
@@ -225,7 +225,7 @@ static void assert_one_picture(uint32_t rows, uint32_t left_out)
     assert_int_equal(f.roots, rows > 0);
 }
 
-/* The row is not in the list: it is what its slot holds now. */
+/* Moves a row from the list to the present contents of its slot. */
 static void came_later(uint32_t slot)
 {
     json_t *all = json_object_get(lists, "tree");
@@ -257,7 +257,7 @@ TEST(a_node_takes_the_place_of_what_had_its_slot_before)
 
     chain(root, 2); /* slots 1 and 2 */
     came_later(1);
-    /* When the page with slot 1 was read, another node was there, with a child. */
+    /* When the page with slot 1 was read, another node had that slot, with a child. */
     other = tree_size();
     json_array_insert_new(json_object_get(lists, "tree"), 1, json_deep_copy(row(1)));
     set(1, "slot", json_integer(1));
@@ -278,7 +278,7 @@ TEST(nodes_whose_parent_has_gone_are_left_out_with_all_that_hangs_from_them)
     end = chain(gone, 2);
     set(end, "pages", json_integer(1));
     chain(root, 1);
-    rename_node(gone, HAND_SLOT + 1); /* its slot is another's by now, who has no child yet */
+    rename_node(gone, HAND_SLOT + 1); /* another node has its slot now, and no child */
     ask();
     assert_one_picture(3, 2);
     assert_null(with_id(id_of(end)));
@@ -292,7 +292,7 @@ TEST(a_list_without_a_way_to_the_root_ends)
     root = node(-1);
     a = chain(root, 1);
     b = chain(a, 1);
-    set(a, "parent_id", json_string(id_of(b))); /* a ring: no daemon sends it */
+    set(a, "parent_id", json_string(id_of(b))); /* a ring, which no daemon sends */
     ask();
     assert_one_picture(1, 2);
 }
@@ -320,7 +320,7 @@ TEST(holders_are_named_together_by_kind_with_the_longest_of_them)
     json_array_append_new(json_object_get(lists, "transfers"),
                           json_pack("{s:s, s:s, s:s, s:s, s:f}", "transfer", "0", "direction", "in",
                                     "peer", "host-a", "node_id", id_of(2), "age_s", 0.25));
-    /* Another generation of that slot: the node that it named is gone. */
+    /* Another generation of the slot: the node that it names is gone. */
     json_array_append_new(json_object_get(lists, "sessions"),
                           json_pack("{s:s, s:s, s:s, s:f}", "engine", "old", "node_id",
                                     "0000000100000003", "ref", "device", "ref_s", 1.0));
@@ -377,7 +377,7 @@ static uint32_t count_of(const char *text, const char *what)
     return n;
 }
 
-/* A control of Latin-1 begins a command as ESC [ does, also where it comes as UTF-8. */
+/* A control character of Latin-1 begins a command as ESC [ does, also if it comes as UTF-8. */
 TEST(tables_show_what_others_have_named)
 {
     static const char *const titles[] = {"<NAME"};
@@ -415,7 +415,7 @@ TEST(drawings_mark_resume_points_pins_and_tiers)
     chain(node(-1), 6);
     draws(&d, "n");
     base = count_of(picture, "<circle");
-    assert_int_equal(base, 1); /* the legend's */
+    assert_int_equal(base, 1); /* in the legend */
     assert_int_equal(d.cells, 1);
     set(3, "resumable", json_true());
     set(4, "tier", json_string("both"));
@@ -429,7 +429,7 @@ TEST(drawings_mark_resume_points_pins_and_tiers)
     assert_int_equal(count_of(picture, "class=\"p\""), 2);
 }
 
-/* A name stands in its cell where it has room, and each tree has one header. */
+/* A name is written in its cell if it has room, and each tree has one header. */
 TEST(drawings_name_each_tree_and_each_cell_once)
 {
     struct svg_drawn d;
@@ -444,10 +444,10 @@ TEST(drawings_name_each_tree_and_each_cell_once)
     assert_int_equal(count_of(picture, "class=\"b\">pool 0, namespace b7864b9f: "), 2);
     assert_int_equal(count_of(picture, ">0..6400, 200 pages</text>"), 1);
     assert_int_equal(count_of(picture, ">128..3968, 120 pages</text>"), 3);
-    assert_int_equal(count_of(picture, "></text>"), 0); /* one page is too narrow for a name */
+    assert_int_equal(count_of(picture, "></text>"), 0); /* one page is too narrow for it */
 }
 
-/* Lines of the axis: from the root to the last page, where that is a round number. */
+/* Lines of the axis: from the root to the last page, if that is a round number. */
 static void axis_of(uint32_t pages, uint32_t lines, const char *last)
 {
     struct svg_drawn d;
@@ -466,8 +466,8 @@ TEST(drawings_have_a_line_at_every_round_number_of_pages)
     axis_of(22, 5, ">20</text>");
 }
 
-/* Far more branches than a sheet has rows: the small ones are folded and counted, the large one
- * stays; and one way down of any length is bounded too. */
+/* Far more branches than a sheet has rows: small ones are folded and counted, the large one stays.
+ * One path of any length is bounded, too. */
 TEST(drawings_are_bounded_and_say_what_is_folded)
 {
     struct svg_drawn d;
@@ -500,14 +500,14 @@ TEST(drawings_are_bounded_and_say_what_is_folded)
     assert_non_null(strstr(picture, "is empty"));
 }
 
-/* ---- lines keep out of labels ---- */
+/* ---- lines avoid labels ---- */
 
 struct text_box {
     double x, y;
     size_t letters;
 };
 
-/* Where the texts of the plot stand; their letters are about 6 wide and 9 high. */
+/* Places of the plot's texts, whose letters are about 6 wide and 9 high. */
 static uint32_t text_boxes(struct text_box *ret, uint32_t max)
 {
     uint32_t n = 0;
@@ -522,7 +522,7 @@ static uint32_t text_boxes(struct text_box *ret, uint32_t max)
     return n;
 }
 
-/* How many pieces the paths of that class have; none meets a text. */
+/* The number of pieces in paths of that class; none may meet a text. */
 static uint32_t pieces_beside(const char *class, const struct text_box *boxes, uint32_t n)
 {
     double x, from, to;
@@ -551,14 +551,14 @@ TEST(lines_of_drawings_keep_out_of_their_labels)
     struct svg_drawn d;
     uint32_t n;
 
-    for (uint32_t root = 0; root < 3; root++) { /* one below the other, of unlike lengths */
+    for (uint32_t root = 0; root < 3; root++) { /* one below another, of different lengths */
         uint32_t end = chain((uint32_t)node(-1), 8 + 30 * root);
 
         session_holds(end, "device", "an-engine-of-a-long-name-that-reaches-far", 1);
     }
     draws(&d, "n");
     n = text_boxes(boxes, 64);
-    assert_true(n >= 3 * 3); /* a header, a name and a holder of each */
+    assert_true(n >= 3 * 3); /* header, name and holder of each */
     assert_true(pieces_beside("class=\"a\"", boxes, n) > count_of(picture, "class=\"a\""));
     assert_true(pieces_beside("class=\"k\"", boxes, n) > 3 * 8);
 }

@@ -1,4 +1,4 @@
-/* Requests that wait for their answers, and answers that are kept until somebody asks for them. */
+/* Requests that wait for their answers, and answers that are kept until they are polled. */
 #include "unit/rig/rig_client.h"
 
 /* Answers a Match twice, just before the answer of the Ping behind it. */
@@ -21,7 +21,7 @@ static void serve_match_twice(struct fake *f)
     }
 }
 
-/* The second is an answer that nobody asked for, also while the first one is kept. */
+/* The second answer belongs to no request, even while the first one is kept. */
 TEST(async_answer_that_comes_twice_ends_the_connection)
 {
     static const uint32_t tokens[64];
@@ -32,7 +32,7 @@ TEST(async_answer_that_comes_twice_ends_the_connection)
     fake_start(&other, serve_match_twice, NULL);
     assert_ok(tern_connect(other.path, 2000, &client));
     assert_ok(tern_submit_match(client, 100, &list, TERN_STEP_NONE, 1));
-    (void)tern_ping(client, 2000); /* its answer may be in the same bytes */
+    (void)tern_ping(client, 2000); /* its answer may come with the second one */
     assert_err(TERN_DAEMON_LOST, tern_ping(client, 2000));
     tern_destroy(client);
     fake_stop(&other);
