@@ -1,6 +1,5 @@
-/* The seed corpus of the wire's fuzzers is made here from the schema, and committed. This test
- * fails where a committed file is not what would be made today; TERN_WRITE_CORPUS=1 writes the
- * files anew. */
+/* The seed corpus of the wire's fuzzers is made here from the schema, and committed. The test fails
+ * if a committed file differs from what it would write; TERN_WRITE_CORPUS=1 writes the files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +112,7 @@ TEST(corpus_of_streams_is_current)
                 rig_pb(&b, frame, n);
         }
         if (seed == 3)
-            rig_pb(&b, "\0\0\0\0\1\0\1\0", 8); /* the beginning of a header that is refused */
+            rig_pb(&b, "\0\0\0\0\1\0\1\0", 8); /* the beginning of an invalid header */
         snprintf(name, sizeof name, "stream-%u", seed);
         keep("frame", name, &b);
         rig_bytes_finish(&b);

@@ -1,6 +1,6 @@
-/* The one reader and the one writer of fields that are not left to the generated code: what one
- * writes the other reads, sizes are those that are written, neither goes beyond its end, and a
- * failure sticks. */
+/* The reader and the writer of fields that the generated code does not handle: the reader reads
+ * what the writer wrote, sizes are those of the written bytes, neither goes beyond its end, and an
+ * error stays. */
 #include <string.h>
 
 #include "proto/reader.h"
@@ -41,7 +41,7 @@ TEST(cursor_numbers_of_every_length_come_back)
     }
 }
 
-/* Everything at once, into every room that is too small: nothing beyond it, and no success. */
+/* Writes everything into each room that is too small: no byte beyond it, and no success. */
 TEST(writer_without_room_fails_and_stays_so)
 {
     static const uint8_t bytes[300];
@@ -57,14 +57,14 @@ TEST(writer_without_room_fails_and_stays_so)
         put_bytes(&w, 3, bytes, sizeof bytes);
         put_fixed64(&w, 4, 7);
         assert_int_equal(writer_ok(&w), room == whole);
-        put_number(&w, 5, 0); /* which would fit */
+        put_number(&w, 5, 0); /* although it would fit */
         put_pad(&w, w.p);
         assert_false(writer_ok(&w));
         rig_release(body, room ? room : 1);
     }
 }
 
-/* The same bytes as by put_message, whatever was guessed, and the same room. */
+/* The same bytes as by put_message, whatever size was guessed, in the same room. */
 TEST(writer_sizes_a_message_by_what_was_written)
 {
     static const size_t lengths[] = {0, 1, 125, 126, 127, 128, 16379, 16380, 16381, 20000};
@@ -104,7 +104,7 @@ TEST(writer_pads_a_body_that_is_empty)
     put_number(&w, 1, 0);
     put_pad(&w, body);
     assert_ptr_equal(w.p, body + WRITER_PAD_BYTES);
-    put_pad(&w, body); /* there is something by now */
+    put_pad(&w, body); /* no longer at the beginning */
     assert_ptr_equal(w.p, body + WRITER_PAD_BYTES);
     r = reader_of(body, WRITER_PAD_BYTES);
     assert_true(reader_next(&r, &f));
@@ -142,15 +142,15 @@ TEST(reader_refuses_what_is_no_message)
     assert_true(reads("", 0));
     assert_true(reads("\x0a\x02\x08\x05", 4));
     assert_true(reads("\x0a\x00", 2));
-    assert_false(reads("\x0a\x03\x08\x05", 4));                 /* leaves its message */
-    assert_false(reads("\x0a\x01\x08", 3));                     /* ends inside */
-    assert_false(reads("\x08\x05", 2));                         /* a number where a message is */
-    assert_false(reads("\x0a\x02\x0a\x00", 4));                 /* bytes where a number is */
+    assert_false(reads("\x0a\x03\x08\x05", 4));                 /* beyond its message */
+    assert_false(reads("\x0a\x01\x08", 3));                     /* truncated */
+    assert_false(reads("\x08\x05", 2));                         /* a number in place of a message */
+    assert_false(reads("\x0a\x02\x0a\x00", 4));                 /* bytes in place of a number */
     assert_false(reads("\x0a\x06\x08\xff\xff\xff\xff\x1f", 8)); /* beyond 32 bits */
     assert_false(reads("\x00\x00", 2));                         /* field 0 */
     assert_false(reads("\x13", 1));                             /* a group */
-    assert_false(reads("\x11\x01\x02\x03", 4));                 /* 64 bits that are not there */
-    assert_false(reads("\x15\x01\x02\x03", 4));                 /* 32 bits likewise */
-    assert_false(reads("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12)); /* does not end */
+    assert_false(reads("\x11\x01\x02\x03", 4));                 /* 64 bits, truncated */
+    assert_false(reads("\x15\x01\x02\x03", 4));                 /* 32 bits, truncated */
+    assert_false(reads("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12)); /* no end */
     assert_false(reads("\xff\xff\xff\xff\xff\x01\x00", 7)); /* a tag of six bytes */
 }

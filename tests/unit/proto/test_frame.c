@@ -1,6 +1,5 @@
-/* The frame header and the splitter: every length at the edges, every split of a stream, what is
- * copied and what is not. Bytes that must not be read or written are guarded by a page without
- * access. */
+/* The frame header and the splitter: every length at the edges, every split of a stream, and which
+ * bytes are copied. Bytes that must not be read or written lie behind a page without access. */
 #include <string.h>
 
 #include "base/prng.h"
@@ -44,9 +43,9 @@ static void expect_frame(const struct stream *s, size_t i, const struct frame_he
         assert_int_equal(body[b], (uint8_t)(i * 31 + b));
 }
 
-/* Feeds [from, to) as one piece that lies at the end of guarded memory; returns the frames seen so
+/* Feeds [from, to) as one piece at the end of guarded memory. Returns the number of frames seen so
  * far. `room`, of BODY_MAX bytes, is guarded, too: a body gets the end of it. NULL: bodies that
- * come in pieces are thrown away. */
+ * come in pieces are dropped. */
 static size_t feed(const struct stream *s, struct splitter *sp, uint8_t *room, size_t from,
                    size_t to, size_t seen)
 {
@@ -115,7 +114,7 @@ TEST(frame_lengths_at_the_edges_are_judged)
         {FRAME_BODY_MAX, TERN_OK},
         {FRAME_BODY_MAX + 1, TERN_MALFORMED},
         {UINT32_MAX - FRAME_HEADER_BYTES + 1,
-         TERN_MALFORMED}, /* would wrap to 0 with the header added */
+         TERN_MALFORMED}, /* with the header added it would wrap to 0 */
         {UINT32_MAX, TERN_MALFORMED},
     };
     uint8_t in[FRAME_HEADER_BYTES];
@@ -231,7 +230,7 @@ TEST(splitter_whole_frame_is_handed_out_in_place)
     assert_int_equal(sp.have, 0);
 }
 
-/* A bad header ends the connection as soon as its last byte is there, and not one byte earlier. */
+/* A bad header ends the connection when its last byte has come, and not one byte earlier. */
 static void bad_header(uint32_t length, uint16_t version, enum tern_err expected)
 {
     uint8_t header[FRAME_HEADER_BYTES];

@@ -1,5 +1,5 @@
-/* The table of messages: numbers that were given once stay what they are, each field that has a
- * limit is one, each list has one, and docs/protocol.md shows the table as it is. */
+/* The table of messages: numbers never change, each field with a limit has that limit, each list
+ * has one, and docs/protocol.md shows the table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 
-/* What daemons and libraries that are out there speak. Append only. */
+/* The numbers in use by existing daemons and libraries. Append only. */
 static const struct {
     uint16_t type;
     const char *name, *request, *reply;
@@ -74,8 +74,8 @@ TEST(messages_rows_are_found_and_nothing_else)
     assert_null(message_of(FRAME_PEER_MSG + 1));
 }
 
-/* A request can be told apart from the answer, and every answer has a status where all others have
- * theirs: an error of any request can be said without looking at which one it was. */
+/* A request differs from an answer by its type, and every answer has its status in the same field:
+ * the error of any request can be read without knowing its type. */
 TEST(messages_every_answer_has_its_status_first)
 {
     for (uint32_t i = 0; i < messages_n; i++) {
@@ -149,8 +149,8 @@ static uint32_t has_field(const ProtobufCMessageDescriptor *d, uint32_t number, 
     return 1;
 }
 
-/* The numbers by which the daemon writes its answers are those of tern.proto, and none is left
- * out. The trace id of an Empty is for who asks. */
+/* The daemon writes its answers with the numbers of tern.proto, and leaves none out. The trace id
+ * of an Empty is for requests. */
 TEST(messages_fields_of_answers_are_those_of_the_schema)
 {
     const ProtobufCMessageDescriptor *d;
@@ -212,7 +212,7 @@ static void put_messages(FILE *out)
             put_message_row(out, message_of(*type));
 }
 
-/* With commas, as people write numbers. */
+/* With commas between thousands. */
 static void put_limit(FILE *out, uint32_t v)
 {
     if (v == WIRE_ANY)
@@ -248,7 +248,7 @@ static void put_limits(FILE *out)
     }
 }
 
-/* Copies `text` up to and behind a table, which it writes anew. Returns what follows the table. */
+/* Copies `text` up to a table, and writes the table. Returns the text behind the old table. */
 static const char *put_table(FILE *out, const char *text, const char *name, void (*put)(FILE *out))
 {
     char mark[64];
@@ -266,7 +266,7 @@ static const char *put_table(FILE *out, const char *text, const char *name, void
     return at;
 }
 
-/* With TERN_WRITE_DOCS in the environment it writes the tables instead. */
+/* TERN_WRITE_DOCS in the environment: writes the tables instead. */
 TEST(messages_document_shows_the_tables)
 {
     char *text = calloc(1, TEXT_BYTES), *anew = NULL;

@@ -1,5 +1,5 @@
-/* How texts of others are shown: what steers a terminal, ends a line or turns it around never
- * stands there as it came; all else does. */
+/* How foreign texts are shown: bytes that control a terminal, end a line or reverse it are never
+ * shown as they are; all others are. */
 #include <string.h>
 
 #include "proto/shown.h"
@@ -72,7 +72,7 @@ TEST(shown_controls_directions_and_strays_are_escaped)
     }
 }
 
-/* Of every two bytes: nothing that is shown is a control character or no UTF-8. */
+/* For every pair of bytes the result has no control character and is UTF-8. */
 TEST(shown_bytes_of_any_kind_are_utf8_without_controls)
 {
     for (unsigned i = 1; i < 65536; i++) {

@@ -1,6 +1,6 @@
-/* The codec: every message there and back, and everything that a peer may send instead: cut short,
- * nested deep, full of empty submessages, above a limit, from a later version. Bodies end at a page
- * without access and so does the budget's memory: a byte too far is a crash. */
+/* The codec: every message there and back, and everything else that a peer may send: truncated,
+ * deeply nested, full of empty submessages, above a limit, of a later version. Bodies and the
+ * budget's memory end at a page without access, so that one byte too far is a crash. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,11 +59,11 @@ TEST(wire_message_cut_anywhere_is_harmless)
             assert_true(err == TERN_OK || err == TERN_MALFORMED);
             refused += err == TERN_MALFORMED;
         }
-        assert_true(refused > n / 4); /* only cuts between two fields leave a message */
+        assert_true(refused > n / 4); /* only a cut between two fields leaves a message */
     }
 }
 
-/* What is read by hand is read as the generated code reads it: whole, and cut anywhere. */
+/* The hand-written reader agrees with the generated code on whole bodies and on truncated ones. */
 TEST(wire_in_place_reads_what_the_generated_code_reads)
 {
     static const uint16_t types[] = {FRAME_MATCH, FRAME_STEP, FRAME_PEEK};
@@ -94,8 +94,7 @@ TEST(wire_in_place_reads_what_the_generated_code_reads)
     }
 }
 
-/* A length is a varint of 32 bits: five bytes at most, whoever reads it, zeros in front included.
- */
+/* A length is a varint of 32 bits: five bytes at most for either reader, leading zeros included. */
 TEST(wire_in_place_refuses_the_lengths_that_the_generated_code_refuses)
 {
     static const uint16_t types[] = {FRAME_MATCH, FRAME_STEP};
@@ -115,7 +114,7 @@ TEST(wire_in_place_refuses_the_lengths_that_the_generated_code_refuses)
                     body[k] |= 0x80;
                     body[k + 1] = 0;
                 }
-                body[n] = 0x08; /* field 1 of it: 5 */
+                body[n] = 0x08; /* its field 1: 5 */
                 body[n + 1] = 5;
                 n += inside;
                 assert_int_equal(rig_wire_decode(types[i], body, n, NULL), want);
@@ -136,7 +135,7 @@ TEST(wire_unknown_fields_are_ignored)
         size_t n = rig_wire_encode(*type, rig_wire_sample(*type, 3, 2));
         struct rig_bytes b = {0};
 
-        rig_pb(&b, later, sizeof later); /* before and behind what is known */
+        rig_pb(&b, later, sizeof later); /* before and behind the known fields */
         rig_pb(&b, rig_frame + FRAME_HEADER_BYTES, n);
         rig_pb(&b, later, sizeof later);
         assert_int_equal(rig_wire_decode(*type, b.v, b.n, &msg), TERN_OK);
@@ -179,7 +178,7 @@ TEST(wire_deep_groups_are_malformed)
     }
 }
 
-/* A body that is one field over and over, as often as it may be, with nothing inside. */
+/* A body of one field, as often as it may occur, each empty. */
 static void empty_pieces(uint16_t type, uint32_t field)
 {
     struct rig_bytes b = {0};
@@ -205,7 +204,7 @@ TEST(wire_most_empty_submessages_stay_in_budget)
                 empty_pieces(*type, d->fields[i].id);
         empty_pieces(*type, 999);
     }
-    assert_int_equal(rig_budget.exceeded, true); /* the last was one of those that need too much */
+    assert_int_equal(rig_budget.exceeded, true); /* the last one needed too much memory */
 }
 
 TEST(wire_longest_prompt_of_a_frame_passes)
@@ -335,9 +334,9 @@ TEST(budget_gives_aligned_pieces_up_to_its_limit)
     budget_start(&rig_budget, 101);
     assert_non_null(budget_take(&rig_budget, rig_budget.limit - 20));
     assert_true(rig_budget.limit - rig_budget.used < BUDGET_ALIGN);
-    assert_null(budget_take(&rig_budget, 1)); /* there is a byte, but no aligned piece */
+    assert_null(budget_take(&rig_budget, 1)); /* some bytes, but no aligned piece */
     assert_true(rig_budget.used <= rig_budget.limit);
-    budget_start(&rig_budget, SIZE_MAX); /* a cap above the arena is the arena */
+    budget_start(&rig_budget, SIZE_MAX); /* a cap above the arena's size is that size */
     assert_int_equal(rig_budget.limit, rig_budget.cap);
 }
 
@@ -367,7 +366,7 @@ TEST(wire_negotiate_takes_the_highest_common_version)
     }
 }
 
-/* What keeps unpack's recursion bounded: the descriptor graph has no path longer than this. */
+/* The bound of unpack's recursion: no path in the descriptor graph is longer than this. */
 static void walk(const ProtobufCMessageDescriptor *d, int depth)
 {
     assert_true(depth < 6);
@@ -385,7 +384,7 @@ TEST(wire_schema_has_no_recursion_and_nothing_required)
         walk(wire_descriptor(*type), 0);
 }
 
-/* protobuf would join the two lists of an operation. Nobody sends two. */
+/* protobuf would join the two lists of an operation. No client sends two. */
 TEST(wire_a_list_of_tokens_sent_twice_is_refused)
 {
     static const uint8_t step[] = {0x0a, 4, 0x3a, 2, 0x12, 0, /* one list */
@@ -400,7 +399,7 @@ TEST(wire_a_list_of_tokens_sent_twice_is_refused)
                      TERN_MALFORMED);
 }
 
-/* A client that is newer than the daemon may say more in a Match, in the list of tokens too. */
+/* A client newer than the daemon may add fields to a Match, and to its list of tokens. */
 TEST(wire_unknown_fields_of_a_match_are_ignored)
 {
     static const uint8_t body[] = {0x0a, 9,    0x12, 4, 1, 0, 0, 0, /* tokens: one */

@@ -1,4 +1,4 @@
-/* The limits of a decoded message: the largest that is allowed passes, one more is MALFORMED. */
+/* The limits of a decoded message: the largest valid one is accepted, one more is MALFORMED. */
 #include <string.h>
 
 #include "proto/in_place.h"
@@ -23,13 +23,13 @@ TEST(wire_step_of_most_operations_passes)
         list[i] = &ops[i];
     }
     step.ops = list;
-    step.n_ops = WIRE_OPS_MAX; /* the smallest body for so many: the budget's base must do */
+    step.n_ops = WIRE_OPS_MAX; /* the smallest body with so many: the budget's base must suffice */
     assert_int_equal(rig_wire_decode_message(FRAME_STEP, &step), TERN_OK);
     step.n_ops = WIRE_OPS_MAX + 1;
     assert_int_equal(rig_wire_decode_message(FRAME_STEP, &step), TERN_MALFORMED);
 }
 
-/* n unknown fields of three bytes; ret: their bytes. */
+/* Writes n unknown fields of three bytes each. Returns their bytes. */
 static size_t put_unknown(uint8_t *to, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -37,19 +37,19 @@ static size_t put_unknown(uint8_t *to, uint32_t n)
     return (size_t)3 * n;
 }
 
-/* A decoder does not run long for fields that nobody knows, on whichever level they are. */
+/* A decoder spends little time on unknown fields, on any level. */
 TEST(wire_fields_are_limited_over_all_levels)
 {
     static uint8_t body[3 * (WIRE_BODY_FIELDS + 1) + 8];
     static const uint16_t types[] = {FRAME_STEP, FRAME_MATCH, FRAME_POOL_OPEN, FRAME_PEER_MSG};
-    const size_t head = 5; /* an operation, and how long it is */
+    const size_t head = 5; /* an operation and its length */
     const ProtobufCMessage *msg;
     size_t n = put_unknown(body, WIRE_BODY_FIELDS + 1);
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         assert_int_equal(wire_decode_in_place(&rig_budget, types[i], body, n, &msg),
                          TERN_MALFORMED);
-        assert_int_equal(rig_budget.used, 0); /* before anything was made of it */
+        assert_int_equal(rig_budget.used, 0); /* refused before decoding */
     }
     assert_int_equal(wire_decode_in_place(&rig_budget, FRAME_STEP, body, n - 3, &msg), TERN_OK);
     for (uint32_t more = 0; more < 2; more++) {
@@ -197,7 +197,7 @@ TEST(wire_strings_pass_up_to_their_limit)
     }
 }
 
-/* One field of a sample, spoiled. */
+/* One field of a sample, with an invalid value. */
 struct field {
     ProtobufCMessage *parent;
     const ProtobufCFieldDescriptor *f;
@@ -227,8 +227,8 @@ static size_t collect(ProtobufCMessage *m, struct field *fields, size_t n)
     return n;
 }
 
-/* Every string and every array of every message, wherever it is, by reflection: nobody can forget
- * one. */
+/* Every string and every array of every message, at any depth, by reflection, so that none is left
+ * out. */
 TEST(wire_every_string_and_array_of_every_message_is_checked)
 {
     static struct field fields[FIELDS_MAX];
@@ -258,7 +258,7 @@ TEST(wire_every_string_and_array_of_every_message_is_checked)
                 char **string = fields[i].value, *before = *string;
 
                 if (strcmp(fields[i].f->name, "json") == 0)
-                    expected = TERN_OK; /* as long as its frame allows */
+                    expected = TERN_OK; /* the frame is the limit */
                 *string = text;
                 assert_int_equal(rig_wire_decode_message(*type, m), expected);
                 *string = before;
