@@ -1,6 +1,6 @@
-/* Scenarios D-a to D-f: what is stored on the disk, what a longer prompt's stores make needless,
- * and what goes where there is no room. Pages have 1/16 of the bytes that the scenario names, and
- * so has the budget. */
+/* Scenarios D-a to D-f: which entries are stored on the disk, which of them a longer prompt's
+ * stores make needless, and which go when there is no room. Pages have 1/16 of the scenario's
+ * bytes, and so has the budget. */
 #include "unit/rig/rig_disk_bench.h"
 
 #include "core/disk/entries.h"
@@ -15,7 +15,7 @@ static struct disk_bench long_prompt(uint64_t budget)
         .page_tokens = L, .pages = 1600, .page_bytes = 14u * 1024 / 16 * L, .budget = budget});
 }
 
-/* As a prefill does: 10,240 tokens at a time. */
+/* Computes and commits 10,240 tokens at a time, as a prefill does. */
 static struct rig_session *prefill(struct disk_bench *b, uint32_t seed)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
@@ -44,7 +44,7 @@ TEST(d_a)
     assert_int_equal(disk_seen(&b).entries, 1);
     assert_true(disk_entry(&b, 48960, &v));
     assert_int_equal(v.reason, DISK_COLD);
-    assert_int_equal(v.own_bytes, v.bytes); /* nothing else needs a part of it */
+    assert_int_equal(v.own_bytes, v.bytes); /* shared with no other entry */
     assert_int_equal(disk_seen(&b).counts.evicted, 0);
     disk_bench_restart(&b);
     s = rig_session(b.rig, &b.e, b.pool, 1);
@@ -74,13 +74,13 @@ TEST(d_a_with_evict_none_is_pruned)
     struct disk_entry_view v;
 
     store_as(&b, s, DISK_EVICT);
-    assert_int_equal(disk_seen(&b).counts.pruned, 3); /* by the continued ones */
+    assert_int_equal(disk_seen(&b).counts.pruned, 3); /* pruned by the continued ones */
     assert_true(disk_entry(&b, 40960, &v));
     assert_true(disk_entry(&b, 48960, &v));
     disk_bench_end(&b);
 }
 
-/* A budget for an unrelated entry and the final one: the stores on the way leave it alone. */
+/* The budget fits an unrelated entry and the final one: the stores on the way leave it alone. */
 TEST(d_a_an_unrelated_entry_survives_a_long_prompt)
 {
     struct disk_bench b = long_prompt(1u << 26);
@@ -166,7 +166,7 @@ TEST(d_d)
     assert_false(store_fits(1100, 1090));
 }
 
-/* What could not fit is refused before a byte is written, and nothing makes way for it. */
+/* A store that could not fit is refused before a byte is written, and no entry goes for it. */
 TEST(d_d_what_cannot_fit_is_refused_up_front)
 {
     struct disk_bench b = disk_bench((struct disk_shape){.page_tokens = 4,
@@ -180,7 +180,7 @@ TEST(d_d_what_cannot_fit_is_refused_up_front)
     assert_ok(disk_stored(s, 8));
     before = b.disk->written_bytes;
     s = rig_committed(b.rig, &b.e, b.pool, 2, 36);
-    assert_err(TERN_QUOTA, disk_stored(s, 36)); /* 9 chunks, and no hundredth more */
+    assert_err(TERN_QUOTA, disk_stored(s, 36)); /* 9 chunks, without the one per cent */
     assert_non_null(strstr(b.rig->last->text, "# bytes of the disk"));
     assert_int_equal(b.rig->last->number[0], (9 * 12288 + 4096) * 101 / 100);
     assert_int_equal(b.rig->last->number[1], 9 * 12288 + 4096);
@@ -188,7 +188,7 @@ TEST(d_d_what_cannot_fit_is_refused_up_front)
     assert_int_equal(disk_seen(&b).entries, 1);
     assert_int_equal(disk_seen(&b).counts.refused, 1);
     s = rig_committed(b.rig, &b.e, b.pool, 3, 32);
-    assert_ok(disk_stored(s, 32)); /* 8 do, and the first one makes way */
+    assert_ok(disk_stored(s, 32)); /* 8 chunks fit, and the first entry goes */
     assert_int_equal(disk_seen(&b).counts.evicted, 1);
     disk_bench_end(&b);
 }
@@ -217,7 +217,7 @@ TEST(d_e)
     s = rig_committed(b.rig, &b.e, b.pool, 3, 12);
     store_as(&b, s, DISK_EVICT);
     assert_int_equal(disk_seen(&b).counts.evicted, 1);
-    assert_int_equal(disk_depth_of(&b, rig_tokens(2, 13), 13), 0); /* in memory as deep */
+    assert_int_equal(disk_depth_of(&b, rig_tokens(2, 13), 13), 0); /* no deeper than memory */
     disk_bench_restart(&b);
     assert_int_equal(disk_depth_of(&b, rig_tokens(1, 13), 13), 0);
     assert_int_equal(disk_depth_of(&b, rig_tokens(2, 13), 13), 12);
@@ -225,7 +225,7 @@ TEST(d_e)
     disk_bench_end(&b);
 }
 
-/* Bytes written, by the bytes of what the four of them have in pages and tokens together. */
+/* Bytes written, over the bytes of all pages and tokens of the four together. */
 TEST(d_f)
 {
     struct disk_bench b = disk_bench((struct disk_shape){.page_tokens = L,
@@ -249,8 +249,8 @@ TEST(d_f)
     disk_bench_end(&b);
 }
 
-/* One store of so many chunks takes several files; the entry is in the last, and a daemon that ends
- * before that has none. */
+/* One store of so many chunks takes several files. The entry is in the last one, and a daemon that
+ * ends before has no entry. */
 TEST(d_a_a_store_of_several_files_is_none_before_the_last)
 {
     struct disk_bench b = disk_bench((struct disk_shape){
@@ -263,7 +263,7 @@ TEST(d_a_a_store_of_several_files_is_none_before_the_last)
     rig_complete(b.rig, RIG_DISK_WRITE);
     assert_int_equal(disk_seen(&b).entries, 0);
     disk_bench_restart(&b);
-    assert_int_equal(disk_seen(&b).used, 0); /* nothing leads to what the first file had */
+    assert_int_equal(disk_seen(&b).used, 0); /* no chunk links to the first file */
     assert_int_equal(spill_bytes(b.disk), 0);
     s = rig_committed(b.rig, &b.e, b.pool, 1, 2400);
     b.rig->automatic = BY_HAND(RIG_DISK_WRITE);
@@ -279,7 +279,7 @@ TEST(d_a_a_store_of_several_files_is_none_before_the_last)
     disk_bench_end(&b);
 }
 
-/* D7: of two of one size and one age the anchor stays. */
+/* D7: of two entries of equal size and age the anchor stays. */
 TEST(d_e_an_anchor_weighs_double)
 {
     struct disk_bench b = disk_bench((struct disk_shape){.page_tokens = 4,
@@ -298,7 +298,7 @@ TEST(d_e_an_anchor_weighs_double)
     disk_bench_end(&b);
 }
 
-/* D7: what is used is worth half as much after six hours of serving, a quarter after twelve. */
+/* D7: a hit counts half after six hours of serving, a quarter after twelve. */
 TEST(d_e_uses_are_worth_half_after_six_hours)
 {
     struct disk_bench b = disk_bench((struct disk_shape){
@@ -317,7 +317,7 @@ TEST(d_e_uses_are_worth_half_after_six_hours)
     assert_in_range(disk_entry_score(b.rig->core, entry) / 9, one - 1, one + 1);
     rig_advance(b.rig, 6 * HOUR_NS);
     assert_in_range(disk_entry_score(b.rig->core, entry) / 5, one - 1, one + 1);
-    rig_advance(b.rig, 3 * HOUR_NS); /* between 4 and 2 in a straight line */
+    rig_advance(b.rig, 3 * HOUR_NS); /* between 4 and 2: a straight line */
     assert_in_range(disk_entry_score(b.rig->core, entry) / 4, one - 1, one + 1);
     disk_bench_end(&b);
 }

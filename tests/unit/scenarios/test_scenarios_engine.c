@@ -1,8 +1,8 @@
-/* The scenarios of engines, steps and identity: E-a, E-b (what the core decides of it), E-c, E-d,
- * N-a. Each keeps its name and its numbers. */
+/* The scenarios of engines, steps and identity: E-a, E-b (the core's part), E-c, E-d, N-a. Each
+ * keeps its name and its numbers. */
 #include "unit/rig/rig_test.h"
 
-/* Fills every page of the pool for one session of `pages` pages of 4 tokens. */
+/* Fills every page of the pool with one session of `pages` pages of 4 tokens. */
 static struct rig_session *filled(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                                   uint32_t seed, uint32_t pages)
 {
@@ -34,7 +34,7 @@ TEST(e_a_freed_at_7_not_reused_until_both_ranks_are_at_7)
     assert_ok(rig_extend(next, 16, 0, NULL, 0));
 }
 
-/* Fault 3: the dead leader's pages stay the engine's while its other processes write on. */
+/* Fault 3: the dead leader's pages stay the engine's while its other processes write. */
 TEST(e_b_leader_killed_nothing_reused_before_the_last_exits)
 {
     struct rig *rig = rig_create(NULL);
@@ -58,7 +58,7 @@ TEST(e_b_leader_killed_nothing_reused_before_the_last_exits)
     assert_int_equal(rig->engines_gone, 1);
     assert_true(engine_id_equal(rig->engine_gone, e.id));
     assert_true(rig->engines_stuck >=
-                1); /* the alarm when the leader went and the others did not */
+                1); /* the alarm when the leader was gone and the others were not */
     if (core_pool_view(rig->core, pool.slot, &v) && v.id.gen == pool.gen)
         assert_int_equal(v.group[0].free, v.group[0].total);
 }

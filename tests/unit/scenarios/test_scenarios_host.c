@@ -1,5 +1,5 @@
-/* The scenarios about retraction, the host tier and resets: A15, A16, A17, A18, A20, S-f and N-b of
- * the rules, each with its name and numbers. */
+/* Scenarios of retraction, the host tier and resets: A15, A16, A17, A18, A20, S-f and N-b, each
+ * with its name and numbers. */
 #include "unit/rig/rig_host.h"
 
 static void settle_all(struct rig *rig)
@@ -33,7 +33,7 @@ TEST(a15_retract_then_abort_frees_nothing_twice)
         }
 }
 
-/* Its tokens need 3 pages and it holds 1: only what is held can go and come back. */
+/* The session's tokens need 3 pages and it has 1: only that page can leave and come back. */
 TEST(a15_retract_after_late_tokens_is_clamped_to_what_is_held)
 {
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++)
@@ -78,7 +78,7 @@ TEST(a16_a_writeback_is_seen_when_it_is_acknowledged)
     assert_int_equal(rig_host_view(b.rig, b.pool).group[0].snapshot, 0);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* both ends are pinned */
 
-    b.rig->copies_to_fail = 1; /* failed: as before */
+    b.rig->copies_to_fail = 1; /* failed: as before the copy */
     b.rig->copy_err = TERN_CORRUPT;
     rig_complete(b.rig, RIG_COPY);
     v = node_seen(b.rig, b.pool, seq1, 4);
@@ -117,12 +117,12 @@ TEST(a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed)
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2); /* demoted */
     assert_int_equal(rig_free(b.rig, b.pool), 16);
     assert_int_equal(host_free(b.rig, b.pool, 0), 0);
-    rig_put(b.rig, &b.e, b.pool, 2, 8); /* wants host room, and gets none */
+    rig_put(b.rig, &b.e, b.pool, 2, 8); /* needs host room, and gets none */
     assert_int_equal(host_depth(b.s, seq1, 8), 8);
     assert_false(node_seen(b.rig, b.pool, rig_tokens(2, 8), 4).on_host);
     assert_ok(rig_close(b.s, 0));
     b.s = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_int_equal(host_depth(b.s, seq1, 8), 8); /* still there, for whoever needs the room */
+    assert_int_equal(host_depth(b.s, seq1, 8), 8); /* it stays until the room is needed */
     rig_put(b.rig, &b.e, b.pool, 3, 8);
     assert_int_equal(host_depth(b.s, seq1, 8), 0);
     assert_int_equal(anywhere(b.rig, b.pool, seq1, 4), NONE);
@@ -131,7 +131,7 @@ TEST(a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed)
 
 /* --- A18 --- */
 
-/* A session of 10 pages, on the host alone, whose Recover has 6 copies running and 4 waiting. */
+/* A session of 10 pages, only on the host, whose Recover has 6 copies running and 4 waiting. */
 static struct bench loading_6_and_4(uint64_t *ret_request)
 {
     struct bench b = HOST_BENCH_LIMITED(limits.copy_jobs = 6, 4, 16, 16);
@@ -155,7 +155,7 @@ static void a18_ends(struct bench *b, bool open)
     struct event again = {.kind = EV_COPIED};
     uint64_t changes;
 
-    assert_int_equal(rig_free(b->rig, b->pool), 6 + 4); /* now */
+    assert_int_equal(rig_free(b->rig, b->pool), 6 + 4); /* at once */
     assert_int_equal(rig_jobs(b->rig, RIG_COPY), 6);
     for (uint32_t i = 1; i <= 6; i++) {
         rig_complete(b->rig, RIG_COPY);
@@ -164,12 +164,12 @@ static void a18_ends(struct bench *b, bool open)
     assert_int_equal(rig_jobs(b->rig, RIG_COPY), 0);
     changes = core_changes(b->rig->core);
     again.copied.job = job;
-    rig_event(b->rig, &again); /* a second one changes nothing */
+    rig_event(b->rig, &again); /* a second acknowledgement changes nothing */
     assert_true(core_changes(b->rig->core) == changes);
     assert_int_equal(rig_free(b->rig, b->pool), 16);
     if (open) {
         b->rig->automatic = RIG_ALL;
-        assert_int_equal(host_depth(b->s, seq1, 40), 40); /* the host has it still */
+        assert_int_equal(host_depth(b->s, seq1, 40), 40); /* the host still has it */
         assert_ok(rig_close(b->s, 0));
     }
     settle_all(b->rig);
@@ -183,7 +183,7 @@ TEST(a18_abort_in_the_middle_of_a_load_back)
 
     assert_ok(rig_abort(b.s, 0));
     assert_int_not_equal(rig_recovered(b.s, request), TERN_OK);
-    assert_non_null(rig_reply_to(b.rig, request)); /* who waits is told */
+    assert_non_null(rig_reply_to(b.rig, request)); /* the request is answered */
     assert_lengths(b.s, 0, 0, 0);
     a18_ends(&b, true);
 }
@@ -199,7 +199,7 @@ TEST(a18_close_in_the_middle_of_a_load_back)
     a18_ends(&b, false);
 }
 
-/* FetchCancel is for a load too; the session is retracted as before. */
+/* FetchCancel cancels a load, too; the session stays retracted. */
 TEST(a18_cancel_in_the_middle_of_a_load_back)
 {
     uint64_t request;
@@ -228,7 +228,7 @@ static uint32_t aliased(const struct rig_session *a, const struct rig_session *b
     return n;
 }
 
-/* HISTORY of 2 and of 4 tokens a page make L 4; there are few pages of the others. */
+/* HISTORY groups of 2 and of 4 tokens a page make L 4; the others have few pages. */
 static struct stage a20_stage(enum supersede supersede)
 {
     struct group_layout groups[3] = {rig_group(2, 512), rig_window(2, 8, 64), rig_group(4, 512)};
@@ -242,7 +242,7 @@ static struct stage a20_stage(enum supersede supersede)
     return st;
 }
 
-/* A third session takes, and commits, what it can get; nothing of the runner's is in it. */
+/* A third session takes and commits all that it can get; it shares no page with the runner. */
 static void a20_presses(struct stage *st, struct rig_session *runner)
 {
     struct rig_session *third = stage_session(st);
@@ -254,7 +254,7 @@ static void a20_presses(struct stage *st, struct rig_session *runner)
     assert_ok(rig_close(third, 0));
 }
 
-/* Page 2, L=4, W=8: the retracted session shares [0, 8) with one that commits past it. */
+/* Page 2, L=4, W=8: the retracted session shares [0, 8) with another one that commits past that. */
 static void a20(enum retract_mode mode, enum supersede supersede)
 {
     struct stage st = a20_stage(supersede);
@@ -272,7 +272,7 @@ static void a20(enum retract_mode mode, enum supersede supersede)
 
     runner = stage_session(&st);
     matches(runner, tokens, 32, 8);
-    commit_to(runner, tokens, 16, 0); /* 4 and 8 are passed now */
+    commit_to(runner, tokens, 16, 0); /* passes 4 and 8 */
     commit_to(runner, tokens, 32, 0);
     a20_presses(&st, runner);
     rig_evict(st.rig, admin, st.pool, 0);
@@ -299,7 +299,7 @@ TEST(a20_another_commits_past_what_a_retracted_session_shares)
 
 /* --- S-f --- */
 
-/* 1,000 turns, each with speculation that comes to nothing and a retract, pages of 256 tokens. */
+/* 1,000 turns with a retract and rejected speculation each, pages of 256 tokens. */
 static void s_f(uint32_t host_pages, bool evicts)
 {
     struct bench b = host_bench(256, 64, host_pages);
@@ -358,7 +358,7 @@ static void n_b(uint32_t host_pages)
     rig_put(b.rig, &b.e, b.pool, 2, 16);
     computes_and_commits(b.s, 1, 14, 8, 0);
     if (host_pages)
-        rig_evict(b.rig, b.admin, b.pool, 1); /* one is on the host alone, if it had room */
+        rig_evict(b.rig, b.admin, b.pool, 1); /* one is only on the host, if the host has room */
     had = rig_pool_view(b.rig, b.pool).nodes;
 
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes));
@@ -367,7 +367,7 @@ static void n_b(uint32_t host_pages)
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 16), 16), 0); /* unmatchable at once */
     assert_int_equal(host_depth(b.s, rig_tokens(2, 16), 16), 0);
     assert_int_equal(rig_depth(b.s, seq1, 8), 0);
-    assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* only what the session has */
+    assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* only the session's pages are in use */
     if (host_pages)
         assert_true(host_free(b.rig, b.pool, 0) >= host_pages - 2);
 
@@ -382,7 +382,7 @@ static void n_b(uint32_t host_pages)
     assert_ok(rig_match(b.s, seq1, 24));
     assert_int_equal(b.s->len.written, 20);
     closes_whole(b.s, 20);
-    assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* pages come back: those of `other` stay */
+    assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* all pages are free but those of `other` */
     assert_int_equal(rig_depth(other, seq1, 16), 16);
     closes_whole(other, 16);
     nothing_stays(b.rig, b.admin, b.pool);

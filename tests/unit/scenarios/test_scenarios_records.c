@@ -1,4 +1,4 @@
-/* The scenarios of turn records, M-a to M-c, in the core. */
+/* Scenarios M-a to M-c of turn records, in the core. */
 #include "unit/rig/rig_record.h"
 
 static struct recorder start(uint32_t blobs_kept, bool merging)
@@ -30,7 +30,7 @@ static uint32_t pages(uint64_t bytes)
     return (uint32_t)((bytes + RECORD_PAGE_BYTES - 1) / RECORD_PAGE_BYTES);
 }
 
-/* M1: what is kept grows with the prefix, not with turns times prefix. */
+/* M1: the kept bytes grow with the prefix, not with turns times prefix. */
 TEST(m_a_only_the_last_records_keep_their_blobs)
 {
     static const uint32_t lengths[] = {20, 50, 70, 100};
@@ -52,14 +52,14 @@ TEST(m_b_a_rollback_onto_a_record_without_its_blobs_is_refused)
     for (uint32_t i = 0; i < 3; i++)
         records_turn(&r, lengths[i]);
     recorder_begin(&r);
-    assert_ok(rolls_back(&r, 1, 60, 0)->err); /* the third does not lie in it */
+    assert_ok(rolls_back(&r, 1, 60, 0)->err); /* the third record goes beyond it */
     assert_int_equal(r.rig->last->rollback.length, 50);
     assert_int_equal(records_read(&r, 2, lengths), 1u << 1);
     assert_err(TERN_INVALID, rolls_back(&r, 1, 40, 0)->err);
     assert_int_equal(records_read(&r, 2, lengths), 1u << 1);
-    assert_ok(rolls_back(&r, 1, 50, 0)->err); /* nothing is behind it: nothing goes */
+    assert_ok(rolls_back(&r, 1, 50, 0)->err); /* no record follows it: none goes */
     recorder_end(&r);
-    records_turn(&r, 60); /* an append, and one more may be rolled back */
+    records_turn(&r, 60); /* after an append one more may be taken back */
     recorder_begin(&r);
     assert_ok(rolls_back(&r, 1, 59, 0)->err);
     assert_int_equal(r.rig->last->rollback.records, 2);
@@ -67,7 +67,7 @@ TEST(m_b_a_rollback_onto_a_record_without_its_blobs_is_refused)
     assert_int_equal(used(&r), 2 + pages(50000));
 }
 
-/* M3: an append drops the blobs of one record only, and a rollback brings none back. */
+/* M3: an append drops the blobs of one record only, and a rollback restores none. */
 TEST(m_b_a_rollback_behind_an_append_ends_at_no_record_without_its_blobs)
 {
     static const uint32_t lengths[] = {20, 30, 40, 55};
@@ -89,8 +89,8 @@ TEST(m_b_a_rollback_behind_an_append_ends_at_no_record_without_its_blobs)
     recorder_end(&r);
 }
 
-/* M11: bytes come back as they were written. What a merge of the last turn reads, log-probabilities
- * of all and blobs of the last, is the same with and without retention. */
+/* M11: the bytes are read as they were written. A merge of the last turn reads log-probabilities of
+ * all turns and blobs of the last, which are the same with and without retention. */
 TEST(m_c_a_merge_reads_the_same_bytes_where_blobs_were_dropped)
 {
     static const uint32_t lengths[] = {20, 50, 70};

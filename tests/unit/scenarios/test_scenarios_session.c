@@ -1,4 +1,4 @@
-/* The scenarios of streaming sessions: S-a to S-e and S-h. Each keeps its name and its numbers. */
+/* Scenarios S-a to S-e and S-h of streaming sessions, with their names and numbers. */
 #include "unit/rig/rig_test.h"
 
 TEST(s_a_finish_at_38_frees_38_to_43)
@@ -18,7 +18,7 @@ TEST(s_a_finish_at_38_frees_38_to_43)
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 38);
     assert_memory_equal(before, b.s->table[0], 38 * sizeof before[0]);
     assert_ok(
-        rig_extend(b.s, 44, 0, NULL, 0)); /* what came back is handed out under other generations */
+        rig_extend(b.s, 44, 0, NULL, 0)); /* freed pages are handed out with other generations */
     for (uint32_t i = 38; i < 44; i++)
         for (uint32_t k = 0; k < 44; k++)
             assert_false(before[k].index == b.s->table[0][i].index &&
@@ -34,8 +34,8 @@ TEST(s_b_abort_on_the_first_turn_frees_0_to_19)
     assert_int_equal(rig_free(b.rig, b.pool), 12);
     assert_leaves(rig_abort(b.s, 0), b.s, 0, 0, 0);
     assert_int_equal(rig_free(b.rig, b.pool), 32);
-    assert_int_equal(b.s->ntokens, 0);   /* there was no good list yet */
-    assert_ok(rig_match(b.s, seq1, 16)); /* open, and empty: it consults the tree again */
+    assert_int_equal(b.s->ntokens, 0);   /* there has been no good list */
+    assert_ok(rig_match(b.s, seq1, 16)); /* open and empty: it looks into the tree again */
     assert_int_equal(b.s->matched, 0);
     assert_ok(rig_extend(b.s, 20, 0, NULL, 0));
 }
@@ -80,7 +80,7 @@ TEST(s_d_rejected_before_admission_leaves_the_session_untouched)
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 32);
     assert_int_equal(rig_wrong(b.s, 48), 0);
     assert_true(core_changes(b.rig->core) == changes);
-    assert_ok(rig_finish(b.s, 48, 0)); /* and so does an Abort of a turn that was never admitted */
+    assert_ok(rig_finish(b.s, 48, 0)); /* the same for an Abort of a turn that was never admitted */
     assert_int_not_equal(rig_match(b.s, seq1, 15), TERN_OK);
     assert_leaves(rig_abort(b.s, 0), b.s, 16, 48, 48);
     assert_int_equal(rig_wrong(b.s, 48), 0);
@@ -98,7 +98,7 @@ TEST(s_e_three_turns_the_next_match_gives_exactly_what_finish_kept)
         assert_int_equal(b.s->len.written, have);
         assert_int_equal(b.s->len.allocated, have);
         assert_ok(rig_run_to(b.s, seq1, end));
-        assert_ok(rig_extend(b.s, end + 4, 0, NULL, 0)); /* speculation that comes to nothing */
+        assert_ok(rig_extend(b.s, end + 4, 0, NULL, 0)); /* rejected speculation */
         assert_leaves(rig_finish(b.s, end, 0), b.s, 0, end, end);
         assert_int_equal(rig_wrong(b.s, end), 0);
         have = end;
@@ -122,7 +122,7 @@ TEST(s_h_resume_at_100_gives_back_112_to_130_only)
     assert_int_equal(rig_wrong(b.s, 96), 0);
 }
 
-/* The same by Rewind, with pages still in flight: they retire and come back with their step. */
+/* The same by Rewind, with pages in flight: they retire and are free after their step. */
 TEST(s_h_by_rewind_at_a_step_retires_112_to_130)
 {
     struct bench b = bench_start(16, 16);

@@ -1,8 +1,8 @@
-/* The scenarios about STATE groups: where a prefix can be resumed, what a commit attaches, what a
- * recurrent state is. A3, A4, A5, A6, A8, A26, A27 of the rules, each with its name and numbers. */
+/* Scenarios of STATE groups: resume points, the pages that a commit attaches, and recurrent states.
+ * A3, A4, A5, A6, A8, A26, A27, each with its name and numbers. */
 #include "unit/rig/rig_state.h"
 
-/* L=256; depths 256, 512, 768 committed by sessions of their own. */
+/* L=256; sessions of their own commit the depths 256, 512, 768. */
 static struct stage three_depths(uint32_t window)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 256, rig_window(8, window, 64));
@@ -89,7 +89,7 @@ TEST(a26_prefill_of_20_chunks_then_resume_one_token_short)
     assert_int_equal(match_depth(&st, seq1, 88), 88);
 }
 
-/* T21: the answer that said what the fresh page begins with may have been lost. */
+/* T21: the answer that named what to copy into the fresh page may have been lost. */
 TEST(t21_a_recover_says_again_what_a_fresh_state_page_begins_with)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 256, rig_recurrent(256, 128));
@@ -125,7 +125,7 @@ TEST(a27_recurrent_state_of_512_while_the_runner_is_at_600)
     uint64_t bytes;
 
     commits_up_to(s, seq1, 700, 512, 0);
-    assert_int_equal(rig_wrong(s, 512), 0); /* its fresh page holds a copy */
+    assert_int_equal(rig_wrong(s, 512), 0); /* its fresh page has a copy */
     runs_right(s, seq1, 600);
     memcpy(at_600, rig_page(st.rig, st.pool.slot, 1, s->table[1][0].index, &bytes), sizeof at_600);
 

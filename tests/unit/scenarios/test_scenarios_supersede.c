@@ -1,5 +1,4 @@
-/* The scenarios about supersession: A21, A22, A24, A25 of the rules, each with its name and
- * numbers. */
+/* Scenarios A21, A22, A24, A25 of supersession, each with its name and numbers. */
 #include "unit/rig/rig_state.h"
 
 /* Page 2, L=4, W=8. R1 commits 16 and closes. */
@@ -11,7 +10,7 @@ static struct stage after_r1(enum supersede supersede)
     return st;
 }
 
-/* Shares the first 8 tokens with sequence 1. */
+/* Tokens that share the first 8 with sequence 1. */
 static const uint32_t *r2_tokens(void)
 {
     static uint32_t tokens[32];
@@ -31,7 +30,7 @@ TEST(a21_eager_r2_recomputes_what_r1_superseded_and_matches_32)
     assert_false(has_state(&st, seq1, 4));
     assert_false(has_state(&st, seq1, 8));
     assert_true(has_state(&st, seq1, 12));
-    matches(s, tokens, 32, 0); /* HISTORY alone is there, to 8 */
+    matches(s, tokens, 32, 0); /* only HISTORY, to 8 */
     commit_to(s, tokens, 32, 0);
     assert_whole(s, 32);
     assert_int_equal(match_depth(&st, tokens, 32), 32);
@@ -40,7 +39,7 @@ TEST(a21_eager_r2_recomputes_what_r1_superseded_and_matches_32)
     assert_int_equal(match_depth(&st, seq1, 16), 16);
 }
 
-/* Every depth of sequence 1: it can be resumed exactly if its prefix matches. */
+/* At every depth of sequence 1: a node can be resumed if and only if its prefix matches. */
 static uint32_t claiming(struct stage *st, uint32_t to)
 {
     uint32_t claims = 0;

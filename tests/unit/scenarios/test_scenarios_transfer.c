@@ -12,7 +12,7 @@ static struct pair start(uint32_t batch_pages)
                         DEST_PAGES);
 }
 
-/* What a receive that is still under way may do until it is proven quiet. */
+/* Writes whatever a receive in flight may write until it is proven quiet. */
 static uint32_t scribble(struct rig *rig)
 {
     struct rig_job *job;
@@ -29,7 +29,7 @@ static uint32_t scribble(struct rig *rig)
     return n;
 }
 
-/* Takes whatever can be had, writes it, and leaves the session with it. */
+/* Takes every page that it can get, writes it, and leaves it to the session. */
 static void take_all(struct rig_session *s, const uint32_t *tokens)
 {
     while (rig_run_to(s, tokens, s->len.allocated + PAGE_TOKENS) == TERN_OK)
@@ -91,7 +91,7 @@ TEST(x_a_writes_in_flight_quarantine_until_proof_0_wrong_bytes)
     assert_int_equal(rig_view(p.source).serves, 0);
 }
 
-/* The other side: the puller goes away while the source still sends. The source's pages stay pinned
+/* The other side: the puller ends while the source still sends. The source's pages stay pinned
  * until its own proof. */
 TEST(x_a_reads_in_flight_source_keeps_its_pages_until_proof)
 {
@@ -118,8 +118,8 @@ TEST(x_a_reads_in_flight_source_keeps_its_pages_until_proof)
     assert_int_equal(rig_free(p.source, p.sp), 16);
 }
 
-/* The connection itself breaks in the middle: both ends end, the destination after its own proof.
- */
+/* The connection breaks half-way: both ends end the transfer, the destination after its own
+ * proof. */
 TEST(x_a_link_lost_both_ends_end_and_pages_return)
 {
     struct pair p = start(4);

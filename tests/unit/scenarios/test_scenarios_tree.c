@@ -1,8 +1,8 @@
-/* The scenarios of the rules about pages and prefixes that concern HISTORY groups: A5, A7, A10 to
- * A14, A19. Each keeps its name and its numbers. */
+/* Scenarios of pages and prefixes with HISTORY groups alone: A5, A7, A10 to A14, A19. Each keeps
+ * its name and its numbers. */
 #include "unit/rig/rig_test.h"
 
-/* Sequence `seed` in the tree up to 256, 512 and 768, by sessions of their own. */
+/* Sessions of their own commit sequence `seed` up to 256, 512 and 768. */
 static void three_depths(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                          uint32_t seed)
 {
@@ -24,7 +24,7 @@ TEST(a5_history_alone_snapshot_removed_at_512_matches_256)
     assert_int_equal(rig_wrong(s, 256), 0);
 }
 
-/* The same two at once: whoever is starved takes 768 before 512 and never 512 alone. */
+/* The same under pressure: a session short of pages evicts 768 before 512, and never 512 alone. */
 TEST(a5_under_pressure_768_goes_with_512)
 {
     struct bench b = bench_start(256, 4);
@@ -34,7 +34,7 @@ TEST(a5_under_pressure_768_goes_with_512)
     s = rig_session(b.rig, &b.e, b.pool, 1);
     other = rig_session(b.rig, &b.e, b.pool, 1);
     assert_int_equal(rig_free(b.rig, b.pool), 1);
-    takes_pages(other, rig_tokens(2, 768), 768, 768); /* needs 3: two of them come from the tree */
+    takes_pages(other, rig_tokens(2, 768), 768, 768); /* needs 3 pages: two come from the tree */
     assert_int_equal(rig_depth(s, seq1, 768), 256);
 }
 
@@ -115,22 +115,22 @@ TEST(a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin)
     struct bench b = bench_start(4, 32);
     struct rig_session *holder, *like = rig_session(b.rig, &b.e, b.pool, 1);
 
-    holder = rig_committed(b.rig, &b.e, b.pool, 1, 4); /* the oldest, and pinned by its writer */
+    holder = rig_committed(b.rig, &b.e, b.pool, 1, 4); /* the oldest, pinned by its session */
     rig_advance(b.rig, 1000);
     rig_put(b.rig, &b.e, b.pool, 2, 4);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
     assert_int_equal(rig_depth(like, seq1, 4), 4);
     assert_int_equal(rig_depth(like, rig_tokens(2, 4), 4), 0);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* nothing else may go */
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* no other one may go */
     assert_int_equal(rig_depth(like, seq1, 4), 4);
     assert_ok(rig_close(holder, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
     assert_int_equal(rig_depth(like, seq1, 4), 0);
 }
 
-/* Two sessions commit in one Step and close in one Step: their leaves have one and the same last
- * use. `order` says which commits first; `shuffle` turns the free slots round, so that a slot
- * number cannot stand in for the sequence. */
+/* Two sessions commit in one Step and close in one Step: their leaves have the same last use.
+ * `reversed`: the second commits first; `shuffle` rotates the free slots, so that a slot number
+ * cannot stand for the sequence. */
 static void equal_last_use(bool reversed, uint32_t shuffle)
 {
     struct rig *rig = rig_create(NULL);
@@ -164,8 +164,7 @@ static void equal_last_use(bool reversed, uint32_t shuffle)
     assert_int_equal(rig_depth(like, rig_tokens(1 + !first, 4), 4), 4);
 }
 
-/* One Step uses both again, the one that was committed first last: within a Step all uses are
- * equally old. */
+/* One Step uses both again, the first committed one last: all uses of a Step are equally old. */
 TEST(a14_used_again_in_one_step_the_smaller_sequence_number_goes_first)
 {
     struct bench b = bench_start(4, 32);
@@ -193,7 +192,7 @@ TEST(a14_equal_last_use_the_smaller_sequence_number_goes_first)
     }
 }
 
-/* Returns the hash at the end: the same history must give the same choice and the same bytes. */
+/* Returns the hash at the end: one history must lead to one choice and one hash. */
 static uint64_t two_exhaust_the_pool(void)
 {
     struct rig *rig = rig_create(NULL);
@@ -217,7 +216,7 @@ static uint64_t two_exhaust_the_pool(void)
     assert_int_equal(rig->res.shortage.retiring, 0);
     assert_int_equal(rig->res.shortage.until_step, 0);
     rig_write(first, 12, 16);
-    assert_ok(rig_extend(first, 0, 16, NULL, 0)); /* the other goes on */
+    assert_ok(rig_extend(first, 0, 16, NULL, 0)); /* the other session continues */
     assert_ok(rig_commit(first, 16, 0));
     assert_int_equal(rig_wrong(first, 16), 0);
     assert_int_equal(rig_wrong(later, 8), 0);

@@ -1,8 +1,8 @@
-/* The scenarios of turns, M-f, M-h and M-i, in the core (M5, M6, M7, M12). What a shell does before
- * a body is decoded, and M-g with real time, is in tests/e2e/test_turns.c. */
+/* Scenarios M-f, M-h and M-i of turns, in the core (M5, M6, M7, M12). What a shell does before a
+ * body is decoded, and M-g in real time, are in tests/e2e/test_turns.c. */
 #include "unit/rig/rig_turn.h"
 
-struct race { /* two processes of one engine, and a session that has 16 tokens */
+struct race { /* two processes of one engine, and a session with 16 tokens */
     struct rig *rig;
     struct rig_engine e;
     struct pool_id pool;
@@ -24,7 +24,7 @@ static struct race race_start(uint64_t turn_ns)
     return r;
 }
 
-/* Is the slot free, and does the next turn do its work? */
+/* Asserts that the slot is free, and that the next turn works. */
 static void assert_next_succeeds(struct race *r, uint32_t seat)
 {
     struct session_id old = r->turn;
@@ -51,7 +51,7 @@ TEST(m_f_three_contenders_are_busy_until_the_turn_ends)
         assert_non_null(strstr(text, "a turn of this session is in flight"));
     }
     assert_err(TERN_BUSY, step_by(r.s, r.s->id, STEP_EXTEND));
-    assert_int_equal(r.rig->res.lengths.written, 16); /* who is refused is told what holds */
+    assert_int_equal(r.rig->res.lengths.written, 16); /* the refusal has the lengths */
     assert_err(TERN_BUSY, rig_match(r.s, seq1, 16));
     assert_int_equal(r.rig->last->match.lengths.written, 16);
     assert_int_equal(r.rig->last->match.tokens, 16);
@@ -60,7 +60,7 @@ TEST(m_f_three_contenders_are_busy_until_the_turn_ends)
     assert_ok(gate_says(r.rig, r.e.conn[1], OP_MATCH, r.turn, &text));
     assert_ok(step_by(r.s, r.turn, STEP_EXTEND));
     assert_int_equal(turns_of(r.rig, 0).in_flight, 1);
-    assert_ok(turn_end(r.rig, r.e.conn[1], r.turn, 0)); /* whoever has the handle */
+    assert_ok(turn_end(r.rig, r.e.conn[1], r.turn, 0)); /* by whoever has the handle */
     assert_next_succeeds(&r, 1);
     assert_int_equal(turns_of(r.rig, 0).in_flight, 0);
     assert_int_equal(turns_of(r.rig, 0).begun, 2);
@@ -75,11 +75,11 @@ TEST(m_h_a_close_in_mid_turn_waits_and_later_use_is_gone)
     assert_null(rig_reply_to(r.rig, closing));
     assert_err(TERN_GONE, turn_begin(r.rig, r.e.conn[1], r.s->id, &unused)); /* not BUSY */
     assert_answer(r.rig, session_close_asked(r.rig, r.e.conn[1], r.s->id, 0), TERN_GONE);
-    assert_ok(step_by(r.s, r.turn, STEP_EXTEND)); /* the turn goes on */
+    assert_ok(step_by(r.s, r.turn, STEP_EXTEND)); /* the turn continues */
     assert_null(rig_reply_to(r.rig, closing));
     assert_ok(turn_end(r.rig, r.e.conn[0], r.turn, 7));
     assert_answer(r.rig, closing, TERN_OK);
-    assert_int_equal(rig_retiring(r.rig, r.pool), 4); /* what the turn had in flight */
+    assert_int_equal(rig_retiring(r.rig, r.pool), 4); /* pages that the turn had in flight */
     rig_engine_done(r.rig, &r.e, 7);
     assert_int_equal(rig_free(r.rig, r.pool), 64);
     assert_err(TERN_GONE, step_by(r.s, r.turn, STEP_EXTEND));
@@ -121,7 +121,7 @@ TEST(m_i_the_slot_after_a_cancel)
     assert_next_succeeds(&r, 0);
 }
 
-/* And after a malformed body, which ends the connection. */
+/* The same after a malformed body, which ends the connection. */
 TEST(m_i_the_slot_after_a_disconnect)
 {
     struct race r = race_start(0);
