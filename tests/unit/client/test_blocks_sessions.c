@@ -1,6 +1,6 @@
-/* What a set of blocks assumes about its sessions after a request that was not answered, or only in
- * part. The daemon is scripted: it has sessions, knows which are closed, and has all blocks on its
- * host tier. */
+/* The state that a set of blocks assumes of its sessions after a request that was not answered, or
+ * only in part. The daemon is scripted: it has sessions, knows which are closed, and has all blocks
+ * on its host tier. */
 #include <stdatomic.h>
 #include <string.h>
 

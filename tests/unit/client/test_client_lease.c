@@ -30,7 +30,7 @@ struct script {
     } op[OPS_MAX];
     enum tern_err lease_err, refuse; /* refuse: each ASSIGN of session 2 */
     char *why;         /* text of that refusal, with the numbers 7 and MANY; for each COMMIT, too */
-    uint32_t hold;     /* Steps wait for an answer until so many are there, or another request is */
+    uint32_t hold;     /* Steps wait until so many are unanswered, or another request has come */
     bool runs;         /* commits return a page */
     _Atomic bool deaf; /* the daemon reads nothing */
 };
@@ -285,8 +285,8 @@ TEST(lease_pool_exhausted_asks_for_fewer)
     assert_ok(extend(0, 0, 20, 33, &runs, &n));
 }
 
-/* A late refusal is reported once, and the session leaves the lease. Its pages are returned at the
- * step that the removal names, and not to the stock. */
+/* A late refusal is reported once, and the session leaves the lease. The session's pages are
+ * returned at the step that the removal names, and not to the stock. */
 TEST(lease_assign_refused_late)
 {
     const struct tern_run *runs;

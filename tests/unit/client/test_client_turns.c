@@ -182,7 +182,7 @@ static void reply_late(struct fake *f, const struct frame_header *h, uint64_t tu
         fake_reply(f, &m);
 }
 
-/* Reads the TurnBegins; answers them when the test says so; then reads on. */
+/* Reads the TurnBegins; answers them when the test allows it; then reads on. */
 static void serve_late(struct fake *f)
 {
     struct frame_header begun[LATE_MAX + 1];

@@ -522,7 +522,7 @@ static void assert_divided(struct meter *m, bool pieces)
     m->total[OTHER] = m->most[OTHER] = m->pieces = 0;
 }
 
-/* A session matches the list, and again, undivided and in pieces: each Match finds the same. */
+/* A session matches the list twice, undivided and in pieces: each Match finds the same. */
 static void assert_lists(struct meter *m, uint32_t matched)
 {
     struct reply told[2], again[2];

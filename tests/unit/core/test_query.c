@@ -1,5 +1,5 @@
-/* The read-only views: ternctl shows what exists, empty slots can be told apart, and a view changes
- * nothing. */
+/* The read-only views: ternctl shows what exists, empty slots are reported as empty, and a view
+ * changes nothing. */
 #include "unit/rig/rig_pair.h"
 
 TEST(views_empty_slots_are_false)

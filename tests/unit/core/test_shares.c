@@ -271,8 +271,8 @@ static uint32_t cached(struct neighbours *n, bool a, uint64_t ns, uint32_t seed)
     return depth;
 }
 
-/* A fills the table with cached prefixes, and goes on. B gets what is reserved for it, and then as
- * much of the common rest as A has. A's caching evicts A's own prefixes first. */
+/* A fills the table with cached prefixes, and caches more. B gets what is reserved for it, and then
+ * as much of the common rest as A has. A's caching evicts A's own prefixes first. */
 static void t22_shares_of_a_cache(struct rig_options options, const char *setting, uint32_t a_has,
                                   uint32_t b_has)
 {

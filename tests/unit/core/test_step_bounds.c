@@ -407,7 +407,7 @@ TEST(t20_a_step_that_passes_frees_in_pieces)
 }
 
 /* E1: an engine that is gone is taken apart in pieces: sessions that were closed before, open ones,
- * and a commit whose step never passed. Its name is free after the last piece. */
+ * and a commit whose step never passed. The name is free after the last piece. */
 TEST(t20_an_engine_that_is_gone_is_taken_apart_in_pieces)
 {
     struct crowd w = crowd_of(of_size(CROWD, SESSIONS_MAX), of_size(OWN_PAGES, 60));

@@ -1,6 +1,6 @@
 /* A daemon for tests of the client: a thread listens on a socket of its own, answers Hello and then
  * runs the test's script on the connection. The script reads requests and sends any bytes, split
- * anywhere. It uses check(): cmocka's assertions belong to the thread of the test. */
+ * anywhere, and uses check(): cmocka's assertions belong to the thread of the test. */
 #ifndef TEST_FAKE_DAEMON_H
 #define TEST_FAKE_DAEMON_H
 

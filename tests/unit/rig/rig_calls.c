@@ -373,8 +373,8 @@ static void take_runs(struct rig_session *s, const struct table_run *runs, uint3
     }
 }
 
-/* S11: a Fetch has replaced what the session had computed up to there. Its answer names the pages
- * of a WINDOW group that the window needs, but not those that have left the table. */
+/* S11: a Fetch has replaced what the session had computed up to there. The Fetch's answer names the
+ * pages of a WINDOW group that the window needs, but not those that have left the table. */
 static void leave_computed(struct rig_session *s, uint32_t committed)
 {
     struct pool_view v;

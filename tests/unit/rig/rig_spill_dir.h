@@ -74,7 +74,7 @@ uint64_t rig_spill_read(struct rig_spill *r, const struct rig_file *f, uint32_t 
 void rig_spill_path(const struct rig_spill *r, const struct rig_file *f, bool unfinished, char *ret,
                     size_t cap);
 uint32_t rig_spill_files(const struct rig_spill *r, uint32_t tenant); /* all files in its folder */
-/* Which pages of the file, of up to 64, are in the next pool as they were written. */
+/* The pages of the file, up to 64, that are in the next pool as they were written: bit i. */
 uint64_t rig_spill_alike(struct rig_spill *r, const struct rig_file *f);
 void rig_spill_flip(const struct rig_spill *r, const struct rig_file *f, uint64_t at); /* a bit */
 /* The whole file; owned by the caller. */

@@ -158,7 +158,7 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
         assert_whole(s, n);                                                                        \
     } while (0)
 
-/* That many pages came free at once, and so many will at the step that the request named. */
+/* So many pages came free at once, and so many will at the step that the request named. */
 #define assert_given_back(rig, now, at_step)                                                       \
     do {                                                                                           \
         assert_int_equal((rig)->free_now, (now));                                                  \

@@ -53,7 +53,7 @@ TEST(tiers_a_long_prefix_comes_back_whole_from_both)
     assert_true(on_device(&b, 1, 4) && !on_host(&b, 1, 4)); /* an ancestor only on the device */
     assert_true(on_host(&b, 1, 80) && !on_device(&b, 1, 80));
     assert_ok(rig_match(b.s, seq1, 80));
-    assert_int_equal(fetch_back(b.s), TERN_BUSY); /* the pages that it needs are copied first */
+    assert_int_equal(fetch_back(b.s), TERN_BUSY); /* leaves that go are copied first */
     assert_leaves_whole(fetch_back(b.s), b.s, 80);
     assert_int_equal(rig_wrong(b.s, 80), 0);
     bench_ends_clean(&b);
@@ -71,7 +71,7 @@ TEST(tiers_what_a_host_ref_needs_stays)
         put(&b, seed, 4);
     for (uint32_t depth = 4; depth <= 16; depth += 4)
         assert_true(on_host(&b, 1, depth));
-    assert_int_equal(rig_recover_now(b.s), TERN_BUSY); /* its pages are copied first */
+    assert_int_equal(rig_recover_now(b.s), TERN_BUSY); /* leaves that go are copied first */
     assert_ok(rig_recover_now(b.s));
     assert_int_equal(rig_wrong(b.s, 16), 0);
     bench_ends_clean(&b);

@@ -1,5 +1,5 @@
-/* Scenarios M-f, M-h and M-i of turns, in the core (M5, M6, M7, M12). What a shell does before a
- * body is decoded, and M-g in real time, are in tests/e2e/test_turns.c. */
+/* Scenarios M-f, M-h and M-i of turns, in the core (M5, M6, M7, M12). tests/e2e/test_turns.c has
+ * the shell's part before a body is decoded, and M-g in real time. */
 #include "unit/rig/rig_turn.h"
 
 struct race { /* two processes of one engine, and a session with 16 tokens */

@@ -1,5 +1,5 @@
 /* Pools with STATE groups on the disk: an entry has exactly what a session needs to resume from its
- * end. What several entries need is stored once, and goes with the last of them. */
+ * end. Chunks that several entries need are stored once, and go with the last of them. */
 #include "unit/rig/rig_disk_bench.h"
 
 static struct disk_bench with_state(struct group_layout state)

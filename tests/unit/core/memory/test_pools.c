@@ -1,8 +1,8 @@
 /* Closing a pool, and the zeroing of a range before its next use (T15, P3). */
 #include "unit/rig/rig_test.h"
 
-/* T15: the pool's snapshots go before the pool. Its range is zeroed before any other use, and not
- * before every process that mapped it is gone. */
+/* T15: the pool's snapshots go before the pool. The pool's range is zeroed before any other use,
+ * and not before every process that mapped it is gone. */
 TEST(pool_close_zeroes_before_reuse_of_its_range)
 {
     struct bench b =
@@ -88,8 +88,8 @@ static void mapped(struct rig *rig, const struct rig_engine *e, struct pool_id p
     }
 }
 
-/* E9: two pools of whole regions, device and host tier, lie side by side. A further pool finds no
- * room. */
+/* E9: two pools of whole regions, device and host tier, lie side by side. A third one in the
+ * regions of the second finds no room. */
 TEST(pool_takes_the_regions_of_its_ranks_and_no_others)
 {
     static const uint32_t worlds[] = {1, 4};

@@ -1,5 +1,5 @@
-/* Pages that an engine holds ahead of need (E5), and the operations of a Step that give them to
- * sessions and back (E6). */
+/* Pages that an engine holds ahead of need (E5), and the operations of a Step that assign them to
+ * sessions and return them (E6). */
 #include "unit/rig/rig_lease.h"
 
 static uint32_t leased(const struct bench *b)

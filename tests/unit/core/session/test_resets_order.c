@@ -1,5 +1,5 @@
 /* N1: a reset takes effect once at each daemon, and never after a later one of the same daemon.
- * This holds for any route and delay of its messages and for any restart meanwhile. */
+ * Routes and delays of its messages, and restarts meanwhile, do not matter. */
 #include "base/hash.h"
 #include "unit/rig/rig_pair.h"
 
@@ -44,8 +44,8 @@ struct one {
     struct pool_id pool;
 };
 
-/* Two peers call the daemon, and it calls all but the last `away` of them. Its messages wait in its
- * jobs. */
+/* Two peers call the daemon, and it calls all but the last `away` of them. The messages that it
+ * sends wait in its jobs. */
 static struct one one_start(uint32_t away)
 {
     struct rig_options options = OPTIONS_WITH(limits.peers = 2);

@@ -6,14 +6,14 @@ TEST(engine_shortage_counts_free_evictable_and_retiring)
     struct bench b = bench_start(4, 12);
     struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 1);
 
-    rig_put(b.rig, &b.e, b.pool, 5, 8); /* 2 pages that eviction can bring */
+    rig_put(b.rig, &b.e, b.pool, 5, 8); /* 2 evictable pages */
     computes(other, 2, 12);
     assert_ok(rig_close(other, 6)); /* 3 retiring until 6 */
     computes(b.s, 1, 8);            /* 2 in use, 5 free */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * 9, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.needed, 9);
-    /* What was evicted stays evicted (T11), so each of the two pages counts as free or as
-     * evictable, never as both. */
+    /* Evicted pages stay evicted (T11), so each of the two counts as free or as evictable, never as
+     * both. */
     assert_int_equal(b.rig->res.shortage.free + b.rig->res.shortage.evictable, 7);
     assert_int_equal(b.rig->res.shortage.retiring, 3);
     assert_true(b.rig->res.shortage.until_step == 6);
@@ -234,7 +234,7 @@ TEST(e4_pages_that_jobs_hold_above_a_fork_are_waited_for)
 }
 
 /* E4: what the pool could never have is QUOTA, with both numbers, whatever is evictable and
- * whatever the session has. What would fit if others left is POOL_EXHAUSTED. */
+ * whatever the session has. A request that would fit if others left is POOL_EXHAUSTED. */
 TEST(e4_what_never_fits_is_told_apart_from_what_does_not_fit_now)
 {
     struct bench b = bench_start(4, 20);

@@ -109,7 +109,7 @@ TEST(host_a_failed_copy_is_made_again)
     }
 }
 
-/* T16: the host gets its pages back, the device keeps its own. */
+/* T16: the host's pages are free again, and the device keeps its copy. */
 TEST(host_a_copy_that_fails_for_good_is_given_up)
 {
     struct bench b = copies_held();

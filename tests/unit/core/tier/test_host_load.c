@@ -1,4 +1,4 @@
-/* What restores a prefix from the host tier to the device, except Recover: a commit of the same
+/* Ways to restore a prefix from the host tier to the device, except Recover: a commit of the same
  * tokens, a fetch from the host or from a peer, a new engine; and host copies that are corrupt.
  * Pages have 4 tokens and L = 4 unless a test sets others. */
 #include "unit/rig/rig_host.h"

@@ -319,7 +319,7 @@ TEST(y4_ranks_ring_no_more_when_the_follower_is_gone)
     }
 }
 
-/* Ends of a promise: the follower is told, and keeps the chunks that have arrived. */
+/* Ends of a promise: the follower gets an error, and keeps the chunks that have arrived. */
 enum ending { CLOSED, ABORTED, KILLED, RESET, DROPPED, REWOUND, OTHER_LENGTH, ENDINGS };
 
 static void source_ends(struct followed *f, enum ending how)
@@ -696,7 +696,7 @@ TEST(y4_wait_gives_way_to_a_later_one_and_without_a_fetch_is_refused)
     assert_err(TERN_INVALID, rig_reply_to(f.p.dest, first)->err);
 }
 
-/* A fetch that comes too early is told how far the session is, at its daemon and at another one. */
+/* The answer to a fetch that comes too early has the session's lengths, at either daemon. */
 TEST(y1_early_ticket_that_is_fetched_too_early_says_how_far_its_session_is)
 {
     struct followed f = begin();

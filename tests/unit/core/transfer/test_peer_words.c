@@ -1,4 +1,4 @@
-/* What peers may send: errors of the peer's own end, and lengths that a session can have. */
+/* Valid contents of a peer's messages: errors of its end, and lengths that a session can have. */
 #include "core/transfer/peer_words.h"
 #include "testing/test.h"
 

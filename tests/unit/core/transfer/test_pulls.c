@@ -195,8 +195,8 @@ TEST(fetch_cancel_before_the_offer_the_source_lets_go)
     pair_ends_clean(&p, 16, 0);
 }
 
-/* X2: both sides end within the transfer's deadline, with or without a message of the other. Fault
- * 29: they also do when the last message is lost. */
+/* X2: both sides end within the transfer's deadline, with a message of the other side or without.
+ * Fault 29: they also do when the last message is lost. */
 TEST(fetch_silent_both_sides_end_by_the_deadline)
 {
     struct pair p = pair_offered(1 << 20);
@@ -264,8 +264,8 @@ TEST(transfer_message_from_before_a_restart_has_no_effect)
     assert_leaves_whole(fetch_all(p.d), p.d, TOKENS);
 }
 
-/* X1: the session closes while it fetches. Its pages stay in quarantine until our own proof and are
- * free then. */
+/* X1: the session closes while it fetches: its pages stay in quarantine until our own proof, and
+ * are free then. */
 TEST(fetch_session_closed_meanwhile_pages_return_after_proof)
 {
     struct pair p = pair_offered(4 * 512);

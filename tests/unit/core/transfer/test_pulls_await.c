@@ -49,7 +49,7 @@ TEST(x10_fetch_that_waits_holds_nobody_up)
     assert_int_equal(rig_view(p.dest).pulls, 0);
 }
 
-/* Then it moves what the source has, and its error says that this is not enough. */
+/* Then it moves what the source has, and ends with an error, since that is not enough. */
 TEST(x10_fetch_waits_no_longer_than_it_was_told)
 {
     struct pair p = pair_with(rig_defaults(), 4, 128, 128);

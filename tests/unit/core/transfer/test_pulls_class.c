@@ -24,8 +24,8 @@ static struct rig_session *prefetching(struct pair *p, uint32_t seed, uint32_t t
     return s;
 }
 
-/* A prefetch leaves a quarter of the limit, so a fetch asks at once. It gets room that comes free
- * before prefetches that began long before it. */
+/* A prefetch leaves a quarter of the limit, so a fetch asks at once. The fetch gets room that comes
+ * free before prefetches that began long before it. */
 TEST(x8_fetch_that_a_decode_waits_for_goes_before_prefetches)
 {
     struct rig_session *pre[4], *urgent;

@@ -1,4 +1,4 @@
-/* What can hold a fetch up: bytes in flight for each peer and tenant (X8), a busy source, a full
+/* Causes that hold a fetch up: bytes in flight for each peer and tenant (X8), a busy source, a full
  * destination, a session in the wrong state, full stores. */
 #include "unit/rig/rig_pair.h"
 

@@ -1,6 +1,6 @@
-/* What a peer may send, and the answer: bad offers, requests and directions; extra keys and layouts
- * on the way; fetches that meet another engine's pending chunk; more endings at once than one step
- * has room for. */
+/* Messages of a peer, and the answers to them: bad offers, requests and directions; extra keys and
+ * layouts on the way; fetches that meet another engine's pending chunk; more endings at once than
+ * one step has room for. */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 32 /* 8 pages of 4 tokens */
@@ -193,8 +193,8 @@ TEST(fetch_of_what_was_committed_meanwhile_adopts)
     assert_int_equal(rig_view(p.dest).dup_chunks, 5);
 }
 
-/* The source's pool is closed during the transfer: the puller is told at once, with an error of the
- * table. */
+/* The source's pool is closed during the transfer: the puller gets an error of the table at
+ * once. */
 TEST(serve_pool_closed_meanwhile_puller_told)
 {
     struct pair p = offered();
@@ -255,7 +255,7 @@ TEST(link_lost_under_many_fetches_every_one_is_answered)
     assert_int_equal(rig_free(p.dest, p.dp), 256);
 }
 
-/* More pages than one batch names: batches are told apart by number, and end in any order. */
+/* More pages than one batch names: each batch has a number, and batches end in any order. */
 TEST(fetch_of_many_batches_completes_in_any_order)
 {
     for (uint32_t order = 0; order < 3; order++) {
@@ -361,7 +361,7 @@ TEST(fetch_of_what_was_committed_before_moves_nothing)
     pair_ends_clean(&p, 8, 8);
 }
 
-/* An offer for a pull that has ended: its source is told to end the serve, over its own link. */
+/* An offer for a pull that has ended: it is declined over the link by which it came. */
 TEST(offer_that_comes_too_late_is_declined_where_it_came_from)
 {
     struct pair p = start();

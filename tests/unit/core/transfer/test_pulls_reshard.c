@@ -192,7 +192,7 @@ static struct rig_session *fetches(struct rig *dest, struct rig_engine *e, uint3
     return s;
 }
 
-/* X8: the source puts off one pair too many. It asks again in time, and runs when a pair ended. */
+/* X8: the source puts off one pair too many. The fetch is repeated, and runs when a pair ended. */
 TEST(x8_fetch_between_too_many_layouts_of_a_peer_is_put_off_and_comes)
 {
     struct rig_session *d[RESHARD_PEER_PAIRS + 2];

@@ -321,8 +321,8 @@ static struct pair with_state(struct group_layout state_group)
     return p;
 }
 
-/* The session has 150 tokens, 128 of them committed. Its fetch is cancelled after `pages` pages.
- * Returns its written length then. */
+/* The session has 150 tokens, 128 of them committed, and its fetch is cancelled after `pages`
+ * pages. Returns its written length then. */
 static uint32_t state_breaks_off(struct group_layout state_group, uint32_t pages)
 {
     struct pair p = with_state(state_group);

@@ -1,4 +1,4 @@
-/* What operators see of a transfer: its stage, what it waits for and for how long, and how much has
+/* A transfer as operators see it: its stage, what it waits for and for how long, and how much has
  * arrived. */
 #include "unit/rig/rig_pair.h"
 

@@ -618,7 +618,7 @@ TEST(y2_session_comes_back_with_the_window_that_came)
 }
 
 /* T18: nobody may read a refill before its step, so the second session keeps its own window, which
- * no node took. It is handed over like any other, and its ticket has these pages. */
+ * no node took. The session is handed over like any other, and its ticket has these pages. */
 TEST(y1_window_that_no_node_took_is_handed_over)
 {
     struct group_layout groups[2] = {rig_group(8, 512), rig_window(4, 28, 512)};

@@ -1,4 +1,4 @@
-/* What is evicted first, what stays, and which tier loses its copy (T11 to T13). */
+/* Which prefixes are evicted first, which stay, and which tier loses its copy (T11 to T13). */
 
 #include "unit/rig/rig_host.h"
 

@@ -92,8 +92,8 @@ TEST(limits_extra_keys_full_busy_and_nothing_lost)
     bench_lets_go(&b);
 }
 
-/* S7 without room to copy the keys of the good list out of the tree: the list is dropped, and the
- * answer says so. */
+/* S7 without room to copy the keys of the good list out of the tree: the list is dropped, which the
+ * answer shows. */
 TEST(limits_extra_keys_full_abort_gives_the_list_up)
 {
     struct extra_key keys[2] = {{.position = 1}, {.position = 5}};
