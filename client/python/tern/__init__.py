@@ -1,4 +1,8 @@
-"""Tern for Python: KV pages that a daemon owns, as NumPy arrays. README.md shows the calls in their order."""
+"""Tern for Python: KV pages that a daemon owns, as NumPy arrays.
+
+The package calls the shared library libtern through ctypes. README.md shows the calls in order of
+use; tern.h and the headers that it includes define them, with their errors.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +36,20 @@ from .session import Batch, BatchFailed, Copy, Op, Result, Retracted, Session, S
 
 
 def connect(path: str, *, deadline_ms: int = 0) -> Connection:
-    """Connects to a tenant's socket."""
+    """Connects to a tenant's socket and returns the Connection, which the caller closes.
+
+    Args:
+        path: path of the tenant's Unix socket.
+        deadline_ms: deadline in milliseconds; 0: libtern's default.
+
+    Raises:
+        TernError: the daemon did not answer or refused the connection.
+    """
     return Connection(path, deadline_ms=deadline_ms)
 
 
 def version() -> str:
-    """The version of libtern."""
+    """Returns the version of libtern."""
     return str(lib.tern_version().decode())
 
 

@@ -1,7 +1,7 @@
-"""libtern by ctypes: its structs, its calls, and nothing that has an opinion.
+"""ctypes declarations of libtern: its structs and calls, without any behaviour of their own.
 
-The library is the one that TERN_LIBRARY names by path, else the installed one. The layouts are those of
-client/libtern/include/tern.h; tests/test_layout.py compares them with what the C compiler makes of that header.
+The library is the one whose path TERN_LIBRARY names, else the installed one. The layouts are those
+of client/libtern/include/tern.h; tests/test_layout.py compares them with the C compiler's layouts.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Page(ct.Structure):
 
 
 class Run(ct.Structure):
-    # `from` is a word of Python: the field is named from_page here.
+    # `from` is a keyword of Python, so the field is named from_page here.
     _fields_ = [
         ("group", u32),
         ("first", u32),
@@ -190,7 +190,7 @@ class RecordBlob(ct.Structure):
 
 
 class Record(ct.Structure):
-    # `from` is a word of Python.
+    # `from` is a keyword of Python.
     _fields_ = [
         ("from_", u32),
         ("length", u32),
@@ -374,7 +374,7 @@ _P, _S, _J = ct.c_void_p, ct.c_char_p, ct.POINTER(ct.c_char_p)
 _RESULT, _TOKENS, _NS = ct.POINTER(Result), ct.POINTER(Tokens), ct.POINTER(Namespace)
 _KEYS, _VALUES, _MARKS = ct.POINTER(BlockKey), ct.POINTER(BlockValue), ct.POINTER(ct.c_uint8)
 
-# What each call returns and takes. `e` is an enum tern_err.
+# The result type and the argument types of each call. An enum tern_err is a ct.c_int.
 _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_strerror": (_S, [ct.c_int]),
     "tern_version": (_S, []),

@@ -1,7 +1,8 @@
-"""The same requests with asyncio: many at once on one connection, from one event loop.
+"""Requests with asyncio: many at once on one connection, from one event loop.
 
-A request that is cancelled is still answered by the daemon, and its answer still counts for its session;
-a fetch or a recover is cancelled there, too. Synchronous calls may be mixed in.
+If a task is cancelled, the daemon still answers its request, and the answer is still applied to the
+session; a cancelled fetch or recover is also cancelled at the daemon. Synchronous calls may be
+mixed in.
 """
 
 from __future__ import annotations
@@ -19,35 +20,42 @@ from .layout import ExtraKey, Namespace, TokenList, U64_MAX, c_tokens, encoded, 
 from .session import Answered, Batch, Op, Result, Session, Stored, stored_depth
 
 _OK, _BUSY = 0, 8
-EVENTS_QUEUED_MAX = 65536  # changes that wait for whoever iterates over a subscription; more are lost
+EVENTS_QUEUED_MAX = 65536  # changes queued for the iterator of one subscription; more are lost
 
 
 @dataclass(frozen=True)
 class Event:
-    """A change of one chunk of the prefix tree that ends at `depth`."""
+    """A change of one chunk of the prefix tree that ends at `depth`, in tokens."""
 
     number: int
     kind: str  # "stored", "tier" or "removed"
     depth: int
-    chain: int
+    chain: int  # identifies the namespace and all tokens and extra keys up to `depth`
     parent_chain: int
     pool: int
     on_device: bool
     on_host: bool
-    lost: int  # changes that were missed just before this one
-    # Of a stored chunk, where the subscription is for tokens and the chunk was in the tree yet; else empty.
+    lost: int  # number of changes that were missed just before this one
+    # For a stored chunk still in the tree, if the subscription has tokens=True; else empty.
     tokens: tuple[int, ...] = ()
     keys: tuple[ExtraKey, ...] = ()
     ns: int = 0  # a hash of the namespace
 
 
-PAUSE_S = 0.001  # until a connection that another thread uses is looked at again
+PAUSE_S = 0.001  # seconds until a connection that another thread uses is polled again
 
 _KINDS = {1: "stored", 2: "tier", 3: "removed"}
 
 
 def chains(ns: Namespace, tokens: TokenList, align_tokens: int, keys: Iterable[ExtraKey] = ()) -> list[int]:
-    """Of a token list's whole chunks, the shallowest first, as Event.chain has them. align_tokens: length of a chunk."""
+    """Computes the chains of a token list's whole chunks, shallowest first, equal to Event.chain.
+
+    Args:
+        ns: namespace of the prefix.
+        tokens: the whole list from its first token.
+        align_tokens: tokens of a chunk (Pool.align_tokens).
+        keys: extra keys, in ascending order of position.
+    """
     listed, length = c_tokens(tokens, keys), number("align_tokens", align_tokens)
     found = (ct.c_uint64 * (len(listed.ids) // length if length else 0))()
     n = lib.tern_chains(ct.byref(ns._c()), ct.byref(listed.c), length, found, len(found))
@@ -55,41 +63,45 @@ def chains(ns: Namespace, tokens: TokenList, align_tokens: int, keys: Iterable[E
 
 
 class Async:
-    """Requests of one connection. Make one of it, inside the event loop that will use it."""
+    """The asynchronous requests of one connection. Create it inside the event loop that uses it.
+
+    Requests work as the methods of the same names of Session, Batch and Connection, without a
+    deadline of their own.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._loop = asyncio.get_running_loop()
         self._fd = int(lib.tern_fd(connection._p))
         self._waiting: dict[int, Callable[[_lib.Answer], None]] = {}
-        self._sessions: dict[int, list[Session]] = {}  # whose request that is
+        self._sessions: dict[int, list[Session]] = {}  # by cookie: the sessions of each request
         self._soon = False
         self._loop.add_reader(self._fd, self._drain)
         connection._async = self
         connection._holders.add(self)
 
     def _drop(self) -> None:
-        """The connection is closed, and its descriptor with it."""
+        """The connection is closed, and its descriptor too."""
         if not self._loop.is_closed():
             self.close()
 
     def close(self) -> None:
-        """Stops listening. What is under way is answered to nobody."""
+        """Stops polling. Answers to requests under way are not delivered."""
         self.connection._async = None
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
 
-    # ---- the table of what is under way
+    # ---- the table of requests under way
 
     def _drain_soon(self) -> None:
-        """A synchronous call takes in the answers that come before its own, and nothing can be read then."""
+        """Polls soon: a synchronous call may receive answers, which leaves nothing to read."""
         if not self._soon and not self._loop.is_closed():
             self._soon = True
             self._loop.call_soon(self._drain)
 
     def _drain(self) -> None:
         guard = self.connection._guard
-        if not guard.enter():  # another thread is in a call, which takes in what has come
+        if not guard.enter():  # another thread is in a call, which receives the answers
             self._loop.call_later(PAUSE_S, self._drain)
             return
         try:
@@ -114,7 +126,7 @@ class Async:
             self._loop.remove_writer(self._fd)
 
     def _has(self, session: Session) -> bool:
-        """Is a request of the session under way? (A turn has the tables of its session.)"""
+        """Returns whether a request of the session, or of its turn, is under way."""
         asked = [s for sessions in self._sessions.values() for s in sessions]
         return not self._loop.is_closed() and any(s._tables is session._tables for s in asked)
 
@@ -209,7 +221,7 @@ class Async:
         )
 
     async def fetch_wait(self, session: Session, above: int) -> Result:
-        """Session.fetch_wait. One that is cancelled ends nothing: the next one takes its place."""
+        """Waits as Session.fetch_wait does. The next wait replaces a cancelled one."""
         p, least = self.connection._p, number("above", above)
         return await self._one(
             session, lambda cookie: lib.tern_submit_fetch_wait(p, session.handle, least, cookie)
@@ -222,7 +234,7 @@ class Async:
         )
 
     async def store(self, session: Session, depth: int | None = None) -> Stored:
-        """Session.store, and other requests go on meanwhile. A store that is cancelled goes on as well."""
+        """Stores as Session.store does, while other requests run. A cancelled store continues."""
         p, wanted = self.connection._p, stored_depth(depth)
 
         def take(answer: _lib.Answer) -> Stored:
@@ -244,7 +256,7 @@ class Async:
         await self._submit(lambda cookie: lib.tern_submit_wait_published(p, named, cookie), take)
 
     async def run(self, batch: Batch) -> list[Op]:
-        """Batch.run: the errors of its operations are in them."""
+        """Runs a batch as Batch.run does: each operation has its own error."""
         ops: list[Op] = []
         if not batch.ops:
             return ops
@@ -265,9 +277,20 @@ class Async:
     async def subscribe(
         self, ns: Namespace | None = None, *, start: int = 0, tokens: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """Changes of a namespace, or of the whole tenant, from number `start` on; 0: from now on; 1: from the oldest
-        that is kept. Gone: the number is of another life of the daemon, so forget what was told, and start at 1.
-        tokens: with what the stored chunks are of, which the tenant's `events_tokens` has to allow."""
+        """Yields the changes of one namespace, or of the whole tenant if `ns` is None.
+
+        Args:
+            ns: the namespace, or None.
+            start: number of the first change that is wanted; 0: from now on; 1: from the oldest
+                that the daemon keeps.
+            tokens: each stored chunk has its tokens and extra keys; the tenant's `events_tokens`
+                has to allow it.
+
+        Raises:
+            Gone: `start` is from another incarnation of the daemon. Discard your state, start at 1.
+            Denied: `tokens` is set, and the tenant's `events_tokens` is false.
+            Quota: the limit of subscriptions is reached.
+        """
         cookie, p = next(self.connection._cookies), self.connection._p
         queue: asyncio.Queue[Event | Exception] = asyncio.Queue()
         missed = 0

@@ -1,4 +1,10 @@
-"""Blocks by key, for engines that keep their KV in memory of their own: tern_blocks.h, with buffers as values."""
+"""Blocks by key, for engines that keep their KV in memory of their own.
+
+The module is tern_blocks.h with Python buffers as values.
+
+An engine opens a Blocks for each namespace, group and size of values; tern.store opens them for
+the connectors of SGLang, vLLM and LMCache.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,7 @@ from .guard import Guard, one_thread
 from .layout import U64_MAX, Namespace, encoded, encoded_or_none, milliseconds, number
 
 Piece: TypeAlias = Union[bytes, bytearray, memoryview, npt.NDArray[Any]]  # or another buffer
-Value: TypeAlias = Union[Piece, Sequence[Piece]]  # whole, or in a list or tuple of pieces
+Value: TypeAlias = Union[Piece, Sequence[Piece]]  # one buffer, or a list or tuple of pieces
 Addresses: TypeAlias = npt.NDArray[np.integer[Any]]  # [value, piece]
 
 PLACES = ("nowhere", "pool", "host", "disk", "elsewhere")  # enum tern_block_place
@@ -26,25 +32,27 @@ PLACES = ("nowhere", "pool", "host", "disk", "elsewhere")  # enum tern_block_pla
 
 @dataclass(frozen=True)
 class BlockCounts:
-    """Counts of a set since it was opened."""
+    """Counts of a set since it was opened. See struct tern_block_counts."""
 
-    gets: int  # keys that were asked for,
-    hits: int  # and those that were there
-    puts: int  # keys that were to be put,
-    there: int  # and those that were there already
-    loads: int  # blocks that came from the host tier, the disk or a peer
-    again: int  # blocks that were evicted while they were read, and looked for again
-    damaged: int  # blocks whose bytes were no put's; they were removed
+    gets: int  # keys asked for by gets
+    hits: int  # keys of gets that were found
+    puts: int  # keys passed to puts
+    there: int  # keys of puts whose block was there already
+    loads: int  # blocks that were loaded from the host tier, the disk or a peer
+    again: int  # blocks that were evicted while they were read, and looked up again
+    damaged: int  # blocks whose bytes were not those of any put; they were removed
     requests: int  # round trips to the daemon
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Values that lie at addresses of this process, such as pages of an engine's host pool. No buffer is made for a piece, so
-    a value may have hundreds. The caller answers for the memory: an address that is not mapped ends the process.
+    """Values at addresses of this process, such as pages of an engine's host pool.
 
-    addresses[i, j]: where piece j of value i begins
-    sizes[j]: its bytes, of every value
+    No buffer object is made for a piece, so a value may have hundreds. The caller ensures that all
+    of this memory is mapped: an address that is not mapped ends the process.
+
+    addresses[i, j]: address of piece j of value i
+    sizes[j]: bytes of piece j, the same for all values
     """
 
     addresses: Addresses
@@ -62,7 +70,7 @@ _VALUE = np.dtype({"names": ["iov", "niov"], "formats": ["u8", "u4"], "itemsize"
 
 
 class _Keys:
-    """A list of keys as libtern takes it, with what it points to."""
+    """A list of keys as libtern takes it, with the memory that it points to."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         for key in keys:
@@ -90,7 +98,7 @@ def _array(piece: Piece, written: bool) -> npt.NDArray[np.uint8]:
 
 
 class _Values:
-    """The same of values."""
+    """A list of values as libtern takes it, with the memory that it points to."""
 
     def __init__(self, values: Sequence[Value] | Spans, n: int, written: bool) -> None:
         if len(values) != n:
@@ -122,7 +130,10 @@ class _Values:
 
 
 class BlockPin:
-    """Blocks that stay in the pool until close(), or until their set is closed. pinned: of each key, whether it is."""
+    """Blocks pinned in the pool until close(), or until their set is closed.
+
+    pinned: for each key, whether its block is pinned
+    """
 
     def __init__(self, blocks: Blocks, pointer: ct.c_void_p, pinned: list[bool]) -> None:
         self.connection, self.pinned = blocks, pinned
@@ -143,10 +154,27 @@ class BlockPin:
 
 @one_thread
 class Blocks:
-    """A set of blocks: docs/blocks.md. It belongs to one thread at a time; calls release the interpreter while they wait and
-    copy. A value is a buffer of value_bytes, or a list of buffers that are so long together; a list of values may be Spans.
+    """A set of blocks, as docs/blocks.md defines it. One thread at a time may use it.
 
-    hosts: who is asked for blocks that this host has not: None: nobody; "any": all peers; or a peer's name"""
+    Calls release the interpreter lock while they wait and copy. A value is a buffer of value_bytes
+    bytes, or a list of buffers of that total size; a list of values may be Spans. After an error
+    `done` of the exception has one bool for each key of a get or put.
+
+    Args:
+        path: path of the tenant's Unix socket.
+        namespace, group, value_bytes: name the set; value_bytes is the size of each value.
+        pool_bytes, host_bytes: bytes of the pool and of its host tier. All sets of the tenant with
+            this group and size share one pool; the set that is opened first decides.
+        threads: threads that copy, including the calling thread.
+        populate: map the whole pool at once instead of at the first touch of each page.
+        device: the tenant's region to use; None: the first.
+        hosts: the peers to ask for blocks that this host does not have. None: none; "any": all
+            peers; or a peer's name.
+        deadline_ms: deadline of the opening in milliseconds; 0: libtern's default.
+
+    Raises:
+        Invalid, Quota, Unsupported: as for tern_blocks_open.
+    """
 
     def __init__(
         self,
@@ -218,25 +246,35 @@ class Blocks:
             raise self._error(err)
 
     def find(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> list[str]:
-        """Where each block is: "pool", "host", "disk", "elsewhere" (a peer has it: host_of) or "nowhere"."""
+        """Returns each block's place: "pool", "host", "disk", "elsewhere" or "nowhere"."""
         k = _Keys(keys)
         self._check(lib.tern_blocks_find(self._set(), k.c, k.n, milliseconds(deadline_ms), k.marks, None))
         return [PLACES[mark] for mark in k.marks]
 
     def host_of(self, i: int) -> str | None:
-        """The peer that the last find or get, of a set with hosts, was told has key i. None: this host, or nobody."""
+        """Returns the peer that has key i, as the last find or get of a set with hosts learned.
+
+        None: this host has the block, or no peer does.
+        """
         name = lib.tern_blocks_host(self._set(), number("i", i))
         return name.decode() if name else None
 
     def front(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:
-        """How many blocks are there, from the first up to one that is not."""
+        """Returns the number of keys before the first one whose block is nowhere."""
         k, front = _Keys(keys), ct.c_uint32()
         self._check(lib.tern_blocks_find(self._set(), k.c, k.n, milliseconds(deadline_ms), None, ct.byref(front)))
         return front.value
 
     def get(self, keys: Sequence[bytes], values: Sequence[Value] | Spans, *, deadline_ms: int = 0) -> list[bool]:
-        """Copies values into buffers. False: that block is not there, and its buffer holds nothing of meaning. `done` of an
-        error says the same of the keys."""
+        """Copies values into the caller's buffers.
+
+        Returns:
+            For each key, whether its value was copied. False: the block is not there, and the
+            content of its buffer is undefined.
+
+        Raises:
+            TernError: `done` of the exception has the same list for the keys.
+        """
         k = _Keys(keys)
         v = _Values(values, k.n, written=True)
         err = lib.tern_blocks_get(self._set(), k.c, v.c, k.n, milliseconds(deadline_ms), k.marks)
@@ -245,8 +283,12 @@ class Blocks:
         return k.told()
 
     def put(self, keys: Sequence[bytes], values: Sequence[Value] | Spans, *, deadline_ms: int = 0) -> list[bool]:
-        """Stores values of keys that are not there. True: the block is there now. Where the pool has no room for some of them
-        for as long as the deadline allows, these are False."""
+        """Stores the values of keys whose block is not there.
+
+        Returns:
+            For each key, whether its block is there now. False: the pool had no room for it before
+            the deadline.
+        """
         k = _Keys(keys)
         v = _Values(values, k.n, written=False)
         err = lib.tern_blocks_put(self._set(), k.c, v.c, k.n, milliseconds(deadline_ms), k.marks)
@@ -255,19 +297,23 @@ class Blocks:
         return k.told()
 
     def touch(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:
-        """Marks blocks as used; how many are there."""
+        """Marks blocks as used. Returns how many of them are there."""
         k, found = _Keys(keys), ct.c_uint32()
         self._check(lib.tern_blocks_touch(self._set(), k.c, k.n, milliseconds(deadline_ms), ct.byref(found)))
         return found.value
 
     def remove(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:
-        """Removes blocks from all tiers; how many were there. Busy: some are pinned or in use, and the others are removed."""
+        """Removes blocks from all tiers. Returns how many were there.
+
+        Raises:
+            Busy: some blocks are pinned or in use; the others are removed.
+        """
         k, removed = _Keys(keys), ct.c_uint32()
         self._check(lib.tern_blocks_remove(self._set(), k.c, k.n, milliseconds(deadline_ms), ct.byref(removed)))
         return removed.value
 
     def pin(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> BlockPin:
-        """Brings blocks into the pool and keeps them there."""
+        """Loads blocks into the pool and pins them there until the BlockPin is closed."""
         k, pointer = _Keys(keys), ct.c_void_p()
         err = lib.tern_blocks_pin(self._set(), k.c, k.n, milliseconds(deadline_ms), k.marks, ct.byref(pointer))
         self._check(err)

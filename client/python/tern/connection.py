@@ -1,4 +1,7 @@
-"""A connection to the daemon of this host, the engine that it belongs to, and its mapped pools."""
+"""A connection to the daemon of this host, the engine that it belongs to, and its mapped pools.
+
+tern.connect makes a Connection, Connection.join an Engine, and Engine.open_pool a Pool.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +51,11 @@ STEP_BY = ("device", "host")  # enum tern_step_by
 
 
 class Handle:
-    """A struct tern. It ends when nobody has it any more: not the Connection, and no array of pages.
-    So an array that is used after close() still lies in mapped memory."""
+    """A struct tern, shared by the Connection and its arrays of pages.
+
+    It is destroyed when neither the Connection nor an array of pages refers to it. So an array that
+    is used after close() still lies in mapped memory.
+    """
 
     def __init__(self, pointer: ct.c_void_p) -> None:
         self.pointer = pointer
@@ -59,13 +65,13 @@ class Handle:
 
 
 class Dropping(Protocol):
-    """What holds a Handle of its own, and lets it go when its connection is closed."""
+    """An object that has a Handle of its own, and releases it when its connection is closed."""
 
     def _drop(self) -> None: ...
 
 
 class Asynchronous(Protocol):
-    """What a Connection and its sessions know of tern.Async."""
+    """The part of tern.Async that a Connection and its sessions use."""
 
     def _drain(self) -> None: ...
     def _drain_soon(self) -> None: ...
@@ -74,22 +80,33 @@ class Asynchronous(Protocol):
 
 @dataclass(frozen=True)
 class Reset:
-    nodes: int  # prefix nodes that are still held, and go when nobody holds them
-    unreached: int  # peers that are told when they are connected again
+    nodes: int  # prefix nodes that are still pinned; each is freed when nobody pins it
+    unreached: int  # peers that get the reset when they are connected again
 
 
 @dataclass(frozen=True)
 class Depths:
-    resumable: int  # what a match would find
-    history: int  # what HISTORY alone reaches
-    host: int  # what a match and a fetch from the host tier would find
-    disk: int = 0  # the same from the disk, or less than that for a list of more than one request; 0: no more than `resumable`
+    resumable: int  # depth that a match would find, in tokens
+    history: int  # depth of HISTORY alone
+    host: int  # depth after a match and a fetch from the host tier
+    # Depth after a match and a fetch from the disk; 0: not above `resumable`. For a list that takes
+    # several requests the disk may have more.
+    disk: int = 0
 
 
 @one_thread
 class Connection:
-    """One connection of one process; it belongs to one thread at a time, and may be handed on between two calls: else
-    Conflict. In a forked child each call but close() is DaemonLost: start processes by spawn, or connect anew. close() ends it, or the last array of pages does, whichever is later."""
+    """One connection of one process to the daemon of this host.
+
+    One thread at a time may use it, else Conflict is raised; it may pass to another thread between
+    two calls. In a forked child each call except close() raises DaemonLost: start processes by
+    spawn, or connect anew. The connection ends with close() or with the last array of its pages,
+    whichever is later.
+
+    Args:
+        path: path of the tenant's Unix socket.
+        deadline_ms: deadline in milliseconds; 0: libtern's default.
+    """
 
     def __init__(self, path: str, *, deadline_ms: int = 0) -> None:
         pointer = ct.c_void_p()
@@ -97,8 +114,9 @@ class Connection:
         self._handle: Handle | None = None
         self._holders: WeakSet[Dropping] = WeakSet()
         self._async: Asynchronous | None = None
-        self._cookies = itertools.count(1)  # of all that is submitted: an Async that was closed may have left some
-        self._records: ct.c_void_p | None = None  # the tenant's record memory, once it was needed
+        # Cookies of all submitted requests: a closed Async may have left some under way.
+        self._cookies = itertools.count(1)
+        self._records: ct.c_void_p | None = None  # the tenant's record memory; None: not mapped yet
         err = lib.tern_connect(encoded("path", path), milliseconds(deadline_ms), ct.byref(pointer))
         if err:
             raise error_of(err, f"{path}: {lib.tern_error_text(None).decode()}")
@@ -113,8 +131,11 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Ends it at once, where no array of its pages is left. A pool and its engine name each other, so
-        what they hold is not left to the garbage collector."""
+        """Closes the connection: at once, if no array of its pages is left.
+
+        A pool and its engine refer to each other, so close() releases what they have instead of
+        leaving that to the garbage collector.
+        """
         handle, self._handle = self._handle, None
         for holder in list(self._holders):
             holder._drop()
@@ -129,12 +150,12 @@ class Connection:
         return self._handle.pointer
 
     def _catch_up(self) -> None:
-        """Takes the answers that came before the one that a synchronous call has got."""
+        """Receives the answers that arrived before the answer of a synchronous call."""
         if self._async:
             self._async._drain()
 
     def _record_memory(self, deadline_ms: int) -> ct.c_void_p:
-        p = self._p  # else the mapping is gone
+        p = self._p  # raises if the connection, and so the mapping, is gone
         if self._records is None:
             mapped = ct.c_void_p()
             self._check(lib.tern_records_map(p, milliseconds(deadline_ms), ct.byref(mapped)))
@@ -145,7 +166,7 @@ class Connection:
         return str(lib.tern_error_text(self._p).decode())
 
     def _numbered(self, error: TernError) -> TernError:
-        """An exception of the last answer, with the numbers of its text."""
+        """Returns `error` with the numbers of the last answer's text."""
         n = (ct.c_uint64 * 2)()
         lib.tern_error_numbers(self._p, n)
         error.numbers = (n[0], n[1])
@@ -157,11 +178,11 @@ class Connection:
 
     @property
     def incarnation(self) -> int:
-        """The number of the daemon's life: another one after each start."""
+        """The daemon's incarnation: a new number at each start."""
         return int(lib.tern_incarnation(self._p))
 
     def trace(self, trace_id: int) -> None:
-        """From now on the requests of this connection carry this id, which the daemons log."""
+        """Sets the trace id of all further requests of this connection, which the daemons log."""
         lib.tern_trace(self._p, number("trace_id", trace_id, U64_MAX))
 
     def ping(self, *, deadline_ms: int = 0) -> None:
@@ -174,11 +195,21 @@ class Connection:
         return told
 
     def wait_published(self, step: int, *, deadline_ms: int = 0) -> None:
-        """Waits until every rank has passed `step`, as the daemon sees it."""
+        """Waits until every rank has passed `step`, as the daemon sees it.
+
+        Raises:
+            Conflict: a later wait of this connection replaced this one.
+            Gone: a process of this engine died, or this process has left the engine.
+        """
         self._check(lib.tern_wait_published(self._p, step_number(step), milliseconds(deadline_ms)))
 
     def namespace_reset(self, ns: Namespace, *, deadline_ms: int = 0) -> Reset:
-        """Forgets what was committed under `ns`, here and on the peers that are connected."""
+        """Resets a namespace: nothing that was committed under `ns` is found any more, here and on
+        the connected peers. Sessions that run in it can finish.
+
+        Raises:
+            Busy: too many resets wait for peers that are not connected. Nothing was reset.
+        """
         nodes, unreached = ct.c_uint32(), ct.c_uint32()
         self._check(
             lib.tern_namespace_reset_peers(
@@ -188,7 +219,11 @@ class Connection:
         return Reset(nodes.value, unreached.value)
 
     def ticket_renew(self, ticket: str, *, stands_ms: int = 0, deadline_ms: int = 0) -> int:
-        """At the daemon that gave it: from now on the ticket stands for so many milliseconds, which it returns."""
+        """Renews a ticket at the daemon that issued it.
+
+        Returns:
+            The number of milliseconds that the ticket is valid from now on.
+        """
         stands, wanted = ct.c_uint32(), number("stands_ms", stands_ms)
         self._check(
             lib.tern_ticket_renew(
@@ -198,7 +233,7 @@ class Connection:
         return stands.value
 
     def ticket_drop(self, ticket: str, *, deadline_ms: int = 0) -> None:
-        """At the daemon that gave it: nobody will fetch it."""
+        """Drops a ticket at the daemon that issued it: it can no longer be fetched."""
         self._check(lib.tern_ticket_drop(self._p, encoded("ticket", ticket), milliseconds(deadline_ms)))
 
     def join(
@@ -211,7 +246,16 @@ class Connection:
         device: str | None = None,
         deadline_ms: int = 0,
     ) -> Engine:
-        """Makes this process a part of the engine `name`: its scheduler, a worker, or both."""
+        """Makes this process a part of the engine `name`.
+
+        Args:
+            name: the engine's name, at most 47 bytes.
+            role: "scheduler", "worker" or "both".
+            rank, world: the number of this rank, and the number of ranks.
+            device: UUID of this rank's device, or the index of the tenant's region ("0"); None:
+                region r is rank r's.
+            deadline_ms: deadline in milliseconds; 0: libtern's default.
+        """
         self._check(
             lib.tern_join_device(
                 self._p,
@@ -228,11 +272,11 @@ class Connection:
 
 @one_thread
 class Engine:
-    """What this process has joined. Leaving the `with` block closes the connection, and so leaves
-    the engine.
+    """The engine that this process has joined. Leaving the `with` block closes the connection, and
+    so leaves the engine.
 
     connection, name: as it was joined
-    last_step: the number of the last `with engine.step()`, 0 before the first
+    last_step: the number of the last `with engine.step()`; 0 before the first
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
@@ -260,7 +304,23 @@ class Engine:
         align_tokens: int = 0,
         deadline_ms: int = 0,
     ) -> Pool:
-        """Carves a pool from the tenant's memory and maps this rank's region of it."""
+        """Opens a pool in the tenant's memory and maps this rank's region of it.
+
+        Args:
+            groups: the kinds of pages, each with a name of its own.
+            bytes, host_bytes: bytes of the pool and of its host tier in one region.
+            supersede: "lazy", "eager" or "off": when STATE pages that a deeper resume point has
+                made unnecessary are freed.
+            shard: how ranks divide a page: "none", "heads", "replicated", "layers" or "tokens".
+            stages: stages of the pipeline.
+            align_tokens: tokens of a chunk (L); 0: the least common multiple of the HISTORY groups'
+                page_tokens.
+
+        Raises:
+            Quota: the tenant does not have that much memory left.
+            Invalid: the layout is wrong; the text names the field.
+            Busy: the daemon is clearing an older pool. Repeat the call.
+        """
         layout, kept = c_layout(groups, bytes, host_bytes, supersede, shard, stages, align_tokens)
         handle, align = ct.c_uint64(), ct.c_uint32()
         c, ms = self.connection, milliseconds(deadline_ms)
@@ -271,7 +331,12 @@ class Engine:
     def map_pool(
         self, handle: int, groups: Sequence[Group], *, align_tokens: int, deadline_ms: int = 0
     ) -> Pool:
-        """Maps a pool that another process of this engine has opened."""
+        """Maps a pool that another process of this engine has opened.
+
+        Args:
+            handle, align_tokens: as the other process's Pool has them.
+            groups: the same groups as in its open_pool.
+        """
         check_names(groups)
         number("align_tokens", align_tokens)
         mapped, named = ct.c_void_p(), number("handle", handle, U64_MAX)
@@ -282,16 +347,19 @@ class Engine:
         return pool
 
     def batch(self) -> Batch:
-        """An empty batch, to be used in each iteration."""
+        """Returns an empty batch, which may be used again in each iteration."""
         from .session import Batch
 
         return Batch(self)
 
     @contextmanager
     def step(self, *, stream: int | None = None) -> Iterator[int]:
-        """One iteration: gives its number, and publishes it at the end for an engine that computes in
-        the block itself, or whose kernels are all in `stream` then (see Pool.done_step_on_stream). After an
-        exception it is not published; a later step covers it."""
+        """One iteration: yields its number, and publishes it at the end of the block.
+
+        For an engine that computes in the block itself or, with `stream`, whose kernels are all in
+        that stream by then (Pool.done_step_on_stream). After an exception the step is not
+        published; a later step covers it.
+        """
         self.last_step += 1
         yield self.last_step
         for pool in self._pools:
@@ -305,14 +373,14 @@ class Engine:
 class Pool:
     """A mapped pool: pages as arrays, and the sessions that run in it.
 
-    engine, connection: whose it is
-    handle: its number, as tern.h has it
-    groups: its kinds of pages, as they were given to open_pool
-    align_tokens: prefixes are shared in chunks of so many tokens (L)
-    nbytes: of this process's mapping
-    device: the UUID of the GPU that it lies on, or None: it is memory of the host
-    ordinal: the number of that GPU as CUDA shows it to this process, or None
-    base: its address; on a GPU one of that GPU
+    engine, connection: the engine and connection that mapped it
+    handle: its number, as in tern.h
+    groups: its kinds of pages, as passed to open_pool
+    align_tokens: tokens of a chunk (L); prefixes are shared in whole chunks
+    nbytes: bytes of this process's mapping
+    device: UUID of the GPU that it lies on; None: memory of the host
+    ordinal: CUDA's number of that GPU in this process; None: memory of the host
+    base: address of the mapping; for a pool on a GPU an address of that GPU
     """
 
     def __init__(
@@ -326,7 +394,7 @@ class Pool:
         self.device = device.decode() if device else None
         self.ordinal: int | None = int(lib.tern_pool_ordinal(mapped)) if device else None
         self.base = int(lib.tern_pool_base(mapped))
-        # The arrays hold this buffer, and the buffer holds the connection. Of a GPU there is none.
+        # Arrays refer to this buffer, and the buffer to the connection. On a GPU there is none.
         self._bytes: Any = None if self.device else (ct.c_uint8 * size).from_address(self.base)
         if self._bytes is not None:
             self._bytes.handle = self.connection._handle
@@ -343,8 +411,17 @@ class Pool:
         raise Invalid(f"no group {name!r}: there are {', '.join(g.name for g in self.groups)}")
 
     def pages(self, name: str) -> npt.NDArray[Any]:
-        """All pages of a group, without a copy: an array of shape (pages, *group.shape), whose first
-        index is a page's. Groups share the memory of the pool: touch only pages of your tables."""
+        """Returns all pages of a group, without a copy.
+
+        The groups share the pool's memory: touch only the pages in your tables.
+
+        Returns:
+            An array of shape (pages, *group.shape) and the group's dtype, indexed by page index.
+            The array keeps the mapping alive.
+
+        Raises:
+            Unsupported: the pool lies on a GPU; use view().
+        """
         g = self.group(name)
         if self.device:
             raise Unsupported(f"the pool lies on {self.device}: Pool.view has its pages, for that GPU alone")
@@ -355,7 +432,10 @@ class Pool:
         return flat.reshape((count, *g.shape))
 
     def view(self, name: str) -> Pages:
-        """The same for libraries that take DLPack, wherever the pool lies, or `__cuda_array_interface__`."""
+        """Returns the same pages for libraries that take DLPack or `__cuda_array_interface__`.
+
+        Works for pools in memory of the host and on GPUs; `__cuda_array_interface__` for GPUs only.
+        """
         from .exchange import Pages
 
         g, handle = self.group(name), self.connection._handle
@@ -364,16 +444,28 @@ class Pool:
         return Pages(handle, g, self.base, self.nbytes // g.page_bytes, self.ordinal)
 
     def done_step(self, step: int) -> None:
-        """Publishes the last step that this rank's device has finished. No request."""
+        """Publishes the last step that this rank's device has finished. Sends no request."""
         c = self.connection
-        if c._p:  # else the mapping may be gone
+        if c._p:  # raises if the connection is closed: the mapping may be gone
             c._check(lib.tern_done_step(self._mapped, step_number(step)))
 
     def done_step_on_stream(self, step: int, stream: int) -> str:
-        """The same when the CUDA stream has done all that it was given before this call, and no earlier. Nobody
-        waits for the device. stream: its handle (`torch.cuda.Stream.cuda_stream`, a CUstream), of the context
-        that is current in this thread. Says who will write the step: "device", or "host", a thread of CUDA's
-        driver, where the device cannot."""
+        """Publishes the step when the CUDA stream has finished all work queued on it before this
+        call, and no earlier. Does not wait for the device.
+
+        Args:
+            step: the step, as for done_step.
+            stream: the stream's handle (`torch.cuda.Stream.cuda_stream`, a CUstream), of the
+                context that is current in this thread.
+
+        Returns:
+            The writer of the step: "device", or "host" if the device cannot write it and a thread
+            of CUDA's driver does.
+
+        Raises:
+            Unsupported: this host has no CUDA driver, or the driver shows no GPU.
+            Busy: too many steps that a thread of the driver writes are in streams.
+        """
         c, by = self.connection, ct.c_int()
         handle = ct.c_void_p(number("stream", stream, U64_MAX))
         if c._p:
@@ -381,11 +473,22 @@ class Pool:
         return STEP_BY[by.value]
 
     def checksums_on_stream(self, group: str, pages: npt.ArrayLike, *, step: int, stream: int) -> None:
-        """Lets this rank's GPU compute the checksums of pages in the CUDA stream, behind all that it was given
-        before, for the commit that names `step`: the daemon then reads none of them. Call it before the step's
-        own done_step_on_stream, for each commit and in every rank; what it is not called for the daemon computes.
-        pages: rows of an index and a generation, as `session.page_refs(group)` has them. Unsupported: it stays so, and
-        commits need nothing of it; after any error the daemon computes the checksums of all these pages."""
+        """Queues the computation of the checksums of pages on this rank's GPU, in the CUDA stream,
+        after all work that is queued on it, for the commit that names `step`.
+
+        The daemon then does not read these pages for their checksums. Call it before the step's own
+        done_step_on_stream, for each commit and in every rank; the daemon computes the checksums
+        that are missing. After any error the daemon computes the checksums of all these pages.
+
+        Args:
+            group: name of the group.
+            pages: uint32 rows of an index and a generation, as `session.page_refs(group)` has them.
+            step: the step of the commit.
+            stream: as for done_step_on_stream.
+
+        Raises:
+            Unsupported: permanent; do not call it again. Commits work without it.
+        """
         c, g = self.connection, self.group(group)
         rows = np.ascontiguousarray(pages, np.uint32)
         if rows.ndim != 2 or rows.shape[1] != 2:
@@ -399,8 +502,18 @@ class Pool:
     def session(
         self, ns: Namespace, *, blobs_kept: int = 0, merging: bool = False, deadline_ms: int = 0
     ) -> Session:
-        """Opens a session in this pool. blobs_kept: so many of its last turn records keep their blobs, 1
-        to 16; 0 stands for 2. merging: all of them do, for several samples that are merged."""
+        """Opens a session in this pool.
+
+        Args:
+            ns: the namespace of its prefixes.
+            blobs_kept: how many of its last turn records keep their blobs, 1 to 16; 0: 2.
+            merging: all turn records keep their blobs, to merge several samples.
+
+        Raises:
+            Gone: the pool was closed.
+            Quota: the tenant has its maximum of sessions.
+            Busy: the daemon is draining, or all session slots are in use.
+        """
         from .session import Session
 
         return Session(self, ns, blobs_kept=blobs_kept, merging=merging, deadline_ms=deadline_ms)
@@ -408,7 +521,7 @@ class Pool:
     def peek(
         self, ns: Namespace, tokens: TokenList, *, keys: Iterable[ExtraKey] = (), deadline_ms: int = 0
     ) -> Depths:
-        """How deep a prefix is in the tree, in tokens, without any effect."""
+        """Returns how deep a prefix is in the tree, in tokens, without any effect."""
         c, listed, depths = self.connection, c_tokens(tokens, keys), _lib.Depths()
         c._check(
             lib.tern_peek_depths(
@@ -424,13 +537,20 @@ class Pool:
         low: int | Mapping[str, int] | None = None,
         sessions: int = 256,
     ) -> Lease:
-        """Holds pages of this pool ahead of need, for so many sessions at a time: see Lease. low: half of `high`."""
+        """Begins a lease of pages of this pool, for at most `sessions` sessions at a time.
+
+        high, low: see Lease; low None: half of `high`.
+        """
         from .lease import Lease
 
         return Lease(self, high=high, low=low, sessions=sessions)
 
     def close(self, *, deadline_ms: int = 0) -> None:
-        """Gives up the pool and its prefixes. Arrays stay valid while this connection lives."""
+        """Closes the pool and drops its prefixes. Arrays stay valid while this connection lives.
+
+        Raises:
+            Conflict: sessions are open in it, or another engine has mapped it.
+        """
         c = self.connection
         c._check(lib.tern_pool_close(c._p, self.handle, milliseconds(deadline_ms)))
 

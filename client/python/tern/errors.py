@@ -1,4 +1,7 @@
-"""One class of exception for each error of libtern, with its numbers as attributes."""
+"""One exception class for each error of libtern, with the error's numbers as attributes.
+
+error_of maps a number of enum tern_err to its class. All other modules raise through it.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,33 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shortage:
-    """Why pages ran out. The numbers are pages of `group`."""
+    """The reason for a lack of pages. The numbers are pages of `group`."""
 
-    group: str  # its name; for Retract, the host tier's
+    group: str  # name of the group; for Retract, the host tier's
     needed: int
     free: int
-    evictable: int  # in prefixes that nobody holds
+    evictable: int  # in prefixes that nobody pins
     retiring: int  # free when a step has passed
-    until_step: int  # let all ranks pass it, then repeat; 0: no step will bring more
+    until_step: int  # let all ranks pass it, then repeat; 0: no step will free more
 
 
 class TernError(Exception):
-    """What libtern answered: `kind` is the name of its error, the message says what to do."""
+    """An error of libtern. `kind` is the error's name; the message names what to do."""
 
     kind = "?"
-    done: list[bool] = []  # of a get or put of blocks: which keys it had done by then
-    numbers = (0, 0)  # of the text, in its order, where a daemon named any; of what never fits: needed, and at most
+    done: list[bool] = []  # for a get or put of blocks: the keys that were done before the error
+    numbers = (0, 0)  # the daemon's numbers in the text, in order; QUOTA: needed, and the most
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
 
 
 class Invalid(TernError):
-    """A value is out of range, or the session is in no state for it."""
+    """A value is out of range, or the session's state does not allow the call."""
 
     kind = "INVALID"
-    align = 0  # of a commit to no multiple of it: pool.align_tokens; else 0
-    handed = 0  # of a fetch by ticket: the length that was handed over, where the session's list has another; else 0
+    align = 0  # pool.align_tokens, if the depth of a commit is no multiple of it; else 0
+    handed = 0  # fetch by ticket: the length handed over, if the session's list has another; else 0
 
 
 class Malformed(TernError):
@@ -49,7 +52,7 @@ class Conflict(TernError):
 
 
 class Exhausted(TernError):
-    """POOL_EXHAUSTED: there are not enough pages. `shortage` says what waiting would bring."""
+    """POOL_EXHAUSTED: there are not enough pages. `shortage` has what waiting can free."""
 
     kind = "POOL_EXHAUSTED"
 
@@ -63,19 +66,22 @@ class Exhausted(TernError):
 
 
 class PeerLost(TernError):
-    """The daemon of another host is not connected. This connection lives on."""
+    """The daemon of another host is not connected. This connection stays usable."""
 
     kind = "PEER_LOST"
 
 
 class TimedOut(TernError):
-    """The deadline passed, and the request may still take effect. Of a session, recover() tells what it has now."""
+    """The deadline passed, and the request may still take effect.
+
+    For a session, recover() returns its lengths and table now.
+    """
 
     kind = "TIMED_OUT"
 
 
 class Busy(TernError):
-    """A limit on concurrent work is reached: repeat it, after `retry_ms` where that is not 0."""
+    """A limit on concurrent work is reached: repeat the call, after `retry_ms` if that is not 0."""
 
     kind = "BUSY"
 
@@ -85,8 +91,8 @@ class Busy(TernError):
 
 
 class Gone(TernError):
-    """The session or turn is closed or has ended: drop it. Or this fetch or recover was cancelled, and the
-    session goes on with what it has."""
+    """The session or turn is closed or has ended: drop it. Or this fetch or recover was cancelled,
+    and the session continues with what it has."""
 
     kind = "GONE"
 
@@ -96,7 +102,11 @@ class Denied(TernError):
 
 
 class Quota(TernError):
-    """A limit that waiting does not lift. Of pages: `shortage.needed` at once, of `shortage.free` at most."""
+    """A limit that waiting does not lift.
+
+    If it is a limit on pages, the request needs `shortage.needed` at once, and there can be at most
+    `shortage.free`.
+    """
 
     kind = "QUOTA"
 
@@ -123,7 +133,7 @@ class DaemonLost(TernError):
     kind = "DAEMON_LOST"
 
 
-# By number, as in tern_err.h; 0 is OK.
+# Indexed by the number in tern_err.h; 0 is OK.
 KINDS: list[type[TernError]] = [
     TernError,
     Invalid,
@@ -147,7 +157,7 @@ KINDS: list[type[TernError]] = [
 def error_of(
     err: int, text: str, shortage: Shortage | None = None, retry_ms: int = 0
 ) -> TernError:
-    """The exception for a number of enum tern_err that is not 0."""
+    """Returns the exception for `err`, a number of enum tern_err that is not 0."""
     kind = KINDS[err] if 0 < err < len(KINDS) else Internal
     if kind is Exhausted:
         return Exhausted(text, shortage)

@@ -1,5 +1,8 @@
-"""Pages of a pool for libraries that have arrays of their own, without a copy: DLPack, and on a GPU
-`__cuda_array_interface__` too."""
+"""Pages of a pool for libraries that have arrays of their own, without a copy.
+
+Pool.view returns a Pages, which implements DLPack and, on a GPU, `__cuda_array_interface__`.
+Invariant: a tensor that was exported keeps its mapping alive until its consumer deletes it.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +45,12 @@ class DLManagedTensor(ct.Structure):
     _fields_ = [("dl_tensor", DLTensor), ("manager_ctx", ct.c_void_p), ("deleter", ct.c_void_p)]
 
 
-_NAME = b"dltensor"  # of a capsule that nobody has taken yet
+_NAME = b"dltensor"  # name of a capsule that no consumer has taken yet
 _capsule_new = ct.PYFUNCTYPE(ct.py_object, ct.c_void_p, ct.c_char_p, ct.c_void_p)(("PyCapsule_New", ct.pythonapi))
 _capsule_is = ct.PYFUNCTYPE(ct.c_int, ct.c_void_p, ct.c_char_p)(("PyCapsule_IsValid", ct.pythonapi))
 _capsule_at = ct.PYFUNCTYPE(ct.c_void_p, ct.c_void_p, ct.c_char_p)(("PyCapsule_GetPointer", ct.pythonapi))
 
-# What was handed out, by address: the tensor with its arrays, and the mapping that it lies in.
+# Exported tensors by address: each with its arrays, and the mapping that it lies in.
 _held: dict[int, tuple[DLManagedTensor, Any, Handle]] = {}
 
 
@@ -56,23 +59,25 @@ def _let_go(tensor: int, held: dict[int, tuple[DLManagedTensor, Any, Handle]] = 
 
 
 def _capsule_gone(capsule: int, is_it: Any = _capsule_is, at: Any = _capsule_at, name: bytes = _NAME) -> None:
-    if is_it(capsule, name):  # whoever took the tensor has renamed it, and calls the deleter
+    if is_it(capsule, name):  # a consumer that took the tensor renamed it, and calls the deleter
         _let_go(at(capsule, name))
 
 
 _deleter = ct.CFUNCTYPE(None, ct.c_void_p)(_let_go)
 _destructor = ct.PYFUNCTYPE(None, ct.c_void_p)(_capsule_gone)
-for _called in _deleter, _destructor:  # by capsules that may live longer than this module
+for _called in _deleter, _destructor:  # capsules call them, and may outlive this module
     ct.pythonapi.Py_IncRef(ct.py_object(_called))
 
 
 class Pages:
-    """All pages of a group, as Pool.view gives them: `torch.from_dlpack(view)`, `cupy.asarray(view)` and the
-    like make an array of it, which keeps the mapping alive. Which kernels are done is for the engine to
-    know: nothing here waits for a stream.
+    """All pages of a group, as Pool.view returns them.
 
-    shape, dtype: (pages, *group.shape), and the group's
-    device: the number of the GPU as CUDA shows it to this process; None: memory of the host
+    `torch.from_dlpack(view)`, `cupy.asarray(view)` and the like make an array of it, which keeps
+    the mapping alive. Nothing here waits for a stream: the engine has to know which kernels are
+    done.
+
+    shape, dtype: (pages, *group.shape), and the group's dtype
+    device: CUDA's number of the GPU in this process; None: memory of the host
     """
 
     def __init__(self, handle: Handle, group: Group, address: int, count: int, device: int | None) -> None:
@@ -105,7 +110,11 @@ class Pages:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        """A capsule with a DLManagedTensor, as of before DLPack 1.0, which newer libraries read as well."""
+        """Returns a capsule with a DLManagedTensor of before DLPack 1.0, which all libraries read.
+
+        Raises:
+            BufferError: a copy or another device was asked for, or DLPack has no such dtype.
+        """
         del stream, max_version
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError("pages are handed out where they lie, and never copied")

@@ -1,5 +1,9 @@
-"""One thread at a time on a connection: what an answer has brought is copied before another thread's call takes its
-place. Libtern refuses two threads within its calls; this refuses those between a call and the copy of its answer."""
+"""The guard that lets one thread at a time use a connection.
+
+An answer's memory is valid until the next call, so a thread's call and the copy of its answer must
+not be interleaved with another thread's call. libtern refuses two threads inside its calls; this
+guard also covers the time between a call and the copy of its answer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ C = TypeVar("C", bound=type)
 
 
 class Guard:
-    """One guard a connection. The check makes no system call; a thread may hand the connection on between two calls."""
+    """The guard of one connection. The check makes no system call. A connection may pass from one
+    thread to another between two calls."""
 
     def __init__(self) -> None:
         self._lock, self._pid = threading.RLock(), os.getpid()
@@ -28,7 +33,7 @@ class Guard:
         self._lock.release()
 
     def refusal(self) -> Conflict | DaemonLost:
-        if os.getpid() != self._pid:  # a thread of the parent was in a call
+        if os.getpid() != self._pid:  # at the fork, another thread of the parent was in a call
             return DaemonLost("this is a forked child, and the connection is its parent's: connect anew")
         return Conflict(
             "another thread is in a call on this connection: hand it on between calls, or let each thread connect by itself"
@@ -50,9 +55,10 @@ def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def one_thread(cls: C) -> C:
-    """All public methods of the class, whose objects have a connection or are one."""
+    """Guards all public methods of a class whose objects have a connection or are one."""
     for name, call in list(vars(cls).items()):
+        # A context manager (__wrapped__) is left out: its body resumes after the call.
         public = not name.startswith("_") or name in ("__enter__", "__exit__")
-        if public and inspect.isfunction(call) and not hasattr(call, "__wrapped__"):  # a context manager's goes on later
+        if public and inspect.isfunction(call) and not hasattr(call, "__wrapped__"):
             setattr(cls, name, _guarded(call))
     return cls

@@ -1,4 +1,8 @@
-"""What a pool is made of, and what its prefixes are kept apart by: values, without a connection."""
+"""The layout of a pool and the identity of its prefixes: values, without a connection.
+
+The public classes are arguments of Engine.open_pool and of sessions. The other functions convert
+arguments for libtern and raise Invalid with the argument's name.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +33,14 @@ TokenList = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 def choice(table: dict[str, int], what: str, word: str) -> int:
-    """The number of a word, or Invalid with the words that there are."""
+    """Returns the number of a word, or raises Invalid with the words that are allowed."""
     if word not in table:
         raise Invalid(f"{what}={word!r}: say one of {', '.join(map(repr, table))}")
     return table[word]
 
 
 def encoded(what: str, text: object) -> bytes:
-    """A string as libtern takes it, or Invalid with the name of the argument."""
+    """Returns a string as libtern takes it, or raises Invalid with the name of the argument."""
     if not isinstance(text, str):
         raise Invalid(f"{what}={text!r}: say a string")
     if "\0" in text:
@@ -52,8 +56,11 @@ def encoded_or_none(what: str, text: object) -> bytes | None:
 
 
 def number(what: str, value: object, most: int = U32_MAX) -> int:
-    """A number as libtern takes it, or Invalid with the name of the argument: ctypes would say which
-    argument it is by its place, and would take -1 for a large number."""
+    """Returns a number as libtern takes it, or raises Invalid with the name of the argument.
+
+    ctypes itself would name an argument by its position only, and would convert -1 to a large
+    number.
+    """
     try:
         n = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -91,7 +98,7 @@ def dtype_of(group: str, dtype: str) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Channels:
-    """A run of `count` equal parts of `width` channels, which is divided over the ranks by itself."""
+    """A run of `count` equal parts of `width` channels, divided over the ranks separately."""
 
     name: str
     count: int
@@ -100,8 +107,11 @@ class Channels:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a field: "layer", "kv", "token", "head", "channel", "dim" or "state". Its length is that
-    of the whole pool, over all ranks; the stride is the one in the page of one rank."""
+    """An axis of a field: "layer", "kv", "token", "head", "channel", "dim" or "state".
+
+    length: elements in the whole pool, over all ranks
+    stride_bytes: stride in the page of one rank
+    """
 
     name: str
     length: int
@@ -110,7 +120,13 @@ class Axis:
 
 @dataclass(frozen=True)
 class Field:
-    """An array in the pages of a group, as all ranks together see it: see tern_field in tern.h."""
+    """An array in the pages of a group, as all ranks together see it: struct tern_field in tern.h.
+
+    axes: outermost first
+    offset: of its first element in a page, in bytes
+    replicated: every rank has the whole array
+    sections: with a "channel" axis; else empty
+    """
 
     name: str
     axes: tuple[Axis, ...]
@@ -122,28 +138,35 @@ class Field:
 
 @dataclass(frozen=True)
 class Group:
-    """One kind of page. `shape` and `dtype` are those of a page in one region, as NumPy names them:
-    (layers, 2, page_tokens, heads, head_dim) and "float16", for instance. The names of the axes
-    are for other engines that would use the pool: equal groups have equal ones."""
+    """One kind of page.
+
+    shape, dtype: those of a page in one region, as NumPy names them: (layers, 2, page_tokens,
+        heads, head_dim) and "float16", for instance
+    family: "history", "window" or "recurrent"
+    axes: names of the axes of `shape`, for other engines that use the pool: equal groups have
+        equal names
+    units: checksummed pieces of a page; 0 stands for 1
+    cap_pages: the most pages of the group; 0: limited by the pool only
+    """
 
     name: str
     page_tokens: int
     shape: tuple[int, ...]
     dtype: str = "float32"
     family: str = "history"
-    window: int = 0  # of a "window" group, in tokens
-    reserve: int = 0  # of a "window" group: tokens of the largest rewind, at least 1
+    window: int = 0  # tokens of a "window" group; else 0
+    reserve: int = 0  # "window" group: tokens of the largest rewind, at least 1; else 0
     axes: tuple[str, ...] = ()
     units: int = 0
     cap_pages: int = 0
-    fields: tuple[Field, ...] = ()  # with them, pools of other shardings can exchange its pages
+    fields: tuple[Field, ...] = ()  # if set, pools of other shardings can exchange its pages
 
     @property
     def page_bytes(self) -> int:
         return math.prod(self.shape) * dtype_of(self.name, self.dtype).itemsize
 
     def pages_for(self, tokens: int) -> int:
-        """Pages of a session with so many allocated tokens."""
+        """Returns the number of pages of a session with so many allocated tokens."""
         if self.family == "recurrent":
             return 1 if tokens else 0
         return -(-tokens // self.page_tokens)
@@ -151,7 +174,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Namespace:
-    """What keeps prefixes apart that have equal tokens."""
+    """The namespace of a prefix: equal tokens in different namespaces are different prefixes."""
 
     model: str = ""
     revision: str = ""
@@ -167,7 +190,7 @@ class Namespace:
 
 @dataclass(frozen=True)
 class ExtraKey:
-    """Something beside the token at `position` that belongs to the prefix: an image's hash."""
+    """Content at the token at `position` that is part of the prefix's identity: an image's hash."""
 
     position: int
     hi: int
@@ -184,7 +207,7 @@ class CTokens:
 
 
 def c_ids(tokens: TokenList) -> Ids:
-    """The tokens as the daemon compares them. Invalid: one of them is no 32-bit id."""
+    """Returns the tokens as a uint32 array. Raises Invalid if one of them is no 32-bit id."""
     given = np.asarray(tokens)
     if given.ndim != 1:
         raise Invalid(f"tokens are a list of numbers, not of shape {given.shape}")
@@ -230,7 +253,7 @@ def c_axes(g: Group, itemsize: int) -> ct.Array[_lib.Axis] | None:
 
 
 def c_field(c: _lib.Field, g: Group, f: Field) -> object:
-    """Fills it in, and returns what it points to."""
+    """Fills in `c`, and returns the memory that it points to."""
     what = f"group {g.name!r}: field {f.name!r}"
     c.name = encoded(what, f.name)
     c.over = 1 if f.replicated else 0
@@ -252,7 +275,7 @@ def c_field(c: _lib.Field, g: Group, f: Field) -> object:
 
 
 def c_group(c: _lib.Group, g: Group) -> object:
-    """Fills it in, and returns what it points to."""
+    """Fills in `c`, and returns the memory that it points to."""
     c.name = encoded("the name of a group", g.name)
     for i, length in enumerate(g.shape):
         number(f"group {g.name!r}: shape[{i}]", length, U64_MAX)
@@ -269,7 +292,7 @@ def c_group(c: _lib.Group, g: Group) -> object:
 
 
 def check_names(groups: Sequence[Group]) -> None:
-    """A table is found by its group's name, so each has its own."""
+    """Raises Invalid if two groups have one name: a table is found by its group's name."""
     seen: set[str] = set()
     for g in groups:
         if g.name in seen:
@@ -286,7 +309,7 @@ def c_layout(
     stages: int = 1,
     align_tokens: int = 0,
 ) -> tuple[_lib.Layout, object]:
-    """The layout, and what it points to."""
+    """Returns the layout, and the memory that it points to."""
     check_names(groups)
     listed = (_lib.Group * len(groups))()
     kept = [listed, *(c_group(c, g) for c, g in zip(listed, groups))]

@@ -1,4 +1,7 @@
-"""Decode without waiting: pages that an engine holds ahead of need."""
+"""Leases: pages that an engine has ahead of need, so that a decode step waits for no request.
+
+Pool.lease begins a Lease; tern_lease.h defines the calls.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ from .session import Answered, Result, Session
 
 @dataclass
 class Told:
-    """An answer to a commit, which the session's table has taken in; or an operation that was refused after its
-    call had returned: with `failed`, each further call on that session raises its error, so remove it."""
+    """An answer to a commit, which was applied to the session's table, or an operation that was
+    refused after its call had returned. With `failed`, each further call on that session raises its
+    error, so remove it."""
 
     session: Session
     failed: bool
@@ -29,12 +33,16 @@ class Told:
 
 @one_thread
 class Lease:
-    """A stock of pages of a pool, for sessions that decode. `extend` takes pages from it without a request, and
-    `submit` tells the daemon of a whole iteration without waiting. While a session is in a lease, any other call
-    on it is a Conflict. In a `with` block the lease is ended: remove its sessions before. After an exception they
-    are taken out of it, and so is a session whose own `with` block ends.
+    """A stock of pages of a pool, for sessions that decode.
 
-    high: the stock is filled up to so many pages of each group, or of each by name; low: when it has so many
+    `extend` takes pages from the stock without a request, and `submit` sends the daemon a whole
+    iteration without waiting. While a session is in a lease, any other call on it is a Conflict. A
+    `with` block ends the lease: remove its sessions before. After an exception the sessions are
+    removed, and so is a session whose own `with` block ends.
+
+    high: the stock is refilled to so many pages, of each group or by group name
+    low: the stock is refilled when it has so many pages or fewer, as `high`
+    sessions: the most sessions at a time
     """
 
     def __init__(
@@ -45,7 +53,7 @@ class Lease:
         self._pointer: ct.c_void_p | None = None
         self._sessions: dict[int, Session] = {}
         self._slots: dict[int, int] = {}
-        self._last_step = 0  # the highest that was submitted
+        self._last_step = 0  # the highest step that was submitted
         layout, kept = c_layout(pool.groups, 1, 0, "lazy", "none")
         marks, pointer = (_lib.LeaseMarks * len(pool.groups))(), ct.c_void_p()
         for mark, g in zip(marks, pool.groups):
@@ -85,16 +93,26 @@ class Lease:
                 self._let_go(s)
             self.close()
         except TernError:
-            pass  # the exception says more; the lease ends with its connection
+            pass  # the first exception says more; the lease ends with its connection
 
     def close(self, *, deadline_ms: int = 0) -> None:
-        """Gives the stock back. Conflict: sessions are in the lease."""
+        """Returns the stock to the daemon and ends the lease.
+
+        Raises:
+            Conflict: sessions are in the lease.
+        """
         pointer = self._l
         self.connection._check(lib.tern_lease_end(ct.byref(pointer), milliseconds(deadline_ms)))
         self._drop()
 
     def add(self, s: Session) -> None:
-        """The session comes under the lease, as the last answer has told it."""
+        """Adds a session to the lease, with the lengths of its last answer.
+
+        Raises:
+            Busy: the lease has as many sessions as it was begun for, or the session's removal from
+                a lease is not submitted yet.
+            Conflict: the session is in a lease already.
+        """
         now, slot = _lib.Result(), ct.c_uint32()
         now.lengths = _lib.Lengths(s.committed, s.written, s.allocated)
         now.tokens = s.tokens
@@ -103,19 +121,21 @@ class Lease:
         s._lease = self
 
     def remove(self, s: Session, *, step: int) -> None:
-        """It leaves the lease with the next submit, and all calls may be used on it again. `step`: the last that
-        may touch pages which the daemon refused to assign."""
+        """Removes a session from the lease: after the next submit all calls can use it again.
+
+        `step`: the last step that may touch pages which the daemon refused to assign.
+        """
         self.connection._check(lib.tern_lease_remove(self._l, self._slot(s), s._named(step)))
         del self._slots[s.handle]
         s._lease = None
 
     def _let_go(self, s: Session) -> None:
-        """Removes it at the last step that was named or submitted, and tells the daemon."""
+        """Removes a session at the last step that was named or submitted, and submits that."""
         if self._last_step:
             s._named(self._last_step)
         try:
             self.remove(s, step=s._last_step)
-        except Busy:  # one Step is full
+        except Busy:  # the Step is full
             self._submitted()
             self.remove(s, step=s._last_step)
         self._submitted()
@@ -128,8 +148,15 @@ class Lease:
             self.submit()
 
     def extend(self, s: Session, *, append: TokenList = (), written: int = 0, allocated: int = 0) -> None:
-        """What Session.extend does, with pages of the stock. 0 leaves a length as it is. Busy: the stock has not so
-        many pages now, or one request is full: submit(), without a step, then wait()."""
+        """Extends a session as Session.extend does, with pages of the stock and without a request.
+
+        append: at most 24 tokens. 0 leaves a length unchanged.
+
+        Raises:
+            Busy: the stock does not have that many pages now, or one request is full: call submit()
+                without a step, then wait().
+            Exhausted: neither the stock nor the pool has enough pages.
+        """
         ids, runs, n = c_ids(append), ct.POINTER(_lib.Run)(), ct.c_uint32()
         written, allocated = number("written", written) or s.written, number("allocated", allocated) or s.allocated
         self.connection._check(
@@ -150,33 +177,47 @@ class Lease:
             s._put(name, first, pages)
 
     def rewind(self, s: Session, length: int, *, step: int) -> None:
-        """As Session.rewind. What is given back does not come to the stock."""
+        """Rewinds as Session.rewind does. The freed pages do not go to the stock."""
         n = number("length", length)
         self.connection._check(lib.tern_lease_rewind(self._l, self._slot(s), n, s._named(step)))
         s.allocated, s.written, s.tokens = min(s.allocated, n), min(s.written, n), min(s.tokens, n)
 
     def commit(self, s: Session, depth: int, *, step: int) -> None:
-        """As Session.commit; told() has the answer. `step`: the last that is dispatched before that was taken. With a
-        recurrent group, commit what the last extend has said is written, by the step that wrote it (else Conflict):
-        submit() is Busy then until told() has the answer, whose copies are to be made before the next step."""
+        """Commits as Session.commit does; told() returns the answer.
+
+        With a recurrent group, commit the length that the last extend set as written, by the step
+        that wrote it, else Conflict is raised. submit() is Busy then until told() has returned the
+        answer, whose copies must be made before the next step.
+
+        step: the last step that is dispatched before the answer is taken.
+        """
         n = number("depth", depth)
         self.connection._check(lib.tern_lease_commit(self._l, self._slot(s), n, s._named(step)))
 
     def submit(self, *, step: int = 0) -> None:
-        """Tells the daemon what was gathered, without waiting. `step`: the one that is dispatched next; 0: none. Busy:
-        do not dispatch it, since an answer to a commit may change the table first, or the daemon has not answered
-        enough: wait(), told(), and submit again. Nothing is lost."""
+        """Submits the gathered operations to the daemon, without waiting.
+
+        step: the step that is dispatched next; 0: none.
+
+        Raises:
+            Busy: do not dispatch `step`, since an answer to a commit may change the table first, or
+                the daemon has not answered enough: wait(), told(), and submit again. Nothing is
+                lost.
+        """
         named = step_number(step) if step else 0
         self.connection._check(lib.tern_lease_submit(self._l, named))
         self._last_step = max(self._last_step, named)
 
     def wait(self, *, deadline_ms: int = 0) -> None:
-        """Until all that was submitted is answered."""
+        """Waits until all that was submitted is answered."""
         self.connection._check(lib.tern_lease_wait(self._l, milliseconds(deadline_ms)))
 
     def told(self) -> list[Told]:
-        """What was answered to commits, and what was refused late. It takes the answers, also pages for the stock:
-        call it in each iteration, while the device computes, also where nobody looks at what it returns."""
+        """Returns the answers to commits, and the operations that were refused late.
+
+        The call also receives pages for the stock: make it in each iteration, while the device
+        computes, even if its result is not used.
+        """
         c, all_told = _lib.LeaseTold(), []
         while (err := lib.tern_lease_told(self._l, ct.byref(c))) == 0:
             s = self._sessions[c.slot]
@@ -190,12 +231,12 @@ class Lease:
                 for name, first, pages in answer.runs:
                     s._put(name, first, pages)
             all_told.append(Told(s, bool(c.failed), answer.result, answer.error))
-        if not isinstance(error_of(err, ""), Busy):  # that there is no more
+        if not isinstance(error_of(err, ""), Busy):  # Busy: there is no further answer
             self.connection._check(err)
         return all_told
 
     def stock(self, group: str) -> int:
-        """Pages that can be taken now."""
+        """Returns the number of pages of a group that can be taken now."""
         at = [g.name for g in self.pool.groups].index(self.pool.group(group).name)
         return int(lib.tern_lease_stock(self._l, at))
 

@@ -1,8 +1,9 @@
-"""Tern as a native plug-in of LMCache 0.5.6: an adapter of type `native_plugin` with the class TernConnector of this module.
+"""Tern as a native plug-in of LMCache 0.5.6: an adapter of type `native_plugin` with TernConnector.
 
-LMCache submits lists of keys and buffers, and polls an eventfd; a few threads answer. Blocks of one size are one set, and a
-look-up names no size, so a process finds blocks of the sizes in `value_bytes`, and of those that it has stored or loaded.
-Nothing of LMCache is imported."""
+LMCache submits lists of keys and buffers and polls an eventfd; a few threads answer. Blocks of one
+size form one set, and a look-up does not name a size. So a process finds blocks of the sizes in
+`value_bytes`, and of the sizes that it has stored or loaded. The module imports nothing of LMCache.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +19,28 @@ from .errors import Invalid
 from .layout import Namespace
 from .store import Settings, Store, StoreSet, block_key
 
-FORMAT = "lmcache 1"  # of what a block holds; a change of it makes all blocks that were put before it misses
-SIZES_MAX = 16  # of objects; those of more sizes are not stored
+FORMAT = "lmcache 1"  # of a block's content; after a change, blocks put before it are not found
+SIZES_MAX = 16  # sizes of objects; objects of further sizes are not stored
 
 log = logging.getLogger("tern.lmcache")
 
 Call = Callable[[StoreSet, Sequence[bytes], "Sequence[Any] | Spans"], list[bool]]
-Completion = tuple[int, bool, str, "list[bool] | None"]  # id, whether all is done, why not, and which
+Completion = tuple[int, bool, str, "list[bool] | None"]  # id, all done, the error, by key
 
 
 class TernConnector:
-    """namespace: what the objects depend on beside LMCache's keys (model, rank, group, chunk, salt), such as the data type of
-    the KV. workers: threads that answer; the rest is store.Settings. TernError: the configuration is wrong."""
+    """LMCache's client: submit calls, an eventfd, and completions.
+
+    Args:
+        value_bytes: sizes of the objects to find from the start.
+        namespace: what the objects depend on beside LMCache's keys (model, rank, group, chunk,
+            salt), such as the data type of the KV.
+        workers: threads that answer.
+        tern: the fields of store.Settings.
+
+    Raises:
+        TernError: the configuration is wrong.
+    """
 
     def __init__(
         self, *, value_bytes: int | Sequence[int] = (), namespace: str = "", workers: int = 2, **tern: Any
@@ -51,7 +62,7 @@ class TernConnector:
         for thread in self._threads:
             thread.start()
 
-    # ---- what LMCache calls; none of it waits but close() ----
+    # ---- calls of LMCache; only close() waits ----
 
     def event_fd(self) -> int:
         return self._event
@@ -78,7 +89,7 @@ class TernConnector:
         return done
 
     def close(self) -> None:
-        """Nothing touches LMCache's buffers when this returns."""
+        """Closes the store. When this returns, nothing touches LMCache's buffers any more."""
         self.store.close()
         for _ in self._threads:
             self._jobs.put(None)
@@ -107,7 +118,7 @@ class TernConnector:
                 told = job()
                 missing = told.count(False) if number < 0 else 0
                 done: Completion = (abs(number), not missing, f"{missing} of {len(told)} blocks" if missing else "", told)
-            except Exception as error:  # LMCache waits for each number
+            except Exception as error:  # LMCache waits for each id, so each gets a completion
                 log.exception("Tern's connector has an error of its own")
                 done = (abs(number), False, str(error), None)
             with self._lock:
@@ -148,7 +159,7 @@ class TernConnector:
         return told
 
     def _delete(self, keys: Sequence[str]) -> list[bool]:
-        """True: the block is nowhere now."""
+        """Returns, for each key, whether its block is nowhere now."""
         names = [block_key(key) for key in keys]
         of_sets = [one.remove(names) for one in list(self._sets.values())]
         return [all(gone[i] for gone in of_sets) for i in range(len(keys))]

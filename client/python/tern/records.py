@@ -1,4 +1,8 @@
-"""Turn records: what a turn leaves with its session beside KV. session.Turn has the calls."""
+"""Turn records: data that a turn leaves with its session beside KV.
+
+session.Turn has the public calls; the functions here pass their arguments to libtern and copy the
+answers.
+"""
 
 from __future__ import annotations
 
@@ -19,40 +23,43 @@ from .layout import Ids, TokenList, c_ids, encoded, milliseconds, number
 Logprobs = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
-_AT_ONCE = 64  # records that are asked about in one call: as many as an answer of the daemon has
+_AT_ONCE = 64  # records read in one call: the most that one answer of the daemon has
 
 
 @dataclass(frozen=True)
 class Recorded:
     length: int  # tokens of all records together
-    records: int  # of the session
+    records: int  # number of the session's records
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a turn left, of the tokens [first, length) of the recorded list. The arrays are copies of
-    one's own: they stay as they are, whatever becomes of the turn and its session."""
+    """One turn record, which covers the tokens [first, length) of the recorded list.
+
+    The arrays are copies that the caller owns; later changes of the turn or the session do not
+    affect them.
+    """
 
     first: int
     length: int
     tokens: Ids
-    logprobs: Logprobs | None  # one of each token, where the turn left them
-    blobs: dict[str, Bytes]  # those that are still there
-    dropped: tuple[str, ...]  # the names of those that are not
+    logprobs: Logprobs | None  # one for each token; None: the turn left none
+    blobs: dict[str, Bytes]  # those that are still stored
+    dropped: tuple[str, ...]  # names of those that were dropped
 
 
 @dataclass(frozen=True)
 class Merged:
-    """All records as one, of which the last turn wins. The arrays are copies."""
+    """All records merged into one list; blobs are those of the last turn. The arrays are copies."""
 
     tokens: Ids  # of all records
-    logprobs: Logprobs  # likewise; NaN where a record has none
+    logprobs: Logprobs  # of all records; NaN where a record has none
     blobs: dict[str, Bytes]  # of the last record
 
 
 def _logprobs(given: object) -> Logprobs:
     try:
-        with np.errstate(over="ignore"):  # the daemon says which one is not finite
+        with np.errstate(over="ignore"):  # the daemon reports the one that is not finite
             values = np.ascontiguousarray(given, np.float32)
     except (TypeError, ValueError):
         raise Invalid("log-probabilities are a list of numbers") from None
@@ -62,7 +69,7 @@ def _logprobs(given: object) -> Logprobs:
 
 
 def _bytes(name: str, given: object) -> Bytes:
-    """All bytes of it, in the order of its elements. They are copied only where they do not lie so."""
+    """Returns all bytes of `given` in the order of its elements, copied only if not contiguous."""
     try:
         array = given if isinstance(given, np.ndarray) else np.asarray(memoryview(given))  # type: ignore[arg-type]
     except TypeError:
@@ -142,7 +149,7 @@ def read(c: Connection, turn: int, first: int, blobs: bool, deadline_ms: int) ->
 
 
 def merge(all_records: list[Record], last: list[Record]) -> Merged:
-    """last: the last record with its blobs, where there is one."""
+    """Merges all records. last: the last record with its blobs; [] if there are no records."""
     missing = [
         np.full(len(r.tokens), np.nan, np.float32) if r.logprobs is None else r.logprobs for r in all_records
     ]

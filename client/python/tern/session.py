@@ -1,4 +1,8 @@
-"""Sessions with their tables of pages, and batches of their operations."""
+"""Sessions with their tables of pages, turns, and batches of operations.
+
+Pool.session opens a Session; tern.Async and tern.lease apply their answers to its tables through
+`_take` and `_put`. Invariant: a session's tables and lengths are those of its last answer.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Copy:
-    """Copy page `source` of a group into page `target`, in stream order, before the session goes on."""
+    """A copy for the engine to make: page `source` of a group to page `target`, in stream order,
+    before the session continues."""
 
     group: str
     source: int
@@ -47,24 +52,24 @@ class Copy:
 
 @dataclass
 class Result:
-    """What an operation answered: the lengths of the session, in tokens, and what is new."""
+    """The answer to an operation: the session's lengths, in tokens, and what is new."""
 
     committed: int
     written: int
     allocated: int
     tokens: int
-    matched: int = 0  # what a match found in the tree; 0 on a resume, where `written` says what is there
-    fetched_kib: int = 0
-    host_depth: int = 0  # of a match: what a fetch from the host tier (None) would bring
-    disk_depth: int = 0  # of a match: what a fetch from PEER_DISK would bring; 0: no more than is there
+    matched: int = 0  # tokens that a match found in the tree; 0 on a resume: see `written`
+    fetched_kib: int = 0  # KiB of pages that arrived
+    host_depth: int = 0  # match: depth after a fetch from the host tier (peer None)
+    disk_depth: int = 0  # match: depth after a fetch from PEER_DISK; 0: not above `matched`
     copies: list[Copy] = field(default_factory=list)
-    blob: bytes = b""  # of a fetch by ticket: what was handed over with it
-    arriving: int = 0  # of a fetch_wait: what is still coming brings the session to this; 0: nothing is
-    host: str | None = None  # of a fetch: the peer that pages came from
+    blob: bytes = b""  # fetch by ticket: the blob that was handed over
+    arriving: int = 0  # fetch_wait: session's tokens once all arrived; 0: no more will
+    host: str | None = None  # fetch: the peer that sent pages
 
 
 class Answered:
-    """A struct tern_result as Python has it. Its arrays are borrowed until the next call, so all is copied."""
+    """A copy of a struct tern_result, whose arrays libtern lends only until the next call."""
 
     def __init__(self, r: _lib.Result, pool: Pool, text: str = "") -> None:
         self.error = refusal(r.err, text, r, pool) if r.err else None
@@ -81,7 +86,7 @@ class Answered:
             arriving=r.arriving,
             host=r.host.decode() if r.host else None,
         )
-        self.runs: list[tuple[str, int, Ids]] = []  # of pages as Session.page_refs has them
+        self.runs: list[tuple[str, int, Ids]] = []  # group, first entry, pages as in page_refs
         for i in range(r.nruns):
             run = r.runs[i]
             name, pages = pool.groups[run.group].name, np.zeros((run.n, 2), np.uint32)
@@ -94,30 +99,30 @@ class Answered:
 
 @dataclass(frozen=True)
 class Retracted:
-    free_now: int  # device pages of all groups
-    free_at_step: int  # when the step has passed
-    evictable: int = 0  # "host": pages that may go when they are copied, at most; all 0: nothing comes free
+    free_now: int  # device pages of all groups, free at once
+    free_at_step: int  # device pages of all groups, free when the step has passed
+    evictable: int = 0  # "host": the most pages evictable once copied; all 0: none comes free
 
 
 @dataclass(frozen=True)
 class Ticket:
-    text: str  # for a router to pass on; whoever has it can fetch
-    stands_ms: int  # from now on
+    text: str  # for a router to pass on; anyone who has it can fetch
+    stands_ms: int  # milliseconds that it is valid from now on
 
 
 @dataclass(frozen=True)
 class Stored:
-    depth: int  # tokens that the disk holds now
-    written: int  # bytes that were written for it; 0: all of it was there
+    depth: int  # tokens that are on the disk now
+    written: int  # bytes that this call wrote; 0: the disk already had all of them
 
 
 def stored_depth(depth: int | None) -> int:
-    """None: the daemon chooses."""
+    """Returns the depth as libtern takes it; None: the daemon chooses."""
     return 0 if depth is None else number("depth", depth)
 
 
 def refusal(err: int, text: str, r: _lib.Result | _lib.Retracted, pool: Pool) -> TernError:
-    """The exception of an answer. Libtern knows groups by number only."""
+    """Returns the exception of an answer, with the group's name in place of its number."""
     shortage = shortage_of(r.shortage, pool)
     text = text.replace(f"group {r.shortage.group} needs", f"group {shortage.group!r} needs", 1)
     error = error_of(err, text, shortage, getattr(r, "retry_ms", 0))
@@ -133,15 +138,18 @@ def shortage_of(c: _lib.Shortage, pool: Pool) -> Shortage:
 
 @one_thread
 class Session:
-    """One request, or all turns of one conversation. `table(group)` is its block table, kept up to
-    date by every answer. In a `with` block it is closed at the end, at the highest step that was
-    named to it, so name the step of each kernel that touches its pages.
+    """One request, or all turns of one conversation. `table(group)` is its block table, which every
+    answer updates.
 
-    pool, connection: what it was opened with
-    handle: its number, as tern.h has it
-    committed, written, allocated: its three lengths, in tokens, as the last answer told them
-    tokens: how many tokens its list has
-    open: it was not closed, and is not GONE
+    At the end of a `with` block the session is closed, at the highest step that was named to it. So
+    name the step of each kernel that touches its pages. Every method raises a TernError of the kind
+    that its tern_ function in tern_session.h and tern_fetch.h documents.
+
+    pool, connection: the pool and connection that it was opened with
+    handle: its number, as in tern.h
+    committed, written, allocated: its three lengths, in tokens, as of the last answer
+    tokens: number of tokens in its list
+    open: False once it was closed or is GONE
     """
 
     def __init__(
@@ -165,21 +173,24 @@ class Session:
         self.committed = self.written = self.allocated = self.tokens = self._arriving = 0
         self.open = True
         self._last_step = STEP_NONE
-        self._lease: Lease | None = None  # that it is in
+        self._lease: Lease | None = None  # the lease that it is in
         self._tables: dict[str, Ids] = {g.name: np.zeros((16, 2), np.uint32) for g in pool.groups}
 
     # ---- the table
 
     def table(self, group: str) -> Ids:
-        """Page indices of a group: entry i covers tokens [i * page_tokens, (i + 1) * page_tokens);
-        a recurrent group has one. 0 means no page; of a window group use the entries of the tokens from
-        `written` - `window` on, and none before. After `fetch_pages` it goes on to the end of what is still to come.
-        Take it anew after each call on the session."""
+        """Returns the page indices of a group, as a uint32 array that the caller owns.
+
+        Entry i covers the tokens [i * page_tokens, (i + 1) * page_tokens); a recurrent group has
+        one entry. 0 means no page. In a window group only the entries of the tokens from `written`
+        - `window` on are valid. After `fetch_pages` the table includes the pages that are still to
+        arrive. Call it again after each call on the session.
+        """
         return self.page_refs(group)[:, 0].copy()
 
     def page_refs(self, group: str) -> Ids:
-        """The same with the generation of each page: rows of an index and a generation, as
-        Pool.checksums_on_stream takes them."""
+        """Returns the table with the generation of each page: uint32 rows of an index and a
+        generation, as Pool.checksums_on_stream takes them."""
         return self._tables[group][: self.pool.group(group).pages_for(max(self.allocated, self._arriving))]
 
     def _forget(self) -> None:
@@ -187,10 +198,10 @@ class Session:
             table[:] = 0
 
     def _take(self, answer: Answered) -> Result:
-        """An answer of this session: its lengths, and what is new in its table."""
+        """Applies an answer to this session: its lengths, and the changes of its table."""
         r = answer.result
         self.committed, self.written, self.allocated, self.tokens = r.committed, r.written, r.allocated, r.tokens
-        self._arriving = r.arriving  # tokens that it will have; 0: no fetch is under way
+        self._arriving = r.arriving  # tokens once all has arrived; 0: no fetch is under way
         for name, first, pages in answer.runs:
             self._put(name, first, pages)
         for g in self.pool.groups:
@@ -198,22 +209,30 @@ class Session:
         return r
 
     def _take_refused(self, answer: Answered) -> None:
-        """An error tells what the session has, too: a fetch that was cancelled is answered GONE, and what came
-        before stays. That of a handle which is gone, or of a request that was not looked at, tells of no
-        tokens. It changes nothing here, because the session itself may live on: in another turn, for example."""
+        """Applies an answer with an error.
+
+        It has the session's lengths too: a cancelled fetch is GONE, and what arrived before stays.
+        The answer to a handle that is gone, or to a request that the daemon did not look at, has no
+        tokens. Such an answer changes nothing here, because the session itself may still exist: in
+        another turn, for example.
+        """
         if answer.result.tokens or answer.result.fetched_kib:
             self._take(answer)
 
     def _keep_at_most(self, has: Result) -> None:
-        """An extend of the lease was refused late: the pages behind `has` are not the session's."""
+        """Drops the pages behind `has`, which are not the session's: an extend of the lease was
+        refused late."""
         self.written, self.allocated = min(self.written, has.written), min(self.allocated, has.allocated)
         self.tokens = min(self.tokens, has.tokens)
         for g in self.pool.groups:
             self._tables[g.name][g.pages_for(self.allocated) :] = 0
 
     def _under_way(self) -> bool:
-        """Is one of tern.Async's requests? Its answer may have come while a synchronous call waited for its own,
-        and is older then, if that call went well."""
+        """Returns whether a request of tern.Async is under way for the session.
+
+        The request's answer may have arrived while a synchronous call waited for its own. If that
+        call succeeded, the request's answer is the older one.
+        """
         asynchronous = self.connection._async
         return asynchronous is not None and asynchronous._has(self)
 
@@ -247,7 +266,7 @@ class Session:
             if self._under_way():
                 self.connection._catch_up()
                 if answer.result.arriving and not self._under_way():
-                    return answer.result  # the fetch has ended since, and its answer, which tells all, is taken
+                    return answer.result  # the fetch has ended since; its whole answer was applied
             return self._take(answer)
         text = self.connection._text()
         if r.err == err and not self._under_way():
@@ -262,7 +281,20 @@ class Session:
         keys: Iterable[ExtraKey] = (),
         deadline_ms: int = 0,
     ) -> Result:
-        """Begins a turn: finds and pins the longest committed prefix, or resumes the session."""
+        """Begins a turn: finds and pins the longest committed prefix, or resumes the session.
+
+        Afterwards compute the tokens behind `written`.
+
+        Args:
+            tokens: the whole prompt.
+            step: the last step that may still touch pages that a resume frees, or STEP_NONE.
+            keys: extra keys, in ascending order of position.
+
+        Raises:
+            Invalid: fewer tokens are in common with the session than are committed, or the session
+                is retracted, or the STATE of the common length has left its table.
+            Busy: a fetch of this session is under way, or a table of the daemon is full.
+        """
         listed = c_tokens(tokens, keys)
         return self._do(lib.tern_match, deadline_ms, ct.byref(listed.c), self._named(step))
 
@@ -275,23 +307,36 @@ class Session:
         keys: Iterable[ExtraKey] = (),
         deadline_ms: int = 0,
     ) -> Result:
-        """Appends tokens, says what is written, gets pages. 0 leaves a length as it is."""
+        """Appends tokens, sets the written length and allocates pages. 0 leaves a length unchanged.
+
+        Args:
+            append: tokens to append to the session's list.
+            written, allocated: the new lengths in tokens, neither of which may shrink.
+            keys: extra keys of the appended tokens; positions are in the whole list.
+
+        Raises:
+            Exhausted: there are not enough pages; the session is unchanged.
+            Quota: the request never fits.
+        """
         listed = c_tokens(append, keys, self.tokens)
         tokens = ct.byref(listed.c) if len(listed.ids) else None
         lengths = number("written", written), number("allocated", allocated)
         return self._do(lib.tern_extend, deadline_ms, tokens, *lengths)
 
     def commit(self, depth: int, *, step: int, deadline_ms: int = 0) -> Result:
-        """Gives whole chunks of pool.align_tokens tokens to the prefix tree, written by `step`. They are
-        published when it passes: at once, if it has passed already."""
+        """Commits whole chunks of pool.align_tokens tokens to the prefix tree, up to `depth`.
+
+        They are published when `step`, which writes them, has passed: at once if it has passed
+        already. A commit cannot be undone.
+        """
         return self._do(lib.tern_commit, deadline_ms, number("depth", depth), self._named(step))
 
     def rewind(self, length: int, *, step: int, deadline_ms: int = 0) -> Result:
-        """Gives back what is behind `length`."""
+        """Frees the pages behind `length` and truncates the token list there."""
         return self._do(lib.tern_rewind, deadline_ms, number("length", length), self._named(step))
 
     def finish(self, length: int, *, step: int, deadline_ms: int = 0) -> Result:
-        """Ends a turn and keeps `length` tokens for the next one."""
+        """Ends a turn and keeps the first `length` tokens for the next one."""
         return self._do(lib.tern_finish, deadline_ms, number("length", length), self._named(step))
 
     def slide(self, next_commit: int = 0, *, step: int, deadline_ms: int = 0) -> Result:
@@ -301,8 +346,9 @@ class Session:
         return self._do(lib.tern_snapshot_release, deadline_ms)
 
     def abort(self, *, step: int, deadline_ms: int = 0) -> Result:
-        """Drops what is not committed and empties the table, and keeps the tokens of the last finished turn;
-        the session may be matched again. Between finish() and the next match or extend it changes nothing."""
+        """Drops what is not committed, empties the table, and keeps the tokens of the last finished
+        turn; the session may be matched again. Between finish() and the next match or extend the
+        call changes nothing."""
         return self._do(lib.tern_abort, deadline_ms, self._named(step))
 
     def fetch(
@@ -315,46 +361,83 @@ class Session:
         prefetch: bool = False,
         deadline_ms: int = 0,
     ) -> Result:
-        """Brings what `peer` has published, or with None what the host tier has, or with PEER_DISK what the
-        daemon's disk has, or with PEER_ANY what the peer that has most of it has, which `host` of the result names, as far as it reaches
-        beyond `written`; it takes the place of the session's own pages, which `step` may touch last.
-        Waits until `at_least` tokens are published there. No decode waits for a `prefetch`: others go first."""
+        """Fetches whole chunks of the session's tokens beyond `written`. Call match() before.
+
+        The fetched pages replace the session's own pages behind its committed length. A prefetch
+        has lower priority: no decode waits for it.
+
+        Args:
+            peer: name of the peer that has published them; None: the pool's host tier; PEER_DISK:
+                the daemon's disk; PEER_ANY: the peer that has most of them, named in
+                `host` of the result.
+            step: the last step that may touch the replaced pages, or STEP_NONE.
+            at_least: tokens that must be published there; the call waits for them. 0: as many as
+                the source has.
+            depth: the most tokens to fetch; 0: all.
+
+        Raises:
+            PeerLost, Corrupt, TimedOut: the pages that arrived stay. Repeat, or compute the rest.
+            Busy: the source is at its limit. Repeat after `retry_ms`.
+            Gone: the fetch was cancelled, or at_least cannot arrive.
+        """
         wanted = number("at_least", at_least), number("depth", depth)
         named = encoded_or_none("peer", peer)
         call = lib.tern_prefetch if prefetch else lib.tern_fetch
         return self._do(call, deadline_ms, named, *wanted, self._named(step))
 
     def fetch_ticket(self, ticket: str, *, step: int, deadline_ms: int = 0) -> Result:
-        """Brings all that the ticket names, to the last token: this session has matched just the tokens that were
-        handed over. `blob` of the result came along. Success uses the ticket up."""
+        """Fetches all that the ticket names, to the last token. Success uses the ticket up.
+
+        The session must have matched exactly the tokens that were handed over. `blob` of the result
+        is the blob that was handed over with them.
+        """
         return self._do(lib.tern_fetch_ticket, deadline_ms, encoded("ticket", ticket), self._named(step))
 
     def ticket_open(self, *, stands_ms: int = 0, deadline_ms: int = 0) -> Ticket:
-        """A ticket of this session, which runs on: hand_over gives it its length, and answers the same ticket with the length in its text: either text will do.
-        Until then it holds nothing; it is gone when the session is closed or aborted, or after `stands_ms`."""
+        """Opens a ticket of this session, which continues to run.
+
+        A later hand_over sets the ticket's length and returns the same ticket with the length in
+        its text; either text may be used. Until then the ticket keeps no pages, and it is gone when
+        the session is closed or aborted, or after `stands_ms` milliseconds.
+        """
         r, c = _lib.Ticket(), self.connection
         wanted = number("stands_ms", stands_ms), milliseconds(deadline_ms)
         c._check(lib.tern_ticket_open(c._p, self.handle, *wanted, ct.byref(r)))
         return Ticket(r.text.decode(), r.stands_ms)
 
     def fetch_follow(self, ticket: str, *, step: int, deadline_ms: int = 0) -> Result:
-        """fetch_ticket of a session that may still run: chunks come as it commits them, and the end when it was
-        handed over. tern.Async has the form that does not block; fetch_wait tells how far it has come."""
+        """Fetches as fetch_ticket does, from a session that may still run: chunks arrive as it
+        commits them, and the rest when it was handed over.
+
+        tern.Async has the form that does not block; fetch_wait reports the progress.
+        """
         return self._do(lib.tern_fetch_follow, deadline_ms, encoded("ticket", ticket), self._named(step))
 
     def fetch_wait(self, above: int, *, deadline_ms: int = 0) -> Result:
-        """Waits until the fetch that is under way has brought more than `above` written tokens, or has ended
-        (`arriving` is 0 then, and the fetch says how). The tables have what came. Invalid: none was begun."""
+        """Waits until the fetch under way has written more than `above` tokens, or has ended.
+
+        `arriving` of the result is 0 if the fetch has ended; the answer to the fetch has its
+        result. The tables have the pages that arrived.
+
+        Raises:
+            Invalid: no fetch has begun since the last match.
+        """
         return self._do(lib.tern_fetch_wait, deadline_ms, number("above", above))
 
     def fetch_pages(self, *, deadline_ms: int = 0) -> Result:
-        """The tables get the pages of what is still to come. They are not to be touched before it has come."""
+        """Adds the pages that are still to arrive to the tables. Do not touch them before that."""
         return self._do(lib.tern_fetch_pages, deadline_ms)
 
     def hand_over(self, *, step: int, blob: bytes = b"", stands_ms: int = 0, deadline_ms: int = 0) -> Ticket:
-        """Closes the session and makes a ticket of it: what it has at its written length, and the blob, wait for
-        whoever shows it, for `stands_ms` (0: as long as the daemon lets it stand). Commit whole chunks first;
-        `step` is the last that writes its pages."""
+        """Closes the session and makes a ticket of it, with all that it has at its written length.
+
+        Commit all whole chunks first.
+
+        Args:
+            step: the last step that writes its pages.
+            blob: bytes of the engine's own, which the daemon does not interpret.
+            stands_ms: milliseconds that the ticket is valid; 0: the daemon's maximum.
+        """
         r, c = _lib.Ticket(), self.connection
         wanted = number("stands_ms", stands_ms), milliseconds(deadline_ms)
         c._check(
@@ -368,14 +451,22 @@ class Session:
         return Ticket(r.text.decode(), r.stands_ms)
 
     def fetch_cancel(self, *, deadline_ms: int = 0) -> None:
-        """Ends a fetch or a recover that is under way, such as one of tern.Async. That request itself is
-        answered: as it would have been if it was complete already, else by Gone. It may be repeated."""
+        """Cancels a fetch or a recover under way, such as one of tern.Async.
+
+        The cancelled request succeeds if it was complete already, else it raises Gone. May be
+        repeated.
+        """
         c = self.connection
         c._check(lib.tern_fetch_cancel(c._p, self.handle, milliseconds(deadline_ms)))
 
     def retract(self, mode: str, *, step: int, deadline_ms: int = 0) -> Retracted:
-        """Takes the session off the device: to the host tier ("host"), or all that is not committed
-        ("drop"). Its table is empty until recover()."""
+        """Retracts the session from the device: its table is empty until recover().
+
+        Args:
+            mode: "host": what is committed is copied to the host tier; "drop": what is not
+                committed is dropped.
+            step: the last step that may touch its pages, or STEP_NONE.
+        """
         r, c = _lib.Retracted(), self.connection
         how, ms = choice(MODES, "mode", mode), milliseconds(deadline_ms)
         err = lib.tern_retract(c._p, self.handle, how, self._named(step), ms, ct.byref(r))
@@ -390,24 +481,34 @@ class Session:
         return Retracted(r.free_now, r.free_at_step, r.shortage.evictable)
 
     def recover(self, *, deadline_ms: int = 0) -> Result:
-        """Brings a retracted session back: its table is whole again; write what `written` lacks. One that is not
-        away is told its lengths and its table once more: call it after TimedOut."""
+        """Recovers a retracted session: its table is whole again. Write the tokens that `written`
+        lacks.
+
+        For a session that is not away it returns the lengths and the table again: call it after
+        TimedOut.
+        """
         return self._do(lib.tern_recover, deadline_ms)
 
     def store(self, depth: int | None = None, *, deadline_ms: int = 0) -> Stored:
-        """Stores the committed prefix on the daemon's disk, up to `depth` tokens rounded down to whole chunks,
-        and returns when it is durable; None: as much as the daemon chooses. With STATE groups it ends at a resume
-        point, and where there is none up to `depth`, at the first behind it. It may be repeated."""
+        """Stores the committed prefix on the daemon's disk and returns when it is durable.
+
+        May be repeated.
+
+        Args:
+            depth: end of the prefix in tokens, rounded down to whole chunks; None: the daemon
+                chooses. With STATE groups the prefix ends at the deepest resume point up to `depth`
+                or, if there is none, at the first one behind it.
+        """
         r, c, wanted = _lib.Stored(), self.connection, stored_depth(depth)
         c._check(lib.tern_store(c._p, self.handle, wanted, milliseconds(deadline_ms), ct.byref(r)))
         return Stored(r.depth, r.written)
 
     def turn(self, *, deadline_ms: int = 0) -> Turn:
-        """For `with session.turn() as turn:`, where several clients race on one session."""
+        """Returns a turn, for `with session.turn() as turn:` if clients race on one session."""
         return Turn(self, deadline_ms)
 
     def close(self, *, step: int, deadline_ms: int = 0) -> None:
-        """Ends the session, where a turn of it is in flight when that has ended."""
+        """Closes the session; if a turn of it is in flight, when that turn has ended."""
         r, c = _lib.Result(), self.connection
         named, ms = self._named(step), milliseconds(deadline_ms)
         c._check(lib.tern_session_close(c._p, self.handle, named, ms, ct.byref(r)))
@@ -427,16 +528,17 @@ class Session:
                 self._lease._let_go(self)
             self.close(step=self._last_step)
         except (Gone, DaemonLost):
-            self.open = False  # it ended with its engine or its daemon
+            self.open = False  # the session ended with its engine or its daemon
 
 
 @one_thread
 class Turn(Session):
-    """The session for one client, from the beginning of a `with` block to its end: Busy is raised at
-    once while another turn is in flight, and for whoever uses the session itself meanwhile. The turn
-    is used like the session, also in batches and by Async, and shares all that it keeps: its table,
-    its lengths. It ends at the highest step that was named to the session, so name the step of each
-    kernel that touches its pages.
+    """Exclusive use of a session for one client, for the duration of a `with` block.
+
+    Busy is raised at once while another turn is in flight, and for anyone who uses the session
+    itself meanwhile. The turn is used like the session, also in batches and by Async, and shares
+    its tables and lengths. It ends at the highest step that was named to the session, so name the
+    step of each kernel that touches its pages.
 
     handle: the turn's number; the session keeps its own
     """
@@ -467,11 +569,11 @@ class Turn(Session):
             c._check(lib.tern_turn_end(c._p, self._turn, self._last_step, self._deadline_ms))
         except DaemonLost:
             pass
-        except Gone:  # it ended by itself, at its deadline: another turn may have come between
+        except Gone:  # the turn ended by itself, at its deadline: another turn may have followed
             if kind is None:
                 raise
 
-    # ---- what the turn leaves beside KV
+    # ---- data of a turn beside KV
 
     def append_record(
         self,
@@ -481,27 +583,38 @@ class Turn(Session):
         *,
         deadline_ms: int = 0,
     ) -> Recorded:
-        """Leaves a record. tokens: the whole list, which begins with what is recorded. logprobs: of the
-        tokens behind that, one of each, or None. blobs: up to four, bytes or arrays by their names.
-        After TimedOut records() tells whether it is there: repeating the call is a Conflict then."""
+        """Appends a turn record.
+
+        Args:
+            tokens: the whole list of token ids, which begins with the recorded list.
+            logprobs: one for each token behind the recorded list, or None.
+            blobs: up to four, bytes or arrays by name.
+
+        Raises:
+            Conflict: the recorded list is no prefix of `tokens`, or `tokens` is not longer.
+            TimedOut: records() shows whether the record exists; if so, a repetition is Conflict.
+        """
         return records.append(self.connection, self.handle, tokens, logprobs, blobs, deadline_ms)
 
     def records(self, first: int = 0, *, blobs: bool = True, deadline_ms: int = 0) -> list[Record]:
-        """The records from that one on: token ids and log-probabilities of all, and the blobs of those
-        that have them, unless blobs=False. The arrays are copies."""
+        """Returns the records from number `first` on, as copies: token ids and log-probabilities of
+        all, and the blobs that are still stored, unless blobs=False."""
         return records.read(self.connection, self.handle, first, blobs, deadline_ms)
 
     def merged(self, *, deadline_ms: int = 0) -> Merged:
-        """All records as one, of which the last turn wins: token ids and log-probabilities of all, and
-        the blobs of the last. The arrays are copies."""
+        """Returns all records merged, as copies: token ids and log-probabilities of all, and the
+        blobs of the last."""
         all_records = self.records(blobs=False, deadline_ms=deadline_ms)
         last = self.records(len(all_records) - 1, deadline_ms=deadline_ms) if all_records else []
         return records.merge(all_records, last)
 
     def rollback(self, tokens: TokenList, *, step: int, deadline_ms: int = 0) -> Recorded:
-        """Takes the session back to the deepest record whose whole list these tokens begin with, or to
-        none. Where it had committed more than is left, its table is given up: match anew. `step` is
-        the last that may touch its pages."""
+        """Rolls the session back to the deepest record whose whole list `tokens` begins with, or to
+        none.
+
+        If the session has committed more than is left, its table is dropped: match anew. `step` is
+        the last step that may touch its pages.
+        """
         named = self._named(step)
         told, now = records.rollback(self.connection, self.handle, tokens, named, deadline_ms)
         if self.allocated and not now.lengths.allocated:
@@ -517,8 +630,8 @@ class Turn(Session):
 
 @dataclass
 class Op:
-    """An operation of a batch. After the batch has run it has a result or an error; neither, if a
-    barrier before it failed."""
+    """An operation of a batch. After the run it has a result or an error, or neither if a barrier
+    before it failed."""
 
     session: Session
     closes: bool = False
@@ -531,11 +644,11 @@ class Op:
             self.result = self.session._take(answer)
             self.session.open = self.session.open and not self.closes
         elif not under_way:
-            self.session._take_refused(answer)  # a commit may have got some of its way
+            self.session._take_refused(answer)  # a commit may have done a part of its work
 
 
 class BatchFailed(TernError):
-    """Operations of a batch in a `with` block failed: `failed` has them."""
+    """Operations of a batch in a `with` block failed; `failed` has them."""
 
     kind = "BATCH"
 
@@ -546,10 +659,12 @@ class BatchFailed(TernError):
 
 @one_thread
 class Batch:
-    """The operations of one iteration, in order, as one request. `with batch:` sends them at the end
-    of the block and raises BatchFailed if one of them failed; run() sends them and raises nothing of
-    theirs. It is empty afterwards, also when no answer came, and may be used again; it is as it was if
-    nothing was sent."""
+    """The operations of one iteration, in order, as one request.
+
+    `with batch:` sends them at the end of the block and raises BatchFailed if an operation failed;
+    run() sends them and does not raise their errors. Afterwards the batch is empty, also if no
+    answer arrived, and may be used again. It is unchanged if nothing was sent.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connection
@@ -611,8 +726,11 @@ class Batch:
         keys: Iterable[ExtraKey] = (),
         base: int | None = None,
     ) -> Op:
-        """base: the tokens that the session will have then, where an earlier operation of this batch
-        appends some; else what it has now."""
+        """Adds an extend.
+
+        base: number of tokens in the session's list at that point, if an earlier operation of this
+        batch appends some; None: the number now.
+        """
         listed = c_tokens(append, keys, s.tokens if base is None else number("base", base))
         tokens = ct.byref(listed.c) if len(listed.ids) else None
         lengths = number("written", written), number("allocated", allocated)
@@ -644,11 +762,11 @@ class Batch:
         return self._add(s, lib.tern_batch_session_close(self._b, s.handle, s._named(step)), closes=True)
 
     def barrier(self) -> None:
-        """If the operation that was added last fails, those behind it are not tried."""
+        """Makes the last added operation a barrier: if it fails, later operations are not tried."""
         lib.tern_batch_barrier(self._b)
 
     def run(self, *, deadline_ms: int = 0) -> list[Op]:
-        """Sends all of it. An empty batch is nothing to do."""
+        """Sends all operations as one request and returns them. An empty batch sends nothing."""
         if not self.ops:
             return []
         results, done = ct.POINTER(_lib.Result)(), ct.c_uint32()
@@ -663,8 +781,8 @@ class Batch:
         return ops
 
     def _sent(self) -> list[Op]:
-        """Those of the request that was tried just now, whose results come in their order: libtern's list and this one
-        become empty together. None, if nothing was sent."""
+        """Returns the operations of the request that was just tried, in the order of their results:
+        libtern's list and this one become empty together. Returns [] if nothing was sent."""
         if lib.tern_batch_count(self._b):
             return []
         ops, self.ops = self.ops, []

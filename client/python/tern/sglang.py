@@ -1,8 +1,10 @@
-"""Tern as HiCache storage of SGLang 0.5.23: `--hicache-storage-backend dynamic`, with the class TernHiCache of this module.
+"""Tern as HiCache storage of SGLang 0.5.23: `--hicache-storage-backend dynamic` with TernHiCache.
 
-A page of a host pool is one block, K and V of all its layers together, whatever the pool's layout is. libtern copies between
-the host pool and Tern's memory in one pass. SGLang calls from a thread that looks up, one that prefetches and one that backs
-up; each call has a set of blocks of its own (tern.store). docs/blocks.md has the configuration."""
+A page of a host pool is one block, K and V of all its layers together, whatever the pool's layout
+is. libtern copies between the host pool and Tern's memory in one pass. SGLang calls from one thread
+that looks up, one that prefetches and one that backs up; each call uses a set of blocks of its own
+(tern.store). docs/blocks.md has the configuration.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from .errors import Invalid, Unsupported
 from .layout import Namespace
 from .store import Settings, Store, StoreSet, block_key
 
-FORMAT = "sglang 1"  # of what a block holds; a change of it makes all blocks that were put before it misses
+FORMAT = "sglang 1"  # of a block's content; after a change, blocks put before it are not found
 NEEDS = {
     HiCacheStorageConfig: ("tp_rank", "tp_size", "pp_rank", "pp_size", "attn_cp_rank", "attn_cp_size", "dcp_size"),
     PoolTransfer: ("hit_policy", "host_indices", "keys", "block_pages", "group_pages"),
@@ -40,7 +42,7 @@ NEEDS = {
 
 
 def check_version() -> None:
-    """Unsupported: this SGLang has another interface."""
+    """Raises Unsupported if this SGLang has another interface."""
     for cls, names in NEEDS.items():
         have = {f.name for f in dataclasses.fields(cls)}
         for name in names:
@@ -60,27 +62,28 @@ def _front(there: Sequence[bool]) -> int:
 
 
 def _has_class(pool: object, name: str) -> bool:
-    """By name: the pools' modules load kernels, which a process without a GPU may not have."""
+    """Compares by name: the pools' modules load kernels, which a process without a GPU may lack."""
     return any(cls.__name__ == name for cls in type(pool).__mro__)
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Where the pages of a host pool lie: piece j of part p of page n begins at first[p, j] + n * stride[p, j]."""
+    """The addresses of a host pool's pages: piece j of part p of page n lies at first[p, j] + n *
+    stride[p, j]."""
 
     first: npt.NDArray[np.int64]
     stride: npt.NDArray[np.int64]
 
 
 class _Pages:
-    """The pages of one host pool. A page has one block, or one for each part where its heads are split for ranks of another
-    TP size."""
+    """The pages of one host pool. A page is one block, or one for each part if its heads are split
+    for ranks of another TP size."""
 
     def __init__(self, pool: Any, parts: int) -> None:
         self.pool, self.parts = pool, parts
         self.page_size = int(getattr(pool, "page_size", 1) or 1)
         self.sets: list[StoreSet] = []  # one for each part
-        self.flat = False  # pages are copied to and from buffers of their own, for want of addresses
+        self.flat = False  # True: no addresses, so pages are copied through buffers of their own
         self.table: _Table | None = None
         try:
             self.sizes = self._measure()
@@ -103,7 +106,7 @@ class _Pages:
         return sizes
 
     def _ask(self, indices: Any) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-        """Addresses of the pages [page, part, piece], and the sizes of a part's pieces."""
+        """Returns the addresses [page, part, piece] of pages, and the sizes of a part's pieces."""
         if self.parts > 1:
             pointers, sizes = self.pool.get_split_heads_page_buffer_meta(indices, self.parts)
         else:
@@ -116,7 +119,7 @@ class _Pages:
         return at, tuple(int(n) for n in all_sizes[0, 0])
 
     def addresses(self, indices: Any) -> npt.NDArray[np.int64]:
-        """[page, part, piece]"""
+        """Returns addresses [page, part, piece], in bytes."""
         first = np.asarray(indices[:: self.page_size].cpu())
         if self.table and not (first % self.page_size).any():
             return self.table.first + (first // self.page_size)[:, None, None] * self.table.stride
@@ -149,7 +152,7 @@ def _all(of_parts: list[list[bool]], n: int) -> list[bool]:
 
 
 def _spans(tensors: Sequence[Any]) -> Spans:
-    """Addresses of tensors on the CPU, of one size."""
+    """Returns the addresses of tensors, which lie on the CPU and have one size."""
     for t in tensors:
         if t.device.type != "cpu" or not t.is_contiguous() or t.nbytes != tensors[0].nbytes:
             raise Invalid(f"values are contiguous tensors of one size on the CPU, and not {t.shape} on {t.device}")
@@ -166,18 +169,18 @@ class TernHiCache(HiCacheStorage):
             raise Invalid('--hicache-storage-backend-extra-config has no "tern": {"socket": ..., "pool_bytes": ...}')
         self.config = storage_config
         self.store = Store(Settings.of(extra["tern"]))
-        self.whole_pages = bool(extra.get("interface_v1", 0))  # batch_get_v1 and batch_set_v1 are what SGLang calls
+        self.whole_pages = bool(extra.get("interface_v1", 0))  # SGLang calls batch_get_v1 and batch_set_v1
         self.pages: dict[str, _Pages] = {}  # by pool
-        self._values: StoreSet | None = None  # what get() and set() use
+        self._values: StoreSet | None = None  # for get() and set()
         self._attached = False
-        self._moved: dict[str, list[tuple[int, float]]] = {"prefetch": [], "backup": []}  # pages, and seconds
+        self._moved: dict[str, list[tuple[int, float]]] = {"prefetch": [], "backup": []}  # pages, seconds
 
     # ---- registration ----
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         super().register_mem_pool_host(mem_pool_host)
         if mem_pool_host.kv_buffer is None:
-            return  # it only owns indices: the pools of v2 have the pages
+            return  # it owns only indices: the pools of v2 have the pages
         self._register(PoolName.KV, mem_pool_host)
         if not self.whole_pages:
             size = int(mem_pool_host.get_dummy_flat_data_page().nbytes)
@@ -192,7 +195,7 @@ class TernHiCache(HiCacheStorage):
             self._prepare(self.pages[host_pool_name])
 
     def on_host_pools_registered(self) -> None:
-        """TernError: the configuration of Tern or of this engine is wrong."""
+        """Opens the sets of all pools. Raises TernError if a configuration is wrong."""
         self._attached = True
         for pages in self.pages.values():
             self._prepare(pages)
@@ -212,8 +215,11 @@ class TernHiCache(HiCacheStorage):
         self.pages[name] = pages
 
     def _namespace(self, name: str, pool: Any, form: str, part: int, parts: int, sizes: tuple[int, ...]) -> Namespace:
-        """All that the bytes of a page depend on, beside its key. Ranks of TP share what is the same on all of them: MLA's
-        pages, but not recurrent states or a draft model's heads."""
+        """Returns the namespace: all that a page's bytes depend on beside its key.
+
+        Ranks of TP share what is the same on all of them: MLA's pages, but not recurrent states or
+        a draft model's heads.
+        """
         c = self.config
         shared = c.is_mla_model and name != PoolName.MAMBA and not _has_class(pool, "MHATokenToKVPoolHost")
         rank = "" if shared else f" tp {c.tp_rank * parts + part}/{c.tp_size * parts}"
@@ -245,7 +251,7 @@ class TernHiCache(HiCacheStorage):
         return self._move("backup", self._kv(), keys, host_indices)
 
     def _move(self, way: str, pages: _Pages | None, keys: Sequence[str], host_indices: Any) -> list[bool]:
-        if pages is None:  # the KV pool owns indices alone
+        if pages is None:  # the KV pool owns only indices
             return [True] * len(keys)
         if len(host_indices) != len(keys) * pages.page_size:
             raise Invalid(f"{len(keys)} pages of {pages.page_size} tokens have {len(host_indices)} indices")
@@ -289,8 +295,11 @@ class TernHiCache(HiCacheStorage):
         return PoolTransferResult(max(restorable, default=0), hits, sorted(restorable))
 
     def _covered(self, transfer: PoolTransfer, keys: list[str]) -> int:
-        """Pages of the KV pool that the leading whole groups cover. A group's keys are the next `group_pages` of the
-        transfer's, or where it has none, of those at the block's beginning. SGLang 0.5.23 has no pool of this policy."""
+        """Returns the number of pages of the KV pool that the leading whole groups cover.
+
+        A group's keys are the next `group_pages` keys of the transfer or, if it has none, those at
+        the block's beginning. SGLang 0.5.23 has no pool of this policy.
+        """
         block, group = transfer.block_pages, transfer.group_pages
         if block < 1 or group < 1:
             raise Invalid(f"{transfer.name}: groups of {group} pages for blocks of {block}")
@@ -314,7 +323,7 @@ class TernHiCache(HiCacheStorage):
     ) -> dict[str, list[bool]]:
         return {t.name: self._move("backup", self._of(t), t.keys or [], t.host_indices) for t in transfers}
 
-    # ---- tensors: what SGLang calls without interface_v1, with one copy more ----
+    # ---- tensors: SGLang's calls without interface_v1, with one more copy ----
 
     def _tensors(self) -> StoreSet:
         if self._values is None:

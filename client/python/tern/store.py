@@ -1,8 +1,10 @@
-"""Sets of blocks for an engine's threads: the part that tern.sglang, tern.vllm_tier and tern.lmcache share.
+"""Sets of blocks for an engine's threads, shared by tern.sglang, tern.vllm_tier and tern.lmcache.
 
-A set of blocks belongs to one thread at a time, so a Store keeps a few for each namespace, group and size, and lends one to
-each call. No call blocks longer than its deadline, and none raises for what the daemon does: where it is gone, slow, full or
-busy, blocks are "not there", and the failure is counted. A wrong configuration raises when the Store is prepared."""
+One thread at a time may use a set of blocks, so a Store keeps a few for each namespace, group and
+size, and lends one to each call. No call blocks longer than its deadline, and none raises for a
+failure of the daemon: if the daemon is gone, slow, full or busy, blocks count as "not there", and
+the failure is counted. A wrong configuration raises when the Store is prepared.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,22 @@ Size: TypeAlias = Union[int, str]
 LIST_MAX = 4096  # keys of one call of libtern
 KEY_MAX = 32
 LOG_S = 60.0  # each kind of failure is logged at most once in this time
-WRONG = ("INVALID", "MALFORMED", "UNSUPPORTED", "CONFLICT", "DENIED", "QUOTA")  # a configuration that waiting does not mend
+WRONG = ("INVALID", "MALFORMED", "UNSUPPORTED", "CONFLICT", "DENIED", "QUOTA")  # waiting does not help
 log = logging.getLogger("tern.store")
 
 
 class Paused(DaemonLost):
-    """The daemon was not asked."""
+    """The daemon was not asked, because the store pauses or is closed."""
 
     kind = "PAUSED"
 
 
 def block_key(name: str | bytes) -> bytes:
-    """The key of a block that an engine names so. Names that are too long for a key are hashed; the hexadecimal digits of
-    such a hash (SGLang's) are the hash itself."""
+    """Returns the key of the block that an engine names `name`.
+
+    A name that is too long for a key is hashed; the hexadecimal digits of such a hash (SGLang's)
+    are the hash itself.
+    """
     if isinstance(name, str):
         if len(name) == 2 * KEY_MAX and not name.strip("0123456789abcdef"):
             return bytes.fromhex(name)
@@ -48,7 +53,7 @@ def block_key(name: str | bytes) -> bytes:
 
 
 def size(what: str, given: Size) -> int:
-    """As in ternd.yaml."""
+    """Returns the number of bytes, written as in ternd.yaml: digits, then K, M, G or T."""
     if not (found := re.fullmatch(r"([0-9]+)([KMGT]?)", str(given))):
         raise Invalid(f"{what} is a number of bytes, such as 4294967296 or \"4G\", and not {given!r}")
     return int(found[1]) << 10 * " KMGT".index(found[2] or " ")
@@ -56,14 +61,17 @@ def size(what: str, given: Size) -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that an engine's configuration has for Tern, by these names.
+    """The settings of Tern in an engine's configuration, by these names.
 
-    pool_bytes, host_bytes: of a group's pool and its host tier; a number, or one with K, M, G or T behind it; or a mapping of
-        these by group, where the engine has several
-    sets_max: that one group has open; each is a connection and an engine of the daemon
+    pool_bytes, host_bytes: bytes of a group's pool and of its host tier: a number, or one with K,
+        M, G or T behind it; or a mapping of these by group, if the engine has several
+    sets_max: the most sets of one group that are open; each is a connection and an engine of the
+        daemon
     find_ms, copy_ms: deadlines of a find, and of a get, a put and the opening of a set
-    retry_s: pause after the daemon was lost or did not answer; in this time everything is "not there"
-    hosts: who is asked for blocks that this host has not: None: nobody; "any": all peers; or a peer's name
+    retry_s: pause after the daemon was lost or did not answer; until then all blocks count as "not
+        there"
+    hosts: the peers to ask for blocks that this host does not have. None: none; "any": all peers;
+        or a peer's name
     """
 
     socket: str
@@ -112,26 +120,26 @@ class Settings:
 
 @dataclass
 class StoreSet:
-    """The blocks of one namespace, group and size, for any thread. What the lists answer is by key, in their order."""
+    """The blocks of one namespace, group and size, for any thread. Lists in results are by key."""
 
     store: Store
     namespace: Namespace
     group: str
     value_bytes: int
     _idle: list[Blocks] = field(default_factory=list)
-    _opened: int = 0  # those that are lent, and those that are idle,
-    _most: int = 0  # and how many they may be
+    _opened: int = 0  # number of sets that are lent or idle
+    _most: int = 0  # the most that there may be
 
     def __post_init__(self) -> None:
         self._most = self.store.settings.sets_max
 
     def find(self, keys: Sequence[bytes]) -> list[bool]:
-        """Which blocks are somewhere."""
+        """Returns, for each key, whether its block is on some tier or peer."""
         ms = self.store.settings.find_ms
         return self._each("find", keys, ms, lambda b, a, z, ms: [p != "nowhere" for p in b.find(keys[a:z], deadline_ms=ms)])
 
     def front(self, keys: Sequence[bytes]) -> int:
-        """How many are somewhere, from the first up to one that is not."""
+        """Returns the number of keys before the first one whose block is nowhere."""
         there = self.find(keys)
         return there.index(False) if False in there else len(there)
 
@@ -150,12 +158,16 @@ class StoreSet:
         self._each("touch", keys, ms, lambda b, a, z, ms: [b.touch(keys[a:z], deadline_ms=ms) > 0] * (z - a))
 
     def remove(self, keys: Sequence[bytes]) -> list[bool]:
-        """True: the block is nowhere."""
+        """Returns, for each key, whether its block is nowhere now."""
         ms = self.store.settings.copy_ms
         return self._each("remove", keys, ms, lambda b, a, z, ms: [b.remove(keys[a:z], deadline_ms=ms) >= 0] * (z - a))
 
     def open(self) -> None:
-        """Opens a set, and as many as may be open where their opening takes long. TernError: why it cannot be opened."""
+        """Opens a set, and with `populate` (a long opening) all that may be open.
+
+        Raises:
+            TernError: the set cannot be opened.
+        """
         of, taken = self.store.settings, []
         try:
             for _ in range(of.sets_max if of.populate else 1):
@@ -167,7 +179,7 @@ class StoreSet:
     def _each(
         self, what: str, keys: Sequence[bytes], ms: int, call: Callable[[Blocks, int, int, int], list[bool]]
     ) -> list[bool]:
-        """Calls in pieces of LIST_MAX keys, with one deadline for all."""
+        """Calls in pieces of LIST_MAX keys, with one deadline for all pieces."""
         end, done = time.monotonic() + ms / 1000, []
         for a in range(0, len(keys), LIST_MAX):
             z = min(a + LIST_MAX, len(keys))
@@ -201,7 +213,7 @@ class StoreSet:
         return blocks
 
     def _idle_or_none(self, end: float) -> Blocks | None:
-        """None: the caller opens one, and is counted for it."""
+        """Returns an idle set. None: the caller opens one, which is counted already."""
         with self.store.changed:
             self.store.check_pause()
             while not self._idle and self._opened >= self._most:
@@ -213,7 +225,8 @@ class StoreSet:
             return None
 
     def _fewer(self, error: TernError) -> bool:
-        """A set could not be opened. True: the daemon admits no more, and those that are open go round."""
+        """Handles a set that could not be opened. Returns True if the daemon admits no more sets:
+        then callers share those that are open."""
         with self.store.changed:
             self._opened -= 1
             self.store.changed.notify()
@@ -256,7 +269,7 @@ class StoreSet:
             blocks.close()
 
     def _forget(self) -> list[Blocks]:
-        """Caller holds `changed`. What is lent is closed when it comes back."""
+        """Caller holds `changed`. A lent set is closed when it is returned to the store."""
         self._most = self.store.settings.sets_max
         idle, self._idle = self._idle, []
         self._opened -= len(idle)
@@ -266,13 +279,16 @@ class StoreSet:
 
 
 class Store:
-    """Invariant: a set of blocks is lent to one call, idle in its StoreSet, or closed."""
+    """The sets of blocks of one engine process.
+
+    Invariant: a set of blocks is lent to one call, idle in its StoreSet, or closed.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.counts: Counter[str] = Counter()  # "find keys", "get DAEMON_LOST" ...
-        self.changed = threading.Condition()  # guards what is below, and the lists of the sets
-        self.generation = 0  # of connections; those of an older one are closed when they come back
+        self.changed = threading.Condition()  # guards the fields below, and the lists of the sets
+        self.generation = 0  # of connections; a set of an older one is closed when it is returned
         self.born: dict[Blocks, int] = {}
         self._paused_until: float | None = None
         self._closed = False
@@ -286,7 +302,11 @@ class Store:
             )
 
     def prepare(self, namespace: Namespace, group: str, value_bytes: int) -> StoreSet:
-        """of(), and opens it. TernError: the configuration is wrong. A daemon that is not there now may come later."""
+        """Returns of(), opened. If the daemon is not there now, the set is opened later.
+
+        Raises:
+            TernError: the configuration is wrong.
+        """
         made = self.of(namespace, group, value_bytes)
         try:
             made.open()
@@ -297,14 +317,15 @@ class Store:
         return made
 
     def reset(self) -> bool:
-        """Removes all blocks of the namespaces and groups that were named to the store."""
+        """Removes all blocks of the namespaces and groups that were named to the store. Returns
+        False if the daemon failed."""
         with self.changed:
             sets = {(one.namespace, one.group) for one in self._sets.values()}
         try:
             with Connection(self.settings.socket, deadline_ms=self.settings.copy_ms) as connection:
                 connection.join(f"reset-{os.getpid()}-{os.urandom(8).hex()}", deadline_ms=self.settings.copy_ms)
                 for ns, group in sets:
-                    whole = replace(ns, salt=f"{group}/{ns.salt}")  # as libtern names a set's prefixes
+                    whole = replace(ns, salt=f"{group}/{ns.salt}")  # libtern's namespace of a set
                     connection.namespace_reset(whole, deadline_ms=self.settings.copy_ms)
         except TernError as error:
             self.failed("reset", error)
@@ -319,12 +340,14 @@ class Store:
             blocks.close()
 
     def _next_generation(self) -> list[Blocks]:
-        """Caller holds `changed`, and closes what this returns. Sets that are lent are closed when they come back."""
+        """Caller holds `changed`, and closes the sets that this returns. A lent set is closed when
+        it is returned."""
         self.generation += 1
         return [blocks for one in self._sets.values() for blocks in one._forget()]
 
     def check_pause(self) -> None:
-        """Caller holds `changed`. One caller tries when a pause is over; the others wait for another pause, or its success."""
+        """Caller holds `changed`. Raises Paused during a pause. When it is over, one caller tries,
+        and the others wait for its success or the end of another pause."""
         if self._closed:
             raise Paused("the store is closed")
         if self._paused_until is None:
@@ -340,8 +363,9 @@ class Store:
         self._paused_until = None
 
     def failed(self, what: str, error: TernError, blocks: Blocks | None = None) -> None:
-        """Counts and logs it. A daemon that is lost or does not answer is left alone for a time. A get or put that takes long
-        may copy much, or load from the disk, which is no such sign."""
+        """Counts and logs a failure. A daemon that is lost or does not answer is left alone for a
+        pause. A get or put that takes long is no sign of that: it may copy much, or load from the
+        disk."""
         now, stale, name = time.monotonic(), [], f"{what} {error.kind}"
         with self.changed:
             self.counts[name] += 1

@@ -1,12 +1,15 @@
-"""Tern as a secondary tier of vLLM's OffloadingConnector (0.32): a TernTier named by module_path under TieringOffloadingSpec.
+"""Tern as a secondary tier of vLLM's OffloadingConnector (0.32): TernTier, for
+TieringOffloadingSpec.
 
-A chunk of the primary tier, of all groups and workers, is one block. The scheduler only fills lists and reads answers. One
-thread looks up: what a step asked for goes to it at the step's end, in one list, and until it answers a look-up is RETRY. A
-few threads copy between Tern's memory and the region that vLLM's workers share; loads go before stores.
+A chunk of the primary tier, of all groups and workers, is one block. The scheduler only fills lists
+and reads answers. One thread looks up: at the end of a step it gets the step's keys in one list,
+and a look-up is RETRY until it answers. A few threads copy between Tern's memory and the region
+that vLLM's workers share; loads precede stores.
 
-vLLM 0.33 has the same methods and two more, whose defaults are right here: config_info, and tolerates_off_thread_polling,
-which is for tiers that serve peers. Its manager calls under a lock of its own, not always from one thread; the lock here
-makes no assumption about that."""
+vLLM 0.33 has the same methods and two more, whose defaults are right here: config_info, and
+tolerates_off_thread_polling, which is for tiers that serve peers. vLLM 0.33's manager calls under a
+lock of its own, not always from one thread; the lock here makes no assumption about that.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ from .errors import Invalid
 from .layout import Namespace
 from .store import LIST_MAX, Settings, Store, block_key
 
-FORMAT = "vllm 1"  # of what a block holds; a change of it makes all blocks that were put before it misses
+FORMAT = "vllm 1"  # of a block's content; after a change, blocks put before it are not found
 TOUCHED_MAX = 4 * LIST_MAX  # chunks of one step that are marked as used
 LOADS_FIRST, STORES_NEXT, END = 0, 1, 2
 FAILURES = "vllm:kv_offload_tern_failures"
@@ -46,8 +49,10 @@ log = logging.getLogger("tern.vllm_tier")
 
 
 def namespace_of(config: Any, row_bytes: int) -> Namespace:
-    """All that a chunk's bytes depend on, beside its key. Where vLLM says that they are the same under any parallelism, the
-    sizes of it are none of that."""
+    """Returns the namespace: all that a chunk's bytes depend on beside its key.
+
+    The sizes of the parallelism are left out if vLLM declares the bytes the same under any.
+    """
     p = config.parallel
     sizes = (p.world_size, p.tp_size, p.pp_size, p.pcp_size, p.dcp_size)
     if p.is_parallelism_agnostic or config.replicated_layout:
@@ -60,7 +65,7 @@ def namespace_of(config: Any, row_bytes: int) -> Namespace:
 
 
 def hashes_differ() -> bool:
-    """Whether this process's block hashes begin with a random seed, so that no other process has the same."""
+    """Returns whether this process's block hashes begin with a random seed, which no other has."""
     from vllm.v1.core import kv_cache_utils
 
     return "PYTHONHASHSEED" not in os.environ and kv_cache_utils.get_none_hash_seed() != getattr(
@@ -70,9 +75,10 @@ def hashes_differ() -> bool:
 
 @dataclass
 class _Lookup:
-    """A chunk that requests ask for. It is kept until the last of them has finished, and the answer has come."""
+    """A chunk that requests look up. It is kept until the last of them has finished and the answer
+    has arrived."""
 
-    there: bool | None = None  # None: there is no answer yet
+    there: bool | None = None  # None: no answer yet
     requests: set[str] = field(default_factory=set)
 
 
@@ -90,7 +96,16 @@ class TernTier(SecondaryTierManager):
         locality: str | None = None,
         **tern: Any,
     ) -> None:
-        """TernError: the configuration is wrong. copy_threads: that move chunks at once; tern: store.Settings."""
+        """Creates the tier and starts its threads.
+
+        Args:
+            copy_threads: threads that copy chunks at the same time.
+            enable_kv_events: emit events for stored chunks.
+            tern: the fields of store.Settings.
+
+        Raises:
+            TernError: the configuration is wrong.
+        """
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = Locality(locality) if locality is not None else None
         if copy_threads < 1:
@@ -100,18 +115,18 @@ class TernTier(SecondaryTierManager):
         if rows.ndim != 2 or rows.itemsize != 1 or not rows.flags.c_contiguous:
             raise Invalid(f"vLLM's primary tier is bytes [chunk, byte] without gaps, and not {rows.shape} of {rows.dtype}")
         self._first, self._row = rows.ctypes.data, rows.shape[1]
-        del rows  # vLLM releases the view, which nobody may hold then
+        del rows  # vLLM releases the view, and no reference to it may remain then
         self._store = Store(Settings.of(tern))
         self._blocks = self._store.prepare(namespace_of(offloading_spec.config, self._row), "kv", self._row)
         self._lock = threading.Lock()
         self._lookups: dict[bytes, _Lookup] = {}
         self._by_request: dict[str, set[bytes]] = {}
-        self._new: list[bytes] = []  # chunks to ask for at the end of the step,
-        self._touched: dict[bytes, None] = {}  # and to mark as used
+        self._new: list[bytes] = []  # chunks to look up at the end of the step
+        self._touched: dict[bytes, None] = {}  # chunks to mark as used at the end of the step
         self._events: list[OffloadingEvent] | None = [] if enable_kv_events and self._may_emit(offloading_spec) else None
         self._finished: list[JobResult] = []
         self._counted: dict[str, int] = {}  # failures that get_stats has returned
-        self._off: bool | None = None  # hashes_differ(), known from the first request on
+        self._off: bool | None = None  # hashes_differ(); None: no request has come yet
         self._asked: queue.SimpleQueue[tuple[list[bytes], list[bytes]] | None] = queue.SimpleQueue()
         self._jobs: queue.PriorityQueue[tuple[int, int, TransferJob | None]] = queue.PriorityQueue()
         self._order = itertools.count()
@@ -127,7 +142,7 @@ class TernTier(SecondaryTierManager):
             return False
         return True
 
-    # ---- what the scheduler calls; none of it waits ----
+    # ---- calls of the scheduler; none of them waits ----
 
     def on_new_request(self, req_context: Any) -> RequestOffloadingContext:
         if self._off is None:
@@ -211,14 +226,14 @@ class TernTier(SecondaryTierManager):
                 stats.increase_counter(FAILURES, more, (what,))
         return stats
 
-    # ---- what may wait, for one deadline of a copy for each job that is under way ----
+    # ---- calls that may wait, for one deadline of a copy for each job under way ----
 
     def drain_jobs(self) -> None:
         self._jobs.join()
 
     def shutdown(self) -> None:
-        """Nothing touches vLLM's region when this returns."""
-        self._store.close()  # what is queued finds no connection
+        """Closes the store. When this returns, nothing touches vLLM's region any more."""
+        self._store.close()  # queued jobs find no connection
         self._asked.put(None)
         for _ in self._threads[1:]:
             self._jobs.put((END, next(self._order), None))
@@ -234,7 +249,7 @@ class TernTier(SecondaryTierManager):
                 if touched:
                     self._blocks.touch([block_key(key) for key in touched])
                 there = self._blocks.find([block_key(key) for key in new])
-            except Exception:  # a look-up without an answer is asked for in every step
+            except Exception:  # without an answer, the look-up would be RETRY in every step
                 log.exception("Tern's tier has an error of its own: a look-up of %d chunks", len(new))
                 there = [False] * len(new)
             with self._lock:
@@ -267,7 +282,7 @@ class TernTier(SecondaryTierManager):
         done = self._blocks.get(names, spans) if job.is_promotion else self._blocks.put(names, spans)
         moved = [key for key, ok in zip(keys, done) if ok]
         with self._lock:
-            if job.is_promotion:  # so that the scheduler does not ask for them again and again
+            if job.is_promotion:  # so that the scheduler does not ask for the failed ones again and again
                 for key, ok in zip(keys, done):
                     if not ok and key in self._lookups:
                         self._lookups[key].there = False

@@ -1,20 +1,21 @@
-"""Stock vLLM keeps its prefixes in Tern: name the class `TernConnector` of `tern.vllm.connector` as its KV connector.
+"""Stock vLLM keeps its prefixes in Tern: `TernConnector` of `tern.vllm.connector` is its KV
+connector.
 
-docs/vllm.md shows how. The connector and metrics alone import vLLM; what is decided is in the other modules:
+docs/vllm.md shows how to configure it. Only connector and metrics import vLLM:
 
-settings    what the user says, and what of a vLLM configuration cannot be carried
+settings    the user's settings, and the checks of a vLLM configuration
 pages       the groups of a model's KV, and which bytes of vLLM's tensors are one page of Tern
 pool        the pool that all vLLM instances of this host share
-jobs        what the scheduler asks of the worker in one step, and what the worker reports
-scheduler   sessions of requests: what Tern has of a prompt, what is saved, when pages may go
-handing     what prefill and decode instances tell each other, and
-fetches     how a prompt is brought from another host
-rejoin      the way back to a daemon that was started again
-worker      copies between vLLM's blocks and Tern's pages, and the number of the last finished step
+jobs        the scheduler's work for the worker in one step, and the worker's report
+scheduler   sessions of requests: what Tern has of a prompt, what is saved, when pages are freed
+handing     the parameters that prefill and decode instances exchange
+fetches     fetches of prompts from another host
+rejoin      joining a daemon that was started again
+worker      copies between vLLM's blocks and Tern's pages, and the last finished step
 metrics     counters for vLLM's log and /metrics
 
-Apart from all that, for routers:
+Separate from these, for routers:
 
-event_blocks  what Tern tells of its chunks, by vLLM's names of blocks
-events        a program that publishes it as vLLM publishes its own events
+event_blocks  changes of Tern's chunks, by vLLM's names of blocks
+events        a program that publishes them in the form of vLLM's own events
 """

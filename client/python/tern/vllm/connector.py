@@ -1,4 +1,4 @@
-"""vLLM's connector. Each method hands over to the scheduler's or the worker's side; nothing is decided here."""
+"""vLLM's connector. Each method calls the scheduler's or the worker's side, which decide."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ log = logging.getLogger(LOGGER)
 
 @dataclass
 class TernMetadata(KVConnectorMetadata):
-    """To the worker, with each step."""
+    """The work of a step, from the scheduler to the worker."""
 
     work: Work
 
 
 @dataclass
 class TernReport(KVConnectorWorkerMetadata):
-    """From the workers: steps whose saves are made, each once for every rank, and who has joined the daemon anew."""
+    """The workers' report: steps whose saves are made, once for each rank, and workers that have
+    joined the daemon anew."""
 
     saved: list[int] = field(default_factory=list)
     joined: list[Joined] = field(default_factory=list)
@@ -60,15 +61,17 @@ class TernReport(KVConnectorWorkerMetadata):
         return TernReport(self.saved + other.saved, self.joined + other.joined)
 
 
-OVERRIDES = ("hf_overrides", "hf_config_path")  # what makes another model of the same weights
+OVERRIDES = ("hf_overrides", "hf_config_path")  # settings that make another model of the same weights
 
 
 def namespace_of(config: Any, told: Settings, request: Request | None = None) -> Namespace:
-    """What keeps prefixes of equal tokens apart; of no request: those without an adapter and a salt."""
+    """Returns the namespace of a request's prefixes; for None, that of requests without adapter and
+    salt."""
     model, lora = config.model_config, request.lora_request if request else None
     said = [repr(value) for value in (getattr(model, name, None) for name in OVERRIDES) if value]
     changed = hashlib.sha256(" ".join(said).encode()).hexdigest()[:16] if said else ""
-    # vLLM computes all positions by the long factors or by the short ones, as the longest prompt is.
+    # vLLM scales all positions by the long factors or all by the short ones, as max_model_len
+    # decides.
     longest = f"max_model_len={model.max_model_len}" if "longrope" in repr(_rope(model)) else ""
     return Namespace(
         model=str(model.model),
@@ -84,16 +87,17 @@ def _rope(model: Any) -> object:
 
 
 def divided(config: Any) -> tuple[int, int]:
-    """The ranks, and the heads of KV that the model has over all of them; 0: as many as its one rank."""
+    """Returns the number of ranks, and of the model's KV heads over all ranks; 0 heads: those of
+    the one rank."""
     ranks = int(config.parallel_config.tensor_parallel_size)
     return ranks, int(config.model_config.get_total_num_kv_heads()) if ranks > 1 else 0
 
 
 class TernConnector(KVConnectorBase_V1, SupportsHMA):
-    """Keeps whole blocks of prompts and answers in Tern, and brings them back. SupportsHMA: of models with several groups
-    of KV, too."""
+    """Keeps whole blocks of prompts and answers in Tern, and loads them again. SupportsHMA: also
+    for models with several groups of KV."""
 
-    _cache_hit_source = CacheHitSource.HOST  # for vLLM's metrics; what a ticket has brought is there as well
+    _cache_hit_source = CacheHitSource.HOST  # for vLLM's metrics; also for pages that a ticket fetched
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         check_caller(sys._getframe(1).f_code.co_qualname)
@@ -142,7 +146,7 @@ class TernConnector(KVConnectorBase_V1, SupportsHMA):
 
     @property
     def requires_kv_delivery(self) -> bool:
-        return False  # what was not saved is computed again
+        return False  # blocks that were not saved are computed again
 
     def _s(self) -> Scheduler:
         assert self._scheduler is not None

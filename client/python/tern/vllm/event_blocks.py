@@ -1,5 +1,9 @@
-"""What Tern tells of its chunks, as vLLM names its blocks: hashes, and the events of vLLM's KV event stream as plain
-values. It needs neither vLLM nor anything outside the standard library."""
+"""Changes of Tern's chunks by vLLM's names of blocks: hashes, and the events of vLLM's KV event
+stream as plain values.
+
+tern.vllm.events feeds Blocks with a subscription and publishes the events. The module needs neither
+vLLM nor anything outside the standard library.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,20 @@ from typing import Any
 from ..aio import Event, chains
 from ..layout import Namespace
 
-BLOCKS_MAX = 1_000_000  # that are kept, of some 400 bytes and 4 a token; what is stored beyond is not told
-GPU, CPU = "GPU", "CPU"  # vLLM's media. Consumers drop a block on a medium that they do not know
-LOCAL = "LOCAL"  # vLLM's locality: the daemon's memory is that of the host whose bridge this is
-FOUND_MAX = 1 << 16  # namespaces that are kept in mind, also those that are not told
-DEFAULT_SEED = "vllm-none-hash"  # vLLM's own where PYTHONHASHSEED is not set
+BLOCKS_MAX = 1_000_000  # blocks kept, each some 400 bytes and 4 a token; further ones are not reported
+GPU, CPU = "GPU", "CPU"  # vLLM's media; consumers drop blocks on a medium that they do not know
+LOCAL = "LOCAL"  # vLLM's locality: the daemon's memory is that of this bridge's host
+FOUND_MAX = 1 << 16  # namespaces remembered, including those that are not reported
+DEFAULT_SEED = "vllm-none-hash"  # vLLM's own if PYTHONHASHSEED is not set
 
 
 class Unfit(ValueError):
-    """What Tern holds cannot be told in blocks of that size. The message says what to change."""
+    """Tern's chunks cannot be reported in blocks of that size. The message names what to change."""
 
 
 def cbor(value: object) -> bytes:
-    """The canonical CBOR (RFC 8949, 4.2.1) of what vLLM hashes: None, numbers from 0 on, bytes, text and sequences."""
+    """Returns the canonical CBOR (RFC 8949, 4.2.1) of a value that vLLM hashes: None, a number from
+    0 on, bytes, text, or a sequence of these."""
     if value is None:
         return b"\xf6"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -54,7 +59,7 @@ def sha256_cbor(value: object) -> bytes:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A LoRA, as vLLM names it. number: its id, which no hash has"""
+    """A LoRA adapter, as vLLM names it. number: its id, which is part of no hash"""
 
     name: str
     path: str
@@ -63,7 +68,8 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Space:
-    """What keeps blocks apart beside their tokens: in vLLM's hashes extra keys, and in Tern a namespace."""
+    """The identity of blocks beside their tokens: extra keys in vLLM's hashes, a namespace in
+    Tern."""
 
     adapter: Adapter | None = None
     salt: str = ""
@@ -73,13 +79,14 @@ class Space:
         return Namespace(model, revision, kv_dtype, lora, self.salt)
 
     def keys(self, is_first: bool) -> tuple[tuple[str, ...], ...] | None:
-        """vLLM's generate_block_hash_extra_keys. is_first: of the first block, which alone has the salt"""
+        """vLLM's generate_block_hash_extra_keys. is_first: for the first block, which alone has the
+        salt"""
         keys: list[tuple[str, ...]] = [("lora", self.adapter.name, self.adapter.path)] if self.adapter else []
         keys += [("cache_salt", self.salt)] if self.salt and is_first else []
         return tuple(keys) or None
 
     def told(self, is_first: bool) -> tuple[str, ...] | None:
-        """vLLM's to_event_extra_keys of them."""
+        """vLLM's to_event_extra_keys of keys()."""
         return tuple(key[1] for key in self.keys(is_first) or ()) or None
 
 
@@ -88,7 +95,7 @@ NO_EXTRAS = Space()
 
 @dataclass(frozen=True)
 class Kind:
-    """A group of vLLM's KV, as its events say of what a block is."""
+    """A group of vLLM's KV, as vLLM's events describe it."""
 
     group: int = 0
     kind: str = "full_attention"
@@ -100,13 +107,14 @@ FULL = (Kind(),)
 
 @dataclass(frozen=True)
 class Place:
-    """How the blocks of a pool are told. medium: of its device tier; the medium of its host tier is CPU"""
+    """How the blocks of a pool are reported. medium: of its device tier; that of its host tier is
+    CPU"""
 
     kinds: tuple[Kind, ...] = FULL
     medium: str = CPU
 
     def media(self, change: Event) -> frozenset[str]:
-        """The media on which the change leaves its chunk."""
+        """Returns the media that have the chunk after the change."""
         if change.kind == "removed":
             return frozenset()
         on = [self.medium] if change.on_device else []
@@ -114,13 +122,17 @@ class Place:
 
 
 def place_of(rows: Sequence[dict[str, Any]], block_size: int) -> Place:
-    """rows: of the device tier of one pool in the daemon's stats, one a group"""
+    """Returns a pool's place. rows: its device tier in the daemon's stats, one row for each
+    group"""
     return Place(kinds_of(rows, block_size), GPU if any(row["device_memory"] for row in rows) else CPU)
 
 
 def kinds_of(rows: Sequence[dict[str, Any]], block_size: int) -> tuple[Kind, ...]:
-    """The groups of a pool that are told, of its rows in the daemon's stats: group i of a connector's pool is group i of vLLM.
-    A window of one token is a state, which is not told."""
+    """Returns the groups of a pool that are reported, from its rows in the daemon's stats.
+
+    Group i of a connector's pool is group i of vLLM. A window of one token is a state, which is not
+    reported.
+    """
     found = []
     for i, row in enumerate(rows):
         if row["page_tokens"] != block_size or row["window"] == 1:
@@ -128,14 +140,17 @@ def kinds_of(rows: Sequence[dict[str, Any]], block_size: int) -> tuple[Kind, ...
         if row["family"] == "history":
             found.append(Kind(i))
         elif row["family"] == "window":
-            found.append(Kind(i, "sliding_window", row["window"] + 1))  # vLLM counts the token that reads, too
+            found.append(Kind(i, "sliding_window", row["window"] + 1))  # vLLM's count includes the reading token
     return tuple(found) or FULL
 
 
 def block_hashes(
     parent: bytes, tokens: Sequence[int], block_size: int, space: Space = NO_EXTRAS, is_first: bool = False
 ) -> list[bytes]:
-    """vLLM's hash_block_tokens for each block. parent: the hash before, or that of the seed; is_first: it is that"""
+    """vLLM's hash_block_tokens for each block.
+
+    parent: the hash of the block before, or of the seed; is_first: it is that of the seed
+    """
     hashes = []
     for at in range(0, len(tokens), block_size):
         parent = sha256_cbor((parent, tuple(tokens[at : at + block_size]), space.keys(is_first and at == 0)))
@@ -145,9 +160,14 @@ def block_hashes(
 
 @dataclass(slots=True)
 class _Chunk:
-    """before: the hash of the block before, None of a first chunk. tokens: kept, because a chunk that comes to a further
-    medium is told anew, and the change says none then. media, copies: by pool; of several copies in a pool sessions hold all
-    but the last from before a reset of the namespace"""
+    """A chunk that is reported.
+
+    before: the hash of the block before; None for a first chunk
+    tokens: kept because a chunk that comes to another medium is reported anew, and that change has
+        no tokens
+    media, copies: by pool; if a pool has several copies, sessions hold all but the last since
+        before a reset of the namespace
+    """
 
     before: bytes | None
     hashes: list[bytes]
@@ -163,13 +183,17 @@ class _Chunk:
 
 @dataclass
 class Blocks:
-    """The blocks of some namespaces that Tern has, fed with the tenant's changes. Equal prefixes in several pools, or on both
-    tiers of one, are one on each medium: stored with the first of them there, and removed with the last.
+    """The blocks of some namespaces that Tern has, from the tenant's changes.
 
-    spaces: by namespace, what its blocks have beside their tokens; changes of others are not told
-    places: what is told of a pool's blocks
-    whole: events have hashes of 32 bytes, and else of each the last 64 bits as a number
-    unnamed: chunks of these that are not told, since it is not known what they follow or what they are of
+    Equal prefixes in several pools, or on both tiers of one, count once on each medium: they are
+    stored with the first of them there, and removed with the last.
+
+    spaces: by namespace, what identifies its blocks beside their tokens; changes of other
+        namespaces are not reported
+    places: how a pool's blocks are reported
+    whole: events have hashes of 32 bytes; else the last 64 bits of each as a number
+    unnamed: number of chunks of these namespaces that are not reported, because their parent or
+        their content is unknown
     """
 
     block_size: int
@@ -179,17 +203,18 @@ class Blocks:
     whole: bool = False
     unnamed: int = 0
     _known: dict[int, _Chunk] = field(default_factory=dict)
-    _found: dict[int, Space | None] = field(default_factory=dict)  # by hash of a namespace
+    _found: dict[int, Space | None] = field(default_factory=dict)  # by the namespace's hash
     _blocks: int = 0
     _events: list[dict[str, Any]] = field(default_factory=list)
-    # By medium: the chunk with which the last stored events end, and these, one a kind. A removal closes all of them.
+    # By medium: the chunk at the end of the last stored events, its kinds, and these events, one a
+    # kind. A removal clears it.
     _last: dict[str, tuple[int, tuple[Kind, ...], list[dict[str, Any]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._root = sha256_cbor(self.seed)
 
     def clear(self) -> None:
-        """Nothing is known any more."""
+        """Forgets all blocks, and reports that."""
         self._known.clear()
         self._last.clear()
         self._blocks = 0
@@ -207,7 +232,7 @@ class Blocks:
             self._moved(change, chunk)
 
     def events(self) -> list[dict[str, Any]]:
-        """Those since the last call, with the keys, and in the order, of vLLM's structs."""
+        """Returns the events since the last call, with the keys and the order of vLLM's structs."""
         events, self._events = self._events, []
         self._last.clear()
         return events
@@ -219,7 +244,8 @@ class Blocks:
         return len(self._events)
 
     def _space(self, change: Event) -> Space | None:
-        """That of a first chunk: the one in whose namespace its tokens have this chain. It is looked for once."""
+        """Returns the space of a first chunk: the one in whose namespace its tokens have this
+        chain. The search is made once for each namespace."""
         if change.ns not in self._found:
             if len(self._found) >= FOUND_MAX:
                 self._found.clear()
@@ -229,12 +255,12 @@ class Blocks:
         return self._found[change.ns]
 
     def _stored(self, change: Event) -> _Chunk | None:
-        """A chunk that was not known, or None where it is not told."""
+        """Returns a new chunk, or None if it is not reported."""
         first = change.parent_chain == 0
         parent = None if first else self._known.get(change.parent_chain)
         space = parent.space if parent else self._space(change) if first and change.tokens else None
         if space is None and change.ns in self._found and self._found[change.ns] is None:
-            return None  # of nobody who is told
+            return None  # of a namespace that is not reported
         if not change.tokens or change.keys or space is None:
             self.unnamed += 1
             return None
@@ -254,7 +280,7 @@ class Blocks:
         return chunk
 
     def _moved(self, change: Event, chunk: _Chunk) -> None:
-        """Tells the media to which the chunk came and those that it left."""
+        """Reports the media to which the chunk came and those that it left."""
         before = chunk.told()
         if media := self.places(change.pool).media(change):
             chunk.media[change.pool] = media
@@ -270,7 +296,8 @@ class Blocks:
             self._blocks -= len(chunk.hashes)
 
     def _tell(self, change: Event, chunk: _Chunk, medium: str) -> None:
-        """What follows the last events is added to them, as vLLM tells all blocks of a step at once."""
+        """Reports a chunk as stored. If it follows the last events it is added to them, as vLLM
+        reports all blocks of a step at once."""
         end, kinds, events = self._last.get(medium, (0, (), []))
         if (end, kinds) != (change.parent_chain, chunk.kinds):
             events = [self._begun(chunk, kind, medium) for kind in chunk.kinds]
@@ -302,7 +329,7 @@ class Blocks:
 
     def _gone(self, chunk: _Chunk, medium: str) -> None:
         self._last.clear()
-        for block in reversed(chunk.hashes):  # one each, as vLLM tells them
+        for block in reversed(chunk.hashes):  # one event each, as in vLLM
             for kind in chunk.kinds:
                 self._events.append(
                     {

@@ -1,7 +1,10 @@
-"""KV events of what Tern holds, in vLLM's own form, for routers made for vLLM: `python -m tern.vllm.events --help`.
+"""KV events of what Tern holds, in vLLM's own form, for routers made for vLLM: `python -m
+tern.vllm.events --help`.
 
-It follows the changes of a model's prefixes, without and with the adapters and salts that it is told of, and publishes them over ZeroMQ as vLLM's ZmqEventPublisher does: (topic, number,
-batch) on a PUB socket, and what was sent again on a ROUTER socket. It needs pyzmq and msgspec, which vLLM brings along.
+It follows the changes of a model's prefixes, without and with the adapters and salts that it is
+told of, and publishes them over ZeroMQ as vLLM's ZmqEventPublisher does: (topic, number, batch) on
+a PUB socket, and what was sent again on a ROUTER socket. It needs pyzmq and msgspec, which vLLM
+brings along.
 """
 
 from __future__ import annotations
@@ -27,15 +30,15 @@ from ..errors import DaemonLost, TernError
 from ..layout import Namespace
 from .event_blocks import DEFAULT_SEED, Adapter, Blocks, Place, Space, Unfit, place_of
 
-BATCH_MAX = 1024  # events of a batch, about: what one change adds is not divided
-REPLAY_BATCHES, REPLAY_BYTES = 10_000, 256 << 20  # the last batches are kept, as far as both go
-HIGH_WATER = 100_000  # batches that wait for a subscriber; it misses those beyond, and can ask for them
-PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 10.0  # between attempts to reach a daemon that has ended
+BATCH_MAX = 1024  # approximate events of a batch: the events of one change are not divided
+REPLAY_BATCHES, REPLAY_BYTES = 10_000, 256 << 20  # the last batches are kept within both limits
+HIGH_WATER = 100_000  # batches queued for a subscriber; it misses later ones and can request them
+PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 10.0  # between attempts to connect to a daemon that has ended
 END_OF_REPLAY = (-1).to_bytes(8, "big", signed=True)
 
 
 def bound(socket: zmq.Socket[Any], endpoint: str) -> str:
-    """Binds it, or connects it where vLLM's publisher would; returns where it is."""
+    """Binds the socket, or connects it where vLLM's publisher would. Returns the endpoint."""
     if "*" in endpoint or "::" in endpoint or endpoint.startswith(("ipc://", "inproc://")):
         socket.bind(endpoint)
     else:
@@ -44,18 +47,18 @@ def bound(socket: zmq.Socket[Any], endpoint: str) -> str:
 
 
 class Publisher:
-    """Numbers batches from 0 on, sends them, and keeps the last ones."""
+    """Numbers batches from 0 on, sends them, and keeps the last ones for replays."""
 
     def __init__(self, endpoint: str, replay: str | None = None, topic: str = "") -> None:
         self._context = zmq.asyncio.Context()
-        self._pub = zmq.Socket(self._context, zmq.PUB)  # it never waits
+        self._pub = zmq.Socket(self._context, zmq.PUB)  # never blocks
         self._pub.set_hwm(HIGH_WATER)
         self.endpoint = bound(self._pub, endpoint)
         self._router: zmq.asyncio.Socket | None = None
         self.replay = ""
         if replay:
             self._router = self._context.socket(zmq.ROUTER)
-            self._router.set_hwm(2 * REPLAY_BATCHES)  # of each who asks: what is above would be dropped
+            self._router.set_hwm(2 * REPLAY_BATCHES)  # for each subscriber that asks: more would be dropped
             self._router.bind(replay)
             self.replay = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self._topic, self._next = topic.encode(), 0
@@ -63,7 +66,7 @@ class Publisher:
         self._bytes = 0
 
     def publish(self, events: list[dict[str, Any]]) -> None:
-        batch = msgspec.msgpack.encode([time.time(), events, 0])  # the third is the data-parallel rank
+        batch = msgspec.msgpack.encode([time.time(), events, 0])  # 0: the data-parallel rank
         self._pub.send_multipart((self._topic, self._next.to_bytes(8, "big"), batch))
         self._kept.append((self._next, batch))
         self._bytes += len(batch)
@@ -72,11 +75,11 @@ class Publisher:
             self._bytes -= len(self._kept.popleft()[1])
 
     async def serve_replays(self) -> None:
-        """Whoever sends a number gets all batches from it on that are kept, and an end."""
+        """Answers each number with all kept batches from that number on, and an end."""
         while self._router:
             asked = await self._router.recv_multipart()
             if len(asked) != 3 or len(asked[2]) != 8:
-                continue  # no request: vLLM's publisher answers nothing either
+                continue  # no request; vLLM's publisher does not answer it either
             who, first = asked[0], int.from_bytes(asked[2], "big")
             for number, batch in list(self._kept):
                 if number >= first:
@@ -91,7 +94,8 @@ class Publisher:
 
 
 class Pools:
-    """How pools are told: their groups of vLLM's KV, and where they lie. The daemon is asked once a pool."""
+    """How pools are reported: their groups of vLLM's KV, and their memory. Asks the daemon once a
+    pool."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
@@ -110,8 +114,11 @@ class Pools:
 
 
 async def follow(requests: Async, ns: Namespace | None, blocks: Blocks, publisher: Publisher) -> None:
-    """Tells what the daemon still knows of its changes, and then each that comes. It ends when changes were lost, or the
-    daemon is, and tells that nothing is known."""
+    """Publishes the changes that the daemon still has, and then each new one.
+
+    Returns when changes were lost, and raises when the daemon is lost. In both cases it first
+    reports that all blocks are cleared.
+    """
     loop, due = asyncio.get_running_loop(), False
 
     def flush() -> None:
@@ -131,7 +138,7 @@ async def follow(requests: Async, ns: Namespace | None, blocks: Blocks, publishe
                 blocks.take(change)
                 if blocks.pending() >= BATCH_MAX:
                     flush()
-                elif blocks.pending() and not due:  # all changes that have come go into one batch
+                elif blocks.pending() and not due:  # all changes that have arrived form one batch
                     due = True
                     loop.call_soon(flush)
     finally:
@@ -140,12 +147,15 @@ async def follow(requests: Async, ns: Namespace | None, blocks: Blocks, publishe
 
 
 async def bridge(socket: str, pools: Pools, blocks: Blocks, publisher: Publisher) -> None:
-    """Follows a daemon, and after its end the next one. Changes of several namespaces are asked for with all of the tenant's,
-    so that they come in their order, and one subscription has them."""
+    """Follows a daemon, and after its end the next one.
+
+    For several namespaces it subscribes to the whole tenant, so that one subscription has all
+    changes in order.
+    """
     only = next(iter(blocks.spaces)) if len(blocks.spaces) == 1 else None
     replays = asyncio.create_task(publisher.serve_replays())
     pause = PAUSE_FIRST_S
-    blocks.clear()  # a bridge before this one may have told something
+    blocks.clear()  # an earlier bridge may have reported blocks
     publisher.publish(blocks.events())
     try:
         while True:
@@ -195,7 +205,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def spaces_of(told: argparse.Namespace) -> dict[Namespace, Space]:
-    """Each adapter, and none, with each salt, and none."""
+    """Returns a space for each adapter and none, with each salt and none."""
     named = [words.split("=", 1) for words in told.lora]
     adapters = [Adapter(name, path, i) for i, (name, path) in enumerate(named, 1)]
     salts = Path(told.salts).read_text().splitlines() if told.salts else []

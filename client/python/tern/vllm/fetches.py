@@ -1,4 +1,5 @@
-"""Fetches from other hosts that are under way, without an event loop: each step asks what has ended."""
+"""Fetches from other hosts without an event loop: each step of the scheduler polls for those that
+have ended."""
 
 from __future__ import annotations
 
@@ -13,20 +14,20 @@ from ..errors import Busy, TernError, error_of
 from ..layout import encoded
 from ..session import Answered, Session
 
-FETCH_S = 30.0  # so long a ticket that is BUSY is asked for again
-AGAIN_S = 0.05  # the pause before that, where the daemon says none
+FETCH_S = 30.0  # a ticket that is BUSY is asked for again for so long
+AGAIN_S = 0.05  # least pause before that
 
 _OK, _BUSY = 0, 8
 
 
 @dataclass
 class Fetch:
-    """Of a ticket.
+    """A fetch of a ticket.
 
-    until: when it is not repeated any more
-    cookie: of the request that is under way, or was
-    again: when it is asked for again; 0: it has been asked for
-    error: that it ended with
+    until: monotonic time after which it is not repeated
+    cookie: of its last request
+    again: monotonic time of the next request; 0: it has been sent
+    error: the error that it ended with
     """
 
     session: Session
@@ -37,17 +38,17 @@ class Fetch:
     error: TernError | None = None
 
     def put_off(self, why: Busy) -> None:
-        """Until the daemon said. Raises it where that is too late."""
+        """Puts the request off for as long as the daemon asks. Raises `why` if that is too late."""
         self.again = time.monotonic() + max(AGAIN_S, why.retry_ms / 1000)
         if self.again > self.until:
             raise why
 
 
 class Fetches:
-    """Those of one connection, which knows this as it knows tern.Async: a synchronous call may be made meanwhile, and
-    takes in answers that come before its own.
+    """The fetches of one connection, which calls this object as it calls tern.Async: a synchronous
+    call may be made meanwhile, and receives the answers that arrive before its own.
 
-    lost: the daemon is
+    lost: the daemon is lost
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -61,14 +62,15 @@ class Fetches:
         return bool(self._under_way)
 
     def begin(self, session: Session, ticket: str) -> Fetch:
-        """All that the ticket names, for a session that has matched just these tokens."""
+        """Begins a fetch of all that the ticket names, for a session that has matched these
+        tokens."""
         fetch = Fetch(session, ticket, time.monotonic() + FETCH_S)
         self._ask(fetch)
         return fetch
 
     def ended(self, fetch: Fetch) -> bool:
-        """Whether it has ended, which it also has with its daemon. The session has what came; the error of one that
-        failed is raised. One that is BUSY is repeated."""
+        """Returns whether the fetch has ended; it also ends with its daemon. The session then has
+        what arrived. Raises the error of a fetch that failed; a fetch that is BUSY is repeated."""
         self.poll()
         if fetch.cookie in self._under_way:
             return False
@@ -84,11 +86,11 @@ class Fetches:
         return True
 
     def drop(self, fetch: Fetch) -> None:
-        """Its session is being closed, and nobody asks for it any more."""
+        """Forgets a fetch whose session is being closed."""
         self._under_way.pop(fetch.cookie, None)
 
     def poll(self) -> None:
-        """Takes in what has come. Whether the daemon is lost is known afterwards."""
+        """Receives the answers that have arrived. Afterwards `lost` is up to date."""
         handle, answer, err = self.connection._handle, _lib.Answer(), _BUSY
         while handle is not None and (err := lib.tern_poll(handle.pointer, ct.byref(answer))) == _OK:
             fetch = self._under_way.pop(answer.cookie, None)
@@ -104,7 +106,7 @@ class Fetches:
             c._check(lib.tern_submit_fetch_ticket(c._p, s.handle, ticket, STEP_NONE, fetch.cookie))
             self._under_way[fetch.cookie] = fetch
         except TernError as why:
-            fetch.error = why  # ended() says
+            fetch.error = why  # ended() raises it
 
     def _taken(self, session: Session, answer: _lib.Answer) -> TernError | None:
         text = lib.tern_error_text(self.connection._p).decode()
@@ -117,13 +119,13 @@ class Fetches:
         session._take(told)
         return None
 
-    # ---- what a Connection and its sessions ask
+    # ---- calls of a Connection and its sessions
 
     def _drain(self) -> None:
         self.poll()
 
     def _drain_soon(self) -> None:
-        pass  # the next poll() looks
+        pass  # the next poll() receives the answers
 
     def _has(self, session: Session) -> bool:
         return any(f.session is session for f in self._under_way.values())

@@ -1,7 +1,9 @@
-"""kv_transfer_params: how a prefill instance hands a prompt over to a decode instance on another host.
+"""kv_transfer_params: how a prefill instance hands a prompt over to a decode instance on another
+host.
 
-The prefill request says {"do_remote_decode": true}. Its answer has what the decode request says, as it is: a ticket,
-under which the prefill host's daemon holds the pages until the decode host has them or the ticket's time is over.
+The prefill request has {"do_remote_decode": true}. The prefill answer has the parameters of the
+decode request: a ticket, whose pages the prefill host's daemon keeps until the decode host has
+fetched them or the ticket expires.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ TICKET, TOKENS = "tern_ticket", "tern_tokens"
 @dataclass(frozen=True)
 class Handed:
     ticket: str
-    tokens: int  # that it brings: whole blocks of the prompt
+    tokens: int  # tokens that the ticket has: whole blocks of the prompt
 
     def params(self) -> dict[str, Any]:
         return {TAKE: True, TICKET: self.ticket, TOKENS: self.tokens}
@@ -29,7 +31,8 @@ def wants_hand_over(params: Mapping[str, Any] | None) -> bool:
 
 
 def handed(params: Mapping[str, Any] | None, block: int, prompt: int) -> Handed | None:
-    """What a decode request was told, or None where it was told nothing. ValueError: it is not what a prefill said."""
+    """Returns the ticket of a decode request; None: it has none. Raises ValueError if the
+    parameters are not those that a prefill instance returned for this prompt."""
     if not params or not params.get(TAKE):
         return None
     ticket, tokens = params.get(TICKET), params.get(TOKENS)

@@ -1,4 +1,5 @@
-"""What the scheduler asks of the worker in one step, what the worker reports, and which steps have passed."""
+"""The scheduler's work for the workers in one step, the workers' report, and which steps have
+passed."""
 
 from __future__ import annotations
 
@@ -7,20 +8,20 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Run:
-    """Page pages[i] of Tern and block blocks[i] of vLLM, in one group."""
+    """Pages of Tern and blocks of vLLM, in one group: page pages[i] belongs to block blocks[i]."""
 
     pages: tuple[int, ...]
     blocks: tuple[int, ...]
 
     @property
     def whole(self) -> bool:
-        """Whether each block has a page. 0 is none, on either side."""
+        """Whether each block has a page. Number 0 means none, on either side."""
         return len(self.pages) == len(self.blocks) and all(self.pages) and all(self.blocks)
 
 
 @dataclass(frozen=True)
 class Move:
-    """The copies of one request, by group, of so many tokens."""
+    """The copies of one request, one run for each group, for so many tokens."""
 
     request: str
     tokens: int
@@ -29,12 +30,12 @@ class Move:
 
 @dataclass
 class Work:
-    """One step of the scheduler. Steps are numbered where they have work, from 1 on.
+    """The work of one scheduler step. Only steps with work have a number, from 1 on.
 
     step: 0: there is nothing to do
-    loads: from Tern to vLLM, whenever it suits
+    loads: from Tern to vLLM, at any time
     saves: from vLLM to Tern, when the step has been computed
-    rejoin: ranks whose worker joins again, once its loads have ended, and the life of it that is over
+    rejoin: by rank whose worker is to join again once its loads have ended: the life that is over
     """
 
     pool: int
@@ -46,7 +47,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Joined:
-    """The worker of this rank has joined the daemon anew, which begins this life of it, and shares this pool."""
+    """The worker of this rank has joined the daemon anew. `life` is the worker's new life, and
+    `pool` the handle of the pool that it shares."""
 
     rank: int
     life: int
@@ -55,7 +57,8 @@ class Joined:
 
 @dataclass
 class Steps:
-    """Steps that are under way at a worker. One passes when it and all before it have nothing left to do."""
+    """Steps under way at a worker. A step passes when it and all before it have nothing left to
+    do."""
 
     _left: dict[int, int] = field(default_factory=dict)
     passed: int = 0

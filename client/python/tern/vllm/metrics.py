@@ -26,7 +26,7 @@ COUNTERS = {
 
 
 class TernStats(KVConnectorStats):
-    """data: by counter, what was added since the last time."""
+    """data: by counter, the increase since the last report"""
 
     def reset(self) -> None:
         self.data = {}
@@ -44,7 +44,7 @@ class TernStats(KVConnectorStats):
 
 
 class Since:
-    """What counters have gained since the last time."""
+    """Computes the increase of counters since the last call."""
 
     def __init__(self) -> None:
         self._told: dict[str, int] = {}

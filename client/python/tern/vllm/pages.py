@@ -1,5 +1,9 @@
-"""The groups of a model's KV: which bytes of vLLM's tensors are one page of Tern (block b of every layer of a group, one
-layer after the other), and which blocks of a group matter. Group i of vLLM is group i of Tern's pool."""
+"""The groups of a model's KV: which bytes of vLLM's tensors form a page of Tern, and which blocks
+matter.
+
+A page is block b of every layer of a group, one layer after the other. Group i of vLLM is group i
+of Tern's pool. connector makes the Layout from vLLM's configuration; scheduler and worker use it.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +18,16 @@ from ..layout import Axis, Field, Group, Ids
 from .jobs import Run
 from .settings import Refused
 
-KINDS = ("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec")  # of vLLM's groups that are carried
-STATES = ("GDN_ATTN",)  # of the states that vLLM has in a MambaSpec
-RESERVE = 1  # tokens before a window that Tern keeps, the least that it takes
+KINDS = ("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec")  # vLLM's groups that are carried
+STATES = ("GDN_ATTN",)  # kinds of MambaSpec that are carried
+RESERVE = 1  # tokens before a window that Tern keeps: the least that it accepts
 AXES = ("layer", "head", "token", "dim")
 STATE_AXES = ("layer", "state")
-_DTYPES = {1: "uint8", 2: "uint16", 4: "uint32"}  # by element size: the bytes are moved, never computed with
+_DTYPES = {1: "uint8", 2: "uint16", 4: "uint32"}  # by element size: the bytes are only moved
 
 
 class Tensor(Protocol):
-    """What is asked of a torch.Tensor."""
+    """The part of torch.Tensor that is used."""
 
     @property
     def shape(self) -> Sequence[int]: ...
@@ -38,16 +42,19 @@ class Tensor(Protocol):
 
 @dataclass(frozen=True)
 class PageShape:
-    """One block of a group's layers, as one rank has it. Within a layer it lies as vLLM's tensor has it: head, token, and for
-    each the content of K and V. Of linear attention a block is the state behind its last token. Who goes on from there reads
-    this block alone, so it is a window of one token.
+    """One block of a group's layers, as one rank has it.
+
+    Within a layer it has the order of vLLM's tensor: head, token, and for each the content of K and
+    V. For linear attention a block is the state behind its last token. A request that continues
+    from there reads this block alone, so it is a window of one token.
 
     content: elements of K and V of a token and head, or of a state
-    dtype, order: how vLLM names the elements, and the order of its axes
-    window: how many tokens before it a token reads; 0: all of them
+    dtype, order: vLLM's names of the elements and of the order of its axes
+    window: number of tokens before it that a token reads; 0: all
     is_state: a block is a state, and not KV of its tokens
-    padding: bytes behind it that make pages of all groups alike, as vLLM's blocks are; they are not copied
-    all_heads: of all ranks together
+    padding: bytes behind each layer's block, so that pages of all groups have one size, as vLLM's
+        blocks do; they are not copied
+    all_heads: number of heads of all ranks together
     """
 
     block_tokens: int
@@ -64,7 +71,7 @@ class PageShape:
 
     @property
     def rows(self) -> int:
-        """Of a block: one for each of its tokens, or the state."""
+        """Rows of a block: one for each of its tokens, or one for the state."""
         return 1 if self.is_state else self.block_tokens
 
     @property
@@ -86,12 +93,13 @@ class PageShape:
         return f"{len(self.layers)} layers{reach}, pages of {self.block_tokens} tokens and {self.page_bytes} bytes"
 
     def first(self, at: int) -> int:
-        """The first block that is needed to go on from `at` tokens."""
+        """Returns the first block that is needed to continue from `at` tokens."""
         return max(at - self.window, 0) // self.block_tokens if self.window else 0
 
     @property
     def field(self) -> Field:
-        """What a page is made of. Ranks have some of the heads each, or one that several have where there are fewer heads."""
+        """The field of a page. Each rank has some of the heads, or one that several ranks have if
+        there are fewer heads than ranks."""
         token = self.content * self.element_bytes
         head = self.block_tokens * token
         axes = (
@@ -126,7 +134,8 @@ class Layout:
 
     @property
     def align(self) -> int:
-        """Tokens of the shortest prefix that is whole blocks in every group. What is matched and saved is a multiple."""
+        """Tokens of the shortest prefix that is whole blocks in every group. All that is matched
+        and saved is a multiple of it."""
         return math.lcm(*(s.block_tokens for s in self.shapes))
 
     @property
@@ -135,13 +144,17 @@ class Layout:
 
     @property
     def slab_bytes(self) -> int:
-        """A pool has a multiple of it."""
+        """A pool's size is a multiple of it."""
         return math.lcm(*(s.page_bytes for s in self.shapes))
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The kinds of page in Tern. Their names tell a pool from those of other shapes, or of another meaning of their
-        bytes, and are the same over any number of ranks: these fetch pages from each other. States have no fields."""
+        """The kinds of page in Tern.
+
+        Their names distinguish pools of other shapes or of another meaning of their bytes. They are
+        the same over any number of ranks: such pools fetch pages from each other. States have no
+        fields.
+        """
         told = [(s.all_heads, s.content, len(s.layers), s.block_tokens, s.dtype, s.order, s.window) for s in self.shapes]
         mark = hashlib.blake2b(repr(told).encode(), digest_size=6).hexdigest()
         has_fields = not any(s.is_state for s in self.shapes)
@@ -150,10 +163,11 @@ class Layout:
     def runs(
         self, pages: Callable[[int], Ids], blocks: Sequence[Sequence[int]], span: tuple[int, int], at: int
     ) -> tuple[Run, ...]:
-        """Pages and blocks of the tokens in `span`, but for those that nobody needs who goes on from `at` or behind it.
+        """Returns the pages and blocks of the tokens in `span`, without those that a request which
+        continues from `at` or behind it does not need.
 
-        pages: a session's table of a group
-        blocks: by group, vLLM's table
+        pages: returns a session's table of a group
+        blocks: vLLM's block table by group
         """
         found = []
         for i, s in enumerate(self.shapes):
@@ -163,23 +177,31 @@ class Layout:
         return tuple(found)
 
     def can_end(self, depth: int, end: int) -> bool:
-        """Whether a step behind which `end` tokens are computed can save up to `depth`: vLLM has the states of just `end`."""
+        """Returns whether a step after which `end` tokens are computed can save up to `depth`: vLLM
+        has only the states of `end`."""
         return depth == end or not any(s.is_state for s in self.shapes)
 
     def whole_from(self, saved: int, start: int, depth: int) -> int:
-        """The least length whose windows can be saved whole, where vLLM has dropped blocks behind `saved` tokens, since their
-        windows moved on to `start`, and has no states but those of `depth`. 0: it has all that Tern keeps."""
+        """Returns the least length whose windows can be saved whole; 0: all that Tern keeps.
+
+        vLLM has dropped blocks behind `saved` tokens, since their windows moved on to `start`, and
+        has only the states of `depth`.
+        """
         lengths = []
         for s in self.shapes:
             dropped, reach = s.first(depth if s.is_state else start) * s.block_tokens, min(s.window, self.align)
-            chunk = -(-(dropped + reach) // self.align) * self.align  # the first that has the end of its window
+            chunk = -(-(dropped + reach) // self.align) * self.align  # the first with the end of its window
             if chunk > saved + self.align:
                 lengths.append((chunk - reach) // s.block_tokens * s.block_tokens + s.window)
         return max(lengths, default=0)
 
 
 def layout_of(config: Any, ranks: int = 1, heads: int = 0) -> Layout:
-    """Of a KVCacheConfig, or Refused with what of it cannot be carried. heads: of a model over several ranks."""
+    """Returns the layout of a KVCacheConfig. heads: KV heads over all ranks, if there are several.
+
+    Raises:
+        Refused: a part of the configuration cannot be carried.
+    """
     order = str(config.kv_cache_layout)
     layout = Layout(tuple(_divided(_shape(g, order), ranks, heads) for g in config.kv_cache_groups), ranks)
     if any(s.is_state and s.block_tokens != layout.align for s in layout.shapes):
@@ -190,7 +212,7 @@ def layout_of(config: Any, ranks: int = 1, heads: int = 0) -> Layout:
 
 
 def _divided(shape: PageShape, ranks: int, heads: int) -> PageShape:
-    """Says how many heads there are over all ranks."""
+    """Returns the shape with the number of heads over all ranks."""
     if ranks == 1:
         return replace(shape, all_heads=shape.heads)
     if shape.is_state:
@@ -262,7 +284,7 @@ def _state_shape(group: Any, order: str) -> PageShape:
 
 
 def _window(spec: Any, kind: str) -> int:
-    """vLLM counts the token that reads among its window; Tern does not."""
+    """Returns the window as Tern counts it: vLLM's count includes the token that reads."""
     if kind == "SlidingWindowSpec":
         if spec.sliding_window < 2 or spec.extra_retained_tokens:
             raise Refused(
@@ -284,15 +306,16 @@ def _window(spec: Any, kind: str) -> int:
 
 @dataclass(frozen=True)
 class Layer:
-    """Where a layer's blocks lie in this process. Layers of different groups may lie in the same bytes: vLLM gives a block
-    to one group at a time."""
+    """The place of a layer's blocks in this process. Layers of different groups may share bytes:
+    vLLM assigns a block to one group at a time."""
 
     address: int  # of block 0
     stride: int  # bytes from one block to the next
 
 
 def layers_of(layout: Layout, caches: Mapping[str, Tensor], blocks: int) -> list[list[Layer]]:
-    """By group. Checks that the tensors are as the configuration said: one block of a layer is one run of bytes."""
+    """Returns the layers by group. Raises Refused if the tensors are not as the configuration has
+    them: one block of a layer must be one run of bytes."""
     named = [name for shape in layout.shapes for name in shape.layers]
     if missing := sorted(set(named) - set(caches)):
         raise Refused(f"vLLM has no KV tensor for layer {missing[0]!r}: tern.vllm does not know this model")

@@ -15,16 +15,16 @@ from ..errors import Busy, Gone
 from .pages import Layout
 from .settings import Refused, Settings
 
-START_S = 60.0  # for a step of the start that is BUSY: an older pool that is cleared, another instance that starts
-REJOIN_S = 5.0  # the same of one attempt to join a daemon that was started again
-FOLLOW_MS = 1000  # for each request of a scheduler that joins it
+START_S = 60.0  # limit of a start's step that is BUSY: an older pool is cleared, another instance starts
+REJOIN_S = 5.0  # the same limit for one attempt to join a daemon that was started again
+FOLLOW_MS = 1000  # deadline of each request of a scheduler that joins such a daemon
 PAUSE_S = 0.05
 
 _T = TypeVar("_T")
 
 
 def patiently(what: str, call: Callable[[], _T], within_s: float) -> _T:
-    """Repeats what is BUSY."""
+    """Repeats a call while it is BUSY, for `within_s` seconds; then raises Refused."""
     end = time.monotonic() + within_s
     while True:
         try:
@@ -37,8 +37,8 @@ def patiently(what: str, call: Callable[[], _T], within_s: float) -> _T:
 
 @contextmanager
 def _one_at_a_time(socket: str, within_s: float) -> Iterator[None]:
-    """Keeps instances that start together from opening a pool each. It locks the socket's folder, for which reading
-    is enough, and the kernel ends the lock with the process."""
+    """Prevents instances that start together from opening a pool each. It locks the socket's
+    folder, which needs only read access, and the kernel ends the lock with the process."""
     folder = os.open(os.path.dirname(os.path.abspath(socket)), os.O_RDONLY | os.O_DIRECTORY)
     end = time.monotonic() + within_s
     try:
@@ -56,7 +56,7 @@ def _one_at_a_time(socket: str, within_s: float) -> Iterator[None]:
 
 
 def pools_of(connection: Connection, layout: Layout, nbytes: int) -> list[int]:
-    """Handles of the tenant's pools of this layout and size."""
+    """Returns the handles of the tenant's pools of this layout and size."""
     first = layout.groups[0].name
 
     def suits(row: dict[str, Any]) -> bool:
@@ -67,7 +67,7 @@ def pools_of(connection: Connection, layout: Layout, nbytes: int) -> list[int]:
 
 
 def share_pool(engine: Engine, layout: Layout, settings: Settings, within_s: float) -> Pool:
-    """Maps the pool that another instance has opened, or one has left; else opens it."""
+    """Maps the pool that another instance has opened or left behind; else opens it."""
     groups, align = layout.groups, layout.align
     with _one_at_a_time(settings.socket, within_s):
         for handle in pools_of(engine.connection, layout, settings.pool_bytes):
@@ -75,7 +75,7 @@ def share_pool(engine: Engine, layout: Layout, settings: Settings, within_s: flo
             try:
                 return patiently("mapping the pool", mapping, within_s)
             except Gone:
-                pass  # it was being closed
+                pass  # the pool was being closed
         shard = "heads" if layout.ranks > 1 else "none"
         opening = partial(engine.open_pool, groups, bytes=settings.pool_bytes, shard=shard, align_tokens=align)
         return patiently("opening the pool", opening, within_s)
@@ -83,7 +83,7 @@ def share_pool(engine: Engine, layout: Layout, settings: Settings, within_s: flo
 
 @contextmanager
 def _connected(socket: str, deadline_ms: int = 0) -> Iterator[Connection]:
-    """A connection that is closed if what it is for fails."""
+    """A connection that is closed if the body fails."""
     connection = Connection(socket, deadline_ms=deadline_ms)
     try:
         yield connection
@@ -101,7 +101,8 @@ def join(settings: Settings, layout: Layout, role: str, rank: int, within_s: flo
 
 
 def follow(settings: Settings, layout: Layout, handle: int) -> Pool:
-    """The scheduler joins where its worker has joined anew. It waits little: vLLM's steps wait for it."""
+    """Joins the daemon as the scheduler, after the workers have joined anew. Deadlines are short:
+    vLLM's steps wait for it."""
     with _connected(settings.socket, FOLLOW_MS) as connection:
         engine = connection.join(settings.engine, role="scheduler", world=layout.ranks, deadline_ms=FOLLOW_MS)
         return engine.map_pool(handle, layout.groups, align_tokens=layout.align, deadline_ms=FOLLOW_MS)

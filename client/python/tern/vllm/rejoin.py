@@ -1,4 +1,4 @@
-"""The way back to a daemon that was started again. A thread tries, so that vLLM's steps wait for nothing."""
+"""Joining a daemon that was started again, in a thread, so that vLLM's steps do not wait."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from threading import Lock, Thread
 from ..connection import Pool
 from .settings import LOGGER
 
-FIRST_S, LONGEST_S = 0.1, 10.0  # the pause behind an attempt that fails, which doubles
+FIRST_S, LONGEST_S = 0.1, 10.0  # pause after an attempt that failed, which doubles each time
 
 log = logging.getLogger(LOGGER)
 
 
 class Rejoin:
-    """Joins until it goes well, or until it is closed."""
+    """Repeats attempts to join until one succeeds, or until it is closed."""
 
     def __init__(self, join: Callable[[], Pool]) -> None:
         self._join, self._lock = join, Lock()
@@ -25,13 +25,13 @@ class Rejoin:
         Thread(target=self._run, name="tern-rejoin", daemon=True).start()
 
     def pool(self) -> Pool | None:
-        """What it has joined, which is the caller's from now on; None: it is not there yet."""
+        """Returns the joined pool, which the caller owns from now on; None: not joined yet."""
         with self._lock:
             pool, self._pool = self._pool, None
             return pool
 
     def close(self) -> None:
-        """Waits for nothing: an attempt that is under way comes to nothing when it ends."""
+        """Stops without waiting: the result of an attempt under way is closed when it ends."""
         with self._lock:
             self._closed = True
             if self._pool:
@@ -43,7 +43,7 @@ class Rejoin:
             try:
                 self._keep(self._join())
                 return
-            except Exception as why:  # whatever it is: nobody else tries
+            except Exception as why:  # any error: no other thread tries
                 if str(why) != said:
                     log.warning("tern: the daemon is not back yet: %s", why)
                 said = str(why)

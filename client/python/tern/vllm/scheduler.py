@@ -1,15 +1,17 @@
-"""The scheduler's side: sessions of requests, what Tern has of a prompt, what is saved, and when pages may go.
+"""The scheduler's side: sessions of requests, what Tern has of a prompt, what is saved, and when
+pages are freed.
 
-A request has one session, from the first question about it to its end. Its match pins what Tern has of the prompt,
-its extends bring pages for what vLLM computes, and its commits publish whole blocks. Each page that the worker
-touches is named in the work of a numbered step, and a session is closed at the last of these: so it can be closed
-whenever vLLM drops the request, and no page is used again before the worker has passed that step.
+A request has one session, from vLLM's first question about it to its end. The match pins what Tern
+has of the prompt, extends allocate pages for what vLLM computes, and commits publish whole blocks.
+Each page that the worker touches is named in the work of a numbered step, and a session is closed
+at the last of these steps. So it can be closed whenever vLLM drops the request: no page is used
+again before the worker has passed that step.
 
-A block is committed when its save was reported, which is when vLLM has the step's output: what a step wrote that
-failed is published nowhere.
+A block is committed when its save was reported, which is when vLLM has the step's output: blocks of
+a step that failed are never published.
 
-When the daemon is lost, all sessions are. Requests that run then go on without Tern, and so do those that come until the
-worker has joined a daemon that is back.
+When the daemon is lost, all sessions are lost. Running requests and new ones then run without Tern,
+until the worker has joined a daemon that is back.
 """
 
 from __future__ import annotations
@@ -39,19 +41,19 @@ _T = TypeVar("_T")
 
 Blocks = Sequence[Sequence[int]]  # by group, vLLM's block table of a request
 
-GATHER_S = 30.0  # for all ranks to join anew, from the first one on
-CALL_MS = 2000  # for each call but a reset: vLLM's steps wait for it
-LATE_S = 10.0  # the daemon is asked nothing for so long when a call was not answered
-PING_S = 5.0  # so often the daemon is asked whether it is there, while all that is awaited is a fetch
-CLOSE_AGAIN_S = 1.0  # the pause before one that came to nothing is repeated
-CLOSING_MAX = 256  # no session is begun while so many wait for that
-SPACES_MAX = 1 << 16  # names that one instance uses until a reset, which forgets them all
+GATHER_S = 30.0  # limit for all ranks to join anew, from the first one on
+CALL_MS = 2000  # deadline of each call except a reset: vLLM's steps wait for it
+LATE_S = 10.0  # after a call that was not answered, no call is made for so long
+PING_S = 5.0  # interval of pings while a fetch is under way
+CLOSE_AGAIN_S = 1.0  # pause before a close that failed is repeated
+CLOSING_MAX = 256  # closes that wait to be repeated; with so many, no session is begun
+SPACES_MAX = 1 << 16  # namespaces that one instance uses until a reset, which forgets them all
 
-COMPLETE = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")  # the output of its last step has come
+COMPLETE = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")  # the output of the last step has arrived
 
 
 class Request(Protocol):
-    """What is asked of vLLM's Request."""
+    """The part of vLLM's Request that is used."""
 
     request_id: str
     cache_salt: str | None
@@ -72,15 +74,15 @@ class Request(Protocol):
 
 @dataclass
 class Counts:
-    """What became of requests, since the start.
+    """Counts of requests since the start.
 
-    queried, matched: tokens that vLLM asked for, and those of them that loads bring
-    recomputed: tokens that a load or a ticket was to bring and did not
+    queried, matched: tokens that vLLM asked for, and those of them that are loaded
+    recomputed: tokens that a load or a ticket was expected to supply and did not
     full: saves that found no room in the pool; the request's next save tries again
-    failed: loads that failed, and were computed
-    fetched, unfetched: tickets that were used up, and those that came to nothing
-    lost, rejoined: how often the daemon was lost, and how often it was back
-    refused: other things that the daemon refused; the requests ran without
+    failed: loads that failed; their tokens were computed
+    fetched, unfetched: tickets that were used up, and tickets that failed
+    lost, rejoined: how often the daemon was lost, and how often it was joined again
+    refused: other calls that the daemon refused; the requests ran without Tern
     """
 
     queried: int = 0
@@ -101,13 +103,14 @@ class Kept:
 
     local: tokens that vLLM had itself when it asked
     saved: tokens whose blocks Tern has, or will have when the worker has saved them
-    tried: tokens for whose blocks there was no room; the next block tries again
+    tried: tokens for whose blocks there was no room; the save of the next block tries again
     last_step: the last step whose work names pages of the session
-    pending: saves that were not reported yet
-    ended: vLLM has dropped the request, or it goes on without Tern; the session ends with the last report
-    fetch: of a ticket, that is under way
-    handed: tokens that the ticket brings
-    bringing: tokens that a load brings
+    pending: number of saves that were not reported yet
+    ended: vLLM has dropped the request, or it continues without Tern; the session ends with the
+        last report
+    fetch: the fetch of a ticket under way
+    handed: tokens that the ticket has
+    bringing: tokens of its load
     """
 
     request: Request
@@ -125,8 +128,11 @@ class Kept:
 
 @dataclass
 class Scheduler:
-    """namespace: of a request, or of those that have neither an adapter nor a salt
-    follow: joins where the worker has joined anew, and maps the pool of that handle"""
+    """Owns the sessions of all requests and decides what each step loads and saves.
+
+    namespace: returns that of a request; for None, that of requests without adapter and salt
+    follow: joins the daemon that the workers have joined anew, and maps the pool of that handle
+    """
 
     pool: Pool
     layout: Layout
@@ -135,19 +141,19 @@ class Scheduler:
     counts: Counts = field(default_factory=Counts)
     fetches: Fetches = field(init=False)
     _kept: dict[str, Kept] = field(default_factory=dict)
-    _without: set[str] = field(default_factory=set)  # requests that are computed: they were refused, or a load failed
-    _pending: dict[int, list[tuple[Kept, int]]] = field(default_factory=dict)  # by step: what it commits
+    _without: set[str] = field(default_factory=set)  # requests refused, or whose load failed
+    _pending: dict[int, list[tuple[Kept, int]]] = field(default_factory=dict)  # by step: its commits
     _loads: list[Move] = field(default_factory=list)
     _loading: list[Kept] = field(default_factory=list)
-    _closing: deque[tuple[Session, int]] = field(default_factory=deque)  # whose close at that step came to nothing
-    _close_at: float = 0.0  # when it is repeated
-    _late_until: float = 0.0  # when the daemon is asked again, since it did not answer
+    _closing: deque[tuple[Session, int]] = field(default_factory=deque)  # closes that failed, with their step
+    _close_at: float = 0.0  # when they are repeated
+    _late_until: float = 0.0  # the daemon did not answer: no call before this time
     _ping_at: float = 0.0
     _step: int = 0
-    _made: Counter[int] = field(default_factory=Counter)  # by step: ranks that have made its saves
-    _lives: list[int] = field(init=False)  # of each rank
-    _joined: dict[int, Joined] = field(default_factory=dict)  # ranks that have joined anew, while others have not
-    _joined_at: float = 0.0  # the first of them
+    _made: Counter[int] = field(default_factory=Counter)  # by step: number of ranks that have made its saves
+    _lives: list[int] = field(init=False)  # by rank: its worker's life
+    _joined: dict[int, Joined] = field(default_factory=dict)  # ranks that have joined anew before the others
+    _joined_at: float = 0.0  # when the first of them joined
     _lost: bool = False
     _spaces: set[Namespace] = field(default_factory=set)
 
@@ -162,9 +168,12 @@ class Scheduler:
     # ---- before a request is scheduled
 
     def matched(self, request: Request, local: int) -> int | None:
-        """How many tokens behind the `local` ones Tern brings; None while they come from another host. The last token
-        of a prompt is computed, as with vLLM's own cache. vLLM asks again while a request waits, and when it was
-        preempted: then its session has what it had saved."""
+        """Returns how many tokens behind the `local` ones Tern loads; None while a fetch from
+        another host is under way.
+
+        The last token of a prompt is computed, as with vLLM's own cache. vLLM asks again while a
+        request waits, and after it was preempted: then its session has what it had saved.
+        """
         kept = self._kept.get(request.request_id)
         if request.request_id in self._without:
             return 0
@@ -181,7 +190,7 @@ class Scheduler:
         return max(kept.saved - local, 0) if kept.saved < request.num_tokens else 0
 
     def allocated(self, request: Request, blocks: Blocks, external: int) -> None:
-        """vLLM has given blocks to the request: `external` tokens of them are to be loaded."""
+        """Queues the load of `external` tokens: vLLM has assigned blocks to the request."""
         kept = self._kept.get(request.request_id)
         if kept is None:
             return
@@ -195,8 +204,13 @@ class Scheduler:
     # ---- a step
 
     def work(self, scheduled: Mapping[str, tuple[int, int]], blocks: Callable[[str], Blocks | None]) -> Work:
-        """The work of this step. scheduled: for each request, how many tokens are computed when it begins, and when it is
-        over."""
+        """Returns the work of this step.
+
+        Args:
+            scheduled: for each request, how many of its tokens are computed at the step's begin and
+                at its end.
+            blocks: returns the request's block table, by group.
+        """
         self._look()
         work = Work(self.pool.handle, loads=self._loads)
         saving = []
@@ -224,8 +238,13 @@ class Scheduler:
         return work
 
     def reported(self, saved: Iterable[int], failed: Iterable[str], joined: Iterable[Joined] = ()) -> None:
-        """What the workers have done: the steps whose saves are made, once for each rank, requests whose load failed at
-        one of them, and who has joined anew."""
+        """Handles the workers' report.
+
+        Args:
+            saved: steps whose saves are made, once for each rank.
+            failed: requests whose load failed at a rank.
+            joined: workers that have joined the daemon anew.
+        """
         for step in saved:
             self._made[step] += 1
             if self._made[step] == self.layout.ranks:
@@ -234,7 +253,7 @@ class Scheduler:
                     self._commit(kept, depth, step)
         for name in failed:
             self.counts.failed += 1
-            if (of_it := self._kept.get(name)) is not None:  # else its session has ended
+            if (of_it := self._kept.get(name)) is not None:  # None: its session has ended
                 self.counts.recomputed += of_it.bringing
                 self._without.add(name)
         for one in joined:
@@ -243,7 +262,8 @@ class Scheduler:
     # ---- the end of a request
 
     def finished(self, request: Request) -> dict[str, Any] | None:
-        """What the answer says to a decode instance, where the request asked for it."""
+        """Ends a request. Returns the parameters for a decode instance if the request asked for a
+        hand-over."""
         name = request.request_id
         handed_over = None
         if wants_hand_over(request.kv_transfer_params) and request.status.name in COMPLETE:
@@ -254,10 +274,13 @@ class Scheduler:
         return handed_over.params() if handed_over else None
 
     def reset(self) -> bool:
-        """Forgets what was committed in the namespaces that this instance has used, and in the one without adapters and
-        salts, which its last life may have used. What a session holds was matched before, so sessions end, too: a request
-        that comes again begins anew, and one that runs is saved no more."""
-        self._late_until = 0.0  # who asks for it waits
+        """Resets the namespaces that this instance has used, and the one without adapters and
+        salts, which an earlier instance may have used. Returns whether the daemon did so.
+
+        Sessions keep what they matched before, so they end too: a request that comes again begins
+        anew, and a running request is no longer saved.
+        """
+        self._late_until = 0.0  # the caller of a reset waits for it
         forgotten = all([self._forget(ns) for ns in {self.namespace(None), *self._spaces}])
         for kept in list(self._kept.values()):
             self._end(kept)
@@ -268,7 +291,7 @@ class Scheduler:
     # ---- inside
 
     def _hand_over(self, name: str) -> Handed | None:
-        """vLLM has the output of the request's last step, so what that step saved is committed now."""
+        """Commits what the request's last step saved, since vLLM has its output, and hands over."""
         kept = self._kept.get(name)
         if kept is None or not kept.saved:
             return None
@@ -280,10 +303,10 @@ class Scheduler:
         ticket = self._do("a ticket", lambda: kept.session.hand_over(step=last, deadline_ms=CALL_MS))
         return Handed(ticket.text, kept.saved) if ticket else None
 
-    # ---- the daemon is lost, and comes back
+    # ---- the daemon is lost and joined again
 
     def _look(self) -> None:
-        """Before each step: is the daemon still there? And what is to be repeated there."""
+        """Before each step: detects a lost daemon, and repeats the closes that failed."""
         self.fetches.poll()
         if self.fetches.lost and not self._lost:
             self._lose("a step", "the connection has ended")
@@ -294,7 +317,8 @@ class Scheduler:
             self._close(*self._closing.popleft())
 
     def _lose(self, what: str, why: object) -> None:
-        """All sessions have ended with it. The loads of this step are still made: their pages are mapped."""
+        """Ends all sessions, as the daemon has. This step's loads are still made: their pages are
+        mapped."""
         self._lost = True
         self.counts.lost += 1
         for kept in self._kept.values():
@@ -306,14 +330,16 @@ class Scheduler:
         log.error("tern: %s: %s. Requests run without Tern until the daemon is back", what, why)
 
     def _rejoining(self) -> dict[int, int]:
-        """Ranks that are to join anew. Those that have joined are asked once more where others take long: the daemon may
-        have ended between."""
+        """Returns the ranks that are to join anew, with their lives. Ranks that have joined are
+        asked
+        again if others take long: the daemon may have ended meanwhile."""
         if self._joined and time.monotonic() > self._joined_at + GATHER_S:
             self._joined.clear()
         return {rank: life for rank, life in enumerate(self._lives) if rank not in self._joined}
 
     def _join(self, one: Joined) -> None:
-        """The scheduler follows when all ranks have joined. If that fails they are asked to join once more."""
+        """Joins the daemon once all ranks have. If that fails, the ranks are asked to join
+        again."""
         self._lives[one.rank] = one.life
         if not self._joined:
             self._joined_at = time.monotonic()
@@ -335,9 +361,12 @@ class Scheduler:
         log.info("tern: the daemon is back, with pool %x", self.pool.handle)
 
     def _do(self, what: str, call: Callable[[], _T], kept: Kept | None = None) -> _T | None:
-        """Nothing that Tern refuses fails a request: it is counted, told, and computed by vLLM. kept: whose session ends
-        where it cannot go on. One that was not answered may have been done all the same, and then the pages that its
-        session has are not those of its table here."""
+        """Makes a call of Tern; returns None if it was refused.
+
+        A refusal fails no request: it is counted and logged, and vLLM computes the tokens. `kept`:
+        the request whose session ends if it cannot continue. A call that was not answered may have
+        taken effect all the same, and then the session's pages are not those of its table here.
+        """
         if self._lost or self._late():
             return None
         try:
@@ -363,7 +392,7 @@ class Scheduler:
 
     def _begin(self, request: Request) -> Kept | None:
         if request.mm_features or request.prompt_embeds is not None:
-            return None  # what such a token stands for is no part of a prefix
+            return None  # the content of such a token is no part of a prefix
         ns = self.namespace(request)
         if why := self._too_many(ns):
             self.counts.refused += 1
@@ -373,24 +402,24 @@ class Scheduler:
         if self._lost or self._late():
             return None
         told = self._handed(request)
-        tokens = list(request.all_token_ids)[: told.tokens if told else -1]  # the last one is computed
+        tokens = list(request.all_token_ids)[: told.tokens if told else -1]  # vLLM computes the last one
         session = self._do("a session", lambda: self.pool.session(ns, deadline_ms=CALL_MS))
         matched = session and self._do("a match", lambda: session.match(tokens, deadline_ms=CALL_MS))
         if session is None or matched is None:
             if session is not None:
                 self._close(session, STEP_NONE)
             if not self._lost:
-                self._without.add(request.request_id)  # vLLM asks again in each step
+                self._without.add(request.request_id)  # else vLLM would ask again in each step
             return None
         self._spaces.add(ns)
         kept = self._kept[request.request_id] = Kept(request, session, saved=session.written)
-        if told:  # also where nothing is missing: that uses the ticket up, and its host keeps no pages for it
+        if told:  # even if nothing is missing: that uses the ticket up, and its host frees the pages
             kept.handed = told.tokens
             kept.fetch = self.fetches.begin(session, told.ticket)
         return kept
 
     def _too_many(self, ns: Namespace) -> str:
-        """Why no session is begun; "": one may be."""
+        """Returns why no session is begun; "": one may be."""
         if len(self._closing) >= CLOSING_MAX:
             return f"{CLOSING_MAX} sessions wait for their close to be repeated"
         if ns not in self._spaces and len(self._spaces) >= SPACES_MAX:
@@ -404,14 +433,14 @@ class Scheduler:
             self.counts.refused += 1
             log.warning("tern: request %s is computed: %s", request.request_id, why)
             return None
-        if told and request.skip_reading_prefix_cache:  # vLLM would not wait for it
+        if told and request.skip_reading_prefix_cache:  # vLLM would not wait for the fetch
             self.counts.unfetched += 1
             log.info("tern: request %s leaves its ticket: all of its prompt is to be computed", request.request_id)
             return None
         return told
 
     def _fetched(self, kept: Kept) -> bool:
-        """Whether the fetch has ended, well or not. What came with one that failed is there."""
+        """Returns whether the fetch has ended. The session has what arrived, even if it failed."""
         assert kept.fetch is not None
         try:
             if not self.fetches.ended(kept.fetch):
@@ -438,17 +467,18 @@ class Scheduler:
         return self._do("a reset", lambda: self.pool.connection.namespace_reset(ns)) is not None
 
     def _end(self, kept: Kept) -> None:
-        """The request has ended, or goes on without Tern."""
+        """Ends Tern's part in a request that has ended or continues without Tern."""
         if self._kept.get(kept.request.request_id) is kept:
             del self._kept[kept.request.request_id]
         kept.ended = True
         if kept.fetch is not None:
-            self.fetches.drop(kept.fetch)  # the close ends it
+            self.fetches.drop(kept.fetch)  # the close cancels it
         if not kept.pending:
             self._close(kept.session, kept.last_step or STEP_NONE)
 
     def _close(self, session: Session, step: int) -> None:
-        """One that came to nothing is repeated later, for else the daemon keeps the session."""
+        """Closes a session. A close that failed is repeated later, since the daemon keeps the
+        session."""
         if not session.open or self._lost:
             return
         again = (session, step)
@@ -460,7 +490,7 @@ class Scheduler:
             try:
                 session.close(step=step, deadline_ms=CALL_MS)
             except Gone:
-                session.open = False  # one whose answer came too late has closed it
+                session.open = False  # an earlier close, whose answer came too late, has closed it
             except Busy:
                 self._close_later(again)
             except TimedOut:
@@ -482,15 +512,18 @@ class Scheduler:
             self._close(kept.session, kept.last_step or STEP_NONE)
 
     def _whole(self, kept: Kept, end: int) -> int:
-        """How much of `end` computed tokens is saved; 0: no more than is. The windows of a ticket's end are those that
-        decode needs, so a prompt that is handed over ends before its last token."""
+        """Returns how many of `end` computed tokens are saved; 0: no more than now.
+
+        The windows at a ticket's end are those that decode needs, so a prompt that is handed over
+        ends before its last token.
+        """
         tokens = len(kept.request.all_token_ids) - wants_hand_over(kept.request.kv_transfer_params)
         depth = min(end, tokens) // self.block * self.block
         return depth if self.layout.can_end(depth, end) else 0
 
     def _extend(self, kept: Kept, depth: int, whole_from: int) -> bool:
-        """Pages up to `depth`, but for those of windows that lie before `whole_from`, of which vLLM lacks blocks. Without room
-        there is no save now; that of the next block tries again."""
+        """Allocates pages up to `depth`, except those of windows before `whole_from`, of which vLLM
+        lacks blocks. Returns False if there is no room: the save of the next block tries again."""
         s = kept.session
         append = list(kept.request.all_token_ids[s.tokens : depth])
         kept.tried = depth
@@ -503,7 +536,8 @@ class Scheduler:
         return whole_from == 0 or self._do("a slide", slide, kept) is not None
 
     def _save(self, kept: Kept, blocks: Blocks, depth: int, at: int) -> Move | None:
-        """None: of a block or a page nobody knows where it is, so the request is saved no more."""
+        """Returns the save, or None if the place of a block or a page is unknown: then the request
+        is no longer saved."""
         move = self._move(kept, blocks, (kept.saved, depth), at)
         if all(run.whole for run in move.runs):
             return move

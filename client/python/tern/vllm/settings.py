@@ -1,4 +1,5 @@
-"""What the user says of Tern, and what of a vLLM configuration cannot be carried: refused by name, before it starts."""
+"""The user's settings of Tern, and the checks of a vLLM configuration: parts that cannot be carried
+are refused by name before vLLM starts."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Releases whose connector interface this package was run with.
+# Releases of vLLM whose connector interface this package was tested with.
 VERSIONS = ("0.32",)
 
-RANKS = (1, 2, 4, 8)  # that Tern carries pages between
+RANKS = (1, 2, 4, 8)  # numbers of ranks that Tern carries pages between
 
-LOGGER = "vllm.tern"  # vLLM shows what is logged below its own name
+LOGGER = "vllm.tern"  # vLLM shows the logs of names below its own
 
 KEYS = ("socket", "pool_bytes", "engine", "revision")
 
@@ -20,15 +21,18 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class Refused(ValueError):
-    """This vLLM cannot keep its KV in Tern as it is configured. The message says what to change."""
+    """This vLLM cannot keep its KV in Tern as it is configured. The message names what to
+    change."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """socket: of the tenant, as ternd's configuration names it
-    pool_bytes: size, in each rank's memory, of the pool that the instances of this host share
+    """The connector's settings.
+
+    socket: path of the tenant's socket, as in ternd's configuration
+    pool_bytes: bytes, in each rank's memory, of the pool that the instances of this host share
     engine: name of this instance among the daemon's engines
-    revision: what tells these weights from others of the same name
+    revision: distinguishes these weights from others of the same name
     """
 
     socket: str
@@ -38,7 +42,7 @@ class Settings:
 
 
 def size(what: str, text: object) -> int:
-    """A number of bytes, or one with K, M, G or T behind it, as in ternd.yaml."""
+    """Returns a number of bytes, written as in ternd.yaml: digits, then K, M, G or T."""
     found = re.fullmatch(r"([0-9]+)([KMGT]?)", str(text))
     if isinstance(text, bool) or not found or int(found[1]) == 0:
         raise Refused(f'{what}={text!r}: say a number of bytes, such as 4294967296 or "4G"')
@@ -46,8 +50,14 @@ def size(what: str, text: object) -> int:
 
 
 def settings(extra: Mapping[str, object], engine_id: str, replica: int = 0) -> Settings:
-    """What kv_connector_extra_config says. replica: of data parallelism, each of which is an engine; vLLM has told them
-    apart in engine_id."""
+    """Returns the settings in kv_connector_extra_config.
+
+    replica: number of the data-parallel replica; each is an engine of its own. vLLM makes engine_id
+    unique among them.
+
+    Raises:
+        Refused: a setting is unknown, missing or wrong.
+    """
     for key in extra:
         if key not in KEYS:
             raise Refused(f"kv_connector_extra_config has {key!r}: Tern knows {', '.join(KEYS)}")
@@ -74,14 +84,17 @@ def check_version(version: str) -> None:
 
 
 def check_caller(name: str) -> None:
-    """Who makes the connector. vLLM's MultiConnector shows it nothing of the configuration that counts, such as
-    kv_load_failure_policy, and finds statistics by the names of vLLM's own connectors alone."""
+    """Refuses MultiConnector as the caller that makes the connector.
+
+    MultiConnector does not pass on configuration that matters, such as kv_load_failure_policy, and
+    finds statistics only by the names of vLLM's own connectors.
+    """
     if name.startswith("MultiConnector."):
         raise Refused("tern.vllm is not carried by MultiConnector: name TernConnector itself as kv_connector")
 
 
 def check_config(config: Any) -> None:
-    """Refuses a VllmConfig that asks for what this version does not carry."""
+    """Raises Refused for a VllmConfig that needs a feature which this version does not carry."""
     transfer, parallel, cache = config.kv_transfer_config, config.parallel_config, config.cache_config
     if transfer.kv_load_failure_policy != "recompute":
         raise Refused(

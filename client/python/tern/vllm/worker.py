@@ -1,7 +1,7 @@
-"""The worker's side: copies between vLLM's blocks and Tern's pages, and the number of the last finished step.
+"""The worker's side: copies between vLLM's blocks and Tern's pages, and the last finished step.
 
-Saves are made before the step ends, so vLLM may reuse the blocks at once. Loads are made by a thread, and told with a
-later step. The interpreter goes on while memory moves.
+Saves are made before the step ends, so vLLM may reuse the blocks at once. A thread makes the loads,
+and a later step reports them. The interpreter lock is released during copies.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ log = logging.getLogger(LOGGER)
 
 @dataclass
 class Copied:
-    """What was copied since the start.
+    """Counts of copies since the start.
 
-    loaded, saved: tokens, from Tern and to it; rank 0 alone counts them
+    loaded, saved: tokens copied from Tern and to it; only rank 0 counts them
     copies, bytes: whole blocks, and their bytes
     """
 
@@ -38,7 +38,7 @@ class Copied:
 
 @dataclass
 class GroupCopier:
-    """Moves blocks between a pool's pages of one group and the tensors of its layers."""
+    """Copies blocks between a pool's pages of one group and the tensors of its layers."""
 
     shape: PageShape
     layers: Sequence[Layer]
@@ -51,7 +51,7 @@ class GroupCopier:
             raise IndexError(f"{len(run.pages)} pages for {len(run.blocks)} blocks")
         if not all(0 < page < self.pages for page in run.pages):
             raise IndexError(f"a page of {run.pages} is not in the pool, which has {self.pages}")
-        if not all(0 < block < self.blocks for block in run.blocks):  # block 0 stands for those that vLLM has dropped
+        if not all(0 < block < self.blocks for block in run.blocks):  # 0 stands for a block that vLLM dropped
             raise IndexError(f"a block of {run.blocks} is not in vLLM's KV, which has {self.blocks}")
 
     def copy(self, run: Run, load: bool) -> None:
@@ -85,8 +85,10 @@ def copier_of(pool: Pool, layout: Layout, layers: Sequence[Sequence[Layer]], blo
 
 @dataclass
 class Worker:
-    """join: joins the daemon again
-    rank: which of the engine's workers it is, each of which has the KV of some heads
+    """Makes the loads and saves of one rank, and publishes the steps that it has passed.
+
+    join: joins the daemon again
+    rank: number of this worker in the engine; each has the KV of some heads
     life: how often it has joined again
     """
 
@@ -108,15 +110,15 @@ class Worker:
         self.copier = self.copier_of(self.pool)
 
     def load(self, work: Work) -> None:
-        """Begins the loads of a step, which may have none."""
+        """Begins the loads of a step, if it has any."""
         if work.step:
             if work.pool != self.pool.handle:
                 raise Refused("the daemon was started again while vLLM started: start vLLM again")
-            self._steps.begin(work.step, len(work.loads) + 1)  # one: the saves
+            self._steps.begin(work.step, len(work.loads) + 1)  # 1: the saves
             for move in work.loads:
                 self._loads.append((work.step, move, self._thread.submit(self.copier.copy, move, True)))
         if work.rejoin.get(self.rank) == self.life and self._rejoin is None:
-            self._thread.submit(self.pool.connection.close)  # behind the loads, and no save comes any more
+            self._thread.submit(self.pool.connection.close)  # after the loads; no more saves will come
             self._rejoin = Rejoin(self.join)
 
     def save(self, work: Work) -> None:
@@ -131,7 +133,8 @@ class Worker:
         self._publish()
 
     def loaded(self) -> tuple[set[str], set[str]]:
-        """Requests whose loads have ended since the last call, and those of them that failed."""
+        """Returns the requests whose loads have ended since the last call, and those that
+        failed."""
         ended: set[str] = set()
         failed: set[str] = set()
         for step, move, future in [one for one in self._loads if one[2].done()]:
@@ -147,12 +150,12 @@ class Worker:
         return ended, failed
 
     def saved(self) -> list[int]:
-        """Steps whose saves were made since the last call."""
+        """Returns the steps whose saves were made since the last call."""
         told, self._saved = self._saved, []
         return told
 
     def joined(self) -> Joined | None:
-        """The daemon is back, since the last call."""
+        """Returns the daemon that was joined anew since the last call, or None."""
         pool = self._rejoin.pool() if self._rejoin else None
         if pool is None:
             return None
@@ -161,7 +164,8 @@ class Worker:
         return Joined(self.rank, self.life, pool.handle)
 
     def close(self) -> None:
-        """Waits for the loads; then the memory may go."""
+        """Waits for the loads, then closes the connection: the memory may be unmapped
+        afterwards."""
         self._thread.shutdown(wait=True)
         if self._rejoin:
             self._rejoin.close()
