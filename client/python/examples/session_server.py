@@ -1,14 +1,14 @@
-"""A session server: chats with a model server, whose turns lie in Tern (docs/engine-guide.md, "A session server"):
+"""A session server: chats with a model server, with their turns kept in Tern (docs/engine-guide.md, "A session server"):
 
     session_server.py --port 8000 --upstream http://127.0.0.1:8001 --socket /tmp/chat.sock
 
     POST   /sessions                          {"session_id": ID}
-    POST   /sessions/ID/v1/chat/completions   one chat in flight a session; what the model server answers comes unchanged
-    GET    /sessions/ID                       messages, and of each turn token ids, log-probabilities and the blobs that there are
-    DELETE /sessions/ID                       204; 202 while a chat is in flight, with whose end the session closes
+    POST   /sessions/ID/v1/chat/completions   one chat in flight a session; returns the model server's answer unchanged
+    GET    /sessions/ID                       messages, and for each turn token ids, log-probabilities and stored blobs
+    DELETE /sessions/ID                       204; 202 while a chat is in flight: the session closes when that ends
 
 The model server answers as OpenAI's do, with vLLM's `prompt_token_ids` and `choices[0].token_ids`, a log-probability of each
-token, and in `choices[0].blobs`, where it has any, what covers all tokens until then: base64 by name.
+token, and optionally `choices[0].blobs`: base64 by name, each for all tokens so far.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from typing import Any
 import tern
 from vllm_proxy import asked, is_gone, passed_on
 
-SILENCE_S, PATIENCE_S = 3600.0, 5.0  # of the model server (a whole chat has deadlines.turn_ms), and while Tern is BUSY with others
+SILENCE_S, PATIENCE_S = 3600.0, 5.0  # of the model server (a whole chat has deadlines.turn_ms); while Tern is BUSY
 REQUEST_BYTES_MAX, ANSWER_BYTES_MAX, BLOBS_MAX = 64 << 20, 1 << 30, 4
-NEEDED: dict[str, Any] = {"logprobs": True, "return_token_ids": True}  # of a request, so that the answer has what is stored
-WRONG = (ValueError, TypeError, LookupError, AttributeError, RecursionError)  # of JSON that is other than it has to be
-UNUSED = tern.Group("unused", page_tokens=16, shape=(16, 16), dtype="uint8")  # a session lies in a pool; it has no KV here
-COMPARED = ("role", "content", "name", "tool_calls", "tool_call_id")  # what makes two messages the same
+NEEDED: dict[str, Any] = {"logprobs": True, "return_token_ids": True}  # added to a request: the answer then has what is stored
+WRONG = (ValueError, TypeError, LookupError, AttributeError, RecursionError)  # raised for JSON of another shape
+UNUSED = tern.Group("unused", page_tokens=16, shape=(16, 16), dtype="uint8")  # a session needs a pool; it has no KV here
+COMPARED = ("role", "content", "name", "tool_calls", "tool_call_id")  # two messages with these equal are the same
 
 
-class Refused(Exception): ...  # of a status and a text
+class Refused(Exception): ...  # args: a status and a text
 
 
 class Store:
-    """The sessions in Tern. Its connection is used by one thread at a time, who has the lock; no call waits for a chat."""
+    """The sessions in Tern. One thread at a time uses its connection, under the lock; no call waits for a chat."""
 
     def __init__(self, socket: str) -> None:
         self._socket, self.lock = socket, Lock()
@@ -51,7 +51,7 @@ class Store:
 
     def open(self) -> Any:
         with self.lock:
-            with suppress(tern.DaemonLost):  # it was started anew
+            with suppress(tern.DaemonLost):  # the daemon was restarted
                 if self._pool:
                     return self._pool.session(tern.Namespace("session-server"))
             self._pool = tern.connect(self._socket).join("session-server").open_pool([UNUSED], bytes=1 << 20)
@@ -59,7 +59,7 @@ class Store:
 
     @contextmanager
     def turn(self, session: Any) -> Iterator[Any]:
-        """409: another one is in flight. Gone: the session is closed, or closes when that has ended."""
+        """Raises Refused 409 if another turn is in flight, and Gone if the session is closed, or closes after that turn."""
         try:
             with self.lock:
                 turn = session.turn().__enter__()
@@ -68,7 +68,7 @@ class Store:
         try:
             yield turn
         finally:
-            with self.lock, suppress(tern.Gone):  # at deadlines.turn_ms it has ended by itself
+            with self.lock, suppress(tern.Gone):  # the turn has ended by itself, at deadlines.turn_ms
                 turn.__exit__(None, None, None)
 
     def append(self, turn: Any, tokens: list[int], logprobs: list[float], blobs: dict[str, bytes]) -> Any:
@@ -80,7 +80,7 @@ class Store:
         raise Refused(503, f"Tern was BUSY for {PATIENCE_S} s: nothing is stored")
 
     def close(self, session: Any) -> bool:
-        """False: a turn is in flight. The session is GONE for others from now on, and ends with that turn."""
+        """Returns False if a turn is in flight: the session is GONE for other calls now, and closes after that turn."""
         with self.lock, suppress(tern.TimedOut):
             session.close(step=tern.STEP_NONE, deadline_ms=20)
             return True
@@ -115,7 +115,7 @@ def checked(told: Any) -> tuple[Any, list[int], list[int], list[float], dict[str
 
 
 def joined(pieces: list[Any]) -> dict[str, Any]:
-    """A stream's pieces as the answer that comes at once."""
+    """Joins the pieces of a stream to the answer that a request without a stream returns."""
     told, content, ids, logprobs, choice = dict[str, Any](), "", list[Any](), list[Any](), dict[str, Any]()
     for piece in pieces:
         told |= {key: piece[key] for key in ("prompt_token_ids", "usage") if piece.get(key) is not None}
@@ -131,14 +131,14 @@ def joined(pieces: list[Any]) -> dict[str, Any]:
 
 @dataclass
 class Chat:
-    """A session. Whoever has its turn changes it. ends: of each turn, how many messages and tokens there are until then"""
+    """A session, changed only by the owner of its turn. ends: after each turn, the number of messages and tokens so far"""
 
     session: Any
     messages: list[dict[str, Any]] = field(default_factory=list)
     ends: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
 
     def goes_on(self, messages: list[dict[str, Any]]) -> int:
-        """Behind how many turns: behind all, or all but one, whose answer is taken back."""
+        """Returns the number of turns that stay: all, or all but the last, which is rolled back."""
         for turns in (len(self.ends) - 1, len(self.ends) - 2)[: len(self.ends)]:
             have = self.ends[turns][0]
             pairs = zip(messages[:have], self.messages)
@@ -153,8 +153,8 @@ class Chat:
                 with store.lock:
                     turn.rollback(prompt[: have[1]], step=tern.STEP_NONE)
                 del self.ends[turns + 1 :], self.messages[have[0] :]
-            store.append(turn, prompt + ids, [0.0] * (len(prompt) - have[1]) + logprobs, blobs)  # the prompt's tokens have none
-        except (tern.Conflict, tern.Invalid, tern.Malformed) as why:  # such as other tokens for messages that were there
+            store.append(turn, prompt + ids, [0.0] * (len(prompt) - have[1]) + logprobs, blobs)  # 0.0: the prompt has none
+        except (tern.Conflict, tern.Invalid, tern.Malformed) as why:  # such as other tokens for earlier messages
             raise Refused(502, why) from None
         except tern.Gone as why:  # the session closes with this turn, or the turn has ended at deadlines.turn_ms
             raise Refused(404, why) from None
@@ -170,13 +170,13 @@ class Server(ThreadingHTTPServer):
         self.upstream, self.store, self.chats = upstream, store, dict[str, Chat]()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):  # of a client that has gone
+        if not isinstance(sys.exception(), OSError):  # OSError: the client has disconnected
             super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
-    protocol_version, disable_nagle_algorithm, begun = "HTTP/1.1", True, False  # begun: the client has the head of an answer
+    protocol_version, disable_nagle_algorithm, begun = "HTTP/1.1", True, False  # begun: the head of an answer was sent
 
     def log_request(self, code: object = "-", size: object = "-") -> None: ...
 
@@ -186,7 +186,7 @@ class Handler(BaseHTTPRequestHandler):
             self.routed(path, self.body())
         except Refused as why:
             self.failed(*why.args)
-        except (tern.Gone, tern.DaemonLost, tern.TimedOut) as why:  # the session has ended, or nobody knows what it has: it ends
+        except (tern.Gone, tern.DaemonLost, tern.TimedOut) as why:  # the session has ended, or its state is unknown: end it
             if chat := self.server.chats.pop(path[1] if len(path) > 1 else "", None):
                 with suppress(tern.TernError):
                     self.server.store.close(chat.session)
@@ -213,7 +213,7 @@ class Handler(BaseHTTPRequestHandler):
     def failed(self, status: int, why: object) -> None:
         if not self.begun and not is_gone(self.connection):
             return self.send(status, json.dumps({"error": {"message": str(why), "code": status}}).encode())
-        self.close_connection = True  # a stream ends without its last chunk, which an HTTP client reports
+        self.close_connection = True  # a stream ends without its last chunk, and an HTTP client reports that
         print(f"session server: {self.path}: {status}: {why}", file=sys.stderr, flush=True)
 
     def body(self) -> bytes:
@@ -238,7 +238,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.send(204 if store.close(chat.session) else 202, b"")
         with store.turn(chat.session) as turn:
             end = self.chat(chat, turn, body) if self.command == "POST" else self.show(chat, turn)
-        end()  # behind the turn: a client that has its answer may ask again at once
+        end()  # after the turn: a client that has its answer may ask again at once
 
     def show(self, chat: Chat, turn: Any) -> Callable[[], None]:
         with self.server.store.lock:
@@ -277,7 +277,7 @@ class Handler(BaseHTTPRequestHandler):
         return lambda: self.send(answer.status, rest, answer.headers)
 
     def streamed(self, answer: HTTPResponse) -> tuple[list[Any], bytes]:
-        """Passes on a stream as it comes, up to its end, which waits until the turn is stored."""
+        """Passes on a stream as it arrives, except its end, which waits until the turn is stored."""
         self.head(200, answer.headers, ("Transfer-Encoding", "chunked"))
         pieces, left = list[Any](), ANSWER_BYTES_MAX
         while line := answer.readline(left):

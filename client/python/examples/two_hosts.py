@@ -10,7 +10,7 @@ NS = tern.Namespace(model="two-hosts")
 
 
 def compute(pool: tern.Pool, s: tern.Session, tokens: list[int], first: int) -> None:
-    for t in range(first, len(tokens)):  # this stands for the kernels: KV of a token is the token
+    for t in range(first, len(tokens)):  # in place of kernels: the KV of a token is the token
         pool.pages("kv")[s.table("kv")[t // 16], t % 16] = tokens[t]
 
 
@@ -33,11 +33,11 @@ def main(prefill_socket: str, decode_socket: str, peer: str) -> None:
                 s.commit(len(tokens) // 16 * 16, step=step)
             with d.session(NS) as s, decode.batch() as batch:
                 s.match(tokens)
-                s.fetch(peer, at_least=len(tokens) // 16 * 16, step=tern.STEP_NONE)  # once it is published there
+                s.fetch(peer, at_least=len(tokens) // 16 * 16, step=tern.STEP_NONE)  # waits until it is published there
                 with decode.step() as step:
                     s.extend(allocated=len(tokens) + 4)  # the rest of the prompt, and 4 tokens of a draft
                     compute(d, s, tokens + [7, 7, 7, 7], s.written)
-                tokens += [7, 7]  # the model takes two of them
+                tokens += [7, 7]  # the model accepts two of them
                 s.extend(append=[7, 7], written=len(tokens))
                 s.rewind(len(tokens), step=step)
                 s.retract("host", step=step)

@@ -2,9 +2,9 @@
 
     vllm_proxy.py --port 8000 --prefill http://a:8001 --decode http://b:8001 [--prefill ... --decode ...]
 
-Each request goes to a prefill instance for one token, and then to a decode instance with what the first has answered:
-a ticket for the prompt's pages. A prompt whose prefill fails is computed by the decode instance alone. An answer that
-breaks off ends without its last chunk, which an HTTP client reports. A client that goes away ends its request.
+Each request goes to a prefill instance for one token, and then to a decode instance with the first one's answer: a ticket
+for the prompt's pages. If the prefill fails, the decode instance computes the prompt. An answer that breaks off ends
+without its last chunk, and an HTTP client reports that. A client that disconnects ends its request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-PREFILL_S, DECODE_S, LOOK_S = 120.0, 3600.0, 0.2  # of silence, then decode computes or the answer breaks off; between looks
+PREFILL_S, DECODE_S, LOOK_S = 120.0, 3600.0, 0.2  # silence until decode computes, until the answer breaks off; poll interval
 BODY_BYTES_MAX, PIECE = 64 << 20, 1 << 16
 ONE_TOKEN = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1, "n": 1, "stream": False}
 PATHS = ("/v1/completions", "/v1/chat/completions")
@@ -42,16 +42,16 @@ def is_gone(client: socket.socket) -> bool:
 
 @contextmanager
 def asked(client: BaseHTTPRequestHandler, server: str, path: str, body: bytes, silence_s: float) -> Iterator[HTTPResponse]:
-    """Yields a server's answer to the client's request. The answer, and its computation, end with the client."""
+    """Yields a server's answer to the client's request. The answer and its computation end when the client disconnects."""
     connection = HTTPConnection(urlsplit(server).netloc, timeout=silence_s)
     connection.connect()
-    upstream, ended = connection.sock, Event()  # the answer may own it later
+    upstream, ended = connection.sock, Event()  # the answer may own the socket later
 
     def watch() -> None:
         while not is_gone(client.connection):
             if ended.wait(LOOK_S):
                 return
-        with suppress(OSError):  # it may have ended just now
+        with suppress(OSError):  # the connection may have ended just now
             upstream.shutdown(socket.SHUT_RDWR)
 
     Thread(target=watch, daemon=True).start()
@@ -65,7 +65,7 @@ def asked(client: BaseHTTPRequestHandler, server: str, path: str, body: bytes, s
 
 
 def prefill_body(body: dict[str, Any]) -> dict[str, Any]:
-    """The request for one token, which asks for a ticket."""
+    """Returns the request for one token, which asks for a ticket."""
     asks = {name: value for name, value in body.items() if name not in ("stream_options", *ONE_TOKEN)}
     one = {name: value for name, value in ONE_TOKEN.items() if name in ("max_tokens", "stream") or name in body}
     return asks | one | {"kv_transfer_params": {"do_remote_decode": True}}
@@ -76,7 +76,7 @@ class Proxy(ThreadingHTTPServer):
 
     def __init__(self, port: int, prefill: list[str], decode: list[str]) -> None:
         super().__init__(("", port), Handler)
-        self.prefill, self.decode = itertools.cycle(prefill), itertools.cycle(decode)  # they take turns
+        self.prefill, self.decode = itertools.cycle(prefill), itertools.cycle(decode)  # used in turn
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -104,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(body | ({"kv_transfer_params": told} if told else {}))
 
     def ticket(self, body: dict[str, Any]) -> Any:
-        """What the prefill instance hands over; None: nothing, and the decode instance computes the prompt."""
+        """Returns the prefill instance's parameters; None: there are none, and the decode instance computes the prompt."""
         server = next(self.server.prefill)
         try:
             with asked(self, server, self.path, json.dumps(prefill_body(body)).encode(), PREFILL_S) as answer:
@@ -121,20 +121,20 @@ class Handler(BaseHTTPRequestHandler):
                 begun = True
                 self.pass_on(answer)
         except (OSError, HTTPException) as why:
-            self.close_connection = True  # without the last chunk
+            self.close_connection = True  # ends without the last chunk
             print(f"proxy: {server} did not answer to the end: {why!r}", file=sys.stderr)
             if not begun and not is_gone(self.connection):
                 self.send_error(502, explain=f"the decode instance does not answer: {why!r}")
 
     def pass_on(self, answer: HTTPResponse) -> None:
-        """In chunks, as they come, so that a stream stays one."""
+        """Passes the answer on in chunks as they arrive, so that a stream stays one."""
         self.send_response_only(answer.status, answer.reason)
         for name, value in [*passed_on(answer.headers), ("Transfer-Encoding", "chunked")]:
             self.send_header(name, value)
         self.end_headers()
         while piece := answer.read1(PIECE):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-        if answer.length:  # that was promised by a Content-Length and did not come
+        if answer.length:  # bytes promised by Content-Length that did not arrive
             raise IncompleteRead(b"", answer.length)
         self.wfile.write(b"0\r\n\r\n")
 

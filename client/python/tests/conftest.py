@@ -1,4 +1,4 @@
-"""Two daemons for all tests."""
+"""Fixtures: two daemons for all tests."""
 
 from __future__ import annotations
 

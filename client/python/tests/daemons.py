@@ -1,4 +1,4 @@
-"""Two daemons on this machine, which know each other. TERN_BIN names the folder of ternd."""
+"""Two linked daemons on this machine, for the tests. TERN_BIN names the folder of ternd."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ class Daemon:
 
 @functools.cache
 def port_block() -> Iterator[int]:
-    """The ports of a block that this process alone has until it ends, over and over. They lie below those that the kernel
-    gives to whoever dials. tests/engine/daemon.c and tests/e2e/with_ternd.sh take their blocks in the same way."""
+    """Returns the ports of a block that only this process has until it ends, in an endless cycle.
+
+    The blocks lie below the kernel's ports for outgoing connections. tests/engine/daemon.c and
+    tests/e2e/with_ternd.sh take blocks in the same way.
+    """
     end = int(DIALLING.read_text().split()[0])
     firsts = list(range(PORT_FIRST, (end if end > PORT_FIRST + PORT_BLOCK else 65536) - PORT_BLOCK, PORT_BLOCK))
     for first in random.sample(firsts, len(firsts)):
@@ -47,7 +50,7 @@ def port_block() -> Iterator[int]:
 
 
 def free_port() -> int:
-    """A port on which nobody listens, no connection has and no other test gets; not the same one twice."""
+    """Returns a port that no socket uses and no other test gets; not the same one twice."""
     for port in itertools.islice(port_block(), PORT_BLOCK):
         with socket.socket() as s:
             try:
@@ -59,8 +62,11 @@ def free_port() -> int:
 
 
 def configured(here: Path, tenant: str, more: str = "") -> Path:
-    """Makes the folder of a daemon of that name, with its configuration. tenant: what its tenant has beside name and
-    socket; more: settings of the daemon."""
+    """Creates the folder of a daemon of that name, with its configuration.
+
+    tenant: the tenant's settings beside name and socket
+    more: settings of the daemon
+    """
     here.mkdir(exist_ok=True)
     (here / "ternd.yaml").write_text(
         f"node: {here.name}\nadmin: {{socket: {here}/admin.sock}}\n{more}"
@@ -70,7 +76,7 @@ def configured(here: Path, tenant: str, more: str = "") -> Path:
 
 
 def start(folder: Path, name: str, port: int, peer: str, peer_port: int, spill: str = "") -> Daemon:
-    """spill: its folder; "": it has no disk tier."""
+    """Starts a daemon. spill: folder of its disk tier; "": none."""
     more = f"""insecure_peers: true
 page_bytes_min: 256
 listen: 127.0.0.1:{port}
@@ -87,7 +93,7 @@ def run(here: Path, name: str) -> Daemon:
     log = (here / "log").open("wb")
     ternd = Path(os.environ["TERN_BIN"]) / "ternd"
     process = subprocess.Popen([ternd, "--config", here / "ternd.yaml"], stdout=log, stderr=log)
-    atexit.register(process.kill)  # whatever becomes of this program
+    atexit.register(process.kill)  # however this program ends
     end = time.monotonic() + READY_S
     while b"event=ready" not in (here / "log").read_bytes():
         assert process.poll() is None and time.monotonic() < end, (here / "log").read_text()
@@ -96,7 +102,7 @@ def run(here: Path, name: str) -> Daemon:
 
 
 def wait_linked(d: Daemon) -> None:
-    """Until all its peers can be asked."""
+    """Waits until all peers of the daemon can be asked."""
     ternctl = [f"{os.environ['TERN_BIN']}/ternctl", "-s", f"{Path(d.socket).parent}/admin.sock", "peers", "--json"]
     end = time.monotonic() + READY_S
     while any(row["state"] != "up" for row in json.loads(subprocess.check_output(ternctl))["peers"]):
@@ -105,7 +111,7 @@ def wait_linked(d: Daemon) -> None:
 
 
 def start_pair(folder: Path) -> tuple[Daemon, Daemon]:
-    """They are linked."""
+    """Starts two linked daemons."""
     ports = free_port(), free_port()
     pair = (
         start(folder, "host-a", ports[0], "host-b", ports[1]),
@@ -117,7 +123,7 @@ def start_pair(folder: Path) -> tuple[Daemon, Daemon]:
 
 
 def again(d: Daemon) -> Daemon:
-    """Ends it, and starts it on the same configuration."""
+    """Ends a daemon and starts it again with the same configuration."""
     d.process.send_signal(signal.SIGTERM)
     assert d.process.wait(READY_S) == 0
     return run(Path(d.socket).parent, d.name)
@@ -131,7 +137,7 @@ def stop_pair(pair: tuple[Daemon, Daemon]) -> None:
 
 
 def for_blocks(tmp_path: Path, memory: str) -> Iterator[Daemon]:
-    """A fixture: one daemon, whose pages may be as small as the blocks of tests."""
+    """A fixture: one daemon, whose pages may be as small as the tests' blocks."""
     one = run(configured(tmp_path / "host-a", f"memory: {memory}", "page_bytes_min: 4096\n"), "host-a")
     yield one
     one.process.kill()

@@ -1,6 +1,8 @@
-"""A model server that stands for vLLM's, with the same answer to the same request: python model_server.py --port 8001
+"""A stand-in for a vLLM server, with the same answer to the same request: python model_server.py
+--port 8001
 
-Tokens are the bytes of what is said, between one that names the role and END. `max_tokens` is the length of the answer.
+Tokens are the bytes of each message, between a token for the role and END. `max_tokens` is the
+length of the answer.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def blob64_of(n: int) -> str:
 
 
 def answer_of(asks: dict[str, Any], blob_bytes: int = 0) -> dict[str, Any]:
-    """blob_bytes: of a token; the blob covers the prompt and the answer. Its base64 stands for itself: see text_of"""
+    """Returns the answer. blob_bytes: size of the blob for each token of prompt and answer; 0: no
+    blob. A placeholder
+    stands for its base64: see text_of."""
     prompt, n = prompt_of(asks["messages"]), int(asks.get("max_tokens", 16))
     drawn = hashlib.shake_256(json.dumps(prompt).encode()).digest(n)
     content = "".join(chr(ord("a") + byte % 26) for byte in drawn[: n - 1])
@@ -66,7 +70,7 @@ def text_of(told: dict[str, Any], blob_bytes: int) -> bytes:
 
 
 def pieces_of(told: dict[str, Any]) -> list[dict[str, Any]]:
-    """As a stream: a piece a token, and one with what comes at the end."""
+    """Returns the answer as a stream: one piece for each token, and one for the end."""
     (choice,) = told["choices"]
     pieces = []
     for i, token in enumerate(choice["token_ids"]):
@@ -79,11 +83,12 @@ def pieces_of(told: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class ModelServer(ThreadingHTTPServer):
-    """blob_bytes: of a token, of the only blob; 0: there is none
-    changes: what becomes of an answer before it is sent
-    refuses: a status and a body, in the place of an answer
-    waits: of each answer, in the middle of a stream or before all of it; `asked` is set when it begins
-    breaks: a stream, or a body, that ends before its end
+    """blob_bytes: size of the only blob for each token; 0: no blob
+    changes: is applied to each answer before it is sent
+    refuses: a status and a body to send in place of an answer
+    waits: event that each answer waits for, in the middle of a stream or before all of it; `asked`
+    is set when the wait begins
+    breaks: end each stream or body before its end
     """
 
     daemon_threads, request_queue_size = True, 1024

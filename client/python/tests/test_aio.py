@@ -14,7 +14,7 @@ from daemons import Daemon
 from tern._lib import lib
 from test_engine import KV, PAGE, POOL, names, ns
 
-TRIES = 50  # until a cancel finds its fetch half way
+TRIES = 50  # attempts until a cancel finds its fetch half way
 
 
 def test_slow_subscriber_is_told_what_it_lost(daemons: tuple[Daemon, Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_slow_subscriber_is_told_what_it_lost(daemons: tuple[Daemon, Daemon], mo
                 if i == 6:
                     got = [await anext(slow), await anext(slow)]
                     assert [(e.depth, e.lost) for e in got] == [(2 * PAGE, 0), (3 * PAGE, 0)]
-                assert (await asyncio.wait_for(waiting[1], 10)).depth == i * PAGE  # so the other has been told, too
+                assert (await asyncio.wait_for(waiting[1], 10)).depth == i * PAGE  # so the other one has its answer too
                 waiting[1] = asyncio.ensure_future(anext(quick))
                 await asyncio.sleep(0)
             assert (await waiting[0]).depth == PAGE
@@ -96,7 +96,7 @@ def extend_when_it_may(s: tern.Session, allocated: int) -> None:
             pass
 
 
-# A transfer takes up to 256 pages at a time: of these, what came is there before the rest has come.
+# A transfer takes up to 256 pages at a time, so the first of these pages arrive before the rest.
 LONG = tern.Group("kv", page_tokens=PAGE, shape=(PAGE, 64), axes=("token", "dim"))
 CHUNKS = 1536
 PROMPT = range(CHUNKS * PAGE)
@@ -117,23 +117,24 @@ def check_what_came(pool: tern.Pool, s: tern.Session) -> None:
         try:
             assert s.extend(allocated=len(PROMPT)).committed == committed
             return
-        except tern.Exhausted:  # pages that the transfer may still write are given to nobody
+        except tern.Exhausted:  # no session gets pages that the transfer may still write
             assert time.monotonic() < deadline
             time.sleep(0.001)
 
 
 def long_pool(engine: tern.Engine) -> tern.Pool:
-    """One as large as the memory that the one before it gives back."""
+    """Opens a pool as large as the memory that the pool before it returns."""
     while True:
         try:
             return engine.open_pool([LONG], bytes=LONG_POOL)
-        except tern.Busy:  # it is being cleared
+        except tern.Busy:  # the older pool is being cleared
             time.sleep(0.001)
 
 
 @pytest.fixture
 def published(daemons: tuple[Daemon, Daemon]) -> Iterator[str]:
-    """Where a fetch may come to, from host-a, of the namespace `cancelled`."""
+    """Publishes the namespace `cancelled` at host-a. Yields the socket of the daemon that fetches
+    it."""
     with tern.connect(daemons[0].socket) as c:
         engine = c.join(next(names))
         pool = long_pool(engine)
@@ -200,7 +201,7 @@ def test_a_cancelled_fetch_that_was_waited_for_keeps_what_came(published: str) -
 def test_the_end_of_a_fetch_is_newer_than_what_was_asked_before(
     published: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fetch ends between the answer to a fetch_wait and the look at what has come."""
+    """The fetch ends between the answer to a fetch_wait and the next poll."""
 
     async def ended_between() -> bool:
         with tern.connect(published) as c:
@@ -235,13 +236,13 @@ def test_a_fetch_is_cancelled_by_its_session(daemons: tuple[Daemon, Daemon]) -> 
             aio = tern.Async(c)
             with pool.session(ns("nobody has it")) as s:
                 s.match(range(2 * PAGE))
-                s.fetch_cancel()  # nothing is under way, and it does no harm
+                s.fetch_cancel()  # no fetch is under way: it has no effect
                 waits = asyncio.ensure_future(aio.fetch(s, "host-a", at_least=PAGE, step=tern.STEP_NONE))
                 await asyncio.sleep(0.05)
                 with pytest.raises(tern.Busy):
                     s.extend(allocated=PAGE)
                 s.fetch_cancel()
-                extend_when_it_may(s, PAGE)  # the fetch was answered before, and is still to be awaited
+                extend_when_it_may(s, PAGE)  # the fetch was answered before, and is awaited below
                 with pytest.raises(tern.Gone):
                     await asyncio.wait_for(waits, 10)
                 assert s.allocated == PAGE and s.table("kv").all()
@@ -305,7 +306,7 @@ def test_a_daemon_that_is_lost_ends_what_waits(daemons: tuple[Daemon, Daemon]) -
             waited.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waited
-            c.ping()  # the connection lives on
+            c.ping()  # the connection stays usable
             aio.close()
             pool.close()
 

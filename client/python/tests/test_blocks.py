@@ -1,4 +1,4 @@
-"""Blocks by key: buffers in and out, whole and in pieces, and what is refused."""
+"""Blocks by key: buffers in and out, whole and in pieces, and calls that are refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_was_put_comes_back_from_another_set(daemons: tuple[Daemon, Daemon]
         got = [np.zeros(BYTES, np.uint8) for _ in range(20)]
         assert all(b.get(keys, got))
         assert all(np.array_equal(got[i], value(i)) for i in range(20))
-        # In the middle of the list alone, in pieces, and of bytes that are there already.
+        # Only keys in the middle of the list, in pieces, and bytes that are stored already.
         pieces = [bytearray(1), bytearray(BYTES - 1)]
         assert b.get([keys[7]], [pieces]) == [True]
         assert bytes(pieces[0] + pieces[1]) == value(7).tobytes()
@@ -65,7 +65,7 @@ def test_what_another_host_has_is_found_and_got(daemons: tuple[Daemon, Daemon]) 
     got = [np.zeros(BYTES, np.uint8) for _ in keys]
     with opened(daemons[0]) as a, opened(daemons[1]) as b, opened(daemons[1], hosts="any") as any_host:
         assert all(a.put(keys[there], [value(i) for i in range(45, 60)]))
-        assert b.front(keys[there]) == 0  # which asks nobody
+        assert b.front(keys[there]) == 0  # front asks no peer
         assert any_host.find(keys) == ["nowhere"] * 5 + ["elsewhere"] * 15
         assert any_host.host_of(4) is None and any_host.host_of(5) == "host-a"
         assert any_host.get(keys, got) == [False] * 5 + [True] * 15

@@ -1,5 +1,6 @@
-"""Pages for other libraries, of the host and of a GPU, and steps by a CUDA stream. The GPU is that of the stand-in,
-which LD_LIBRARY_PATH names: it has memory and streams, and runs our kernels alone."""
+"""Pages for other libraries, on the host and on a GPU, and steps by a CUDA stream. The GPU is the
+stand-in's, which
+LD_LIBRARY_PATH names: it has memory and streams, and runs only our kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ import tern
 from daemons import READY_S, Daemon, configured, run
 from tern import exchange
 
-SECOND = "GPU-7374616e-6469-6e00-0000-000000000001"  # it is number 1 of those that are seen
+SECOND = "GPU-7374616e-6469-6e00-0000-000000000001"  # number 1 of the visible GPUs
 KV = tern.Group("kv", page_tokens=16, shape=(2, 16, 4), dtype="float16")
 NS = tern.Namespace(model="m")
 POOL = 1 << 20
@@ -35,7 +36,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 class Standin:
-    """The second GPU's context, which is this thread's then, and a stream of it."""
+    """The second GPU's context, current in this thread, and a stream of it."""
 
     def __init__(self) -> None:
         self.calls = ct.CDLL("libcuda.so.1")
@@ -89,7 +90,7 @@ def test_view_of_host_memory_is_the_pool_itself(daemons: tuple[Daemon, Daemon]) 
         assert taken.ctypes.data == pool.base
         assert len(exchange._held) == 1
         pool.close()
-    assert taken[3, 1, 2, 3] == 7  # the array holds the mapping
+    assert taken[3, 1, 2, 3] == 7  # the array keeps the mapping alive
     del taken
     assert not exchange._held
     with pytest.raises(tern.DaemonLost):

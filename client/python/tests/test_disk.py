@@ -1,4 +1,4 @@
-"""Sessions that are stored on the disk, and found there by the next daemon."""
+"""Sessions that are stored on the disk, and found there after a restart of the daemon."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_requests_go_on_beside_a_store(with_disk: Daemon) -> None:
                 stored = asyncio.ensure_future(aio.store(s, 3 * PAGE + 1))
                 await asyncio.sleep(0.05)
                 s.extend(allocated=len(PROMPT) + PAGE)
-                assert not stored.done()  # nothing can be stored before the step has passed
+                assert not stored.done()  # nothing is stored before the step has passed
                 pool.done_step(1)
                 first = await asyncio.wait_for(stored, 10)
                 assert first.depth == 3 * PAGE and first.written >= 3 * KV.page_bytes
@@ -66,7 +66,7 @@ def test_requests_go_on_beside_a_store(with_disk: Daemon) -> None:
 
 def test_what_is_stored_comes_back(with_disk: Daemon) -> None:
     d = with_disk
-    assert compute(d) == tern.Stored(len(PROMPT), 0)  # the second one had nothing to write
+    assert compute(d) == tern.Stored(len(PROMPT), 0)  # the second store had nothing to write
     d.process = again(d).process
     with tern.connect(d.socket) as c:
         engine = c.join("reader")

@@ -1,4 +1,4 @@
-"""README.md's code and the examples run as they stand; the package is typed."""
+"""README.md's code and the examples run unchanged; the package is typed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_two_hosts_runs_and_is_short(daemons: tuple[Daemon, Daemon]) -> None:
 
 
 def code_lines(c: str) -> list[str]:
-    """Lines of C that are neither empty nor all comment."""
+    """Returns the lines of C that are neither empty nor only a comment."""
     return [line for line in re.sub(r"/\*.*?\*/", "", c, flags=re.S).splitlines() if line.strip()]
 
 

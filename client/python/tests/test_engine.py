@@ -37,7 +37,7 @@ def ns(salt: str) -> tern.Namespace:
 
 
 def write(pool: tern.Pool, s: tern.Session, first: int, last: int) -> None:
-    """Token t has the value t in all of its elements."""
+    """Writes KV in which token t has the value t in all of its elements."""
     kv, table = pool.pages("kv"), s.table("kv")
     for t in range(first, last):
         kv[table[t // PAGE], :, t % PAGE, :] = t
@@ -95,7 +95,7 @@ def test_recurrent_state_is_copied_before_it_goes_on(engine: tern.Engine) -> Non
             batch.rewind(s, length, step=step)
         assert all("no STATE is there to go on from that length" in str(op.error) for op in batch.run())
         s.rewind(20, step=step)
-        s.finish(18, step=step)  # back to the committed length, whose state the tree has
+        s.finish(18, step=step)  # returns to the committed length, whose state the tree has
         assert (s.committed, s.written, s.tokens) == (16, 16, 18)
     pool.close()
 
@@ -138,7 +138,7 @@ def test_fork_leaves_the_connection_to_the_parent(daemons: tuple[Daemon, Daemon]
                 assert "forked child, and the connection is its parent's" in in_a_child(call)
             assert in_a_child(c.close) == "nothing"
             assert in_a_child(lambda: tern.connect(daemons[0].socket).ping()) == "nothing"
-            s.extend(append=[7], written=PAGE + 1, allocated=PAGE + 1)  # nothing of it was carried out
+            s.extend(append=[7], written=PAGE + 1, allocated=PAGE + 1)  # no part of the refused call took effect
         pool.close()
 
 
@@ -173,7 +173,7 @@ def test_threads_may_hand_a_connection_on_and_not_share_it(daemons: tuple[Daemon
         run(at_once=True)
         assert len(told) == 1 and all(right)
         assert "Conflict: another thread is in a call on this connection" in told.pop()
-        c.ping()  # it lives
+        c.ping()  # the connection is alive
         pool.close()
 
 
@@ -188,7 +188,7 @@ def test_pages_outlive_the_connection(daemons: tuple[Daemon, Daemon]) -> None:
     del c, pool, kv
     gc.collect()
     assert (page == 7).all()
-    page[:] = 8  # no segmentation fault: the mapping lives as long as an array of it
+    page[:] = 8  # no segmentation fault: an array of it keeps the mapping alive
     del shared
     gc.collect()
     assert (page == 8).all()
@@ -216,11 +216,11 @@ def test_close_unmaps_at_once(daemons: tuple[Daemon, Daemon]) -> None:
         batch.abort(session, step=tern.STEP_NONE)
         address = pool.pages("kv").ctypes.data
         assert mapped_at(address)
-    assert not mapped_at(address)  # although pool, engine, batch and session are all here
+    assert not mapped_at(address)  # although pool, engine, batch and session still exist
     for call in (lambda: pool.pages("kv"), batch.run, lambda: batch.abort(session, step=tern.STEP_NONE)):
         with pytest.raises(tern.DaemonLost, match="connect again"):
             call()
-    c.close()  # once more does no harm
+    c.close()  # a second close has no effect
     batch.clear()
 
 
@@ -243,7 +243,7 @@ def test_an_answer_about_a_turn_leaves_the_session(engine: tern.Engine) -> None:
             turn.match(range(40))
             turn.extend(written=40, allocated=40)
             with pytest.raises(tern.Busy):
-                s.recover()  # it is not this one's to ask for
+                s.recover()  # only the turn may ask for it
             assert s.table("kv").all() and (s.written, s.allocated, s.tokens) == (40, 40, 40)
         with pytest.raises(tern.Gone):
             turn.extend(allocated=64)
@@ -315,7 +315,7 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         with pytest.raises(tern.Invalid, match="below what is committed, which stays"):
             s.rewind(31, step=tern.STEP_NONE)
         s.abort(step=tern.STEP_NONE)
-        assert s.tokens == 0 and len(s.table("kv")) == 0  # no turn had finished, so no tokens are kept
+        assert s.tokens == 0 and len(s.table("kv")) == 0  # no turn has finished, so no tokens are kept
         assert s.match(range(40)).matched == 32
         with pytest.raises(tern.Invalid, match="no such peer"):
             s.fetch("nobody", step=tern.STEP_NONE)
@@ -349,7 +349,7 @@ def test_prefetch_is_a_fetch(engine: tern.Engine) -> None:
     pool = engine.open_pool([KV], bytes=POOL)
     with pool.session(ns("prefetch")) as s:
         s.match(range(40))
-        for ahead in (False, True):  # the host tier has nothing of it
+        for ahead in (False, True):  # the host tier has no part of it
             assert s.fetch(None, step=tern.STEP_NONE, prefetch=ahead).fetched_kib == 0
     pool.close()
 
@@ -472,7 +472,7 @@ def test_a_turn_has_the_session_for_itself(engine: tern.Engine) -> None:
             lambda: s.abort(step=9),
             lambda: s.fetch("host-b", step=9),
         ]
-        for rival in rivals:  # who is refused takes nothing from the turn
+        for rival in rivals:  # a rival that is refused takes nothing from the turn
             with pytest.raises(tern.Busy, match="a turn of this session is in flight"):
                 rival()
             assert list(turn.table("kv")) == held
@@ -523,7 +523,7 @@ def test_batches_tell_each_operation_apart(engine: tern.Engine) -> None:
             batch.extend(s, written=16, allocated=20)
             batch.extend(s, append=[16, 17], written=18)
     assert a.tokens == 18 and len(b.table("kv")) == 2 and len(batch) == 0
-    assert batch.run() == []  # an iteration may have nothing to ask
+    assert batch.run() == []  # an iteration may have no operation
     with pytest.raises(tern.BatchFailed, match="1 operations failed; the first: tern_rewind") as told:
         with batch:
             batch.rewind(a, 99, step=tern.STEP_NONE)
@@ -557,7 +557,7 @@ def test_a_namespace_that_is_reset_is_empty(engine: tern.Engine) -> None:
 
 
 def test_a_batch_without_an_answer_is_empty(daemons: tuple[Daemon, Daemon]) -> None:
-    """The batch keeps nothing for the next request, whose answers are for other sessions."""
+    """The batch keeps no operation for the next request, whose answers are for other sessions."""
     with tern.connect(daemons[0].socket) as c:
         engine = c.join(next(names))
         pool, batch = engine.open_pool([KV], bytes=POOL), engine.batch()

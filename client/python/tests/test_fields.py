@@ -1,4 +1,4 @@
-"""Pools that say what their pages are made of exchange pages, though these lie otherwise at either end."""
+"""Pools that describe the fields of their pages exchange pages, even if the two layouts differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POOL = 1 << 20
 
 
 def kv(heads: int = HEADS, heads_first: bool = False) -> tern.Group:
-    """Tokens of heads, or heads of tokens."""
+    """Returns a group of tokens of heads or, with heads_first, of heads of tokens."""
     row = DIM * 4
     token, head = (row, PAGE * row) if heads_first else (heads * row, row)
     axes = (
@@ -29,7 +29,7 @@ def kv(heads: int = HEADS, heads_first: bool = False) -> tern.Group:
 
 
 def content(page: int) -> npt.NDArray[np.float32]:
-    """Of tokens of heads."""
+    """Returns a page's content, as tokens of heads."""
     n = LAYERS * PAGE * HEADS * DIM
     return np.arange(page * n, (page + 1) * n, dtype=np.float32).reshape(LAYERS, PAGE, HEADS, DIM)
 

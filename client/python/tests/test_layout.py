@@ -1,4 +1,4 @@
-"""What this package believes of tern.h is what the C compiler makes of it."""
+"""The package's declarations of tern.h equal the C compiler's."""
 
 from __future__ import annotations
 

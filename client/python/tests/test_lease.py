@@ -68,7 +68,8 @@ def test_sessions_decode_without_a_request(engine: tern.Engine) -> None:
 
 
 def dispatch(lease: tern.Lease, step: int) -> None:
-    """As the engine guide has it: no step begins before the answers that it waits for."""
+    """Dispatches as the engine guide describes: no step begins before the answers that it waits
+    for."""
     while True:
         try:
             return lease.submit(step=step)
@@ -118,7 +119,7 @@ def test_pages_that_were_refused_late_leave_the_table(daemons: tuple[Daemon, Dae
             lease.wait()
             s = started(pool, lease, "refused")
             before = s.table("kv")
-            r, listed = _lib.Result(), c_tokens([7], (), PROMPT)  # behind the back of the lease
+            r, listed = _lib.Result(), c_tokens([7], (), PROMPT)  # a call that bypasses the lease
             assert lib.tern_extend(other._p, s.handle, ct.byref(listed.c), 0, 0, 0, ct.byref(r)) == 0
             lease.extend(s, append=range(20), written=PROMPT, allocated=PROMPT + 40)
             assert len(s.table("kv")) > len(before)
@@ -126,7 +127,7 @@ def test_pages_that_were_refused_late_leave_the_table(daemons: tuple[Daemon, Dae
             lease.wait()
             (told,) = lease.told()
             assert told.failed and told.session is s and isinstance(told.error, tern.Conflict)
-            assert told.error.numbers == (PROMPT, PROMPT + 1)  # where its tokens begin, and how many the session has
+            assert told.error.numbers == (PROMPT, PROMPT + 1)  # the base of its tokens, and the session's number of tokens
             with pytest.raises(tern.Conflict) as again:
                 lease.extend(s, written=PROMPT)
             assert again.value.numbers == told.error.numbers
@@ -149,7 +150,7 @@ def test_what_is_refused_late_is_told(engine: tern.Engine) -> None:
         lease.remove(s, step=tern.STEP_NONE)
         lease.submit()
         s.close(step=tern.STEP_NONE)
-        lease.add(s)  # the daemon has no such session any more
+        lease.add(s)  # the daemon no longer has this session
         lease.extend(s, append=range(PROMPT), written=PROMPT, allocated=PROMPT + 40)
         lease.submit()
         lease.wait()
@@ -191,9 +192,9 @@ def test_an_exception_comes_out_of_blocks_in_a_lease(engine: tern.Engine) -> Non
                 lease.submit(step=step)
             raise ValueError("mine")
     assert not s.open and s._last_step == step
-    outer.extend(allocated=PROMPT + 6)  # in no lease any more
+    outer.extend(allocated=PROMPT + 6)  # no longer in a lease
     outer.close(step=step)
-    pool.close()  # nothing is leased: else Conflict
+    pool.close()  # no page is leased: else Conflict
 
 
 def test_a_lease_that_cannot_be(engine: tern.Engine) -> None:
@@ -204,5 +205,5 @@ def test_a_lease_that_cannot_be(engine: tern.Engine) -> None:
         lease.wait()
         with pool.session(ns("none")) as s, pytest.raises(tern.Gone):
             lease.extend(s, allocated=4)
-    with pool.lease(high=4) as lease:  # those of `ssm` are not leased
+    with pool.lease(high=4) as lease:  # pages of `ssm` are not leased
         assert lease.stock("ssm") == 0

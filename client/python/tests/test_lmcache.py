@@ -1,4 +1,5 @@
-"""tern.lmcache, called as LMCache calls a native connector. tests/engines has LMCache's own adapter."""
+"""tern.lmcache, called as LMCache calls a native connector. tests/engines has LMCache's own
+adapter."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def keys(n: int, model: str = "meta/llama") -> list[str]:
 
 
 def buffer(size: int, seed: int = -1) -> memoryview:
-    """As LMCache has it: over a ctypes array."""
+    """Returns a buffer as LMCache has it: over a ctypes array."""
     view = memoryview((ctypes.c_ubyte * size)())
     if seed >= 0:
         np.frombuffer(view, np.uint8)[:] = np.random.default_rng(seed).integers(0, 256, size)
@@ -67,7 +68,8 @@ def test_objects_come_back(daemon: Daemon) -> None:
     assert one.exists(keys(1))[1:] == (True, "", [False])
     assert one.put(keys(4), values)[1:] == (True, "", [True] * 4)
     assert one.exists([*keys(5), *keys(1, "qwen")])[3] == [True] * 4 + [False, False]
-    # An instance that knows one of the sizes finds and loads those; the other when it has loaded one.
+    # An instance that knows one of the sizes finds and loads that size, and the other once it has
+    # loaded one.
     assert two.exists(keys(4))[3] == [True] * 3 + [False]
     into = [buffer(v.nbytes) for v in values] + [buffer(BYTES)]
     number, ok, why, told = two.get(keys(5), into)

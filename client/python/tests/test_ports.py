@@ -1,4 +1,4 @@
-"""Ports of tests that run side by side: see daemons.py."""
+"""Ports of tests that run in parallel: see daemons.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from daemons import DIALLING, PORT_BLOCK, PORT_FIRST, free_port
 
-# Tries the block that argv[1] names before all others.
+# Tries the block in argv[1] before all others.
 ANOTHER = """
 import random, sys, daemons
 random.sample = lambda firsts, n: [int(sys.argv[1]), *firsts]

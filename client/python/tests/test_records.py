@@ -33,7 +33,7 @@ def hidden(tokens: int) -> np.ndarray[tuple[int, int], np.dtype[np.float16]]:
 
 
 def leave(s: tern.Session, turns: int) -> None:
-    """Each turn leaves a record of TURN more tokens with a blob over all of them."""
+    """Appends a record in each turn: TURN more tokens, and a blob for all tokens so far."""
     for n in range(1, turns + 1):
         with s.turn() as turn:
             told = turn.append_record(
@@ -60,7 +60,7 @@ def test_small_data_stays_and_blobs_of_the_last(pool: tern.Pool) -> None:
         assert (r.blobs["hidden"].view(np.float16).reshape(-1, HIDDEN) == hidden(r.length)).all()
     assert (merged.tokens == np.arange(4 * TURN)).all() and (merged.logprobs == logprobs(0, 4 * TURN)).all()
     assert (merged.blobs["hidden"] == records[3].blobs["hidden"]).all()
-    merged.blobs["hidden"][:] = 0  # one's own
+    merged.blobs["hidden"][:] = 0  # the caller's own copy
     assert records[3].blobs["hidden"].any()
 
 
@@ -101,7 +101,7 @@ def test_rollback_behind_what_is_committed_gives_the_table_up(pool: tern.Pool) -
             turn.finish(TURN, step=tern.STEP_NONE)
             turn.append_record(range(10))
             turn.append_record(range(20))
-            assert turn.rollback(range(TURN), step=tern.STEP_NONE).records == 2  # no record goes
+            assert turn.rollback(range(TURN), step=tern.STEP_NONE).records == 2  # no record is dropped
             assert (s.committed, s.written, s.allocated, s.tokens) == (0, 0, 0, 20)
             assert len(s.table("kv")) == 0
             assert turn.rollback(range(10), step=tern.STEP_NONE).records == 1
@@ -109,7 +109,7 @@ def test_rollback_behind_what_is_committed_gives_the_table_up(pool: tern.Pool) -
 
 
 def test_a_session_goes_on_from_what_a_rollback_left(pool: tern.Pool) -> None:
-    """No record may have to go for the table to be given up, and no turn may have finished."""
+    """The table may be dropped although no record is dropped and no turn has finished."""
     with pool.session(tern.Namespace(salt="left")) as s, s.turn() as turn:
         turn.append_record(range(20))
         turn.match(range(TURN))

@@ -1,4 +1,5 @@
-"""examples/session_server.py over a real daemon, before a model server that answers the same to the same."""
+"""examples/session_server.py over a real daemon, before a model server with equal answers to equal
+requests."""
 
 from __future__ import annotations
 
@@ -28,10 +29,10 @@ import session_server  # noqa: E402
 from session_server import NEEDED, Server, Store  # noqa: E402
 
 EXAMPLE = Path(__file__).parents[1] / "examples/session_server.py"
-BLOB_BYTES = 40  # of a token
+BLOB_BYTES = 40  # for each token
 RECORDS = "memory: 1M, record_memory: 4M"
 PAGE = "page_bytes_min: 256\n"
-CLOSED = (204, 202)  # 202 also where the daemon is slow
+CLOSED = (204, 202)  # also 202 if the daemon is slow
 
 
 class Client:
@@ -77,7 +78,8 @@ class Rig:
 
     @contextmanager
     def chatting(self, session: str, messages: list[dict[str, Any]]) -> Iterator[list[tuple[int, bytes]]]:
-        """A chat that the model server holds up to `waits`. Its answer is in the list behind the block."""
+        """A chat that the model server delays until `waits` is set. After the block, the list has
+        its answer."""
         self.model.waits.clear()
         self.model.asked.clear()
         told: list[tuple[int, bytes]] = []
@@ -125,7 +127,7 @@ def user(text: str) -> dict[str, Any]:
 
 
 def answered(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The model's message, which is the same each time."""
+    """Returns the model's message, which is the same each time."""
     message: dict[str, Any] = answer_of({"messages": messages, "max_tokens": 8})["choices"][0]["message"]
     return {"role": "assistant", "content": message["content"]}
 
@@ -140,7 +142,7 @@ def talk(*texts: str) -> list[dict[str, Any]]:
 
 
 def whole(messages: list[dict[str, Any]]) -> bytes:
-    """Returns the answer of the model server, to the last byte."""
+    """Returns the model server's answer, to the last byte."""
     return text_of(answer_of({"messages": messages, "max_tokens": 8, **NEEDED}, BLOB_BYTES), BLOB_BYTES)
 
 
@@ -151,7 +153,7 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-# ---- what goes well
+# ---- chats that succeed
 
 
 def test_chats_are_passed_on_and_kept(rig: Rig) -> None:
@@ -165,7 +167,7 @@ def test_chats_are_passed_on_and_kept(rig: Rig) -> None:
     assert [m["content"] for m in shown["messages"]] == [m["content"] for m in [*talk(*"abc"), answered(talk(*"abc"))]]
     tokens = [token for turn in shown["turns"] for token in turn["tokens"]]
     assert tokens == [*prompt_of(talk(*"abc")), *answered(talk(*"abc"))["content"].encode(), END]
-    assert [turn["dropped"] for turn in shown["turns"]] == [["hidden"], [], []]  # rules.md, M1: the last two keep theirs
+    assert [turn["dropped"] for turn in shown["turns"]] == [["hidden"], [], []]  # M1: the last two records keep their blobs
     last = shown["turns"][-1]
     expected = answer_of({"messages": talk(*"abc"), "max_tokens": 8, **NEEDED})["choices"][0]["logprobs"]["content"]
     assert last["logprobs"] == [0.0] * (len(last["tokens"]) - 8) + [one["logprob"] for one in expected]
@@ -213,7 +215,7 @@ def test_a_stream_comes_while_it_is_made(rig: Rig) -> None:
     rig.model.waits.clear()
     body = {"messages": talk("a"), "max_tokens": 8, "stream": True}
     with rig.client.asked("POST", f"/sessions/{session}/v1/chat/completions", body) as told:
-        assert told.readline().startswith(b"data: ")  # the model server waits in the middle
+        assert told.readline().startswith(b"data: ")  # the model server waits in the middle of the stream
         rig.model.waits.set()
         assert told.read().endswith(b"data: [DONE]\n\n")
 
@@ -240,19 +242,19 @@ def test_second_chat_is_409_and_404_while_it_closes(rig: Rig, stream: bool) -> N
     status, why = rig.client.chat(session, talk("b"))
     assert status == 409 and b"turn" in why
     assert rig.client.ask("GET", f"/sessions/{session}")[0] == 409
-    assert rig.client.ask("GET", f"/sessions/{other}")[0] == 200  # others go on
+    assert rig.client.ask("GET", f"/sessions/{other}")[0] == 200  # other sessions continue
     assert rig.client.ask("DELETE", f"/sessions/{session}")[0] == 202
     assert rig.client.chat(session, talk("b"))[0] == 404
     rig.model.waits.set()
     thread.join(READY_S)
-    assert first[0][0] == 404  # nothing of it is stored
+    assert first[0][0] == 404  # nothing of the chat is stored
     assert rig.client.ask("DELETE", f"/sessions/{other}")[0] in CLOSED
     pool = rig.server.store._pool
     assert pool
     until(lambda: pool.connection.stats()["sessions"] == 0)
 
 
-# ---- clients that go away
+# ---- clients that disconnect
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["", "just before the end"])
@@ -269,15 +271,15 @@ def test_a_client_that_goes_releases_the_session(rig: Rig, stream: bool, at_once
         gone.sendall(head.encode() + body)
         assert rig.model.asked.wait(READY_S)
         assert not stream or gone.recv(1) == b"H"
-    if at_once:  # the answer comes before anybody has looked whether the client is there
+    if at_once:  # the answer arrives before the server has checked whether the client is connected
         rig.model.waits.set()
-    until(lambda: rig.client.ask("GET", f"/sessions/{session}")[0] == 200)  # else while the model server still waits
+    until(lambda: rig.client.ask("GET", f"/sessions/{session}")[0] == 200)  # not at_once: while the model server still waits
     rig.model.waits.set()
     assert rig.client.shown(session) == before
     assert rig.client.chat(session, talk(*"ab"))[0] == 200
 
 
-# ---- what the model server answers
+# ---- answers of the model server
 
 
 def at(*path: Any, value: Any) -> Callable[[dict[str, Any]], Any]:
@@ -366,7 +368,7 @@ def test_a_stream_that_is_wrong_breaks_off_and_is_not_stored(rig: Rig, what: str
     broken_off(rig, session)
     assert rig.client.shown(session) == before
     rig.model.changes = lambda told: told
-    rig.model.breaks = True  # in the middle
+    rig.model.breaks = True  # in the middle of the answer
     broken_off(rig, session)
     rig.model.breaks = False
     assert rig.client.shown(session) == before
@@ -387,7 +389,7 @@ def test_a_model_server_that_refuses_breaks_off_or_is_not_there(rig: Rig) -> Non
     assert rig.client.chat(session, talk("a"))[0] == 200
 
 
-# ---- what the client asks
+# ---- requests of the client
 
 
 def test_a_request_that_is_wrong_is_400(rig: Rig) -> None:
@@ -418,7 +420,7 @@ def test_rollback_by_one_answer(rig: Rig) -> None:
         assert rig.client.chat(session, talk(*texts))[0] == 200
     before = rig.client.shown(session)
     rig.model.changes = WRONG["not finished"]
-    assert rig.client.chat(session, [*talk(*"ab")[:2], user("x")])[0] == 502  # and nothing is taken back
+    assert rig.client.chat(session, [*talk(*"ab")[:2], user("x")])[0] == 502  # and nothing is rolled back
     rig.model.changes = lambda told: told
     assert rig.client.shown(session) == before
     edited = [*talk(*"ab")[:2], user("x")]
@@ -426,12 +428,12 @@ def test_rollback_by_one_answer(rig: Rig) -> None:
     shown = rig.client.shown(session)
     assert (shown["turns"][0], len(shown["turns"])) == (before["turns"][0] | {"dropped": []}, 2)
     assert [m["content"] for m in shown["messages"]] == [m["content"] for m in [*edited, answered(edited)]]
-    assert rig.client.chat(session, edited)[0] == 200  # the same again is one back, too
+    assert rig.client.chat(session, edited)[0] == 200  # the same request again rolls back one turn too
     status, why = rig.client.chat(session, [user("y")])
     assert status == 400 and b"go on" in why
     assert rig.client.shown(session) == shown
     first = rig.client.open()
-    for _ in range(2):  # of the only turn
+    for _ in range(2):  # each replaces the only turn
         assert rig.client.chat(first, talk("a"))[0] == 200
     assert len(rig.client.shown(first)["turns"]) == 1
 
@@ -447,7 +449,7 @@ def test_daemon_that_starts_anew_ends_its_sessions(tmp_path: Path) -> None:
         with rig.chatting(session, talk(*"ab")) as told:
             daemon.process.kill()
             daemon.process.wait(READY_S)
-        assert told[0][0] == 404  # the daemon ended in the middle of the chat
+        assert told[0][0] == 404  # the daemon ended during the chat
         assert rig.client.ask("POST", "/sessions")[0] == 503
         with running(tmp_path / "chats") as daemon:
             assert rig.client.chat(session, talk(*"ab"))[0] == 404
@@ -466,7 +468,7 @@ def test_a_daemon_that_does_not_answer_ends_the_session(tmp_path: Path) -> None:
         with rig.chatting(session, talk(*"ab")) as told:
             daemon.process.send_signal(signal.SIGSTOP)
             rig.model.waits.set()
-            until(lambda: session not in rig.server.chats)  # whether the record is there nobody knows
+            until(lambda: session not in rig.server.chats)  # whether the record exists is unknown
             assert rig.client.ask("GET", "/health")[0] == 200
             daemon.process.send_signal(signal.SIGCONT)
         assert told[0][0] == 404 and rig.client.chat(session, talk(*"ab"))[0] == 404
@@ -482,9 +484,9 @@ def test_busy_and_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path / "chats", tenant, "limits: {turn_records: 3}\n") as daemon:
         rig = Rig(daemon.socket)
         first, second, third = (rig.client.open() for _ in range(3))
-        assert rig.client.ask("POST", "/sessions")[0] == 507  # of the tenant's sessions
+        assert rig.client.ask("POST", "/sessions")[0] == 507  # the tenant's maximum of sessions
         statuses = [rig.client.chat(first, talk(*"abcdef"[: n + 1]))[0] for n in range(4)]
-        assert statuses == [200, 200, 200, 503]  # of turn_records
+        assert statuses == [200, 200, 200, 503]  # the maximum of turn_records
         assert len(rig.client.shown(first)["turns"]) == 3
         assert rig.client.chat(second, talk("a"))[0] == 503
         assert rig.client.shown(second) == {"messages": [], "turns": []}
@@ -503,7 +505,7 @@ def test_a_chat_longer_than_a_turn_is_not_stored(tmp_path: Path) -> None:
         rig = Rig(daemon.socket)
         session = rig.client.open()
         with rig.chatting(session, talk("a")) as told:
-            until(lambda: rig.client.ask("GET", f"/sessions/{session}")[0] == 200)  # its turn is over
+            until(lambda: rig.client.ask("GET", f"/sessions/{session}")[0] == 200)  # its turn has ended
         assert told[0][0] == 404
         assert rig.client.shown(session) == {"messages": [], "turns": []}
         assert rig.client.chat(session, talk("a"))[0] == 200
@@ -529,7 +531,7 @@ def test_example_runs_and_is_short(daemon: Daemon) -> None:
         until(ready)
         session = client.open()
         assert client.chat(session, talk("a")) == (200, whole(talk("a")))
-        with pytest.raises(tern.TernError):  # its engine has the name to itself
+        with pytest.raises(tern.TernError):  # the engine's name is taken
             with tern.connect(daemon.socket) as connection:
                 connection.join("session-server").open_pool([session_server.UNUSED], bytes=1 << 20)
     finally:

@@ -1,4 +1,5 @@
-"""tern.sglang with a host pool of NumPy arrays. tests/engines has SGLang's own pools, controller and factory."""
+"""tern.sglang with a host pool of NumPy arrays. tests/engines has SGLang's own pools, controller
+and factory."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Indices(np.ndarray[Any, np.dtype[np.int64]]):
 
 
 class Pool:
-    """Pages of PIECES pieces that lie apart, as those of a pool whose layers come first."""
+    """Pages of PIECES separate pieces, as in a pool whose layers come first."""
 
     dtype, layout, start_layer, page_size, size = "bf16", "layer_first", 0, PAGE, PAGE * PAGES
 
@@ -112,7 +113,7 @@ def test_pages_of_another_host_are_hits(daemons: tuple[Daemon, Daemon]) -> None:
     assert any_host.batch_exists_v2(keys(4), [window]).restorable_prefix_pages == [1]
     assert any_host.batch_get_v1(keys(4), indices(2, 3, 4, 5)) == [True] * 3 + [False]
     assert all((two.page(n) == pool.page(page)).all() for n, page in ((2, 5), (3, 0), (4, 9)))
-    assert alone.batch_exists(keys(4)) == 3  # in the pool of this host now
+    assert alone.batch_exists(keys(4)) == 3  # the blocks that are now in this host's pool
     assert opened(config(b, hosts="host-a"), Pool(6)).batch_exists(keys(4)) == 3
     for hosts, match in (("host-c", "'host-c'"), (7, "hosts is")):
         with pytest.raises(tern.Invalid, match=match):
@@ -149,7 +150,7 @@ def test_sglangs_three_threads(daemon: Daemon) -> None:
                 wrong.extend([] if there.batch_exists(keys(12)) in range(13) else [way])
             elif way == "back up":
                 wrong.extend([] if all(there.batch_set_v1(keys(12), indices(*range(12)))) else [way])
-            else:  # into the pages that they came from: no byte changes
+            else:  # into the pages that the blocks were stored from: no byte changes
                 there.batch_get_v1(keys(12), indices(*range(12)))
 
     threads = [threading.Thread(target=each, args=(way,)) for way in ("look up", "back up", "prefetch")]

@@ -1,4 +1,5 @@
-"""The store that the adapters of engines share: threads, a daemon that is lost, slow, full or wrong, and values by address."""
+"""The store that the adapters of engines share: threads, a lost, slow, full or wrong daemon, and
+values by address."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def value(i: int) -> npt.NDArray[np.uint8]:
 
 
 def again(one: StoreSet, keys: list[bytes], found: list[bool]) -> float:
-    """Asks until the answer is that; how long it took."""
+    """Repeats a find until it returns `found`. Returns the seconds that took."""
     begin = time.monotonic()
     while one.find(keys) != found:
         assert time.monotonic() < begin + 30, one.store.counts
@@ -83,7 +84,7 @@ def test_values_lie_at_addresses(daemon: Daemon) -> None:
     pieces = np.array([[memory[h, v].ctypes.data for h in (0, 2)] for v in range(4)], np.uint64)
     keys = [key(i) for i in range(4)]
     spans = tern.Spans(pieces, (BYTES // 4, BYTES // 4))
-    assert one.put(keys, spans) == [False] * 4 and one.store.counts["put INVALID"] == 1  # half a value
+    assert one.put(keys, spans) == [False] * 4 and one.store.counts["put INVALID"] == 1  # only half a value
     pieces = np.concatenate([pieces, pieces], axis=1)
     assert all(one.put(keys, tern.Spans(pieces, [BYTES // 4] * 4)))
     got = np.zeros((4, 4, BYTES // 4), np.uint8)  # [value, piece, byte]

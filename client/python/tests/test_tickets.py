@@ -89,7 +89,8 @@ def test_a_ticket_is_renewed_and_dropped_where_it_was_given(daemons: tuple[Daemo
 
 
 def fetched_here(s: tern.Session, ticket: str) -> tern.Result:
-    """Where it was given a fetch is BUSY while the checksums of the tail are being made."""
+    """Fetches at the daemon that issued the ticket, which is BUSY while the tail's checksums are
+    computed."""
     until = time.monotonic() + 30
     while True:
         try:

@@ -1,4 +1,5 @@
-"""tern.vllm over a real daemon, driven as vLLM would drive it. tests/vllm has stock vLLM itself."""
+"""tern.vllm over a real daemon, driven as vLLM would drive it. tests/vllm runs stock vLLM
+itself."""
 
 from __future__ import annotations
 
@@ -56,11 +57,11 @@ def instance(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
     forget(one)
     yield one
     told = one.scheduler._s().pool.connection.stats()
-    assert told["sessions"] == 0 and pages(one, "session") == 0  # whatever the test did with requests that ended
+    assert told["sessions"] == 0 and pages(one, "session") == 0  # however the test's requests ended
     one.close()
 
 
-# ---- what is refused, by name
+# ---- configurations that are refused by name
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_tensors_are_refused() -> None:
 
 def test_pools_of_other_shapes_have_other_names() -> None:
     names = {layout_of(cache_config(s)).groups[0].name for s in (spec(), spec(dtype=Half()))}
-    assert len(names) == 2  # the same bytes of another type are another pool
+    assert len(names) == 2  # equal bytes of another type are another pool
     few, many = (layout_of(cache_config(*specs)).groups for specs in ([FullAttentionSpec()], HYBRID[1:]))
     assert few[0].name != many[0].name
 
@@ -239,7 +240,7 @@ def test_a_prompt_comes_back(instance: Instance) -> None:
 def test_the_last_token_is_computed(instance: Instance) -> None:
     run(instance, "first", PROMPT[:96])
     _, found = run(instance, "second", PROMPT[:96])
-    assert found == 80  # vLLM wants a token to compute
+    assert found == 80  # vLLM has to compute one token
 
 
 def test_what_vllm_has_itself_is_not_loaded(instance: Instance) -> None:
@@ -264,7 +265,7 @@ def test_an_answer_is_saved_block_by_block(instance: Instance) -> None:
         instance.step(r)
     instance.finish(r)
     _, found = run(instance, "second", [*r.all_token_ids, 5])
-    assert found == 128  # of 130
+    assert found == 128  # of 130 tokens
 
 
 def test_what_is_not_a_whole_block_is_not_saved(instance: Instance) -> None:
@@ -345,21 +346,21 @@ def test_a_reset_is_for_requests_under_way_too(instance: Instance) -> None:
     instance.admit(r)
     instance.step(r)
     assert instance.scheduler.reset_cache() is True
-    instance.drop(r)  # it is preempted, and comes again
+    instance.drop(r)  # the request is preempted, and comes again
     assert instance.admit(r) == 0
     instance.step(r)
     assert instance.holds(r, 100)
     instance.finish(r)
 
 
-# ---- what goes wrong
+# ---- failures
 
 
 def test_a_failed_load_is_computed(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     run(instance, "first", PROMPT)
     r = Asked("second", list(PROMPT))
     instance.admit(r)
-    monkeypatch.setattr(instance.worker._w().copier.groups[0], "pages", 1)  # no page is where the scheduler says
+    monkeypatch.setattr(instance.worker._w().copier.groups[0], "pages", 1)  # the worker finds none of the scheduler's pages
     instance.loaded()
     monkeypatch.undo()
     counts = instance.scheduler._s().counts
@@ -381,7 +382,7 @@ def test_a_step_that_fails_publishes_nothing(instance: Instance) -> None:
 
 
 def test_a_request_that_ends_in_its_step_is_saved(instance: Instance) -> None:
-    """vLLM tells that a request has finished before it tells what the worker reports."""
+    """vLLM reports a finished request before it passes on the worker's report."""
     r, scheduler = Asked("first", list(PROMPT)), instance.scheduler._s()
     instance.admit(r)
     reported, late = scheduler.reported, []
@@ -414,13 +415,13 @@ def test_a_load_that_fails_behind_its_request_is_forgotten(instance: Instance, m
 
 
 def test_all_of_a_prompt_is_computed_where_vllm_reads_no_prefixes(instance: Instance) -> None:
-    """For log-probabilities of a prompt vLLM asks, and does not heed the answer."""
+    """For log-probabilities of a prompt vLLM asks Tern, and ignores the answer."""
     run(instance, "first", PROMPT)
     r = Asked("second", list(PROMPT), skip_reading_prefix_cache=True)
     assert instance.admit(r) == 0
     instance.step(r)
     instance.finish(r)
-    assert instance.worker._w().copied.saved == 96  # of the first one
+    assert instance.worker._w().copied.saved == 96  # only the first one
 
 
 def test_a_block_that_is_not_there_ends_the_save_alone(instance: Instance) -> None:
@@ -472,11 +473,11 @@ def test_a_full_pool_is_counted_and_vllm_goes_on(daemons: tuple[Daemon, Daemon])
     r.all_token_ids += range(12)
     small.step(r)
     small.finish(r)
-    assert run(small, "second", PROMPT)[1] == 96  # the next save has brought all of it
+    assert run(small, "second", PROMPT)[1] == 96  # the next save has saved all of it
     small.close()
 
 
-# ---- what it tells of itself
+# ---- statistics
 
 
 def test_counters_tell_what_was_added(instance: Instance) -> None:
@@ -487,7 +488,7 @@ def test_counters_tell_what_was_added(instance: Instance) -> None:
     assert told and copied
     assert told.data == {"queried": 200, "matched": 96}
     assert copied.data == {"loaded": 96, "saved": 96, "copies": 12, "bytes": 12 * 1024}
-    assert instance.scheduler.get_kv_connector_stats() is None  # nothing is new
+    assert instance.scheduler.get_kv_connector_stats() is None  # nothing has changed
     both = TernConnector.build_kv_connector_stats(told.data)
     assert both and both.aggregate(copied).aggregate(copied).reduce()["loaded"] == 192
     counters: dict[str, list[object]] = {}
@@ -534,7 +535,7 @@ def test_the_pool_outlives_its_instance(daemons: tuple[Daemon, Daemon]) -> None:
     again.close()
 
 
-# ---- the daemon goes and comes back
+# ---- the daemon is lost and comes back
 
 
 def kill(daemon: Daemon) -> None:
@@ -543,7 +544,7 @@ def kill(daemon: Daemon) -> None:
 
 
 def until_lost(one: Instance) -> None:
-    """The kernel may close a process's sockets after its end."""
+    """Waits until the loss is noticed: the kernel may close a process's sockets after its end."""
     for _ in range(2000):
         one.step()
         if one.scheduler._s()._lost:
@@ -581,15 +582,15 @@ def test_requests_go_on_without_the_daemon_and_with_the_next_one(alone: Daemon) 
         assert one.admit(r) == 96
         kill(alone)
         one.loaded()
-        assert one.holds(r, 96)  # the mapping is still there
+        assert one.holds(r, 96)  # the mapping still exists
         one.step(r)
         assert run(one, "third", PROMPT)[1] == 0
         alone.process = back(alone).process
         until_rejoined(one)
-        one.step(r)  # what began before runs on without Tern
+        one.step(r)  # requests that began before continue without Tern
         one.finish(r)
         assert (scheduler.counts.lost, scheduler.counts.rejoined) == (life, life)
-        assert run(one, "fourth", PROMPT)[1] == 0  # the memory is another one
+        assert run(one, "fourth", PROMPT)[1] == 0  # the daemon has new memory
         assert run(one, "fifth", PROMPT)[1] == 96
     assert scheduler.counts.refused == 0
     assert scheduler.pool.connection.stats()["sessions"] == 0
@@ -613,7 +614,7 @@ def test_what_a_step_was_to_save_is_dropped_when_it_loses_the_daemon(
     instance.step(a, b)
     monkeypatch.undo()
     assert instance.worker._w().copied.saved == 0  # the worker may unmap the pool now
-    until_rejoined(instance)  # the same daemon
+    until_rejoined(instance)  # to the same daemon
     for r in (a, b):
         instance.finish(r)
     assert run(instance, "again", [*PROMPT, 0])[1] == 0
@@ -676,7 +677,7 @@ def test_an_instance_ends_while_the_daemon_is_lost(alone: Daemon, monkeypatch: p
     time.sleep(0.5)
     assert attempts.pool() is None
     with tern.connect(alone.socket) as c:
-        assert c.stats()["pools"] == []  # nobody has joined
+        assert c.stats()["pools"] == []  # no instance has joined
 
 
 # ---- closes
@@ -694,7 +695,7 @@ def test_a_close_that_timed_out_is_repeated(instance: Instance, monkeypatch: pyt
     monkeypatch.undo()
     assert instance.scheduler._s().pool.connection.stats()["sessions"] == 1
     time.sleep(0.1)
-    instance.step()  # and the fixture finds no session
+    instance.step()  # and the fixture finds no open session
     assert not instance.scheduler._s()._closing
 
 
@@ -715,7 +716,7 @@ def test_no_session_is_begun_while_many_closes_are_to_be_repeated(
     instance.step()
 
 
-# ---- prefill and decode apart
+# ---- separate prefill and decode
 
 HAND_OVER: dict[str, Any] = {"do_remote_decode": True}
 
@@ -731,7 +732,7 @@ def decode(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
 
 
 def prefilled(instance: Instance, prompt: list[int], status: str = "FINISHED_LENGTH_CAPPED") -> dict[str, Any] | None:
-    """A prefill request ends while the report of its last step is still to come, as with vLLM."""
+    """A prefill request ends before the report of its last step arrives, as in vLLM."""
     r, scheduler = Asked("prefill", list(prompt), kv_transfer_params=HAND_OVER), instance.scheduler._s()
     instance.admit(r)
     instance.loaded()
@@ -754,7 +755,7 @@ def test_a_prompt_is_handed_over(instance: Instance, decode: Instance) -> None:
     assert instance.scheduler._s().counts.refused == 0
     copied = decode.worker._w().copied
     assert (copied.loaded, copied.saved) == (96, 0)
-    assert run(decode, "again", PROMPT)[1] == 96  # it stays
+    assert run(decode, "again", PROMPT)[1] == 96  # the prompt stays at the decode host
 
 
 def test_a_prompt_that_prefill_had_is_handed_over(instance: Instance, decode: Instance) -> None:
@@ -766,13 +767,13 @@ def test_a_ticket_is_good_for_once(instance: Instance, decode: Instance) -> None
     told = prefilled(instance, PROMPT)
     run(decode, "decode", PROMPT, kv_transfer_params=told)
     forget(decode)
-    assert run(decode, "again", PROMPT, kv_transfer_params=told)[1] == 0  # computed
+    assert run(decode, "again", PROMPT, kv_transfer_params=told)[1] == 0  # vLLM computed it
     counts = decode.scheduler._s().counts
     assert (counts.unfetched, counts.recomputed) == (1, 96)
 
 
 def test_what_decode_has_uses_the_ticket_up(instance: Instance, decode: Instance) -> None:
-    """Else the prefill host would hold the pages until the ticket's time is over."""
+    """Otherwise the prefill host would keep the pages until the ticket expires."""
     run(decode, "first", PROMPT)
     told = prefilled(instance, PROMPT)
     assert told and run(decode, "decode", PROMPT, kv_transfer_params=told)[1] == 96
@@ -783,7 +784,8 @@ def test_what_decode_has_uses_the_ticket_up(instance: Instance, decode: Instance
 
 @pytest.fixture
 def beside(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
-    """It decodes at the daemon of `instance`, where a ticket is BUSY until the step of its pages has passed."""
+    """Decodes at the daemon of `instance`, where a ticket is BUSY until the step of its pages has
+    passed."""
     one = Instance(daemons[0].socket, "beside")
     yield one
     one.close()
@@ -801,7 +803,7 @@ def test_a_ticket_that_is_busy_is_asked_for_again(
 ) -> None:
     r = Asked("decode", list(PROMPT), kv_transfer_params=handed_over_early(instance, monkeypatch))
     end = time.monotonic() + 4 * fetches.AGAIN_S
-    while time.monotonic() < end:  # it is asked for some times
+    while time.monotonic() < end:  # the ticket is asked for several times
         assert beside.scheduler.get_num_new_matched_tokens(r, 0) == (None, False)
         time.sleep(0.001)
     instance.worker._w()._publish()
@@ -820,8 +822,8 @@ def test_a_ticket_that_stays_busy_is_given_up(
     told = handed_over_early(instance, monkeypatch)
     monkeypatch.setattr(fetches, "FETCH_S", 0.3)
     begun = time.monotonic()
-    assert run(beside, "decode", PROMPT, kv_transfer_params=told)[1] == 0  # computed
-    assert time.monotonic() - begun < 20  # FETCH_S is 30 as a rule
+    assert run(beside, "decode", PROMPT, kv_transfer_params=told)[1] == 0  # vLLM computed it
+    assert time.monotonic() - begun < 20  # FETCH_S is 30 by default
     counts = beside.scheduler._s().counts
     assert (counts.fetched, counts.unfetched, counts.recomputed) == (0, 1, 96)
     instance.worker._w()._publish()
@@ -846,7 +848,7 @@ def test_a_ticket_of_something_else_is_refused(decode: Instance, wrong: dict[str
 def test_a_ticket_is_left_where_vllm_would_not_wait_for_it(instance: Instance, decode: Instance) -> None:
     r = Asked("decode", list(PROMPT), kv_transfer_params=prefilled(instance, PROMPT), skip_reading_prefix_cache=True)
     assert decode.admit(r) == 0
-    decode.step(r)  # what vLLM computes and what a fetch would bring do not meet
+    decode.step(r)  # tokens that vLLM computes and tokens of a fetch do not overlap
     decode.finish(r)
     counts = decode.scheduler._s().counts
     assert (counts.fetched, counts.unfetched, counts.refused) == (0, 1, 0)
@@ -858,9 +860,9 @@ def test_a_ticket_is_left_where_vllm_would_not_wait_for_it(instance: Instance, d
 def test_a_fetch_ends_with_its_daemon(tmp_path: Path) -> None:
     pair = start_pair(tmp_path)
     prefill, decode = Instance(pair[0].socket), Instance(pair[1].socket)
-    run(decode, "first", PROMPT[:50])  # a part of the prompt is there, and is lost as well
+    run(decode, "first", PROMPT[:50])  # the pool has a part of the prompt, which is lost too
     r = Asked("decode", list(PROMPT), kv_transfer_params=prefilled(prefill, PROMPT))
-    pair[0].process.send_signal(signal.SIGSTOP)  # so that the fetch has no end of its own
+    pair[0].process.send_signal(signal.SIGSTOP)  # so that the fetch does not end by itself
     assert decode.scheduler.get_num_new_matched_tokens(r, 0) == (None, False)
     assert decode.scheduler.get_num_new_matched_tokens(r, 0) == (None, False)
     pair[1].process.kill()
@@ -881,14 +883,14 @@ def test_a_fetch_ends_with_its_request(instance: Instance, decode: Instance) -> 
     r = Asked("decode", list(PROMPT), kv_transfer_params=told)
     under_way = decode.scheduler._s().fetches
     found = decode.scheduler.get_num_new_matched_tokens(r, 0)
-    assert found in ((None, False), (96, True))  # on a busy machine it has come at once
+    assert found in ((None, False), (96, True))  # on a busy machine the fetch has ended at once
     assert under_way._has(decode.scheduler._s()._kept["decode"].session) == (found[0] is None)
     decode.finish(r, "FINISHED_ABORTED")
     assert not under_way._under_way
-    assert run(decode, "again", PROMPT)[1] in (0, 96)  # it had come, or not
+    assert run(decode, "again", PROMPT)[1] in (0, 96)  # the fetch had ended, or not
     assert told
     prefill, end = instance.scheduler._s().pool.connection, time.monotonic() + 10
-    with suppress(tern.Gone):  # it had come
+    with suppress(tern.Gone):  # Gone: the fetch had ended
         prefill.ticket_drop(told["tern_ticket"])
     while prefill.stats()["sessions"] and time.monotonic() < end:
-        time.sleep(0.01)  # its host learns by and by that the fetch was given up
+        time.sleep(0.01)  # its host learns after a while that the fetch was cancelled

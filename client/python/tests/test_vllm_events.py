@@ -1,4 +1,4 @@
-"""KV events in vLLM's form: how blocks are named, and the bridge over a real daemon."""
+"""KV events in vLLM's form: names of blocks, and the bridge over a real daemon."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def number(block: bytes) -> int:
 
 
 def told_blocks(block_size: int = BLOCK, **more: Any) -> Blocks:
-    """Of changes as change() makes them, whose namespace is told and known."""
+    """Returns Blocks for changes as change() makes them, whose namespace is known and reported."""
     blocks = Blocks(block_size, {NS: NO_EXTRAS}, SEED, **more)
     blocks._found[0] = NO_EXTRAS
     return blocks
@@ -121,11 +121,11 @@ def test_stored_chunks_that_follow_each_other_are_one_event() -> None:
         "locality": "LOCAL",
     }
     assert blocks.events() == []
-    blocks.take(change("stored", 3, 2, range(8)))  # not into an event that was given out
+    blocks.take(change("stored", 3, 2, range(8)))  # not added to an event that was returned
     (event,) = blocks.events()
     assert (event["parent_block_hash"], len(event["block_hashes"])) == (NUMBERS[-1], 2)
     blocks.take(change("stored", 4, 1, range(8)))
-    blocks.take(change("stored", 5, 1, range(1, 9)))  # beside it
+    blocks.take(change("stored", 5, 1, range(1, 9)))  # a sibling of chunk 2
     assert [e["parent_block_hash"] for e in blocks.events()] == [NUMBERS[1]] * 2
 
 
@@ -159,7 +159,7 @@ def media(events: list[dict[str, Any]]) -> list[tuple[str, str, list[int]]]:
 def test_prefix_that_a_reset_and_a_session_leave_twice_is_removed_with_the_last() -> None:
     blocks = told_blocks()
     blocks.take(change("stored", 1, tokens=range(8)))
-    blocks.take(change("stored", 1, tokens=range(8)))  # anew, while a session holds the one from before the reset
+    blocks.take(change("stored", 1, tokens=range(8)))  # anew, while a session still has the one from before the reset
     assert [e["type"] for e in blocks.events()] == ["BlockStored"]
     blocks.take(change("removed", 1, on_device=False))
     assert blocks.events() == []
@@ -174,15 +174,15 @@ def test_each_tier_is_a_medium() -> None:
     blocks = told_blocks(places=lambda pool: Place(medium="GPU" if pool == 1 else "CPU"))
     blocks.take(change("stored", 1, 0, range(8)))
     blocks.take(change("stored", 2, 1, range(8, 16)))
-    blocks.take(change("tier", 1, 0, on_host=True))  # copies come to the host
+    blocks.take(change("tier", 1, 0, on_host=True))  # the host gets copies
     blocks.take(change("tier", 2, 1, on_host=True))
     on_gpu, on_host = blocks.events()
     assert on_host == on_gpu | {"medium": "CPU"}
     assert (on_gpu["medium"], on_gpu["block_hashes"], on_host["token_ids"]) == ("GPU", NUMBERS, [*range(16)])
-    blocks.take(change("tier", 2, 1, on_device=False, on_host=True))  # and outlive the pages of the device
+    blocks.take(change("tier", 2, 1, on_device=False, on_host=True))  # which outlive the pages of the device
     assert media(blocks.events()) == [("Removed", "GPU", [n]) for n in (NUMBERS[3], NUMBERS[2])]
-    blocks.take(change("stored", 3, 2, range(8), on_device=False, on_host=True))  # behind what is on the host alone
-    blocks.take(change("tier", 2, 1, on_host=True))  # it comes back to the device, and its copy stays
+    blocks.take(change("stored", 3, 2, range(8), on_device=False, on_host=True))  # behind a chunk that is only on the host
+    blocks.take(change("tier", 2, 1, on_host=True))  # loaded to the device again, and its copy stays
     host, gpu = blocks.events()
     assert (host["medium"], host["parent_block_hash"]) == ("CPU", NUMBERS[3])
     assert (gpu["medium"], gpu["block_hashes"], gpu["parent_block_hash"]) == ("GPU", NUMBERS[2:], NUMBERS[1])
@@ -211,15 +211,15 @@ def test_media_are_those_of_vllm() -> None:
 
 def test_what_has_no_name_is_not_told_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = told_blocks()
-    blocks.take(change("stored", 2, 1, range(8)))  # behind what is not known
-    blocks.take(change("stored", 1, 0))  # gone before it could be told
+    blocks.take(change("stored", 2, 1, range(8)))  # behind an unknown chunk
+    blocks.take(change("stored", 1, 0))  # removed before it could be reported
     blocks.take(change("stored", 1, 0, range(8), keys=(ExtraKey(0, 1, 2),)))
     assert (blocks.unnamed, blocks.events()) == (3, [])
     monkeypatch.setattr(event_blocks, "BLOCKS_MAX", 3)
     blocks.take(change("stored", 1, 0, range(8)))
     blocks.take(change("stored", 2, 1, range(8)))
     assert (blocks.unnamed, len(blocks.events())) == (4, 1)
-    blocks.take(change("removed", 1))  # there is room again
+    blocks.take(change("removed", 1))  # now there is room
     blocks.take(change("stored", 3, 0, range(8)))
     assert (blocks.unnamed, len(blocks.events())) == (4, 3)
 
@@ -237,7 +237,7 @@ ADAPTED, SALTED = Space(Adapter("a", "/a", 2)), Space(Adapter("a", "/a", 2), "s"
 
 
 def stored(ns: tern.Namespace, of: int, n: int, first: int = 0) -> list[Event]:
-    """The chunks of n tokens, of a namespace with this hash."""
+    """Returns the chunks of n tokens, of a namespace with the hash `of`."""
     names = [0, *tern.chains(ns, range(first, first + n), CHUNK)]
     ranges = [range(first + at, first + at + CHUNK) for at in range(0, n, CHUNK)]
     return [change("stored", b, a, these, ns=of) for a, b, these in zip(names, names[1:], ranges)]
@@ -257,10 +257,10 @@ def test_adapters_and_salts_are_extra_keys() -> None:
     first = sha256_cbor((sha256_cbor(SEED), (0, 1, 2, 3), (("lora", "a", "/a"), ("cache_salt", "s"))))
     second = sha256_cbor((first, (4, 5, 6, 7), (("lora", "a", "/a"),)))
     assert salted["block_hashes"][:2] == [number(first), number(second)]
-    assert blocks.unnamed == 0  # another salt's chunks are of nobody who is told
+    assert blocks.unnamed == 0  # chunks of another salt belong to no reported namespace
 
     beside = stored(list(spaces)[1], 1, 16, first=100)
-    blocks.take(beside[1])  # behind what is not known
+    blocks.take(beside[1])  # behind an unknown chunk
     assert (blocks.unnamed, blocks.events()) == (1, [])
     for one in beside:
         blocks.take(one)
@@ -271,7 +271,7 @@ def test_adapters_and_salts_are_extra_keys() -> None:
 def test_a_pool_with_windows_has_events_of_each_group() -> None:
     full = {"family": "history", "page_tokens": BLOCK, "window": 0}
     rows = [full | {"family": "window", "window": 7}, full, full | {"page_tokens": 2 * BLOCK}]
-    rows.append(full | {"family": "window", "window": 1})  # a state
+    rows.append(full | {"family": "window", "window": 1})  # a group of states
     kinds = kinds_of(rows, BLOCK)
     assert kinds == (Kind(0, "sliding_window", 8), Kind(1)) and kinds_of([], BLOCK) == (Kind(),)
     blocks = told_blocks(places=lambda pool: Place(kinds if pool == 1 else (Kind(),)))
@@ -298,7 +298,7 @@ def test_chunk_that_is_no_number_of_blocks_is_refused() -> None:
 
 
 class Said:
-    """Changes as they come, and what is published of them."""
+    """A source of changes, and the events that are published for them."""
 
     def __init__(self, *changes: Event) -> None:
         self.changes, self.events = changes, list[dict[str, Any]]()
@@ -307,7 +307,7 @@ class Said:
         assert start == 1 and tokens
         for one in self.changes:
             yield one
-        await asyncio.sleep(0)  # what is due is published
+        await asyncio.sleep(0)  # lets the bridge publish what is due
 
     def publish(self, events: list[dict[str, Any]]) -> None:
         self.events += events
@@ -318,7 +318,7 @@ def test_lost_changes_end_what_is_followed() -> None:
     from tern.vllm.events import follow
 
     first, second = change("stored", 1, 0, range(8), lost=7), change("stored", 2, 1, range(8))
-    for lost, told in ((0, 4), (1, 2)):  # at the beginning it is no loss
+    for lost, told in ((0, 4), (1, 2)):  # changes lost before the first one do not count
         said: Any = Said(first, change("stored", 3, 0, range(8), lost=lost), second)
         asyncio.run(follow(said, NS, told_blocks(), said))
         hashes = [name for event in said.events for name in event.get("block_hashes", ())]
@@ -339,7 +339,7 @@ def needs_sockets() -> None:
 
 
 class Router:
-    """What a router hears: what it is sent, and what it asks for again."""
+    """A router: receives events, and requests replays."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         import msgspec
@@ -372,7 +372,7 @@ class Router:
             found.append((int.from_bytes(number, "big"), batch))
 
     def until(self, n: int) -> list[dict[str, Any]]:
-        """The first events of all, when there are n."""
+        """Returns all events from the first one on, once there are n."""
         end = time.monotonic() + READY_S
         while time.monotonic() < end:
             events = []
@@ -389,7 +389,8 @@ class Router:
 
 @contextmanager
 def storing(socket: str) -> Iterator[tuple[tern.Connection, Any]]:
-    """A pool, and what puts the chunks of a token list into it."""
+    """Yields the connection of a pool, and a function that stores the chunks of a token list in
+    it."""
     with tern.connect(socket) as connection:
         engine = connection.join("e")
         pool = engine.open_pool([KV], bytes=64 << 10)
@@ -408,18 +409,18 @@ def storing(socket: str) -> Iterator[tuple[tern.Connection, Any]]:
 def test_bridge_follows_a_daemon_and_the_next(tmp_path: Path) -> None:
     needs_sockets()
     daemon = run(configured(tmp_path / "host-a", "events_tokens: true, memory: 1M", "page_bytes_min: 256\n"), "host-a")
-    with storing(daemon.socket) as (_, store):  # before the bridge is there
+    with storing(daemon.socket) as (_, store):  # before the bridge is started
         store(NS, range(8))
         process = bridge(daemon.socket)
         router = Router(process)
         empty, first = router.until(2)
         assert empty == {"type": "AllBlocksCleared"}
         assert (first["block_hashes"], first["token_ids"]) == (NUMBERS[:2], list(range(8)))
-        store(tern.Namespace(model="n"), range(8))  # of another namespace
+        store(tern.Namespace(model="n"), range(8))  # in another namespace
         store(NS, range(16))
         second = router.until(3)[2]
         assert (second["parent_block_hash"], second["block_hashes"]) == (NUMBERS[1], NUMBERS[2:])
-        topic, number, batch = router.sub.recv_multipart()  # what is sent at once is the same
+        topic, number, batch = router.sub.recv_multipart()  # the published form equals the replayed one
         assert topic == b"kv" and (int.from_bytes(number, "big"), batch) in router.replayed()
         last = router.replayed()[-1]
         assert router.replayed(last[0]) == [last]

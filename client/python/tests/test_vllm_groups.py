@@ -1,5 +1,5 @@
-"""Models with several groups of KV, driven as in test_vllm.py: two with a window of 39 tokens before the one that reads, and
-one with full attention."""
+"""Models with several groups of KV, driven as in test_vllm.py: two groups with a window of 39
+tokens before the one that reads, and one group with full attention."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vllm_rig import (
 )
 
 PROMPT = [(i * 7919) % 1000 for i in range(200)]
-FULL = 1  # the group
+FULL = 1  # number of the group with full attention
 
 
 def made(daemon: Daemon, name: str, specs: Sequence[object] = HYBRID) -> Iterator[Instance]:
@@ -55,7 +55,7 @@ def test_a_prompt_comes_back_with_the_end_of_its_windows(instance: Instance) -> 
     assert run(instance, "second", PROMPT)[1] == 192
     copied = instance.worker._w().copied
     assert (copied.loaded, copied.saved) == (192, 192)
-    assert copied.copies == 3 * 12 + 12 + 2 * 3  # of windows, the tokens from 153 on
+    assert copied.copies == 3 * 12 + 12 + 2 * 3  # in the windows: the tokens from 153 on
 
 
 @pytest.mark.parametrize("common", range(16, 192, 16))
@@ -65,7 +65,7 @@ def test_what_two_prompts_have_in_common_comes_back(instance: Instance, common: 
 
 
 def test_the_last_token_is_computed(instance: Instance) -> None:
-    """The windows of that shorter prefix are another."""
+    """The windows of the shorter prefix are different ones."""
     run(instance, "first", PROMPT[:192])
     assert run(instance, "second", PROMPT[:192])[1] == 176
 
@@ -86,7 +86,7 @@ def test_a_prompt_in_chunks_and_its_answer_are_saved(instance: Instance) -> None
 
 @pytest.mark.parametrize(("itself", "blocks"), [(96, 6 + 2 * 3), (160, 2 + 2 * 2)])
 def test_what_vllm_has_itself_is_not_loaded(instance: Instance, itself: int, blocks: int) -> None:
-    """Of 160 tokens it has the first block of the windows at 192, too."""
+    """With 160 tokens, vLLM also has the first block of the windows at 192."""
     run(instance, "first", PROMPT)
     r = Asked("second", list(PROMPT))
     has_itself(instance, r, itself)
@@ -99,7 +99,8 @@ def test_what_vllm_has_itself_is_not_loaded(instance: Instance, itself: int, blo
 
 
 def brought(instance: Instance, common: int) -> int:
-    """Of a prompt that has so many tokens in common with PROMPT. It is compared, and not computed."""
+    """Returns how many tokens are loaded of a prompt that has `common` tokens in common with
+    PROMPT. The blocks are compared, and not computed."""
     r = Asked("brought", [*PROMPT[:common], *[5] * 40])
     found = instance.admit(r)
     instance.loaded()
@@ -109,7 +110,8 @@ def brought(instance: Instance, common: int) -> int:
 
 
 def has_itself(instance: Instance, r: Asked, tokens: int) -> None:
-    """vLLM's own prefix cache has so many tokens, without what has left their windows."""
+    """Fills vLLM's own prefix cache with so many tokens, without those that have left their
+    windows."""
     instance.give(r, tokens, tokens)
     instance.compute(r, tokens)
 
@@ -117,7 +119,7 @@ def has_itself(instance: Instance, r: Asked, tokens: int) -> None:
 def test_windows_that_vllm_has_no_more_are_not_saved(instance: Instance) -> None:
     r = Asked("first", list(PROMPT))
     has_itself(instance, r, 96)
-    assert r.blocks[0].count(0) == 3  # of 96 tokens, 57 are needed no more
+    assert r.blocks[0].count(0) == 3  # of 96 tokens, 57 are no longer needed
     assert instance.admit(r) == 0
     instance.step(r)
     instance.finish(r)
@@ -141,7 +143,7 @@ def long(daemons: tuple[Daemon, Daemon], request: pytest.FixtureRequest) -> Iter
 @pytest.mark.parametrize("step", [1, 23, 200])
 @pytest.mark.parametrize("itself", [0, 96])
 def test_groups_of_other_blocks(long: Instance, itself: int, step: int) -> None:
-    """What is common to all blocks, of 32 tokens, is saved and comes back."""
+    """Multiples of 32 tokens, which all block sizes divide, are saved and come back."""
     r = Asked("first", list(PROMPT))
     has_itself(long, r, itself)
     long.admit(r)
@@ -156,14 +158,15 @@ def test_groups_of_other_blocks(long: Instance, itself: int, step: int) -> None:
 
 
 def test_blocks_of_which_tern_keeps_nothing_may_be_dropped() -> None:
-    layout = layout_of(cache_config(*LONG["a window of less than a block"]))  # of 12 tokens, in blocks of 16
-    assert layout.whole_from(saved=96, start=127, depth=128) == 0  # the block of 96 to 112, which lies before the window at 128
+    layout = layout_of(cache_config(*LONG["a window of less than a block"]))  # 12 tokens, in blocks of 16
+    assert layout.whole_from(saved=96, start=127, depth=128) == 0  # the block of 96 to 112, before the window at 128
     assert layout.whole_from(saved=64, start=127, depth=128) == 112 + 12  # and the window at 96
 
 
 @pytest.fixture
 def near(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
-    """Its windows are whole blocks: with the token before them, which Tern keeps, they reach into one more."""
+    """The windows are whole blocks: with the token before them, which Tern keeps, they reach into
+    one more."""
     specs = (FullAttentionSpec(), SlidingWindowSpec(2 * BLOCK + 1))
     yield from made(daemons[0], "near", specs)
 
@@ -206,7 +209,8 @@ def test_a_preempted_request_begins_anew(instance: Instance) -> None:
 
 
 def test_a_request_that_is_preempted_before_its_first_token_comes_is_computed(instance: Instance) -> None:
-    """All of its prompt is saved, and the last token is to be computed: the windows of that length are another."""
+    """All of the prompt is saved, and the last token has to be computed: the windows of that length
+    are different ones."""
     r = Asked("first", PROMPT[:192])
     instance.admit(r)
     instance.step(r)
@@ -220,7 +224,7 @@ def test_a_failed_load_is_computed(instance: Instance, monkeypatch: pytest.Monke
     run(instance, "first", PROMPT)
     r = Asked("second", list(PROMPT))
     instance.admit(r)
-    monkeypatch.setattr(instance.worker._w().copier.groups[2], "pages", 1)  # of one group alone
+    monkeypatch.setattr(instance.worker._w().copier.groups[2], "pages", 1)  # only one group
     instance.loaded()
     monkeypatch.undo()
     counts = instance.scheduler._s().counts

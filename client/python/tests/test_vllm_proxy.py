@@ -24,11 +24,11 @@ TICKET = {"do_remote_prefill": True, "tern_ticket": "t", "tern_tokens": 96}
 
 
 class Vllm(HTTPServer):
-    """Keeps what it was asked, and says what it was told to.
+    """Records its requests, and returns the answer that it was given.
 
-    promises: of a Content-Length that is longer than what it says
-    chunked: it answers so, and without the last chunk
-    waits: for its client to go away; `left`: that has
+    promises: a Content-Length above the length of the answer
+    chunked: answers in chunks, without the last one
+    waits: waits for its client to disconnect; `left`: the client has
     """
 
     def __init__(self, status: int, says: bytes) -> None:
@@ -143,13 +143,13 @@ def test_an_answer_that_breaks_off_does_not_look_complete(three: tuple[Vllm, Vll
     decode.promises = len(decode.says) + 1
     with pytest.raises(IncompleteRead) as why:
         ask(url, BODY)
-    assert why.value.partial == decode.says  # and nothing behind it
+    assert why.value.partial == decode.says  # and nothing after it
     decode.promises, decode.chunked = 0, True
     assert raw(url).endswith(b"\r\n%x\r\n%s\r\n" % (len(decode.says), decode.says))
 
 
 def raw(url: str) -> bytes:
-    """All that comes until the connection is closed."""
+    """Returns all that arrives until the connection is closed."""
     host, port = url.removeprefix("http://").split(":")
     body, answer = json.dumps(BODY).encode(), b""
     with socket.create_connection((host, int(port)), timeout=30) as client:
@@ -180,7 +180,7 @@ def test_a_client_that_is_gone_ends_its_request(three: tuple[Vllm, Vllm, str], w
     client.close()
     assert server.left.wait(30)
     time.sleep(2 * LOOK_S)
-    assert len(three[1].asked) == which  # decode computes nothing for who left during prefill
+    assert len(three[1].asked) == which  # decode computes nothing for a client that left during prefill
 
 
 def until(true: Callable[[], bool]) -> None:

@@ -1,4 +1,5 @@
-"""tern.vllm with several workers, each of which has the KV of some heads, over daemons of two regions."""
+"""tern.vllm with several workers, each of which has the KV of some heads, over daemons of two
+regions."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ RANKS = 2
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon]]:
-    """Two that know each other."""
+    """Two linked daemons."""
     names, ports = ("host-a", "host-b"), (free_port(), free_port())
     pair = []
     for i, name in enumerate(names):
@@ -45,7 +46,7 @@ def test_the_next_instance_of_as_many_ranks_finds_a_prompt(hosts: tuple[Daemon, 
     first = Instance(hosts[0].socket, ranks=RANKS)
     run(first, "first", PROMPT)
     beside = Instance(hosts[0].socket, "beside")
-    assert run(beside, "first", PROMPT)[1] == 0  # another number of ranks has another pool
+    assert run(beside, "first", PROMPT)[1] == 0  # a different number of ranks uses another pool
     for one in (first, beside):
         one.close()
     second = Instance(hosts[0].socket, ranks=RANKS)
@@ -100,7 +101,7 @@ def test_a_prompt_is_handed_over_to_another_number_of_ranks(
     ours.step(r)
     told = ours.finish(r)
     ours.step()
-    assert run(theirs, "second", PROMPT, kv_transfer_params=told)[1] == 96  # and has looked at all bytes
+    assert run(theirs, "second", PROMPT, kv_transfer_params=told)[1] == 96  # run() has compared all bytes
     assert run(theirs, "third", PROMPT)[1] == 96
     counts = theirs.scheduler._s().counts
     assert (counts.fetched, counts.unfetched, counts.refused) == (1, 0, 0)
@@ -141,7 +142,7 @@ def test_a_rank_that_has_joined_alone_joins_once_more(
     monkeypatch.setattr(scheduling, "GATHER_S", 0.2)
     hosts[0].process = back(hosts[0]).process
     until_rejoined(two)
-    assert failed and other.life > worker.life >= 1  # a busy machine gathers late, and both join again
+    assert failed and other.life > worker.life >= 1  # on a busy machine the ranks gather late, and both join again
     run(two, "first", PROMPT)
     assert run(two, "second", PROMPT)[1] == 96
 

@@ -1,5 +1,6 @@
-"""A daemon that is there and does not answer: it is stopped, as one is whose host is out of memory. vLLM's steps wait for one
-call, and no answer that came too late leaves a page that is not known here."""
+"""A daemon that runs and does not answer: it is stopped, like a daemon whose host is out of memory.
+vLLM's steps wait for one call, and an answer that came too late leaves no page that is unknown
+here."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from tern.vllm import scheduler as scheduling
 from test_vllm import PROMPT, kill, prefilled
 from vllm_rig import Asked, Instance, run
 
-CALL_S = 1.5  # above what any call takes on a busy machine
-SLACK_S = 4.0  # on a busy machine; two calls take longer than 5 s and this
+CALL_S = 1.5  # more than any call takes on a busy machine
+SLACK_S = 4.0  # for a busy machine; two calls take longer than 5 s and this
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ def goes_on(daemon: Daemon) -> None:
 
 
 def answers_again(one: Instance) -> None:
-    """The time is over for which the daemon is asked nothing."""
+    """Ends the time during which the daemon is not called."""
     scheduler = one.scheduler._s()
     scheduler._late_until = 0.0
     time.sleep(0.1)
@@ -62,7 +63,8 @@ def answers_again(one: Instance) -> None:
 def test_a_request_whose_answer_was_late_is_saved_no_more(
     daemon: Daemon, instance: Instance, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The daemon does it all the same, and gives the session pages, or takes some, of which nobody here has heard."""
+    """The daemon carries the call out all the same, and assigns or frees pages of the session that
+    are unknown here."""
     r, scheduler = Asked("first", list(PROMPT)), instance.scheduler._s()
     instance.admit(r)
     instance.step(r, tokens=40)
@@ -84,7 +86,7 @@ def test_a_request_whose_answer_was_late_is_saved_no_more(
         instance.step(r, tokens=tokens)
     assert "first" not in scheduler._kept and scheduler.counts.refused == 1
     instance.finish(r)
-    assert run(instance, "again", PROMPT)[1] in (32, 48)  # and it has looked at all bytes
+    assert run(instance, "again", PROMPT)[1] in (32, 48)  # and run() has compared all bytes
     assert run(instance, "once more", PROMPT)[1] == 96
 
 
@@ -123,7 +125,7 @@ def test_a_reset_is_told_to_have_failed(daemon: Daemon, instance: Instance) -> N
     stop(daemon)
     begun = time.monotonic()
     assert instance.scheduler.reset_cache() is False
-    assert time.monotonic() - begun < 5 + SLACK_S  # one call, of many names
+    assert time.monotonic() - begun < 5 + SLACK_S  # one call, for many namespaces
     goes_on(daemon)
     assert instance.scheduler.reset_cache() is True
     assert run(instance, "third", PROMPT)[1] == 0
@@ -134,7 +136,7 @@ def test_a_fetch_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     pair = start_pair(tmp_path)
     prefill, decode = Instance(pair[0].socket), Instance(pair[1].socket)
     r = Asked("decode", list(PROMPT), kv_transfer_params=prefilled(prefill, PROMPT))
-    stop(pair[0])  # so that the fetch does not end before
+    stop(pair[0])  # so that the fetch does not end earlier
     assert decode.scheduler.get_num_new_matched_tokens(r, 0) == (None, False)
     stop(pair[1])
     end = time.monotonic() + 30

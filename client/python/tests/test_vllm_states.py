@@ -1,5 +1,5 @@
-"""Models with linear attention, driven as in test_vllm.py: two groups of states, and one of full attention. vLLM has a state
-where a step ended at the end of a block, and nowhere else."""
+"""Models with linear attention, driven as in test_vllm.py: two groups of states, and one of full
+attention. vLLM has a state only where a step ended at the end of a block."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def decode(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
 
 
 def computed(instance: Instance, name: str, *steps: int, **more: Any) -> Asked:
-    """A request that computes so many tokens in each step."""
+    """Runs a request that computes so many tokens in each step."""
     r = Asked(name, PROMPT[: sum(steps)], **more)
     instance.admit(r)
     for tokens in steps:
@@ -68,7 +68,7 @@ def test_a_prefix_comes_back_where_there_is_a_state(instance: Instance, common: 
 
 
 def test_a_step_that_ends_inside_of_a_block_saves_no_state(instance: Instance) -> None:
-    """Nor does it save KV: what ends behind the last state comes back to nobody."""
+    """The step saves no KV either: KV behind the last state is never loaded."""
     r = computed(instance, "first", 64, 56, 8, 72)
     assert instance.worker._w().copied.saved == 128
     instance.finish(r)
@@ -110,7 +110,7 @@ def test_a_failed_load_is_computed(instance: Instance, monkeypatch: pytest.Monke
     instance.finish(computed(instance, "first", WHOLE, 8))
     r = Asked("second", list(PROMPT))
     instance.admit(r)
-    monkeypatch.setattr(instance.worker._w().copier.groups[0], "pages", 1)  # of a group of states
+    monkeypatch.setattr(instance.worker._w().copier.groups[0], "pages", 1)  # a group of states
     instance.loaded()
     monkeypatch.undo()
     counts = instance.scheduler._s().counts
@@ -129,7 +129,7 @@ def test_a_prompt_is_handed_over_to_its_last_state(instance: Instance, decode: I
     assert decode.scheduler._s().counts.fetched == 1
 
 
-# ---- what is refused, by name
+# ---- configurations that are refused by name
 
 
 def state(**other: object) -> MambaSpec:

@@ -1,4 +1,5 @@
-"""tern.vllm_tier, driven as vLLM's scheduler drives a tier. tests/engines has vLLM's own manager and spec."""
+"""tern.vllm_tier, driven as vLLM's scheduler drives a tier. tests/engines runs vLLM's own manager
+and spec."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def spec(**more: Any) -> Any:
 
 
 class Engine:
-    """A primary tier, and what vLLM's manager does with a tier."""
+    """A primary tier, and the calls that vLLM's manager makes on a tier."""
 
     def __init__(self, d: Daemon, seed: int = 0, of: Any = None, **more: Any) -> None:
         self.rows = np.random.default_rng(seed).integers(0, 256, (ROWS, ROW), dtype=np.uint8)
@@ -68,7 +69,7 @@ class Engine:
         return context
 
     def ask(self, keys: list[bytes], name: str = "r") -> list[LookupResult]:
-        """In as many steps as it takes; each look-up of a step comes back at once."""
+        """Looks the keys up in as many steps as it takes; each look-up of a step returns at once."""
         context = SimpleNamespace(req_id=name)
         end = time.monotonic() + 20
         while RETRY in (found := [self.tier.lookup(k, context) for k in keys]):
@@ -106,7 +107,8 @@ def test_a_second_instance_loads_what_the_first_stored(daemon: Daemon) -> None:
     for to, where in ((1, 4), (2, 0), (3, 9)):
         assert (two.rows[to] == one.rows[where]).all()
     assert (two.rows[5:] == before[5:]).all() and (two.rows[0] == before[0]).all()
-    # An answer to a request stays so until the request ends, but for chunks that could not be loaded.
+    # An answer for a request stays the same until the request ends, except for chunks that could
+    # not be loaded.
     assert one.ask(keys(1)) == [MISS]
     one.tier.on_request_finished(SimpleNamespace(req_id="r"))
     assert one.ask(keys(1), "s") == [HIT]
@@ -124,7 +126,7 @@ def test_chunks_of_another_host_are_hits(daemons: tuple[Daemon, Daemon]) -> None
     assert alone.ask(keys(4)) == [MISS] * 4 and two.ask(keys(4)) == [HIT] * 3 + [MISS]
     assert two.move(keys(3), [1, 2, 3], load=True).success
     assert all((two.rows[to] == one.rows[where]).all() for to, where in ((1, 4), (2, 0), (3, 9)))
-    assert alone.ask(keys(4), "s") == [MISS] * 4  # what it was told, until that request ends
+    assert alone.ask(keys(4), "s") == [MISS] * 4  # the first answer stays, until that request ends
     alone.tier.on_request_finished(SimpleNamespace(req_id="r"))
     alone.tier.on_request_finished(SimpleNamespace(req_id="s"))
     assert alone.ask(keys(4), "t") == [HIT] * 3 + [MISS]
@@ -139,7 +141,7 @@ def test_nothing_is_kept_of_requests_that_ended(daemon: Daemon) -> None:
     engine = Engine(daemon)
     engine.ask(keys(4))
     engine.tier.lookup(keys(9)[8], SimpleNamespace(req_id="s"))
-    engine.tier.on_request_finished(SimpleNamespace(req_id="s"))  # before its answer comes
+    engine.tier.on_request_finished(SimpleNamespace(req_id="s"))  # before its answer arrives
     engine.tier.on_schedule_end(None)
     engine.tier.on_request_finished(SimpleNamespace(req_id="r"))
     end = time.monotonic() + 20

@@ -1,7 +1,7 @@
-"""A vLLM of a few lines around the real connector: its scheduler, its worker and its KV, without computing. The KV of a
-token is a function of all tokens up to it, as a model's is. Where the model has a window, blocks that have left it are
-given to the next who wants some, as vLLM does. Of states it has the block that the step writes, and the one that it reads.
-`stubs` has what the connector imports of vLLM."""
+"""A small model of vLLM around the real connector: its scheduler, its worker and its KV, without a
+model. The KV of a token is a function of all tokens up to it. For a model with a window, blocks
+that have left the window are assigned anew, as in vLLM. For states it has the block that the step
+writes, and the one that it reads. `stubs` has the parts of vLLM that the connector imports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tern.vllm.connector import TernConnector  # noqa: E402
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole  # noqa: E402
 
 BLOCK, HEADS, CONTENT, BLOCKS, LAYERS = 16, 2, 8, 64, ("l0", "l1")
-WINDOW = 40  # with the token that reads, as vLLM counts it
+WINDOW = 40  # vLLM's count, which includes the reading token
 
 
 class FullAttentionSpec:
@@ -47,24 +47,24 @@ class SlidingWindowSpec(FullAttentionSpec):
 
 
 def long_blocks(spec: Any) -> Any:
-    """Half the heads, and as many bytes a block."""
+    """Returns the spec with half the heads and twice the tokens a block: as many bytes."""
     spec.block_size, spec.num_heads = 2 * BLOCK, HEADS // 2
     return spec
 
 
 class MambaSpec:
-    """States of linear attention, at the front of blocks as large as the others."""
+    """States of linear attention, at the front of blocks that are as large as the others."""
 
     block_size, num_heads, shapes, dtypes = BLOCK, 1, ((3, 20), (10,)), ("bfloat16", "float32")
     state_content_size_bytes, page_size_bytes = 160, FullAttentionSpec.page_size_bytes
     mamba_type = SimpleNamespace(name="GDN_ATTN")
     mamba_cache_mode = "align"
     num_speculative_blocks = num_prefill_checkpoint_blocks = 0
-    sliding_window = 2  # as vLLM counts: who goes on reads the block of the last token
+    sliding_window = 2  # vLLM's count: the next token reads the block of the last one
 
 
 def cache_config(*specs: object) -> SimpleNamespace:
-    """The first group has the layers l0 and l1, the second l2 and l3."""
+    """Returns a KVCacheConfig: the first group has the layers l0 and l1, the second l2 and l3."""
     groups = [
         SimpleNamespace(kv_cache_spec=spec, layer_names=[f"l{2 * i}", f"l{2 * i + 1}"], enable_kv_transfer=True)
         for i, spec in enumerate(specs or [FullAttentionSpec()])
@@ -72,12 +72,12 @@ def cache_config(*specs: object) -> SimpleNamespace:
     return SimpleNamespace(num_blocks=BLOCKS, kv_cache_groups=groups, kv_cache_layout="LBHNC")
 
 
-HYBRID = (SlidingWindowSpec(), FullAttentionSpec(), SlidingWindowSpec())  # as a Gemma has them
-LINEAR = (MambaSpec(), MambaSpec(), FullAttentionSpec())  # as a Qwen3-Next has them
+HYBRID = (SlidingWindowSpec(), FullAttentionSpec(), SlidingWindowSpec())  # as in Gemma
+LINEAR = (MambaSpec(), MambaSpec(), FullAttentionSpec())  # as in Qwen3-Next
 
 
 def of_rank(spec: Any, ranks: int) -> Any:
-    """What of it one of several ranks has."""
+    """Returns the part of the spec that one of several ranks has."""
     if ranks == 1:
         return spec
     part = copy(spec)
@@ -121,7 +121,7 @@ def vllm_config(socket: str, name: str = "a", ranks: int = 1, rank: int = 0, **e
 
 
 class HostTensor:
-    """An array that is asked like a torch.Tensor."""
+    """An array with the interface of a torch.Tensor."""
 
     def __init__(self, array: npt.NDArray[Any], dtype: object = FullAttentionSpec.dtype, device: str = "cpu") -> None:
         dtype = "torch.int8" if array.itemsize == 1 else dtype
@@ -156,7 +156,7 @@ class Asked:
     skip_reading_prefix_cache: bool = False
     status: Any = None
     num_computed_tokens: int = 0
-    blocks: list[list[int]] = field(default_factory=list)  # by group; 0: it has left the window
+    blocks: list[list[int]] = field(default_factory=list)  # by group; 0: the block has left the window
 
     @property
     def num_tokens(self) -> int:
@@ -164,7 +164,7 @@ class Asked:
 
 
 def kv_of(tokens: Sequence[int], layer: int, heads: int) -> npt.NDArray[np.uint16]:
-    """Of shape (token, head, content): each token's depends on all before it."""
+    """Returns KV of shape (token, head, content), in which each token depends on all before it."""
     sums = np.cumsum(np.asarray(tokens, np.uint64) * np.arange(1, len(tokens) + 1, dtype=np.uint64))
     rows = (np.arange(heads * CONTENT, dtype=np.uint64) + np.uint64(layer * HEADS * CONTENT)).reshape(1, heads, CONTENT)
     mixed = (sums[:, None, None] + rows * np.uint64(257)) % np.uint64(65521)
@@ -188,7 +188,7 @@ class Rank:
     def __init__(self, config: Any, caches: Any) -> None:
         self.at, ranks = config.parallel_config.rank, config.parallel_config.tensor_parallel_size
         self.connector = TernConnector(config, KVConnectorRole.WORKER, caches)
-        # Layer i of each group lies in the same bytes.
+        # Layer i of every group uses the same bytes.
         self.shared = [np.zeros((BLOCKS, HEADS // ranks, BLOCK, CONTENT), np.uint16) for _ in LAYERS]
         self.kv = [[self.view(a, group.kv_cache_spec) for a in self.shared] for group in caches.kv_cache_groups]
         self.connector.register_kv_caches(
@@ -207,28 +207,30 @@ class Rank:
         return shared.reshape(BLOCKS, spec.num_heads, spec.block_size, CONTENT)
 
     def part(self, tokens: Sequence[int], layer: int, ranks: int) -> npt.NDArray[np.uint16]:
-        """What a model computes for its heads."""
+        """Returns the KV that a model computes for this rank's heads."""
         heads = self.kv[layer // 2][layer % 2].shape[1]
         return kv_of(tokens, layer, heads * ranks)[:, self.at * heads : (self.at + 1) * heads]
 
 
 class Instance:
-    """vLLM: both sides of the connector, its blocks, and a scheduler that runs what it is told."""
+    """vLLM: both sides of the connector, its blocks, and a scheduler that runs the given
+    requests."""
 
     def __init__(self, socket: str, name: str = "a", specs: Sequence[Any] = (), ranks: int = 1) -> None:
         caches = cache_config(*(of_rank(spec, ranks) for spec in specs or [FullAttentionSpec()]))
         self.specs = [group.kv_cache_spec for group in caches.kv_cache_groups]
-        with ThreadPoolExecutor(ranks) as starting:  # a worker waits for the others
+        with ThreadPoolExecutor(ranks) as starting:  # each worker waits for the others
             self.ranks = list(starting.map(lambda at: Rank(vllm_config(socket, name, ranks, at), caches), range(ranks)))
         self.worker, self.shared, self.kv = self.ranks[0].connector, self.ranks[0].shared, self.ranks[0].kv
         self.scheduler = TernConnector(vllm_config(socket, name, ranks), KVConnectorRole.SCHEDULER, caches)
         self.free = list(range(1, BLOCKS))
         self.loading: dict[str, Asked] = {}
-        self.received: Counter[str] = Counter()  # by request: ranks whose load has ended
+        self.received: Counter[str] = Counter()  # by request: number of ranks whose load has ended
         self.failed: set[str] = set()
 
     def admit(self, r: Asked) -> int:
-        """Asks what Tern has, and gives blocks. Returns how many tokens are being loaded."""
+        """Asks what Tern has, and assigns blocks. Returns the number of tokens that are being
+        loaded."""
         for _ in range(10_000):
             found, later = self.scheduler.get_num_new_matched_tokens(r, r.num_computed_tokens)
             if found is not None:
@@ -244,19 +246,20 @@ class Instance:
         return found
 
     def first(self, group: int, computed: int) -> int:
-        """The first block that the token behind `computed` ones reads."""
+        """Returns the first block that the token behind `computed` ones reads."""
         window = self.specs[group].sliding_window
         return max(computed + 1 - window, 0) // self.specs[group].block_size if window else 0
 
     def give(self, r: Asked, computed: int, tokens: int) -> None:
-        """Blocks for so many tokens, of which `computed` are computed. Those that have left the window are free."""
+        """Assigns blocks for so many tokens, of which `computed` are computed, and frees those that
+        have left the window."""
         r.blocks = r.blocks or [[] for _ in self.specs]
         for group, table in enumerate(r.blocks):
             n, first = self.specs[group].block_size, self.first(group, computed)
             for i in range(min(first, len(table))):
                 self.put(table[i])
                 table[i] = 0
-            if is_state(self.specs[group]):  # what is read, and what is written
+            if is_state(self.specs[group]):  # the block that is read, and the one that is written
                 last = -(-tokens // n) - 1
                 table += [0] * (last + 1 - len(table))
                 for i in {first, last} if computed else {last}:
@@ -268,11 +271,11 @@ class Instance:
         if block:
             self.free.insert(0, block)
             for layer in (layer for rank in self.ranks for layer in rank.shared):
-                layer[block] = 0xFFFF  # whoever gets it next
+                layer[block] = 0xFFFF  # the next owner finds this
 
     def step(self, *running: Asked, tokens: int = 0, fails: bool = False) -> set[str]:
-        """Computes the next tokens of these requests, all that there are where `tokens` is 0. Returns whose load ended.
-        fails: the worker's exception, so the scheduler gets no output."""
+        """Computes the next `tokens` tokens of these requests; 0: all. Returns the requests whose
+        load has ended. fails: the worker raises, so the scheduler gets no output."""
         counts = {r.request_id: min(tokens or r.num_tokens, r.num_tokens - r.num_computed_tokens) for r in running}
         for r in running:
             self.give(r, r.num_computed_tokens, r.num_computed_tokens + counts[r.request_id])
@@ -297,8 +300,8 @@ class Instance:
         return self.report()
 
     def report(self) -> set[str]:
-        """What all ranks say, as vLLM puts it together: a load has ended where all of theirs have, and has failed where one
-        has."""
+        """Merges the reports of all ranks as vLLM does: a load has ended if it has on every rank,
+        and has failed if it failed on one of them."""
         told: Any = None
         for w in (rank.connector for rank in self.ranks):
             results = w.get_transfer_results(set())
@@ -334,7 +337,8 @@ class Instance:
                 array[table[t // n], :, t % n, :] = kv[t]
 
     def holds(self, r: Asked, tokens: int) -> bool:
-        """Whether the blocks of the request have what a model would have computed, as far as the next token reads it."""
+        """Returns whether the request's blocks have what a model would have computed, as far as the
+        next token reads them."""
         return all(self.holds_group(rank, r, i, tokens) for rank in self.ranks for i in range(len(r.blocks)))
 
     def holds_group(self, rank: Rank, r: Asked, group: int, tokens: int) -> bool:
@@ -352,7 +356,7 @@ class Instance:
         return True
 
     def loaded(self) -> None:
-        """Steps without requests until nothing is being loaded."""
+        """Runs steps without requests until nothing is being loaded."""
         for _ in range(10_000):
             if not self.loading:
                 return
@@ -360,14 +364,15 @@ class Instance:
         raise AssertionError(f"loads do not end: {self.loading}")
 
     def drop(self, r: Asked) -> None:
-        """Its blocks are taken from it, as when it is preempted."""
+        """Takes the request's blocks away, as when it is preempted."""
         for table in r.blocks:
             for block in table:
                 self.put(block)
         r.blocks, r.num_computed_tokens = [], 0
 
     def begins_again(self, r: Asked, depth: int) -> None:
-        """It is preempted: so many of its tokens are loaded, the rest is computed, and it ends."""
+        """Preempts a request: `depth` of its tokens are loaded, the rest is computed, and it
+        ends."""
         self.drop(r)
         assert self.admit(r) == depth
         self.loaded()
@@ -389,7 +394,7 @@ class Instance:
 
 
 def forget(one: Instance) -> None:
-    """What another test left in the pool, which outlives it."""
+    """Removes what another test left in the pool, which outlives it."""
     for parts in ({}, {"salt": "salty"}, {"lora": "x=/x"}):
         ns = Namespace(model="tiny", kv_dtype="bfloat16/None", **parts)
         one.scheduler._s().pool.connection.namespace_reset(ns)
@@ -402,7 +407,8 @@ def pages(one: Instance, where: str, group: int = 0) -> int:
 
 
 def run(one: Instance, name: str, prompt: list[int], **more: Any) -> tuple[Asked, int]:
-    """A request from its start to its end. Returns what was loaded for it."""
+    """Runs a request from its start to its end. Returns it, and the number of tokens that were
+    loaded for it."""
     r = Asked(name, list(prompt), **more)
     found = one.admit(r)
     one.loaded()

@@ -1,5 +1,5 @@
-"""As much of vLLM as tern.vllm.connector and tests/vllm import, where vLLM is not installed. tests/vllm/test_stubs.py
-compares it with the installed one."""
+"""The parts of vLLM that tern.vllm.connector and tests/vllm import, for hosts without vLLM.
+tests/vllm/test_stubs.py compares it with the installed one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where the KV of a cached token comes from, for vLLM's metrics."""
+"""The source of a cached token's KV, for vLLM's metrics."""
 
 import enum
 

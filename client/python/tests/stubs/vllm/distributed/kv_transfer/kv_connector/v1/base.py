@@ -1,4 +1,4 @@
-"""The connector's interface: names and parameters of vLLM 0.32, without what they do."""
+"""The connector's interface: names and parameters of vLLM 0.32, without behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connector tells of itself: names and parameters of vLLM 0.32."""
+"""Statistics of a connector: names and parameters of vLLM 0.32."""
 
 from __future__ import annotations
 
