@@ -1,4 +1,4 @@
-"""The tiny models, what stock vLLM alone answers, and a daemon."""
+"""Fixtures: the tiny models, the answers of stock vLLM without Tern, and daemons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(os.environ["TERN_SOURCE"]) / "client/python/tests"))
 from daemons import Daemon, configured, free_port, run  # noqa: E402
 
 
-MEMORY = "memory: 128M"  # of the tenant
+MEMORY = "memory: 128M"  # the tenant's
 HOSTS, HERE = ("host-a", "host-b"), "127.0.0.1"
 
 
@@ -38,9 +38,9 @@ def tokens(n: int, factor: int) -> list[int]:
 class Tiny:
     """A model, and prompts of several of its blocks.
 
-    block: tokens of one
-    base, more: tokens of the prompt "base", and of "longer" behind that
-    byte: that an answer depends on, counted from the end of a page
+    block: tokens of one block
+    base, more: tokens of the prompt "base", and of the part behind it in "longer"
+    byte: position, from the end of a page, of a byte that an answer depends on
     engine: options of vLLM
     """
 
@@ -63,16 +63,17 @@ class Tiny:
 
     @property
     def new(self) -> list[int]:
-        """Begins as none of the prompts does."""
+        """Returns a prompt that begins like none of the others."""
         return tokens(self.base - 100, 15485863)
 
     def whole(self, prompt: list[int]) -> int:
-        """The whole blocks before its last token."""
+        """Returns the tokens of the whole blocks before the prompt's last token."""
         return (len(prompt) - 1) // self.block * self.block
 
     @property
     def first(self) -> dict[str, int]:
-        """What of each prompt Tern has at first, where they come one after the other: "longer" begins with "base"."""
+        """Returns how many tokens of each prompt Tern has at first, in order: "longer" begins with
+        "base"."""
         return {name: self.whole(self.prompts["base"]) if name == "longer" else 0 for name in self.prompts}
 
     @property
@@ -88,7 +89,7 @@ LINEAR = {
     "base": 1500,
     "more": 560,
     "byte": -640 * 1024 + 3 * 2048 * 2 + 1000 * 4 + 3,  # element 1000, of float32, behind convolution's state
-    "engine": {"block_size": 128, "max_model_len": 4096, "enable_prefix_caching": True},  # 640: what vLLM makes of it
+    "engine": {"block_size": 128, "max_model_len": 4096, "enable_prefix_caching": True},  # vLLM makes 640 of the 128
 }
 
 
@@ -107,7 +108,8 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Nursery:
 
 @pytest.fixture(scope="session")
 def stock(nursery: Nursery, tiny: Tiny) -> dict[str, list[Answer]]:
-    """By prompt, two answers of a vLLM without a connector, and with nothing in a prefix cache."""
+    """Returns, by prompt, two answers of a vLLM without a connector and with an empty prefix
+    cache."""
     vllm = tiny.start(nursery).ready()
     answers = {name: [vllm.complete(prompt) for _ in range(2)] for name, prompt in tiny.prompts.items()}
     vllm.stop()
@@ -122,12 +124,12 @@ def end(*daemons: Daemon) -> None:
 
 
 def pool_of(daemon: Daemon) -> list[Any]:
-    """A row of each group."""
+    """Returns one row for each group of the pool."""
     return [r for r in ctl(Path(daemon.socket).parent / "admin.sock", "status")["pools"] if r["tier"] == "device"]
 
 
 def at_rest(daemon: Daemon) -> int:
-    """No page is anybody's but the prefix tree's. Returns how many are nowhere."""
+    """Asserts that only the prefix tree has pages. Returns the number of pages that are missing."""
     leaked = 0
     for row in pool_of(daemon):
         held = {what: row[what] for what in ("session", "borrowed", "transfer", "retiring", "quarantine")}
@@ -137,7 +139,8 @@ def at_rest(daemon: Daemon) -> int:
 
 
 def rests(daemon: Daemon) -> int:
-    """Waits until no page is anybody's: an engine that was killed is taken apart by and by."""
+    """Waits until only the prefix tree has pages: the pages of a killed engine are freed in pieces.
+    Returns as at_rest."""
     end = time.monotonic() + END_S
     while True:
         try:
@@ -163,7 +166,7 @@ def two_hosts(tmp_path: Path) -> Iterator[list[Daemon]]:
 
 
 def pair_of(folder: Path, tenant: str, network: Network | None = None) -> list[Daemon]:
-    """Two daemons that know each other, at addresses of the network's where there is one."""
+    """Starts two linked daemons, at addresses of the network if there is one."""
     ports = {name: (free_port(), free_port()) for name in HOSTS}
     reached = dict.fromkeys(HOSTS, HERE)
     pair = []

@@ -1,4 +1,5 @@
-"""A spec for OffloadingConnector on a machine without a GPU: vLLM's own, with a worker that copies host memory."""
+"""A spec for OffloadingConnector on a machine without a GPU: vLLM's own, with a worker that copies
+host memory."""
 
 # mypy: disable-error-code="import-not-found,attr-defined,misc,has-type"
 
@@ -13,7 +14,7 @@ from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
 
 class HostWorker(OffloadingWorker):
-    """Blocks of one group, each of which is a chunk."""
+    """Copies blocks of one group; each block is a chunk."""
 
     def __init__(self, caches: Any, region: Any) -> None:
         self._region, self._done = region, list[TransferResult]()
@@ -44,7 +45,7 @@ class HostWorker(OffloadingWorker):
         return done
 
     def wait(self, job_ids: set[int]) -> None:
-        """All is done when it is submitted."""
+        """Returns at once: a job is complete when it is submitted."""
 
     def shutdown(self) -> None:
         self._pairs.clear()

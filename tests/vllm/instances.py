@@ -1,4 +1,4 @@
-"""vLLM as a child (serve.py), and a daemon beneath it."""
+"""vLLM as a child process (serve.py) over a daemon."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-READY_S, END_S = 3600.0, 60.0  # a machine that is busy with other things imports vLLM for minutes
+READY_S, END_S = 3600.0, 60.0  # a busy machine imports vLLM for minutes
 SERVE = Path(__file__).parent / "serve.py"
-ENVIRONMENT = dict(os.environ)  # as it was: whoever imports vLLM, as test_stubs.py does, finds it changed
+ENVIRONMENT = dict(os.environ)  # the original one: an import of vLLM, as in test_stubs.py, changes it
 
 
 @dataclass(frozen=True)
 class Ask:
-    """salt: cache_salt
-    adapter: number of one that model.py made; 0: none
-    steps: behind so many of vLLM's it is given up; 0: it is not
+    """A request.
+
+    salt: cache_salt
+    adapter: number of an adapter that model.py made; 0: none
+    steps: the request is aborted after so many steps of vLLM; 0: never
     transfer: kv_transfer_params
     """
 
@@ -40,7 +42,10 @@ class Ask:
 
 @dataclass(frozen=True)
 class Answer:
-    """said: token ids, and of each the three best log-probabilities; equal answers are equal to the last bit
+    """An answer.
+
+    said: token ids, and the three best log-probabilities of each; equal answers are equal to the
+    last bit
     cached: tokens of the prompt that were not computed
     transfer: kv_transfer_params
     """
@@ -51,7 +56,7 @@ class Answer:
 
 
 def tern(socket: str, **extra: object) -> dict[str, Any]:
-    """The options that put Tern beneath a vLLM, as docs/vllm.md has them."""
+    """Returns the options with which a vLLM uses Tern, as in docs/vllm.md."""
     return {
         "kv_connector": "TernConnector",
         "kv_connector_module_path": "tern.vllm.connector",
@@ -79,7 +84,7 @@ class Nursery:
 
 
 class Vllm:
-    """It answers from ready() on; until then it may start beside others."""
+    """An instance. It may start beside others, and answers once ready() has returned."""
 
     port = 0
 
@@ -114,7 +119,7 @@ class Vllm:
         return self
 
     def begin(self, asked: Sequence[Ask]) -> None:
-        """All of them at once; answers() waits."""
+        """Sends all requests at once; answers() waits for them."""
         self._say([asdict(one) for one in asked])
 
     def answers(self) -> list[Answer]:
@@ -147,7 +152,7 @@ def is_up(url: str) -> bool:
 
 
 class Server(Vllm):
-    """vLLM's own server, which is asked by HTTP. It is several processes."""
+    """vLLM's own server, which consists of several processes, over HTTP."""
 
     def __init__(
         self,
@@ -172,7 +177,7 @@ class Server(Vllm):
         return self
 
     def counter(self, name: str) -> int:
-        """Of Tern's, as /metrics has them."""
+        """Returns one of Tern's counters from /metrics."""
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=END_S) as answer:
             lines = answer.read().decode().splitlines()
         return int(sum(float(line.split()[-1]) for line in lines if line.startswith(f"vllm:tern_{name}_total")))
@@ -184,7 +189,7 @@ class Server(Vllm):
 
 
 def ctl(admin: Path, *words: str) -> Any:
-    """What ternctl tells, as JSON."""
+    """Returns the JSON that ternctl prints."""
     told = subprocess.run(
         [Path(os.environ["TERN_BIN"]) / "ternctl", "--socket", admin, *words, "--json"],
         capture_output=True,

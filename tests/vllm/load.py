@@ -1,7 +1,9 @@
-"""Conversations for a vLLM that has too few blocks for them, and the comparison of its answers with those of another.
+"""Conversations for a vLLM that has too few blocks for them, and the comparison of its answers with
+those of another vLLM.
 
-Equal to the last bit they cannot be: what is computed together depends on what comes from Tern. In float32 the
-log-probabilities lie close together, and tokens differ only where two are as good as equal.
+The answers cannot be equal to the last bit: what is computed together depends on what Tern has. In
+float32 the log-probabilities lie close together, and tokens differ only where the best two are
+nearly equal.
 """
 
 from __future__ import annotations
@@ -13,16 +15,18 @@ from dataclasses import dataclass
 
 from instances import Answer, Ask
 
-NEAR = 1e-4  # of log-probabilities
-WAVE = 16  # conversations at a time, of which vLLM runs eight
+NEAR = 1e-4  # difference of log-probabilities
+WAVE = 16  # conversations at a time; vLLM runs eight of them
 TURNS = 3
 TOKENS_MAX = 900  # of a prompt
 
 
 @dataclass(frozen=True)
 class Talk:
-    """salt, adapter: as Ask has them
-    news: what the user says in each turn
+    """A conversation.
+
+    salt, adapter: as in Ask
+    news: the user's new tokens in each turn
     """
 
     salt: str
@@ -35,8 +39,10 @@ def words(rng: random.Random, n: int) -> list[int]:
 
 
 def talks(rng: random.Random, adapters: int) -> Iterator[Talk]:
-    """Without end. Many begin alike. By turns a wave of them has adapters, each one of so many, and none has one: vLLM 0.32
-    for CPUs computes requests without an adapter wrongly beside others (test_load.py shows it)."""
+    """Yields conversations without end; many begin alike. Waves with and without adapters
+    alternate, and in a wave with adapters each conversation has one of `adapters`: vLLM 0.32 for
+    CPUs computes requests without an adapter wrongly beside requests with one (test_load.py shows
+    it)."""
     systems = [words(rng, n) for n in (40, 120, 250, 400)]
     for i in itertools.count():
         adapter = rng.randrange(adapters) + 1 if adapters and i // WAVE % 2 == 0 else 0
@@ -47,14 +53,14 @@ def talks(rng: random.Random, adapters: int) -> Iterator[Talk]:
 
 @dataclass
 class Asked:
-    """A request, and what stock vLLM answered."""
+    """A request, and stock vLLM's answer."""
 
     ask: Ask
     answer: Answer
 
 
 def waves(n: int, adapters: int) -> Iterator[list[Talk]]:
-    """Conversations of n requests at least, a wave at a time."""
+    """Yields waves of conversations, with n requests in all at least."""
     found, rng = 0, random.Random(n)
     source = talks(rng, adapters)
     while found < n:
@@ -64,7 +70,7 @@ def waves(n: int, adapters: int) -> Iterator[list[Talk]]:
 
 
 def turn(rng: random.Random, talk: Talk, before: Asked | None, at: int) -> Ask:
-    """The next request of a conversation. One in ten is given up."""
+    """Returns the next request of a conversation. One in ten is aborted."""
     prompt = [*before.ask.prompt, *before.answer.said[0], *talk.news[at]] if before else talk.news[0]
     steps = rng.randrange(1, 40) if rng.random() < 0.1 else 0
     return Ask(prompt[:TOKENS_MAX], rng.randrange(8, 48), talk.salt, talk.adapter, steps)
@@ -72,9 +78,11 @@ def turn(rng: random.Random, talk: Talk, before: Asked | None, at: int) -> Ask:
 
 @dataclass
 class Compared:
-    """tokens: that were equal
-    near: requests whose answers part where the best two are as good as equal
-    largest: difference of log-probabilities
+    """Counts of a comparison.
+
+    tokens: number of equal tokens
+    near: requests whose answers part where the best two tokens are nearly equal
+    largest: largest difference of log-probabilities
     """
 
     requests: int = 0
@@ -103,6 +111,6 @@ class Compared:
 
 
 def gap(best: dict[int, float]) -> float:
-    """Between the best two."""
+    """Returns the difference between the best two."""
     one, two = sorted(best.values(), reverse=True)[:2]
     return one - two

@@ -1,10 +1,11 @@
-"""Makes a tiny model of seeded weights in a folder, with a tokenizer: `model.py FOLDER [SHAPE]`. Needs NumPy alone. SHAPE is
-`llama`; `deep`: the same with 32 KiB of KV a token in float32; `gemma`: of three layers two have a window, which vLLM keeps
-in three groups of KV; or `qwen`, as Qwen3-Next is: three layers have linear attention and one has full attention, and vLLM's
-blocks are of 640 tokens.
+"""Makes a tiny model with seeded weights and a tokenizer in a folder: `model.py FOLDER [SHAPE]`.
+Needs only NumPy. SHAPE is `llama`; `deep`: the same with 32 KiB of KV a token in float32; `gemma`:
+two of three layers have a window, and vLLM keeps them in three groups of KV; or `qwen`, like
+Qwen3-Next: three layers have linear attention and one has full attention, and vLLM's blocks have
+640 tokens.
 
-The weights are spread wider than a trained model's, so that attention is sharp and an answer depends on the KV of single
-tokens. A token is a word `t7`; a prompt of token ids needs none.
+The weights are spread wider than a trained model's, so that attention is sharp and an answer
+depends on the KV of single tokens. A token is a word `t7`; a prompt of token ids needs none.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import numpy.typing as npt
 VOCAB, HIDDEN, INTER, HEADS, KV_HEADS = 1024, 256, 512, 4, 2
 LAYERS = {"llama": 4, "gemma": 6, "qwen": 4, "deep": 16}
 HEAD_DIM = {"llama": 64, "gemma": 64, "qwen": 128, "deep": 128}
-LINEAR_HEADS, VALUE_HEADS, LINEAR_DIM, CONV = 4, 8, 128, 4  # of a qwen; its state has 8 * 128 * 128 elements a layer
-EXPERTS, EXPERT_INTER = 2, 128  # of its last layer, and every token goes to all of them
+LINEAR_HEADS, VALUE_HEADS, LINEAR_DIM, CONV = 4, 8, 128, 4  # of qwen; its state has 8 * 128 * 128 elements a layer
+EXPERTS, EXPERT_INTER = 2, 128  # of qwen's last layer; every token goes to all of them
 QK_GAIN, HEAD_GAIN = 2.0, 3.0  # sharper attention; log-probabilities that differ
 
 CONFIG: dict[str, Any] = {
@@ -99,11 +100,11 @@ class Drawn:
         self.draw(f"{at}k_proj.weight", KV_HEADS * dim, HIDDEN, QK_GAIN)
         self.draw(f"{at}v_proj.weight", KV_HEADS * dim, HIDDEN)
         self.draw(f"{at}o_proj.weight", HIDDEN, HEADS * dim)
-        if self.shape in ("gemma", "qwen"):  # norms between q and k, to whose weights 1 is added, make attention sharp there
+        if self.shape in ("gemma", "qwen"):  # norms of q and k, whose weights are increased by 1, make attention sharp there
             self.w |= {f"{at}{norm}_norm.weight": np.full(dim, QK_GAIN - 1, np.float32) for norm in "qk"}
 
     def linear_attention(self, at: str) -> None:
-        """Its heads forget within some tens of tokens up to some thousands."""
+        """Adds linear attention whose heads forget within tens to thousands of tokens."""
         keys, values = LINEAR_HEADS * LINEAR_DIM, VALUE_HEADS * LINEAR_DIM
         self.draw(f"{at}in_proj_qkvz.weight", 2 * (keys + values), HIDDEN)
         self.draw(f"{at}in_proj_ba.weight", 2 * VALUE_HEADS, HIDDEN)
@@ -130,13 +131,13 @@ class Drawn:
         self.w |= {f"{at}{norm}_layernorm.weight": self.norm() for norm in norms}
 
     def norm(self) -> Matrix:
-        """All but a Llama add 1 to their weights."""
+        """Returns the weights of a norm: all shapes except llama and deep add 1 to them."""
         return np.full(HIDDEN, 1 if self.shape in ("llama", "deep") else 0, np.float32)
 
 
 def weights(shape: str) -> dict[str, Matrix]:
     drawn = Drawn(shape)
-    scale = np.sqrt(HIDDEN) if shape == "gemma" else 1  # by which a Gemma multiplies them
+    scale = np.sqrt(HIDDEN) if shape == "gemma" else 1  # Gemma multiplies embeddings by it
     drawn.draw("model.embed_tokens.weight", VOCAB, HIDDEN, np.sqrt(HIDDEN) / scale)
     for i in range(LAYERS[shape]):
         drawn.layer(i)
@@ -146,13 +147,13 @@ def weights(shape: str) -> dict[str, Matrix]:
 
 
 def bfloat16(values: Matrix) -> npt.NDArray[np.uint16]:
-    """The upper half of each float32, rounded to nearest, to even where it is between."""
+    """Returns the upper half of each float32, rounded to nearest, ties to even."""
     bits = values.view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def write_safetensors(path: Path, tensors: dict[str, Matrix]) -> None:
-    """A header's length, the header as JSON, and all tensors one after the other."""
+    """Writes the header's length, the header as JSON, and all tensors one after the other."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
     for name, values in tensors.items():
@@ -192,7 +193,7 @@ def tokenizer() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def write_adapter(folder: Path, shape: str, n: int) -> None:
-    """A LoRA of the attention of the model in this folder, beside it."""
+    """Writes LoRA adapter n of the attention of this folder's model, beside the model."""
     rng, rank, dim = np.random.default_rng(100 + n), 8, HEAD_DIM[shape]
     out_of = {"q": HEADS * dim, "k": KV_HEADS * dim, "v": KV_HEADS * dim}
     w = {}

@@ -1,6 +1,7 @@
-"""The network between two hosts of a test, as a relay of its own: it can be cut, so that connections are reset and none
-comes about, or stalled, so that connections stay and nothing comes out of them. What was held up comes late when it is
-restored, as after a partition that TCP has outlived."""
+"""A relay as the network between two hosts of a test. It can be cut: connections are reset and new
+ones fail. It can be
+stalled: connections stay and no bytes come out of them. Bytes that were held up arrive when the
+network is restored, as after a partition that TCP has outlived."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Network:
-    """ends: names of the hosts
-    rate: bytes a second of each connection and way
-    carried: bytes that came to each host
+    """The network.
+
+    ends: names of the hosts
+    rate: bytes a second of each connection in each direction
+    carried: bytes that arrived at each host
     """
 
     def __init__(self, *ends: str, rate: float = math.inf) -> None:
@@ -38,7 +41,7 @@ class Network:
         asyncio.run_coroutine_threadsafe(what, self._loop).result()
 
     def relay(self, here: Address, there: Address, to: str, back: str) -> None:
-        """Whoever connects `here` reaches `there`, which is at the host `to`, from the host `back`."""
+        """Relays connections to `here`, from the host `back`, to `there` at the host `to`."""
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
@@ -60,7 +63,7 @@ class Network:
                 ends.append(far)
                 await asyncio.gather(self._pass(near[0], far[1], to), self._pass(far[0], near[1], back))
         except (OSError, asyncio.CancelledError):
-            pass  # it is reset, as below
+            pass  # the connection is reset, as below
         finally:
             for _, writer in ends:
                 sock = writer.get_extra_info("socket")
@@ -87,7 +90,7 @@ class Network:
         self._do(now())
 
     def stall(self, *ends: str) -> None:
-        """Nothing comes to these hosts any more, or to neither where none is named."""
+        """Stops the bytes towards these hosts, or towards both if none is named."""
 
         async def now() -> None:
             for end in ends or self._flows:

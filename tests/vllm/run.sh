@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Stock vLLM with Tern beneath it: needs the virtual environment that deploy/venv.sh makes, or TERN_VLLM names.
-# Run by label (vllm) with `tests/run.sh --full`, and by hand: bash tests/vllm/run.sh [ARGUMENTS OF PYTEST]
+# Stock vLLM over Tern. Needs the virtual environment that deploy/venv.sh makes, or that TERN_VLLM names.
+# Runs by label (vllm) with `tests/run.sh --full`, and by hand: bash tests/vllm/run.sh [ARGUMENTS OF PYTEST]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export TERN_SOURCE=${TERN_SOURCE:-$(cd "$here/../.." && pwd)}

@@ -1,14 +1,16 @@
-"""vLLM instances, forked from one process that has imported vLLM once: `serve.py SOCKET`. Each connection to the socket
-is an instance. Its first line is {"model": FOLDER, "transfer": OPTIONS OF KVTransferConfig OR null, "engine": OPTIONS OF LLM
-BESIDE THOSE HERE}. It is told {"pid": ...}, then {"ready": true}. Then each line is a list of requests, which run together,
-and is answered with a list (instances.py says of what), or the word "counters", which is answered with those of vLLM
-and Tern.
-An instance is one process and one thread: equal requests have equal bits, and SIGKILL ends all of it.
+"""vLLM instances, forked from one process that has imported vLLM once: `serve.py SOCKET`. Each
+connection to the socket is an instance. The client's first line is {"model": FOLDER, "transfer":
+OPTIONS OF KVTransferConfig OR null, "engine": OPTIONS OF LLM BESIDE THOSE HERE}; it receives
+{"pid": ...}, then {"ready": true}. Each further line is a list of requests, which run together and
+are answered with a list (instances.py defines both), or the word "counters", which is answered with
+vLLM's and Tern's counters. An instance is one process and one thread: equal requests have equal
+bits, and SIGKILL ends all of it.
 
-With {"environment": {...}} it has these variables beside others, with {"keeps_cache": true} vLLM's own prefix cache is not
-reset before each list.
+With {"environment": {...}} the instance has these variables beside others; with {"keeps_cache":
+true} vLLM's own prefix cache is not reset before each list.
 
-With {"port": ...} in the first line the instance is vLLM's own server there instead, in a process group of its own.
+With {"port": ...} in the first line the instance is vLLM's own server at that port instead, in a
+process group of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ ENGINE = {
     "max_num_seqs": 8,
     "block_size": 32,
     "seed": 0,
-    "enable_prefix_caching": False,  # so that what is not computed comes from Tern
+    "enable_prefix_caching": False,  # so that tokens that are not computed come from Tern
 }
 IMPORTED = ("vllm.v1.engine.core", "vllm.v1.worker.cpu_worker")
 MODELS = ("vllm.model_executor.models.llama", "vllm.model_executor.models.gemma3", "vllm.model_executor.models.qwen3_next")
@@ -64,7 +66,7 @@ def adapter(engine: Any, n: int) -> Any:
 
 
 def answer(out: Any) -> dict[str, Any]:
-    if out is None:  # it was given up before its first token
+    if out is None:  # the request was aborted before its first token
         return {"tokens": [], "logprobs": [], "cached": 0, "transfer": None}
     one = out.outputs[0]
     best = [sorted((token, entry.logprob) for token, entry in at.items()) for at in one.logprobs]
@@ -77,7 +79,8 @@ def answer(out: Any) -> dict[str, Any]:
 
 
 def run(llm: Any, requests: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-    """All of them, which vLLM admits as it can. One that is given up is aborted behind that step."""
+    """Runs all requests, which vLLM admits as it can. A request with `steps` is aborted after that
+    step."""
     engine, last = llm.llm_engine, dict[str, Any]()
     for i, asked in enumerate(requests):
         add(engine, str(first + i), asked)
@@ -85,7 +88,7 @@ def run(llm: Any, requests: list[dict[str, Any]], first: int) -> list[dict[str, 
     while engine.has_unfinished_requests():
         outs = engine.step()
         if not outs:
-            time.sleep(0.001)  # as vLLM's own loop does where a step has nothing to compute
+            time.sleep(0.001)  # as in vLLM's own loop, if a step has nothing to compute
         last |= {out.request_id: out for out in outs}
         step += 1
         engine.abort_request([str(first + i) for i, asked in enumerate(requests) if asked["steps"] == step])
@@ -98,7 +101,7 @@ def counters(llm: Any) -> dict[str, int]:
 
 def server(options: dict[str, Any]) -> None:
     os.setsid()
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"  # it knows no other way
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"  # the server has no other mode
     sys.argv = ["api_server", "--model", options["model"], "--port", str(options["port"])]
     sys.argv += ["--kv-transfer-config", json.dumps(options["transfer"])]
     for name, value in (ENGINE | options["engine"]).items():
@@ -133,7 +136,7 @@ def instance(asked: TextIO, say: TextIO) -> None:
             tell(counters(llm))
             continue
         if not options.get("keeps_cache"):
-            llm.reset_prefix_cache()  # vLLM's own, where it is on
+            llm.reset_prefix_cache()  # vLLM's own, if enabled
         tell(run(llm, requests, n))
         n += len(requests)
     llm.llm_engine.engine_core.shutdown()

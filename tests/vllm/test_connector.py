@@ -1,5 +1,5 @@
-"""Stock vLLM with Tern beneath it: what it answers is what it answers alone, to the last bit of each log-probability, and
-what it does not compute comes from Tern's pages."""
+"""Stock vLLM over Tern: its answers equal those without Tern, to the last bit of each
+log-probability, and the tokens that it does not compute come from Tern's pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from daemons import Daemon, run
 from instances import Answer, Ask, Nursery, Vllm, tern
 from tern.layout import Group
 
-BACK_S = 120.0  # in which vLLM joins a daemon that was started again
+BACK_S = 120.0  # time in which vLLM joins a daemon that was started again
 STOPPED_S = 6.0
 
 def same(vllm: Vllm, tiny: Tiny, stock: dict[str, list[Answer]], cached: dict[str, int]) -> None:
@@ -24,8 +24,8 @@ def same(vllm: Vllm, tiny: Tiny, stock: dict[str, list[Answer]], cached: dict[st
 
 
 def flip(daemon: Daemon, tiny: Tiny) -> None:
-    """Changes one byte of the last page of "base", where there are windows or states of one of theirs, as no engine may: by
-    an engine of its own that maps the pool."""
+    """Changes one byte of the last page of "base", in a group of windows or states if there is one.
+    No engine may do so: this is done by an engine of its own that maps the pool."""
     rows = pool_of(daemon)
     groups = [
         Group(
@@ -46,7 +46,7 @@ def flip(daemon: Daemon, tiny: Tiny) -> None:
         with pool.session(libtern.Namespace(model=str(tiny.folder), kv_dtype="torch.bfloat16/None")) as s:
             assert s.match(prompt).written == tiny.whole(prompt)
             pages = pool.pages(flipped.name)
-            pages[s.table(flipped.name)[tiny.whole(prompt) // tiny.block - 1], tiny.byte] ^= 0x40  # of an exponent
+            pages[s.table(flipped.name)[tiny.whole(prompt) // tiny.block - 1], tiny.byte] ^= 0x40  # in an exponent
             del pages
 
 
@@ -58,13 +58,13 @@ def test_answers_are_the_same_and_survive_a_kill(
     same(first, tiny, stock, tiny.again)
     assert at_rest(daemon) == 0
 
-    # The bytes that it reads are those of the page.
+    # vLLM reads the bytes of the page.
     flip(daemon, tiny)
     assert first.complete(tiny.prompts["base"]).said != stock["base"][0].said
     flip(daemon, tiny)
     assert first.complete(tiny.prompts["base"]).said == stock["base"][0].said
 
-    # It is killed in the middle of a request; two others take its place, and share what it had.
+    # vLLM is killed during a request; two others replace it, and share what it had.
     first.begin([Ask([7, *tiny.prompts["another"]], 500)])
     time.sleep(1)
     first.kill()
@@ -85,7 +85,7 @@ def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
     vllm = tiny.start(nursery, tern(daemon.socket)).ready()
     same(vllm, tiny, stock, tiny.first)
 
-    # It is killed in the middle of a request that uses what it had, and stays away.
+    # The daemon is killed during a request that uses its pages, and stays away.
     vllm.begin([Ask(tiny.prompts["another"])])
     time.sleep(0.1)
     daemon.process.kill()
@@ -93,7 +93,7 @@ def test_answers_are_the_same_while_the_daemon_is_killed_and_started_again(
     assert vllm.answers()[0].said == stock["another"][0].said
     same(vllm, tiny, stock, {name: 0 for name in tiny.prompts})
 
-    # It comes back with empty memory, and vLLM joins it beside its requests.
+    # The daemon comes back with empty memory, and vLLM joins it beside its requests.
     daemon.process = run(Path(daemon.socket).parent, daemon.name).process
     end = time.monotonic() + BACK_S
     while (answer := vllm.complete(tiny.prompts["base"])).cached == 0:
@@ -112,7 +112,8 @@ def test_answers_are_the_same_while_the_daemon_is_stopped(
     vllm = tiny.start(nursery, tern(daemon.socket)).ready()
     same(vllm, tiny, stock, tiny.first)
 
-    # It is stopped for longer than a call waits, in the middle of a request that goes on behind that.
+    # The daemon is stopped for longer than a call waits, during a request that continues after
+    # that.
     vllm.begin([Ask(tiny.prompts["another"], 300)])
     time.sleep(0.1)
     daemon.process.send_signal(signal.SIGSTOP)
@@ -124,7 +125,7 @@ def test_answers_are_the_same_while_the_daemon_is_stopped(
     daemon.process.send_signal(signal.SIGSTOP)
     same(vllm, tiny, stock, {name: 0 for name in tiny.prompts})
 
-    # It goes on, and what came before is there.
+    # The daemon continues, and has what came before.
     daemon.process.send_signal(signal.SIGCONT)
     end = time.monotonic() + BACK_S
     while vllm.complete(tiny.prompts["base"]).cached == 0:
@@ -143,7 +144,7 @@ def test_prefill_and_decode_on_two_hosts(
     for name, prompt in tiny.prompts.items():
         told = prefill.complete(prompt, tokens=1, transfer={"do_remote_decode": True}).transfer
         assert told and told["tern_tokens"] == tiny.whole(prompt)
-        del told["remote_prefill_cached_tokens"]  # vLLM would report these, of the prefill, as the decode's
+        del told["remote_prefill_cached_tokens"]  # vLLM would report these tokens of the prefill as the decode's
         answer = decode.complete(prompt, transfer=told)
         assert answer.said == stock[name][0].said, name
         assert answer.cached == tiny.again[name], name

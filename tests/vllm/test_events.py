@@ -1,7 +1,8 @@
-"""What the bridge tells of Tern is what vLLM tells of itself: the events of one vLLM over Tern from its own publisher and
-from the bridge, both decoded by vLLM's structs, are equal but for time, medium, locality, and how many blocks an event has: without
-adapters and salts and with them. What vLLM computed twice it tells twice; Tern has it once. Of sliding windows vLLM keeps, and tells, a few
-blocks; Tern keeps, and tells, all, and names them alike."""
+"""The bridge reports of Tern what vLLM reports of itself. The events of one vLLM over Tern, from
+its own publisher and from the bridge, both decoded by vLLM's structs, are equal except for time,
+medium, locality, and the number of blocks in an event: without adapters and salts and with them.
+Blocks that vLLM computed twice it reports twice; Tern has them once. vLLM keeps and reports only a
+few blocks of sliding windows; Tern keeps and reports all, with the same names."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ ALONE = {
 
 
 def windows(told: list[Any]) -> set[Any]:
-    """What is said of each block of a window. Of the tokens of an event vLLM leaves out blocks."""
+    """Returns what is reported of each block of a window. vLLM leaves out blocks of an event's
+    tokens."""
     return {
         (name, keys, event.group_idx, event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window, event.block_size)
         for event in told
@@ -60,7 +62,7 @@ def windows(told: list[Any]) -> set[Any]:
 
 @contextmanager
 def child(log: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process group, whose output goes into `log`."""
+    """A process group whose output goes into `log`."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=ENVIRONMENT | ALONE, stdout=out, stderr=out, start_new_session=True)
     try:
@@ -93,7 +95,7 @@ def structs() -> Any:
 
 
 def events(replay: str) -> list[Any]:
-    """All that a publisher has told, as vLLM's own structs."""
+    """Returns all events of a publisher, as vLLM's own structs."""
     found: list[Any] = []
     with zmq.Context() as context, context.socket(zmq.DEALER) as asking:
         asking.linger, asking.rcvtimeo = 0, WAIT_MS
@@ -109,7 +111,8 @@ def events(replay: str) -> list[Any]:
 
 
 def blocks(told: list[Any]) -> list[Any]:
-    """One event a block of full attention, without the medium and the locality, where it comes first."""
+    """Returns one event for each block of full attention, at its first report, without medium and
+    locality."""
     found = []
     for event in told:
         assert isinstance(event, structs().BlockStored), event
@@ -142,8 +145,10 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 @dataclass(frozen=True)
 class Case:
-    """adapters: that there are; each is asked with each salt, and so is the model alone
-    windows: groups of them
+    """A case of the comparison.
+
+    adapters: number of adapters; each is asked with each salt, and so is the model without adapter
+    windows: number of groups of windows
     """
 
     shape: str
@@ -211,7 +216,7 @@ def test_events_are_those_of_vllm(tmp_path: Path, daemon: Daemon, case: Case) ->
     assert cleared == structs().AllBlocksCleared()
     assert {(event.medium, event.locality) for event in told} == {(structs().MEDIUM_CPU, "LOCAL")}
     assert len(wanted) > len(case.asked) * sum(len(prompt) // BLOCK for prompt in PROMPTS[:2])
-    if mine != wanted:  # short, for the lists are long
+    if mine != wanted:  # a short message, because the lists are long
         lacking = [one for one in wanted if one not in mine], [one for one in mine if one not in wanted]
         raise AssertionError(f"{[len(some) for some in lacking]} differ, such as {[some[:1] for some in lacking]}")
     keys = {key for event in wanted for key in event.extra_keys}

@@ -1,5 +1,5 @@
-"""SIGKILL at random moments: of a vLLM under load, and of what stands before the decode instance, whose network is cut and
-stalled, too. `--kills N`: how often."""
+"""SIGKILL at random moments: of a vLLM under load, and of the processes before the decode instance,
+whose network is also cut and stalled. `--kills N`: the number of losses."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from test_connector import same
 
 PROXY = Path(os.environ["TERN_SOURCE"]) / "client/python/examples/vllm_proxy.py"
 ANSWER_S, TICK_S = 3600.0, 0.1
-WITHIN_S = 120.0  # for an answer, whatever is lost: 30 s in which a ticket is asked for again, 30 s of a fetch, and computing it
-PAGE_BYTES = 4 * 16384  # of a Llama: its layers
-RATE = 2e6  # bytes a second of a connection: bringing a prompt takes as long as computing it
-LOSE_S = 0.8  # in which something is lost, a third of it at once: computing a prompt and bringing it
+WITHIN_S = 120.0  # for an answer, whatever is lost: 30 s of repeated tickets, 30 s of a fetch, and the time to compute it
+PAGE_BYTES = 4 * 16384  # of llama: its layers
+RATE = 2e6  # bytes a second of a connection: a fetch of a prompt takes as long as computing it
+LOSE_S = 0.8  # time within which the loss occurs, a third of them at once: computing a prompt and fetching it
 
 
 @pytest.mark.parametrize("tiny", ["llama"], indirect=True)
@@ -43,7 +43,7 @@ def test_a_vllm_that_is_killed_under_load_finds_what_it_had(
     vllm.stop()
     for kill in range(kills):
         vllm = tiny.start(nursery, tern(daemon.socket)).ready()
-        same(vllm, tiny, stock, tiny.again)  # what it had, and nothing else is computed
+        same(vllm, tiny, stock, tiny.again)  # Tern has what the killed one had, and nothing else is computed
         vllm.begin([Ask([rng.randrange(3, 1000) for _ in range(rng.randrange(50, 800))], 200) for _ in range(24)])
         time.sleep(rng.uniform(0, 3))
         vllm.kill()
@@ -54,11 +54,12 @@ def test_a_vllm_that_is_killed_under_load_finds_what_it_had(
     print(f"{kills} kills under load: after each start {tiny.again} tokens came back; leaked_pages=0")
 
 
-# ---- prefill and decode apart
+# ---- separate prefill and decode
 
 
 class Ran(threading.Thread):
-    """Seconds in which this process ran: of a pause, in which it and all others were stopped, it counts no more than one."""
+    """Counts the seconds in which this process ran: a pause, in which it and all others were
+    stopped, counts as one at most."""
 
     seconds = 0.0
 
@@ -75,7 +76,7 @@ RAN.start()
 
 
 def ask(url: str, model: Path, prompt: list[int]) -> list[int]:
-    """What is answered within WITHIN_S."""
+    """Returns the answer's tokens, which arrive within WITHIN_S."""
     body = {"model": str(model), "prompt": prompt, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
     asked = urllib.request.Request(
         f"{url}/v1/completions", json.dumps(body | {"return_token_ids": True}).encode(), {"Content-Type": "application/json"}
@@ -117,11 +118,12 @@ def proxy(prefill: Server, decode: Server) -> Iterator[str]:
 
 @dataclass
 class Loss:
-    """What is lost while a request is under way, how, and how it comes back.
+    """A loss while a request is under way: what is lost, how, and how it comes back.
 
-    answers: that came, of which `fetched` by their ticket and the others computed by the decode instance
-    tokens: that a ticket was to bring and did not
-    longest: of these answers, in seconds
+    answers: answers that arrived; `fetched` of them by their ticket, the others computed by the
+    decode instance
+    tokens: tokens that a ticket was expected to supply and did not
+    longest: longest time to an answer, in seconds
     """
 
     name: str
@@ -139,7 +141,7 @@ class Loss:
 
 
 class Apart:
-    """Two hosts, of which one prefills and the other one decodes."""
+    """Two hosts: one prefills, the other decodes."""
 
     def __init__(self, hosts: list[Daemon], network: Network, nursery: Nursery, tiny: Tiny) -> None:
         self.hosts, self.network, self.nursery, self.tiny = hosts, network, nursery, tiny
@@ -180,7 +182,8 @@ def kill(host: Daemon) -> None:
 
 
 def until_fetched(apart: Apart, url: str, n: int) -> None:
-    """Asks for new prompts until one of them has come by a ticket: all have joined again what was killed."""
+    """Asks for new prompts until one of them came by a ticket: then all that was killed has joined
+    again."""
     until = RAN.seconds + WITHIN_S
     before = apart.decode.counter("fetched")
     while apart.decode.counter("fetched") == before:
@@ -190,7 +193,7 @@ def until_fetched(apart: Apart, url: str, n: int) -> None:
 
 
 def rounds(rng: random.Random, losses: Sequence[Loss], n: int) -> Iterator[Loss]:
-    """n of them in random order, each as often as the others."""
+    """Yields n losses in random order, each as often as the others."""
     for _ in range(0, n, len(losses)):
         yield from rng.sample(losses, min(len(losses), n))
         n -= len(losses)

@@ -1,5 +1,6 @@
-"""Stock vLLM with few blocks under load, with Tern beneath it and without: eight requests at once in float32, preemptions,
-requests that are given up, several turns, prompts in chunks, salts, and adapters. `--requests N` says how many."""
+"""Stock vLLM with few blocks under load, over Tern and without it: eight requests at once in
+float32, preemptions, aborted requests, several turns, prompts in chunks, salts, and adapters.
+`--requests N`: the number of requests."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ OPTIONS: dict[str, Any] = {
     "max_model_len": 1024,
     "max_num_batched_tokens": 256,
     "enable_chunked_prefill": True,
-    "num_gpu_blocks_override": 60,  # for some of the eight alone
+    "num_gpu_blocks_override": 60,  # enough for only some of the eight requests
     "enable_prefix_caching": True,
 }
 ADAPTERS = {"llama": 2, "gemma": 0}
@@ -28,14 +29,16 @@ LORA: dict[str, Any] = {"enable_lora": True, "max_loras": 2, "max_lora_rank": 8}
 
 
 def asked(vllm: Vllm, rng: random.Random, wave: Sequence[Talk], before: dict[int, Asked], at: int) -> dict[int, Asked]:
-    """The turn of all conversations of a wave that have one."""
+    """Runs one turn of all conversations of a wave that have such a turn. Returns the requests with
+    their answers."""
     asks = {i: turn(rng, talk, before.get(i), at) for i, talk in enumerate(wave) if at < len(talk.news)}
     vllm.begin(list(asks.values()))
     return {i: Asked(ask, answer) for (i, ask), answer in zip(asks.items(), vllm.answers())}
 
 
 def recorded(vllm: Vllm, n: int, adapters: int) -> list[list[Asked]]:
-    """What stock vLLM answers, by what runs together. Its answers are part of later prompts."""
+    """Returns stock vLLM's answers, in lists that run together. Its answers are part of later
+    prompts."""
     rounds, rng = [], random.Random(n)
     for wave in waves(n, adapters):
         before: dict[int, Asked] = {}
@@ -55,12 +58,12 @@ def compared(vllm: Vllm, rounds: Sequence[Sequence[Asked]]) -> Compared:
 
 
 def again(rounds: Sequence[Sequence[Asked]]) -> Ask:
-    """A request whose prompt Tern has seen."""
+    """Returns a request whose prompt Tern has seen."""
     return max((one.ask for one in rounds[-1] if not one.ask.steps), key=lambda ask: len(ask.prompt))
 
 
 def write(folder: Path, shape: str) -> dict[str, Any]:
-    """The model and its adapters. Returns the options that these need."""
+    """Writes the model and its adapters. Returns the options that these need."""
     model.write(folder, shape)
     for i in range(ADAPTERS[shape]):
         model.write_adapter(folder, shape, i + 1)
@@ -82,7 +85,7 @@ def test_answers_are_the_same_under_load(
     last = again(rounds)
     vllm.begin([last])
     assert vllm.answers()[0].cached > 0
-    leaked = at_rest(daemon)  # while vLLM lives: all sessions have been closed
+    leaked = at_rest(daemon)  # while vLLM runs: all sessions have been closed
     vllm.stop()
     told = {name.removeprefix("vllm:").removeprefix("tern_"): n for name, n in counted.items()}
     print(f"{shape}: {found.words}; leaked_pages={leaked}; {told}")
@@ -92,7 +95,7 @@ def test_answers_are_the_same_under_load(
 
 
 def test_stock_vllm_is_wrong_where_requests_with_adapters_and_without_run_together(nursery: Nursery, tmp_path: Path) -> None:
-    """There is no Tern here. Once this fails, waves of both kinds can be one (load.py)."""
+    """Without Tern. Once this test fails, waves of both kinds can be merged (load.py)."""
     options = OPTIONS | write(tmp_path / "llama", "llama") | {"enable_prefix_caching": False}
     vllm = Vllm(nursery, tmp_path / "llama", None, options).ready()
     rng = random.Random(3)
@@ -118,7 +121,7 @@ def test_stock_vllm_is_wrong_where_requests_with_adapters_and_without_run_togeth
 
 
 def answer(*tokens: int, best: float = -0.1, second: float = -3.0) -> Answer:
-    """The second best of each token is the next one, or the one before."""
+    """Returns an answer. The second best of each token is the next token, or the one before."""
     return Answer((list(tokens), [[(token, best), (token ^ 1, second)] for token in tokens]), 0)
 
 

@@ -1,4 +1,4 @@
-"""The relay that test_kills.py puts between two daemons does what it says."""
+"""The relay that test_kills.py puts between two daemons works as it documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOON_S, LATE_S = 0.3, 10.0
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """The port of what sends back all that it gets."""
+    """Yields the port of a server that sends back all that it receives."""
     listener = socket.create_server((FAR, 0))
 
     def serve(one: socket.socket) -> None:
@@ -49,7 +49,7 @@ def test_a_network_is_cut_and_stalled_and_restored(echo: int) -> None:
     first = socket.create_connection((NEAR, port), LATE_S)
     assert said(first, b"one") == b"one" and network.carried == {"a": 3, "b": 3}
 
-    for ends in ((), ("a",), ("b",)):  # nothing comes out, and it comes later
+    for ends in ((), ("a",), ("b",)):  # nothing comes out, until later
         network.stall(*ends)
         first.settimeout(SOON_S)
         with pytest.raises(TimeoutError):

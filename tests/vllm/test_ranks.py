@@ -1,5 +1,6 @@
-"""Stock vLLM's servers over two ranks on one host and over one on the other: a prompt that one of them prefills the other one
-decodes, whichever it is, and the one of two ranks finds what it had when it was killed."""
+"""Stock vLLM's servers over two ranks on one host and over one rank on the other: a prompt that one
+server prefills the other decodes, in both directions, and the server of two ranks finds what it had
+when it was killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the other tests stand on: stock vLLM's answers repeat to the last bit, and depend on the KV of single tokens."""
+"""The assumption of the other tests: stock vLLM's answers repeat to the last bit, and depend on the
+KV of single tokens."""
 
 from __future__ import annotations
 

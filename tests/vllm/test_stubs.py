@@ -1,5 +1,5 @@
-"""The stand-ins for vLLM in client/python/tests/stubs have the parameters of the installed one, and the connector overrides
-what there is."""
+"""The stand-ins for vLLM in client/python/tests/stubs have the parameters of the installed vLLM,
+and the connector overrides only methods that exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def parameters(function: Any) -> list[tuple[str, Any]]:
 
 
 def methods(kind: type) -> dict[str, Any]:
-    """Without what begins with two underscores, but __init__; class methods as they are called."""
+    """Returns the methods without names that begin with two underscores, except __init__; class
+    methods as they are called."""
     found = {name: value for name, value in vars(kind).items() if inspect.isfunction(value)}
     return found | {name: getattr(kind, name) for name, value in vars(kind).items() if isinstance(value, classmethod)}
 

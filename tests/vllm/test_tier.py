@@ -1,4 +1,4 @@
-"""Stock vLLM with its own OffloadingConnector, and Tern as a secondary tier of it."""
+"""Stock vLLM with its own OffloadingConnector, and Tern as that connector's secondary tier."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_another_vllm_answers_from_what_one_computed(nursery: Nursery, llama: Ti
     first = llama.start(nursery, offloading(daemon, 64 << 20)).ready()
     for name, prompt in llama.prompts.items():
         assert first.complete(prompt).said == expected[name].said
-    first.complete(llama.new)  # steps, in which the last stores end
+    first.complete(llama.new)  # runs steps in which the last stores end
     first.kill()
     second = llama.start(nursery, offloading(daemon, 64 << 20)).ready()
     for name, prompt in llama.prompts.items():
         answer = second.complete(prompt)
         assert answer.said == expected[name].said
         assert answer.cached == llama.whole(prompt), name
-    # A daemon that has gone: it computes.
+    # The daemon is gone: vLLM computes.
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.process.wait(END_S) == 0
     assert second.complete(llama.new[::-1]).cached == 0

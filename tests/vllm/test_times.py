@@ -1,6 +1,7 @@
-"""Prefill and decode apart: how long decode takes to its first token, and how many requests it answers, with Tern and with
-vLLM's NixlConnector, where `nixl` and `nixl-cu13` are installed. Bounds are computing the prompt, and vLLM's own prefix
-cache. They take turns, and the first request of each is counted by itself. Times are printed; tokens are compared."""
+"""Separate prefill and decode: the time to decode's first token, and the number of requests that
+decode answers, with Tern and with vLLM's NixlConnector, if `nixl` and `nixl-cu13` are installed.
+The bounds are computing the prompt, and vLLM's own prefix cache. The ways alternate, and the first
+request of each is counted separately. Times are printed; tokens are compared."""
 
 from __future__ import annotations
 
@@ -27,22 +28,23 @@ _T = TypeVar("_T")
 
 PROMPTS = 8  # at a time, where requests are counted
 TOKENS = 8  # of an answer there
-SHORTEST, LONGEST = 900, 1100  # of a prompt
+SHORTEST, LONGEST = 900, 1100  # tokens of a prompt
 KV_BYTES = 32 << 10  # of a token: 16 layers, 2 heads of 128, K and V, four bytes each
-# Blocks for PROMPTS of them. In float32 vLLM's attention does without AMX, of which bfloat16 died here at random (SIGILL).
+# Blocks for PROMPTS of them. In float32 vLLM's attention does not use AMX; bfloat16 with AMX
+# crashed at random (SIGILL).
 ENGINE: dict[str, Any] = {"dtype": "float32", "num_gpu_blocks_override": 320}
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
-BY_NETWORK = {"UCX_TLS": "tcp"}  # as between two hosts; left alone it copies from the other process's memory
+BY_NETWORK = {"UCX_TLS": "tcp"}  # as between two hosts; by default UCX copies from the other process's memory
 
 
 @dataclass
 class Way:
-    """How decode comes to a prompt's KV. Times are in seconds.
+    """A way for decode to get a prompt's KV. Times are in seconds.
 
-    prefill: whom the prompt is asked before; None: nobody
-    salt: keeps ways apart that have a host in common
-    prefilled, first: of one request, there and to decode's first token
-    many: of PROMPTS requests at a time, at decode
+    prefill: the instance that gets the prompt before; None: none
+    salt: separates ways that share a host
+    prefilled, first: time of each single request at prefill, and to decode's first token
+    many: time of each PROMPTS requests at once, at decode
     """
 
     decode: Vllm
@@ -53,7 +55,7 @@ class Way:
     many: list[float] = field(default_factory=list)
 
     def transfers(self, prompts: Sequence[list[int]]) -> list[dict[str, Any] | None]:
-        """Prefills them, and returns what the answers say to decode."""
+        """Prefills the prompts. Returns the parameters for decode."""
         if self.prefill is None:
             return [None] * len(prompts)
         self.prefill.begin([Ask(prompt, 1, self.salt, transfer={"do_remote_decode": True}) for prompt in prompts])
@@ -62,7 +64,7 @@ class Way:
         return told
 
     def decoded(self, prompts: Sequence[list[int]], tokens: int) -> tuple[list[Answer], float, float]:
-        """The answers, and how long prefill and decode took."""
+        """Returns the answers, and the seconds that prefill and decode took."""
 
         def ask() -> list[Answer]:
             self.decode.begin([Ask(p, tokens, self.salt, transfer=told) for p, told in zip(prompts, transfers)])
@@ -75,7 +77,8 @@ class Way:
         return answers, before, seconds
 
     def signal(self, which: int) -> None:
-        """Those whose turn it is not are stopped: NixlConnector's threads compute without requests, too."""
+        """Sends a signal to the instances of this way. Those of other ways are stopped:
+        NixlConnector's threads compute even without requests."""
         for vllm in (self.prefill, self.decode):
             if vllm:
                 os.kill(vllm.pid, which)
@@ -91,7 +94,8 @@ class Way:
 
     @property
     def row(self) -> dict[str, float]:
-        """Milliseconds, and requests a second. The first request is by itself: connections are made there."""
+        """Milliseconds, and requests a second. The first request is separate: connections are made
+        then."""
         rest = sorted(self.first[1:])
         worst = rest[min(len(rest) - 1, len(rest) * 99 // 100)]
         found = {"first_ms": self.first[0], "ttft_p50_ms": statistics.median(rest), "ttft_p99_ms": worst}
@@ -111,12 +115,13 @@ def ways(nursery: Nursery, tmp_path: Path) -> Iterator[dict[str, Way]]:
     found = started(nursery, tmp_path / "deep", hosts)
     yield found
     for vllm in instances(found):
-        vllm.kill()  # NixlConnector's libraries crash where a process exits by itself
+        vllm.kill()  # NixlConnector's libraries crash if a process exits by itself
     end(*hosts)
 
 
 def started(nursery: Nursery, folder: Path, hosts: Sequence[Daemon]) -> dict[str, Way]:
-    """The one that computes has a prefix cache of its own, which the same prompt finds when it comes again."""
+    """Starts the ways. The instance that computes has a prefix cache of its own, and finds a
+    repeated prompt there."""
     model.write(folder, "deep")
 
     def on(host: Daemon, name: str) -> Vllm:
@@ -135,7 +140,7 @@ def started(nursery: Nursery, folder: Path, hosts: Sequence[Daemon]) -> dict[str
         found["NixlConnector"] = Way(nixl(**BY_NETWORK), nixl(**BY_NETWORK))
     for vllm in instances(found):
         vllm.ready()
-    for vllm in instances(found):  # so that the first request is no engine's first
+    for vllm in instances(found):  # so that no measured request is an engine's first
         vllm.complete(words(random.Random(0), SHORTEST), TOKENS)
     for way in found.values():
         way.signal(signal.SIGSTOP)
