@@ -1,4 +1,4 @@
-"""A daemon for each test, and SGLang's modules without what its own __init__ imports."""
+"""A daemon for each test, and SGLang's modules without the imports of its own __init__."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 sys.path.insert(0, str(Path(os.environ["TERN_SOURCE"]) / "client/python/tests"))
 from daemons import Daemon, configured, run, start_pair, stop_pair  # noqa: E402
 
-# `import sglang` needs transformers and a GPU's libraries; its modules for host pools and storage need torch alone.
+# `import sglang` needs transformers and a GPU's libraries; its modules for host pools and storage
+# need only torch.
 where = importlib.util.find_spec("sglang")
 if where and where.submodule_search_locations:
     package = types.ModuleType("sglang")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# SGLang's, vLLM's and LMCache's own classes over the adapters of blocks: needs the virtual environment that deploy/venv.sh
-# makes, or TERN_VLLM names. Run by label (vllm) with `tests/run.sh --full`, and by hand: bash tests/engines/run.sh [ARGUMENTS
-# OF PYTEST]
+# SGLang's, vLLM's and LMCache's own classes over the adapters of blocks. Needs the virtual environment
+# that deploy/venv.sh makes, or that TERN_VLLM names. Runs by label (vllm) with `tests/run.sh --full`, and
+# by hand: bash tests/engines/run.sh [ARGUMENTS OF PYTEST]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export TERN_SOURCE=${TERN_SOURCE:-$(cd "$here/../.." && pwd)}

@@ -78,7 +78,7 @@ def mamba(layout: str) -> Any:
 
 
 def buffers(pool: Any) -> list[Any]:
-    """The tensors that pages lie in."""
+    """Returns the tensors that the pool's pages lie in."""
     if isinstance(pool, MambaPoolHost):
         return [pool.temporal_buffer, *pool.conv_buffer]
     return list(pool.kv_buffer) if isinstance(pool.kv_buffer, tuple) else [pool.kv_buffer]
@@ -109,7 +109,7 @@ def config(d: Daemon, hosts: str | None = None, **more: Any) -> Any:
 
 
 def opened(c: Any, pool: Any, **sides: Any) -> TernHiCache:
-    """As SGLang's controllers attach it."""
+    """Returns a TernHiCache, attached as SGLang's controllers attach it."""
     backend = StorageBackendFactory.create_backend("dynamic", c, pool)
     assert isinstance(backend, TernHiCache)
     backend.register_mem_pool_host(pool)
@@ -141,7 +141,7 @@ def test_pages_of_each_layout_come_back(daemon: Daemon, make: Any, layout: str) 
         set_ = lambda k, i: there.batch_set_v2([PoolTransfer(name, i, keys=k)])[name]  # noqa: E731
         get = lambda k, i: there.batch_get_v2([PoolTransfer(name, i, keys=k)])[name]  # noqa: E731
     assert set_(ks, indices(pool, at)) == [True] * 5
-    # To the same pages, and nothing else is touched.
+    # To the same pages; no other page is touched.
     fill(pool, 2)
     other = [b.clone() for b in buffers(pool)]
     assert get([*ks, keys(6)[5]], indices(pool, [*at, 5])) == [True] * 5 + [False]
@@ -154,7 +154,7 @@ def test_pages_of_each_layout_come_back(daemon: Daemon, make: Any, layout: str) 
                 if 0 <= (off := int(first) - got.data_ptr()) < ours.numel():
                     ours[off : off + size] = True
         assert ours.any() and torch.equal(flat_got[ours], flat_was[ours]) and torch.equal(flat_got[~ours], flat_new[~ours])
-    # To other pages of another engine's pool: as the pool itself reads a page.
+    # To other pages of another engine's pool, compared as the pool itself reads a page.
     two = make(layout)
     again = opened(c, mha(layout), mamba=two) if make is mamba else opened(c, two)
     for b, was in zip(buffers(pool), before):
@@ -194,7 +194,8 @@ def test_values_of_different_heads_have_pieces_of_their_own(daemon: Daemon) -> N
 
 
 def test_the_controller_writes_and_prefetches(daemon: Daemon) -> None:
-    """The wheel's loops of the backup thread and the prefetch thread, with and without interface_v1."""
+    """The wheel's own loops of the backup thread and the prefetch thread, with and without
+    interface_v1."""
     for v1 in (1, 0):
         c = config(daemon, enable_storage_metrics=True)
         c.extra_config["interface_v1"] = v1
@@ -254,7 +255,7 @@ def test_policies_of_several_pools(daemon: Daemon) -> None:
     both = ask(two, PoolTransfer(PoolName.MAMBA, keys=["x"], hit_policy=tail))
     assert both == (5, {"kv": 7, "swa": 5, "mamba": 5}, [5])
     assert ask(two, PoolTransfer(PoolName.INDEXER, hit_policy=every))[0] == 0
-    # A window that begins before the span: what is asked for has to be there.
+    # A window that begins before the span: the requested pages have to be there.
     put("swa", [0])
     assert ask(two)[2] == [1, 4, 5]
     groups = PoolTransfer(PoolName.INDEXER, hit_policy=PoolHitPolicy.BLOCK_GROUPS, block_pages=2, group_pages=1)
@@ -285,7 +286,7 @@ def test_what_differs_is_kept_apart_and_what_is_equal_is_shared(daemon: Daemon) 
         assert opened(dataclasses.replace(base, **change), pool).batch_exists(keys(2)) == 0, change
     assert opened(base, mha("page_first_direct")).batch_exists(keys(2)) == 0
     assert opened(base, mha("page_first", heads=2)).batch_exists(keys(2)) == 0
-    assert opened(base, mha("page_first", heads=2, page=2 * PAGE)).batch_exists(keys(2)) == 0  # pages of as many bytes
+    assert opened(base, mha("page_first", heads=2, page=2 * PAGE)).batch_exists(keys(2)) == 0  # pages of equal size
     assert opened(dataclasses.replace(base, dp_rank=1), mha("page_first")).batch_exists(keys(2)) == 2
     # MLA's pages are the same on all ranks; a recurrent state and a draft model's heads are not.
     latent = dataclasses.replace(base, is_mla_model=True)

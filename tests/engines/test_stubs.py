@@ -1,4 +1,5 @@
-"""The stand-ins for SGLang's and vLLM's modules in client/python/tests/stubs have what the installed ones have."""
+"""The stand-ins for SGLang's and vLLM's modules in client/python/tests/stubs have the names of the
+installed ones."""
 
 from __future__ import annotations
 

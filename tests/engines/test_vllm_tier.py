@@ -1,4 +1,5 @@
-"""vLLM's own spec, managers and shared region over tern.vllm_tier, on the CPU: the methods that its scheduler calls."""
+"""vLLM's own spec, managers and shared region over tern.vllm_tier, on the CPU: the methods that its
+scheduler calls."""
 
 # mypy: disable-error-code="import-not-found,attr-defined"
 
@@ -50,7 +51,8 @@ def config(d: Daemon, **more: Any) -> Any:
 
 
 class Scheduler:
-    """The calls of vLLM's scheduler and worker, in their order, with the region's bytes in place of a GPU's."""
+    """The calls of vLLM's scheduler and worker, in their order, with the region's bytes in place of
+    a GPU's."""
 
     def __init__(self, c: Any) -> None:
         self.spec = TieringOffloadingSpec(c)
@@ -151,7 +153,7 @@ def test_another_host_takes_what_one_stored(daemons: tuple[Daemon, Daemon]) -> N
 
 def test_what_the_primary_tier_evicted_comes_back(pair: tuple[Scheduler, Scheduler]) -> None:
     one, _ = pair
-    for turn in range(4):  # three times what the primary tier holds
+    for turn in range(4):  # three times the size of the primary tier
         name = f"r{turn}"
         one.store(keys(6, 6 * turn), values(6, turn), one.request(name))
         one.finish(name)
@@ -175,9 +177,9 @@ def test_a_chunk_that_went_away_is_computed(pair: tuple[Scheduler, Scheduler]) -
         assert time.monotonic() < end
         time.sleep(0.002)
     assert one.tier._store.reset()
-    assert two.lookup(keys(2), s) == [MISS] * 2  # promoted in vain, and then a miss
+    assert two.lookup(keys(2), s) == [MISS] * 2  # the promotion failed, and then it is a miss
     two.store(keys(2), values(2, 2), s)
-    assert one.lookup(keys(2), one.request("t")) == [HIT] * 2  # in the primary tier: the old ones
+    assert one.lookup(keys(2), one.request("t")) == [HIT] * 2  # the old chunks, in the primary tier
 
 
 def test_a_reset_waits_for_copies(pair: tuple[Scheduler, Scheduler]) -> None:
@@ -185,7 +187,7 @@ def test_a_reset_waits_for_copies(pair: tuple[Scheduler, Scheduler]) -> None:
     one.store(keys(4), values(4, 1), one.request("r"))
     one.finish("r")
     one.manager.reset_cache()
-    if hasattr(one.manager, "on_reset_flushed"):  # 0.33 promotes nothing before
+    if hasattr(one.manager, "on_reset_flushed"):  # 0.33 promotes nothing before this call
         one.manager.on_reset_flushed()
     assert not one.manager.has_pending_work()
     assert one.lookup(keys(4), one.request("s")) == [HIT] * 4
@@ -198,7 +200,7 @@ def test_a_lost_daemon_is_a_miss(daemon: Daemon, pair: tuple[Scheduler, Schedule
     daemon.process.wait()
     s = two.request("s")
     assert two.lookup(keys(2), s) == [MISS] * 2
-    two.store(keys(2), values(2, 2), s)  # its own primary tier goes on
+    two.store(keys(2), values(2, 2), s)  # its own primary tier still works
     assert two.load(keys(2), s) == values(2, 2)
     stats = two.manager.get_stats()
     assert FAILURES in str(stats.data)
