@@ -1,12 +1,13 @@
-"""An engine over Tern's Python package: the model's keys, values and state lie in Tern's pages and nowhere else.
+"""An engine over Tern's Python package: the model's keys, values and state lie only in Tern's
+pages.
 
-Prefill runs on one daemon, in chunks, and leaves each chunk for others; decode runs on another, fetches what prefill has
-left, and goes on: many requests at once, one batch an iteration for the pages and one for what was computed, with drafts
-of which most are rejected, requests that are aborted and begin again, requests that make way and come back, and several
-turns.
+Prefill runs on one daemon, in chunks, and commits each chunk. Decode runs on another, fetches the
+chunks and continues: many requests at once, with one batch for the pages and one for the results in
+each iteration, drafts that are mostly rejected, requests that are aborted and begin again, requests
+that are retracted and recovered, and several turns.
 
-What must stay true: a page is written by the session that has it, before its step is published; the state's page holds
-the state of the written length whenever something is committed, because the commit keeps it.
+Invariant: a page is written by the session that owns it, before its step is published. The state's
+page holds the state of the written length at each commit, because the commit keeps it.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from model import FULL, KV_SHAPE, STATE_SHAPE, WINDOW, Alone, Cache, Cached, Flo
 from numpy.typing import NDArray
 
 PAGE = 16
-REWIND = 8  # tokens, at most, that a rewind takes back
+REWIND = 8  # the most tokens that a rewind removes
 GROUPS = [
     tern.Group("full", page_tokens=PAGE, shape=(PAGE, *KV_SHAPE)),
     tern.Group("sliding", page_tokens=PAGE, shape=(PAGE, *KV_SHAPE), family="window", window=WINDOW, reserve=REWIND),
     tern.Group("state", page_tokens=PAGE, shape=STATE_SHAPE, family="recurrent"),
 ]
 KV_GROUPS = ("full", "sliding")
-TRIES = 2000  # of one request that is told to wait; it sleeps a millisecond between two
+TRIES = 2000  # of one request that has to wait, a millisecond apart
 
 
 @dataclass
 class Turn:
-    """What one turn of a request has to give, computed without Tern."""
+    """The expected result of one turn of a request, computed without Tern."""
 
     prompt: list[int]  # the whole conversation, this turn's new tokens last
     answer: list[int]
-    logits: list[Floats]  # of each position of prompt + answer
+    logits: list[Floats]  # one for each position of prompt + answer
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Request:
 
 
 def request_alone(model: Model, number: int, rng: random.Random, prefixes: list[list[int]]) -> Request:
-    """A conversation, and what it gives in one process by itself."""
+    """Returns a conversation, and its results in one process without Tern."""
     sequence, turns = Alone(model), []
     tokens: list[int] = []
     logits: list[Floats] = []
@@ -70,7 +71,7 @@ def request_alone(model: Model, number: int, rng: random.Random, prefixes: list[
 
 @dataclass
 class Sequence:
-    """A session with what the model needs of it."""
+    """A session with the data that the model needs."""
 
     model: Model
     s: tern.Session
@@ -98,7 +99,8 @@ class Sequence:
         return page
 
     def took(self, result: tern.Result) -> None:
-        """Copies come before the session goes on; a state that begins with nothing is zero."""
+        """Applies a result: makes its copies before the session continues, and zeroes a state that
+        begins empty."""
         self.s.apply(result.copies)
         if result.written == 0 and result.allocated > 0:
             self.state_page[:] = 0
@@ -108,7 +110,7 @@ class Sequence:
         return self.model.token(token, at, self.cache, state)
 
     def run_to(self, end: int) -> list[Floats]:
-        """Computes tokens [n, end), one after the other, and leaves their state in the page."""
+        """Computes the tokens [n, end) in order, and leaves their state in the page."""
         logits = []
         state = self.state_page.copy()
         for at in range(self.n, end):
@@ -121,10 +123,10 @@ class Sequence:
 
 @dataclass
 class Handoff:
-    """When the last chunk's step was done at prefill, and what followed until decode had its first token."""
+    """Times from the last chunk's step at prefill to decode's first token, in seconds."""
 
     done: float
-    ticket: str = ""  # by which decode fetches; "": by the tokens
+    ticket: str = ""  # of a fetch by ticket; "": decode fetches by the tokens
     published: float = 0
     fetched: float = 0
     first_token: float = 0
@@ -139,19 +141,20 @@ class Counts:
     recovered: int = 0
     rejected: int = 0
     fetched: int = 0
-    from_tail: int = 0  # tokens that were fetched by sessions that had more than they had committed
+    from_tail: int = 0  # tokens fetched by sessions that had written more than they had committed
     stayed: int = 0  # fetches of such sessions that were refused
     exhausted: int = 0
     busy: int = 0
     flips: int = 0
     caught: int = 0
     tickets: int = 0
-    untaken: int = 0  # tickets that decode had no use for, and that were dropped
+    untaken: int = 0  # tickets that decode did not need, and that were dropped
     handoffs: list[Handoff] = field(default_factory=list)
 
 
 def within(engine: tern.Engine, counts: Counts) -> Iterator[tuple[int, list[Exception]]]:
-    """Tries of a request, as long as the daemon says that waiting helps: for t, failed in within(...)."""
+    """Yields tries of a request, as long as the daemon's error allows waiting: for t, failed in
+    within(...)."""
     for t in range(TRIES):
         failed: list[Exception] = []
         yield t, failed
@@ -171,7 +174,7 @@ def within(engine: tern.Engine, counts: Counts) -> Iterator[tuple[int, list[Exce
 
 
 class Prefill:
-    """One host's part: computes prompts in chunks and leaves them in the tree."""
+    """One host's part: computes prompts in chunks and commits them to the tree."""
 
     def __init__(
         self, model: Model, pool: tern.Pool, counts: Counts, tickets: bool = False, follow: bool = False
@@ -180,7 +183,7 @@ class Prefill:
         self.tickets, self.follow = tickets, follow
 
     def compute(self, q: Sequence, turn: Turn, upto: int) -> None:
-        """Tokens up to there, and the whole chunks of them are committed."""
+        """Computes the tokens up to `upto`, and commits their whole chunks."""
         s = q.s
         for _, failed in within(self.engine, self.counts):
             try:
@@ -196,7 +199,7 @@ class Prefill:
         self.counts.wrong += sum(not np.array_equal(a, b) for a, b in zip(logits, turn.logits[first:upto]))
 
     def hand_over(self, q: Sequence, turn: Turn) -> str:
-        """All but the prompt's last token, with what the model said last."""
+        """Hands over all but the prompt's last token, with the model's last output."""
         for _, failed in within(self.engine, self.counts):
             try:
                 blob = turn.logits[q.n - 1].tobytes()
@@ -207,7 +210,8 @@ class Prefill:
         return ticket.text
 
     def compute_all(self, q: Sequence, turn: Turn, end: int, rng: random.Random) -> Handoff | None:
-        """Chunk by chunk; behind the last whole one comes what is left of the prompt. None: all was there."""
+        """Computes chunk by chunk, then the rest of the prompt. Returns None if all was there
+        already."""
         handoff = None
         while q.n < end:
             whole = min((q.n // PAGE + rng.randrange(1, 4)) * PAGE, end // PAGE * PAGE)
@@ -217,9 +221,9 @@ class Prefill:
 
     @contextmanager
     def run(self, ns: tern.Namespace, turn: Turn, rng: random.Random) -> Iterator[Handoff | None]:
-        """Computes the prompt but for its last token: whole chunks, and holds them until the caller has fetched them;
-        or all of it, and hands it over. When it yields they need not be published yet. None: there was nothing to
-        compute."""
+        """Computes the prompt except its last token: whole chunks, and keeps them until the caller
+        has fetched them; or all of it, and hands it over. At the yield they may not be published
+        yet. Yields None if nothing had to be computed."""
         n = len(turn.prompt) - 1
         end = n if self.tickets else n // PAGE * PAGE
         with self.pool.session(ns) as s:
@@ -234,8 +238,8 @@ class Prefill:
     def followed(
         self, ns: tern.Namespace, turn: Turn, rng: random.Random, follow: Callable[[Handoff], bool]
     ) -> None:
-        """The same, while `follow` fetches in a thread of its own, by a ticket that is there before anything is
-        computed. It says whether it took the ticket."""
+        """Does the same while `follow` fetches in a thread of its own, by a ticket that exists
+        before anything is computed. `follow` returns whether it used the ticket."""
         with self.pool.session(ns) as s, ThreadPoolExecutor(1) as beside:
             q = Sequence(self.model, s, turn.prompt)
             q.took(s.match(turn.prompt[:-1], step=self.engine.last_step or tern.STEP_NONE))
@@ -248,7 +252,7 @@ class Prefill:
                 self.drop(handoff.ticket)
 
     def drop(self, ticket: str) -> None:
-        """Nobody wants it."""
+        """Drops a ticket that decode does not need."""
         self.engine.connection.ticket_drop(ticket)
         self.counts.untaken += 1
 
@@ -258,8 +262,8 @@ class Running:
     request: Request
     q: Sequence
     turn: int = 0
-    away: int = 0  # iterations until it comes back; 0: it is here
-    begins: bool = False  # its next turn is to begin
+    away: int = 0  # iterations until it comes back; 0: it is not away
+    begins: bool = False  # its next turn has to begin
     handoff: Handoff | None = None  # until its first token
 
     @property
@@ -302,7 +306,8 @@ class Decode:
         return r
 
     def turn(self, r: Running, measured: Callable[[Handoff], None] | None = None) -> None:
-        """Prefill computes what this turn needs, and it begins here. `measured` is told of a first turn's hand-over."""
+        """Has prefill compute what this turn needs, and begins it here. `measured` gets the
+        hand-over of a first turn."""
 
         def follow(handoff: Handoff) -> bool:
             r.handoff = handoff if measured else None
@@ -331,8 +336,8 @@ class Decode:
         self.counts.wrong += result.blob != r.now.logits[r.q.n - 1].tobytes()
 
     def begin(self, r: Running, ticket: str) -> bool:
-        """Matches this turn's prompt but for its last token, which gives the first logits. True: something was
-        fetched."""
+        """Matches this turn's prompt except its last token, which gives the first logits. Returns
+        True if something was fetched."""
         r.q.tokens = list(r.now.prompt)
         r.q.took(r.q.s.match(r.now.prompt[:-1], step=self.last))
         n, stayed = len(r.now.prompt) - 1, False
@@ -349,7 +354,7 @@ class Decode:
             except tern.Invalid:
                 if r.turn == 0:
                     raise
-                stayed = True  # the state of its committed length is gone: it computes the prompt
+                stayed = True  # the state of its committed length is gone: this host computes the prompt
         self.counts.stayed += stayed
         self.counts.fetched += r.q.s.committed - before
         self.counts.from_tail += r.q.s.committed - before if had > before else 0
@@ -357,10 +362,10 @@ class Decode:
             r.handoff.fetched = time.perf_counter()
         return not stayed
 
-    # ---- giving way
+    # ---- room for other requests
 
     def make_way(self, spared: Running) -> None:
-        """Pages ran out: somebody else gives theirs back, or, where nobody can, begins anew."""
+        """Pages ran out: retracts another request or, if there is none, aborts one that is away."""
         here = [r for r in self.running if r is not spared and not r.away and r.q.s.allocated]
         away = [r for r in self.running if r is not spared and r.away and r.q.n >= 0]
         if here:
@@ -386,7 +391,8 @@ class Decode:
     def come_back(self, r: Running) -> bool:
         try:
             if r.q.n < 0:
-                # A session whose turn had ended keeps its tokens by an abort; a new match goes on from them.
+                # A session whose turn had ended keeps its tokens after an abort; a new match
+                # continues from them.
                 r.q.took(r.q.s.match(r.now.prompt[:-1], step=self.last))
                 r.q.tokens = list(r.now.prompt)
             else:
@@ -396,7 +402,7 @@ class Decode:
         except (tern.Exhausted, tern.Busy) as why:
             self.wait(why)
             if all(other.away for other in self.running):
-                self.make_way(r)  # nobody will leave room by ending
+                self.make_way(r)  # no other request will make room by ending
         except tern.Corrupt:
             self.begin_again(r, stay_away=True)
         return False
@@ -413,7 +419,7 @@ class Decode:
     # ---- one iteration
 
     def iterate(self, flip: bool) -> list[Running]:
-        """One step of everybody who is here; returns the requests that ended."""
+        """Runs one step of all requests that are not away. Returns the requests that ended."""
         for r in self.running:
             if r.away:
                 r.away -= 1
@@ -421,7 +427,7 @@ class Decode:
                     r.away = 1
             if r.begins and not r.away:
                 r.begins = False
-                self.turn(r)  # it keeps the last answer's tail, or fetches what is longer
+                self.turn(r)  # it keeps the last answer's tail, or fetches a longer prefix
         chosen = self.room([r for r in self.running if not r.away])
         with self.engine.step() as step:
             for r in chosen:
@@ -447,7 +453,8 @@ class Decode:
         return ended
 
     def room(self, here: list[Running]) -> list[Running]:
-        """Those that have pages for what this iteration writes, with up to REWIND - 1 draft tokens."""
+        """Returns the requests that have pages for this iteration, with up to REWIND - 1 draft
+        tokens."""
         short = [(r, w) for r in here if (w := min(len(r.whole), r.q.n + REWIND)) > r.q.s.allocated]
         for r, want in short:
             self.batch.extend(r.q.s, allocated=want)
@@ -455,24 +462,25 @@ class Decode:
         for r, op in answered:
             if op.result:
                 r.q.took(op.result)
-        for r, op in answered:  # only now, since one that makes way forgets what it got
+        for r, op in answered:  # a second loop, since a retracted request loses the pages that it got
             if isinstance(op.error, tern.Exhausted | tern.Busy):
                 here.remove(r)
                 self.wait(op.error)
                 self.make_way(r)
             elif not op.result:
                 raise op.error or RuntimeError("an operation was not tried")
-        return [r for r in here if not r.away]  # room for one may have cost another's
+        return [r for r in here if not r.away]  # room for one request may have cost another's
 
     def draft(self, r: Running) -> list[int]:
-        """Tokens that may follow: often the right ones, often not."""
+        """Returns tokens that may follow: often the right ones, often not."""
         right = r.whole[len(r.q.tokens) :]
         guess = [t if self.rng.random() < 0.6 else self.rng.randrange(128) for t in right]
         return guess[: self.rng.randrange(0, 5)]
 
     def advance(self, r: Running, step: int) -> None:
-        """Known tokens are computed; at their end drafts are, too, and those that the model would not have said are
-        taken back. An iteration ends at a page's end, since the state there is committed."""
+        """Computes known tokens, and drafts behind them; drafts that the model would not have
+        chosen are rewound. An iteration ends at a page's end, since the state there is
+        committed."""
         q, s = r.q, r.q.s
         boundary = (q.n // PAGE + 1) * PAGE
         known = min(len(q.tokens), boundary, s.allocated)
@@ -509,7 +517,7 @@ class Decode:
             self.counts.wrong += not np.array_equal(logits, r.now.logits[at])
 
     def turn_ends(self, r: Running) -> bool:
-        """True when that was the last turn, and the session is closed."""
+        """Returns True if that was the last turn, and the session is closed."""
         if r.q.tokens != r.whole or r.q.n < len(r.whole) - 1:
             return False
         self.counts.wrong += r.q.tokens[len(r.now.prompt) :] != r.now.answer
@@ -524,8 +532,9 @@ class Decode:
     # ---- damage
 
     def flip(self, r: Running) -> None:
-        """One byte of what the next token needs is wrong for a moment, and its logits must show it. Pages may be
-        shared: nobody else computes meanwhile, this pool has no host tier, and nobody fetches from it."""
+        """Flips one byte that the next token needs for a moment; its logits must show it. Pages may
+        be shared: no other request computes meanwhile, this pool has no host tier, and no daemon
+        fetches from it."""
         q, at = r.q, r.q.n
         if at == 0 or at >= len(q.tokens) or at >= r.q.s.allocated:
             return

@@ -1,10 +1,11 @@
-"""A small transformer with seeded weights, in NumPy: a layer of full attention, a layer of sliding-window attention and
-a layer of linear attention, each followed by a gated MLP.
+"""A small transformer with seeded weights, in NumPy: a layer of full attention, a layer of
+sliding-window attention and a layer of linear attention, each followed by a gated MLP.
 
-What must stay true: a token's arithmetic depends on the tokens before it and on nothing else. Each token is computed by
-itself, so neither the batch that it runs in nor the chunk that its prompt is cut into changes a bit of its logits. The
-arithmetic is float64. What one token leaves for the next ones (keys, values, the linear layer's state) is float32, since
-that is what lies in pages: a single wrong byte of it is far above the rounding of float64, and shows in the logits.
+Invariant: a token's arithmetic depends only on the tokens before it. Each token is computed by
+itself, so neither the batch that it runs in nor the chunks of its prompt change a bit of its
+logits. The arithmetic is float64. The data that a token leaves for later ones (keys, values, the
+linear layer's state) is float32, as in pages: a single wrong byte of it is far above the rounding
+of float64, and shows in the logits.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ WIDTH = 32
 HEADS = 2
 HEAD_DIM = 8
 VOCABULARY = 128
-WINDOW = 24  # tokens that the sliding-window layer looks back, the present one included
-DECAY = np.array([0.9, 0.98])  # of the linear layer's state, one per head
+WINDOW = 24  # tokens that the sliding-window layer reads, including the present one
+DECAY = np.array([0.9, 0.98])  # of the linear layer's state, one for each head
 
-FULL, SLIDING = 0, 1  # the layers that keep keys and values; reads and writes name them
+FULL, SLIDING = 0, 1  # the layers that keep keys and values; numbers in reads and writes
 
 KV_SHAPE = (2, HEADS, HEAD_DIM)  # of one token in one layer: its key and its value
 STATE_SHAPE = (HEADS, HEAD_DIM, HEAD_DIM)
@@ -33,7 +34,8 @@ STATE_SHAPE = (HEADS, HEAD_DIM, HEAD_DIM)
 
 @dataclass
 class Cache:
-    """Where a sequence's keys and values are kept. The model writes each position once and reads what was written."""
+    """The store of a sequence's keys and values. The model writes each position once and reads what
+    was written."""
 
     write: Callable[[int, int, Cached], None]  # layer, position, key and value
     read: Callable[[int, int, int], Cached]  # layer, first, end: [end - first, *KV_SHAPE]
@@ -77,7 +79,7 @@ class Model:
         self.turns = 10000.0 ** (-np.arange(HEAD_DIM // 2) / (HEAD_DIM // 2))
 
     def rotate(self, x: Floats, position: int) -> Floats:
-        """Turns each pair of a head's numbers by an angle that grows with the position."""
+        """Rotates each pair of a head's numbers by an angle that grows with the position."""
         angle = position * self.turns
         cos, sin = np.cos(angle), np.sin(angle)
         a, b = x[:, 0::2], x[:, 1::2]
@@ -95,8 +97,9 @@ class Model:
         return mixed
 
     def token(self, token: int, position: int, cache: Cache, state: Cached) -> tuple[Floats, Cached]:
-        """Computes one token. Its keys and values go to the cache; returns its logits and the new state, and leaves
-        the given state as it is, so that a token that is rejected later has changed nothing but its own place."""
+        """Computes one token. Its keys and values go to the cache; returns its logits and the new
+        state. The given state is unchanged, so a token that is rejected later has changed only its
+        own position."""
         x = self.embedding[token].copy()
         new_state = state
         for i, layer in enumerate(self.layers):
@@ -106,7 +109,7 @@ class Model:
                 k /= k.sum(-1, keepdims=True)
                 exact = state.astype(np.float64) * DECAY[:, None, None] + k[:, :, None] * v[:, None, :]
                 new_state = exact.astype(np.float32)
-                mixed = (q[:, :, None] * exact).sum(1)  # not of the rounded one, which hides small differences
+                mixed = (q[:, :, None] * exact).sum(1)  # the exact state, since rounding hides small differences
             else:
                 kv = np.stack([self.rotate(k, position), v]).astype(np.float32)
                 cache.write(i, position, kv)
@@ -124,7 +127,8 @@ def no_state() -> Cached:
 
 
 class Alone:
-    """A sequence that one process computes by itself, without Tern: what every other way of computing it must equal."""
+    """A sequence that one process computes without Tern. All other ways of computing it must give
+    equal results."""
 
     def __init__(self, model: Model) -> None:
         self.model = model

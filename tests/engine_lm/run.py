@@ -40,7 +40,7 @@ def different_of_100(model: Model) -> int:
 
 
 def leaked(pool: tern.Pool) -> int:
-    """Pages of the pool that somebody still has, when every session was closed."""
+    """Returns the number of pages of the pool that are in use after every session was closed."""
     groups = [g for g in pool.connection.stats()["pools"] if g["tier"] == "device"]
     return sum(int(g[state]) for g in groups for state in HELD)
 
@@ -74,7 +74,7 @@ def main() -> int:
             ns, begun = tern.Namespace(model="engine-lm", salt=str(o.seed)), 0
             decode = Decode(model, pools[1], "host-a", counts, rng, host > 0, prefill, ns)
 
-            def published(handoff: Handoff) -> None:  # else the fetch waits for it
+            def published(handoff: Handoff) -> None:  # without it the fetch waits for the publication
                 a.wait_published(prefill.engine.last_step)
                 handoff.published = time.perf_counter()
 
@@ -98,7 +98,7 @@ def main() -> int:
         "flips": counts.flips,
         "caught": counts.caught,
     }
-    if o.roomy:  # of the same requests: from the last step of prefill to the first token of decode
+    if o.roomy:  # times of equal requests: from the last step of prefill to the first token of decode
         h = counts.handoffs
         told["handoff_us"] = {
             "publish": quantiles([x.published - x.done for x in h]),

@@ -36,10 +36,10 @@ MODEL_SEED = 19
 AT_ONCE = 3
 PREFIXES = (96, 224, 320, 448)  # tokens that many conversations begin with
 TURNS = 3
-POOL = 400 << 10  # room for what runs at once, and little more
+POOL = 400 << 10  # room for the running requests, and little more
 HOST = 256 << 10
-BLOCK = 4096  # what a disk writes at once
-DAMAGED = 6  # starts after damage; so many requests each, and so many places
+BLOCK = 4096  # bytes that a disk writes at once
+DAMAGED = 6  # starts after damage, each with so many requests and damaged places
 DAMAGED_REQUESTS = 12
 PLACES = 24
 DOWN_S = 60
@@ -47,15 +47,15 @@ STORED, ENDED = "a store", "an orderly end"
 
 
 class Lost(Exception):
-    """What has to be on the disk is not."""
+    """Data that has to be on the disk is missing."""
 
 
-# ---- what has to come out, by the model alone
+# ---- expected results, by the model alone
 
 
 @dataclass
 class Told:
-    """A sequence as the model alone gives it: its tokens and the logits of each."""
+    """A sequence as the model alone computes it: its tokens and the logits of each."""
 
     alone: Alone
     tokens: list[int] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Told:
 
 @dataclass
 class Talk:
-    """A conversation: what it is by now, of which `prompt` tokens are given and the rest is the answer."""
+    """A conversation so far: `prompt` tokens are given, and the rest is the answer."""
 
     told: Told
     prompt: int = 0
@@ -88,15 +88,16 @@ class Talk:
         self.turns += 1
 
 
-# ---- what has to be there
+# ---- what has to be on the disk
 
 
 class Oracle:
-    """What has to be on the disk: prefixes that were acknowledged, for good; and what memory held at an orderly end, until
-    the next daemon runs on, since a longer one may take the place of what was stored as a session grew (D5)."""
+    """Prefixes that have to be on the disk: acknowledged ones, for good; and those that memory had
+    at an orderly end, until the next daemon runs on, since a longer prefix may replace one that was
+    stored as a session grew (D5)."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[int, ...], str] = {}  # and why: STORED, ENDED
+        self.kept: dict[tuple[int, ...], str] = {}  # with the reason: STORED, ENDED
 
     def keep(self, tokens: list[int], depth: int, why: str) -> None:
         if depth:
@@ -113,8 +114,9 @@ class Oracle:
 
 
 def leaves(pool: tern.Pool, ns: tern.Namespace, talks: list[Talk]) -> list[tuple[list[int], int]]:
-    """What memory holds on any tier: of each conversation that no other one goes on from, how deep it can be resumed.
-    Where the host has more of a path than the device, the end on the host is the one that is stored."""
+    """Returns what memory has on any tier: for each conversation that no other one continues, how
+    deep it can be resumed. If the host has more of a path than the device, the end on the host is
+    the one that is stored."""
     held = []
     for talk in talks:
         depths = pool.peek(ns, talk.told.tokens)
@@ -130,19 +132,19 @@ def leaves(pool: tern.Pool, ns: tern.Namespace, talks: list[Talk]) -> list[tuple
 @dataclass
 class Played(Counts):
     requests: int = 0
-    again: int = 0  # requests that a killed daemon took with it
+    again: int = 0  # requests that were lost with a killed daemon
     kills: int = 0
     terms: int = 0
-    stores: int = 0  # that were acknowledged
-    looked_at: int = 0  # of what has to be there, after a start
+    stores: int = 0  # stores that were acknowledged
+    looked_at: int = 0  # prefixes that have to be on the disk, checked after a start
     lost: int = 0
     oracle_tokens: int = 0
     found_tokens: int = 0  # by the same matches
-    disk_tokens: int = 0  # that were fetched
+    disk_tokens: int = 0  # tokens that were fetched
     host_tokens: int = 0
     damage: int = 0
-    not_taken: int = 0  # of what was damaged, by a start
-    corrupt: int = 0  # fetches that ended so
+    not_taken: int = 0  # damaged parts that a start refused
+    corrupt: int = 0  # fetches that ended with CORRUPT
 
 
 class Engine:
@@ -157,7 +159,7 @@ class Engine:
         return self.engine.last_step or tern.STEP_NONE
 
     def find(self, q: Sequence, prompt: list[int]) -> None:
-        """Matches, and fetches what the disk or the host tier has beyond that."""
+        """Matches, and fetches the part that only the disk or the host tier has."""
         s, counts = q.s, self.counts
         for first in (True, False):
             found = s.match(prompt[:-1], step=self.last)
@@ -178,7 +180,7 @@ class Engine:
                         failed.append(why)
             except tern.Corrupt:
                 counts.corrupt += 1
-                s.abort(step=self.last)  # the next match finds what came, and does not offer the rest
+                s.abort(step=self.last)  # the next match finds what arrived, and does not offer the rest
                 continue
             if disk:
                 counts.disk_tokens += s.committed - before
@@ -188,7 +190,7 @@ class Engine:
         q.took(s.match(prompt[:-1], step=self.last) if s.allocated == 0 else s.extend())
 
     def play(self, talk: Talk, stores: bool) -> Generator[None, None, None]:
-        """One request, step by step."""
+        """Runs one request, step by step."""
         tokens, prompt = talk.told.tokens, talk.told.tokens[: talk.prompt]
         with self.pool.session(self.ns) as s:
             q = Sequence(self.model, s, list(prompt))
@@ -228,7 +230,7 @@ class Engine:
             self.counts.wrong += not np.array_equal(got, talk.told.logits[at])
 
     def look_at_kept(self) -> None:
-        """Just after a start: memory is empty, and the disk has all of it."""
+        """Checks just after a start: memory is empty, and the disk has all kept prefixes."""
         for tokens, why in self.oracle.kept.items():
             depths = self.pool.peek(self.ns, tokens)
             self.counts.looked_at += 1
@@ -272,7 +274,7 @@ def status(here: Path) -> Any:
 
 
 def verified(here: Path, encrypted: bool) -> bool:
-    """Every extent that is there can be read."""
+    """Returns whether every extent on the disk can be read."""
     done = ctl("verify", f"{here}/spill", *(("--key", f"{here}/key") if encrypted else ()))
     if done.returncode:
         print(done.stdout + done.stderr, file=sys.stderr)
@@ -280,7 +282,7 @@ def verified(here: Path, encrypted: bool) -> bool:
 
 
 def spoil(here: Path, rng: random.Random) -> int:
-    """Damages files as a disk does that tears a write, writes it elsewhere, or not at all, or lets bits rot."""
+    """Damages files like a disk that tears a write, misdirects it, drops it, or lets bits rot."""
     files = sorted(here.glob("spill/*/*.tern"))
     for _ in range(PLACES):
         path, other = rng.choice(files), rng.choice(files)
@@ -319,7 +321,7 @@ class Run:
                 told.append(self.rng.randrange(VOCABULARY))
         self.talks: list[Talk] = []
         self.playing: list[tuple[Talk, Generator[None, None, None]]] = []
-        self.waiting: list[Talk] = []  # they begin again
+        self.waiting: list[Talk] = []  # conversations that begin again
         self.start()
 
     def start(self) -> None:
@@ -336,7 +338,7 @@ class Run:
             talk = self.rng.choice(open_ones)
             talk.next_turn(self.rng)
         elif self.talks and dice < 0.6 and (talk := self.rng.choice(self.talks)) not in busy:
-            pass  # the last turn once more
+            pass  # repeats the last turn
         else:
             talk = Talk(self.rng.choice(self.prefixes).copy())
             talk.next_turn(self.rng)
@@ -354,7 +356,7 @@ class Run:
                 self.playing.remove(playing)
 
     def play(self, requests: int) -> None:
-        """So many more; some run still when it returns."""
+        """Plays so many further requests; some still run when it returns."""
         end = self.counts.requests + requests
         while self.counts.requests < end:
             self.iterate(True)
@@ -366,7 +368,7 @@ class Run:
             self.engine.connection.wait_published(self.engine.engine.last_step)
 
     def killed(self) -> None:
-        """At any instant of its stores, in the middle of the requests that run."""
+        """Kills the daemon at any instant of its stores, while requests run."""
         self.daemon.process.kill()
         self.daemon.process.wait(DOWN_S)
         for talk, request in self.playing:
@@ -377,7 +379,8 @@ class Run:
         self.counts.kills += 1
 
     def ended(self) -> None:
-        """What memory holds is stored, if the daemon says that it was in time."""
+        """Ends the daemon. The disk then has what memory had, if the daemon reports that it was in
+        time."""
         self.rest()
         held = leaves(self.engine.pool, self.ns, self.talks)
         self.daemon.process.send_signal(signal.SIGTERM)

@@ -1,13 +1,15 @@
-"""Replays the beginning of a real trace through one daemon with a disk tier, over device and host tiers of several
-sizes, and compares what each finds with what a cache without limits finds.
+"""Replays the beginning of a real trace through one daemon with a disk tier, over device and host
+tiers of several sizes, and compares what each finds with what a cache without limits finds.
 
-    TERN_BIN=build/bin TERN_LIBRARY=build/client/libtern.so python tests/engine_lm/tiers.py TRACE REQUESTS PAGES
+    TERN_BIN=build/bin TERN_LIBRARY=build/client/libtern.so python tests/engine_lm/tiers.py TRACE
+    REQUESTS PAGES
 
-Each prompt is committed, closed, and stored before the next one comes. More tiers never keep less (D6): whatever the
-sizes are, a prompt finds in memory or on the disk exactly what the prompts before it have in common with it. Then come
-answers, which no cold store has; the daemon ends, and the next one must have on its disk what memory held of them.
-Last come bursts: sessions close at once, and as many new prompts need their pages. PAGES: of the smallest device tier;
-it holds the longest prompt. Exits with 1 if a size keeps less.
+Each prompt is committed, closed, and stored before the next one. More tiers never keep less (D6):
+with all sizes, a prompt finds in memory or on the disk exactly what it has in common with the
+prompts before it. Then come answers, which
+no cold store has: the daemon ends, and the next one must have on its disk what memory had of them.
+Last come bursts: sessions close at once, and as many new prompts need their pages. PAGES: of the
+smallest device tier; it has room for the longest prompt. Exits with 1 if a size keeps less.
 """
 
 from __future__ import annotations
@@ -32,12 +34,13 @@ PAGE = 64  # tokens, and align_tokens
 BYTES = 256  # of a page
 IDLE_S = 60
 BURST = 20  # sessions that close at once
-ANSWERS, ANSWER = 12, 20  # so many, and pages of each for each hundred of the device
+ANSWERS, ANSWER = 12, 20  # number of answers, and pages of each for every hundred of the device
 GROUP = tern.Group("kv", page_tokens=PAGE, shape=(PAGE, 4), dtype="uint8")
 
 
 def prompts(trace: Path, requests: int) -> list[list[int]]:
-    """Tokens that depend on the blocks alone; those of a partial block, and behind the last one, are new."""
+    """Returns prompts whose tokens depend only on the trace's blocks; tokens behind the last whole
+    block are new."""
     all_of_them = []
     with trace.open() as lines:
         for number, line in zip(range(requests), lines):
@@ -51,7 +54,8 @@ def prompts(trace: Path, requests: int) -> list[list[int]]:
 
 
 def without_limits(asked: list[list[int]]) -> list[int]:
-    """How many tokens of each prompt those before it have committed, less the last one, which is computed."""
+    """Returns how many tokens of each prompt, except its last, which is computed, earlier prompts
+    have committed."""
     seen: set[int] = set()
     found = []
     for tokens in asked:
@@ -79,7 +83,8 @@ def idle(d: Daemon) -> None:
 
 
 def extended(s: tern.Session, tokens: list[int]) -> None:
-    """Room for the prompt is made first: what makes way is copied to the host."""
+    """Extends the session, and repeats that until there is room: what is evicted is first copied to
+    the host."""
     end = time.monotonic() + IDLE_S
     while True:
         try:
@@ -96,7 +101,8 @@ def memory_of(pool: tern.Pool, ns: tern.Namespace, tokens: list[int]) -> int:
 
 
 def replay(folder: Path, asked: list[list[int]], device: int, host: int) -> tuple[list[int], Any]:
-    """What each prompt finds, and what the disk counts; `lost`: answers of which the next daemon has less."""
+    """Returns how much each prompt finds, and the disk's counts; `lost`: answers of which the next
+    daemon has less."""
     here = folder / f"host-{device}-{host}"
     d = started(here, device, host)
     found = []
@@ -148,8 +154,8 @@ def started(folder: Path, device: int, host: int) -> Daemon:
 
 
 def burst(folder: Path, device: int, host: int) -> int:
-    """So many sessions fill the device, close at once, and as many new prompts come behind them. Returns how many of
-    the first are on the disk afterwards."""
+    """BURST sessions fill the device and close at once, and as many new prompts follow. Returns how
+    many of the first ones are on the disk afterwards."""
     here = folder / f"burst-{device}-{host}"
     d = started(here, device, host)
     asked = [[(3 << 28) + (k << 20) + i for i in range(device // BURST * PAGE)] for k in range(2 * BURST)]
@@ -174,7 +180,7 @@ def burst(folder: Path, device: int, host: int) -> int:
             s.close(step=tern.STEP_NONE)
         idle(d)
         counts = spill_of(d)
-    d.process.kill()  # nothing of what memory has is stored at its end
+    d.process.kill()  # so that the end does not store what memory has
     d.process.wait(IDLE_S)
     d = run(here, here.name)
     with tern.connect(d.socket) as connection:
