@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Dynamo's indexer, fed by the bridge of KV events: needs the virtual environment that `deploy/venv.sh dynamo` makes, or
-# TERN_DYNAMO names. Run by label (dynamo) with `tests/run.sh --full`, and by hand: bash tests/dynamo/run.sh [ARGUMENTS OF PYTEST]
+# Dynamo's indexer, fed by the bridge of KV events. Needs the virtual environment that `deploy/venv.sh dynamo`
+# makes, or that TERN_DYNAMO names. Runs by label (dynamo) with `tests/run.sh --full`, and by hand:
+# bash tests/dynamo/run.sh [ARGUMENTS OF PYTEST]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export TERN_SOURCE=${TERN_SOURCE:-$(cd "$here/../.." && pwd)}

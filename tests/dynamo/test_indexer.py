@@ -1,5 +1,6 @@
-"""Dynamo's own indexer, fed by the bridge of KV events, knows what Tern has: what it answers for 1,000 prompts is what Peek
-answers, by tier, while prefixes come, leave the device for the host, and go."""
+"""Dynamo's own indexer, fed by the bridge of KV events, knows what Tern has: its answers for 1,000
+prompts equal Peek's, by tier, while prefixes are stored, move from the device to the host, and are
+removed."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ from tern.vllm.event_blocks import NO_EXTRAS, Adapter, Space
 BLOCK, ROOTS, PROMPTS = 16, 40, 1000
 MODEL, KV_DTYPE = "m", "torch.bfloat16/None"
 KV = tern.Group("kv", page_tokens=BLOCK, shape=(BLOCK, 8))  # a page is 512 bytes: one chunk, one block
-POOL, HOST = 256 << 10, 192 << 10  # less than what the prompts take
-GPU = "GPU-7374616e-6469-6e00-0000-000000000001"  # of the stand-in
-SPACES = [NO_EXTRAS, Space(Adapter("a", "/a", 1))]  # no salts: the indexer finds one in the first event of a prefix alone
+POOL, HOST = 256 << 10, 192 << 10  # less than the prompts need
+GPU = "GPU-7374616e-6469-6e00-0000-000000000001"  # the stand-in's
+SPACES = [NO_EXTRAS, Space(Adapter("a", "/a", 1))]  # no salts: the indexer sees one only in the first event of a prefix
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Prompt:
 
 
 def prompts(seed: int) -> list[Prompt]:
-    """Prompts of conversations that branch: most begin as another does, and many end inside of a block."""
+    """Returns prompts of conversations that branch: most begin like another one, and many end
+    inside a block."""
     draw = random.Random(seed)
     roots = [[draw.randrange(1000) for _ in range(8 * BLOCK)] for _ in range(ROOTS)]
     found = []
@@ -80,7 +82,7 @@ class Indexer:
                 time.sleep(0.05)
 
     def asked(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        http = HTTPConnection("127.0.0.1", self._port, timeout=READY_S)  # a new one each: the indexer closes those that rest
+        http = HTTPConnection("127.0.0.1", self._port, timeout=READY_S)  # a new one each time: the indexer closes idle ones
         http.request(method, path, json.dumps(body or {}), {"Content-Type": "application/json"})
         answer = http.getresponse()
         told = answer.read()
@@ -93,7 +95,7 @@ class Indexer:
         self.asked("POST", "/register", {"instance_id": 1, "model_name": MODEL, "block_size": BLOCK, **where})
 
     def depths(self, prompt: Prompt) -> tuple[int, int]:
-        """Tokens on the device, and on it or the host."""
+        """Returns the tokens on the device, and on the device or the host."""
         words: dict[str, Any] = {"model_name": MODEL, "token_ids": prompt.tokens}
         if prompt.space.adapter:
             words["lora_name"] = prompt.space.adapter.name
@@ -103,7 +105,12 @@ class Indexer:
 
 @dataclass
 class Rig:
-    """on_gpu: that the pool lies there. ends: of the bridge, until the indexer knows them: it comes late, and asks for the rest"""
+    """A daemon with the bridge and the indexer.
+
+    on_gpu: the pool lies on the GPU
+    ends: the bridge's endpoints, until the indexer knows them: it registers late, and requests a
+    replay
+    """
 
     daemon: Daemon
     indexer: Indexer
@@ -122,7 +129,7 @@ class Rig:
                 session = pool.session(prompt.ns)
                 session.match(prompt.tokens)
                 end = time.monotonic() + READY_S
-                while True:  # others make way: when they have been copied to the host, and when their checksums are there
+                while True:  # other prefixes are evicted once they are copied to the host and their checksums are known
                     try:
                         session.extend(written=n, allocated=n)
                         break
@@ -140,7 +147,8 @@ class Rig:
         return (depths.resumable if self.on_gpu else 0, max(depths.resumable, depths.host))
 
     def agrees(self, pool: tern.Pool, prompts: list[Prompt]) -> None:
-        """In the end: copies to the host and the bridge take their time."""
+        """Waits until the indexer agrees with Peek: copies to the host and the bridge take their
+        time."""
         end = time.monotonic() + READY_S
         while True:
             peeked = [self.peeked(pool, prompt) for prompt in prompts]
@@ -154,7 +162,7 @@ class Rig:
         gone = sum(depth[1] < len(prompt.tokens) // BLOCK * BLOCK for prompt, depth in zip(prompts, told, strict=True))
         on_host = sum(depth[0] < depth[1] for depth in told)
         print(f"{len(told)} prompts: {on_device} on the device, {both} anywhere, {on_host} deeper on the host, {gone} not whole")
-        assert both > 100 and gone > 100 and on_host > 100  # it says something
+        assert both > 100 and gone > 100 and on_host > 100  # else the comparison shows little
 
 
 @contextmanager
@@ -182,5 +190,5 @@ def rig(folder: Path, on_gpu: bool) -> Iterator[Rig]:
 def test_indexer_answers_as_peek_does(tmp_path: Path, on_gpu: bool) -> None:
     with rig(tmp_path, on_gpu) as one:
         one.store(prompts(1))
-        one.daemon = again(one.daemon)  # nothing of the daemon before is believed
+        one.daemon = again(one.daemon)  # the indexer must forget the blocks of the daemon before
         one.store(prompts(2))
