@@ -1,6 +1,6 @@
 /* The audit of an arena: every page, token block, key and slot is in exactly one place, and every
- * count agrees with what it counts. What must stay true: it takes nothing on trust that it can walk
- * itself. See audit.h. */
+ * count agrees with what it counts. Invariant: the audit trusts no value that it can derive by a
+ * walk of its own. See audit.h. */
 #include "oracle/audit.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 
 #define BIT(state) (1u << PAGE_##state)
 
-/* Of the audit under way. It is given back by the next one, for a failing one leaves by a jump. */
+/* Scratch memory of the current audit. The next audit frees it: a failing audit leaves by a jump.
+ */
 struct scratch {
     struct scratch *next;
     _Alignas(8) uint8_t bytes[];
@@ -176,7 +177,7 @@ static void audit_slabs(struct audit *a, const struct pool *p)
 
 /* --- owners of pages and tokens other than nodes --- */
 
-/* The owned part of a table: from base to A, without a gap (T5: what has left is below base). */
+/* The owned part of a table covers base to A without a gap (T5: pages that left are below base). */
 static void audit_owned(const struct session *s, uint32_t slot, const struct pool *p, uint32_t g)
 {
     const struct group_layout *l = &p->group[g].layout;
@@ -184,7 +185,7 @@ static void audit_owned(const struct session *s, uint32_t slot, const struct poo
     bool right = true;
 
     if (s->releasing && s->base[g] + n > end)
-        return; /* the pages behind what is allocated are being given back */
+        return; /* the pages behind the allocated length are being freed */
     switch (l->family) {
     case FAMILY_HISTORY:
         right = s->base[g] == s->committed / l->page_tokens && s->base[g] + n == end;
@@ -202,7 +203,7 @@ static void audit_owned(const struct session *s, uint32_t slot, const struct poo
                     slot, s->base[g], n, g, s->committed, s->written, s->allocated);
 }
 
-/* When a ticket ends by itself. */
+/* Returns the time at which a ticket ends by itself. */
 static uint64_t time_of(const struct session *s)
 {
     return s->ticket_ends || (s->ticket_state == TICKET_PROMISED && s->follower != NONE)
@@ -210,7 +211,7 @@ static uint64_t time_of(const struct session *s)
                : s->ticket_until_ns;
 }
 
-/* A session that was handed over is nobody's once its step has passed. */
+/* A session that was handed over belongs to no engine once its step has passed. */
 static void audit_ticket(struct audit *a, const struct session *s, uint32_t slot)
 {
     bool nobodys = s->state == SESSION_HANDED ? s->ticket_state != TICKET_WAITING
@@ -241,7 +242,7 @@ static void audit_ticket(struct audit *a, const struct session *s, uint32_t slot
                     s->blob_bytes);
 }
 
-/* One of those that are followed, by it. What it was offered are the pages of its own path. */
+/* Checks a serve that follows a session. The pages that it offered are those of its own path. */
 static void audit_follower(const struct core *c, uint32_t slot, uint32_t *followed)
 {
     const struct serve *s = serve_at(c, slot);
@@ -258,7 +259,7 @@ static void audit_follower(const struct core *c, uint32_t slot, uint32_t *follow
                     s->avail, s->to);
 }
 
-/* An engine knows how many of its sessions are followed. */
+/* An engine counts its sessions that are followed. */
 static void audit_followed(const struct core *c)
 {
     for (uint32_t i = 0; i < c->limits.engines; i++) {
@@ -437,7 +438,7 @@ static void audit_sessions(struct audit *a)
                         per_pool[i]);
 }
 
-/* --- free lists and what was met nowhere --- */
+/* --- free lists, and records that were met nowhere --- */
 
 static void audit_stores(struct audit *a)
 {
@@ -510,7 +511,7 @@ static void must_be(const struct core *core, const struct page_at *at, uint32_t 
                     at->record, end, p->state, p->gen, at->gen);
 }
 
-/* A slot of peers that nobody has has no link; the others are counted. */
+/* A vacant slot of peers has no link; the others are counted. */
 static void audit_members(const struct audit *a)
 {
     uint32_t members = 0;

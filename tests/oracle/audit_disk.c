@@ -27,14 +27,14 @@ static void audit_part(struct disk_audit *d, uint32_t at, enum disk_part part)
     d->bytes[k->tenant] += disk_kept_bytes(k, part, p);
 }
 
-/* D9: it is needed: something lies below it, or it is an entry, or somebody holds it. */
+/* D9: a chunk is needed: another lies below it, it is an entry, or it is pinned. */
 static void audit_chunk(struct disk_audit *d, uint32_t at)
 {
     const struct core *c = d->a->c;
     const struct disk_chunk *k = disk_chunk_at(c, at), *p;
 
     if (k->children.n == 0 && !disk_is_entry(k) && k->pins == 0 && c->disk_trimmed &&
-        !(disk_entry_list_has(c, at) && c->left_over)) /* else it goes in the next piece */
+        !(disk_entry_list_has(c, at) && c->left_over)) /* else the next piece removes it */
         oracle_fail("audit: D9: nobody needs disk chunk %u", at);
     for (uint32_t i = 0; i < DISK_PARTS; i++)
         audit_part(d, at, i);

@@ -1,5 +1,5 @@
-/* The audit of leases (E5): each page that is LEASED lies in the list of one engine that has mapped
- * its pool, and is counted there. See audit.h. */
+/* The audit of leases (E5): each LEASED page lies in the list of one engine that has mapped its
+ * pool, and is counted there. See audit.h. */
 #include "oracle/audit.h"
 
 static void audit_lease(struct audit *a, uint32_t slot)

@@ -1,6 +1,6 @@
-/* The audit of what eviction could bring (daemon/core/tree/obtain.h): every counter is made anew
- * from the nodes. A node that waits in its pool's list may be known wrongly by itself, but its
- * ancestors agree with what is known of it. See audit.h. */
+/* The audit of the pages that eviction can free (daemon/core/tree/obtain.h): it recomputes every
+ * counter from the nodes. The values of a node that waits in its pool's list may be out of date,
+ * but its ancestors agree with those values. See audit.h. */
 #include "oracle/audit.h"
 
 #include "core/tree/copies.h"
@@ -16,19 +16,19 @@ static bool held(const struct node *n, enum tier tier)
     bool writes_back = copy_goes_to(n, TIER_HOST) && n->work.copy != COPY_RUNNING;
 
     if (tier == TIER_HOST && n->refs[REF_HOST] > 0)
-        return true; /* its copy may be on its way yet */
+        return true; /* its copy may still be under way */
     if (!there(n, tier))
         return false;
     if (n->work.stores_due > 0 &&
         (node_on_host(n) && !n->tier[TIER_HOST].corrupt) == (tier == TIER_HOST))
-        return true; /* D2: what a store is due of */
+        return true; /* D2: a store is due for it */
     if (tier == TIER_HOST)
         return n->work.copy != COPY_NONE || n->work.loaders > 0 || n->pending_engine != NONE;
     return n->nrefs > 0 || n->pending_engine != NONE || n->state.refilling || n->work.loaders > 0 ||
            (n->work.copy != COPY_NONE && !writes_back);
 }
 
-/* Could the pages of a group go, while the node is `kept` there, or is not? */
+/* Returns whether the pages of a group may be evicted, given whether the node is `kept` there. */
 static bool can_go(const struct core *c, const struct node *n, enum tier tier, uint32_t group,
                    bool kept)
 {
@@ -65,7 +65,7 @@ static void audit_kept(const struct core *c, uint32_t slot, enum tier tier)
                     held(n, tier), n->nrefs, n->work.copy, n->work.loaders);
 }
 
-/* Adds the node's pages that may go to those of their slabs. */
+/* Adds the node's evictable pages to the counts of their slabs. */
 static void add_pages(const struct core *c, uint32_t slot, enum tier tier, uint32_t *of_slab)
 {
     const struct node *n = node_at(c, slot);

@@ -1,9 +1,9 @@
 /* The audit of turn records: every page of record memory is in one section of one record, or free
- * (T1); records are where their states say; and which of them have their blobs (M1). See audit.h.
+ * (T1); records are where their states say; and the right ones have their blobs (M1). See audit.h.
  */
 #include "oracle/audit.h"
 
-struct pages_of { /* of a tenant */
+struct pages_of { /* one tenant */
     uint32_t used, held;
 };
 
@@ -76,14 +76,14 @@ static bool whole(const struct turn_record *r)
     return true;
 }
 
-/* M1, M3: those that no rollback reaches have lost their blobs; of the others the first may have,
- * before a rollback, and the last has not. */
+/* M1, M3: records that no rollback reaches have no blobs. The first one of the others may have lost
+ * its blobs, before a rollback, and the last one has them. */
 static uint32_t audit_list(const struct core *c, uint32_t slot, const struct session *s)
 {
     uint32_t length = 0, i = 0;
-    bool later = false; /* one with blobs came */
+    bool later = false; /* a record with blobs came before */
 
-    if (s->state == SESSION_CLOSING && s->records.n > 0) /* in pieces, from the first on */
+    if (s->state == SESSION_CLOSING && s->records.n > 0) /* a close frees them from the first on */
         length = turn_record_at(c, s->records.head)->body.from;
 
     for (uint32_t at = s->records.head; at != NONE && i <= s->records.n;
@@ -131,7 +131,7 @@ static void audit_counts(uint32_t slot, const struct session *s, const struct se
                     slot, s->record_pages, s->blob_pages, of->all, of->blobs);
 }
 
-/* Every bit that is 1 was met, so those that are in use are as many as were met. */
+/* Every bit that is 1 was met, so the number of pages in use equals the number met. */
 static void audit_bits(const struct core *c, const struct pages_of *of)
 {
     for (uint32_t i = 0; i < c->limits.tenants; i++) {

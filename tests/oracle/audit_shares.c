@@ -1,5 +1,5 @@
-/* The audit of the shares: every record of a table that tenants fill is counted anew for whoever
- * holds it, and what is left of the common rest follows from that alone. */
+/* The audit of the shares: it counts every record of a table that tenants fill again for its
+ * holder, and derives the free part of the common rest from these counts. */
 
 #include "oracle/audit.h"
 
@@ -51,7 +51,7 @@ static void count_chain(const struct core *c, struct count *n, uint32_t tenant, 
         n->used[SHARE_EXTRA_KEYS][tenant]++;
 }
 
-/* Nodes and sessions hold tokens; pins of nodes hold their namespace. */
+/* Nodes and sessions keep tokens; pins of nodes keep their namespace. */
 static void count_records(const struct core *c, struct count *n)
 {
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
@@ -82,7 +82,7 @@ static void count_records(const struct core *c, struct count *n)
             count_chain(c, n, pull_at(c, i)->tenant, pull_at(c, i)->blob.head, NONE);
 }
 
-/* A namespace is in the list of those that may make way exactly while nobody holds it. */
+/* A namespace is in the list of those that may be evicted exactly while nothing pins it. */
 static void audit_idle(const struct core *c, const struct count *n)
 {
     for (uint32_t i = 0; i < c->limits.pools; i++) {
@@ -158,7 +158,7 @@ static void count_transfers(const struct core *c, struct count *n)
     }
 }
 
-/* A holder that has more than what is reserved for it has the rest from what is common. */
+/* A holder that has more than its reserved records has the others from the common rest. */
 static void audit_table(const struct core *c, const uint32_t *used, enum share_table table,
                         const struct tenant_config *tenants)
 {
@@ -182,7 +182,7 @@ static void audit_table(const struct core *c, const uint32_t *used, enum share_t
                     share_limit(&c->limits, table), table, taken, t->rest);
 }
 
-/* X8: a tenant has as many batches as its transfers, and those as many as are under way. */
+/* X8: a tenant counts the batches of its transfers, and a transfer those under way. */
 static void audit_batches(const struct core *c)
 {
     uint32_t *of = audit_scratch(c->limits.tenants, sizeof *of), most = c->limits.tenant_batches;

@@ -1,6 +1,6 @@
-/* The audit of STATE: who borrows a segment, who claims it, what is superseded, which checksums are
- * known. Each count is made anew from its holders; whether a node can be resumed is derived here by
- * a walk of its own, from the pages alone. See audit.h. */
+/* The audit of STATE: the borrowers and claims of a segment, superseded segments, known checksums.
+ * It recomputes each count from the holders, and derives by a walk of its own, from the pages
+ * alone, whether a node can be resumed. See audit.h. */
 #include "oracle/audit.h"
 
 #include "core/arena/disk_records.h"
@@ -8,7 +8,7 @@
 
 struct counts {
     uint32_t borrowers, host_borrowers, listed;
-    uint32_t needed, nearest; /* claims, and the depth of the nearest */
+    uint32_t needed, nearest; /* number of claims, and the depth of the nearest one */
 };
 
 static void hold(const struct audit *a, struct counts *n, uint32_t slot, uint32_t low)
@@ -17,8 +17,7 @@ static void hold(const struct audit *a, struct counts *n, uint32_t slot, uint32_
         n[slot].borrowers++;
 }
 
-/* The loaders of a load that has not come borrow what it is to bring, and nothing of them is lent.
- */
+/* The loaders of a load that has not arrived borrow its nodes, and none of these counts as lent. */
 static void hold_loaders(const struct audit *a, struct counts *n, const struct session *s)
 {
     if (s->load.hold.node == NONE || s->load.state == LOAD_ENDING ||
@@ -45,7 +44,7 @@ static void hold_session(const struct audit *a, struct counts *n, const struct s
     hold_loaders(a, n, s);
 }
 
-/* What is deeper than the device had it, the host keeps. */
+/* Nodes deeper than the store's prefix on the device are borrowed on the host. */
 static void hold_store(const struct audit *a, struct counts *n, const struct disk_store *s)
 {
     if (s->state == DISK_STORE_DUE)
@@ -76,7 +75,7 @@ static void count_holders(const struct audit *a, struct counts *n)
             hold(a, n, serve_at(c, i)->node, serve_at(c, i)->state_from);
 }
 
-/* Chunks of which a window that ends at a chunk's end has pages. */
+/* Returns the number of chunks in which a window that ends at a chunk's end has pages. */
 static uint32_t chunks_of(const struct pool *p, uint32_t g)
 {
     const struct group_layout *l = &p->group[g].layout;
@@ -139,7 +138,7 @@ bool audit_state_at_rest(const struct core *c, const struct node *n)
            n->work.seal != SEAL_QUEUED && n->work.seal != SEAL_RUNNING;
 }
 
-/* T10, T17: superseded is what a resume point has passed, and nobody needs in any way. */
+/* T10, T17: a segment is superseded if a resume point has passed it and nothing needs it. */
 static bool superseded(const struct core *c, const struct node *n, uint32_t claims)
 {
     return pool_at(c, n->pool)->supersede != SUPERSEDE_OFF && n->depth > 0 &&
@@ -148,8 +147,8 @@ static bool superseded(const struct core *c, const struct node *n, uint32_t clai
            audit_state_at_rest(c, n) && state_has(c, n);
 }
 
-/* What the node's parent was told of the nearest claim, and what the node's heap says that the
- * nearest of its children is. Of those below a root nobody asks. */
+/* Checks the nearest claim that each child reports, and the nearest of all by the node's heap. The
+ * children of a root report none. */
 static void audit_told(const struct core *c, uint32_t slot, struct counts *n)
 {
     const struct node *m = node_at(c, slot);
@@ -194,8 +193,7 @@ static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n
                         p->group[g].reclaimable, pages[g]);
 }
 
-/* Each page's checksum is known, is being computed, or has yet to be: then somebody has to do it.
- */
+/* Each page's checksum is known, is being computed, or is asked for. */
 static void audit_sealed(const struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);

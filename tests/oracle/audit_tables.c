@@ -1,5 +1,5 @@
-/* The audit of the hash tables: each holds the records that it is for, once, in the bucket that the
- * secret gives. See audit.h. */
+/* The audit of the hash tables: each has all its records, once, in the bucket that the secret
+ * gives. See audit.h. */
 #include "oracle/audit.h"
 
 #include "core/arena/disk_records.h"

@@ -1,7 +1,7 @@
-/* The audit of the two tiers: where each prefix node is and what copies of it are under way, that
- * residency on the device is prefix-closed, the reserve, the queue of copies, the loads that
- * sessions wait for, pools and their host tiers. All of it is made anew from the pages and the
- * sessions. See audit.h. */
+/* The audit of the device and host tiers: the place of each prefix node and its copies under way,
+ * prefix-closed residency on the device, the reserve, the queue of copies, the loads that sessions
+ * wait for, pools and their host tiers. It recomputes all of it from the pages and the sessions.
+ * See audit.h. */
 #include "core/memory/pages.h"
 #include "core/tree/copies.h"
 #include "oracle/audit.h"
@@ -16,7 +16,7 @@ static bool is_load(const struct node *n)
     return n->work.copy != COPY_NONE && n->work.copy_to == TIER_DEVICE;
 }
 
-/* The pages of one group of a node in one of its three places: none, or a whole segment. */
+/* A group of a node has no page or a whole segment in each of its three places. */
 static bool meet_pages(struct audit *a, uint32_t slot, uint32_t g, uint32_t head, uint32_t pool,
                        uint32_t state)
 {
@@ -91,7 +91,7 @@ void audit_node_pages(struct audit *a, uint32_t slot)
         if ((host && !node_on_host(n)) || (history && host != (node_on_host(n) == 1)))
             oracle_fail("audit: node %u, on the host %u, has %u pages of group %u there", slot,
                         node_on_host(n), host, g);
-        /* STATE that is loaded may be filled by a commit meanwhile. */
+        /* A commit may fill STATE that is being loaded. */
         if (moving && (is_back(n) ? !device || (host && !n->tier[TIER_HOST].corrupt)
                                   : !host || (history && device)))
             oracle_fail(
@@ -132,7 +132,7 @@ static void audit_kids(const struct core *c, uint32_t slot)
                     n->tier[TIER_DEVICE].children, n->tier[TIER_HOST].children, device, host);
 }
 
-/* Returns how many they are. */
+/* Checks a list of copies. Returns its length. */
 static uint32_t audit_copies(const struct core *c, const struct list *l, uint32_t state)
 {
     uint32_t prev = copy_list_last(c, l), listed = 0;
@@ -197,7 +197,7 @@ static void audit_loaders(const struct core *c)
                         node_at(c, i)->work.loaders, loaders[i]);
 }
 
-/* Those that wait for something besides their engine, in one list. */
+/* Sessions that wait for something besides their engine are in one list. */
 static void audit_away(const struct core *c)
 {
     uint32_t listed = 0, away = 0, prev = away_list_last(c, &c->away);
@@ -224,7 +224,7 @@ static void audit_away(const struct core *c)
         oracle_fail("audit: %u sessions are away, %u are listed", away, listed);
 }
 
-/* Those that are closed or releasing, and still hold something to be given back, in another. */
+/* Sessions that are closed or releasing, and still have something to free, are in another list. */
 static void audit_closing(const struct core *c)
 {
     uint32_t listed = 0, closing = 0;
@@ -271,7 +271,7 @@ static void audit_counts(const struct core *c)
                         pool_at(c, i)->writebacks, resident[i], reserved[i], copied[i]);
 }
 
-/* Promised pages are free, and sessions that retract have as many left to take. */
+/* Promised pages are free, and equal the pages that sessions still have to take. */
 static void audit_promised(const struct core *c, uint32_t pool)
 {
     const struct pool *p = pool_at(c, pool);

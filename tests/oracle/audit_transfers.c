@@ -1,10 +1,10 @@
-/* What operators are told of transfers: it is of this very transfer, and adds up. Nothing of it is
- * taken from core/transfer/stages.c. */
+/* The audit of the views of transfers for operators: a view is of that transfer, and adds up. The
+ * audit takes nothing from core/transfer/stages.c. */
 #include "oracle/audit.h"
 
 #include "core/query.h"
 
-/* Each nanosecond since it began is in one stage and one wait. */
+/* Each nanosecond since the transfer began is in one stage and one wait. */
 static void adds_up(const struct core *c, const struct transfer_view *v, const char *what)
 {
     uint64_t stages = 0, waits = 0, age = c->now_ns - v->started_ns;
@@ -18,7 +18,7 @@ static void adds_up(const struct core *c, const struct transfer_view *v, const c
                     (unsigned long long)age, (unsigned long long)stages, (unsigned long long)waits);
 }
 
-/* Nothing is verified that was not asked for, nor published that was not verified. */
+/* A page is verified only after it was asked for, and published only after it was verified. */
 static void amounts(const struct core *c, const struct pull *p, const struct transfer_view *v)
 {
     uint32_t left = 0, right = 0;
@@ -40,7 +40,7 @@ static void amounts(const struct core *c, const struct pull *p, const struct tra
                     v->pages_verified, v->pages_published, right);
 }
 
-/* N1: who waits for the peers of a reset waits until a time, and the core looks at it then. */
+/* N1: a wait for the peers of a reset has an end, and the core checks the reset then. */
 static void reset_ends(const struct core *c, const struct reset *r)
 {
     uint32_t told = 0;

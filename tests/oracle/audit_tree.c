@@ -1,5 +1,5 @@
-/* The audit of the prefix tree: links, the hashes of paths, the heaps of what can be evicted, and
- * that every reference counter equals the number of its holders. See audit.h. */
+/* The audit of the prefix tree: links, the hashes of paths, the heaps of evictable nodes, and each
+ * reference counter, which equals the number of its holders. See audit.h. */
 #include "oracle/audit.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "core/arena/hashed.h"
 #include "core/tree/state.h"
 
-/* The hash of its path, from its own stored tokens and keys. */
+/* Returns the hash of the node's path, from its own stored tokens and keys. */
 static uint64_t rehash(const struct core *c, const struct node *n)
 {
     static uint32_t tokens[ALIGN_TOKENS_MAX];
@@ -138,8 +138,8 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
     }
 }
 
-/* Nothing waits for it or works on it. A writeback that does not run gives way to who needs the
- * device's pages. */
+/* Nothing waits for the node or works on it. A writeback that does not run does not count if the
+ * device's pages are needed. */
 static bool at_rest(const struct node *n, bool device)
 {
     bool idle = n->work.copy == COPY_NONE ||
@@ -148,13 +148,13 @@ static bool at_rest(const struct node *n, bool device)
     return node_visible(n) && !n->state.refilling && idle && n->work.loaders == 0;
 }
 
-/* Is its host copy held by something below it? */
+/* Returns whether a node below keeps its host copy. */
 static bool host_below(const struct node *n)
 {
     return n->room.kept[TIER_HOST] > n->room.own[TIER_HOST];
 }
 
-/* Those of a pool whose host tier is written behind the device. */
+/* For nodes of a pool whose host tier is written behind the device. */
 static bool can_go_behind(const struct core *c, const struct node *n, uint32_t kind)
 {
     bool host = node_on_host(n) && n->refs[REF_HOST] == 0 && !host_below(n);
@@ -170,7 +170,7 @@ static bool can_go_behind(const struct core *c, const struct node *n, uint32_t k
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
 {
     if (!n->used || n->depth == 0 || (n->work.stores_due > 0 && kind != HEAP_RESET))
-        return false; /* it may go of a tier where it is twice, and need not be looked for */
+        return false; /* may be evicted from one tier if it is on two; no heap has to list it */
     if (kind == HEAP_STATE)
         return n->state.borrowers == n->state.host_borrowers && audit_state_at_rest(c, n) &&
                state_has(c, n);
@@ -206,7 +206,7 @@ void audit_heaps(struct audit *a)
         for (uint32_t i = 0; i < c->limits.nodes; i++) {
             const struct node *n = node_at(c, i);
 
-            /* One that waits to be counted is offered then. */
+            /* A node that waits to be counted enters its heap then. */
             if (can_go(c, n, kind) && !seen[i] && n->room.changed.prev == NONE)
                 oracle_fail("audit: node %u could go and is not in heap %u", i, kind);
             if (n->used && !!n->heap[kind].rank != seen[i])
@@ -264,7 +264,7 @@ static void hold_transfers(const struct core *c, ref_counts *held)
             held[pull_at(c, i)->history_node][REF_TRANSFER]++;
 }
 
-/* What an operator pinned is known to nobody else: it is only in the node. */
+/* Only the node itself knows its pins by operators. */
 static void compare_refs(uint32_t slot, const struct node *n, uint32_t *held)
 {
     uint32_t device = 0;
@@ -293,7 +293,7 @@ static uint64_t seal_bytes(const struct core *c, uint32_t node)
     return bytes;
 }
 
-/* The node that the next job is of: tenants take turns. */
+/* Returns the node of the next seal job: tenants alternate. */
 static uint32_t next_sealed(const struct core *c)
 {
     for (uint32_t i = 1; i <= c->limits.tenants; i++) {
@@ -305,7 +305,7 @@ static uint32_t next_sealed(const struct core *c)
     return NONE;
 }
 
-/* As many jobs as there may be, and no more. */
+/* As many seal jobs run as may, and no more. */
 static void audit_seals(const struct core *c, uint32_t running, uint32_t nodes, uint64_t bytes)
 {
     const uint32_t next = next_sealed(c);

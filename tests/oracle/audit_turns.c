@@ -1,5 +1,5 @@
-/* The audit of turns: which sessions have one in flight, or wait to be closed behind one, and what
- * their tenants count. See audit.h. */
+/* The audit of turns: the sessions that have one in flight or wait to be closed behind one, and the
+ * counts of their tenants. See audit.h. */
 #include "oracle/audit.h"
 
 static bool in_flight(const struct session *s)

@@ -44,7 +44,7 @@ bool reshard_parcel_next(const struct reshard_plan *p, const struct reshard_stag
     return parcel.bytes > 0;
 }
 
-/* The rows of piece i that the parcel has. */
+/* Returns the rows of piece i that belong to the parcel. */
 static struct strided_rows parcel_rows(const struct reshard_plan *p,
                                        const struct reshard_parcel *parcel, uint32_t i)
 {
@@ -54,7 +54,7 @@ static struct strided_rows parcel_rows(const struct reshard_plan *p,
     return (struct strided_rows){.first = first, .n = end - first};
 }
 
-/* The first staged piece of the parcel from number i on; NULL: there is none. */
+/* Returns the parcel's first staged piece from number *io_i on; NULL: none. */
 static const struct reshard_piece *parcel_piece(const struct reshard_plan *p,
                                                 const struct reshard_staging *s,
                                                 const struct reshard_parcel *parcel, uint32_t *io_i)

@@ -1,13 +1,13 @@
-/* Carries out a plan over memory: the reference for what transports and device kernels do with one.
- * Pieces of long rows go directly. Those of short rows are packed at the source into a slot of a
- * staging ring, move as one, and are unpacked at the destination. Both ends find the same parcels
- * of slots, because they follow from the plan and two numbers. */
+/* Carries out a plan over memory: the reference for transports and device kernels. Pieces of long
+ * rows are copied directly. Pieces of short rows are packed at the source into a slot of a staging
+ * ring, move as one, and are unpacked at the destination. Both ends derive the same parcels from
+ * the plan and two numbers. */
 #ifndef ORACLE_CARRY_H
 #define ORACLE_CARRY_H
 
 #include "reshard/plan.h"
 
-/* One plan alone, whatever it costs. */
+/* Makes one plan, whatever it costs. */
 static inline enum reshard_refusal reshard_plan(const struct reshard_pair *pair, uint64_t span,
                                                 struct reshard_plan *io)
 {
@@ -17,7 +17,7 @@ static inline enum reshard_refusal reshard_plan(const struct reshard_pair *pair,
     return refusal != RESHARD_NONE ? refusal : reshard_plan_ready(&ready, span, io);
 }
 
-/* Where the pages of a span lie: that of `rank` is page[page * ranks + rank], with the ranks of all
+/* The pages of a span: the one of `rank` is page[page * ranks + rank], with the ranks of all
  * stages. A page that no piece names may be NULL. Borrowed. */
 struct reshard_pages {
     uint8_t *const *page;
@@ -28,12 +28,12 @@ struct reshard_memory {
     struct reshard_pages from, to;
 };
 
-/* All of it directly, pieces in their order. */
+/* Copies all pieces directly, in their order. */
 void reshard_carry(const struct reshard_plan *p, const struct reshard_memory *m);
 
 struct reshard_staging {
-    uint64_t direct_row_bytes; /* rows of at least so many bytes go directly */
-    uint64_t slot_bytes;       /* of the ring; longer rows go directly, too */
+    uint64_t direct_row_bytes; /* rows of at least so many bytes are copied directly */
+    uint64_t slot_bytes;       /* of the ring; longer rows are also copied directly */
 };
 
 static inline bool piece_is_staged(const struct reshard_staging *s, const struct reshard_piece *p)
@@ -42,7 +42,7 @@ static inline bool piece_is_staged(const struct reshard_staging *s, const struct
            p->shape.row_bytes <= s->slot_bytes;
 }
 
-/* What goes into one slot: the staged rows from `first` up to `end`, in the order of the plan. */
+/* The content of one slot: the staged rows from `first` up to `end`, in the order of the plan. */
 struct reshard_place {
     uint32_t piece;
     uint64_t row; /* of that piece */
@@ -53,17 +53,17 @@ struct reshard_parcel {
     uint64_t bytes; /* packed */
 };
 
-/* The parcel behind *io; one of zeros is before the first. False: there is none. */
+/* Advances *io to the next parcel; zeros stand before the first. Returns false if there is none. */
 bool reshard_parcel_next(const struct reshard_plan *p, const struct reshard_staging *s,
                          struct reshard_parcel *io);
-/* `slot`: parcel->bytes of them. */
+/* slot: at least parcel->bytes bytes. */
 void reshard_pack(const struct reshard_plan *p, const struct reshard_staging *s,
                   const struct reshard_parcel *parcel, const struct reshard_pages *from,
                   uint8_t *slot);
 void reshard_unpack(const struct reshard_plan *p, const struct reshard_staging *s,
                     const struct reshard_parcel *parcel, const struct reshard_pages *to,
                     const uint8_t *slot);
-/* All of it, through one slot of s->slot_bytes. What is spread comes last. */
+/* Copies all pieces, through one slot of s->slot_bytes. Pieces that are spread come last. */
 void reshard_carry_staged(const struct reshard_plan *p, const struct reshard_staging *s,
                           const struct reshard_memory *m, uint8_t *slot);
 

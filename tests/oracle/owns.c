@@ -1,4 +1,5 @@
-/* Which pages a session owns, for a model that no answer tells of it: see oracle.h. */
+/* The pages that a session owns, for a model that does not learn them from answers: see oracle.h.
+ */
 #include "oracle/oracle.h"
 
 #include "core/memory/pages.h"

@@ -19,7 +19,7 @@ static uint32_t units_begin(const struct reshard_layout *l, uint32_t pages,
     return n;
 }
 
-/* A row that the units of a page have. */
+/* Counts a row that the units of a page have. */
 static void count_row(const struct reshard_layout *l, const struct reshard_piece *piece,
                       uint64_t row, bool is_map, struct counted_unit *page_units)
 {

@@ -1,5 +1,6 @@
-/* What the units of a source's pages send and where it comes to lie, counted row by row of a plan
- * and its map: the reference for what reshard/units.h finds from the layout alone. */
+/* The bytes that the units of a source's pages send, and their places at the destination, counted
+ * row by row of a plan and its map: the reference for reshard/units.h, which uses only the layout.
+ */
 #ifndef ORACLE_UNITS_COUNTED_H
 #define ORACLE_UNITS_COUNTED_H
 
@@ -7,10 +8,10 @@
 
 struct counted_unit {
     struct reshard_unit at;
-    uint32_t unit;               /* of its page */
-    uint64_t moved;              /* bytes of it that its rank sends */
-    uint64_t there;              /* bytes of it that the destination gets */
-    uint64_t to_ranks, to_pages; /* where they lie there, a bit each */
+    uint32_t unit;               /* number in its page */
+    uint64_t moved;              /* bytes that its rank sends */
+    uint64_t there;              /* bytes that the destination gets */
+    uint64_t to_ranks, to_pages; /* their places there, one bit each */
 };
 
 struct units_counted {
@@ -18,7 +19,8 @@ struct units_counted {
     const struct reshard_plan *plan, *map; /* of the same span */
 };
 
-/* All units of the span: ret[(page * all ranks + rank) * units + unit]. Returns how many. */
+/* Counts all units of the span: ret[(page * all ranks + rank) * units + unit]. Returns their
+ * number. */
 uint32_t units_count(const struct units_counted *of, struct counted_unit *ret);
 
 #endif
