@@ -1,5 +1,5 @@
-/* Memory of the host that is registered with the stand-in: see standin.h. For devices it has other
- * addresses, which the CPU cannot touch, so that whoever takes the one for the other is seen. */
+/* Host memory that is registered with the stand-in: see standin.h. Devices see it at other
+ * addresses, which the CPU cannot touch, so that a program that confuses the two is noticed. */
 #include <sys/mman.h>
 
 #include "standin/standin_state.h"
@@ -12,7 +12,7 @@ static struct {
     bool mapped; /* for devices */
 } registered[PAGES_MAX];
 
-/* The one that has that address; PAGES_MAX: none. */
+/* Returns the range that begins at that address; PAGES_MAX: none. */
 static size_t find(const uint8_t *host)
 {
     size_t i = 0;

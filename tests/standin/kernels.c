@@ -1,7 +1,6 @@
-/* Modules and kernels of the stand-in: see standin.h. A kernel is run on the CPU from its own
- * source (tests/unit/kernels/on_cpu.cc), with each address of its arguments replaced by where the
- * stand-in itself reaches that memory. What is out of reach loses the device, as it does on a GPU.
- */
+/* Modules and kernels of the stand-in: see standin.h. A kernel runs on the CPU from its own source
+ * (tests/unit/kernels/on_cpu.cc), with each address in its arguments replaced by the stand-in's own
+ * address of that memory. An access out of reach loses the device, as on a GPU. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +9,9 @@
 #include "unit/kernels/on_cpu_run.h"
 
 #define MODULES_MAX  64
-#define FATBIN_MAGIC 0xba55ed50u /* what nvcc's modules begin with */
+#define FATBIN_MAGIC 0xba55ed50u /* begins nvcc's modules */
 
-/* Absent where no C++ compiler was to read the kernels: then no module loads. */
+/* Absent if no C++ compiler could build the kernels: then no module loads. */
 __attribute__((weak)) void on_cpu_launch(enum kernels_kind kind, const struct kernels_launch *l,
                                          const union kernels_args *args, struct prng *p);
 
@@ -104,11 +103,11 @@ void standin_modules_live(struct standin_live *ret)
         ret->modules += modules[i].used;
 }
 
-/* ---- what is launched ---- */
+/* ---- launches ---- */
 
 static bool takes_args(enum kernels_kind kind)
 {
-    return kind != KERNELS_FP8_PACK && kind != KERNELS_FP8_UNPACK; /* nobody launches those */
+    return kind != KERNELS_FP8_PACK && kind != KERNELS_FP8_UNPACK; /* no program launches those */
 }
 
 static void args_take(struct standin_launch *ret, void *args)
@@ -150,7 +149,7 @@ CUresult standin_launch(CUfunction function, unsigned int grid_x, unsigned int g
 
 /* ---- addresses of the arguments ---- */
 
-/* Replaces an address, where all n bytes are in reach. */
+/* Replaces an address. Returns false if not all n bytes are in reach. */
 static bool reach(uint64_t *io, uint64_t n, int device)
 {
     CUresult result;
@@ -161,7 +160,7 @@ static bool reach(uint64_t *io, uint64_t n, int device)
     return there != NULL;
 }
 
-/* The list, and the pool: all pages that the list names lie in one mapping. */
+/* Replaces the list and the pool: all pages that the list names lie in one mapping. */
 static bool reach_pages(uint64_t *io_pool, uint64_t *io_list, uint64_t page_bytes, uint32_t n,
                         int device)
 {
@@ -180,7 +179,7 @@ static bool reach_pages(uint64_t *io_pool, uint64_t *io_list, uint64_t page_byte
     return true;
 }
 
-/* Where each page's checksums go: all places lie in one mapping. */
+/* Replaces the address of the checksums' places, which all lie in one mapping. */
 static bool reach_places(struct kernels_checksum *a, int device)
 {
     uint64_t sums = a->sums, bytes = a->units * sizeof(uint64_t);
@@ -208,15 +207,15 @@ static bool reach_checksum(enum kernels_kind kind, struct kernels_checksum *a, i
                      : reach(&a->sums, (uint64_t)a->n * a->units * sizeof(uint64_t), device);
 }
 
-/* How far a piece goes from where it begins. */
+/* Returns the bytes from a piece's begin to its end. */
 static uint64_t extent(const struct kernels_piece *p, const uint64_t *stride)
 {
     return (p->outer - 1) * stride[0] + (p->loops[0].by - 1) * stride[1] +
            (p->loops[1].by - 1) * stride[2] + (uint64_t)p->row_vectors.by * p->width;
 }
 
-/* A page of a span, by one of its pieces: they all have to say the same. CUDA_SUCCESS or why the
- * device is lost. */
+/* Replaces the address of a span's page, by one of its pieces; all pieces have to agree. Returns
+ * CUDA_SUCCESS, or the reason why the device is lost. */
 static CUresult reach_end(uint64_t *io_page, uint64_t page, const struct kernels_piece *p, bool to,
                           int device)
 {
@@ -231,8 +230,8 @@ static CUresult reach_end(uint64_t *io_page, uint64_t page, const struct kernels
     return CUDA_SUCCESS;
 }
 
-/* The tables of pages are copied, each offset made an address of the stand-in's. ret: from_width +
- * to_width of them a span. */
+/* Copies the tables of pages, with the stand-in's address in place of each offset. ret: from_width
+ * + to_width entries a span. */
 static CUresult reach_spans(struct kernels_reshard *a, uint64_t *ret_from, uint64_t *ret_to,
                             int device)
 {

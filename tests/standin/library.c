@@ -1,5 +1,5 @@
-/* The stand-in as a library: devices, contexts, the calls that fail, and how a function is found.
- * See standin.h. */
+/* The stand-in as a library: devices, contexts, calls that fail, and the look-up of functions. See
+ * standin.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,7 @@ CUresult standin_leave(CUresult result)
     return result;
 }
 
-bool driver_is_lost(CUresult result) /* the library is made of its own files alone */
+bool driver_is_lost(CUresult result) /* the library has only its own files */
 {
     return result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_LAUNCH_FAILED;
 }
@@ -216,7 +216,7 @@ CUresult standin_device_reaches(int *ret, CUdevice device, CUdevice peer)
     return standin_leave(result);
 }
 
-/* In capital letters, as the driver may have them. */
+/* Returns the PCI id in capital letters, as a driver may. */
 CUresult standin_device_pci(char *ret, int bytes, CUdevice device)
 {
     CUresult result = standin_enter("cuDeviceGetPCIBusId");
@@ -262,7 +262,7 @@ CUresult standin_context_set(CUcontext context)
     CUresult result = standin_enter("cuCtxSetCurrent");
 
     if (standin_current && result == standin_devices.lost[standin_current->device])
-        result = CUDA_SUCCESS; /* a thread gets away from a device that is lost */
+        result = CUDA_SUCCESS; /* a thread may leave a lost device */
     if (result == CUDA_SUCCESS && context && context->retained == 0)
         result = CUDA_ERROR_INVALID_CONTEXT;
     if (result == CUDA_SUCCESS)
@@ -290,7 +290,7 @@ CUresult standin_context_get(CUcontext *ret)
     return standin_leave(result);
 }
 
-/* ---- what tests do to it ---- */
+/* ---- calls of tests ---- */
 
 void standin_let_fail(const char *name, uint32_t nth, CUresult result)
 {
@@ -373,7 +373,7 @@ void standin_spoil(CUdeviceptr at)
 
 typedef void any_fn(void);
 
-/* What nobody asks of it. */
+/* Stands for functions that no program calls. */
 static CUresult not_here(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -398,5 +398,5 @@ CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, cuuint64
             function = table[i].function ? table[i].function : (any_fn *)not_here;
     memcpy(ret, &function, sizeof function);
     *ret_found = function ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    return version > 12000 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS; /* more than CUDA 12.0 has */
+    return version > 12000 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS; /* newer than CUDA 12.0 */
 }

@@ -1,5 +1,5 @@
-/* Memory of the stand-in: see standin.h. Its bytes lie in a memfd that the stand-in has mapped for
- * itself; what a program gets are addresses without any access. */
+/* Memory of the stand-in: see standin.h. The bytes lie in a memfd that the stand-in has mapped for
+ * itself; a program gets addresses that it cannot access. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static CUmemGenericAllocationHandle handle_of(const struct memory *m)
     return (uint64_t)m->gen << 32 | (uint64_t)(m - memories + 1);
 }
 
-/* NULL: it is none, or was released. */
+/* Returns the memory of a handle; NULL: it is no handle, or was released. */
 static struct memory *memory_of(CUmemGenericAllocationHandle handle)
 {
     uint64_t at = handle & 0xffffffff;
@@ -46,7 +46,7 @@ static void memory_end(struct memory *m)
     m->gen++;
 }
 
-/* Takes over fd. */
+/* Takes ownership of fd. */
 static CUresult memory_take(CUmemGenericAllocationHandle *ret, int fd, uint64_t bytes, int device)
 {
     struct memory *m = memories;
@@ -92,7 +92,7 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = memory_take(ret, fd, bytes, device);
-    if (result == CUDA_SUCCESS) /* what a GPU's memory holds at first is not said */
+    if (result == CUDA_SUCCESS) /* the first content of a GPU's memory is undefined */
         memset(memory_of(*ret)->bytes_at, 0xa5, bytes);
     return result;
 }
@@ -130,11 +130,11 @@ CUresult standin_mem_export(void *ret, CUmemGenericAllocationHandle handle,
     if (result == CUDA_SUCCESS && (!m || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        *(int *)ret = dup(m->fd); /* without FD_CLOEXEC, as that of the driver */
+        *(int *)ret = dup(m->fd); /* without FD_CLOEXEC, as the driver's */
     return standin_leave(result);
 }
 
-/* The device is in the memfd's name. */
+/* Imports a descriptor. The memfd's name has the device. */
 static CUresult import(CUmemGenericAllocationHandle *ret, int fd)
 {
     char path[64], link[128], *name;
@@ -191,7 +191,7 @@ CUresult standin_mem_info(size_t *ret_free, size_t *ret_total)
 
 /* ---- addresses ---- */
 
-/* With exactly that place; NULL: none. */
+/* Returns the range with exactly that place; NULL: none. */
 static struct range *range_at(uint64_t base, uint64_t bytes)
 {
     for (struct range *r = ranges; r < ranges + RANGES_MAX; r++)
@@ -321,8 +321,7 @@ int standin_device_of(CUdeviceptr at)
     return -1;
 }
 
-/* Memory of the device of the context, by whole granules; CUDA_SUCCESS, or nothing is left of it.
- */
+/* Allocates whole granules of the context's device. After an error nothing of it remains. */
 static CUresult alloc(CUdeviceptr *ret, size_t bytes, int device)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -337,7 +336,7 @@ static CUresult alloc(CUdeviceptr *ret, size_t bytes, int device)
     if (result != CUDA_SUCCESS)
         return result;
     m = memory_of(handle);
-    m->handles = 0; /* it ends with its range */
+    m->handles = 0; /* the memory ends with its range */
     m->maps = 1;
     result = reserve(ret, bytes, GRANULE);
     if (result != CUDA_SUCCESS) {
@@ -387,7 +386,7 @@ CUresult standin_mem_free(CUdeviceptr at)
     return standin_leave(result);
 }
 
-/* ---- what NICs are given ---- */
+/* ---- descriptors for NICs ---- */
 
 /* A dma-buf begins where its range does, and a memfd cannot be cut: only whole ranges have one. */
 static CUresult export_range(int *ret, CUdeviceptr at, size_t bytes)
@@ -409,7 +408,7 @@ static CUresult export_range(int *ret, CUdeviceptr at, size_t bytes)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Of CUDA 12.0, which knows no flags here. */
+/* As in CUDA 12.0, which has no flags here. */
 CUresult standin_mem_range_handle(void *ret, CUdeviceptr at, size_t bytes,
                                   CUmemRangeHandleType type, unsigned long long flags)
 {
@@ -474,7 +473,7 @@ CUresult standin_host_free(void *at)
     return standin_leave(result);
 }
 
-/* What a program left behind, when the library goes. */
+/* Frees what a program left behind, when the library is unloaded. */
 __attribute__((destructor)) static void pinned_end(void)
 {
     for (size_t i = 0; i < PINNED_MAX; i++)

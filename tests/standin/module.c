@@ -1,5 +1,5 @@
-/* The module of the programs that are linked with this, in the place of the build's own, whether it
- * has one or not: tests of the kernels' use are the same with nvcc and without. */
+/* The module of the programs that link this file, in place of the build's own module, if any: tests
+ * that use kernels are the same with nvcc and without. */
 #include "standin/module.h"
 #include "kernels/kernels.h"
 

@@ -1,5 +1,5 @@
-/* What the stand-in takes for a module of kernels beside a real one: a text, which no GPU takes for
- * anything. Tests whose build has no nvcc embed it in the place of the real module. */
+/* The stand-in's module of kernels, accepted beside a real one: a text that no GPU accepts. Tests
+ * whose build has no nvcc embed it in place of the real module. */
 #ifndef STANDIN_MODULE_H
 #define STANDIN_MODULE_H
 

@@ -1,34 +1,32 @@
 /* A stand-in for libcuda.so.1, for machines without a GPU: devices whose memory is a memfd, which
- * processes hand to each other as they would a GPU's. It is no GPU and measures nothing. It keeps
- * the rules that the driver has for memory, and is stricter where a program could get away with
- * breaking them:
+ * processes pass to each other like a GPU's. It is no GPU and measures nothing. It keeps the
+ * driver's rules for memory, and is stricter where a program could break them unnoticed:
  *
- * - an address of a device is one that the CPU cannot touch: who does so dies of SIGSEGV;
- * - copies, in streams, are done late, by a thread, in random order between streams; a copy to or
- *   from host memory that is not pinned is refused;
+ * - the CPU cannot touch an address of a device: an access is a SIGSEGV;
+ * - a thread makes the copies in streams late, in random order between streams; a copy to or from
+ *   host memory that is not pinned is refused;
  * - sizes and addresses are whole granules; memory is used only where it is mapped and access to it
  *   was set, and in the context of its stream; a handle ends with its release;
- * - another device is given access to memory only if it reaches its device; a copy from device to
- *   device is refused if that of its stream has no access to either end (tern-gpu asks a real
- * driver for these: tests/gpu/rules.h);
- * - kernels are ours alone, run late by the same thread, on the CPU and from their own source; one
- *   that reaches for memory that is not there, or without access, loses its device;
- * - memory that is unmapped or unpinned while a copy is at it, or unmapped while any kernel of its
- *   device is to run, ends the program, and so does a module that is unloaded then; so does
- * registered memory of the host that is unmapped, a function in a stream that calls the driver, and
- * what is put into a stream that is being captured;
- * - registered memory of the host has another address for devices, and no kernel of the context is
- *   to run when it is unregistered.
+ * - another device gets access to memory only if it reaches the memory's device; a copy from device
+ *   to device is refused if the stream's device has no access to either end (tern-gpu asks a real
+ *   driver for these rules: tests/gpu/rules.h);
+ * - only our kernels run, late and by the same thread, on the CPU and from their own source; a
+ * kernel that accesses memory that does not exist, or without access, loses its device;
+ * - the program ends if memory is unmapped or unpinned during a copy of it, or unmapped while any
+ *   kernel of its device is to run; if a module is unloaded then; if registered host memory is
+ *   unmapped; if a function in a stream calls the driver; and if work is queued on a stream that is
+ *   being captured;
+ * - registered host memory has another address for devices, and no kernel of the context may be
+ *   queued when it is unregistered.
  *
- * The environment says what it is like: STANDIN_CUDA_DEVICES (2), STANDIN_CUDA_MIB of each (1024),
- * STANDIN_CUDA_DELAY_US (100: a copy takes up to that), STANDIN_CUDA_LACKS (N,N: the numbers of
- * attributes that are 0), STANDIN_CUDA_NO_PEERS (N-M,N-M: device N does not reach M; all: none
- * does), STANDIN_CUDA_SPOILS_PEERS (likewise: what device N copies from memory of M arrives wrong),
- * STANDIN_CUDA_KERNELS (0: no module has code for its devices),
- * STANDIN_CUDA_FAIL (NAME:NTH:RESULT: that call fails, once; of an error
- * that a context does not recover from, its device fails for good), and CUDA_VISIBLE_DEVICES
- * (numbers). A range's dma-buf is its memfd; a flush of NICs' writes is counted and does nothing.
- * What tests do to it while it runs are the calls below, to be found by dlsym. */
+ * Environment: STANDIN_CUDA_DEVICES (2), STANDIN_CUDA_MIB of each (1024), STANDIN_CUDA_DELAY_US
+ * (100: the most that a copy takes), STANDIN_CUDA_LACKS (N,N: numbers of attributes that are 0),
+ * STANDIN_CUDA_NO_PEERS (N-M,N-M: device N does not reach M; all: no device reaches another),
+ * STANDIN_CUDA_SPOILS_PEERS (likewise: copies by device N from memory of M arrive wrong),
+ * STANDIN_CUDA_KERNELS (0: no module has code for its devices), STANDIN_CUDA_FAIL (NAME:NTH:RESULT:
+ * that call fails, once; after an error from which a context does not recover, its device fails for
+ * good), and CUDA_VISIBLE_DEVICES (numbers). A range's dma-buf is its memfd; a flush of NICs'
+ * writes is counted and does nothing. Tests control it by the calls below, found by dlsym. */
 #ifndef STANDIN_STANDIN_H
 #define STANDIN_STANDIN_H
 
@@ -37,13 +35,13 @@
 
 #include "kernels/driver.h"
 
-/* Of device i, one hexadecimal digit: there are at most 16. */
+/* UUID of device i, one hexadecimal digit: there are at most 16. */
 #define STANDIN_UUID(i) "GPU-7374616e-6469-6e00-0000-00000000000" #i
 
-/* What was made and not taken back. */
+/* Numbers of objects that were made and not released. */
 struct standin_live {
     uint32_t contexts, handles, ranges, maps, streams, events, pinned, registered, modules;
-    uint32_t peers; /* of a range, another device that has access to it */
+    uint32_t peers; /* accesses to a range by another device */
 };
 
 #define STANDIN_CALLS(X)                                                                           \

@@ -1,4 +1,4 @@
-/* The stand-in as a test has it: its own calls, and the driver's. */
+/* The stand-in in a test: its own calls, and the driver's. */
 #ifndef STANDIN_OPEN_H
 #define STANDIN_OPEN_H
 
@@ -11,7 +11,7 @@
 
 #include "standin/standin.h"
 
-/* library: STANDIN_MEMORY, the path that the build gives. */
+/* library: STANDIN_MEMORY, the path from the build. */
 static inline struct standin standin_open(const char *library)
 {
     struct standin s = {.library = dlopen(library, RTLD_NOW | RTLD_LOCAL)};
@@ -27,7 +27,7 @@ static inline struct standin standin_open(const char *library)
     return s;
 }
 
-/* With the driver, and both contexts, the first of which is current. */
+/* Opens the driver too, and retains both contexts; the first one is current. */
 static inline void standin_driver_open(const char *library, struct standin *in, struct driver *d,
                                        CUcontext context[2])
 {

@@ -1,4 +1,4 @@
-/* What the files of the stand-in share: one lock guards all of it. */
+/* State shared by the files of the stand-in. One lock guards all of it. */
 #ifndef STANDIN_STATE_H
 #define STANDIN_STATE_H
 
@@ -31,7 +31,7 @@ struct CUstream_st {
 struct CUevent_st {
     bool used;
     uint32_t recorded; /* number of the last record */
-    uint32_t pending;  /* records that are not done */
+    uint32_t pending;  /* number of records that are not done */
 };
 
 struct memory {
@@ -39,7 +39,7 @@ struct memory {
     uint32_t handles, maps, gen;
     int device, fd;
     uint64_t bytes;
-    uint8_t *bytes_at; /* where the stand-in itself reaches them */
+    uint8_t *bytes_at; /* the stand-in's own address of them */
 };
 
 struct range {
@@ -48,7 +48,7 @@ struct range {
     bool access[DEVICES_MAX];
 };
 
-/* A kernel, with its only parameter. */
+/* A launch of a kernel, with its only parameter. */
 struct standin_launch {
     enum kernels_kind kind;
     uint32_t grid, block;
@@ -60,42 +60,42 @@ extern struct standin_devices {
     int n;
     uint64_t bytes_each, bytes_used[DEVICES_MAX];
     struct CUctx_st context[DEVICES_MAX];
-    CUresult lost[DEVICES_MAX]; /* CUDA_SUCCESS: it is not */
+    CUresult lost[DEVICES_MAX]; /* CUDA_SUCCESS: not lost */
     bool hangs[DEVICES_MAX], kernels_hang[DEVICES_MAX];
 } standin_devices;
 extern _Thread_local CUcontext standin_current;
-extern _Thread_local bool standin_in_call; /* a function of the program's runs in a stream */
+extern _Thread_local bool standin_in_call; /* a function of the program runs in a stream */
 
-/* The lock is held until `leave`. Counts the call and answers what it is to fail with: an error
- * that was asked for, or that its device is lost. */
+/* Takes the lock until `leave`, and counts the call. Returns the error that the call is to fail
+ * with: one that was asked for, or that its device is lost. */
 CUresult standin_enter(const char *name);
 CUresult standin_leave(CUresult result);
 _Noreturn void standin_broken(const char *rule);
 bool standin_lacks(CUdevice_attribute attribute);
-bool standin_reaches(int device, int peer); /* another one, and its memory */
-bool standin_spoils(int device, int peer);  /* what it copies from there */
+bool standin_reaches(int device, int peer); /* whether it reaches the peer's memory */
+bool standin_spoils(int device, int peer);  /* whether its copies from there arrive wrong */
 
-/* memory.c; with the lock held. Where the stand-in reaches [at, at + n); NULL: not all is mapped,
- * or *ret says what else is wrong. */
+/* memory.c; caller holds the lock. Returns the stand-in's address of [at, at + n); NULL: not all of
+ * it is mapped, or *ret is another error. */
 uint8_t *standin_reach(CUdeviceptr at, size_t n, int device, CUresult *ret);
-int standin_device_of(CUdeviceptr at); /* whose memory is mapped there; -1: nobody's */
+int standin_device_of(CUdeviceptr at); /* of the memory mapped there; -1: none */
 bool standin_pinned(const void *at, size_t n);
 void standin_memory_live(struct standin_live *ret);
-/* host.c; likewise: where [at, at + n), which is a device's address of it, is registered memory of
- * the host; NULL: it is none. */
+/* host.c; caller holds the lock. Returns the host's address of registered memory that devices see
+ * at [at, at + n); NULL: it is none. */
 void *standin_registered(CUdeviceptr at, size_t n);
 void standin_host_live(struct standin_live *ret);
-/* streams.c; likewise: a copy that is not done touches that. */
+/* streams.c; caller holds the lock. Returns whether a copy that is not done touches the range. */
 bool standin_in_flight(uint64_t at, uint64_t n);
-bool standin_launched(int device); /* a kernel of it is not done */
+bool standin_launched(int device); /* whether a kernel of it is not done */
 CUresult standin_ask_launch(CUstream stream, const struct standin_launch *l);
 void standin_streams_live(struct standin_live *ret);
-/* kernels.c; likewise: runs it. Anything but CUDA_SUCCESS: the device is lost so. */
+/* kernels.c; caller holds the lock. Runs a kernel. Any other result than CUDA_SUCCESS: the device
+ * is lost by it. */
 CUresult standin_kernel(const struct standin_launch *l, int device);
 void standin_modules_live(struct standin_live *ret);
 
-/* The functions of the library, by the member of struct driver that they stand for; NULL where
- * there is none. */
+/* The functions of the library, by the member of struct driver that they implement; NULL: none. */
 #define X(member, name, function, version, parameters)                                             \
     __attribute__((weak)) CUresult standin_##member parameters;
 DRIVER_TABLE(X)

@@ -1,5 +1,5 @@
-/* Streams of the stand-in: see standin.h. One thread does all copies, each some time after it was
- * asked for; which stream is next it draws. */
+/* Streams of the stand-in: see standin.h. One thread makes all copies, each some time after it was
+ * queued, and draws the next stream at random. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,7 +8,7 @@
 #include "base/prng.h"
 #include "standin/standin_state.h"
 
-/* Those up to COPY_WRITE touch memory at `at`. */
+/* The kinds up to COPY_WRITE touch memory at `at`. */
 enum copy_kind {
     COPY_GET,
     COPY_PUT,
@@ -25,11 +25,11 @@ struct copy {
     enum copy_kind kind;
     CUstream stream;
     void *host;
-    CUdeviceptr at, from; /* from: of a move */
+    CUdeviceptr at, from; /* from: for a move */
     size_t n;
     uint64_t value;
     CUevent event;
-    uint32_t number; /* of the record that it is, or waits for */
+    uint32_t number; /* of the record that it makes, or waits for */
     CUhostFn call;
     void *with;
     struct standin_launch launch;
@@ -37,17 +37,17 @@ struct copy {
 
 static struct CUstream_st streams[STREAMS_MAX];
 static struct CUevent_st events[EVENTS_MAX];
-static struct copy copies[COPIES_MAX]; /* in the order in which they were asked for */
+static struct copy copies[COPIES_MAX]; /* in the order in which they were queued */
 static size_t ncopies;
 static pthread_cond_t asked = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
-static pid_t thread_of; /* the process that has it; 0: none */
+static pid_t thread_of; /* the process that has the thread; 0: none */
 static bool stop;
 static struct prng dice = {{1, 2, 3, 4}};
 
 /* ---- the thread ---- */
 
-/* Where it touches memory: only a write may be at memory of the host. NULL: *ret says why not. */
+/* Returns the address that a copy touches: only a write may touch host memory. NULL: see *ret. */
 static uint8_t *place_of(const struct copy *c, CUresult *ret)
 {
     uint8_t *host = c->kind == COPY_WRITE ? standin_registered(c->at, c->n) : NULL;
@@ -55,7 +55,7 @@ static uint8_t *place_of(const struct copy *c, CUresult *ret)
     return host ? host : standin_reach(c->at, c->n, c->stream->device, ret);
 }
 
-/* The device needs access to both ends. NULL: it has not. */
+/* Returns the source of a move, whose device needs access to both ends; NULL: it has not. */
 static uint8_t *move_from(const struct copy *c)
 {
     CUresult result;
@@ -75,7 +75,7 @@ static bool move_do(const struct copy *c, uint8_t *there)
     return true;
 }
 
-/* With the lock let go: it may take as long as it likes. */
+/* Runs a function without the lock: it may take any time. */
 static void call_do(const struct copy *c)
 {
     pthread_mutex_unlock(&standin_lock);
@@ -142,7 +142,7 @@ static bool stream_first(size_t i)
     return !standin_devices.hangs[copies[i].stream->device];
 }
 
-/* One of the copies that are the next of their stream. False: there is none. */
+/* Draws one of the copies that are next in their stream. Returns false if there is none. */
 static bool copy_draw(size_t *ret)
 {
     size_t n = 0;
@@ -176,7 +176,7 @@ static void *thread_main(void *arg)
             nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
             pthread_mutex_lock(&standin_lock);
         }
-        copy_do(&c); /* what was asked for meanwhile stands behind it */
+        copy_do(&c); /* copies that were queued meanwhile stand behind it */
         memmove(&copies[i], &copies[i + 1], (--ncopies - i) * sizeof c);
         pthread_cond_broadcast(&done);
     }
@@ -195,7 +195,7 @@ __attribute__((destructor)) static void thread_end(void)
     pthread_join(thread, NULL);
 }
 
-/* ---- what is asked for ---- */
+/* ---- queueing ---- */
 
 static CUresult ask(struct copy c)
 {
@@ -289,7 +289,7 @@ bool standin_in_flight(uint64_t at, uint64_t n)
     return false;
 }
 
-/* ---- copies that are waited for ---- */
+/* ---- copies that the caller waits for ---- */
 
 static CUresult copy_now(const char *name, void *host, CUdeviceptr at, size_t n, bool put)
 {
@@ -387,7 +387,7 @@ CUresult standin_event_record(CUevent event, CUstream stream)
     return standin_leave(result);
 }
 
-/* Of the last record that was asked for until now. */
+/* Waits for the last record that was queued before this call. */
 CUresult standin_stream_wait_event(CUstream stream, CUevent event, unsigned int flags)
 {
     CUresult result = standin_enter("cuStreamWaitEvent");
@@ -464,7 +464,7 @@ void standin_streams_live(struct standin_live *ret)
         ret->events += events[i].used;
 }
 
-/* ---- what tests do to it ---- */
+/* ---- calls of tests ---- */
 
 void standin_go_on(uint32_t device)
 {
