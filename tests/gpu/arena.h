@@ -4,30 +4,31 @@
 
 #include "gpu/cases.h"
 
-#define ARENA_GUARD 64   /* bytes between what is taken from it */
-#define ARENA_ROOM  8192 /* for guards and alignment */
+#define ARENA_GUARD 64   /* bytes between pieces of it */
+#define ARENA_ROOM  8192 /* bytes for guards and alignment */
 
 struct arena {
     const struct device *device;
-    uint8_t *want, *got; /* owned; of `bytes`: the reference's, and what came from the device */
-    uint64_t at;         /* of the device */
+    uint8_t *want, *got; /* owned, `bytes` each: the reference's, and the bytes from the device */
+    uint64_t at;         /* address on the device */
     size_t bytes, used;
 };
 
 void arena_begin(struct arena *a, const struct device *d, size_t bytes, struct prng *p);
-/* An offset into the arena, a multiple of `align`. Ends the program where there is no more. */
+/* Returns an offset into the arena, a multiple of `align`. Ends the program if the arena is full.
+ */
 size_t arena_take(struct arena *a, size_t bytes, size_t align);
-/* The bytes as they are now go to the device. */
+/* Copies the bytes as they are now to the device. */
 void arena_put(struct arena *a);
-/* Where it begins, in addresses of the device or of `want`. */
+/* Returns the arena's base address, on the device or in `want`. */
 uint64_t arena_address(const struct arena *a, bool device);
-/* Runs a kernel in both: `host` has addresses in `want`, `device` the device's. */
+/* Runs a kernel and its reference: `host` has addresses in `want`, `device` the device's. */
 void arena_run(const struct arena *a, enum kernels_kind kind, union kernels_args *host,
                union kernels_args *device);
-/* Both have run: whether all bytes agree. Frees it. */
+/* Compares all bytes after both have run, and frees the arena. */
 void arena_end(struct arena *a, struct case_result *io);
 
-/* Random bytes, quickly. */
+/* Writes random bytes, quickly. */
 void arena_random(uint8_t *to, size_t n, struct prng *p);
 
 /* Cases that have files of their own. */

@@ -1,5 +1,5 @@
-/* Pages of heads in any order of memory, packed and unpacked again. Their elements are any bits at
- * all, or of about one size, as keys and values are. */
+/* Pages of heads in any order of memory, packed and unpacked again. The elements are random bits,
+ * or of similar size, like keys and values. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static void fp8_shape(struct case_size size, struct prng *p, struct kernels_fp8 
     f->n = prng_below(p, 5);
 }
 
-/* Of about one size: exponents within 2^±6 of one, with some zeros and some that are not finite. */
+/* Elements of similar size: exponents within 2^±6 of one, with some zeros and some not finite. */
 static void elements_make(uint16_t *v, uint64_t n, struct prng *p)
 {
     uint32_t middle = prng_below(p, 256);

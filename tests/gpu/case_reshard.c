@@ -1,5 +1,5 @@
-/* Random plans: pieces of three loops in any order at the source, in nested order at the
- * destination, with gaps in all of them, and with rows of any multiple of any width. */
+/* Random plans: pieces of three loops, in any order at the source and in nested order at the
+ * destination, with gaps everywhere, and with rows of any multiple of any width. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 
 struct plan_shape {
     uint32_t npieces, spans, from_width;
-    uint64_t from_bytes, to_bytes; /* of a page, at least */
+    uint64_t from_bytes, to_bytes; /* least bytes of a page */
     struct kernels_piece piece[PIECES_MAX];
     struct kernels_tile *tiles; /* owned */
     uint64_t ntiles;
-    size_t from, to, from_pages, to_pages, pieces, tiles_at; /* in the arena */
+    size_t from, to, from_pages, to_pages, pieces, tiles_at; /* offsets in the arena */
 };
 
 static uint64_t round16(uint64_t n)
@@ -23,7 +23,8 @@ static uint64_t round16(uint64_t n)
     return (n + KERNELS_VECTOR - 1) / KERNELS_VECTOR * KERNELS_VECTOR;
 }
 
-/* Strides of loops that nest in this order, innermost first; returns how far they reach. */
+/* Makes strides of loops that nest in this order, innermost first. Returns their extent in bytes.
+ */
 static uint64_t strides_make(const struct strided *s, const int order[STRIDED_LOOPS_MAX],
                              uint64_t granule, struct prng *p, uint64_t ret[STRIDED_LOOPS_MAX])
 {
@@ -85,7 +86,7 @@ static void plan_make(struct plan_shape *plan, struct case_size size, struct prn
         abort();
 }
 
-/* Pages of the tables in no order. */
+/* Puts the pages of the tables into random order. */
 static void pages_shuffle(uint64_t *page, uint32_t n, uint64_t bytes, struct prng *p)
 {
     for (uint32_t i = 0; i < n; i++)

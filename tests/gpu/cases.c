@@ -4,7 +4,7 @@
 
 #include "gpu/arena.h"
 
-/* n different pages of `pool_pages`, in no order: as a scatter needs them. */
+/* Lists n different pages of `pool_pages` in random order, as a scatter needs them. */
 static void list_make(uint32_t *list, uint32_t n, uint32_t pool_pages, struct prng *p)
 {
     uint32_t left = pool_pages;
@@ -20,11 +20,11 @@ static void list_make(uint32_t *list, uint32_t n, uint32_t pool_pages, struct pr
     }
 }
 
-/* A pool of more pages than are asked for, and a list of those that are. */
+/* A pool with more pages than the list names. */
 struct pool_shape {
     uint64_t page_bytes;
     uint32_t pages, n;
-    size_t pool, packed, list; /* in the arena */
+    size_t pool, packed, list; /* offsets in the arena */
 };
 
 static void pages_run(enum kernels_kind kind, const struct arena *a, const struct pool_shape *s)
@@ -40,7 +40,7 @@ static void pages_run(enum kernels_kind kind, const struct arena *a, const struc
     arena_run(a, kind, &args[0], &args[1]);
 }
 
-/* Small pages and large ones, a list from nothing to all of the pool. */
+/* Small pages and large ones, and a list of no page up to all pages of the pool. */
 static void pages_case(enum kernels_kind kind, const struct device *d, struct case_size size,
                        struct prng *p, struct case_result *ret)
 {
@@ -80,8 +80,8 @@ static void case_zero(const struct device *d, struct case_size size, struct prng
     pages_case(KERNELS_ZERO, d, size, p, ret);
 }
 
-/* Units and pages of any length, which begin anywhere. Now and then only the last unit of a page
- * has a sub-block more than the others. */
+/* Units and pages of any length, at any address. Sometimes only the last unit of a page has one
+ * sub-block more than the others. */
 static void checksum_shape(struct case_size size, struct prng *p, struct kernels_checksum *c,
                            uint32_t *ret_align)
 {

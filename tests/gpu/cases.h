@@ -1,7 +1,7 @@
-/* Each kernel beside its reference: random geometries from a seed, on whatever runs kernels. The
- * unit tests give a CPU that runs the kernels' source, tests/gpu a GPU. Everything that a kernel
- * may touch lies in one arena, with bytes around it that it may not; the reference runs in a copy
- * of it on the host, and the two arenas must be the same, byte by byte. */
+/* Each kernel beside its reference: random geometries from a seed, on any device that runs kernels.
+ * The unit tests use a CPU that runs the kernels' source, tests/gpu a GPU. All memory that a kernel
+ * may touch lies in one arena, with guard bytes around it. The reference runs in a copy of the
+ * arena on the host, and the two must be equal, byte by byte. */
 #ifndef GPU_CASES_H
 #define GPU_CASES_H
 
@@ -12,18 +12,18 @@
 #include "base/prng.h"
 #include "kernels/kernels.h"
 
-/* What runs kernels. A call that fails ends the program with the reason. */
+/* A device that runs kernels. A call that fails ends the program with the reason. */
 struct device {
     void *ctx;
-    uint64_t (*take)(void *ctx, size_t bytes); /* memory, at a multiple of 256 */
+    uint64_t (*take)(void *ctx, size_t bytes); /* allocates, at a multiple of 256 */
     void (*give)(void *ctx, uint64_t at);
     void (*put)(void *ctx, uint64_t to, const void *from, size_t n);
-    void (*get)(void *ctx, void *to, uint64_t from, size_t n); /* behind all that was launched */
+    void (*get)(void *ctx, void *to, uint64_t from, size_t n); /* after all launches */
     void (*launch)(void *ctx, enum kernels_kind kind, const struct kernels_launch *l,
                    const union kernels_args *args);
 };
 
-/* How large a geometry may become, in about the bytes of its arena. */
+/* The largest geometry, as the approximate bytes of its arena. */
 struct case_size {
     uint64_t bytes;
 };

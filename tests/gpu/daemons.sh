@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Daemons whose memory lies on a real GPU, which nvidia-smi names first: two that exchange pages and keep them in host
-# memory, one that is its own peer, one that is killed and started again; and an engine in PyTorch, where python3 has that.
-# Every byte is compared. tests/e2e/test_device*.sh do the same, and more, with the stand-in. Exit status 77: no GPU.
+# Daemons whose memory lies on a real GPU, the first one that nvidia-smi lists: two that exchange pages and keep
+# them in host memory, one that is its own peer, and one that is killed and started again; and an engine in PyTorch,
+# if python3 has it. Every byte is compared. tests/e2e/test_device*.sh do the same, and more, with the stand-in.
+# Exit status 77: no GPU.
 source "$(dirname "${BASH_SOURCE[0]}")/../e2e/replay_lib.sh"
 GPU=$(nvidia-smi -L 2>/dev/null | grep -o -m 1 'GPU-[0-9a-f-]*') || skip "nvidia-smi shows no GPU"
 needs python3 "to read figures"
 export TERN_DEVICE_MEMORY=$GPU
 
-# start NAME PEER PAGE_BYTES MORE: decode, the second one, asks prefill for pages
+# start NAME PEER PAGE_BYTES MORE: starts a daemon; decode, the second one, asks prefill for pages
 PORT=1
 start() {
     ternd_run "$1" --tenant "name=a,socket=$DIR/$1/a.sock,device_memory=true,devices=$GPU,$4" --listen 127.0.0.1:0 \
@@ -57,7 +58,7 @@ for name in prefill decode; do
     unset "PIDS[$name]"
 done
 
-# Each daemon gets 60 % of what is free, so the next one cannot start before the driver has taken the killed one's back.
+# Each daemon gets 60 % of the free memory, so the next one can start only when the driver has reclaimed the killed one's.
 free=$(nvidia-smi -i "$GPU" --query-gpu=memory.free --format=csv,noheader,nounits)
 for round in killed again; do
     began=${EPOCHREALTIME/./}

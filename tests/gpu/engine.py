@@ -1,7 +1,8 @@
 """An engine in PyTorch on two daemons of one GPU: engine.py PREFILL.sock DECODE.sock PEER
 
-Prefill writes pages by kernels of a stream of its own, which are late, and commits in that stream; of every other session
-it brings the checksums. Decode fetches, and compares every byte on the GPU."""
+Prefill writes pages by kernels in a stream of its own, which run late, and commits in that stream;
+for every second session it passes the checksums along. Decode fetches, and compares every byte on
+the GPU."""
 
 import sys
 
@@ -14,7 +15,7 @@ SESSIONS, LATE_CYCLES = 40, 2_000_000
 
 
 def computed(tokens: torch.Tensor) -> torch.Tensor:
-    """This stands for a model: the KV of each token follows from it."""
+    """Returns the KV of tokens, which each token determines, in place of a model."""
     kv = (tokens[:, None] * 2654435761 + torch.arange(2 * 8 * 64, device="cuda")) % 2039
     return kv.to(torch.float16).reshape(-1, 16, 2, 8, 64).transpose(1, 2).contiguous()
 

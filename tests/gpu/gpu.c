@@ -28,7 +28,7 @@ static void gpu_give(void *ctx, uint64_t at)
     gpu_must(g, g->driver.mem_free(at), "cuMemFree");
 }
 
-/* On the stream of no name, behind which the one of the kernels waits by itself. */
+/* Uses the default stream; the kernels' stream waits for it by itself. */
 static void gpu_put(void *ctx, uint64_t to, const void *from, size_t n)
 {
     const struct gpu *g = ctx;

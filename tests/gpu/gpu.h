@@ -1,5 +1,5 @@
 /* A real GPU as a struct device: the driver's library, the first device, the module of kernels and
- * one stream. What fails after it was opened ends the program with status 2. One thread. */
+ * one stream. A failure after gpu_open ends the program with status 2. One thread. */
 #ifndef GPU_GPU_H
 #define GPU_GPU_H
 
@@ -20,7 +20,7 @@ struct gpu {
     struct device ops; /* ctx is this struct */
 };
 
-/* False: there is no GPU, or this build has no kernels for one; why says what to do. */
+/* Returns false if there is no GPU, or this build has no kernels for it; why has what to do. */
 bool gpu_open(struct gpu *ret, struct driver_why *ret_why);
 void gpu_close(struct gpu *g);
 /* Ends the program if a call failed. */

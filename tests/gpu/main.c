@@ -1,9 +1,8 @@
-/* tern-gpu: every kernel beside its reference on a real GPU, then, if all of them are right, how
- * fast each is, and at last whether the driver keeps the rules that its stand-in does. One JSON
- * object on standard output. It needs libc and the driver's library alone, so that it can be
- * carried to a machine that has nothing else. Status: 0, or 77 where there is no GPU, 1 if a kernel
- * is slower than it has to be on an H200, 2 if the device failed, 3 if bytes were wrong, 4 if the
- * driver has another rule. */
+/* tern-gpu: compares every kernel with its reference on a real GPU; then, if all are right,
+ * measures each; and last checks whether the driver keeps the rules of its stand-in. It prints one
+ * JSON object and needs only libc and the driver's library, so that it can be copied to a machine
+ * that has nothing else. Status: 0; 77: no GPU; 1: a kernel is slower than required on an H200; 2:
+ * the device failed; 3: bytes were wrong; 4: the driver has another rule. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,7 +27,7 @@ static const char *name_of(const struct gpu *g)
     return name;
 }
 
-/* Returns how many geometries came out wrong. */
+/* Returns the number of wrong geometries. */
 static int case_run(struct gpu *g, const struct case_row *row, bool quick, uint64_t seed)
 {
     struct case_size size = {.bytes = quick ? CASE_BYTES_QUICK : CASE_BYTES};
@@ -87,8 +86,7 @@ static bool rows_print(struct gpu *g, bool quick)
     return measure_holds(&m);
 }
 
-/* Returns how many are not the driver's. Of the GPU everything is closed: what is refuted may have
- * lost it. */
+/* Returns the number of refuted rules. The GPU must be closed: a refuted rule may have lost it. */
 static int rules_print(struct exporter *exporter)
 {
     struct rules_answer answers[RULES_NAMES] = {{.word = RULES_NOT_TRIED}};
@@ -136,7 +134,7 @@ int main(int argc, char **argv)
     printf("{\"device\": \"%s\", \"compute\": \"%d.%d\", \"processors\": %d, \"driver\": %d,\n",
            name_of(&g), g.major, g.minor, g.processors, g.driver_version);
     wrong = cases_run(&g, quick);
-    fast = wrong == 0 && rows_print(&g, quick); /* what is wrong may write anywhere */
+    fast = wrong == 0 && rows_print(&g, quick); /* a wrong kernel may write anywhere */
     gpu_close(&g);
     refuted = rules_print(&exporter);
     printf(" \"wrong\": %d, \"refuted\": %d, \"within\": %s}\n", wrong, refuted,

@@ -6,11 +6,11 @@
 
 #define PAIRS       21
 #define PAIRS_QUICK 3
-#define BYTES_MOST  (1ull << 30) /* of a copy: many times what a cache holds */
-#define MEMORY_PART 8            /* the copy is at most 1/8 of what is free */
+#define BYTES_MOST  (1ull << 30) /* of a copy: many times the size of a cache */
+#define MEMORY_PART 8            /* the copy is at most 1/8 of the free memory */
 
-/* A page is [2 of K and V][tokens][heads][128 elements], and of the two pages that it becomes each
- * has half the heads, before its tokens: rows of one head of one token. */
+/* A page is [2 of K and V][tokens][heads][128 elements]. It becomes two pages, each with half of
+ * the heads, before its tokens: rows of one head of one token. */
 #define RESHARD_ROW    256
 #define RESHARD_HEADS  8
 #define RESHARD_TOKENS (MEASURE_PAGE_BYTES / 2 / RESHARD_HEADS / RESHARD_ROW)
@@ -19,9 +19,9 @@
 struct rig {
     struct gpu *gpu;
     CUevent from, to;
-    uint64_t pool, packed, list, scratch, sums, tables; /* the device's */
+    uint64_t pool, packed, list, scratch, sums, tables; /* addresses on the device */
     uint64_t bytes;                                     /* of all pages of the list */
-    uint32_t n;                                         /* pages of the list; of the pool twice */
+    uint32_t n;                                         /* pages of the list; half the pool's */
     struct prng prng;
 };
 
@@ -29,7 +29,7 @@ struct task {
     const char *name;
     double touched; /* bytes read and written for each byte of the pages */
     double least;
-    enum kernels_kind kind[2]; /* one behind the other */
+    enum kernels_kind kind[2]; /* launched one after the other */
     uint32_t nkinds;
 };
 
@@ -195,7 +195,7 @@ static struct measure_row measure_task(struct rig *r, const struct task *t, uint
                                 .least = t->least};
 }
 
-/* Half of the pool's pages, in no order. */
+/* Writes a list of half of the pool's pages, in random order. */
 static void list_put(struct rig *r)
 {
     uint32_t *list = malloc(2 * r->n * sizeof *list);

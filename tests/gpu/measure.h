@@ -1,6 +1,6 @@
-/* How fast each kernel is, beside a copy of the same bytes from device to device in the same run:
- * pairs of the two, one behind the other, and the median of their ratios. What is counted is bytes
- * read and written; a copy reads and writes each byte once. */
+/* The speed of each kernel, beside a copy of the same bytes from device to device in the same run:
+ * pairs of the two, one after the other, and the median of their ratios. The rate counts bytes read
+ * and written; a copy reads and writes each byte once. */
 #ifndef GPU_MEASURE_H
 #define GPU_MEASURE_H
 
@@ -13,7 +13,7 @@ struct measure_row {
     const char *name;
     double gb_s, copy_gb_s; /* medians */
     double ratio;
-    double least; /* the ratio that an H200 has to show; 0: none is asked for */
+    double least; /* the ratio required on an H200; 0: none */
 };
 
 struct measure {
@@ -22,9 +22,9 @@ struct measure {
     uint64_t bytes; /* of one copy */
 };
 
-/* quick: few pairs, to see that it works. */
+/* quick: few pairs, to check that it works. */
 void measure_kernels(struct gpu *g, bool quick, struct measure *ret);
-/* Whether no ratio is below what is asked for. */
+/* Returns whether every ratio is at least the required one. */
 bool measure_holds(const struct measure *m);
 
 #endif

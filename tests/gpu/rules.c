@@ -8,7 +8,7 @@
 #define DEVICES 2
 #define BYTES   4096
 
-/* Memory of a device that is mapped, and to which nobody has access at first. */
+/* Mapped memory of a device, to which no device has access at first. */
 struct block {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr at;
@@ -21,7 +21,7 @@ struct asking {
     int devices;
     CUdevice device[DEVICES];
     CUcontext context[DEVICES];
-    CUstream stream; /* of the first one */
+    CUstream stream; /* of the first device */
     CUevent event;
 };
 
@@ -89,7 +89,7 @@ static CUresult access_give(const struct asking *a, const struct block *b, int t
     return a->d->mem_access(b->at, b->bytes, &access, 1);
 }
 
-/* On the first device. */
+/* Copies on the first device. */
 static CUresult copy(const struct asking *a, const struct block *to, const struct block *from)
 {
     CUresult result = a->d->copy_async(to->at, from->at, BYTES, a->stream);
@@ -99,8 +99,8 @@ static CUresult copy(const struct asking *a, const struct block *to, const struc
     return result == CUDA_SUCCESS ? a->d->event_wait(a->event) : result;
 }
 
-/* Of what is given. The first device has access to `here`, and the second one to `there`, which is
- * its own. */
+/* Checks the rules of granted access. The first device has access to `here`, the second one to
+ * `there`, which is its own memory. */
 static void given_ask(struct asking *a, const struct block *here, const struct block *there)
 {
     uint8_t bytes[BYTES], came[BYTES] = {0};
@@ -120,7 +120,7 @@ static void given_ask(struct asking *a, const struct block *here, const struct b
     answer(a, RULES_PEER_GIVEN, result, memcmp(bytes, came, sizeof bytes) == 0);
 }
 
-/* A driver that does not refuse the copy may lose the device by it. False: it has. */
+/* A driver that does not refuse the copy may lose the device by it. Returns false if it did. */
 static bool closed_ask(struct asking *a, enum rules_name name, const struct block *here,
                        const struct block *closed)
 {
@@ -166,7 +166,7 @@ static void export_ask(struct asking *a, int exported)
     block_give(a, &b);
 }
 
-/* What may lose a device goes last. */
+/* Checks that may lose a device come last. */
 static void blocks_ask(struct asking *a, int exported)
 {
     struct block here, closed = {0}, far = {0};

@@ -1,11 +1,11 @@
-/* Rules of the driver, of copies between devices and of exported memory, as the stand-in
- * (tests/standin) keeps them. A unit test asks the stand-in for them, tern-gpu a real driver. */
+/* Rules of the driver about copies between devices and exported memory, as the stand-in
+ * (tests/standin) keeps them. A unit test checks the stand-in, tern-gpu a real driver. */
 #ifndef GPU_RULES_H
 #define GPU_RULES_H
 
 #include "kernels/driver.h"
 
-/* X(NAME, name): in the order in which they are asked. */
+/* X(NAME, text): in the order in which they are checked. */
 #define RULES_TABLE(X)                                                                             \
     X(PEER_NEEDED, "a copy from memory of another device without access to it: INVALID_VALUE")     \
     X(PEER_GIVEN, "cuMemSetAccess alone lets a device copy from memory of another one")            \
@@ -23,15 +23,15 @@ enum rules_name {
 
 struct rules_answer {
     enum rules_word { RULES_NOT_TRIED, RULES_CONFIRMED, RULES_REFUTED } word;
-    const char *seen; /* static: what the driver said */
+    const char *seen; /* static: the driver's result */
 };
 
 const char *rules_text(enum rules_name name);
 const char *rules_word(enum rules_word word);
 
-/* cuInit has succeeded. What is refuted may have lost a device: this goes last. Those between
- * devices are not tried where the driver shows one. exported: as exporter_end returns it, and it
- * stays the caller's; without one that rule is not tried. */
+/* Checks all rules; cuInit must have succeeded. A refuted rule may have lost a device, so the
+ * program calls this last. Rules between devices are not tried if the driver shows only one.
+ * exported: as from exporter_end, borrowed; -1: that rule is not tried. */
 void rules_ask(const struct driver *d, int exported, struct rules_answer ret[RULES_NAMES]);
 
 #endif

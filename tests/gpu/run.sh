@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# All tests that need a GPU, and how fast each kernel is: one JSON object on standard output (to a file, too, where
-# one is named). On a machine without Tern's sources it needs this script, tern-gpu beside it, and NVIDIA's driver:
+# Runs all tests that need a GPU, and measures each kernel: one JSON object on standard output, and in a file
+# if one is named. On a machine without Tern's sources it needs this script, tern-gpu beside it, and NVIDIA's driver:
 #     scp build/bin/tern-gpu tests/gpu/run.sh HOST: && ssh HOST ./run.sh
-# Where the sources and ternd are, daemons.sh follows, and what it says goes to standard error.
+# If the sources and ternd are there, it then runs daemons.sh, whose output goes to standard error.
 # Exit status: that of tern-gpu (tests/gpu/main.c), 5 if that is 0 and daemons.sh failed; 77 without a GPU.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
