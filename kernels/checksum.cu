@@ -1,7 +1,7 @@
 /* Checksums of units (X7). The first kernel hashes sub-blocks of 4 KiB into the scratch, the second
- * what the scratch has of each unit. Four threads hash together: each has a pair of accumulators
- * and loads 16 bytes of every stripe, so that neighbours load neighbours and nothing is exchanged
- * before the end. */
+ * hashes each unit's values there. Four threads hash together: each has a pair of accumulators and
+ * loads 16 bytes of every stripe, so that neighbours load neighbours and exchange nothing before
+ * the end. */
 #include "kernels/device.h"
 #include "kernels/xxh3.h"
 
@@ -36,8 +36,8 @@ static __device__ __forceinline__ struct xxh3_pair load_bytes(const uint8_t *at)
     return v;
 }
 
-/* Hashes the first n stripes of a span, whose keys the thread has in `word`. All loads are made
- * before the first of them is used. */
+/* Hashes the first n stripes of a span; `word` has the thread's keys for it. All loads are issued
+ * before the first one is used. */
 template <uint32_t align>
 static __device__ __forceinline__ void add_stripes(struct xxh3_pair *acc, const uint8_t *at,
                                                    uint32_t n, const uint64_t *word)
@@ -54,9 +54,9 @@ static __device__ __forceinline__ void add_stripes(struct xxh3_pair *acc, const 
             xxh3_add(acc, v[k], {word[k], word[k + 1]});
 }
 
-/* Of more than XXH3_SHORT_MAX bytes, what one thread of the four brings to the sum. Its keys stay
- * in registers: that of stripe k begins with the second word of stripe k - 1. The address is a
- * multiple of `align`. */
+/* Returns the share of one thread of the four in the sum, for more than XXH3_SHORT_MAX bytes. The
+ * thread's keys stay in registers: the key of stripe k begins with the second word of stripe k - 1.
+ * The address is a multiple of `align`. */
 template <uint32_t align>
 static __device__ __forceinline__ uint64_t long_part(const struct hashed *h, uint32_t pair)
 {
@@ -80,7 +80,7 @@ static __device__ __forceinline__ uint64_t long_part(const struct hashed *h, uin
     return xxh3_merge(&acc, pair);
 }
 
-/* The same wherever it lies, byte by byte. */
+/* Returns the same for any address, byte by byte. */
 static __device__ __forceinline__ uint64_t long_part_bytes(const struct hashed *h, uint32_t pair)
 {
     const uint8_t *at = h->at + 16 * pair;
@@ -110,7 +110,7 @@ static __device__ __forceinline__ uint64_t part_of(const struct hashed *h, uint3
     return at % 8 == 0 ? long_part<8>(h, pair) : long_part_bytes(h, pair);
 }
 
-/* From the parts of the four. */
+/* Returns the hash from the parts of the four threads. */
 static __device__ __forceinline__ uint64_t value_of(const struct hashed *h, const uint64_t *part)
 {
     return h->bytes <= XXH3_SHORT_MAX ? part[0]
@@ -120,7 +120,8 @@ static __device__ __forceinline__ uint64_t value_of(const struct hashed *h, cons
 typedef struct hashed find_fn(const struct kernels_checksum *a, uint64_t i);
 typedef uint64_t *to_fn(const struct kernels_checksum *a, uint64_t i);
 
-/* The hash of what `find` says goes where `to` says. All threads of a block reach every barrier. */
+/* Writes the hash of each range that `find` returns to the place that `to` returns. All threads of
+ * a block reach every barrier. */
 template <find_fn *find, to_fn *to>
 static __device__ __forceinline__ void hash_all(const struct kernels_checksum *a, uint64_t all)
 {
@@ -139,7 +140,7 @@ static __device__ __forceinline__ void hash_all(const struct kernels_checksum *a
         __syncthreads();
         if (i < all && pair == 0)
             *to(a, i) = value_of(&h, &part[threadIdx.x]);
-        __syncthreads(); /* before the parts are written again */
+        __syncthreads(); /* before the parts are overwritten */
     }
 }
 

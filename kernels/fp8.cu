@@ -1,5 +1,5 @@
-/* bf16 to e4m3 and back. A block has one head of one page: it looks for the largest magnitude, says
- * the scale, and converts. */
+/* bf16 to e4m3 and back. A block has one head of one page: it finds the largest magnitude, derives
+ * the scale from it, and converts. */
 #include "kernels/device.h"
 #include "kernels/fp8.h"
 
@@ -24,7 +24,7 @@ static __device__ __forceinline__ struct fp8_head fp8_head_of(const struct kerne
     return h;
 }
 
-/* The first element of vector i of a head, in its page. */
+/* Returns the index in its page of the first element of a head's vector i. */
 static __device__ __forceinline__ uint64_t element_of(const struct fp8_head *h, uint32_t i)
 {
     const struct kernels_fp8 *a = h->a;

@@ -1,11 +1,11 @@
-/* Gather, scatter and zero. The pages of a list are one run of vectors; a block takes a tile of it,
- * and neighbours in a block take neighbours of the run, whatever pages they are of. */
+/* Gather, scatter and zero. The pages of a list form one run of vectors; a block has one tile of
+ * the run, and neighbouring threads have neighbouring vectors, in whichever pages they lie. */
 #include "kernels/device.h"
 
 struct pages_run {
-    uint64_t first, all; /* vectors: of the tile, and how many there are */
-    uint64_t page;       /* of the list, in which the tile begins */
-    uint32_t in_page;    /* vectors: where in it */
+    uint64_t first, all; /* vectors: the tile's first, and number of all */
+    uint64_t page;       /* position in the list of the page in which the tile begins */
+    uint32_t in_page;    /* vectors: offset of the tile in that page */
 };
 
 static __device__ __forceinline__ struct pages_run run_of(const struct kernels_pages *a,
@@ -20,7 +20,7 @@ static __device__ __forceinline__ struct pages_run run_of(const struct kernels_p
     return r;
 }
 
-/* Where vector i of the run lies in the pool. */
+/* Returns the place of vector i of the tile in the pool. */
 static __device__ __forceinline__ ulonglong2 *in_pool(const struct kernels_pages *a,
                                                       const struct pages_run *r, uint32_t i)
 {

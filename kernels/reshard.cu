@@ -1,15 +1,15 @@
-/* Carries out a plan of strided copies (strided.h) over a list of spans. A block takes a tile,
- * which is some vectors of one piece, of one span at a time; vectors are as wide as the piece
+/* Carries out a plan of strided copies (strided.h) over a list of spans. A block has one tile,
+ * which is some vectors of one piece, for one span at a time; vectors are as wide as the piece
  * allows. */
 #include "kernels/device.h"
 
 struct tile_place {
     const struct kernels_piece *piece;
     const struct kernels_tile *tile;
-    uint64_t from, to; /* addresses: where the first row of the piece begins */
+    uint64_t from, to; /* addresses of the first row of the piece */
 };
 
-/* Where vector i of the tile lies, counted from where the piece begins. */
+/* Returns the offsets of vector i of the tile from the begin of the piece. */
 static __device__ __forceinline__ void vector_at(const struct tile_place *w, uint32_t i,
                                                  uint64_t *ret_from, uint64_t *ret_to)
 {
