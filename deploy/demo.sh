@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sets Tern up, builds it, and plays a multi-turn workload through a prefill daemon and a decode daemon. Every page that
-# moves between them is compared byte by byte. Then it plays the workload again with a host tier, in pools that are too
-# small for all of it. After the build it takes less than a minute.
+# Installs Tern's requirements, builds it, and plays a multi-turn workload through a prefill daemon and a decode daemon,
+# comparing every page that moves between them byte by byte. Then it plays the workload again with a host tier, in pools
+# that are too small for all of it. After the build it takes less than a minute.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the packages of deploy/packages.txt that are missing, and what deploy/requirements.txt names for the tests in
-# Python into .venv. It and deploy/venv.sh alone install anything. Where all of it is there it does nothing and needs no
-# network. --build leaves out what only the tests need; what their long forms need it installs where TERN_FULL is set, as
-# `tests/run.sh --full` does.
+# Installs the missing packages of deploy/packages.txt, and into .venv the packages of deploy/requirements.txt for the tests
+# in Python. Only this script and deploy/venv.sh install anything. If everything is installed it does nothing and needs no
+# network. --build leaves out packages that only the tests need. Packages for the long forms of the tests are installed if
+# TERN_FULL is set, as `tests/run.sh --full` does.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -30,8 +30,8 @@ while read -r package when _; do
     [[ $state == ii* ]] || missing+=("$package")
 done <packages.txt
 
-# A package's service is not started by its installation: no test uses it. What stands here says so to Debian meanwhile; where
-# the machine has an answer of its own, that holds.
+# The installation of a package must not start its service: no test uses it. This policy file forbids that to Debian during
+# the installation; an existing policy of the machine stays.
 policy=/usr/sbin/policy-rc.d
 as_root=()
 
@@ -52,7 +52,7 @@ install_packages() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
-# The stamp is written last: what was broken off is begun anew.
+# The stamp is written last, so that an interrupted installation is repeated.
 install_python() {
     local venv=../.venv
     cmp -s requirements.txt "$venv/installed.txt" && return

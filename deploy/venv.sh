@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a virtual environment of what tests of the long form need beside Tern, from a requirements file here. Nothing calls
-# it but `tests/run.sh --full` and you. Where all of it is there it does nothing and needs no network.
+# Makes a virtual environment with the packages that the long forms of tests need beside Tern, from a requirements file here.
+# Only `tests/run.sh --full` and you call it. If everything is installed it does nothing and needs no network.
 #   vllm     .venv-vllm: SGLang, LMCache, and stock vLLM for a machine without a GPU. 6.6 GB. TERN_VLLM names another folder
 #   dynamo   .venv-dynamo: Dynamo's indexer of KV events. 0.4 GB. TERN_DYNAMO names another folder
 set -euo pipefail
@@ -26,7 +26,7 @@ if [[ -e $venv && ! -e $venv/installed.txt && -n $(ls -A "$venv") ]]; then
     echo "$name: $venv is there and was not made by this script: let TERN_${name^^} name another folder" >&2
     exit 1
 fi
-# The stamp is filled last: what was broken off is begun anew.
+# The stamp is filled last, so that an interrupted installation is repeated.
 echo "$name: installing deploy/$requirements into $venv"
 rm -rf "$venv"
 mkdir -p "$venv"

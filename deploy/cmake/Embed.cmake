@@ -1,5 +1,5 @@
-# cmake -DINPUT=FILE -DOUTPUT=FILE.c -DHEADER=FILE.h -DFUNCTION=NAME -P Embed.cmake: the function that HEADER declares, with
-# the bytes of INPUT.
+# cmake -DINPUT=FILE -DOUTPUT=FILE.c -DHEADER=FILE.h -DFUNCTION=NAME -P Embed.cmake: writes the function that HEADER
+# declares, with the bytes of INPUT.
 file(READ ${INPUT} bytes HEX)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 string(REGEX REPLACE "(................................................................................)" "\\1\n" bytes "${bytes}")

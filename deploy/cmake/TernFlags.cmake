@@ -43,12 +43,12 @@ if(NOT SCDOC)
     tern_left_out(MAN "no scdoc, or not wanted: there are no man pages")
 endif()
 
-# Every target of ours has these; generated code has only the include paths and the instrumentation.
+# For all targets except generated code, which has only the include paths and the instrumentation.
 add_library(tern_includes INTERFACE)
 target_include_directories(tern_includes INTERFACE
     ${PROJECT_SOURCE_DIR}/daemon ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/daemon/base
     ${PROJECT_SOURCE_DIR}/client/libtern/include ${TERN_GEN})
-# Defined as empty, so that a file which says it for itself says the same thing.
+# Defined as empty, so that a file that defines it too agrees.
 target_compile_definitions(tern_includes INTERFACE _GNU_SOURCE=)
 
 add_library(tern_flags INTERFACE)
@@ -57,7 +57,7 @@ target_compile_options(tern_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion 
 
 add_library(tern_fast INTERFACE)
 target_compile_options(tern_fast INTERFACE $<$<NOT:$<CONFIG:Debug>>:-O3>)
-# Events are zeroed one by one, some hundred bytes each: gcc's `rep stos` for them took a twentieth of the simulator's time.
+# Events are zeroed one by one, some hundred bytes each: gcc's `rep stos` took a twentieth of the simulator's time.
 set(zeroing -mmemset-strategy=vector_loop:512:noalign,libcall:-1:noalign)
 check_c_compiler_flag(${zeroing} TERN_CC_ZEROING)
 if(TERN_CC_ZEROING)
@@ -79,7 +79,7 @@ if(TERN_FUZZ)
         list(APPEND instrument -fsanitize=address,undefined -fno-sanitize-recover=all)
     endif()
 endif()
-# Link-time optimisation, where a target wants it.
+# Link-time optimisation, for targets that ask for it.
 set(TERN_HAVE_LTO OFF)
 if(NOT instrument AND NOT TERN_FUZZ AND NOT BUILD_SHARED_LIBS AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
     include(CheckIPOSupported)
@@ -88,7 +88,7 @@ endif()
 add_compile_options(${instrument})
 if(TERN_SANITIZE OR TERN_FUZZ)
     add_compile_definitions(TERN_CHECK_BOUNDS=1)
-    if(instrument MATCHES "address") # gcc says so by itself, clang does not
+    if(instrument MATCHES "address") # gcc defines this by itself, clang does not
         add_compile_definitions(TERN_ASAN=1)
     endif()
 endif()

@@ -1,4 +1,4 @@
-# The device kernels as one module, where there is an nvcc that knows all of these devices. Its host compiler is g++.
+# The device kernels as one module, if there is an nvcc that supports all of these devices. Its host compiler is g++.
 set(TERN_KERNEL_DEVICES 80 90 100)
 set(TERN_HAVE_KERNELS OFF)
 if(NOT TERN_KERNELS STREQUAL "OFF")

@@ -1,4 +1,4 @@
-# What can be chosen at configure time, checked here, and what is left out of this build and why.
+# The options at configure time, with their checks, and the parts that this build leaves out, with the reasons.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Debug, RelWithDebInfo or Release" FORCE)
 endif()
@@ -29,7 +29,7 @@ if(TERN_FUZZ AND NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "TERN_FUZZ needs clang: configure with CC=clang")
 endif()
 
-# A part without code cannot be asked for; AUTO and OFF leave it out.
+# A part without code cannot be ON; AUTO and OFF leave it out.
 set(TERN_LEFT_OUT "" CACHE INTERNAL "")
 function(tern_left_out part why)
     if(TERN_${part} STREQUAL "ON")

@@ -1,6 +1,6 @@
 # Helpers for the CMakeLists.txt of each folder.
 
-# Files that are named for an instruction set are compiled for it.
+# Files whose names end in an instruction set are compiled for it.
 function(tern_wide_vectors)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         foreach(file IN LISTS ARGN)
@@ -13,7 +13,7 @@ function(tern_wide_vectors)
     endif()
 endfunction()
 
-# Sources of one folder, re-checked at each build; with a third argument, DEEP, also those of the folders below it.
+# Lists the sources of one folder, re-checked at each build; with a third argument, DEEP, also those of the folders below.
 function(tern_sources ret dir)
     if("DEEP" IN_LIST ARGN)
         file(GLOB_RECURSE found CONFIGURE_DEPENDS ${dir}/*.c)
@@ -24,8 +24,8 @@ function(tern_sources ret dir)
     set(${ret} ${found} PARENT_SCOPE)
 endfunction()
 
-# A library of these sources; nothing where there are none. It is static, but for BUILD_SHARED_LIBS, which only
-# tests/mutate sets: there a changed source costs one object and one library, and no test is linked again.
+# Adds a library of these sources, or nothing if there are none. It is static, except with BUILD_SHARED_LIBS, which only
+# tests/mutate sets: then a changed source costs one object and one library, and no test is linked again.
 function(tern_library name)
     cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
     if(arg_SOURCES)
@@ -35,7 +35,7 @@ function(tern_library name)
     endif()
 endfunction()
 
-# A program in bin/; nothing where there are no sources.
+# Adds a program in bin/, or nothing if there are no sources.
 function(tern_program name)
     cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
     if(arg_SOURCES)
@@ -54,7 +54,7 @@ function(tern_link name)
     endforeach()
 endfunction()
 
-# Not what a fuzzer looks into: the coverage of a test's own code would be taken for that of the daemon.
+# Excludes a target from a fuzzer's coverage: the coverage of a test's own code would count as the daemon's.
 function(tern_not_fuzzed)
     foreach(name IN LISTS ARGN)
         if(TERN_FUZZ AND TARGET ${name})

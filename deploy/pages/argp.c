@@ -1,5 +1,5 @@
-/* The argp_parse of page programs. See pages.h. argv: NAME man SECTION, NAME bash, NAME zsh, or
- * what page_other knows. The program's main calls it as it would call libc's. */
+/* The argp_parse of page programs. See pages.h. The program's main calls it like libc's. argv: NAME
+ * man SECTION, NAME bash, NAME zsh, or words that page_other knows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,14 +29,15 @@ static void add(struct page_options *to, const struct argp_option *o)
     to->n++;
 }
 
-/* Keys of ternctl's own options are letters that its help shows as short forms, so they are. */
+/* Keys of ternctl's own options are letters that its help shows as short forms; pages show them
+ * too. */
 void page_add_options(struct page_options *to, const struct argp_option *options)
 {
     for (const struct argp_option *o = options; o && (o->name || o->key || o->doc); o++)
         add(to, o);
 }
 
-/* By group as --help has them, and within one as in the table. */
+/* Sorts by group, in the order of --help, and within a group in the order of the table. */
 static void sort(struct page_options *o)
 {
     for (size_t i = 1; i < o->n; i++)

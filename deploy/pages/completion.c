@@ -1,5 +1,5 @@
-/* Completion for bash and zsh. See pages.h. What an argument may be is told by its name in --help:
- * FILE, PATH, DIR and SOCKET are files, BOOL is true or false, and `a|b` is a choice. */
+/* Completion for bash and zsh. See pages.h. An argument's name in --help defines its values: FILE,
+ * PATH, DIR and SOCKET are files, BOOL is true or false, and `a|b` is a choice. */
 #include <string.h>
 
 #include "pages.h"
@@ -14,7 +14,7 @@ static bool is_file(const char *arg)
     return false;
 }
 
-/* Words that an argument may be, one by one; false behind the last one. */
+/* Copies value i of an argument. Returns false if there is none. */
 static bool choice(const char *arg, size_t i, char ret[64])
 {
     const char *all = arg && strcmp(arg, "BOOL") == 0 ? "true|false" : arg;
@@ -66,7 +66,7 @@ static void bash_arms(const struct page_options *list, FILE *out)
         if (o->letter)
             fprintf(out, "|-%c", o->letter);
         fputs(") ", out);
-        if (o->optional) /* without a `=` the next word is no argument of it */
+        if (o->optional) /* without a `=` the next word is not its argument */
             fputs("[[ -n $equals ]] || prev=; ", out);
         if (is_file(o->arg)) {
             fputs("_tern_files ;;\n", out);
@@ -78,7 +78,8 @@ static void bash_arms(const struct page_options *list, FILE *out)
     }
 }
 
-/* Which of the words before the cursor is the command: none that is an option's argument. */
+/* Writes the search for the command among the words before the cursor; options' arguments do not
+ * count. */
 static void bash_command(const struct page *page, FILE *out)
 {
     fputs("    while ((++i < COMP_CWORD)); do\n        case ${COMP_WORDS[i]} in\n", out);
@@ -96,7 +97,7 @@ static void bash_command(const struct page *page, FILE *out)
           out);
 }
 
-/* The word that stands in front of an operand, as in "close SESSION": its length. */
+/* Returns the length of the word in front of an operand, as in "close SESSION". */
 static size_t verb(const char *args)
 {
     size_t n = strspn(args, "abcdefghijklmnopqrstuvwxyz");
@@ -104,7 +105,7 @@ static size_t verb(const char *args)
     return args[n] == ' ' ? n : 0;
 }
 
-/* The word that may stand there, as in "[read] FILE": its length. */
+/* Returns the length of an optional word, as in "[read] FILE". */
 static size_t optional_word(const char *args)
 {
     return args[0] == '[' ? strcspn(args + 1, "]") : 0;

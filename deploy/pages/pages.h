@@ -1,7 +1,7 @@
-/* Man pages and shell completion, written at build time from the tables that answer --help. A
- * program's page program is the program itself, linked with an argp_parse of ours (argp.c): that
- * one reads the options, and instead of parsing a command line it writes what is asked for. So a
- * page cannot name an option that the program has not, and none is left out. */
+/* Man pages and shell completion, written at build time from the tables that answer --help. A page
+ * program is the program itself, linked with our argp_parse (argp.c), which reads the options and
+ * writes the requested page instead of parsing a command line. So a page names exactly the options
+ * that the program has. */
 #ifndef PAGES_PAGES_H
 #define PAGES_PAGES_H
 
@@ -13,9 +13,9 @@
 #define PAGE_COMMANDS_MAX 64
 
 struct page_option {
-    const char *heading; /* NULL: an option. Else the heading of those that follow */
+    const char *heading; /* NULL: an option. Else the heading of the following options */
     const char *name, *arg, *doc;
-    int letter; /* 0: there is no short form */
+    int letter; /* 0: no short form */
     bool optional;
     int group;
 };
@@ -27,7 +27,7 @@ struct page_options {
 
 struct page_command {
     const char *name, *args, *summary, *text;
-    struct page_options options; /* its own: those that all have stand in struct page */
+    struct page_options options; /* its own; options of all commands are in struct page */
 };
 
 struct page {
@@ -38,14 +38,14 @@ struct page {
     size_t commands;
 };
 
-/* The commands of a program that has some, else none; and pages that no other program has: each in
- * a file that is named for its program. */
+/* Adds the commands of a program that has some, and pages that no other program has. Each program
+ * has a file of its own for this. */
 void page_commands(struct page *page);
 bool page_other(const char *what, FILE *out);
 
 void page_add_options(struct page_options *to, const struct argp_option *options);
 
-/* scdoc.c: text for scdoc, which makes the man page of it. */
+/* scdoc.c: text for scdoc, which makes the man page from it. */
 void page_scdoc(const struct page *page, const char *section, FILE *out);
 void page_text(const char *text, FILE *out);  /* paragraphs */
 void page_words(const char *text, FILE *out); /* one line, with scdoc's own characters escaped */

@@ -1,4 +1,4 @@
-/* What is particular about programs without commands: nothing. */
+/* Programs without commands: nothing to add. */
 #include "pages.h"
 
 void page_commands(struct page *page)

@@ -1,4 +1,4 @@
-/* Man pages, as text for scdoc. See pages.h. What stays true: every line of ours begins with a word
+/* Man pages, as text for scdoc. See pages.h. Invariant: every line that we write begins with a word
  * or with scdoc's own mark, since scdoc gives a meaning to many characters at a line's start. */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void entries(char *paragraph, FILE *out)
     }
 }
 
-/* Lines that are set in, such as examples, stay as they are; others are one paragraph each. */
+/* Indented lines, such as examples, stay as they are; the others form one paragraph each. */
 static void lines(char *paragraph, FILE *out)
 {
     char *rest = NULL;
@@ -125,7 +125,7 @@ static void command(const struct page *page, const struct page_command *c, FILE 
     page_text(c->text, out);
 }
 
-/* The first sentence is what whatis(1) shows. */
+/* whatis(1) shows the first sentence. */
 static void head(const struct page *page, const char *section, FILE *out)
 {
     const char *text = page->before, *end = strstr(text, ". ");

@@ -1,4 +1,4 @@
-/* What of tern-sim reads its command line. */
+/* The part of tern-sim that reads its command line. */
 #include "tests/sim/options.h"
 
 int main(int argc, char **argv)

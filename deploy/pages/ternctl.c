@@ -1,4 +1,4 @@
-/* The commands of ternctl, each of which has a table of options of its own. */
+/* The commands of ternctl, each with a table of options of its own. */
 #include <stdlib.h>
 
 #include "client/ctl/ctl.h"
