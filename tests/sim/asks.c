@@ -1,5 +1,5 @@
-/* Fetches that name no peer (X11): what the daemon asks its peer, and what the peer answers. That
- * what comes is right is checked as of any fetch. */
+/* Fetches that name no peer (X11): the daemon's question to its peer, and the peer's answer.
+ * Arriving data is checked as for any fetch. */
 #include "data.h"
 #include "tickets.h"
 
@@ -40,7 +40,7 @@ void question_asked(struct sim *w, uint32_t d, const struct peer_msg *msg)
     MARK(peers_asked);
 }
 
-/* How much of it the daemon has in that pool, at most. */
+/* The most tokens of the sequence that the daemon has in that pool. */
 static uint32_t most_in(struct sim *w, uint32_t d, uint32_t pool, const struct question *q)
 {
     uint32_t space = w->d[d].space_of[q->tenant][q->ns], k = 1;
@@ -48,7 +48,7 @@ static uint32_t most_in(struct sim *w, uint32_t d, uint32_t pool, const struct q
     for (; space != NO_SPACE && k * w->L <= q->to; k++) {
         const struct chunk *c = chunk_at(w, d, pool, space, q->variant, k);
 
-        /* A load that is under way has told nobody that a chunk is on the device again. */
+        /* During a load no answer has named the chunks that are on the device again. */
         if (!(c->present && chunk_visible(w, d, c)) && !host_has(c))
             break;
     }
@@ -70,7 +70,7 @@ void question_answered(struct sim *w, uint32_t d, const struct peer_msg *msg)
             most_in(w, d, p, q) > most)
             most = most_in(w, d, p, q);
     EXPECT(told % w->L == 0 && told <= q->to, "answer_range", "%u of %u tokens", told, q->to);
-    /* The model does not know of what a fetch has published and told nobody of. */
+    /* The model does not know chunks that a fetch has published and no answer has named. */
     EXPECT(told <= most || (w->d[d].fetched >> q->tenant & 1) != 0, "answer_beyond",
            "%u tokens of tenant %u namespace %u sequence %u, and there are %u", told, q->tenant,
            q->ns, q->variant, most);
@@ -78,7 +78,7 @@ void question_answered(struct sim *w, uint32_t d, const struct peer_msg *msg)
         MARK(peer_has_it);
 }
 
-/* T22: those under way are of sessions that fetch and name no peer. */
+/* T22: the questions under way belong to sessions that fetch and name no peer. */
 void check_asks_full(struct sim *w, uint32_t d, const struct session *of)
 {
     uint32_t used[TENANTS] = {0};

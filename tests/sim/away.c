@@ -1,12 +1,12 @@
-/* Sessions that go away and come back (T14, S8, S10): what an engine asks for, what each answer
- * must be, and what the session has when it runs again: its own bytes, up to the length that came
- * back. Until every copy is acknowledged and the step has passed it holds the device as before. */
+/* Retract and recover (T14, S8, S10): the engine's requests, the required answers, and the contents
+ * of the session when it runs again: its own bytes, up to the length in the answer. Until every
+ * copy is acknowledged and the step has passed, the session pins the device as before. */
 #include "causes.h"
 #include "tickets.h"
 
 /* --- leaving --- */
 
-/* The state page's copy is queued before the engine gives its pages up. */
+/* Queues the copy of the state page before the engine gives up its pages. */
 void queue_copies(struct sim *w, uint32_t d, struct session *s)
 {
     struct work *k = NULL;
@@ -23,7 +23,7 @@ void queue_copies(struct sim *w, uint32_t d, struct session *s)
     }
 }
 
-/* Is all of the path on the host, as far as the model was told? */
+/* Is the whole path on the host, as far as answers have shown? */
 static bool path_copied(struct sim *w, uint32_t d, const struct session *s)
 {
     for (uint32_t k = 1; k * w->L <= s->committed; k++) {
@@ -45,7 +45,7 @@ static struct granule *entry_granule(struct sim *w, uint32_t d, const struct ses
     return &w->d[d].granule[s->tenant][s->table[g][at].granule];
 }
 
-/* Its device pages may go: the host has them, and no step reads them any more. */
+/* The session's device pages may be evicted: the host has them, and no step reads them any more. */
 static void unpin_device(struct sim *w, uint32_t d, struct session *s)
 {
     TRACE("    session %u.%u is retracted: its path may leave the device\n", s->id.slot, s->id.gen);
@@ -76,7 +76,7 @@ static uint32_t up(uint32_t n, uint32_t by)
     return (n + by - 1) / by;
 }
 
-/* Pages that a trim to p gives back. */
+/* Pages that a trim to p releases. */
 static uint32_t tail_pages(const struct sim *w, uint32_t d, const struct session *s, uint32_t p)
 {
     uint32_t n = 0;
@@ -110,11 +110,11 @@ static void check_no_host_room(struct sim *w, uint32_t d, const struct session *
     }
     EXPECT(sh->group < w->ngroups && sh->needed > 0, "host_shortage", "group %u needs %u",
            sh->group, sh->needed);
-    for (uint32_t i = 0; i < SESSIONS; i++) /* others have room on the way */
+    for (uint32_t i = 0; i < SESSIONS; i++) /* other retracts have reserved room */
         if (w->d[d].session[i].live && w->d[d].session[i].away == AWAY_HOST &&
             !w->d[d].session[i].unpinned)
             return;
-    if (w->d[d].spoilt) /* a rotten copy holds its room until it is replaced */
+    if (w->d[d].spoilt) /* a corrupt copy keeps its room until it is replaced */
         return;
     EXPECT(w->cfg.nstate || w->d[d].njobs || w->d[d].host_unsure || !host_fits(w, d, s->pool, need),
            "false_host_shortage", "session %u.%u: committed %u fits the host's free slabs",
@@ -122,8 +122,8 @@ static void check_no_host_room(struct sim *w, uint32_t d, const struct session *
     MARK(retract_host_no_room);
 }
 
-/* Retract of a session that cannot, or need not, be retracted. `came`: a fetch or a recovery was
- * under way, which may have ended in this very step. True: nothing more to do. */
+/* A Retract of a session that cannot, or need not, be retracted. `came`: a fetch or a recovery was
+ * under way, which may have ended in this step. Returns true if nothing is left to do. */
 static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum retract_mode mode,
                             uint32_t step, bool came)
 {
@@ -168,7 +168,7 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
     return false;
 }
 
-/* Steps up to that one may read its prefix, whatever it does meanwhile. */
+/* Steps up to `step` may read the session's prefix, whatever the session does meanwhile. */
 static void hold_until(struct sim *w, uint32_t d, const struct session *s, uint32_t step)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
@@ -181,7 +181,7 @@ static void hold_until(struct sim *w, uint32_t d, const struct session *s, uint3
             }
 }
 
-/* STATE to go on from p: in the table, or the resume point's. */
+/* STATE to resume at p: in the table, or that of the resume point. */
 static bool can_return(struct sim *w, uint32_t d, const struct session *s, uint32_t p)
 {
     if (!state_window_whole(w, d, s, p))
@@ -223,7 +223,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
         return;
     p = mode == RETRACT_HOST ? s->written : s->committed;
     pages = tail_pages(w, d, s, p);
-    lame = s->lame; /* it may have pages that the model was not told of */
+    lame = s->lame; /* it may have pages that no answer named */
     s->lame |= !can_return(w, d, s, p);
     EXPECT(lame || (w->cfg.nstate && w->cfg.tight == 3) ||
                w->reply->retract.free_now + w->reply->retract.free_at_step == pages,
@@ -265,7 +265,7 @@ void ask_recover(struct sim *w, uint32_t d, uint32_t i)
     ev.request.recover.session = s->handle;
     TRACE("  daemon %u recovers session %u (committed %u written %u allocated %u)\n", d, i,
           s->committed, s->written, s->allocated);
-    if (s->turn != TURN_AWAY) { /* it is here, or on its way */
+    if (s->turn != TURN_AWAY) { /* it runs, or recovers already */
         sim_step(w, d, &ev);
         EXPECT(w->reply && (w->reply->err == TERN_OK || w->reply->err == TERN_BUSY ||
                             w->reply->err == TERN_INVALID),
@@ -285,7 +285,7 @@ void ask_recover(struct sim *w, uint32_t d, uint32_t i)
         TRACE("    it is being loaded\n");
 }
 
-/* The table that came back is the one that the session had. */
+/* The table in the answer is the one that the session had. */
 static void check_table(struct sim *w, uint32_t d, const struct session *s, const struct reply *r)
 {
     uint32_t n[GROUPS] = {0};
@@ -295,7 +295,8 @@ static void check_table(struct sim *w, uint32_t d, const struct session *s, cons
             const struct table_run *run = &r->runs[i];
             const struct entry *e = &s->table[run->group][run->first + k];
 
-            /* Of a segment that is in the table in part, or where it has a page of its own. */
+            /* A page of a segment that is in the table only in part, or the session has its own
+             * page there. */
             if (run->group >= w->cfg.ngroups &&
                 (run->first + k < s->first[run->group] || run->first + k >= s->top[run->group] ||
                  e->granule == HOLE || e->mine))
@@ -313,8 +314,8 @@ static void check_table(struct sim *w, uint32_t d, const struct session *s, cons
                "group %u: %u pages for allocated %u", g, n[g], s->allocated);
 }
 
-/* Loaded back: the borrowed part is the tree's, with the bytes of this prefix; what it owns has
- * never been away. */
+/* After a load: the borrowed part is the tree's, with the bytes of this prefix; the session's own
+ * pages never left. */
 static void rebuild_table(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     for (uint32_t k = 1; k * w->L <= s->committed; k++) {
@@ -348,7 +349,7 @@ static void recover_failed(struct sim *w, uint32_t d, struct session *s, const s
                s->committed);
         MARK(recover_no_room);
         break;
-    case TERN_CORRUPT: /* the copy is bad: there is nothing to come back to */
+    case TERN_CORRUPT: /* the copy is bad, so nothing is recovered */
         EXPECT(s->unpinned, "recover_corrupt_held", "its pages are on the device");
         s->lost = 1;
         MARK(recover_corrupt);
@@ -375,7 +376,7 @@ bool session_recovered(struct sim *w, uint32_t d, const struct reply *r)
         return false;
     TRACE("  recover of session %u answered: err %u committed %u written %u allocated %u %s\n",
           (unsigned)(s - w->d[d].session), r->err, l->committed, l->written, l->allocated, r->text);
-    if (session_ends(w, d, s)) { /* aborted or closed in the middle of it */
+    if (session_ends(w, d, s)) { /* aborted or closed during the recovery */
         EXPECT(r->err != TERN_OK, "recover_of_closed", "err %u", r->err);
         s->turn = TURN_AWAY;
         MARK(load_aborted);

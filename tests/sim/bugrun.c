@@ -63,9 +63,9 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Can a history with this configuration show the planted bug? Histories that cannot are not played,
- * and count as histories that did not show it. Only of bugs that take thousands of histories is
- * anything told here. */
+/* Can a history with this configuration show the planted bug? Those that cannot are not played, and
+ * count as histories that did not show it. Only bugs that take thousands of histories have a case
+ * here. */
 static bool can_show(const struct config *c)
 {
     switch (planted_bug) {
@@ -203,7 +203,7 @@ int bugs_run(const struct bug_search *how)
         bug_find(&w, &h, bug, how, &f);
         if (how->shrink_to && f.seed)
             bug_keep(&w, &h, bug, &f, how->shrink_to);
-        missed += f.took[0] == 0; /* sorted: a run that missed comes first */
+        missed += f.took[0] == 0; /* sorted: a run without a find comes first */
         json_array_append_new(rows, found_json(bug, &f, how->runs));
         if (!how->json)
             printf("%2u  %-46s %s median %llu seeds, worst %llu  (%s)\n", bug, bug_text(bug),

@@ -7,17 +7,17 @@
 
 #define BUG_RUNS_MAX 5u
 
-/* Each bug is looked for `runs` times, from first seeds far apart, each time in `seeds` histories
- * at the most. */
+/* Looks for each bug `runs` times, from first seeds far apart, in at most `seeds` histories each
+ * time. */
 struct bug_search {
     const char *which; /* a number of bugs/bugs.h, or "all" */
     uint64_t seeds, first, runs;
     const char *shrink_to;
     bool json;
 };
-/* 0 only if each was found in every run. */
+/* Returns 0 only if each bug was found in every run. */
 int bugs_run(const struct bug_search *how);
-/* Plants one for what follows. False: this build has none, or no such number. */
+/* Turns the bug on for what follows. Returns false if this build has none, or no such number. */
 bool bug_plant(const char *which);
 
 #endif

@@ -1,7 +1,7 @@
-/* What the bytes of pages are. A page has a word for each of its tokens, on each rank, and it is
- * made of the prefix that ends with the token, so that torn, stale and foreign bytes are seen.
- * Where pools of other layout exchange pages (N3) the word of the prefix is that of all ranks
- * together: cfg.heads heads, of which each rank has its own, or all ranks have all. */
+/* The bytes of pages. A page has a word for each of its tokens, on each rank, made of the prefix
+ * that ends with the token, so that torn, stale and foreign bytes are visible. When pools of other
+ * layout exchange pages (N3), all ranks together have the word of the prefix: cfg.heads heads, of
+ * which each rank has its own, or all ranks have all. */
 #include "bytes.h"
 
 static uint32_t tag_mix(uint32_t rank, uint32_t group)
@@ -55,7 +55,7 @@ bool tag_prefix(struct sim *w, uint32_t d, const struct token_at *at, uint32_t *
         known |= bits;
         word |= v;
         if (w->cfg.heads == 0)
-            break; /* each rank has it all, mixed with its own number */
+            break; /* each rank has all, mixed with its own number */
     }
     *ret = word ^ mix;
     return true;

@@ -1,15 +1,15 @@
-/* What the words of pages are (bytes.c). */
+/* The contents of the words of pages (bytes.c). */
 #ifndef SIM_BYTES_H
 #define SIM_BYTES_H
 
 #include "sim.h"
 
-/* Who holds a word: that rank, of the so many that the pool lies on. */
+/* The holder of a word: a rank of a pool that lies on `ranks` ranks. */
 struct holder {
     uint32_t daemon, group, ranks, rank;
 };
 
-/* What it holds of the prefix. */
+/* The part of the prefix that the rank holds. */
 struct tag_form {
     uint32_t mix, shift, mask;
 };
@@ -30,7 +30,7 @@ static inline bool tag_is(const struct tag_form *f, uint32_t v, uint32_t prefix)
 struct token_at {
     uint32_t pool, group, granule, slot;
 };
-/* The prefix that all ranks together hold there. False: ranks that should hold the same do not. */
+/* The prefix in all ranks together. Returns false if ranks that should have equal data do not. */
 bool tag_prefix(struct sim *w, uint32_t d, const struct token_at *at, uint32_t *ret);
 
 #endif

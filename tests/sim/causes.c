@@ -1,7 +1,6 @@
-/* Why a core says BUSY: each refusal names its cause, and the model looks whether that holds as far
- * as it knows what the cause is about. A cause that the model has not heard of is a violation, so
- * BUSY excuses nothing by itself. The texts are the core's own, so a new wording is no new cause.
- */
+/* The causes of a BUSY answer: each refusal names its cause, and the model checks the cause as far
+ * as it knows its subject. An unknown cause is a violation, so BUSY excuses nothing by itself. The
+ * texts are the core's own constants, so a new wording is no new cause. */
 #include "causes.h"
 
 #include "core/arena/shares.h"
@@ -32,8 +31,8 @@ bool busy_for_stores(struct sim *w, uint32_t d, uint32_t tenant, const char *tex
     return true;
 }
 
-/* Eviction in pieces, pages that checksum jobs or copies hold, or pages of tickets that ended. Of
- * copies that the core begins in this step the model hears nothing. */
+/* Eviction in pieces, pages that checksum jobs or copies use, or pages of tickets that ended. The
+ * model does not see the copies that the core begins in this step. */
 static bool room_is_made(const struct sim *w, uint32_t d, const struct session *s)
 {
     return w->cfg.give_back || any_copy_or_seal(&w->d[d]) ||
@@ -41,13 +40,13 @@ static bool room_is_made(const struct sim *w, uint32_t d, const struct session *
            (w->cfg.host_behind && w->d[d].pool[s->pool].hgranules > 0);
 }
 
-/* Records of releases: only a table of few can be used up, by releases that wait for a step. */
+/* Records of releases: only a small table can be used up, by releases that wait for a step. */
 static bool retires_full(const struct sim *w)
 {
     return w->cfg.tight == 3;
 }
 
-/* A reset that was begun here, or at the peer, which tells of it in its turn. */
+/* A reset that was begun here, or at the peer, which spreads it in its turn. */
 static bool resets_spread(const struct sim *w)
 {
     for (uint32_t d = 0; d < DAEMONS; d++)
@@ -162,8 +161,8 @@ void check_busy_recover(struct sim *w, uint32_t d, const struct session *s, cons
            "busy_for_nothing", "%s", r->text);
 }
 
-/* Stores that nobody asked for have records, too, and of those that are due the model knows
- * nothing: that the table is full it cannot tell. */
+/* Stores that nobody asked for have records, too, and the model does not know the stores that are
+ * due: it cannot know whether the table is full. */
 void check_busy_store(struct sim *w, uint32_t d, const struct reply *r)
 {
     EXPECT((says(r, STORE_TIME_OVER) && disk_shutting(w, d)) ||

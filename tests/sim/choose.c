@@ -1,5 +1,5 @@
-/* Carries one choice out. What it has nothing to act on, it does not do: so any list of choices is
- * a history. */
+/* Carries one choice out. A choice that has nothing to act on does nothing: so any list of choices
+ * is a history. */
 #include "choices.h"
 #include "disk.h"
 #include "leases.h"
@@ -47,7 +47,7 @@ static void do_retract(struct sim *w, uint32_t d)
              s = pick_session(w, d, turns);
 
     if (s != NO && !w->d[d].pool[w->d[d].session[s].pool].hgranules && !chance(w, 30))
-        return;                            /* without a host tier there is less to see */
+        return;                            /* shows less without a host tier */
     for (uint32_t n = w->cfg.span ? 4 : 1; /* a long one, if there is one */
          n > 0 && s != NO && w->d[d].session[s].committed < w->cfg.span / 4 + 1 && chance(w, 80);
          n--)
@@ -65,7 +65,7 @@ static void do_recover(struct sim *w, uint32_t d)
     if (s == NO)
         return;
     if (w->d[d].session[s].unpinned &&
-        chance(w, 40)) /* what it left on the device was needed meanwhile */
+        chance(w, 40)) /* its pages on the device were needed meanwhile */
         evict(w, d, chance(w, 70));
     ask_recover(w, d, s);
     if (w->d[d].session[s].turn != TURN_LOADING || !w->d[d].session[s].live)
@@ -93,7 +93,7 @@ static void do_record(struct sim *w, uint32_t d)
     records_write_late(w, d);
     if (chance(w, 60))
         record_work(w, d, pick(w, 4));
-    if (chance(w, 10)) { /* a session whose turns follow each other has many records */
+    if (chance(w, 10)) { /* a session with many consecutive turns has many records */
         for (uint32_t n = 4 + pick(w, 28); n > 0 && s != NO && w->d[d].session[s].live; n--) {
             ask_record(w, d, s);
             record_work(w, d, pick(w, 4));
@@ -121,8 +121,8 @@ static void do_time(struct sim *w, uint64_t ns)
     sim_timers(w, 1);
 }
 
-/* Something to store is there when it is computed, its steps have passed and its checksums are
- * known. */
+/* Computes a list, runs its steps and computes its checksums, so that there is something to
+ * store. */
 static void converse(struct sim *w, uint32_t d, uint32_t e)
 {
     engine_advance(w, d, e);
@@ -141,8 +141,8 @@ static void converse(struct sim *w, uint32_t d, uint32_t e)
         job_finish(w, d, pick(w, JOBS));
 }
 
-/* Others compute what the session reads from the disk, and it is stored while what is read turns
- * out to be wrong. */
+/* Other engines compute the prefix that the session reads from the disk, and it is stored while a
+ * page of the read turns out to be wrong. */
 static void store_what_is_read(struct sim *w, uint32_t d, uint32_t reads)
 {
     const struct session *r = &w->d[d].session[reads];
@@ -195,7 +195,7 @@ static void do_disk(struct sim *w, uint32_t d)
     if (!disk_is_on(w, d))
         return;
     converse(w, d, pick_engine(w, d));
-    if (chance(w, 12)) { /* what leaves memory next is stored */
+    if (chance(w, 12)) { /* the pages that leave memory next are stored */
         sim_timers(w, d);
         evict(w, d, false);
     }
@@ -207,7 +207,7 @@ static void do_disk(struct sim *w, uint32_t d)
     disk_check(w, d);
 }
 
-/* Most often of a session that has something to store. */
+/* Most often for a session that has something to store. */
 static void do_store(struct sim *w, uint32_t d)
 {
     uint32_t s = NO;
@@ -224,7 +224,7 @@ static void do_store(struct sim *w, uint32_t d)
     sim_timers(w, d);
 }
 
-/* Most often at an instant at which a file is written. */
+/* Most often while a file is being written. */
 static void crash(struct sim *w, uint32_t d)
 {
     for (uint32_t n = 4; n > 0 && !disk_writes(w, d) && chance(w, 80); n--) {
@@ -291,7 +291,7 @@ static void do_conn_close(struct sim *w, uint32_t d)
 {
     uint32_t conn = 1 + pick(w, CONNS - 1), s = pick_session(w, d, 1u << TURN_FETCHING);
 
-    if (s != NO && chance(w, 60)) /* somebody waits there for an answer */
+    if (s != NO && chance(w, 60)) /* a caller waits there for an answer */
         conn = w->d[d].session[s].fetch_conn;
 
     if (!w->d[d].conn[conn].open)
@@ -316,8 +316,8 @@ static void do_step_back(struct sim *w, uint32_t d, uint32_t e)
     MARK(step_back_refused);
 }
 
-/* E7: a rank shows what it cannot have finished, until it publishes its next step. For the model it
- * has finished nothing more. */
+/* E7: a rank publishes a step that it cannot have finished, until it publishes its next step. The
+ * model counts no further step as finished. */
 static void do_step_jump(struct sim *w, uint32_t d, uint32_t e)
 {
     struct engine *g = &w->d[d].engine[e];
@@ -338,7 +338,7 @@ static void do_step_jump(struct sim *w, uint32_t d, uint32_t e)
     sim_step(w, d, &ev);
 }
 
-/* Completions for what is no longer there must change nothing. */
+/* Completions of jobs that no longer exist must change nothing. */
 static void do_stale_completion(struct sim *w, uint32_t d)
 {
     struct event ev = {.kind = EV_SEALED};
@@ -378,7 +378,7 @@ static void do_stale_completion(struct sim *w, uint32_t d)
         ev.pulled.pull = pull_id_unpack(id);
         ev.pulled.ok[0] = ~0ull;
     }
-    for (uint32_t i = 0; i < PULLS * 2; i++) /* one that could be real */
+    for (uint32_t i = 0; i < PULLS * 2; i++) /* an id that could be real */
         if (w->d[d].pull[i].used && pull_id_pack(w->d[d].pull[i].id) == id)
             return;
     for (uint32_t i = 0; i < SERVES * 2; i++)
@@ -412,7 +412,7 @@ static void do_kill(struct sim *w, uint32_t d, uint32_t kind, uint32_t e)
     }
 }
 
-/* A client that lost an answer asks again: nothing happens twice (S8, fault 26). */
+/* A client that lost an answer sends its request again: nothing happens twice (S8, fault 26). */
 static void do_repeat(struct sim *w, uint32_t d, uint32_t e)
 {
     uint32_t s = pick_session(w, d, 1u << TURN_OPEN | 1u << TURN_FINISHED);
@@ -459,7 +459,7 @@ static void do_handoff(struct sim *w, uint32_t d)
         ask_handoff(w, d, i);
 }
 
-/* What may come between a hand-over and its end. */
+/* Events between a hand-over and its end. */
 static void meddle(struct sim *w, uint32_t source)
 {
     uint32_t to = 1 - source;
@@ -500,7 +500,7 @@ static void meddle(struct sim *w, uint32_t source)
     }
 }
 
-/* Both daemons go on with what is under way. */
+/* Both daemons continue the work under way. */
 static void go_on(struct sim *w, uint32_t source, uint32_t n)
 {
     for (; n > 0; n--) {
@@ -536,14 +536,14 @@ static void do_ticket(struct sim *w, uint32_t source)
         if (chance(w, 25))
             meddle(w, source);
         if (chance(w, 20) &&
-            ticket_done_comes(w, source)) /* it comes behind the source's own end */
+            ticket_done_comes(w, source)) /* it arrives after the source's own end */
             do_time(w, w->cfg.deadline_ms * MS);
     }
     sim_timers(w, 0);
     sim_timers(w, 1);
 }
 
-/* One of which a ticket was promised. NO: there is none. */
+/* A session with a promised ticket. NO: none. */
 static uint32_t pick_promised(struct sim *w, uint32_t d)
 {
     uint32_t at = pick(w, SESSIONS), set = sessions_usable(&w->d[d], TURNS_ALL, ENGINES_ALL);
@@ -557,7 +557,7 @@ static uint32_t pick_promised(struct sim *w, uint32_t d)
     return NO;
 }
 
-/* It computes its list, and is handed over when all of it is there, now and then before. */
+/* Computes the session's list and hands it over when the list is complete, now and then before. */
 static void compute_followed(struct sim *w, uint32_t d, uint32_t i)
 {
     const struct session *s = &w->d[d].session[i];
@@ -647,7 +647,7 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
     case CHOICE_cut: do_cut(w, d); break;
     case CHOICE_one_way: do_one_way(w, d); break;
     case CHOICE_corrupt:
-        for (uint32_t n = 1 + pick(w, 4); n > 0; n--) /* the same pages again, perhaps */
+        for (uint32_t n = 1 + pick(w, 4); n > 0; n--) /* perhaps the same pages again */
             data_move(w, d, true);
         break;
     case CHOICE_broken: do_broken(w, d); break;
@@ -688,9 +688,9 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
     }
 }
 
-/* Whatever could be done was done with the event that made it possible: a timer that comes early,
- * or an operator who looks, finds nothing. The step takes time itself: what becomes due in that was
- * not forgotten. */
+/* All possible work was done with the event that made it possible: an early timer, or an operator's
+ * look, finds nothing. The step takes time itself: work that becomes due during it was not
+ * forgotten. */
 static void check_idle(struct sim *w, uint32_t d)
 {
     struct event ev = {.kind = w->now / STEP_NS % 2 ? EV_LOOK : EV_TIMER};
@@ -703,7 +703,7 @@ static void check_idle(struct sim *w, uint32_t d)
            "an event that nobody asked for made %u actions", w->out->n);
 }
 
-/* What the model counts so that it need not look is what there is to see. */
+/* The counts that the model keeps as shortcuts equal the real counts. */
 static void check_counts(struct sim *w, uint32_t d)
 {
     const struct daemon *m = &w->d[d];
@@ -726,7 +726,7 @@ static void say_choice(const struct sim *w, const struct choice *c)
     printf("%u: %s on daemon %u\n", w->at_choice, name[c->kind], c->daemon);
 }
 
-/* What costs too much after each choice is looked at after some; which ones a history draws. */
+/* Checks that cost too much after each choice run after some; the history draws which. */
 static void look_around(struct sim *w, uint32_t d, uint32_t r)
 {
     if ((r & 7) == 0)

@@ -1,4 +1,4 @@
-/* What a history runs with, and the faults that it may meet. */
+/* The settings of a history, and the faults that it may meet. */
 #ifndef SIM_CONFIG_H
 #define SIM_CONFIG_H
 
@@ -42,12 +42,13 @@ enum fault {
         FAULT_COUNT
 };
 
-/* What a history runs with besides its choices. Small numbers, written to tapes by name. A window
+/* The settings of a history besides its choices. Small numbers, written to tapes by name. A window
  * of 0 is a RECURRENT group. heads: of a page, where pools of other layout exchange pages; 0: they
- * do not. whole: bit a daemon whose ranks all hold all heads. far_: of the second daemon; 0: as the
+ * do not. whole: bit a daemon whose ranks all have all heads. far_: of the second daemon; 0: as the
  * first has it. slow: the source whose pages come seldom, enum slow_source. own: each daemon is its
- * own peer, and they are not each other's. together: one event may report several checksum jobs.
- * cut: where `give_back` is set, the daemon takes a Match and a Peek in pieces of as few records. */
+ * own peer, and the two are no peers of each other. together: one event may report several checksum
+ * jobs. cut: where `give_back` is set, the daemon splits a Match and a Peek into pieces of as few
+ * records. */
 #define CONFIG_FIELDS(X)                                                                           \
     X(tenants)                                                                                     \
     X(ngroups)                                                                                     \

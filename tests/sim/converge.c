@@ -1,5 +1,5 @@
-/* The end of every history: faults stop, and everything must come to rest (P5). Only here are the
- * core's own views read: nothing may be left in them. */
+/* The end of every history: faults stop, and everything must come to rest (P5). Only here does the
+ * model read the core's own views: they must be empty. */
 #include "disk.h"
 #include "leases.h"
 #include "records.h"
@@ -43,7 +43,7 @@ static void settle_engine(struct sim *w, uint32_t d, uint32_t e)
     EXPECT(!g->used, "sim_engine", "engine %u.%u has processes left", d, e);
 }
 
-/* A live engine steps on: it comes to what it has named, as by a wait for a step ahead. */
+/* A live engine runs all the steps that it has named, as for a wait for a step ahead. */
 static void step_on(struct sim *w, uint32_t d, uint32_t e)
 {
     struct engine *g = &w->d[d].engine[e];
@@ -92,7 +92,8 @@ static bool waiting(const struct sim *w)
     return false;
 }
 
-/* A store waits until the disk is tried again, or gave way and pins nothing for a while. */
+/* A store waits for the next try of the disk, or gave way to a request and pins nothing for a
+ * while. */
 static bool disk_waits(struct sim *w)
 {
     for (uint32_t d = 0; d < DAEMONS; d++) {
@@ -133,7 +134,7 @@ static void quiesce(struct sim *w)
             continue;
         if (!waiting(w) && !disk_waits(w))
             return;
-        w->now += w->limits.transfer_deadline_ns / 4; /* what was lost ends by its deadline */
+        w->now += w->limits.transfer_deadline_ns / 4; /* lost transfers end by their deadline */
     }
 }
 
@@ -148,7 +149,7 @@ static void close_sessions(struct sim *w, uint32_t d)
                        w->d[d].session[s].turn != TURN_HANDED;
             if (!any)
                 break;
-            sim_timers(w, d); /* what is freed in pieces lets a close go on that waits for it */
+            sim_timers(w, d); /* a close may wait for pages that are freed in pieces */
             w->rng = i + 1;
             step_request(w, d, e, WANT_CLOSE);
         }
@@ -194,7 +195,7 @@ static void check_rest(struct sim *w, uint32_t d)
                 check_group(w, d, i, &p.group[g], g);
 }
 
-/* Only where the model knows every node, and each has its window for itself. */
+/* Only where the model knows every node, and no two share a window. */
 static void check_superseded(struct sim *w, uint32_t d)
 {
     struct pool_view v;
@@ -229,7 +230,7 @@ static bool nodes_left(const struct sim *w)
     return n > 0;
 }
 
-/* A hand-over may have named a step that was still to come. */
+/* A hand-over may have named a later step. */
 static void run_named(struct sim *w)
 {
     for (uint32_t d = 0; d < DAEMONS; d++) {
@@ -243,7 +244,7 @@ static void run_named(struct sim *w)
     quiesce(w);
 }
 
-/* Y2: what still stands is fetched, and comes whole, unless the pool has no room or holds other
+/* Y2: fetches the standing tickets; they arrive whole, unless the pool has no room or lies on other
  * ranks. */
 static void tickets_come(struct sim *w)
 {
@@ -261,7 +262,7 @@ static void tickets_come(struct sim *w)
     quiesce(w);
 }
 
-/* Y3, P5: what nobody has fetched goes when its time is over. */
+/* Y3, P5: a ticket that nobody has fetched ends at its deadline. */
 static void tickets_pass(struct sim *w)
 {
     for (uint32_t d = 0; d < DAEMONS; d++)
@@ -274,8 +275,8 @@ static void tickets_pass(struct sim *w)
     EXPECT(tickets_until(w) == 0, "tickets_left", "a ticket stands for ever");
 }
 
-/* Everything ends: engines give back what they have, what is cached is stored and goes. `ends`: the
- * daemons are told to end before. */
+/* Everything ends: engines release all they have; cached prefixes are stored and evicted. `ends`:
+ * the daemons are shut down before. */
 static void come_to_rest(struct sim *w, bool ends)
 {
     turns_near(w);
@@ -302,7 +303,7 @@ static void come_to_rest(struct sim *w, bool ends)
         check_superseded(w, d);
         unpin_all(w, d);
     }
-    quiesce(w); /* what was pinned may be copied to the host now */
+    quiesce(w); /* pinned pages may be copied to the host now */
     if (ends) {
         for (uint32_t d = 0; d < DAEMONS; d++)
             disk_told_to_end(w, d);
@@ -314,7 +315,7 @@ static void come_to_rest(struct sim *w, bool ends)
         EXPECT(i < ROUNDS, "nodes_left", "after %u rounds", ROUNDS);
         for (uint32_t d = 0; d < DAEMONS; d++)
             evict(w, d, true);
-        quiesce(w); /* what leaves memory is stored first, if there is a disk */
+        quiesce(w); /* with a disk, what leaves memory is stored first */
     }
     for (uint32_t d = 0; d < DAEMONS; d++) {
         check_rest(w, d);

@@ -1,12 +1,12 @@
-/* The data path: pulls that write straight into the destination's pages. Bytes move at moments of
- * the simulator's choosing; a receive that was posted may still land after a stop, until the proof
- * that it is quiet. What the source does for them is in serves.c. */
+/* The data path: pulls that write straight into the destination's pages. Bytes move at moments that
+ * the simulator chooses; a receive that was posted may still write after a stop, until the proof
+ * that it is quiet. The source's part is in serves.c. */
 #include "data.h"
 #include "disk.h"
 #include "reshard.h"
 #include "tickets.h"
 
-#define PATH_DIES   15 /* of a hundred batches that have come in part */
+#define PATH_DIES   15 /* of a hundred batches that have arrived in part */
 #define SOURCE_LAGS 85 /* of a hundred times that a slow source could send */
 
 uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
@@ -26,8 +26,8 @@ struct opened *opened_of(struct sim *w, uint32_t d, struct pull_id id)
     return o->order != 0 && pull_id_equal(o->id, id) ? o : NULL;
 }
 
-/* The peer was asked for it, perhaps once more: then not before the peer said, and not too often.
- */
+/* The peer was asked for the transfer, perhaps again: then not before the time that the peer named,
+ * and not too often. */
 void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
     struct opened *o = opened_of(w, d, msg->pull);
@@ -60,7 +60,7 @@ void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
     }
 }
 
-/* What the peer has is younger than this; what it brings here becomes content here. */
+/* The peer's content is younger than this reset; what is fetched becomes content here. */
 static void fetched_content(struct sim *w, uint32_t d, const struct opened *o)
 {
     for (uint32_t i = 0; i < SESSIONS; i++) {
@@ -73,7 +73,7 @@ static void fetched_content(struct sim *w, uint32_t d, const struct opened *o)
     }
 }
 
-/* The peer has too little, and was not busy: it is asked again, but not at once. */
+/* The peer has too few tokens and was not busy: it is asked again, but not at once. */
 static void pull_waits(struct sim *w, uint32_t d, struct opened *o)
 {
     MARK(fetch_awaits);
@@ -123,8 +123,8 @@ static uint32_t batches_used(const struct sim *w, uint32_t d, struct pull_id id)
     return n;
 }
 
-/* X8: a prefetch asks before a fetch that a decode waits for only where so many batches in a row
- * were of no prefetch; and it is not made to wait for more. */
+/* X8: a prefetch asks before a fetch that a decode waits for only after that many batches in a row
+ * without a prefetch, and then it need not wait any longer. */
 static void check_pull_class(struct sim *w, uint32_t d, const struct opened *mine,
                              const struct opened *o)
 {
@@ -152,7 +152,7 @@ static struct pull *pull_by_id(struct sim *w, uint32_t d, struct pull_id id)
     return NULL;
 }
 
-/* It asks for nothing more until it is over. */
+/* A broken pull asks for nothing more until it is over. */
 static bool pull_broke(struct sim *w, uint32_t d, struct pull_id id)
 {
     const struct pull *p = pull_by_id(w, d, id);
@@ -168,7 +168,7 @@ static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
 
     EXPECT(mine, "pull_unopened", "pages asked for pull %u.%u, which is over", id.slot, id.gen);
     if (mine->disk)
-        return; /* how much it has left to ask for, nobody says */
+        return; /* no message names its number of unasked pages */
     for (uint32_t i = 0; i < OPENS; i++) {
         const struct opened *o = &w->d[d].opened[i];
 
@@ -189,7 +189,7 @@ static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
 
 /* --- pulls --- */
 
-/* A page of the source's as it leaves. */
+/* A page of the source at the moment of sending. */
 struct sent {
     uint32_t pool, granule, record;
 };
@@ -229,7 +229,7 @@ static struct pull *pull_new(struct sim *w, uint32_t d, const struct action *act
     return p;
 }
 
-/* A page is ours to be written from now on. */
+/* From now on the page may be written. */
 static void batch_page(struct sim *w, uint32_t d, const struct pull *p, const struct page_at *at)
 {
     struct granule *g = page_granule(w, d, p->pool, at->group, at->index);
@@ -276,7 +276,7 @@ static void batch_span(struct sim *w, uint32_t d, struct pull *p, struct batch *
             (uint16_t)at_of(w, d, p->pool, page_granule(w, d, p->pool, at->group, at->index));
         b->record[b->npages] = (uint16_t)at->record;
         b->group[b->npages] = (uint8_t)at->group;
-        if (pages == 1) /* of a span some pages may be no engine's */
+        if (pages == 1) /* of a span, some pages may belong to no engine */
             fetch_waits_page(w, d, p->id, at->group, (struct page_ref){at->index, at->gen});
     }
     if (p->disk)
@@ -293,7 +293,7 @@ static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *
     return n * pool_moves(w, (struct pool_at){d, p->pool});
 }
 
-/* What is under way under one limit. */
+/* Bytes and spans under way under one limit. */
 struct in_flight {
     uint64_t bytes;
     uint32_t spans;
@@ -305,15 +305,15 @@ static void count_in_flight(struct in_flight *f, bool counts, uint64_t bytes, ui
     f->spans += counts ? spans : 0;
 }
 
-/* One span that is larger than the limit goes alone. */
+/* A span that is larger than the limit moves alone. */
 static void check_limit(struct sim *w, const char *name, const struct in_flight *f, uint64_t limit)
 {
     EXPECT(f->spans == 1 || f->bytes <= limit, name, "%llu bytes in %u spans (limit %llu)",
            (unsigned long long)f->bytes, f->spans, (unsigned long long)limit);
 }
 
-/* X8: no more bytes under way than the limits allow. And no more batches, of which those of a
- * transfer that was stopped count until it is quiet. */
+/* X8: the bytes under way are within the limits. So are the batches; those of a stopped transfer
+ * count until it is quiet. */
 static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant, bool disk)
 {
     struct in_flight peer = {0}, flow = {0}, of_tenant = {0};
@@ -391,7 +391,7 @@ void take_pull_stop(struct sim *w, uint32_t d, const struct action *act)
 {
     struct pull *p = pull_by_id(w, d, act->pull_stop.pull);
 
-    if (!p) { /* it never asked for a page, but the core wants the proof all the same */
+    if (!p) { /* it asked for no page, but the core still wants the proof */
         const struct opened *o = opened_of(w, d, act->pull_stop.pull);
 
         p = pull_slot(w, d, act->pull_stop.pull);
@@ -412,8 +412,8 @@ static bool in_flight(const struct pull *p)
     return false;
 }
 
-/* Its answer came, or nobody waits for it. What was not published is the core's again once it is
- * quiet. `orphaned`: the model was not told how much was published. */
+/* The fetch was answered, or nobody waits for it. Unpublished pages belong to the core again once
+ * the pull is quiet. `orphaned`: no answer named how much was published. */
 void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned)
 {
     struct granule *g = w->d[d].granule[tenant_of(w, d, p->pool)];
@@ -471,8 +471,8 @@ static void pull_break(struct sim *w, uint32_t d, struct pull *p, enum tern_err 
     sim_step(w, d, &ev);
 }
 
-/* What the source's data path sends for one page: only what is committed, sealed and of the
- * generation asked for. */
+/* The page that the source's data path sends: only a committed, sealed one of the generation in the
+ * request. */
 static bool source_page(struct sim *w, uint32_t s, const struct pull *p, uint32_t group,
                         struct page_ref ref, struct sent *ret)
 {
@@ -505,7 +505,7 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, uint32_
     return true;
 }
 
-/* Those of the source's pages of a span that are there. */
+/* The existing pages of the source's part of the span. */
 static bool source_span(struct sim *w, uint32_t s, const struct pull *p, const struct span *of,
                         struct sent sent[SLOTS])
 {
@@ -521,7 +521,7 @@ static bool source_span(struct sim *w, uint32_t s, const struct pull *p, const s
     return true;
 }
 
-/* As they are; where all ranks hold alike, from the first of them. */
+/* Copies pages unchanged; when all ranks have equal data, from the first of them. */
 static void page_copy(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b,
                       uint32_t at, const struct sent *from)
 {
@@ -560,7 +560,7 @@ static void span_reshard(struct sim *w, uint32_t d, const struct pull *p, const 
     span_carry(w, &m);
 }
 
-/* Their checksums are those of what came, unless it is spoilt on the way. */
+/* Stores the checksums of the received bytes; only a later bit flip makes them wrong. */
 static void span_sums(struct sim *w, uint32_t d, const struct pull *p, const struct batch *b,
                       const struct span *of)
 {
@@ -581,7 +581,7 @@ static void span_spoil(struct sim *w, uint32_t d, const struct pull *p, const st
     FAULT(page_corrupt);
 }
 
-/* One span arrives. False: the source refused it. */
+/* One span arrives. Returns false if the source refused it. */
 static bool span_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
                       bool corrupt)
 {
@@ -634,8 +634,8 @@ static struct pull *pull_choose(struct sim *w, uint32_t d, bool stopping)
     return NULL;
 }
 
-/* One of several paths has died half way: what it had been asked for is asked for on another one,
- * and comes once more. */
+/* A path of several fails half way: its spans are requested on another one, and arrive once
+ * more. */
 static void path_lost(struct sim *w, const struct pull *p, struct batch *b)
 {
     if (p->disk || p->stopping || p->broken || w->quiet_phase || !chance(w, PATH_DIES))
@@ -648,8 +648,8 @@ static void path_lost(struct sim *w, const struct pull *p, struct batch *b)
     MARK(path_lost_half_way);
 }
 
-/* In some histories one of two sources lags behind: what it has been asked for keeps its part of
- * the limits (X8), and the other goes on. */
+/* In some histories one of two sources is slow: its requests keep their part of the limits (X8),
+ * and the other source continues. */
 static bool lags(struct sim *w, const struct pull *p)
 {
     return w->cfg.slow == (p->disk ? SLOW_DISK : SLOW_PEER) && !w->quiet_phase &&
@@ -685,7 +685,7 @@ void data_move(struct sim *w, uint32_t d, bool corrupt)
         path_lost(w, p, b);
 }
 
-/* What has come up to now is all: the transfer ends by its deadline, and holds up no other. */
+/* Nothing more arrives: the transfer ends by its deadline, and delays no other. */
 static void path_silent(struct sim *w, struct pull *p)
 {
     p->silent = 1;

@@ -1,12 +1,12 @@
-/* A disk beside each core that has one (D1 to D9). A file that the core wants written is there when
- * the seed says so, whole, or not at all; what it gives back goes when the seed says so. A crash
- * leaves what was acknowledged, and of all else what the seed says: a file that was being written
- * is there whole or not at all, since it gets its name last; what was given back may be there
- * again, whole files as well as single extents. The next core is told of what lies there.
+/* A disk beside each core that has one (D1 to D9). The seed decides when a file that the core wants
+ * written is durable, whole or not at all, and when a dropped file or extent goes. A crash leaves
+ * what was acknowledged, and of the rest what the seed decides: a file that was being written
+ * exists whole or not at all, since it gets its name last; dropped files and single extents may
+ * exist again. The next core receives a list of all that lies there.
  *
- * Of each extent the model knows, from the tokens in it and from the extents that it names, which
- * prefix it is of. What may be found, and what must be, is compared with that (disk_checks.c).
- * Nothing here is read from a core. */
+ * From the tokens in each extent and the extents that it names, the model knows its prefix. It
+ * compares that with what may be found, and what must be (disk_checks.c). Nothing here is read from
+ * a core. */
 #include "disks.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ void disks_destroy(struct sim *w)
         free(w->disk[d]);
 }
 
-/* What a core has begun ends with it. */
+/* The stores and drops that a core has begun end with it. */
 static void forget_core(struct disks *k)
 {
     k->pause_ns = 0;
@@ -127,7 +127,7 @@ static void file_free(struct disks *k, struct dfile *f)
 
 /* --- a file is to be written --- */
 
-/* Which sequence goes on so behind that prefix? */
+/* The sequence that continues that prefix with these tokens. */
 static struct ident ident_of(struct sim *w, struct ident up, const uint32_t *tokens,
                              const struct extra_key *key)
 {
@@ -146,7 +146,7 @@ static struct ident ident_of(struct sim *w, struct ident up, const uint32_t *tok
     violation(w, "stored_unknown", "tokens [%u, %u) of no prefix", from, from + w->L);
 }
 
-/* Where the pages of the group lie in the sequence, the i-th of the chunk's. */
+/* Position in the sequence of the first token of the chunk's i-th page of the group. */
 static uint32_t page_token(const struct sim *w, uint32_t d, uint32_t g, uint32_t k, uint32_t i)
 {
     uint32_t pt = w->page_tokens[d][g], end = k * w->L;
@@ -161,7 +161,7 @@ static uint32_t pages_of(const struct sim *w, uint32_t d, uint32_t g, uint32_t k
     return g < w->cfg.ngroups ? w->L / w->page_tokens[d][g] : seg_pages(w, d, g, k);
 }
 
-/* What lies on the host was committed there by a copy. */
+/* A page on the host was committed there by a copy. */
 static void hold_host_page(struct sim *w, uint32_t d, const struct dfile *f, struct ext *x,
                            const struct page_at *at)
 {
@@ -217,7 +217,7 @@ static void hold_page(struct sim *w, uint32_t d, const struct dfile *f, struct e
            "group %u index %u is of kind %u", at->group, at->index, g->own);
 }
 
-/* The pages of an extent, by group; returns how many there are. */
+/* Records the pages of an extent, by group; returns their number. */
 static uint32_t hold_pages(struct sim *w, uint32_t d, const struct dfile *f, struct ext *x,
                            const struct page_at *at)
 {
@@ -245,7 +245,7 @@ static uint32_t hold_pages(struct sim *w, uint32_t d, const struct dfile *f, str
     return n;
 }
 
-/* What it names as above it is durable, or earlier in the file. */
+/* The extent that it names as its parent is durable, or earlier in the file. */
 static void name_above(struct sim *w, struct disks *k, struct ext *x, const uint32_t *tokens,
                        const struct extra_key *key)
 {
@@ -398,7 +398,7 @@ static bool page_agrees(struct sim *w, uint32_t d, const struct dfile *f, const 
                   w->page_tokens[d][p->group] * sizeof(uint32_t)) == 0;
 }
 
-/* Has a bit tipped on the host, in what the file is made of? */
+/* Has a bit flipped on the host, in a page of the file? */
 static bool host_rotted(struct sim *w, uint32_t d, const struct dfile *f)
 {
     struct disks *k = w->disk[d];
@@ -412,7 +412,7 @@ static bool host_rotted(struct sim *w, uint32_t d, const struct dfile *f)
     return false;
 }
 
-/* What is written is what was committed: every byte of it, as it lies there now. */
+/* Every byte that is written is the committed one, as it lies in memory now. */
 static void read_in(struct sim *w, uint32_t d, const struct dfile *f, struct ext *x)
 {
     uint32_t group = NO, nth = 0;
@@ -518,7 +518,7 @@ static void end_write(struct sim *w, uint32_t d, struct dfile *f)
     k->moved = 1;
     sim_step(w, d, &ev);
     if (ev.written.err == TERN_CORRUPT && core_deadline(w->d[d].core) > w->now + STEP_NS &&
-        chance(w, 20)) { /* once more: it is nobody's now */
+        chance(w, 20)) { /* sent again: the core no longer knows the file */
         uint64_t before = core_changes(w->d[d].core);
 
         sim_step(w, d, &ev);
@@ -527,7 +527,7 @@ static void end_write(struct sim *w, uint32_t d, struct dfile *f)
     }
 }
 
-/* --- what is given back --- */
+/* --- what is dropped --- */
 
 void take_disk_drop(struct sim *w, uint32_t d, const struct action *act)
 {
@@ -592,7 +592,7 @@ bool disk_pending(const struct sim *w, uint32_t d)
     return disk_writes(w, d);
 }
 
-/* A hole that no crash brings back; pages that rot. */
+/* Turns a hole into one that no crash restores, and corrupts pages. */
 static void settle_one(struct sim *w, struct disks *k)
 {
     struct ext *x = k->top ? &k->ext[pick(w, k->top)] : NULL;
@@ -606,7 +606,7 @@ static void settle_one(struct sim *w, struct disks *k)
     }
 }
 
-/* A file is removed behind the daemon's back. Its disk finds out, and tells. */
+/* A file is removed behind the daemon's back. The disk notices, and reports it. */
 static void lose_one(struct sim *w, uint32_t d)
 {
     struct disks *k = w->disk[d];
@@ -619,7 +619,7 @@ static void lose_one(struct sim *w, uint32_t d)
     FAULT(disk_file_lost);
     f->lost = 1;
     for (EXTS(k, x))
-        if (ext_known(x) && x->file == file_slot(k, f)) { /* of others `up` may be anything */
+        if (ext_known(x) && x->file == file_slot(k, f)) { /* in other states `up` is undefined */
             x->spoilt = 1;
             disk_ext_bad(k, x);
         }
@@ -664,7 +664,7 @@ static void file_crashed(struct sim *w, uint32_t d, struct dfile *f)
         MARK(crash_before_drop);
     if (f->state == FILE_WRITING && whole) {
         became_durable(w, d, f);
-        for (EXTS(k, x)) /* and nobody was told */
+        for (EXTS(k, x)) /* and no core was informed */
             x->back |= x->state == EXT_THERE && x->file == file_slot(k, f);
     } else if (f->state == FILE_WRITING) {
         came_to_nothing(w, d, f);
@@ -689,8 +689,8 @@ static void file_crashed(struct sim *w, uint32_t d, struct dfile *f)
         file_free(k, f);
 }
 
-/* An extent whose header cannot be read is not found, by no start. Of a file without others no core
- * hears again. */
+/* No start finds an extent whose header cannot be read. A file without other extents is never
+ * reported to a core again. */
 static void rot(struct sim *w, struct disks *k)
 {
     bool known[DISK_NFILES] = {false};
@@ -714,7 +714,7 @@ void disk_crash(struct sim *w, uint32_t d)
 
     if (!disk_is_on(w, d))
         return;
-    for (EXTS(k, x)) { /* what this core was sure of, its successor has to find */
+    for (EXTS(k, x)) { /* the next core must find all that this core was sure of */
         x->must = !unsure && ext_known(x) && !x->bad && !x->doomed;
         x->bad = x->doomed = 0;
         x->old = 1;
@@ -803,8 +803,8 @@ void disk_engine_died(struct sim *w, uint32_t d)
         w->disk[d]->troubled = 1;
 }
 
-/* Was something due for so long that its last copy is kept no more? That is so at the earliest when
- * the tenant had stores without a break for as long. */
+/* Was a store due for so long that its last copy is no longer kept? That is possible only after the
+ * tenant had stores without a break for that time. */
 static bool kept_too_long(struct sim *w, struct disks *k, uint32_t tenant, uint32_t stores)
 {
     if (stores == 0)
@@ -814,8 +814,9 @@ static bool kept_too_long(struct sim *w, struct disks *k, uint32_t tenant, uint3
     return stores > 0 && w->now - k->storing_since[tenant] >= DISK_KEEP_MS_MAX * MS;
 }
 
-/* Who needs records of nodes or tokens gets those of nodes that are due, too. A tenant has half of
- * a table at least, and where it uses no more than that, it may be all that it has. */
+/* A request that needs records of nodes or tokens gets those of nodes that are due, too. A
+ * tenant has half of a table at least and may have no more, so records count as short once half
+ * is used. */
 static bool records_are_short(const struct sim *w, uint32_t d)
 {
     struct core_view v;
@@ -824,8 +825,8 @@ static bool records_are_short(const struct sim *w, uint32_t d)
     return v.token_blocks_free <= w->limits.token_blocks / 2 || v.nodes_free <= w->limits.nodes / 2;
 }
 
-/* D2: whatever pages are needed, a store that is due fails for a reason alone. Which STATE is
- * superseded meanwhile the model can't tell. */
+/* D2: a store that is due fails only for a reason, whatever pages are needed. The model cannot know
+ * which STATE is superseded meanwhile. */
 static void check_lost(struct sim *w, uint32_t d)
 {
     struct disks *k = w->disk[d];
@@ -845,11 +846,11 @@ static void check_lost(struct sim *w, uint32_t d)
 void disk_after(struct sim *w, uint32_t d)
 {
     struct disks *k = w->disk[d];
-    bool left_over = false; /* T20: the core says the rest of the drops in its next step */
+    bool left_over = false; /* T20: the core reports the other drops in its next step */
 
     if (!disk_is_on(w, d))
         return;
-    if (k->began != DISK_NFILES) /* what makes way for it is said behind it */
+    if (k->began != DISK_NFILES) /* the drops that make room for it follow its action */
         check_write(w, d, &k->file[k->began]);
     if (k->moved || k->began != DISK_NFILES) {
         check_drops(w, d);

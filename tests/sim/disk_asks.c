@@ -1,10 +1,10 @@
-/* What engines ask of the disk tier, and what the answers must be: Store, what a Match says of the
- * disk and what a Fetch brings from there (D4), resets of namespaces (N1), and the end of a daemon.
- */
+/* Requests of engines to the disk tier, and the required answers: Store, the disk depth of a
+ * Match and the pages of a Fetch from the disk (D4), resets of namespaces (N1), and the end of a
+ * daemon. */
 #include "causes.h"
 #include "disks.h"
 
-/* --- what is there --- */
+/* --- what exists --- */
 
 uint32_t disk_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
                     uint32_t n, bool then)
@@ -108,7 +108,7 @@ static uint32_t cold_depth(const struct sim *w, uint32_t tokens)
     return at - at % w->L;
 }
 
-/* The depth that was asked for, in whole chunks. */
+/* The depth that the Store named, in whole chunks. */
 static uint32_t wanted_depth(const struct sim *w, const struct store_ask *a)
 {
     uint32_t want = a->depth ? a->depth : cold_depth(w, a->tokens);
@@ -185,7 +185,7 @@ static void stored(struct sim *w, uint32_t d, const struct store_ask *a, const s
         MARK(stored_behind);
     if (!space_current(w, d, a->id.tenant, a->space))
         return;       /* the namespace was reset meanwhile */
-    for (EXTS(k, at)) /* beside it may lie the one whose place it takes */
+    for (EXTS(k, at)) /* the extent that it replaces may lie beside it */
         if (at->e.part == DISK_ENTRY && at->e.reason == DISK_COLD && ext_known(at) && !at->bad &&
             !at->doomed && ident_equal(at->id, ident_at(w, a->id, r->store.depth / w->L)))
             x = at;
@@ -318,8 +318,8 @@ void disk_told_to_end(struct sim *w, uint32_t d)
     sim_step(w, d, &ev);
 }
 
-/* What memory has of a prefix on any tier, and a session can go on from. Between pieces of a Peek
- * something may be evicted, so it is one piece. */
+/* Length of the prefix in memory, on any tier, that a session can resume. A Peek in one piece,
+ * since an eviction may come between pieces. */
 static uint32_t in_memory(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant)
 {
     uint32_t piece = w->cfg.piece, cut = w->cfg.cut;
@@ -335,7 +335,7 @@ static uint32_t in_memory(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, ui
                                                             : w->reply->peek.depth;
 }
 
-/* Can another sequence with the same prefix be resumed further down? */
+/* Can another sequence with the same prefix resume at a greater depth? */
 static bool goes_on(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant,
                     uint32_t depth)
 {
@@ -346,9 +346,9 @@ static bool goes_on(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t
     return false;
 }
 
-/* D6: the disk has whatever could be resumed from memory, on any tier, unless the disk failed, or
- * had no room for a store or made room there. Of a pool with STATE it has that for the ends of
- * paths alone. */
+/* D6: the disk has every prefix that could be resumed from memory, on any tier, unless the disk
+ * failed, or had no room for a store or evicted for one. In a pool with STATE only the ends of
+ * paths count. */
 void disk_check_ended(struct sim *w, uint32_t d)
 {
     struct disk_view v;
@@ -382,7 +382,7 @@ static void peek_all(struct sim *w, uint32_t d)
                 peek_at(w, d, e, ns, v, w->span);
 }
 
-/* Whatever lies there is found after one more crash, and what is fetched of it is right. */
+/* After one more crash, all prefixes on the disk are found, and fetched ones are right. */
 void disk_last_start(struct sim *w, uint32_t d)
 {
     uint32_t fetches = 3;

@@ -1,6 +1,6 @@
-/* What must be true of a disk whatever happens (D1 to D9): what an entry needs lies there as long
- * as the entry does, and goes only for a reason; nothing is written twice; no more lies there than
- * a tenant's part has room for; and a start finds what was acknowledged. */
+/* Invariants of the disk (D1 to D9): the extents that an entry needs lie there as long as the entry
+ * does, and go only for a reason; nothing is written twice; a tenant uses no more than its part;
+ * and a start finds what was acknowledged. */
 #include "disks.h"
 
 static bool counts(const struct disks *k, const struct ext *x, enum look look)
@@ -29,7 +29,7 @@ struct ext *ext_at(struct disks *k, struct disk_place at)
     return NULL;
 }
 
-/* One with more groups may lie beside one that it is to replace. */
+/* A segment with more groups may lie beside the one that it will replace. */
 static bool has_state(struct disks *k, struct ident id, uint32_t g, enum look look)
 {
     for (EXTS(k, x))
@@ -74,7 +74,7 @@ static uint32_t lowered(uint32_t n, uint32_t by)
     return n - n % by;
 }
 
-/* D1: does it lie at a multiple of the interval? */
+/* D1: is the depth a multiple of the interval? */
 static bool at_boundary(const struct sim *w, uint32_t depth)
 {
     uint32_t every = w->cfg.disk_interval * w->cfg.disk_align * w->L;
@@ -144,7 +144,7 @@ static uint32_t share_taken(const struct sim *w, uint32_t limit, const uint32_t 
     return taken;
 }
 
-/* How many more of such records the tenant may have. */
+/* Number of such records that the tenant may still take. */
 static uint32_t share_left(const struct sim *w, uint32_t limit, const uint32_t used[TENANTS],
                            uint32_t tenant)
 {
@@ -183,7 +183,7 @@ static struct records_used records_of(struct disks *k, uint32_t but)
     return n;
 }
 
-/* Is there a store in this step that has no room without an eviction? */
+/* Does the store of this step have too little room without an eviction? */
 static bool was_pressed(struct sim *w, uint32_t d, uint32_t tenant)
 {
     struct disks *k = w->disk[d];
@@ -204,8 +204,8 @@ static bool was_pressed(struct sim *w, uint32_t d, uint32_t tenant)
            share_left(w, w->cfg.disk_tokens / 2 + 1, n.keys, tenant) < keys;
 }
 
-/* Somebody reads what would be next to go; or a file's record comes free when the file is gone, and
- * who waits for that holds what it has. */
+/* A fetch reads the next entry to be evicted; or a file's record becomes free only when the file is
+ * gone, and a store that waits for it pins its path. */
 static bool room_comes_later(struct sim *w, uint32_t d, uint32_t tenant)
 {
     const struct records_used n = records_of(w->disk[d], DISK_NFILES);
@@ -221,7 +221,7 @@ static bool room_comes_later(struct sim *w, uint32_t d, uint32_t tenant)
         known += w->d[d].pull[i].used;
     }
     if (told.stores > 1 || all.pulls > known) /* another store, or a fetch that asks for its first
-                                                 page later, holds what is on its path */
+                                               * page later, pins its path */
         return true;
     return w->disk[d]->freed || share_left(w, w->cfg.disk_files, n.files, tenant) == 0;
 }
@@ -233,8 +233,8 @@ static bool was_replaced(struct disks *k, const struct ext *x)
     return other && other->uid != x->uid;
 }
 
-/* D5: a longer one became durable, in this step or before. Then somebody still read it, and it goes
- * as long as there is a chunk behind it, of that one or of another. */
+/* D5: a longer entry became durable, in this step or before. In the latter case a fetch still read
+ * this entry, and it goes as long as a chunk behind it exists, of that entry or of another. */
 static bool was_pruned(struct sim *w, struct disks *k, const struct ext *x)
 {
     const struct ext *told = k->told == DISK_EXTS ? NULL : &k->ext[k->told];
@@ -247,7 +247,7 @@ static bool was_pruned(struct sim *w, struct disks *k, const struct ext *x)
     return false;
 }
 
-/* An entry has gone: why? */
+/* Checks the reason why an entry has gone. */
 static void check_entry_left(struct sim *w, uint32_t d, const struct ext *x)
 {
     struct disks *k = w->disk[d];
@@ -272,7 +272,7 @@ static void check_entry_left(struct sim *w, uint32_t d, const struct ext *x)
         MARK(evicted_ahead);
         return;
     }
-    /* T20: entries make way in pieces, and what is left over goes on in the next step. */
+    /* T20: entries are evicted in pieces, and the rest follows in the next step. */
     if (k->began == DISK_NFILES && core_deadline(w->d[d].core) <= w->now) {
         k->ahead[x->id.tenant] = 1;
         return;
@@ -286,8 +286,8 @@ static void check_entry_left(struct sim *w, uint32_t d, const struct ext *x)
     MARK(entry_evicted);
 }
 
-/* For whom entries made way in pieces, he writes before the core has nothing left over; or his
- * store waits for the checksums of what was committed between two of them. */
+/* A tenant for which entries were evicted in pieces begins its write before the core has no work
+ * left, or its store waits for the checksums of chunks that were committed between two pieces. */
 void check_ahead(struct sim *w, uint32_t d)
 {
     struct disks *k = w->disk[d];
@@ -307,7 +307,7 @@ void check_ahead(struct sim *w, uint32_t d)
     }
 }
 
-/* Nobody reads what is given back, unless it is there anew. */
+/* No fetch reads a dropped extent, unless it was written anew. */
 static void check_unread(struct sim *w, uint32_t d, const struct ext *x)
 {
     struct disks *k = w->disk[d];
@@ -343,7 +343,7 @@ void check_drops(struct sim *w, uint32_t d)
     }
 }
 
-/* D5: those that are still there are read, and go later. */
+/* D5: the needless entries that still exist are being read, and go later. */
 void note_late(struct sim *w, uint32_t d)
 {
     struct disks *k = w->disk[d];
@@ -359,7 +359,7 @@ void note_late(struct sim *w, uint32_t d)
 
 /* --- how much --- */
 
-/* STATE that lies there for the entry. A bad entry's is bad as well, and counts until it goes. */
+/* STATE on the disk for the entry. A bad entry's STATE is bad as well, and counts until it goes. */
 static uint64_t state_bytes(struct disks *k, struct ident id, const struct ext *entry)
 {
     for (EXTS(k, x))
@@ -369,7 +369,7 @@ static uint64_t state_bytes(struct disks *k, struct ident id, const struct ext *
     return 0;
 }
 
-/* D5: what the store that is being written will make needless, and what one that was written has;
+/* D5: bytes that the store being written will make needless, and those that a finished store has;
  * at most DISK_PRUNE_BYTES. */
 static uint64_t credit_of(struct sim *w, struct disks *k, uint32_t tenant)
 {
@@ -411,7 +411,8 @@ void check_budgets(struct sim *w, uint32_t d)
         uint64_t used = used_of(k, t, false),
                  most = disk_budget(w, d, t) + (used ? credit_of(w, k, t) : 0);
 
-        /* A reset takes file by file also what counted as gone: meanwhile it gets no more. */
+        /* A reset also removes, file by file, entries that counted as gone: the use may not
+         * grow. */
         if (most < k->used[t] && reset_goes_on(k, t))
             most = k->used[t];
         EXPECT(used <= most, "disk_budget", "tenant %u uses %llu of %llu bytes", t,

@@ -1,5 +1,5 @@
-/* Fetches from the disk: a transfer whose source is the disk. What a page is read from lies there
- * when it is asked for; it comes right, or wrong, or the reading breaks off (data.c). */
+/* Fetches from the disk: a transfer whose source is the disk. The extent of a page exists when the
+ * core asks for the page; the page arrives right, or wrong, or the read fails (data.c). */
 #include "data.h"
 #include "disks.h"
 
@@ -14,7 +14,7 @@ static bool suits(struct sim *w, uint32_t d, const struct session *s, const stru
            w->canon[s->variant][x->id.k] == x->id.variant;
 }
 
-/* The oldest fetch that nothing was asked for yet: a tenant's are served in their order (X8). */
+/* The oldest fetch without a request so far: a tenant's fetches are served in order (X8). */
 void disk_pull_begins(struct sim *w, uint32_t d, const struct action *act)
 {
     struct session *s = NULL;
@@ -37,7 +37,7 @@ void disk_pull_begins(struct sim *w, uint32_t d, const struct action *act)
                                                                   .content = UINT32_MAX};
 }
 
-/* Which page of the extent begins there? */
+/* The number of the extent's page that begins there. */
 static uint32_t page_by(struct sim *w, const struct ext *x, const struct disk_page *from)
 {
     uint64_t at = disk_meta_bytes(&x->e);
@@ -77,7 +77,7 @@ void disk_batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *b,
     EXPECT(x->page[b->nth[i]].group == act->pull.pages[i].group, "disk_read_where",
            "a page of group %u for one of group %u", x->page[b->nth[i]].group,
            act->pull.pages[i].group);
-    /* What it brings is no younger than when it was stored. */
+    /* The content that it fetches is no younger than its store. */
     if (space_current(w, d, x->id.tenant, p->space) && *content > x->content)
         *content = x->content;
 }
@@ -87,7 +87,7 @@ void disk_page_move(struct sim *w, uint32_t d, const struct pull *p, struct batc
 {
     struct disks *k = w->disk[d];
     const struct ext *x = &k->ext[b->ext[i]];
-    /* It was there when it was asked for: what is given back since then stays until it is read. */
+    /* The extent existed at the request: one that was dropped since stays until it is read. */
     bool there =
         x->uid == b->uid[i] && !x->spoilt && (w->quiet_phase || !chance(w, 4 * w->cfg.disk_rot));
     uint32_t flip = corrupt || !there ? pick(w, w->d[d].pool[p->pool].ranks) : NO;
@@ -140,7 +140,7 @@ void disk_page_wrong(struct sim *w, uint32_t d, const struct pull *p, const stru
         w->d[d].granule[w->d[d].pool[p->pool].tenant][b->granule[i]].tries == 0)
         return;
     if (bad->e.part == DISK_STATE && bad->since > w->d[d].opened[p->id.slot % OPENS].since)
-        return; /* written anew since: it was read where it lay before, too */
+        return; /* written anew since: the former place was read, too */
     TRACE("  part %u of variant %u depth %u is bad\n", bad->e.part, bad->id.variant, bad->e.depth);
     disk_ext_bad(k, bad);
     MARK(bad_extent_found);

@@ -1,29 +1,29 @@
-/* What lies on the simulated disks: of disk.c, disk_checks.c, disk_reads.c and disk_asks.c alone.
- */
+/* Contents of the simulated disks, for disk.c, disk_checks.c, disk_reads.c and disk_asks.c
+ * alone. */
 #ifndef SIM_DISKS_H
 #define SIM_DISKS_H
 
 #include "disk.h"
 
-#define DISK_EXTS   1024 /* extents of a daemon's disk, with holes that may come back */
+#define DISK_EXTS   1024 /* extents of a daemon's disk, and holes that may return */
 #define DISK_NFILES 32
 #define DISK_EPAGES 16 /* pages of an extent */
-#define DISK_ASKS   16 /* Stores that wait for their answers */
-#define DISK_TOKENS 16 /* of a chunk */
+#define DISK_ASKS   16 /* Stores that wait for their answers, at most */
+#define DISK_TOKENS 16 /* tokens of a chunk */
 
-/* HOLE: it was given back, and a crash may bring it back. */
+/* HOLE: the extent was freed, and a crash may restore it. */
 enum ext_state { EXT_FREE = 0, EXT_COMING, EXT_THERE, EXT_HOLE };
 enum file_state { FILE_NONE = 0, FILE_WRITING, FILE_THERE, FILE_LEAVING };
 
-/* A prefix as the disk knows it. `variant`: the smallest sequence that begins with these k chunks.
- */
+/* A prefix as the disk knows it. `variant`: the smallest sequence that begins with these k
+ * chunks. */
 struct ident {
     uint8_t tenant, ns, ranks, variant, k;
 };
 
 struct ext_page {
     uint8_t group, lacks, host; /* host: it is read from the host tier */
-    uint16_t granule, record;   /* while it is written: where it is read from */
+    uint16_t granule, record;   /* source of the write, while the page is written */
     uint32_t gen;
     struct tag tag[RANKS];
 };
@@ -31,18 +31,18 @@ struct ext_page {
 struct ext {
     uint8_t state, file;
     struct ident id;
-    uint8_t bad;    /* it cannot be found by this core: what was read of it, or above, was wrong */
+    uint8_t bad;    /* this core cannot find it: data read from it, or above it, was wrong */
     uint8_t doomed; /* likewise, since its namespace was reset */
     uint8_t rotten; /* no start finds it */
     uint8_t spoilt; /* its pages are not what was written */
-    uint8_t back;   /* a crash has brought it back */
-    uint8_t old;    /* an earlier core has heard of it */
+    uint8_t back;   /* a crash has restored it */
+    uint8_t old;    /* an earlier core knew of it */
     uint8_t
         half; /* an entry that lacks STATE of some group, since a start; none can resume there */
-    uint8_t late; /* an entry that a longer one has made needless, and that is read */
+    uint8_t late; /* an entry that a longer one has made needless, and that a fetch reads */
     uint8_t must; /* the start that is under way has to find it */
-    uint16_t up;  /* the extent that it names as above it; DISK_EXTS: none */
-    uint32_t up_uid, uid, content, dropped, npages; /* dropped: the step; 0: it was not */
+    uint16_t up;  /* the extent that it names as its parent; DISK_EXTS: none */
+    uint32_t up_uid, uid, content, dropped, npages; /* dropped: the step; 0: never */
     uint64_t since;                                 /* when it became durable */
     struct disk_extent e;
     uint32_t tokens[DISK_TOKENS];
@@ -52,7 +52,7 @@ struct ext {
 
 struct dfile {
     uint8_t state, tenant, pool;
-    uint8_t lost; /* it is not there any more, and the core was told so */
+    uint8_t lost; /* the file does not exist any more, and the core was informed */
     uint64_t number;
     struct store_id store;
 };
@@ -60,8 +60,8 @@ struct dfile {
 struct store_ask {
     uint64_t request; /* 0: none */
     uint32_t conn, depth, committed, tokens, space;
-    uint32_t sure, behind; /* depths that the model would bet a session can go on from: the deepest
-                              at or above what was asked for, and the first behind it; 0: none */
+    uint32_t sure, behind; /* depths where the model would bet on a resume: the deepest at or above
+                            * what was asked for, and the first behind it; 0: none */
     struct ident id;       /* k: not used */
 };
 
@@ -71,20 +71,20 @@ struct disks {
     uint16_t told;          /* the entry that became durable in this step; DISK_EXTS: none */
     uint16_t began;         /* the file that a write began for in this step; DISK_NFILES: none */
     uint8_t freed;          /* a file has gone since the last write began */
-    uint8_t ahead[TENANTS]; /* 1: entries have made way in pieces for the next write */
-    uint8_t written;        /* enum tern_err that the core was told of a file in this step */
+    uint8_t ahead[TENANTS]; /* 1: entries were evicted in pieces for the next write */
+    uint8_t written;        /* enum tern_err of a file that the core received in this step */
     uint8_t moved;          /* something was dropped or became durable in this step */
-    uint8_t unsure;         /* the core has work left over: what it has dropped is not all said */
+    uint8_t unsure;         /* the core has work left over: not all drops are reported */
     uint8_t starting, shutting, was_full, short_of;
-    uint8_t resetting, reset_tenant, reset_ns; /* a peer tells of a reset in this step */
+    uint8_t resetting, reset_tenant, reset_ns; /* a peer sends a reset in this step */
     uint32_t spoilt, broken;                   /* pages that came wrong, reads that failed */
-    uint64_t over[TENANTS];                    /* bytes that a start has found beyond the budget */
-    uint64_t used[TENANTS];                    /* bytes, when it was last looked at */
+    uint64_t over[TENANTS];                    /* bytes beyond the budget that a start has found */
+    uint64_t used[TENANTS];                    /* bytes, at the last look */
     uint64_t lost[TENANTS];          /* stores that failed, though there was room for them */
-    uint64_t storing_since[TENANTS]; /* without a break; 0: nothing is stored now */
+    uint64_t storing_since[TENANTS]; /* since when stores run without a break; 0: none runs now */
     uint8_t
         troubled; /* the disk has failed or was slow, an engine died, or a namespace was reset */
-    uint64_t denied[TENANTS]; /* stores without room, and evictions, until it was told to end */
+    uint64_t denied[TENANTS]; /* stores without room, and evictions, until its shutdown */
     uint32_t unwritten;       /* files that the disk has refused since then */
     struct dfile file[DISK_NFILES];
     struct store_ask ask[DISK_ASKS];
@@ -121,17 +121,17 @@ static inline struct ident ident_at(const struct sim *w, struct ident id, uint32
     x < (k)->ext + (k)->top;                                                                       \
     x++
 
-/* What counts as there: what this core may find; that, before the drops of this step; that, and
- * what is being written; what a start has to find. */
+/* Extents that count as existing: those that this core may find; the same, before the drops of this
+ * step; the same, and those being written; those that a start has to find. */
 enum look { LOOK_NOW, LOOK_THEN, LOOK_COMING, LOOK_MUST };
 
 /* ---- disk_reads.c ---- */
-/* It cannot be found from now on, nor what hangs on it. */
+/* Neither the extent nor its descendants can be found from now on. */
 void disk_ext_bad(struct disks *k, const struct ext *bad);
 
 /* ---- disk_checks.c ---- */
 struct ext *ext_find(struct disks *k, struct ident id, enum disk_part part, enum look look);
-/* Is all the STATE there that a session needs to go on from there? */
+/* Does the disk have all the STATE that a session needs to resume from there? */
 bool state_whole(struct sim *w, struct disks *k, struct ident id, enum look look);
 bool entry_whole(struct sim *w, struct disks *k, const struct ext *x, enum look look);
 struct ext *ext_at(struct disks *k, struct disk_place at);
@@ -139,11 +139,11 @@ void note_late(struct sim *w, uint32_t d);
 void check_drops(struct sim *w, uint32_t d);
 void check_ahead(struct sim *w, uint32_t d);
 void check_budgets(struct sim *w, uint32_t d);
-/* A start: which entries has it to find? */
+/* Decides which entries a start must find. */
 void find_musts(struct sim *w, uint32_t d);
-/* Which entries have their extents back, and those less than they need? */
+/* Marks the entries that came back with fewer extents than they need. */
 void find_halves(struct sim *w, uint32_t d);
-/* D5, where nothing is under way. */
+/* Checks D5, where nothing is under way. */
 void check_pruned(struct sim *w, uint32_t d);
 void check_write(struct sim *w, uint32_t d, const struct dfile *f);
 

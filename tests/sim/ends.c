@@ -1,6 +1,6 @@
-/* What an operator ends: sessions, engines, pools. The core may do so only where nothing can still
- * touch what comes free by it: who uses a session is left alone, a kicked engine keeps its pages
- * until its processes have exited, and a pool is closed only when nobody has mapped it. */
+/* An operator's ends: sessions, engines, pools. The core may end them only where nothing can still
+ * touch the freed pages: a session in use is left alone, a kicked engine keeps its pages until its
+ * processes have exited, and a pool is closed only when nobody has mapped it. */
 #include "leases.h"
 #include "tickets.h"
 
@@ -103,7 +103,7 @@ static void end_pool(struct sim *w, uint32_t d, uint32_t p)
     MARK(pool_ended);
 }
 
-/* That nobody has mapped; NO: there is none. */
+/* A pool that nobody has mapped; NO: none. */
 static uint32_t pool_unmapped(const struct sim *w, uint32_t d)
 {
     for (uint32_t i = 0; i < POOLS; i++)

@@ -1,6 +1,6 @@
 /* Engines: processes that join, map, run steps on their devices out of phase, die, and are reaped.
- * What a rank writes lands when its device runs the step: some time after the dispatch and before
- * the rank publishes done_step. */
+ * A rank's writes land when its device runs the step: some time after the dispatch and before the
+ * rank publishes done_step. */
 #include "bytes.h"
 #include "disk.h"
 #include "leases.h"
@@ -116,13 +116,13 @@ static void process_join(struct sim *w, uint32_t d, struct engine *g, uint32_t e
     g->seen |= (uint8_t)(1u << seat);
 }
 
-/* It lies where the ranks of that engine live. */
+/* Does the pool lie where the ranks of that engine live? */
 static bool pool_suits_engine(const struct sim *w, uint32_t d, const struct pool *p, uint32_t e)
 {
     return p->ranks == w->d[d].engine[e].world && memcmp(p->region, w->region[d][e], p->ranks) == 0;
 }
 
-/* The range must be nobody's, and zero: P3. */
+/* P3: the range must be free and zero. */
 static void pool_take_range(struct sim *w, uint32_t d, struct pool *p, uint64_t offset)
 {
     uint32_t base = (uint32_t)(offset / GRANULE_BYTES), pool = (uint32_t)(p - w->d[d].pool);
@@ -216,8 +216,8 @@ static void fill_layout(const struct sim *w, uint32_t d, uint32_t e, struct req_
     o->copies = w->cfg.heads < w->world[d][e];
 }
 
-/* A pool of this engine would lie where that one does: in one region at least. What tenants reserve
- * of the table of pools may keep it out as well. */
+/* A pool of this engine would share a region with that pool. The tenants' reserved part of the
+ * table of pools may keep it out as well. */
 static bool in_the_way(const struct sim *w, uint32_t d, uint32_t e, const struct pool *p)
 {
     const struct engine *g = &w->d[d].engine[e];
@@ -237,13 +237,13 @@ static void check_pools_full(struct sim *w, uint32_t d, uint32_t tenant)
         if (w->d[d].pool[i].open)
             used[w->d[d].pool[i].tenant] += each;
     full = share_used_up(w, w->limits.pools, used, tenant);
-    used[tenant] += each - 1; /* of its own it may have got the first */
+    used[tenant] += each - 1; /* the tenant's first one may come from its own part */
     EXPECT(full || share_used_up(w, w->limits.pools, used, tenant), "pool_share",
            "tenant %u is refused a pool, %u and %u of %u are in use", tenant, used[0], used[1],
            w->limits.pools);
 }
 
-/* One's own pool, or another engine's of the tenant if there is one. */
+/* The engine's own pool, or the pool of another engine of the tenant if there is one. */
 static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
 {
     struct daemon *m = &w->d[d];
@@ -262,7 +262,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
         ;
     if (slot == POOLS)
         return;
-    if (chance(w, 15)) { /* half of the tenant's memory, if that holds two chunks */
+    if (chance(w, 15)) { /* half of the tenant's memory, if that has room for two chunks */
         granules = granules / 2 > 10 ? granules / 2 : granules;
         host = host / 2 >= 2 * w->slab ? host / 2 : host;
     }
@@ -278,7 +278,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
             check_pools_full(w, d, g->tenant);
         for (uint32_t i = 0; i < POOLS; i++)
             taken |= in_the_way(w, d, e, &m->pool[i]);
-        for (uint32_t i = 0; i < POOLS; i++) /* one that nobody maps may have to make way */
+        for (uint32_t i = 0; i < POOLS; i++) /* an unmapped pool may have to go */
             if (in_the_way(w, d, e, &m->pool[i]) && m->pool[i].engines == 0)
                 m->pool[i].closing = 1;
         EXPECT(taken || g->dying || g->joined != (1u << g->nprocs) - 1, "pool_refused", "err %u %s",
@@ -288,7 +288,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     EXPECT(!g->dying, "pool_dying", "a pool for a dying engine");
     EXPECT(w->reply->pool_open.align_tokens == w->L, "align", "L is %u",
            w->reply->pool_open.align_tokens);
-    for (uint32_t i = 0; i < POOLS; i++) /* one that no engine mapped any more */
+    for (uint32_t i = 0; i < POOLS; i++) /* a pool that no engine mapped any more */
         if (m->pool[i].open && pool_id_equal(m->pool[i].id, w->reply->pool_open.pool)) {
             EXPECT(m->pool[i].engines == 0 && m->pool[i].tenant == g->tenant &&
                        pool_suits_engine(w, d, &m->pool[i], e),
@@ -415,7 +415,7 @@ void engine_exec(struct sim *w, uint32_t d, uint32_t e, uint32_t rank)
     const struct work *k;
 
     rank %= g->world ? g->world : 1;
-    /* A device works on after its process was killed, until its exit is proven. */
+    /* A device continues after its process was killed, until the exit is proven. */
     if (!g->used || g->proc[rank].state == PROC_NONE || g->exec[rank] >= g->step)
         return;
     if (g->dying)
@@ -466,7 +466,8 @@ void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank)
 
 /* --- ends --- */
 
-/* At most so deep what comes back makes resume points, which pass what is above them (T10). */
+/* A load or fetch without a receiver of its answer makes resume points up to this depth; they pass
+ * those above (T10). */
 static void unheard_to(struct daemon *m, const struct session *s)
 {
     uint32_t depth = s->turn == TURN_LOADING ? s->committed : s->fetch_depth;
@@ -516,7 +517,7 @@ void engine_kill(struct sim *w, uint32_t d, uint32_t e, uint32_t seats)
         }
 }
 
-/* All of an engine is over, by the model's own count of its processes. */
+/* All processes of the engine have ended, by the model's own count. */
 void engine_gone(struct sim *w, uint32_t d, uint32_t e)
 {
     struct daemon *m = &w->d[d];
@@ -546,7 +547,7 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
                 continue;
             }
             if (c->engine == e)
-                c->engine = NO; /* long visible; the name may come back with other steps */
+                c->engine = NO; /* long visible; the name may return with other steps */
             if (c->present)
                 state_engine_gone(w, d, p, c, e);
         }
@@ -571,7 +572,7 @@ static void seat_empty(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
 
     g->proc[seat].state = PROC_NONE;
     g->joined &= (uint8_t) ~(1u << seat);
-    if (!(g->seen >> seat & 1)) /* the core never heard of it */
+    if (!(g->seen >> seat & 1)) /* the core never knew it */
         return;
     g->dying = 1;
     if (last_one(g)) {
@@ -582,7 +583,7 @@ static void seat_empty(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
     }
 }
 
-/* The connection first or the pidfd first: both happen. */
+/* The connection ends first, or the pidfd does. */
 void engine_reap(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
 {
     struct daemon *m = &w->d[d];
@@ -605,7 +606,7 @@ void engine_reap(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
     m->procs_used &= ~(1u << number);
 }
 
-/* It has unmapped everything and says so, then exits. */
+/* The process has unmapped everything and announces its exit, then exits. */
 void engine_depart(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
 {
     struct engine *g = &w->d[d].engine[e];
@@ -617,7 +618,7 @@ void engine_depart(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
         return;
     request_init(w, d, &ev, OP_ENGINE_LEAVE, p->conn);
     TRACE("  engine %u.%u seat %u leaves\n", d, e, seat);
-    p->state = PROC_DEAD; /* its device is idle: a step that it has not run is never run */
+    p->state = PROC_DEAD; /* its device is idle: it never runs the rest of its steps */
     if (seat < g->world)
         g->exec[seat] = g->step;
     {

@@ -1,7 +1,7 @@
-/* Was a mark reached in enough histories? The table says in how many of 10,000 at least. Histories
- * are independent of each other, so a run of few meets a rare state in fewer by chance, and three
- * standard deviations less will do. Of a mark whose least is 1 a run says something from 90,000
- * histories on, of one with 100 from 900. */
+/* Was a mark reached in enough histories? The table has the least number of 10,000. Histories are
+ * independent of each other, so a run of few histories meets a rare state in fewer by chance; three
+ * standard deviations fewer are enough. For a mark whose least is 1, only a run of 90,000 histories
+ * or more is conclusive; for one of 100, a run of 900. */
 #ifndef SIM_ENOUGH_H
 #define SIM_ENOUGH_H
 

@@ -1,5 +1,5 @@
-/* What an engine is told of a fetch that is under way (Y4, Y5): how far it has come, and which
- * pages the rest will have. Of each depth that is told the bytes are looked at, at once. */
+/* The answers to FetchWait about a fetch under way (Y4, Y5): the length that has arrived, and the
+ * pages of the rest. The bytes up to each length in an answer are checked at once. */
 #include "disk.h"
 #include "tickets.h"
 
@@ -10,7 +10,7 @@ static struct fwait *wait_of(struct sim *w, uint32_t d, const struct session *s)
 
 typedef struct page_ref coming[TABLE];
 
-/* By group. */
+/* Indexed by group. */
 static coming *coming_of(struct sim *w, uint32_t d, const struct session *s)
 {
     return w->tickets[d]->coming[s - w->d[d].session];
@@ -40,7 +40,7 @@ void ask_fetch_wait(struct sim *w, uint32_t d, uint32_t i, bool pages)
 
     if (!s->live || s->fetch_host || s->fetch_disk || s->deaf || conn == NO ||
         w->d[d].engine[s->engine].dying || (pages && f->request))
-        return;          /* who waits would be hard to tell from who asks for pages */
+        return;          /* such an answer could belong to either request */
     give_back_all(w, d); /* the fetch may end in that */
     request_init(w, d, &ev, OP_FETCH_WAIT, conn);
     ev.request.fetch_wait =
@@ -59,7 +59,7 @@ void ask_fetch_wait(struct sim *w, uint32_t d, uint32_t i, bool pages)
     EXPECT(!f->replaced, "fetch_wait_two", "two requests wait for one fetch");
 }
 
-/* --- what is told --- */
+/* --- the answers --- */
 
 static void check_page_told(struct sim *w, uint32_t d, const struct session *s, uint32_t g,
                             uint32_t at, uint32_t n, const struct page_ref *ref)
@@ -73,12 +73,12 @@ static void check_page_told(struct sim *w, uint32_t d, const struct session *s, 
         "told_unverified", "group %u page %u (index %u) is of kind %u, verified %u, writers %u", g,
         at, ref->index, p->own, p->verified, p->writers);
     if (p->own == OWN_CHUNK && !chunk_visible(w, d, &w->d[d].chunk[p->pool][p->chunk]))
-        return; /* of the same engine: the step that writes it is on its way */
+        return; /* of the same engine: the step that writes it is under way */
     check_page(w, d, s->tenant, granule, g, s->ns, s->variant, at * w->page_tokens[d][g], n,
                "told_wrong_bytes");
 }
 
-/* What was told of a chunk before is so still. */
+/* The pages of a chunk that an answer has named do not change. */
 static void check_chunks_told(struct sim *w, uint32_t d, const struct session *s, struct fwait *f,
                               const struct reply *r)
 {
@@ -95,7 +95,7 @@ static void check_chunks_told(struct sim *w, uint32_t d, const struct session *s
     }
 }
 
-/* Not more than the source has named, or was here before. */
+/* At most what the source has named, or what existed here before. */
 static void check_depth_told(struct sim *w, uint32_t d, const struct session *s,
                              const struct lengths *l)
 {
@@ -122,7 +122,7 @@ static void told(struct sim *w, uint32_t d, const struct session *s, struct fwai
 
     EXPECT(l->written > f->above && l->written >= f->told, "told_less",
            "%u tokens: above %u was asked for, %u were told", l->written, f->above, f->told);
-    if (s->fetch_tail) { /* nothing has taken its place yet */
+    if (s->fetch_tail) { /* no page has replaced the tail yet */
         EXPECT(r->nruns == 0, "told_with_tail", "%u runs", r->nruns);
         return;
     }
@@ -164,7 +164,7 @@ static void told_pages(struct sim *w, uint32_t d, const struct session *s, struc
             const uint32_t at = (run->first + k) * pt, end = r->fetch_wait.lengths.written;
             const bool state = run->group >= w->cfg.ngroups;
 
-            if (!state && !s->fetch_tail && at < end) /* it has come */
+            if (!state && !s->fetch_tail && at < end) /* it has arrived */
                 check_page_told(w, d, s, run->group, run->first + k, end - at < pt ? end - at : pt,
                                 &run->refs[k]);
             else
@@ -180,7 +180,7 @@ static void told_pages(struct sim *w, uint32_t d, const struct session *s, struc
     MARK(fetch_pages_told);
 }
 
-/* The fetch has ended, and is answered next; or there is none. */
+/* The fetch has ended and is answered next, or there is none. */
 static void told_end(struct sim *w, uint32_t d, const struct session *s, struct fwait *f,
                      const struct reply *r)
 {
@@ -239,7 +239,7 @@ void fetch_wait_answered(struct sim *w, uint32_t d, const struct reply *r)
         told(w, d, s, f, r);
 }
 
-/* --- and what comes of it --- */
+/* --- the outcome --- */
 
 void fetch_waits_page(struct sim *w, uint32_t d, struct pull_id pull, uint32_t group,
                       struct page_ref ref)

@@ -1,6 +1,7 @@
-/* Fetch and its cancel, as an engine asks for them, and what an answer gives the session: borrowed
- * pages of published chunks, and perhaps pages of its own behind them. What it owned before, its
- * tail, is replaced or left as it was (S11). Also how to find out where nobody heard the answer. */
+/* Fetch and its cancel, as an engine requests them, and what an answer gives the session: borrowed
+ * pages of published chunks, and perhaps pages of its own behind them. The pages that it owned
+ * before, its tail, are replaced or left unchanged (S11). Also how the model learns the outcome
+ * when nobody received the answer. */
 #include "causes.h"
 #include "disk.h"
 #include "tickets.h"
@@ -29,7 +30,7 @@ static uint32_t verified_pages(const struct sim *w, uint32_t d, const struct ses
 }
 
 struct tail {
-    uint32_t pages, owned; /* as the model has it; those of them that are still the session's */
+    uint32_t pages, owned; /* by the model; those that are still the session's */
 };
 
 static void tail_add(const struct sim *w, uint32_t d, const struct session *s, uint32_t group,
@@ -56,7 +57,7 @@ static struct tail tail_now(const struct sim *w, uint32_t d, const struct sessio
     return tail;
 }
 
-/* It takes its pages before its source is asked (Y5). */
+/* A fetch that follows takes its pages before its source is asked (Y5). */
 static bool following_unasked(const struct sim *w, uint32_t d, const struct session *s)
 {
     const struct tfetch *f = &w->tickets[d]->fetch[s - w->d[d].session];
@@ -64,7 +65,7 @@ static bool following_unasked(const struct sim *w, uint32_t d, const struct sess
     return w->cfg.early && f->on && f->follow && s->fetch_pull.slot == NONE;
 }
 
-/* By a ticket of this very daemon, whose pages take the place of the tail. */
+/* A fetch by a ticket of this daemon, whose pages replace the tail. */
 static bool fetched_here(const struct sim *w, uint32_t d, const struct session *s)
 {
     const struct tfetch *f = &w->tickets[d]->fetch[s - w->d[d].session];
@@ -72,9 +73,9 @@ static bool fetched_here(const struct sim *w, uint32_t d, const struct session *
     return w->cfg.ticket_ms && f->on && f->local;
 }
 
-/* S11: after each step of the core, before its answers. No answer tells when what came takes the
- * place of a tail, and the lengths need not: what other engines are about to publish the session
- * gets as pages of its own, and they may be as long as what it had. The pages tell. */
+/* S11: after each step of the core, before its answers. No answer names the moment at which fetched
+ * pages replace a tail, and the lengths need not change: chunks that other engines are about to
+ * publish become the session's own pages, and may be as long as its tail. The pages show it. */
 void fetches_look(struct sim *w, uint32_t d)
 {
     for (uint32_t set = sessions_live(&w->d[d], 1u << TURN_FETCHING, ENGINES_ALL); set;) {
@@ -108,15 +109,13 @@ void fetches_look(struct sim *w, uint32_t d)
     }
 }
 
-/* The answer to a fetch that found the tail in place: nothing has changed. */
+/* The answer to a fetch that left the tail in place: nothing has changed. */
 void fetch_tail_stays(struct sim *w, const struct session *s, const struct reply *r)
 {
     same_lengths(w, s, &r->fetch.lengths, "tail_lengths");
     EXPECT(r->nruns == 0, "tail_runs", "%u runs", r->nruns);
     MARK(fetch_leaves_tail);
 }
-
-/* --- */
 
 /* The transfer is over for this session. */
 static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
@@ -127,7 +126,7 @@ static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
             pull_over(w, d, &w->d[d].pull[i], s->ending || w->cfg.nstate);
 }
 
-/* Nobody heard how a fetch ended: a Match tells. */
+/* Nobody received the answer to a fetch: a Match shows how it ended. */
 void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 {
     struct event ev;
@@ -150,7 +149,7 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
         return;
     l = &w->reply->match.lengths;
     TRACE("    committed %u written %u allocated %u\n", l->committed, l->written, l->allocated);
-    if (tail) { /* the Match resumes it */
+    if (tail) { /* the Match resumes the session */
         trim(w, d, s, s->written, step);
         same_lengths(w, s, l, "unheard_tail");
         s->turn = TURN_OPEN;
@@ -159,13 +158,13 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
         return;
     }
     if (l->allocated != l->committed)
-        return; /* pages of its own that nobody told of: it can only abort */
+        return; /* pages of its own that no answer named: it can only abort */
     EXPECT(l->committed >= before && l->committed <= s->ntokens, "unheard_lengths",
            "committed %u, was %u", l->committed, before);
     MARK(fetch_answer_unheard);
     if (l->committed > before)
         take_borrowed(w, d, s, before, l->committed, l->committed, w->reply->runs, w->reply->nruns);
-    if (l->committed > before) /* its window is not told anew */
+    if (l->committed > before) /* no answer names its window again */
         s->lame = w->cfg.nstate != 0;
     s->committed = s->written = s->allocated = s->filled = l->committed;
     s->turn = TURN_OPEN;
@@ -173,7 +172,7 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     session_unfetch(w, d, s);
 }
 
-/* The whole chunks that a fetch can bring the session to. */
+/* Length in whole chunks that a fetch can reach. */
 static uint32_t fetch_whole(const struct sim *w, const struct session *s)
 {
     uint32_t whole = s->fetch_depth - s->fetch_depth % w->L;
@@ -181,8 +180,7 @@ static uint32_t fetch_whole(const struct sim *w, const struct session *s)
     return whole > s->written ? whole : s->written;
 }
 
-/* How much has to be there, now and then more than can come, and how long the fetch waits for it.
- */
+/* Chooses at_least, now and then more than can arrive, and how long the fetch waits for it. */
 static void choose_at_least(struct sim *w, struct session *s, struct req_fetch *r)
 {
     s->fetch_at_least = r->at_least = r->wait_ms = 0;
@@ -209,8 +207,8 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
         if (!chance(w, 10))
             return;
     }
-    /* What a lame session owns, and whether a page of RECURRENT state was replaced that is that of
-     * T, the model cannot tell. */
+    /* The model cannot know the STATE that a lame session owns, nor whether a page of RECURRENT
+     * state was replaced that is that of the committed length. */
     if (s->allocated == s->committed ? owns_state(w, s) : s->lame)
         return;
     depth = chance(w, 60) ? 0 : pick(w, s->ntokens + 4);
@@ -240,7 +238,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     fetch_send(w, d, s, &ev, conn);
 }
 
-/* Who asks the peer later does not overtake. */
+/* A later fetch does not overtake an earlier one of its tenant. */
 static bool others_ask(struct sim *w, uint32_t d, const struct session *s)
 {
     struct daemon *m = &w->d[d];
@@ -255,7 +253,7 @@ static bool others_ask(struct sim *w, uint32_t d, const struct session *s)
             o != s && o->tenant == s->tenant && !o->fetch_host && !o->fetch_disk && !s->fetch_host;
 
         any |= beside;
-        o->fetch_behind |= beside; /* it may have to ask once more */
+        o->fetch_behind |= beside; /* its question may have to be repeated */
     }
     return any;
 }
@@ -285,10 +283,9 @@ void fetch_send(struct sim *w, uint32_t d, struct session *s, struct event *ev, 
     if (s->fetch_host || s->fetch_disk ||
         ev->request.fetch.follow) /* room for all of it is made at once */
         m->pool[s->pool].evictions++;
-    sim_step(w, d, ev); /* an answer at once comes through session_fetched */
+    sim_step(w, d, ev); /* an immediate answer comes through session_fetched */
     if (s->live && s->turn == TURN_FETCHING)
-        s->fetch_before =
-            TURN_OPEN; /* it was admitted: whatever comes of it, a turn is under way */
+        s->fetch_before = TURN_OPEN; /* it was admitted: however it ends, a turn is under way */
 }
 
 void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
@@ -358,7 +355,7 @@ void fetch_marks(struct sim *w, uint32_t d, const struct session *s, const struc
     }
 }
 
-/* Pages of its own behind T: another engine is about to publish the same chunks. */
+/* Pages of its own behind the committed length, of chunks that another engine will publish. */
 void fetch_owned(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     uint32_t from = r->fetch.lengths.committed, to = r->fetch.lengths.allocated;
@@ -396,8 +393,8 @@ void fetch_owned(struct sim *w, uint32_t d, struct session *s, const struct repl
     }
 }
 
-/* The window of the new T, if all of it is there; pages of its own behind it. A session that got
- * HISTORY without the STATE to go on from it can only end. */
+/* Takes the window of the new committed length, if all of it exists; own pages lie behind it. A
+ * session that got HISTORY without the STATE to resume can only end. */
 static void take_state(struct sim *w, uint32_t d, struct session *s, uint32_t before, uint32_t t,
                        uint32_t a, const struct table_run *runs, uint32_t nruns)
 {
@@ -448,9 +445,9 @@ void fetch_take(struct sim *w, uint32_t d, struct session *s, const struct reply
     s->written = s->allocated = s->filled = l->allocated;
 }
 
-/* One that broke off gave chunks back whose STATE never came, and so may one that found others'
- * chunks there. Where the token store has no room for their tokens, the session's list ends with
- * its T; the answer to its next request tells. */
+/* A fetch that broke off released chunks whose STATE never arrived, and so may one that found other
+ * sessions' chunks in their place. If the token store has no room for their tokens, the session's
+ * list ends at its committed length; the answer to its next request shows that. */
 static void list_cut(struct sim *w, uint32_t d, struct session *s)
 {
     uint32_t had = s->ntokens;
@@ -482,7 +479,7 @@ void check_pulls_full(struct sim *w, uint32_t d, uint32_t tenant)
     for (uint32_t i = 0; i < PULLS * 2; i++)
         for (uint32_t t = 0; t < TENANTS && m->pull[i].used && m->pull[i].stopping; t++)
             used[t] += m->pull[i].tenant == t || m->pull[i].tenant == TENANTS;
-    /* Where the disk is a source, too, there are more holders than records: none is reserved. */
+    /* With the disk as a second source there are more holders than records: none is reserved. */
     EXPECT(disk_is_on(w, d) ? used[0] + used[1] >= w->cfg.lim_pulls
                             : share_used_up(w, w->cfg.lim_pulls, used, tenant),
            "fetch_share", "tenant %u is refused a fetch, %u and %u of %u are in use", tenant,
@@ -498,7 +495,7 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
     if (s->fetch_tail)
         fetch_tail_stays(w, s, r);
     switch (r->err) {
-    case TERN_INVALID: /* of STATE that a lame session owns the model was not told */
+    case TERN_INVALID: /* the model does not know the STATE that a lame session owns */
         EXPECT(idle || s->lame || s->fetch_bad_peer || s->fetch_at_least > fetch_whole(w, s),
                "fetch_invalid", "%s", r->text);
         return;
@@ -521,7 +518,7 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
     }
 }
 
-/* From this daemon's own host tier. Its bytes are checked as those of any match. */
+/* A fetch from the daemon's own host tier, whose bytes are checked as for any match. */
 static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     const struct lengths *l = &r->fetch.lengths;
@@ -571,7 +568,7 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
     MARK(host_fetch);
 }
 
-/* From its own disk: as from a peer, but whoever asked may hear at once how it ended. */
+/* A fetch from the daemon's own disk: as from a peer, but the answer may come at once. */
 static void fetched_from_disk(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     bool refused = r->err == TERN_INVALID || r->err == TERN_UNSUPPORTED ||
@@ -616,7 +613,7 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
           (unsigned)(s - m->session), r->err, r->fetch.lengths.committed, r->fetch.lengths.written,
           r->fetch.lengths.allocated, r->text);
     fetch_waits_end(w, d, s, r);
-    if (session_ends(w, d, s)) { /* closed or aborted in mid-transfer */
+    if (session_ends(w, d, s)) { /* closed or aborted during the transfer */
         EXPECT(r->err != TERN_OK, "fetch_of_closed", "err %u", r->err);
         s->turn = TURN_OPEN;
         s->untold = s->live;

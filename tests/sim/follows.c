@@ -1,18 +1,18 @@
-/* Transfers out that follow a session (Y4), as the model has them at the daemon that gave the
- * ticket: what may be asked, what may be offered and when, and why one ends. The source's last word
- * is judged when the destination hears it: what a request has done to the session the model knows
- * only when its answer was taken in, and the source may speak in the same step. */
+/* Transfers out that follow a session (Y4), in the model of the daemon that gave the ticket: the
+ * allowed questions, what may be offered and when, and why a transfer ends. The source's last
+ * message is judged when the destination receives it: the model knows the effect of a request on
+ * the session only after its answer, and the source may send in the same step. */
 #include "disk.h"
 #include "tickets.h"
 
-/* The last question that was accepted. It may be over: it ends in the step of the request whose
- * answer the model has not taken in yet. */
+/* The last question that was accepted, which may be over: it ends in the step of the request whose
+ * answer the model has not processed yet. */
 static struct asked *asked_of(struct sim *w, uint32_t d, const struct tk *t)
 {
     return t->stands && t->follows ? ticket_asked(w, sim_far(w, d), t->server) : NULL;
 }
 
-/* --- what becomes of the session --- */
+/* --- changes of the session --- */
 
 void follow_cut(struct sim *w, uint32_t d, const struct session *s, uint32_t n)
 {
@@ -48,7 +48,7 @@ void follow_over(struct sim *w, uint32_t d, struct pull_id pull)
         a->led.over = 1;
 }
 
-/* How far it is, or what it has, no answer has told. */
+/* No answer has named the session's present length or pages. */
 static bool unsure(const struct session *s)
 {
     return s->turn == TURN_FETCHING || s->turn == TURN_LOADING || s->deaf;
@@ -90,7 +90,7 @@ static bool agrees(const struct sim *w, const struct asked *a, const struct sess
     return a->ns == s->ns && w->common[a->variant][s->variant] >= until;
 }
 
-/* What a question is told at once, as far as the model is sure; OK: nothing. */
+/* The expected immediate refusal of a question, as far as the model is sure; OK: none. */
 static enum tern_err expected(struct sim *w, uint32_t d, const struct asked *a)
 {
     enum tern_err shown = shown_expected(w, d, &a->of.ticket, a->tenant);
@@ -119,7 +119,7 @@ static bool asked_unsure(struct sim *w, uint32_t d, const struct asked *a)
     return t && unsure(ticket_session(w, d, t));
 }
 
-/* More of its tokens, or it asks for the pages that follow. */
+/* The source receives more of the tokens, or a request for the pages that follow. */
 static void heard_more(struct sim *w, uint32_t d, const struct peer_msg *msg, struct asked *a)
 {
     const struct tk *t = ticket_server(w, d, a->pull);
@@ -132,7 +132,7 @@ static void heard_more(struct sim *w, uint32_t d, const struct peer_msg *msg, st
     } else if (msg->kind == PEER_PULL_TOKENS && msg->at == a->led.heard) {
         a->led.heard = peer_msg_until(msg);
         a->led.differs |= !agrees(w, a, ticket_session(w, d, t), a->led.heard);
-        if (a->led.heard == a->led.to) /* from then on it waits for the session */
+        if (a->led.heard == a->led.to) /* from then on the source waits for the session */
             a->led.since = w->now;
     }
 }
@@ -204,7 +204,7 @@ void follow_refused(struct sim *w, uint32_t d, struct asked *a, const struct pee
 
 /* --- what is offered --- */
 
-/* The last chunk, STATE, the pages behind it and the blob: all of what was handed over. */
+/* The last chunk, STATE, the pages behind it and the blob: the whole hand-over. */
 static void offered_end(struct sim *w, uint32_t d, const struct tk *t, const struct peer_msg *msg)
 {
     const struct session *s = ticket_session(w, d, t);
@@ -275,7 +275,7 @@ bool follow_page(struct sim *w, uint32_t d, const struct tk *t, const struct gra
 static void judge_invalid(struct sim *w, const struct led *led, uint32_t handed)
 {
     EXPECT(led->cut < led->heard || led->beyond || led->handed || led->differs || led->unsure ||
-               led->gone, /* it was over in the very step, for its time was: no more was seen */
+               led->gone, /* it ended in this step, at its deadline: the model saw no more */
            "follow_invalid", "the session has kept %u of %u tokens that were compared", led->cut,
            led->heard);
     EXPECT(handed == 0 || handed == led->handed || handed == led->to, "follow_handed",
@@ -342,7 +342,7 @@ void follow_told(struct sim *w, uint32_t d, const struct peer_msg *msg)
 
 /* --- is one forgotten? --- */
 
-/* With the STATE that was refilled last. */
+/* Also the STATE that was refilled last. */
 static bool chunk_sealed(struct sim *w, uint32_t d, const struct session *s, const struct chunk *c)
 {
     for (uint32_t g = 0; g < w->ngroups; g++)
@@ -352,7 +352,7 @@ static bool chunk_sealed(struct sim *w, uint32_t d, const struct session *s, con
     return state_visible(w, d, c);
 }
 
-/* Is there more than it was told, up to a chunk that it does not have? */
+/* Can the source offer another chunk: are all up to it present, visible and sealed? */
 static bool has_more(struct sim *w, uint32_t d, const struct session *s, const struct led *led)
 {
     uint32_t have = led->told > led->history ? led->told : led->history,
@@ -383,7 +383,7 @@ void follows_check(struct sim *w, uint32_t d)
 
         if (!a || !t->served || led->over || led->unsure)
             continue;
-        /* What was handed over is served like any ticket. */
+        /* A session that was handed over is served like any ticket. */
         EXPECT(
             !t->promised || (led->cut >= led->heard && !led->beyond && !led->handed &&
                              !led->reset && !led->differs),

@@ -63,7 +63,7 @@ static uint32_t align_of(const struct config *c)
     return l;
 }
 
-/* What a chunk needs of HISTORY. */
+/* Granules that a chunk needs for HISTORY. */
 static uint32_t chunk_granules(const struct config *c)
 {
     uint32_t align = align_of(c), n = c->page_granules0 * (align / c->page_tokens0);
@@ -71,7 +71,7 @@ static uint32_t chunk_granules(const struct config *c)
     return c->ngroups == 2 ? n + c->page_granules1 * (align / c->page_tokens1) : n;
 }
 
-/* At the daemon whose chunks need less. */
+/* The same, at the daemon whose chunks need fewer. */
 static uint32_t chunk_least(const struct config *c)
 {
     struct config far = *c;
@@ -114,7 +114,7 @@ static void make_config(struct prng *p, struct config *c)
     c->granules = c->ngroups == 1 ? pages * c->page_granules0 : pages * per_chunk / 2;
     if (c->granules < 2 * per_chunk)
         c->granules = 2 * per_chunk;
-    c->granules += 2; /* slab 0 is never handed out */
+    c->granules += 2; /* the core never uses slab 0 */
     if (c->granules > GRANULES)
         c->granules = GRANULES;
 }
@@ -134,11 +134,11 @@ static void make_weights(struct prng *p, const struct config *c, uint8_t table[2
     uint32_t n = sizeof of / sizeof of[0], total = 0, at = 0, w[sizeof of / sizeof of[0]];
     bool calm = one_in(p, 8);
 
-    for (uint32_t i = 0; i < CHOICE_record; i++) { /* from there on they are fixed */
+    for (uint32_t i = 0; i < CHOICE_record; i++) { /* the weights from there on are fixed */
         w[i] = 4 * of[i].weight *
                (of[i].fault ? (calm ? 0 : scale[prng_below(p, sizeof scale)]) : between(p, 3, 8)) /
                4;
-        if (i == CHOICE_fetch && c->slow) /* from both sources at a time */
+        if (i == CHOICE_fetch && c->slow) /* fetches from both sources at a time */
             w[i] *= 4;
         total += w[i];
     }
@@ -192,8 +192,7 @@ static void make_state(struct prng *p, struct config *c)
     c->granules += most;
     if (one_in(p, 3))
         c->granules += most;
-    if (c->tight == 0 &&
-        one_in(p, 2)) { /* room for all of it: what is superseded shows, not what is evicted */
+    if (c->tight == 0 && one_in(p, 2)) { /* room for all of it: shows supersession, not evictions */
         c->granules = GRANULES;
         c->supersede = one_in(p, 4) ? 0 : 1;
         c->variants = between(p, 2, 3);
@@ -216,7 +215,7 @@ static void make_host(struct prng *p, struct config *c)
     c->lim_copies = between(p, 1, 3);
     c->spoil = one_in(p, 2) ? 0 : between(p, 2, 25);
     if (one_in(p, 2) || (c->nstate && c->granules == GRANULES && !one_in(p, 5)))
-        return; /* where there is room for all of it, what is superseded shows best without */
+        return; /* with room for all of it, supersession shows best without */
     if (c->nstate > 0) {
         chunk += c->page_granules2 * (c->window2 ? span2 / c->page_tokens2 : 1);
         slab = c->page_granules2 > slab ? c->page_granules2 : slab;
@@ -230,9 +229,9 @@ static void make_host(struct prng *p, struct config *c)
         c->host = HOSTS;
 }
 
-/* In some, sessions grow to as many chunks as a pool has pages: then windows lie far behind, one
- * fetch is many messages, and what a session takes of a table that is tight is most of it. One
- * group of HISTORY and at most one of STATE, so that there are so many chunks. */
+/* In some histories, sessions grow to as many chunks as a pool has pages: then windows lie far
+ * behind, one fetch is many messages, and one session uses most of a tight table. One group of
+ * HISTORY and at most one of STATE leave room for so many chunks. */
 static void make_long(struct config *c)
 {
     uint32_t r = c->seed_tokens / 65536, align;
@@ -262,10 +261,10 @@ static void make_long(struct config *c)
     c->page_tokens3 = c->page_granules3 = c->window3 = c->reserve3 = 0;
 }
 
-/* The most that a history can need of the tables in which cached prefixes lie. Chunks are as many
- * as their pages: each has, on the device or on the host, its pages of every group of HISTORY. Each
- * session has a list of tokens that are not in the tree yet, and in the step that replaces a list
- * both are there. A namespace that was reset lives on while it is held. */
+/* The most records that a history can need in the tables of cached prefixes. There are at most as
+ * many chunks as pages: each chunk has, on the device or on the host, its pages of every group of
+ * HISTORY. Each session has a list of tokens that are not in the tree yet; in the step that
+ * replaces a list, both lists exist. A namespace that was reset remains while it is pinned. */
 struct records {
     uint32_t nodes, blocks, keys, spaces;
 };
@@ -273,7 +272,7 @@ struct records {
 static struct records most_records(const struct config *c)
 {
     uint32_t align = align_of(c), list = (c->span ? c->span : SPAN) / align + 1,
-             pools = c->places ? POOLS : c->tenants, /* that lie side by side, each of full size */
+             pools = c->places ? POOLS : c->tenants, /* side by side, each of full size */
         chunks = pools * (c->granules + c->host) / chunk_least(c),
              spaces = POOLS * c->namespaces + c->lim_sessions;
 
@@ -284,7 +283,7 @@ static struct records most_records(const struct config *c)
                             .spaces = spaces};
 }
 
-/* What two tenants can have of a limit together, if what is reserved for one lies idle. */
+/* The part of a limit that two tenants can use together, if the reserved part of one is idle. */
 static uint32_t had_of(const struct config *c, uint32_t limit)
 {
     uint32_t idle = limit * c->reserved / 100 / TENANTS + 2;
@@ -306,7 +305,7 @@ static void enough(const struct config *c, uint32_t most, uint32_t *limit)
         *limit = most * 100 * TENANTS / (100 * TENANTS - c->reserved) + 4;
 }
 
-/* Where there are two tenants, most often each has something of the tables for itself. */
+/* With two tenants, most often a part of the tables is reserved for each. */
 static void make_shares(struct config *c)
 {
     static const uint8_t percent[] = {0, 25, 50, 100};
@@ -328,8 +327,8 @@ static void make_regions(struct config *c)
     c->places = c->seed_tokens / 16 | 1;
 }
 
-/* In half of them, messages about a transfer are short: a chunk or two of tokens, and as few pages.
- */
+/* In half of them, messages about a transfer are short: a chunk or two of tokens, and as few
+ * pages. */
 static void make_pieces(struct config *c)
 {
     uint32_t r = c->seed_tokens / 1024;
@@ -358,8 +357,8 @@ static void make_slow(struct config *c)
     c->tenant_pages = c->peer_pages = GRANULES;
 }
 
-/* In some, what is released comes free in pieces of a few records. A commit that goes on in as short
- * pieces takes a release for each, so there are enough, unless they are what runs out. */
+/* In some, released pages become free in pieces of a few records. A commit in equally short pieces
+ * takes a release for each, so there are enough, unless releases are what runs out. */
 static void make_give_back(struct config *c)
 {
     if (c->seed_tokens / 7 % 3 != 0)
@@ -370,7 +369,7 @@ static void make_give_back(struct config *c)
         c->lim_retires = 1024;
 }
 
-/* In most, a turn that nobody ends is over after some time. */
+/* In most, a turn that nobody ends times out. */
 static void make_turns(struct config *c)
 {
     if (c->seed_tokens / 11 % 4 > 0)
@@ -388,8 +387,8 @@ static void make_records(struct config *c)
     c->lim_records = r / 512 % 3 == 0 ? 3 + r / 2048 % 6 : 24;
 }
 
-/* In some, one of the daemons has a disk, or both. It has room for some chunks, and most often
- * something of it is short. */
+/* In some, one of the daemons has a disk, or both do. The disk has room for some chunks, and most
+ * often some resource of it is short. */
 static void make_disk(struct config *c)
 {
     uint32_t r = c->seed_tokens / 17, align = align_of(c), chunk = chunk_granules(c) + 2, chunks;
@@ -414,7 +413,7 @@ static void make_disk(struct config *c)
     c->disk_rot = r >> 8 & 3 ? 0 : 1 + (r >> 5) % 4;
 }
 
-/* In some, engines hold pages ahead of need. */
+/* In some, engines lease pages. */
 static void make_leases(struct config *c)
 {
     uint32_t r = c->seed_tokens * 3266489917u >> 16;
@@ -434,8 +433,8 @@ static void make_tickets(struct config *c)
     c->early = c->seed_tokens * 2654435761u >> 30 != 0; /* and in most, while they still run */
 }
 
-/* How many tokens a group's pages have at the other daemon: of one of the two numbers the other is
- * a multiple, and both divide L. */
+/* page_tokens of a group at the other daemon: one of the two numbers divides the other, and both
+ * divide L. */
 static uint32_t far_tokens(uint32_t r, uint32_t near, uint32_t align)
 {
     uint32_t n = 1 + r % SLOTS;
@@ -460,8 +459,8 @@ static void make_room(struct config *c)
         c->granules = GRANULES;
 }
 
-/* In some, the pools of the two daemons lie over other numbers of ranks, or all ranks hold all
- * heads at one of them, and pages have other numbers of tokens. */
+/* In some, the pools of the two daemons lie over other numbers of ranks, or all ranks have all
+ * heads at one of them, and page_tokens differ. */
 static void make_reshard(struct config *c)
 {
     static const uint8_t worlds[] = {1, 2, 4};
@@ -493,7 +492,7 @@ static void make_reshard(struct config *c)
     make_room(c);
 }
 
-/* In some, each daemon has no peer but itself. */
+/* In some, each daemon is its own only peer. */
 static void make_own(struct config *c)
 {
     c->own = c->seed_tokens * 2246822519u >> 29 == 0;
@@ -501,7 +500,7 @@ static void make_own(struct config *c)
         c->world1 = c->world0 == 1 ? 2 : c->world0 / 2;
 }
 
-/* In most, jobs of checksums that end one after the other are reported together. */
+/* In most, consecutive ends of checksum jobs are reported together. */
 static void make_together(struct config *c)
 {
     c->together = c->seed_tokens * 3266489917u >> 30 != 0;

@@ -1,8 +1,8 @@
-/* The host tier as the model knows it, and the copies between the tiers (T16). A copy moves the
- * bytes of one node's pages when its job is finished, wherever they are by then; whose chunk they
- * are the model knows from the pages themselves. What the core drops from the host by itself is
- * learnt when the page is handed out again: then nobody may have counted on it. Who counts on it: a
- * session that was retracted to the host, for its whole path (T14, T17). */
+/* The host tier in the model, and the copies between the tiers (T16). A copy moves the bytes of one
+ * node's pages when its job is finished, wherever they are by then; the pages themselves show the
+ * model which chunk they belong to. The model learns that the core dropped a copy when the core
+ * allocates its page again: then no session may have depended on it. A session that was retracted
+ * to the host depends on its whole path (T14, T17). */
 #include "bytes.h"
 
 static struct pool *pool_of(struct sim *w, uint32_t d, uint32_t pool)
@@ -10,7 +10,7 @@ static struct pool *pool_of(struct sim *w, uint32_t d, uint32_t pool)
     return &w->d[d].pool[pool];
 }
 
-/* The host granule where a page lies. */
+/* The host granule of a page. */
 static uint32_t host_at(struct sim *w, uint32_t d, uint32_t pool, const struct page_at *at)
 {
     const struct pool *p = pool_of(w, d, pool);
@@ -29,7 +29,7 @@ uint32_t chunk_pages(const struct sim *w, uint32_t d, uint32_t g, const struct c
     return seg_pages(w, d, g, c->depth);
 }
 
-/* Does this session count on the chunk's copy? */
+/* Does this session depend on the chunk's copy? */
 static bool counts_on(const struct sim *w, uint32_t d, const struct session *s, uint32_t pool,
                       const struct chunk *c, uint32_t g)
 {
@@ -41,11 +41,11 @@ static bool counts_on(const struct sim *w, uint32_t d, const struct session *s, 
     return g < w->cfg.ngroups || (!recurrent(w, g) && state_counts(w, d, s, g, k));
 }
 
-/* A retraction that cannot be finished, for a copy that failed or STATE that was refilled
- * meanwhile, is undone without a word: the session finds out when it comes back. A recovery whose
- * connection was closed ends without a word too: then the session holds the device, and the host's
- * copy may go. So it may in the step that ends the session, or its retraction: such a session lets
- * go of its path from below, in pieces. */
+/* A retraction that cannot be finished, because a copy failed or STATE was refilled meanwhile, is
+ * undone without a message: the session learns of it when it recovers. A recovery whose connection
+ * was closed ends without a message too: then the session pins the device, and the host's copy may
+ * go. The copy may also go in the step that ends the session, or its retraction: such a session
+ * releases its path from its end up, in pieces. */
 static bool still_away(const struct sim *w, uint32_t d, const struct session *s, uint32_t depth)
 {
     struct session_view v;
@@ -91,7 +91,7 @@ static void host_free_pages(struct sim *w, uint32_t d, uint32_t pool, struct chu
         host_free_group(w, d, pool, c, g);
 }
 
-/* T1 on the host: a page is handed out there, for a copy to be written into it. */
+/* T1 on the host: the core allocates a page there, as the target of a copy. */
 static uint32_t host_hand_out(struct sim *w, uint32_t d, uint32_t pool, const struct page_at *at,
                               uint16_t chunk)
 {
@@ -167,8 +167,8 @@ static uint32_t known_pages(const struct sim *w, uint32_t d, const struct chunk 
     return n;
 }
 
-/* What the core dropped from the host before this session counted on it was never said: the tree
- * tells. From now on it must stay. */
+/* No answer named the copies that the core dropped from the host before this session depended on
+ * it: the tree shows them. From now on the others must stay. */
 void host_sync(struct sim *w, uint32_t d, struct session *s)
 {
     struct session_view sv;
@@ -182,7 +182,7 @@ void host_sync(struct sim *w, uint32_t d, struct session *s)
         EXPECT(core_node_view(w->d[d].core, at, &nv) && nv.depth == k * w->L, "view_path",
                "depth %u", k * w->L);
         c = chunk_at(w, d, s->pool, s->space, s->variant, k);
-        if (!nv.on_host) /* a copy that is under way was not acknowledged */
+        if (!nv.on_host) /* a copy under way was not acknowledged */
             host_free_pages(w, d, s->pool, c);
         else if (nv.host_pages != known_pages(w, d, c))
             for (STATE_GROUPS(w, g))
@@ -192,7 +192,7 @@ void host_sync(struct sim *w, uint32_t d, struct session *s)
 
 /* --- which chunk a page belongs to --- */
 
-/* By its bytes, where a transfer brought it and nobody was told yet. */
+/* Finds the chunk by the page's bytes, where a transfer fetched it and no answer has named it. */
 static uint32_t chunk_by_bytes(struct sim *w, uint32_t d, uint32_t pool, uint32_t g,
                                uint32_t granule)
 {
@@ -228,7 +228,7 @@ static uint32_t chunk_of_page(struct sim *w, uint32_t d, uint32_t pool, const st
 
 /* --- a copy begins --- */
 
-/* T16: what is copied is committed, its step has passed, its checksum is known. */
+/* T16: a page to be copied is committed, its step has passed, and its checksum is known. */
 static void back_page(struct sim *w, uint32_t d, struct job *j, const struct action *act,
                       uint32_t i)
 {
@@ -259,7 +259,7 @@ static void back_page(struct sim *w, uint32_t d, struct job *j, const struct act
         p[k].sealing++;
 }
 
-/* A load reads what was acknowledged, and writes pages that are nobody's. */
+/* A load reads acknowledged copies, and writes free pages. */
 static void load_page(struct sim *w, uint32_t d, struct job *j, const struct action *act,
                       uint32_t i)
 {
@@ -299,8 +299,8 @@ static uint16_t load_chunk(struct sim *w, uint32_t d, uint32_t pool, const struc
     return w->d[d].host[pool_of(w, d, pool)->tenant][host_at(w, d, pool, from)].chunk;
 }
 
-/* What was there had gone, unless it is known to be bad: that makes way when the new one is
- * acknowledged. Where HISTORY had gone, so had all STATE. */
+/* The former copy was gone, unless it is known to be bad: a bad one is replaced when the new one is
+ * acknowledged. If its HISTORY was gone, so was all its STATE. */
 static void copied_again(struct sim *w, uint32_t d, const struct job *j, const struct action *act)
 {
     struct chunk *c = &w->d[d].chunk[j->pool][j->chunk];
@@ -320,7 +320,7 @@ static void copied_again(struct sim *w, uint32_t d, const struct job *j, const s
     }
 }
 
-/* Residency is prefix-closed: what comes back hangs on something. */
+/* Residency is prefix-closed: a chunk is loaded below a parent. */
 static void check_parent(struct sim *w, uint32_t d, const struct job *j)
 {
     const struct chunk *c = &w->d[d].chunk[j->pool][j->chunk], *up;
@@ -353,7 +353,7 @@ void take_copy(struct sim *w, uint32_t d, const struct action *act)
            w->limits.copy_jobs);
     j->back = back;
     while (last + 1 < act->copy.n && act->copy.from[last + 1].group == act->copy.from[0].group)
-        last++; /* the end of a chunk tells it from others that begin alike */
+        last++; /* its last page differs from that of any chunk */
     j->chunk = back ? (uint16_t)chunk_of_page(w, d, pool, &act->copy.from[last])
                     : load_chunk(w, d, pool, &act->copy.from[0]);
     TRACE("  daemon %u copies depth %u %s: %u pages, job %u.%u\n", d,
@@ -378,8 +378,8 @@ void take_copy(struct sim *w, uint32_t d, const struct action *act)
 
 /* --- a copy ends --- */
 
-/* The bytes move now. False: what was written is not what the checksum says. `spoil`: a bit tips,
- * where it lay or on its way. */
+/* The bytes move now. Returns false if the written bytes do not match the checksum. `spoil`: a bit
+ * flips, at the source or during the copy. */
 static bool move_page(struct sim *w, uint32_t d, const struct job *j, uint32_t i, bool spoil)
 {
     struct daemon *m = &w->d[d];
@@ -407,7 +407,7 @@ static bool move_page(struct sim *w, uint32_t d, const struct job *j, uint32_t i
     return good;
 }
 
-/* Those that waited for this copy run on, or find out. */
+/* The sessions that waited for this copy are resumed, or learn of it later. */
 static void undo(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
 {
     MARK(copy_failed);
@@ -504,8 +504,8 @@ void finish_copy(struct sim *w, uint32_t d, const struct job *j, struct event *e
     away_settle(w, d);
 }
 
-/* The core has heard of it. One that failed is begun again from the device, a number of times in a
- * row, as long as the host has what it hangs on; the pages that it had are free. */
+/* The core knows the outcome. A copy to the host that failed is begun again, a number of times in a
+ * row, as long as the parent is on the host; its former pages are free. */
 void copy_ended(struct sim *w, uint32_t d, const struct job *j, enum tern_err err)
 {
     const struct daemon *m = &w->d[d];
@@ -527,7 +527,7 @@ void copy_ended(struct sim *w, uint32_t d, const struct job *j, enum tern_err er
 
 /* --- pools --- */
 
-/* The host tier that came with a pool: a range of its own, beside no other's. */
+/* The host tier of a new pool: a range of its own, which overlaps no other. */
 void host_open(struct sim *w, uint32_t d, struct pool *p, uint32_t asked)
 {
     struct pool_view v, h;
@@ -562,7 +562,7 @@ void host_open(struct sim *w, uint32_t d, struct pool *p, uint32_t asked)
     }
 }
 
-/* The pool has nothing left: neither has its host tier. */
+/* The pool is empty, and so is its host tier. */
 void host_close(struct sim *w, uint32_t d, uint32_t pool)
 {
     struct pool *p = pool_of(w, d, pool);
@@ -576,8 +576,8 @@ void host_close(struct sim *w, uint32_t d, uint32_t pool)
     p->host_slot = NONE;
 }
 
-/* Pages of a group that the host surely has room for: whatever is handed out, and may have gone, is
- * counted as taken unless nobody counts on it. */
+/* Does the host certainly have room for these pages? Pages in use count as taken, even if they may
+ * have gone. */
 bool host_fits(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS])
 {
     const struct pool *p = pool_of(w, d, pool);
@@ -599,7 +599,7 @@ bool host_fits(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GRO
     return wanted <= slabs;
 }
 
-/* Is its device copy on its way back, or about to be? */
+/* Is the chunk being loaded to the device, or about to be? */
 bool chunk_loading(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
 {
     const struct daemon *m = &w->d[d];

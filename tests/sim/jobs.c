@@ -1,9 +1,9 @@
 /* The memory's jobs: checksums, zeroing, and copies between the tiers (host.c). They end at moments
- * of the simulator's choosing. */
+ * that the simulator chooses. */
 #include "data.h"
 #include "tickets.h"
 
-#define LOAD_LINGERS 70 /* of a hundred times that a load could end */
+#define LOAD_LINGERS 70 /* percent of attempts that leave a load running */
 
 struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, uint64_t id, uint32_t pool)
 {
@@ -55,7 +55,7 @@ void take_zero(struct sim *w, uint32_t d, const struct action *act)
            act->zero.pool.gen);
     EXPECT(p->closing || p->engines == 0, "zero_open_pool",
            "pool %u is zeroed, but nobody closed it", pool);
-    p->closing = 1; /* nobody maps it: it may make way */
+    p->closing = 1; /* nobody maps it: it may go */
     EXPECT(p->engines == 0, "zero_mapped_pool", "pool %u is zeroed, but engines %x may still write",
            pool, p->engines);
     host_close(w, d, pool);
@@ -83,7 +83,7 @@ static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct e
     ev->sealed.job[ev->sealed.n++] = seal_id_unpack(j->id);
 }
 
-/* The job has ended, and others of checksums perhaps with it. */
+/* The job has ended, and perhaps other checksum jobs with it. */
 static void finish_seals(struct sim *w, uint32_t d, const struct job *j, struct event *ev)
 {
     struct daemon *m = &w->d[d];
@@ -124,7 +124,7 @@ static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct e
     ev->zeroed.pool = pool_id_unpack(j->id);
 }
 
-/* Of a hundred: there are many copies to the host, and few loads. */
+/* A chance in percent: there are many copies to the host, and few loads. */
 static bool spoils(struct sim *w, const struct job *j)
 {
     uint32_t chances = j->back ? w->cfg.spoil : 4 * w->cfg.spoil;
@@ -144,7 +144,7 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     i %= m->njobs;
     j = m->job[i];
     if (j.kind == JOB_COPY && !j.back && !w->quiet_phase && chance(w, LOAD_LINGERS))
-        return; /* so that others meet it */
+        return; /* so that other events happen during it */
     m->job[i] = m->job[--m->njobs];
     TRACE("  daemon %u finishes job %u.%u of kind %u\n", d, (uint32_t)j.id, (uint32_t)(j.id >> 32),
           j.kind);
@@ -161,9 +161,9 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     copy_ended(w, d, &j, ev.copied.err);
     m->last_copy = copy_id_unpack(j.id);
     if (w->quiet_phase || !w->cfg.spoil || !chance(w, 10) ||
-        core_deadline(m->core) <= w->now + STEP_NS) /* what it has left over it would go on with */
+        core_deadline(m->core) <= w->now + STEP_NS) /* it would continue its leftover work */
         return;
-    before = core_changes(m->core); /* T16: once more */
+    before = core_changes(m->core); /* T16: the acknowledgement comes again */
     sim_step(w, d, &ev);
     EXPECT(core_changes(m->core) == before, "second_ack_taken", "job %u.%u", (uint32_t)j.id,
            (uint32_t)(j.id >> 32));

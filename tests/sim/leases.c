@@ -1,6 +1,6 @@
-/* Leases (E5): pages that an engine holds ahead of need, writes as it likes, assigns to its
- * sessions in place of an extend's, and gives back behind a step. The model holds each of them as
- * the engine's own until the core was told otherwise, or the engine is gone. */
+/* Leases (E5): pages that an engine owns ahead of need, writes at will, assigns to its sessions in
+ * place of an extend, and unleases behind a step. In the model each of them stays the engine's own
+ * until the core is informed otherwise, or the engine is gone. */
 #include "leases.h"
 #include "causes.h"
 #include "disk.h"
@@ -101,7 +101,7 @@ static void ask_more(struct sim *w, uint32_t d, uint32_t e, uint32_t conn)
 
 /* ---- Unlease ---- */
 
-/* Some of them, or all, at one step. */
+/* Unleases some of them, or all, at one step. */
 static void give_some(struct sim *w, uint32_t d, uint32_t e, uint32_t conn, uint32_t n,
                       uint32_t step)
 {
@@ -151,7 +151,7 @@ static void give_some(struct sim *w, uint32_t d, uint32_t e, uint32_t conn, uint
         MARK(lease_retires);
 }
 
-/* Pages that are no more the engine's to give, or never were. */
+/* Unleases pages that the engine no longer leases, or never did. */
 static void give_wrong(struct sim *w, uint32_t d, uint32_t e, uint32_t conn)
 {
     struct engine *g = &w->d[d].engine[e];
@@ -221,7 +221,7 @@ void leases_gone(struct sim *w, uint32_t d, uint32_t e)
     g->lease_step = 0;
 }
 
-/* The step that is dispatched writes into some of them: what is guessed ahead. */
+/* The dispatched step writes into some of them, as speculation. */
 void leases_touch(struct sim *w, uint32_t d, uint32_t e, struct work *k)
 {
     struct engine *g = &w->d[d].engine[e];

@@ -1,5 +1,5 @@
-/* tern-sim: seeds in, violations out. Also replays its own shrunk histories and the tapes of a
- * daemon. */
+/* tern-sim: takes seeds and reports violations. Also replays its own shrunk histories and the tapes
+ * of a daemon. */
 #include <stdlib.h>
 
 #include "bugrun.h"
@@ -104,7 +104,7 @@ static int run_fleet(const struct options *o)
     return report_print(&r, NULL, o->json);
 }
 
-#define LARGE_EVERY 8 /* seeds: such a one has a history with a large geometry, too */
+#define LARGE_EVERY 8 /* each such seed has a history with a large geometry, too */
 
 static int run_seeds(const struct options *o)
 {

@@ -1,6 +1,6 @@
 /* The states that histories must reach: X(name, the least number of 10,000 histories), which is
- * half of what 60,000 came to. The simulator sees them in replies, actions and its own model; a
- * mark that fewer reach fails a run (enough.h). */
+ * half of the figure of 60,000 histories. The simulator sees the states in replies, actions and its
+ * own model; a mark that fewer histories reach fails a run (enough.h). */
 #ifndef SIM_MARKS_H
 #define SIM_MARKS_H
 

@@ -1,6 +1,5 @@
-/* What the model knows of pages and prefixes, and the rules that hold for every page that a core
- * hands out (T1, P2), gives to read (P1) or says it lacks (E4). Nothing here is read from a core.
- */
+/* The model of pages and prefixes, and the rules for every page that a core allocates (T1, P2),
+ * serves to readers (P1) or reports as missing (E4). Nothing here is read from a core. */
 #include <string.h>
 
 #include "disk.h"
@@ -103,7 +102,7 @@ static void chunk_free_pages(struct sim *w, uint32_t d, uint32_t pool, struct ch
         }
 }
 
-/* A chunk is not there any more, so neither is anything below it. */
+/* A chunk has gone, and so has everything below it. */
 void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
 {
     uint32_t depth = c->depth, space = c->space, variant = c->variant;
@@ -133,7 +132,7 @@ static bool chunk_reads(struct sim *w, uint32_t d, uint32_t pool, const struct c
     return false;
 }
 
-/* The other granules of the slab must not hold pages of another group. */
+/* No other granule of the slab may have a page of another group. */
 static void check_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t at)
 {
     uint32_t tenant = w->d[d].pool[pool].tenant;
@@ -181,7 +180,7 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
                    at + k, c->depth * w->L);
             state_handed_on(w, d, g->pool, c, g->group);
         }
-        /* A transfer's verified page may have been given up for one that was there, or be evicted
+        /* A verified page of a transfer may have been released for an existing one, or be evicted
          * already. */
         EXPECT(g->own == OWN_FREE || (g->own == OWN_RESET && !g->sealing) ||
                    (g->verified && !g->sealing && (g->own == OWN_PULL || g->own == OWN_ORPHAN)),
@@ -253,8 +252,8 @@ static void chunk_inherit(struct sim *w, uint32_t d, uint32_t pool, struct chunk
         c->step = parent->step;
 }
 
-/* The core gives these pages as the canonical ones of a chunk: those that the model knows, or those
- * of a transfer. */
+/* The core names these as a chunk's canonical pages: those that the model knows, or those of a
+ * transfer. */
 void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c,
                    const struct table_run *runs, uint32_t nruns)
 {
@@ -441,8 +440,8 @@ bool chunk_held(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
 }
 
 /* A transfer in may have reserved pages that it has not asked for yet, and what a fetch pinned is
- * known when its answer came. Asked at every event: the sessions are looked through only after one
- * began to wait. */
+ * known only from its answer. Called at every event: it looks at the sessions only after one began
+ * to wait. */
 static bool pulls_now(struct sim *w, uint32_t d)
 {
     if (w->d[d].waiting)
@@ -457,7 +456,7 @@ void model_before_step(struct sim *w, uint32_t d)
     w->d[d].host_left = w->d[d].follower_left = 0;
 }
 
-/* One that a Step cancels is answered before the Step's own operations are looked at. */
+/* A fetch that a Step cancels is answered before the Step's own operations are checked. */
 static bool pulls_active(struct sim *w, uint32_t d)
 {
     return w->d[d].pulled || pulls_now(w, d);
@@ -474,19 +473,19 @@ bool path_held_untold(const struct daemon *m)
     return false;
 }
 
-/* Something else than sessions and steps may hold prefixes: jobs and transfers pin whole paths. */
+/* May something other than sessions and steps pin prefixes? Jobs and transfers pin whole paths. */
 static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
 {
     if (pulls_active(w, d) || w->d[d].follower_left ||
         w->cfg.nstate) /* STATE is borrowed by whole nodes */
         return true;
-    if (disk_is_on(w, d)) /* what waits to be stored is held */
+    if (disk_is_on(w, d)) /* stores that wait pin their paths */
         return true;
     if (path_held_untold(&w->d[d]))
         return true;
     if (w->d[d].njobs || w->d[d].spoilt) /* others may wait behind these; who is away is unsure */
         return true;
-    for (uint32_t i = 0; i < SESSIONS; i++) /* when it lets go of the device is the core's affair */
+    for (uint32_t i = 0; i < SESSIONS; i++) /* the core decides when it unpins the device */
         if (w->d[d].session[i].live && (w->d[d].session[i].away || w->d[d].session[i].piece_holds))
             return true;
     (void)pool;
@@ -498,7 +497,7 @@ static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
 
 struct room {
     uint32_t free[GROUPS], sure[GROUPS], most[GROUPS], retiring[GROUPS], used[GROUPS];
-    uint32_t evictable[GROUPS]; /* prefixes' pages that may go */
+    uint32_t evictable[GROUPS]; /* prefixes' pages that may be evicted */
     uint32_t held[GROUPS];      /* pages that cannot be free */
     uint32_t orphans[GROUPS];   /* free, published or retiring: the model does not know */
     uint32_t slabs_free, slabs_sure, slabs_most;
@@ -519,12 +518,12 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
         held += f == FATE_HELD;
         maybe += f == FATE_MAYBE;
         used += f != FATE_FREE;
-        if (f > surest) { /* whose slab it is, as far as that is known */
+        if (f > surest) { /* the slab's group, as far as that is known */
             surest = f;
             group = g[i].group;
         }
-        /* Of its own group: STATE beside it may have been dropped long ago, and is not whose slab
-         * it is. */
+        /* Counted for its own group: STATE in the slab may have been dropped long ago, and then
+         * does not decide the slab's group. */
         if ((f == FATE_SURE || f == FATE_MAYBE) && i % w->page_granules[g[i].group] == 0)
             r->evictable[g[i].group]++;
         if (g[i].own == OWN_ORPHAN && i % w->page_granules[g[i].group] == 0)
@@ -557,7 +556,7 @@ static void room_count(struct sim *w, uint32_t d, uint32_t pool, struct room *r)
     bool unsure = pool_unsure(w, d, pool);
 
     memset(r, 0, sizeof *r);
-    for (uint32_t at = slab; at + slab <= p->granules; at += slab) /* slab 0 is never handed out */
+    for (uint32_t at = slab; at + slab <= p->granules; at += slab) /* the core never uses slab 0 */
         room_slab(w, d, pool, p->base + at, slab, unsure, r);
     for (uint32_t g = 0; g < w->ngroups; g++) {
         uint32_t per = slab / w->page_granules[g];
@@ -568,7 +567,7 @@ static void room_count(struct sim *w, uint32_t d, uint32_t pool, struct room *r)
     }
 }
 
-/* Would the model bet that these pages can be had? */
+/* Would the model bet that these pages can be allocated? */
 static bool room_fits(const struct sim *w, const struct room *r, const uint32_t need[GROUPS])
 {
     uint32_t slab = w->slab;
@@ -585,7 +584,7 @@ static bool room_fits(const struct sim *w, const struct room *r, const uint32_t 
     return slabs <= r->slabs_sure;
 }
 
-/* Would all of these not fit a pool that has nothing else? */
+/* Would these pages not fit even an otherwise empty pool? */
 static bool never_fits(const struct sim *w, uint32_t d, uint32_t pool, const uint32_t all[GROUPS])
 {
     uint32_t slab = w->slab, slabs = 0;
@@ -593,7 +592,7 @@ static bool never_fits(const struct sim *w, uint32_t d, uint32_t pool, const uin
     for (uint32_t g = 0; g < w->ngroups; g++)
         slabs += (all[g] * w->page_granules[g] + slab - 1) / slab;
     return (w->cfg.cap0 && all[0] > w->cfg.cap0) ||
-           slabs > w->d[d].pool[pool].granules / slab - 1; /* slab 0 is never handed out */
+           slabs > w->d[d].pool[pool].granules / slab - 1; /* the core never uses slab 0 */
 }
 
 bool check_never(struct sim *w, uint32_t d, uint32_t pool, const struct op_result *r,
@@ -653,7 +652,7 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
         MARK(exhausted_by_retiring);
 }
 
-/* Would all that a session has to get back fit, whatever of it is there already? */
+/* Would all pages that the session has to recover fit, whatever of them is resident already? */
 bool recover_fits(struct sim *w, uint32_t d, const struct session *s)
 {
     uint32_t need[GROUPS] = {0};
@@ -667,7 +666,7 @@ bool recover_fits(struct sim *w, uint32_t d, const struct session *s)
     return !pulls_active(w, d) && room_fits(w, &r, need);
 }
 
-/* A group's cap holds for whatever is not free. */
+/* The cap of a group bounds its pages that are not free. */
 void check_cap(struct sim *w, uint32_t d, uint32_t pool)
 {
     struct room r;
@@ -679,13 +678,13 @@ void check_cap(struct sim *w, uint32_t d, uint32_t pool)
            r.held[0], w->cfg.cap0);
 }
 
-/* Called before pages of these numbers are handed out: did that need an eviction? */
+/* Called before these pages are allocated: did that need an eviction? */
 void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS])
 {
     struct room r;
     uint32_t slabs = 0;
 
-    /* Perhaps: what a transfer has reserved and not asked for yet the model takes for free. */
+    /* Possibly: pages that a transfer has reserved and not asked for yet are free in the model. */
     if (w->cfg.cap0 || pulls_active(w, d)) {
         w->d[d].pool[pool].evictions++;
         return;

@@ -1,5 +1,5 @@
 /* The network: one connection from each daemon to the other, a queue of messages each way. Messages
- * arrive in order or, once the connection has died, not at all; each side learns of the death in
+ * arrive in order or, once the connection has died, not at all; each side learns of the death at
  * its own time. */
 #include "data.h"
 #include "disk.h"
@@ -29,7 +29,7 @@ void net_connect(struct sim *w, uint32_t d)
         return;
     for (n = 1; n < LINKS && w->d[sim_far(w, d)].inbound_busy[n]; n++)
         ;
-    if (n == LINKS || l->up[1]) /* this record still holds the old connection's other end */
+    if (n == LINKS || l->up[1]) /* this record still has the other end of the old connection */
         return;
     l->alive = 1;
     l->one_way = 0;
@@ -91,8 +91,8 @@ static void check_fits(struct sim *w, const struct peer_msg *msg)
     EXPECT(refs <= 96, "offer_pages", "%u pages", refs);
 }
 
-/* A source that asks for more tokens holds what it has walked until it offers something, or is told
- * that the transfer is over. */
+/* A source that asks for more tokens pins the path of those it has until it offers something, or
+ * learns that the transfer is over. */
 static void walk(struct sim *w, uint32_t d, struct pull_id id, bool on)
 {
     struct pull_id *at = &w->d[d].walking[id.slot % OPENS];
@@ -168,12 +168,12 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
     ev.peer.link = dir == 0 ? l->number : 0;
     ev.peer.msg = m->msg;
     TRACE("  daemon %u receives %u\n", to, m->msg.kind);
-    if (w->cfg.early) /* what was promised is over with its engine */
+    if (w->cfg.early) /* a promise ends with its engine */
         give_back_all(w, to);
     if (m->msg.kind == PEER_PULL_OPEN && m->msg.each == 0)
         w->d[to].open_resets[m->msg.pull.slot % OPENS] = w->d[to].resets;
     for (uint32_t p = 0; p < POOLS && m->msg.kind == PEER_PULL_OFFER; p++)
-        w->d[to].pool[p].evictions++; /* room is made for all that is offered, at once */
+        w->d[to].pool[p].evictions++; /* room is made at once for all that is offered */
     if (m->msg.kind == PEER_PULL_OFFER)
         pull_offered(w, to, &m->msg);
     follow_told(w, to, &m->msg);

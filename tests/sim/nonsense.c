@@ -1,6 +1,5 @@
-/* What is asked beside the ordinary: by the operator, twice, with handles that have passed, of
- * another tenant, or without sense. Each has one right answer, and none changes what it must not.
- */
+/* Requests beside the ordinary ones: of the operator, repeated, with old handles, of another
+ * tenant, or without sense. Each has one right answer, and none has other effects. */
 #include "sim.h"
 
 /* The same Match and the same Commit again change nothing. */
@@ -27,7 +26,7 @@ void ask_again(struct sim *w, uint32_t d, uint32_t i)
     same_tokens(w, s, r->tokens, "commit_repeated");
 }
 
-/* Nodes of the paths that sessions hold, on whichever tier, that the host has too, and keeps. */
+/* Nodes that sessions pin, on either tier, and that the host also has and keeps. */
 static uint32_t held_on_host(struct sim *w, uint32_t d, struct node_id *ret)
 {
     const struct daemon *m = &w->d[d];
@@ -52,7 +51,7 @@ static uint32_t held_on_host(struct sim *w, uint32_t d, struct node_id *ret)
     return k;
 }
 
-/* A ticket that ended in an earlier step may give its pages back in this one. */
+/* A ticket that ended in an earlier step may release its pages in this one. */
 static uint32_t pages_used(const struct sim *w, uint32_t d, enum tier tier, uint32_t *tickets)
 {
     struct pool_view p;
@@ -99,9 +98,8 @@ void evict(struct sim *w, uint32_t d, bool all)
                "evict_took_held", "node %u.%u has left the host", held[i].slot, held[i].gen);
     device -= pages_used(w, d, TIER_DEVICE, &left);
     host -= pages_used(w, d, TIER_HOST, &none);
-    /* What it took off the device alone goes whole when its namespace was reset, untold; so does
-     * superseded STATE that a copy kept; and the next nodes that would go are copied to the host.
-     */
+    /* Not in the answer: prefixes of a reset namespace that were on the device alone, superseded
+     * STATE that a copy kept, and the next nodes to be evicted, which are copied to the host. */
     EXPECT(due || m->resets || w->cfg.disk ||
                    (w->cfg.host_behind && w->cfg.supersede == SUPERSEDE_EAGER)
                ? device >= w->reply->evict.pages

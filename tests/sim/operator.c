@@ -1,7 +1,6 @@
-/* What is asked of whole namespaces and of nodes: NamespaceReset (N1), an operator's pins, and what
- * a Peek or a Match says of the host tier. A namespace that was reset is another space from then
- * on: what it held before stays with the sessions that run in it, and nobody else may be told of
- * it. */
+/* Requests about whole namespaces and about nodes: NamespaceReset (N1), an operator's pins, and the
+ * host depth in answers to Peek and Match. A namespace that was reset is another space from then
+ * on: its former pages stay with the sessions that run in it, and no other answer may name them. */
 #include "disk.h"
 
 #define SPACE_CHUNKS (VARIANTS * CHUNKS)
@@ -22,7 +21,7 @@ static bool of_space(const struct sim *w, uint32_t d, uint32_t tenant, uint32_t 
     return w->d[d].pool[pool].tenant == tenant && chunk / SPACE_CHUNKS == space;
 }
 
-/* Nobody runs in it, and nothing reads or writes its pages. */
+/* Does no session run in the space, and no job or step use its pages? */
 static bool space_unused(const struct sim *w, uint32_t d, uint32_t tenant, uint32_t space)
 {
     const struct daemon *m = &w->d[d];
@@ -53,7 +52,7 @@ static bool space_unused(const struct sim *w, uint32_t d, uint32_t tenant, uint3
     return true;
 }
 
-/* What may still lie there from before is nobody's. */
+/* Pages that may remain from the former space belong to nobody. */
 static void space_take(struct sim *w, uint32_t d, uint32_t tenant, uint32_t space)
 {
     struct daemon *m = &w->d[d];
@@ -82,7 +81,7 @@ uint32_t namespace_number(const struct sim *w, struct namespace_id ns)
     return (uint32_t)(w->cfg.seed_tokens & 1 ? ns.hi : ns.lo);
 }
 
-/* A namespace that was reset has no space until somebody wants one. False: there is none now. */
+/* A namespace that was reset has no space until one is needed. Returns false if none is free. */
 bool space_ready(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns)
 {
     struct daemon *m = &w->d[d];
@@ -110,7 +109,7 @@ static void model_reset(struct sim *w, uint32_t d, uint32_t tenant, uint32_t ns)
     disk_reset_begun(w, d, tenant, ns);
 }
 
-/* Of 1,000,000 resets of a daemon at most that many wait; NULL: no more now. */
+/* A slot for a reset that waits for its answer; NULL: all are in use. */
 static struct reset_asked *reset_slot(struct daemon *m)
 {
     for (uint32_t i = 0; i < RESETS; i++)
@@ -166,8 +165,8 @@ void reset_answered(struct sim *w, uint32_t d, const struct reply *r)
     }
 }
 
-/* A peer told of a reset, and the core took it on. Which number it has is the peer's last, or an
- * earlier one: what is content here is younger than what the peer asked for. */
+/* A peer sent a reset, and the core accepted it. The reset has the peer's last number, or an
+ * earlier one: the content here is younger than the reset that the peer asked for. */
 void reset_heard(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
     uint32_t ns = namespace_number(w, msg->ns);
@@ -205,7 +204,7 @@ static void admin_pin(struct sim *w, uint32_t d, struct node_id node, bool on)
     sim_ask(w, d, &ev, "pin_answer");
 }
 
-/* The node of a session that holds it on the device: the operator reads its id from the tree. */
+/* Pins a node that a session pins on the device: the operator reads its id from the tree. */
 void ask_pin(struct sim *w, uint32_t d)
 {
     struct daemon *m = &w->d[d];
@@ -274,7 +273,7 @@ void unpin_all(struct sim *w, uint32_t d)
         ask_unpin(w, d, i);
 }
 
-/* They don't outlast their pool. */
+/* Pins end with their pool. */
 void pins_forget(struct sim *w, uint32_t d, uint32_t pool)
 {
     for (uint32_t i = 0; i < PINS; i++)
@@ -282,7 +281,7 @@ void pins_forget(struct sim *w, uint32_t d, uint32_t pool)
             w->d[d].pin[i].used = 0;
 }
 
-/* --- what the host could bring --- */
+/* --- what the host could load --- */
 
 static bool unseen(const struct sim *w, uint32_t d, uint32_t tenant)
 {
@@ -293,8 +292,8 @@ static bool unseen(const struct sim *w, uint32_t d, uint32_t tenant)
     return false;
 }
 
-/* T16: no more than was acknowledged or is on the device; no less than what somebody comes back
- * for. */
+/* T16: at most what was acknowledged or is on the device, at least what a retracted session depends
+ * on. */
 void check_host_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
                       uint32_t n, uint32_t depth, uint32_t host_depth)
 {
@@ -305,7 +304,7 @@ void check_host_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, 
     for (uint32_t k = depth / w->L + 1; k * w->L <= host_depth; k++) {
         const struct chunk *c = chunk_at(w, d, pool, space, variant, k);
 
-        if (host_has(c) || unseen(w, d, tenant) || w->d[d].host_left) /* it was there then */
+        if (host_has(c) || unseen(w, d, tenant) || w->d[d].host_left) /* it existed then */
             continue;
         EXPECT(c->present, "host_match_unknown",
                "host depth %u, but no copy of depth %u was acknowledged", host_depth, k * w->L);

@@ -67,7 +67,7 @@ static const char doc[] =
     "\vThe figure of histories a second counts processor time of this process.\n\nExit status: 0 "
     "no violation and no mark missed; 1 if not; 2 a wrong command line or an unreadable file.";
 
-/* A mistyped number must not end in a run of nothing that passes. */
+/* A mistyped number must not become an empty run that passes. */
 static uint64_t number(struct argp_state *state, const char *name, const char *text, uint64_t least)
 {
     char *end;

@@ -11,7 +11,7 @@ struct options {
     bool json, twice, verbose, keep_going, rdma, large, fleet;
 };
 
-/* Ends the program with a message where they make no sense. */
+/* Ends the program with a message where the options make no sense. */
 void options_read(int argc, char **argv, struct options *ret);
 
 #endif

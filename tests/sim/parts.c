@@ -1,6 +1,6 @@
-/* A Match or a Peek in pieces, as a client sends it whose prompt is longer than a frame. ask_match
- * and peek_at know what a whole one does; here are the pieces, what may happen between them, and
- * what becomes of a session when the rest does not come. */
+/* A Match or a Peek in pieces, as a client sends it when the prompt is longer than a frame.
+ * ask_match and peek_at know the result of a whole one; this file has the pieces, the events
+ * between them, and the end of a session whose remaining pieces are never sent. */
 #include "tickets.h"
 
 static void no_extend(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
@@ -16,8 +16,8 @@ static void no_extend(struct sim *w, uint32_t d, struct session *s, uint32_t con
            w->reply->step.results[0].err);
 }
 
-/* Tokens of the next piece of a Match; 0: the rest is the last one. Where the daemon divides it,
- * the piece leaves it one token alone to be the last. */
+/* Tokens of the next piece of a Match; 0: the rest is the last piece. If the daemon splits the
+ * Match, only one token is left for the last piece. */
 static uint32_t match_part(const struct sim *w, uint32_t left)
 {
     const uint32_t size = w->cfg.cut ? left - 1 : w->cfg.piece;
@@ -31,7 +31,7 @@ uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event 
     uint32_t at = whole.base, end = whole.base + whole.n, conn = ev->request.conn;
     struct event piece;
     uint32_t committed, n;
-    bool again = false; /* once, or a long one would never end */
+    bool again = false; /* at most once, or a long one would never end */
 
     s->piece_end = s->piece_holds = 0;
     while ((n = match_part(w, end - at)) > 0) {
@@ -49,7 +49,7 @@ uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event 
         }
         TRACE("    piece %u..%u: err %u, committed %u, tokens %u\n", at, at + n, w->reply->err,
               w->reply->match.lengths.committed, w->reply->match.tokens);
-        follow_unsure(w, d, s); /* what the list has until the last piece comes */
+        follow_unsure(w, d, s); /* its list until the last piece is sent */
         if (w->reply->err != TERN_OK)
             return at;
         if (s->piece_end < at + n)
@@ -65,8 +65,8 @@ uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event 
         if (again || (s->allocated > 0 && s->committed == 0) || !chance(w, 10))
             continue;
         again = true;
-        /* The answer was lost: it begins anew. What it goes back over is in the tree alone by now.
-         */
+        /* The answer was lost: the client starts again. Only the tree now covers the repeated
+         * tokens. */
         at = whole.base;
         if (s->allocated == 0 && committed > at && s->finished > at)
             s->finished = at;
@@ -127,7 +127,7 @@ void peek_parts(struct sim *w, uint32_t d, struct event *ev, uint32_t variant, u
             end = at + r->peek.taken;
             MARK(peek_is_cut);
         }
-        if (r->err == TERN_BUSY && at > 0) { /* what it goes on from was evicted */
+        if (r->err == TERN_BUSY && at > 0) { /* the node that it continues was evicted */
             at = 0;
             size *= 4; /* a long one would never end */
             MARK(peek_begins_anew);

@@ -17,7 +17,7 @@ struct pieces {
     void *ctx;
 };
 
-/* Those of k; true if any could go. */
+/* Leaves out runs of k entries; returns true if any could go. */
 static bool drop(const struct pieces *p, uint32_t k)
 {
     bool any = false;

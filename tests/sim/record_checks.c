@@ -1,6 +1,6 @@
-/* What becomes of a turn record that was put (M1 to M4, M8, M10): a worker of the simulator reads
- * what lies in its pages, in a few lines of its own, and the model knows from what the engine meant
- * to write what the core has to make of it. Answers come late and in any order. */
+/* The outcome of a turn record that was put (M1 to M4, M8, M10): a worker of the simulator reads
+ * the record's pages, in its own few lines, and the model knows the required outcome from what the
+ * engine meant to write. Answers arrive late and in any order. */
 #include "recs.h"
 
 /* --- a worker --- */
@@ -16,7 +16,7 @@ static struct list_hash hash_of(const uint32_t *words, uint32_t n)
     return h;
 }
 
-/* It reads what lies there now. */
+/* The worker reads the present contents. */
 static void look(struct sim *w, uint32_t d, const struct rec_job *j, struct record_checked *ret)
 {
     const struct rec *r = &w->recs[d]->rec[j->rec];
@@ -48,15 +48,15 @@ static void look(struct sim *w, uint32_t d, const struct rec_job *j, struct reco
         ret->hash[ret->nhashes++] = hash_of(words, job->at[i] / r->scale);
 }
 
-/* --- what it comes to --- */
+/* --- the outcome --- */
 
 struct verdict {
     enum tern_err err;
     uint32_t part, index, behind;
-    bool ends; /* the table is given up */
+    bool ends; /* the table is released */
 };
 
-/* M3: how many of the last records go. */
+/* M3: the number of records at the end that the rollback takes back. */
 static uint32_t behind_prompt(const struct recs *m, const struct rec_session *of,
                               const struct rec *r)
 {
@@ -74,7 +74,7 @@ static uint32_t length_before(const struct recs *m, const struct rec_session *of
     return behind < of->n ? m->rec[of->list[of->n - 1 - behind]].n * of->scale : 0;
 }
 
-/* M3: the record that would be last has lost its blobs. */
+/* M3: has the record that would be last lost its blobs? */
 static bool ends_stripped(const struct recs *m, const struct rec_session *of, uint32_t behind)
 {
     const struct rec *last = behind < of->n ? &m->rec[of->list[of->n - 1 - behind]] : NULL;
@@ -178,7 +178,7 @@ static void verdict_mark(struct sim *w, const struct verdict *v)
         MARK(rollback_refused);
 }
 
-/* What is said of it; where nobody hears it, it is seen. A release at a step may find no room. */
+/* Checks the answer, or the core's state if none is received. A release may find no room. */
 static void answered(struct sim *w, uint32_t d, const struct rec_job *j, const struct session *s,
                      const struct rec *r, struct verdict *v)
 {
@@ -213,7 +213,7 @@ static void answered(struct sim *w, uint32_t d, const struct rec_job *j, const s
                "part %u at %u", p->rollback.part, p->rollback.index);
 }
 
-/* What is left: the same in either answer. */
+/* The records that remain: reported alike in both answers. */
 static void check_left(struct sim *w, uint32_t d, const struct session *s, const struct rec *r)
 {
     const struct rec_session *of = recs_of(w, d, s);
@@ -226,7 +226,7 @@ static void check_left(struct sim *w, uint32_t d, const struct session *s, const
            recorded(w->recs[d], of) * of->scale);
 }
 
-/* What a transfer has brought by now the model cannot tell: the worker is slow. */
+/* The model cannot know how much a transfer has fetched by now: the worker waits. */
 static bool too_soon(const struct sim *w, uint32_t d, const struct session *s, const struct rec *r,
                      const struct verdict *v)
 {

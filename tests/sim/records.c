@@ -1,11 +1,11 @@
 /* Turn records (M1 to M4, M8 to M11). Turns in flight prepare records in pages of a simulated
- * record memory, write them, put them, roll back and read. The model has for itself what each
- * session has recorded, which blobs are dropped, and whose each page is; what the core says and
- * where it has a record lie is compared with that.
+ * record memory, write them, put them, roll back and read. The model keeps by itself the records of
+ * each session, the dropped blobs, and the owner of each page, and compares the core's answers and
+ * the places of records with these.
  *
- * Of a token list every `scale`-th id stands for so many, so that lists are as long as those of
- * the sessions (scale 1), or take several pages (scale 256). Of a blob the first word of each page
- * says whose it is. The engine's lists are words of the history's own sequences. What becomes of a
+ * Every `scale`-th id of a token list is simulated, so that lists are as long as those of the
+ * sessions (scale 1), or take several pages (scale 256). The first word of each page of a blob
+ * names its owner. The engine's lists are words of the history's own sequences. The outcome of a
  * record that was put is in record_checks.c. */
 #include "recs.h"
 
@@ -63,7 +63,7 @@ uint32_t *rec_word(struct sim *w, uint32_t d, const struct rec *r, const struct 
     return &w->recs[d]->page[r->tenant][page][byte % RECORD_PAGE_BYTES / 4 / r->scale];
 }
 
-/* T1, P2: the core hands these pages out. */
+/* T1, P2: the core allocates these pages. */
 static void section_handed_out(struct sim *w, uint32_t d, const struct rec *r,
                                const struct record_section *s, uint64_t bytes)
 {
@@ -120,7 +120,7 @@ void records_check(struct sim *w, uint32_t d)
     struct records_view v;
 
     if (core_deadline(w->d[d].core) <= w->now)
-        return; /* some of it may be on its way */
+        return; /* a release may be under way */
     for (uint32_t t = 0; t < w->cfg.tenants; t++) {
         uint32_t used = 0, held = 0, n = 0;
 
@@ -178,7 +178,7 @@ void records_session_over(struct sim *w, uint32_t d, const struct session *s)
     }
 }
 
-/* Behind its sessions. */
+/* Called after the engine's sessions have ended. */
 void records_engine_gone(struct sim *w, uint32_t d, uint32_t e)
 {
     struct recs *m = w->recs[d];
@@ -197,7 +197,7 @@ void records_conn_closed(struct sim *w, uint32_t d, uint32_t conn)
             w->recs[d]->job[i].conn = NO;
 }
 
-/* Whoever prepared it does not know that its turn is over. */
+/* The writer of the record does not know that its turn is over. */
 void records_write_late(struct sim *w, uint32_t d)
 {
     struct recs *m = w->recs[d];
@@ -246,7 +246,7 @@ static uint32_t stamp_of(const struct rec *r, uint32_t blob, uint32_t page)
     return r->uid * 0x9e3779b1u ^ blob << 8 ^ page;
 }
 
-/* What the engine writes, and means by it. */
+/* Writes the record as the engine means it. */
 static void rec_write(struct sim *w, uint32_t d, struct rec *r)
 {
     const struct record_body *b = &r->body;
@@ -264,8 +264,8 @@ static void rec_write(struct sim *w, uint32_t d, struct rec *r)
             w->recs[d]->page[r->tenant][page_of(&b->blob[k].at, i)][0] = stamp_of(r, k, i);
 }
 
-/* Most often tokens that go on where the session's list is; some are another conversation's, and
- * some are no tokens at all. */
+/* Most often tokens that continue the session's list; some are from another conversation, and some
+ * are no tokens at all. */
 static void rec_words(struct sim *w, const struct rec *last, uint32_t variant, struct rec *r)
 {
     uint32_t logprobs = r->body.logprobs / r->scale;
@@ -302,7 +302,7 @@ static void blobs_choose(struct sim *w, struct req_blobs *b)
     }
 }
 
-/* One of the ways in which it can be malformed. False: there was none to choose. */
+/* Makes the request malformed in one of the possible ways. Returns false if none applied. */
 static bool spoil(struct sim *w, struct req_record_prepare *p)
 {
     if (p->kind == RECORD_ROLLBACK) {
@@ -332,7 +332,7 @@ static enum tern_err prepare_choose(struct sim *w, uint32_t d, const struct sess
     if (chance(w, of->n > 1 ? 35 : 10)) {
         p->kind = RECORD_ROLLBACK;
         p->length = chance(w, 15) ? 0 : 1 + pick(w, from + 8 < most ? from + 8 : most);
-        if (of->n > 0 && chance(w, 40)) /* as if one of the last turns were tried again */
+        if (of->n > 0 && chance(w, 40)) /* repeats one of the last turns */
             p->length = w->recs[d]->rec[of->list[of->n - 1 - pick(w, of->n < 4 ? of->n : 4)]].n;
         p->length *= of->scale;
         return chance(w, 4) && spoil(w, p) ? TERN_MALFORMED : TERN_OK;
@@ -349,7 +349,7 @@ static enum tern_err prepare_choose(struct sim *w, uint32_t d, const struct sess
     return chance(w, 4) && spoil(w, p) ? TERN_MALFORMED : TERN_OK;
 }
 
-/* M11, T22: no room for the record: for itself, or for its pages. */
+/* M11, T22: there is no room for the record itself, or for its pages. */
 static void prepare_refused(struct sim *w, uint32_t d, const struct session *s, uint32_t pages)
 {
     const struct recs *m = w->recs[d];
@@ -368,7 +368,7 @@ static void prepare_refused(struct sim *w, uint32_t d, const struct session *s, 
         MARK(record_share_full);
         return;
     }
-    /* The last search may have ended within a run of free pages, which makes two of it. */
+    /* The last search may have ended within a run of free pages, which splits the run in two. */
     EXPECT(w->reply->err == TERN_QUOTA && (pages > free || runs + 1 > RECORD_RUNS_MAX),
            "record_refused", "err %u %s: %u pages of %u that are free in %u runs", w->reply->err,
            w->reply->text, pages, free, runs);
@@ -399,7 +399,7 @@ static struct rec *rec_take(struct sim *w, uint32_t d)
     violation(w, "record_limit", "more than %u records", REC_SLOTS);
 }
 
-/* What was told of the pages is what was asked for, and nobody's. */
+/* The pages in the answer are as many as were asked for, and free. */
 static void prepared(struct sim *w, uint32_t d, struct session *s,
                      const struct req_record_prepare *p)
 {
@@ -489,8 +489,8 @@ void take_record_check(struct sim *w, uint32_t d, const struct action *act)
     m->njobs++;
 }
 
-/* T22: how many more records of a tenant may be looked at: what is reserved for it, and of the rest
- * what nobody has. */
+/* T22: how many more records of a tenant workers may look at: the rest of its reserved part, and of
+ * the common part. */
 static uint32_t looks_left(const struct sim *w, uint32_t d, uint32_t tenant)
 {
     const struct core_limits *l = &w->limits;
@@ -574,7 +574,7 @@ static void check_words(struct sim *w, uint32_t d, const struct rec *r)
                    "record_wrong_bytes", "page %u of blob %u of record %u", i, k, r->uid);
 }
 
-/* M11: it lies where it was written, and only what is dropped is not there any more. */
+/* M11: the record lies where it was written, and only dropped blobs are gone. */
 static void check_told(struct sim *w, uint32_t d, const struct rec *r, const struct record_body *b)
 {
     EXPECT(b->from == r->body.from && b->length == r->body.length &&
@@ -632,7 +632,7 @@ static void ask_map(struct sim *w, uint32_t d, uint32_t conn)
 
 /* --- requests --- */
 
-/* By a handle that is not good for it: nothing happens. */
+/* A request by a handle that must not be used for it: nothing happens. */
 static void ask_refused(struct sim *w, uint32_t d, uint32_t conn, struct session_id id,
                         enum tern_err err)
 {

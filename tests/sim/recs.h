@@ -1,12 +1,12 @@
-/* What the model has of turn records: of records.c and record_checks.c alone. */
+/* The model of turn records, for records.c and record_checks.c alone. */
 #ifndef SIM_RECS_H
 #define SIM_RECS_H
 
 #include "records.h"
 
 #define REC_SLOTS 32  /* records of a daemon, more than limits.turn_records */
-#define REC_PAGES 64  /* of a tenant's record memory, at most */
-#define REC_WORDS 512 /* of a page, that are simulated */
+#define REC_PAGES 64  /* pages of a tenant's record memory, at most */
+#define REC_WORDS 512 /* simulated words of a page */
 #define REC_JOBS  4   /* more than limits.record_jobs */
 #define REC_END   0x80000000u
 #define REC_JUNK  0xdeadbeefu
@@ -24,7 +24,7 @@ struct rec {
 struct rec_session {
     uint32_t kept; /* 0: all */
     uint32_t rolled, scale, n;
-    uint32_t exposed; /* a turn that never ended may have been told of the records before this */
+    uint32_t exposed;       /* a turn that never ended may know the records before this */
     uint8_t lent, prepared; /* NO: nothing */
     uint8_t list[REC_SLOTS];
 };
@@ -41,7 +41,7 @@ struct recs {
     struct rec rec[REC_SLOTS];
     struct rec_session of[SESSIONS];
     struct rec_job job[REC_JOBS];
-    uint8_t owner[TENANTS][REC_PAGES]; /* 1 + the record that has the page; 0: it is free */
+    uint8_t owner[TENANTS][REC_PAGES]; /* 1 + the record that has the page; 0: free */
     uint32_t page[TENANTS][REC_PAGES][REC_WORDS];
 };
 
@@ -81,13 +81,13 @@ static inline uint32_t section_pages(const struct record_section *s)
     return (uint32_t)((s->bytes + RECORD_PAGE_BYTES - 1) / RECORD_PAGE_BYTES);
 }
 
-/* Of one of its token ids or log-probabilities, where it is simulated. */
+/* The word of a token id or log-probability, where it is simulated. */
 uint32_t *rec_word(struct sim *w, uint32_t d, const struct rec *r, const struct record_section *s,
                    uint32_t word);
 void rec_section_freed(struct sim *w, uint32_t d, const struct rec *r,
                        const struct record_section *s);
 void rec_free(struct sim *w, uint32_t d, struct rec *r);
-/* A turn that never ended may still touch it. */
+/* A turn that never ended may still touch the record. */
 void rec_hold(struct sim *w, struct rec *r);
 
 #endif

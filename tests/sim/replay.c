@@ -87,7 +87,7 @@ static enum tern_err play(struct tape_reader *r, struct core *core, struct actio
         if (core)
             core_step(core, &ev, out);
         else
-            out->n = 0; /* its beginning is not there: it can be read, not replayed */
+            out->n = 0; /* the tape lacks its beginning: it can be printed, not replayed */
         count_step(out, n);
         if (!json)
             print_step(&ev, out, at, n);
@@ -96,7 +96,7 @@ static enum tern_err play(struct tape_reader *r, struct core *core, struct actio
 
 static enum tern_err core_create(const struct tape_header *h, void **ret_mem, struct core **ret)
 {
-    struct hash_secret secret = secret_from(1); /* any does */
+    struct hash_secret secret = secret_from(1); /* any secret will do */
     struct tenant_config *tenants;
     size_t bytes;
 

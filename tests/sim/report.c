@@ -35,7 +35,7 @@ static double per_second(const struct report *r)
     return (double)r->histories / (r->seconds + 1e-9);
 }
 
-/* The names of those that were missed are added to the list, or printed where there is none. */
+/* Adds the names of the missed marks to the list, or prints them where there is no list. */
 static uint32_t marks_missed(const struct report *r, json_t *list)
 {
     uint32_t missed = 0;

@@ -1,7 +1,7 @@
 /* Spans between pools of other layout or page_tokens (N3): the plan of daemon/reshard, carried out
- * over the pages of both daemons by its reference. The model knows what must come of it without the
- * plan: every rank of the destination has its part of each word that the source has, and what all
- * ranks of an end hold alike has moved once. */
+ * over the pages of both daemons by its reference. The model knows the required result without the
+ * plan: every rank of the destination has its part of each word that the source has, and data that
+ * all ranks of an end have alike has moved once. */
 #include "reshard.h"
 
 #include "bytes.h"
@@ -21,7 +21,7 @@ static struct granule *granule_of(struct sim *w, struct pool_at at, uint32_t gra
     return &w->d[at.daemon].granule[pool_of(w, at)->tenant][granule];
 }
 
-/* Fewer heads than ranks: which of those that hold the same take part goes round (X5). */
+/* With fewer heads than ranks, the ranks with the same head take turns (X5). */
 static bool has_copies(const struct sim *w, struct pool_at at)
 {
     return !pool_whole(w, at.daemon) && w->cfg.heads < pool_of(w, at)->ranks;
@@ -50,7 +50,7 @@ uint32_t span_pages_at(const struct sim *w, uint32_t daemon, uint32_t group)
     return there > here ? there / here : 1;
 }
 
-/* A state has a word, and no tokens. */
+/* A RECURRENT state has one word, and no tokens. */
 static struct shard_shape shape_of(const struct sim *w, struct pool_at at, uint32_t group)
 {
     bool state = group >= w->cfg.ngroups && recurrent(w, group);
@@ -73,7 +73,7 @@ static void plan_make(struct sim *w, const struct span_move *m, struct reshard_p
     EXPECT(refusal == RESHARD_NONE, "plan_refused", "%s", reshard_text(refusal));
 }
 
-/* Of those of the span that are not there, nothing is read. */
+/* Pages of the span that do not exist are NULL: nothing reads them. */
 static void pages_of(struct sim *w, struct pool_at at, const uint32_t *granule, uint32_t first,
                      uint32_t n, uint8_t *ret[SLOTS * RANKS])
 {
@@ -85,7 +85,7 @@ static void pages_of(struct sim *w, struct pool_at at, const uint32_t *granule, 
             ret[i * ranks + r] = (uint8_t *)tag_at(w, at.daemon, at.pool, r, granule[i])->v;
 }
 
-/* X5: every byte that the source has of the span moved once, whoever holds it. */
+/* X5: every byte of the span at the source moved once, whichever rank has it. */
 static void check_moved(struct sim *w, const struct span_move *m, const struct reshard_plan *plan)
 {
     bool state = m->group >= w->cfg.ngroups && recurrent(w, m->group);
@@ -98,8 +98,8 @@ static void check_moved(struct sim *w, const struct span_move *m, const struct r
         MARK(reshard_spread);
 }
 
-/* Where all ranks of the source that should hold the same do, so must those of the destination: of
- * what was never written, they may not. */
+/* If all ranks of the source that should have equal data do, so must those of the destination. Data
+ * that was never written may differ. */
 static void check_came(struct sim *w, const struct span_move *m)
 {
     uint32_t pt = w->page_tokens[m->from.daemon][m->group],
@@ -123,7 +123,7 @@ static void check_came(struct sim *w, const struct span_move *m)
     }
 }
 
-/* Of smaller pages the first may not be there, and of a larger one the first words. */
+/* The beginning may be missing: whole pages of small ones, or the first words of a large one. */
 static void note_lacks(struct sim *w, const struct span_move *m)
 {
     uint32_t pt = w->page_tokens[m->from.daemon][m->group],

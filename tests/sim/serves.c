@@ -1,4 +1,4 @@
-/* Transfers out: what the source's data path is told, what it is asked for, and the proof that it
+/* Transfers out: the starts, stops and requests at the source's data path, and the proof that it
  * reads no more. */
 #include "data.h"
 #include "disk.h"
@@ -38,7 +38,7 @@ static bool several_layouts(const struct sim *w)
            (w->world[0][1] != w->world[0][0] || w->world[1][1] != w->world[1][0]);
 }
 
-/* T22: a peer is told to come back only where its tenant has what is reserved for it of the
+/* T22: a source may be busy for a tenant only when the tenant uses its reserved part of the
  * transfers out: at most one for each that the peer has not given up, and those that are not quiet
  * yet. */
 static void check_source_busy(struct sim *w, uint32_t d, const struct opened *asked)
@@ -63,7 +63,7 @@ static void check_source_busy(struct sim *w, uint32_t d, const struct opened *as
            share_each(w, w->cfg.lim_serves));
 }
 
-/* The page that a run names: the first of the range, then the first of each span. */
+/* The page that a run names at place k: the first of the range, then the first of each span. */
 static uint32_t page_named(const struct sim *w, uint32_t d, const struct table_run *run, uint32_t k)
 {
     uint32_t each = span_pages_at(w, d, run->group);
@@ -71,7 +71,7 @@ static uint32_t page_named(const struct sim *w, uint32_t d, const struct table_r
     return k == 0 ? run->first : (run->first / each + k) * each;
 }
 
-/* X4 and E3: what is offered is committed, its step has passed, and it stays while the transfer
+/* X4 and E3: a page in an offer is committed, its step has passed, and it stays while the transfer
  * lives. */
 void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg)
 {
@@ -165,7 +165,7 @@ void quiet_serve(struct sim *w, uint32_t d, struct serve *s)
     sim_step(w, d, &ev);
 }
 
-/* Asks by an open transfer for a page beside it, of another prefix, that has no checksum yet. */
+/* Asks an open transfer for a page of another prefix that has no checksum yet. */
 static void ask_unsealed(struct sim *w, uint32_t d, const struct serve *s)
 {
     const struct pool *p = &w->d[d].pool[s->pool];
@@ -184,7 +184,7 @@ static void ask_unsealed(struct sim *w, uint32_t d, const struct serve *s)
     }
 }
 
-/* Asks the source for a page by a generation that has passed, or by a serve that has ended. */
+/* Asks the source for a page of an old generation, or by a serve that has ended. */
 void data_stale(struct sim *w, uint32_t d)
 {
     struct daemon *m = &w->d[d];

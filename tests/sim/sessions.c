@@ -1,5 +1,5 @@
-/* What an engine asks for outside a Step, and what the answer must be: sessions, Peek and Match.
- * Fetches are in fetches.c. */
+/* An engine's requests outside a Step, and the required answers: sessions, Peek and Match. Fetches
+ * are in fetches.c. */
 #include "disk.h"
 #include "records.h"
 #include "tickets.h"
@@ -15,7 +15,7 @@ void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint3
         ev->request.step = (struct req_step){.n = 0};
 }
 
-/* Either half of the id may be what tells two apart. */
+/* Either half of the id may be the one that differs. */
 struct namespace_id namespace_of(uint32_t ns, bool by_hi)
 {
     return (struct namespace_id){.hi = by_hi ? ns : 7, .lo = by_hi ? 7 : ns};
@@ -118,7 +118,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
                "session handle %u.%u was a turn's", s->id.slot, s->id.gen);
 }
 
-/* The deepest prefix that must be found, as far as the model is sure. */
+/* The deepest prefix that a match must find, as far as the model is sure. */
 static uint32_t least_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
                             uint32_t variant, uint32_t n)
 {
@@ -174,7 +174,7 @@ static uint32_t pages_for(const struct sim *w, uint32_t d, uint32_t group, uint3
     return (tokens + w->page_tokens[d][group] - 1) / w->page_tokens[d][group];
 }
 
-/* Borrowed pages of an answer: chunk by chunk those of the tree, with the bytes of this prefix. */
+/* Borrowed pages of an answer: for each chunk those of the tree, with the bytes of this prefix. */
 void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t to,
                    uint32_t end, const struct table_run *runs, uint32_t nruns)
 {
@@ -197,7 +197,7 @@ void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, 
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
 
         chunk_publish(w, d, s->pool, c, runs,
-                      nruns); /* what a transfer brought, the model may not know yet */
+                      nruns); /* the model may not know fetched chunks yet */
         for (uint32_t g = 0; g < w->cfg.ngroups; g++)
             for (uint32_t i = 0, per = w->L / w->page_tokens[d][g]; i < per; i++) {
                 borrow(w, d, s, g, (k - 1) * per + i, c, i);
@@ -259,7 +259,7 @@ static void check_repeated_page(struct sim *w, uint32_t d, const struct session 
            "resume_pages", "group %u page %u is not the session's", run->group, run->first + k);
 }
 
-/* Where nothing but the borrowed part is left, its pages are told again: those that the session
+/* When only the borrowed part is left, the answer names its pages again: those that the session
  * has. */
 static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
                            const struct reply *r, uint32_t base)
@@ -270,7 +270,7 @@ static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
         for (uint32_t k = 0; k < r->runs[i].n; k++, n++) {
             const struct table_run *run = &r->runs[i];
 
-            if (run->group >= w->cfg.ngroups) { /* of STATE, those of the window that it has */
+            if (run->group >= w->cfg.ngroups) { /* of STATE, those of the window */
                 n--;
                 continue;
             }
@@ -283,7 +283,7 @@ static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
            s->committed, base, want);
 }
 
-/* S2; a RECURRENT page is the state of C alone: shorter than that, it is that of T again (T21). */
+/* S2; a RECURRENT page is the state of C alone: below C the session resumes at T (T21). */
 static uint32_t resume_length(const struct sim *w, const struct session *s, uint32_t common)
 {
     if (common >= s->written)
@@ -324,7 +324,7 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
            r->match.tokens, r->match.matched);
     check_repeated(w, d, s, r, base);
     if (s->lame && p == s->committed && state_window_whole(w, d, s, p))
-        s->lame = 0; /* what it could not go on from was given back */
+        s->lame = 0; /* the STATE that it could not resume from was released */
 }
 
 uint32_t release_step(struct sim *w, uint32_t d, const struct session *s)
@@ -336,25 +336,25 @@ uint32_t release_step(struct sim *w, uint32_t d, const struct session *s)
     return chance(w, 70) ? s->last_step : g->step;
 }
 
-/* A transfer may have published what the model has not seen yet. */
+/* A transfer may have published chunks that the model does not know yet. */
 static bool unseen_chunks(const struct sim *w, uint32_t d)
 {
     for (uint32_t i = 0; i < PULLS * 2; i++)
         if (w->d[d].pull[i].used)
             return true;
-    if (w->d[d].resets) /* what was reset may still lie there */
+    if (w->d[d].resets) /* prefixes of a reset namespace may remain */
         return true;
     for (uint32_t t = 0; t < w->cfg.tenants; t++)
         for (uint32_t i = 0; i < w->granules; i++)
             if (w->d[d].granule[t][i].own == OWN_ORPHAN)
                 return true;
-    if (disk_is_on(w, d)) /* what waits to be stored is held */
+    if (disk_is_on(w, d)) /* stores that wait pin their paths */
         return true;
     return false;
 }
 
 /* A fetch under way pins the HISTORY that it found here, so that it need not be moved again (X5).
- * Which chunks that is, the model does not know. */
+ * The model does not know which chunks these are. */
 static bool fetch_pins(const struct daemon *m, uint32_t pool)
 {
     for (uint32_t set = sessions_live(m, 1u << TURN_FETCHING, ENGINES_ALL); set;)
@@ -363,8 +363,8 @@ static bool fetch_pins(const struct daemon *m, uint32_t pool)
     return false;
 }
 
-/* A transfer out pins the path of what it serves, and so one that had nothing to offer: until the
- * peer says that it is done. */
+/* A transfer out pins the path that it serves until the peer reports its end, even if it had
+ * nothing to offer. */
 static bool serve_pins(const struct daemon *m, uint32_t pool)
 {
     for (uint32_t i = 0; i < SERVES * 2; i++)
@@ -373,9 +373,9 @@ static bool serve_pins(const struct daemon *m, uint32_t pool)
     return false;
 }
 
-/* Chunks of a pool that do not make way for this tenant, at most. Where one is held, or is on the
- * host, where the model does not see all that holds it, those that it continues may be held, too.
- * Another tenant's make way only if it has more than this one. */
+/* The most chunks of a pool that cannot be evicted for this tenant. A pinned chunk pins its
+ * ancestors, and so may one on the host, since the model does not see all host pins. Another
+ * tenant's chunks are evicted only if that tenant has more than this one. */
 static uint32_t chunks_held(struct sim *w, uint32_t d, uint32_t pool, uint32_t tenant)
 {
     const struct daemon *m = &w->d[d];
@@ -391,7 +391,7 @@ static uint32_t chunks_held(struct sim *w, uint32_t d, uint32_t pool, uint32_t t
     return busy ? n : 0;
 }
 
-/* Chunks wait in a queue that the model does not see, and are held there. */
+/* Chunks wait in a queue that the model does not see, and are pinned there. */
 static bool waits_for_checksums(const struct sim *w, uint32_t d)
 {
     for (uint32_t i = 0; i < w->d[d].njobs; i++)
@@ -400,8 +400,8 @@ static bool waits_for_checksums(const struct sim *w, uint32_t d)
     return false;
 }
 
-/* The token store may refuse only what does not fit, if what is cached makes way: an upper bound of
- * what else is in it or kept for the other tenant, and what was asked. */
+/* The token store may refuse only what would not fit after evictions: the sum is an upper bound of
+ * the other lists in it, the other tenant's reserved part, and the tokens of the request. */
 void check_store_full(struct sim *w, uint32_t d, const struct session *asking, uint32_t tokens)
 {
     const struct daemon *m = &w->d[d];
@@ -422,8 +422,8 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
             keys[s->tenant]++;
         }
     }
-    /* The list of before, or of the pieces of the same Match before the last, and the new one may
-     * stand side by side for a moment. */
+    /* The former list, or that of earlier pieces of the same Match, and the new list may exist side
+     * by side for a moment. */
     if (asking->piece_end > before)
         before = asking->piece_end;
     if (before > asking->committed)
@@ -449,11 +449,11 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
     MARK(token_blocks_full);
 }
 
-/* A session that fetches or is away matches nothing, and says which of the two it is. */
+/* A session that fetches or is away matches nothing; the error shows which of the two it is. */
 static bool match_must_wait(struct sim *w, const struct session *s, uint32_t was)
 {
     if (was == TURN_FETCHING && s->turn != TURN_FETCHING && w->reply->err == TERN_BUSY)
-        return true; /* it ended in this very step, behind the Match */
+        return true; /* it ended in this step, behind the Match */
     if (s->turn == TURN_FETCHING)
         EXPECT(w->reply->err == TERN_BUSY || (s->fetch_host && w->reply->err == TERN_INVALID),
                "match_while_fetching", "err %u", w->reply->err);
@@ -468,8 +468,8 @@ struct match_asked {
     bool fresh;
 };
 
-/* A table is full, or too many releases wait. The pieces that were taken before stay what they are:
- * of a new session's Match they are given up, of a resume they took the place of what differs. */
+/* A table is full, or too many releases wait. The pieces that were accepted before count: those of
+ * a new session's Match are aborted, those of a resume have replaced the tokens that differ. */
 static void match_busy(struct sim *w, uint32_t d, struct session *s, const struct match_asked *a)
 {
     if (a->fresh || a->step <= w->d[d].engine[s->engine].min_done)
@@ -481,7 +481,7 @@ static void match_busy(struct sim *w, uint32_t d, struct session *s, const struc
         match_again(w, d, s, a->variant, s->piece_end, a->common, a->step, s->committed);
 }
 
-/* A resume that goes back below what is committed, or beyond the reserve of its STATE. */
+/* A resume below the committed length, or beyond the reserve of its STATE. */
 static bool resume_refused(struct sim *w, uint32_t d, const struct session *s, uint32_t common)
 {
     if (common < s->committed) {
@@ -533,7 +533,7 @@ void match_these(struct sim *w, uint32_t d, uint32_t i, uint32_t variant, uint32
     common = w->common[variant][s->variant];
     if (common > s->ntokens)
         common = s->ntokens;
-    if (chance(w, 60)) /* any part of what both agree on need not be sent again */
+    if (chance(w, 60)) /* any part of the common prefix need not be sent again */
         base = pick(w, (common < n ? common : n) + 1);
     if (common > n)
         common = n;
@@ -569,7 +569,7 @@ void match_these(struct sim *w, uint32_t d, uint32_t i, uint32_t variant, uint32
     EXPECT(w->reply->err == TERN_OK, "match_refused", "err %u %s", w->reply->err, w->reply->text);
     s->variant = (uint8_t)variant;
     if (!fresh && !state_window_whole(w, d, s, resume_length(w, s, common)))
-        s->lame = 1; /* it went back beyond its reserve */
+        s->lame = 1; /* it resumed beyond its reserve */
     if (fresh)
         match_new(w, d, s, n, common);
     else
@@ -602,7 +602,7 @@ bool peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
            w->reply->peek.depth);
     check_host_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n, w->reply->peek.depth,
                      w->reply->peek.host_depth);
-    n = ev.request.peek.tokens.base + ev.request.peek.tokens.n; /* as far as it came */
+    n = ev.request.peek.tokens.base + ev.request.peek.tokens.n; /* up to the last piece sent */
     check_disk_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n, w->reply->peek.depth,
                      w->reply->peek.disk_depth);
     if (w->reply->peek.history_depth > w->reply->peek.depth)

@@ -1,5 +1,5 @@
-/* Shrinking a failing history, and the text files that keep it: the configuration by name, then one
- * choice a line. */
+/* Shrinking a failing history, and its text file: the configuration by name, then one choice a
+ * line. */
 #include "sim.h"
 
 #include "choices.h"
@@ -34,9 +34,9 @@ void history_shrink(struct sim *w, struct history *h)
 
     memcpy(f.what, w->what, sizeof f.what);
     w->verbose = 0;
-    w->audit_every = audit_every > 0; /* what the oracle saw late it sees at once */
+    w->audit_every = audit_every > 0; /* the oracle now checks after every step */
     if (w->at_choice < h->n && h->n > w->at_choice + 1)
-        h->n = w->at_choice + 1; /* nothing behind the failure matters */
+        h->n = w->at_choice + 1; /* choices behind the failure do not matter */
     pieces_drop(h->choice, &h->n, sizeof h->choice[0], fails_alike, &f);
     fails_alike(&f); /* leaves the text of the shrunk one */
     w->verbose = verbose;
@@ -106,7 +106,7 @@ static bool reshard_fits(const struct config *c)
            far_fits(c->far_tokens2, c->page_tokens2) && far_fits(c->far_tokens3, c->page_tokens3);
 }
 
-/* What the arrays of the simulator can hold: a file is not trusted. */
+/* The values fit the simulator's arrays: a file is not trusted. */
 static bool config_fits(const struct config *c)
 {
     return c->tenants >= 1 && c->tenants <= TENANTS && c->ngroups >= 1 && c->ngroups <= GROUPS &&

@@ -4,8 +4,8 @@
  *
  * A history is a struct config and a list of choices. Every choice is legal in every state (one
  * that has nothing to act on does nothing), so a failing list can be shrunk by leaving choices out.
- * The model takes from the core what an engine or a peer would be told (replies and actions) and
- * nothing else; the views of query.h are read only when everything has come to rest. */
+ * The model takes from the core only what engines and peers receive (replies and actions); it reads
+ * the views of query.h only when everything has come to rest. */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 
@@ -29,23 +29,22 @@ struct history {
     struct choice choice[OPS_MAX];
 };
 void history_make(uint64_t seed, struct history *ret);
-/* Can no history with these limits need more records than there are, so that no prefix makes way
- * for a record? */
+/* Do these limits leave records for every history, so that no prefix is evicted for one? */
 bool records_ample(const struct config *c);
 
 /* ---- world.c ---- */
 void sim_create(struct sim *w); /* allocates; once */
 void sim_destroy(struct sim *w);
-/* Runs it whole. True: nothing was wrong; *ret_hash is the hash of both arenas at the end. */
+/* Runs the history. Returns true if nothing was wrong; *ret_hash: of both arenas at the end. */
 bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash);
-#define STEP_NS 1000u /* that a step takes */
+#define STEP_NS 1000u /* duration of a step */
 void sim_step(struct sim *w, uint32_t d, struct event *event);
-/* What comes free in pieces does so. */
+/* Frees all that the core frees in pieces. */
 void give_back_all(struct sim *w, uint32_t d);
-/* A request that has to be answered at once. */
+/* Sends a request that must be answered at once. */
 void sim_ask(struct sim *w, uint32_t d, struct event *event, const char *what);
 void sim_ask_in_pieces(struct sim *w, uint32_t d, struct event *event, const char *what);
-/* What an answer tells of a session is what the model has. */
+/* Compares the lengths in an answer with those of the model. */
 void same_lengths(struct sim *w, const struct session *s, const struct lengths *l,
                   const char *what);
 void same_tokens(struct sim *w, const struct session *s, uint32_t tokens, const char *what);
@@ -88,11 +87,11 @@ static inline bool chance(struct sim *w, uint32_t percent)
     return pick(w, 100) < percent;
 }
 
-#define TURNS_ALL   ((1u << TURN_HANDED) - 1) /* in which a session can be asked for */
+#define TURNS_ALL   ((1u << TURN_HANDED) - 1) /* those in which a session can be asked for */
 #define ENGINES_ALL 0xffu
 
-/* The live sessions of these turns and engines, bit a slot. It is asked at every event, and what it
- * asks is as good as random: it has no branch. */
+/* The live sessions of these turns and engines, bit a slot. Called at every event, on nearly random
+ * data; hence without a branch. */
 static inline uint32_t sessions_live(const struct daemon *m, uint32_t turns, uint32_t engines)
 {
     uint32_t set = 0;
@@ -105,7 +104,7 @@ static inline uint32_t sessions_live(const struct daemon *m, uint32_t turns, uin
     return set;
 }
 
-/* Those of them that can be used. */
+/* The live sessions that can be used. */
 static inline uint32_t sessions_usable(const struct daemon *m, uint32_t turns, uint32_t engines)
 {
     uint32_t set = sessions_live(m, turns, engines);
@@ -156,13 +155,13 @@ void engine_exec(struct sim *w, uint32_t d, uint32_t e,
 void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank);
 void ask_wait(struct sim *w, uint32_t d, uint32_t e);
 void wait_answered(struct sim *w, uint32_t d, const struct reply *r);
-void waits_check(struct sim *w, uint32_t d); /* is one forgotten? */
+void waits_check(struct sim *w, uint32_t d); /* looks for a forgotten wait */
 void engine_kill(struct sim *w, uint32_t d, uint32_t e, uint32_t seats);
 void engine_reap(struct sim *w, uint32_t d, uint32_t e, uint32_t seat);
 void engine_depart(struct sim *w, uint32_t d, uint32_t e, uint32_t seat);
 void conn_close(struct sim *w, uint32_t d, uint32_t conn);
 uint32_t engine_conn(struct sim *w, uint32_t d, uint32_t e); /* one that may schedule; NO: none */
-void engine_gone(struct sim *w, uint32_t d, uint32_t e);     /* the model's side of it */
+void engine_gone(struct sim *w, uint32_t d, uint32_t e);     /* the end in the model */
 void pool_shut(struct sim *w, uint32_t d, uint32_t p);
 void engine_make_room(struct sim *w, uint32_t d,
                       uint32_t e); /* runs steps until one more may be dispatched */
@@ -170,25 +169,25 @@ struct work *engine_dispatch(struct sim *w, uint32_t d, uint32_t e);
 
 /* ---- turns.c ---- */
 void ask_turn(struct sim *w, uint32_t d, uint32_t s);
-void turns_pass(struct sim *w, uint32_t d); /* the core is about to see what time it is */
+void turns_pass(struct sim *w, uint32_t d); /* before the core sees the present time */
 void turns_near(struct sim *w);
 void turns_conn_left(struct sim *w, uint32_t d, uint32_t conn, bool closed);
 bool session_closed(struct sim *w, uint32_t d, const struct reply *r);
-/* Is it gone, or does the request under way end it? One whose turn has ended, and whose close waits
- * for a record, goes on until the core has come to it. */
+/* Is the session gone, or does the request under way end it? A session whose turn has ended, and
+ * whose close waits for a record, continues until the core has processed the close. */
 bool session_ends(const struct sim *w, uint32_t d, const struct session *s);
 void turns_look(struct sim *w, uint32_t d);
-void turns_check(struct sim *w, uint32_t d); /* is one forgotten? */
+void turns_check(struct sim *w, uint32_t d); /* looks for a forgotten close */
 void turns_end(struct sim *w, uint32_t d);
 
 /* ---- sessions.c ---- */
-/* T22: what is reserved for each tenant of a table of `limit` records. */
+/* T22: the reserved part of each tenant in a table of `limit` records. */
 uint32_t share_each(const struct sim *w, uint32_t limit);
-/* Has the tenant its share of such a table, if each has used so many at most? */
+/* Has the tenant used up its share of such a table, if each tenant has used at most so many? */
 bool share_used_up(const struct sim *w, uint32_t limit, const uint32_t used[TENANTS],
                    uint32_t tenant);
 void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint32_t conn);
-/* Borrowed pages [from, to) of an answer that speaks of [from, end). */
+/* Borrows pages [from, to) of an answer about [from, end). */
 void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t to,
                    uint32_t end, const struct table_run *runs, uint32_t nruns);
 struct namespace_id namespace_of(uint32_t ns, bool by_hi);
@@ -196,15 +195,15 @@ struct req_tokens tokens_of(struct sim *w, uint32_t variant, uint32_t from, uint
 uint32_t release_step(struct sim *w, uint32_t d, const struct session *s);
 void ask_open(struct sim *w, uint32_t d, uint32_t e);
 void ask_match(struct sim *w, uint32_t d, uint32_t s);
-/* Sends all pieces of a Match but the last, which `ev` is afterwards. Returns where the tokens end
- * that were sent or are left to it: less than all of them where the reply refuses a piece. */
+/* Sends all pieces of a Match but the last, which `ev` is afterwards. Returns the end of the tokens
+ * that were sent or are in `ev`: fewer than all where the reply refuses a piece. */
 uint32_t match_parts(struct sim *w, uint32_t d, struct session *s, struct event *ev);
-/* A Peek of n tokens, in pieces if this history has some; the reply is that to the last. */
+/* A Peek of n tokens, in pieces if this history has some; leaves the reply to the last piece. */
 void peek_parts(struct sim *w, uint32_t d, struct event *ev, uint32_t variant, uint32_t n);
-/* The rest of a Match of an empty session does not come: it is aborted. */
+/* The rest of a Match of an empty session is never sent: the Match is aborted. */
 void match_given_up(struct sim *w, uint32_t d, struct session *s, uint32_t conn);
 void ask_peek(struct sim *w, uint32_t d, uint32_t e);
-/* False: it was not asked, or refused. */
+/* Returns false if the Peek was not sent, or was refused. */
 bool peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n);
 void ask_fetch(struct sim *w, uint32_t d, uint32_t s);
 void fetches_look(struct sim *w, uint32_t d);
@@ -241,14 +240,15 @@ void host_open(struct sim *w, uint32_t d, struct pool *p, uint32_t asked);
 void host_close(struct sim *w, uint32_t d, uint32_t pool);
 bool host_fits(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
 bool host_has(const struct chunk *c);
-/* Perhaps the core lets it run on, or its copies are not those that the model thinks they are. */
+/* May the core have resumed the session, or have other copies of it than the model assumes? */
 static inline bool may_be_undone(const struct sim *w, uint32_t d, const struct session *s)
 {
     return s->away == AWAY_HOST && (w->cfg.nstate || w->d[d].spoilt || s->undone);
 }
 bool chunk_loading(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 void host_sync(struct sim *w, uint32_t d, struct session *s);
-/* Somebody begins to read a page of the host tier; returns its first granule. And its end. */
+/* host_read: a reader of a page of the host tier begins; returns the page's first granule.
+ * host_read_end: the reader ends. */
 uint32_t host_read(struct sim *w, uint32_t d, uint32_t pool, const struct page_at *at);
 void host_read_end(struct sim *w, uint32_t d, uint32_t tenant, uint32_t group, uint32_t granule);
 bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g);
@@ -258,7 +258,7 @@ uint32_t chunk_pages(const struct sim *w, uint32_t d, uint32_t g, const struct c
 void ask_retract(struct sim *w, uint32_t d, uint32_t s);
 void ask_recover(struct sim *w, uint32_t d, uint32_t s);
 bool session_recovered(struct sim *w, uint32_t d, const struct reply *reply);
-void away_settle(struct sim *w, uint32_t d); /* who may leave the device by now? */
+void away_settle(struct sim *w, uint32_t d); /* finds those that may leave now */
 
 /* ---- steps.c ---- */
 void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step);
@@ -280,7 +280,7 @@ void data_move(struct sim *w, uint32_t d,
                bool corrupt); /* some pages of some pull, and its completion */
 void data_stale(struct sim *w, uint32_t d);
 void data_quiet(struct sim *w, uint32_t d); /* proof for a stopped pull or serve */
-bool data_break(struct sim *w, uint32_t d); /* true: a path fell silent, and only time ends that */
+bool data_break(struct sim *w, uint32_t d); /* true: a path fell silent, until a timeout */
 void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg);
 void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg);
 void pull_ended(struct sim *w, uint32_t d, struct pull_id id);
@@ -293,26 +293,26 @@ void net_connect(struct sim *w, uint32_t d);
 void net_send(struct sim *w, uint32_t d, const struct action *act);
 void net_deliver(struct sim *w, uint32_t conn, uint32_t dir);
 void net_cut(struct sim *w, uint32_t conn);
-void net_notice(struct sim *w, uint32_t conn, uint32_t side); /* that side learns that it is down */
+void net_notice(struct sim *w, uint32_t conn, uint32_t side); /* that side learns of the end */
 void net_closed_by(struct sim *w, uint32_t d, uint32_t link);
 
 /* ---- model.c: pages, chunks, sessions ---- */
 struct granule *page_granule(struct sim *w, uint32_t d, uint32_t pool, uint32_t group,
                              uint32_t index);
 bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct granule *g);
-/* T1, P2: the core hands this page out. Returns its granule, in state `own` of `owner`. */
+/* T1, P2: the core allocates this page. Returns its granule, in state `own` of `owner`. */
 uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref,
                   enum own own, uint32_t owner);
 struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
                        uint32_t k);
 bool chunk_visible(const struct sim *w, uint32_t d, const struct chunk *c);
 bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
-/* Does somebody use it, a worker too, or does it wait for its step? */
+/* Does a session or a worker use the chunk, or does it wait for its step? */
 bool chunk_held(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
-/* Does the core hold a path of which the model does not know how deep it is? That of the tokens
- * that a peer sends in pieces; or, up to its last step, that of a session which ended in
- * mid-transfer: what its fetch had found by then, nobody was told. */
+/* Does the core pin a path of a depth that the model does not know? That is the path of the tokens
+ * that a peer sends in pieces, or, up to its last step, that of a session which ended in
+ * mid-transfer: no answer names what its fetch had found by then. */
 bool path_held_untold(const struct daemon *m);
 void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
 void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from,
@@ -323,39 +323,39 @@ void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c,
                    const struct table_run *runs, uint32_t nruns);
 void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t at,
             const struct chunk *c, uint32_t page);
-/* Free and evictable pages of a group as far as the model is sure, and at most. */
+/* Free and evictable pages of a group: what the model is sure of, and the most possible. */
 void count_pages(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t *ret_free,
                  uint32_t *ret_least, uint32_t *ret_most, uint32_t *ret_retiring);
 void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
 bool recover_fits(struct sim *w, uint32_t d, const struct session *s);
 void check_cap(struct sim *w, uint32_t d, uint32_t pool);
 void model_before_step(struct sim *w, uint32_t d);
-/* QUOTA, and just then, is said of what the pool could never have; all: the pages of HISTORY groups
- * that the session would have, 0 of others. True: it was said. */
+/* The answer is QUOTA if and only if the pool could never have the pages; all: the pages of HISTORY
+ * groups that the session would have, 0 for other groups. Returns true if it was QUOTA. */
 bool check_never(struct sim *w, uint32_t d, uint32_t pool, const struct op_result *r,
                  const uint32_t all[GROUPS]);
 void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh,
                     const uint32_t need[GROUPS]);
 void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,
                 uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what);
-/* The same of a page's words [from, to); the first one is that of token `pos`. */
+/* Like check_page, for a page's words [from, to); the first word is that of token `pos`. */
 struct words {
     uint32_t tenant, granule, group, ns, variant, pos, from, to;
-    bool host; /* the granule is one of the host's */
+    bool host; /* the granule is one of host memory */
 };
 void check_page_words(struct sim *w, uint32_t d, const struct words *of, const char *what);
-/* The bytes of a pool's granule in the region of that rank. */
+/* The bytes of a pool's granule in the region of the rank. */
 struct tag *tag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t granule);
 struct tag *htag_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t rank, uint32_t hgranule);
-bool pools_meet(const struct pool *a, const struct pool *b); /* in a region */
+bool pools_meet(const struct pool *a, const struct pool *b); /* share a region */
 uint32_t pool_home(const struct pool *p);
-/* Two ranges of granules whose places in a region of `all` are not the same. */
+/* Two ranges of granules that do not overlap in a region of `all` granules. */
 static inline bool apart(uint32_t a, uint32_t an, uint32_t b, uint32_t bn, uint32_t all)
 {
     return a % all >= b % all + bn || b % all >= a % all + an;
 }
 
-/* Do all ranks of the daemon's pools hold all heads? */
+/* Do all ranks of the daemon's pools have all heads? */
 static inline bool pool_whole(const struct sim *w, uint32_t d)
 {
     return w->cfg.whole >> d & 1;
@@ -377,23 +377,23 @@ static inline bool has_recurrent_state(const struct sim *w)
             return true;
     return false;
 }
-/* Chunks that the window of a group reaches into. */
+/* Number of chunks that the window of a group reaches into. */
 uint32_t reach_of(const struct sim *w, uint32_t g);
-/* The first page that is read at `at`. */
+/* The first page that a session at length `at` reads. */
 uint32_t window_begin(const struct sim *w, uint32_t d, uint32_t g, uint32_t at);
-/* Whoever goes on from `t` reads the words of a page that are in the window: of a page that lacks
- * its first ones, these alone. */
+/* A page that a session reads when it resumes at `t`: its words inside the window, except the first
+ * ones if the page lacks these. */
 struct window_page {
     uint32_t granule, group, at, t;
 };
 uint32_t window_skips(const struct sim *w, uint32_t d, uint32_t tenant,
                       const struct window_page *p);
-/* The same of a page that lacks its first words. */
+/* Like window_skips, for a page that lacks its first words. */
 uint32_t window_lacks(const struct sim *w, uint32_t d, const struct window_page *p, uint32_t lacks);
 void check_window_page(struct sim *w, uint32_t d, const struct session *s,
                        const struct window_page *p, const char *what);
 uint32_t seg_pages(const struct sim *w, uint32_t d, uint32_t g, uint32_t k);
-/* Is a page of chunk k needed to go on from t? */
+/* Does a session need a page of chunk k to resume at t? */
 bool state_counts(const struct sim *w, uint32_t d, const struct session *s, uint32_t g, uint32_t k);
 bool in_window(const struct sim *w, uint32_t d, uint32_t g, uint32_t k, uint32_t t);
 uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g);
@@ -405,18 +405,18 @@ void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
 void state_release_entry(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
                          uint32_t step);
 void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step);
-/* Likewise all that it owns, where it goes back to its T. */
+/* Likewise for all the STATE that the session owns, when it returns to its committed length. */
 void state_disown(struct sim *w, uint32_t d, struct session *s, uint32_t step);
-/* Could it not go on from its T without what it owns? */
+/* Does the session need its own STATE to resume at its committed length? */
 bool state_needs_own(const struct sim *w, uint32_t d, const struct session *s);
 void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t step);
 void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step);
-/* May the core refuse to let the session go on from p? */
+/* May the core refuse a resume at p? */
 bool state_may_refuse(const struct sim *w, uint32_t d, const struct session *s, uint32_t p);
 bool state_window_whole(const struct sim *w, uint32_t d, const struct session *s, uint32_t p);
-/* The STATE of a chunk is gone: nobody may have been reading it. */
+/* The STATE of a chunk is gone: it is an error if somebody may have been reading it. */
 void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
-/* A page of it is handed out: it went, with all of the node's, or by itself long ago. */
+/* The core allocates a page of the STATE, which went with all of the node's, or alone long ago. */
 void state_handed_on(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g);
 bool state_visible_of(const struct sim *w, uint32_t d, const struct chunk *c, uint32_t g);
 bool state_visible(const struct sim *w, uint32_t d, const struct chunk *c);
@@ -425,12 +425,12 @@ bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
 /* Would the model bet that a match can end there? */
 bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
                    uint32_t k);
-/* An answer borrows the window of T for the session. */
+/* An answer borrows the window of the committed length for the session. */
 void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t depth,
                   const struct table_run *runs, uint32_t nruns);
 void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t step,
                   bool adopted, const struct table_run *runs, uint32_t nruns);
-/* What no chunk took of a window goes to the chunks now. */
+/* The pages of a window that no chunk took move to the chunks now. */
 void state_give(struct sim *w, uint32_t d, struct session *s, uint32_t step, bool whole_answer,
                 const struct table_run *runs, uint32_t nruns);
 void state_handed(struct sim *w, uint32_t d, struct session *s, const struct table_run *runs,

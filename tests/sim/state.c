@@ -1,8 +1,8 @@
-/* The model of STATE groups: which logical pages a session's table has, which pages a chunk's
- * snapshot holds, and for how long the model would bet on them (T5, T7-T10, T17-T19, T21). A
- * WINDOW page's bytes are those of its tokens, as in HISTORY; a RECURRENT page's are the prefix at
- * its depth. What the core drops by itself the model learns when the page is handed out again:
- * then nobody may have been reading it. */
+/* The model of STATE groups: the logical pages of a session's table, the pages of a chunk's
+ * snapshot, and how long the model would bet on them (T5, T7-T10, T17-T19, T21). A WINDOW page's
+ * bytes are those of its tokens, as in HISTORY; a RECURRENT page's are the prefix at its depth. The
+ * model learns that the core dropped a page when the core allocates it again: then nobody may have
+ * been reading it. */
 #include "state.h"
 
 #include "oracle/rules.h"
@@ -35,7 +35,7 @@ bool in_window(const struct sim *w, uint32_t d, uint32_t g, uint32_t k, uint32_t
     return k * w->L <= t && seg_end(w, d, g, k) > window_begin(w, d, g, t);
 }
 
-/* Is a page of it in the table, or will it be when the session comes back? */
+/* Is a page of the segment in the table, or will it be when the session recovers? */
 bool state_counts(const struct sim *w, uint32_t d, const struct session *s, uint32_t g, uint32_t k)
 {
     return in_window(w, d, g, k, s->committed) && seg_end(w, d, g, k) > s->first[g] &&
@@ -151,7 +151,7 @@ void state_disown(struct sim *w, uint32_t d, struct session *s, uint32_t step)
     }
 }
 
-/* Of a RECURRENT state at T the model does not know whether the tree still has it. */
+/* The tree may have lost a RECURRENT state at the committed length, unknown to the model. */
 bool state_needs_own(const struct sim *w, uint32_t d, const struct session *s)
 {
     for (STATE_GROUPS(w, g))
@@ -173,14 +173,14 @@ void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t
     s->resumed = s->whole_from = 0;
 }
 
-/* Has it pages of a window of several chunks that no node took? They leave in whole chunks. */
+/* Does the session own pages of a window of several chunks? They leave in whole chunks. */
 static bool owns_window(const struct sim *w, uint32_t d, const struct session *s, uint32_t g)
 {
     return reach_of(w, g) > 1 && s->base[g] < s->top[g] &&
            s->base[g] * w->page_tokens[d][g] < s->committed;
 }
 
-/* T5. What leaves the table here may still be read by steps up to `step`. */
+/* T5. Steps up to `step` may still read the pages that leave the table here. */
 void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step)
 {
     for (STATE_GROUPS(w, g)) {
@@ -296,7 +296,7 @@ bool state_visible(const struct sim *w, uint32_t d, const struct chunk *c)
     return true;
 }
 
-/* What it refilled and nobody may read goes with it. */
+/* STATE that the engine refilled, and that is not visible yet, goes with it. */
 void state_engine_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t e)
 {
     for (STATE_GROUPS(w, g)) {
@@ -325,7 +325,7 @@ bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
     if (borrowed(w, d, pool, c, g))
         return true;
     if (c->depth * w->L + w->window_max <= w->d[d].pool[pool].unheard)
-        return false; /* a fetch that nobody heard of may have passed it */
+        return false; /* a fetch with an unknown outcome may have passed it */
     return !c->lost[g] && space_current(w, d, w->d[d].pool[pool].tenant, c->space) &&
            c->state_evictions[g] == w->d[d].pool[pool].evictions && w->ample;
 }
@@ -343,7 +343,7 @@ bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uin
     return true;
 }
 
-/* A group's pages turn out to be gone: a node loses all of its STATE at once, so the others may be
+/* Pages of a group have gone: a node loses all of its STATE at once, so the other groups may have
  * gone too. */
 static void group_lost(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g)
 {
@@ -369,8 +369,8 @@ static void set_state(struct sim *w, uint32_t d, struct session *s, struct chunk
     c->gen[g][i] = p->gen;
 }
 
-/* A group's pages are known that were not before. Perhaps the node had lost all that it had, and no
- * answer spoke of that: what the model would not bet on went before these came, not with them. */
+/* The pages of a group become known. The node may have lost all its STATE before, without an answer
+ * that shows it: STATE of other groups that the model would not bet on went before these came. */
 static void first_seen(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g,
                        uint32_t engine, uint32_t step)
 {
@@ -384,7 +384,7 @@ static void first_seen(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c
     c->state_evictions[g] = w->d[d].pool[pool].evictions;
 }
 
-/* Are the pages that the core names the known ones, as far as they are known? */
+/* Are the pages that the core names the known ones, as far as the model knows them? */
 static bool named_as_known(struct sim *w, uint32_t d, const struct session *s,
                            const struct chunk *c, uint32_t g, const struct table_run *runs,
                            uint32_t nruns, uint32_t from)
@@ -414,7 +414,7 @@ void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk *c, ui
         group_lost(w, d, s->pool, c, g);
     }
     if (!c->has[g])
-        memset(c->gen[g], 0, sizeof c->gen[g]); /* what an answer leaves out is not known yet */
+        memset(c->gen[g], 0, sizeof c->gen[g]); /* pages that no answer names are unknown */
     for (uint32_t at = first > from ? first : from; at < end; at++) {
         const struct page_ref *ref = find_page(runs, nruns, g, at);
         uint32_t i = at - first;
@@ -429,7 +429,7 @@ void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk *c, ui
                "depth %u group %u index %u: nobody committed it (kind %u)", c->depth * w->L, g,
                ref->index, p->own);
         first_seen(w, d, s->pool, c, g, NO, 0);
-        c->lost[g] = c->passed; /* it is superseded again when its last borrower goes */
+        c->lost[g] = c->passed; /* superseded again when its last borrower goes */
         set_state(w, d, s, c, g, i, (uint32_t)(p - at_granule(w, d, s, 0)));
     }
     c->has[g] = 1;
@@ -468,7 +468,7 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
             continue;
         if (from == 0)
             s->first[g] = begin;
-        for (uint32_t i = s->top[g]; i < depth / pt; i++) /* what lies between is in no window */
+        for (uint32_t i = s->top[g]; i < depth / pt; i++) /* pages between are in no window */
             s->table[g][i].granule = HOLE;
         for (uint32_t k = from / w->L + 1; k * w->L <= depth; k++) {
             struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
@@ -547,8 +547,8 @@ static bool own_pages(struct sim *w, uint32_t d, struct session *s, uint32_t g, 
     return true;
 }
 
-/* Its first page may be one that came in part. Does no window that ends at the chunk or behind it
- * reach into what did not come? */
+/* The session's first page may have arrived in part. Does no window that ends at the chunk or
+ * behind it need the missing part? */
 static bool gives(const struct sim *w, uint32_t d, const struct session *s, const struct chunk *c,
                   uint32_t g)
 {
@@ -556,8 +556,8 @@ static bool gives(const struct sim *w, uint32_t d, const struct session *s, cons
            s->base[g] * w->page_tokens[d][g] + w->window[g] >= s->whole_from;
 }
 
-/* The answer names the pages of the chunk's segment: the session's own, which it gives, or those
- * that are there. */
+/* The answer names the pages of the chunk's segment: the session's own, which move to the chunk, or
+ * those that the chunk has. */
 static void take_segment(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
                          uint32_t step, const struct table_run *runs, uint32_t nruns)
 {
@@ -604,7 +604,7 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
         return;
     }
     if (s->base[g] < first)
-        return; /* state_give looks at what no node took */
+        return; /* state_give handles pages that no node took */
     if (!told && !state_visible_of(w, d, c, g))
         return; /* a refill waits for its step: the session keeps its own */
     EXPECT(told || !state_certain(w, d, s->pool, c, g), "state_lost",
@@ -623,15 +623,15 @@ void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c,
     if (!adopted) {
         memset(&c->has[w->cfg.ngroups], 0, GROUPS - w->cfg.ngroups);
         memset(c->maybe, 0, sizeof c->maybe);
-        c->made = c->must = 0; /* that it was passed, a node on the host has not forgotten */
+        c->made = c->must = 0; /* a node on the host is still passed */
     }
     for (STATE_GROUPS(w, g))
         if (!recurrent(w, g))
             commit_window(w, d, s, c, g, step, adopted, runs, nruns);
 }
 
-/* T18: may the chunk refuse the segment that the session has all of? Not where the answer had room
- * for it, and nothing of the chunk waits for a step or comes from the host. */
+/* T18: may the chunk refuse a segment that the session has completely? Not if the answer had room
+ * for it, and nothing of the chunk waits for a step or is being loaded. */
 static bool may_refuse_segment(const struct sim *w, uint32_t d, const struct session *s,
                                const struct chunk *c, uint32_t g, bool whole_answer)
 {
@@ -665,14 +665,13 @@ void state_give(struct sim *w, uint32_t d, struct session *s, uint32_t step, boo
     }
 }
 
-/* T21: the session's page is the snapshot's now, and it goes on with a copy. */
+/* T21: the session's page moves to the snapshot, and the session continues with a copy. */
 void state_handed(struct sim *w, uint32_t d, struct session *s, const struct table_run *runs,
                   uint32_t nruns)
 {
     struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
 
-    for (uint32_t i = 0; i < nruns;
-         i++) /* what was there before is free, or handed out anew here */
+    for (uint32_t i = 0; i < nruns; i++) /* the former page is free, or allocated anew here */
         if (runs[i].group >= w->cfg.ngroups && recurrent(w, runs[i].group)) {
             EXPECT(!state_certain(w, d, s->pool, c, runs[i].group), "state_overwritten",
                    "depth %u group %u", s->committed, runs[i].group);

@@ -1,4 +1,4 @@
-/* STATE of a session that is retracted to the host, and comes back (T16). */
+/* STATE of a session that is retracted to the host, and of its recovery (T16). */
 #include "state.h"
 
 static struct chunk *chunk_of_entry(struct sim *w, uint32_t d, const struct session *s, uint32_t g,
@@ -7,7 +7,7 @@ static struct chunk *chunk_of_entry(struct sim *w, uint32_t d, const struct sess
     return chunk_at(w, d, s->pool, s->space, s->variant, at * w->page_tokens[d][g] / w->L + 1);
 }
 
-/* Is all that it borrows of its window on the host? */
+/* Is the borrowed part of its window on the host? */
 bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g)
 {
     uint32_t begin = window_begin(w, d, g, s->committed);
@@ -21,7 +21,7 @@ bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g
     return true;
 }
 
-/* What it borrows may leave the device: the host has it, or nobody comes back for it. */
+/* The borrowed pages may leave the device: the host has them, or the session is never recovered. */
 void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g)
 {
     for (uint32_t i = s->first[g]; i < s->base[g]; i++)
@@ -29,7 +29,7 @@ void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g
             state_release_entry(w, d, s, g, i, 0);
 }
 
-/* What had left the device is borrowed again: the pages that the answer names. */
+/* Borrows the pages that had left the device again, as the answer names them. */
 void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
                      const struct table_run *runs, uint32_t nruns)
 {
@@ -46,7 +46,7 @@ void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
         if (s->table[g][at].granule != HOLE)
             continue;
         if (at < first) {
-            begin = at + 1; /* in no segment: it never came from there */
+            begin = at + 1; /* in no segment: the tree never had it */
             continue;
         }
         canonical(w, d, s, c, g, runs, nruns, at);

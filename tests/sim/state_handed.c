@@ -1,6 +1,6 @@
-/* STATE groups and tickets: what a session that is handed over gives back, and what a fetch by
- * ticket brings of a window that ends at no multiple of L. What no node took of it is the session's
- * own. */
+/* STATE groups and tickets: the pages that a session releases when it is handed over, and the
+ * window of a fetch by ticket, which may end at no multiple of L. Pages of it that no node took are
+ * the session's own. */
 #include "state.h"
 #include "tickets.h"
 
@@ -17,7 +17,7 @@ static const struct page_ref *find_own(struct sim *w, uint32_t d, const struct s
     violation(w, "ticket_window_incomplete", "group %u: page %u is missing", g, at);
 }
 
-/* What a transfer brought is the session's own now. */
+/* A page of the transfer becomes the session's own. */
 static void arrived_page(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
                          const struct page_ref *ref)
 {
@@ -34,7 +34,7 @@ static void arrived_page(struct sim *w, uint32_t d, struct session *s, uint32_t 
         .granule = (uint16_t)(p - at_granule(w, d, s, 0)), .gen = ref->gen, .mine = 1};
 }
 
-/* Of a fetch by ticket: see tickets.h. What no node took of the window is the session's own. */
+/* A fetch by ticket: see tickets.h. Pages of the window that no node took are the session's. */
 static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t depth,
                            uint32_t at, uint32_t from, const struct table_run *runs, uint32_t nruns)
 {
@@ -51,7 +51,7 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
                    runs[i].first + runs[i].n, begin, end);
         }
     if (own < begin)
-        begin = own; /* of chunks whose pages no node took it has the whole segments (T7) */
+        begin = own; /* the session owns whole segments of chunks whose pages no node took (T7) */
     EXPECT(own * pt <= depth || own == begin, "ticket_window_incomplete",
            "group %u: its own pages begin at %u, the path ends at %u", g, own, depth);
     if (from == 0)
@@ -75,7 +75,7 @@ static void arrived_window(struct sim *w, uint32_t d, struct session *s, uint32_
                                   "ticket_wrong_state");
         }
     }
-    for (uint32_t i = own; i < s->top[g] && i < end; i++) /* its own take the place of the path's */
+    for (uint32_t i = own; i < s->top[g] && i < end; i++) /* its own replace the path's */
         if (i >= s->first[g])
             state_release_entry(w, d, s, g, i, s->last_step);
     for (uint32_t i = own; i < end; i++) {
@@ -108,8 +108,8 @@ void state_arrived_at(struct sim *w, uint32_t d, struct session *s, uint32_t fro
         MARK(fetch_with_state);
 }
 
-/* Where a page here is several of the source's, those of them alone have come that the window of
- * the end reaches into: an earlier one may need what is missing. */
+/* If a page here spans several of the source's, only those that the last window reaches into have
+ * arrived: an earlier window may need the missing ones. */
 void state_whole_from(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t at)
 {
     s->whole_from = 0;
@@ -120,7 +120,7 @@ void state_whole_from(struct sim *w, uint32_t d, struct session *s, uint32_t fro
         here = here > from ? here : from;
         came = came > from ? came : from;
         if (at % w->L == 0 && reach_of(w, g) > 1)
-            continue; /* whole chunks came */
+            continue; /* whole chunks arrived */
         if (here >= came || came + w->window[g] <= s->whole_from)
             continue;
         s->whole_from = came + w->window[g];
@@ -140,7 +140,7 @@ void state_hand_over(struct sim *w, uint32_t d, struct session *s, uint32_t step
             uint32_t begin = window_begin(w, d, g, s->written), k = begin * pt / w->L;
 
             if (s->written % w->L == 0 && begin > seg_first(w, d, g, k + 1))
-                begin = seg_first(w, d, g, k + 1); /* whoever fetches it gives chunks these */
+                begin = seg_first(w, d, g, k + 1); /* the fetching session gives these to chunks */
             while (s->base[g] < s->top[g] && s->base[g] < begin) {
                 state_release_entry(w, d, s, g, s->base[g], step);
                 s->base[g]++;
@@ -151,7 +151,8 @@ void state_hand_over(struct sim *w, uint32_t d, struct session *s, uint32_t step
             continue;
         p = at_granule(w, d, s, e->granule);
         c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
-        /* A copy of what the tree has at T; but for the ticket's own page it may have lost that. */
+        /* The page is a copy of the tree's and goes; if the session still owns it, the tree has
+         * lost its own. */
         if (oracle_session_owns(w->d[d].core, s->id, g, (struct page_ref){p->index, e->gen})) {
             EXPECT(!state_certain(w, d, s->pool, c, g) || !state_visible_of(w, d, c, g),
                    "ticket_keeps_copy", "group %u of session %u.%u", g, s->id.slot, s->id.gen);

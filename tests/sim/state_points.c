@@ -1,5 +1,5 @@
-/* The model of resume points (T9, T10): which are passed, what is superseded as far as the model is
- * sure, and what may be in use when everything is at rest. */
+/* The model of resume points (T9, T10): which are passed, what is certainly superseded, and what
+ * may be in use when everything is at rest. */
 #include "state.h"
 
 uint32_t chunk_children(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
@@ -32,7 +32,7 @@ static uint32_t children_most(struct sim *w, uint32_t d, uint32_t pool, const st
     return n;
 }
 
-/* Another resume point whose window is whole and reaches up to here. */
+/* Does another resume point have a whole window that reaches into this chunk? */
 static bool needed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
 {
     for (uint32_t v = c->variant; v < w->cfg.variants; v++) {
@@ -49,7 +49,7 @@ static bool needed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
     return false;
 }
 
-/* This one was passed and must stay: a Peek will ask for it, or for the resume point behind it. */
+/* This chunk was passed and must stay: Peeks look for it, and for the resume points behind it. */
 static void keep_looking(struct sim *w, uint32_t d, const struct session *s, uint32_t k)
 {
     w->d[d].kept = (struct kept){.used = 1,
@@ -73,8 +73,8 @@ void state_look(struct sim *w, uint32_t d)
                 peek_at(w, d, k->engine, k->ns, v, w->L * (k->depth + i));
 }
 
-/* Looks at the chunks of a path from the deepest up: those that may have been superseded are no
- * longer bet on. */
+/* Goes through the chunks of a path from the deepest up: no bets on those that may be
+ * superseded. */
 static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint32_t from)
 {
     for (uint32_t k = from; k > 0; k--) {
@@ -123,7 +123,7 @@ void state_ended(struct sim *w, uint32_t d, const struct session *s)
     settle_path(w, d, s, t);
 }
 
-/* What a fetch ends with is a resume point, too (T9), and passes what is above it. */
+/* The end of a fetch is a resume point, too (T9), and passes the ones above it. */
 void state_fetched(struct sim *w, uint32_t d, const struct session *s, uint32_t t)
 {
     for (uint32_t k = 1; k <= t && w->cfg.nstate; k++) {
@@ -149,8 +149,8 @@ void state_release_point(struct sim *w, uint32_t d, const struct session *s)
     settle_path(w, d, s, s->committed / w->L);
 }
 
-/* T10, T17: nobody runs any more, so what was passed, is no fork point and is in no other window is
- * in use no longer, in whichever order that came about. Pages of a group that may be in use. */
+/* The most pages of a group in use. T10, T17: no session runs any more, so a resume point that was
+ * passed, is no fork point and is in no other window is not in use. */
 uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g)
 {
     uint32_t n = 0;

@@ -1,6 +1,6 @@
-/* One Step request: an engine's operations on its sessions, what each must answer, and the dispatch
- * of the step that writes what was allocated. Operations are predicted in order, each from the
- * state that the one before left. */
+/* One Step request: an engine's operations on its sessions, the required results, and the dispatch
+ * of the step that writes the allocated pages. Results are predicted in order, each from the state
+ * after the operation before. */
 #include "causes.h"
 #include "disk.h"
 #include "leases.h"
@@ -30,7 +30,7 @@ static uint32_t up(uint32_t n, uint32_t d)
 
 /* --- what an engine would do next --- */
 
-/* Of a long prefill a window's share of the pool is filled at a time. */
+/* A long prefill takes a window's share of the pool at a time. */
 static uint32_t piece_of(const struct sim *w, uint32_t left)
 {
     return w->cfg.span && w->cfg.nstate && left > 12 * w->L ? 12 * w->L : left;
@@ -58,7 +58,7 @@ static void plan_extend(struct sim *w, const struct session *s, struct step_op *
         op->tokens = tokens_of(w, variant, n, n + more);
     }
     spec = chance(w, 25) ? pick(w, 6) : 0;
-    if (has_recurrent_state(w)) /* it would overwrite the one state there is */
+    if (has_recurrent_state(w)) /* it would overwrite its only state */
         spec = 0;
     a = s->allocated > n + more + spec ? s->allocated : n + more + spec;
     if (chance(w, w->cfg.span && w->cfg.nstate ? 80 : 15) && s->allocated < n) /* in pieces */
@@ -68,7 +68,7 @@ static void plan_extend(struct sim *w, const struct session *s, struct step_op *
     if (a < s->allocated)
         a = s->allocated;
     op->length = a == s->allocated && chance(w, 50) ? 0 : a;
-    /* C now, before the step that writes it is queued, or with the next step, after it was. */
+    /* C now, before the step that writes it is queued, or with the next Step, after that. */
     *ret_wrote = (uint8_t)(chance(w, 60) || has_recurrent_state(w));
     op->written = a < n + more ? a : n + more;
     if (!*ret_wrote)
@@ -133,7 +133,7 @@ static void plan_rest(struct sim *w, uint32_t d, const struct session *s, struct
     }
 }
 
-/* A scheduler may commit what the step it is about to dispatch will write. */
+/* A scheduler may commit what the step that it dispatches next will write. */
 static void plan_commit_behind(struct sim *w, uint32_t d, struct plan *p)
 {
     const struct step_op *extend = &p->op[p->n - 1];
@@ -165,8 +165,7 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     p->variant[p->n] = s->variant;
     p->wrote[p->n] = 0;
     if ((s->turn == TURN_FETCHING || s->turn == TURN_LOADING) && (want != WANT_AUTO || s->deaf)) {
-        /* What the transfer has pinned by now the model cannot know: end it when no step is in the
-         * way. */
+        /* The model cannot know what the transfer has pinned: end it when no step is in the way. */
         if (s->last_step > w->d[d].engine[s->engine].min_done)
             return;
         op->kind =
@@ -205,11 +204,11 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     }
     if (op->kind == STEP_ABORT && s->away && s->back_turn != TURN_OPEN &&
         (s->deaf || may_be_undone(w, d, s)))
-        op->kind = STEP_CLOSE; /* what an Abort does depends on whether it is away */
+        op->kind = STEP_CLOSE; /* the effect of an Abort depends on whether it is away */
     p->n++;
 }
 
-/* --- what each must answer, and what it leaves behind --- */
+/* --- the required results, and their effects --- */
 
 static void same_result(struct sim *w, const struct session *s, const struct op_result *r,
                         const char *what)
@@ -218,7 +217,7 @@ static void same_result(struct sim *w, const struct session *s, const struct op_
     same_tokens(w, s, r->tokens, what);
 }
 
-/* The same of an operation that was refused. The lengths of a session that fetches move as its
+/* Likewise for an operation that was refused. The lengths of a session that fetches move as its
  * chunks are published. */
 static void unchanged(struct sim *w, const struct session *s, const struct op_result *r,
                       const char *what)
@@ -242,7 +241,7 @@ void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t ste
         s->filled = p;
 }
 
-/* T20: what came before it in its Step was as much work as one may be, perhaps. */
+/* T20: the operations before it in its Step may have been as much work as is allowed. */
 static bool too_much(const struct sim *w, const struct op_result *r)
 {
     return r->err == TERN_BUSY && w->cfg.give_back;
@@ -251,28 +250,28 @@ static bool too_much(const struct sim *w, const struct op_result *r)
 static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s,
                               const struct step_op *op, bool alone, const char *text)
 {
-    if (w->cfg.give_back) /* what the Step closed before may not be free yet */
+    if (w->cfg.give_back) /* pages that the Step released may not be free yet */
         return;
-    /* Of several refusals in one Step the first alone has a text. */
+    /* With several refusals in one Step only the first has a text. */
     if (busy_for_stores(w, d, s->tenant, text) ||
         (!alone && !(text && *text) && disk_has_part(w, d, s->tenant))) {
         MARK(extend_waits_for_store);
         return;
     }
     if (w->cfg.host_behind && (w->d[d].njobs || !alone || op->tokens.n == 0)) {
-        /* The next operation may have taken what was to be copied. */
+        /* The next operation may have taken the pages that were to be copied. */
         EXPECT(w->d[d].njobs || !alone, "waits_for_nothing", "BUSY, and no copy is under way");
         MARK(extend_waits_for_copies);
         return;
     }
     if (w->d[d].njobs > 0 && (!text || strstr(text, "has to be evicted")))
-        return; /* what a job holds comes back by itself */
+        return; /* pages of a job become available by themselves */
     EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens: %s",
            text ? text : "");
     check_store_full(w, d, s, s->ntokens + op->tokens.n);
 }
 
-/* Pages of each group that an extend to `a` tokens takes; *all: that the session then has. */
+/* Pages of each group that an extend to `a` tokens takes; *all: the session's pages after it. */
 static void extend_need(struct sim *w, uint32_t d, const struct session *s, uint32_t a,
                         uint32_t need[GROUPS], uint32_t all[GROUPS])
 {
@@ -311,7 +310,7 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         check_never(w, d, s->pool, r, all))
         return;
     if (need[0] || need[1] || need[2] || need[3])
-        needed = r->err == TERN_OK || r->err == TERN_BUSY; /* what was evicted for it stays so */
+        needed = r->err == TERN_OK || r->err == TERN_BUSY; /* evictions for it are not undone */
     if (needed)
         note_need(w, d, s->pool, need);
     if (r->err == TERN_BUSY) {
@@ -370,7 +369,7 @@ static const struct page_ref *run_page(const struct op_result *r, const struct t
     return NULL;
 }
 
-/* The session's pages of chunk k were replaced by the canonical ones: its own retire. */
+/* The canonical pages of chunk k replaced the session's: its own pages retire. */
 static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k,
                       const struct step_op *op, const struct op_result *r,
                       const struct table_run *runs)
@@ -404,8 +403,8 @@ static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k,
         }
 }
 
-/* The fresh page of a RECURRENT group may cost another prefix its pages. It is taken before the
- * session's duplicates are given back. */
+/* The fresh page of a RECURRENT group may evict another prefix: it is allocated before the
+ * session's duplicates are released. */
 static void note_fresh_state(struct sim *w, uint32_t d, const struct session *s)
 {
     uint32_t need[GROUPS] = {0};
@@ -472,7 +471,7 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
     } else if (r->err == TERN_BUSY) {
         if (w->cfg.tight == 1)
             MARK(nodes_full);
-    } else { /* only another engine's pending chunk stops it without an error (T8), or a load */
+    } else { /* without an error only another engine's pending chunk stops it (T8), or a load */
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L + 1);
 
         if (r->err == TERN_OK && chunk_loading(w, d, s->pool, c)) {
@@ -516,14 +515,14 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
     s->lame |= w->cfg.nstate && !state_window_whole(w, d, s, s->written);
 }
 
-/* `tokens`: that the core has kept of its list. */
+/* `tokens`: length of the list that the core has kept. */
 static void table_over(struct sim *w, uint32_t d, struct session *s, uint32_t step, uint32_t tokens)
 {
     table_forget(w, d, s, step);
     s->live = 1;
     s->filled = 0;
     s->turn = TURN_NEW;
-    if (tokens == 0 && s->finished > 0) { /* given up for want of room in the token store */
+    if (tokens == 0 && s->finished > 0) { /* dropped for want of room in the token store */
         check_store_full(w, d, s, s->finished);
         s->finished = 0;
     }
@@ -586,13 +585,13 @@ static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struc
         s->filled = s->ntokens;
 }
 
-/* Until when all that it gives up may be touched (E2). */
+/* The last step that may touch what the session releases (E2). */
 uint32_t late_step(const struct session *s, uint32_t step)
 {
     if (s->away && step < s->away_step)
-        step = s->away_step; /* what a Retract named still holds */
+        step = s->away_step; /* the step of a Retract still counts */
     if (step < s->slid_step)
-        step = s->slid_step;                          /* and what a slide named */
+        step = s->slid_step;                          /* and that of a slide */
     return step < s->turn_step ? s->turn_step : step; /* and a turn's end */
 }
 
@@ -629,8 +628,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         EXPECT(r->err == TERN_GONE, "closed_session_used", "err %u", r->err);
         return;
     }
-    /* What the session was when the Step came: a fetch or a load may have ended behind the Step's
-     * operations, in the same step of the core, and its answer has been taken in by now. */
+    /* The session's turn when the Step came: a fetch or a load may have ended behind the Step's
+     * operations, in the same step of the core, and the model has processed its answer by now. */
     if (p->turn[i] == TURN_FETCHING && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
         EXPECT(r->err == TERN_BUSY || (s->fetch_host && r->err == TERN_INVALID),
                "op_while_fetching", "err %u", r->err);
@@ -713,7 +712,7 @@ static void add_touch(struct sim *w, uint32_t d, struct work *k, const struct se
 #undef WITHIN
 }
 
-/* Of a window, what is needed to go on from `filled`, and what is written. */
+/* Reads the pages of a window that are needed to resume at `filled`, and writes the new ones. */
 static void touch_window(struct sim *w, uint32_t d, struct work *k, const struct session *s,
                          uint32_t g, uint32_t to)
 {
@@ -727,7 +726,7 @@ static void touch_window(struct sim *w, uint32_t d, struct work *k, const struct
     }
 }
 
-/* Reads all that the session has, writes [filled, to), and what was guessed behind it. */
+/* Reads all that the session has, writes [filled, to), and speculation behind it. */
 static void dispatch_session(struct sim *w, uint32_t d, struct work *k, struct session *s,
                              uint32_t step)
 {
@@ -760,8 +759,8 @@ static void dispatch_op(struct sim *w, uint32_t d, struct work *k, const struct 
         dispatch_session(w, d, k, s, w->d[d].engine[s->engine].step);
 }
 
-/* What a commit made needless is superseded at once, and nothing else: the resume points around it
- * are still there. */
+/* STATE that a commit made needless is superseded at once, and no other: the resume points around
+ * it still exist. */
 static void look_around(struct sim *w, uint32_t d, uint32_t e, const struct plan *p, uint32_t i)
 {
     const struct session *s = &w->d[d].session[p->session[i]];
@@ -773,8 +772,8 @@ static void look_around(struct sim *w, uint32_t d, uint32_t e, const struct plan
     peek_at(w, d, e, s->ns, s->variant, w->L * (1 + pick(w, 6)));
 }
 
-/* The operations from `from` on are answered: as many as were tried, of which the last may go on.
- * Returns where the next begins. */
+/* The operations from `from` on are answered: as many as were tried, of which the last may be
+ * incomplete. Returns the index of the next one. */
 static uint32_t take_results(struct sim *w, uint32_t d, const struct plan *p, uint32_t from,
                              struct work *k)
 {
@@ -797,8 +796,8 @@ static uint32_t take_results(struct sim *w, uint32_t d, const struct plan *p, ui
     return done;
 }
 
-/* Sends it as libtern does, the rest again where one step of the core is too short, and takes in
- * what comes of it. Returns how many were done. */
+/* Sends the Step as libtern does, repeats the rest where one step of the core is too short, and
+ * applies the results. Returns how many operations were done. */
 static uint32_t send_all(struct sim *w, uint32_t d, uint32_t e, struct plan *p, bool dispatch,
                          struct work **ret_k)
 {
@@ -882,7 +881,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
         run(w, d, e, &p);
 }
 
-/* More of its list is computed, all that is left or a piece of it, and no token is added. */
+/* Computes the rest of its list, or a piece of it, without new tokens. */
 void step_compute(struct sim *w, uint32_t d, uint32_t i)
 {
     const struct session *s = &w->d[d].session[i];
@@ -905,7 +904,7 @@ void step_compute(struct sim *w, uint32_t d, uint32_t i)
     run(w, d, s->engine, &p);
 }
 
-/* The whole chunks that it has written. */
+/* Commits the whole chunks that it has written. */
 void step_commit(struct sim *w, uint32_t d, uint32_t i)
 {
     const struct session *s = &w->d[d].session[i];

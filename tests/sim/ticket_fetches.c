@@ -1,6 +1,6 @@
-/* Fetches by ticket (Y2, Y4, Y6), as an engine asks for them and as their answers are judged: the
- * exact length, every byte of the tail, the STATE to go on from there, the blob, and nobody gets a
- * ticket twice. Also what is made of a ticket that is shown by somebody who has no right to it. */
+/* Fetches by ticket (Y2, Y4, Y6): the engine's requests, and the checks of their answers: the exact
+ * length, every byte of the tail, the STATE to resume there, the blob, and no second winner of a
+ * ticket. Also the answers to a ticket that is shown without a right to it. */
 #include "causes.h"
 #include "disk.h"
 #include "tickets.h"
@@ -26,7 +26,7 @@ static uint32_t empty_session(struct sim *w, uint32_t d, uint32_t tenant, uint32
     return NO;
 }
 
-/* One that has some of the tokens already, and pages of its own behind them. */
+/* A session that has some of the tokens already, and pages of its own behind them. */
 static uint32_t begun_session(struct sim *w, uint32_t d, const struct shown *of, uint32_t n)
 {
     uint32_t at = pick(w, SESSIONS),
@@ -57,7 +57,7 @@ static uint32_t find_session(struct sim *w, uint32_t d, uint32_t tenant, uint32_
     return i;
 }
 
-/* What is shown in place of what was given. */
+/* Forges the ticket that is shown. */
 static void spoil(struct sim *w, struct tfetch *f)
 {
     struct ticket *t = &f->of.ticket;
@@ -101,7 +101,7 @@ static void send(struct sim *w, uint32_t d, uint32_t i, struct tfetch *f)
     fetch_send(w, d, s, &ev, conn);
 }
 
-/* The tokens of the session that it is a ticket of. */
+/* The sequence of the session behind the ticket. */
 static uint32_t shown_variant(struct sim *w, uint32_t d, const struct shown *of)
 {
     const struct tk *t = ticket_of(w, d, &of->ticket);
@@ -109,8 +109,8 @@ static uint32_t shown_variant(struct sim *w, uint32_t d, const struct shown *of)
     return t ? ticket_session(w, d, t)->variant : of->variant;
 }
 
-/* Somebody at the other daemon, now and then at this one, fetches what it has handed over, or
- * will. */
+/* A session at the other daemon, now and then at this one, fetches what the daemon has handed over,
+ * or will. */
 void ask_ticket(struct sim *w, uint32_t d, bool follow)
 {
     const struct shown *of = ticket_pick(w, d);
@@ -140,7 +140,7 @@ void ask_ticket(struct sim *w, uint32_t d, bool follow)
     send(w, to, i, &f);
 }
 
-/* An engine whose pool has the same ranks, or one that pages are resharded for. */
+/* An engine whose pool has the same ranks, or one whose layout pages are resharded to. */
 static uint32_t engine_like(struct sim *w, uint32_t d, const struct session *of, uint32_t ranks)
 {
     for (uint32_t e = 0; e < ENGINES; e++) {
@@ -196,7 +196,7 @@ void ticket_came_last(struct sim *w, uint32_t d, uint32_t i, uint32_t by)
     MARK(ticket_came_not);
 }
 
-/* Is its fetch still under way? */
+/* Is the fetch still under way? */
 static bool asked_now(const struct sim *w, uint32_t d, const struct asked *a)
 {
     for (uint32_t i = 0; i < SESSIONS && a->pull.gen; i++)
@@ -230,7 +230,7 @@ void ticket_opened(struct sim *w, uint32_t d, const struct peer_msg *msg, const 
                         .forged = f->forged};
 }
 
-/* The time of a transfer by ticket, at least. */
+/* The least timeout of a transfer by ticket. */
 static uint64_t time_least(const struct sim *w)
 {
     return w->limits.ticket_deadline_ns < w->limits.transfer_deadline_ns
@@ -249,7 +249,7 @@ void ticket_page_refused(struct sim *w, uint32_t d, struct pull_id pull)
     a->word_ns = a->word_ns < most ? a->word_ns : most;
 }
 
-/* The source has said nothing of why it refused a page, and its time for that is over. */
+/* The source has not sent the cause of its refusal of a page, and the time for that is over. */
 static bool unsaid(const struct sim *w, const struct asked *a)
 {
     return a->word_ns > 0 && w->now >= a->word_ns;
@@ -263,7 +263,7 @@ struct asked *ticket_asked(struct sim *w, uint32_t d, struct pull_id pull)
     return NULL;
 }
 
-/* Who knows the ticket. NULL: it was given long ago. */
+/* The router's entry of the ticket. NULL: it was given long ago. */
 static struct shown *shown_by(const struct sim *w, const struct shown *of)
 {
     struct shown *at = w->tickets[of->daemon]->shown;
@@ -274,7 +274,7 @@ static struct shown *shown_by(const struct sim *w, const struct shown *of)
     return NULL;
 }
 
-/* Somebody else has got it. */
+/* Has another fetch taken the ticket? */
 static bool has_winner(const struct sim *w, const struct shown *of)
 {
     const struct shown *known = shown_by(w, of);
@@ -282,11 +282,11 @@ static bool has_winner(const struct sim *w, const struct shown *of)
     return known && known->won;
 }
 
-/* Y2: success consumes it. Where the last message may have been lost, the source does not know. */
+/* Y2: success consumes it. If the last message may be lost, the source does not know of it. */
 static void check_winner(struct sim *w, const struct shown *taken)
 {
     struct shown *of = shown_by(w, taken);
-    uint32_t winner = sim_far(w, taken->daemon); /* which has dialled */
+    uint32_t winner = sim_far(w, taken->daemon); /* the daemon that dialled */
 
     EXPECT(!has_winner(w, taken) || w->link[winner].lossy, "ticket_taken_twice", "ticket %u.%u",
            taken->ticket.id.slot, taken->ticket.id.gen);
@@ -294,12 +294,12 @@ static void check_winner(struct sim *w, const struct shown *taken)
         of->won = 1;
 }
 
-/* Y6: the source hears of the end that the engine was told. */
+/* Y6: the source learns the same outcome as the engine. */
 void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
     const struct asked *a = ticket_asked(w, d, msg->pull);
 
-    if (a && !a->answered && msg->err == TERN_OK) /* the engine hears of it by its next Match */
+    if (a && !a->answered && msg->err == TERN_OK) /* the engine learns it from its next Match */
         check_winner(w, &a->of);
     if (!a || !a->answered)
         return;
@@ -309,7 +309,7 @@ void ticket_done(struct sim *w, uint32_t d, const struct peer_msg *msg)
 
 /* --- the answer --- */
 
-/* Y5: a fetch that follows takes its pages first. Did it come that far? */
+/* Y5: a fetch that follows allocates its pages first. Did it reach that point? */
 static bool began(const struct reply *r)
 {
     return r->err == TERN_POOL_EXHAUSTED || r->err == TERN_QUOTA || r->err == TERN_TIMED_OUT ||
@@ -327,7 +327,7 @@ static void check_begun(struct sim *w, uint32_t d, const struct session *s, cons
                r->text);
 }
 
-/* It was refused before anybody was asked. */
+/* The fetch was refused before a source was asked. */
 static void refused(struct sim *w, uint32_t d, struct session *s, const struct tfetch *f,
                     const struct reply *r)
 {
@@ -389,7 +389,7 @@ void ticket_take(struct sim *w, uint32_t d, struct session *s, const struct tfet
            l->written, l->allocated, n);
     check_blob(w, of, r);
     check_winner(w, of);
-    if (had) { /* the blob alone has come */
+    if (had) { /* only the blob has arrived */
         same_lengths(w, s, l, "ticket_had_all");
         MARK(ticket_had_all);
         return;
@@ -416,7 +416,7 @@ void ticket_take(struct sim *w, uint32_t d, struct session *s, const struct tfet
         MARK(follow_with_state);
 }
 
-/* Of one that follows the model knows why it ended, and when its time was over. */
+/* For a fetch that follows the model knows why it ended, and its deadline. */
 static void check_followed(struct sim *w, uint32_t d, const struct session *s,
                            const struct asked *a, const struct reply *r)
 {
@@ -444,7 +444,7 @@ static void check_followed(struct sim *w, uint32_t d, const struct session *s,
     }
 }
 
-/* What the source has said, or what became of it on the way. */
+/* The cause that the source sent, or an event on the way. */
 static void check_failure(struct sim *w, uint32_t d, const struct session *s, const struct asked *a,
                           const struct reply *r)
 {

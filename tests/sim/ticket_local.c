@@ -1,5 +1,5 @@
 /* Fetches by ticket at the daemon that gave it (Y2): no byte moves. The session borrows the path of
- * the one that was handed over, and its pages change their owner, in the step that asks for it. */
+ * the one that was handed over, and its pages change their owner, in the step of the request. */
 #include "disk.h"
 #include "tickets.h"
 
@@ -42,7 +42,7 @@ enum tern_err ticket_local_expected(struct sim *w, uint32_t d, const struct sess
                : TERN_INVALID;
 }
 
-/* The pages that are its own are as if a transfer had just brought them. */
+/* The session's own pages change as if a transfer had just fetched them. */
 static void pages_let_go(struct sim *w, uint32_t d, struct session *from)
 {
     struct granule *g = w->d[d].granule[from->tenant];
@@ -69,8 +69,7 @@ static void check_taken(struct sim *w, uint32_t d, const struct session *s)
                "granule %u of the ticket is in no table", i);
 }
 
-/* It is closed. Where its pages have changed their owner, nothing of its own is left in its table.
- */
+/* The session is closed. If its pages have changed their owner, its table has no own pages left. */
 static void from_ends(struct sim *w, uint32_t d, struct session *from, const struct tk *t, bool had)
 {
     if (had) {

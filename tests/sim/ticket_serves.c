@@ -1,10 +1,10 @@
-/* What is asked of tickets by transfers of a peer, and what the source says (Y2, Y4). What is said
- * is compared with what the model had expected before the question was heard. */
+/* A peer's transfers by ticket, and the source's answers (Y2, Y4). Each answer is compared with the
+ * outcome that the model expected before the source received the question. */
 #include "disk.h"
 #include "tickets.h"
 
-/* Y6: nobody else is served before the one that was is heard of, nothing reads it, or its
- * connection has ended. */
+/* Y6: no other fetch is served before the source knows the end of this one, nothing reads it, or
+ * its connection has ended. */
 static void served_no_more(struct tk *t)
 {
     t->served = t->started = t->started && !(t->still && (t->told || t->ends || !t->all));
@@ -61,7 +61,7 @@ struct tk *ticket_server(struct sim *w, uint32_t d, struct pull_id pull)
     return NULL;
 }
 
-/* Before the core hears it. */
+/* Called before the core receives it. */
 void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_t link)
 {
     struct tickets *m = w->tickets[d];
@@ -79,7 +79,7 @@ void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_
             if (!t->served || !pull_id_equal(t->server, a->pull) || t->still)
                 MARK(ticket_taken_late);
             if (t->served && !pull_id_equal(t->server, a->pull))
-                follow_promise_over(w, d, t); /* who came next gets nothing */
+                follow_promise_over(w, d, t); /* the later fetch gets nothing */
         }
         if (!t || !t->served || !pull_id_equal(t->server, a->pull))
             return;
@@ -108,7 +108,7 @@ void ticket_heard(struct sim *w, uint32_t d, const struct peer_msg *msg, uint32_
                        ticket_suits(w, d, a, ticket_session(w, d, t));
 }
 
-/* Why a fetch by ticket is refused. */
+/* Checks the cause of a refused fetch by ticket. */
 static void check_refusal(struct sim *w, uint32_t d, const struct asked *a,
                           const struct peer_msg *msg)
 {
@@ -148,7 +148,7 @@ static void check_refusal(struct sim *w, uint32_t d, const struct asked *a,
         MARK(promise_busy);
 }
 
-/* Of a transfer that was accepted: it is over before it was offered. */
+/* A transfer that was accepted is over before its offer. */
 static void server_ended(struct sim *w, uint32_t d, struct pull_id pull)
 {
     struct tk *t = ticket_server(w, d, pull);
@@ -169,7 +169,7 @@ static struct tk *server_started(struct sim *w, uint32_t d, const struct peer_ms
     return t;
 }
 
-/* All of it is on offer, or will be. */
+/* All of the ticket is offered now, or will be. */
 static void offered_all(struct sim *w, uint32_t d, const struct tk *t, struct asked *a)
 {
     struct ticket as_shown = a->of.ticket;
@@ -193,7 +193,7 @@ bool ticket_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
     }
     if (msg->kind == PEER_PULL_OFFER && msg->err != TERN_OK)
         server_ended(w, d, msg->pull);
-    else if (msg->kind == PEER_PULL_OFFER && !a) /* who asked has been restarted since */
+    else if (msg->kind == PEER_PULL_OFFER && !a) /* the asking daemon has been restarted since */
         return server_started(w, d, msg) != NULL;
     if (!w->cfg.ticket_ms || !a)
         return false;
@@ -235,7 +235,7 @@ bool ticket_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
     return true;
 }
 
-/* Of a window that is moved whole, what the table does not have any more it can't tell. */
+/* For a window that moves whole, pages that have left the table cannot be compared. */
 static bool in_table(const struct sim *w, uint32_t d, const struct session *s,
                      const struct granule *g, uint32_t group, uint32_t at)
 {

@@ -1,7 +1,7 @@
-/* Sessions that were handed over, or will be, as the model has them at the daemon that gave the
- * ticket (Y1 to Y3): how one is made, when it leaves its engine, who may be served by it, and when
- * it ends. What is said to a fetch is compared with what the model had expected before the question
- * was heard. */
+/* Sessions that were handed over, or will be, in the model of the daemon that gave the ticket (Y1
+ * to Y3): how a ticket is made, when it leaves its engine, which fetches it may serve, and when it
+ * ends. Each answer to a fetch is compared with the outcome that the model expected before the
+ * daemon received the question. */
 #include "tickets.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ void tickets_destroy(struct sim *w)
         free(w->tickets[d]);
 }
 
-/* A daemon that starts knows no ticket; who was given one before may still show it. */
+/* A daemon that starts knows no ticket; a router may still show an earlier one. */
 void tickets_clear(struct sim *w, uint32_t d)
 {
     struct tickets *m = w->tickets[d];
@@ -134,7 +134,7 @@ void promise_over(struct sim *w, uint32_t d, const struct session *s)
     MARK(promise_over);
 }
 
-/* Its own pages go: what was said in the very step, was said before. */
+/* The session's own pages go: an answer of the same step was made before. */
 static void count_let_go(struct sim *w, uint32_t d, const struct session *s)
 {
     for (uint32_t i = 0; i < w->granules; i++) {
@@ -145,7 +145,7 @@ static void count_let_go(struct sim *w, uint32_t d, const struct session *s)
     }
 }
 
-/* Nothing reads it: it is closed, as any session is. */
+/* Nothing reads it: it is closed like any session. */
 static void end(struct sim *w, uint32_t d, struct tk *t)
 {
     struct session *s = ticket_session(w, d, t);
@@ -158,8 +158,8 @@ static void end(struct sim *w, uint32_t d, struct tk *t)
     w->tickets[d]->closing = 1;
 }
 
-/* Where things come free in pieces the core may be behind, by as many steps as it takes: the model
- * takes the core's word for when, and looks in tickets_check that it does not stay behind. */
+/* If pages become free in pieces, the core may be behind, by as many steps as it takes: the model
+ * follows the core's view here, and tickets_check verifies that the core catches up. */
 static bool core_has_left(struct sim *w, uint32_t d, const struct session *s)
 {
     struct session_view v;
@@ -168,7 +168,7 @@ static bool core_has_left(struct sim *w, uint32_t d, const struct session *s)
                                  session_id_equal(v.id, s->id) && v.engine.slot == NONE);
 }
 
-/* What it borrows of its window may be a refill (T18). */
+/* The borrowed part of its window may be a refill (T18). */
 static bool state_passed(struct sim *w, uint32_t d, const struct session *s)
 {
     for (STATE_GROUPS(w, g))
@@ -200,9 +200,8 @@ static bool pool_closes(const struct sim *w, uint32_t d, const struct session *s
     return core_pool_view(w->d[d].core, id.slot, &v) && pool_id_equal(v.id, id) && v.closing;
 }
 
-/* Its pages wait for a step, and there is no record for that now. Which releases hold the few
- * records the model does not count, so that is the core's word; it holds no longer than the step.
- */
+/* The ticket's pages wait for a step, and there is no record for that now. The model does not count
+ * which releases use the few records, so it takes the core's view, for this step alone. */
 static bool waits_for_record(struct sim *w, uint32_t d, const struct tk *t)
 {
     const struct session *s = ticket_session(w, d, t);
@@ -222,11 +221,11 @@ static void expire(struct sim *w, uint32_t d, struct tk *t)
         MARK(ticket_expired_while_served);
 }
 
-/* Its time waits while somebody follows it. */
+/* The deadline of a promise waits while somebody follows it. */
 static void promise_after(struct sim *w, uint32_t d, struct tk *t)
 {
     if (session_ends(w, d, ticket_session(w, d, t)))
-        return; /* the abort or the close in this very step came first */
+        return; /* the abort or the close of this step came first */
     if (!t->ends && w->now >= t->until && t->served)
         MARK(promise_outlasts_its_time);
     if (!t->ends && w->now >= t->until && !t->served)
@@ -293,7 +292,7 @@ bool ticket_outlives(struct sim *w, uint32_t d, uint32_t i)
     return false;
 }
 
-/* E3: no checksum of what a step may still write. */
+/* E3: no checksum of pages that a step may still write. */
 void ticket_seal(struct sim *w, uint32_t d, const struct action *act)
 {
     for (uint32_t i = 0; i < SESSIONS; i++) {
@@ -324,7 +323,7 @@ void ticket_sealed_now(struct sim *w, uint32_t d, uint64_t job)
 
 /* --- handing over --- */
 
-/* What it cannot be handed over for, as far as the model is sure. */
+/* Why the session cannot be handed over, as far as the model is sure. */
 static enum tern_err handoff_expected(struct sim *w, uint32_t d, const struct session *s)
 {
     if (s->turn == TURN_FETCHING || s->turn == TURN_LOADING)
@@ -338,8 +337,8 @@ static enum tern_err handoff_expected(struct sim *w, uint32_t d, const struct se
     return TERN_OK;
 }
 
-/* Is not all of the STATE at the written length in the table: in whole segments of the path, and
- * behind them its own? */
+/* Does the table lack a part of the STATE at the written length? It must be whole segments of the
+ * path, and the session's own pages behind them. */
 static bool lacks_window(struct sim *w, uint32_t d, const struct session *s, uint32_t g)
 {
     uint32_t first = window_begin(w, d, g, s->written), chunk = first * w->page_tokens[d][g] / w->L,
@@ -347,13 +346,13 @@ static bool lacks_window(struct sim *w, uint32_t d, const struct session *s, uin
              needed = s->written % w->L == 0 && whole < first ? whole : first;
 
     if (needed * w->page_tokens[d][g] + w->window[g] < s->whole_from)
-        return true; /* a part of the page in which it begins never came */
+        return true; /* its first page arrived only in part */
     if (s->base[g] > first)
         return s->base[g] * w->page_tokens[d][g] % w->L != 0;
     return s->written % w->L == 0 && s->base[g] > seg_first(w, d, g, chunk + 1);
 }
 
-/* `surely`: what may be there is, though no answer has named it. */
+/* `surely`: STATE that may exist counts, though no answer has named it. */
 static bool lacks_state(struct sim *w, uint32_t d, const struct session *s, bool surely)
 {
     const struct chunk *c =
@@ -365,7 +364,7 @@ static bool lacks_state(struct sim *w, uint32_t d, const struct session *s, bool
     for (STATE_GROUPS(w, g)) {
         if (recurrent(w, g) && !s->top[g] && (!c || s->written != s->committed))
             return true;
-        /* A refill may not be read before its step; what came with the chunk, it may. */
+        /* A refill is not readable before its step; STATE that came with the chunk is. */
         if (recurrent(w, g) && !s->top[g] && s->resumed != s->committed &&
             (c->has[g] ? chunk_visible(w, d, c) && !state_visible_of(w, d, c, g)
                        : !surely || !c->maybe[g]))
@@ -376,7 +375,7 @@ static bool lacks_state(struct sim *w, uint32_t d, const struct session *s, bool
     return false;
 }
 
-/* Of a ticket that is made next. */
+/* The uid of the next ticket. */
 static uint32_t uid_next(const struct sim *w)
 {
     return w->tickets[0]->uid + w->tickets[1]->uid + 1;
@@ -394,7 +393,7 @@ static void blob_choose(struct sim *w, struct req_handoff *r, uint32_t *words, u
         r->blob_bytes = TICKET_BLOB_BYTES + 1;
 }
 
-/* The last step that writes its pages; now and then one that is still to come. */
+/* The last step that writes its pages; now and then a later one. */
 static uint32_t handoff_step(struct sim *w, uint32_t d, const struct session *s)
 {
     if (chance(w, 12))
@@ -415,7 +414,7 @@ static struct shown *shown_take(struct sim *w, uint32_t d)
     while (m->shown[m->next_shown].uid && ticket_of(w, d, &m->shown[m->next_shown].ticket))
         m->next_shown = (m->next_shown + 1) % SHOWN;
     at = m->next_shown;
-    m->next_shown = (at + 1) % SHOWN; /* who fetches by one that has ended may still be answered */
+    m->next_shown = (at + 1) % SHOWN; /* a fetch by an ended one may still be answered */
     return &m->shown[at];
 }
 
@@ -437,7 +436,7 @@ static void check_made(struct sim *w, uint32_t d, const struct session *s,
            made->id.gen, made->length, s->id.slot, s->id.gen, length);
 }
 
-/* The ticket is there: a new one, or the one that was promised. */
+/* The ticket exists: a new one, or the promised one. */
 static struct tk *made(struct sim *w, uint32_t d, struct session *s, const struct ticket *ticket)
 {
     struct tickets *m = w->tickets[d];
@@ -466,8 +465,8 @@ static void handed(struct sim *w, uint32_t d, struct session *s, const struct re
     const struct reply *p = w->reply;
     uint32_t step = late_step(s, (uint32_t)r->step);
 
-    /* The promise ended before the request came: its time was over, and the last who followed it
-     * had left in the step before, of which the peer hears in this one. */
+    /* The promise ended before the request came: its time was over, and its last follower had left
+     * in the step before, which the peer learns in this one. */
     if (t->stands && t->promised && !t->served && w->now >= t->until &&
         p->handoff.ticket.key[0] == r->key[0]) {
         expire(w, d, t);
@@ -523,8 +522,7 @@ bool ask_ticket_open(struct sim *w, uint32_t d, uint32_t i)
     request_init(w, d, &ev, OP_TICKET_OPEN, conn);
     ev.request.ticket_open = (struct req_ticket_open){
         .session = s->handle, .deadline_ms = wanted, .key = {pick(w, NONE) + 1ull, pick(w, NONE)}};
-    if (t->stands &&
-        space_current(w, d, s->tenant, s->space)) /* whoever follows it may end there */
+    if (t->stands && space_current(w, d, s->tenant, s->space)) /* its follower may end there */
         t->until = w->now + STEP_NS + stands_ms(w, wanted) * MS;
     sim_ask(w, d, &ev, "ticket_open_answer");
     p = w->reply;
@@ -572,8 +570,8 @@ bool ask_handoff(struct sim *w, uint32_t d, uint32_t i)
         (lacks_state(w, d, s, true) || ev.request.handoff.blob_bytes > TICKET_BLOB_BYTES))
         want = TERN_INVALID;
     unsure = want == TERN_OK && lacks_state(w, d, s, false);
-    /* A close that waits behind a turn is answered. A session that fetches is not handed over: its
-     * fetch may end in this very step. */
+    /* The hand-over ends a turn, so a waiting close is answered. A session that fetches is not
+     * handed over: its fetch may end in this step. */
     s->ending = s->turn != TURN_FETCHING;
     if (ev.request.handoff.blob_bytes > 0 && !w->ample)
         w->d[d].pool[s->pool].evictions++;
@@ -609,7 +607,7 @@ static void forge(struct sim *w, struct ticket *t)
     }
 }
 
-/* What whoever shows it is told. */
+/* The answer to a request that shows this ticket. */
 enum tern_err shown_expected(struct sim *w, uint32_t d, const struct ticket *t, uint32_t tenant)
 {
     const struct tk *tk = ticket_of(w, d, t);
@@ -641,7 +639,7 @@ static uint32_t engine_of_tenant(struct sim *w, uint32_t d, uint32_t tenant)
     return NO;
 }
 
-/* Shows it in a request of its own. `ret_want`: what has to be said. */
+/* Shows the ticket in a request of its own. `ret_want`: the required answer. */
 static bool show(struct sim *w, uint32_t d, bool forged, struct event *ev, enum op op,
                  enum tern_err *ret_want)
 {
@@ -745,7 +743,7 @@ bool ticket_done_comes(const struct sim *w, uint32_t source)
     return false;
 }
 
-/* --- what there is of them in the core, when nothing is left over --- */
+/* --- tickets in the core, when no work is left over --- */
 
 static void check_pages(struct sim *w, uint32_t d)
 {

@@ -1,10 +1,10 @@
-/* Turns (M5 to M7, M12): who may use a session. While a turn is in flight the model names the
- * session by the turn's handle in all that it asks; here it also asks by those that are not good.
- * What ends a turn besides a request (its time, its connection) the model counts for itself. */
+/* Turns (M5 to M7, M12): who may use a session. While a turn is in flight the model's requests name
+ * the session by the turn's handle; this file also uses handles that are not valid. The model
+ * tracks by itself the ends of turns without a request (timeout, closed connection). */
 #include "records.h"
 #include "tickets.h"
 
-/* A connection of the engine, whichever. */
+/* Any connection of the engine. */
 uint32_t any_seat(struct sim *w, uint32_t d, uint32_t e)
 {
     const struct engine *g = &w->d[d].engine[e];
@@ -27,7 +27,7 @@ static void turn_over(struct sim *w, uint32_t d, struct session *s, bool ended)
     s->gate = s->gate == GATE_CLAIMED || (!ended && s->close_conn == NO) ? GATE_OPEN
               : ended                                                    ? GATE_CLOSED
                                                                          : GATE_UNCLOSED;
-    s->ending |= s->gate == GATE_CLOSED; /* when the core comes to it */
+    s->ending |= s->gate == GATE_CLOSED; /* until the core has processed it */
 }
 
 static bool claimed(const struct session *s)
@@ -48,8 +48,8 @@ void turns_pass(struct sim *w, uint32_t d)
     }
 }
 
-/* A request is made before the time passes at which the core sees it: so that nothing ends in
- * between, what is about to end does so first. */
+/* A request is made before the core sees the time of its step: whatever would end in between ends
+ * first. */
 void turns_near(struct sim *w)
 {
     for (;;) {
@@ -64,7 +64,7 @@ void turns_near(struct sim *w)
                     at = end;
             }
         if (at == from)
-            return; /* none ends soon */
+            return; /* no turn ends soon */
         w->now = at;
         sim_timers(w, 0);
         sim_timers(w, 1);
@@ -101,7 +101,7 @@ static uint32_t close_step(const struct session *s)
     return s->slid_step > step ? s->slid_step : step;
 }
 
-/* The answer to a SessionClose that had to wait. False: this is not one. */
+/* The answer to a SessionClose that had to wait. Returns false if it is another answer. */
 bool session_closed(struct sim *w, uint32_t d, const struct reply *r)
 {
     struct session *s = NULL;
@@ -123,7 +123,7 @@ bool session_closed(struct sim *w, uint32_t d, const struct reply *r)
     }
     EXPECT(r->err == TERN_OK, "close_refused", "err %u %s", r->err, r->text);
     if (s->gate != GATE_CLOSED && (s->ending || w->d[d].engine[s->engine].dying))
-        return true; /* it ends by what is under way */
+        return true; /* the request under way ends it */
     EXPECT(s->gate == GATE_CLOSED, "closed_in_a_turn", "session %u.%u, gate %u", s->id.slot,
            s->id.gen, s->gate);
     session_forget(w, d, s, close_step(s));
@@ -131,7 +131,7 @@ bool session_closed(struct sim *w, uint32_t d, const struct reply *r)
     return true;
 }
 
-/* Has the core come to the close that waited for the end of a turn? */
+/* Has the core begun the close that waited for the end of a turn? */
 static bool close_begun(const struct sim *w, uint32_t d, const struct session *s)
 {
     struct session_view v;
@@ -145,7 +145,7 @@ bool session_ends(const struct sim *w, uint32_t d, const struct session *s)
     return !s->live || (s->gate == GATE_CLOSED ? close_begun(w, d, s) : s->ending);
 }
 
-/* Where nobody hears of the close, it is seen. */
+/* If nobody receives the answer to the close, the core's state shows it. */
 void turns_look(struct sim *w, uint32_t d)
 {
     for (uint32_t i = 0; i < SESSIONS; i++) {
@@ -156,7 +156,7 @@ void turns_look(struct sim *w, uint32_t d)
     }
 }
 
-/* One that is to be closed when its step has passed, at the latest, is. */
+/* A session to be closed is closed when its step has passed, at the latest. */
 void turns_check(struct sim *w, uint32_t d)
 {
     if (core_deadline(w->d[d].core) <= w->now)
@@ -194,7 +194,7 @@ void begin_turn(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     MARK(turn_begun);
 }
 
-/* What any request by that handle is answered. */
+/* The required answer to any request by that handle. */
 static void refused(struct sim *w, uint32_t d, uint32_t conn, struct session_id id,
                     enum tern_err err)
 {
@@ -242,7 +242,7 @@ static void end(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 
     if ((s->turn == TURN_FETCHING || s->turn == TURN_LOADING) && s->gate == GATE_CLOSING &&
         s->last_step > done)
-        return; /* as for a close: what the transfer has pinned the model can't know */
+        return; /* as for a close: the model cannot know what the transfer has pinned */
     request_init(w, d, &ev, OP_TURN_END, conn);
     ev.request.turn_end.session = s->handle;
     ev.request.turn_end.step = s->last_step <= done && chance(w, 50) ? 0 : s->last_step;
@@ -250,14 +250,14 @@ static void end(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
           (uint32_t)ev.request.turn_end.step);
     if (s->turn_step < ev.request.turn_end.step)
         s->turn_step = (uint32_t)ev.request.turn_end.step;
-    turn_over(w, d, s, true); /* before the answer: a close that waited is told in the same step */
+    turn_over(w, d, s, true); /* before the answer: a waiting close is answered in the same step */
     sim_ask(w, d, &ev, "turn_answer");
     EXPECT(w->reply->err == TERN_OK, "turn_end_refused", "err %u %s", w->reply->err,
            w->reply->text);
 }
 
-/* By the session's own handle, while a turn is in flight: its step is of no use, what counts is
- * that of the turn's end. */
+/* A close by the session's own handle, while a turn is in flight: its step has no effect, that of
+ * the turn's end counts. */
 static void close_behind(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 {
     struct event ev;
@@ -275,7 +275,7 @@ static void close_behind(struct sim *w, uint32_t d, struct session *s, uint32_t 
            s->id.gen);
 }
 
-/* By a handle that is good: as an operation of a Step would. */
+/* A close by a valid handle: like the operation of a Step. */
 static void close_now(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 {
     const struct engine *g = &w->d[d].engine[s->engine];
@@ -340,7 +340,7 @@ void ask_turn(struct sim *w, uint32_t d, uint32_t i)
     }
 }
 
-/* The end of a history: whoever has a turn ends it. */
+/* Ends every turn, at the end of a history. */
 void turns_end(struct sim *w, uint32_t d)
 {
     for (uint32_t i = 0; i < SESSIONS; i++) {

@@ -1,5 +1,5 @@
-/* Who waits for a step (E10). The connection that an engine's leader asks on waits for one step at
- * a time. The model answers when its own count of what all ranks have done says so. */
+/* Waits for a step (E10). The connection of an engine's leader waits for one step at a time. The
+ * model expects the answer when, by its own count, all ranks have done the step. */
 #include "sim.h"
 
 void ask_wait(struct sim *w, uint32_t d, uint32_t e)
@@ -21,7 +21,7 @@ void ask_wait(struct sim *w, uint32_t d, uint32_t e)
     c->wait_step = (uint32_t)ev.request.wait_published.step;
     TRACE("  engine %u.%u waits for step %u\n", d, e, c->wait_step);
     sim_step(w, d, &ev);
-    if (c->wait_request == 0 && c->replaced) { /* answered at once: the one before goes on */
+    if (c->wait_request == 0 && c->replaced) { /* answered at once: the earlier wait continues */
         c->wait_request = c->replaced;
         c->wait_step = before;
         c->replaced = 0;
@@ -56,11 +56,11 @@ void wait_answered(struct sim *w, uint32_t d, const struct reply *r)
     c->wait_request = 0;
 }
 
-/* One whose process has gone waits no more, and nobody listens. */
+/* A wait ends with its process, and nobody receives the answer. */
 void waits_check(struct sim *w, uint32_t d)
 {
     if (w->cfg.give_back && core_deadline(w->d[d].core) <= w->now)
-        return; /* it is answered after what the step frees, which comes in pieces */
+        return; /* the answer follows the step's releases, which take pieces */
     for (uint32_t i = 0; i < CONNS; i++) {
         const struct conn *c = &w->d[d].conn[i];
         const struct engine *g = &w->d[d].engine[c->engine];

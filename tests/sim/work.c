@@ -1,4 +1,4 @@
-/* See work.h. The compiler calls the one function here at the head of each basic block of what it
+/* See work.h. The compiler calls the one function here at the head of each basic block that it
  * instruments. */
 #include "work.h"
 

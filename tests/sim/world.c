@@ -1,5 +1,5 @@
-/* One history: sets the world up, carries the choices out one after another, hands each event to a
- * core and takes its actions in. */
+/* One history: creates the world, carries the choices out one after another, sends each event to a
+ * core and processes its actions. */
 #include "disk.h"
 #include "records.h"
 #include "tickets.h"
@@ -18,7 +18,7 @@
 #include "testing/secret.h"
 
 #define GIVE_BACK_STEPS 4096
-#define HISTORY_S       10 /* of processor time, whatever else the machine does; most take 1 ms */
+#define HISTORY_S       10 /* of processor time, whatever the load; most take 1 ms */
 
 static struct sim *running; /* for the hook of check() */
 
@@ -33,7 +33,7 @@ void violation(struct sim *w, const char *what, const char *format, ...)
     longjmp(w->failed, 1);
 }
 
-/* What the cores' trees look like. */
+/* Prints the prefix trees of the cores. */
 static void print_trees(const struct sim *w)
 {
     struct node_view v;
@@ -64,8 +64,8 @@ static void on_audit(const char *text)
         violation(running, "audit", "%s", text);
 }
 
-/* A core that reads where nothing is, or does not come back, has failed like any other: the history
- * can be shrunk. */
+/* A core that reads an invalid address, or hangs, has failed like any other: the history can be
+ * shrunk. */
 static void on_crash(int sig)
 {
     struct sim *w = running;
@@ -122,8 +122,8 @@ void sim_destroy(struct sim *w)
     free(w->out);
 }
 
-/* X8: in some histories a tenant may have less under way from the peer than from all; where one of
- * two sources is slow, some pages from each. */
+/* X8: in some histories a tenant may have fewer bytes under way from the peer than in all; where
+ * one of two sources is slow, pages from each must fit. */
 static uint64_t flow_bytes(const struct config *c)
 {
     if (c->slow)
@@ -183,7 +183,7 @@ static void set_limits(struct sim *w)
                              .ticket_deadline_ns = (c->ticket_ms ? c->ticket_ms : 1) * MS};
 }
 
-/* Sequences that begin alike: one parent each, and a token from which they differ. */
+/* Sequences with common beginnings: each has one parent, and a token from which they differ. */
 static void make_tokens(struct sim *w)
 {
     struct prng p;
@@ -297,7 +297,7 @@ static void daemon_clear(struct sim *w, uint32_t d)
     memcpy(m->own_reset, m->heard_reset, sizeof m->own_reset);
     for (uint32_t t = 0; t < TENANTS; t++)
         for (uint32_t i = 0; i < NAMESPACES; i++)
-            m->content[t][i] = w->resets; /* there is none */
+            m->content[t][i] = w->resets; /* none */
     memset(m->question, 0, sizeof m->question);
     m->fetched = 0;
     memset(m->urgent_row, 0, sizeof m->urgent_row);
@@ -320,7 +320,7 @@ static void daemon_clear(struct sim *w, uint32_t d)
     memset(m->known, 0, sizeof m->known);
 }
 
-/* A new incarnation: new memory, no state. Its engines lost their connections and have to start
+/* A new incarnation: new memory, no state. The engines lost their connections and have to start
  * again. */
 void daemon_restart(struct sim *w, uint32_t d)
 {
@@ -333,7 +333,7 @@ void daemon_restart(struct sim *w, uint32_t d)
         if (m->pool[i].open)
             m->old_pool = m->pool[i].id;
     FAULT(daemon_restarted);
-    w->link[d].incarnation = w->link[d].former = 0; /* it knows of no life of its peer */
+    w->link[d].incarnation = w->link[d].former = 0; /* it knows no incarnation of its peer */
     TRACE("  daemon %u restarts\n", d);
     w->events += core_changes(m->core);
     disk_crash(w, d);
@@ -341,7 +341,7 @@ void daemon_restart(struct sim *w, uint32_t d)
         if (c != d && sim_far(w, c) != d)
             continue;
         net_cut(w, c);
-        for (uint32_t side = 0; side < 2; side++) /* of it has forgotten it; another will learn */
+        for (uint32_t side = 0; side < 2; side++) /* its own side; the other learns later */
             if ((side == 0 ? c : sim_far(w, c)) == d)
                 w->link[c].up[side] = 0;
     }
@@ -353,8 +353,8 @@ void daemon_restart(struct sim *w, uint32_t d)
 
 /* --- events --- */
 
-/* E4: more records than the tenant can ever have. The numbers tell it from too few pages; what else
- * is judged of it is what is judged of a table that is full. */
+/* E4: more records than the tenant can ever have, unlike too few pages by its numbers. Otherwise
+ * the checks for a full table apply. */
 static enum tern_err full_for_ever(enum tern_err err, const struct shortage *s,
                                    const uint64_t number[REPLY_NUMBERS])
 {
@@ -422,12 +422,12 @@ static void take(struct sim *w, uint32_t d, const struct action *a)
     case ACT_DISK_WRITE: take_disk_write(w, d, a); break;
     case ACT_DISK_DROP: take_disk_drop(w, d, a); break;
     case ACT_ENGINE_STUCK:
-    case ACT_STEP_WANTED: break; /* ranks are read as the seed says */
+    case ACT_STEP_WANTED: break; /* the seed decides when ranks are read */
     }
 }
 
-/* Between two steps the core's memory agrees with itself, and where the core has left nothing over
- * and no time has passed it has nothing to do: what it did then was forgotten. */
+/* Between two steps the core's memory is consistent. Without leftover work and passed time there is
+ * nothing to do: an action now would be late. */
 static void look_inside(struct sim *w, uint32_t d)
 {
     struct event idle = {.kind = EV_TIMER, .now_ns = w->now};
@@ -461,8 +461,8 @@ static void step_once(struct sim *w, uint32_t d, struct event *event)
         look_inside(w, d);
 }
 
-/* What was released and comes free in pieces does so before the next request: the model knows free
- * pages and those that are not, and nothing in between. The audit looks at each piece. */
+/* Pages that are freed in pieces become free before the next request: the model knows free and used
+ * pages, and nothing in between. The audit checks each piece. */
 void give_back_all(struct sim *w, uint32_t d)
 {
     struct event ev = {.kind = EV_TIMER};
@@ -493,7 +493,8 @@ void sim_ask(struct sim *w, uint32_t d, struct event *event, const char *what)
     EXPECT(w->reply, what, "no answer");
 }
 
-/* As sim_ask, for what the core carries out in pieces: timers that are due at once go on. */
+/* As sim_ask, for requests that the core carries out in pieces: timers that are due at once
+ * continue them. */
 void sim_ask_in_pieces(struct sim *w, uint32_t d, struct event *event, const char *what)
 {
     struct event ev = {.kind = EV_TIMER};
@@ -506,7 +507,7 @@ void sim_ask_in_pieces(struct sim *w, uint32_t d, struct event *event, const cha
     EXPECT(w->reply, what, "no answer");
 }
 
-/* The shell calls the core when its deadline has come: work that did not fit one step, or time that
+/* The shell calls the core at its deadline: for work that did not fit one step, or time that
  * passed. */
 void sim_timers(struct sim *w, uint32_t d)
 {
@@ -533,7 +534,7 @@ void sim_timers(struct sim *w, uint32_t d)
 
 /* --- the history --- */
 
-/* `far`: at the other daemon; 0: as many. */
+/* `far`: at the other daemon; 0: the same. */
 static void set_tokens(struct sim *w, uint32_t g, uint32_t near, uint32_t far)
 {
     w->page_tokens[0][g] = near;
@@ -597,7 +598,7 @@ static void set_worlds(struct sim *w)
     }
 }
 
-/* Where the ranks of each engine live: by their numbers, or on regions that are drawn. */
+/* Regions of the ranks of each engine: by their numbers, or drawn. */
 static void set_regions(struct sim *w)
 {
     struct prng p;
@@ -664,7 +665,7 @@ void history_watch(uint32_t seconds)
 bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash)
 {
     running = w;
-    check_set_hook(on_check); /* a check that fails takes it away */
+    check_set_hook(on_check); /* a check that fails removes it */
     history_watch(HISTORY_S);
     if (setjmp(w->failed)) {
         history_watch(0);

@@ -152,19 +152,19 @@
     X(152, ASK_STRANGERS, "ask a peer that does not share the tenant")                             \
     X(153, ASK_KEPT, "keep the record of a question whose fetch was cancelled")
 
-/* These are the seam's: `tern-sim --rdma` finds them. */
+/* Bugs of the seam: `tern-sim --rdma` finds them. */
 #define BUG_IS_SEAM(n)                                                                             \
     (((n) >= 21 && (n) <= 27) || ((n) >= 56 && (n) <= 59) || (n) == 111 || (n) == 118 ||           \
      (n) == 119 || (n) == 121)
 
-/* These show where a daemon has a disk, and nowhere else. */
+/* Bugs that show only where a daemon has a disk. */
 #define BUG_IS_OF_DISK(n)                                                                          \
     (((n) >= 79 && (n) <= 92) || ((n) >= 140 && (n) <= 143) || (n) == 148 || (n) == 150)
 
-/* These make a step of the core too long: histories with large geometries find them. */
+/* Bugs that make a step of the core too long: histories with large geometries find them. */
 #define BUG_IS_LARGE(n) (((n) >= 123 && (n) <= 133) || (n) == 149)
 
-/* These are seen where three daemons know of each other: fleets find them. */
+/* Bugs that show where three daemons know of each other: fleets find them. */
 #define BUG_IS_FLEET(n) ((n) == 146)
 
 enum planted_bug {
@@ -174,7 +174,7 @@ enum planted_bug {
         BUG_END
 };
 
-extern unsigned planted_bug; /* the one that is turned on, 0: none */
+extern unsigned planted_bug; /* the planted one; 0: none */
 #define BUG(name) (planted_bug == BUG_##name)
 
 #endif

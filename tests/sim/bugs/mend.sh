@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# mend.sh: writes every patch of this folder anew against the sources as they are, after a change moved the
-# lines around it. Where a patch does not fit any more even with its context ignored, it stops and shows what is
-# left over: say by hand in that patch where the bug belongs now, and run this again.
+# mend.sh: rewrites every patch of this folder against the present sources, after a change moved the lines around
+# it. If a patch no longer applies even with its context ignored, mend.sh stops and shows the rejected hunks: edit
+# that patch by hand to the bug's new place, and run mend.sh again.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 work=$(mktemp -d)

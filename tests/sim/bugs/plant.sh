@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # plant.sh SOURCE OUT: copies the sources of daemon/core, daemon/seam and daemon/reshard below OUT and applies every patch
-# of this folder to the copy, in the order of their numbers. A file whose text stays as it is keeps its
-# time, so that nothing is compiled for nothing.
+# of this folder to the copy, in the order of their numbers. A file with unchanged text keeps its time, so that
+# it is not compiled again.
 set -euo pipefail
 source=${1:?the root of the sources} out=${2:?where the copy goes}
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,6 +1,6 @@
-/* What lies in the pages of a fleet: each token has its bytes at its place in a page, head by head,
- * whatever a page's tokens and the ranks that divide the heads. They follow from the namespace and
- * all tokens up to that one, so a token in a wrong place is seen. Resharding is the plan of
+/* The bytes in the pages of a fleet: each token has bytes at its place in a page, head by head,
+ * whatever the page_tokens and the ranks that divide the heads. The bytes follow from the namespace
+ * and all tokens up to that one, so a token in a wrong place is detected. Resharding is the plan of
  * daemon/reshard, carried out by its reference. */
 #include "../shard.h"
 #include "base/hash.h"
@@ -8,7 +8,7 @@
 #include "world.h"
 
 #define PIECES   256u
-#define MARK     0xa5 /* of a leased page that nobody has written yet */
+#define MARK     0xa5 /* of a leased page without data */
 #define HEAD     (FLEET_TOKEN / FLEET_HEADS)
 #define MOVE_MAX (RIG_SPAN_PAGES * FLEET_RANKS)
 
@@ -17,7 +17,7 @@ static uint64_t head_word(uint64_t chain, uint32_t head)
     return hash_mix(chain, head + 1);
 }
 
-/* The token in each rank's page: written, or compared. Returns whether it is right. */
+/* Writes the token in each rank's page, or compares it. Returns true if it is right. */
 static bool token_does(struct rig_session *s, const struct pool_view *v, uint32_t t, uint64_t chain,
                        bool write)
 {

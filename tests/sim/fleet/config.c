@@ -9,7 +9,7 @@ static const char *const kind_name[] = {
 #undef X
 };
 
-/* A third of the histories does more of what seldom comes together. */
+/* A third of the histories has more of events that rarely coincide. */
 enum theme { THEME_NONE, THEME_TOGETHER, THEME_SOURCES, THEME_HANDOFF, THEME_DISK, THEMES };
 #define THEME_KINDS 9u
 #define MORE        4u /* times */

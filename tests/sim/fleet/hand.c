@@ -1,5 +1,5 @@
-/* Sessions of a fleet that compute in pieces, are handed over, and come to others by their tickets:
- * the choices. What the answers of fetches may be, tickets.c says. */
+/* The choices for sessions of a fleet that compute in pieces, are handed over, and reach other
+ * daemons by their tickets. tickets.c judges the answers to fetches. */
 #include "world.h"
 
 #define TICKETS_MOST (FLEET_TICKETS - 2 * FLEET) /* of choices; the last fetches need some, too */
@@ -51,7 +51,7 @@ static uint32_t some_deadline(void)
     return fpick(3) ? 0 : 10 + fpick(3000);
 }
 
-/* Its length is open. */
+/* Opens a ticket, of an open length. */
 static void promises(struct fdaemon *d, struct frun *run)
 {
     struct request request = {.op = OP_TICKET_OPEN,
@@ -116,7 +116,7 @@ static void run_ends(struct frun *run)
     run->s = NULL;
 }
 
-/* The promised ticket is given its length, if it stood until now. */
+/* The promised ticket gets its length, if it stood until now. */
 static struct fticket *handed(struct fdaemon *d, const struct frun *run, const struct reply *r)
 {
     const struct ticket *made = &r->handoff.ticket;
@@ -149,7 +149,7 @@ static void check_refused(const struct fdaemon *d, const struct frun *run, const
             "handoff", "error %u %s", r->err, r->text);
 }
 
-/* True: the session is a ticket's now. */
+/* Returns true if the session belongs to a ticket now. */
 static bool hands_over(struct fdaemon *d, struct frun *run, uint32_t hops)
 {
     uint32_t words[BLOB_WORDS], n = fpick(BLOB_WORDS + 1);
@@ -185,7 +185,7 @@ static bool hands_over(struct fdaemon *d, struct frun *run, uint32_t hops)
     return true;
 }
 
-/* What came by a ticket, or by another fetch, is handed on. */
+/* Hands over a session that came by a ticket, or by another fetch. */
 static bool hands_on(struct fdaemon *d, struct fask *a)
 {
     struct frun run;
@@ -212,7 +212,7 @@ bool do_handoff(void)
         return hands_on(d, fask_answered(d));
     if (!run->s)
         return false;
-    if (fpick(16) == 0) { /* it ends otherwise */
+    if (fpick(16) == 0) { /* it ends without a ticket */
         run_ends(run);
         return false;
     }
@@ -228,7 +228,7 @@ bool do_handoff(void)
 
 /* --- fetching --- */
 
-/* Most often one that stands, of the newest. 0: there is none. */
+/* Most often a standing one of the newest. 0: none. */
 static uint32_t some_ticket(void)
 {
     uint32_t n = 0, at;
@@ -241,7 +241,7 @@ static uint32_t some_ticket(void)
     return at;
 }
 
-/* How long the list is at whose end the ticket is, or will be. */
+/* Length of the list of the ticket's session, now or at its end. */
 static uint32_t list_of(uint32_t ticket)
 {
     const struct fticket *t = &fw.ticket[ticket - 1];
@@ -356,7 +356,7 @@ void fruns_lost(struct fdaemon *d)
             fw.ticket[d->run[i].ticket - 1].over = 1;
 }
 
-/* A source that is busy is asked again. */
+/* Repeats the fetch while the source is busy. */
 static const struct reply *answered(const struct fdaemon *d, const struct fask *a)
 {
     const struct reply *r = rig_reply_to(d->rig, a->request);
@@ -373,7 +373,7 @@ static const struct reply *answered(const struct fdaemon *d, const struct fask *
     return r;
 }
 
-/* Y6: the source gives the transfer up before it hears that all has come. */
+/* Y6: the source ends the transfer before it learns that all has arrived. */
 static void word_comes_late(struct fdaemon *d, const struct fdaemon *source)
 {
     FTRACE("  daemon %u gives up what %u has\n", fdaemon_number(source), fdaemon_number(d));
@@ -384,7 +384,7 @@ static void word_comes_late(struct fdaemon *d, const struct fdaemon *source)
     FMARK(ticket_word_late);
 }
 
-/* Y1: one that nobody has asked for comes to the first who does. */
+/* Y1: a ticket without a fetch goes to the first that asks. */
 static void comes_last(uint32_t ticket)
 {
     const struct fticket *t = &fw.ticket[ticket - 1];
@@ -404,7 +404,7 @@ static void comes_last(uint32_t ticket)
         d->rig->automatic = RIG_ALL;
         if (!a->s)
             continue;
-        if (r && r->err == TERN_BUSY) /* of records, or of resets that are told */
+        if (r && r->err == TERN_BUSY) /* of records, or of resets under way */
             return;
         FEXPECT(r && r->err == TERN_OK, "ticket_lost_last", "ticket %u: error %u %s", ticket,
                 r ? r->err : 0, r ? r->text : "no answer");

@@ -1,5 +1,5 @@
-/* Leases (E5) of a fleet's engines: pages that an engine holds before it needs them. Nobody else
- * has one, nor writes it, until it is assigned or given back. */
+/* Leases (E5) of a fleet's engines: pages that an engine owns before it needs them. Nobody else
+ * gets or writes such a page until it is assigned or unleased. */
 #include "world.h"
 
 #define PAGES_MOST 12u /* of a request */
@@ -53,7 +53,7 @@ static enum tern_err gives_back(struct fdaemon *d, const struct page_ref *refs, 
     return r->err != TERN_OK ? r->err : r->step.results[0].err;
 }
 
-/* E5: one page is not two, and nothing is given back where one of them is named wrongly. */
+/* E5: one page named twice is refused, and an unlease that names one page wrongly has no effect. */
 static void names_twice(struct fdaemon *d, uint32_t n)
 {
     struct page_ref refs[FLEET_LEASED + 1];
@@ -72,7 +72,7 @@ static void leaves(struct fdaemon *d, struct page_ref page)
     d->leaving.of[d->leaving.n++] = d->leaving.step;
 }
 
-/* The last n of the lease, at once or when every rank has done a step. */
+/* Unleases the last n pages of the lease, at once or when every rank has done a step. */
 bool do_unlease(void)
 {
     struct fdaemon *d = &fw.d[fpick(FLEET)];

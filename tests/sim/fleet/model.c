@@ -1,5 +1,5 @@
-/* The model of a fleet: when what may be found at each daemon was computed, and which resets each
- * has carried out. Time is a count of events. */
+/* The model of a fleet: when the content that each daemon may find was computed, and which resets
+ * each has carried out. Time is a count of events. */
 #include "world.h"
 
 static void least(uint64_t *stamp, uint64_t other)
@@ -21,7 +21,7 @@ uint32_t fmodel_found(const struct fdaemon *d, uint32_t space, uint32_t variant)
 
 /* --- what is where --- */
 
-/* What the session fetches may be found at its daemon from now on. */
+/* From now on the fetched content may be found at the session's daemon. */
 static void comes(struct fdaemon *d, const struct fask *a, const fstamps from)
 {
     if (a->epoch != d->epoch[a->space])
@@ -41,7 +41,7 @@ void fmodel_committed(struct fdaemon *d, uint32_t space, uint32_t variant, uint3
     }
     if (fw.cfg.ample && d->sure[space][variant] < tokens / FLEET_UNIT)
         d->sure[space][variant] = (uint8_t)(tokens / FLEET_UNIT);
-    for (uint32_t i = 0; i < FLEET * FLEET_ASKS; i++) { /* who follows gets it, too */
+    for (uint32_t i = 0; i < FLEET * FLEET_ASKS; i++) { /* a follower gets it, too */
         struct fdaemon *to = &fw.d[i / FLEET_ASKS];
         struct fask *a = &to->ask[i % FLEET_ASKS];
 
@@ -56,7 +56,7 @@ void fmodel_evicted(struct fdaemon *d)
     memset(d->sure, 0, sizeof d->sure);
 }
 
-/* Of a daemon that keeps its disk, what a reset had not yet dropped there may be back. */
+/* A disk that is kept may again have what a reset had not yet dropped there. */
 void fmodel_started(struct fdaemon *d, bool keeps_disk)
 {
     for (uint32_t i = 0; i < sizeof(fstamps) / sizeof(uint64_t); i++) {
@@ -80,7 +80,7 @@ void fmodel_from_disk(struct fdaemon *d, const struct fask *a)
     comes(d, a, d->disk);
 }
 
-/* A peer asks for what this daemon has by now. */
+/* A peer asks this daemon, which serves what it has by now. */
 static void opened(struct fdaemon *source, const struct event *ev)
 {
     struct fdaemon *d;
@@ -98,7 +98,7 @@ static void opened(struct fdaemon *source, const struct event *ev)
 
 /* --- resets --- */
 
-/* Who can be fetched from, directly or through others, by those that are peers since then. */
+/* Daemons that could be fetched from, directly or through others, by peers of that time. */
 static uint8_t reach(uint32_t from, uint64_t since)
 {
     uint8_t all = (uint8_t)(1u << from);
@@ -124,7 +124,7 @@ static void carried_out(struct fdaemon *d, struct freset *r)
     memset(d->sure[space], 0, sizeof d->sure[space]);
 }
 
-/* The request's trace id goes with it wherever it goes. */
+/* The request's trace id goes with all messages about it. */
 static struct freset *reset_of(const struct peer_msg *m)
 {
     FEXPECT(m->trace_id > 0 && m->trace_id <= fw.nresets &&
@@ -135,8 +135,8 @@ static struct freset *reset_of(const struct peer_msg *m)
     return &fw.reset[m->trace_id - 1];
 }
 
-/* N1: it takes effect once, not behind a later one of the same daemon, not where it began, and not
- * among those of whom an engine was told that all have heard. */
+/* N1: a reset takes effect once, not behind a later one of the same daemon, not where it began, and
+ * not at daemons that an answer has named as informed. */
 static void check_effect(const struct fdaemon *d, const struct freset *r, uint32_t teller)
 {
     const uint32_t at = fdaemon_number(d);
@@ -188,7 +188,7 @@ static void effect_seen(struct fdaemon *d)
     carried_out(d, r);
 }
 
-/* Whoever says that it is over has nothing of before on its disk either. */
+/* A peer that reports the end has nothing older on its disk either. */
 static void said_over(struct fdaemon *by, const struct peer_msg *m)
 {
     for (uint32_t i = 0; i < fw.nresets && m->err == TERN_OK; i++)
@@ -229,7 +229,7 @@ struct freset *fmodel_begins(struct fdaemon *d, uint32_t space)
     return r;
 }
 
-/* Nothing that is older than the reset is found where all have heard. */
+/* No daemon that knows the reset finds anything older. */
 static void check_heard(const struct freset *r)
 {
     for (uint32_t i = 0; i < FLEET; i++)
@@ -256,7 +256,7 @@ static void answers_look(void)
             continue;
         r->request = 0;
         FEXPECT(reply->err == TERN_OK, "reset_refused", "%s", reply->text);
-        /* N1: who was reached through one that left meanwhile may not have heard. */
+        /* N1: a daemon reached through one that left meanwhile may not know the reset. */
         r->zero = reply->namespace_reset.unreached == 0 && fw.left <= r->began;
         r->reach = reach(r->daemon, r->began);
         FTRACE("  reset %u is answered, %u unreached\n", i, reply->namespace_reset.unreached);

@@ -1,4 +1,4 @@
-/* Carries one choice out. What it has nothing to act on, it does not do. */
+/* Carries one choice out. A choice that has nothing to act on does nothing. */
 #include <stdlib.h>
 
 #include "world.h"
@@ -42,7 +42,7 @@ static void member_event(uint32_t i, uint32_t k)
                                            .member.peer = k});
 }
 
-/* One group, of pages that say of what they are, so any two such pools exchange them. */
+/* One group, of pages with described fields, so any two such pools exchange them. */
 static void pool_opens(struct fdaemon *d)
 {
     struct request r = {.op = OP_POOL_OPEN,
@@ -63,7 +63,7 @@ static void pool_opens(struct fdaemon *d)
         FEXPECT(rig_map(d->rig, d->e.conn[k], d->pool) == TERN_OK, "pool", "rank %u", k);
 }
 
-/* Limits, budgets and the layout of its pool are other ones in each life. */
+/* Limits, budgets and the layout of its pool change with each life. */
 static void starts(uint32_t i)
 {
     static const uint32_t tokens[] = {4, 8, 16, 32, 64};
@@ -144,7 +144,7 @@ void fworld_begin(const struct fhistory *h)
     fsettle();
 }
 
-/* All that the engine had and waited for: nobody is answered. */
+/* Drops all that the engine had and waited for: nobody receives an answer. */
 static void engine_forgets(struct fdaemon *d)
 {
     for (uint32_t r = 0; r < fw.nresets; r++)
@@ -181,8 +181,8 @@ static bool do_restart(void)
     return true;
 }
 
-/* E1: what it had is its own until its last process is gone, and what it has published, or handed
- * over, stays. */
+/* E1: the engine's pages stay its own until its last process is gone; what it published or handed
+ * over stays. */
 static bool do_die(void)
 {
     struct fdaemon *d = &fw.d[fpick(FLEET)];
@@ -265,7 +265,7 @@ static bool delivers(void)
         if (jobs == 0)
             continue;
         nth = fpick(jobs);
-        for (uint32_t j = 0; j < nth; j++) /* those of a link stay in their order */
+        for (uint32_t j = 0; j < nth; j++) /* those of a link stay in order */
             if (rig_job(rig, RIG_MSG, j)->link == rig_job(rig, RIG_MSG, nth)->link)
                 nth = j;
         FTRACE("  %u sends %u over %u\n", at, rig_job(rig, RIG_MSG, nth)->msg.kind,
@@ -388,7 +388,7 @@ static bool do_commit(void)
     return ok;
 }
 
-/* Takes the answer in, if there is one. */
+/* Processes the answer, if there is one. */
 static void ask_look(struct fdaemon *d, struct fask *a)
 {
     const uint64_t request = a->request;
@@ -441,7 +441,7 @@ void fasks(struct fdaemon *d, struct fask *a, uint32_t peer)
     a->request = request.request_id;
 }
 
-/* Most often one that is connected and has more of it than the session. */
+/* Most often a connected one that has more of it than the session. */
 static uint32_t some_source(const struct fdaemon *d, const struct fask *a)
 {
     const uint32_t unit = a->s->len.committed / FLEET_UNIT;
@@ -508,7 +508,7 @@ static bool do_fetch(void)
     return true;
 }
 
-/* From another source; or it computes the rest, and ends. */
+/* Fetches from another source, or computes the rest and ends. */
 static bool do_again(void)
 {
     struct fdaemon *d = &fw.d[fpick(FLEET)];
@@ -560,9 +560,7 @@ static bool do_repeat(void)
     return r && !r->request && !r->zero && resets(r->daemon, r->space);
 }
 
-/* --- */
-
-/* Who was told OK is known before others are judged, who were told that it is so. */
+/* Marks tickets that a fetch has taken, before other answers are judged, which may name that. */
 static void winners_look(void)
 {
     for (uint32_t i = 0; i < FLEET * FLEET_ASKS; i++) {
@@ -605,7 +603,7 @@ void fplay(const struct fchoice *c)
         fmodel_found_look();
 }
 
-/* All peers reach each other again, and nothing more is asked: all that is under way ends. */
+/* All peers reach each other again, and no requests follow: everything under way ends. */
 void fworld_end(void)
 {
     struct core_view v;

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "world.h"
 
-#define HISTORY_S 60 /* of a processor that is busy with other things; most take 10 ms */
+#define HISTORY_S 60 /* of a busy processor; most take 10 ms */
 
 struct fworld fw;
 
@@ -39,7 +39,7 @@ static void on_check(const char *text)
         fviolation("check", "%s", text);
 }
 
-/* The audit, and the rig where a core breaks its contract. */
+/* For the audit, and the rig when a core breaks its contract. */
 static void on_oracle(const char *text)
 {
     if (running)
@@ -69,7 +69,7 @@ static bool play(const struct fhistory *h, uint64_t *ret_hash)
         sigaction(signals[i], &(struct sigaction){.sa_handler = on_signal, .sa_flags = SA_NODEFER},
                   &was[i]);
     running = true;
-    check_set_hook(on_check); /* a check that fails takes it away */
+    check_set_hook(on_check); /* a check that fails removes it */
     oracle_fail_hook = on_oracle;
     alarm(HISTORY_S);
     memset(fw.marks, 0, sizeof fw.marks);

@@ -1,6 +1,6 @@
-/* How a fetch by ticket may end (Y1 to Y6), from what an engine knows: who was given the ticket,
- * when its time is over, and what other fetches were told. A ticket comes to one of them, whole, or
- * the answer has a cause that holds. */
+/* How a fetch by ticket may end (Y1 to Y6), by the knowledge of an engine: who got the ticket, when
+ * its time is over, and the answers to other fetches. One fetch gets the whole ticket, or the
+ * answer has a true cause. */
 #include "core/arena/shares.h"
 #include "core/busy.h"
 #include "world.h"
@@ -22,7 +22,7 @@ static uint32_t under_way(const struct fticket *t)
     return n;
 }
 
-/* While its session runs, the time of a ticket waits for who follows it. */
+/* While its session runs, the deadline of a ticket waits for its follower. */
 static bool expired(const struct fticket *t)
 {
     return fw.d[t->daemon].rig->now_ns >= t->until && (t->length > 0 || under_way(t) == 0);
@@ -59,7 +59,7 @@ void fticket_link_down(uint32_t from, uint32_t to)
         if (a->s && a->request && a->peer == to)
             a->lost = 1;
     }
-    /* Y6: the word of who got it may have been on its way. */
+    /* Y6: the winner's message may have been under way. */
     for (uint32_t i = 0; i < fw.ntickets; i++)
         if (fw.ticket[i].daemon == to && fw.ticket[i].won && !fw.ticket[i].heard)
             fw.ticket[i].lossy = 1;
@@ -73,8 +73,8 @@ void fticket_done(const struct peer_msg *m)
         fw.ticket[ticket - 1].heard = 1;
 }
 
-/* Y2, Y6: whatever the source thought of the fetch meanwhile, the word that it has come uses the
- * ticket up. */
+/* Y2, Y6: the message that a fetch succeeded uses the ticket up, whatever the source did with the
+ * fetch meanwhile. */
 static void proves_used(struct fticket *t)
 {
     struct fdaemon *d = &fw.d[t->daemon];
@@ -119,7 +119,7 @@ static void marks_of_one(const struct fdaemon *d, const struct fticket *t, const
         FMARK(all_together);
 }
 
-/* Y2: exactly what was handed over, and once. */
+/* Y2: exactly the session that was handed over arrives, once. */
 static void check_came(const struct fdaemon *d, const struct fask *a, const struct reply *r)
 {
     struct fticket *t = &fw.ticket[a->ticket - 1];
@@ -204,7 +204,7 @@ void fticket_judge(struct fdaemon *d, const struct fask *a, const struct reply *
         FEXPECT(a->forged || t->replaced, "ticket_denied", "ticket %u", a->ticket);
         FMARK(ticket_denied);
         return;
-    case TERN_INVALID: /* it was handed over at another length than was promised */
+    case TERN_INVALID: /* the hand-over had another length */
         FEXPECT(t->length > 0 && t->length != a->length, "ticket_tokens", "%s", r->text);
         return;
     case TERN_PEER_LOST: FEXPECT(a->lost || former_life(t), "peer_lost", "%s", r->text); return;

@@ -1,5 +1,5 @@
-/* Turn records (M1, M4) of a fleet's sessions that run: each turn leaves the tokens that are
- * written by then, and all of them are read again. */
+/* Turn records (M1, M4) of a fleet's running sessions: each turn records the tokens that are
+ * written by then, and all records are read again. */
 #include "unit/rig/rig_section.h"
 #include "world.h"
 
@@ -9,7 +9,7 @@ static const struct reply *asks(const struct fdaemon *d, struct request request)
     return rig_reply_to(d->rig, request.request_id);
 }
 
-/* Logarithms of probabilities, which are 0 here, lie behind the tokens. */
+/* The log-probabilities behind the tokens stay 0. */
 static void body_writes(const struct fdaemon *d, const struct record_body *b, const uint32_t *list)
 {
     for (uint32_t i = 0; i < b->from; i++)
@@ -37,7 +37,7 @@ static void check_records(const struct fdaemon *d, const struct frun *run, struc
     }
 }
 
-/* False: there is no room for its record. */
+/* Returns false if there is no room for its record. */
 static bool records(const struct fdaemon *d, struct frun *run, struct session_id turn)
 {
     const uint32_t length = run->s->len.written;

@@ -1,12 +1,12 @@
-/* The requests of an engine about one session, and what the model makes of the answers. A refusal
- * changes nothing; which refusals there may be says `refusal`. */
+/* The requests of an engine about one session, and the model's use of the answers. A refusal
+ * changes nothing; see `refusal` for those allowed. */
 #include "world.h"
 
 #include "core/arena/arena.h"
 
 #define TRIES 6 /* of a prompt that does not fit, each half as long */
 
-/* A table is full, or something is under way: any request may be told that. */
+/* A table is full, or something is under way: a possible answer to any request. */
 static bool refusal(enum tern_err err)
 {
     return err == TERN_POOL_EXHAUSTED || err == TERN_BUSY || err == TERN_QUOTA;
@@ -145,7 +145,8 @@ bool lsession_commit(struct lsession *s)
     r = one_op(&op, 1);
     LEXPECT(r->err == TERN_OK || refusal(r->err), "refused", "a Commit: error %d: %s", (int)r->err,
             r->text ? r->text : "");
-    /* It stops where a record is missing, or before what another engine has not written yet. */
+    /* A commit stops where a record is missing, or before chunks that another engine has not
+     * written yet. */
     LEXPECT(r->lengths.committed >= s->len.committed && r->lengths.committed <= op.length &&
                 r->lengths.written == s->len.written,
             "commit_lengths", "committed %u, written %u, and asked for %u", r->lengths.committed,
@@ -214,7 +215,7 @@ bool lsession_retract(struct lsession *s, bool host)
     return true;
 }
 
-/* The answer to what the session waits for, at once or late. */
+/* The answer that the session waits for, at once or late. */
 static void arrived(struct lsession *s, const struct reply *r)
 {
     bool recover = r->op == OP_RECOVER;
@@ -222,7 +223,7 @@ static void arrived(struct lsession *s, const struct reply *r)
     s->waits_for = 0;
     s->state = recover && r->err != TERN_OK ? L_AWAY : s->len.written > 0 ? L_RUNS : L_NEW;
     if (r->err != TERN_OK && recover)
-        return; /* a fetch that fails tells what came before */
+        return; /* a failed fetch names what came before */
     s->tokens = recover ? r->recover.tokens : r->fetch.tokens;
     ltable_told(s, recover ? &r->recover.lengths : &r->fetch.lengths, r->runs, r->nruns, false,
                 s->fence);
@@ -253,7 +254,7 @@ static bool wait_for(struct lsession *s, struct request *r)
     reply = lask(r, 1);
     if (reply)
         arrived(s, reply);
-    return false; /* the mark is set when it has come */
+    return false; /* the answer sets the mark */
 }
 
 bool lsession_recover(struct lsession *s)

@@ -1,4 +1,4 @@
-/* Draws histories of large geometries, and keeps them as text. Numbers are drawn evenly by their
+/* Draws histories of large geometries, and stores them as text. Numbers are drawn evenly by their
  * order of magnitude, so that each limit is met now and then, and most histories are short. */
 #include "world.h"
 
@@ -7,7 +7,7 @@
 #include "../pieces.h"
 #include "run.h"
 
-#define TOKENS_MOST 2000000u /* of a prompt, where the windows do not call for more */
+#define TOKENS_MOST 2000000u /* of a prompt, where the windows do not need more */
 #define PAGES_MOST  400000u  /* of a prompt, all groups */
 #define CHUNKS_MOST 300000u
 #define TABLE_MOST  900000u
@@ -72,7 +72,7 @@ static void make_groups(struct prng *p, struct lconfig *c)
     }
 }
 
-/* Pages of a prompt of so many chunks. */
+/* Pages of a prompt of `chunks` chunks. */
 static uint64_t pages_of(const struct lconfig *c, uint32_t chunks)
 {
     uint64_t n = 0;
@@ -95,7 +95,7 @@ static void make_length(struct prng *p, struct lconfig *c)
         c->chunks = min(c->chunks, other);
 }
 
-/* Each table has room for what the prompts need, or for a part of that. */
+/* Size of a table: room for what the prompts need, or for a part of that. */
 static uint32_t table(struct prng *p, uint64_t need, uint32_t least)
 {
     uint64_t n = one_in(p, 3) ? need * between(p, 30, 110) / 100 : need * between(p, 2, 5);
@@ -154,7 +154,7 @@ static void make_choices(struct prng *p, struct lhistory *h)
 }
 
 /* The longest path of a pool with a host tier, with room for it there; its windows end early, reach
- * over all of it, or it has none. */
+ * over the whole path, or do not exist. */
 static void make_far(struct prng *p, struct lhistory *h)
 {
     struct lconfig *c = &h->cfg;
@@ -251,7 +251,7 @@ static bool read_line(void *ctx, const char *line)
     return true;
 }
 
-/* What the world's arrays can hold: a file is not trusted. */
+/* The values fit the world's arrays: a file is not trusted. */
 static bool fits(const struct lconfig *c)
 {
     bool ok = c->ranks >= 1 && c->ranks <= RANKS_MAX && c->align >= 1 &&

@@ -1,4 +1,4 @@
-/* Carries one choice out. What it has nothing to act on, it does not do. */
+/* Carries one choice out. A choice that has nothing to act on does nothing. */
 #include "world.h"
 
 #include "core/arena/arena.h"
@@ -220,7 +220,7 @@ static bool do_reset(void)
     if (reply && reply->err != TERN_OK)
         return false;
     lw.space++;
-    lrestarted(false); /* the new content has nothing on the disk either */
+    lrestarted(false); /* nor has the disk anything of the new content */
     lsettle();
     return reply != NULL;
 }

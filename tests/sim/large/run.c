@@ -13,7 +13,7 @@
 #include "world.h"
 
 #define HISTORY_S   60     /* of processor time; most take 50 ms */
-#define AUDIT_NODES 30000u /* a larger core is looked into in one of so many histories: */
+#define AUDIT_NODES 30000u /* larger cores are audited in one of so many histories: */
 #define AUDIT_EVERY 8u
 
 static const struct mark_row mark_table[] = {
@@ -24,7 +24,7 @@ static const struct mark_row mark_table[] = {
 
 static bool running;
 
-/* What the core checks of its own visits is this history's rule, too. */
+/* The core's own check of its visits is this history's rule, too. */
 static void on_check(const char *text)
 {
     if (running && lw.core->visits > STEP_VISITS_MAX)
@@ -57,14 +57,14 @@ static bool play(const struct lhistory *h)
     void (*audit)(const char *) = oracle_fail_hook;
     static const int signals[] = {SIGSEGV, SIGBUS, SIGPROF};
     struct sigaction was[3];
-    volatile bool ok = true; /* over the jump */
+    volatile bool ok = true; /* survives the longjmp */
 
     for (int i = 0; i < 3; i++)
         sigaction(signals[i], &(struct sigaction){.sa_handler = on_signal, .sa_flags = SA_NODEFER},
                   &was[i]);
     running = true;
     work_hook = lruns_on;
-    check_set_hook(on_check); /* a check that fails takes it away */
+    check_set_hook(on_check); /* a check that fails removes it */
     oracle_fail_hook = on_audit;
     history_watch(HISTORY_S);
     memset(lw.marks, 0, sizeof lw.marks);

@@ -1,5 +1,5 @@
-/* Plays the seams: checksums, copies, zeroing, the disk. A job ends when a choice says so, and
- * always well; an extent that was written is found again after a restart. */
+/* Plays the seams: checksums, copies, zeroing, the disk. A choice decides when a job ends, and all
+ * jobs succeed; an extent that was written is found again after a restart. */
 #include "world.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static void write_begins(const struct disk_write *w)
         struct lextent *x = &lw.extent[lw.nextents];
 
         if (lw.nextents == LARGE_EXTENTS)
-            return; /* a restart does not find it, as after a disk that lost it */
+            return; /* a restart does not find it, as if the disk had lost it */
         *x = (struct lextent){.e = w->extents[i]};
         if (x->e.tokens > 0) {
             x->tokens = malloc(x->e.tokens * sizeof(uint32_t));
@@ -89,7 +89,7 @@ void ldisk_found(void)
         ev.found.keys = NULL;
         lstep(&ev, lw.extent[i].e.tokens);
         if (ev.found.extent.place.file != lw.extent[i].e.place.file)
-            i--; /* a drop has moved what comes last to its place */
+            i--; /* a drop has moved the last one to its place */
     }
     ev = (struct event){.kind = EV_DISK_READY};
     ev.ready.next_file = lw.file_max + 1;
@@ -140,7 +140,7 @@ static void add_newest_seals(struct event *ev, uint32_t *items)
     }
 }
 
-/* What was asked for last ends first, often; a stop waits for the batches of its transfer. */
+/* Often the newest job ends first; a stop waits for the batches of its transfer. */
 void ljob_finish(uint32_t i)
 {
     struct event ev = {.kind = EV_TIMER};

@@ -1,6 +1,5 @@
-/* Hands events to the core, holds the bounds of a step, and starts the core and its engine.
- * Whatever the core finds wrong with itself, and a signal inside it, is a violation like any other.
- */
+/* Sends events to the core, checks the bounds of each step, and starts the core and its engine. A
+ * failed check of the core, and a signal inside it, is a violation like any other. */
 #include "world.h"
 
 #include <stdarg.h>
@@ -12,27 +11,27 @@
 #include "core/query.h"
 #include "testing/secret.h"
 
-/* What a step may do, in basic blocks of the core: a fixed part, for each record that it says it
- * visited, for each token, operation or page that its event or its answers name, and for each rank.
- * A record and an item may have something in each group. A loop that counts no visits breaks that
- * at once. */
+/* Bound of a step, in basic blocks of the core: a fixed part, and a part for each record that it
+ * counts as visited, for each token, operation or page that its event or its answers name, and for
+ * each rank. A record and an item may have something in each group. A loop that counts no visits
+ * exceeds the bound at once. */
 #define WORK_FIXED     80000u
 #define WORK_PER_VISIT (600u + 50u * lw.cfg.ngroups)
 #define WORK_PER_ITEM  (64u * (1 + lw.cfg.ngroups))
 #define WORK_PER_RANK  400u
-/* Of a step in which every loop goes on in pieces, and none looks at a whole path or table; but a
- * session that retracts gives its tail back at once. */
+/* Bound of a step in which every loop runs in pieces and none looks at a whole path or table; but a
+ * session that retracts releases its tail at once. */
 #define VISITS_IN_PIECES (BATCH_VISITS_MAX + 2 * PIECE_VISITS_MAX + TAIL_PAGES_MAX)
-/* Walks that only look at the nodes of a path: one finds whether a resume point has its window, and
- * a Fetch from the host takes two to find the end of what it brings, and what it pins. */
+/* Walks that only look at the nodes of a path: one checks whether a resume point has its window,
+ * and a Fetch from the host needs two, for the end of what it loads, and for what it pins. */
 #define VISITS_LOOKING (STEP_TABLE_MAX / NODES_A_VISIT)
-/* Where nothing is left over and nothing is due, whatever the tables hold. */
+/* Bounds when nothing is left over and nothing is due, whatever the tables hold. */
 #define IDLE_VISITS 64u
 #define IDLE_WORK   12000u
 #define SETTLE_MAX  200000u
-/* Whatever it visits: what others have to wait for. */
+/* Bound of any step, whatever it visits: others have to wait for it. */
 #define WORK_MOST 16000000u
-#define WORK_ENDS 400000000u /* a step that runs on so long is ended in its midst */
+#define WORK_ENDS 400000000u /* a step that runs so long is ended inside */
 
 struct lworld lw;
 
@@ -100,8 +99,8 @@ static uint32_t looking(const struct event *ev)
                                                                 : VISITS_LOOKING;
 }
 
-/* A Match borrows all that the windows cover. STATE that goes ends a claim on it, which is up to a
- * window below, and tells each node between. */
+/* A Match borrows all pages in the windows. STATE that goes ends a claim on it, which is up to a
+ * window below, and each node between is visited. */
 static uint32_t windows(const struct event *ev)
 {
     uint32_t chunks = 0;
@@ -112,7 +111,7 @@ static uint32_t windows(const struct event *ev)
     return ev->kind == EV_REQUEST && ev->request.op == OP_MATCH ? 3 * chunks : 2 * chunks;
 }
 
-/* What the event brings with it, or its answers name, takes its time. */
+/* Items that the event or its answers name have their own part of the bound. */
 static uint64_t own_work(uint64_t work, uint64_t items)
 {
     uint64_t named = WORK_PER_ITEM * (items + named_by(lw.out)) + WORK_PER_RANK * lw.cfg.ranks;
@@ -147,7 +146,7 @@ static void bounds(const struct event *ev, uint64_t items, uint64_t work, bool i
             (unsigned long long)own);
 }
 
-/* An event that asks for nothing, when nothing is left over or due. */
+/* An event without a request, when nothing is left over or due. */
 static bool is_idle(const struct event *ev)
 {
     return (ev->kind == EV_TIMER || (ev->kind == EV_STEP_DONE && ev->step_done.step == 0)) &&
@@ -189,7 +188,7 @@ const struct reply *lask(struct request *request, uint64_t items)
     return lw.reply;
 }
 
-/* Every piece of work that goes on by itself ends. */
+/* Ends all work that continues by itself. */
 void lsettle(void)
 {
     struct event ev = {.kind = EV_TIMER};
@@ -319,7 +318,7 @@ static void pool_open(void)
                                   .reserve = c->window[g] > 1 ? 1 + c->seed % c->align : 0,
                                   .units = 1,
                                   .page_bytes = 256};
-    for (uint32_t i = 0; i < 3; i++) { /* one that an engine before this one had makes room */
+    for (uint32_t i = 0; i < 3; i++) { /* the pool of a former engine is evicted first */
         reply = lask(&r, c->ngroups);
         if (reply && reply->err == TERN_BUSY) {
             lsettle();
@@ -401,7 +400,7 @@ void lworld_restart(bool keep_disk)
     lengine_start();
 }
 
-/* Prompts begin alike, each with an earlier one. */
+/* Each prompt has a common beginning with an earlier one. */
 static void make_prompts(void)
 {
     uint64_t rng = lw.cfg.seed;

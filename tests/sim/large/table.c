@@ -1,6 +1,6 @@
-/* The model of HISTORY pages: which live tables have a page, what it holds, and until which step it
- * may be touched. It is told what engines are told, and nothing else. Each function takes as long
- * as what it is told. */
+/* The model of HISTORY pages: which live tables have a page, its contents, and until which step it
+ * may be touched. The model knows only what engines receive. The cost of each function is linear in
+ * its input. */
 #include "world.h"
 
 static struct lpage *page_at_index(uint32_t g, uint32_t index)
@@ -40,7 +40,7 @@ void ltable_clear(struct lsession *s, uint64_t fence)
             cut(s, g, 0, fence);
 }
 
-/* Which of the prompts stands for all that are alike up to there? */
+/* The prompt that represents all with the same tokens up to `end`. */
 static uint32_t canon(uint32_t prompt, uint32_t end)
 {
     return end <= lw.common[prompt] ? 0 : prompt;
@@ -69,14 +69,14 @@ static void set(struct lsession *s, uint32_t g, uint32_t at, struct page_ref ref
         LEXPECT(p->gen != ref.gen, "page_generation", "group %u page %u has generation %u again", g,
                 ref.index, ref.gen);
         *p = (struct lpage){.gen = ref.gen};
-    } else if (p->gen != ref.gen) { /* the tree, a load or a fetch took it anew */
+    } else if (p->gen != ref.gen) { /* the tree, a load or a fetch allocated it anew */
         LEXPECT(p->users == 0, "page_owned_twice", "group %u page %u is another, and in %u tables",
                 g, ref.index, p->users);
         *p = (struct lpage){.gen = ref.gen};
     } else {
         check_content(s, g, at, p);
     }
-    p->users++; /* before it leaves where it was: it may be the same */
+    p->users++; /* counted before it leaves its old place, which may be the same */
     leave(g, s->table[g][at], fence);
     s->table[g][at] = ref.index;
 }

@@ -1,11 +1,11 @@
-/* What the seam itself says of its pieces and places, compared with itself: the one part of these
- * histories that looks inside. What is held of what has ended would hurt late, or only a little,
- * and no model would see it. */
+/* The seam's own state of its pieces and places, checked for consistency: the only part of these
+ * histories that looks inside the seam. A resource that outlives its use would hurt late, or only a
+ * little, and no model would see it. */
 #include "seam/xfer/verbs/verbs.h"
 
 #include "nic.h"
 
-/* A device may write for it: its queue pair was connected, and is not destroyed. */
+/* A device may write for the path: its queue pair was connected, and is not destroyed. */
 static bool may_write(const struct verbs_path *p)
 {
     return !p->source &&
@@ -34,7 +34,7 @@ static uint32_t rail_named(const struct xfer_path_view *view)
     return (uint32_t)(view->device[3] - '0');
 }
 
-/* One that failed is called ready again when bytes have come over the queue pair made since. */
+/* A path that failed may be ready again only after bytes have come over its new queue pair. */
 static void called_ready(struct rnode *node, uint32_t link, const struct xfer_path_view *view)
 {
     uint32_t rail = rail_named(view);
@@ -93,8 +93,8 @@ static bool could_go_on(struct verbs *v, uint32_t link, const struct verbs_piece
            piece->answered && path_for(v, link, piece->batch, piece);
 }
 
-/* The tick is for time that has passed: a piece that waited for something else than that was told
- * of it when it came. */
+/* The tick is only for time that has passed: a piece that waits for any other event must continue
+ * at that event. */
 void audit_tick(uint32_t number)
 {
     struct verbs *v = verbs_of(rw.node[number].xfer);
@@ -106,7 +106,7 @@ void audit_tick(uint32_t number)
             waits[l][i] = could_go_on(v, l, piece_of(v, l, i));
     xfer_tick(rw.node[number].xfer, rw.now_ns);
     if (rw.node[number].xfer->stats.paths_failed != failed)
-        return; /* what that one had is there for the others */
+        return; /* its resources are free for the others */
     for (uint32_t l = 0; v && l < LINKS; l++)
         for (uint32_t i = 0; v->link[l].piece && i < VERBS_PIECES; i++) {
             enum piece_state state = piece_of(v, l, i)->state;
@@ -116,7 +116,7 @@ void audit_tick(uint32_t number)
         }
 }
 
-/* Of a path that fails: why it says it does. */
+/* A path fails: is the reason that it names the true one? */
 void audit_path_changed(void *ctx, uint32_t link, const struct xfer_path_view *view)
 {
     struct rnode *node = ctx;

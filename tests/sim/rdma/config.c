@@ -65,13 +65,13 @@ static void make_paths(struct rconfig *c)
             c->transport[i][k] = XFER_TCP;
 }
 
-/* Every path of a rail holds places for what comes unasked. */
+/* The least completion queue: bindings of a piece, and the receives that all paths keep posted. */
 static uint32_t places_held(const struct rconfig *c)
 {
     return 2 * RUNS + RECEIVES * (c->nodes - 1) * c->tenants;
 }
 
-/* Two paths that want more of one completion queue than it holds, break often, and are looked at
+/* Two paths that together need more than one completion queue has, break often, and are polled
  * seldom. */
 static void squeeze(struct rconfig *c)
 {
@@ -83,7 +83,7 @@ static void squeeze(struct rconfig *c)
     c->rate[RF_qp_error] = 3;
 }
 
-/* Pushes of more requests than a queue holds, that are given up half way. */
+/* Pushes of more requests than a queue has, which are given up half way. */
 static void give_up_pushes(struct rconfig *c)
 {
     memset(c->old, 0, sizeof c->old);
@@ -93,7 +93,7 @@ static void give_up_pushes(struct rconfig *c)
     c->rate[RF_serve_given_up] = c->rate[RF_pull_stopped] = 3;
 }
 
-/* Pulls are so rare, and cables so often cut, that no other piece hears in time that the path is
+/* Pulls are so rare, and cables so often cut, that no other piece learns in time that the path is
  * gone. */
 static void push_seldom(struct rconfig *c)
 {
@@ -121,8 +121,7 @@ void config_make(struct rconfig *c)
     c->busy = rw_one_in(3) ? rw_between(100, 5000) : 0;
     c->purge = rw_one_in(2);
     c->idle_ns =
-        SEC *
-        rw_between(1, 5); /* a path's requests exhaust their repeats before half of it, or not */
+        SEC * rw_between(1, 5); /* a path's requests run out of retries before half of it, or not */
     c->pause_ns = rw_one_in(2) ? 1000ull * rw_between(20, 2000) : MS * rw_between(1, 40);
     for (uint32_t i = 0; i < NODES; i++)
         c->rails[i] = rw_one_in(10) ? 0 : rw_one_in(3) ? (rw_one_in(6) ? RAILS : 2) : 1;

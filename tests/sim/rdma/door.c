@@ -1,5 +1,5 @@
-/* The door (seam/io/door.h) where every caller is let in at once: what a caller says first is
- * looked at by whoever takes it, as it is behind the daemon's door too. */
+/* The door (seam/io/door.h), which admits every caller at once: the receiver of the connection
+ * checks the caller's first bytes, as it does behind the daemon's door. */
 #include "seam/io/door.h"
 
 #include "redirect.h"

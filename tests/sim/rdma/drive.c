@@ -1,5 +1,5 @@
-/* The driver: nodes that start and are killed, what their cores choose, and the end of a history,
- * at which everything must converge. */
+/* The driver: starts and kills of nodes, the choices of their cores, and the end of a history, at
+ * which everything must converge. */
 #include "world.h"
 
 #include <stdio.h>
@@ -14,8 +14,8 @@
 #define SLICE_NS (50 * MS)
 #define SPIN_NS  100000u /* VERBS_SPIN_NS */
 
-/* What this world has a network for. A transport that is built in besides is played when its cards
- * and its killed processes are modelled here. */
+/* The transports that this world has a network for. Another transport that is built in is played
+ * once its cards and its killed processes are modelled here. */
 static const struct transport_ops *const played[] = {&verbs_transport, &tcp_transport, NULL};
 
 /* ------------------------------------------------------------------ nodes */
@@ -82,7 +82,7 @@ void drive_poll(uint32_t number, uint32_t life)
 }
 
 /* In every second history a region has a rail of its own, as those of GPUs have. No choice of the
- * history's is spent on it. */
+ * history is drawn for it. */
 static void name_rails(uint32_t number, struct xfer_rdma_config *c)
 {
     static char name[NODES][REGIONS][XFER_DEVICE_BYTES];
@@ -279,7 +279,7 @@ static void run_for(uint64_t ns)
         ;
 }
 
-/* What is not at rest; NULL: everything is. */
+/* The first thing that is not at rest; NULL: all is at rest. */
 static const char *unrest(uint32_t *ret_node)
 {
     for (uint32_t n = 0; n < rw.cfg.nodes; n++) {
@@ -320,8 +320,8 @@ static void settle(uint64_t limit_ns, const char *what)
     }
 }
 
-/* Paths of a tenant that can be. *ret_half, or NULL: of one end a device was lost, or it gave the
- * path up as the other can only be read, which may not have heard of it. */
+/* Number of possible paths of a tenant. *ret_half, or NULL: paths of which one end lost a device,
+ * or gave the path up because the other end can only be read; that other end may not know it. */
 static uint32_t paths_of(uint32_t puller, uint32_t source, uint32_t *ret_half)
 {
     uint32_t n = 0, there = rw.cfg.rails[source];
@@ -344,7 +344,7 @@ static bool expects_verbs(uint32_t puller, uint32_t source)
     return paths_of(puller, source, NULL) > 0;
 }
 
-/* Of those that can be. */
+/* Number of possible paths that are ready. */
 static uint32_t paths_ready(uint32_t puller, uint32_t source)
 {
     struct xfer_path_view view;
@@ -361,7 +361,7 @@ static uint32_t paths_ready(uint32_t puller, uint32_t source)
     return n;
 }
 
-/* Every path that can be is there, both ends of it. */
+/* Every possible path is ready, at both ends. */
 static const char *not_recovered(uint32_t number)
 {
     struct xfer_stats stats;
@@ -427,7 +427,7 @@ static const struct rpull *pull_through(uint32_t puller, uint32_t source, uint32
     return pull;
 }
 
-/* A queue pair that broke while nothing was asked of it is found out by the first that asks. */
+/* A queue pair that broke while idle is detected by the first pull that uses it. */
 static void probe(uint32_t puller, uint32_t source, uint32_t pool)
 {
     struct rnode *node = &rw.node[puller];
@@ -463,7 +463,7 @@ static void probe(uint32_t puller, uint32_t source, uint32_t pool)
         rw_mark(RM_verbs_refused_to_fall_back);
 }
 
-/* NONE32: none is known to work. */
+/* A rail that is known to work; NONE32: none. */
 static uint32_t rail_that_works(uint32_t puller, uint32_t source)
 {
     uint32_t from = rw_below(RAILS), there = rw.cfg.rails[source];
@@ -489,7 +489,7 @@ static void cut_rails_but(uint32_t node, uint32_t lives)
         rw.rail_cut_until[node][i] = i == lives ? 0 : UINT64_MAX;
 }
 
-/* All rails but one are dead, and nobody knows, or none is proven: the pages come over that one. A
+/* All rails but one are dead without any sign, or none is proven: the pages come over that one. A
  * source that pushes answers nothing while a dead path's queue is full: it has to give that path up
  * before the puller gives up the connection. */
 static void probe_one_rail(uint32_t puller, uint32_t source, uint32_t pool)

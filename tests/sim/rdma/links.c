@@ -1,6 +1,6 @@
-/* Links between the nodes' cores, and what the two ends of a path say over them: in order, or not
- * at all once the link went down; a cut cable holds them back. The two ends hear of the link at
- * times of their own. */
+/* Links between the nodes' cores, and the messages of the two ends of a path over them: in order,
+ * or never once the link went down; a cut cable delays them. Each end learns of the link at its own
+ * time. */
 #include "world.h"
 
 #include <netinet/in.h>
@@ -72,7 +72,7 @@ static void up_there(uint32_t puller, uint32_t source)
 
     if (!rw.node[puller].alive || !rw.node[source].alive || l->up_there || l->up_here)
         return;
-    l->epoch++; /* what was still to be heard of the old one is no news */
+    l->epoch++; /* messages of the old link are dropped */
     l->token = rw_u64() | 1;
     l->up_there = true;
     rw.current = source;

@@ -1,6 +1,6 @@
-/* What histories over the RDMA model must reach: X(name, the least number of 10,000 histories),
- * which is half of what 30,000 came to. Beside the driver's own view of it they are counted where
- * the models see them, never by the seam alone. */
+/* The states that histories over the RDMA model must reach: X(name, the least number of 10,000
+ * histories), which is half of the figure of 30,000 histories. Besides the driver's own states, the
+ * models count them where they see them, never the seam alone. */
 #ifndef RDMA_MARKS_H
 #define RDMA_MARKS_H
 

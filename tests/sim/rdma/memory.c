@@ -1,6 +1,6 @@
-/* Page memory of every node, behind seam/mem.h, and who may write it. A pool a tenant; the pages of
- * its groups lie one group behind the other. What a page must hold follows from its tag, so every
- * byte of every node can be compared at any time. */
+/* Page memory of every node, behind seam/mem.h, and who may write it. One pool a tenant; the pages
+ * of its groups lie one group behind the other. A page's required contents follow from its tag, so
+ * every byte of every node can be compared at any time. */
 #include "world.h"
 
 #include "base/check.h"
@@ -11,7 +11,7 @@ struct mem {
     uint32_t node;
 };
 
-/* Where the seam of a node has peers write what is for pages of GPUs: one a tenant. */
+/* The ring into which peers write what is for GPU pages of the node: one a tenant. */
 #define RING_MAX (16u << 10)
 static struct {
     uint8_t bytes[TENANTS][RING_MAX];
@@ -53,7 +53,7 @@ uint32_t rmem_place(uint32_t group, uint32_t index)
     return index - rw.cfg.first[group] + (group ? rw.cfg.pages[0] : 0);
 }
 
-/* A pool's ranks live in the tenant's regions in their order, or the other way round. */
+/* A pool's ranks live in the tenant's regions in their order, or in reverse. */
 static const uint8_t *regions_of(uint32_t node, uint32_t pool)
 {
     static const uint8_t order[2][REGIONS] = {{0, 1}, {1, 0}};
@@ -127,7 +127,7 @@ void *sim_mmap(size_t n)
     return memset(ring[node].bytes[ring[node].n++], 0, n);
 }
 
-/* The node in whose ring that is; NONE32. */
+/* The node whose ring has this address; NONE32: none. */
 static uint32_t ring_of(const void *p)
 {
     const uint8_t *at = p;
@@ -230,7 +230,7 @@ void rmem_start(uint32_t node)
     }
 }
 
-/* Nothing but the pull of a reserved page writes it, so at the end all others are as they were. */
+/* Only the pull of a reserved page writes it, so at the end all other pages are unchanged. */
 void rmem_audit(uint32_t node)
 {
     for (uint32_t pool = 0; pool < rw.cfg.tenants; pool++)
@@ -347,8 +347,8 @@ static bool may_leave(const struct where *s, uint32_t gen)
            serves_cover(s->node, s->pool, s->place, false);
 }
 
-/* What goes through a ring is for some page of that node that waits for this very place. If it is
- * read there too late, each of them may be found wrong. */
+/* Data for a ring belongs to some page of that node that waits for this place. If it is read at the
+ * source too late, each such page may be reported wrong. */
 static void read_for_some(uint32_t node, const struct where *s)
 {
     for (uint32_t i = 0; i < rmem_places(); i++) {
@@ -473,8 +473,7 @@ uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region
     return &rw.node[mem->node].memory[tenant][region][0];
 }
 
-/* Only NICs know the difference: the seam's threads reach the memory of GPUs as that of the host.
- */
+/* Only NICs know the difference: the seam's threads reach GPU memory like host memory. */
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
                               uint64_t *ret_bytes, bool *ret_lost)
 {
@@ -495,7 +494,7 @@ enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t regio
     return TERN_UNSUPPORTED;
 }
 
-/* No NIC of the simulator's is tested at its start. */
+/* The simulator's NICs have no self-test at the start. */
 uint64_t mem_unheld_bytes(const struct mem *mem)
 {
     (void)mem;

@@ -1,9 +1,8 @@
-/* What the seam says, checked in the moment in which it says it against what the models saw. The
- * rules: a page reported right holds exactly the bytes of the (page, generation) that was asked
- * for, and all of them were read while that was there and might leave (P1); a page reported wrong
- * was damaged by a fault; a pull ends QUIET once, after it was told to stop, and nothing follows;
- * from then on no device can write its pages, nothing lands there, and they are rewritten at once
- * (P2, memory.c). */
+/* The seam's events, each checked at once against what the models saw. The rules: a page reported
+ * right has exactly the bytes of the (page, generation) that was asked for, and all of them were
+ * read while that page was there and might leave (P1). A page reported wrong was damaged by a
+ * fault. A pull ends QUIET once, after its stop, and nothing follows. From then on no device can
+ * write its pages, no write lands there, and they are rewritten at once (P2, memory.c). */
 #include "world.h"
 
 static void page_right(struct rnode *node, const struct rpull *pull, uint32_t at)
@@ -45,8 +44,8 @@ static void page_wrong(const struct rnode *node, const struct rpull *pull, uint3
 {
     const struct rpage *page = &node->pool[pull->pool].page[pull->place[at]];
 
-    /* What its source gave up may have changed on the way. The tail of the answer would have said
-     * so, but a path that dies takes that with it, and others go on. */
+    /* Pages that the source gave up may have changed on the way. The tail of the answer would have
+     * reported that, but a path that dies takes the tail with it, and other paths continue. */
     if (page->excused == 0 && rw.cfg.connections > 1 && something_is_gone(pull))
         return;
     if (page->excused == 0)

@@ -1,6 +1,6 @@
-/* Sockets and the ring (seam/io.h). Bytes travel in pieces of chance size and arrive at times of
- * chance; an operation's result is fixed at one moment (its bytes move then, or, a send's, little
- * by little before it) and told at a later one, so that a cancellation may come before, between or
+/* Sockets and the ring (seam/io.h). Bytes travel in pieces of random size and arrive at random
+ * times. An operation's result is fixed at one moment (its bytes move then, or, for a send, little
+ * by little before) and reported at a later one, so that a cancellation may come before, between or
  * after. Connections are reset, refused, cut off and left without a peer. */
 #include "world.h"
 
@@ -24,9 +24,9 @@ struct descriptor {
     enum fd_kind kind;
     uint32_t gen, node, port;
     /* FD_EVENT */
-    bool readable, news; /* news: since a poll last told */
+    bool readable, news; /* news: since the last poll reported it */
     /* FD_SOCKET */
-    bool connected, shut, fin, reset, delivering; /* fin: nothing comes behind what is there */
+    bool connected, shut, fin, reset, delivering; /* fin: no bytes follow those received */
     uint32_t peer;                                /* NONE32: none, or it fell silent */
     uint64_t silent_until;
     uint32_t head, n, visible;
@@ -297,7 +297,7 @@ static size_t iov_bytes(const struct operation *o)
     return n;
 }
 
-/* The piece of memory that lies `at` bytes into the operation's; *ret_n: how much of it is one. */
+/* The memory `at` bytes into the operation's; *ret_n: length of its contiguous part. */
 static uint8_t *iov_at(const struct operation *o, size_t at, size_t *ret_n)
 {
     size_t i = 0;
@@ -369,7 +369,7 @@ static void deliver_later(uint32_t fd)
     rw_post(rw_soon(), T_DELIVER, fd, fds[fd].gen);
 }
 
-/* What is sent to a peer that fell silent fills a buffer and stays there. */
+/* Bytes for a silent peer fill a buffer and stay there. */
 static void send_try(struct operation *o)
 {
     struct descriptor *d = &fds[o->fd];
@@ -502,7 +502,7 @@ void rnet_op(uint32_t number, uint32_t gen)
 
 /* ------------------------------------------------------------------ what happens to them */
 
-/* Others between the same two nodes. */
+/* Other connections between the same two nodes. */
 static uint32_t beside(const struct descriptor *d)
 {
     uint32_t n = 0;
@@ -514,7 +514,7 @@ static uint32_t beside(const struct descriptor *d)
     return n;
 }
 
-/* Does a receive that is posted there write pages? */
+/* Does a receive that is posted on this socket write pages? */
 static bool receives(uint32_t fd)
 {
     for (uint32_t i = 0; i < OPS; i++)
@@ -523,7 +523,7 @@ static bool receives(uint32_t fd)
     return false;
 }
 
-/* Where a peer has several there is always one. */
+/* A peer with several connections always has one that works. */
 static bool some_socket(uint32_t *ret)
 {
     uint32_t tries = rw.cfg.connections > 1 ? FDS : 1;
@@ -571,7 +571,7 @@ void rnet_reset_random(void)
     peer_ends(fd, true);
 }
 
-/* Half of the time the host is gone with its process, and says nothing. */
+/* Half of the time the host dies with its process, and sends nothing. */
 void rnet_kill(uint32_t node)
 {
     bool silent = rw_one_in(2);
@@ -637,8 +637,8 @@ static bool overlap(const struct iovec *a, const struct iovec *b)
            (uintptr_t)b->iov_base < (uintptr_t)a->iov_base + a->iov_len;
 }
 
-/* What a path had been asked for is asked for on another one when its receive is back, not before:
- * two receives into one page would each spoil what the other brings. */
+/* Another path asks for a dead path's pages only when the former receive has returned: two receives
+ * into one page would each overwrite the other's bytes. */
 static void receives_alone(const struct operation *o, const struct iovec *iov)
 {
     for (uint32_t i = 0; i < OPS; i++)

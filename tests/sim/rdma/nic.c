@@ -1,8 +1,8 @@
 /* The calls of libibverbs, over a model. The simulator is not linked with libibverbs.
  *
- * What the model takes for granted of every NIC, and what soft-RoCE (Linux 6.1) does. A fact is
- * what the second column says; the third is what tests/rdma/facts.c measured of it, in a guest with
- * two devices and 2 ms between them.
+ * The model's assumptions about every NIC, and the behaviour of soft-RoCE (Linux 6.1). The second
+ * column is the fact; the third is the result of tests/rdma/facts.c, in a guest with two devices
+ * and 2 ms between them.
  *
  *   fact                        | the model                                         | soft-RoCE
  *   flush_in_order              | in ERR what is posted completes in order, flushed | confirmed
@@ -21,10 +21,10 @@
  *   taken_away_is_eio           | calls fail with EIO, before its queue pairs end    | see below
  *   taken_away_leaves_sysfs     | ... and its attributes are unreadable after that   | see below
  *
- * That soft-RoCE does not refuse a write outside of its window as a card does is why bounds are
- * shown here, and in the lab revocation alone. soft-RoCE is not taken away under a process: `rdma
- * link delete` waits until that has closed it. What the model does is the kernel's
- * ib_uverbs_remove_one, of the drivers that let go at once, and ib_unregister_device, which takes
+ * soft-RoCE, unlike a card, does not refuse a write outside of its window: so bounds are tested
+ * here, and the lab tests revocation alone. soft-RoCE cannot be removed under a process: `rdma link
+ * delete` waits until the process has closed it. The model follows the kernel's
+ * ib_uverbs_remove_one, for drivers that release at once, and ib_unregister_device, which removes
  * the attributes last.
  */
 #include "nic.h"
@@ -326,7 +326,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
                                  int fd, int access)
 {
     (void)pd, (void)offset, (void)length, (void)iova, (void)fd, (void)access;
-    errno = EOPNOTSUPP; /* its memory is the host's alone */
+    errno = EOPNOTSUPP; /* its memory is host memory alone */
     return NULL;
 }
 
@@ -424,7 +424,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
     (void)cq, (void)n;
 }
 
-/* Places that are for receives which are posted. */
+/* Places that are reserved for posted receives. */
 static uint32_t receives_of(const struct ibv_cq *cq)
 {
     uint32_t n = 0;
@@ -439,7 +439,7 @@ void nic_complete(struct nqp *q, struct ibv_cq *cq, const struct ibv_wc *wc)
     struct ncq *to = (struct ncq *)(void *)cq;
     uint32_t at = (to->head + to->n) % NIC_CQE, receives = receives_of(cq);
 
-    /* Fault 12: the seam never has more outstanding than the queue takes. */
+    /* Fault 12: the seam never has more outstanding than the queue has places. */
     if (q && to->n - to->strays + receives >= to->depth)
         rw_fail("cq_overrun", "node %u: a completion finds %u of %u taken, and %u receives posted",
                 q->node, to->n, to->depth, receives);
@@ -588,7 +588,7 @@ static void drop_completions(struct ncq *cq, uint64_t of)
     cq->n = kept;
 }
 
-/* A write that has arrived lands before its queue pair is gone, or never. */
+/* An arrived write lands before its queue pair is gone, or never. */
 static void drop_held(const struct nqp *q)
 {
     for (uint32_t i = 0; i < NIC_HELD; i++)
@@ -632,8 +632,8 @@ static bool is_of(const struct ibv_context *ctx, const struct ncontext *c)
     return ctx == &c->ctx;
 }
 
-/* Its driver is taken away: from here on the kernel refuses every call, then it destroys what there
- * is, in its own time. The event may come with either. */
+/* The driver of the device is removed: from now on the kernel refuses every call, and later
+ * destroys all objects, at its own time. The event may come with either. */
 void rnic_lose(uint32_t node, uint32_t rail)
 {
     struct ncontext *c = &nic_context[node * NIC_RAILS + rail];
@@ -731,7 +731,7 @@ void rnic_kill(uint32_t node)
             domain[i].used = false;
 }
 
-/* Those of a device that was taken away cannot be freed. */
+/* Objects of a removed device cannot be freed, and do not count. */
 static bool counts(const struct ibv_context *ctx, uint32_t node)
 {
     const struct ncontext *c = (const struct ncontext *)(const void *)ctx;

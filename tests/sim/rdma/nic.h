@@ -1,5 +1,5 @@
-/* The modelled NIC's objects, for nic.c (what libibverbs' calls do) and nic_run.c (what happens on
- * its own). */
+/* The objects of the modelled NIC, for nic.c (the calls of libibverbs) and nic_run.c (what a NIC
+ * does by itself). */
 #ifndef RDMA_NIC_H
 #define RDMA_NIC_H
 
@@ -12,7 +12,7 @@
 #define NIC_DOMAINS    32u
 #define NIC_KEYS       1024u
 #define NIC_WINDOWS    4096u
-#define NIC_WINDOW_KEY 0x800000u /* and its number << 8, and what changes with each binding */
+#define NIC_WINDOW_KEY 0x800000u /* and its number << 8, and a part that each binding changes */
 #define NIC_PAIRS      128u
 #define NIC_QUEUE      256u /* of a queue pair, sent and received */
 #define NIC_CQE        4096u
@@ -29,8 +29,8 @@ struct ndevice {
 struct ncontext {
     struct ibv_context ctx;
     bool used;
-    bool lost, gone; /* calls are refused; then what it had is destroyed */
-    bool careless;   /* its library does not see that: what is posted is taken */
+    bool lost, gone; /* calls are refused; then its objects are destroyed */
+    bool careless;   /* its library does not notice: requests are accepted */
     uint32_t gen, node, rail, nasync;
     int alive_fd; /* of its attribute in sysfs */
     struct ibv_async_event async[NIC_ASYNC];
@@ -51,12 +51,11 @@ struct nmw {
     struct ibv_mw mw;
     bool used, bound;
     const struct nmr *mr;
-    struct nqp *qp; /* it may be used over this one alone (type 2B) */
+    struct nqp *qp; /* the only queue pair that may use it (type 2B) */
     uint64_t addr, length, owner;
-    uint32_t key; /* the one that opens it; the field in mw is the seam's to write */
+    uint32_t key; /* the one that opens it; the seam writes the field in mw */
     unsigned access;
-    uint64_t
-        revoked[4]; /* a bit for each key, of 256, that was closed under a writer who was slow */
+    uint64_t revoked[4]; /* a bit for each of 256 keys that was closed under a slow writer */
 };
 
 struct nchannel {
@@ -71,9 +70,9 @@ struct ncq {
     bool used, armed;
     uint32_t gen, head, n, depth;
     struct ibv_wc wc[NIC_CQE];
-    uint64_t of[NIC_CQE]; /* whose completion: number and generation of the queue pair */
+    uint64_t of[NIC_CQE]; /* number and generation of the completion's queue pair */
     uint64_t stale_id;
-    uint32_t strays; /* completions of nobody among the n: no credit is held for them */
+    uint32_t strays; /* completions of nobody among the n: they use no credit */
 };
 
 struct nwr {
@@ -93,32 +92,32 @@ struct nqp {
     enum ibv_qp_state state;
     uint32_t gen, node, rail, dest_qpn, dest_node, dest_rail, access, send_max, recv_max;
     uint32_t head, n, rhead, rn;
-    uint32_t nimm, imm[NIC_IMMS]; /* arrived, and not yet told */
+    uint32_t nimm, imm[NIC_IMMS]; /* arrived, and not yet completed */
     uint32_t told, last_imm;      /* immediates so far, and the last of them */
-    bool landed;                  /* bytes of a page have come over it, to its node */
-    uint64_t begun_ns;            /* when it was last given something, and had nothing */
-    uint64_t heard_ns;            /* when its node took the last of them */
-    uint64_t silent_ns;           /* since when the peer does not answer; 0: it does */
+    bool landed;                  /* bytes of a page have arrived over it, at its node */
+    uint64_t begun_ns;            /* when it last got a request while idle */
+    uint64_t heard_ns;            /* when its node polled the last completion */
+    uint64_t silent_ns;           /* since when the peer is silent; 0: it answers */
     uint64_t timeout_ns, last_id;
     uint32_t rnr_retries, rnr_tries; /* 7: for ever */
     struct nwr send[NIC_QUEUE];
     uint64_t recv[NIC_QUEUE];
 };
 
-/* Bytes that have arrived, and are not visible yet. */
+/* Bytes that have arrived and are not visible yet. */
 struct nheld {
     bool used;
     uint32_t gen, n;
     uint8_t *to;
     uint64_t owner;
-    uint64_t qp; /* of a write: whose completions may not be told before; 0: none */
+    uint64_t qp; /* of a write: its completions must wait; 0: none */
     uint8_t bytes[4096];
 };
 
 extern struct ncontext nic_context[NIC_CONTEXTS];
 extern struct nmr nic_mr[NIC_KEYS];
 extern struct nmw nic_mw[NIC_WINDOWS];
-extern uint32_t nic_windows; /* how many of those were ever used in this history */
+extern uint32_t nic_windows; /* number of those ever used in this history */
 extern struct ncq nic_cq[NIC_CONTEXTS];
 extern struct nqp nic_qp[NIC_PAIRS];
 extern struct nheld nic_held[NIC_HELD];
@@ -136,10 +135,10 @@ static inline uint64_t nqp_id(const struct nqp *q)
 /* nic_run.c */
 int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int nic_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
-void nic_error(struct nqp *q); /* to the error state: what is posted is flushed */
+void nic_error(struct nqp *q); /* to the error state: flushes all posted requests */
 void nic_due(struct nqp *q, uint64_t delay);
 void nic_complete(struct nqp *q, struct ibv_cq *cq, const struct ibv_wc *wc);
 void nic_one_writer(const void *to, uint64_t n, const struct nqp *but, const char *by);
-void nic_held_now(const struct nqp *q); /* what was written over it becomes visible */
+void nic_held_now(const struct nqp *q); /* makes bytes written over it visible */
 
 #endif

@@ -1,7 +1,7 @@
-/* What queue pairs do: requests start in order, move their bytes in pieces, several at a time, and
- * complete in order. In the error state what is posted is flushed in order; a read that had begun
- * may write until its own flushed completion and never after it. A queue pair that is destroyed
- * does nothing more. See nic.c for what of this was measured. */
+/* The behaviour of queue pairs: requests start in order, move their bytes in pieces, several at a
+ * time, and complete in order. In the error state posted requests are flushed in order; a read that
+ * had begun may write until its own flushed completion and never after it. A destroyed queue pair
+ * does nothing more. See nic.c for which of this was measured. */
 #include "nic.h"
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ void nic_error(struct nqp *q)
     q->stuck = q->n > 0 && rw_fault(RF_flush_stuck);
     if (q->stuck)
         rw_mark(RM_flush_timed_out);
-    q->due = false; /* one that waits for a silent peer does not wait any more */
+    q->due = false; /* one that waits for a silent peer stops waiting */
     nic_due(q, rw_soon());
 }
 
@@ -64,7 +64,7 @@ static bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
     return a < b + b_bytes && b < a + a_bytes;
 }
 
-/* May it write there, through a window that is open or will be? */
+/* May the queue pair write there, through a window that is open or will be? */
 static bool pair_writes(const struct nqp *q, uint64_t at, uint64_t n)
 {
     for (uint32_t i = 0; i < q->n; i++) {
@@ -76,9 +76,9 @@ static bool pair_writes(const struct nqp *q, uint64_t at, uint64_t n)
     return false;
 }
 
-/* A page has one writer at a time: what two of them bring, the slower one may bring when the page
- * was taken for what the faster one brought. `but`: the queue pair that is about to; NULL: a
- * socket. */
+/* A page has one writer at a time: with two, the slower one may write after the page was
+ * accepted with the bytes of the faster one. `but`: the queue pair that is about to write; NULL:
+ * a socket. */
 void nic_one_writer(const void *to, uint64_t n, const struct nqp *but, const char *by)
 {
     for (uint32_t i = 0; i < NIC_PAIRS; i++) {
@@ -104,7 +104,7 @@ static void take_rdma(const struct nqp *q, const struct ibv_send_wr *wr, struct 
     const struct nmr *m = local_key(q, sge->addr, sge->length, sge->lkey);
 
     check(wr->num_sge == 1 && sge->length > 0);
-    check(wr->opcode != IBV_WR_RDMA_READ); /* the daemon reads in its self-test alone */
+    check(wr->opcode != IBV_WR_RDMA_READ); /* the daemon reads only in its self-test */
     if (!m)
         rw_fail("bad_local_key", "node %u posts a request over memory that its key does not open",
                 q->node);
@@ -133,14 +133,14 @@ static void take_window(const struct nqp *q, const struct ibv_send_wr *wr, struc
     w->owner = rmem_owner((const void *)(uintptr_t)w->bind.addr);
     if (w->owner == 0)
         rw_fail("grant_of_live_page", "a window is bound to a page of no pull");
-    for (uint64_t at = 0; at < w->bind.length; at += 64) /* what pages are a multiple of */
+    for (uint64_t at = 0; at < w->bind.length; at += 64) /* pages are a multiple of that */
         if (rmem_owner((const void *)(uintptr_t)(w->bind.addr + at)) != w->owner)
             rw_fail("grant_beyond_its_pages", "a window of %llu bytes opens more than the pull's",
                     (unsigned long long)w->bind.length);
     nic_one_writer((const void *)(uintptr_t)w->bind.addr, w->bind.length, q, "a window");
 }
 
-/* It closes the windows of one grant, and says that it revokes it. */
+/* Does the request close the windows of a grant that the seam counts as revoked? */
 static bool revokes(const struct nqp *q, const struct ibv_send_wr *wr)
 {
     struct rnode *node = &rw.node[q->node];
@@ -181,7 +181,7 @@ int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
         if (rw_fault(RF_post_fails)) {
             *bad = wr;
             errno = 0;
-            nic_due(q, rw_soon()); /* those before it are taken */
+            nic_due(q, rw_soon()); /* those before it are accepted */
             return ENOMEM;
         }
         *w = (struct nwr){.opcode = wr->opcode,
@@ -278,7 +278,8 @@ static struct nmw *window_of(uint32_t rkey)
     return rkey >= NIC_WINDOW_KEY && i < NIC_WINDOWS && nic_mw[i].used ? &nic_mw[i] : NULL;
 }
 
-/* Only one that is revoked is closed while writes to it may come: they break both queue pairs. */
+/* A window may be closed while writes to it are under way only if it is revoked: such writes break
+ * both queue pairs. */
 static void met_closed(const struct nqp *p, const struct nmw *window, uint32_t rkey)
 {
     rw_mark(RM_closed_window_refused);
@@ -287,7 +288,7 @@ static void met_closed(const struct nqp *p, const struct nmw *window, uint32_t r
                 p->node);
 }
 
-/* False: the request fails there. *ret_owner: of a write, who may be written to. */
+/* Returns false if the request fails. *ret_owner: for a write, the owner of the target. */
 static bool may_access(const struct nqp *p, const struct nwr *w, uint64_t *ret_owner)
 {
     bool read = w->opcode == IBV_WR_RDMA_READ;
@@ -318,7 +319,7 @@ static bool may_access(const struct nqp *p, const struct nwr *w, uint64_t *ret_o
     return false;
 }
 
-/* Whatever key a peer gets hold of, and over whichever queue pair. */
+/* No key of the node may be readable by a peer, over any queue pair. */
 void rnic_audit_reads(uint32_t node)
 {
     uint64_t owner;
@@ -338,7 +339,7 @@ void rnic_audit_reads(uint32_t node)
 
 /* ------------------------------------------------------------------ moving bytes */
 
-/* They become visible later, and until then the page may be found wrong. */
+/* Delays the visibility of the bytes; until then the page may be reported wrong. */
 static bool hold(uint8_t *to, const uint8_t *from, uint32_t n, uint64_t owner, uint64_t qp)
 {
     uint32_t i = 0;
@@ -402,7 +403,7 @@ static void move_write(struct nqp *q, struct nqp *p, struct nwr *w, uint32_t n, 
         from = bytes;
         last = false;
     }
-    /* Fault 8: the peer is told of it now, the bytes come later. */
+    /* Fault 8: the peer gets the completion now, the bytes come later. */
     if (page && last && q->state == IBV_QPS_RTS && rw_fault(RF_early_completion) &&
         hold(to, from, n, owner, 0)) {
         rmem_excuse(to, n, EXCUSE_LATE);
@@ -427,7 +428,7 @@ static void move(struct nqp *q, struct nqp *p, struct nwr *w, uint64_t owner)
 
 /* ------------------------------------------------------------------ running */
 
-/* False: it waits for a peer that does not answer. */
+/* Returns false if it waits for a silent peer. */
 static bool peer_answers(struct nqp *q, struct nqp *p)
 {
     if (p) {
@@ -485,7 +486,7 @@ static void no_receive(struct nqp *q)
     nic_error(q);
 }
 
-/* Those at the head that are all there complete. */
+/* Completes the finished requests at the head. */
 static void finish_heads(struct nqp *q, struct nqp *p)
 {
     while (q->n > 0) {
@@ -499,7 +500,7 @@ static void finish_heads(struct nqp *q, struct nqp *p)
                 return;
             }
             q->rnr_tries = 0;
-            p->imm[p->nimm++] = w->imm; /* the writer may hear of it first */
+            p->imm[p->nimm++] = w->imm; /* the writer may complete first */
             nic_due(p, rw_soon());
         }
         complete(q, IBV_WC_SUCCESS);
@@ -557,7 +558,7 @@ static void flush(struct nqp *q)
     }
 }
 
-/* What was written before an immediate is there with it. */
+/* Bytes written before an immediate are visible with it. */
 static void tell_arrivals(struct nqp *q)
 {
     nic_held_now(q);
@@ -568,8 +569,8 @@ static void tell_arrivals(struct nqp *q)
     q->nimm = 0;
 }
 
-/* A write of no bytes needs no key, so the peer may say any number at any time: one that it said
- * before. */
+/* A write of no bytes needs no key, so the peer may send any number at any time: here one that it
+ * sent before. */
 static void unasked(struct nqp *q)
 {
     if (q->state != IBV_QPS_RTS || q->nimm > 0 || q->rn == 0 || q->told == 0 ||
@@ -588,7 +589,7 @@ void rnic_qp(uint32_t number, uint32_t gen)
     q->due = false;
     unasked(q);
     if (q->nimm > 0 && !(q->state == IBV_QPS_RTS && q->n > 0 && rw_one_in(4)))
-        tell_arrivals(q); /* or later than what was posted since */
+        tell_arrivals(q); /* or behind requests posted since */
     else if (q->state == IBV_QPS_ERR)
         flush(q);
     else if (q->state == IBV_QPS_RTS && q->n > 0)
@@ -630,7 +631,7 @@ void rnic_stale(uint32_t number, uint32_t gen)
     nic_complete(NULL, &cq->cq, &wc);
 }
 
-/* One with requests outstanding, if there is one. */
+/* Breaks a queue pair with outstanding requests, if there is one. */
 void rnic_spoil(void)
 {
     uint32_t from = rw_below(NIC_PAIRS);

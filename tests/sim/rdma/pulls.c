@@ -1,6 +1,6 @@
-/* The destination's core: reserves pages, asks for them in batches, hears what came, asks again for
- * what was damaged, and stops, at the end or before it. What a pull leaves unpublished is used for
- * something else in the very moment in which the seam says QUIET (model.c). */
+/* The destination's core: reserves pages, asks for them in batches, receives the results, repeats
+ * the requests for damaged pages, and stops, at the end or before it. Pages that a pull leaves
+ * unpublished are reused at the moment at which the seam reports QUIET (model.c). */
 #include "world.h"
 
 #include "base/check.h"
@@ -12,7 +12,7 @@ static void step_later(struct rnode *node, struct rpull *pull)
     rw_post(rw_soon(), T_PULL, at, ++pull->step);
 }
 
-/* Pages of that kind and group, from a place of chance on; in order, so that many are adjacent. */
+/* Pages of that kind and group, from a random place on; in order, so that many are adjacent. */
 static uint32_t collect(const struct rnode *node, uint32_t pool, uint32_t group,
                         enum page_kind kind, uint32_t most, uint32_t *ret)
 {
@@ -231,7 +231,7 @@ static struct rpull *of(struct rnode *node, struct pull_id id)
     return pull;
 }
 
-/* The page is a snapshot's now: peers may ask for it. */
+/* The page belongs to a snapshot now: peers may ask for it. */
 static void publish(struct rnode *node, uint32_t pool, uint32_t place)
 {
     struct rpage *page = &node->pool[pool].page[place];

@@ -1,6 +1,5 @@
-/* Included before everything in each file of the seam that the simulator builds: what those files
- * would ask of the system they ask of the model. The C library's headers come first, so that only
- * calls are renamed. */
+/* Included first in each file of the seam that the simulator builds: redirects its system calls to
+ * the model. The C library's headers come first, so that only calls are renamed. */
 #ifndef RDMA_REDIRECT_H
 #define RDMA_REDIRECT_H
 
@@ -19,15 +18,15 @@
 
 #include "base/undumped.h"
 
-#define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
+#define XFER_PIECE_BYTES 4096u /* a batch is several pieces, sometimes of several paths */
 #define TCP_PIECE_BYTES  4096u
-#define TCP_PATH_BYTES   2048u /* so that what waits for room calls another path */
+#define TCP_PATH_BYTES   2048u /* so that a span that waits for room calls another path */
 #define XFER_SLOT_BYTES  1024u /* a page has several of them, which may lie apart */
 #define XFER_RING_SLOTS  7u    /* and pieces wait for some */
 #define XFER_RING_SHARE  5u
 #define DATA_RECV_BYTES  1500u /* and a data thread moves each of them in several */
 #define DATA_SEND_PIECE  1500u
-/* None is so short: what the kernel writes into pages is looked at here, stretch by stretch. */
+/* No stretch is so short: the model checks what the kernel writes into pages, by stretches. */
 #define DATA_PACKED_STRETCH 1u
 
 void *sim_calloc(size_t n, size_t size);
@@ -65,7 +64,7 @@ static inline int sim_nothing(const void *at)
     return 0;
 }
 
-/* Not const: what it is to fill in need not have been set. */
+/* Not const: the field that it fills in may be unset. */
 static inline int sim_nothing_known(void *at)
 {
     (void)at;

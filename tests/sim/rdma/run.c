@@ -1,4 +1,4 @@
-/* See run.h. The same keys as the core's histories have. */
+/* See run.h. The keys are those of the core's histories. */
 #include "run.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void tell(uint64_t seed)
             rw.what, rw.text, (unsigned long long)rw.events, (double)rw.now_ns * 1e-9);
 }
 
-/* The second time as its list of choices and faults says, which is what shrinking begins with. */
+/* The second run goes by the list of choices and faults of the first, as shrinking does. */
 static bool run_seed(const struct rdma_options *o, uint64_t seed)
 {
     uint64_t hash, again;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RDMA_MAGIC "tern-sim rdma history 1" /* its file begins so */
+#define RDMA_MAGIC "tern-sim rdma history 1" /* first line of its file */
 
 struct rdma_options {
     uint64_t seeds, first;
@@ -16,9 +16,9 @@ struct rdma_options {
 int rdma_run(const struct rdma_options *options);
 int rdma_tape(const char *path, bool verbose);
 
-/* False: the seed broke a promise; what is said in *ret_what. */
+/* Returns false if the seed broke a promise; *ret_what names it. */
 bool rdma_seed(uint64_t seed, const char **ret_what);
-/* Shrinks the history that has just failed and keeps it in DIR/NAME-WHAT.tape. */
+/* Shrinks the history that has just failed and stores it in DIR/NAME-WHAT.tape. */
 void rdma_keep(const char *dir, const char *name, const char *why);
 
 #endif

@@ -1,6 +1,6 @@
-/* Shrinking a failing history over RDMA, and the text files that keep it: the seed, then what came
- * to pass, one choice or fault a line, by its number among its kind. All else is the seed's, so a
- * file is as good as the models that it was made with. */
+/* Shrinking a failing history over RDMA, and its text file: the seed, then the choices and faults
+ * that occurred, one a line, each by its number among its kind. All else follows from the seed, so
+ * a file is valid only with the models that it was made with. */
 #include <stdio.h>
 
 #include "../pieces.h"

@@ -1,7 +1,7 @@
 /* The seam's data threads (seam/io/io_threads.h), played by turns: a task is posted, its work is
- * done, it comes back and its cancel takes effect at times of chance, each apart, so that whatever
- * the owner does meanwhile falls between any two of them. As there, a cancel never comes before the
- * hand-over, nor after the return. */
+ * done, it returns, and its cancel takes effect, each at a random time of its own, so that the
+ * owner's actions fall between any two of these. As with real threads, a cancel never takes effect
+ * before the hand-over or after the return. */
 #include "seam/io/io_threads.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "redirect.h"
 #include "world.h"
 
-#define TASKS 768u /* two of each data connection, and one of each piece and of each path */
+#define TASKS 768u /* two of each data connection, one of each piece and path */
 
 enum stage { STAGE_POST, STAGE_MOVES, STAGE_WORK, STAGE_BACK };
 
@@ -27,8 +27,8 @@ struct away {
 };
 
 static struct away away[TASKS];
-static bool working;      /* it is a data thread's turn */
-static uint64_t slept_ns; /* by the task whose turn it is */
+static bool working;      /* a data thread is running */
+static uint64_t slept_ns; /* by the running task */
 
 void tasks_reset(void)
 {

@@ -1,11 +1,11 @@
-/* The heap of things to come, chance, memory and the end of a history. */
+/* The heap of events to come, random numbers, memory and the end of a history. */
 #include "world.h"
 
 #include <stdarg.h>
 
 #include "redirect.h"
 
-#define ARENA (192u << 20) /* some 2 MiB a daemon of it for a plan of resharding, at each start */
+#define ARENA (192u << 20) /* a plan of resharding takes some 2 MiB a daemon, at each start */
 
 struct rworld rw;
 static uint8_t *arena;
