@@ -1,4 +1,4 @@
-/* Limits of memory from control groups, in a /proc and a /sys of the test's own. */
+/* Memory limits of control groups, in a /proc and a /sys of the test's own. */
 #include "seam/mem/cgroup.h"
 #include "unit/rig/rig_dir.h"
 
@@ -41,7 +41,7 @@ TEST_WITH(cgroup_v2_least_limit_on_the_way_up, make_dir, remove_dir)
     put_file("sys/fs/cgroup/a.slice/b.slice/memory.max", "max\n");
     put_file("sys/fs/cgroup/other.slice/memory.max", "1\n");
     expect(500000, 400000);
-    /* A larger limit that others have nearly used up leaves the least. */
+    /* A larger limit that is nearly used up leaves the least. */
     put_file("sys/fs/cgroup/a.slice/b.slice/memory.max", "2000000\n");
     put_file("sys/fs/cgroup/a.slice/b.slice/memory.current", "1990000\n");
     expect(500000, 10000);
@@ -58,7 +58,7 @@ TEST_WITH(cgroup_clean_page_cache_is_free, make_dir, remove_dir)
     expect(1000000, 850000);
 }
 
-/* The host's path is not there, and the mounted root is the container's own group. */
+/* The host's path does not exist, and the mounted root is the container's own group. */
 TEST_WITH(cgroup_path_of_another_namespace_falls_back_to_the_root, make_dir, remove_dir)
 {
     put_file("proc/self/cgroup", "1:name=systemd:/docker/0123\n0::/../../host.slice\n");

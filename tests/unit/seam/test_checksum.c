@@ -15,7 +15,7 @@
 
 static uint8_t *bytes;
 
-/* The definition, by the library's own entry, with nothing of ours. */
+/* The definition, by the library's own entry, without our code. */
 static uint64_t by_definition(const uint8_t *p, size_t n)
 {
     static uint64_t sub[BYTES_MAX / CHECKSUM_BLOCK + 1];
@@ -57,7 +57,7 @@ TEST(checksum_unit_agrees_with_the_definition)
         assert_int_equal(checksum_unit(bytes, sizes[i]), by_definition(bytes, sizes[i]));
 }
 
-/* Whatever this machine chose: each variant that it can run says the same. */
+/* Each variant that this machine can run gives the same result. */
 TEST(checksum_variants_agree)
 {
     static uint64_t a[BYTES_MAX / CHECKSUM_BLOCK + 1], b[BYTES_MAX / CHECKSUM_BLOCK + 1];
@@ -86,8 +86,8 @@ TEST(checksum_known_value_stays)
 {
     uint8_t zero[8192] = {0};
 
-    /* On the wire and on disk: a change here breaks every peer. Computed by the library's default
-     * entry. */
+    /* Used on the wire and on disk: a change here breaks every peer. Computed by the library's
+     * default entry. */
     assert_int_equal(checksum_unit(zero, sizeof zero), by_definition(zero, sizeof zero));
     assert_int_equal(checksum_unit(zero, sizeof zero), 0x895a5e2e268f1792u);
 }

@@ -1,5 +1,5 @@
-/* P7: descriptors that a client sends: nobody takes them in, and who closes the socket is a thread,
- * for whom a TCP socket that lingers does not last. */
+/* P7: descriptors that a client sends: the daemon never receives them, and a thread closes the
+ * socket, where even a lingering TCP socket does not wait long. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -96,7 +96,7 @@ static void send_with(int sock, const char *bytes, int sent, int how)
     assert_int_equal(sendmsg(sock, &msg, how), (ssize_t)iov.iov_len);
 }
 
-/* How many descriptors lie beside the next bytes of the daemon's end, which are those. */
+/* Number of descriptors beside the next bytes of the daemon's end, which must be `bytes`. */
 static uint32_t lie_beside(const char *bytes)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
@@ -131,7 +131,7 @@ static void receives(int32_t n, const char *bytes)
         io_buffer_put(io, buffer);
 }
 
-/* Bytes alone are taken as they come, a buffer at a time, and the end is told. */
+/* Bytes alone are received as they come, a buffer at a time, and the end is reported. */
 TEST_WITH(client_bytes_alone_are_received, set_up, tear_down)
 {
     assert_int_equal(write(fd[1], "first", 5), 5);
@@ -143,8 +143,8 @@ TEST_WITH(client_bytes_alone_are_received, set_up, tear_down)
     receives(0, "");
 }
 
-/* Nothing of the message is taken, nor of those before it that the same look saw: all of it lies
- * there with its descriptor. */
+/* Neither the message nor those before it in the same look are received: they stay with their
+ * descriptor. */
 TEST_WITH(client_descriptors_are_told_and_left_where_they_are, set_up, tear_down)
 {
     assert_int_equal(write(fd[1], "ab", 2), 2);
@@ -154,7 +154,7 @@ TEST_WITH(client_descriptors_are_told_and_left_where_they_are, set_up, tear_down
     assert_int_equal(lie_beside("abcd"), 1);
 }
 
-/* What a look saw is taken, and no byte more. */
+/* The bytes that a look saw are received, and none beyond. */
 TEST_WITH(client_bytes_before_descriptors_are_taken_alone, set_up, tear_down)
 {
     assert_int_equal(write(fd[1], "0123456789abcdefghi", 19), 19);
@@ -164,7 +164,7 @@ TEST_WITH(client_bytes_before_descriptors_are_taken_alone, set_up, tear_down)
     assert_int_equal(lie_beside("ghix"), 1);
 }
 
-/* An ordinary look passes a byte out of band by, and reading frees what came with it. */
+/* An ordinary look skips an out-of-band byte, and reading it closes its descriptor. */
 TEST_WITH(client_descriptors_out_of_band_are_told, set_up, tear_down)
 {
     send_with(fd[1], "!", 0, MSG_OOB);
@@ -179,8 +179,8 @@ TEST_WITH(client_descriptors_out_of_band_are_told, set_up, tear_down)
     receives(1, "!");
 }
 
-/* Where the kernel refuses them the socket is received from like any other. A thread closes it all
- * the same, since the close wakes whoever waits on the other end. */
+/* If the kernel refuses descriptors, the daemon receives from the socket like from any other. A
+ * thread still closes it, since the close wakes whoever waits on the other end. */
 TEST_WITH(client_that_the_kernel_refuses_is_closed_by_a_thread_too, set_up, tear_down)
 {
     char byte;
@@ -232,7 +232,7 @@ static void give(int sock, int n)
     }
 }
 
-/* The owner goes on at once, and one close cuts the waits of all that it releases. */
+/* The owner continues at once, and one close ends the waits of all that it releases. */
 TEST_WITH(closer_closes_what_lingers_in_little_time, set_up, tear_down)
 {
     struct closer_stats stats;
@@ -277,8 +277,8 @@ static void left(void *ctx)
     freed++;
 }
 
-/* Who has sent some is sent away by its first bytes, and its place is taken until it is closed; no
- * more arrive than there are places. */
+/* A caller that sent descriptors is dismissed by its first bytes, and its place is taken until it
+ * is closed; no more arrive than there are places. */
 TEST_WITH(door_place_is_taken_until_it_is_closed, set_up, tear_down)
 {
     struct door_config config = {.io = io,

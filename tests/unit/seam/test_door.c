@@ -1,5 +1,5 @@
-/* The door: who waits there, who goes for a newcomer, who is let in. Callers come from several
- * addresses of the loopback network. */
+/* The door: who waits there, who is displaced by a newcomer, who is admitted. Callers come from
+ * several addresses of the loopback network. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 #define WAIT_NS 1000000000u
 #define CALLERS 48
 #define PACED   15          /* callers of one origin that enters at a rate */
-#define LATE_NS 5000000000u /* within which what must come has come */
+#define LATE_NS 5000000000u /* deadline for what must happen */
 
 static struct io *io;
 static struct door *door;
@@ -25,7 +25,7 @@ static bool room;
 static uint32_t per_s, places = PLACES, share = SHARE;
 static uint16_t port;
 
-/* Three bytes are a first message; one that begins with an x is none. */
+/* Three bytes are a first message, unless they begin with an x. */
 static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
 {
     (void)ctx;
@@ -82,7 +82,7 @@ FIXTURE(tear_down)
     return 0;
 }
 
-/* One more from 127.0.0.`host`; returns its number. */
+/* Adds a caller from 127.0.0.`host`; returns its number. */
 static uint32_t call(uint8_t host, const char *says)
 {
     struct sockaddr_in from = {.sin_family = AF_INET,
@@ -152,7 +152,7 @@ TEST_WITH(door_lets_in_who_has_said_it_and_refuses_what_is_none, set_up, tear_do
     assert_int_equal(nin, 0);
     call(2, "abc");
     assert_int_equal(nin, 1);
-    assert_int_equal(recv(in[0], got, sizeof got, MSG_DONTWAIT), 3); /* nothing was read of it */
+    assert_int_equal(recv(in[0], got, sizeof got, MSG_DONTWAIT), 3); /* the door read nothing */
     assert_int_equal(send(caller[late], "c", 1, MSG_NOSIGNAL), 1);
     while (nin < 2 && io_now_ns() < end)
         io_run(io, end);
@@ -160,8 +160,8 @@ TEST_WITH(door_lets_in_who_has_said_it_and_refuses_what_is_none, set_up, tear_do
     assert_int_equal(waiting(), 0);
 }
 
-/* Who hangs up gives the place back at once, whatever part of the first message came; one that has
- * said all of it and will say no more is let in. */
+/* A caller that hangs up frees its place at once, whatever part of the first message came; one that
+ * has sent all of it and will send no more is admitted. */
 TEST_WITH(door_place_of_who_hangs_up_is_free_at_once, set_up, tear_down)
 {
     uint64_t end = io_now_ns() + LATE_NS;
@@ -194,7 +194,7 @@ TEST_WITH(door_holds_who_finds_no_room_and_asks_again, set_up, tear_down)
     call(1, "two");
     call(1, "");
     call(1, "");
-    call(1, ""); /* a silent one goes for it, though it came later than those who spoke */
+    call(1, ""); /* a silent one is displaced, though it came after those who spoke */
     assert_true(waits(0) && waits(1) && !waits(2));
     door_again(door);
     assert_int_equal(nin, 0);
@@ -213,8 +213,8 @@ FIXTURE(set_up_large)
     return 0;
 }
 
-/* More of them than one look at the epoll names. Whoever finds no room is tried when door_again
- * says so, and by nothing else: not by itself, and not for more bytes that it sends. */
+/* More callers than one look at the epoll returns. A caller without room is tried again only by
+ * door_again: not by itself, and not for more bytes that it sends. */
 TEST_WITH(door_tries_who_is_held_only_when_there_may_be_room, set_up_large, tear_down)
 {
     room = false;
@@ -240,8 +240,8 @@ FIXTURE(set_up_paced)
     return 0;
 }
 
-/* A burst, and no more than one a second; the others wait in its share, and other origins are in
- * no one's way. */
+/* A burst, then no more than one a second; the others wait in their share, and do not delay other
+ * origins. */
 TEST_WITH(door_origin_enters_at_its_rate, set_up_paced, tear_down)
 {
     const uint64_t from = io_now_ns();

@@ -35,7 +35,7 @@ static void note(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 
 static uint32_t fault_sq_full;
 
-/* The case's, and a pair of sockets if it wants one; its teardown closes them. */
+/* The case's io, and a pair of sockets if it wants one; its teardown closes them. */
 static struct io *io;
 static int fd[2] = {-1, -1};
 
@@ -75,7 +75,7 @@ static void run_until(const uint32_t *n, uint32_t until)
     }
 }
 
-/* The n-th completion of `s` is that. */
+/* The n-th completion of `s` has this result. */
 static void completes(struct seen *s, uint32_t n, int32_t res)
 {
     run_until(&s->n, n);
@@ -159,7 +159,7 @@ TEST(io_sendmsg_and_recvmsg_scatter_and_gather)
     assert_memory_equal(b, "o world", 7);
 }
 
-/* One receive brings one buffer; a group that is used up leaves the other group's. */
+/* One receive fills one buffer; a group that is used up leaves the other group's buffers. */
 TEST(io_recv_brings_a_buffer_until_the_group_has_none_left)
 {
     struct seen r = {.op.done = note}, other = {.op.done = note};
@@ -235,7 +235,7 @@ static uint32_t kernel_threads(void)
     return n;
 }
 
-/* What is there already is read by such a thread, and not by the caller. */
+/* Such a thread reads data that has arrived already, and the caller does not. */
 TEST(io_aside_reads_on_a_thread_of_the_kernel)
 {
     struct seen r = {.op = {.done = note, .aside = true}};
@@ -360,7 +360,7 @@ TEST(io_cancel_at_any_stage_completes_once)
     cancel_at_any_stage(50);
 }
 
-/* What xfer's stop rests on: a receive that took some bytes and is cancelled says how many. */
+/* xfer's stop depends on this: a cancelled receive with some bytes returns their number. */
 TEST(io_cancelled_receive_says_how_much_it_took)
 {
     struct seen r = {.op.done = note};
@@ -422,7 +422,7 @@ TEST(io_create_refuses_bad_limits_and_says_why)
     assert_null(io);
 }
 
-/* A poll that is asked for once waits for what it polls for, says it once, and is over. */
+/* A single poll waits for its event, reports it once, and is over. */
 TEST(io_poll_once_waits_and_reports_once)
 {
     struct seen p = {.op.done = note};

@@ -1,7 +1,7 @@
-/* Errors of the kernel that are no end of anything, and those that are (fault 16): every operation
- * of io meets EINTR and EAGAIN and is tried again unseen; ECANCELED and ECONNRESET reach whoever
- * asked, once. EINTR and EAGAIN come at no set time, so the link puts a function of this file
- * before the kernel's, which makes them; the other two are the kernel's own. */
+/* Temporary errors of the kernel, and permanent ones (fault 16): every operation of io meets EINTR
+ * and EAGAIN and is retried invisibly; the caller gets ECANCELED and ECONNRESET, once. EINTR and
+ * EAGAIN come at no set time, so the linker puts a function of this file before the kernel's to
+ * make them; the other two come from the kernel itself. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <liburing.h>
@@ -13,7 +13,7 @@
 #include "seam/io/io.h"
 #include "testing/test.h"
 
-#define TRIES   3u /* of an operation before it may go through */
+#define TRIES   3u /* of an operation before it may succeed */
 #define WAIT_NS 30000000000u
 #define FULL    65536u
 
@@ -24,10 +24,10 @@ int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uri
                                             unsigned n, struct __kernel_timespec *ts,
                                             sigset_t *mask);
 
-static int to_inject; /* 0: nothing */
+static int to_inject; /* 0: no error */
 static uint32_t injected;
 
-/* What waits in the kernel is ended there, nothing done, and that is told as the error. */
+/* Cancels what waits in the kernel, undone, and reports that as the error to inject. */
 int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
                                             unsigned n, struct __kernel_timespec *ts,
                                             sigset_t *mask)
@@ -41,7 +41,7 @@ int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uri
 
         assert_non_null(sqe);
         io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ANY);
-        io_uring_sqe_set_data64(sqe, 0); /* nobody's */
+        io_uring_sqe_set_data64(sqe, 0); /* belongs to nobody */
     }
     rc = __real_io_uring_submit_and_wait_timeout(ring, cqe, n, ts, mask);
     io_uring_for_each_cqe(ring, head, at)
@@ -174,7 +174,7 @@ static void post_poll_in(void)
 static const struct {
     const char *name;
     void (*post)(void), (*lets_go)(void);
-    bool sends, resets; /* resets: a peer that hangs up hard is told as an error */
+    bool sends, resets; /* resets: a hard hang-up of the peer is an error */
 } ops[] = {
     {"recv", post_recv, reads, false, true},
     {"recvmsg", post_recvmsg, reads, false, true},
@@ -194,7 +194,7 @@ static void begin(uint32_t i, bool tcp)
     seen = (struct seen){.op.done = note};
 }
 
-/* A multishot goes on until its peer is gone. */
+/* A multishot lasts until its peer is gone. */
 static void end(void)
 {
     uint64_t deadline = io_now_ns() + WAIT_NS;
@@ -220,7 +220,7 @@ static void until_done(uint32_t n)
 
 /* ------------------------------------------------------------------ the errors */
 
-/* It is tried again without a word, and goes through once it can. 1: so it was. */
+/* The operation is retried silently, and succeeds once it can. Returns 1 for that. */
 static uint32_t tried_again(uint32_t i, int err)
 {
     uint64_t deadline = io_now_ns() + WAIT_NS;
@@ -257,7 +257,7 @@ static uint32_t cancelled(uint32_t i)
     return 1;
 }
 
-/* The other side closes with bytes unread, which TCP tells by a reset. */
+/* The other side closes with bytes unread, which TCP reports as a reset. */
 static uint32_t reset(uint32_t i)
 {
     static const struct linger hard = {.l_onoff = 1};

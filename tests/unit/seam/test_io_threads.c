@@ -1,5 +1,5 @@
-/* Data threads: who runs what, a receive that goes on piece by piece, cancels at any moment, and an
- * end that leaves no thread behind. The interleavings are chance's; what must hold holds in all. */
+/* Data threads: who runs what, a receive that continues piece by piece, cancels at any moment, and
+ * an end that leaves no thread behind. The interleavings are random; the assertions hold in all. */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -24,7 +24,7 @@ static struct pair {
     uint8_t bytes[4 * PIECE_BYTES];
     uint32_t pieces, back;
     int32_t res;
-    bool on_owner;   /* work ran there */
+    bool on_owner;   /* the owner did some of the work */
     char name[16];   /* of the thread that worked */
     uint32_t wanted; /* pieces */
 } pair[PAIRS];
@@ -103,7 +103,7 @@ FIXTURE(close_all)
 
 TEST_EACH(NULL, close_all);
 
-/* The owner hears once, when all pieces are there, and none of them was its work. */
+/* The owner is informed once, when all pieces have arrived, and did none of the work. */
 TEST(io_threads_receive_in_pieces_off_the_owner)
 {
     uint8_t bytes[3 * PIECE_BYTES];
@@ -121,7 +121,7 @@ TEST(io_threads_receive_in_pieces_off_the_owner)
     assert_string_equal(pair[0].name, "tern-data");
 }
 
-/* A program that has closed its input gets the descriptor 0 for what the owner is told by. */
+/* In a program that has closed its input, the owner's event descriptor is 0. */
 TEST(io_threads_are_told_by_whatever_descriptor_there_is)
 {
     struct io_threads_config config = {.threads = 1, .tasks = PAIRS, .name = "tern-data"};
@@ -144,7 +144,7 @@ TEST(io_threads_are_told_by_whatever_descriptor_there_is)
     close(input);
 }
 
-/* A task that is called back comes back, once, and then writes nothing more. */
+/* A cancelled task returns, once, and then writes nothing more. */
 TEST(io_threads_cancel_brings_a_task_back)
 {
     open_threads(1);
@@ -153,7 +153,7 @@ TEST(io_threads_cancel_brings_a_task_back)
     io_threads_cancel(threads, &pair[0].receive);
     until_back(&pair[0], 1);
     assert_int_equal(pair[0].res, -ECANCELED);
-    io_threads_cancel(threads, &pair[0].receive); /* it is at home */
+    io_threads_cancel(threads, &pair[0].receive); /* it has returned already */
     assert_int_equal(write(pair[0].fd[1], "x", 1), 1);
     for (int i = 0; i < 100; i++)
         io_run(io, 0);
@@ -203,8 +203,8 @@ static bool block(struct io_task *task, int32_t res)
     return false;
 }
 
-/* A piece comes and the task is called back while the thread does something else, so the thread
- * finds both: the cancel has nothing to cancel, and the task does not go on with the next piece. */
+/* While the thread is busy, a piece arrives and the task is cancelled, so the thread finds both:
+ * the cancel has no receive to cancel, and the task must not continue with the next piece. */
 TEST(io_threads_cancel_holds_beside_a_piece_that_has_come)
 {
     static const uint8_t bytes[PIECE_BYTES];
@@ -223,7 +223,7 @@ TEST(io_threads_cancel_holds_beside_a_piece_that_has_come)
     until_back(&busy, 1);
 }
 
-/* And the figures that operators see. */
+/* Also checks the figures for operators. */
 TEST(io_threads_plain_work_is_counted_until_it_is_back)
 {
     struct io_threads_stats stats;

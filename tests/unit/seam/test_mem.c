@@ -66,7 +66,7 @@ static void rig_init(void)
     mem_pool_set(rig.mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, NULL, 2, 2, groups);
 }
 
-/* The case's memory goes, if it has one. */
+/* Destroys the case's memory, if it has one. */
 FIXTURE(rig_drop)
 {
     mem_destroy(rig.mem);
@@ -90,7 +90,7 @@ TEST(mem_page_lies_where_the_layout_says)
     assert_int_equal(mem_transfer_regions(rig.mem, 0), 2);
 }
 
-/* All of it is touched at the start: what is missing is missed then, and not under a transfer. */
+/* All memory is touched at the start: missing memory fails the start, and not a transfer. */
 TEST(mem_regions_are_resident_from_the_start)
 {
     const long page = sysconf(_SC_PAGESIZE);
@@ -110,7 +110,7 @@ TEST(mem_regions_are_resident_from_the_start)
         }
 }
 
-/* Ranks that hold alike: what came for the first goes to the others, with its checksums. */
+/* Ranks with equal data: pages for the first are copied to the others, with their checksums. */
 TEST(mem_page_of_ranks_that_hold_alike_is_spread_with_its_checksums)
 {
     const struct page_at at = {.group = 1, .index = 5, .gen = 1, .record = 7};
@@ -204,7 +204,7 @@ TEST(mem_zero_touches_the_pool_and_nothing_else)
     }
 }
 
-/* T22: the memory that one tenant gives back is no longer queue for another tenant. */
+/* T22: memory that one tenant frees does not delay another tenant's memory. */
 TEST(mem_zeroing_takes_turns_among_tenants)
 {
     struct mem_config c = config_small();
@@ -225,7 +225,7 @@ TEST(mem_zeroing_takes_turns_among_tenants)
         assert_true(pool_id_equal(rig.back.got[i].zeroed.pool, (struct pool_id){0, i}));
 }
 
-/* Memory comes back while there is always a page to be sealed. */
+/* Memory is freed while there is always a page to be sealed. */
 TEST(mem_zeroing_does_not_wait_for_the_last_seal)
 {
     const struct group_layout large = {.page_tokens = 64, .units = 1, .page_bytes = MIB};
@@ -249,12 +249,12 @@ TEST(mem_zeroing_does_not_wait_for_the_last_seal)
     assert_int_equal(rig.back.got[6].kind, EV_SEALED);
 }
 
-/* As many jobs as are allowed at once, and again from where they left; none lost, none twice. */
+/* As many jobs as are allowed at once, and again from where they stopped; none lost, none twice. */
 TEST(mem_jobs_to_the_limit_all_come_back)
 {
     rig_init();
     mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 2 * MIB, 1, NULL, 1, 2,
-                 groups); /* as in life, none seals what another zeroes */
+                 groups); /* as in the daemon, none seals what another zeroes */
     for (uint32_t round = 0; round < 50; round++) {
         uint64_t seen = 0;
 
@@ -339,8 +339,8 @@ static void seal_two(uint32_t job)
     take_events(rig.mem, &rig.back, 1);
 }
 
-/* A hole in huge pages that cannot be filled again: no checksum of what is not there, all else goes
- * on, and what comes back is the engines' memory. */
+/* A hole in huge pages that cannot be filled again: no checksum of lost pages, everything else
+ * continues, and the refilled memory is still shared with the engines. */
 TEST(mem_sigbus_in_a_pool_leaves_the_daemon_alive)
 {
     struct checksum sum;
@@ -367,7 +367,7 @@ TEST(mem_sigbus_in_a_pool_leaves_the_daemon_alive)
             assert_int_equal(mem_sums(rig.mem, 1)[k], CHECKSUM_NONE);
         assert_int_equal(mem_sums(rig.mem, 2)[k], checksum_unit(unit, 8192));
     }
-    checksum_begin(&sum); /* and here, again and again: the signal is not left blocked */
+    checksum_begin(&sum); /* and here, again and again: the signal does not stay blocked */
     for (uint32_t i = 0; i < 3; i++)
         assert_false(mem_fault_feed(&sum, lost.at + 4096, 4096));
     assert_true(mem_fault_feed(&sum, mem_page(rig.mem, 0, 0, 0, 2), 4096));
@@ -406,7 +406,7 @@ TEST(mem_zero_passes_by_what_is_not_there)
     lost_close(&lost);
 }
 
-/* Where this process has the file mapped. */
+/* The address at which this process has the file mapped. */
 static void *mapping_of(int fd)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -446,7 +446,7 @@ static void records_init(uint32_t tenant)
     mem_pool_set(rig.mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, NULL, 2, 2, groups);
 }
 
-/* As its engine has it. */
+/* The mapping of an engine. */
 static uint32_t *records_map(uint32_t tenant)
 {
     uint32_t *map = mmap(NULL, LIST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -456,7 +456,7 @@ static uint32_t *records_map(uint32_t tenant)
     return map;
 }
 
-/* A list of that many tokens, which begins where the memory does. */
+/* A job for a list of that many tokens at the beginning of the memory. */
 static struct record_job record_job(uint32_t slot, uint32_t tenant, uint32_t tokens)
 {
     return (struct record_job){.id = {.slot = slot, .gen = 7},
@@ -505,8 +505,8 @@ TEST(mem_check_record_sees_what_its_engine_wrote)
     munmap(map, LIST_BYTES);
 }
 
-/* While the worker is busy a seal that comes last is done first: a transfer waits for it. Where
- * the first record was done before the seal came, that says nothing, and is tried again. */
+/* While the worker is busy, a seal that comes last is done first: a transfer waits for it. If the
+ * first record was done before the seal came, the order proves nothing: tried again. */
 TEST(mem_seals_go_before_records)
 {
     struct page_at page = {.group = 0, .index = 2, .gen = 1, .record = 1};
@@ -531,7 +531,7 @@ TEST(mem_seals_go_before_records)
     assert_true(rig.back.got[0].kind == EV_SEALED || rig.back.got[1].kind == EV_SEALED);
 }
 
-/* A record of which a page is gone is that tenant's trouble: the next one is looked at. */
+/* A lost record page affects only that tenant: the next record is checked. */
 TEST(mem_check_record_survives_memory_that_is_gone)
 {
     struct record_job job = record_job(1, 0, 2 * RECORD_PAGE_BYTES / 4);
@@ -560,7 +560,7 @@ TEST(mem_control_page_without_memory_has_no_step_done)
     uint64_t value = 41;
 
 #ifdef __SANITIZE_THREAD__
-    skip(); /* its atomic store holds a lock of its own, which the jump would leave locked */
+    skip(); /* its atomic store takes a lock of its own, which the jump would leave locked */
 #endif
     rig_init();
     lost_open(&lost, mapping_of(mem_control_fd(rig.mem, 1, 2)), CONTROL_BYTES);
@@ -592,7 +592,7 @@ TEST(mem_control_page_that_was_not_there_is_reset_before_it_is_read)
     lost_cut(&lost);
     mem_control_reset(rig.mem, 1, 2);
     lost_back(&lost);
-    memcpy(lost.view + 64 * 5, &value, sizeof value); /* of the engine before */
+    memcpy(lost.view + 64 * 5, &value, sizeof value); /* of the former engine */
     assert_int_equal(mem_done_step(rig.mem, 1, 2, 5), 0);
     memcpy(&value, lost.view + 64 * RANKS_MAX, sizeof value);
     assert_int_equal(value, 0x1234567890abcdefu);
@@ -673,8 +673,8 @@ TEST(mem_create_with_too_little_memory_says_so)
     assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
 }
 
-/* Every descriptor that mem_create opens is refused once; each time it says why and leaves none
- * behind. */
+/* Refuses each descriptor that mem_create opens once; each time the error names it and no
+ * descriptor is left open. */
 TEST(mem_create_without_descriptors_says_so)
 {
     struct mem_config c = config_small();
@@ -708,8 +708,7 @@ TEST(mem_create_without_descriptors_says_so)
     assert_true(runs >= 7);
 }
 
-/* Every tenant has its own of each engine. */
-/* How many threads besides this one take what their own access raises, and no other signal. */
+/* Number of other threads that accept only the signals raised by their own access. */
 static uint32_t threads_of_own_signals(void)
 {
     static const int theirs[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT},
@@ -755,7 +754,7 @@ TEST(mem_workers_take_only_the_signals_of_their_own_access)
     workers_destroy(w);
 }
 
-/* Each refusal of the system with what to do about it. */
+/* Each refusal of the system, with advice. */
 TEST(mem_refusals_of_the_system_say_what_to_do)
 {
     static const struct {
@@ -799,6 +798,7 @@ TEST(mem_regions_that_do_not_fit_say_which_memory)
     }
 }
 
+/* Every tenant has its own control page of each engine. */
 TEST(mem_bytes_count_the_control_pages_of_each_tenant)
 {
     struct mem_config c = config_small();
@@ -828,8 +828,7 @@ static uint64_t huge_pages_free(void)
     return n;
 }
 
-/* All of it where the machine has set enough aside: the RDMA lab does. */
-/* Of this process, as the kernel sums them up. */
+/* Huge pages of this process, as the kernel counts them. */
 static uint64_t huge_kib(void)
 {
     FILE *f = fopen("/proc/self/smaps_rollup", "re");
@@ -846,6 +845,7 @@ static uint64_t huge_kib(void)
     return sum;
 }
 
+/* All of it where the machine has set enough aside: the RDMA lab does. */
 TEST(mem_huge_pages_are_tried_and_reported)
 {
     const uint64_t set_aside = huge_pages_free() * 2 * MIB, before_kib = huge_kib();
@@ -869,7 +869,7 @@ TEST(mem_huge_pages_are_tried_and_reported)
     mem_destroy(mem);
 }
 
-/* The thread that decides would hash a page: it ends there, in every build. */
+/* Hashing a page on the owner thread ends the program, in every build. */
 TEST(mem_bytes_of_pages_are_not_for_the_owner_thread)
 {
     static const uint8_t page[64];

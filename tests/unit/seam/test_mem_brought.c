@@ -1,5 +1,5 @@
-/* Checksums that engines bring (base/brought.h), for pages on GPUs of the stand-in: which of them a
- * seal takes, and that it reads no page then. */
+/* Checksums that engines bring (base/brought.h), for pages on GPUs of the stand-in: a seal takes
+ * the right ones, and reads no page then. */
 #include <sys/mman.h>
 
 #include "base/brought.h"
@@ -10,7 +10,7 @@
 static uint8_t *entries[PLACES]; /* those of the pool */
 static uint32_t entry_bytes;
 
-/* The entries, as a process of the tenant has them. */
+/* Maps the entries like a process of the tenant. */
 static void entries_map(void)
 {
     for (uint32_t r = 0; r < PLACES; r++) {
@@ -49,7 +49,7 @@ static struct brought_head *head_of(uint32_t i, uint32_t region)
                     brought_entry(page_of(i).index * bytes_of(i), 4096) * entry_bytes);
 }
 
-/* Values that no page has, so that what was taken is seen. */
+/* Values that no page has, so that a taken value is recognized. */
 static uint64_t sum_brought(uint32_t i, uint32_t region, uint32_t unit)
 {
     return 1000 + i * 100 + region * 10 + unit;
@@ -67,7 +67,7 @@ static void bring(uint32_t i)
     }
 }
 
-/* All pages, of a commit that named that step. */
+/* Seals all pages, of a commit that named that step. */
 static struct mem_stats sealed(uint64_t step)
 {
     struct page_at pages[PAGES];
@@ -106,7 +106,7 @@ TEST(mem_brought_checksums_are_taken_and_no_page_is_read)
     assert_int_equal(in.calls("cuLaunchKernel"), 0);
 }
 
-/* Of another step, of the page as it was handed out before, of another shape; or of one region. */
+/* Checksums of another step, generation or shape of the page; or of one region. */
 TEST(mem_brought_checksums_that_are_not_of_the_commit_are_computed)
 {
     struct mem_stats stats;
@@ -126,7 +126,7 @@ TEST(mem_brought_checksums_that_are_not_of_the_commit_are_computed)
     assert_int_equal(stats.work.sums_by_engine, 3 * PLACES + 1);
 }
 
-/* A commit that named no step brings nothing, whatever lies there. */
+/* A commit without a step takes nothing, whatever the entries contain. */
 TEST(mem_brought_checksums_need_a_step)
 {
     for (uint32_t i = 0; i < PAGES; i++) {
@@ -138,7 +138,7 @@ TEST(mem_brought_checksums_need_a_step)
         assert_sums(i, false);
 }
 
-/* Whoever has the memory next counts steps and generations anew. */
+/* The next user of the memory counts steps and generations anew. */
 TEST(mem_brought_checksums_are_gone_with_the_pool)
 {
     for (uint32_t i = 0; i < PAGES; i++)

@@ -1,5 +1,5 @@
-/* The host tier behind the seam: where its memory lies, copies between the tiers, and what happens
- * to bytes that went wrong on either side. */
+/* The host tier behind the seam: the place of its memory, copies between the tiers, and wrong bytes
+ * on either side. */
 #include "testing/test.h"
 #include "unit/rig/rig_holes.h"
 #include "unit/rig/rig_lost.h"
@@ -102,7 +102,7 @@ static void rig_init(void)
     rig_init_of(&c);
 }
 
-/* The case's memory goes, if it has one. */
+/* Destroys the case's memory, if it has one. */
 FIXTURE(rig_drop)
 {
     mem_destroy(rig.mem);
@@ -117,7 +117,7 @@ static uint8_t *at(uint32_t pool, uint32_t region, const struct page_at *p)
     return mem_page(rig.mem, pool, region, p->group, p->index);
 }
 
-/* What a page holds is told by a seed; each region's bytes differ. */
+/* A seed determines the contents of a page; each region's bytes differ. */
 static void fill(uint32_t pool, const struct page_at *p, uint64_t seed)
 {
     for (uint32_t r = 0; r < REGIONS; r++) {
@@ -173,7 +173,7 @@ static enum tern_err copy(uint32_t from_pool, uint32_t to_pool, const struct pag
     return rig.back.got[0].copied.err;
 }
 
-/* A whole region of a tier as it lies in memory. */
+/* The bytes of a whole region of a tier. */
 static uint8_t *region_of(uint32_t pool, uint32_t region)
 {
     return (uint8_t *)mem_page(rig.mem, pool, region, 0, 0) -
@@ -194,7 +194,7 @@ TEST(mem_copy_there_and_back_keeps_bytes_and_checksums)
         assert_memory_equal(mem_sums(rig.mem, rig.host[i].record),
                             mem_sums(rig.mem, rig.device[i].record),
                             groups[rig.host[i].group].units * REGIONS * sizeof(uint64_t));
-        fill(DEVICE, &rig.device[i], 7); /* somebody else's by now */
+        fill(DEVICE, &rig.device[i], 7); /* reused by now */
         memset(mem_sums(rig.mem, rig.device[i].record), 0, 6 * sizeof(uint64_t));
         bytes += groups[rig.host[i].group].page_bytes * REGIONS;
     }
@@ -235,7 +235,7 @@ TEST(mem_copy_writes_its_pages_and_nothing_else)
     }
 }
 
-/* One byte, in each unit of each region of a page of each group, at its first and its last byte. */
+/* Flips a byte in each unit of each region of a page of each group: the first, then the last. */
 static uint32_t spoil_everywhere(uint32_t from_pool, const struct page_at *from, uint32_t to_pool,
                                  const struct page_at *to)
 {
@@ -277,7 +277,7 @@ TEST(mem_copy_of_corrupt_bytes_is_found_on_either_tier)
 
 /* ---- checksums that an engine brings ---- */
 
-/* Leaves the checksums that the pages have, for that step, as the tenant's process would. */
+/* Stores the pages' checksums, for that step, as the tenant's process would. */
 static void bring(uint32_t region, uint64_t step, uint64_t wrong)
 {
     struct mem_brought to = mem_brought(rig.mem, 0, region, DEVICE_AT);
@@ -303,7 +303,7 @@ static void bring(uint32_t region, uint64_t step, uint64_t wrong)
     munmap(map, bytes);
 }
 
-/* Seals the pages of a commit that named that step. Returns how many checksums were brought. */
+/* Seals the pages of a commit that named that step. Returns the number of brought checksums. */
 static uint64_t sealed(uint64_t step)
 {
     struct page_at pages[PAGES];
@@ -335,7 +335,7 @@ TEST(mem_brought_checksums_of_host_pages_are_taken_unit_by_unit)
         assert_true(holds(HOST, &rig.host[i], 100 + i));
 }
 
-/* Wrong ones count as what the pages have to agree with: no copy of such a page is kept. */
+/* A page must agree with its brought checksums: no copy of a page with wrong ones is kept. */
 TEST(mem_brought_checksums_that_are_wrong_make_the_page_corrupt)
 {
     struct mem_stats stats;
@@ -349,7 +349,7 @@ TEST(mem_brought_checksums_that_are_wrong_make_the_page_corrupt)
     assert_int_equal(stats.copies_corrupt, PAGES);
 }
 
-/* Whoever has the memory next counts steps and generations anew. */
+/* The next user of the memory counts steps and generations anew. */
 TEST(mem_brought_checksums_of_host_pages_are_gone_with_the_pool)
 {
     rig_filled();
@@ -359,8 +359,7 @@ TEST(mem_brought_checksums_of_host_pages_are_gone_with_the_pool)
     assert_int_equal(sealed(7), 0);
 }
 
-/* Fault 40 for copies: the client punched a hole, or a page of either tier cannot be had any more.
- */
+/* Fault 40 for copies: the client punched a hole, or a page of either tier is lost. */
 TEST(mem_copy_of_pages_whose_backing_is_gone_is_corrupt)
 {
     struct mem_stats stats;
@@ -382,11 +381,11 @@ TEST(mem_copy_of_pages_whose_backing_is_gone_is_corrupt)
     page = at(HOST, 1, &rig.host[3]);
     assert_ptr_equal(mmap(page, 16384, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
                      page);
-    for (uint32_t i = 0; i < 3; i++) /* nobody else has seen it: fresh pages take their place */
+    for (uint32_t i = 0; i < 3; i++) /* nobody else has seen it: replaced by fresh pages */
         assert_int_equal(copy(HOST, DEVICE, rig.host, rig.other, PAGES), TERN_CORRUPT);
     mem_stats(rig.mem, &stats);
     assert_int_equal(stats.faults - before, 4);
-    fill_and_seal(); /* `other` lies over some of it */
+    fill_and_seal(); /* `other` overlaps some of it */
     assert_int_equal(copy(DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
     assert_int_equal(copy(HOST, DEVICE, rig.host, rig.other, PAGES), TERN_OK);
     for (uint32_t i = 0; i < PAGES; i++)
@@ -394,8 +393,8 @@ TEST(mem_copy_of_pages_whose_backing_is_gone_is_corrupt)
     close(fd);
 }
 
-/* On the device the mapping stays the engines': gone, it fails whatever is copied from or to it,
- * and with it what was sealed meanwhile, however it comes back. */
+/* On the device the mapping stays the engines': a lost page fails every copy from or to it, and
+ * everything that was sealed meanwhile, however the page is restored. */
 TEST(mem_copy_believes_no_page_that_was_lost)
 {
     struct lost lost;
@@ -476,13 +475,13 @@ TEST(mem_copy_jobs_to_the_limit_all_come_back)
         for (uint32_t i = 0; i < PAGES; i++) {
             assert_true(round & 1 ? holds(DEVICE, &rig.device[i], 100 + i)
                                   : holds(HOST, &rig.host[i], 100 + i));
-            if (round == 38) /* what comes back in the last round does come from there */
+            if (round == 38) /* the last round copies back from there */
                 fill(DEVICE, &rig.device[i], 9);
         }
     }
 }
 
-/* Pools of other places open in both slots while the jobs run: these go where they were sent. */
+/* Pools of other places open in both slots while the jobs run: the copies go to the old places. */
 TEST(mem_copy_goes_where_its_pools_lay_when_it_was_submitted)
 {
     rig_filled();
@@ -506,8 +505,8 @@ TEST(mem_copy_goes_where_its_pools_lay_when_it_was_submitted)
     }
 }
 
-/* With one thread, jobs submitted in the wrong order. Now and then the thread is through with one
- * before the next is there, so not every round shows it; with another order none would. */
+/* With one thread, jobs submitted in the wrong order. Sometimes the thread ends one job before the
+ * next comes, so not every round shows the order; a wrong order would show in none. */
 TEST(mem_seals_go_before_copies_and_copies_before_zeroing)
 {
     struct mem_config c = config_small();
@@ -529,7 +528,7 @@ TEST(mem_seals_go_before_copies_and_copies_before_zeroing)
     assert_true(right > 0);
 }
 
-/* Jobs without pages end at once, so the order in which they end is known. */
+/* Jobs without pages end at once, so the order of their ends is known. */
 TEST(mem_seals_that_ended_one_after_the_other_come_in_one_event)
 {
     const enum event_kind kinds[] = {EV_SEALED, EV_SEALED, EV_COPIED, EV_SEALED};
@@ -576,7 +575,7 @@ TEST(mem_destroy_with_copies_running_joins_cleanly)
 
 /* ---- where it lies ---- */
 
-/* The line of the kernel's list of mappings that holds `p`. */
+/* The line of the kernel's list of mappings that contains `p`. */
 static void mapping_of(const void *p, char *ret, int cap)
 {
     FILE *f = fopen("/proc/self/maps", "re");

@@ -1,6 +1,6 @@
-/* Memory of GPUs, on the stand-in: start and each call that can fail there, zeroing, checksums,
- * copies, pages that arrive, and a device that fails; without kernels, which have a test of their
- * own. Never run on a GPU. */
+/* Memory of GPUs, on the stand-in: the start and each call that can fail there, zeroing, checksums,
+ * copies, arriving pages, and a device that fails; kernels have a test of their own. Never run on a
+ * GPU. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,8 +92,8 @@ TEST(mem_cuda_says_what_is_missing)
     assert_int_equal(left(), 0);
 }
 
-/* It is no bug of Tern's, and the figures are those of the GPU that is named: of two, the one that
- * has less, whichever the start was at before. */
+/* Too little memory is no bug of Tern's, and the figures are those of the named GPU: of two, the
+ * one with less memory, whichever the start had reached. */
 TEST(mem_cuda_too_little_memory_says_of_which_gpu_how_much_is_free_and_was_asked_for)
 {
     static const char other[RANKS_MAX][MEM_DEVICE_BYTES] = {STANDIN_UUID(1)};
@@ -119,8 +119,8 @@ TEST(mem_cuda_too_little_memory_says_of_which_gpu_how_much_is_free_and_was_asked
     assert_int_equal(left(), 0);
 }
 
-/* Each call of the driver that a start makes, each time that it makes it. The way back makes
- * others, which may fail as they like. */
+/* Fails each driver call of a start, each time it is made. The cleanup makes other calls, which may
+ * fail. */
 TEST(fault_20_each_call_that_fails_at_start_is_refused_by_its_name)
 {
     static const char *const calls[] = {"cuInit",
@@ -146,7 +146,7 @@ TEST(fault_20_each_call_that_fails_at_start_is_refused_by_its_name)
     const char *why;
 
     setenv("STANDIN_CUDA_NO_PEERS", "all",
-           1); /* what peers need is refused by none: test_mem_peers */
+           1); /* a failing peer call refuses no start: test_mem_peers */
     start_well();
     for (size_t i = 0; i < n; i++)
         times[i] = in.calls(calls[i]);
@@ -166,7 +166,7 @@ TEST(fault_20_each_call_that_fails_at_start_is_refused_by_its_name)
             else
                 print_message("%s, %u: %s\n", calls[i], nth, why ? why : "no refusal");
             assert_null(mem);
-            if (why && !strstr(why, "zeroed")) /* else the device was lost, and keeps what it has */
+            if (why && !strstr(why, "zeroed")) /* else the device was lost, and its memory stays */
                 assert_int_equal(left(), before);
         }
     }
@@ -228,7 +228,7 @@ TEST(mem_cuda_copies_to_the_host_tier_and_back)
     assert_int_equal(stats.copies_corrupt, 1);
 }
 
-/* Fault injection: a byte that goes wrong on its way is found, in both directions. */
+/* Fault injection: a byte changed during a copy is detected, in both directions. */
 TEST(mem_cuda_finds_copies_that_are_spoilt)
 {
     struct mem_config c = config_of(STANDIN_MEMORY);
@@ -250,12 +250,12 @@ TEST(mem_cuda_finds_copies_that_are_spoilt)
                  out ? device : host, out ? host : device, 3);
         take_events(mem, &back, 2 + i);
         assert_int_equal(back.got[1 + i].copied.err, i % 2 ? TERN_CORRUPT : TERN_OK);
-        pages_write(DEVICE); /* as it was */
+        pages_write(DEVICE); /* unchanged */
     }
     assert_int_not_equal(*(uint8_t *)mem_page(mem, TIER, 0, 0, host[0].index), expected[0][0][0]);
 }
 
-/* P3: nothing of the range is left, and nothing beside it is touched. */
+/* P3: the whole range is zeroed, and nothing beside it is touched. */
 TEST(mem_cuda_zeroes_the_pool_and_nothing_else)
 {
     static uint8_t region[17 * MIB];
@@ -280,7 +280,7 @@ TEST(mem_cuda_zeroes_the_pool_and_nothing_else)
     }
 }
 
-/* As the transfers do: bytes that come in pieces, packed, and are verified where they lie. */
+/* As for transfers: bytes arrive in pieces, packed, and are verified in place. */
 TEST(mem_cuda_verifies_a_page_that_arrives_on_the_device)
 {
     struct page_at at = page_of(2);
@@ -327,7 +327,7 @@ TEST(mem_cuda_packs_memory_of_both_kinds)
     assert_memory_equal(packed + 23, expected[0][2], 17);
 }
 
-/* All rank's pages alike: what came for the first goes to the other device, and is hashed there. */
+/* All ranks have equal pages: one for the first goes to the other device, and is hashed there. */
 TEST(mem_cuda_spreads_a_page_to_the_other_device)
 {
     static uint8_t bytes[600 * 1024];
@@ -344,7 +344,7 @@ TEST(mem_cuda_spreads_a_page_to_the_other_device)
     assert_memory_equal(bytes, expected[0][4], bytes_of(4));
     assert_memory_equal(mem_sums(mem, at.record) + units, mem_sums(mem, at.record),
                         units * sizeof(uint64_t));
-    setenv("STANDIN_CUDA_SPOILS_PEERS", "all", 1); /* from now on, and the start had found none */
+    setenv("STANDIN_CUDA_SPOILS_PEERS", "all", 1); /* from now on; the start found no fault */
     assert_false(mem_spread(mem, DEVICE, &at));
     unsetenv("STANDIN_CUDA_SPOILS_PEERS");
     assert_true(mem_spread(mem, DEVICE, &at));
@@ -363,7 +363,7 @@ TEST(fault_21_a_device_that_fails_is_fenced_and_the_others_serve)
     pages_list(pages, 0);
     in.let_fail("cuMemcpyDtoHAsync", 5, CUDA_ERROR_ILLEGAL_ADDRESS);
     mem_seal(mem, (struct seal_id){1, 1}, DEVICE, pages, 1);
-    take_events(mem, &back, 1); /* ends all the same: its checksums are those that nothing has */
+    take_events(mem, &back, 1); /* it still ends: with the checksum of nothing */
     if (!mem_get(mem, &byte, mem_page(mem, DEVICE, 0, 0, 2), 1))
         assert_lost(uuids[0], "CUDA_ERROR_ILLEGAL_ADDRESS");
     else
@@ -373,13 +373,13 @@ TEST(fault_21_a_device_that_fails_is_fenced_and_the_others_serve)
     assert_int_equal(mem_get(mem, &byte, mem_page(mem, DEVICE, 0, 0, 2), 1) +
                          mem_get(mem, &byte, mem_page(mem, DEVICE, 1, 0, 2), 1),
                      1);
-    assert_int_equal(in.calls("cuMemcpyDtoHAsync"), before + 1); /* the lost one is not asked */
+    assert_int_equal(in.calls("cuMemcpyDtoHAsync"), before + 1); /* the lost one gets no call */
     assert_near_works(2);
     print_message("fault=21 runs=1 injected=1 violations=0 devices_lost=1\n");
 }
 
-/* The second look at an event is that of the end of a copy of one piece; its other event, which was
- * never recorded, is done. */
+/* The second query of an event is the end of a copy of one piece; its other event was never
+ * recorded, so it is done. */
 TEST(fault_21_a_copy_that_fails_at_its_end_is_told)
 {
     uint8_t byte = 1;

@@ -1,7 +1,6 @@
-/* Memory of two GPUs, those of the stand-in, and of the host beside it, for tests of what is done
- * to pages there: a pool on each of them, pages of two shapes, and what becomes of a device that
- * fails. Copies come late and in random order, and a byte that the CPU touches by itself ends the
- * program. */
+/* Memory of two GPUs of the stand-in, and of the host beside it, for tests of operations on pages
+ * there: a pool on each of them, pages of two shapes, and a device that fails. Copies complete late
+ * and in random order, and a CPU access to GPU memory ends the program. */
 #ifndef TEST_MEM_CUDA_RIG_H
 #define TEST_MEM_CUDA_RIG_H
 
@@ -21,12 +20,12 @@
 
 static const char uuids[RANKS_MAX][MEM_DEVICE_BYTES] = {STANDIN_UUID(0), STANDIN_UUID(1)};
 static const struct group_layout groups[2] = {
-    {.page_tokens = 64, .units = 3, .page_bytes = 600 * 1024}, /* a unit is no whole piece */
+    {.page_tokens = 64, .units = 3, .page_bytes = 600 * 1024}, /* units are no whole pieces */
     {.page_tokens = 64, .units = 1, .page_bytes = 4096},
 };
 
 static struct standin in;
-static uint32_t wait_ms; /* that a device may take */
+static uint32_t wait_ms; /* limit for a device */
 static struct mem *mem;
 static struct taken back;
 
@@ -80,7 +79,7 @@ static inline uint32_t left(void)
            live.pinned + live.modules;
 }
 
-/* Before and after each case. */
+/* Called before and after each case. */
 static inline void rig_begin(void)
 {
     in = standin_open(STANDIN_MEMORY);
@@ -111,7 +110,7 @@ static inline uint64_t bytes_of(uint32_t i)
     return groups[i % 2].page_bytes;
 }
 
-/* Random bytes in each page, by the copies that others use. */
+/* Writes random bytes to each page, by the daemon's own copies. */
 static inline void pages_write(uint32_t pool)
 {
     struct prng p;

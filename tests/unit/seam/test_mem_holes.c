@@ -1,4 +1,4 @@
-/* mem beside a tenant that would take pages away from memory that it shares with the daemon: it
+/* mem beside a tenant that tries to remove pages from memory that it shares with the daemon: it
  * cannot, or the owner waits for a small share of its time. */
 #include "testing/test.h"
 #include "unit/rig/rig_holes.h"
@@ -60,7 +60,7 @@ static struct mem_holes holes_of(const struct mem *mem)
     return stats.holes;
 }
 
-/* No way to take a page from under the daemon, and writes go on through old mappings and new. */
+/* No call removes a page under the daemon, and writes through old and new mappings still work. */
 static void pages_stay(int fd, uint64_t bytes)
 {
     static const int modes[] = {HOLE,
@@ -105,7 +105,7 @@ static uint64_t minor_faults(void)
     return (uint64_t)usage.ru_minflt;
 }
 
-/* The tenant's holes are refused: the owner's page is there however often it is looked at. */
+/* The tenant's holes are refused: the owner's page stays however often it is read. */
 TEST(mem_owner_never_waits_for_memory_that_a_tenant_maps_very_often)
 {
     struct holer h;
@@ -126,7 +126,7 @@ TEST(mem_owner_never_waits_for_memory_that_a_tenant_maps_very_often)
     assert_int_equal(holes_of(rig.mem).waits, 0);
 }
 
-/* Where they are not, one wait is followed by WAIT_SHARE times its length without one, and other
+/* If holes are possible, one wait is followed by WAIT_SHARE times its length without one, and other
  * tenants' steps are read meanwhile. */
 TEST(mem_owner_waits_for_holes_of_a_tenant_for_a_small_share_of_its_time)
 {
@@ -153,7 +153,7 @@ TEST(mem_owner_waits_for_holes_of_a_tenant_for_a_small_share_of_its_time)
     printf("mem: waited_ns=%llu punches=%u\n", (unsigned long long)holes.waited_ns,
            atomic_load(&h.shared->punched));
     holer_end(&h);
-    /* A machine that stood still inside the loop may have let the whole pause pass. */
+    /* If the machine stood still inside the loop, the whole pause may have passed. */
     if (io_now_ns() - from < WAIT_SHARE * holes.waited_ns)
         assert_int_equal(holes_of(rig.mem).waits, 1);
 }

@@ -1,6 +1,6 @@
-/* Checksums of pages on GPUs by their kernels, which the stand-in runs: seals, copies, pages that
- * arrive; a device that has none, and says why; kernels that fail and kernels that never end. Never
- * run on a GPU. */
+/* Checksums of pages on GPUs by their kernels, which the stand-in runs: seals, copies, arriving
+ * pages; a device without kernels, with its reason; kernels that fail and kernels that never end.
+ * Never run on a GPU. */
 #include <stdlib.h>
 
 #include "seam/mem/mem_pack.h"
@@ -65,7 +65,7 @@ TEST(mem_kernels_seal_and_no_page_is_copied)
     assert_int_equal(stats_now().work.sums_by_kernels, SUMS);
     assert_int_equal(stats_now().work.sums_by_copies, 0);
     assert_int_equal(stats_now().devices_with_kernels, 2);
-    /* Of each launch the checksums are copied and nothing else. */
+    /* Each launch copies only its checksums. */
     assert_int_equal(in.calls("cuMemcpyDtoHAsync") - copies, in.calls("cuLaunchKernel") / 2);
     mem_destroy(mem);
     mem = NULL;
@@ -82,21 +82,20 @@ TEST(mem_kernels_device_says_what_it_holds_and_whether_mps_is_on)
         start_well();
         assert_true(mem_device_view(mem, 1, &view));
         assert_int_equal(view.facts.mps, on);
-        assert_int_equal(view.facts.node, -1);             /* it is in no sysfs */
+        assert_int_equal(view.facts.node, -1);             /* not in sysfs */
         assert_int_equal(view.facts.pool_bytes, 18 * MIB); /* whole granules */
         assert_int_equal(view.facts.kernel_bytes, 3 * MIB);
         mem_destroy(mem);
         mem = NULL;
     }
     unsetenv("STANDIN_CUDA_LACKS");
-    in.let_fail("cuDeviceGetAttribute", 1, CUDA_ERROR_INVALID_VALUE); /* a driver of before it */
+    in.let_fail("cuDeviceGetAttribute", 1, CUDA_ERROR_INVALID_VALUE); /* a driver before it */
     start_well();
     assert_true(mem_device_view(mem, 0, &view));
     assert_int_equal(view.facts.mps, -1);
 }
 
-/* Two tenants have memory on the first device, which is asked once, whether it has kernels or not.
- */
+/* Two tenants have memory on the first device, which is asked once, with or without kernels. */
 TEST(mem_kernels_are_loaded_once_a_device)
 {
     struct mem_config c = config_of(STANDIN_MEMORY);
@@ -114,7 +113,7 @@ TEST(mem_kernels_are_loaded_once_a_device)
     }
 }
 
-/* What came to the device is hashed there, in whatever unit a byte went wrong. */
+/* Pages that reach the device are hashed there, in whatever unit a byte is wrong. */
 TEST(mem_kernels_find_copies_that_are_spoilt)
 {
     struct mem_config c = config_of(STANDIN_MEMORY);
@@ -140,7 +139,7 @@ TEST(mem_kernels_find_copies_that_are_spoilt)
     assert_int_equal(stats_now().work.sums_by_kernels, 3 * SUMS);
 }
 
-/* A page as transfers bring it. */
+/* A page arrives as in a transfer. */
 static bool arrives(uint32_t i, const uint64_t *sums)
 {
     struct page_at at = page_of(i);
@@ -173,7 +172,7 @@ TEST(mem_kernels_verify_pages_that_arrive)
     assert_int_equal(stats_now().work.sums_by_copies, 0);
 }
 
-/* More pages than a lane has room for, and a page that it has no room for. */
+/* More pages than a lane has room for, and a page that is too large for a lane. */
 TEST(mem_kernels_take_what_they_have_room_for_at_a_time)
 {
     static uint32_t list[600];
@@ -186,7 +185,7 @@ TEST(mem_kernels_take_what_they_have_room_for_at_a_time)
     c.tenant[0] = (struct tenant_config){.memory_bytes = 130 * MIB, .regions = 1};
     assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
     pages.base = mem_region_base(mem, 0, 0, &bytes);
-    in.spoil((CUdeviceptr)(uintptr_t)(pages.base + 4096)); /* the last of the list is another one */
+    in.spoil((CUdeviceptr)(uintptr_t)(pages.base + 4096)); /* the last of the list differs */
     list[599] = 1;
     assert_true(mem_far(mem)->sums(mem_far(mem)->ctx, &pages, sums));
     assert_int_equal(in.calls("cuLaunchKernel"), 4);
@@ -229,7 +228,7 @@ static void assert_by_copies(uint32_t from, const char *reason)
     assert_int_equal(left(), 0);
 }
 
-/* One without a module, and one that lacks something for it, hash all the same. */
+/* A device without a module, or without something that the module needs, still hashes. */
 TEST(mem_kernels_that_cannot_be_had_are_done_without)
 {
     static const struct {
@@ -277,7 +276,7 @@ static void seal_one(uint32_t record, uint32_t events)
     take_events(mem, &back, events);
 }
 
-/* Each call that a seal makes of the first GPU, or of the second, whichever comes first. */
+/* Fails each call of a seal to the first GPU, or to the second, whichever comes first. */
 TEST(fault_21_a_kernel_that_fails_fences_its_device)
 {
     static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuLaunchKernel", "cuMemcpyDtoHAsync",
@@ -314,7 +313,7 @@ TEST(fault_21_a_kernel_that_never_ends_loses_its_device_in_time)
     seal_one(1, 1);
     assert_near_works(2);
     assert_lost(uuids[1], "a kernel: it was not done in time");
-    assert_int_equal(mem_sums(mem, 1)[0], sum_expected(2, 0, 0)); /* the other one went on */
+    assert_int_equal(mem_sums(mem, 1)[0], sum_expected(2, 0, 0)); /* the other one continued */
     assert_int_equal(mem_sums(mem, 1)[3], CHECKSUM_NONE);
 }
 
@@ -322,8 +321,8 @@ TEST(fault_21_a_kernel_that_never_ends_loses_its_device_in_time)
 
 #define ROWS 600u
 
-/* Rows of random lengths in order of their addresses on two devices by turns, some in memory of the
- * host between them, and now and then some at equal distances. */
+/* Rows of random lengths in order of their addresses, alternately on two devices, some in host
+ * memory between them, and sometimes some at equal distances. */
 static uint32_t rows_draw(struct prng *p, struct iovec *ret, uint8_t *near, uint64_t *ret_bytes)
 {
     uint32_t n = 0;
@@ -376,7 +375,7 @@ TEST(mem_kernels_pack_and_unpack_many_rows)
         assert_int_equal(packed[cut], 0);
         for (uint64_t i = 0; i < bytes; i++)
             packed[i] = (uint8_t)(expected_rows[i] ^ 0x55);
-        n = 1 + prng_below(&p, 30); /* rows that overlap none of each other */
+        n = 1 + prng_below(&p, 30); /* rows that do not overlap */
         for (uint32_t i = 0; i < n; i++)
             rows[i] = (struct iovec){
                 (uint8_t *)mem_page(mem, DEVICE, i < n / 2, 0, 3) + (uint64_t)i * 311, 1 + i * 7};
@@ -389,10 +388,10 @@ TEST(mem_kernels_pack_and_unpack_many_rows)
         }
     }
     assert_true(stats_now().work.rows_by_kernels > 10 * ROWS / 3);
-    assert_true(stats_now().work.rows_by_copies < 100); /* those that were alone */
+    assert_true(stats_now().work.rows_by_copies < 100); /* the single ones */
 }
 
-/* Rows at equal distances are one piece of one launch, and one copy brings them. */
+/* Rows at equal distances are one piece of one launch, and one copy moves them. */
 TEST(mem_kernels_move_a_column_at_once)
 {
     static uint8_t packed[256 * 128];
@@ -409,7 +408,7 @@ TEST(mem_kernels_move_a_column_at_once)
     assert_int_equal(in.calls("cuLaunchKernel"), 1);
     for (uint32_t i = 0; i < 256; i++)
         assert_memory_equal(packed + i * 128ull, expected[1][page] + 64 + i * 2048ull, 128);
-    /* And without kernels one by one. */
+    /* And without kernels, one by one. */
     mem_destroy(mem);
     setenv("STANDIN_CUDA_KERNELS", "0", 1);
     start_well();
@@ -436,7 +435,7 @@ TEST(fault_21_a_kernel_that_packs_and_fails_fences_its_device)
     memset(packed, 0xff, sizeof packed);
     assert_false(mem_pack(mem, packed, rows, sizeof packed));
     assert_lost(uuids[0], "CUDA_ERROR_LAUNCH_FAILED");
-    assert_int_equal(packed[31], 0xff); /* nothing came of it, and the other one's did */
+    assert_int_equal(packed[31], 0xff); /* nothing of this one, all of the other */
     assert_int_equal(packed[32], 0);
     print_message("fault=21 runs=1 injected=1 violations=0 devices_lost=1\n");
 }

@@ -1,5 +1,5 @@
-/* Stretches of page memory through a buffer, and back; one whose memory is gone costs what it holds
- * and nothing else. */
+/* Stretches of page memory through a buffer, and back; a stretch whose memory is lost costs its own
+ * bytes and no others. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 static uint8_t *base;
 static int fd = -1;
-static struct mem *mem; /* which has no memory but that of the host */
+static struct mem *mem; /* with host memory alone */
 static struct iovec part[PARTS];
 
 /* Five stretches of 1 to 5 times seven bytes, by turns in the first page and in the second. */
@@ -40,7 +40,7 @@ FIXTURE(unmap)
 
 TEST_EACH(map, unmap);
 
-/* By the case itself: the signals that memory takes are the test's own in between. */
+/* Called by the case itself: in between, the signals of memory are the test's own. */
 static void mem_open(void)
 {
     struct mem_config c = {.tenants = 1,
@@ -57,7 +57,7 @@ static void mem_open(void)
     assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
 }
 
-/* What n bytes of the stretches are, with `gone` in the place of those of the second page. */
+/* Compares n bytes with the stretches, with `gone` in place of those of the second page. */
 static void assert_packed(const uint8_t *packed, uint64_t n, bool gone)
 {
     uint64_t at = 0;
@@ -96,7 +96,7 @@ TEST(mem_unpack_gives_them_back)
     }
 }
 
-/* Fault 40: the second page is gone. */
+/* Fault 40: the second page is lost. */
 TEST(mem_pack_goes_on_behind_memory_that_is_gone)
 {
     uint8_t packed[7 * 15], ones[7 * 15];

@@ -1,7 +1,6 @@
-/* Bytes that are moved from GPU to GPU, on the stand-in: within one, between two that reach each
- * other, and through memory of the host; what a start finds out of each pair, and each call that
- * can fail there; devices that fail, and threads that go in opposite directions. Never run on GPUs.
- */
+/* Copies from GPU to GPU, on the stand-in: within one, between two that reach each other, and
+ * through host memory; the start's test of each pair, and each call that can fail there; devices
+ * that fail, and threads in opposite directions. Never run on GPUs. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@
 #define NEAR       DEVICES /* its place in `content`: the region of the tenant without GPUs */
 #define WAIT_MS    2000u   /* of a device that hangs; of the others: */
 #define PATIENT_MS 60000u
-#define HANGS_S    100u /* then it is ended: nobody waits for each other here */
+#define HANGS_S    100u /* then it is ended: here nobody waits for another */
 #define THREADS    12u  /* in each direction: more than a device has lanes */
 #define SHARE      (REGION / (2 * THREADS))
 
@@ -30,7 +29,7 @@ static struct standin in;
 static struct mem *mem;
 static bool peers_off, two_each; /* two_each: both tenants have a region on each device */
 static uint32_t wait_ms;
-static uint8_t content[DEVICES + 1][REGION]; /* what each region has to hold */
+static uint8_t content[DEVICES + 1][REGION]; /* expected contents of each region */
 
 FIXTURE(begin)
 {
@@ -101,7 +100,7 @@ static void start_well(uint32_t devices)
     assert_int_equal(start(devices), TERN_OK);
 }
 
-/* Random bytes everywhere. */
+/* Fills all regions with random bytes. */
 static void fill(uint32_t devices)
 {
     struct prng p;
@@ -119,7 +118,7 @@ static void fill(uint32_t devices)
     }
 }
 
-/* All of it: nothing beside what was moved has changed. */
+/* The whole region: nothing beside the moved bytes has changed. */
 static void assert_content(uint32_t i)
 {
     static uint8_t seen[REGION];
@@ -171,12 +170,12 @@ static uint32_t left(void)
 
 /* ---- every pair ---- */
 
-/* Of no piece, of less than one, of one, and of several with a rest; none of them aligned. */
+/* Sizes of no piece, of less than one, of one, and of several with a rest; none is aligned. */
 static const uint64_t sizes[] = {
     0, 1, 4095, CUDA_PIECE_BYTES, CUDA_PIECE_BYTES + 1, 5 * CUDA_PIECE_BYTES + 777};
 #define SIZES (sizeof sizes / sizeof *sizes)
 
-/* Each from each, in every size; *ret_bytes: of a pair. */
+/* Moves from each to each, in every size; *ret_bytes: of a pair. */
 static void move_all(uint64_t *ret_bytes)
 {
     struct prng p;
@@ -215,7 +214,7 @@ TEST(mem_peers_move_between_every_two_devices_by_themselves)
     assert_int_equal(in.live().peers, DEVICES * (DEVICES - 1));
     gets = in.calls("cuMemcpyDtoHAsync");
     move_all(&bytes);
-    assert_int_equal(in.calls("cuMemcpyDtoHAsync"), gets); /* nothing came to the host */
+    assert_int_equal(in.calls("cuMemcpyDtoHAsync"), gets); /* nothing passed through the host */
     assert_int_equal(work().moved_by_peer, DEVICES * (DEVICES - 1) * bytes);
     assert_int_equal(work().moved_staged, 0);
     assert_true(work().moved_within > 0);
@@ -241,7 +240,7 @@ TEST(mem_peers_that_do_not_reach_each_other_move_through_the_host)
     assert_int_equal(left(), 0);
 }
 
-/* One way is not enough. The others are peers all the same. */
+/* One direction is not enough. The others are peers all the same. */
 TEST(mem_peers_are_those_alone_that_reach_each_other_both_ways)
 {
     uint64_t bytes;
@@ -276,7 +275,7 @@ TEST(mem_peers_memory_of_the_host_goes_to_devices_and_back)
 
 /* ---- start ---- */
 
-/* What a start with two devices asks for until its regions are made, and then of its pair. */
+/* Number of calls of a start with two devices until its regions are made, and then for its pair. */
 static uint32_t calls_of(const char *name, const char *no_peers)
 {
     uint32_t n;
@@ -318,7 +317,7 @@ TEST(fault_20_each_call_for_peers_that_fails_at_start_leaves_the_way_through_the
             staged += why && strstr(why, lost() ? "a device was lost" : "CUDA_ERROR_INVALID_VALUE");
             assert_int_equal(lost() > 0, i > 1 && strcmp(calls[i], "cuMemcpyDtoDAsync") != 0);
             if (lost() == 0) {
-                assert_int_equal(in.live().peers, peers); /* no half of it is left */
+                assert_int_equal(in.live().peers, peers); /* no half is left */
                 assert_zero(0);
                 assert_zero(1);
                 fill(2);
@@ -328,7 +327,7 @@ TEST(fault_20_each_call_for_peers_that_fails_at_start_leaves_the_way_through_the
             }
             stop();
             in.let_fail("", 0, CUDA_SUCCESS);
-            assert_true(left() >= before); /* a device that is lost keeps what it has */
+            assert_true(left() >= before); /* a lost device keeps its memory */
         }
     }
     print_message("fault=20 runs=%u injected=%u violations=%u points %u/%u\n", points, points,
@@ -336,8 +335,8 @@ TEST(fault_20_each_call_for_peers_that_fails_at_start_leaves_the_way_through_the
     assert_int_equal(staged, points);
 }
 
-/* Access is given to no further region once that to one has failed, and what can be taken back is
- * taken back, whatever one region does. */
+/* After access to one region has failed, access to no further region is given, and access given
+ * before is revoked as far as possible, whatever one region does. */
 TEST(fault_20_access_to_one_of_two_regions_that_fails_leaves_none_of_the_other)
 {
     uint32_t own, peers;
@@ -348,7 +347,7 @@ TEST(fault_20_access_to_one_of_two_regions_that_fails_leaves_none_of_the_other)
     in.let_fail("cuMemSetAccess", own + 1, CUDA_ERROR_INVALID_VALUE);
     start_well(2);
     assert_non_null(mem_no_peers(mem, 0, 1));
-    assert_int_equal(in.calls("cuMemSetAccess"), own + 1 + 4); /* two are taken back from each */
+    assert_int_equal(in.calls("cuMemSetAccess"), own + 1 + 4); /* each revokes two */
     assert_int_equal(in.live().peers, 0);
     stop();
     setenv("STANDIN_CUDA_SPOILS_PEERS", "all", 1);
@@ -409,7 +408,7 @@ TEST(mem_peers_whose_bytes_come_wrong_move_through_the_host)
         assert_non_null(mem_no_peers(mem, 0, 1));
         assert_non_null(strstr(mem_no_peers(mem, 0, 1), "other bytes came"));
         assert_int_equal(in.live().peers, 0);
-        assert_zero(0); /* nothing is left of the try */
+        assert_zero(0); /* no bytes of the test are left */
         assert_zero(1);
         fill(2);
         assert_true(moved((struct move){1, 0, 1, 2, 3 * CUDA_PIECE_BYTES}));
@@ -422,7 +421,7 @@ TEST(mem_peers_whose_bytes_come_wrong_move_through_the_host)
 
 /* ---- a device that fails ---- */
 
-/* Moves that fail lose that device alone: the other one, and a third, go on. */
+/* Failing moves lose that device alone: the other one, and a third, continue. */
 static void assert_loses(uint32_t device, struct move m)
 {
     const uint32_t other = device == m.to ? m.from : m.to;
@@ -432,7 +431,7 @@ static void assert_loses(uint32_t device, struct move m)
     assert_int_equal(lost(), 1);
     assert_true(mem_device_lost(mem, &uuid, &why));
     assert_string_equal(uuid, uuids[device]);
-    for (uint32_t i = 0; i < 2 * CUDA_LANES; i++) /* and what they take they give back */
+    for (uint32_t i = 0; i < 2 * CUDA_LANES; i++) /* and they return their lanes */
         assert_false(moved(m));
     assert_true(moved((struct move){2, other, 1, 2, 3 * CUDA_PIECE_BYTES}));
     assert_true(moved((struct move){other, 2, 3, 4, 3 * CUDA_PIECE_BYTES}));
@@ -453,7 +452,7 @@ TEST(fault_21_a_copy_by_peer_access_that_fails_loses_the_device_that_copies)
     print_message("fault=21 runs=1 injected=1 violations=0 devices_lost=1\n");
 }
 
-/* Its copy is still at the other one's memory when all ends. */
+/* Its copy still uses the other one's memory at the end. */
 TEST(fault_21_a_copy_by_peer_access_that_does_not_end_loses_the_device_that_copies)
 {
     const struct move m = {.to = 1, .from = 0, .n = 3 * CUDA_PIECE_BYTES};
@@ -468,7 +467,7 @@ TEST(fault_21_a_copy_by_peer_access_that_does_not_end_loses_the_device_that_copi
     print_message("fault=21 runs=1 injected=1 violations=0 devices_lost=1\n");
 }
 
-/* It might cost the one that reads it. */
+/* Reading it might lose the reading device. */
 TEST(fault_21_memory_of_a_device_that_failed_is_read_by_no_other)
 {
     uint32_t copies;
@@ -512,7 +511,7 @@ TEST(fault_21_a_copy_through_the_host_that_fails_loses_the_end_that_failed)
 
 /* ---- at once ---- */
 
-/* Of one thread: its share of the second half of `to` becomes that of the first half of `from`. */
+/* A thread's part: copies its share of the first half of `from` to the second half of `to`. */
 struct mover {
     pthread_t thread;
     uint32_t to, from, share;

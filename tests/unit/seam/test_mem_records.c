@@ -1,4 +1,4 @@
-/* Turn records in real memory: workers look at them while memory is lost, while others need the
+/* Turn records in real memory: workers check them while memory is lost, while others need the
  * workers, and while all of it ends. */
 #include "testing/test.h"
 #include "unit/rig/rig_lost.h"
@@ -48,7 +48,7 @@ FIXTURE(drop)
 
 TEST_EACH(NULL, drop);
 
-/* A look at all of the record memory: as many tokens as a list may have. */
+/* A look at all the record memory: as many tokens as a list may have. */
 static void looks(uint32_t slot)
 {
     struct record_job job = {.id = {slot, 1},
@@ -63,7 +63,7 @@ static void looks(uint32_t slot)
     mem_check_record(mem, &job);
 }
 
-/* Where this process has the file mapped, as /proc says. */
+/* The address at which this process has the file mapped, from /proc. */
 static uint8_t *mapping_of(int fd)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -80,7 +80,7 @@ static uint8_t *mapping_of(int fd)
     return (uint8_t *)at; /* NOLINT(performance-no-int-to-ptr) */
 }
 
-/* Fault 40, of record memory: what is not there is no record, and the worker lives on. */
+/* Fault 40, of record memory: lost memory is no record, and the worker continues. */
 TEST(mem_records_survive_memory_that_is_not_there)
 {
     struct lost lost;
@@ -100,7 +100,7 @@ TEST(mem_records_survive_memory_that_is_not_there)
     lost_close(&lost);
 }
 
-/* A pool that closes gets its memory zeroed, however many records of whichever tenant wait. */
+/* The memory of a closing pool is zeroed, however many records of whichever tenant wait. */
 TEST(mem_records_let_others_have_a_worker)
 {
     uint32_t at = 0;

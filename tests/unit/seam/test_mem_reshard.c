@@ -1,6 +1,6 @@
-/* X3, X7: what came by a plan is compared with the source's checksums, each unit of it, before
- * anything is made of it; what is replicated is copied; and the page gets checksums of its own. In
- * memory of the host, and on two GPUs of the stand-in, with kernels and without. */
+/* X3, X7: bytes that arrive by a plan are compared with the source's checksums, unit by unit,
+ * before they are used; replicated data is copied; and the page gets its own checksums. In host
+ * memory, and on two GPUs of the stand-in, with kernels and without. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@
 #ifdef TERN_ON_CPU
 #define KERNELS_RUN 2u
 #else
-#define KERNELS_RUN 1u /* no C++ compiler read them */
+#define KERNELS_RUN 1u /* no C++ compiler has compiled them */
 #endif
 
 static struct {
@@ -170,7 +170,7 @@ TEST(mem_reshard_what_is_right_is_copied_to_all_ranks_and_sealed_anew)
             }
 }
 
-/* A bit that is wrong in the last row that came, too. */
+/* Also with a wrong bit in the last row that arrived. */
 static void lands_on_devices(enum world_kind kind, uint32_t from_ranks, uint32_t to_ranks)
 {
     struct reshard_cursor c = {.piece = 0};
@@ -208,7 +208,7 @@ TEST(mem_reshard_on_devices_is_the_same_with_kernels_and_without)
     unsetenv("STANDIN_CUDA_KERNELS");
 }
 
-/* Every 61st byte of all that moved, and in each of them another bit. */
+/* Every 61st byte of all that moved, each with another bit. */
 TEST(mem_reshard_a_bit_that_is_wrong_anywhere_is_noticed)
 {
     static const uint32_t ranks[][2] = {{1, 4}, {8, 2}, {4, 8}, {2, 2}};
@@ -233,8 +233,8 @@ TEST(mem_reshard_a_bit_that_is_wrong_anywhere_is_noticed)
     }
 }
 
-/* Another rank of the source that holds the same and does not agree sends nothing, and is asked
- * nothing; a checksum of what was sent counts, and one that the source never made is none. */
+/* A rank of the source with the same data that does not agree sends nothing and gets no request. A
+ * checksum of sent data counts, and one that the source never made is none. */
 TEST(mem_reshard_checksums_count_where_their_rank_has_sent_something)
 {
     open_pair(WORLD_MLA, 4, 2);

@@ -8,7 +8,7 @@
 
 static const struct rig_options options = {.page_bytes = {PAGE_SIZE}, .units = 2};
 
-/* A transport that gives a batch up: the next one asks for its pages anew. */
+/* A transport that gives up a batch: the next transport asks for its pages again. */
 TEST(mem_verify_another_transport_asks_anew)
 {
     static const struct transport_ops *const both[] = {&memory_transport, &tcp_transport, NULL};
@@ -45,7 +45,7 @@ static struct mem_verify in_pieces(const uint64_t *sums, uint64_t step)
     return v;
 }
 
-/* However the bytes come: the same verdict, and a bit that was flipped is seen. */
+/* In whatever pieces the bytes arrive: the same verdict, and a flipped bit is noticed. */
 TEST(mem_verify_host_memory_verifies_in_pieces_of_any_size)
 {
     static const uint64_t steps[] = {1, 100, 4096, 5000, PAGE_SIZE};

@@ -25,7 +25,7 @@ FIXTURE(make_tree)
     return 0;
 }
 
-/* The link LINK below `dir` leads to TO, as it stands. */
+/* Creates the link LINK below `dir` with the target TO, unchanged. */
 static void put_link(const char *link, const char *to)
 {
     char beside[256];
@@ -36,7 +36,7 @@ static void put_link(const char *link, const char *to)
     assert_return_code(symlink(to, in_dir(link)), 0);
 }
 
-/* A PCI device at the end of that path, and its NUMA node. */
+/* Creates a PCI device at the end of that path, with its NUMA node. */
 static void put_pci(const char *path, int node)
 {
     char name[256], text[16], link[256];
@@ -73,7 +73,7 @@ static void nic_at(const char *path, int node)
     put_link(link, in_dir(path));
 }
 
-/* A GPU or a NIC below a switch of its own number, each with a bus and a root port of its own. */
+/* A GPU or a NIC below a switch of that number, each with a bus and a root port of its own. */
 static void below_switch(void (*put)(const char *path, int node), uint32_t number, uint32_t slot)
 {
     char path[256];
@@ -132,7 +132,7 @@ CASE(nic_choice_8_by_8_uses_all_8)
         assert_choice(i, 7 - i, NIC_PATH_SWITCH);
 }
 
-/* Two GPUs and two NICs a switch: as near, so each gets one, whatever the order of the places. */
+/* Two GPUs and two equally near NICs a switch: each gets one, whatever the order of the places. */
 CASE(nic_choice_equal_gpus_spread_over_equal_nics)
 {
     for (uint32_t i = 0; i < 4; i++)
@@ -155,7 +155,7 @@ CASE(nic_choice_equal_gpus_spread_over_equal_nics)
         assert_choice(i, 7 - i, NIC_PATH_SWITCH);
 }
 
-/* One of two GPUs has both NICs as near, the other has one that is nearer: that comes first. */
+/* For one of two GPUs both NICs are equally near, for the other one is nearer: it goes first. */
 CASE(nic_choice_who_has_fewer_to_choose_from_comes_first)
 {
     gpu_at("devices/pci0000:00/0000:00:02.0", 0);
@@ -183,7 +183,7 @@ CASE(nic_choice_the_path_says_how_near_it_is)
     for (uint32_t i = 0; i < 6; i++)
         nic_at(path[i], node[i]);
     assert_int_equal(NIC_PATHS, 6);
-    for (uint32_t i = 0; i < 6; i++) { /* the nearest goes, the next one takes its place */
+    for (uint32_t i = 0; i < 6; i++) { /* the nearest is removed, the next replaces it */
         choose();
         assert_choice(0, i, (enum nic_path)i);
         nic[i].usable = false;
@@ -192,7 +192,7 @@ CASE(nic_choice_the_path_says_how_near_it_is)
     assert_none(0, NIC_NO_NIC);
 }
 
-/* Below one switch: the NIC whose switch is the GPU's own, not the one of the switch above. */
+/* Below one switch: the NIC at the GPU's own switch, not the one at the switch above. */
 CASE(nic_choice_the_deepest_common_switch_is_nearest)
 {
     nic_at("devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:09:00.0", 0);
@@ -206,7 +206,7 @@ CASE(nic_choice_the_deepest_common_switch_is_nearest)
     assert_choice(0, 1, NIC_PATH_SWITCH);
 }
 
-/* One host bridge's name may begin another's. */
+/* The name of one host bridge may be a prefix of another's. */
 CASE(nic_choice_names_are_compared_whole)
 {
     gpu_at("devices/pci0000:00/0000:00:01.0/0000:01:00.0", 0);
@@ -249,7 +249,7 @@ CASE(nic_choice_fewer_nics_than_gpus_are_shared_evenly)
     assert_int_equal(got[1], 4);
 }
 
-/* No more different ones than there may be rails: then those that are in use serve the rest. */
+/* At most as many different NICs as there may be rails: then those in use serve the rest. */
 CASE(nic_choice_of_at_most_so_many)
 {
     for (uint32_t i = 0; i < 8; i++) {
@@ -296,7 +296,7 @@ CASE(nic_choice_a_gpu_that_is_not_in_the_tree_gets_none)
     make_dir(NULL);
 }
 
-/* As the driver writes it, and as nvidia-smi does. */
+/* In the driver's spelling, and in that of nvidia-smi. */
 CASE(nic_choice_takes_addresses_in_both_spellings)
 {
     below_switch(gpu_at, 10, 0);
@@ -309,7 +309,7 @@ CASE(nic_choice_takes_addresses_in_both_spellings)
     assert_choice(0, 0, NIC_PATH_SWITCH);
 }
 
-/* Of a NIC whose path cannot be followed the distance is not known, and it is taken last. */
+/* The distance of a NIC whose path cannot be followed is unknown, and it is chosen last. */
 CASE(nic_choice_a_virtual_or_broken_nic_comes_last)
 {
     put_file("devices/virtual/net/lo/numa_node", "x\n");

@@ -5,7 +5,7 @@
 #include "seam/mem/numa.h"
 #include "unit/rig/rig_dir.h"
 
-/* Nodes 0, 1 and 3: one was taken out. */
+/* Nodes 0, 1 and 3: one was removed. */
 FIXTURE(make_sys)
 {
     make_dir(NULL);
@@ -66,7 +66,7 @@ TEST(numa_of_memory_is_known_or_not)
     uint8_t *at = mmap(NULL, 1u << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     assert_ptr_not_equal(at, MAP_FAILED);
-    assert_int_equal(numa_of_memory(at, 1u << 20), 0); /* nobody touched it */
+    assert_int_equal(numa_of_memory(at, 1u << 20), 0); /* nobody has touched it */
     memset(at, 1, 1u << 20);
     if (numa_of_memory(at, 1u << 20) != 0) /* a container may not ask */
         assert_true(__builtin_popcountll(numa_of_memory(at, 1u << 20)) >= 1);

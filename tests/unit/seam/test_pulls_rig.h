@@ -1,4 +1,4 @@
-/* What the tests of transfers do with a rig: each case closes it, and some make a pull from its
+/* The use of a rig in tests of transfers: each case closes it, and some make a pull from its
  * beginning to its end. */
 #ifndef TEST_PULLS_RIG_H
 #define TEST_PULLS_RIG_H
@@ -46,7 +46,7 @@ static inline void pull_and_check(const struct rig_options *o, uint32_t pages, u
     assert_int_equal(out.payload_bytes_out, total);
     assert_int_equal(in.pages_in, pages);
     assert_int_equal(out.pages_out, pages);
-    /* Heads both ways: at 4096 bytes a page at most 2 %. */
+    /* Heads in both directions: at most 2 % at 4096 bytes a page. */
     if (!rig_transports && o->page_bytes[0] == 4096 && o->units == 1 && pages >= 256)
         assert_true((in.socket_bytes_in + in.socket_bytes_out - total) * 50 <= total);
     rig_stop((struct pull_id){3, 5});

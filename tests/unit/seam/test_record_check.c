@@ -1,6 +1,6 @@
-/* What a worker finds in a turn record (M10), with no thread and no daemon: numbers at the borders
- * of runs and pages, hashes beside those of the whole list computed at once, every kind of what is
- * no number, and memory that is gone. */
+/* A worker's check of a turn record (M10), without a thread or a daemon: numbers at the borders of
+ * runs and pages, hashes compared with those of the whole list, every kind of NaN and infinity, and
+ * lost memory. */
 #include "testing/test.h"
 #include "unit/rig/rig_lost.h"
 
@@ -28,7 +28,7 @@ FIXTURE(memory_start)
     memory = mmap(NULL, (size_t)PAGES * RECORD_PAGE_BYTES, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(memory, MAP_FAILED);
-    memset(memory, 0xff, (size_t)PAGES * RECORD_PAGE_BYTES); /* what no list has is bad */
+    memset(memory, 0xff, (size_t)PAGES * RECORD_PAGE_BYTES); /* bytes of no list are bad */
     prng_init(&p, 7);
     for (uint32_t i = 0; i < TOKENS_MAX; i++)
         list[i] = (uint32_t)prng_u64(&p) % RECORD_TOKEN_END;
@@ -44,7 +44,7 @@ FIXTURE(memory_stop)
 
 TEST_EACH(memory_start, memory_stop);
 
-/* Where the runs of a section lie: one behind the other in memory, or in any order. */
+/* Layouts of a section's runs: consecutive in memory, or in any order. */
 static const struct record_section layouts[] = {
     {.nruns = 1, .run = {{3, 20}}},
     {.nruns = 4, .run = {{40, 1}, {2, 2}, {30, 1}, {10, 16}}},
@@ -68,7 +68,7 @@ static float logprob(uint32_t i)
     return -(float)(i % 1000) / 16;
 }
 
-/* An append of [from, length), written: the tokens of before behind one page that is not theirs. */
+/* An append of [from, length), written: the former tokens behind one page of another record. */
 static struct record_job append_of(uint32_t from, uint32_t length, const struct record_section *own)
 {
     struct record_job job = {.id = {.slot = 4, .gen = 9},
@@ -159,8 +159,8 @@ TEST(record_hashes_are_those_of_the_whole_list)
             }
 }
 
-/* A rollback asks at the lengths of the records that it may end at; those that are longer than the
- * prompt come as its own length, and so does the prompt. */
+/* A rollback asks for hashes at the lengths of the records that it may end at; those beyond the
+ * prompt are replaced by the prompt's length, which is asked for as well. */
 TEST(record_hashes_of_a_rollback_at_every_length_that_is_asked_for)
 {
     static const uint32_t at[][4] = {
@@ -222,7 +222,7 @@ TEST(record_token_ids_are_below_2_to_the_31)
             *w = was;
         }
         assert_hashes(&job);
-        job = append_of(0, 1, &layouts[k]); /* alone: no other id has a bit of it */
+        job = append_of(0, 1, &layouts[k]); /* alone: no other id shares a bit */
         *word(&job.own, 0) = RECORD_TOKEN_END;
         assert_bad(&job, PART_TOKENS, 0);
         list[from] = RECORD_TOKEN_END - 1; /* the greatest */
@@ -231,10 +231,10 @@ TEST(record_token_ids_are_below_2_to_the_31)
     }
 }
 
-/* Infinities, and what is no number: quiet and signalling, of both signs, least and greatest. */
+/* Infinities, and NaNs: quiet and signalling, of both signs, least and greatest. */
 static const uint32_t not_finite[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00000, 0x7f800001,
                                       0xff800001, 0x7fbfffff, 0xffbfffff, 0x7fffffff, 0xffffffff};
-/* The greatest, the least that is normal, the greatest and the least that is not, and zeros. */
+/* The greatest, the least normal, the greatest and the least subnormal, and zeros. */
 static const uint32_t finite[] = {0x7f7fffff, 0xff7fffff, 0x00800000, 0x80800000,
                                   0x007fffff, 0x807fffff, 0x00000001, 0x80000001,
                                   0x00000000, 0x80000000, 0x3f800000};
@@ -262,7 +262,7 @@ TEST(record_log_probabilities_are_finite)
     }
 }
 
-/* The first of a kind, and tokens before log-probabilities. */
+/* The first bad element of a kind, and tokens before log-probabilities. */
 TEST(record_check_tells_what_comes_first)
 {
     struct record_job job = append_of(10, 30, &layouts[0]);
@@ -277,7 +277,7 @@ TEST(record_check_tells_what_comes_first)
     assert_bad(&job, PART_TOKENS, 9);
 }
 
-/* What lies behind the last number is nobody's. */
+/* Bytes behind the last number are not checked. */
 TEST(record_check_looks_at_nothing_more)
 {
     struct record_job job = append_of(0, PAGE_TOKENS, &layouts[1]);

@@ -1,6 +1,5 @@
-/* Names off the owner thread: so many lookups at a time and no more, what is forgotten is not
- * taken, a lookup that hangs keeps nobody waiting at the end. A lookup here is held until the test
- * lets it go. */
+/* Names off the owner thread: a limited number of lookups at a time, no answer to a forgotten one,
+ * and no wait for a hanging lookup at the end. A lookup here waits until the test releases it. */
 #include <netinet/in.h>
 #include <pthread.h>
 
@@ -14,7 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
 static uint32_t inside, most, calls, allowed; /* allowed: lookups that may return, of all so far */
 static uint32_t returned;
-static char hung; /* a host whose lookup waits until let_hung; 0: none */
+static char hung; /* the host whose lookup waits until let_hung; 0: none */
 
 static void held_lookup(const char *host, uint16_t port, struct resolve_answer *ret)
 {
@@ -62,7 +61,7 @@ static void until_inside(uint32_t n)
     pthread_mutex_unlock(&lock);
 }
 
-/* Before a resolver ends whose threads a later test would count. */
+/* Before the end of a resolver whose threads a later test would count. */
 static void until_returned(uint32_t n)
 {
     pthread_mutex_lock(&lock);
@@ -117,7 +116,7 @@ static void end(struct resolver *r)
     io_destroy(io);
 }
 
-/* Waits until that many answers more have come. */
+/* Waits for that many more answers. */
 static void until_seen(uint32_t n)
 {
     n += (uint32_t)__builtin_popcount(seen);
@@ -146,7 +145,7 @@ TEST(lookups_are_so_many_at_a_time_and_all_come)
     end(r);
 }
 
-/* One that hangs holds up nobody but itself: the other threads take all that is queued. */
+/* A hanging lookup delays nobody but itself: the other threads take all that is queued. */
 TEST(lookups_pass_one_that_hangs)
 {
     struct resolver *r = start();
@@ -164,8 +163,8 @@ TEST(lookups_pass_one_that_hangs)
     end(r);
 }
 
-/* A queued one never begins; the answer to one that a thread has goes to nobody, and its slot is
- * not free before it has come back. */
+/* A queued one never begins; the answer to a running one is dropped, and its slot is free only
+ * after it has returned. */
 TEST(what_is_forgotten_is_not_told)
 {
     struct resolver *r = start();
@@ -186,7 +185,7 @@ TEST(what_is_forgotten_is_not_told)
     until_seen(1);
     assert_int_equal(seen, 1u << 2);
     assert_int_equal(addr_of(2)->sin_port, 3);
-    assert_true(resolver_ask(r, SLOTS - 1, "z", 4)); /* and what is there already is not either */
+    assert_true(resolver_ask(r, SLOTS - 1, "z", 4)); /* nor is one that has arrived already */
     let(1);
     until_inside(0);
     resolver_cancel(r, SLOTS - 1);
@@ -199,7 +198,7 @@ TEST(what_is_forgotten_is_not_told)
     end(r);
 }
 
-/* Every thread hangs: destroying does not, and what is queued never begins. */
+/* Every thread hangs: destroying does not, and queued lookups never begin. */
 TEST(the_end_waits_for_no_lookup)
 {
     struct resolver *r = start();
@@ -229,7 +228,7 @@ TEST(numbers_are_told_from_names)
         assert_false(resolve_number(names[i], 7001, &a));
 }
 
-/* What no name service is asked for: not every machine knows even localhost. */
+/* Addresses that need no name service: not every machine knows even localhost. */
 TEST(the_systems_answer_is_taken_over)
 {
     struct resolve_answer a = {0};

@@ -1,5 +1,5 @@
-/* Transfers that go as they should, and the faults that are nobody's wire: right pages for every
- * geometry, corrupt and gone pages, peers that are gone or not who they were. */
+/* Transfers that succeed, and faults other than those of a wire: right pages for every geometry,
+ * corrupt and gone pages, peers that are gone or have another incarnation. */
 #include "unit/seam/test_transfers.h"
 
 static const struct rig_options options = {.page_bytes = {4096}};
@@ -34,8 +34,7 @@ TRANSFER_TEST(xfer_pages_larger_than_a_piece_arrive_right)
     pull_and_check(&o, 5, 3); /* more sums a page than a piece usually has */
 }
 
-/* Both ends tell how much of one transfer has moved; the next one in its place begins with nothing.
- */
+/* Both ends report how much of one transfer has moved; the next one in its place begins at zero. */
 TRANSFER_TEST(xfer_flow_of_one_transfer_is_told_at_both_ends)
 {
     const struct rig_options o = {.page_bytes = {4096}, .units = 1, .regions = 2};
@@ -62,7 +61,7 @@ TRANSFER_TEST(xfer_flow_of_one_transfer_is_told_at_both_ends)
     rig_until(&rig.dst, 3);
 }
 
-/* X5: what all ranks hold alike moves once, and every rank has it. */
+/* X5: data that all ranks have alike moves once, and every rank gets it. */
 TRANSFER_TEST(xfer_x5_replicated_pages_move_once)
 {
     static const struct rig_options o[] = {
@@ -80,7 +79,7 @@ TRANSFER_TEST(xfer_x5_replicated_pages_move_once)
     pull_and_check(&o[2], 5, 3);
 }
 
-/* Fault 9: each flipped byte is seen, the page is asked for again and is right. */
+/* Fault 9: each flipped byte is noticed, the page is requested again and is right. */
 TRANSFER_TEST(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again)
 {
     struct rig_options o = {.page_bytes = {4096, 8192}, .units = 2, .regions = 2, .corrupt = 40};
@@ -106,7 +105,7 @@ TRANSFER_TEST(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_agai
     printf("fault=9 runs=1 injected=40 violations=0 undetected=0\n");
 }
 
-/* The bytes of those pages of the source, or zeros in their place. */
+/* Shows the bytes of those pages of the source, or zeros in their place. */
 static void show_pages(uint32_t first, uint32_t n, bool visible)
 {
     for (uint32_t i = first; i < first + n; i++) {
@@ -117,8 +116,8 @@ static void show_pages(uint32_t first, uint32_t n, bool visible)
     }
 }
 
-/* The transfer says that it is complete while bytes of some pages are not to be seen yet: the
- * checksum holds each of them back, and once they are there they can be had. */
+/* The transfer completes while bytes of some pages are not visible yet: the checksum rejects each
+ * of these pages, and once they are visible they can be fetched. */
 TRANSFER_TEST(xfer_fault_8_complete_before_its_bytes_are_visible_is_held_back)
 {
     enum { LATE = 24 };
@@ -140,7 +139,7 @@ TRANSFER_TEST(xfer_fault_8_complete_before_its_bytes_are_visible_is_held_back)
     printf("fault=8 runs=1 injected=%d violations=0 detected=%d\n", LATE, LATE);
 }
 
-/* Fault 7, and that the connection goes on: the pages that are there can still be had. */
+/* Fault 7, and the connection continues: the existing pages can still be fetched. */
 TRANSFER_TEST(xfer_fault_7_passed_generation_is_gone)
 {
     struct rig_options o = {.page_bytes = {4096}};
@@ -160,7 +159,7 @@ TRANSFER_TEST(xfer_fault_7_passed_generation_is_gone)
     printf("fault=7 runs=1 injected=21 violations=0 wrong_bytes=0\n");
 }
 
-/* The generation passes while the bytes are on their way: each number of answers before it does. */
+/* The generation passes while the bytes are under way, after each possible number of answers. */
 TRANSFER_TEST(xfer_generation_that_passes_while_sending_is_gone)
 {
     struct rig_options o = {.page_bytes = {4096}};
@@ -209,7 +208,7 @@ TRANSFER_TEST(xfer_link_down_breaks_its_pulls_and_no_others)
     }
 }
 
-/* What came, batch after batch: the pull's slot of each as a letter. */
+/* The pulls of arriving batches in order, each as a letter. */
 static void order_of(uint32_t batches, char *ret)
 {
     for (uint32_t i = 0; i < batches; i++) {
@@ -221,7 +220,7 @@ static void order_of(uint32_t batches, char *ret)
     ret[batches] = 0;
 }
 
-/* X8: pages of the pull that began first come first, also those that are asked for late. */
+/* X8: pages of the pull that began first arrive first, also those that are requested late. */
 TRANSFER_TEST(xfer_x8_first_pull_first)
 {
     struct rig_options o = {.page_bytes = {1u << 20}, .memory_bytes = 40u << 20};
@@ -239,7 +238,7 @@ TRANSFER_TEST(xfer_x8_first_pull_first)
     assert_string_equal(order, "AAAAAABBBB");
 }
 
-/* X8: the pieces of tenants come in turn, whoever asked for more and earlier. */
+/* X8: pieces of tenants take turns, whoever asked for more or earlier. */
 TRANSFER_TEST(xfer_x8_tenants_take_turns)
 {
     struct rig_options o = {.page_bytes = {1u << 20}, .memory_bytes = 40u << 20, .tenants = 3};
@@ -253,6 +252,6 @@ TRANSFER_TEST(xfer_x8_tenants_take_turns)
             rig_pull(PULL(rig.pool), 0, i, 7 + 2 * rig.pool + i, 1);
     rig_until(&rig.dst, 10);
     order_of(10, order);
-    /* In memory the first piece is asked for before anybody else has come. */
+    /* In memory the first piece is requested before the others arrive. */
     assert_string_equal(order, rig_transports ? "ABCABCAAAA" : "BCABCAAAAA");
 }

@@ -1,6 +1,5 @@
-/* The generic suite of transfers: what every transport has to do, whatever it travels on. A
- * TRANSFER_TEST is a case over TCP and the same again in memory; a new transport is one more line
- * of the macro. */
+/* The generic suite of transfers: the requirements for every transport. A TRANSFER_TEST is a case
+ * over TCP and the same again in memory; a new transport is one more line of the macro. */
 #ifndef TEST_TRANSFERS_H
 #define TEST_TRANSFERS_H
 

@@ -1,6 +1,6 @@
-/* Memory of GPUs and a NIC that is played here: which way it is registered in, with which
- * descriptor, offset and address; what each failure leads to and what operators are told; and when
- * its pages are pushed to a ring. The GPUs are the stand-in's. */
+/* Memory of GPUs and a NIC that is played here: how it is registered, with which descriptor, offset
+ * and address; the effect of each failure and its report to operators; and when its pages are
+ * pushed to a ring. The GPUs are the stand-in's. */
 
 #include <dirent.h>
 #include <errno.h>
@@ -53,7 +53,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
     return 0;
 }
 
-/* What the descriptor holds at that offset is what the GPU has at that address. */
+/* The descriptor's memory at that offset is the GPU's at that address. */
 static void descriptor_is_right(const struct registration *r)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), iova = (uintptr_t)r->addr;
@@ -72,16 +72,16 @@ static void descriptor_is_right(const struct registration *r)
 }
 
 /* The stand-in's memory is no memory of this process, so a NIC knows it only by its descriptor, or
- * if a module of the kernel says what it is. */
+ * if a kernel module identifies it. */
 static int registration_error(const struct registration *r)
 {
     if ((r->pd - pds) % TENANTS != FAR)
         return 0;
-    if (r->access & IBV_ACCESS_MW_BIND) /* of a GPU's memory no NIC takes it */
+    if (r->access & IBV_ACCESS_MW_BIND) /* no NIC binds windows over a GPU's memory */
         return ring_fails ? ENOMEM : 0;
     last_access = r->access;
     if (r->fd < 0 && !(r->access & IBV_ACCESS_LOCAL_WRITE))
-        return 0; /* a kernel may pin pages of zeros there, whatever the address is */
+        return 0; /* a kernel may pin zero pages there, whatever the address is */
     if (r->fd < 0)
         return by_address++ >= addresses_that_work ? EFAULT : 0;
     descriptor_is_right(r);
@@ -97,7 +97,7 @@ static struct verbs_rail *rail = &v.rail[0];
 static char why[160];
 static pthread_t worker;
 
-/* Whose bytes differ from one 8 to the next, so that an offset that is wrong shows. */
+/* Each 8 bytes differ from the next, so that a wrong offset shows. */
 static void *fill(void *ctx)
 {
     static uint64_t words[BYTES / 8];
@@ -187,7 +187,7 @@ static uint32_t descriptors(void)
     return n;
 }
 
-/* The NIC is used whatever becomes of the GPUs' memory, and no descriptor is left. */
+/* The NIC is used whatever happens to the GPUs' memory, and no descriptor is left open. */
 static void register_all(void)
 {
     uint32_t before = descriptors();
@@ -207,7 +207,7 @@ static struct xfer_registration_view row(uint32_t i)
     return view;
 }
 
-/* All of the tenant's regions are registered so, and the words say why not better. */
+/* All of the tenant's regions are registered so; the reasons name why not in a better way. */
 static void registered_as(enum xfer_registered how, const char *const *words, uint32_t nwords)
 {
     assert_int_equal(rail->domain[FAR].n, PIECES);
@@ -224,7 +224,7 @@ static void registered_as(enum xfer_registered how, const char *const *words, ui
     }
 }
 
-/* The region that could not be registered says so; it took the other one with it. */
+/* The reason of the region that could not be registered, which took the other one with it. */
 static const char *why_unregistered(void)
 {
     return strstr(row(0).why, "cannot be registered") ? row(1).why : row(0).why;
@@ -281,7 +281,7 @@ TEST(verbs_far_memory_is_none_of_what_is_locked_but_its_ring_is)
     xfer_memlock(&xfer, &view);
     assert_int_equal(view.memlock_devices, 3);
     assert_int_equal(view.memlock_needed, 3 * (2 * MIB + XFER_RING_BYTES));
-    xfer.config.rdma.pulls = 0; /* nobody is to push, and a NIC knows what is served */
+    xfer.config.rdma.pulls = 0; /* there are no pushes, and a NIC knows the served memory */
     assert_true(memory_register(&v, rail, why, sizeof why));
     assert_null(rail->domain[FAR].ring.mr);
     xfer.config.rdma.serves = false;
@@ -294,7 +294,7 @@ TEST(verbs_far_pages_are_pushed_through_the_ring)
     register_all();
     assert_int_equal(row(0).ring_bytes, XFER_RING_BYTES);
     assert_string_equal(row(0).no_ring, "");
-    assert_int_equal(row(REGIONS).ring_bytes, 0); /* memory of the host takes windows itself */
+    assert_int_equal(row(REGIONS).ring_bytes, 0); /* host memory takes windows itself */
     assert_null(tenant_pathless(&v, FAR));
     assert_null(tenant_pathless(&v, NEAR));
 }
@@ -306,7 +306,7 @@ TEST(verbs_far_that_no_nic_knows_is_pushed_to_all_the_same)
     assert_null(tenant_pathless(&v, FAR));
 }
 
-/* Each reason is told, and then its pages go another way. */
+/* Each reason is reported, and its pages then take another way. */
 TEST(verbs_far_fault_20_without_a_ring_nothing_is_pushed_to_a_gpu)
 {
     ring_fails = true;
@@ -353,8 +353,8 @@ TEST(verbs_far_that_is_registered_in_no_way_leaves_the_nic_to_others)
     not_registered(words, 3);
 }
 
-/* Fault 20: each export and each registration that fails, the so-many-th of them, leads to the next
- * way for that region, and no further than to none for the tenant. */
+/* Fault 20: each failing export and registration, by its number, leads to the next way for that
+ * region, and no further than to none for the tenant. */
 TEST(verbs_far_fault_20_each_failure_leads_to_the_next_way)
 {
     uint32_t points = 0, fell = 0;
@@ -418,7 +418,7 @@ static void on_note(void *ctx, uint32_t link, const struct xfer_note *told)
 static struct verbs_path paths[TENANTS * XFER_RAILS_MAX];
 static struct verbs_link link_verbs;
 
-/* Both tenants' pages may come over a link, which has come up. */
+/* Both tenants' pages may use a link, which has come up. */
 static void link_up(void)
 {
     static struct xfer_link peer;
@@ -446,7 +446,7 @@ static void link_end(void)
     free(link_verbs.piece);
 }
 
-/* What comes has the ring; a peer that would be written to hears why it is not. */
+/* Incoming pages use the ring; a peer that would be written to learns why it is not. */
 TEST(verbs_far_that_no_nic_knows_has_paths_to_it_alone)
 {
     dmabufs_that_work = addresses_that_work = 0;
@@ -462,7 +462,7 @@ TEST(verbs_far_that_no_nic_knows_has_paths_to_it_alone)
     link_end();
 }
 
-/* No path is offered for that tenant, and none is answered; the other one's are made. */
+/* No path is offered or answered for that tenant; the other tenant's paths are made. */
 TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
 {
     struct xfer_link_view view = {0};
@@ -488,7 +488,7 @@ TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
     link_end();
 }
 
-/* A daemon of an older version makes it, and may offer to be pushed to next. */
+/* A daemon of an older version makes the offer, and may then offer to be pushed to. */
 TEST(verbs_far_offer_to_read_is_refused_by_name)
 {
     register_all();
@@ -512,8 +512,8 @@ void __wrap_io_threads_work(struct io_threads *t, struct io_task *task, uint32_t
     (void)t, (void)task, (void)lane;
 }
 
-/* It is a daemon of an older version, which agrees to no push: its pages go another way, and the
- * path is not made again while the link is up. */
+/* The peer is a daemon of an older version, which agrees to no push: its pages take another way,
+ * and the path is not made again while the link is up. */
 TEST(verbs_far_peer_that_can_only_be_read_is_refused_by_name_and_offered_once)
 {
     static struct ibv_qp pair;
@@ -558,7 +558,7 @@ TEST(verbs_far_offer_of_a_rail_beyond_the_limit_is_refused_with_the_limit)
     link_end();
 }
 
-/* Its pages take these also where another NIC is nearer to them. */
+/* Its pages use these NICs even if another one is nearer. */
 TEST(verbs_far_tenant_has_paths_over_the_nics_that_know_its_ring_alone)
 {
     static const struct group_layout group = {
@@ -576,7 +576,7 @@ TEST(verbs_far_tenant_has_paths_over_the_nics_that_know_its_ring_alone)
     ring_fails = false;
     assert_true(memory_register(&v, &v.rail[1], why, sizeof why));
     v.nrails = 2;
-    assert_int_equal(row(0).how, XFER_REGISTERED_NO); /* each region beside each NIC */
+    assert_int_equal(row(0).how, XFER_REGISTERED_NO); /* each region with each NIC */
     assert_int_equal(row(1).how, XFER_REGISTERED_DMABUF);
     assert_int_equal(row(1).region, 0);
     assert_int_equal(row(2).region, 1);

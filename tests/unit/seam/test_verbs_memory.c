@@ -1,5 +1,5 @@
-/* Registration of the tenants' memory with a device that is played here: what is registered, by how
- * many threads, and what becomes of it when a registration fails. */
+/* Registration of the tenants' memory with a device that is played here: the registered ranges, the
+ * number of threads, and the cleanup when a registration fails. */
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -22,10 +22,10 @@
 static struct ibv_pd pds[TENANTS];
 static uint32_t npds;
 static atomic_uint tried, at_once, most_at_once, waited_ms;
-static atomic_int opened, always; /* what some registration opens to peers, and what all do */
-static uint32_t fail_at;          /* the so-many-th registration fails; 0: none */
+static atomic_int opened, always; /* access rights that some registration has, and that all have */
+static uint32_t fail_at;          /* number of the registration that fails; 0: none */
 static int fail_errno;
-static bool with_another; /* the first ones last until two are under way, WAIT_MS at most */
+static bool with_another; /* the first ones wait until two are under way, WAIT_MS at most */
 static uint64_t tenant_bytes[TENANTS];
 static uint32_t regions;
 
@@ -59,7 +59,7 @@ static int registration_error(const struct registration *r)
     return atomic_fetch_add(&tried, 1) + 1 == fail_at ? fail_errno : 0;
 }
 
-/* Never touched: only addresses of it are needed. */
+/* Never touched: only its addresses are needed. */
 uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region,
                          uint64_t *ret_bytes)
 {
@@ -68,7 +68,7 @@ uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region
     return (uint8_t *)(uintptr_t)(((uint64_t)tenant + 1) << 44 | (uint64_t)region << 40);
 }
 
-/* None of it is a GPU's: test_verbs_far.c. */
+/* None of it is GPU memory: test_verbs_far.c. */
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
                               uint64_t *ret_bytes, bool *ret_lost)
 {
@@ -143,7 +143,7 @@ static void rig(uint64_t bytes, uint32_t nregions, uint64_t mr_bytes_max)
     atomic_store(&always, -1);
 }
 
-/* Every byte of every region once, in the domain of its tenant. */
+/* The registrations cover every byte of every region once, in the domain of its tenant. */
 static void covers_all(void)
 {
     for (uint32_t t = 0; t < TENANTS; t++) {
@@ -186,7 +186,7 @@ TEST(verbs_memory_small_is_one_registration_a_region)
     assert_int_equal(atomic_load(&registered) + npds, 0);
 }
 
-/* There is no key that reads, and none that writes all of it in any case. */
+/* No key reads, and none writes all of it. */
 TEST(verbs_memory_is_open_to_windows_alone)
 {
     for (int windows = 0; windows < 2; windows++) {
@@ -224,7 +224,7 @@ TEST(verbs_memory_large_is_registered_by_several_threads)
     for (uint32_t t = 0; t < TENANTS; t++) {
         assert_int_equal(rail.domain[t].n, VERBS_REGISTER_THREADS);
         for (uint32_t i = 0; i < rail.domain[t].n; i++)
-            assert_int_equal(rail.domain[t].mr[i].bytes, 25 * GIB); /* as much for each thread */
+            assert_int_equal(rail.domain[t].mr[i].bytes, 25 * GIB); /* equal parts for each */
     }
     assert_int_equal(told_done, TENANTS * 4 * 100 * GIB);
     if (with_another) {
@@ -235,7 +235,8 @@ TEST(verbs_memory_large_is_registered_by_several_threads)
     assert_int_equal(atomic_load(&registered) + npds, 0);
 }
 
-/* Fault 20: whichever registration fails, the device is left out, with the reason and no rest. */
+/* Fault 20: whichever registration fails, the device is left out, with a reason, without
+ * leftovers. */
 TEST(verbs_memory_fault_20_each_failure_says_why_and_leaves_nothing)
 {
     static const uint64_t bytes[] = {64u << 20, 8 * GIB};

@@ -1,5 +1,5 @@
-/* Pieces of pushes at the destination, with a device that is played here: what lets one go on, and
- * what lets it go. The simulator comes here too seldom. */
+/* Pieces of pushes at the destination, with a device that is played here: the events that let a
+ * piece continue, and those that free it. The simulator reaches these states too seldom. */
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static void make_memory(uint32_t regions)
     }
 }
 
-/* A link with one path, which is ready, and its rail. */
+/* A link with one ready path, and its rail. */
 FIXTURE(start)
 {
     make_memory(1);
@@ -129,8 +129,8 @@ FIXTURE(stop)
 
 /* ------------------------------------------------------------------ cases */
 
-/* The path that it was on is lost, and the next one's completion queue is full of other paths'
- * requests: when those are done it goes on, and not with the tick. */
+/* The piece's path is lost, and the completion queue of the next one is full of other paths'
+ * requests: when those are done the piece continues, and not at the tick. */
 TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, start, stop)
 {
     struct verbs_piece *piece = piece_of(&v, 0, 0);
@@ -138,7 +138,7 @@ TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, star
 
     *piece = (struct verbs_piece){
         .state = PIECE_WAITING, .answered = true, .n = 1, .tries = 1, .sums = piece->sums};
-    rail->cq_used = PLACES - 1; /* a window takes two: to be bound, and to be closed */
+    rail->cq_used = PLACES - 1; /* a window takes two: for its bind and its close */
     pieces_start(&v, 0);
     assert_int_equal(piece->state, PIECE_WAITING);
     assert_int_equal(bound, 0);
@@ -150,8 +150,8 @@ TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, star
     assert_int_equal(pull.holds, 1);
 }
 
-/* Fault 12: however many of the completion queue's places are taken, a piece takes only what is
- * free, or waits: the device never has more to say than the queue holds. */
+/* Fault 12: however many places of the completion queue are taken, a piece takes only free ones, or
+ * waits: the device never has more completions than the queue has places. */
 TEST_WITH(verbs_fault_12_a_completion_queue_never_overruns, start, stop)
 {
     uint32_t waited = 0, went = 0, most = 0;
@@ -205,8 +205,8 @@ FIXTURE(start_regions)
     return 0;
 }
 
-/* While one path is lost the device may still write the pages, so the piece waits for that. Then it
- * is asked for again, all of it over the path that is left. */
+/* After the loss of one path the device may still write the pages, so the piece waits for the
+ * path's end. Then all of it is requested again over the remaining path. */
 TEST_WITH(verbs_pieces_wait_for_the_end_of_a_path_that_was_lost, start_regions, stop)
 {
     struct verbs_piece *piece = piece_of(&v, 0, 0);
@@ -225,7 +225,7 @@ TEST_WITH(verbs_pieces_wait_for_the_end_of_a_path_that_was_lost, start_regions, 
     first->completed = first->posted;
     pieces_done(&v, first);
     verbs_run(&v);
-    assert_int_equal(pull.holds, 1); /* what is flushed closes nothing */
+    assert_int_equal(pull.holds, 1); /* a flushed request closes nothing */
     pieces_ended(&v, first);
     verbs_run(&v);
     assert_int_equal(piece->state, PIECE_BINDING);
@@ -234,11 +234,11 @@ TEST_WITH(verbs_pieces_wait_for_the_end_of_a_path_that_was_lost, start_regions, 
     assert_int_equal(pull.holds, 1);
 }
 
-/* Of one region: its rail, though the other one has more room; any, where it has none; the other
- * one, where its own is lost. */
+/* For one region: its rail, even if the other one has more room; any rail without such a region;
+ * the other one if its own is lost. */
 TEST_WITH(verbs_pieces_prefer_the_rail_of_their_region, start_regions, stop)
 {
-    paths[1].posted = 1; /* so it comes second where nothing else tells them apart */
+    paths[1].posted = 1; /* so it comes second if nothing else decides */
     xfer.region[0][0].rail = 1;
     xfer.region[0][1].rail = 1;
     assert_ptr_equal(path_for(&v, 0, 0, NULL), &paths[1]);
@@ -260,8 +260,8 @@ static void revoke(struct verbs_piece *piece, bool heard)
                                   .sums = piece->sums};
 }
 
-/* Of a grant that was revoked, and closed: if its answer had come, the source writes, and its write
- * is waited for; else nobody will say whether it does, so nothing is waited for. */
+/* After a grant is revoked and closed: if its answer had come, the source writes, and the piece
+ * waits for that write; else no report of a write can come, so it waits for nothing. */
 TEST_WITH(verbs_pieces_of_a_lost_connection_wait_for_what_was_answered, start, stop)
 {
     struct verbs_piece *unheard = piece_of(&v, 0, 0), *heard = piece_of(&v, 0, 1);
@@ -286,8 +286,7 @@ static void on_event(void *unused, struct event *event)
     ntold++;
 }
 
-/* Of two pulls over one link one comes by RDMA, the other waits in vain for a connection of its
- * own. */
+/* Of two pulls over one link one uses RDMA, the other waits in vain for a connection of its own. */
 TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start, stop)
 {
     static struct xfer_pull pulls[2];

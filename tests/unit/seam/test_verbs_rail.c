@@ -1,4 +1,4 @@
-/* Which devices are taken as rails, on a host with more of them than are looked at. The devices are
+/* The choice of devices as rails, on a host with more of them than are looked at. The devices are
  * played here. */
 
 #include <endian.h>
@@ -27,8 +27,8 @@ static struct ibv_context context[DEVICES];
 static struct ibv_comp_channel channel[DEVICES];
 static struct ibv_cq cq[DEVICES];
 static struct ibv_pd pd[DEVICES];
-static uint32_t regions_of[DEVICES]; /* that it registered */
-static uint64_t no_gpus;             /* devices that know no memory of GPUs, a bit each */
+static uint32_t regions_of[DEVICES]; /* regions that it registered */
+static uint64_t no_gpus;             /* devices that do not know GPU memory, a bit each */
 static int ndevices, open_fds, down; /* down: the device whose port is; -1: none */
 
 static int number_of(const struct ibv_context *ctx)
@@ -169,7 +169,7 @@ int ibv_dealloc_pd(struct ibv_pd *at)
     return 0;
 }
 
-/* As much memory may be locked as there is. */
+/* The limit of locked memory is the memory's size. */
 int getrlimit(__rlimit_resource_t what, struct rlimit *ret)
 {
     (void)what;
@@ -266,7 +266,7 @@ TEST(verbs_rail_without_names_it_is_the_first_that_can)
     close_all();
 }
 
-/* What the fabric asks for, that of the settings, and what the port says to it. */
+/* Settings for the fabric, and what the port reports about them. */
 static const struct {
     struct xfer_rdma_tuning asked;
     const char *state; /* of the device */
@@ -392,7 +392,7 @@ FIXTURE(make_gpus)
     return 0;
 }
 
-static uint64_t fails; /* of these devices the self-test: a bit each */
+static uint64_t fails; /* devices whose self-test fails: a bit each */
 static uint32_t tested;
 
 bool __wrap_self_test(struct verbs *of, struct verbs_rail *rail, char *ret_why, size_t cap);
@@ -431,7 +431,7 @@ FIXTURE(remove_gpus)
     return remove_dir(NULL);
 }
 
-/* The GPUs' tenant alone, or the other one as well, whose memory is of the host. */
+/* Opens the GPUs' tenant alone, or also the other one, which has host memory. */
 static void open_gpus(uint32_t tenants)
 {
     memset(regions_of, 0, sizeof regions_of);
@@ -492,7 +492,7 @@ TEST_WITH(verbs_rail_regions_get_the_nic_that_is_nearest_to_their_gpu, make_gpus
     assert_region(0, "mlx5_1", 1, "same switch");
     assert_region(1, "mlx5_0", 0, "same switch");
     assert_string_equal(region(0, 1).pci, "0000:AB:00.0");
-    assert_int_equal(v.view.memlock_needed, 0); /* memory of GPUs is none of what is locked */
+    assert_int_equal(v.view.memlock_needed, 0); /* GPU memory needs no locked memory */
     assert_int_equal(regions_of[0], 2);
     close_all();
     open_gpus(1);
@@ -530,7 +530,7 @@ TEST_WITH(verbs_rail_regions_take_the_nics_that_are_named, make_gpus, remove_gpu
     close_all();
 }
 
-/* More devices than are looked at, and than may be rails: those that are named come first. */
+/* More devices than are looked at, and more than may be rails: named ones come first. */
 TEST_WITH(verbs_rail_regions_take_a_named_nic_before_the_nearest, make_gpus, remove_gpus)
 {
     static const char far[1][XFER_DEVICE_BYTES] = {"mlx5_35"};
@@ -550,7 +550,7 @@ TEST_WITH(verbs_rail_regions_take_a_named_nic_before_the_nearest, make_gpus, rem
     close_all();
 }
 
-/* Of rails that are named the nearest is a GPU's; memory of the host goes over all of them. */
+/* A GPU uses the nearest of the named rails; host memory uses all of them. */
 TEST_WITH(verbs_rail_regions_choose_among_rails_that_are_named, make_gpus, remove_gpus)
 {
     open_gpus(2);
@@ -568,7 +568,7 @@ TEST_WITH(verbs_rail_regions_choose_among_rails_that_are_named, make_gpus, remov
     close_all();
 }
 
-/* The host's memory is one more place, and one more rail. */
+/* Host memory is one more place, with one more rail. */
 TEST_WITH(verbs_rail_regions_of_the_host_have_one_beside_those_of_gpus, make_gpus, remove_gpus)
 {
     open_gpus(2);
@@ -581,7 +581,7 @@ TEST_WITH(verbs_rail_regions_of_the_host_have_one_beside_those_of_gpus, make_gpu
     close_all();
 }
 
-/* It is used on for all that it knows, and the GPUs' pages have the other ones. */
+/* The NIC stays in use for all memory that it knows, and the GPUs' pages use the other ones. */
 TEST_WITH(verbs_rail_regions_tell_of_a_nic_that_does_not_know_their_gpu, make_gpus, remove_gpus)
 {
     open_gpus(2);
@@ -608,7 +608,7 @@ TEST_WITH(verbs_rail_regions_without_sysfs_go_over_any_rail, make_gpus, remove_g
     close_all();
 }
 
-/* Where RDMA is not wanted the choice is told all the same, and nothing is left open. */
+/* Where RDMA is not wanted the choice is still reported, and nothing is left open. */
 TEST_WITH(verbs_rail_regions_are_shown_where_rdma_is_not_wanted, make_gpus, remove_gpus)
 {
     open_gpus(1);

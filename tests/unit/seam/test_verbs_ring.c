@@ -1,7 +1,6 @@
-/* Rings in memory of the host, that pages of GPUs come through, with a device that is played here:
- * what its windows open, who gets how many slots and for how long, and that the bytes lie where
- * they belong. That the memory is a GPU's is said of memory of the host: only the NIC's part is
- * different. */
+/* Rings in host memory, for pages of GPUs, with a device that is played here: what its windows
+ * open, how many slots each peer gets and for how long, and that the bytes reach their places. Host
+ * memory poses as GPU memory: only the NIC's part differs. */
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -68,7 +67,7 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
     return 0;
 }
 
-static struct io_task *given; /* to the data threads, the last one */
+static struct io_task *given; /* the last one handed to the data threads */
 
 void __wrap_io_threads_work(struct io_threads *t, struct io_task *task, uint32_t lane);
 
@@ -133,7 +132,7 @@ static void make_paths(void)
     }
 }
 
-/* A link to each of some peers that push, with a path each, over one rail. */
+/* A link to each of some pushing peers, with a path each, over one rail. */
 FIXTURE(begin)
 {
     make_memory();
@@ -189,7 +188,7 @@ FIXTURE(end)
 
 TEST_EACH(begin, end);
 
-/* One that waits to be pushed over its link: n pages of the batch. */
+/* A piece of n pages of the batch that waits for a push over its link. */
 static struct verbs_piece *piece_waits(uint32_t link, uint32_t i, uint32_t group, uint32_t n)
 {
     struct verbs_piece *piece = piece_of(&v, link, i);
@@ -235,7 +234,7 @@ TEST(verbs_ring_windows_open_slots_in_place_of_pages)
     assert_int_equal(pull.holds, 1);
 }
 
-/* Slots that lie apart are a run each, and the last one is open as far as it is needed. */
+/* Slots that lie apart are a run each, and the last one is opened only as far as needed. */
 TEST(verbs_ring_slots_of_a_piece_may_lie_apart)
 {
     struct verbs_piece *piece;
@@ -256,8 +255,7 @@ TEST(verbs_ring_slots_of_a_piece_may_lie_apart)
     assert_int_equal(window[1].length, 3 * MIB / 2);
 }
 
-/* The piece has come: asked for, given, written, and its windows are closed and it was confirmed.
- */
+/* The piece has arrived: requested, granted, written, its windows closed, and confirmed. */
 static void comes(struct verbs_piece *piece)
 {
     struct verbs_path *p = &v.path[piece->path];
@@ -293,7 +291,7 @@ static void on_a_thread(struct io_task *task)
     pthread_join(worker, NULL);
 }
 
-/* What the peer writes: region after region, page after page, and checksums to it. */
+/* The peer's write: region after region, page after page, with their checksums. */
 static void peer_writes(struct verbs_piece *piece, uint32_t group)
 {
     const uint64_t bytes = groups[group].page_bytes, all = REGIONS * piece->n * bytes;
@@ -315,7 +313,7 @@ static void peer_writes(struct verbs_piece *piece, uint32_t group)
     free(what);
 }
 
-/* A slot is its piece's until its copy has ended, and then somebody else's. */
+/* A slot belongs to its piece until its copy has ended, and then to another one. */
 TEST(verbs_ring_pieces_keep_their_slots_until_they_are_copied)
 {
     static const uint32_t kinds[] = {SMALL, LARGE};
@@ -332,7 +330,7 @@ TEST(verbs_ring_pieces_keep_their_slots_until_they_are_copied)
         on_a_thread(given);
         assert_int_equal(piece->right[0], (1u << n) - 1);
         assert_int_equal(taken(), slots);
-        piece->batch = NONE; /* its pull has ended: who is told is no matter here */
+        piece->batch = NONE; /* its pull has ended: the report does not matter here */
         given->done(given, 0);
         assert_int_equal(piece->state, PIECE_FREE);
         assert_int_equal(taken(), 0);
@@ -358,7 +356,7 @@ TEST(verbs_ring_slots_of_a_path_that_fails_wait_for_its_end)
     assert_int_equal(taken(), 0);
 }
 
-/* One peer has its share, however much is free. What is given back goes to the link's own pieces,
+/* One peer gets its share, however much is free. Freed slots go to the link's own pieces first,
  * then to those of others. */
 TEST(verbs_ring_is_shared_by_peers)
 {

@@ -1,6 +1,6 @@
-/* The self-test of a rail at start, with a NIC that is played here: each way in which bytes move
- * between it and memory is gone once, what does not come as it was sent is named, and what fails
- * there is not used. The GPUs are the stand-in's. */
+/* The self-test of a rail at start, with a NIC that is played here: it uses each way once in which
+ * bytes move between NIC and memory, names bytes that do not arrive as sent, and a failed pair is
+ * not used. The GPUs are the stand-in's. */
 
 #include <errno.h>
 #include <stdarg.h>
@@ -21,11 +21,11 @@
 #define REGIONS 2u
 #define HALF    (XFER_SELF_TEST_SCRATCH / 2)
 #define MRS     64u
-#define SLOW_NS (VERBS_TEST_NS / 4) /* that a look at an empty queue takes */
+#define SLOW_NS (VERBS_TEST_NS / 4) /* duration of a look at an empty queue */
 
 /* ------------------------------------------------------------------ time */
 
-static uint64_t later_ns; /* than it is */
+static uint64_t later_ns; /* added to the clock */
 
 uint64_t __real_io_now_ns(void);
 uint64_t __wrap_io_now_ns(void);
@@ -38,7 +38,7 @@ uint64_t __wrap_io_now_ns(void)
 
 enum memory { GPU0, GPU1, HOST, RING, LOOP, MEMORIES };
 
-/* What is done to memory of one kind, and by what: the first such request. */
+/* The harm to memory of one kind, and the request that does it: the first such one. */
 enum harm { NONE_AT_ALL = 0, FLIPS, REFUSES, NEVER_ENDS, NOT_POSTED, COMES_LATE };
 
 static const char uuids[RANKS_MAX][MEM_DEVICE_BYTES] = {STANDIN_UUID(0), STANDIN_UUID(1)};
@@ -54,14 +54,13 @@ static uint32_t npds, npairs, ndone, ncqs, nwindows;
 static enum harm harm;
 static enum memory harmed;
 static enum ibv_wr_opcode harm_opcode;
-static bool harm_in; /* what goes into that memory alone */
+static bool harm_in; /* only for bytes that go into that memory */
 static int broken_create, broken_modify, broken_destroy;
 static uint32_t harm_byte, requests, touched_else;
-static uint64_t slow_ns; /* that each request takes */
+static uint64_t slow_ns; /* duration of each request */
 static struct ibv_mw_bind_info bound;
-static uint32_t bound_rkey; /* 0: none is */
-static uint8_t late[HALF],
-    *late_to; /* what is to be seen from the next request on; NULL: nothing */
+static uint32_t bound_rkey;          /* 0: none */
+static uint8_t late[HALF], *late_to; /* visible from the next request on; NULL: nothing */
 static uint32_t nlate;
 static bool both_far; /* NEAR is on the GPUs, too */
 static uint64_t page_bytes = HALF;
@@ -71,7 +70,7 @@ static struct qp_moves {
 } moves[2];
 
 static struct known {
-    uint8_t *addr, *map; /* as the NIC is told it, and as this process has it */
+    uint8_t *addr, *map; /* address for the NIC, and in this process */
     uint64_t bytes;
     int access;
     enum memory what;
@@ -93,7 +92,7 @@ static enum memory memory_of(const struct registration *r)
     return r->bytes == XFER_RING_BYTES ? RING : HOST;
 }
 
-/* Asked on the test's own thread, which cannot fail a case: the last one that was broken. */
+/* Asked on the test's own thread, which cannot fail a case: the last broken rule. */
 static const char *rule;
 
 static void must(bool kept, const char *text)
@@ -102,7 +101,7 @@ static void must(bool kept, const char *text)
         rule = text;
 }
 
-static uint32_t no_gpus; /* a bit each: no dma-buf of it is taken */
+static uint32_t no_gpus; /* a bit each: it takes no dma-buf */
 
 static int registration_error(const struct registration *r)
 {
@@ -122,7 +121,7 @@ static int registration_error(const struct registration *r)
     return 0;
 }
 
-/* The newest: what was registered earlier there is gone. */
+/* The newest registration there; earlier ones are gone. */
 static const struct known *known_at(uint64_t addr, uint64_t bytes, const struct ibv_pd *pd)
 {
     for (uint32_t i = nknown; i-- > 0;) {
@@ -141,7 +140,7 @@ static uint8_t *map_of(const struct known *k, uint64_t addr)
     return k->map + (addr - (uintptr_t)k->addr);
 }
 
-/* Nothing but the bytes of index 0, or the first slot. */
+/* Only the bytes of index 0, or the first slot. */
 static void touches(const struct known *k, uint64_t addr, uint64_t bytes)
 {
     touched_else += k->what != LOOP && addr - (uintptr_t)k->addr + bytes > HALF;
@@ -429,7 +428,7 @@ FIXTURE(end)
 
 TEST_EACH(begin, end);
 
-/* Nothing is left of it, whatever it found: no byte, no key, no pair. */
+/* No byte, key or pair of the test is left, whatever it found. */
 static void clean(void)
 {
     static const uint8_t zero[HALF];
@@ -475,8 +474,8 @@ static void said(const char *text, const char *part)
 
 /* ------------------------------------------------------------------ cases */
 
-/* Each way counts its bytes: out of a GPU, and through the ring by a window; of memory of the host,
- * of two regions, by a window and out again. */
+/* Each way counts its bytes: out of a GPU, and through the ring by a window; for two regions of
+ * host memory, in by a window and out again. */
 TEST(verbs_selftest_moves_known_bytes_in_every_way_that_pages_go)
 {
     assert_true(tested());
@@ -492,7 +491,7 @@ TEST(verbs_selftest_moves_known_bytes_in_every_way_that_pages_go)
     assert_int_equal(row(0).ring_bytes, XFER_RING_BYTES);
 }
 
-/* Memory is not registered for more than it is without a test. */
+/* Memory is registered for no more than without a test. */
 TEST(verbs_selftest_goes_no_way_that_pages_do_not)
 {
     xfer.config.rdma.pulls = 0;
@@ -510,14 +509,14 @@ TEST(verbs_selftest_is_made_only_where_it_is_asked_for)
     assert_int_equal(row(0).test->result, XFER_SELF_TEST_NONE);
 }
 
-/* What is pushed to it comes by the ring, and nothing of it leaves by the NIC. */
+/* Pushes to it use the ring, and nothing of it leaves by the NIC. */
 TEST(verbs_selftest_of_a_gpu_that_no_nic_knows_is_of_its_ring)
 {
     const uint64_t before = in.calls("cuMemcpyDtoHAsync");
 
     no_gpus = 1;
     assert_true(tested());
-    assert_int_equal(in.calls("cuMemcpyDtoHAsync") - before, REGIONS); /* what came */
+    assert_int_equal(in.calls("cuMemcpyDtoHAsync") - before, REGIONS); /* what arrived */
     clean();
     for (uint32_t r = 0; r < REGIONS; r++) {
         assert_int_equal(row(r).how, XFER_REGISTERED_NO);
@@ -526,7 +525,7 @@ TEST(verbs_selftest_of_a_gpu_that_no_nic_knows_is_of_its_ring)
     }
 }
 
-/* A pair that fails, by what the NIC does to one kind of request on one kind of memory. */
+/* A failing pair, by what the NIC does to one kind of request on one kind of memory. */
 static const struct {
     enum memory at;
     enum ibv_wr_opcode opcode;
@@ -565,7 +564,7 @@ static void gpu_failed(uint32_t gpu, const char *text)
 
 static void ring_failed(const char *text)
 {
-    assert_int_equal(row(0).how, XFER_REGISTERED_DMABUF); /* which is as it was */
+    assert_int_equal(row(0).how, XFER_REGISTERED_DMABUF); /* which is unchanged */
     assert_int_equal(row(0).ring_bytes, 0);
     said(row(0).no_ring, "self-test: ");
     said(row(0).no_ring, text);
@@ -599,8 +598,8 @@ TEST(verbs_selftest_that_fails_says_what_and_the_pair_is_not_used)
     }
 }
 
-/* A device that takes no window over memory of the host, and carries all else, is used as one that
- * has none: nothing is pushed, and there are no rings. */
+/* A device that takes no window over host memory, and moves all else, is used like one without
+ * windows: nothing is pushed, and there are no rings. */
 TEST(verbs_selftest_of_windows_that_fails_leaves_the_rest_of_the_device)
 {
     static const struct {
@@ -637,7 +636,7 @@ TEST(verbs_selftest_of_windows_that_fails_leaves_the_rest_of_the_device)
     }
 }
 
-/* Bytes that are seen late are no fault where the test's own memory is written to. */
+/* Late visible bytes are no fault where the test's own memory is written. */
 TEST(verbs_selftest_reads_behind_a_write_whose_bytes_are_not_seen_yet)
 {
     harm = COMES_LATE;
@@ -659,7 +658,7 @@ TEST(verbs_selftest_reads_behind_a_write_whose_bytes_are_not_seen_yet)
     assert_int_equal(told[XFER_SELF_TEST_PASSED], 4);
 }
 
-/* Once memory of a GPU has failed, another tenant's is not used untested. */
+/* After memory of a GPU has failed, another tenant's is not used untested. */
 TEST(verbs_selftest_of_a_gpu_fails_without_time_where_another_one_failed)
 {
     end(state);
@@ -678,8 +677,7 @@ TEST(verbs_selftest_of_a_gpu_fails_without_time_where_another_one_failed)
     assert_int_equal(rail->domain[NEAR].n, 0);
 }
 
-/* Nothing is moved where it is not known which bytes no page has. */
-/* Without its ring nothing is pushed over that device to memory that it does not know. */
+/* Without its ring, nothing is pushed over that device to memory that it does not know. */
 TEST(verbs_selftest_of_a_ring_that_fails_leaves_what_no_nic_knows_to_other_ways)
 {
     no_gpus = 1;
@@ -693,7 +691,7 @@ TEST(verbs_selftest_of_a_ring_that_fails_leaves_what_no_nic_knows_to_other_ways)
     assert_int_equal(row(0).test->result, XFER_SELF_TEST_FAILED);
 }
 
-/* Where a device does nothing in loopback, nothing is known of the memory: it is used, and no pair
+/* If a device does nothing in loopback, nothing is known of the memory: it is used, and no pair
  * behind the first waits. */
 TEST(verbs_selftest_is_not_possible_where_there_is_no_loopback)
 {
@@ -743,7 +741,7 @@ TEST(verbs_selftest_fails_where_bytes_of_the_loop_itself_differ)
     assert_null(rail->domain[FAR].ring.mr);
 }
 
-/* The rest of a rail whose time has passed is not tested, and used. */
+/* The rest of a rail is used without a test after its time has passed. */
 TEST(verbs_selftest_begins_no_pair_of_a_rail_that_takes_too_long)
 {
     slow_ns = VERBS_TEST_NS / 2;
@@ -757,7 +755,7 @@ TEST(verbs_selftest_begins_no_pair_of_a_rail_that_takes_too_long)
     assert_int_equal(rail->domain[FAR].n, REGIONS);
 }
 
-/* Memory that such a pair may write on is nobody's, and is not given back. */
+/* Memory that such a pair may still write belongs to nobody, and is not freed. */
 TEST(verbs_selftest_fails_where_a_queue_pair_does_not_go)
 {
     broken_destroy = EIO;

@@ -1,5 +1,5 @@
-/* The threads that make and destroy queue pairs, with a device that is played here: what waits for
- * what. */
+/* The threads that make and destroy queue pairs, with a device that is played here: which job waits
+ * for which. */
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ static struct verbs_path paths[PATHS];
 static struct verbs v;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct done begun[4 * PATHS]; /* in the order in which the device heard of it */
+static struct done begun[4 * PATHS]; /* in the order in which the device got them */
 static uint32_t nbegun;
 static bool asleep; /* a connect does not return */
 static int destroy_errno;
@@ -83,7 +83,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 
 static struct io *io;
 static struct xfer xfer;
-static struct verbs_path *finished[PATHS]; /* by a thread, and not taken yet */
+static struct verbs_path *finished[PATHS]; /* by a thread, and not collected yet */
 static uint32_t nfinished;
 
 void __wrap_path_finished(struct verbs *of, struct verbs_path *p);
@@ -124,7 +124,7 @@ static void sleep_in_connects(bool on)
 
 FIXTURE(stop)
 {
-    sleep_in_connects(false); /* a case that failed may have left one there */
+    sleep_in_connects(false); /* a failed case may have left one there */
     atomic_store(&v.closing, true);
     setup_stop(&v);
     io_destroy(io);
@@ -154,7 +154,7 @@ static struct verbs_path *take(void)
 
 /* ------------------------------------------------------------------ cases */
 
-/* Pages wait for a queue pair's end, and for no connect: it is there while one sleeps. */
+/* Pages wait for the end of a queue pair, and no end waits for a connect, even if one sleeps. */
 TEST_WITH(verbs_setup_an_end_does_not_wait_behind_connects, start, stop)
 {
     sleep_in_connects(true);
@@ -175,7 +175,7 @@ TEST_WITH(verbs_setup_an_end_does_not_wait_behind_connects, start, stop)
     assert_int_equal(nbegun, PATHS);
 }
 
-/* As many jobs as there are paths: none is lost where the ring's ends meet. */
+/* As many jobs as there are paths: none is lost where the ring wraps. */
 TEST_WITH(verbs_setup_every_job_is_done_once, start, stop)
 {
     uint32_t times[PATHS] = {0};
@@ -197,7 +197,7 @@ TEST_WITH(verbs_setup_every_job_is_done_once, start, stop)
         assert_int_equal(times[i], 100);
 }
 
-/* It is the owner's to say what becomes of pages whose queue pair is still there. */
+/* The owner decides about pages whose queue pair still exists. */
 TEST_WITH(verbs_setup_a_pair_that_is_not_destroyed_is_kept, start, stop)
 {
     destroy_errno = ETIMEDOUT;
@@ -212,8 +212,8 @@ TEST_WITH(verbs_setup_a_pair_that_is_not_destroyed_is_kept, start, stop)
     assert_null(paths[2].qp);
 }
 
-/* All pieces may arrive at once, and each takes a receive. One that cannot be posted fails the
- * path. */
+/* All pieces may arrive at once, and each takes a receive. A receive that cannot be posted fails
+ * the path. */
 TEST_WITH(verbs_setup_a_destination_posts_a_receive_for_each_piece, start, stop)
 {
     struct ibv_context device = {.ops = {.alloc_mw = alloc_mw, .post_recv = post_recv}};
@@ -232,7 +232,7 @@ TEST_WITH(verbs_setup_a_destination_posts_a_receive_for_each_piece, start, stop)
     paths[0].qp = NULL;
 }
 
-/* What the fabric asks for stands in each queue pair, on whichever end it is. */
+/* Each queue pair has the fabric's settings, on either end. */
 TEST_WITH(verbs_setup_a_pair_has_what_the_fabric_asks_for, start, stop)
 {
     static const struct xfer_rdma_tuning asked = {.gid_index = 3,
@@ -263,8 +263,8 @@ TEST_WITH(verbs_setup_a_pair_has_what_the_fabric_asks_for, start, stop)
     assert_int_equal(moved[IBV_QPS_RTS].rnr_retry, 6);
 }
 
-/* At the end of the daemon the job that is under way is waited for, and what is queued is not done;
- * nobody hears of either. */
+/* At the end of the daemon the running job is waited for, and queued ones are not done; neither is
+ * reported. */
 TEST_WITH(verbs_setup_what_is_queued_at_the_end_is_not_done, start, stop)
 {
     sleep_in_connects(true);

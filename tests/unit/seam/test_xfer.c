@@ -94,8 +94,8 @@ static void seal_one(uint32_t index)
     rig.src.nevents = 0;
 }
 
-/* Fault 40 at the source: what is not there is not sent, nor what was not there when it was sealed;
- * what else the connection carries goes on. */
+/* Fault 40 at the source: lost memory is not sent, nor is memory that was lost when it was sealed;
+ * the connection's other traffic continues. */
 TEST(xfer_source_page_without_memory_is_gone)
 {
     struct rig_options o = {.page_bytes = {4096}};
@@ -124,7 +124,7 @@ TEST(xfer_source_page_without_memory_is_gone)
     lost_close(&lost);
 }
 
-/* And at the destination: the pull ends, the connection and the others on it go on. */
+/* And at the destination: the pull ends, the connection and its other pulls continue. */
 TEST(xfer_destination_page_without_memory_is_corrupt)
 {
     struct rig_options o = {.page_bytes = {4096}};
@@ -153,8 +153,8 @@ TEST(xfer_destination_page_without_memory_is_corrupt)
     }
 }
 
-/* The memory goes when a part of a block has come, and its end lies elsewhere: the receive does not
- * see it, the checksum does. */
+/* The memory is lost when a part of a block has come, and its end lies elsewhere: the receive does
+ * not notice it, the checksum does. */
 TEST(xfer_memory_lost_before_it_is_hashed_is_a_wrong_page)
 {
     struct rig_options o = {.page_bytes = {6144}, .by_proxy = true};
@@ -188,7 +188,7 @@ TEST(xfer_memory_lost_before_it_is_hashed_is_a_wrong_page)
     lost_close(&lost);
 }
 
-/* Fault 15: the stream down arrives in two parts, for every place to part it; then byte by byte. */
+/* Fault 15: the stream down arrives in two parts, split at every place; then byte by byte. */
 TEST(xfer_fault_15_every_split_is_the_same)
 {
     struct rig_options o = {.page_bytes = {600}, .units = 2, .by_proxy = true};
@@ -223,8 +223,8 @@ TEST(xfer_fault_15_every_split_is_the_same)
     printf("fault=15 runs=%u injected=%u violations=0 splits=all offsets\n", runs, runs);
 }
 
-/* One event of the destination's. When nothing has moved for many turns its time is over: by their
- * number, so that a machine that stands still gives nothing up, and with a pause in each for the
+/* One event of the destination. After many turns without progress its time is over: by their
+ * number, so that a machine that stands still causes no timeout, and with a pause in each for the
  * data threads. */
 static void until_event_or_idle(void)
 {
@@ -272,7 +272,7 @@ TEST(xfer_every_flipped_byte_is_harmless)
     }
     assert_true(wrong >= 900);
     assert_true(broken >= 30);
-    assert_true(right <= 40); /* padding, and verdicts of pages that were not asked for */
+    assert_true(right <= 40); /* padding, and verdicts of unrequested pages */
 }
 
 /* Fault 5: cut after every byte; PEER_LOST, and a later pull over a new connection is whole. */

@@ -1,9 +1,9 @@
-/* Transfers of a daemon with itself: pages of one of its pools come into another one by copies,
- * whatever transport the link is to have. What is given up before or behind the copy, and what is
- * damaged, does not count; and promise P2. */
+/* Transfers of a daemon with itself: pages of one pool are copied into another one, whatever
+ * transport the link should have. Pages given up before or behind the copy, and damaged ones, do
+ * not count; and promise P2. */
 #include "unit/seam/test_pulls_rig.h"
 
-#define OWN     1u /* the link to itself, and the pool that pages come into */
+#define OWN     1u /* the link to itself, and the pool of the destination */
 #define PAGES   100u
 #define BATCH   25u
 #define BATCHES (PAGES / BATCH)
@@ -82,7 +82,7 @@ static bool is_right(uint32_t page)
                            8 * 2 * rig.regions) == 0;
 }
 
-/* How many pages the event says are right, and they are. */
+/* Number of pages that the event reports as right, which they are. */
 static uint32_t came(const struct event *e)
 {
     uint32_t n = 0;
@@ -97,7 +97,7 @@ static uint32_t came(const struct event *e)
     return n;
 }
 
-/* Nothing is missing of a link that needs neither connections nor paths. */
+/* A link that needs neither connections nor paths lacks nothing. */
 static void assert_shown_local(void)
 {
     struct xfer_link_view view = {0};
@@ -158,7 +158,7 @@ TEST(local_page_that_is_another_one_by_now_is_not_copied)
     breaks();
 }
 
-/* All may leave when it begins, and the last may not any more when it has been copied. */
+/* All may leave at the beginning; the last one no longer when it has been copied. */
 TEST(local_page_that_became_another_one_meanwhile_does_not_count)
 {
     open_own(1);

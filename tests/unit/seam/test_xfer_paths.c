@@ -1,6 +1,6 @@
 /* A transfer over several connections (X8). Between the two daemons stands a relay that knows each
- * connection: it can be held back, slowed or cut after any byte. A path that fails is retired, what
- * it did not bring comes over another one, and no page is written by both. */
+ * connection and can hold it back, slow it down or cut it after any byte. A path that fails is
+ * retired, another path carries what it did not deliver, and no page is written by both. */
 #include "seam/xfer/tcp/tcp.h"
 #include "unit/seam/test_pulls_rig.h"
 
@@ -11,11 +11,11 @@
 #define IDLE_NS    2000000000u
 #define BATCH      ((struct pull_id){0, 5})
 
-/* One connection that came, and the one to the source that it leads to. */
+/* A connection that came, and its connection to the source. */
 struct relay {
-    int client, server; /* -1: it was cut */
+    int client, server; /* -1: cut */
     uint64_t down;      /* bytes to the destination so far */
-    uint64_t down_max;  /* it is cut behind so many */
+    uint64_t down_max;  /* it is cut after so many */
     bool held;          /* nothing goes down */
     uint64_t pause_ns, next_ns;
 };
@@ -25,9 +25,9 @@ static struct {
     uint16_t port;
     struct relay relay[RELAYS];
     uint32_t n;
-    uint64_t down_max[RELAYS]; /* of those that come; UINT64_MAX: they are not cut */
+    uint64_t down_max[RELAYS]; /* of new ones; UINT64_MAX: not cut */
     bool held[RELAYS];
-    bool refuses; /* whoever comes is cut at once */
+    bool refuses; /* new ones are cut at once */
 } net;
 
 static void relay_cut(struct relay *r)
@@ -53,7 +53,7 @@ static void relay_new(int fd)
         relay_cut(r);
 }
 
-/* False: it ended, or has to. */
+/* Returns false if it ended, or has to. */
 static bool relay_copy(struct relay *r, int from, int to, bool down)
 {
     static uint8_t buf[65536];
@@ -136,7 +136,7 @@ static void poison(void)
     memset(mem_page(rig.dst.mem, 0, 0, 0, 1), 0xa5, (size_t)PAGES * PAGE_BYTES);
 }
 
-/* The transfer came whole, and ends. */
+/* The transfer arrived whole, and ends. */
 static void batch_came(void)
 {
     assert_int_equal(rig.dst.nevents, 1);
@@ -146,7 +146,7 @@ static void batch_came(void)
     assert_int_equal(rig.dst.event[1].kind, EV_PULL_QUIET);
 }
 
-/* A transfer of n pages from that one on, which comes whole. */
+/* A transfer of n pages from `first` on, which arrives whole. */
 static void comes(struct pull_id pull, uint32_t first, uint32_t n)
 {
     rig.dst.nevents = 0;
@@ -157,7 +157,7 @@ static void comes(struct pull_id pull, uint32_t first, uint32_t n)
 }
 
 /* The transfer is stopped: QUIET comes, not at once if something `waits`, and from then on nothing
- * is written, nor told. */
+ * is written or reported. */
 static void stops_for_good(bool waits)
 {
     const uint8_t *first_page;
@@ -175,7 +175,7 @@ static void stops_for_good(bool waits)
     assert_int_equal(rig.dst.nevents, 1);
 }
 
-/* Nothing comes over the first of two, and all that it has not been asked for over the other. */
+/* The first of two delivers nothing; the other delivers all that the first was not asked for. */
 static void first_holds_its_credit(uint64_t idle_ns)
 {
     net_open(2, idle_ns);
@@ -185,7 +185,7 @@ static void first_holds_its_credit(uint64_t idle_ns)
         turn();
 }
 
-/* The first of two brings more than a page, and then nothing: a data thread has its receive. */
+/* The first of two delivers more than a page, and then nothing: a data thread has its receive. */
 static void first_stops_within_a_page(void)
 {
     net_open(2, IDLE_NS / 4);
@@ -209,7 +209,7 @@ TEST(xfer_paths_what_one_has_no_credit_for_goes_over_another)
     struct xfer_link_view view;
 
     net_open(3, IDLE_NS);
-    net.held[0] = true; /* all that is asked for on it is to come */
+    net.held[0] = true; /* all requests on it are open */
     rig_pull(BATCH, 0, 0, 1, PAGES);
     while (net.n < 3 || net.relay[1].down + net.relay[2].down < 8u << 20)
         turn();
@@ -236,8 +236,8 @@ TEST(xfer_paths_small_transfer_calls_one)
     net_close();
 }
 
-/* Cuts the path with that number behind so many bytes that came down it. Until then nothing comes
- * down the other, which else may bring all pages first. */
+/* Cuts the path with that number after so many bytes from it. Until then the other delivers
+ * nothing, which could otherwise deliver all pages first. */
 static void dies_after(uint32_t path, uint64_t bytes)
 {
     const uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
@@ -265,8 +265,8 @@ static void dies_after(uint32_t path, uint64_t bytes)
     net_close();
 }
 
-/* Asked and nothing came; within the head, the sums, a page; all pages of a piece and no tail; the
- * tail, and with it a whole answer; then the same of a later piece, and anywhere. */
+/* Cut after the request; within the head, the sums, a page; after all pages of a piece without a
+ * tail; after the tail, and so a whole answer; then the same in a later piece, and anywhere. */
 TEST(xfer_paths_one_dies_at_every_point_and_all_comes)
 {
     enum {
@@ -297,7 +297,7 @@ TEST(xfer_paths_one_dies_at_every_point_and_all_comes)
         dies_after(i % 2, 1 + prng_below(&p, 3u << 20));
 }
 
-/* The only path that there is: the next one is called at once, and the transfer goes on. */
+/* The only path: the next one is dialled at once, and the transfer continues. */
 TEST(xfer_paths_last_one_dies_and_another_is_called)
 {
     net_open(2, IDLE_NS);
@@ -307,7 +307,7 @@ TEST(xfer_paths_last_one_dies_and_another_is_called)
     net_close();
 }
 
-/* Each connection breaks after a few bytes: the transfer ends, it does not go on for ever. */
+/* Each connection breaks after a few bytes: the transfer ends instead of lasting for ever. */
 TEST(xfer_paths_all_die_again_and_again_ends_peer_lost)
 {
     net_open(2, IDLE_NS);
@@ -324,7 +324,7 @@ TEST(xfer_paths_all_die_again_and_again_ends_peer_lost)
     net_close();
 }
 
-/* Who failed is called again, after a pause; meanwhile the link says what it has. */
+/* A failed path is dialled again, after a pause; meanwhile the link reports the remaining ones. */
 TEST(xfer_paths_retired_one_is_called_again)
 {
     uint64_t deadline = io_now_ns() + RIG_WAIT_NS, gen = 6;
@@ -352,7 +352,7 @@ TEST(xfer_paths_retired_one_is_called_again)
     net_close();
 }
 
-/* It never answers: what it holds is its credit, the rest comes, and after the limit that too. */
+/* A silent path blocks only its credit; the rest arrives, and that after the limit. */
 TEST(xfer_paths_silent_one_holds_its_credit_alone)
 {
     first_holds_its_credit(IDLE_NS / 4);
@@ -364,7 +364,7 @@ TEST(xfer_paths_silent_one_holds_its_credit_alone)
     net_close();
 }
 
-/* One byte now and then, for ever: other transfers go over the other path. */
+/* One byte now and then, for ever: other transfers use the other path. */
 TEST(xfer_paths_slow_one_holds_no_other_transfer_up)
 {
     first_holds_its_credit(IDLE_NS);
@@ -380,8 +380,8 @@ TEST(xfer_paths_slow_one_holds_no_other_transfer_up)
     net_close();
 }
 
-/* A pull is stopped when its path has just died: QUIET waits for the receive, and what was asked
- * for is asked for no more. */
+/* A pull is stopped just after its path died: QUIET waits for the receive, and nothing is requested
+ * again. */
 TEST(xfer_paths_stop_of_a_pull_whose_path_died)
 {
     struct prng p;
@@ -399,19 +399,19 @@ TEST(xfer_paths_stop_of_a_pull_whose_path_died)
     }
 }
 
-/* X1. The path is given up while a data thread has its receive, in the middle of a page: the proof
- * that nothing writes the pages any more is that the receive is back, and not that it was told. */
+/* X1. The path fails while a data thread has its receive, in the middle of a page: only the
+ * returned receive proves that nothing writes the pages any more, not its cancel. */
 TEST(xfer_paths_quiet_waits_for_the_receive_of_a_dead_one)
 {
     first_stops_within_a_page();
     while (stats_now().conns_retired == 0)
-        turn(); /* it ends with the tick that gives the path up */
+        turn(); /* the tick that fails the path ends it */
     assert_true(net.n == 2 && net.relay[0].down < 4u << 20);
     stops_for_good(true);
     net_close();
 }
 
-/* The same, and the transfer goes on: what the dead path had is asked for again, and comes. */
+/* The same, and the transfer continues: the dead path's pages are requested again, and arrive. */
 TEST(xfer_paths_one_dies_with_its_receive_away_and_all_comes)
 {
     first_stops_within_a_page();
@@ -422,7 +422,7 @@ TEST(xfer_paths_one_dies_with_its_receive_away_and_all_comes)
     net_close();
 }
 
-/* A destination that asks for much and reads next to nothing holds its own connection up. */
+/* A destination that requests much and reads almost nothing delays only its own connection. */
 TEST(xfer_paths_destination_that_does_not_read_holds_nobody_up)
 {
     enum { ONE = XFER_HEAD_BYTES + 16 * XFER_ENTRY_BYTES };

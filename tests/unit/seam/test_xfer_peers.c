@@ -1,4 +1,5 @@
-/* Peers that are not there, not who they were, too slow, too many, or not talking our language. */
+/* Peers that are absent, of another incarnation, too slow, too many, or that send no valid
+ * frame. */
 #include "seam/xfer/conn/data_conn.h"
 #include "seam/xfer/flow/transport.h"
 #include "unit/seam/test_pulls_rig.h"
@@ -6,10 +7,10 @@
 #define HALVES  7
 #define SILENT  256
 #define BYTE_NS (IDLE_NS / 16)
-#define IDLE_NS 2000000000u /* so long that nothing is given up because the machine stood still */
+#define IDLE_NS 2000000000u /* long enough that a stalled machine causes no timeout */
 
 static const struct rig_options options = {.page_bytes = {4096}, .idle_ns = IDLE_NS};
-/* What is closed, or stays, while a test runs does so for another reason than its deadline. */
+/* With these limits, connections close or stay for other reasons than their deadline. */
 static const struct rig_options patient = {.page_bytes = {4096}, .idle_ns = 4 * RIG_WAIT_NS};
 
 TEST(xfer_nobody_listens_ends_peer_lost)
@@ -23,8 +24,8 @@ TEST(xfer_nobody_listens_ends_peer_lost)
     pull_breaks(PULL(0), 0, 1, 31, 30, TERN_PEER_LOST);
 }
 
-/* The control port is open and the data port is not: an operator hears of it, once, and when it
- * has ended. */
+/* The control port is open and the data port is not: an operator is informed, once, and at the
+ * end. */
 TEST(xfer_data_port_that_cannot_be_reached_is_told)
 {
     struct xfer_link_view view;
@@ -46,14 +47,14 @@ TEST(xfer_data_port_that_cannot_be_reached_is_told)
     }
     assert_int_equal(xfer_listen(rig.dst.xfer, "127.0.0.1", port, &port, &why), TERN_OK);
     rig_pull(PULL(2), 0, 0, 1, 30);
-    pull_breaks(PULL(2), 0, 1, 31, 30, TERN_PEER_LOST); /* it gets through, to the wrong daemon */
+    pull_breaks(PULL(2), 0, 1, 31, 30, TERN_PEER_LOST); /* it reaches the wrong daemon */
     xfer_link_view(rig.dst.xfer, 0, &view);
     assert_string_equal(view.reason, "");
     assert_int_equal(rig.dst.dialled, 2);
     assert_int_equal(rig.dst.dial_error, 0);
 }
 
-/* A firewall that says nothing: here the kernel drops the call, as the listener has no room. */
+/* A firewall that drops packets: here the kernel drops the call, as the listener has no room. */
 TEST(xfer_data_port_that_does_not_answer_is_told)
 {
     struct rig_options o = options;
@@ -94,7 +95,7 @@ TEST(xfer_silent_source_is_given_up_after_idle)
     close(fd);
 }
 
-/* Its bytes come, in far longer than the limit and too few at a time to wake anybody. */
+/* Its bytes take far longer than the limit, too few at a time to wake anybody. */
 TEST(xfer_slow_source_is_waited_for)
 {
     struct rig_options o = options;
@@ -114,8 +115,8 @@ static void pumped(struct transport *t, uint32_t peer_link)
     (void)t, (void)peer_link;
 }
 
-/* The peer's time to answer begins when the kernel has all that it is asked, which a peer that
- * reads slowly puts off. */
+/* The peer's time to answer begins when the kernel has the whole request, which a slow reader
+ * delays. */
 TEST(xfer_time_of_a_peer_begins_when_it_was_asked)
 {
     static const struct transport_ops ops = {.pump = pumped};
@@ -164,7 +165,8 @@ TEST(xfer_idle_connection_makes_room_for_another_link)
         rig.link = k % 3;
         if (k < 3)
             rig_link(rig.port, RIG_SRC_INC);
-        /* The source has room for one connection in: it takes the next when the last has gone. */
+        /* The source has room for one inbound connection: it takes the next when the last has
+         * gone. */
         rig_pull((struct pull_id){0, k + 1}, 0, 0, 1, 30);
         rig_until(&rig.dst, 1);
         if (rig.dst.event[0].kind == EV_PULLED)
@@ -179,7 +181,7 @@ TEST(xfer_idle_connection_makes_room_for_another_link)
     }
 }
 
-/* Nothing is queued on it and nothing being sent, but its answer is to come. */
+/* Nothing is queued or being sent on it, but its answer is outstanding. */
 TEST(xfer_connection_that_waits_for_an_answer_makes_no_room)
 {
     struct rig_options o = options;
@@ -224,7 +226,8 @@ static void hello(uint8_t *p)
     xfer_put_head(p, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = RIG_TOKEN});
 }
 
-/* Who knows the port and the incarnation alone gets nothing; who was let in goes with its link. */
+/* A caller with only the port and the incarnation gets nothing; an admitted one ends with its
+ * link. */
 TEST(xfer_only_the_token_of_a_link_that_is_up_lets_in)
 {
     static const uint64_t wrong[] = {0, RIG_TOKEN - 1, RIG_SRC_INC, UINT64_MAX};
@@ -250,7 +253,7 @@ TEST(xfer_only_the_token_of_a_link_that_is_up_lets_in)
     xfer_dismiss(rig.src.xfer, 0);
     expect_closed(fd);
     for (uint32_t i = 0; i < 20; i++)
-        rig_turn(); /* the destination's own connection has gone too, and it sees that */
+        rig_turn(); /* the destination's own connection has gone too, and it notices */
     xfer_admit(rig.src.xfer, 0, RIG_TOKEN);
     pull_works(0);
     xfer_stats(rig.src.xfer, &stats);
@@ -273,12 +276,12 @@ TEST(xfer_serve_of_another_link_is_not_given)
     xfer_put_entry(buf + 64, &(struct xfer_entry){.group = 0});
     assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
     expect_closed(fd);
-    assert_int_equal(rig.answers, answers); /* no page was even asked about */
+    assert_int_equal(rig.answers, answers); /* the source did not even look up a page */
     rig.other_link = false;
     pull_works(0);
 }
 
-/* Faults 24 and 25 on the data port: each closed, the others served. */
+/* Faults 24 and 25 on the data port: each is closed, the others are served. */
 TEST(xfer_malformed_frames_close_the_connection)
 {
     static const struct xfer_head bad[] = {
@@ -321,7 +324,7 @@ TEST(xfer_malformed_frames_close_the_connection)
     printf("fault=25 runs=%u injected=%u violations=0 crashes=0\n", runs, runs);
 }
 
-/* A source without a device answers that nothing comes this way, and serves on. */
+/* A source without a device answers that nothing comes this way, and continues to serve. */
 TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
 {
     uint8_t buf[XFER_WRITE_BYTES];
@@ -361,7 +364,7 @@ TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
     pull_works(0);
 }
 
-/* The source stops reading when two requests of the largest size would be there, and goes on. */
+/* The source stops reading when it would have two requests of the largest size, and resumes. */
 TEST(xfer_more_requests_than_are_read_ahead_are_all_answered)
 {
     enum { ONE = XFER_HEAD_BYTES + XFER_ENTRY_BYTES, N = 16 * XFER_WRITE_BYTES / ONE };
@@ -373,7 +376,7 @@ TEST(xfer_more_requests_than_are_read_ahead_are_all_answered)
     uint64_t deadline;
     int fd;
 
-    o.socket_buffer_bytes = 4096; /* so that answers wait to be sent */
+    o.socket_buffer_bytes = 4096; /* so that answers wait in the queue */
     rig_open_filled(&o, 40);
     deadline = io_now_ns() + RIG_WAIT_NS;
     fd = rig_dial(rig.port);
@@ -431,7 +434,7 @@ TEST(xfer_half_frames_are_closed_at_the_deadline)
     printf("fault=23 runs=9 injected=9 violations=0\n");
 }
 
-/* Callers that say nothing, or half a HELLO, from the address that a peer has too: it gets in. */
+/* Callers without a word, or with half a HELLO, from a peer's address: the peer is admitted. */
 TEST(xfer_silent_callers_keep_no_peer_out)
 {
     struct xfer_stats stats;
@@ -500,7 +503,7 @@ TEST(xfer_peer_with_its_share_of_connections_leaves_the_others_theirs)
         close(fd[i]);
 }
 
-/* A source that says more than it was asked for. */
+/* A source that sends more than was requested. */
 TEST(xfer_unasked_bytes_from_a_source_close_the_connection)
 {
     uint16_t port;

@@ -1,6 +1,6 @@
-/* Pushes by RDMA WRITE between two transfer sides of one process, over whatever device there is,.
- * On a machine without one these are skipped; the lab (tests/rdma) runs all of them over soft-RoCE:
- * grants, their end, and who is harmed by what. */
+/* Pushes by RDMA WRITE between two transfer sides of one process, over any available device.
+ * Without one these are skipped; the lab (tests/rdma) runs all of them over soft-RoCE: grants,
+ * their end, and who is harmed by what. */
 #include "seam/xfer/verbs/verbs.h"
 #include "unit/seam/test_xfer_verbs_rig.h"
 
@@ -72,7 +72,7 @@ TEST(xfer_push_pages_across_registrations_are_split)
 }
 
 /* No two pages are adjacent: each needs a window of its own in each region, 400 in all, and a path
- * has far fewer. They are given back and taken again. */
+ * has far fewer. Windows are freed and used again. */
 TEST(xfer_push_more_runs_than_windows_go_in_turn)
 {
     open_verbs((struct rig_options){.page_bytes = {4096}, .regions = 2}, 402);
@@ -110,7 +110,7 @@ TEST(xfer_push_stale_generation_writes_nothing)
     assert_true(poisoned(1, 64));
     assert_int_equal(stats_of(&rig.src).writes_posted, 0);
     rig.gen[0][33]--;
-    pull_whole(2, 1, 64); /* and the path is as good as before */
+    pull_whole(2, 1, 64); /* and the path works as before */
     assert_int_equal(stats_of(&rig.dst).paths_failed, 0);
 }
 
@@ -139,8 +139,8 @@ static uint32_t right_of(uint32_t gen, uint32_t n)
     return right;
 }
 
-/* Fault 40: other memory lies where the device has registered what was there before, at the source
- * or at the destination; then there is none at all. */
+/* Fault 40: other memory replaces the memory that the device has registered, at the source or at
+ * the destination; then there is none at all. */
 TEST(xfer_push_other_memory_than_registered_is_found)
 {
     struct lost from, to;
@@ -170,8 +170,8 @@ TEST(xfer_push_other_memory_than_registered_is_found)
     lost_close(&from);
 }
 
-/* Fault 6, from the other side: once QUIET was said no write lands, however many the source has
- * under way. What was granted and does not come in time is revoked, and the device refuses it. */
+/* Fault 6, from the other side: after QUIET no write lands, however many the source has under way.
+ * A grant whose write does not come in time is revoked, and the device refuses the write. */
 TEST(xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write)
 {
     struct prng prng;
@@ -183,7 +183,7 @@ TEST(xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write)
         uint32_t run = ++runs, before, late = (uint32_t)stats_of(&rig.dst).late_writes;
 
         rig.dst.nevents = 0;
-        wait_verbs(); /* the run before may have cost the queue pair */
+        wait_verbs(); /* the run before may have failed the queue pair */
         rig_pull((struct pull_id){2, run}, 0, 0, 1, 200);
         for (uint64_t turns = prng_below(&prng, 40); turns > 0 && rig.dst.nevents == 0; turns--)
             rig_turn();
@@ -208,7 +208,7 @@ TEST(xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write)
     pull_whole(1, 1, 200);
 }
 
-/* The source hears of the end, too: what it had not begun it refuses, and no queue pair breaks. */
+/* The source learns of the end, too: it refuses what it had not begun, and no queue pair breaks. */
 TEST(xfer_push_stop_that_both_hear_of_breaks_nothing)
 {
     open_verbs((struct rig_options){.page_bytes = {4096}}, 257);
@@ -249,7 +249,7 @@ TEST(xfer_push_serve_is_quiet_only_when_its_writes_have_ended)
         waited += rig.src.nevents == 0;
         rig_until(&rig.src, 1);
         assert_int_equal(last(&rig.src)->kind, EV_SERVE_QUIET);
-        /* What arrived was confirmed by nobody: the serve was over. */
+        /* Nobody confirmed the pages that arrived: the serve was over. */
         expect_broken((struct pull_id){2, run}, TERN_GONE);
         rig_serve(0);
     }
@@ -257,8 +257,8 @@ TEST(xfer_push_serve_is_quiet_only_when_its_writes_have_ended)
     assert_int_equal(stats_of(&rig.dst).paths_failed, 0);
 }
 
-/* Fault 10: the source's queue pair goes while it writes or is read from. A destination that posts
- * nothing is told. */
+/* Fault 10: the source's queue pair is lost while it writes or is read from. A destination that
+ * posts nothing is informed. */
 TEST(xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again)
 {
     uint64_t start;
@@ -277,7 +277,7 @@ TEST(xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again)
            (unsigned)stats_of(&rig.dst).paths_made - 1);
 }
 
-/* The destination's queue pair goes while it is written to. */
+/* The destination's queue pair is lost while it is written to. */
 TEST(xfer_push_lost_queue_pair_of_the_destination_is_made_again)
 {
     open_verbs((struct rig_options){.page_bytes = {64 << 10}}, 201);
@@ -296,7 +296,7 @@ TEST(xfer_push_lost_queue_pair_of_the_destination_is_made_again)
     pull_whole(2, 1, 200);
 }
 
-/* By keys that the other end did not give. */
+/* Writes by keys that the other end did not give. */
 TEST(xfer_push_forged_key_writes_nothing_and_ends_typed)
 {
     open_verbs((struct rig_options){.page_bytes = {4096}}, 65);
@@ -318,8 +318,8 @@ static struct verbs_path *path_at(const struct side *side)
     return path_of(verbs_of(side->xfer), rig.link, 0, 0);
 }
 
-/* As a peer may that has a program of its own: one request over the path's queue pair, between its
- * page and memory that lies there, by that key. How it ended; the queue pair breaks if not well. */
+/* Acts as a peer with a program of its own: one request over the path's queue pair, between its
+ * page and memory there, by that key. Returns its status; the queue pair breaks if not well. */
 static enum ibv_wc_status steal(struct side *thief, enum ibv_wr_opcode opcode, uint8_t *page,
                                 const uint8_t *there, uint32_t rkey)
 {
@@ -334,7 +334,7 @@ static enum ibv_wc_status steal(struct side *thief, enum ibv_wr_opcode opcode, u
     wr.send_flags = IBV_SEND_SIGNALED;
     wr.wr.rdma.remote_addr = (uintptr_t)there;
     wr.wr.rdma.rkey = rkey;
-    assert_int_equal(p->posted, p->completed); /* what completes next is this one */
+    assert_int_equal(p->posted, p->completed); /* the next completion is this one */
     assert_int_equal(ibv_post_send(p->qp, &wr, &bad), 0);
     while (ibv_poll_cq(rail_of(v, p)->cq, 1, &wc) == 0)
         assert_true(io_now_ns() < deadline);
@@ -348,7 +348,7 @@ static void path_anew(void)
     wait_verbs();
 }
 
-/* The destination reads page 1 by the key that the source's own registration of it has. */
+/* The destination reads page 1 by the key of the source's own registration. */
 static enum ibv_wc_status read_all_the_same(void)
 {
     const uint8_t *there = mem_page(rig.src.mem, 0, 0, 0, 1);
@@ -359,8 +359,8 @@ static enum ibv_wc_status read_all_the_same(void)
                  mr->mr->rkey);
 }
 
-/* Not over the queue pair that it has, and not by that key if a queue pair took reads: before its
- * fetch, and after it. */
+/* Neither over its own queue pair, nor by that key if a queue pair took reads: before its fetch,
+ * and after it. */
 TEST(xfer_push_a_puller_has_no_key_that_reads)
 {
     struct ibv_qp_attr reads = {.qp_state = IBV_QPS_RTS, .qp_access_flags = IBV_ACCESS_REMOTE_READ};
@@ -380,8 +380,8 @@ TEST(xfer_push_a_puller_has_no_key_that_reads)
     }
 }
 
-/* The source writes page 1 by the key that was bound to it last. (That a key opens nothing beyond
- * its pages, soft-RoCE does not check; tern-sim --rdma shows it.) */
+/* The source writes page 1 by the key that was bound to it last. (soft-RoCE does not check that a
+ * key opens nothing beyond its pages; tern-sim --rdma shows it.) */
 TEST(xfer_push_a_key_opens_nothing_after_its_fetch)
 {
     uint8_t *page, *there;
@@ -415,7 +415,7 @@ static void all_closed(void)
     }
 }
 
-/* False: nothing was; it came by TCP, as the source's end of the path was not ready yet. */
+/* False: nothing was pushed, as the source's end of the path was not ready; it came by TCP. */
 static bool begins_by_push(uint64_t before)
 {
     uint64_t deadline = io_now_ns() + WAIT_NS;
@@ -427,7 +427,7 @@ static bool begins_by_push(uint64_t before)
     return stats_of(&rig.src).writes_posted > before;
 }
 
-/* By the device, or with their queue pair: of fetches that are whole, are given up, or lose it. */
+/* By the device, or with their queue pair: for fetches that succeed, are given up, or lose it. */
 TEST(xfer_push_windows_are_closed_however_a_fetch_ends)
 {
     uint32_t seen = 0;
@@ -469,7 +469,7 @@ struct forgery {
     bool other_epoch;
 };
 
-/* What a request for page 1 gets that names such a run: a status, or -1 if the source hangs up. */
+/* The answer to a request for page 1 with such a run: a status, or -1 if the source hangs up. */
 static int64_t forge(const struct forgery *f)
 {
     uint8_t buf[XFER_WRITE_BYTES];
@@ -538,7 +538,7 @@ static void any_transport(void)
     wait_verbs();
 }
 
-/* It goes another way, or ends typed. */
+/* It takes another way, or ends with a typed error. */
 TEST(xfer_push_page_in_too_many_registrations_is_not_pushed)
 {
     open_verbs(in_many_registrations, 2);
@@ -550,7 +550,7 @@ TEST(xfer_push_page_in_too_many_registrations_is_not_pushed)
     assert_int_equal(stats_of(&rig.dst).batches_moved, 1);
 }
 
-/* Both batches that wait for the connection go there at once: the clock stands still. */
+/* Both batches that wait for the connection take the other way at once: the clock stands still. */
 TEST(xfer_push_batches_that_go_another_way_wait_for_no_tick)
 {
     uint64_t deadline = io_now_ns() + WAIT_NS;
@@ -570,8 +570,8 @@ TEST(xfer_push_batches_that_go_another_way_wait_for_no_tick)
     assert_int_equal(stats_of(&rig.dst).batches_moved, 2);
 }
 
-/* What the command in TERN_PERFTEST says of that program on the same device, which may end without
- * a figure where the machine is busy; 0: there is no such command. */
+/* Runs the command in TERN_PERFTEST for that program on the same device, which may end without a
+ * figure on a busy machine; 0: no such command. */
 static double perftest(const char *program)
 {
     const char *script = getenv("TERN_PERFTEST");
@@ -616,7 +616,7 @@ static double median(double *v, uint32_t n)
     return series_median(&(struct series){.v = v, .n = n});
 }
 
-/* 64 KiB a page, by turns with perftest, so that whatever else the machine does falls on both. */
+/* 64 KiB a page, alternating with perftest, so that other load affects both. */
 TEST(xfer_push_throughput_at_64_kib)
 {
     struct rig_options o = {.page_bytes = {64 << 10}, .memory_bytes = 64u << 20};

@@ -1,6 +1,6 @@
-/* Pages that are resharded on their way between two xfers over real sockets (N3): what comes is
- * what it has to be, or nothing of it counts; a stream that was cut or altered, a serve or a pull
- * that ends in the middle, and ends that cannot have a plan. */
+/* Pages that are resharded between two xfers over real sockets (N3): they arrive right, or do not
+ * count. A stream that was cut or altered, a serve or a pull that ends in the middle, and ends that
+ * cannot have a plan. */
 #include "unit/rig/rig_reshard.h"
 #include "unit/seam/test_pulls_rig.h"
 #include "unit/seam/transport_memory.h"
@@ -45,7 +45,7 @@ static void seal(const struct page_at *pages, uint32_t n)
     rig.src.nevents = 0;
 }
 
-/* Tokens of heads at the source, heads of tokens at the destination; nobody has told anything. */
+/* Tokens of heads at the source, heads of tokens at the destination; nobody knows a layout yet. */
 static void open_worlds(const struct rig_options *o)
 {
     struct page_at pages[PAGES];
@@ -86,7 +86,7 @@ static void open_told(const struct rig_options *o)
     serve(1);
 }
 
-/* Of serve 1, by a plan unless hash is 0. */
+/* Pulls from serve 1, by a plan unless hash is 0. */
 static void pull(struct pull_id id, uint64_t hash, uint32_t batch, uint32_t first, uint32_t n)
 {
     rig.layout_hash = hash;
@@ -105,7 +105,7 @@ static bool page_right(uint32_t i)
     return true;
 }
 
-/* How many the event says are right; each of them is. */
+/* Number of pages that the event reports as right, which they are. */
 static uint32_t right(const struct event *e, uint32_t first)
 {
     uint32_t n = 0;
@@ -131,7 +131,7 @@ static void stop_and_close(struct pull_id id)
     rig_close();
 }
 
-/* The pull breaks, with that error, and all ends. */
+/* The pull breaks with that error, and all ends. */
 static void breaks(enum tern_err err)
 {
     rig_until(&rig.dst, 1);
@@ -140,7 +140,7 @@ static void breaks(enum tern_err err)
     stop_and_close(PULL(3));
 }
 
-/* A pull of n pages, of whose stream so many bytes have come and no more do. */
+/* A pull of n pages of which `at` bytes of the stream have arrived, and no more do. */
 static void pull_comes_to(struct rig_options o, uint64_t at, uint32_t n)
 {
     o.by_proxy = true;
@@ -171,7 +171,7 @@ TEST(n3_pages_come_in_the_order_of_the_destination)
     stop_and_close(PULL(3));
 }
 
-/* Whether each end copies what moves through a buffer on its way. */
+/* Does each connection copy the moving bytes through a buffer? */
 static bool packs(const struct xfer *xfer)
 {
     const struct data_conns *conns = xfer->conns;
@@ -201,7 +201,7 @@ TEST(n3_short_rows_are_packed_and_long_ones_are_not)
     rig_close();
 }
 
-/* X3, X7: wherever the stream is altered, no page counts that is not right. */
+/* X3, X7: wherever the stream is altered, no wrong page counts. */
 TEST(x7_bit_that_is_flipped_anywhere_costs_the_page_or_the_connection)
 {
     struct rig_options o = plain;
@@ -247,7 +247,7 @@ TEST(p2_pull_that_is_stopped_in_the_middle_is_quiet_and_the_next_one_goes_on)
     }
 }
 
-/* What had been promised goes out as zeros, named in the tail. */
+/* The rest of what was promised goes out as zeros, and the tail names it. */
 TEST(p1_serve_that_ends_in_the_middle_gives_nothing_more)
 {
     struct rig_options o = plain;
@@ -274,7 +274,7 @@ TEST(n3_layout_that_nobody_told_of_is_unsupported)
     breaks(TERN_UNSUPPORTED);
 }
 
-/* One end alone knows: the source gives nothing. */
+/* Only one end knows the layouts: the source sends nothing. */
 TEST(n3_source_without_a_plan_gives_no_page)
 {
     struct reshard_layout src, dst;
@@ -289,7 +289,7 @@ TEST(n3_source_without_a_plan_gives_no_page)
     breaks(TERN_GONE);
 }
 
-/* Pages as they are would be wrong here: a peer that asks so is given none. */
+/* Unchanged pages would be wrong here: a request for them gets none. */
 TEST(n3_pages_as_they_are_do_not_leave_for_another_layout)
 {
     open_told(&plain);
@@ -305,13 +305,13 @@ static bool used_by_core(void *ctx, uint64_t hash)
     return hash == HASH_SRC;
 }
 
-/* The destination tells so many layouts of its own that differ, by hashes from 1 on. */
+/* The destination declares n different layouts of its own, by hashes from 1 on. */
 static void tell_many(uint32_t link, uint32_t n)
 {
     struct reshard_layout l = layout_of(&dst_end);
 
     for (uint64_t hash = 1; hash <= n; hash++) {
-        l.page_bytes = PAGE_BYTES + 2 * hash; /* what is behind the fields */
+        l.page_bytes = PAGE_BYTES + 2 * hash; /* bytes behind the fields */
         xfer_peer_layouts(rig.src.xfer, link, hash, &l, 1);
     }
 }
@@ -323,7 +323,7 @@ static enum tern_err take(uint32_t peer, uint64_t hash, struct pair **ret)
     return pair_take(rig.src.xfer, &ask, ret);
 }
 
-/* Pairs are few, and those that are held stay: who comes next is told to come again. */
+/* Pairs are few, and pairs in use stay: the next request is BUSY. */
 TEST(n3_pairs_that_are_held_are_not_given_away)
 {
     struct pair *held[RESHARD_PAIRS_MAX], *one;
@@ -334,7 +334,7 @@ TEST(n3_pairs_that_are_held_are_not_given_away)
     for (uint32_t i = 0; i < RESHARD_PAIRS_MAX; i++)
         assert_int_equal(take(2, 1 + i, &held[i]), TERN_OK);
     assert_int_equal(take(2, RESHARD_PAIRS_MAX + 1, &one), TERN_BUSY);
-    assert_int_equal(take(2, 1, &one), TERN_OK); /* a second holder */
+    assert_int_equal(take(2, 1, &one), TERN_OK); /* a second user */
     assert_ptr_equal(one, held[0]);
     pair_put(&one);
     pair_put(&held[RESHARD_PAIRS_MAX - 1]);
@@ -344,7 +344,7 @@ TEST(n3_pairs_that_are_held_are_not_given_away)
     rig_close();
 }
 
-/* Whatever they call the layout. */
+/* Under whatever hash they declare the layout. */
 TEST(n3_links_between_equal_layouts_share_a_pair)
 {
     struct reshard_layout dst, other;
@@ -362,7 +362,7 @@ TEST(n3_links_between_equal_layouts_share_a_pair)
     assert_ptr_equal(a, c);
     pair_put(&b);
     pair_put(&c);
-    /* One that calls another layout so has a pair of its own. */
+    /* A link with another layout under that hash has a pair of its own. */
     xfer_peer_layouts(rig.src.xfer, 2, HASH_DST, &other, 1);
     assert_int_equal(take(2, HASH_DST, &c), TERN_OK);
     assert_int_equal(take(1, HASH_DST, &b), TERN_OK);
@@ -374,8 +374,8 @@ TEST(n3_links_between_equal_layouts_share_a_pair)
     rig_close();
 }
 
-/* What was told longest ago makes way, but not what a transfer of the core needs, whoever tells
- * how much. */
+/* The layout that was declared longest ago is dropped, but not one that a transfer of the core
+ * needs, however much a peer declares. */
 TEST(n3_layout_that_a_transfer_needs_is_not_pushed_out_by_another_peer)
 {
     const uint32_t most = RESHARD_PAIRS_MAX * LAYOUTS_A_PAIR, told = 3 * most;
@@ -437,8 +437,8 @@ TEST(n3_plan_of_too_many_rows_is_refused_by_name)
     rig_close();
 }
 
-/* A field of so many channels of a byte, in eight sections, over eight ranks and two stages. What
- * is long and says nothing stands before what tells two pages apart. */
+/* A field of so many channels of a byte, in eight sections, over eight ranks and two stages. Its
+ * long uniform part comes before the part in which two pages differ. */
 static void many_sections(struct reshard_field *f, uint32_t number, uint32_t page_tokens)
 {
     const uint64_t channels = RESHARD_SECTIONS_MAX; /* of a rank */
@@ -460,7 +460,7 @@ static void many_sections(struct reshard_field *f, uint32_t number, uint32_t pag
     }
 }
 
-/* As many ranks, pages of a span, fields and sections as there may be. */
+/* The maximum of ranks, pages of a span, fields and sections. */
 static struct reshard_layout largest(uint32_t page_tokens)
 {
     struct reshard_layout l = {.name = "kv",
@@ -478,8 +478,8 @@ static struct reshard_layout largest(uint32_t page_tokens)
     return l;
 }
 
-/* Two million parts of pages for each plan, and plans for each of many groups: no more of them is
- * looked at than the steps of a pair. */
+/* Two million parts of pages for each plan, and plans for each of many groups: at most the steps of
+ * a pair are done. */
 TEST(n3_pair_whose_plans_would_cost_too_much_is_refused_by_name)
 {
     struct reshard_layout src[GROUPS_MAX], dst[GROUPS_MAX];
@@ -503,8 +503,8 @@ TEST(n3_pair_whose_plans_would_cost_too_much_is_refused_by_name)
     rig_close();
 }
 
-/* Ever new layouts cost no more than so many steps at once, and who told the same before, or
- * another peer, does not wait for it. What is refused is looked at once. */
+/* Ever new layouts cost at most so many steps at once; a layout that was declared before, or by
+ * another peer, does not wait. A refused pair is computed once. */
 TEST(n3_peer_that_tells_ever_new_layouts_waits)
 {
     struct reshard_layout src = largest(RESHARD_SPAN_PAGES_MAX), dst = largest(1), first = dst;
@@ -516,7 +516,7 @@ TEST(n3_peer_that_tells_ever_new_layouts_waits)
     xfer_pool_layouts(rig.src.xfer, 0, HASH_SRC, &src, 1);
     assert_null(xfer_peer_layouts(rig.src.xfer, 1, 1, &first, 1));
     for (uint32_t i = 0; i < 1000; i++)
-        assert_int_equal(take(1, 1, &pair), TERN_UNSUPPORTED); /* it costs once */
+        assert_int_equal(take(1, 1, &pair), TERN_UNSUPPORTED); /* computed once */
     for (uint64_t hash = 2; hash < 1000; hash++) {
         dst.page_bytes += 2;
         if (xfer_peer_layouts(rig.src.xfer, 1, hash, &dst, 1))
@@ -533,7 +533,7 @@ TEST(n3_peer_that_tells_ever_new_layouts_waits)
     rig_close();
 }
 
-/* What no pair could be made of is known when the pool is opened, also while all pairs are held. */
+/* A layout that fits no pair is refused when the pool is opened, also with all pairs in use. */
 TEST(n3_layout_that_could_go_nowhere_is_refused_by_itself)
 {
     struct pair *held[RESHARD_PAIRS_MAX];
@@ -541,7 +541,7 @@ TEST(n3_layout_that_could_go_nowhere_is_refused_by_itself)
     char group[RESHARD_NAME_MAX];
 
     open_told(&plain);
-    tell_many(2, RESHARD_PAIRS_MAX - 1); /* one is held by the serve */
+    tell_many(2, RESHARD_PAIRS_MAX - 1); /* the serve uses one */
     for (uint32_t i = 0; i + 1 < RESHARD_PAIRS_MAX; i++)
         assert_int_equal(take(2, 1 + i, &held[i]), TERN_OK);
     l[0] = l[1] = layout_of(&src_end);
@@ -562,9 +562,9 @@ TEST(n3_layout_that_could_go_nowhere_is_refused_by_itself)
     rig_close();
 }
 
-/* While a transfer needs what a peer told under a hash, the peer tells no other layout under it:
- * one peer would hold all pairs, of which the core counts one. What another peer calls so is
- * another matter. */
+/* While a transfer needs the layout that a peer declared under a hash, the peer cannot declare
+ * another one under it: one peer would use all pairs, of which the core counts one. Another peer's
+ * hash is independent. */
 TEST(n3_peer_tells_one_layout_under_a_hash_that_is_used)
 {
     struct pair *first, *pair;
@@ -613,8 +613,8 @@ static void path_note(void *ctx, uint32_t link, const struct xfer_note *told)
     snprintf(note, sizeof note, "%s: %s", told->transport, told->reason);
 }
 
-/* What comes by RDMA comes as it is: a transport that stands for one has pages between equal
- * layouts, and those that are resharded come by TCP beside it. Operators are told so, once. */
+/* Pages that come by RDMA are unchanged: a transport that poses as RDMA moves pages between equal
+ * layouts, and resharded pages come by TCP beside it. Operators are informed, once. */
 TEST(n3_resharded_pages_come_by_tcp_where_the_link_has_rdma)
 {
     static struct transport_ops rdma;
@@ -631,7 +631,7 @@ TEST(n3_resharded_pages_come_by_tcp_where_the_link_has_rdma)
     open_told(&plain);
     rig.dst.xfer->config.rdma.path_note = path_note;
     rig_serve(0);
-    rig_pull(PULL(2), 0, 0, 1, 4); /* as they are */
+    rig_pull(PULL(2), 0, 0, 1, 4); /* unchanged pages */
     rig_until(&rig.dst, 1);
     xfer_link_view(rig.dst.xfer, rig.link, &view);
     assert_string_equal(view.transport, "verbs");

@@ -1,7 +1,6 @@
 /* Two daemons' transfer sides in one process, over one ring: a source with sealed pages and a
- * destination that pulls them. The core is played by the test: serve_page looks a generation up in
- * a table, events are collected. Between them a proxy can be put that splits, delays, alters or
- * cuts the stream. */
+ * destination that pulls them. The test plays the core: serve_page looks a generation up in a
+ * table, events are collected. A proxy between them can split, delay, alter or cut the stream. */
 #ifndef TEST_XFER_RIG_H
 #define TEST_XFER_RIG_H
 
@@ -28,10 +27,10 @@
 #define RIG_EVENTS       512
 #define RIG_WAIT_NS      30000000000u
 #define RIG_SRC_INC      0xabcdef0123456789u
-#define RIG_TOKEN        0x746f6b656eull /* of link 0; links behind it have the next numbers */
+#define RIG_TOKEN        0x746f6b656eull /* of link 0; later links have the next numbers */
 #define RIG_DST_INC      0x1111111111111111u
 
-/* What both sides of a rig are made with; NULL: the transports that are built in. */
+/* The transports of both sides of a rig; NULL: those that are built in. */
 static const struct transport_ops *const *rig_transports;
 
 struct side {
@@ -39,11 +38,11 @@ struct side {
     struct xfer *xfer;
     struct event event[RIG_EVENTS];
     uint32_t nevents;
-    uint32_t dialled; /* how often the log heard of the data port */
+    uint32_t dialled; /* number of log events about the data port */
     int dial_error;   /* the last time */
 };
 
-/* Forwards bytes between one client and the source. All in the test's own loop. */
+/* Forwards bytes between one client and the source, in the test's own loop. */
 struct proxy {
     int listen_fd, client, server;
     uint16_t port;
@@ -55,9 +54,9 @@ struct proxy {
     uint64_t next_ns;    /* when the next copy down may be */
 };
 
-/* The one there is. Of a case it is closed by its teardown: test_pulls_rig.h. */
+/* The only rig. The teardown of a case closes it: test_pulls_rig.h. */
 static struct rig {
-    struct io *io; /* NULL: it is not open */
+    struct io *io; /* NULL: not open */
     struct side src, dst;
     uint32_t ngroups, regions, transfer_regions;
     struct group_layout group[2];
@@ -73,9 +72,9 @@ static struct rig {
     uint64_t idle_ns;
     uint16_t port;
     struct proxy proxy;
-    uint32_t rkey_xor; /* what is done to the keys that either side names */
-    bool refuses;      /* the source answers no offer of a path but with a refusal */
-    uint32_t refused;  /* so many */
+    uint32_t rkey_xor;                          /* applied to the keys that either side names */
+    bool refuses;                               /* the source refuses every offer of a path */
+    uint32_t refused;                           /* number of refusals */
     struct xfer_path_msg offer[XFER_RAILS_MAX]; /* the last of each rail */
 } rig;
 
@@ -83,13 +82,13 @@ struct rig_options {
     uint64_t page_bytes[2], idle_ns, memory_bytes;
     uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
     uint32_t conns_dst;   /* of the destination alone */
-    uint32_t peers;       /* that have a share of the connections; 0: whoever comes first */
+    uint32_t peers;       /* with a share of the connections; 0: first come, first served */
     uint32_t connections; /* that transfers are spread over; 0: one */
     uint32_t tenants;     /* 0 stands for 1; each has a pool */
-    bool alike;           /* all regions hold the same */
+    bool alike;           /* all regions have equal data */
     bool by_proxy;
     bool rdma;          /* both ends have it, if this machine has */
-    bool rdma_unwanted; /* they might, but no peer's transport asks for it */
+    bool rdma_unwanted; /* possible, but no peer's transport asks for it */
     uint64_t mr_bytes_max;
     const char *device[XFER_RAILS_MAX];   /* rails of both ends; none: as the machine has */
     const char (*gpus)[MEM_DEVICE_BYTES]; /* that the regions of both ends lie on; NULL: none */
@@ -146,7 +145,7 @@ static inline bool rig_serve_allowed(void *ctx, struct serve_id serve, uint32_t 
 {
     (void)ctx;
     (void)serve;
-    assert_true(link <= rig.link); /* rig_side admitted all, rig_link took these up */
+    assert_true(link <= rig.link); /* rig_side admitted all, rig_link brought these up */
     return !rig.other_link;
 }
 
@@ -216,7 +215,7 @@ static inline void rig_path_send(void *ctx, uint32_t link, const struct xfer_pat
     xfer_path_msg(side == &rig.src ? rig.dst.xfer : rig.src.xfer, link, &copy);
 }
 
-/* Each place where a page may begin has an entry for brought checksums: few places, less memory. */
+/* Each place where a page may begin has an entry for brought checksums: fewer need less memory. */
 static inline uint64_t rig_page_bytes_min(const struct rig_options *o)
 {
     return o->page_bytes[1] && o->page_bytes[1] < o->page_bytes[0] ? o->page_bytes[1]
@@ -259,7 +258,7 @@ static inline void rig_side(struct side *side, const struct rig_options *o, uint
                             .serve_allowed = rig_serve_allowed,
                             .data_dialled = rig_dialled,
                             .ctx = side};
-    static const uint8_t turned[] = {1, 0}; /* the source's ranks live the other way round */
+    static const uint8_t turned[] = {1, 0}; /* the source's ranks live in reverse order */
     const char *why = "";
 
     if (o->rdma)
@@ -338,7 +337,7 @@ static inline void rig_serve(uint32_t slot)
 
 #define RIG_MEMORY_MAX (32u << 20)
 
-/* Of a region: as many pages as a case may use, for memory that is never used takes longest. */
+/* Bytes of a region: as many pages as a case may use, because unused memory takes longest. */
 static inline uint64_t rig_memory_bytes(const struct rig_options *o)
 {
     uint64_t bytes = o->page_bytes[1]
@@ -420,7 +419,7 @@ static inline void rig_close(void)
     rig.io = NULL;
 }
 
-/* One direction. False: that end closed. */
+/* One direction. Returns false if that end closed. */
 static inline bool proxy_copy(struct proxy *p, int from, int to, bool down)
 {
     uint8_t buf[65536];
@@ -453,7 +452,7 @@ static inline bool proxy_copy(struct proxy *p, int from, int to, bool down)
     return true;
 }
 
-/* Else every piece waits 40 ms for the acknowledgement of the one before it. */
+/* Otherwise every piece waits 40 ms for the acknowledgement of the one before it. */
 static inline void proxy_no_delay(int fd)
 {
     assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)), 0);
@@ -477,7 +476,7 @@ static inline void proxy_step(void)
         proxy_cut(p);
 }
 
-/* All that can be done at once, and no tick. */
+/* Does all possible work at once, without a tick. */
 static inline void rig_step(void)
 {
     if (rig.src.xfer)
@@ -499,7 +498,7 @@ static inline void rig_turn(void)
     xfer_tick(rig.dst.xfer, io_now_ns());
 }
 
-/* The destination takes what has come of an operation, as it does with a slow peer. */
+/* The destination processes the bytes of an operation so far, as with a slow peer. */
 static inline void rig_take_all(void)
 {
     uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
@@ -527,9 +526,8 @@ static inline void rig_until(const struct side *side, uint32_t events)
     }
 }
 
-/* `part` says which serve, and which part of the pages. Page i of a batch goes from the source's
- * index i to the destination's index i, group by parity.
- */
+/* `part` names the serve and the part of the pages. Page i of a batch goes from the source's index
+ * i to the destination's index i, group by parity. */
 static inline void rig_pull_part(struct pull_id pull, uint32_t batch, uint32_t first, uint32_t n,
                                  struct action *part)
 {
@@ -584,7 +582,7 @@ static inline void rig_serve_stop(uint32_t slot)
     xfer_serve_stop(rig.src.xfer, &act);
 }
 
-/* Is that stretch of the destination's page, in every region, the source's? */
+/* Does that stretch of the destination's page, in every region, equal the source's? */
 static inline bool rig_stretch_right(uint32_t group, uint32_t index, uint64_t from, uint64_t to)
 {
     uint8_t *bytes = malloc(to - from);
@@ -612,7 +610,7 @@ static inline uint32_t rig_group_of(uint32_t index)
     return rig.ngroups == 2 ? index & 1 : 0;
 }
 
-/* Every page that the event says is right is right, with its sums; returns how many there are. */
+/* Every page that the event reports as right is right, with its sums; returns their number. */
 static inline uint32_t rig_check_pulled(const struct event *e, uint32_t first, uint32_t n)
 {
     uint32_t ok = 0;

@@ -1,6 +1,6 @@
-/* N3: pages of other page_tokens on their way between two xfers over real sockets. Each token that
- * the source has comes to lie where it belongs, of spans that lack pages, too; what does not agree
- * with a checksum, or is gone, counts for nothing. */
+/* N3: pages of other page_tokens between two xfers over real sockets. Each token of the source
+ * reaches its place, also in spans that lack pages; a page that does not agree with a checksum, or
+ * is gone, does not count. */
 #include "unit/rig/rig_reshard.h"
 #include "unit/seam/test_pulls_rig.h"
 
@@ -19,7 +19,7 @@ static const struct ends all_ends[] = {{2, 16}, {4, 16}, {8, 16}, {16, 2}, {16, 
 static struct world_end src_end, dst_end;
 static uint32_t from_pages, to_pages; /* of a span */
 
-/* Which of the source's pages of each span are there. */
+/* The existing pages of the source's part of each span. */
 static struct pull_span span_of(uint32_t s)
 {
     struct pull_span span = {.pages = (uint8_t)to_pages, .n = (uint8_t)from_pages};
@@ -93,7 +93,7 @@ static void open_ends(struct ends ends, bool by_proxy)
     xfer_serve_start(rig.src.xfer, &act);
 }
 
-/* All spans in one batch. `spoil` may make something of it that is not so. */
+/* All spans in one batch. `spoil` may falsify it. */
 static void pull(struct pull_id id, void (*spoil)(struct action *act, struct pull_span *spans))
 {
     struct page_at pages[SPANS * WORLD_TOKENS];
@@ -126,7 +126,7 @@ static void pull(struct pull_id id, void (*spoil)(struct action *act, struct pul
     xfer_pull(rig.dst.xfer, &act);
 }
 
-/* Every token of the span that the source has; where it has all, not a byte more is right. */
+/* Compares every token of the span that the source has; where the source has all, every byte. */
 static bool span_right(uint32_t s)
 {
     static uint8_t like[WORLD_PAGE_MAX], token[WORLD_PAGE_MAX];
@@ -147,7 +147,7 @@ static bool span_right(uint32_t s)
     return true;
 }
 
-/* How many the event says are right; each of them is. */
+/* Number of spans that the event reports as right, which they are. */
 static uint32_t right(const struct event *e)
 {
     uint32_t n = 0;
@@ -195,7 +195,7 @@ TEST(n3_spans_bring_each_token_that_is_there)
     }
 }
 
-/* X3, X7: wherever the stream is altered, no span counts that is not right. */
+/* X3, X7: wherever the stream is altered, no wrong span counts. */
 TEST(x7_bit_that_is_flipped_in_a_span_costs_the_span_or_the_connection)
 {
     for (size_t i = 1; i < sizeof all_ends / sizeof *all_ends; i += 3)
@@ -212,8 +212,8 @@ TEST(x7_bit_that_is_flipped_in_a_span_costs_the_span_or_the_connection)
         }
 }
 
-/* The source is asked about each page of a span, before its bytes leave and when they have left:
- * where one is gone, nothing of the span is given. */
+/* The source checks each page of a span, before its bytes leave and after: if one is gone, it sends
+ * nothing of the span. */
 TEST(t1_span_with_a_page_that_is_gone_is_gone)
 {
     uint32_t pages = 0;
@@ -261,8 +261,8 @@ static void spoil_all(struct action *act, struct pull_span *spans)
     act->pull.spans = NULL;
 }
 
-/* The core and the plans of the layouts have their numbers from the same message; where they
- * contradict each other nothing is asked for. */
+/* The core and the plans of the layouts have their numbers from the same message; if they
+ * contradict each other nothing is requested. */
 TEST(n3_spans_that_are_not_the_layouts_are_unsupported)
 {
     static void (*const spoils[])(struct action *, struct pull_span *) = {spoil_pages, spoil_n,

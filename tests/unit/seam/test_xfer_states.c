@@ -49,7 +49,7 @@ static uint32_t reach(const struct machine *m, uint32_t from)
     return set;
 }
 
-/* HELLO is the start of a request's life alone: it ends with its connection. */
+/* HELLO occurs only at the start of a request's life, which ends with its connection. */
 TEST(states_of_the_transfers_are_all_reached_and_lead_back)
 {
     for (size_t i = 0; i < MACHINES; i++) {

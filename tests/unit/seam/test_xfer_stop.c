@@ -1,6 +1,6 @@
 /* Promise P2 at the transport: after EV_PULL_QUIET nothing writes the pull's pages, after
  * EV_SERVE_QUIET nothing reads the serve's. Stops at random points, with a second transfer on the
- * same connection that must not notice. */
+ * same connection that must not be affected. */
 #include <sys/eventfd.h>
 
 #include "unit/seam/test_transfers.h"
@@ -14,7 +14,7 @@
 #define TURNS_MAX  60
 #define LATE_PULLS 8
 
-/* Small socket buffers: a stop finds a receive or a send half done, not a transfer that is over. */
+/* Small socket buffers: a stop finds a half-done receive or send, not a finished transfer. */
 static const struct rig_options options = {.page_bytes = {PAGE_BYTES},
                                            .units = 2,
                                            .regions = 1,
@@ -45,9 +45,9 @@ static uint32_t count_pulled(const struct side *side, uint32_t slot)
     return n;
 }
 
-/* Turns until some part of `pages` pages has come, or for some turns where the path is memory,
- * whose pulls are over in a known number of them: how far a transfer is must not hang on how fast
- * the turns are beside the threads. */
+/* Turns until some of `pages` pages have arrived, or for a number of turns if the path is memory,
+ * whose pulls take a known number of them: the progress of a transfer must not depend on the speed
+ * of the turns relative to the threads. */
 static void turn_some(struct prng *p, uint32_t pages)
 {
     uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
@@ -128,7 +128,7 @@ static bool poison_is_whole(uint32_t first)
     return at[0] == POISON && memcmp(at, at + 1, (size_t)PAGES * PAGE_BYTES - 1) == 0;
 }
 
-/* A run of poison that no honest page holds. */
+/* A run of poison bytes that no honest page contains. */
 static bool poison_came_over(uint32_t first)
 {
     static const uint8_t run[64] = {[0 ... 63] = POISON};
@@ -137,7 +137,7 @@ static bool poison_came_over(uint32_t first)
                   sizeof run) != NULL;
 }
 
-/* Fault 6 / P2: what QUIET promises. */
+/* Fault 6 / P2: the promise of QUIET. */
 TRANSFER_TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
 {
     uint32_t in_flight = 0, skipped = 0;
@@ -161,13 +161,13 @@ TRANSFER_TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
     }
     xfer_stats(rig.dst.xfer, &stats);
     if (!rig_transports)
-        assert_int_equal(stats.conns, 1); /* B never had to be asked for twice */
+        assert_int_equal(stats.conns, 1); /* B needed no second request */
     assert_true(in_flight > STOPS / 10);
     printf("fault=6 runs=%u injected=%u violations=0 landed_in_live=0 stopped_early=%u\n", STOPS,
            in_flight, skipped);
 }
 
-/* The slot and the pages are used again at once, by a transfer of other bytes. */
+/* The slot and the pages are reused at once, by a transfer of other bytes. */
 TRANSFER_TEST(xfer_pages_and_slot_are_reused_right_after_quiet)
 {
     struct prng p;
@@ -239,7 +239,7 @@ TRANSFER_TEST(xfer_nothing_is_read_after_serve_quiet)
     printf("serve_stop: runs=%u in_flight=%u broken=%u\n", STOPS, in_flight, broken);
 }
 
-/* Both ends stop, in any order, and one of them may go altogether. */
+/* Both ends stop, in any order, and one of them may go entirely. */
 TRANSFER_TEST(xfer_destroy_in_mid_transfer_ends_the_other_side)
 {
     struct prng p;
@@ -275,7 +275,7 @@ static struct late {
     uint32_t asked;
 } late;
 
-/* As the end of a path or of a name's look-up may be: it comes whenever the ring is run. */
+/* Like the end of a path or of a name lookup: it comes whenever the ring runs. */
 static void asks_late(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     (void)op, (void)res, (void)flags, (void)buffer;

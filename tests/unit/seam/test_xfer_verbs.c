@@ -1,6 +1,6 @@
-/* Paths between two transfer sides of one process, over whatever device there is: made, lost, and
- * made again, what goes on over others, and what falls back. What moves is test_xfer_push.c. On a
- * machine without one only what needs none runs, and the rest says that it was skipped; the lab
+/* Paths between two transfer sides of one process, over any available device: made, lost, and made
+ * again, what continues over others, and what falls back. test_xfer_push.c has the data. Without a
+ * device only cases that need none run, and the rest reports itself as skipped; the lab
  * (tests/rdma) runs all of it over soft-RoCE. */
 #include <dirent.h>
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 
 /* ------------------------------------------------------------------ cases */
 
-/* Fault 10, where TCP is allowed: what was under way goes on over it, from its beginning. */
+/* Fault 10, where TCP is allowed: transfers under way restart over it. */
 TEST(xfer_verbs_fault_10_lost_path_goes_on_over_tcp)
 {
     open_verbs((struct rig_options){.page_bytes = {64 << 10}}, 201);
@@ -43,7 +43,7 @@ TEST(xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause)
     ask_for_verbs();
     for (start = io_now_ns(); rig.refused < 4;) {
         rig_turn();
-        now = io_now_ns(); /* after the attempts: a thread that stood still has made none unseen */
+        now = io_now_ns(); /* after the attempts: a stalled thread has made none unseen */
         assert_true(now - start < WAIT_NS);
         while (sum + pause <= now - start) {
             sum += pause;
@@ -68,7 +68,7 @@ static void wait_rails(void)
     assert_int_equal(stats_of(&rig.dst).paths_up, 2);
 }
 
-/* The test is skipped where there are no two devices. */
+/* The test is skipped if there are fewer than two devices. */
 static void open_two_rails(struct rig_options o, uint32_t pages)
 {
     struct xfer_rdma_view view;
@@ -94,7 +94,8 @@ static void open_two_rails(struct rig_options o, uint32_t pages)
     wait_rails();
 }
 
-/* Both carry; when one is lost the other takes over. More is pulled than is asked for at once. */
+/* Both are used; when one is lost the other takes over. More is pulled than is asked for at
+ * once. */
 TEST(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on)
 {
     struct xfer_path_msg again;
@@ -104,7 +105,7 @@ TEST(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on)
     for (uint32_t i = 0; i < 4; i++)
         rig_pull((struct pull_id){1 + i / 2, 1}, 0, i, 1 + 200 * i, 200);
     wait_posted(4);
-    again = rig.offer[1]; /* one that it never made: the source gives the queue pair up */
+    again = rig.offer[1]; /* one that it never made: the source fails the queue pair */
     again.epoch += 1000;
     xfer_path_msg(rig.src.xfer, rig.link, &again);
     rig_until(&rig.dst, 4);
@@ -139,8 +140,8 @@ static uint32_t open_files(void)
     return n;
 }
 
-/* What the operator decides by: the devices and the limit are told where RDMA is not wanted, too,
- * as they are where it is. */
+/* For the operator's decision: the devices and the limit are reported also where RDMA is not
+ * wanted, as they are where it is. */
 TEST(xfer_verbs_unwanted_is_looked_at_and_left_alone)
 {
     struct rig_options o = {.page_bytes = {4096}, .rdma = true};
@@ -197,8 +198,8 @@ static const char *second_path(void)
     return path.state_word;
 }
 
-/* The second path is lost and made again, and fails again by whatever goes over it, as where a
- * cable is dead: each time that costs one piece. Once it is good it carries. */
+/* The second path is lost and made again, and fails again at the next use, as with a dead cable:
+ * each time that costs one piece. After a success it carries all pieces. */
 TEST(xfer_verbs_rail_in_doubt_is_pushed_one_piece)
 {
     struct rig_options o = {.page_bytes = {16 << 10}, .memory_bytes = 24u << 20};
@@ -210,7 +211,7 @@ TEST(xfer_verbs_rail_in_doubt_is_pushed_one_piece)
 
     open_two_rails(o, 801);
     rig.rkey_xor = 0x00ffff00u; /* of paths that are made from here on */
-    again = rig.offer[1];       /* one that it never made: the source gives the queue pair up */
+    again = rig.offer[1];       /* one that it never made: the source fails the queue pair */
     again.epoch += 1000;
     xfer_path_msg(rig.src.xfer, rig.link, &again);
     pull_800(gen++);
@@ -237,7 +238,7 @@ TEST(xfer_verbs_rail_in_doubt_is_pushed_one_piece)
     assert_string_equal(second_path(), "ready");
 }
 
-/* Where one end cannot, auto goes over TCP and verbs goes nowhere. */
+/* If one end cannot, auto goes over TCP and verbs goes nowhere. */
 TEST(xfer_verbs_fallback_is_only_what_was_asked_for)
 {
     struct rig_options o = {.page_bytes = {4096}, .rdma = true};
@@ -260,8 +261,8 @@ TEST(xfer_verbs_fallback_is_only_what_was_asked_for)
     assert_string_equal(view.transport, "none");
 }
 
-/* Two slots for calls of our own. Links 0 and 1 have paths, link 2 pulls over TCP; each takes the
- * slot of one that is idle, beside a path or not, and nobody hears BUSY. */
+/* Two slots for connections that this end dials. Links 0 and 1 have paths, link 2 pulls over TCP;
+ * each takes the slot of an idle one, beside a path or not, and nobody gets BUSY. */
 TEST(xfer_verbs_idle_connections_make_room_both_ways)
 {
     open_verbs((struct rig_options){.page_bytes = {4096}, .conns_dst = 4}, 65);

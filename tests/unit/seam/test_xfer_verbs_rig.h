@@ -1,6 +1,6 @@
-/* Two transfer sides of one process with RDMA between them, over whatever device there is. On a
- * machine without one only what needs none runs, and the rest says that it was skipped; the lab
- * (tests/rdma) runs all of it over soft-RoCE. */
+/* Two transfer sides of one process with RDMA between them, over any available device. Without one
+ * only cases that need none run, and the rest reports itself as skipped; the lab (tests/rdma) runs
+ * all of it over soft-RoCE. */
 #ifndef TEST_XFER_VERBS_RIG_H
 #define TEST_XFER_VERBS_RIG_H
 
@@ -8,11 +8,11 @@
 #include "unit/rig/rig_lost.h"
 #include "unit/seam/test_pulls_rig.h"
 
-#define WAIT_NS            20000000000u /* longer than the longest pause before a path is made anew */
+#define WAIT_NS            20000000000u /* over the longest pause before a path is made anew */
 #define PAIRS              1            /* of measurements: ours, and perftest's */
 #define PERFTEST_TRIES_MAX 3u
 #define PAIRS_FULL         15
-#define INJECTED_ENOUGH    3  /* of a fault that comes by chance, but in the long form */
+#define INJECTED_ENOUGH    3  /* of a random fault, except in the long form */
 #define TEST_SKIPPED       77 /* what ctest counts as skipped */
 
 static bool no_device; /* some tests could not run */
@@ -57,7 +57,7 @@ static inline void ask_for_verbs(void)
     xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, true);
 }
 
-/* The link comes up anew, with whatever is to be done to its keys. */
+/* The link comes up anew, with this change of its keys. */
 static inline void link_anew(uint32_t rkey_xor)
 {
     xfer_link_down(rig.dst.xfer, rig.link);
@@ -65,7 +65,7 @@ static inline void link_anew(uint32_t rkey_xor)
     rig_link(rig.port, RIG_SRC_INC);
 }
 
-/* The test is skipped where there is no device. */
+/* The test is skipped if there is no device. */
 static inline void open_verbs(struct rig_options o, uint32_t pages)
 {
     o.rdma = true;
@@ -130,7 +130,7 @@ static inline void wait_posted(uint64_t n)
         rig_turn();
 }
 
-/* What main returns: a case that could not run makes the whole count as skipped. */
+/* The value that main returns: a case that could not run makes the whole count as skipped. */
 static inline int verbs_ended(int failed)
 {
     return failed == 0 && no_device ? TEST_SKIPPED : failed;

@@ -1,6 +1,6 @@
-/* See transport_memory.h. Each peer link brings one piece of a batch at a time, some bytes with
- * each xfer_poll, so that stops find it in the middle. A peer is known by its incarnation and lets
- * in who says a token that it gave out. */
+/* See transport_memory.h. Each peer link moves one piece of a batch at a time, some bytes with each
+ * xfer_poll, so that stops find it in the middle. A peer is known by its incarnation and admits
+ * callers with a token that it gave out. */
 #include "unit/seam/transport_memory.h"
 
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static void pump(struct transport *t, uint32_t link)
     ask_source(t, job);
 }
 
-/* Some bytes of the page at the cursor. */
+/* Copies some bytes of the page at the cursor. */
 static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
 {
     struct mem *mem = t->xfer->config.mem, *from = job->peer->xfer->config.mem;
@@ -136,7 +136,7 @@ static void left(const struct transport *t, const struct job *job, uint32_t i)
                batch_page_bytes(t->xfer, &t->xfer->batch[job->part.batch], i));
 }
 
-/* Its pages are there, or will not be: whose generation passed meanwhile? */
+/* The piece ends: which pages' generation has passed meanwhile? */
 static void answer(struct transport *t, struct job *job)
 {
     uint32_t number = job->part.batch, n = job->part.n, record;
@@ -193,7 +193,7 @@ static struct job *job_for(const struct transport *t, uint32_t pull)
 static void drop(struct transport *t, uint32_t pull)
 {
     if (job_for(t, pull))
-        job_for(t, pull)->state = JOB_DROPPED; /* what is copied just now ends first */
+        job_for(t, pull)->state = JOB_DROPPED; /* the running copy ends first */
 }
 
 static bool holds(const struct transport *t, uint32_t pull)
@@ -224,7 +224,7 @@ static enum tern_err create(struct transport *t)
     return t->own ? TERN_OK : TERN_INTERNAL;
 }
 
-/* Who was brought pages from here has lost its peer. */
+/* Pulls from here have lost their peer. */
 static void destroy(struct transport *t)
 {
     for (uint32_t s = 0; s < SIDES_MAX; s++) {

@@ -1,5 +1,5 @@
-/* Bodies that are larger than what is read at once: each byte of them is looked at, wherever units,
- * pieces and blocks end. */
+/* Bodies that are larger than one read: each byte of them is checked, wherever units, pieces and
+ * blocks end. */
 #include "testing/test.h"
 #include "unit/rig/sim_disk.h"
 
@@ -162,7 +162,7 @@ TEST(rot_is_told_in_an_encrypted_body_of_many_pieces)
     disk_crypt_destroy(crypt);
 }
 
-/* Nothing is left in flight, so that the next one can be read. */
+/* No read stays in flight, so the next body can be read. */
 TEST(a_body_that_cannot_be_read_is_told)
 {
     uint32_t failed = 0;
@@ -183,7 +183,7 @@ TEST(a_body_that_cannot_be_read_is_told)
     unmake();
 }
 
-/* CHECKSUM_NONE is no checksum: a page that could not be sealed is not good. */
+/* CHECKSUM_NONE is no checksum: a page that could not be sealed is bad. */
 TEST(a_page_without_a_checksum_is_not_good)
 {
     uint64_t *sums;

@@ -1,5 +1,5 @@
-/* The calls that the disk tier makes of the file system: their order (D3), what a write leaves when
- * any of them fails, what a read and a drop then say, and how soon a stop ends them. */
+/* The disk tier's calls of the file system: their order (D3), what a write leaves when any of them
+ * fails, the results of a read and a drop then, and how soon a stop ends them. */
 #include "testing/test.h"
 #include "unit/rig/rig_fds.h"
 #include "unit/rig/rig_spill_dir.h"
@@ -80,12 +80,12 @@ static struct {
     int error;
     bool failed_piece;
     uint64_t failed_token;
-    uint32_t reaps, hold_at; /* the piece at whose end `held` is posted; then `go` is waited for */
+    uint32_t reaps, hold_at; /* at piece hold_at's end `held` is posted; then `go` waited for */
     sem_t held, go;
-    _Atomic uint64_t room;          /* that the file system says it has; 0: what is there */
+    _Atomic uint64_t room;          /* room that the file system reports; 0: the real one */
     bool headers;                   /* bodies are durable */
-    bool look;                      /* at each piece's memory */
-    uint32_t looked, dumped;        /* what lies in memory that a crash dump holds */
+    bool look;                      /* checks the memory of each piece */
+    uint32_t looked, dumped;        /* looked: pieces; dumped: in memory of crash dumps */
     bool header[RIG_SPILL_EXTENTS]; /* was written */
 } fs;
 
@@ -114,9 +114,9 @@ static int w_submit(void *ctx, uint32_t lane, int at, bool write, const struct d
 
         if (header < piece->offset || header >= piece->offset + piece->bytes)
             continue;
-        for (uint32_t b = 0; !fs.headers && b < DISK_BLOCK; b++) /* it says nothing yet */
+        for (uint32_t b = 0; !fs.headers && b < DISK_BLOCK; b++) /* it is still empty */
             assert_int_equal(bytes[header - piece->offset + b], 0);
-        assert_false(fs.headers && fs.header[i]); /* nor a second time: its nonce is used up */
+        assert_false(fs.headers && fs.header[i]); /* nor a second time: its nonce is used */
         fs.header[i] = fs.headers;
     }
     if (fails(!write ? READ : fs.headers ? WRITE_HEADER : WRITE_BODY)) {
@@ -183,7 +183,7 @@ static int w_room(void *ctx, uint64_t *ret_bytes)
     return r;
 }
 
-/* One thread, whose calls go through these; `ops` is the file system. */
+/* One thread, whose calls go through these functions; `ops` is the file system. */
 static struct file_ops *watch(enum call fail, uint32_t at, int error)
 {
     struct file_ops_config c = {.dir = rig.dir, .lanes = 2, .lock = true};
@@ -241,7 +241,7 @@ TEST(a_disk_that_has_room_again_is_full_no_more)
     unwatch(ops);
 }
 
-/* A quota is told by the write alone, and not by how much is free. */
+/* Only a write shows a quota; the amount of free room does not. */
 TEST(a_write_that_found_no_room_is_believed_until_the_next)
 {
     struct file_ops *ops;
@@ -255,7 +255,7 @@ TEST(a_write_that_found_no_room_is_believed_until_the_next)
     unwatch(ops);
 }
 
-/* D3. */
+/* D3: a file gets its name after all its contents are durable. */
 TEST(a_name_comes_behind_all_that_it_stands_for)
 {
     static const enum call order[] = {MAKE, WRITE_BODY, SYNC,       WRITE_HEADER,
@@ -290,8 +290,8 @@ static void on_verified(void *ctx, const struct disk_verified *v)
     (*n)++;
 }
 
-/* Written, read, found at a start and verified: no byte of a page goes through memory of which a
- * crash dump has a copy. */
+/* Written, read, found at a start and verified: no byte of a page passes through memory that a
+ * crash dump includes. */
 TEST(pages_pass_through_no_memory_that_a_crash_dump_holds)
 {
     struct disk_recovery r;
@@ -314,7 +314,7 @@ TEST(pages_pass_through_no_memory_that_a_crash_dump_holds)
     unwatch(ops);
 }
 
-/* Each call of a write in turn. */
+/* Fails each call of a write in turn. */
 TEST(whatever_fails_in_a_write_it_leaves_nothing_and_says_so)
 {
     static const enum call calls[] = {MAKE, WRITE_BODY, WRITE_HEADER, SYNC, RENAME, SYNC_FOLDER};
@@ -331,7 +331,7 @@ TEST(whatever_fails_in_a_write_it_leaves_nothing_and_says_so)
             enum tern_err err = rig_spill_write(&rig, &file);
             char path[RIG_SPILL_PATH];
 
-            if (err == TERN_OK) { /* there are fewer of them */
+            if (err == TERN_OK) { /* there are fewer such calls */
                 assert_true(at > 0);
                 rig_spill_path(&rig, &file, false, path, sizeof path);
                 assert_int_equal(unlink(path), 0);
@@ -382,7 +382,8 @@ TEST(a_read_that_fails_breaks_its_pull_once)
     unwatch(ops);
 }
 
-/* What runs ends, what waits is taken out, and behind the proof nothing is told or written. */
+/* A running read ends, a waiting one is removed, and after the proof nothing is reported or
+ * done. */
 TEST(a_stop_ends_in_quiet)
 {
     struct file_ops *ops;
@@ -417,13 +418,13 @@ TEST(a_stop_ends_in_quiet)
                 assert_int_equal(at[b], 0);
         }
     }
-    disk_read_stop(rig.disk, (struct pull_id){3, 9}); /* one that was never asked for */
+    disk_read_stop(rig.disk, (struct pull_id){3, 9}); /* for a pull without reads */
     rig_spill_events(&rig, 1);
     assert_int_equal(rig.got[0].kind, EV_PULL_QUIET);
     unwatch(ops);
 }
 
-/* The proof does not wait for all that was asked for. */
+/* The proof does not wait for all requested reads. */
 TEST(a_stop_ends_what_runs)
 {
     struct file_ops *ops;
@@ -443,7 +444,7 @@ TEST(a_stop_ends_what_runs)
     unwatch(ops);
 }
 
-/* A file that is dropped is durably so before that is told; one that cannot be is not told. */
+/* A drop is durable before it is reported; a failed one is never reported. */
 TEST(a_drop_that_fails_is_not_told)
 {
     struct disk_drop drop = {0, 0, {4, 0}};
@@ -463,7 +464,7 @@ TEST(a_drop_that_fails_is_not_told)
     unwatch(ops);
 }
 
-/* Extents that wait together are given back with one sync behind them. */
+/* Extents that wait together are punched with one sync after them. */
 TEST(a_hole_is_durable_before_the_disk_is_idle)
 {
     struct disk_drop drop = {0, DISK_BLOCK, {4, 0}};
@@ -499,7 +500,8 @@ static uint32_t punches(void)
     return n;
 }
 
-/* D7: a fetch reads what a store has written anew elsewhere, and its old place is given back. */
+/* D7: a fetch reads an extent that a store has rewritten elsewhere; its old place goes after
+ * that. */
 TEST(d7_what_a_read_asked_for_is_given_back_behind_it)
 {
     struct disk_drop drop;

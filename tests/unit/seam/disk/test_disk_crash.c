@@ -1,6 +1,6 @@
-/* D3 and D8 of the threads that write: what they did to a simulated disk, ended at every step of it
- * and in every way. Files that were told as written are there whole; what was never told is there
- * whole or not; and what is there is as it was written. */
+/* D3 and D8 of the writing threads: their log on a simulated disk, ended at every step and in every
+ * way. Files that were reported as written exist whole; a file that was never reported exists whole
+ * or not at all; and all existing bytes are as they were written. */
 #include "testing/test.h"
 #include "unit/rig/rig_spill_dir.h"
 #include "unit/rig/sim_disk.h"
@@ -18,7 +18,7 @@
 
 struct written {
     struct rig_file f;
-    uint8_t *bytes; /* owned: as it was when it was told as written; NULL: it was not */
+    uint8_t *bytes; /* owned: contents when it was reported as written; NULL: it was not */
     size_t n, at, dropped;
     size_t hole[RIG_SPILL_EXTENTS];
 };
@@ -157,7 +157,7 @@ static void on_event(void *ctx, struct event *ev)
     tally.wrong++;
 }
 
-/* Beside the verification the bytes themselves, where it is known what they were. */
+/* Besides the verification, compares the bytes, where they are known. */
 static bool bytes_right(const struct written *w, const struct disk_extent *e)
 {
     const uint8_t *bytes;
@@ -244,8 +244,8 @@ TEST(the_writers_encrypted_files_survive_a_crash_at_any_step)
     end();
 }
 
-/* A file whose sync or write failed was told as not written: none of it counts, and none is wrong.
- */
+/* A file whose sync or write failed was reported as not written: none of it counts, and none is
+ * wrong. */
 TEST(errors_of_the_disk_lose_nothing_that_was_told_as_written)
 {
     uint32_t failed = 0;

@@ -1,5 +1,5 @@
-/* Bodies and heads under AES-256-GCM: figures of another implementation, pieces of any length, and
- * nothing opens that is not what was sealed. Once a context is made nothing allocates. */
+/* Bodies and heads under AES-256-GCM: values of another implementation, pieces of any length, and
+ * nothing opens that differs from what was sealed. After a context is made nothing allocates. */
 #include "testing/test.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void count_free(void *p, const char *file, int line)
     free(p);
 }
 
-/* Before OpenSSL allocates anything, else it refuses. */
+/* Runs before OpenSSL allocates anything, otherwise OpenSSL refuses. */
 __attribute__((constructor)) static void count_allocations(void)
 {
     if (CRYPTO_set_mem_functions(count_malloc, count_realloc, count_free) != 1)
@@ -104,8 +104,8 @@ FIXTURE(nothing)
 
 TEST_GROUP(fill, nothing);
 
-/* AES-256-GCM under HMAC-SHA256 of the key's label, as an implementation of its own gives it that
- * agrees with cases 13 and 14 of the GCM specification: another daemon's files are to be read. */
+/* AES-256-GCM under HMAC-SHA256 of the key's label, as computed by a separate implementation that
+ * agrees with cases 13 and 14 of the GCM specification: a daemon must read other daemons' files. */
 static const struct figure_counts {
     enum disk_key key;
     uint8_t cipher[40], tag[DISK_TAG_BYTES];

@@ -1,5 +1,5 @@
-/* The footer of a file: what is added comes back, in the clear and encrypted; nothing that was
- * changed in it is taken, and nothing whose extents do not fill the file. */
+/* The footer of a file: its contents are read back, in the clear and encrypted; a footer with any
+ * changed bit is refused, and so is one whose extents do not fill the file. */
 #include "testing/test.h"
 #include "unit/rig/rig_disk.h"
 
@@ -35,7 +35,7 @@ static struct disk_crypt *crypt_of(const uint8_t *k)
     return c;
 }
 
-/* gap: bytes between the first extent and the second, where nothing is said to be. */
+/* gap: bytes between the first extent and the second that belong to no extent. */
 static void make(struct disk_crypt *crypt, uint64_t gap)
 {
     struct disk_place at = {file_header.file, DISK_BLOCK};
@@ -110,7 +110,7 @@ TEST(a_footer_comes_back)
     comes_back(NULL);
 }
 
-/* Every bit of the header and of the body but for what fills it up, which says nothing. */
+/* Flips every bit of the header and of the body, except the body's unused padding. */
 static uint32_t flip_all(struct disk_crypt *crypt)
 {
     struct disk_footer_header h;
@@ -148,7 +148,7 @@ TEST(a_footer_whose_extents_leave_a_gap_is_not_taken)
     unmake();
 }
 
-/* Under a checksum that agrees: the bytes that a field of the body or of the header says. */
+/* Wrong fields under a valid checksum: in the header, and bytes of the first extent in the body. */
 TEST(a_footer_that_lies_is_not_taken)
 {
     struct disk_footer_header h, lie;
@@ -181,7 +181,7 @@ TEST(a_footer_that_lies_is_not_taken)
         taken += open_copy(NULL, RIG_DISK_TENANT, &r) == DISK_FAULT_NONE;
         m.memory[DISK_BLOCK + at] ^= 0xff;
     }
-    /* What it may say anything of: namespace, layout, chains, list and meta sums. */
+    /* Fields that may have any value: namespace, layout, chains, list and meta sums. */
     assert_int_equal(taken, 16 + 8 + 8 + 8 + 8 + 8);
     unmake();
 }
@@ -237,7 +237,7 @@ TEST(a_footer_that_was_forged_is_told_by_the_tag)
     disk_put_footer_header(m.memory, &lie, RIG_DISK_TENANT);
     assert_int_equal(open_copy(crypt, RIG_DISK_TENANT, &r), DISK_FAULT_CHECKSUM);
     lie = h;
-    m.memory[DISK_BLOCK + 99] ^= 1; /* under a sum that agrees */
+    m.memory[DISK_BLOCK + 99] ^= 1; /* under a valid sum */
     lie.body_sum = checksum_unit(m.memory + DISK_BLOCK, h.body_bytes);
     disk_put_footer_header(m.memory, &lie, RIG_DISK_TENANT);
     assert_int_equal(open_copy(crypt, RIG_DISK_TENANT, &r), DISK_FAULT_CHECKSUM);
@@ -245,7 +245,7 @@ TEST(a_footer_that_was_forged_is_told_by_the_tag)
     disk_put_footer_header(m.memory, &h, RIG_DISK_TENANT);
     assert_int_equal(open_copy(crypt, RIG_DISK_TENANT, &r), DISK_FAULT_NONE);
     lie = h;
-    lie.incarnation++; /* the trailer says so, too */
+    lie.incarnation++; /* the trailer agrees with it */
     m.trailer.incarnation++;
     disk_put_footer_header(m.memory, &lie, RIG_DISK_TENANT);
     assert_int_equal(open_copy(crypt, RIG_DISK_TENANT, &r), DISK_FAULT_CHECKSUM);

@@ -1,6 +1,6 @@
-/* The bytes of the disk tier's files: what is put comes back, no bit of a block can turn unnoticed,
- * and a field that lies under a checksum that agrees is named by its fault. The offsets below are
- * the format's: who moves a field has made another version. */
+/* The bytes of the disk tier's files: fields are read back, a changed bit of a block is always
+ * noticed, and a wrong field under a valid checksum is named by its fault. The offsets below are
+ * the format's: moving a field makes another version. */
 #include "testing/test.h"
 #include "unit/rig/rig_disk.h"
 
@@ -354,7 +354,7 @@ TEST(an_extent_ends_within_its_file)
     assert_int_equal(disk_get_extent(block, extent_at, 0, RIG_DISK_TENANT, &is), DISK_FAULT_SHAPE);
 }
 
-/* What a header says at most: all of these at once, and one more of any is too many. */
+/* The largest header: all fields at their maximum at once; one more of any is refused. */
 TEST(the_largest_extent_is_taken_and_nothing_larger)
 {
     struct disk_head most = {.nruns = 2, .extent = {.part = DISK_HISTORY, .place = extent_at}}, h;
@@ -404,8 +404,8 @@ TEST(extents_that_say_something_else_do_not_agree)
     struct disk_extent a = make_head(DISK_HISTORY, 5).extent;
     uint32_t counted = 0;
 
-    /* Byte by byte: what may differ is where it lies in no file, what a run has counted, and
-     * where the one before it lies, which may be there twice. */
+    /* Byte by byte: only the fields outside the file, the counts of a run, and the place of the
+     * parent, which may exist twice, may differ. */
     for (size_t i = 0; i < sizeof a; i++) {
         struct disk_extent b = a;
         bool may = (i >= offsetof(struct disk_extent, tenant) &&

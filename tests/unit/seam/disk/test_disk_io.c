@@ -1,5 +1,5 @@
-/* The disk tier on a real directory, with O_DIRECT where that has it: what was written comes back,
- * a start finds it, what was dropped goes; one daemon a directory. */
+/* The disk tier on a real directory, with O_DIRECT where the directory supports it: written data is
+ * read back, a start finds it, a drop removes it; one daemon a directory. */
 #include "testing/test.h"
 #include "unit/rig/rig_spill_dir.h"
 
@@ -26,7 +26,7 @@ FIXTURE(drop_rig)
 
 TEST_EACH(NULL, drop_rig);
 
-/* ------------------------------------------------------------------ there and back */
+/* ------------------------------------------------------------------ written and read back */
 
 static void there_and_back(uint32_t tenant, uint32_t pool)
 {
@@ -45,7 +45,7 @@ TEST(what_is_written_comes_back_byte_for_byte)
 {
     rig_spill_start(&rig, false);
     there_and_back(0, 0);
-    there_and_back(1, 2); /* one region travels, and the other gets its bytes */
+    there_and_back(1, 2); /* one region moves, and the other gets its bytes */
     assert_int_equal(rig_spill_stats(&rig).files_written, 2);
     assert_int_equal(rig_spill_stats(&rig).corrupt, 0);
     assert_false(rig_spill_stats(&rig).full || rig_spill_stats(&rig).failing);
@@ -56,7 +56,7 @@ TEST(what_is_written_comes_back_byte_for_byte)
     assert_int_equal(rig_spill_alike(&rig, &file), RIG_SPILL_ALL(file.write.npages));
 }
 
-/* Each chunk of the file says what the format says: read here by that alone. */
+/* Each chunk of the file is as the format defines it: read here by the definition alone. */
 TEST(a_file_lies_as_the_format_says)
 {
     uint64_t n, at = DISK_BLOCK;
@@ -228,7 +228,7 @@ static void start_finds(void)
     assert_int_equal(heard.noted, 0);
     assert_int_equal(r.extents, 4);
     assert_int_equal(rig_spill_read(&rig, &file, 0, 16),
-                     RIG_SPILL_ALL(16)); /* the lane is as it was */
+                     RIG_SPILL_ALL(16)); /* the lane is unchanged */
     assert_int_equal(disk_verify(&rig.config, verify, NULL, &why), TERN_OK); /* beside it */
     assert_int_equal(heard.verified, 4);
     assert_int_equal(heard.wrong, 0);
@@ -302,7 +302,7 @@ TEST(what_is_dropped_is_given_back)
     assert_false(disk_idle(rig.disk));
     for (uint32_t i = 0; i < 5000 && !disk_idle(rig.disk); i++)
         rig_spill_quiet_ms(&rig, 1);
-    assert_int_equal(rig.ngot, 1); /* that of the write: an extent's end is not told */
+    assert_int_equal(rig.ngot, 1); /* the write's; the end of an extent is not reported */
     assert_true(disk_idle(rig.disk));
     assert_int_equal(rig_spill_stats(&rig).punched_bytes, bytes);
     assert_true(blocks_of(&file) <= before - bytes + 2 * DISK_BLOCK);
@@ -314,7 +314,7 @@ TEST(what_is_dropped_is_given_back)
     assert_int_equal(rig.got[0].dropped.file, 4);
     assert_int_equal(rig_spill_files(&rig, 0), 0);
     assert_int_equal(rig_spill_stats(&rig).dropped_files, 1);
-    disk_drop(rig.disk, &drop); /* it is gone already */
+    disk_drop(rig.disk, &drop); /* it has gone already */
     rig_spill_events(&rig, 1);
     assert_int_equal(rig.got[0].kind, EV_DISK_DROPPED);
 }
@@ -353,7 +353,7 @@ TEST(a_file_system_without_o_direct_does_and_is_told_of)
     there_and_back(0, 0);
 }
 
-/* Files in work are finished, those that wait are not begun, and nothing hangs. */
+/* Files in progress are finished, waiting ones are not begun, and nothing hangs. */
 TEST(a_disk_that_is_destroyed_leaves_whole_files)
 {
     static struct rig_file files[4];
@@ -384,7 +384,7 @@ TEST(what_a_disk_takes_is_said_before)
     assert_true(disk_bytes(&rig.config) < 64u << 20);
 }
 
-/* ------------------------------------------------------------------ what is not there any more */
+/* ------------------------------------------------------------------ files that are gone */
 
 static void remove_one(const struct rig_file *f)
 {
@@ -394,7 +394,7 @@ static void remove_one(const struct rig_file *f)
     assert_int_equal(unlink(path), 0);
 }
 
-/* The core is told which file it is, ahead of the pages, of which none is right. */
+/* The core receives the file's number, ahead of the pages, none of which is right. */
 TEST(d4_a_file_that_is_gone_is_told_of)
 {
     rig_spill_start(&rig, false);
@@ -413,7 +413,7 @@ TEST(d4_a_file_that_is_gone_is_told_of)
     assert_false(rig_spill_stats(&rig).failing || rig_spill_stats(&rig).gone);
 }
 
-/* The folder itself: one write fails, so that it is told, and the next one makes it anew. */
+/* The folder itself: one write fails, so that it is reported, and the next creates it again. */
 TEST(d4_a_folder_that_is_gone_is_told_of_and_made_anew)
 {
     char command[RIG_SPILL_PATH + 16];

@@ -1,4 +1,4 @@
-/* The key of the disk tier: 32 bytes or 64 digits, and nobody else's to read. */
+/* The key of the disk tier: 32 bytes or 64 digits, and readable by its owner alone. */
 #include "seam/disk/disk_key.h"
 
 #include <sys/stat.h>
@@ -38,7 +38,7 @@ TEST(disk_key_is_bytes_or_digits)
     assert_memory_equal(key, raw, sizeof raw);
     assert_int_equal(read_bytes(DIGITS "\n", 65, 0400), TERN_OK);
     assert_memory_equal(key, raw, sizeof raw);
-    raw[31] = '\n'; /* a byte of a key as any other */
+    raw[31] = '\n'; /* a byte of a key like any other */
     assert_int_equal(read_bytes(raw, sizeof raw, 0600), TERN_OK);
     assert_memory_equal(key, raw, sizeof raw);
 }
@@ -57,7 +57,7 @@ TEST(disk_key_of_another_length_or_alphabet_is_none)
     assert_int_equal(read_bytes("g" DIGITS, 64, 0600), TERN_INVALID);
     assert_int_equal(read_bytes(DIGITS " ", 65, 0600), TERN_INVALID);
     assert_int_equal(read_bytes(&(DIGITS DIGITS "g")[65], 64, 0600), TERN_INVALID);
-    assert_memory_equal(key, none, sizeof none); /* not even a part of it */
+    assert_memory_equal(key, none, sizeof none); /* no part of it is left */
 }
 
 TEST(disk_key_that_others_may_read_is_refused)

@@ -1,6 +1,6 @@
-/* What a start finds on the disk. D8: a crash at any instant leaves whole files and leftovers, and
- * never wrong bytes; fault 34: a write that was torn, went elsewhere or nowhere, and rot, cost the
- * extents that they hit, which are named by what is wrong with them. */
+/* Recovery: what a start finds on the disk. D8: a crash at any instant leaves whole files and
+ * leftovers, and never wrong bytes; fault 34: a torn, misdirected or lost write, and rot, cost only
+ * the extents that they hit, and the report names the fault of each. */
 #include "testing/test.h"
 #include "unit/rig/rig_disk_world.h"
 
@@ -112,7 +112,7 @@ TEST(fault_35_a_sync_that_fails_loses_nothing_that_was_told_as_written)
            t.crashes, syncs_failed, t.lost);
 }
 
-/* D3's order is what the tests above see: each of these writers breaks one thing of it. */
+/* The tests above depend on D3's order: each of these writers breaks one part of it. */
 TEST(a_writer_that_breaks_the_order_is_found)
 {
     struct world_tally headers = crash_worlds(2, false, RIG_DISK_HEADERS_FIRST, 0);
@@ -129,7 +129,7 @@ TEST(a_writer_that_breaks_the_order_is_found)
 
 /* ---- faults of the disk ---- */
 
-/* What was lost is not held against anybody here; what is there and called good is right. */
+/* Lost extents are allowed here; those that exist and count as good are right. */
 static void suffer(const struct sim_disk_faults *kind, uint32_t worlds, bool encrypt,
                    struct world_tally *tally, struct sim_disk_hits *hits)
 {
@@ -312,7 +312,7 @@ WORLD_TEST(what_is_removed_does_not_come_back)
     sim_disk_put(s.disk, name, s.bytes, s.n);
     memset(s.bytes, 0x11, s.n);
     recover_scene(&s);
-    after = sim_disk_crash(s.disk, sim_disk_steps(s.disk), 0); /* nothing survives unsynced */
+    after = sim_disk_crash(s.disk, sim_disk_steps(s.disk), 0); /* nothing unsynced survives */
     assert_null(sim_disk_bytes(after, name, &n));
     assert_null(sim_disk_bytes(after, s.name, &n));
     sim_disk_free(after);
@@ -337,8 +337,8 @@ WORLD_TEST(a_header_that_is_torn_costs_its_extent_alone)
     }
 }
 
-/* The footer has it all, and is not believed: an extent of another file, of the same file at
- * another place, of an earlier daemon, and one with other bytes than the footer says. */
+/* The footer is complete, and yet the extent counts: one of another file, of another place in the
+ * file, of an earlier daemon, and one with other bytes than the footer has. */
 WORLD_TEST(a_footer_is_not_believed_over_the_extent)
 {
     uint32_t n = world.file[0].nextents - 1;
@@ -371,7 +371,7 @@ WORLD_TEST(a_footer_is_not_believed_over_the_extent)
     }
 }
 
-/* What an earlier daemon wrote into the same blocks: an extent, and a whole footer. */
+/* Bytes of an earlier daemon in the same blocks: an extent, and a whole footer. */
 WORLD_TEST(an_earlier_daemons_bytes_are_not_taken)
 {
     struct rig_disk_file old = world.file[2];
@@ -398,7 +398,7 @@ WORLD_TEST(an_earlier_daemons_bytes_are_not_taken)
     sim_disk_free(s.disk);
 }
 
-/* Under sums that agree: a key at a position that is none of the extent's. */
+/* Under valid sums: a key at a position outside the extent. */
 WORLD_TEST(keys_that_are_not_the_extents_are_not_taken)
 {
     uint32_t tried = 0;
@@ -425,7 +425,7 @@ WORLD_TEST(keys_that_are_not_the_extents_are_not_taken)
     assert_true(tried > 0);
 }
 
-/* Without a footer extents are found one behind the other; of file 0 the second is a hole. */
+/* Without a footer extents are found one behind the other; in file 0 the second is a hole. */
 WORLD_TEST(without_a_footer_extents_are_found_up_to_the_first_that_is_not_good)
 {
     for (uint32_t file = 0; file < WORLD_FILES; file += 2) {
@@ -497,7 +497,7 @@ WORLD_TEST(a_file_of_another_number_is_not_taken)
     sim_disk_free(s.disk);
 }
 
-/* A folder that was renamed costs nothing: an operator has to say what becomes of it. */
+/* A renamed folder loses nothing: an operator has to decide about it. */
 WORLD_TEST(a_file_of_another_tenant_is_refused_and_stays)
 {
     struct scene s = scene_of(2);
@@ -515,7 +515,7 @@ WORLD_TEST(a_file_of_another_tenant_is_refused_and_stays)
     sim_disk_free(s.disk);
 }
 
-/* Of every length: what is cut off is lost, and what is there is taken if it is whole. */
+/* A file cut at every length: the part beyond is lost, the rest is used as far as it is whole. */
 WORLD_TEST(a_file_that_was_cut_off_gives_what_is_left)
 {
     struct scene whole = scene_of(2);
@@ -570,7 +570,7 @@ WORLD_TEST(a_newer_format_is_refused_and_nothing_is_removed)
     sim_disk_free(s.disk);
 }
 
-/* One bit of the version is rot and no newer format. */
+/* One changed bit of the version is rot and no newer format. */
 WORLD_TEST(a_version_that_is_rotten_refuses_nothing)
 {
     struct scene s = scene_of(4);
@@ -607,8 +607,8 @@ WORLD_TEST(what_could_not_be_read_is_not_removed)
 
 /* ---- rot, all over a file ---- */
 
-/* Each byte of each block in turn, here one of 131: what it hits is not called good any more, and
- * what it does not hit is as it was. */
+/* Each byte of each block in turn, here one of 131: an extent that is hit is not good any more, and
+ * the others are unchanged. */
 static void rot_everywhere(void)
 {
     uint32_t hits = 0, silent = 0;
@@ -655,7 +655,7 @@ static void refused_for_its_key(const struct scene *s)
     assert_true(is_there(s));
 }
 
-/* A key that was mistyped costs nothing. */
+/* A mistyped key loses nothing. */
 TEST_WITH(files_of_another_key_are_refused_and_stay, world_start_encrypted, world_stop)
 {
     struct disk_config config = world.config;
@@ -702,7 +702,7 @@ static void put_sum(uint8_t *block)
     memcpy(block + DISK_BLOCK - 8, &sum, sizeof sum);
 }
 
-/* By who has no key, under a checksum that agrees: any byte of a header, and one in the clear. */
+/* Changed without the key, under a valid checksum: any byte of a header, and one in the clear. */
 TEST_WITH(a_header_that_was_forged_is_told_by_the_tag, world_start_encrypted, world_stop)
 {
     uint32_t told = 0, n;
@@ -731,7 +731,7 @@ TEST_WITH(a_header_that_was_forged_is_told_by_the_tag, world_start_encrypted, wo
     assert_true(told > n * 200);
 }
 
-/* By who has the key, and would be wrong: the footer, and without it the body's own tag. */
+/* Changed by somebody with the key: the footer shows it, or without one the body's own tag. */
 TEST_WITH(a_header_says_what_its_body_was_sealed_with, world_start_encrypted, world_stop)
 {
     uint32_t n;

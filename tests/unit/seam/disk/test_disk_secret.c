@@ -1,4 +1,4 @@
-/* What is encrypted comes back with its key and tells nothing without it. */
+/* Encrypted data can be read with its key, and reveals nothing without it. */
 #include "testing/test.h"
 #include "unit/rig/rig_spill_dir.h"
 
@@ -23,7 +23,7 @@ FIXTURE(drop_rig)
 
 TEST_EACH(NULL, drop_rig);
 
-/* A file like the usual one whose every number is found in no other bytes by chance. */
+/* A file like the usual one whose numbers occur nowhere else in its bytes by chance. */
 static void make_file(uint64_t number, uint64_t seed)
 {
     struct prng p;
@@ -59,7 +59,7 @@ static struct disk_crypt *crypt_of(void)
     return crypt;
 }
 
-/* The head of each extent, opened in a copy of its block. */
+/* Opens the head of each extent, in a copy of its block. */
 static void open_heads(const uint8_t *bytes, uint64_t n, struct disk_head *ret)
 {
     struct disk_crypt *crypt = crypt_of();
@@ -75,7 +75,7 @@ static void open_heads(const uint8_t *bytes, uint64_t n, struct disk_head *ret)
     disk_crypt_destroy(crypt);
 }
 
-/* Of the footer's body in the clear. */
+/* Checksum of the footer's body in the clear. */
 static uint64_t footer_sum(const uint8_t *bytes, uint64_t n)
 {
     struct disk_crypt *crypt = crypt_of();
@@ -108,7 +108,7 @@ static void look_for(struct search *s, const void *what, size_t length)
     s->found += memmem(s->bytes, s->n, what, length) != NULL ? 1 : 0;
 }
 
-/* Whatever is made of tokens, of keys, of a namespace or of pages, and these themselves. */
+/* Looks for all values made of tokens, keys, a namespace or pages, and for these themselves. */
 static void look_for_all(struct search *s)
 {
     struct disk_head head[RIG_SPILL_EXTENTS];
@@ -143,7 +143,7 @@ static void look_for_all(struct search *s)
     }
 }
 
-/* What can be found where there is no key, and nothing of it where there is one. */
+/* Without encryption all of these can be found, with it none. */
 TEST(nothing_is_told_without_the_key)
 {
     for (uint32_t encrypt = 0; encrypt < 2; encrypt++) {
@@ -179,7 +179,7 @@ static uint8_t *written(uint64_t seed, uint64_t *ret_n)
     return bytes;
 }
 
-/* Bytes that are the same at the same place, where 8 of them side by side are. */
+/* Counts equal bytes at equal places, in runs of at least 8. */
 static uint64_t same_bytes(const uint8_t *a, const uint8_t *b, uint64_t n)
 {
     uint64_t same = 0;
@@ -192,9 +192,9 @@ static uint64_t same_bytes(const uint8_t *a, const uint8_t *b, uint64_t n)
 }
 
 #define NONCE_AT                                                                                   \
-    112 /* of an extent's header: all in front of it says where it lies and whose it is */
+    112 /* of an extent's header: the fields before it are the extent's place and owner */
 
-/* Of a footer's header what is in front of its nonce says lengths, too. */
+/* A footer's header also has lengths before its nonce. */
 static void footers_alike(const uint8_t *a, const uint8_t *b, const struct disk_trailer *t)
 {
     const uint64_t at = t->footer_at, nonce = at + 120, sums = at + 136;
@@ -207,8 +207,8 @@ static void footers_alike(const uint8_t *a, const uint8_t *b, const struct disk_
     assert_int_equal(same_bytes(a + at + DISK_BLOCK, b + at + DISK_BLOCK, bytes), 0);
 }
 
-/* Two files of one number: what is in the clear is the same whatever they hold, and all else is
- * other bytes even if they hold the same. */
+/* Two files of one number: the clear parts are equal whatever the files contain, and all else
+ * differs even if the contents are equal. */
 static void differ(const uint8_t *a, const uint8_t *b, uint64_t n)
 {
     struct disk_trailer t;
@@ -253,7 +253,7 @@ TEST(what_is_encrypted_comes_back)
 {
     rig_spill_start(&rig, true);
     for (uint32_t tenant = 0; tenant < 2; tenant++) {
-        const uint32_t pool = 2 * tenant; /* of tenant 1 one region travels */
+        const uint32_t pool = 2 * tenant; /* of tenant 1 one region moves */
 
         rig_file_usual(&rig, &file, tenant, pool, 4);
         assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
@@ -281,7 +281,7 @@ TEST(no_two_extents_have_the_same_nonce)
     free(bytes);
 }
 
-/* They have one nonce: what is known of one must not open the other. */
+/* A head and its body share one nonce: known text of the one must not open the other. */
 TEST(a_head_and_its_body_have_key_streams_of_their_own)
 {
     const size_t from = DISK_ASSOCIATED + DISK_TAG_BYTES, length = 256; /* of tokens, too */
@@ -315,7 +315,7 @@ static void on_event(void *ctx, struct event *event)
     (void)ctx, (void)event;
 }
 
-/* What is written and read behind a start is so by the contexts of the threads. */
+/* After a start, the threads read and write with their own contexts. */
 TEST(the_keys_bytes_are_forgotten_when_the_start_is_over)
 {
     static const uint8_t none[DISK_KEY_BYTES];

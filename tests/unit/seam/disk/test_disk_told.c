@@ -1,5 +1,4 @@
-/* What the disk tier's figures say of its troubles, so that operators are told what it is, and of
- * which file. */
+/* The disk tier's figures about its troubles, from which operators learn the cause and the file. */
 #include "testing/test.h"
 #include "unit/rig/rig_spill_dir.h"
 
@@ -41,7 +40,7 @@ static struct disk_stats stats(void)
     return s;
 }
 
-/* A disk that takes no writes any more often still reads. */
+/* A disk that no longer takes writes often still reads. */
 TEST(reads_that_work_do_not_end_that_writes_fail)
 {
     open_rig();

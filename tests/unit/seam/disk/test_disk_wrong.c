@@ -1,5 +1,5 @@
-/* What is wrong is neither stored nor served: pages that changed, memory that is gone, bytes that
- * rot, extents that are others, files that are cut off. */
+/* Wrong data is neither stored nor served: changed pages, lost memory, rotten bytes, wrong extents,
+ * files that are cut off. */
 #include "testing/test.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/rig/rig_spill_dir.h"
@@ -42,7 +42,7 @@ TEST(a_page_that_changed_before_the_write_ends_it)
     assert_false(rig_spill_stats(&rig).failing || rig_spill_stats(&rig).full);
 }
 
-/* Fault 40: a touch of memory that is gone costs the page, and not the daemon. */
+/* Fault 40: a touch of lost memory costs the page, and not the daemon. */
 TEST(memory_that_is_gone_ends_a_write_and_costs_a_read_its_page)
 {
     uintptr_t at;
@@ -68,7 +68,7 @@ TEST(memory_that_is_gone_ends_a_write_and_costs_a_read_its_page)
     lost_close(&lost);
 }
 
-/* Of the extent that a byte is flipped in, by page or as a whole. */
+/* Flips bytes in an extent, by page or in the extent as a whole. */
 static void flips(bool whole_extent)
 {
     const uint32_t n = file.write.npages;
@@ -104,7 +104,7 @@ TEST(a_byte_that_rots_costs_the_pages_that_it_may_be_of)
                      RIG_SPILL_ALL(16) & ~(RIG_SPILL_ALL(8) << 6));
     rig_spill_flip(&rig, &file, second + DISK_BLOCK + 2);
     rig_spill_flip(&rig, &file,
-                   second + DISK_BLOCK + file.place[9].body_at - 1); /* of a page's neighbour */
+                   second + DISK_BLOCK + file.place[9].body_at - 1); /* of a neighbouring page */
     assert_int_equal(rig_spill_read(&rig, &file, 0, 16), RIG_SPILL_ALL(16) & ~(1ull << 8));
     assert_false(rig_spill_stats(&rig).failing);
 }
@@ -115,7 +115,7 @@ TEST(a_byte_that_rots_in_what_is_encrypted_costs_the_extent)
     rig_file_usual(&rig, &file, 0, 0, 4);
     assert_int_equal(rig_spill_write(&rig, &file), TERN_OK);
     flips(true);
-    for (uint32_t i = 0; i < 16; i++) { /* and not the pages asked for alone */
+    for (uint32_t i = 0; i < 16; i++) { /* all pages, not only those asked for */
         rig_spill_flip(&rig, &file,
                        file.place[13].extent.place.offset + DISK_BLOCK + file.place[13].body_at);
         assert_int_equal(rig_spill_read(&rig, &file, i, 1), i >= 6 && i < 14 ? 0 : 1);
@@ -124,7 +124,7 @@ TEST(a_byte_that_rots_in_what_is_encrypted_costs_the_extent)
     }
 }
 
-/* What stands there is whole, but it is not what was looked for. */
+/* The extent at that place is whole, but it is not the one that was looked for. */
 TEST(an_extent_that_is_another_one_is_not_believed)
 {
     uint8_t *bytes;
@@ -171,5 +171,5 @@ TEST(a_file_that_is_cut_or_gone)
     rig_spill_events(&rig, 2);
     assert_int_equal(rig.got[0].kind, EV_DISK_DROPPED);
     assert_int_equal(rig.got[1].pulled.ok[0], 0);
-    assert_false(rig_spill_stats(&rig).failing); /* it is not the disk's fault */
+    assert_false(rig_spill_stats(&rig).failing); /* not the disk's fault */
 }
