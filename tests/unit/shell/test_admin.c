@@ -1,5 +1,5 @@
-/* Admin answers about a small core with two tenants: counts that add up, lists that come whole in
- * pages of any size, and nothing of one tenant told to another. */
+/* Admin answers about a small core with two tenants: counts that add up, lists that are complete in
+ * pages of any size, and no answer that shows one tenant's data to another. */
 #include "unit/shell/test_admin_rig.h"
 
 /* ---- status ---- */
@@ -32,7 +32,7 @@ TEST(status_has_the_keys_and_its_pages_add_up)
                  " {'group': 'group0'}]");
 }
 
-/* Operators hear of each, and a tenant of itself alone. */
+/* Operators see the refusals of each tenant, and a tenant only its own. */
 TEST(status_tells_what_each_tenant_was_refused)
 {
     const struct op_result results[] = {
@@ -98,7 +98,7 @@ TEST(tree_tells_the_path_of_a_prefix)
         pages += (uint32_t)number_of(row, "pages");
         roots += root;
         deepest = number_of(row, "depth") > deepest ? (uint32_t)number_of(row, "depth") : deepest;
-        /* A root is held by an open session without tokens. */
+        /* An open session without tokens pins a root. */
         tells(row, "{'refs': {'device': %d}, 'visible': true}", root);
     }
     assert_int_equal(pages, 3 + 2);
@@ -108,7 +108,7 @@ TEST(tree_tells_the_path_of_a_prefix)
     tells(s.answer, "{'tree': [{'pool': 1}, {'pool': 1}, {'pool': 1}]}");
 }
 
-/* E8: an engine is told of while something waits for its steps too long, to its tenant too. */
+/* E8: the status names an engine whose steps are waited for too long, also for its tenant. */
 TEST(status_tells_which_engines_have_lost_a_process)
 {
     tells(ask("status"), "{'engines_stuck': []}");
@@ -138,7 +138,7 @@ TEST(status_tells_which_engines_do_not_step)
           s.config->deadlines.step_alarm_ms);
     assert_ok(ask_with("status", NULL, 1)); /* the other tenant */
     tells(s.answer, "{'steps_overdue': []}");
-    s.ctx.now_ns = s.b.rig->now_ns; /* one that jumped is told of at once */
+    s.ctx.now_ns = s.b.rig->now_ns; /* one that jumped is named at once */
     rig_step_done(s.b.rig, s.b.e.id, 0, UINT64_MAX);
     tells(ask("status"), "{'steps_overdue': [{'done_step': %lld, 'jumped': true}]}",
           (long long)INT64_MAX);
@@ -148,7 +148,6 @@ TEST(status_tells_which_engines_do_not_step)
     tells(ask("status"), "{'steps_overdue': []}");
 }
 
-/* The age grows by the clock alone: nothing needs to happen in the core for it. */
 /* ---- tiers and refs ---- */
 
 static json_t *node_row(const struct bench *b, const uint32_t *tokens, uint32_t depth)
@@ -163,15 +162,14 @@ static json_t *session_row(const struct rig_session *of)
     return row_with("sessions", "session", session_id_pack(of->id));
 }
 
-/* Rows of another core than the scene's own. */
+/* Makes `host` the core of the answers, in place of the scene's own. */
 static void scene_of(const struct bench *host)
 {
     s.ctx.core = host->rig->core;
     s.ctx.now_ns = host->rig->now_ns;
 }
 
-/* A session goes away to the host: what its row, its node's and the pools' say before, and after.
- */
+/* A session is retracted to the host: its row, its node's and the pools', before and after. */
 TEST(a_retracted_session_is_told_with_its_ref_and_since_when)
 {
     struct bench host = host_bench(4, 16, 16);
@@ -197,7 +195,8 @@ TEST(a_retracted_session_is_told_with_its_ref_and_since_when)
     tells(node_row(&host, tokens, 12), "{'tier': 'host', 'pages': 0}");
 }
 
-/* Pools: the host tier is a row of its own, the two name each other; status adds it up. */
+/* Pools: the host tier has a row of its own, the two rows name each other, and the status adds
+ * both. */
 TEST(host_tiers_are_pools_of_their_own)
 {
     struct bench host = host_bench(4, 16, 12);
@@ -216,8 +215,8 @@ TEST(host_tiers_are_pools_of_their_own)
           512 * 13);
 }
 
-/* Borrowed pages are counted once, however many sessions have them in their tables, and of whatever
- * engine, and not where that would take too long. */
+/* Borrowed pages are counted once, however many sessions of whatever engine have them in their
+ * tables, and not at all if counting would take too long. */
 TEST(borrowed_pages_and_pins_are_told)
 {
     struct bench host = host_bench(4, 16, 0);
@@ -235,7 +234,7 @@ TEST(borrowed_pages_and_pins_are_told)
     rig_match(second, tokens, 12);
     tells(row_of("pools", 0, 1),
           "{'other_tier': null, 'groups': [{'borrowed': 3, 'snapshot': 3}]}");
-    s.visits = 3; /* as many as there are, then one fewer */
+    s.visits = 3; /* as many as needed, then one fewer */
     tells(row_of("pools", 0, 1), "{'groups': [{'borrowed': 3}]}");
     s.visits = 2;
     tells(row_of("pools", 0, 1), "{'groups': [{'borrowed': null, 'snapshot': 3}]}");
@@ -249,7 +248,7 @@ TEST(borrowed_pages_and_pins_are_told)
 
 /* ---- paging ---- */
 
-/* Puts the pages of a list together; every page at most `limit` rows in at most `cap` bytes. */
+/* Joins the pages of a list; every page has at most `limit` rows in at most `cap` bytes. */
 static json_t *whole_list(const char *command, const char *limit, size_t cap)
 {
     json_t *all = json_array();
@@ -289,7 +288,7 @@ TEST(paged_lists_are_the_same_at_every_size)
         for (size_t cap = 1; cap < 2000; cap += 7) {
             got = whole_list(commands[i], "limit=4096", cap);
             if (got == NULL) {
-                assert_int_equal(answered, 0); /* only while the largest row does not fit */
+                assert_int_equal(answered, 0); /* only before the largest row fits */
                 continue;
             }
             answered++;
@@ -317,7 +316,7 @@ TEST(status_is_whole_or_busy_at_every_size)
 
 /* ---- tickets ---- */
 
-/* Its text is told to nobody but its engine. */
+/* The ticket's text is shown to its engine alone. */
 TEST(tickets_are_shown_and_counted)
 {
     struct ticket t = ticket_stands();
@@ -366,7 +365,7 @@ TEST(sessions_say_what_their_records_have)
     tells(ask("records"), none);
 }
 
-/* What a turn that never ended may touch is its engine's, and of no session. */
+/* Pages that a turn that never ended may touch belong to its engine, and to no session. */
 TEST(records_that_are_held_are_told_of_their_tenant)
 {
     struct recorder r = recorder_of_other();
@@ -434,7 +433,7 @@ TEST(lists_are_of_one_tenant_engine_or_peer)
         assert_err(TERN_INVALID, ask_with(refused[i][0], refused[i][1], NONE));
     ask_with("peers", "engine=e", NONE);
     assert_string_equal(s.why, "peers takes no 'engine'");
-    assert_ok(ask_with("sessions", "tenant=first", 1)); /* a tenant hears of itself alone */
+    assert_ok(ask_with("sessions", "tenant=first", 1)); /* a tenant sees only itself */
     tells(s.answer, "{'sessions': [{'tenant': 'second'}]}");
 }
 
@@ -459,7 +458,7 @@ TEST(questions_that_are_wrong_are_refused)
     tells(s.answer, "{'tree': []}");
 }
 
-/* Asking must not change anything: the arena is the same after every question. */
+/* Questions must not change anything: the arena is the same after each. */
 TEST(questions_change_nothing)
 {
     static const char *const commands[] = {"status",  "pools", "sessions",  "records",

@@ -1,4 +1,4 @@
-/* What the doctor says of the regions of memory, and of what queue pairs are made with. */
+/* The doctor's answers about memory regions, and about the settings of queue pairs. */
 #include "unit/shell/test_admin_rig.h"
 
 FIXTURE(start_doctor)
@@ -25,7 +25,7 @@ FIXTURE(stop_doctor)
     return 0;
 }
 
-/* The first is on a GPU, and its device a rail; the second has none. */
+/* The first region is on a GPU, and its device is a rail; the second has none. */
 static bool region(const struct xfer *d, const struct xfer_rdma_view *rdma, uint32_t tenant,
                    uint32_t number, struct xfer_region_view *ret)
 {
@@ -48,14 +48,14 @@ TEST_WITH(admin_doctor_tells_each_region_its_device_and_why, start_doctor, stop_
                       "region", 1, "gpu", "pci", "device", "rail", "reason", "none can be used");
 
     rows = json_object_get(json_object_get(ask("doctor"), "rdma"), "regions");
-    assert_int_equal(json_array_size(rows), 0); /* there are no transfers */
+    assert_int_equal(json_array_size(rows), 0); /* no transfers */
     s.parts.region = region;
     rows = json_object_get(json_object_get(ask("doctor"), "rdma"), "regions");
     assert_true(json_equal(rows, want));
     json_decref(want);
 }
 
-/* Of three NICs: the first has passed, the second failed, the third was not tested. */
+/* Three NICs: the first has passed, the second failed, the third was not tested. */
 static bool registration(const struct xfer *d, uint32_t i, struct xfer_registration_view *ret)
 {
     static const struct xfer_self_test tests[] = {

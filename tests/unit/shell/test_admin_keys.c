@@ -1,7 +1,7 @@
-/* Programs read the keys of admin answers: one that goes is missed by somebody. */
+/* Programs read the keys of admin answers: a key that is removed breaks one of them. */
 #include "unit/shell/test_admin_rig.h"
 
-/* Appends the keys in their order; of an array, those of its first row. */
+/* Appends the keys in their order; for an array, those of its first row. */
 static void put_keys(const json_t *v, char *keys)
 {
     const char *key;
@@ -46,7 +46,7 @@ static bool alarm_that_is_on(struct daemon *d, uint32_t *at, uint64_t now_ns,
     return (*at)++ == 0;
 }
 
-/* Programs read these: a key that goes is missed by somebody. */
+/* Programs read these keys, so none may be removed. */
 #define SPILL                                                                                      \
     "spill(dir direct encrypted state error budget_bytes used_bytes free_bytes headroom_bytes "    \
     "files_written bytes_written extents_read bytes_read write_errors read_errors corrupt "        \
@@ -147,7 +147,7 @@ static const char answer_keys[] =
     "retracted admin handoff host) admin_s age_s visible sealed state_pages reclaimable "
     "resumable borrowers) next slots " SPILL "disk() next";
 
-/* Of a transfer in, and of one out. */
+/* Keys of a transfer in, and of a transfer out. */
 #define TRANSFER_NAMED                                                                             \
     "slots transfers(transfer direction tier peer link tenant ticket class trace_id state stage "
 static const char *const transfer_keys[] = {

@@ -1,5 +1,4 @@
-/* A small core with two tenants about which the tests of admin answers ask, and how they ask.
- * Header only. */
+/* A small core with two tenants for the tests of admin answers, and their helpers. Header only. */
 #ifndef TEST_ADMIN_RIG_H
 #define TEST_ADMIN_RIG_H
 
@@ -16,7 +15,7 @@
 
 #define TEXT_BYTES (1u << 20)
 
-/* What stands where the daemon's parts do: see tern_wrap. NULL: nothing is known. */
+/* Substitutes for the daemon's parts: see tern_wrap. NULL: unknown. */
 struct parts {
     const char *(*state)(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
     const char *(*down_cause)(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
@@ -35,7 +34,7 @@ struct parts {
     bool (*alarm)(struct daemon *d, uint32_t *at, uint64_t now_ns, struct alarm_view *ret);
 };
 
-/* The case's. */
+/* The state of a case. */
 static struct scene {
     struct bench b;
     struct rig_engine other; /* of tenant 1 */
@@ -53,9 +52,9 @@ static struct scene {
 
 #define POOLS_NAMED 8u
 static struct pool_watch watched[POOLS_NAMED];
-static struct daemon fake; /* its parts are the case's */
+static struct daemon fake; /* its parts are those of the case */
 
-/* What is called in place of `name`: a part of the case, else `otherwise`. */
+/* Called in place of `name`: the case's part, or else `otherwise`. */
 #define PART(type, name, params, part, args, otherwise)                                            \
     type __wrap_##name params;                                                                     \
     type __wrap_##name params                                                                      \
@@ -223,7 +222,7 @@ FIXTURE(scene_stop)
 
 TEST_EACH(scene_start, scene_stop);
 
-/* The answer is kept until the next one is asked for. */
+/* The answer stays valid until the next question. */
 static inline enum tern_err ask_sized(const char *command, const char *a, const char *b,
                                       uint32_t tenant, size_t cap)
 {
@@ -259,13 +258,13 @@ static inline json_t *ask(const char *command)
     return s.answer;
 }
 
-/* The rows of a list, which bears its command's name. */
+/* The rows of a list, under its command's name. */
 static inline json_t *rows_of(const char *command)
 {
     return json_object_get(ask(command), command);
 }
 
-/* Of the only row, or of one of `n`. */
+/* The only row, or row `at` of `n`. */
 static inline json_t *row_of(const char *command, size_t at, size_t n)
 {
     json_t *rows = rows_of(command);
@@ -274,7 +273,8 @@ static inline json_t *row_of(const char *command, size_t at, size_t n)
     return json_array_get(rows, at);
 }
 
-/* Of objects all members that are wanted, of arrays each entry, everything else as it is. */
+/* Compares all wanted members of objects, each entry of arrays, and everything else for
+ * equality. */
 static inline bool holds(const json_t *got, const json_t *wanted)
 {
     const char *key;
@@ -295,7 +295,7 @@ static inline bool holds(const json_t *got, const json_t *wanted)
     return true;
 }
 
-/* `format` is JSON with ' for ", and \\' for what is to be escaped. */
+/* `format` is JSON with ' for ", and \\' for an escaped one. */
 __attribute__((format(printf, 3, 4))) static inline void tells_at(int line, const json_t *got,
                                                                   const char *format, ...)
 {
@@ -340,7 +340,7 @@ static inline uint64_t id_of(const json_t *object, const char *key)
     return strtoull(string_of(object, key), NULL, 16);
 }
 
-/* Whose turns leave records: the session of tenant 1. */
+/* A recorder whose turns leave records: the session of tenant 1. */
 static inline struct recorder recorder_of_other(void)
 {
     return (struct recorder){.rig = s.b.rig,
@@ -350,7 +350,7 @@ static inline struct recorder recorder_of_other(void)
                              .seed = 1};
 }
 
-/* A session of the bench's engine is handed over, 8 tokens, with 5 bytes. */
+/* Hands over a session of the bench's engine: 8 tokens, with a blob of 5 bytes. */
 static inline struct ticket ticket_stands(void)
 {
     struct rig_session *t = rig_committed(s.b.rig, &s.b.e, s.b.pool, 77, 8);

@@ -1,5 +1,5 @@
-/* Figures for operators: the numbers of the core by tenant, pool and namespace, and times; a tenant
- * is told its own alone. */
+/* Figures for operators: the core's counts by tenant, pool and namespace, and times; a tenant sees
+ * only its own. */
 #include "unit/shell/test_admin_rig.h"
 
 static struct histogram timed[OP_COUNT];
@@ -25,7 +25,7 @@ TEST(stats_tells_what_became_of_prompts)
     assert_true(number_of(json_array_get(all, 0), "committed_tokens") > 0);
     assert_int_equal(json_array_size(all), 2);
     tells(json_object_get(s.answer, "pools"), "[{'tenant': 'first'}, {'tenant': 'second'}]");
-    assert_ok(ask_with("stats", NULL, 1)); /* a tenant hears of itself, and of no times */
+    assert_ok(ask_with("stats", NULL, 1)); /* a tenant sees only itself, and no times */
     tenants = json_object_get(s.answer, "tenants");
     assert_int_equal(json_array_size(tenants), 1);
     tells(tenants, "[{'tenant': 'second'}]");

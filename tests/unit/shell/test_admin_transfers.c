@@ -1,4 +1,4 @@
-/* Admin answers about transfers: both sides of one, how it is going, and what quarantine holds. */
+/* Admin answers about transfers: both sides of one, its progress, and pages in quarantine. */
 #include "unit/shell/test_admin_rig.h"
 
 /* A transfer that is under way, on both sides. */
@@ -19,7 +19,7 @@ TEST(transfers_are_told_by_both_sides)
     s.ctx.core = p.dest->core;
     row = row_of("transfers", 0, 1);
     tells(row, "{'direction': 'in', 'peer': 'beta', 'to': 16, 'pages': 4, 'pages_verified': 0}");
-    /* It holds what it builds upon: here the root. */
+    /* The transfer pins its parent: here the root. */
     assert_int_equal(id_of(row, "node_id") & UINT32_MAX, session_seen(session).node);
     assert_ok(ask_with("transfers", "peer=beta", NONE));
     tells(s.answer, "{'transfers': [{'peer': 'beta'}]}");
@@ -35,7 +35,7 @@ TEST(transfers_are_told_by_both_sides)
     assert_int_equal(id_of(row, "node_id"), node_id_pack(node.id));
 }
 
-/* X8: which of them a decode waits for is told by both sides. */
+/* X8: both sides show whether a decode waits for a transfer. */
 TEST(transfers_tell_their_class)
 {
     for (uint32_t prefetch = 0; prefetch < 2; prefetch++) {
@@ -57,7 +57,7 @@ TEST(transfers_tell_their_class)
     }
 }
 
-/* What the data path says of both. */
+/* The data path's view of both sides. */
 static struct xfer_flow_view flow_now;
 
 static bool flow(const struct xfer *d, struct pull_id pull, struct xfer_flow_view *ret)
@@ -74,7 +74,7 @@ static bool flow_out(const struct xfer *d, struct serve_id serve, struct xfer_fl
     return flow(d, (struct pull_id){0}, ret);
 }
 
-/* A fetch of 16 pages of 512 bytes, 4 at a time; of the first batch 3 have come. */
+/* A fetch of 16 pages of 512 bytes, 4 at a time; 3 of the first batch have arrived. */
 static struct pair pair_on_its_way(void)
 {
     struct pair p = pair_limited(4 * 512);

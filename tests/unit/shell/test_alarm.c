@@ -1,4 +1,4 @@
-/* One alarm: its states, and the condition of each kind as the views tell it. */
+/* One alarm: its states, and the condition of each kind on the views. */
 #include <string.h>
 
 #include "shell/alarm/alarm.h"
@@ -8,7 +8,7 @@
 #define S     (1000 * MS)
 #define START (1000 * S)
 
-/* An alarm of that kind whose facts are what `v` says, one a second from START on: what is told. */
+/* An alarm of that kind with the facts `v`, one a second from START on: the resulting news. */
 static void tells(enum alarm_kind kind, const char *facts, const char *news)
 {
     struct alarm a = {.kind = kind};
@@ -72,7 +72,7 @@ TEST(alarm_whose_subject_is_gone_ends_at_once)
 
     assert_int_equal(alarm_end(&a), ALARM_NO_NEWS);
     alarm_look(&a, ALARM_IS, START);
-    assert_int_equal(alarm_end(&a), ALARM_NO_NEWS); /* nobody had heard of it */
+    assert_int_equal(alarm_end(&a), ALARM_NO_NEWS); /* nobody was informed of it */
     alarm_look(&a, ALARM_IS, START);
     assert_int_equal(alarm_look(&a, ALARM_IS, START + 5 * S), ALARM_BEGAN);
     assert_int_equal(alarm_end(&a), ALARM_ENDED);

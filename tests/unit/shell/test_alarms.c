@@ -1,5 +1,5 @@
-/* The alarms of a daemon: who each is about, when it is looked at, what the log and operators hear.
- * The daemon here is a core and a configuration, and nothing runs. */
+/* The alarms of a daemon: the subject of each, when it is checked, and what the log and operators
+ * receive. The daemon here is a core and a configuration, and nothing runs. */
 #include "unit/rig/rig_pair.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ FIXTURE(start)
     return 0;
 }
 
-/* The ticks of so many seconds. */
+/* The ticks of `seconds` seconds. */
 static void ticks(uint32_t seconds)
 {
     for (uint32_t i = 0; i < seconds * 10; i++) {
@@ -96,7 +96,7 @@ static void none(void)
         assert_int_equal(d.alarms.on_of[k], 0);
 }
 
-/* Its control port alone says nothing of the pages. */
+/* An open control port proves nothing about the pages. */
 TEST_WITH(alarms_of_a_peer_whose_data_port_is_closed, start, stop)
 {
     uint64_t incarnation;
@@ -137,9 +137,9 @@ TEST_WITH(alarms_of_a_peer_name_it_and_why, start, stop)
     d.links.v[1].state = PEER_LINK_UP;
     ticks(4);
     v = only();
-    assert_has(v.text, "it has been over for 3"); /* not: the peer cannot be reached */
+    assert_has(v.text, "it has been over for 3"); /* not: the peer is unreachable */
     assert_has(v.text, " ms; the alarm ends when that is 5000 ms");
-    d.links.v[1].state = PEER_LINK_IDLE; /* it was not up for long enough */
+    d.links.v[1].state = PEER_LINK_IDLE; /* it was up for too short a time */
     ticks(1);
     d.links.v[1].state = PEER_LINK_UP;
     ticks(4);
@@ -204,7 +204,7 @@ TEST_WITH(alarms_of_a_tenant_that_is_refused_pages_or_more_than_its_part, start,
     none();
 }
 
-/* Whose slot is another's next. */
+/* Its slot is the next engine's. */
 TEST_WITH(alarms_of_an_engine_end_with_it, start, stop)
 {
     struct engine_view e;
@@ -287,7 +287,7 @@ TEST_WITH(alarms_of_a_backlog_say_how_long_it_is, NULL, stop)
     assert_has(only().text, ": 3 of 4 in use");
     rig_engine_done(b.rig, &b.e, 7);
     ticks(20);
-    only(); /* half of them are */
+    only(); /* half of them */
     rig_engine_done(b.rig, &b.e, 9);
     ticks(6);
     none();

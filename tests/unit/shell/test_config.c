@@ -86,7 +86,7 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->log_level, LEVEL_DEBUG);
     assert_int_equal(c->workers, 3);
     assert_int_equal(c->frame_body_max, 2u << 20);
-    assert_int_equal(c->limits.table_pages, ((2u << 20) - 65536) / 8); /* that an answer names */
+    assert_int_equal(c->limits.table_pages, ((2u << 20) - 65536) / 8); /* in an answer */
     assert_int_equal(c->admin_mode, 0640);
     assert_string_equal(c->tape_file, "/tmp/t.tape");
     assert_true(c->tape_tokens);
@@ -110,7 +110,7 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->peers[0].tenants, 3);
     assert_int_equal(c->peers[1].tenants, 2);
     assert_string_equal(c->peers[1].address.host, "host.example");
-    assert_int_equal(c->limits.peers, 2 + 8); /* eight may join */
+    assert_int_equal(c->limits.peers, 2 + 8); /* eight more may join */
     assert_int_equal(c->limits.links, 2 + 8 + 5);
     assert_int_equal(c->limits.conns, 3 + 7 + 256);
     assert_int_equal(c->tenants[1].mode, 0600);
@@ -119,7 +119,7 @@ TEST(config_every_section_is_read)
     is_planned_so(c);
 }
 
-/* Host pages have records like any other, and their memory counts against the machine's. */
+/* Host pages have records like others, and their memory counts against the machine's. */
 TEST(config_host_memory_is_counted_with_memory)
 {
     struct config *c = accepted(TENANT), *more;
@@ -174,7 +174,7 @@ TEST(config_spill_is_read_and_limits_follow_from_it)
     assert_string_equal(disk.tenant[1], "b");
 }
 
-/* T22: a store may wait for a step that never comes, so each tenant needs one of its own. */
+/* T22: a store may wait for a step that never comes, so each tenant needs a store of its own. */
 TEST(config_each_tenant_has_stores_to_the_disk)
 {
     char text[2048];
@@ -196,7 +196,7 @@ TEST(config_each_tenant_has_stores_to_the_disk)
     refused(text, "t.yaml:21: limits.disk_keys: ", "is 5, and there are 6 tenants");
 }
 
-/* T22: there is an engine and a pool for each tenant. */
+/* T22: each tenant has an engine and a pool. */
 TEST(config_has_engines_and_pools_for_every_tenant)
 {
     char text[8192];
@@ -237,7 +237,7 @@ TEST(config_every_setting_of_spill_is_read)
     assert_int_equal(set->tenants[1].spill_bytes, 0);
     assert_int_equal(set->deadlines.shutdown_ms, 13);
     set = accepted(SPILL TENANT "    spill_bytes: 1000M\n" TWO);
-    assert_int_equal(set->tenants[1].spill_bytes, 24u << 20); /* what is left */
+    assert_int_equal(set->tenants[1].spill_bytes, 24u << 20); /* the rest */
 }
 
 TEST(config_spill_that_does_not_fit_is_refused)
@@ -379,8 +379,7 @@ TEST(config_values_out_of_range_name_their_line)
     refused("limits:\n  nodes:\n" TENANT, "t.yaml:2: limits.nodes: ", "whole number");
 }
 
-/* A value that no setting takes, in the entry's field `bad`; the other fields are as they should
- * be. */
+/* A wrong value in the entry's field `bad`; the other fields are valid. */
 static void entry_refused(const char *list, const struct setting *fields, size_t n, size_t bad,
                           const char *const *values, const char *value)
 {
@@ -401,7 +400,7 @@ static void entry_refused(const char *list, const struct setting *fields, size_t
     "sessions_max: 7, conns_max: 3, mode: 0600, events_tokens: true}\n"
 #define RESERVE "reserve: {tenants: 2, like: big}\n"
 
-/* They count as any other, and are printed as what they are made from. */
+/* They count like any other, and are printed as the settings that made them. */
 TEST(config_reserve_makes_tenants_without_a_name)
 {
     struct config *c = accepted(RESERVE "spill: {dir: /tmp, bytes: 40M}\n" TENANT LIKE), *again;
@@ -421,7 +420,7 @@ TEST(config_reserve_makes_tenants_without_a_name)
     assert_int_equal(free->regions, 2);
     assert_string_equal(free->devices.name[1], "y");
     assert_int_equal(free->sessions_max, 7);
-    assert_int_equal(free->spill_bytes, 10u << 20); /* an equal part, as of who says nothing */
+    assert_int_equal(free->spill_bytes, 10u << 20); /* an equal part, as without a setting */
     assert_int_equal(c->spill_parts, 15);
     assert_int_equal(c->limits.conns, 256 + 16 + 3 * 3);
     plan_mem(c, &mem);
@@ -432,7 +431,7 @@ TEST(config_reserve_makes_tenants_without_a_name)
     assert_same(c, again);
 }
 
-/* An entry without `memory` has the rest of its sizes from that tenant, too; one with it none. */
+/* An entry without `memory` takes its other sizes from that tenant, too; one with it takes none. */
 TEST(config_tenant_without_memory_has_the_sizes_of_the_reserve)
 {
     struct config *c =
@@ -454,7 +453,7 @@ TEST(config_tenant_without_memory_has_the_sizes_of_the_reserve)
             "t.yaml:3: tenants[0]: ", "needs memory");
 }
 
-/* What a release before had there is refused with what takes its place. */
+/* A setting of a former release is refused with its replacement. */
 TEST(config_reserve_is_checked_as_tenants_are)
 {
     char text[256];
@@ -475,7 +474,7 @@ TEST(config_reserve_is_checked_as_tenants_are)
             "t.yaml:9: peers[0].tenants: ", "there is no tenant a");
 }
 
-/* Memory of GPUs is none of the machine's, and more of it than that has is no mistake. */
+/* GPU memory is none of the machine's, and may be larger than that. */
 TEST(config_device_memory_is_planned_apart)
 {
     struct config *c =
@@ -541,7 +540,7 @@ TEST(config_socket_path_longer_than_the_kernel_takes_is_refused)
     assert_int_equal(strlen(c->tenants[0].socket), CONFIG_PATH_BYTES - 1);
 }
 
-/* Memory of the host is locked on all rails: here the one that is nearest to it, and the GPU's. */
+/* Host memory is locked on all rails: here the nearest one, and the GPU's. */
 TEST(config_memory_of_gpus_may_go_by_rdma_and_locks_its_ring)
 {
     static const char gpu[] =
@@ -585,7 +584,7 @@ TEST(config_tenants_that_do_not_fit_are_refused)
             "t.yaml:5: tenants[0].socket: ", "admin socket");
 }
 
-/* Less than a page would be none, and engines would be told to set what is set. */
+/* Less than a page would be no tape, and engines would be asked to set what is set. */
 TEST(config_tape_below_its_least_is_refused)
 {
     refused(TENANT "tape: {bytes: 4095}\n", "t.yaml:5: tape.bytes: ", "4096");
@@ -609,16 +608,15 @@ TEST(config_memory_above_the_machine_is_refused)
             "t.yaml:9: tenants[1].memory: ", "MiB in each of its 16 regions");
     refused("limits:\n  pages: 268435456\n  sums_per_page: 268435456\n" TENANT,
             "t.yaml:3: limits.sums_per_page: ", "lower it");
-    /* The one that takes most of it, whatever else was set. */
+    /* The refusal names the limit that takes most, whatever else was set. */
     refused(TENANT "limits:\n  nodes: 7\n  sums_per_page: 268435456\n  serves: 9\n",
             "t.yaml:7: limits.sums_per_page: ", "lower it");
-    /* The least of disk_files is too few for two tenants: which limit costs most is asked without
-     * it. */
+    /* The minimum of disk_files is too small for two tenants: the costs are compared without it. */
     refused(SPILL TENANT TWO "limits: {procs: 234881018, disk_files: 4}\n",
             "t.yaml:9: limits.procs: ", "lower it");
 }
 
-/* Each part fits, and together they do not. */
+/* Each part fits, but not all together. */
 TEST(config_all_parts_above_the_machine_are_refused)
 {
     char text[512];
@@ -636,7 +634,7 @@ TEST(config_all_parts_above_the_machine_are_refused)
     accepted(text);
 }
 
-/* The parts are the sum, and who is too large hears how to make the largest part smaller. */
+/* The parts add up to the sum, and a refusal names how to reduce the largest part. */
 TEST(config_memory_is_told_by_part)
 {
     struct plan_memory m, more, alone = {.rdma = 3, .core = 2};
@@ -683,7 +681,8 @@ TEST(config_what_is_printed_is_read_back_the_same)
     assert_same(c, again);
 }
 
-/* A sanitizer that looks for leaks has an allocator of its own, which counts none of it here. */
+/* A sanitizer that looks for leaks has an allocator of its own, whose memory is not counted
+ * here. */
 TEST(config_reading_leaves_no_memory_behind)
 {
     size_t before = 0;

@@ -1,4 +1,4 @@
-/* What a reload finds changed, and that every setting says what a reload can do about it. */
+/* The changes that a reload finds, and what a reload can do about each setting. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static struct config *configs[4];
 static uint32_t nconfigs;
 static struct config_change found[FOUND_MAX];
 static uint32_t nfound;
-static char refusal[1024]; /* the last one's words, which are borrowed for the call */
+static char refusal[1024]; /* words of the last one, which are borrowed for the call */
 
 FIXTURE(drop_all)
 {
@@ -98,7 +98,7 @@ TEST(every_setting_says_what_a_reload_can_do)
         assert_int_equal(config_peer_fields[i].change, CHANGE_LIVE);
 }
 
-/* Each setting in turn has another value, and that alone is found, and can be taken over. */
+/* Each setting in turn gets another value: that change alone is found, and can be applied. */
 TEST(each_setting_is_compared)
 {
     const char *text = "tenants:\n" TENANT("default");
@@ -112,7 +112,7 @@ TEST(each_setting_is_compared)
 
         field[0] ^= 1;
         compare(was, is);
-        assert_int_equal(nfound, 0); /* nobody gave it: it follows from others */
+        assert_int_equal(nfound, 0); /* not set: it follows from others */
         is->given[i] = true;
         compare(was, is);
         assert_int_equal(nfound, 1);
@@ -134,7 +134,7 @@ TEST(a_change_says_what_was_and_what_is)
     assert_int_equal(nfound, 6);
     assert_found(0, "log_level", "info", "debug");
     assert_null(found[0].why);
-    assert_found(1, "deadlines.drain_ms", "100", "10000"); /* given no longer */
+    assert_found(1, "deadlines.drain_ms", "100", "10000"); /* no longer set */
     assert_found(2, "limits.pools", "32", "9");
     assert_non_null(found[2].why);
     assert_found(3, "tenants[a]", "a", "");
@@ -158,7 +158,7 @@ TEST(a_value_that_is_too_long_for_an_answer_is_cut)
     assert_string_equal(found[0].is + n - 3, "...");
 }
 
-/* Peers are found by their names, wherever they stand. */
+/* Peers are found by name, at any place of the list. */
 TEST(peers_are_compared_by_name)
 {
     const char *head = "insecure_peers: true\n";
@@ -186,7 +186,7 @@ TEST(peers_are_compared_by_name)
     assert_int_equal(found[1].of, CHANGE_OF_PEER);
     assert_int_equal(found[1].slot, 1);
     assert_int_equal(found[1].from, 2);
-    assert_found(2, "peers[y].tenants", "a+b", "b"); /* and z has the same one */
+    assert_found(2, "peers[y].tenants", "a+b", "b"); /* z has the same change */
     assert_found(3, "peers[w]", "", "\"h:4\"");
     assert_int_equal(found[3].of, CHANGE_OF_PEER_ADDED);
     assert_int_equal(found[3].slot, 1);
@@ -206,7 +206,7 @@ TEST(new_tenants_take_the_free_slots)
                                        NEW("d", "") "peers:\n" PEER("x", "1", "[b, a, d]"));
 
     compare(was, is);
-    assert_int_equal(nfound, 4); /* and no part of the disk tier, which nobody gave */
+    assert_int_equal(nfound, 4); /* but no part of the disk tier, which was not set */
     assert_found(0, "tenants[c]", "", "c");
     assert_int_equal(found[0].of, CHANGE_OF_TENANT_ADDED);
     assert_int_equal(found[0].slot, 1);
@@ -220,7 +220,7 @@ TEST(new_tenants_take_the_free_slots)
     assert_int_equal(found[2].slot, NONE);
     assert_non_null(found[2].why);
     assert_found(3, "peers[x].tenants", "a", "a+b+d");
-    assert_int_equal(found[3].tenants, 1 | 1 << 2); /* who does not join is no peer's */
+    assert_int_equal(found[3].tenants, 1 | 1 << 2); /* a tenant that does not join is no peer's */
 }
 
 static void assert_unfit(const char *sizes, const char *why)
@@ -262,8 +262,8 @@ TEST(without_a_reserve_new_tenants_hear_of_it)
     assert_non_null(strstr(refusal, "reserve.tenants sets some aside"));
 }
 
-/* One that has joined stands in its slot, wherever the file has it; what is not its own any more is
- * told as of any other. */
+/* A tenant that has joined keeps its slot, at any place of the file; its removed settings are
+ * reported as for any other. */
 TEST(a_tenant_that_has_joined_is_one_of_the_file)
 {
     struct config *was = loaded(RESERVE "tenants:\n" TENANT("a")),

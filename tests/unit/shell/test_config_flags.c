@@ -83,7 +83,7 @@ TEST(config_flags_that_are_wrong_are_named)
                   "/nonexistent/t.yaml: ", "No such file");
 }
 
-/* Every setting has a flag, which has the name that the file has. */
+/* Every setting has a flag of the same name as in the file. */
 TEST(config_every_flag_refuses_nonsense)
 {
     char flag[128], at[128];
@@ -134,7 +134,7 @@ TEST(config_file_larger_than_the_cap_is_refused)
     close(fd);
 }
 
-/* The example that is installed has to load, and to say what its own text says. */
+/* The installed example must load, with the values in its own text. */
 TEST(config_example_file_is_valid)
 {
     const char *source = getenv("TERN_SOURCE");
@@ -144,7 +144,7 @@ TEST(config_example_file_is_valid)
     assert_int_equal(flags_accepted(ARGV(flag))->ntenants, 1);
 }
 
-/* "Every setting is shown", it says. */
+/* The file promises "Every setting is shown". */
 TEST(config_example_file_shows_every_setting)
 {
     const char *source = getenv("TERN_SOURCE");

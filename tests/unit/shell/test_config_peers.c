@@ -8,7 +8,7 @@
 #include "shell/tls/tls.h"
 #include "test_config_rig.h"
 
-/* Of a further peer: its link, what the link sends and receives, and what asks for its name. */
+/* Memory of a further peer: its link, the link's send and receive buffers, and its name lookup. */
 TEST(config_memory_of_a_peer_is_counted)
 {
     static const char two[] = TENANT "insecure_peers: true\nlimits: {inbound_links: 1}\npeers:\n"
@@ -32,7 +32,7 @@ TEST(config_memory_of_a_peer_is_counted)
 }
 
 /* Each link of a peer can send and receive a large message, whatever other peers leave unread or
- * half sent. */
+ * incomplete. */
 TEST(config_each_peer_has_buffers_for_large_messages)
 {
     char text[4096];
@@ -77,7 +77,7 @@ TEST(config_peers_that_do_not_fit_are_refused)
 
 #define PEER_MORE ", address: \"10.0.0.2:7001\", tenants: [default]"
 
-/* n of them, with `more` in each entry. */
+/* n peers, with `more` in each entry. */
 static char *many_peers(uint32_t n, const char *more)
 {
     FILE *out = text_begin();
@@ -120,7 +120,7 @@ TEST(config_slots_of_peers_are_those_of_the_configuration_at_least)
                                      "  - {name: b, address: \"b:1\", tenants: [default]}\n";
     char text[sizeof two + 64];
 
-    assert_int_equal(accepted(TENANT)->limits.peers, 0); /* it talks to nobody */
+    assert_int_equal(accepted(TENANT)->limits.peers, 0); /* without peers */
     assert_int_equal(accepted("insecure_peers: true\n" TENANT)->limits.peers, 8);
     snprintf(text, sizeof text, "limits: {peers: 1}\n%s", two);
     refused(text, "t.yaml:1: limits.peers: ", "2 peers are configured");
@@ -194,7 +194,7 @@ TEST(config_rdma_of_a_peer_and_of_the_host_is_read)
     assert_int_equal(c->peers[0].transport, XFER_VERBS);
 }
 
-/* They are of versions in which the pages of a peer could be read. */
+/* They are of versions in which a peer's pages could be read. */
 TEST(config_settings_that_were_retired_are_refused_by_name)
 {
     refused("rdma: {wide_keys: false}\n" TENANT, "t.yaml:1: rdma.wide_keys: ", "leave it out");
@@ -214,7 +214,7 @@ TEST(config_rdma_that_makes_no_sense_is_refused)
 
 #define REGIONS_OF(rest) "tenants:\n  - {name: a, socket: /tmp/a, memory: 1M, " rest "}\n"
 
-/* Rails: as many as there are reasons for one, and room for at least 4. */
+/* Rails: as many as there are uses, and room for at least 4. */
 TEST(config_rails_follow_from_the_regions)
 {
     static const char gpus[] = REGIONS_OF("regions: 6, device_memory: true, devices: a+b+c+d+e+f");
@@ -247,7 +247,7 @@ TEST(config_rails_follow_from_the_regions)
             "t.yaml:3: tenants[0].rdma_devices: ", "y is none of those that rdma_device names");
 }
 
-/* Each link and each tenant has a path a rail, and what names a request has bits for so many. */
+/* Each link and each tenant has a path a rail, and a request has bits for that many. */
 TEST(config_more_paths_than_can_be_named_are_refused)
 {
     char text[8192];

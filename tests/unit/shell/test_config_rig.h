@@ -1,4 +1,4 @@
-/* How the tests of the configuration read a text, and what they hold of it. Header only. */
+/* Helpers of the configuration tests: reading a text and comparing the result. Header only. */
 #ifndef TEST_CONFIG_RIG_H
 #define TEST_CONFIG_RIG_H
 
@@ -18,7 +18,7 @@ static inline enum tern_err load_text(const char *text, struct config **ret,
     return config_load_text("t.yaml", text, strlen(text), ret, why, CONFIG_WHY_BYTES);
 }
 
-/* Refused, with `why` starting like `at` and holding `words`. */
+/* The text is refused, with `why` starting like `at` and containing `words`. */
 static inline void refused(const char *text, const char *at, const char *words)
 {
     char why[CONFIG_WHY_BYTES];
@@ -31,7 +31,7 @@ static inline void refused(const char *text, const char *at, const char *words)
     assert_null(strchr(why, '\n'));
 }
 
-/* What the case has read, and the text that it has written; they go when it ends. */
+/* Configurations that the case has read, and the text that it has written; freed when it ends. */
 static struct config *configs[4];
 static uint32_t nconfigs;
 static char *texts[3];
@@ -49,7 +49,7 @@ FIXTURE(drop_all)
 
 TEST_EACH(NULL, drop_all);
 
-/* Closed, it is texts[ntexts - 1]. */
+/* After its close, the text is texts[ntexts - 1]. */
 static inline FILE *text_begin(void)
 {
     return open_memstream(&texts[ntexts++], &text_bytes);
@@ -73,7 +73,7 @@ static inline struct config *accepted(const char *text)
     return configs[nconfigs++];
 }
 
-/* Beside who gave it: what is printed gives everything. */
+/* Equal except for the origin of settings: a printed file sets everything. */
 static inline void assert_same(struct config *a, struct config *b)
 {
     memset(a->given, 0, sizeof a->given);

@@ -1,5 +1,5 @@
-/* A process that ends by a bug: by that signal, with one line that says what and where, and with a
- * tape that can be read. Each case is a child that is made to end so. */
+/* A process that ends by a bug: by that signal, with one line that names the cause and the place,
+ * and with a readable tape. Each case is a child that ends in that way. */
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -46,7 +46,7 @@ FIXTURE(remove_all)
 
 TEST_EACH(make_all, remove_all);
 
-/* How a child that does this ends; what it said is in `text`. */
+/* How a child that does this ends; its output is in `text`. */
 static int end_of(void (*act)(void))
 {
     int fds[2], status;
@@ -180,7 +180,7 @@ TEST(crash_stack_that_overflowed_is_told)
     left("a.tape.1122334455667788");
 }
 
-/* The seam takes SIGBUS for its own memory and hands on the rest. */
+/* The seam handles SIGBUS for its own memory and passes on the rest. */
 static void fault_on_bus(void)
 {
     static char watched[4096];

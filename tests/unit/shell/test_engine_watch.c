@@ -1,5 +1,5 @@
-/* Which engines the daemon looks at when ranks ring: those that rang, each once a turn of the loop
- * however often it rang. Control pages and the core are given here. */
+/* The engines that the daemon looks at when ranks ring: those that rang, each once a turn of the
+ * loop however often it rang. This file provides the control pages and the core. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@
 #define ENGINES 3u
 #define WORLD   2u
 
-static uint64_t done[ENGINES][WORLD]; /* as the pages say */
+static uint64_t done[ENGINES][WORLD]; /* contents of the pages */
 static uint32_t looked, told;
 static struct event last;
 static struct engine_watch watches[ENGINES];
@@ -91,7 +91,7 @@ TEST(e10_the_engine_that_rang_is_looked_at_once)
     engine_watch_hear(&d); /* nobody has rung since */
     assert_int_equal(looked, WORLD);
     engine_watch_rung(&d, 1);
-    engine_watch_hear(&d); /* for nothing: it is where it was */
+    engine_watch_hear(&d); /* in vain: nothing has changed */
     assert_int_equal(looked, 2 * WORLD);
     assert_int_equal(told, 1);
 }

@@ -1,6 +1,6 @@
-/* Greetings of two daemons: what each says of itself, whom it lets in and what the core, the data
- * path and operators hear of a link that comes up or does not. The linker gives this file the
- * stream, the core and the data path. */
+/* Greetings of two daemons: their contents, who is admitted, and what the core, the data path and
+ * operators receive about a link that comes up or does not. The linker replaces the stream, the
+ * core and the data path by this file. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "shell/peers/link_internal.h"
 #include "unit/rig/rig_log.h"
 
-enum { WEST, EAST, IN_A, IN_B, LINKS, PEERS = 2 }; /* two are dialled, two dial us */
+enum { WEST, EAST, IN_A, IN_B, LINKS, PEERS = 2 }; /* this daemon dials two, and two dial it */
 
 static uint8_t mem[BUDGET_BYTES(FRAME_BODY_MAX)] __attribute__((aligned(64)));
 static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
@@ -20,7 +20,7 @@ static uint64_t due_ns[LINKS];
 static int listener, dialled;
 
 static struct {
-    struct frame_header h; /* of the last frame put */
+    struct frame_header h; /* of the last frame sent */
     uint8_t body[HELLO_BODY_MAX];
     struct stream *to;
     const char *closed[LINKS], *finished[LINKS];
@@ -28,7 +28,7 @@ static struct {
     uint32_t opened, admitted, port, up, of_tenants;
     uint64_t token, admitted_token;
     bool rdma;
-    enum tern_err path_err; /* the data path cannot be opened */
+    enum tern_err path_err; /* fails the opening of the data path */
 } seen;
 
 bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
@@ -128,7 +128,7 @@ void __wrap_xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_tran
     seen.rdma = rdma;
 }
 
-/* A connection to somebody who listens, since the address of the peer is asked of the socket. */
+/* A connection to a listener, since the socket is asked for the peer's address. */
 static void dial(void)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -183,7 +183,7 @@ FIXTURE(stop)
     return log_stop();
 }
 
-/* The peer of a link says that. */
+/* A message from the peer of a link. */
 static void said(uint32_t link, uint16_t type, const ProtobufCMessage *m)
 {
     static uint8_t out[FRAME_HEADER_BYTES + HELLO_BODY_MAX];
@@ -220,7 +220,7 @@ static Tern__Wire__PeerHello a_hello(const char *node)
     return m;
 }
 
-/* The last frame that was put. */
+/* The last frame that was sent. */
 static const ProtobufCMessage *put(uint16_t type)
 {
     const ProtobufCMessage *m;
@@ -256,7 +256,7 @@ TEST_WITH(who_dials_says_who_it_is, start, stop)
     assert_true(m->version_min == WIRE_VERSION_MIN && m->version_max == WIRE_VERSION);
     memset(&seen, 0, sizeof seen);
     links[IN_A].state = PEER_LINK_SECURING;
-    link_greet(&links[IN_A]); /* who was dialled listens */
+    link_greet(&links[IN_A]); /* the dialled side listens */
     assert_null(seen.to);
 }
 
@@ -278,7 +278,7 @@ TEST_WITH(an_answer_brings_the_link_up, start, stop)
     assert_null(seen.closed[EAST]);
 }
 
-/* It would wait for its deadline, and hold the peer's place until then. */
+/* Otherwise it would wait for its deadline, and keep the peer's place until then. */
 TEST_WITH(a_peer_without_a_data_port_is_closed_at_once, start, stop)
 {
     Tern__Wire__PeerHelloReply m = an_answer();
@@ -337,7 +337,7 @@ TEST_WITH(a_refusal_of_tls_is_told_and_counted, start, stop)
     assert_non_null(strstr(cause(EAST), "TLS refused: "));
     assert_non_null(strstr(cause(EAST), ": it is west"));
     assert_true(links_refused(&d, EAST)[TLS_WRONG_NAME] == 1);
-    links[EAST].cause_known = false; /* it was dialled again: counted, and no second warning */
+    links[EAST].cause_known = false; /* dialled again: counted, without a second warning */
     link_tls_refused(&links[EAST], TLS_WRONG_NAME, "it is west");
     assert_true(links_refused(&d, EAST)[TLS_WRONG_NAME] == 2);
     links[EAST].cause_known = false;
@@ -370,7 +370,7 @@ TEST_WITH(a_peer_that_is_configured_is_let_in, start, stop)
     assert_int_equal(seen.opened, 0);
 }
 
-/* It was started anew, and our attempts had failed often enough to wait for seconds. */
+/* The peer was restarted, and our attempts had failed often enough for a pause of seconds. */
 TEST_WITH(a_peer_that_dials_us_is_dialled_soon, start, stop)
 {
     Tern__Wire__PeerHello east = a_hello("east");
@@ -382,15 +382,15 @@ TEST_WITH(a_peer_that_dials_us_is_dialled_soon, start, stop)
     said(IN_A, FRAME_PEER_HELLO, &east.base);
     assert_in_range(due_ns[EAST], from_ns, io_now_ns() + LINK_REDIAL_MIN_NS);
     assert_int_equal(due_ns[WEST], later_ns);
-    link_schedule_redial(&links[EAST], from_ns); /* pauses grow from the smallest again */
+    link_schedule_redial(&links[EAST], from_ns); /* pauses grow from the shortest again */
     assert_in_range(due_ns[EAST], from_ns, from_ns + 2 * LINK_REDIAL_MIN_NS);
-    due_ns[EAST] = 1; /* an attempt that is due already is put off by no greeting */
+    due_ns[EAST] = 1; /* no greeting delays an attempt that is due */
     memset(&seen, 0, sizeof seen);
     said(IN_B, FRAME_PEER_HELLO, &east.base);
     assert_int_equal(due_ns[EAST], 1);
 }
 
-/* Cut off, it dials again before we notice. */
+/* A peer that was cut off dials again before the daemon notices. */
 TEST_WITH(a_peer_that_dials_again_replaces_its_older_link, start, stop)
 {
     Tern__Wire__PeerHello east = a_hello("east"), west = a_hello("west");
@@ -406,10 +406,10 @@ TEST_WITH(a_peer_that_dials_again_replaces_its_older_link, start, stop)
     links[IN_A].stream.state = STREAM_OPEN;
     links[IN_A].peer = NONE;
     said(IN_A, FRAME_PEER_HELLO, &west.base);
-    assert_null(seen.closed[IN_B]); /* it is another peer's */
+    assert_null(seen.closed[IN_B]); /* it belongs to another peer */
 }
 
-/* It was started anew: no more than that. The third has the incarnation of the first. */
+/* A new incarnation is a restart; only a former one that returns shows a second daemon. */
 TEST_WITH(two_daemons_of_one_name_are_told_from_one_that_restarts, start, stop)
 {
     static const uint64_t lives[] = {11, 22, 33, 33, 22};
@@ -433,8 +433,8 @@ TEST_WITH(two_daemons_of_one_name_are_told_from_one_that_restarts, start, stop)
     }
 }
 
-/* Tickets are asked for by incarnation, and this daemon's own pages are copied by it: neither is a
- * peer's to choose. */
+/* A peer may choose neither incarnation: tickets are fetched by incarnation, and the daemon copies
+ * its own pages. */
 TEST_WITH(a_peer_with_the_incarnation_of_another_is_not_let_in, start, stop)
 {
     Tern__Wire__PeerHello west = a_hello("west"), east = a_hello("east");
@@ -454,7 +454,7 @@ TEST_WITH(a_peer_with_the_incarnation_of_another_is_not_let_in, start, stop)
     memset(&seen, 0, sizeof seen);
     links[EAST].cause_known = false;
     answer = an_answer();
-    said(EAST, FRAME_PEER_HELLO_REPLY, &answer.base); /* its own, from here on */
+    said(EAST, FRAME_PEER_HELLO_REPLY, &answer.base); /* its own from here on */
     west.incarnation = east.incarnation = answer.incarnation;
     said(IN_A, FRAME_PEER_HELLO, &west.base);
     assert_non_null(strstr(seen.finished[IN_A], "of another peer"));
@@ -462,7 +462,7 @@ TEST_WITH(a_peer_with_the_incarnation_of_another_is_not_let_in, start, stop)
     said(IN_B, FRAME_PEER_HELLO, &east.base);
     assert_int_equal(links[IN_B].state, PEER_LINK_UP);
     memset(&seen, 0, sizeof seen);
-    config.peers[EAST].name[0] = '\0'; /* it is a peer no longer, and its daemon has another name */
+    config.peers[EAST].name[0] = '\0'; /* no peer any more: its daemon has another name */
     said(IN_A, FRAME_PEER_HELLO, &west.base);
     assert_int_equal(links[IN_A].state, PEER_LINK_UP);
 }
@@ -509,7 +509,7 @@ static struct peer_link *enters(enum peer_link_state a, enum peer_link_state b)
     return entered;
 }
 
-/* One handshake at a time, as there are as many inbound links as peers; what lasted makes way. */
+/* One handshake at a time, as there are as many inbound links as peers; an old one is closed. */
 TEST_WITH(who_enters_has_a_link_that_is_free, start, stop)
 {
     d.links.connected = on_connected;

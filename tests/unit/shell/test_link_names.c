@@ -1,6 +1,6 @@
-/* Peers whose addresses are names: when they are asked for, what is dialled then, and what is told
- * of a name that is not known. The linker gives this file the name service, the clock and the
- * ring's connect. */
+/* Peers whose addresses are names: when they are looked up, which address is dialled then, and the
+ * report of an unknown name. The linker replaces the name service, the clock and the ring's connect
+ * by this file. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -32,7 +32,7 @@ static struct {
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    struct resolve_answer name; /* what name.test is answered with; other.test is 127.0.0.3 */
+    struct resolve_answer name; /* the answer for name.test; other.test is 127.0.0.3 */
     bool hangs;
     uint32_t calls, back;
     pthread_t by;
@@ -107,7 +107,7 @@ void __wrap_resolve_system(const char *host, uint16_t port, struct resolve_answe
     pthread_mutex_unlock(&service.lock);
 }
 
-/* From now on, that is the answer. */
+/* Sets the answer from now on. */
 static void name_is(enum tern_err err, const char *first, const char *second)
 {
     pthread_mutex_lock(&service.lock);
@@ -139,7 +139,7 @@ static uint32_t calls(void)
     return n;
 }
 
-/* So many lookups of name.test have begun, and so many are over. */
+/* Waits until so many lookups of name.test have begun, and so many are over. */
 static void until(uint32_t begun, uint32_t over)
 {
     pthread_mutex_lock(&service.lock);
@@ -153,14 +153,14 @@ static struct peer_link *link_of(uint32_t peer)
     return &d.links.v[peer];
 }
 
-/* Until the peer is not asked for any more: answers are given to the links. */
+/* Runs until the peer's lookup is over: the links get the answers. */
 static void settle(uint32_t peer)
 {
     while (link_of(peer)->state == PEER_LINK_RESOLVING)
         io_run(d.io, UINT64_MAX);
 }
 
-/* The time comes at which that peer is tried again. */
+/* Moves the time to the peer's next attempt. */
 static void next_try(uint32_t peer)
 {
     assert_int_equal(link_of(peer)->state, PEER_LINK_IDLE);
@@ -179,7 +179,7 @@ static void refuse(uint32_t peer)
     op->done(op, -ECONNREFUSED, IO_LAST, 0);
 }
 
-/* Somebody answers there. */
+/* A listener answers there. */
 static void accept_dial(uint32_t peer)
 {
     struct io_op *op = connects[peer].op;
@@ -206,7 +206,7 @@ static void assert_dialled(uint32_t peer, const char *address)
     assert_string_equal(connects[peer].to, address);
 }
 
-/* The peers that are not of the name under test are dialled, and take their time. */
+/* The other peers are dialled, and their connects stay under way. */
 static void others_dial(void)
 {
     settle(OTHER);
@@ -226,7 +226,7 @@ static void assert_trouble(uint32_t peer, const char *words)
     assert_true(attempts > 0 && since > 0);
 }
 
-/* How often the words stand in the log. */
+/* Number of occurrences of the words in the log. */
 static uint32_t times_logged(const char *words)
 {
     uint32_t found = 0;
@@ -276,8 +276,8 @@ FIXTURE(stop)
     return log_stop();
 }
 
-/* A round is every address of the answer, one a try; then the name is asked for again, and who
- * moved is found. A number is dialled at once, by nobody's leave. */
+/* A round tries every address of the answer, one at a time; then the name is looked up again, and a
+ * moved peer is found. A numeric address is dialled at once, without a lookup. */
 TEST_WITH(a_name_is_asked_for_before_each_round, start, stop)
 {
     name_is(TERN_OK, "127.0.0.1", "127.0.0.2");
@@ -301,8 +301,8 @@ TEST_WITH(a_name_is_asked_for_before_each_round, start, stop)
     assert_dialled(NUMBER, "127.0.0.9");
 }
 
-/* The link is lost: what the name says now counts, not what it said before. One that never came up,
- * as another node answers there, says nothing against the other addresses. */
+/* After the loss of a link the name's present answer counts, not the former one. A link that never
+ * came up, because another node answers there, does not discredit the other addresses. */
 TEST_WITH(a_lost_link_asks_anew, start, stop)
 {
     name_is(TERN_OK, "127.0.0.1", "127.0.0.2");
@@ -329,7 +329,7 @@ TEST_WITH(a_lost_link_asks_anew, start, stop)
     assert_dialled(NAME, "127.0.0.9");
 }
 
-/* Not known yet: told once, tried again with a pause that grows, and found when it is known. */
+/* An unknown name: reported once, tried again with a growing pause, and found when it is known. */
 TEST_WITH(a_name_that_is_not_known_yet_is_asked_for_again, start, stop)
 {
     uint64_t pause = 0;
@@ -360,8 +360,8 @@ TEST_WITH(a_name_that_is_not_known_yet_is_asked_for_again, start, stop)
     assert_trouble(NAME, "Connection refused");
 }
 
-/* It says nothing for now: what it said last holds. It says that there is no such name: that goes.
- */
+/* Without an answer, the last addresses stay valid. After the answer that the name does not exist,
+ * they are dropped. */
 TEST_WITH(a_silent_name_service_leaves_the_last_addresses, start, stop)
 {
     name_is(TERN_OK, "127.0.0.1", NULL);
@@ -388,8 +388,8 @@ TEST_WITH(a_silent_name_service_leaves_the_last_addresses, start, stop)
     assert_trouble(NAME, "the name does not resolve: Temporary failure");
 }
 
-/* The link was up a moment ago, so its addresses are good, and nobody waits long to hear so. They
- * fail, so the name has all of its time again: a slow answer is heard. */
+/* The link was up a moment ago, so its addresses are good, and the wait for an answer is short.
+ * They fail, so the lookup has its whole time again: a slow answer still counts. */
 TEST_WITH(a_lost_link_does_not_wait_for_a_silent_name_service, start, stop)
 {
     name_is(TERN_OK, "127.0.0.1", NULL);
@@ -409,14 +409,14 @@ TEST_WITH(a_lost_link_does_not_wait_for_a_silent_name_service, start, stop)
     links_tick(&d, ++now_ns);
     assert_dialled(NAME, "127.0.0.1");
     refuse(NAME);
-    next_try(NAME); /* the lookup that was given up is still under way: no other begins */
+    next_try(NAME); /* the abandoned lookup is still under way: no other begins */
     assert_dialled(NAME, "127.0.0.1");
     assert_int_equal(calls(), 2);
     refuse(NAME);
     set_hangs(false);
     until(2, 2);
     set_hangs(true);
-    while (calls() == 2) { /* its thread may not have noted it yet */
+    while (calls() == 2) { /* its thread may not have returned yet */
         now_ns = d.links.due_ns[NAME];
         io_run(d.io, 0);
         links_tick(&d, now_ns);
@@ -434,7 +434,7 @@ TEST_WITH(a_lost_link_does_not_wait_for_a_silent_name_service, start, stop)
     assert_dialled(NAME, "127.0.0.7");
 }
 
-/* A lookup that hangs has a deadline, is not begun a second time, and holds up nobody else. */
+/* A lookup that hangs has a deadline, is not begun a second time, and delays no other peer. */
 TEST_WITH(a_lookup_that_hangs_is_given_up, start, stop)
 {
     set_hangs(true);
@@ -456,7 +456,7 @@ TEST_WITH(a_lookup_that_hangs_is_given_up, start, stop)
     assert_int_equal(calls(), 1);
     set_hangs(false);
     until(1, 1);
-    while (calls() == 1) /* its thread may not have noted it yet */
+    while (calls() == 1) /* its thread may not have returned yet */
         next_try(NAME);
     assert_dialled(NAME, "127.0.0.1");
 }

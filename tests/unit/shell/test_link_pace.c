@@ -1,5 +1,5 @@
-/* A storm of reconnects (fault 11): as many peers as a configuration may have, and none of them is
- * there. The linker gives this file the clock and the ring's connect. */
+/* A storm of reconnects (fault 11): as many peers as a configuration may have, and all are down.
+ * The linker replaces the clock and the ring's connect by this file. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -76,7 +76,7 @@ void __wrap_xfer_link_down(struct xfer *xfer, uint32_t link)
     (void)xfer, (void)link;
 }
 
-/* A tick of the daemon later. */
+/* One tick of the daemon later. */
 static void tick(void)
 {
     now_ns += TICK_NS;
@@ -124,8 +124,8 @@ FIXTURE(stop)
     return log_stop();
 }
 
-/* No second has more attempts than LINK_DIALS_PER_S, and what a tick adds; every peer has its turn,
- * again and again. */
+/* Each second has at most LINK_DIALS_PER_S attempts, and those of one tick; every peer has its
+ * turn, again and again. */
 TEST_WITH(attempts_of_many_peers_are_paced_and_each_has_its_turn, start, stop)
 {
     uint32_t most = 0;
@@ -147,7 +147,7 @@ TEST_WITH(attempts_of_many_peers_are_paced_and_each_has_its_turn, start, stop)
            most, LINK_DIALS_PER_S);
 }
 
-/* Nobody answers, so each attempt lasts as long as it may. */
+/* Nobody answers, so each attempt lasts until its deadline. */
 TEST_WITH(attempts_under_way_are_limited, start, stop)
 {
     uint32_t most = 0;
@@ -163,7 +163,7 @@ TEST_WITH(attempts_under_way_are_limited, start, stop)
     refuse_all();
 }
 
-/* Where all others are away, a link that was lost is dialled as soon as ever. */
+/* While all others are down, a lost link is dialled as soon as ever. */
 TEST_WITH(a_lost_link_does_not_wait_behind_peers_that_are_away, start, stop)
 {
     struct peer_link *l = &d.links.v[PEERS - 1];

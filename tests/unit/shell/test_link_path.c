@@ -1,6 +1,6 @@
-/* What two daemons say to each other about RDMA paths: every field there and back, and as it stands
- * in the frame; what is refused, by whom it may be asked and what the log shows of it. The linker
- * gives this file what link_path.c hands to the transfer seam and to its stream. */
+/* Messages of two daemons about RDMA paths: every field encoded and decoded, and in the frame;
+ * refusals, who may ask, and what the log shows. The linker replaces the calls of link_path.c to
+ * the transfer seam and to its stream by this file. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@
 #include "unit/rig/rig_log.h"
 
 #define ROUNDS 2000
-#define SLOT   1 /* of the link under test; slot 0 is of another peer */
+#define SLOT   1 /* of the link under test; slot 0 is another peer's */
 
-enum { RED, BLUE, GREEN, TENANTS }; /* the link's peer may ask for blue and green */
+enum { RED, BLUE, GREEN, TENANTS }; /* the link's peer may name blue and green */
 
 static uint8_t mem[BUDGET_BYTES(FRAME_BODY_MAX)] __attribute__((aligned(64)));
 static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
@@ -24,11 +24,11 @@ static struct prng prng;
 
 static struct {
     uint32_t frames, messages, closed;
-    bool full;             /* there is no room in the stream */
-    struct frame_header h; /* of the last frame put */
+    bool full;             /* the stream has no room */
+    struct frame_header h; /* of the last frame sent */
     uint8_t body[FRAME_BODY_MAX];
     struct stream *stream;
-    uint32_t link; /* of the last message given to the seam */
+    uint32_t link; /* of the last message for the seam */
     struct xfer_path_msg msg;
 } seen;
 
@@ -62,7 +62,7 @@ void __wrap_xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
 bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
                        uint32_t nfds)
 {
-    assert_false(seen.full); /* it would close the stream, at once */
+    assert_false(seen.full); /* that would close the stream at once */
     assert_true(!fds && nfds == 0);
     assert_int_equal(frame_decode(bytes, FRAME_BODY_MAX, &seen.h), TERN_OK);
     assert_int_equal(n, FRAME_HEADER_BYTES + seen.h.length);
@@ -80,7 +80,7 @@ void __wrap_xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_pa
     seen.messages++;
 }
 
-/* Before each test: the link is up and nothing was said on it. */
+/* Before each test: the link is up, and no message was sent on it. */
 FIXTURE(start)
 {
     static const char *const names[TENANTS] = {"red", "blue", "green"};
@@ -100,7 +100,7 @@ FIXTURE(start)
     config.peers[1].tenants = 1u << BLUE | 1u << GREEN;
     d.config = &config;
     d.frame = frame;
-    d.xfer = (struct xfer *)(void *)&d; /* handed on, never looked into */
+    d.xfer = (struct xfer *)(void *)&d; /* passed on, never dereferenced */
     d.links = (struct peer_links){.v = links, .due_ns = due_ns, .n = 2, .peers = 2};
     for (uint32_t i = 0; i < 2; i++) {
         links[i].d = &d;
@@ -117,7 +117,7 @@ FIXTURE(stop)
     return log_stop();
 }
 
-/* As the peer would read the last frame. */
+/* The last frame, as the peer would read it. */
 static const Tern__Wire__PeerPath *sent(void)
 {
     const ProtobufCMessage *m;
@@ -129,7 +129,7 @@ static const Tern__Wire__PeerPath *sent(void)
     return (const Tern__Wire__PeerPath *)(const void *)m;
 }
 
-/* The peer says it, as the message after `received` others. */
+/* The peer sends it, as the message after `received` others. */
 static enum tern_err say(const Tern__Wire__PeerPath *m, uint64_t received)
 {
     static uint8_t out[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
@@ -142,7 +142,7 @@ static enum tern_err say(const Tern__Wire__PeerPath *m, uint64_t received)
     return link_path_read(&links[SLOT], &h, out + FRAME_HEADER_BYTES, sequence);
 }
 
-/* An offer of the first message of a link that is in order. */
+/* A valid offer, as the first message of a link. */
 static Tern__Wire__PeerPath an_offer(const char *tenant)
 {
     static uint8_t gid[WIRE_GID_BYTES] = {0xfe, 0x80};
@@ -199,7 +199,7 @@ static struct xfer_path_msg a_message(enum xfer_path_kind kind)
 
 static void same_on_the_wire(const Tern__Wire__PeerPath *m, const struct xfer_path_msg *msg)
 {
-    bool ends = msg->kind != XFER_PATH_REFUSE; /* of two queue pairs */
+    bool ends = msg->kind != XFER_PATH_REFUSE; /* with two queue pairs */
 
     assert_int_equal(m->kind, msg->kind);
     assert_string_equal(m->tenant, config.tenants[msg->tenant].name);
@@ -267,10 +267,10 @@ TEST_WITH(link_path_message_of_a_link_that_is_down_is_dropped, start, stop)
     links[SLOT].state = PEER_LINK_GREETING;
     link_path_send(&d, SLOT, &msg);
     assert_int_equal(seen.frames, 0);
-    assert_int_equal(links[SLOT].sent, 0); /* else the peer would miss a number */
+    assert_int_equal(links[SLOT].sent, 0); /* otherwise the peer would miss a number */
 }
 
-/* The link lives on: an older configuration at the peer is no reason to lose its other tenants. */
+/* The link stays: an older configuration at the peer is no reason to lose its other tenants. */
 TEST_WITH(link_path_tenant_that_is_not_the_peers_is_denied, start, stop)
 {
     static const char *const tenants[] = {"red", "violet", ""};
@@ -292,7 +292,7 @@ TEST_WITH(link_path_tenant_that_is_not_the_peers_is_denied, start, stop)
     }
 }
 
-/* Two daemons that do not agree must not refuse each other's refusals for ever. */
+/* Two daemons that disagree must not refuse each other's refusals for ever. */
 TEST_WITH(link_path_only_an_offer_is_answered_when_denied, start, stop)
 {
     for (uint32_t kind = XFER_PATH_ANSWER; kind < XFER_PATH_KINDS; kind++) {
@@ -314,7 +314,7 @@ TEST_WITH(link_path_message_of_no_tenant_is_denied, start, stop)
     assert_true(seen.messages == 0 && seen.frames == 0);
 }
 
-/* MALFORMED ends the link; nothing of it may have been taken. */
+/* MALFORMED ends the link; no part of the message may have been used. */
 static void unread(const Tern__Wire__PeerPath *m, uint64_t received)
 {
     assert_int_equal(say(m, received), TERN_MALFORMED);
@@ -385,7 +385,7 @@ TEST_WITH(link_path_long_names_and_texts_are_malformed, start, stop)
     unread(&m, 0);
 }
 
-/* The peer's words go to logs and terminals. */
+/* The peer's text appears in logs and terminals. */
 TEST_WITH(link_path_reason_is_cut_and_cannot_steer_a_terminal, start, stop)
 {
     static char text[WIRE_TEXT_MAX + 1];
@@ -432,7 +432,7 @@ static uint32_t warnings(void)
     return n;
 }
 
-/* Once for each tenant and each time that it begins; a link that comes up again begins none. */
+/* A warning once for each tenant and each beginning; a link that comes up again is no beginning. */
 TEST_WITH(link_path_fallback_is_a_warning_when_it_begins, start, stop)
 {
     d.links.v[SLOT].state = PEER_LINK_UP;
@@ -447,7 +447,7 @@ TEST_WITH(link_path_fallback_is_a_warning_when_it_begins, start, stop)
     note(BLUE, "tcp", "no device", XFER_NOTE_FALLBACK);
     assert_int_equal(warnings(), 2);
     note(BLUE, "verbs", "", XFER_NOTE_WAY);
-    assert_true(link_falls_back(&d, SLOT)); /* green, which is the same one still */
+    assert_true(link_falls_back(&d, SLOT)); /* green, as before */
     note(GREEN, "tcp", "no device", XFER_NOTE_FALLBACK);
     assert_int_equal(warnings(), 2);
     note(GREEN, "tcp", "transport: tcp is configured", XFER_NOTE_WAY);
@@ -485,7 +485,7 @@ TEST_WITH(link_path_data_port_is_logged, start, stop)
     assert_non_null(strstr(logged(), "level=info event=data_dial_works peer=east port=7002\n"));
 }
 
-/* The seam is in the middle of something when it says this: the link ends with the tick. */
+/* The seam is inside an operation when it sends this: the link ends with the tick. */
 TEST_WITH(link_path_full_queue_closes_the_link_with_the_tick, start, stop)
 {
     struct xfer_path_msg msg = {.kind = XFER_PATH_REFUSE, .tenant = BLUE, .text = "no"};
@@ -497,14 +497,14 @@ TEST_WITH(link_path_full_queue_closes_the_link_with_the_tick, start, stop)
     assert_int_equal(seen.closed, 0);
     assert_int_equal(links[SLOT].sent, 0);
     seen.full = false;
-    link_path_send(&d, SLOT, &msg); /* the peer may not hear the second without the first */
+    link_path_send(&d, SLOT, &msg); /* the peer may not get the second without the first */
     assert_int_equal(seen.frames, 0);
     links_tick(&d, 1);
     assert_int_equal(seen.closed, 1);
     assert_ptr_equal(seen.stream, &links[SLOT].stream);
 }
 
-/* The fetch hears what a source that is full would say, and the link lives on. */
+/* The fetch gets the answer of a busy source, and the link stays. */
 TEST_WITH(link_full_of_tokens_is_told_to_the_fetch_as_a_busy_source, start, stop)
 {
     static const uint32_t tokens[4];

@@ -1,5 +1,4 @@
-/* What a link of the tests has instead of a socket: the linker gives these to programs that dial
- * nobody. */
+/* Replaces the socket of a link in tests: the linker uses these in programs that dial nobody. */
 #ifndef TEST_LINK_RIG_H
 #define TEST_LINK_RIG_H
 

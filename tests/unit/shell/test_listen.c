@@ -1,4 +1,4 @@
-/* Listening sockets: those who connect at once are accepted by turns of the loop. */
+/* Listening sockets: simultaneous connections are accepted by turns of the loop. */
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -20,7 +20,7 @@ static void take(struct listener *l, int fd)
     close(fd);
 }
 
-/* A storm of connections costs the others of the daemon one connection a turn. */
+/* A storm of connections costs the daemon's other work one connection a turn. */
 TEST(listen_accepts_one_connection_a_turn)
 {
     struct io_config ring = {.entries = 64};
@@ -39,7 +39,7 @@ TEST(listen_accepts_one_connection_a_turn)
         caller[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_int_equal(connect(caller[i], (struct sockaddr *)&at, sizeof at), 0);
     }
-    l.refuses = true; /* as of a listener that asks for no place */
+    l.refuses = true; /* like a listener without places */
     listen_start(&l, io, take, NULL, 0);
     while (accepted < CALLERS && io_now_ns() < end) {
         uint32_t before = accepted;

@@ -1,4 +1,4 @@
-/* Log lines: their form, what is quoted, and how many of one kind come out. */
+/* Log lines: their form, quoting, and the number of lines of one kind. */
 #include <string.h>
 
 #include <fcntl.h>
@@ -62,7 +62,7 @@ TEST_WITH(log_names_keep_their_letters_and_cannot_steer, setup, teardown)
     log_event(LEVEL_INFO, "names", "a=%s b=%s c=%s", "Zo\xc3\xab", "\xe2\x80\xae",
               "\xc2\x9b\xff\x1b");
     assert_non_null(strstr(logged(), "a=\"Zo\xc3\xab\" b=\"\\u202e\" c=\"\\u009b\\xff\\x1b\"\n"));
-    for (size_t shift = 0; shift < 2; shift++) { /* a line that is full ends at a letter */
+    for (size_t shift = 0; shift < 2; shift++) { /* a full line ends at a whole letter */
         const char *text;
 
         memset(value, 'v', sizeof value);
@@ -109,7 +109,7 @@ TEST_WITH(log_event_that_repeats_is_cut_off_and_counted, setup, teardown)
         log_event(LEVEL_INFO, "noisy", "i=%d", i);
     assert_int_equal(count_lines(logged()), LOG_BURST);
     assert_int_equal(log_suppressed(), 1000 - LOG_BURST);
-    log_event(LEVEL_INFO, "other", "i=%d", 1); /* another event is not touched by it */
+    log_event(LEVEL_INFO, "other", "i=%d", 1); /* another event is unaffected */
     assert_int_equal(count_lines(logged()), 1);
 
     clock_ns += 1000000000;
@@ -120,13 +120,13 @@ TEST_WITH(log_event_that_repeats_is_cut_off_and_counted, setup, teardown)
     assert_non_null(strstr(text, "event=noisy suppressed=980 i=0\n"));
     assert_null(strstr(text, "suppressed=0"));
 
-    clock_ns += (uint64_t)3600 * 1000000000; /* the allowance is full again, and not more */
+    clock_ns += (uint64_t)3600 * 1000000000; /* the allowance is full again, and no larger */
     for (int i = 0; i < 1000; i++)
         log_event(LEVEL_INFO, "noisy", "i=%d", i);
     assert_int_equal(count_lines(logged()), LOG_BURST);
 }
 
-/* What clients provoke on a lower level keeps back no line that an operator waits for. */
+/* Events that clients cause at a lower level suppress no line that an operator waits for. */
 TEST_WITH(log_levels_of_one_event_have_allowances_of_their_own, setup, teardown)
 {
     log_init(LEVEL_DEBUG, log_fd, test_clock);
@@ -161,7 +161,7 @@ TEST(log_level_names_are_read_back)
     assert_false(log_level_parse("loud", &level));
 }
 
-/* What can be read of a pipe or socket now. */
+/* Reads all that is in the pipe or socket now. */
 static size_t drained(int fd, char *text, size_t bytes)
 {
     size_t n = 0;
@@ -173,8 +173,8 @@ static size_t drained(int fd, char *text, size_t bytes)
     return n;
 }
 
-/* The reader has stopped: nobody waits for it, every line is whole or not there, and the first that
- * comes through says how many did not. */
+/* The reader has stopped: nobody waits for it, every line is whole or missing, and the first one
+ * that comes through has the number of missing lines. */
 static void expect_no_wait(int reader, int writer)
 {
     static char text[1 << 20];
@@ -227,7 +227,7 @@ TEST_WITH(log_waits_for_no_reader_of_a_socket, setup, teardown)
     close(fd[1]);
 }
 
-/* A full disk takes a part of a line: the next one begins on its own. */
+/* A full disk takes a part of a line: the next one begins on a new line. */
 TEST_WITH(log_line_that_was_cut_short_is_lost_and_ended, setup, teardown)
 {
     struct rlimit limit, old;

@@ -1,4 +1,4 @@
-/* What the service manager is told, and that one which does not read holds nobody up. */
+/* Messages to the service manager, and that one which does not read delays nobody. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static void heard_nothing(void)
     assert_int_equal(recv(manager, text, sizeof text, 0), -1);
 }
 
-/* Until it has no more room. */
+/* Sends until there is no more room. */
 static uint32_t fill(void)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

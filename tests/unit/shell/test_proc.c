@@ -1,5 +1,5 @@
-/* Processes at the other end of a socket: an exit is told once it is proven, and not before. poll,
- * by which it is proven, fails when the test says so. */
+/* Processes at the other end of a socket: an exit is reported once it is proven, and not before.
+ * The test can make poll, which proves it, fail. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 int __real_poll(struct pollfd *fds, nfds_t n, int ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
 
-static uint32_t failures; /* of the next calls */
+static uint32_t failures; /* failures of the next calls */
 
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 {
@@ -139,8 +139,8 @@ TEST(proc_take_without_a_proof_of_life_is_refused)
     rig_finish(&rig);
 }
 
-/* A process counts until it has exited, whether its connection is still there or not; what one
- * tenant's have taken is not taken from another's. */
+/* A process counts until it has exited, with or without its connection; the processes of one tenant
+ * do not reduce another's share. */
 TEST(proc_of_a_tenant_beyond_its_share_is_refused)
 {
     const char *why = "";
@@ -156,7 +156,7 @@ TEST(proc_of_a_tenant_beyond_its_share_is_refused)
     assert_int_equal(slot, 0);
     slot = 99;
     assert_int_equal(proc_take(&rig.table, rig.sock, 4, 1, &slot, &why), TERN_OK);
-    assert_int_equal(slot, 0); /* it is there already */
+    assert_int_equal(slot, 0); /* it exists already */
     rig.table.v[1].state = PROC_FREE;
     child_end(&rig);
     rig_finish(&rig);

@@ -1,4 +1,4 @@
-/* Answers as frames: what a reply of the core says is what a client reads. */
+/* Answers as frames: a client reads what the core's reply contains. */
 #include "unit/shell/test_shell_wire_rig.h"
 
 static struct op_result results[STEP_OPS_MAX];
@@ -237,9 +237,8 @@ TEST(wire_out_step_results_decode_as_given)
     }
 }
 
-/* Every limit below what is needed gives 0, and nothing is written behind it. */
-/* Each # is the next number; a text without one is told as it is, and one that is too long is cut.
- */
+/* Each # is replaced by the next number; a text without one is unchanged, and a too long one is
+ * cut. */
 TEST(wire_out_text_has_its_numbers)
 {
     char buf[WIRE_OUT_WORDS], text[WIRE_OUT_WORDS + 50];
@@ -259,6 +258,7 @@ TEST(wire_out_text_has_its_numbers)
     }
 }
 
+/* Every limit below the needed size gives 0, and nothing is written beyond the limit. */
 TEST(wire_out_too_small_a_limit_gives_nothing)
 {
     struct reply r = {
@@ -287,8 +287,7 @@ TEST(wire_out_largest_answer_fits_the_default_limit)
                 TABLE_PAGES * sizeof(struct page_ref));
 }
 
-/* A path that an operator gave may be longer than a status's text; the smallest frame holds it. */
-/* Whatever frame_body_max is: who reads records goes on behind those that came. */
+/* Whatever frame_body_max is, a reader of records continues behind those that it got. */
 TEST(wire_out_records_that_do_not_fit_are_left_for_the_next_answer)
 {
     static struct record_body list[RECORDS_TOLD_MAX];
@@ -315,6 +314,7 @@ TEST(wire_out_records_that_do_not_fit_are_left_for_the_next_answer)
     }
 }
 
+/* An operator's path may be longer than a status's text; the smallest frame has room for it. */
 TEST(wire_out_status_of_a_long_text_can_be_read)
 {
     struct frame_header h, request = {.type = FRAME_ADMIN, .request_id = 7};

@@ -1,4 +1,4 @@
-/* Frames as requests: what a client says is what the core is asked, or it is refused in words. */
+/* Frames as requests: the core gets the client's request, or it is refused with a reason. */
 #include "unit/shell/test_shell_wire_rig.h"
 
 TEST(wire_in_namespace_fields_do_not_run_into_one_another)
@@ -28,7 +28,7 @@ TEST(wire_in_unknown_values_are_invalid)
     join.role = ROLE_BOTH + 1;
     assert_int_equal(request(FRAME_ENGINE_JOIN, &join.base, &r), TERN_INVALID);
     join.role = ROLE_BOTH;
-    name[ENGINE_NAME_MAX - 1] = 'n'; /* no room for the NUL */
+    name[ENGINE_NAME_MAX - 1] = 'n'; /* without room for the NUL */
     assert_int_equal(request(FRAME_ENGINE_JOIN, &join.base, &r), TERN_INVALID);
 
     pool.n_groups = 1;
@@ -72,8 +72,8 @@ TEST(wire_in_unknown_values_are_invalid)
     }
 }
 
-/* E6: the pages that operations name come as they are, those of many operations, too; one that has
- * more runs than a pool can have groups is refused. */
+/* E6: the pages that operations name arrive unchanged, also those of many operations; an operation
+ * with more runs than a pool can have groups is refused. */
 TEST(wire_in_step_pages_of_operations)
 {
     static Tern__Wire__StepOp op[100], *ops[100];
@@ -235,7 +235,7 @@ TEST(wire_in_store_names_the_headers_session)
     assert_int_equal(r.store.depth, 0);
 }
 
-/* A ticket is text outside, and its key is drawn anew for each. */
+/* A ticket is text outside, and each has a new random key. */
 TEST(wire_ticket_goes_out_and_comes_in_as_text)
 {
     static const uint8_t blob[5] = {1, 2, 3, 4, 5};
@@ -277,7 +277,7 @@ TEST(wire_ticket_goes_out_and_comes_in_as_text)
     fetch.ticket = text;
     assert_int_equal(request(FRAME_FETCH, &fetch.base, &r), TERN_OK);
     assert_memory_equal(&r.fetch.ticket, &answer.handoff.ticket, sizeof(struct ticket));
-    for (size_t i = 0; text[i]; i++) { /* whatever is changed makes another of it, or none */
+    for (size_t i = 0; text[i]; i++) { /* any change makes another ticket, or none */
         char was = text[i];
 
         text[i] = was == '1' ? '2' : '1';
@@ -292,7 +292,7 @@ TEST(wire_ticket_goes_out_and_comes_in_as_text)
     assert_int_equal(request(FRAME_TICKET_DROP, &drop.base, &r), TERN_INVALID);
     drop.ticket = NULL;
     assert_int_equal(request(FRAME_TICKET_DROP, &drop.base, &r), TERN_OK);
-    assert_int_equal(r.ticket_drop.ticket.id.gen, 0); /* the core says that it is gone */
+    assert_int_equal(r.ticket_drop.ticket.id.gen, 0); /* the core answers that it is gone */
 }
 
 TEST(wire_in_retract_and_recover_name_the_headers_session)
@@ -372,7 +372,7 @@ TEST(wire_in_takes_no_other_type_for_a_request)
     assert_true(taken >= 14);
 }
 
-/* Also where the rest of the message makes no sense, so that the log can say whose it was. */
+/* Also if the rest of the message is invalid, so that the log can name the request. */
 TEST(wire_in_every_request_has_its_trace_id)
 {
     for (uint32_t i = 0; i < messages_n; i++) {

@@ -1,7 +1,7 @@
-/* Messages between daemons: they come in as they went out, and what lies is malformed. */
+/* Messages between daemons: decoded as they were encoded, and inconsistent ones are malformed. */
 #include "unit/shell/test_shell_wire_rig.h"
 
-static struct wire_layouts layouts; /* that the messages tell of */
+static struct wire_layouts layouts; /* of the messages */
 
 static enum tern_err there_and_back(const struct peer_msg *msg, const char *tenant,
                                     uint64_t allowed, struct peer_msg *ret, uint64_t *ret_sequence)
@@ -14,7 +14,7 @@ static enum tern_err there_and_back(const struct peer_msg *msg, const char *tena
     return wire_in_peer_msg(&in, &h, frame + FRAME_HEADER_BYTES, allowed, ret, ret_sequence);
 }
 
-/* Each with a value of its own: a number that is left out, or sent as another one, is missed. */
+/* Each number has a value of its own: one that is left out or swapped is noticed. */
 TEST(peer_numbers_come_back_as_sent)
 {
     const struct peer_msg msg = {.kind = PEER_RESET,
@@ -89,7 +89,7 @@ TEST(peer_open_comes_back_as_sent)
     assert_memory_equal(got.tokens, tokens, sizeof(tokens));
     assert_int_equal(got.nkeys, 1);
     assert_memory_equal(got.keys, keys, sizeof(keys));
-    /* The peer may not name that tenant, or nobody is called so. */
+    /* The peer may not name that tenant, or no tenant has that name. */
     assert_int_equal(there_and_back(&msg, "blue", 1, &got, &sequence), TERN_OK);
     assert_int_equal(got.tenant, NONE);
     assert_int_equal(there_and_back(&msg, "green", 3, &got, &sequence), TERN_OK);
@@ -116,7 +116,7 @@ TEST(peer_offer_comes_back_as_sent)
     runs[1] = (struct table_run){1, 5, 3, 0, refs + 100, {0, 0}};
     assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_OK);
     assert_int_equal(got.blob_bytes, 0);
-    msg.tokens = (const uint32_t[]){0x04030201, 5}; /* its last word is filled up */
+    msg.tokens = (const uint32_t[]){0x04030201, 5}; /* with padding in its last word */
     msg.blob_bytes = 5;
     assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_OK);
     assert_int_equal(got.blob_bytes, 5);
@@ -177,11 +177,11 @@ TEST(peer_message_that_lies_is_malformed)
     assert_int_equal(there_and_back(&msg, "red", 3, &got, &sequence), TERN_MALFORMED);
     assert_string_equal(in.peer_unfit, "an error in a message that carries none");
     msg.kind = PEER_PULL_DONE;
-    msg.err = TERN_ERR_COUNT; /* another version may have more of them */
+    msg.err = TERN_ERR_COUNT; /* another version may have more errors */
     assert_int_equal(there_and_back(&msg, "red", 3, &got, &sequence), TERN_OK);
     assert_int_equal(got.err, TERN_PEER_LOST);
     assert_int_equal(in.peer_word, TERN_ERR_COUNT);
-    /* Fewer tokens than `to` says: the core would read beyond them. */
+    /* Fewer tokens than `to`: the core would read beyond them. */
     {
         Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
 

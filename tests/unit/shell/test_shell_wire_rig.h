@@ -1,4 +1,4 @@
-/* What the tests of messages in and out share: values of all kinds, frames made and read. Header
+/* Shared by the tests of messages in and out: values of all kinds, frames made and read. Header
  * only. */
 #ifndef TEST_SHELL_WIRE_RIG_H
 #define TEST_SHELL_WIRE_RIG_H
@@ -23,7 +23,7 @@ static struct page_ref refs[TABLE_PAGES];
 static struct prng prng;
 static struct wire_in in;
 static struct config config;
-static const char *refusal; /* the words of the last one */
+static const char *refusal; /* text of the last one */
 
 FIXTURE(start)
 {
@@ -46,7 +46,7 @@ FIXTURE(stop)
     return 0;
 }
 
-/* Of every length that a varint has, 0 among them. */
+/* A number of any length that a varint has, including 0. */
 static inline uint64_t number(uint32_t bits)
 {
     uint32_t shift = prng_below(&prng, bits + 1);

@@ -1,5 +1,5 @@
-/* The deadlines of streams: one sweep closes all that are past theirs, whatever the end of one of
- * them does to the others. */
+/* The deadlines of streams: one sweep closes all overdue ones, whatever the end of one of them does
+ * to the others. */
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
@@ -33,7 +33,7 @@ FIXTURE(tear_down)
     return streams_gone();
 }
 
-/* Whichever is looked at next when one is closed, in either order of the list. */
+/* Whichever comes next when one is closed, in either order of the list. */
 TEST_WITH(stream_sweep_with_a_neighbour_closed_meanwhile_closes_the_rest, set_up, tear_down)
 {
     side[0].other = side[2].other = &side[1];
@@ -49,7 +49,7 @@ TEST_WITH(stream_sweep_before_a_deadline_closes_nothing, set_up, tear_down)
         assert_int_equal(side[i].closed, 0);
 }
 
-/* What is queued leaves first; then it ends at once, for the reason that was given. */
+/* Queued bytes are sent first; then the stream ends at once, with the given reason. */
 TEST_WITH(stream_finish_sends_what_is_queued_and_closes, set_up, tear_down)
 {
     struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PING, .request_id = 7};
@@ -71,7 +71,7 @@ TEST_WITH(stream_finish_sends_what_is_queued_and_closes, set_up, tear_down)
     assert_int_equal(recv(far_end[0], got, sizeof got, 0), 0);
 }
 
-/* One is closed by the far end, and one has something queued that nobody will take. */
+/* The far end closes one, and one has queued bytes that nobody receives. */
 TEST_WITH(stream_of_a_mute_pool_tells_its_owner_nothing, set_up, NULL)
 {
     struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PING, .request_id = 1};
@@ -110,8 +110,8 @@ static void send_descriptor(uint32_t i, const void *bytes, size_t n)
     assert_int_equal(sendmsg(far_end[i], &msg, 0), (ssize_t)n);
 }
 
-/* Frames come as ever, until one brings a descriptor: it is not handed out, and the slot is there
- * again when a thread has closed the socket. */
+/* Frames arrive as usual, until one carries a descriptor: it is not handed out, and the slot is
+ * free again when a thread has closed the socket. */
 TEST_WITH(stream_of_a_client_that_sends_a_descriptor_ends, set_up_clients, tear_down)
 {
     struct frame_header h = {
@@ -142,7 +142,7 @@ TEST_WITH(stream_of_a_client_that_sends_a_descriptor_ends, set_up_clients, tear_
     assert_int_equal(stats.closed, 1);
 }
 
-/* Sends that on stream i, and lets it be read. */
+/* Sends the bytes on stream i, and lets it read them. */
 static void hears(uint32_t i, const void *bytes, size_t n)
 {
     uint64_t end = io_now_ns() + WAIT_NS / 100;
@@ -152,8 +152,8 @@ static void hears(uint32_t i, const void *bytes, size_t n)
         turn(end);
 }
 
-/* An alert, which is shorter than a frame's head, in pieces; and a whole ClientHello's beginning.
- */
+/* An alert, which is shorter than a frame's head, in pieces; and the beginning of a whole
+ * ClientHello. */
 TEST_WITH(stream_that_meets_tls_in_place_of_a_frame_says_so, set_up, tear_down)
 {
     static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 70},
@@ -167,7 +167,7 @@ TEST_WITH(stream_that_meets_tls_in_place_of_a_frame_says_so, set_up, tear_down)
     assert_string_equal(side[1].why, "it speaks TLS");
 }
 
-/* What is no TLS either, and the first bytes of a frame that is as long as a greeted peer's. */
+/* Bytes that are no TLS either, and the first bytes of a frame as long as a greeted peer's. */
 TEST_WITH(stream_that_meets_no_tls_does_not_say_so, set_up, tear_down)
 {
     static const uint8_t other[FRAME_HEADER_BYTES] = {22, 3, 7, 0}, frame[] = {22, 3, 1, 0, 1, 0};
@@ -179,7 +179,7 @@ TEST_WITH(stream_that_meets_no_tls_does_not_say_so, set_up, tear_down)
     assert_int_equal(side[1].closed, 0);
 }
 
-/* Whole frames, however many, and one that comes in few pieces, are read by the owner. */
+/* The owner reads whole frames, however many, and a frame in few pieces. */
 TEST_WITH(stream_that_sends_byte_after_byte_is_set_aside, set_up, tear_down)
 {
     struct frame_header h = {
@@ -236,7 +236,7 @@ TEST_WITH(stream_whose_far_end_many_wait_on_is_set_aside, set_up, tear_down)
     }
     assert_int_equal(side[0].aside, 1);
     assert_int_equal(side[1].aside, 0);
-    assert_true(side[1].s.send.aside && side[1].s.recv.aside); /* it is of the same share */
+    assert_true(side[1].s.send.aside && side[1].s.recv.aside); /* it belongs to the same share */
     while (most > 0)
         close(copies[--most]);
     close(epoll);

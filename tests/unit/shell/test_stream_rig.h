@@ -1,5 +1,5 @@
-/* Streams over socket pairs, whose far ends are the test's: opened and closed with each case. What
- * arrives and what ends a stream is kept. Header only. */
+/* Streams over socket pairs, with the far ends in the test: opened and closed with each case. The
+ * rig keeps what arrives and why a stream ends. Header only. */
 #ifndef TEST_STREAM_RIG_H
 #define TEST_STREAM_RIG_H
 
@@ -27,8 +27,8 @@ struct side {
 
 static struct io *io;
 static struct stream_pool *pool;
-static void (*on_each)(struct stream *s); /* called with each frame; NULL: nobody is */
-static bool closes_apart;                 /* clients' streams, which may bring descriptors */
+static void (*on_each)(struct stream *s); /* called with each frame; NULL: not called */
+static bool closes_apart;                 /* clients' streams, which may carry descriptors */
 static struct closer *closer;
 static struct side side[STREAMS_MAX];
 static int far_end[STREAMS_MAX];
@@ -80,7 +80,7 @@ static void on_tls_met(struct stream *s)
     stream_close(s, "it speaks TLS");
 }
 
-/* The last so many of them are of share 1, all others of share 0. */
+/* The last of_share_1 of them are of share 1, all others of share 0. */
 static inline void streams_open(struct stream_config *config, uint32_t of_share_1,
                                 uint32_t send_buffers_max)
 {
@@ -118,7 +118,7 @@ static inline void streams_open(struct stream_config *config, uint32_t of_share_
     stream_pool_flush(pool); /* so that each receives */
 }
 
-/* As the daemon's loop does it; waits until then, unless something is there. */
+/* A turn of the daemon's loop; waits until then, unless there is work. */
 static inline void turn(uint64_t until_ns)
 {
     stream_pool_flush(pool);
@@ -126,7 +126,7 @@ static inline void turn(uint64_t until_ns)
     stream_pool_serve(pool);
 }
 
-/* Each has ended once, for whatever reason, and holds nothing. */
+/* Each has ended once, for whatever reason, and has no buffers. */
 static inline void streams_close(uint32_t n)
 {
     uint64_t end = io_now_ns() + WAIT_NS;

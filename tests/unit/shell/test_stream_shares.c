@@ -1,5 +1,5 @@
-/* The send buffers of streams: who reads nothing ends itself, and neither another tenant's
- * connection nor one of its own tenant's that reads. */
+/* The send buffers of streams: a client that reads nothing ends itself, and neither another
+ * tenant's connection nor a reading one of its own tenant. */
 #include "unit/shell/test_stream_rig.h"
 
 #define SILENT   8 /* of tenant A, that read nothing */
@@ -32,7 +32,7 @@ FIXTURE(tear_down)
     struct stream_share share;
 
     streams_close(STREAMS);
-    for (uint32_t i = 0; i < 2; i++) { /* all of them came back, to whom they belong */
+    for (uint32_t i = 0; i < 2; i++) { /* all of them were returned to their owners */
         stream_share_view(pool, i, &share);
         assert_int_equal(share.used, 0);
         assert_int_equal(share.common_used, 0);
@@ -40,7 +40,7 @@ FIXTURE(tear_down)
     return streams_gone();
 }
 
-/* Reads all of what is under way to that client. */
+/* Reads all bytes under way to that client. */
 static void drain(uint32_t i)
 {
     uint8_t bytes[65536];
@@ -53,8 +53,8 @@ static void drain(uint32_t i)
     }
 }
 
-/* Each of the silent ones is answered in turn, and the one that reads. Returns the most buffers
- * that tenant A had; it always leaves as many of the common ones as it takes. */
+/* Answers each silent client in turn, and the one that reads. Returns the most buffers that tenant
+ * A had; A always leaves as many common ones as it takes. */
 static uint32_t answer_silent(uint32_t rounds, uint32_t reader)
 {
     struct stream_share share;
@@ -96,8 +96,7 @@ TEST_WITH(stream_that_reads_outlives_those_of_its_tenant_that_do_not, set_up, te
     assert_true(share.doomed > 0);
 }
 
-/* Exactly what is reserved and half of the rest: not a buffer more for the one, nor for the other.
- */
+/* Exactly the reserved part and half of the rest: not one buffer more for either. */
 TEST_WITH(stream_share_takes_what_is_reserved_and_half_of_the_rest, set_up, tear_down)
 {
     uint32_t taken = 0;

@@ -1,5 +1,5 @@
-/* Frames are handed out by turns: a client that has sent thousands at once makes neither another
- * tenant's client nor another one of its own tenant wait for their end, and takes no receive buffer
+/* Frames are handed out by turns: a client that has sent thousands at once delays neither another
+ * tenant's client nor another one of its own tenant until their end, and takes no receive buffer
  * that these need. */
 #include "unit/shell/test_stream_rig.h"
 
@@ -68,7 +68,7 @@ TEST_WITH(stream_with_a_backlog_lets_others_have_their_turn, set_up, tear_down)
     assert_false(stream_pool_has_input(pool));
 }
 
-/* What is large counts as much as many that are small. */
+/* One large frame counts as much as many small ones. */
 TEST_WITH(stream_turn_ends_after_as_many_bytes, set_up, tear_down)
 {
     uint32_t length = RECV_BYTES - FRAME_HEADER_BYTES, frames = 0;
@@ -85,8 +85,8 @@ TEST_WITH(stream_turn_ends_after_as_many_bytes, set_up, tear_down)
         arrives(i, 1);
 }
 
-/* All of a tenant's streams have more than its receive buffers hold: each gets all of its own, and
- * the other tenant's frame is handed out in the first turn. */
+/* All of a tenant's streams have more bytes than its receive buffers have room for: each gets all
+ * of its own, and the other tenant's frame is handed out in the first turn. */
 TEST_WITH(stream_floods_of_one_share_leave_the_other_its_buffers, set_up, tear_down)
 {
     struct io_stats stats;
@@ -103,8 +103,8 @@ TEST_WITH(stream_floods_of_one_share_leave_the_other_its_buffers, set_up, tear_d
     assert_true(stats.buffers_empty > 0);
 }
 
-/* Closed while its bytes wait, while it waits for a buffer, and by a frame of its own: it is handed
- * back, nothing more of it is handed out, and its buffer goes to those that wait. */
+/* Closed while its bytes wait, while it waits for a buffer, and by a frame of its own: its owner is
+ * informed, no more of its frames are handed out, and its buffer goes to waiting streams. */
 TEST_WITH(stream_that_is_closed_with_a_backlog_gives_its_buffer_back, set_up, tear_down)
 {
     uint32_t gone = 0;
@@ -126,7 +126,7 @@ TEST_WITH(stream_that_is_closed_with_a_backlog_gives_its_buffer_back, set_up, te
         assert_int_equal(side[i].frames, 1);
 }
 
-/* What has arrived and waits for its turn is not late, however long that takes. */
+/* Bytes that have arrived and wait for their turn are not late, however long that takes. */
 TEST_WITH(stream_that_waits_for_its_turn_is_not_overdue, set_up, tear_down)
 {
     send_frames(BUSY, 1, 1, 1, FRAME_PING);
@@ -153,7 +153,7 @@ static void take_long_or_answer(struct stream *s)
     while (io_now_ns() < end)
         ;
     assert_int_equal(side[OTHER].frames, slow_before ? 2 : 0);
-    if (slow_before) /* both answers have left before */
+    if (slow_before) /* both answers were sent before */
         for (uint32_t i = 0; i < 2; i++)
             assert_int_equal(recv(far_end[OTHER], frame, sizeof frame, MSG_DONTWAIT), sizeof frame);
 }

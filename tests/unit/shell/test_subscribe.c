@@ -1,5 +1,5 @@
-/* Changes of the prefix tree: which are told, in what order, how a prefix is named, what the ring
- * keeps, and what a reader of the shell makes of it. */
+/* Changes of the prefix tree: which are reported, in what order, the name of a prefix, the contents
+ * of the ring, and the reader of the shell. */
 #include <stdlib.h>
 
 #include "base/prng.h"
@@ -22,7 +22,7 @@ static struct tree_event_view event_no(const struct rig *rig, uint64_t seq)
     return e;
 }
 
-/* Changes without their chunks. */
+/* Reads changes without their chunks. */
 static uint32_t changes(const struct core *core, struct event_reader *r, struct wire_event *ret,
                         uint32_t max)
 {
@@ -55,7 +55,7 @@ static uint32_t node_of(const struct rig *rig, uint64_t chain)
         assert_int_equal((e).on_host, (host));                                                     \
     } while (0)
 
-/* ---- what is told ---- */
+/* ---- reported changes ---- */
 
 TEST(event_commit_tells_each_chunk_once)
 {
@@ -65,7 +65,7 @@ TEST(event_commit_tells_each_chunk_once)
 
     assert_int_equal(next_no(b.rig), 1);
     rig_put(b.rig, &b.e, b.pool, 1, 2 * L);
-    rig_put(b.rig, &b.e, b.pool, 1, 2 * L); /* duplicates of what is there */
+    rig_put(b.rig, &b.e, b.pool, 1, 2 * L); /* duplicates of existing ones */
     assert_int_equal(next_no(b.rig), 3);
     e1 = event_no(b.rig, 1);
     e2 = event_no(b.rig, 2);
@@ -106,7 +106,7 @@ TEST(event_evict_removes_from_the_end)
     assert_event(event_no(b.rig, 4), TREE_REMOVED, L, false, false);
     assert_true(event_no(b.rig, 3).chain == event_no(b.rig, 2).chain);
     assert_true(event_no(b.rig, 3).parent_chain == event_no(b.rig, 1).chain);
-    /* And back again: it is a new one with the old name. */
+    /* And stored again: a new node with the old name. */
     rig_put(b.rig, &b.e, b.pool, 1, L);
     assert_event(event_no(b.rig, 5), TREE_STORED, L, true, false);
     assert_true(event_no(b.rig, 5).chain == event_no(b.rig, 1).chain);
@@ -126,7 +126,7 @@ TEST(event_host_tier_tells_each_way)
     rig_put(rig, &e, pool, 1, L);
     assert_int_equal(next_no(rig), 2);
     assert_int_equal(rig_jobs(rig, RIG_COPY), 1);
-    rig_complete(rig, RIG_COPY); /* T16: only now is it there */
+    rig_complete(rig, RIG_COPY); /* T16: stored only now */
     assert_int_equal(next_no(rig), 3);
     assert_event(event_no(rig, 2), TREE_TIER, L, true, true);
     assert_int_equal(rig_evict(rig, admin, pool, 1), 1);
@@ -181,7 +181,7 @@ TEST(chain_is_of_namespace_tokens_and_keys_alone)
     keyed.nkeys = 1;
     chain[0] = chain_of(p.source, &p.se, p.sp, 1, &plain);
     assert_true(chain_of(p.source, &p.se, other, 1, &plain) == chain[0]);
-    chain_of(p.dest, &p.de, p.dp, 1, &differs); /* so that it lies in another slot there */
+    chain_of(p.dest, &p.de, p.dp, 1, &differs); /* so that its node has another slot there */
     assert_true(chain_of(p.dest, &p.de, p.dp, 1, &plain) == chain[0]);
     chain[1] = chain_of(p.source, &p.se, p.sp, 2, &plain);
     chain[2] = chain_of(p.source, &p.se, p.sp, 1, &keyed);
@@ -197,7 +197,7 @@ TEST(chain_is_of_namespace_tokens_and_keys_alone)
 
 /* ---- the ring ---- */
 
-/* A node whose removal and return are told over and over: nothing else changes. */
+/* A node whose removal and return are reported over and over: nothing else changes. */
 static uint32_t toggled(struct bench *b)
 {
     rig_put(b->rig, &b->e, b->pool, 1, L);
@@ -239,7 +239,7 @@ TEST(ring_is_told_changes_only)
     struct bench b = bench_start(L, 16);
     uint32_t node = toggled(&b);
 
-    tree_event(b.rig->core, node, TREE_STORED); /* it is */
+    tree_event(b.rig->core, node, TREE_STORED); /* it is stored already */
     tree_event(b.rig->core, node, TREE_TIER);   /* it has not moved */
     assert_int_equal(next_no(b.rig), 2);
     tree_event(b.rig->core, node, TREE_REMOVED);
@@ -271,7 +271,7 @@ TEST(reader_that_lags_by_the_ring_loses_nothing_and_by_one_more_loses_one)
         for (uint32_t i = 0; i < want; i++)
             assert_int_equal(v[i].number, lag + 2 - want + i);
         assert_int_equal(changes(b.rig->core, &r, v, 2 * RING), 0);
-        assert_int_equal(r.lost, lag - want); /* until it is told */
+        assert_int_equal(r.lost, lag - want); /* until it is reported */
     }
 }
 
@@ -308,14 +308,14 @@ TEST(reader_hears_of_its_tenant_and_namespace_alone)
     assert_int_equal(changes(rig->core, &r, v, READ_MAX), 2);
     assert_int_equal(v[0].number, 2);
     assert_int_equal(v[1].number, 4);
-    assert_int_equal(v[0].tenant, 0); /* nobody's business but the operator's */
+    assert_int_equal(v[0].tenant, 0); /* for the operator alone */
     assert_true(v[0].pool == pool_id_pack(pb));
     r = (struct event_reader){.at = 1, .tenant = 0, .one_ns = true, .ns = {.hi = 1, .lo = 2}};
     assert_int_equal(changes(rig->core, &r, v, READ_MAX), 1);
     assert_int_equal(v[0].number, 3);
     assert_true(v[0].ns_hi == 1 && v[0].ns_lo == 2);
     assert_int_equal(v[0].tiers, 1 << TIER_DEVICE);
-    assert_int_equal(r.at, 5); /* what it does not want is behind it */
+    assert_int_equal(r.at, 5); /* unwanted changes are skipped */
     r = (struct event_reader){.at = 1, .tenant = NONE};
     assert_int_equal(changes(rig->core, &r, v, READ_MAX), 4);
     assert_int_equal(v[1].tenant, 1);
@@ -335,8 +335,8 @@ TEST(reader_looks_at_no_more_than_its_bound)
     assert_int_equal(r.at, next_no(b.rig));
 }
 
-/* One tenant's changes go round and round in its ring. The other's subscriber loses none, and an
- * operator is told how many of all were lost, before those that follow. */
+/* One tenant's changes fill its ring many times. The other tenant's subscriber loses none, and an
+ * operator learns the number of all lost ones, before those that follow. */
 TEST(reader_loses_nothing_by_what_another_tenant_does)
 {
     struct rig *rig = rig_create(NULL);
@@ -359,7 +359,7 @@ TEST(reader_loses_nothing_by_what_another_tenant_does)
     assert_int_equal(changes(rig->core, &own, v, 2 * RING), 1);
     assert_int_equal(v[0].number, 5 * RING + 3);
     assert_int_equal(changes(rig->core, &late, v, 2 * RING), 1);
-    assert_int_equal(late.lost, 0); /* what lies between was never its own */
+    assert_int_equal(late.lost, 0); /* those between were never its own */
 
     assert_int_equal(changes(rig->core, &all, v, 2 * RING), 1); /* up to the next gap */
     assert_int_equal(v[0].number, 2);
@@ -451,7 +451,7 @@ TEST(page_of_tokens_ends_where_it_is_full)
     assert_int_equal(r.at, 3);
     assert_int_equal(page_of(b.rig, &r, v, 2 * one - 1), 1);
     assert_tokens(0, seq1 + 2 * L, L);
-    /* What no page has room for comes without, and what follows it comes. */
+    /* A chunk that no page has room for is sent without tokens, and the next one follows. */
     assert_int_equal(page_of(b.rig, &r, v, one - 1), 1);
     assert_int_equal(v[0].number, 4);
     assert_tokens(0, NULL, 0);
@@ -535,7 +535,7 @@ TEST(mirror_of_a_random_run_is_the_tree)
         uint32_t what = prng_below(&rng, 8);
 
         while (rig_jobs(rig, RIG_COPY) > 2)
-            rig_complete(rig, RIG_COPY); /* they hold the device */
+            rig_complete(rig, RIG_COPY); /* they pin the device */
         if (what < 4)
             rig_put(rig, &e, pool, 1 + prng_below(&rng, 6), L * (1 + prng_below(&rng, 4)));
         else if (what == 4)
@@ -546,7 +546,7 @@ TEST(mirror_of_a_random_run_is_the_tree)
         mirror_compare(rig, m);
     }
     assert_int_equal(m->r.lost, 0);
-    assert_true(next_no(rig) > 600); /* it was about something */
+    assert_true(next_no(rig) > 600); /* the run caused changes */
     assert_true(rig_view(rig).host_copies > 20);
     free(m);
 }

@@ -1,6 +1,5 @@
-/* Tapes: every kind of event comes back as it went in; the ring drops the oldest and says so; token
- * ids leave only when asked for; and no damage to the bytes gets past the reader as anything but an
- * error or a well-formed event. */
+/* Tapes: every kind of event is read as it was recorded; the ring drops the oldest and reports it;
+ * token ids leave only on request; and damaged bytes give only errors or well-formed events. */
 #include <stdio.h>
 #include <string.h>
 
@@ -71,7 +70,7 @@ static void reread(bool keep_tokens)
 
 /* ---- tests ---- */
 
-/* The token lists of an event, as the codec's walk over its fields finds them. */
+/* The token lists of an event, found by the codec's walk over its fields. */
 static struct codec lists_of(const struct event *e)
 {
     static struct codec_list lists[STEP_OPS_MAX];
@@ -84,7 +83,7 @@ static struct codec lists_of(const struct event *e)
     return c;
 }
 
-/* The ring is given room for so much before it is written. */
+/* The ring reserves this much room before it writes. */
 static void expect_within_room(const struct event *e)
 {
     size_t words = RECORD_HEAD_WORDS + codec_body_max(e) + 4;
@@ -200,7 +199,7 @@ TEST(tape_event_larger_than_the_ring_empties_it)
     assert_int_equal(e.kind, 0);
 }
 
-/* What operations name needs room beside what they are: the oldest events make way for it. */
+/* Pages that operations name need room besides these: the oldest events are dropped for it. */
 TEST(tape_full_of_steps_that_name_pages)
 {
     static struct page_ref pages[170];
@@ -230,8 +229,8 @@ TEST(tape_full_of_steps_that_name_pages)
     }
 }
 
-/* Mapped tokens: equal stays equal, different stays different, and no real value is to be found in
- * the bytes. */
+/* Mapped tokens: equal stays equal, different stays different, and no real value occurs in the
+ * bytes. */
 TEST(tape_tokens_are_mapped_one_to_one)
 {
     struct extra_key keys[2] = {{.position = 3, .hi = 0xabcdef0123456789, .lo = 5},
@@ -282,8 +281,7 @@ TEST(tape_write_that_fails_is_told)
     fclose(full);
 }
 
-/* Reads to the end or to the first error; the number of events. Every array handed out is touched.
- */
+/* Reads to the end or to the first error. Returns the number of events; touches every array. */
 static uint32_t play(const uint8_t *of, size_t n, enum tern_err *ret_err)
 {
     struct event e = {.kind = 0};
@@ -305,7 +303,7 @@ static uint32_t play(const uint8_t *of, size_t n, enum tern_err *ret_err)
                 sum = sum + (*c.lists[i].tokens)[j];
     }
     if (*ret_err != TERN_OK)
-        assert_int_equal(tape_next(reader, &e), TERN_MALFORMED); /* an error is not passed over */
+        assert_int_equal(tape_next(reader, &e), TERN_MALFORMED); /* an error is not skipped */
     return events;
 }
 
@@ -367,7 +365,7 @@ TEST(tape_of_another_version_is_unsupported)
     assert_int_equal(err, TERN_MALFORMED);
 }
 
-/* Under the sanitizers this is what proves the reader's bounds. */
+/* Under the sanitizers this proves the reader's bounds. */
 TEST(tape_damaged_bytes_are_an_error_or_an_event)
 {
     enum tern_err err;
@@ -401,9 +399,7 @@ TEST(tape_time_that_goes_back_is_malformed)
     assert_int_equal(err, TERN_MALFORMED);
 }
 
-/* The core takes the shell's slots on trust, so the reader may not. The ring itself takes anything.
- */
-/* The core adds deadlines to it. */
+/* The core adds deadlines to the time. */
 TEST(tape_time_that_no_clock_shows_is_malformed)
 {
     static const uint64_t times[] = {INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX};
@@ -421,6 +417,7 @@ TEST(tape_time_that_no_clock_shows_is_malformed)
     }
 }
 
+/* The core trusts the shell's slots, so the reader may not. The ring itself records anything. */
 TEST(tape_slots_outside_the_limits_are_malformed)
 {
     static const uint32_t tokens[2];

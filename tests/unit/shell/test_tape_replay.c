@@ -1,7 +1,7 @@
-/* Replay: two cores live through a workload with transfers, evictions, sessions that give way to
- * the host tier and come back, refused requests and a broken link; each one's tape, played into a
- * fresh core, ends in the same bytes. The tapes of shorter workloads are the seeds of fuzz_tape:
- * TERN_WRITE_CORPUS=1 writes them anew. */
+/* Replay: two cores play a workload with transfers, evictions, sessions that are retracted to the
+ * host tier and recovered, refused requests and a broken link; each one's tape, played into a fresh
+ * core, ends in the same bytes. The tapes of shorter workloads are the seeds of fuzz_tape:
+ * TERN_WRITE_CORPUS=1 rewrites them. */
 #include "unit/rig/rig_test.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void record(void *ctx, const struct event *event)
     tape_record(ctx, event);
 }
 
-/* Small, so that an arena takes little and everything runs out now and then. */
+/* Small, so that an arena needs little memory and all resources run out sometimes. */
 static struct rig_options small_options(void)
 {
     struct rig_options o = rig_small();
@@ -75,7 +75,7 @@ static void host_stop(struct host *h)
 
 /* ---- a workload ---- */
 
-/* Whether it comes back or not: what follows is refused then. */
+/* Recovered or not: what follows is then refused. */
 static void give_way(struct prng *p, struct host *h, struct rig_session *s, uint64_t step)
 {
     enum retract_mode mode = prng_below(p, 3) == 0 ? RETRACT_DROP : RETRACT_HOST;
@@ -146,7 +146,7 @@ static void workload(struct host *a, struct host *b, uint64_t seed, uint32_t rou
 
 /* ---- playing it back ---- */
 
-/* A core of the tape's, under the secret of a seed; the arena is the caller's to free. */
+/* A core for the tape, under the secret of a seed; the caller frees the arena. */
 static struct core *fresh_core(const struct tape_header *header, uint64_t seed)
 {
     struct hash_secret secret = secret_from(seed);
@@ -160,7 +160,7 @@ static struct core *fresh_core(const struct tape_header *header, uint64_t seed)
     return core_init(arena, &header->limits, header->tenant, header->incarnation, &secret);
 }
 
-/* A core that has lived through the tape, likewise. */
+/* A core that has played the tape; the caller frees the arena. */
 static struct core *replayed(const uint8_t *bytes, size_t n, uint64_t *ret_events)
 {
     struct actions *actions;
@@ -169,7 +169,7 @@ static struct core *replayed(const uint8_t *bytes, size_t n, uint64_t *ret_event
     struct core *core;
 
     assert_int_equal(tape_open(bytes, n, &reader), TERN_OK);
-    core = fresh_core(tape_header(reader), 2); /* another one than the recorded core's */
+    core = fresh_core(tape_header(reader), 2); /* not the recorded core's */
     actions = calloc(1, actions_bytes(&tape_header(reader)->limits));
     actions_init(actions, &tape_header(reader)->limits);
     for (*ret_events = 0;; ++*ret_events) {
@@ -209,11 +209,11 @@ TEST(tape_replay_ends_in_the_same_bytes)
         host_stop(&hosts[0]);
         host_stop(&hosts[1]);
     }
-    assert_true(pulled > 20); /* or nothing of a transfer was in it */
+    assert_true(pulled > 20); /* otherwise it contained no transfer */
     assert_true(back > 100 && up > 20);
 }
 
-/* Steps the core with memory for its actions that holds nothing else. */
+/* Steps the core with empty memory for its actions. */
 static void step_anew(struct core *core, const struct event *e, struct actions *actions,
                       const struct core_limits *limits)
 {
@@ -236,7 +236,7 @@ static uint32_t fullest_bucket(const struct core *c)
     return most;
 }
 
-/* No outcome, order or count depends on the secret: under three of them, one of which puts all
+/* No outcome, order or count depends on the secret: under three secrets, one of which puts all
  * records into one bucket, every step gives the same actions and leaves the same state. */
 TEST(tape_replay_under_three_secrets_gives_equal_actions)
 {
@@ -285,10 +285,10 @@ TEST(tape_replay_under_three_secrets_gives_equal_actions)
         host_stop(&hosts[0]);
         host_stop(&hosts[1]);
     }
-    assert_true(uneven > 100); /* or the secrets made no difference that could have shown */
+    assert_true(uneven > 100); /* otherwise the secrets made no visible difference */
 }
 
-/* Without the tokens the bytes differ, and nothing else does: every count comes out the same. */
+/* Without the tokens only the bytes differ: every count is the same. */
 TEST(tape_replay_of_mapped_tokens_takes_the_same_path)
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -324,7 +324,7 @@ TEST(tape_replay_of_mapped_tokens_takes_the_same_path)
     }
 }
 
-/* Seeds of fuzz_tape: that they are there and play to their end. They need not be what would be
+/* Seeds of fuzz_tape: they exist and can be played to their end. They may differ from what would be
  * written today. */
 TEST(tape_seeds_of_the_fuzzer_can_be_played)
 {

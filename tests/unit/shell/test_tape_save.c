@@ -1,5 +1,5 @@
-/* Tapes as files: one that cannot be written costs none that was, those of crashes are counted, and
- * a signal in the middle of recording sees whole records. */
+/* Tapes as files: a failed write costs no earlier tape, those of crashes are counted, and a signal
+ * during recording sees whole records. */
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static uint32_t files(void)
     return n - 2; /* . and .. */
 }
 
-/* All of it is readable. */
+/* Number of its events, all of which are readable. */
 static uint64_t events_of_fd(int fd)
 {
     struct tape_reader *reader = NULL;
@@ -71,7 +71,7 @@ TEST_WITH(tape_save_replaces_the_file_whole, make_dir, remove_dir)
     struct tape *few = make_tape(1 << 16, 3), *many = make_tape(1 << 16, 50);
     struct stat st;
     int why = -1;
-    FILE *left = fopen(in_dir("a.tape.tmp"), "we"); /* of a daemon that died over it */
+    FILE *left = fopen(in_dir("a.tape.tmp"), "we"); /* of a daemon that died while writing it */
 
     assert_non_null(left);
     fclose(left);
@@ -159,7 +159,7 @@ TEST_WITH(tapes_keep_drops_the_oldest_of_crashes_alone, make_dir, remove_dir)
     put("s.tape.0123456789abcdef", 40);
     put("s.tape.1123456789abcdef", 10);
     put("s.tape.2123456789abcdef", 30);
-    put("s.tape.3123456789abcdef.tmp", 1); /* not written to its end */
+    put("s.tape.3123456789abcdef.tmp", 1); /* incomplete */
     assert_int_equal(files(), 9);
     assert_int_equal(tapes_keep(in_dir("s.tape"), 4), 4);
     assert_int_equal(files(), 8);
@@ -181,8 +181,7 @@ static void on_timer(int number)
         dumped = tape_dump(recorded, dumped_to, true) == TERN_OK ? 1 : -1;
 }
 
-/* A crash is not always of the recording thread's own making. The ring is small, so that records
- * are dropped as well. */
+/* Another thread may cause a crash. The ring is small, so that records are dropped as well. */
 TEST_WITH(tape_dump_in_the_middle_of_recording_is_whole, make_dir, remove_dir)
 {
     struct itimerval soon = {.it_interval = {.tv_usec = 97}, .it_value = {.tv_usec = 97}}, no = {0};

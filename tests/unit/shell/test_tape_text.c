@@ -1,5 +1,5 @@
-/* What is shown of a tape's events: every kind and every operation has its word and says whom it is
- * about, and nothing of users' text. */
+/* The text of a tape's events: every kind and every operation has its word and names its subject,
+ * and nothing contains users' text. */
 #include "client/ctl/tape/tape_text.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The bounded JSON writer: what it writes is read back by jansson, and at every buffer size it
- * either is whole or says that it is not. */
+/* The bounded JSON writer: jansson can read its output, which at every buffer size is either whole
+ * or marked as cut. */
 #include <stdio.h>
 #include <string.h>
 
@@ -48,8 +48,8 @@ TEST(text_out_sample_is_read_back)
     json_decref(json);
 }
 
-/* At each size: whole and equal to the full text, or cut, terminated, a prefix of it, and nothing
- * behind it touched. */
+/* At each size: whole and equal to the full text, or cut, terminated, and a prefix of it; bytes
+ * behind it are untouched. */
 TEST(text_out_every_size_is_whole_or_says_so)
 {
     char full[1024], buf[1024];
@@ -86,7 +86,7 @@ TEST(text_out_number_is_not_cut_in_half)
     assert_string_equal(buf, "[");
 }
 
-/* What jansson makes of the string as it was written, until the next call. */
+/* The string as jansson reads it, valid until the next call. */
 static const char *read_back(const char *string)
 {
     static char text[128];

@@ -1,5 +1,5 @@
-/* The TLS layer: pieces of any size, everyone who has to be refused and why, bytes changed, cut off
- * and repeated, memory that runs out, files that change. Fault 27 below the sequence numbers. */
+/* The TLS layer: pieces of any size, every reason to refuse a peer, bytes changed, cut off and
+ * repeated, exhausted memory, changed files. Fault 27 below the sequence numbers. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ FIXTURE(both_close)
 
 TEST_EACH(NULL, both_close);
 
-/* a dials b, as daemons do; ends that there were are closed. */
+/* a dials b, as daemons do; closes the former ends. */
 static void both_ours(void)
 {
     both_close(NULL);
@@ -155,7 +155,7 @@ static void server_is_refused(const char *cert, int version, enum tls_refusal wh
 
 TEST(tls_client_that_may_not_come_is_refused)
 {
-    bare_client("a", TLS1_3_VERSION); /* else the others prove nothing */
+    bare_client("a", TLS1_3_VERSION); /* otherwise the others prove nothing */
     assert_true(server.secured);
     assert_int_equal(SSL_SESSION_is_resumable(SSL_get_session(client.ssl)), 0); /* no ticket */
     client_is_refused(NULL, TLS1_3_VERSION, TLS_NO_CERTIFICATE);
@@ -176,7 +176,7 @@ TEST(tls_server_that_is_not_the_peer_is_refused)
     assert_true(client.secured);
     server_is_refused("other/b", TLS1_3_VERSION, TLS_WRONG_CA);
     server_is_refused("a", TLS1_3_VERSION,
-                      TLS_WRONG_NAME); /* a peer of ours, and not the one that was dialled */
+                      TLS_WRONG_NAME); /* one of our peers, but not the one that was dialled */
     server_is_refused("cn", TLS1_3_VERSION, TLS_WRONG_NAME);
     server_is_refused("oldb", TLS1_3_VERSION, TLS_EXPIRED);
     bare_server("b", TLS1_2_VERSION);
@@ -184,7 +184,7 @@ TEST(tls_server_that_is_not_the_peer_is_refused)
     assert_false(client.secured);
 }
 
-/* Where OpenSSL's defaults would look for CAs there is one that made the stranger's certificate. */
+/* OpenSSL's default place has a CA that made the stranger's certificate. */
 TEST(tls_cas_of_the_system_are_not_trusted)
 {
     struct tls *tls;
@@ -202,7 +202,7 @@ TEST(tls_cas_of_the_system_are_not_trusted)
     assert_int_equal(unsetenv("SSL_CERT_FILE"), 0);
 }
 
-/* The side that is refused hears it, and says whose doing it was. */
+/* The refused side gets an alert, and reports which side refused. */
 TEST(tls_refused_side_is_told)
 {
     struct tls *stranger = tls_rig_daemon("a", "other/a", "ca");
@@ -210,10 +210,10 @@ TEST(tls_refused_side_is_told)
     end_ours(&client, stranger, "b", &to_client, &to_server);
     end_ours(&server, daemon_b, NULL, &to_server, &to_client);
     ends_run(&client, &server, SIZE_MAX);
-    assert_true(client.secured); /* it has done its part; the answer comes after that */
+    assert_true(client.secured); /* it has done its part; the alert comes after that */
     assert_int_equal(client.last, TLS_FAILED);
     assert_int_equal(tls_refusal_of(client.s), TLS_PEER_REFUSED);
-    assert_non_null(strstr(tls_detail(client.s), "unknown ca")); /* as the alert says */
+    assert_non_null(strstr(tls_detail(client.s), "unknown ca")); /* as in the alert */
     server_refused(TLS_WRONG_CA);
     assert_non_null(strstr(tls_detail(server.s), "issuer"));
     both_close(NULL);
@@ -236,7 +236,7 @@ TEST(tls_garbage_is_refused)
         to_server.got = to_server.put = 0;
         for (size_t k = 0; k < n; k++)
             to_server.bytes[k] = to_client.bytes[k] = (uint8_t)prng_u64(&p);
-        if (i % 2) { /* a head that looks right */
+        if (i % 2) { /* a head that looks valid */
             memcpy(to_server.bytes, "\x16\x03\x01\x00\x80\x01\x00\x00\x7c\x03\x03", 11);
             memcpy(to_client.bytes, "\x16\x03\x03\x00\x80\x02\x00\x00\x7c\x03\x03", 11);
         }
@@ -252,7 +252,7 @@ TEST(tls_garbage_is_refused)
     server_refused(TLS_BAD_RECORD);
 }
 
-/* A peer in the clear is told, in words of TLS, that TLS is spoken here; whoever dialled. */
+/* A clear-text peer gets a TLS alert, whoever dialled. */
 TEST(tls_clear_text_is_known_by_its_first_bytes)
 {
     const struct frame_header h = {.length = 40, .version = FRAME_VERSION, .type = 1};
@@ -267,16 +267,15 @@ TEST(tls_clear_text_is_known_by_its_first_bytes)
     assert_int_equal(to_client.put, 7);
     assert_memory_equal(to_client.bytes, "\x15\x03\x03\x00\x02\x02\x46", 7);
     both_ours();
-    end_step(&client, SIZE_MAX); /* it has said its first words */
+    end_step(&client, SIZE_MAX); /* it has sent its first message */
     memcpy(to_client.bytes, bytes, sizeof bytes);
     to_client.put = sizeof bytes;
     end_step(&client, SIZE_MAX);
     assert_int_equal(tls_refusal_of(client.s), TLS_CLEAR_TEXT);
 }
 
-/* One bit of what either side says, wherever it is: nobody ends up believing the other. The
- * version in a record's head is the exception: nobody reads its lower byte before the keys are
- * there. */
+/* One bit of either side's messages, anywhere: neither side accepts the other. The version in a
+ * record's head is the exception: its lower byte is not read before the keys exist. */
 TEST(tls_changed_handshake_is_refused)
 {
     size_t flights[2];
@@ -388,7 +387,7 @@ TEST(tls_repeated_left_out_and_swapped_records_are_refused)
     printf("fault=27 runs=3 injected=3 violations=0 applied=0\n");
 }
 
-/* All that a good client said, once more: the server's part of the secret is another. */
+/* All that a good client sent, once more: the server's part of the secret differs. */
 TEST(tls_replayed_connection_is_refused)
 {
     static uint8_t said[WIRE_BYTES];
@@ -428,14 +427,14 @@ TEST(tls_handshakes_at_a_time_are_limited)
     for (uint32_t i = 0; i < TLS_HANDSHAKES_MAX; i++)
         tls_close(open[i]);
     end_close(&client);
-    for (uint32_t i = 0; i < 3 * TLS_HANDSHAKES_MAX; i++) { /* those that end count no more */
+    for (uint32_t i = 0; i < 3 * TLS_HANDSHAKES_MAX; i++) { /* ended ones no longer count */
         bare_client(i % 2 ? "a" : NULL, TLS1_3_VERSION);
     }
     connected();
 }
 
-/* A first message that is allowed to be large (64 KiB: not every OpenSSL takes twice that), and
- * comes for ever: not more than so many bytes. */
+/* An allowed large first message (64 KiB: not every OpenSSL takes twice that) that never ends: a
+ * limited number of bytes is read. */
 TEST(tls_bytes_of_a_handshake_are_limited)
 {
     static const uint8_t head[] = {0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x01, 0x00, 0x00};
@@ -454,8 +453,8 @@ TEST(tls_bytes_of_a_handshake_are_limited)
     server_refused(TLS_NO_ROOM);
 }
 
-/* As many sessions as were said, and as many again, after strangers have made OpenSSL take large
- * buffers as often as they may: the arena is large enough for them all. */
+/* As many sessions as configured, and as many again, after strangers have made OpenSSL allocate
+ * large buffers as often as possible: the arena is large enough for all. */
 TEST(tls_arena_holds_all_sessions)
 {
     static struct end many[2][64];
@@ -499,8 +498,8 @@ TEST(tls_queue_without_room_ends_the_session)
     assert_int_equal(tls_refusal_of(client.s), TLS_NO_ROOM);
 }
 
-/* The n-th request for memory finds none, for every n that there is: that handshake fails, nothing
- * else does, and everything is given back. */
+/* The n-th allocation fails, for every n: that handshake fails, nothing else does, and all memory
+ * is freed. */
 TEST(tls_memory_that_runs_out_fails_one_handshake)
 {
     struct tls_arena_stats before, after;
@@ -617,7 +616,7 @@ TEST(tls_own_files_that_no_peer_would_accept_are_refused)
     refused_file("a", "a", "a", "empty", "no certificate");
 }
 
-/* New files for those who come; who is there stays; a bad file changes nothing. */
+/* New files apply to new sessions; existing ones stay; a bad file changes nothing. */
 TEST(tls_reload_changes_new_sessions_only)
 {
     char path[3][160], why[512] = "";
@@ -647,7 +646,7 @@ TEST(tls_reload_changes_new_sessions_only)
     write_file("live.pem", "b.pem", 100); /* half a file */
     assert_int_equal(tls_reload(tls, &config.files, false, &own, why, sizeof(why)), TERN_INVALID);
     assert_non_null(strstr(why, "live.pem"));
-    write_file("live.pem", "other/b.pem", 0); /* its key is the old one yet */
+    write_file("live.pem", "other/b.pem", 0); /* its key is still the old one */
     assert_int_equal(tls_reload(tls, &config.files, false, &own, why, sizeof(why)), TERN_INVALID);
     assert_non_null(strstr(why, "not the key"));
     tls_stats(tls, &stats);
@@ -656,7 +655,7 @@ TEST(tls_reload_changes_new_sessions_only)
         static struct end c2, s2;
         static struct wire w1, w2;
 
-        end_ours(&c2, daemon_a, "b", &w1, &w2); /* what was in force is */
+        end_ours(&c2, daemon_a, "b", &w1, &w2); /* the former files stay in force */
         end_ours(&s2, tls, NULL, &w2, &w1);
         ends_run(&c2, &s2, SIZE_MAX);
         assert_true(c2.secured && s2.secured);
@@ -664,13 +663,13 @@ TEST(tls_reload_changes_new_sessions_only)
         end_close(&s2);
         write_file("live.key", "other/b.key", 0);
         assert_int_equal(tls_reload(tls, &config.files, true, &own, why, sizeof(why)), TERN_OK);
-        assert_false(own.own_ca); /* peers with this CA would refuse it: whoever asked is told */
+        assert_false(own.own_ca); /* peers with this CA would refuse it: reported */
         tls_stats(tls, &stats);
         assert_true(stats.own.own_ca && stats.reloads == 0);
         write_file("live-ca.pem", "other/ca.pem", 0);
         assert_int_equal(tls_reload(tls, &config.files, false, &own, why, sizeof(why)), TERN_OK);
         assert_true(own.own_ca);
-        end_ours(&c2, daemon_a, "b", &w1, &w2); /* a is of the old CA: neither believes the other */
+        end_ours(&c2, daemon_a, "b", &w1, &w2); /* a has the old CA: neither accepts the other */
         end_ours(&s2, tls, NULL, &w2, &w1);
         ends_run(&c2, &s2, SIZE_MAX);
         assert_int_equal(c2.last, TLS_FAILED);
@@ -681,7 +680,7 @@ TEST(tls_reload_changes_new_sessions_only)
     assert_true(end_put(&client, "still here", 10));
     ends_run(&client, &server, SIZE_MAX);
     assert_int_equal(server.plain_n, 10);
-    for (uint32_t i = 0; i < 200; i++) /* and nothing piles up */
+    for (uint32_t i = 0; i < 200; i++) /* without a leak */
         assert_int_equal(tls_reload(tls, &config.files, false, &own, why, sizeof(why)), TERN_OK);
     both_close(NULL);
     tls_destroy(tls);

@@ -1,6 +1,6 @@
-/* A stream's promise of room, kept: what stream_fits says will go into the send queue does go in,
- * in the clear and as TLS records, up to the last byte; and little of the queue is left unused. Two
- * streams on a socket pair, frames of every size around what the queue holds. */
+/* A stream's promise of room: a frame that stream_fits accepts fits into the send queue, in the
+ * clear and as TLS records, up to the last byte; and little of the queue stays unused. Two streams
+ * on a socket pair, frames of every size around the queue's. */
 #include <string.h>
 #include <sys/socket.h>
 
@@ -214,7 +214,7 @@ TEST(stream_in_the_clear_fits_to_the_last_byte)
     }
 }
 
-/* The records that the bytes are cut into have room too. */
+/* Includes room for the records that the bytes are cut into. */
 TEST(stream_with_tls_what_fits_can_be_put)
 {
     for (uint32_t send_buffers = 1; send_buffers <= BUFFERS_MAX; send_buffers++) {
@@ -225,7 +225,7 @@ TEST(stream_with_tls_what_fits_can_be_put)
         assert_true(most + (size_t)(send_buffers + 1) * TLS_RECORD_OVERHEAD >= all);
         assert_true(put(most));
         arrives(most);
-        assert_true(put(100)); /* a send buffer that is begun is not counted */
+        assert_true(put(100)); /* a partly filled send buffer is not counted */
         most = most_that_fits(all);
         assert_true(most <= all - SEND_BUFFER_BYTES);
         assert_true(send_buffers == 1 || put(most));

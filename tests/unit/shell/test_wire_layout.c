@@ -1,5 +1,5 @@
-/* N3: layouts on the wire: what is told comes back, pools with the same in their pages have the
- * same hash of it, and what cannot be a layout is refused, from engines and from peers. */
+/* N3: layouts on the wire: they are decoded as encoded, pools with equal pages have the same hash,
+ * and invalid layouts are refused, from engines and from peers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static struct reshard_layout layout_of(enum world_kind kind, uint32_t ranks, uin
     return l;
 }
 
-/* As a peer tells of it. */
+/* Encodes and decodes it as a peer's message. */
 static enum tern_err there_and_back(const struct reshard_layout *l, uint32_t n)
 {
     const struct wire_layouts layouts = {l, n};
@@ -126,7 +126,7 @@ TEST(wire_layout_fields_are_the_same_however_they_lie)
     }
 }
 
-/* What a peer may say and must not be believed. */
+/* Layouts that a peer may send and that are wrong. */
 TEST(wire_layout_of_a_peer_that_makes_no_sense_is_malformed)
 {
     struct reshard_layout l;
