@@ -1,4 +1,4 @@
-/* What the tests of resharding share: pools of known bytes, and plans looked at byte by byte, with
+/* Shared by the tests of resharding: pools of known bytes, and plans checked byte by byte, with
  * loops of the tests' own. */
 #ifndef TEST_RESHARD_RIG_H
 #define TEST_RESHARD_RIG_H

@@ -1,5 +1,4 @@
-/* N3: layouts that make no sense, and pairs that do not hold the same things, are refused by name.
- */
+/* N3: invalid layouts, and pairs with different contents, are refused by name. */
 #include "reshard_rig.h"
 
 #include "base/prng.h"
@@ -31,7 +30,7 @@ static void assert_refused(enum reshard_refusal want)
     refused[want] = true;
 }
 
-/* A fault of one layout is found on both sides. */
+/* A fault of one layout is found at both ends. */
 #define REFUSED(WORLD, NAME, change)                                                               \
     do {                                                                                           \
         struct reshard_layout *l = &a;                                                             \
@@ -44,7 +43,7 @@ static void assert_refused(enum reshard_refusal want)
         change;                                                                                    \
         assert_refused(RESHARD_##NAME);                                                            \
     } while (0)
-/* One of the pair, at either end. */
+/* Changes one of the pair, at either end. */
 #define DIFFERS(WORLD, NAME, change)                                                               \
     do {                                                                                           \
         struct reshard_layout *l = &b;                                                             \
@@ -74,7 +73,7 @@ static struct reshard_axis *axis(struct reshard_layout *l, enum reshard_axis_kin
     return &l->field[0].axis[i];
 }
 
-/* The axis goes, and the elements that it had are one. */
+/* Removes the axis; its elements become one. */
 static void drop(struct reshard_layout *l, enum reshard_axis_kind kind)
 {
     struct reshard_field *f = &l->field[0];
@@ -161,7 +160,7 @@ static void pairs(void)
              axis(l, AXIS_STATE)->kind = AXIS_TOKEN, l->nfields = 1));
 }
 
-/* N3: so many tokens to a page that one of the others would be too many. */
+/* N3: so many tokens to a page that one page of the other end would be too many. */
 static void spans(void)
 {
     for (uint32_t tokens = RESHARD_SPAN_PAGES_MAX; tokens <= 2 * RESHARD_SPAN_PAGES_MAX;
@@ -181,7 +180,7 @@ static void spans(void)
     }
 }
 
-/* What is at a limit is not beyond it. */
+/* A value at a limit is accepted. */
 static void at_the_limits(void)
 {
     static struct reshard_layout l;
@@ -212,7 +211,7 @@ static void at_the_limits(void)
     assert_int_equal(RESHARD_BEYOND, reshard_check_layout(&l));
 }
 
-/* Every axis the other way round: each step along one of the three that are given up is a piece. */
+/* Every axis reversed: each step along one of the three axes without a loop is a piece. */
 static struct reshard_layout turned(uint32_t length, bool back)
 {
     static const enum reshard_axis_kind order[] = {AXIS_LAYER, AXIS_KV,  AXIS_TOKEN,
@@ -293,8 +292,8 @@ TEST(reshard_takes_fields_axes_and_sections_in_another_order)
     assert_int_equal(RESHARD_NONE, reshard_check(&pair));
 }
 
-/* Layouts come from peers. What a few changed bytes make of one is refused, or planned within the
- * pages that it names. */
+/* Layouts come from peers. A layout with a few changed bytes is refused, or its plan stays within
+ * the pages that it names. */
 TEST(reshard_of_spoilt_layouts_is_refused_or_stays_within_its_pages)
 {
     static struct reshard_piece pieces[PIECES_MAX];

@@ -1,6 +1,6 @@
-/* N3, X5: how few pieces a plan has, who sends and who receives what several ranks hold, and that a
- * page of the destination, and a slot of the staging ring, can be carried out without the others.
- */
+/* N3, X5: the small number of pieces of a plan, which ranks send and receive data that several
+ * ranks have, and that a page of the destination, or a slot of the staging ring, can be carried out
+ * alone. */
 #include "reshard_rig.h"
 
 static struct pool source, wanted;
@@ -100,8 +100,8 @@ TEST(reshard_of_heads_between_head_rows_takes_long_rows)
     }
 }
 
-/* Layer, K and V, token and head all step differently: one loop too many, and the shortest of them
- * is given up. */
+/* Layer, K and V, token and head all have different steps: one loop too many, and the shortest of
+ * them is unrolled. */
 TEST(reshard_with_more_loops_than_a_shape_has_takes_the_fewest_pieces)
 {
     struct world_end from = end_of(WORLD_MHA, 1, 0), to = end_of(WORLD_MHA, 1, 2);
@@ -112,7 +112,7 @@ TEST(reshard_with_more_loops_than_a_shape_has_takes_the_fewest_pieces)
     assert_int_equal(wanted.l.page_bytes / 2, plan.v[1].to.at - plan.v[0].to.at);
 }
 
-/* Sections that adjoin at both ends are one row, and those that do not are not. */
+/* Sections that are adjacent at both ends are one row, and others are not. */
 TEST(reshard_joins_sections_that_adjoin_and_no_others)
 {
     struct world_end from = end_of(WORLD_XBC, 1, 1), to = from;
@@ -128,7 +128,7 @@ TEST(reshard_joins_sections_that_adjoin_and_no_others)
     assert_int_equal(6, plan.n);
 }
 
-/* X5: over a transfer all who hold a page take part. */
+/* X5: over a transfer all ranks that have a page take part. */
 static void assert_all_take_their_share(enum world_kind kind, uint32_t from_tokens,
                                         uint32_t to_tokens)
 {
@@ -221,7 +221,7 @@ TEST(reshard_plan_without_room_says_how_many_pieces_and_writes_no_more_than_fit)
     assert_int_equal(RESHARD_NONE, reshard_plan(&pair, 0, &p));
 }
 
-/* A slot takes as many rows as fit, also a part of a piece, and not a byte more than it says. */
+/* A slot takes as many rows as fit, also a part of a piece, and at most its declared bytes. */
 TEST(reshard_staging_fills_its_slots)
 {
     static const struct reshard_staging ways[] = {{UINT64_MAX, 8}, {UINT64_MAX, 20},      {9, 1000},

@@ -1,6 +1,6 @@
-/* N3, X5: pages of every pair of layouts, moved by their plan, are what they should be, byte for
- * byte; each byte is written once, and nothing moves twice. TERN_FULL=1: more sizes, gaps and
- * turns. What the bytes should be comes from unit/rig/rig_reshard.c, which knows no plan. */
+/* N3, X5: pages of every pair of layouts, moved by their plan, are right byte for byte; each byte
+ * is written once, and nothing moves twice. TERN_FULL=1: more sizes, gaps and turns. The expected
+ * bytes come from unit/rig/rig_reshard.c, which knows no plan. */
 #include "reshard_rig.h"
 
 struct counts {
@@ -27,8 +27,8 @@ static void fail_pair(const char *what)
     fail_msg("%s: %s -> %s", what, end_text(&source.e, a), end_text(&wanted.e, b));
 }
 
-/* Each byte of a field of each page of the destination is written once, no other is, and what is
- * read lies in fields too. */
+/* Each byte of a field of each page of the destination is written once, no other byte is, and reads
+ * stay within fields too. */
 static void check_writes(const struct reshard_plan *p)
 {
     memset(writes, 0, wanted.bytes);
@@ -64,7 +64,7 @@ static bool rows_adjoin(const struct reshard_piece *a, const struct reshard_piec
            a->to.at + a->shape.row_bytes == b->to.at;
 }
 
-/* A loop that steps further at the destination is farther out. */
+/* A loop with a larger step at the destination is farther out. */
 static bool loops_in_order(const struct strided *s)
 {
     uint64_t stride = UINT64_MAX;
@@ -79,7 +79,7 @@ static bool loops_in_order(const struct strided *s)
     return true;
 }
 
-/* The order that the header promises, and nothing left that adjoins. */
+/* The order that the header promises, with adjacent rows joined. */
 static void check_order(const struct reshard_plan *p)
 {
     for (uint32_t i = 0; i < p->n; i++)

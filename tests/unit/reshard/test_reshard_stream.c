@@ -1,4 +1,4 @@
-/* N3: the bytes of a plan as they travel, and how many plans there are. */
+/* N3: the bytes of a plan as they travel, and the number of plans. */
 #include "base/prng.h"
 #include "reshard/stream.h"
 #include "reshard_rig.h"
@@ -29,8 +29,8 @@ static struct reshard_plan plan_of(const struct world_end *from, const struct wo
     return plan;
 }
 
-/* In stretches of any length at either end, each of which begins with the number of a byte alone.
- */
+/* Carries the plan in stretches of any length at either end; each begins at a byte's number
+ * alone. */
 static void carry_by_stream(const struct reshard_plan *plan, struct reshard_part part,
                             struct prng *p)
 {
@@ -67,7 +67,7 @@ static void spread(const struct reshard_plan *plan)
     }
 }
 
-/* What comes of the pages that are there, and that nothing comes behind it. */
+/* Carries out the plan for the existing pages, and checks that the stream ends behind them. */
 static void carry(const struct reshard_plan *plan, struct reshard_part part, struct prng *p)
 {
     struct reshard_cursor end =
@@ -108,7 +108,7 @@ static struct world_end any_end(struct prng *p, uint32_t kind, uint32_t page_tok
     return e;
 }
 
-/* The bytes of the tokens [first, end) of the span are what they should be, and no others came. */
+/* The bytes of the tokens [first, end) of the span are right, and no other bytes arrived. */
 static void assert_tokens(uint32_t first, uint32_t end)
 {
     static uint8_t token[WORLD_PAGE_MAX];
@@ -128,7 +128,7 @@ static void assert_tokens(uint32_t first, uint32_t end)
 }
 
 /* N3: page_tokens that differ up to eight times, in both directions, over all shardings; and spans
- * of which some of the source's pages are not there, at the beginning or at the end. */
+ * without some of the source's pages, at the beginning or at the end. */
 TEST(reshard_stream_of_other_page_tokens_brings_the_tokens_that_are_there)
 {
     uint32_t parts = 0;
@@ -152,7 +152,7 @@ TEST(reshard_stream_of_other_page_tokens_brings_the_tokens_that_are_there)
     assert_true(parts > 500);
 }
 
-/* X5: who takes part goes round, and no further than that. */
+/* X5: the ranks take turns, and there are no more variants than that. */
 TEST(reshard_variants_are_all_that_there_are)
 {
     static const struct {

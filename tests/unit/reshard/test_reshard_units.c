@@ -1,7 +1,5 @@
-/* X3, X7: a destination with another sharding verifies what it got by the units of the source, or
- * the pair of layouts is refused by name. TERN_FULL=1: more units, and page_tokens that differ
- * more.
- */
+/* X3, X7: a destination with another sharding verifies its data by the units of the source, or the
+ * pair of layouts is refused by name. TERN_FULL=1: more units, and more different page_tokens. */
 #include "reshard_rig.h"
 
 #include "oracle/units_counted.h"
@@ -43,7 +41,7 @@ static enum reshard_refusal units_of(void)
     return reshard_units(&source.l, &runs, held);
 }
 
-/* The refusal that is due, found by looking at every byte of every unit. */
+/* The required refusal, found by looking at every byte of every unit. */
 static enum reshard_refusal refusal_due(void)
 {
     for (uint32_t k = 0; k < source.l.units; k++) {
@@ -58,7 +56,7 @@ static enum reshard_refusal refusal_due(void)
     return RESHARD_NONE;
 }
 
-/* A unit's bytes as they lie at the destination, in the order of the source. */
+/* A unit's bytes at the destination, in the order of the source. */
 struct gather {
     uint8_t bytes[WORLD_PAGE_MAX];
     uint64_t n, to_ranks, to_pages;
@@ -76,7 +74,7 @@ static void gather_run(void *ctx, const struct reshard_unit_run *run)
     g->to_pages |= 1ull << run->to.page;
 }
 
-/* Whether what is at the destination agrees with the source's checksum. */
+/* Do the bytes at the destination agree with the source's checksum? */
 static bool unit_agrees(const struct counted_unit *u)
 {
     static struct gather g;
@@ -89,7 +87,7 @@ static bool unit_agrees(const struct counted_unit *u)
     return checksum_unit(page + u->at.from, u->at.bytes) == checksum_unit(g.bytes, u->at.bytes);
 }
 
-/* Units that are to be verified and do not agree. */
+/* Number of units to be verified that do not agree. */
 static uint32_t units_wrong(void)
 {
     uint32_t wrong = 0;
@@ -103,7 +101,7 @@ struct counts {
     uint32_t pairs, apart, together, padded;
 };
 
-/* Every byte that moved is of a unit that is verified, that of the rank that sent it. */
+/* Every byte that moved belongs to a verified unit, that of its sending rank. */
 static void check_change(uint64_t seed)
 {
     const struct reshard_piece *p = NULL;
@@ -163,8 +161,8 @@ static void check_pair(uint64_t seed, struct counts *io)
     io->apart += !together;
 }
 
-/* Every pair of a kind with so many units to the source's pages, of the orders that hold heads
- * behind and before tokens. */
+/* Every pair of a kind with so many units to the source's pages, in the orders with heads behind
+ * and before tokens. */
 static struct counts each_pair(enum world_kind kind, const uint32_t tokens[2], uint32_t shares,
                                uint32_t gap)
 {
@@ -221,8 +219,8 @@ static void units_between(const struct world_end *from, const struct world_end *
     plan_of(0);
 }
 
-/* X7: one head and K or V of one layer to a unit, with heads outermost: whoever divides heads and
- * layers otherwise verifies each unit where it lies. */
+/* X7: one head and K or V of one layer to a unit, with heads outermost: a destination that divides
+ * heads and layers otherwise verifies each unit in place. */
 TEST(reshard_verifies_a_unit_of_one_head_and_one_layer_in_one_rank)
 {
     struct world_end from = {.kind = WORLD_MHA, .stages = 1, .page_tokens = 4, .order = 1};
@@ -243,8 +241,8 @@ TEST(reshard_verifies_a_unit_of_one_head_and_one_layer_in_one_rank)
     }
 }
 
-/* x is each rank's own, and B and C are both ranks', who take turns at sending them. The unit of
- * the other rank is verified all the same, by B and C as they came. */
+/* Each rank has its own x, and both ranks have B and C, which they take turns at sending. The unit
+ * of the other rank is still verified, by B and C as they arrived. */
 TEST(reshard_verifies_a_unit_that_another_rank_has_sent_a_part_of)
 {
     struct world_end from = {.kind = WORLD_XB1, .ranks = 2, .stages = 1, .order = 0, .units = 1};
@@ -258,7 +256,7 @@ TEST(reshard_verifies_a_unit_that_another_rank_has_sent_a_part_of)
         assert_int_equal(rank == 1, units[rank].moved < units[rank].at.bytes);
     }
     assert_int_equal(0, units_wrong());
-    /* The last channel of the page is C's: the two ranks do not hold the same. */
+    /* The last channel of the page belongs to C: the two ranks differ. */
     source.page[1][source.l.page_bytes - 1] ^= 1;
     assert_int_equal(1, units_wrong());
 }
@@ -271,8 +269,7 @@ TEST(reshard_refuses_a_unit_with_bytes_of_no_field)
 
     units_between(&from, &to);
     assert_int_equal(RESHARD_UNIT_PADDED, units_of());
-    /* A gap, a layer's keys and values, a gap and so forth: units of the size of a gap are whole.
-     */
+    /* A gap, a layer's keys and values, a gap and so on: units of the size of a gap are whole. */
     from.units = (uint32_t)source.l.page_bytes / 8;
     units_between(&from, &to);
     assert_int_equal(RESHARD_NONE, units_of());
@@ -280,7 +277,7 @@ TEST(reshard_refuses_a_unit_with_bytes_of_no_field)
 }
 
 /* X7: with larger pages at the source a unit goes to several pages of the destination, which are
- * fetched together. Where units are ranges of tokens it goes to one. */
+ * fetched together. If units are ranges of tokens it goes to one. */
 TEST(reshard_of_larger_pages_verifies_units_over_several_pages)
 {
     struct world_end from = {
@@ -302,8 +299,8 @@ TEST(reshard_of_larger_pages_verifies_units_over_several_pages)
         assert_int_equal(1 << units[i].unit / 2, units[i].to_pages);
 }
 
-/* With smaller pages at the source each of its units is of one page, and each page has as many
- * bytes that move as the others. */
+/* With smaller pages at the source each of its units is within one page, and each page has as many
+ * moving bytes as the others. */
 TEST(reshard_of_smaller_pages_verifies_each_page_alone)
 {
     struct world_end from = {
@@ -321,7 +318,7 @@ TEST(reshard_of_smaller_pages_verifies_each_page_alone)
         assert_true(moved[i] > 0 && moved[i] == moved[0]);
 }
 
-/* Rows of a byte, each in a unit of its own: what they hold costs a run each, and no more. */
+/* Rows of a byte, each in a unit of its own: their bytes cost a run each, and no more. */
 TEST(reshard_units_cost_no_more_runs_than_they_may)
 {
     struct reshard_layout l = {.ranks = 1,
@@ -385,7 +382,7 @@ TEST(reshard_costs_by_loops_and_not_by_rows)
     assert_int_equal(RESHARD_VISITS, reshard_map_ready(&ready, 0, &map, starts));
 }
 
-/* A unit is the same bytes as where a pool's checksums are made. */
+/* A unit has the same bytes here as where a pool's checksums are made. */
 TEST(reshard_units_are_those_of_the_checksums)
 {
     struct reshard_layout l = {.page_bytes = 0};
