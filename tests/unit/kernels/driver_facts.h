@@ -1,5 +1,5 @@
-/* All that kernels/driver.h says of CUDA's types, as numbers. The array is made twice, from
- * driver.h and from cuda.h, by who includes this behind the one or the other. */
+/* All definitions of CUDA's types in kernels/driver.h, as numbers. The array is made twice, from
+ * driver.h and from cuda.h, by files that include this behind the one or the other. */
 #ifndef TEST_KERNELS_DRIVER_FACTS_H
 #define TEST_KERNELS_DRIVER_FACTS_H
 

@@ -1,11 +1,11 @@
-/* With NVIDIA's header. That the functions of the table are declared as it declares them, the
- * compiler says, which is told of each a second time here. */
+/* With NVIDIA's header. The compiler checks that the functions of the table have NVIDIA's
+ * declarations, since each is declared here a second time. */
 #include <cuda.h>
 
 #include "kernels/driver.h"
 #include "unit/kernels/driver_facts.h"
 
-#if CUDA_VERSION < 12080 /* it has none to compare with */
+#if CUDA_VERSION < 12080 /* it has no counterpart */
 #define CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE 1
 #endif
 

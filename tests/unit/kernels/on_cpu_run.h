@@ -1,6 +1,6 @@
 /* Runs the kernels' own source on the CPU (kernels/on_cpu.h): the blocks of a grid in a random
- * order, and of each block the threads in a random order from barrier to barrier. A barrier that
- * only some of them reach ends the program, as a GPU would hang. One thread of the test alone. */
+ * order, and the threads of each block in a random order from barrier to barrier. A barrier that
+ * only some of them reach ends the program; a GPU would hang. For one thread of the test only. */
 #ifndef TEST_KERNELS_ON_CPU_RUN_H
 #define TEST_KERNELS_ON_CPU_RUN_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Addresses in the arguments are the host's. */
+/* Addresses in the arguments are host addresses. */
 void on_cpu_launch(enum kernels_kind kind, const struct kernels_launch *l,
                    const union kernels_args *args, struct prng *p);
 

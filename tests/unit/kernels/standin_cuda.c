@@ -1,7 +1,7 @@
-/* In the place of libcuda.so.1: a device whose memory is the host's and whose kernels run on the
- * CPU, so that the programs for a GPU are run without one. FAKE_CUDA_LACKS names a function that it
- * says to have found and gives NULL for, as the real library may; FAKE_CUDA_WRONG=1 makes every
- * launch spoil a byte of what was allocated last. What it measures means nothing. */
+/* Replaces libcuda.so.1: a device whose memory is the host's and whose kernels run on the CPU, so
+ * that the programs for a GPU run without one. FAKE_CUDA_LACKS names a function that it claims to
+ * find and returns NULL for, as the real library may; FAKE_CUDA_WRONG=1 makes every launch change a
+ * byte of the last allocation. Timings on it mean nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,5 +181,5 @@ CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, cuuint64
         function = NULL;
     memcpy(ret, &function, sizeof function);
     *ret_found = CU_GET_PROC_ADDRESS_SUCCESS;
-    return version > 12000 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS; /* more than CUDA 12.0 has */
+    return version > 12000 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS; /* not in CUDA 12.0 */
 }

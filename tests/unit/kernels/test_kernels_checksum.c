@@ -1,4 +1,4 @@
-/* The reference of the checksum kernels against libxxhash, and against what the daemon keeps of
+/* The reference of the checksum kernels against libxxhash, and against the daemon's checksum of
  * each unit (X7). */
 #define XXH_INLINE_ALL
 #include <xxhash.h>

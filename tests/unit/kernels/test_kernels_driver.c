@@ -1,4 +1,4 @@
-/* kernels/driver.h against NVIDIA's cuda.h, and a library that is not there, or lacks something. */
+/* kernels/driver.h against NVIDIA's cuda.h, and a library that is missing, or lacks something. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ TEST(driver_that_lacks_the_device_names_every_one_of_a_host_or_says_how_many_mor
     assert_int_equal(at, 15);
 }
 
-#ifdef STANDIN /* there is one where a C++ compiler is */
+#ifdef STANDIN /* exists where a C++ compiler is */
 TEST(driver_that_lacks_any_function_is_refused)
 {
     struct driver d = {.library = NULL};
@@ -104,8 +104,8 @@ TEST(results_that_a_context_does_not_recover_from)
     assert_false(driver_is_lost(CUDA_SUCCESS));
 }
 
-/* The last case: where it is skipped all others have passed, or the status is not that of a skip.
- */
+/* The last case: if it is skipped all others must have passed, so that the status is that of a
+ * skip. */
 #ifdef TERN_HAVE_CUDA_H
 TEST(driver_says_what_cuda_h_says)
 {

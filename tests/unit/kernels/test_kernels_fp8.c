@@ -37,8 +37,8 @@ static double e4m3_value(uint32_t code)
     return code & 0x80 ? -v : v;
 }
 
-/* The nearest one, of two the even one: what is between two codes lies above or below their mean.
- */
+/* The nearest value, of two the even one: a number between two codes is above or below their
+ * mean. */
 static uint32_t e4m3_search(double v)
 {
     uint32_t code = 0;

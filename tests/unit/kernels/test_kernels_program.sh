@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The programs for a GPU, on a stand-in for the driver's library that runs kernels on the CPU: tern-gpu finds nothing
-# wrong, and finds it when a launch spoils a byte; without a driver it is skipped, and tern-bench says why.
+# The programs for a GPU, on a stand-in for the driver's library that runs kernels on the CPU: tern-gpu finds no fault,
+# and finds a byte that a launch spoils; without a driver it is skipped, and tern-bench prints the reason.
 set -uo pipefail
 standin=${TERN_BUILD:?the build folder}/tests/standin
 run=${TERN_SOURCE:?}/tests/gpu/run.sh

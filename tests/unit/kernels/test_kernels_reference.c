@@ -37,7 +37,7 @@ static union kernels_args pages_make(struct prng *p)
     return a;
 }
 
-/* Which page of the list holds byte `at` of the pool; -1: none. */
+/* Index in the list of the page with byte `at` of the pool; -1: none. */
 static int64_t listed(const struct kernels_pages *a, size_t at)
 {
     for (uint32_t i = 0; i < a->n; i++)
@@ -170,5 +170,5 @@ TEST(words_that_do_not_fit_a_launch_are_refused)
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         refused(KERNELS_TELL, (union kernels_args){.told = rows[i].a}, rows[i].why);
-    assert_true(sizeof(union kernels_args) <= 4096); /* what a launch takes */
+    assert_true(sizeof(union kernels_args) <= 4096); /* limit of a launch */
 }

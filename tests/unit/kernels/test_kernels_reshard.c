@@ -1,5 +1,5 @@
-/* The daemon's plans of resharding as the kernel takes them: what the reference, and the kernel on
- * the CPU where it is built, make of every kind of pool is what the daemon makes of it. */
+/* The daemon's plans of resharding as the kernel takes them: the reference, and the kernel on the
+ * CPU where it is built, give the daemon's result for every kind of pool. */
 #include "unit/reshard/reshard_rig.h"
 
 #include "base/prng.h"
