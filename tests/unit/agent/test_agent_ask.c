@@ -1,5 +1,5 @@
-/* tern-agent's questions where there is no daemon: each is refused with its reason, at once until
- * some time has passed. */
+/* tern-agent's questions without a daemon: each is refused with its reason, immediately until some
+ * time has passed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* By which names the agent may be called: none that a page of a browser can have for itself. */
+/* The names by which clients may address the agent: none that a web page could own. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>

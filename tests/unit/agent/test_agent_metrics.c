@@ -1,5 +1,5 @@
-/* The text forms of metrics: names that are hostile, series beyond a limit, histograms, what is
- * not there; and the table itself. Answers are given in place of a daemon. */
+/* The text forms of metrics: hostile names, series beyond a limit, histograms, missing values; and
+ * the table itself. The test provides the daemon's answers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static void metrics_hostile_names_are_escaped(void **state)
 
     (void)state;
     assert_non_null(strstr(t, "\ntern_prompts_total{tenant=\"a\\\"b\\\\c\\nd\xc3\xa9} 9\"} 7\n"));
-    assert_int_equal(times(t, "\n"), 3); /* HELP, TYPE, and one line for it */
+    assert_int_equal(times(t, "\n"), 3); /* HELP, TYPE, and one line for the value */
     free(t);
 }
 
@@ -185,8 +185,8 @@ static void metrics_accept_header_chooses_the_form(void **state)
         assert_int_equal(metrics_accepts_openmetrics(cases[i].accept), cases[i].openmetrics);
 }
 
-/* Rows of one family stand together and agree, names are those of the ecosystem, and a help is a
- * line that nothing in it has to be escaped in. */
+/* Rows of one family are adjacent and agree, names follow the ecosystem, and a help is a line
+ * without characters to be escaped. */
 static void metrics_table_keeps_to_its_rules(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void metrics_table_keeps_to_its_rules(void **state)
         assert_int_equal(strspn(m->name, "abcdefghijklmnopqrstuvwxyz_"), n);
         assert_memory_equal(m->name, "tern_", 5);
         assert_null(strstr(m->name, "_total"));
-        /* Of times in the stats there is a histogram, or a sum beside a count of its own. */
+        /* Times in the stats have a histogram, or a sum beside a separate count. */
         assert_int_equal(m->type == METRIC_HISTOGRAM || (m->type == METRIC_COUNTER && m->scale > 0),
                          n > 8 && !strcmp(m->name + n - 8, "_seconds") &&
                              strncmp(m->from, "stats.", 6) == 0);

@@ -1,5 +1,5 @@
-/* Counts of namespaces: the rows of a tenant add up to its counts, and none ever falls, whatever
- * comes, goes, and comes again, and however few are kept apart. */
+/* Counts of namespaces: the rows of a tenant add up to its counts, and no row ever falls, whatever
+ * namespaces come, go, and return, and however few rows there are. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 static struct spaces s;
 
-/* What a daemon has: counts of tenants, and of the namespaces that it knows at the moment. */
+/* The daemon's state: counts of tenants, and of the namespaces that it knows at the moment. */
 static uint64_t tenant_count[TENANTS], space_count[TENANTS][NAMES];
 static bool known[TENANTS][NAMES];
 
@@ -124,7 +124,7 @@ static void spaces_forgotten_and_known_again_goes_on(void **state)
     (void)state;
     prompts(0, 0, 10);
     json_decref(update(LIMIT, TENANTS));
-    space_count[0][0] = 0; /* the pool gave it up */
+    space_count[0][0] = 0; /* the pool dropped it */
     known[0][0] = false;
     json_decref(update(LIMIT, TENANTS));
     prompts(0, 0, 2);
@@ -147,8 +147,8 @@ static void spaces_tenants_beyond_the_limit_are_one(void **state)
     json_decref(told);
 }
 
-/* Of each tenant: the sum is what the daemon counted, and each row is at least what it was, unless
- * its namespace was given up and its place taken, in which case the row is gone once. */
+/* For each tenant: the sum equals the daemon's count, and each row is at least its former value,
+ * unless its namespace was dropped and its row reused, in which case the row is absent once. */
 static void spaces_random_lives_add_up_and_never_fall(void **state)
 {
     struct prng r;
