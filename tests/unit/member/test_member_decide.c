@@ -1,5 +1,5 @@
-/* Which peers tern-member adds and removes. The last case plays random clusters and holds what must
- * stay true against a table of its own. */
+/* The peers that tern-member adds and removes. The last case plays random clusters and checks the
+ * invariants against a table of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ FIXTURE(begin)
 
 TEST_EACH(begin, NULL);
 
-/* Names are given in their order. */
+/* Must be called in the order of names. */
 static void node(const char *name, const char *address)
 {
     struct node *n = &nodes.v[nodes.n++];
@@ -86,7 +86,7 @@ TEST(decide_a_node_that_is_not_healthy_stays_a_peer)
 
 TEST(decide_peers_of_others_are_left_alone)
 {
-    node("n1", "h:9"); /* elsewhere, as etcd has it */
+    node("n1", "h:9"); /* another address, as in etcd */
     peer("n1", "h:2", false);
     peer("n2", "h:2", false);
     assert_int_equal(at(0), 0);
@@ -213,10 +213,10 @@ TEST(rules_the_first_that_fits_is_taken)
 
 /* ---- random clusters ---- */
 
-/* What is so of each name: at etcd, at the daemon, and since when etcd tells that it is gone. */
+/* The state of each name: at etcd, at the daemon, and since when etcd reports it as gone. */
 static struct {
     bool node, peer, ours;
-    uint64_t gone; /* the first round that can tell it */
+    uint64_t gone; /* the first round that can report it */
     char at[8], is[8];
 } is_so[NAMES];
 
@@ -231,7 +231,7 @@ static void draw(struct prng *p)
             is_so[i].node = !is_so[i].node;
         if (prng_below(p, 30) == 0)
             snprintf(is_so[i].at, sizeof(is_so[i].at), "h:%u", 1 + prng_below(p, 3));
-        if (prng_below(p, 60) == 0) { /* an operator, or a daemon that was started anew */
+        if (prng_below(p, 60) == 0) { /* an operator, or a restarted daemon */
             is_so[i].peer = !is_so[i].peer;
             is_so[i].ours = false;
             strcpy(is_so[i].is, "h:7");
@@ -243,7 +243,7 @@ static void draw(struct prng *p)
     }
 }
 
-/* Carries one out, and holds that it may be. */
+/* Applies one change, and checks that it is allowed. */
 static void carry(const struct change *c, uint64_t now)
 {
     uint32_t i = (uint32_t)strtoul(c->name + 1, NULL, 10);
@@ -280,7 +280,7 @@ TEST(decide_random_clusters_follow_etcd)
         n = at(now);
         for (uint32_t c = 0; c < n; c++)
             carry(&changes[c], now);
-        for (uint32_t i = 0; i < NAMES; i++) { /* nothing is left over */
+        for (uint32_t i = 0; i < NAMES; i++) { /* no difference is left */
             bool there = is_so[i].node && is_so[i].at[0];
 
             assert_true(!there || is_so[i].peer);

@@ -1,5 +1,5 @@
-/* What tern-member reads: answers of etcd's gateway, keys, addresses and rules, as they are and as
- * somebody hostile would have them. A reader that refuses leaves what it was given alone. */
+/* The inputs of tern-member: answers of etcd's gateway, keys, addresses and rules, valid ones and
+ * hostile ones. A reader that refuses leaves its output unchanged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static json_t *parse(const char *text)
     return j;
 }
 
-/* A row of a range's answer: what tern-member itself writes, or with another value, in base64. */
+/* A row of a range's answer: as tern-member itself writes it, or with another value, in base64. */
 static json_t *row_of(const struct node *node, const char *value)
 {
     json_t *row = gateway_put(PREFIX, node, 1);
@@ -116,7 +116,7 @@ TEST(gateway_answers_that_are_none_change_nothing)
     static const char *const answers[] = {
         "{}",
         "{\"count\":\"0\"}",
-        "{" HEADER ",\"count\":\"1\"}", /* one is told, and none is there */
+        "{" HEADER ",\"count\":\"1\"}", /* a count of one without a row */
         "{" HEADER ",\"count\":1,\"kvs\":[]}",
         "{" HEADER ",\"count\":\"-1\"}",
         "{" HEADER ",\"count\":\"99999999999999999999\"}",
@@ -132,7 +132,7 @@ TEST(gateway_answers_that_are_none_change_nothing)
         assert_int_equal(nodes.n, 1);
         assert_string_equal(nodes.v[0].name, "a");
     }
-    assert_true(nodes_read(parse("{" HEADER "}"))); /* no keys: the gateway leaves out what is 0 */
+    assert_true(nodes_read(parse("{" HEADER "}"))); /* no keys: the gateway omits zeros */
     assert_int_equal(nodes.n, 0);
 }
 
@@ -201,7 +201,7 @@ TEST(node_values_that_lie_are_refused)
     }
     assert_false(node_read(good, strlen(good), "b", &node)); /* in somebody else's key */
     assert_true(
-        node_read(good, strlen(good), "a", &node)); /* what it does not know is passed over */
+        node_read(good, strlen(good), "a", &node)); /* fields that it does not know are ignored */
     assert_string_equal(node.address, "h:1");
     assert_int_equal(node.incarnation, 0xff);
 }
@@ -279,7 +279,7 @@ TEST(gateway_claims_are_read)
 {
     static const struct {
         const char *text;
-        struct claim claim; /* but for the node */
+        struct claim claim; /* without the node */
     } cases[] = {
         {"{" HEADER ",\"succeeded\":true,\"responses\":[{\"response_put\":{}}]}",
          {.written = true, .revision = 7}},

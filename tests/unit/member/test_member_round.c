@@ -1,5 +1,5 @@
-/* Rounds of tern-member with an etcd that stops answering, or answers what is none, within a round:
- * then the round has failed, and no peer is looked at. etcd and the daemon are given here. */
+/* Rounds of tern-member with an etcd that stops answering, or answers invalidly, within a round:
+ * then the round has failed, and no peer is changed. The test provides etcd and the daemon. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ void local_end(struct local *l)
 
 /* ---- the cases ---- */
 
-/* It has its lease, and its key is as it wrote it: only the other nodes are asked for. */
+/* The node has its lease, and its key is as it wrote it: it asks only for the other nodes. */
 FIXTURE(begin)
 {
     memset(&m, 0, sizeof m);
