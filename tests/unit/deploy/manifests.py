@@ -1,5 +1,5 @@
-"""Holds the Kubernetes manifests to what ternd says of them. Called by test_kubernetes.sh: FOLDER TERND WORK. What is
-deployed with GPUs, ternd.yaml with the patches of kustomization.yaml, is left in WORK/gpu.yaml."""
+"""Checks the Kubernetes manifests with ternd. Called by test_kubernetes.sh: FOLDER TERND WORK. Leaves the deployment
+with GPUs, ternd.yaml with the patches of kustomization.yaml, in WORK/gpu.yaml."""
 import os
 import pathlib
 import re
@@ -17,7 +17,7 @@ def of_kind(text):
 
 
 def patched(base, patch):
-    """A strategic merge, as far as the patches go: objects in lists are the same one where their key is."""
+    """A strategic merge, as far as the patches need it: objects in lists are the same one if their keys are equal."""
     if isinstance(base, dict) and isinstance(patch, dict):
         return base | {k: patched(base[k], v) if k in base else v for k, v in patch.items()}
     if not (isinstance(base, list) and all(isinstance(p, dict) for p in base + patch)):
@@ -28,7 +28,7 @@ def patched(base, patch):
 
 
 def plan(config, args, why=None):
-    """What `ternd --plan` says with the container's arguments on some host, or why it does not."""
+    """The output of `ternd --plan` with the container's arguments on some host; with `why`, ternd must refuse."""
     (work / "ternd.yaml").write_text(config)
     flags = [a.replace("$(NODE_NAME)", "host-a").replace("$(HOST_IP)", "10.0.0.1") for a in args]
     flags = [f"--config={work}/ternd.yaml" if a.startswith("--config=") else a for a in flags]
@@ -71,7 +71,7 @@ def holds(kinds, text):
     assert config["data_port"] in [p["containerPort"] for p in container["ports"]]
     assert pod["terminationGracePeriodSeconds"] > 20
 
-    # The agent asks at the daemon's socket, which it cannot replace, and is scraped where it listens.
+    # The agent uses the daemon's socket, which it cannot replace, and is scraped where it listens.
     assert {"name": "TERN_ADMIN_SOCKET", "value": config["admin"]["socket"]} in agent["env"]
     assert [m["mountPath"] for m in agent["volumeMounts"] if m["readOnly"]] == [config["admin"]["socket"].rpartition("/")[0]]
     port = agent["ports"][0]
@@ -101,7 +101,7 @@ def with_gpus(plain):
 
 
 def of_this_host(init, text, nvidia_smi):
-    """Runs the first container's script: its folders are in WORK, and nvidia-smi is what is given."""
+    """Runs the first container's script, with its folders in WORK and the given nvidia-smi."""
     bin_dir, config, made = work / "bin", work / "config", work / "made"
     for d in (bin_dir, config, made):
         d.mkdir(exist_ok=True)
@@ -128,7 +128,7 @@ def check_gpus(kinds):
     assert of_this_host(init, text, f"{says}exit 9\n") is None, "nvidia-smi failed, and the daemon would start"
     fewer = of_this_host(init, text, f"echo {GPUS[0]}\n")
     plan(fewer, container["args"], "names 1 devices for 8 regions")
-    plan(text, container["args"], "names 1 devices for 8 regions")  # nobody has put them in
+    plan(text, container["args"], "names 1 devices for 8 regions")  # nobody has filled them in
 
     assert pod["runtimeClassName"] == "nvidia"
     env = {c["name"]: {e["name"]: e.get("value") for e in c["env"]} for c in (init, container, agent)}

@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/here"
 touch "$work/here/one file.tape"
 
-# What bash offers behind these words; the last one is being written.
+# The completions that bash offers for the last of these words.
 offers() { # WORD...
     (cd "$work/here" && bash --norc -c 'source "$0"; name=$1; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
         [[ $(complete -p "$name") == *"-F _$name $name" ]] || exit; "_$name"; printf "%s\n" "${COMPREPLY[@]}"' "$made/bash/$1" "$@" | sort | xargs -d '\n')
@@ -47,7 +47,7 @@ wants "--keep-going" tern-sim --k
 
 command -v zsh >/dev/null || { echo "skipped: bash was right, and there is no zsh (package zsh) to try"; exit 77; }
 cat >"$work/drive.zsh" <<'ZSH'
-# Types each line of $1 into a zsh with completion, presses tab, and prints what the line has become.
+# Types each line of $1 into a zsh with completion, presses tab, and prints the resulting line.
 zmodload zsh/zpty
 zpty shell "env TERM=dumb PS1= zsh -f -i"
 zpty -w shell "PS1=; unsetopt beep; setopt no_list_beep; cd ${(q)HERE}; fpath=(${(q)FUNCTIONS} \$fpath); autoload -U compinit; compinit -u -D
@@ -64,7 +64,7 @@ zpty -d shell
 ZSH
 mkdir "$work/functions"
 for program in "$made"/zsh/*; do cp "$program" "$work/functions/_${program##*/}"; done
-# typed | what it becomes
+# typed | result
 cat >"$work/cases" <<'CASES'
 ternctl doct|ternctl doctor 
 ternctl --js|ternctl --json 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `cmake --install` puts these files, with these modes, and no others; a configuration that is there stays.
+# `cmake --install` puts these files, with these modes, and no others; an existing configuration stays.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 work=$(mktemp -d)
@@ -82,7 +82,7 @@ install_to
 tail -n 1 "$work/usr/etc/tern/ternd.yaml" | grep -qx "# ours" || fail "a configuration was replaced"
 cmp "$work/usr/share/tern/ternd.yaml" "$TERN_SOURCE/deploy/ternd.yaml"
 
-# What was installed runs where it lies, and the certificates' script makes what it reads.
+# The installed programs run in place, and ternd reads the files that the certificates' script makes.
 "$work/usr/sbin/ternd" --version
 (unset TERN_BIN TERND && "$work/usr/bin/tern-replay" --spawn --sessions 2 --turns 2) >"$work/out" 2>&1 || { cat "$work/out"; fail "tern-replay --spawn"; }
 bash "$work/usr/share/tern/make-certs.sh" "$work/certs" node

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Kubernetes manifests, with GPUs and without: valid by the schemas that kubernetes-validate brings along, and true: ternd
+# The Kubernetes manifests, with GPUs and without: valid by the schemas of kubernetes-validate, and right: ternd
 # reads the configuration in them, it fits the memory of the container, and its sockets lie in volumes of their own.
 set -euo pipefail
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$venv/python" -B "$(dirname "$0")/manifests.py" "$source_dir/deploy/kubernetes" "$TERN_BIN/ternd" "$work"
 "$venv/kubernetes-validate" --strict --quiet --no-warn "$source_dir"/deploy/kubernetes/{ternd,engine}.yaml "$work/gpu.yaml"
-# What was put together here is what kubectl makes of it.
+# The manifest that manifests.py made equals that of kubectl.
 if kubectl kustomize "$source_dir/deploy/kubernetes" >"$work/kustomized.yaml" 2>"$work/why"; then
     "$venv/python" -B -c '
 import sys, yaml

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Man pages: each names all commands, options and settings that the programs know and none that they do not, and neither
-# mandoc nor man finds a fault. What the programs know is what they say themselves: --help, and the sample configuration,
-# which test_config compares with the table of settings.
+# Man pages: each names exactly the commands, options and settings of the programs, and neither mandoc nor man finds a
+# fault. The programs' own --help is the reference, and the sample configuration, which test_config compares with the
+# table of settings.
 set -euo pipefail
 pages=${TERN_BUILD:?the build folder}/deploy/pages
 source_dir=${TERN_SOURCE:-$(dirname "$0")/../../..}

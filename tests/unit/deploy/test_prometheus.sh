@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What comes with the metrics: docs/metrics.md has the table of the program; alert rules and dashboard name metrics and
-# labels that are in it; promtool finds no fault in the rules, and each alert is raised by what it is for.
+# The files beside the metrics: docs/metrics.md has the table of the program; alert rules and dashboard name metrics and
+# labels of that table; promtool finds no fault in the rules, and each alert is raised by its cause.
 set -euo pipefail
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
 agent=${TERN_BIN:?the programs}/tern-agent
@@ -51,7 +51,7 @@ command -v promtool >/dev/null || { echo "skipped: the names are right; promtool
 promtool check rules "$rules"
 cp "$rules" "$source_dir/tests/unit/deploy/rules_test.yaml" "$work/"
 (cd "$work" && promtool test rules rules_test.yaml)
-# Each alert is among those tests, and has a line that says what to do.
+# Each alert is among those tests, and has a line with the operator's action.
 grep -oE 'alert: \w+' "$rules" | while read -r _ alert; do
     grep -q "alertname=\"$alert\"" "$work/rules_test.yaml" || { echo "$alert is not tested"; exit 1; }
     grep -q "\`$alert\`" "$source_dir/docs/operations.md" || { echo "docs/operations.md does not name $alert"; exit 1; }

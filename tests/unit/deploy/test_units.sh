@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The units: systemd finds no fault in them, they name the paths of the sample configuration, and the exposure of each
-# service, as systemd-analyze counts it, is at most 2.0; that of ternd with the drop-in for GPUs is what it is without.
+# service, as systemd-analyze counts it, is at most 2.0; that of ternd does not change with the drop-in for GPUs.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
@@ -43,7 +43,7 @@ exposure() { # SERVICE
 verify
 for service in "${services[@]}"; do exposure "$service"; done
 
-# The drop-in for GPUs lets their devices in, and costs nothing of the exposure.
+# The drop-in for GPUs allows their devices, and does not raise the exposure.
 bare=$(exposure ternd)
 mkdir "$work/ternd.service.d"
 cp "$source_dir/deploy/systemd/gpu.conf" "$work/ternd.service.d/"
@@ -53,7 +53,7 @@ exposure ternd >/dev/null
 for group in char-nvidia:rw char-nvidia-frontend:rw char-nvidia-uvm:rw char-nvidia-caps:r char-infiniband_verbs:rw; do
     grep -q "DeviceAllow=.* $group" "$work/score" || { grep DeviceAllow= "$work/score"; fail "gpu.conf does not let $group in"; }
 done
-# These can fail: of a drop-in, too.
+# These checks can fail, also because of a drop-in.
 printf '[Service]\nPrivateTmp=no\nNoSuchSetting=1\n' >"$work/ternd.service.d/more.conf"
 if (verify) >/dev/null; then fail "self-test: a setting that is none was not found in a drop-in"; fi
 [[ $(exposure ternd 2>/dev/null) != "$bare" ]] || fail "self-test: a drop-in does not count"
