@@ -83,7 +83,7 @@ static CUresult waited(void)
     result = d.event_record(event, stream);
     if (result == CUDA_SUCCESS)
         result = d.event_wait(event);
-    if (result == CUDA_SUCCESS) /* the device may have been lost on the way there */
+    if (result == CUDA_SUCCESS) /* the device may have been lost before */
         result = d.event_query(event);
     d.event_destroy(event);
     return result;
@@ -133,8 +133,8 @@ TEST(standin_takes_modules_of_ours_alone_and_kernels_by_their_names)
     assert_int_equal(d.module_load(&other, "\x50\xed\x55\xba"), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-/* Each reaches for a page that is not there, or not its own: behind the memory, or without access.
- */
+/* Each accesses a page that does not exist, or not its own: behind the memory, or without
+ * access. */
 TEST(standin_kernel_that_reaches_too_far_loses_its_device)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -1,5 +1,4 @@
-/* The rules that the stand-in for libcuda.so.1 keeps: tests of device memory are worth what these
- * are. */
+/* The rules that the stand-in for libcuda.so.1 keeps: tests of device memory depend on these. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -78,7 +77,7 @@ static void block_give(struct block b)
     assert_int_equal(d.mem_release(b.handle), CUDA_SUCCESS);
 }
 
-/* The signal that a child dies of. */
+/* The signal that kills the child. */
 static int dies_of(void (*what)(const struct block *b), const struct block *b)
 {
     pid_t pid = fork();
@@ -134,7 +133,7 @@ TEST(standin_memory_needs_access_and_loses_the_device_without)
     uint64_t word = 7;
 
     assert_int_equal(d.copy_to_device(b.at, &word, sizeof word), CUDA_ERROR_ILLEGAL_ADDRESS);
-    set_access(&b, 1); /* another device's is not ours */
+    set_access(&b, 1); /* another device's access is not ours */
     assert_int_equal(d.copy_to_device(b.at, &word, sizeof word), CUDA_ERROR_ILLEGAL_ADDRESS);
     set_access(&b, 0);
     assert_int_equal(d.copy_to_device(b.at, &word, sizeof word), CUDA_SUCCESS);
@@ -193,7 +192,7 @@ TEST(standin_memory_is_the_same_for_who_imports_it)
     close(fd);
 }
 
-/* A dma-buf begins where its range does; what else CUDA 12.0 refuses. */
+/* A dma-buf begins where its range does; other refusals of CUDA 12.0. */
 TEST(standin_range_is_a_descriptor_of_its_memory)
 {
     struct block b = block_take();
@@ -245,7 +244,7 @@ TEST(standin_stream_works_in_its_own_context_and_with_pinned_memory)
     block_give(b);
 }
 
-/* How many calls of both streams ran before the last one of each. */
+/* Number of calls of both streams that ran before the last one of each. */
 static _Atomic uint32_t calls_done, done_before[2];
 
 static void note_place(void *with)
@@ -253,8 +252,9 @@ static void note_place(void *with)
     *(_Atomic uint32_t *)with = calls_done++;
 }
 
-/* A copy in each of two streams, many times. Held, so that no schedule of threads decides: neither
- * is done when its call returns, and then either may be the first. */
+/* A copy in each of two streams, many times. The copies are delayed, so that the schedule of
+ * threads does not decide: neither is done when its call returns, and then either may be the
+ * first. */
 TEST(standin_copies_come_late_and_in_any_order_between_streams)
 {
     struct block b = block_take();
@@ -325,7 +325,7 @@ TEST(standin_devices_reach_each_other_but_where_told_not_to)
     assert_int_equal(d.device_reaches(&can, 0, 2), CUDA_ERROR_INVALID_DEVICE);
 }
 
-/* Each end by itself, in either order; and nothing is asked of a stream then. */
+/* Each end alone, in either order; no stream is needed then. */
 TEST(standin_copy_between_devices_needs_access_to_both_ends)
 {
     struct block b[2] = {block_map(handle_on(0)), block_map(handle_on(1))};
@@ -339,7 +339,7 @@ TEST(standin_copy_between_devices_needs_access_to_both_ends)
     assert_int_equal(d.stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     assert_int_equal(d.event_create(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
     set_access(&b[0], 0);
-    set_access(&b[1], 1); /* its own device's access is nothing to another one */
+    set_access(&b[1], 1); /* its own device's access is no other device's */
     for (int to = 0; to < 2; to++)
         assert_int_equal(d.copy_async(b[to].at, b[1 - to].at, 64, stream),
                          CUDA_ERROR_INVALID_VALUE);
@@ -348,7 +348,7 @@ TEST(standin_copy_between_devices_needs_access_to_both_ends)
     unsetenv("STANDIN_CUDA_NO_PEERS");
     set_access(&b[1], 0);
     assert_int_equal(d.context_set(context[1]), CUDA_SUCCESS);
-    assert_int_equal(d.copy_to_device(b[1].at + 5, bytes, 64), CUDA_SUCCESS); /* it kept its own */
+    assert_int_equal(d.copy_to_device(b[1].at + 5, bytes, 64), CUDA_SUCCESS); /* still its own */
     assert_int_equal(d.copy_async(b[0].at, b[1].at, 64, stream), CUDA_ERROR_INVALID_CONTEXT);
     assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
     assert_int_equal(d.copy_async(b[0].at + 3, b[1].at + 5, 64, stream), CUDA_SUCCESS);
@@ -362,7 +362,7 @@ TEST(standin_copy_between_devices_needs_access_to_both_ends)
     block_give(b[0]);
 }
 
-/* What tern-gpu asks of a real driver: whoever mends a rule there mends it here. */
+/* The checks of tern-gpu on a real driver: whoever corrects a rule there corrects it here. */
 TEST(standin_answers_for_rules_as_tern_gpu_has_them)
 {
     struct rules_answer answers[RULES_NAMES];
@@ -418,7 +418,7 @@ TEST(standin_spoils_what_goes_between_devices_where_told_to)
     block_give(b[0]);
 }
 
-/* Where it comes from counts as where it goes to. */
+/* The source counts as much as the destination. */
 static void unmap_under_a_move(const struct block *b)
 {
     CUstream stream;
@@ -548,7 +548,7 @@ static void note(void *with)
     ++*(_Atomic uint32_t *)with;
 }
 
-/* The other stream waits for the write, and the call stands behind its wait. */
+/* The other stream waits for the write, and the call comes behind its wait. */
 TEST(standin_stream_waits_for_the_event_of_another)
 {
     static _Atomic uint32_t called;
