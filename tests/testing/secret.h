@@ -1,5 +1,5 @@
 /* Secrets of the core's tables for tests: the same seed gives the same secret. 0 gives the weakest
- * one there is: under it all records of a table are in one bucket. */
+ * one: under it all records of a table are in one bucket. */
 #ifndef TESTING_SECRET_H
 #define TESTING_SECRET_H
 

@@ -1,5 +1,5 @@
-/* Keeps the cases that have listed themselves and runs them: see test.h. With an argument only
- * those run whose name it matches (* and ? as in a shell). */
+/* Registers the cases, which list themselves, and runs them: see test.h. With an argument only
+ * cases with a matching name run (* and ? as in a shell). */
 #include "testing/test.h"
 
 #include <errno.h>
@@ -56,9 +56,9 @@ static int run(size_t first, size_t end, CMFixtureFunction setup, CMFixtureFunct
                                    teardown);
 }
 
-/* The address sanitizer of clang before 17 does not hold its allocator's locks over a fork, as the
- * C library holds its own: a child may wait for ever for one that another thread had. These calls
- * are those of its leak checker. */
+/* The address sanitizer of clang before 17 does not take its allocator's locks over a fork, unlike
+ * the C library: a child may wait for ever for a lock of another thread. These calls are those of
+ * its leak checker. */
 #if defined(TERN_ASAN) && defined(__clang__) && __clang_major__ < 17
 void allocator_lock(void) __asm__("_ZN6__lsan13LockAllocatorEv");
 void allocator_unlock(void) __asm__("_ZN6__lsan15UnlockAllocatorEv");

@@ -1,6 +1,6 @@
-/* Cases that list themselves: what every cmocka test program is written with. A case is written as
- * TEST(name) { ... } and runs because it is there; the program needs no list and no main(), which
- * main.c has. `state` is cmocka's. Cases run in the order of their file. */
+/* Cases that list themselves, for every cmocka test program. A case is written as TEST(name) { ...
+ * } and runs because it exists; the program needs no list and no main(), which main.c has. `state`
+ * is cmocka's. Cases run in the order of their file. */
 #ifndef TESTING_TEST_H
 #define TESTING_TEST_H
 
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* A case with what comes before and behind it; either may be NULL. */
+/* A case with a setup before and a teardown behind it; either may be NULL. */
 #define TEST_WITH(name, setup, teardown)                                                           \
     static void name(void **state);                                                                \
     __attribute__((constructor)) static void name##_is_a_case(void)                                \
@@ -22,8 +22,8 @@
 
 #define TEST(name) TEST_WITH(name, NULL, NULL)
 
-/* Once before the first and once behind the last of the cases that follow, up to the next
- * TEST_GROUP or the end of the file. */
+/* setup once before the first and teardown once behind the last of the cases that follow, up to the
+ * next TEST_GROUP or the end of the file. */
 #define TEST_GROUP(setup, teardown)                                                                \
     __attribute__((constructor)) static void setup##_##teardown##_begins_a_group(void)             \
     {                                                                                              \
@@ -31,7 +31,7 @@
     }                                                                                              \
     struct test_needs_a_semicolon
 
-/* Of the program's cases that have none of their own. */
+/* For the program's cases that have none of their own. */
 #define TEST_EACH(setup, teardown)                                                                 \
     __attribute__((constructor)) static void setup##_##teardown##_has_each_case(void)              \
     {                                                                                              \
@@ -48,7 +48,7 @@ void test_group(CMFixtureFunction setup, CMFixtureFunction teardown);
 void test_each(CMFixtureFunction setup, CMFixtureFunction teardown);
 /* Turns the number of failed cases into the exit status; without one the number is the status. */
 void test_ends(int (*status)(int failed));
-/* All of them, from main(). Returns the exit status. */
+/* Runs all cases, from main(). Returns the exit status. */
 int test_run(int argc, char **argv);
 
 #endif
