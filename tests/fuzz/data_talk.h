@@ -1,5 +1,5 @@
-/* What the fuzz targets of data connections have in common: a peer that calls or is called, says
- * all of the input, takes whatever it is answered, and hangs up. Header only. */
+/* Shared by the fuzz targets of data connections: a peer that dials or is dialled, sends all of the
+ * input, reads all answers, and hangs up. Header only. */
 #ifndef FUZZ_DATA_TALK_H
 #define FUZZ_DATA_TALK_H
 
@@ -15,8 +15,8 @@ static inline void turn(uint64_t deadline)
     check(io_now_ns() < deadline);
 }
 
-/* Each caller has an address of its own for a while: a port is not free at once when its connection
- * has ended. */
+/* Each caller has an address of its own for a while: a port is not free at once after its
+ * connection has ended. */
 static inline int dial(void)
 {
     static uint32_t callers;
@@ -34,7 +34,7 @@ static inline int dial(void)
     return fd;
 }
 
-/* Says everything, takes whatever is answered, and waits until the other side has hung up too. */
+/* Sends everything, reads all answers, and waits until the other side has hung up too. */
 static inline void talk(int fd, const uint8_t *bytes, size_t n)
 {
     uint64_t deadline = io_now_ns() + SILENCE_NS;
@@ -69,8 +69,7 @@ static inline void until_quiet(struct xfer *xfer)
         turn(deadline);
 }
 
-/* What comes first on a connection that was called: HELLO, and a request, whose head is returned.
- */
+/* Reads the first frames of a dialled connection: HELLO, and a request, whose head is returned. */
 static inline void hear_request(int fd, uint64_t deadline, struct xfer_head *ret)
 {
     uint8_t heard[2 * XFER_HEAD_BYTES];
@@ -86,8 +85,8 @@ static inline void hear_request(int fd, uint64_t deadline, struct xfer_head *ret
     check(xfer_get_head(heard + XFER_HEAD_BYTES, ret));
 }
 
-/* The answer's head says what its statuses promise of pages of so many bytes and sums: what comes
- * behind the head is the input's. False: the input is too short to have one. */
+/* Makes the answer's head agree with its statuses, for pages of so many bytes and sums: the bytes
+ * behind the head are the input's. Returns false if the input is too short for a head. */
 static inline bool right_answer(const struct xfer_head *request, uint8_t *bytes, size_t n,
                                 uint64_t page_bytes, uint64_t sums)
 {
@@ -98,7 +97,7 @@ static inline bool right_answer(const struct xfer_head *request, uint8_t *bytes,
     for (uint32_t i = 0; i < request->n; i++) {
         uint8_t *status = bytes + XFER_HEAD_BYTES + 4 * i;
 
-        if (!(status[0] & 1)) { /* half of all pages come */
+        if (!(status[0] & 1)) { /* half of all pages arrive */
             memset(status, 0, 4);
             head.a += page_bytes;
             head.b += sums * sizeof(uint64_t);
@@ -108,8 +107,8 @@ static inline bool right_answer(const struct xfer_head *request, uint8_t *bytes,
     return true;
 }
 
-/* What a pull that was just begun is answered by whoever it called; then it is stopped, and ends.
- * page_bytes, sums: of a page that comes; 0: the input's head is sent as it is. */
+/* Answers a pull that was just begun, in place of its source; then the pull is stopped, and ends.
+ * page_bytes, sums: of a page in the answer; 0: the input's head is sent unchanged. */
 static inline void answered(struct pull_id pull, int listener, const uint8_t *bytes, size_t n,
                             uint64_t page_bytes, uint64_t sums)
 {
@@ -137,8 +136,8 @@ static inline void answered(struct pull_id pull, int listener, const uint8_t *by
     until_quiet(rig.dst.xfer);
 }
 
-/* Behind a good HELLO, or in place of it. Behind one the first head is a request's for pages that a
- * serve may give, but where `raw` says no; each request names its own serve and pages. */
+/* Sends the input behind a good HELLO, or in place of it. Behind one the first head becomes a
+ * request for pages of a serve, unless `raw`; each request names its own serve and pages. */
 static inline void at_the_source(bool hello, bool raw, const uint8_t *bytes, size_t n)
 {
     static const uint16_t types[] = {XFER_REQUEST, XFER_REQUEST_PLAN};

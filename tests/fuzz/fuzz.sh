@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# One fuzz target under libFuzzer with sanitizers, or what it has found made small.
+# Runs one fuzz target under libFuzzer with sanitizers, or reduces its findings to a small corpus.
 #
 #   tests/fuzz/fuzz.sh run TARGET SECONDS   searches from tests/fuzz/corpus/TARGET; a finding fails, and its file
 #                                           and the command that runs it again are printed last. So does a
-#                                           run of which less than half gets past the first check (passed.h)
-#   tests/fuzz/fuzz.sh keep TARGET          takes into tests/fuzz/corpus/TARGET the smallest inputs that reach what
-#                                           those with a name of their own do not reach
+#                                           run in which less than half pass the first check (passed.h)
+#   tests/fuzz/fuzz.sh keep TARGET          adds to tests/fuzz/corpus/TARGET the smallest inputs that reach code
+#                                           which those with a name of their own do not reach
 #
 # TERN_FUZZ_BUILD  the build folder (default build-fuzz), made by: CC=clang cmake -S . -B build-fuzz -DTERN_FUZZ=ON
 set -uo pipefail
@@ -23,10 +23,10 @@ found=$build/corpus/$name # grows from run to run
 [[ -x $program ]] || { echo "$program is not built" && exit 1; }
 mkdir -p "$found" "$build/findings" "$corpus"
 
-# Little is freed late: what an input leaves in the allocator costs the next one new pages.
+# A small quarantine: memory that an input leaves in the allocator costs the next one new pages.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-quarantine_size_mb=4:malloc_context_size=8}
 limits=(-rss_limit_mb=1024 -timeout=25 -use_value_profile=0)
-# An input of the core is a long history, and to weigh each by how rare its branches are takes longer than to play it.
+# An input of the core is a long history, and weighing it by the rarity of its branches takes longer than playing it.
 [[ $name == core ]] && limits+=(-entropic=0)
 
 is_found() { [[ $(basename "$1") =~ ^[0-9a-f]{40}$ ]]; } # libFuzzer names its files so

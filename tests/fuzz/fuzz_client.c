@@ -1,11 +1,11 @@
-/* Fuzz target: what a daemon may say to libtern. The bytes choose the calls of an engine and what
- * each is answered with: the right frame, one with another id or type, half of one, more than one,
- * with descriptors or without, the end. Whatever comes, a call returns an error of the table with
- * words, what it fills in can be read, and nothing is left behind.
+/* Fuzz target: the answers of a daemon to libtern. The bytes choose the calls of an engine and the
+ * answer to each: the right frame, one with another id or type, half a frame, more than one, with
+ * descriptors or without, the end. Whatever arrives, a call returns an error of the table with a
+ * text, its outputs can be read, and nothing is leaked.
  *
- * No daemon and no thread: the link puts this file's functions where the library would connect,
- * wait and send. What the library sends is answered at once into the other end of a pair of
- * sockets; where nothing has come a wait is over at once. */
+ * No daemon and no thread: the linker puts this file's functions where the library would connect,
+ * wait and send. A frame that the library sends is answered at once into the other end of a pair of
+ * sockets; if nothing has arrived a wait is over at once. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,7 +53,7 @@ enum {
     WITH_FDS = 16,
     SILENT = 32,
     THEN_END = 64,
-    MADE = 128, /* the body can be read; of Hello: it is answered as the input wants */
+    MADE = 128, /* the body can be read; for Hello: the input makes the answer */
 };
 
 static const uint8_t *in;
@@ -111,11 +111,11 @@ static void say(const void *bytes, size_t n, bool fds)
 {
     if (fds)
         say_with_fds(bytes, n);
-    else /* what does not fit is lost, as with a daemon that dies */
+    else /* the rest is lost, as with a daemon that dies */
         (void)__real_send(daemon_fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Hello is answered well, but where the input wants it otherwise (MADE). */
+/* Hello gets a good answer, unless the input says otherwise (MADE). */
 static uint32_t good_hello(uint8_t *body)
 {
     Tern__Wire__HelloReply m = TERN__WIRE__HELLO_REPLY__INIT;
@@ -127,7 +127,7 @@ static uint32_t good_hello(uint8_t *body)
     return (uint32_t)tern__wire__hello_reply__pack(&m, body);
 }
 
-/* Of n bytes of the input. */
+/* Makes an answer from n bytes of the input. */
 static uint32_t answer_made(uint16_t type, uint32_t n, uint8_t *body)
 {
     static uint8_t made[MADE_BODY_MAX];
@@ -181,8 +181,8 @@ static void answer(const struct frame_header *request)
 
 /* ------------------------------------------------------------------ where the library meets it */
 
-/* A connection has a few buffers of megabytes, of the same sizes each time. They are kept: to tell
- * the sanitizer of new ones takes ten times as long as all that an input does. */
+/* A connection has a few buffers of megabytes, of the same sizes each time. They are reused:
+ * registering new ones with the sanitizer takes ten times as long as the rest of an input. */
 static struct big {
     void *p;
     size_t n;
@@ -255,7 +255,7 @@ enum tern_err __wrap_client_socket_recv(struct client_socket *c, uint32_t wait_m
     return err == TERN_BUSY && wait_ms ? TERN_TIMED_OUT : err;
 }
 
-/* The library sends whole frames: what it queued since the last time. */
+/* The library sends whole frames: those that it queued since the last time. */
 ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
 {
     const uint8_t *p = bytes;

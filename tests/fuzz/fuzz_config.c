@@ -1,5 +1,5 @@
 /* Fuzz target: the configuration from YAML bytes, or from a file whose settings and values the
- * bytes choose, where the first one is CHOSEN. What is accepted must print as a file that is
+ * bytes choose, if the first one is CHOSEN. An accepted configuration must print as a file that is
  * accepted again and prints the same. */
 #include <inttypes.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static char *printed(const struct config *config)
 
 /* ---- a file that the bytes choose ---- */
 
-/* A value that such a setting may have, unless `how` wants a little more or less than its range. */
+/* A value in the setting's range, unless `how` wants a little more or less. */
 static void put_value(FILE *out, const struct setting *s, struct fuzz_bytes *in)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error"};
@@ -65,7 +65,7 @@ static void put_value(FILE *out, const struct setting *s, struct fuzz_bytes *in)
 static void put_fields(FILE *out, const struct setting *fields, size_t n, struct fuzz_bytes *in)
 {
     for (uint32_t count = fuzz_take(in) % 4, last = 0; count > 0 && last < n; count--) {
-        last += fuzz_take(in) % 4; /* ascending: none is there twice */
+        last += fuzz_take(in) % 4; /* ascending: without repeats */
         if (last >= n)
             break;
         if (strcmp(fields[last].key, "name") != 0 && strcmp(fields[last].key, "socket") != 0 &&
@@ -96,7 +96,7 @@ static void put_lists(FILE *out, struct fuzz_bytes *in)
     }
 }
 
-/* What a section cannot be without, where one of its settings is given; the file has no `tls`. */
+/* Required settings of a section, where one of its settings is given; the file has no `tls`. */
 static const struct {
     const char *section, *text;
 } needed[] = {{"spill", "  dir: /s\n  bytes: 4G\n"}, {"reserve", "  tenants: 1\n  memory: 1M\n"}};
@@ -155,8 +155,6 @@ static char *chosen_file(const uint8_t *data, size_t n)
     fclose(out);
     return text;
 }
-
-/* ---- */
 
 static void load(const uint8_t *data, size_t size)
 {

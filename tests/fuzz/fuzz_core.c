@@ -1,8 +1,8 @@
 /* Fuzz target of the core: bytes become a history of two small daemons, three engines, their
  * sessions, fetches, retractions and faults. Engines write real bytes, also late ones: into every
- * page that they gave back until its step is done, and into every page of a transfer or of a copy
+ * page that they released until its step is done, and into every page of a transfer or of a copy
  * between the tiers until it is proven quiet. The first byte chooses the pools' STATE groups and
- * how much host memory they have. After it all faults stop and everything must be free again. A
+ * the size of their host memory. At the end all faults stop and everything must be free again. A
  * failure is an abort: of the rig, of the audit, or of a check of the core's own. */
 #include "fuzz/core/world.h"
 #include "fuzz/passed.h"
@@ -42,7 +42,7 @@ static void link_toggle(struct world *w)
         rig_link_up(w->rig[1], 0, w->rig[0], 2);
 }
 
-/* The first of its processes is gone; until the last is, it writes wherever it could. */
+/* The first of its processes is gone; until the last is, the engine writes wherever it could. */
 static void kill_leader(struct actor *a)
 {
     fetches(a);
@@ -98,7 +98,7 @@ static void spawn(struct world *w, uint32_t i)
             rig_engine_kill(a->rig, &a->e, r);
 }
 
-/* Numbers as they come, where a careful client would not put them. */
+/* Random numbers, where a careful client would not send them. */
 static void garbage(struct world *w, struct actor *a)
 {
     struct request r = {.op = (enum op)(take(w) % (OP_COUNT + 2))};
@@ -140,7 +140,7 @@ static void stale_event(struct world *w, struct rig *rig)
     if (event.kind == EV_SEALED)
         event.sealed.n = 1;
     event.pulled.pull =
-        (struct pull_id){take(w) % 8, 1u << 31 | take(w)}; /* never a generation that lives */
+        (struct pull_id){take(w) % 8, 1u << 31 | take(w)}; /* never a living generation */
     rig_event(rig, &event);
 }
 
@@ -205,8 +205,8 @@ static void one_op(struct world *w)
     }
 }
 
-/* With the room of everybody who has left, who is away comes back, unless the host's copy of what
- * it needs was spoilt. */
+/* With the room of all engines that have left, sessions that are away recover, unless the host's
+ * copy of what they need was corrupted. */
 static void come_back(struct actor *a)
 {
     for (uint32_t i = 0; i < SESSIONS; i++) {
@@ -228,8 +228,7 @@ static void all_evicted(struct world *w, uint32_t d)
 
     while (w->npins[d])
         unpin(w, d);
-    for (uint32_t i = 0; i < EVICTS_MAX;
-         i++) { /* what leaves the device may still be on the host */
+    for (uint32_t i = 0; i < EVICTS_MAX; i++) { /* evicted device pages may still be on the host */
         rig_evict(w->rig[d], w->admin[d], (struct pool_id){NONE, 0}, 0);
         rig_settle(w->rig[d]);
         core_view(w->rig[d]->core, &v);

@@ -1,14 +1,14 @@
-/* Fuzz target: what comes on a data connection. The first byte chooses the side. At the source the
- * input is what a caller says, behind a good HELLO or in place of it; at the destination it is the
- * answer to a request for a few pages, or for units of them, as that byte says; its head is put
- * right, but where bit 1 says no. Real sockets, one
- * connection for each input, both sides over one ring. The connection has to end once the input
- * has, each pull has to end once, and a destination writes no page but those it asked for. */
+/* Fuzz target: the bytes on a data connection. The first byte chooses the side. At the source the
+ * input is a caller's stream, behind a good HELLO or in place of it; at the destination it is the
+ * answer to a request for a few pages, or for units of them, by that byte; its head is corrected,
+ * unless bit 1 is set. Real sockets, one connection for each input, both sides over one ring. The
+ * connection must end once the input has, each pull must end once, and a destination writes only
+ * the pages that it asked for. */
 #include "fuzz/data_talk.h"
 
 #define PAGE_BYTES 512u
-#define PULLED     4u /* pages that a pull asks for: 1 to PULLED */
-#define GUARDS     4u /* pages behind them, that nobody may write */
+#define PULLED     4u /* pages of a pull: 1 to PULLED */
+#define GUARDS     4u /* pages behind them, which stay unwritten */
 #define GUARD_BYTE 0x5a
 #define UNITS      4u
 
@@ -60,8 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     set_up();
     if (data[0] & 1)
         at_the_destination(data[0], data + 1, n - 1);
-    else if (!(data[0] & 2) ||
-             n > XFER_HEAD_BYTES) /* with less it stands at the door for a while */
+    else if (!(data[0] & 2) || n > XFER_HEAD_BYTES) /* with less it waits at the door for a while */
         at_the_source(!(data[0] & 2), data[0] & 0x80, data + 1, n - 1);
     return 0;
 }

@@ -1,18 +1,18 @@
-/* Fuzz target: what comes on a data connection where pages are resharded. The first byte chooses
- * the side, and how many pages a pull asks for. At the source the input is what a caller says,
- * behind a good HELLO or in place of it, of a serve whose pages leave by a plan; at the destination
- * it is the answer to a REQUEST_PLAN. Real sockets, one connection for each input, both sides over
- * one ring. The connection has to end once the input has, each pull has to end once, and a
- * destination writes no page but those it asked for, in any rank. */
+/* Fuzz target: the bytes on a data connection on which pages are resharded. The first byte chooses
+ * the side, and the number of pages of a pull. At the source the input is a caller's stream, behind
+ * a good HELLO or in place of it, for a serve whose pages leave by a plan; at the destination it is
+ * the answer to a REQUEST_PLAN. Real sockets, one connection for each input, both sides over one
+ * ring. The connection must end once the input has, each pull must end once, and a destination
+ * writes only the pages that it asked for, in any rank. */
 #include "fuzz/data_talk.h"
 #include "seam/xfer/flow/transfers.h"
 #include "unit/rig/rig_reshard.h"
 
 #define RANKS      2u
 #define PAGE_BYTES 512u /* of eight heads, two tokens, two ranks */
-#define PULLED_MAX 2u   /* pages that a pull asks for */
+#define PULLED_MAX 2u   /* pages of a pull */
 #define UNITS      2u
-#define GUARDS     4u /* pages behind them, that nobody may write */
+#define GUARDS     4u /* pages behind them, which stay unwritten */
 #define GUARD_BYTE 0x5a
 #define HASH_SRC   0x51u
 #define HASH_DST   0xd1u
@@ -100,8 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     set_up();
     if (data[0] & 1)
         at_the_destination(1 + (data[0] >> 2) % PULLED_MAX, data[0] & 2, data + 1, n - 1);
-    else if (!(data[0] & 2) ||
-             n > XFER_HEAD_BYTES) /* with less it stands at the door for a while */
+    else if (!(data[0] & 2) || n > XFER_HEAD_BYTES) /* with less it waits at the door for a while */
         at_the_source(!(data[0] & 2), data[0] & 0x80, data + 1, n - 1);
     return 0;
 }

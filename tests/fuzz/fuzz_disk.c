@@ -1,9 +1,9 @@
 /* Fuzz target: recovery and verification over a spill directory whose files the bytes make
  * (daemon/seam/disk). A file is either the bytes themselves, or a good one that the bytes change:
- * with changes whose checksums are put right again behind them, so that what checks a field is
- * reached. Neither may fail; what is emitted is in order, in bounds and apart; what a verification
- * says of the same extent is that it is good, and then its list is what lies there, or that its
- * body is not. What was recovered once is recovered again. */
+ * the checksums over a change can be corrected, so that the checks of fields are reached. Neither
+ * may fail. Emitted extents are in order, in bounds and apart; a verification of the same extent
+ * finds it good, and then its list is the one on the disk, or finds its body bad. Extents that were
+ * recovered once are recovered again. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ struct found {
 
 static struct good goods[2][SHAPES];
 static struct disk_config config;
-static struct disk_crypt *crypt; /* of config.key, for who looks at what the code says */
+static struct disk_crypt *crypt; /* of config.key, to check the results */
 static struct found found[FOUND_MAX], first[FOUND_MAX];
 static uint32_t nfound, nverified;
 static uint64_t next_file;
@@ -105,8 +105,7 @@ static void put_sum(uint8_t *block)
     memcpy(block + DISK_BLOCK - 8, &sum, sizeof sum);
 }
 
-/* The footer's body is summed anew: its header says how long it is, at 104, and has the sum at 136.
- */
+/* Corrects the sum of the footer's body: its header has the length at 104, and the sum at 136. */
 static void put_footer_sum(uint8_t *file, size_t n)
 {
     uint64_t at, bytes, sum;
@@ -124,7 +123,7 @@ static void put_footer_sum(uint8_t *file, size_t n)
     put_sum(block);
 }
 
-/* What the header in front of a body says of its list and of its meta is summed anew. */
+/* Corrects the sums of a body's list and of its meta in the header in front of it. */
 static void put_body_sums(uint8_t *file, size_t n, size_t block)
 {
     uint8_t *header = file + (block - 1) * DISK_BLOCK, *body = header + DISK_BLOCK;
@@ -142,7 +141,7 @@ static void put_body_sums(uint8_t *file, size_t n, size_t block)
     put_sum(header);
 }
 
-/* An input's change: where (a block and a place in it), what, and what is put right behind it. */
+/* An input's change: the place (a block, an offset in it), the bytes, and the sums to correct. */
 static void change(struct input *in, uint8_t *file, size_t n)
 {
     uint32_t how = take(in, 1), at = take(in, 2), bytes = 1 + (how & 7);
@@ -188,7 +187,7 @@ static void put_file(struct input *in, uint32_t i, bool encrypt)
     sim_disk_put(disk, name, file, n);
 }
 
-/* ---- what is said of them ---- */
+/* ---- results ---- */
 
 static uint64_t list_hash(const struct disk_extent *e, const uint32_t *tokens,
                           const struct extra_key *keys)
@@ -249,7 +248,7 @@ static void on_verified(void *ctx, const struct disk_verified *v)
         if (v->fault == DISK_FAULT_NONE)
             check(disk_extent_agrees(&found[i].e, &v->extent));
         else if (v->fault != DISK_FAULT_CHECKSUM)
-            continue; /* said of the file, or of its footer */
+            continue; /* about the file, or its footer */
         found[i].verified = true;
     }
     nverified += v->fault == DISK_FAULT_NONE;
@@ -270,8 +269,8 @@ static enum tern_err recover(void)
     return err;
 }
 
-/* What was emitted stands there, without the code that found it: its header is good, and its list
- * is that of its body, where that is in the clear and good. */
+/* Checks an emitted extent without the code that found it: its header is good, and its list is that
+ * of its body, if the body is in the clear and good. */
 static void stands_there(const struct found *f, const uint8_t *bytes, size_t n)
 {
     const struct disk_extent *e = &f->e;

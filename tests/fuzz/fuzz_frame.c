@@ -1,5 +1,5 @@
 /* The splitter: a stream must give the same frames and the same end in pieces as in one. The first
- * byte of the input seeds the sizes of the pieces and says whether there is room for what comes in
+ * byte of the input seeds the sizes of the pieces and decides whether there is room for frames in
  * pieces, the rest is the stream. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,10 +16,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 struct run {
     struct splitter splitter;
-    bool room;     /* for what comes in pieces */
-    uint8_t *body; /* exactly as large as it must be: the sanitizer sees a byte too far */
+    bool room;     /* for frames in pieces */
+    uint8_t *body; /* of the exact size: the sanitizer sees a byte too far */
     uint64_t digest, frames;
-    enum tern_err end; /* TERN_OK: the stream goes on */
+    enum tern_err end; /* TERN_OK: the stream continues */
 };
 
 static void note(struct run *r, const struct frame_header *h, const uint8_t *body)
@@ -59,7 +59,7 @@ static void feed(struct run *r, const uint8_t *bytes, size_t n)
     free(piece);
 }
 
-/* Its first header can be read. */
+/* Can the first header be read? */
 bool fuzz_gets_past(const uint8_t *data, size_t n)
 {
     struct frame_header h;

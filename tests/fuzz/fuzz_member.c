@@ -1,6 +1,6 @@
-/* Fuzz target: what etcd answers, through tern-member's readers, and what is decided from it. The
- * first byte says which answer it is. What is let through has to be what a configuration would let
- * through, and a decision touches no peer that membership did not add. */
+/* Fuzz target: etcd's answers, through tern-member's readers, and the decisions from them. The
+ * first byte chooses the answer. A configuration would accept all that the readers accept, and a
+ * decision changes only peers that membership added. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -98,7 +98,7 @@ static void set_up(void)
     absences_forget(&absences);
 }
 
-/* It is JSON. */
+/* Is the input JSON? */
 bool fuzz_gets_past(const uint8_t *data, size_t n)
 {
     json_t *j = n ? json_loadb((const char *)data + 1, n - 1, JSON_REJECT_DUPLICATES, NULL) : NULL;

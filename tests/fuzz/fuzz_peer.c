@@ -1,9 +1,9 @@
-/* Fuzz target: what a listed peer may say behind a greeting that is accepted: messages between
- * cores, RDMA paths, pings and what no peer sends, through the link of the shell into a core that
- * has a pool, sessions and a fetch under way. The first byte says who dialled; with GREETS the
+/* Fuzz target: a listed peer's messages behind an accepted greeting: messages between cores, RDMA
+ * paths, pings and messages that no peer sends, through the link of the shell into a core that has
+ * a pool, sessions and a fetch under way. The first byte chooses who dialled; with GREETS the
  * greeting itself is made of the input. A record is a frame: its sequence number is the next one
- * and its handles are those that live, where its flags do not say otherwise. Behind each the audit
- * runs. The link puts this file's functions where it would reach its stream, the data path and the
+ * and its handles are living ones, unless its flags say otherwise. The audit runs behind each. The
+ * linker puts this file's functions where the link would reach its stream, the data path and the
  * loop. */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #define RECORDS_MAX 24
 #define DEPTH       24u
 #define PEERS       2u
-#define OUT         0u /* the link that this daemon dialled, and that which the peer did */
+#define OUT         0u /* the link that this daemon dialled, and the peer's */
 #define IN          PEERS
 #define LINKS       (PEERS + 1)
 #define SEQUENCE    16u /* the field of both messages */
@@ -176,7 +176,7 @@ const char *__wrap_xfer_peer_layouts(struct xfer *xfer, uint32_t link, uint64_t 
 
 /* ------------------------------------------------------------------ the world */
 
-/* Whose address the link asks for. */
+/* A connection, for the address that the link asks for. */
 static int dial(void)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -213,7 +213,7 @@ static void set_up(void)
     dialled = dial();
     npeers = d.config->npeers;
     d.config->npeers = 0;
-    check(links_init(&d, why, sizeof why) == TERN_OK); /* without links: they are this file's */
+    check(links_init(&d, why, sizeof why) == TERN_OK); /* without links: these are this file's */
     d.config->npeers = npeers;
 }
 
@@ -244,7 +244,7 @@ static void world_begin(void)
         o.incarnation++;
         rig[i] = rig_create(&o);
         rig[i]->host_bytes = 2048;
-        rig[i]->no_audit = true; /* each record is followed by one */
+        rig[i]->no_audit = true; /* an audit follows each record */
         engine[i] = rig_engine(rig[i], 0, "e", 1);
         check(rig_pool_open(rig[i], engine[i].conn[0], groups, 2, 4096, &here) == TERN_OK);
         rig_put(rig[i], &engine[i], here, 1 + i, DEPTH);
@@ -259,7 +259,7 @@ static void world_begin(void)
     rig_fetch(s, 0, 0); /* the input answers for the other daemon, */
     s = rig_session(rig[0], &engine[0], pool, 1);
     check(rig_match(s, rig_tokens(3, DEPTH), DEPTH) == TERN_OK);
-    rig_fetch(s, PEER_ANY, 0); /* and when it is asked who has that */
+    rig_fetch(s, PEER_ANY, 0); /* and the question who has the tokens */
 }
 
 /* ------------------------------------------------------------------ the peer's side */
@@ -268,7 +268,7 @@ static void say(struct peer_link *l, uint16_t type, const uint8_t *body, size_t 
 {
     struct frame_header h = {
         .version = FRAME_VERSION, .type = type, .request_id = 1, .length = (uint32_t)n};
-    uint8_t *copy = malloc(n ? n : 1); /* of its own: the sanitizer sees a byte too far */
+    uint8_t *copy = malloc(n ? n : 1); /* a copy: the sanitizer sees a byte too far */
 
     check(copy);
     memcpy(copy, body, n);
@@ -296,7 +296,7 @@ static void greet(struct peer_link *l, bool by_input, struct fuzz_bytes *in)
     say(l, type, body, by_input ? made_body(in, type, body) : protobuf_c_message_pack(m, body));
 }
 
-/* The last value of a field that is there twice counts. */
+/* The last value of a repeated field counts. */
 static size_t put_field(uint8_t *body, size_t n, uint32_t field, uint64_t v)
 {
     uint32_t tag = field << 3;

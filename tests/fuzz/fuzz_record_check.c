@@ -1,7 +1,7 @@
-/* Fuzz target: what a worker does with a turn record (daemon/seam/mem/record_check.c). The bytes
- * say what the record has, in which runs of pages its sections lie, at which lengths hashes are
- * wanted, and which words are not what they should be. It is OK exactly if a reading word by word
- * says so, and what is said of it is what that reading finds. */
+/* Fuzz target: a worker's check of a turn record (daemon/seam/mem/record_check.c). The bytes choose
+ * the record's contents, the runs of pages of its sections, the lengths at which hashes are wanted,
+ * and the words that are wrong. The result must be OK exactly if a word by word reading finds no
+ * fault, and must name the fault that this reading finds. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static uint32_t memory[PAGES * PAGE_WORDS]; /* between two inputs: words that are good anywhere */
+static uint32_t memory[PAGES * PAGE_WORDS]; /* between two inputs: words that are valid anywhere */
 
 struct input {
     const uint8_t *v;
@@ -45,7 +45,7 @@ static uint32_t good(uint32_t i)
     return i * 2654435761u % 0x7f800000u;
 }
 
-/* Runs that may touch each other, and may lie over those of the other section. */
+/* Runs that may touch each other, and may overlap those of the other section. */
 static void lay_out(struct input *in, struct record_section *s, uint64_t bytes)
 {
     uint32_t pages = (uint32_t)((bytes + RECORD_PAGE_BYTES - 1) / RECORD_PAGE_BYTES);
@@ -96,7 +96,7 @@ static void make_job(struct input *in, struct record_job *job)
     }
 }
 
-/* Of the i-th token. */
+/* The word of the i-th token. */
 static uint32_t *token(const struct record_job *job, uint32_t i)
 {
     uint32_t before = job->kind == RECORD_APPEND ? job->from : job->length;

@@ -1,8 +1,8 @@
-/* Fuzz target: frames of engines and of a peer, as the shell hands them to the core and the answers
- * back: decoded, turned into requests and messages, stepped, encoded. The core has an engine, a
- * pool with a prefix in it, sessions and a link to a second core, so that what a frame names can be
- * there; a bit of each record says whether its handles are made those that live. Behind each
- * record the audit runs. What the core answers has to fit its frame and be read again. */
+/* Fuzz target: frames of engines and of a peer, as the shell passes them to the core and the
+ * answers back: decoded, turned into requests and messages, stepped, encoded. The core has an
+ * engine, a pool with a prefix in it, sessions and a link to a second core, so that the objects
+ * that a frame names can exist; a bit of each record replaces its handles by living ones. The audit
+ * runs behind each record. The core's answers must fit their frames and be readable. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +18,8 @@
 #define SESSIONS    3
 #define DEPTH       24u
 
-/* A record: type, what is done to it, length in two bytes, and what a body that can be read is made
- * of, or with RAW the body. */
+/* A record: type, flags, length in two bytes, and the bytes that a readable body is made of, or
+ * with RAW the body. */
 enum { RAW = 1, LIVING_HANDLES = 2, LET_TIME_PASS = 4, HOLD_JOBS = 8, LINK_FALLS = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -58,7 +58,7 @@ static void world_begin(void)
         o.incarnation++;
         rig[d] = rig_create(&o);
         rig[d]->host_bytes = 2048;
-        rig[d]->no_audit = true; /* each record is followed by one */
+        rig[d]->no_audit = true; /* an audit follows each record */
         engine[d] = rig_engine(rig[d], 0, "e", 1);
         check(rig_pool_open(rig[d], engine[d].conn[0], groups, 2, 4096, &here) == TERN_OK);
         rig_put(rig[d], &engine[d], here, 1 + d, DEPTH);
@@ -195,7 +195,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             h.length = (uint32_t)made_body(&(struct fuzz_bytes){data, length}, h.type, made);
             from = made;
         }
-        body = malloc(h.length ? h.length : 1); /* of its own: the sanitizer sees a byte too far */
+        body = malloc(h.length ? h.length : 1); /* a copy: the sanitizer sees a byte too far */
         check(body);
         memcpy(body, from, h.length);
         one_record(&h, body, what);

@@ -1,9 +1,8 @@
-/* Fuzz target: a tape's bytes through the reader into core_step. Its head is put right, unless the
- * first byte is RAW, and so are the length, the kind and the time of each record: what a record
- * says is the input's. Whatever the reader lets through, the core has to take: its own checks are
- * what this looks for. Limits and tenants come from the tape's head too, where an arena of them is
- * small.
- */
+/* Fuzz target: a tape's bytes through the reader into core_step. The tape's head is corrected,
+ * unless the first byte is RAW, and so are the length, the kind and the time of each record: the
+ * rest of a record is the input's. The core must accept every event that the reader passes on: the
+ * target looks for failures of the core's own checks. Limits and tenants come from the tape's head
+ * too, if an arena of them is small. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@
 #include "unit/rig/rig.h"
 
 #define ARENA_BYTES_MAX ((size_t)1 << 20)
-#define RAW             0x74u /* in the place of the first byte of the magic */
+#define RAW             0x74u /* replaces the first byte of the magic */
 #define TENANTS         2u
 #define CLOCK_MAX       ((uint64_t)1 << 62)
 #define HEAD_BYTES      (sizeof(struct tape_file_head) + TENANTS * sizeof(struct tenant_config))
@@ -65,9 +64,8 @@ static void start(const struct tape_header *head)
     core_init(arena, &head->limits, head->tenant, head->incarnation, &secret);
 }
 
-/* The shell promises that a list holds as many tokens as it says; the reader keeps that promise for
- * it. */
-/* What is let through can be shown, too. */
+/* The shell promises that a list has as many tokens as it declares; the reader checks that. Every
+ * event that the reader returns can also be shown. */
 static bool next(struct tape_reader *reader, struct event *ret)
 {
     struct tape_line line;
@@ -117,7 +115,7 @@ static bool fits(const struct tape_file_head *head)
            head->limits.tenants == TENANTS;
 }
 
-/* The head's limits are kept where an arena of them is small. */
+/* The head's limits are used if their arena is small. */
 static void right_head(uint8_t *bytes)
 {
     struct tape_file_head head;
@@ -149,8 +147,8 @@ static void right_head(uint8_t *bytes)
     }
 }
 
-/* The record's head says what its event takes of the words that are there, where those can be read;
- * else what it says itself is kept, within them. */
+/* Sets the parts in the record's head to what its event takes of the remaining words, if those can
+ * be read; else the head's own parts are kept, within these words. */
 static void right_parts(uint32_t *record, uint32_t left)
 {
     static struct codec_room room;
@@ -176,8 +174,8 @@ static void right_parts(uint32_t *record, uint32_t left)
     head[0] = (RECORD_HEAD_WORDS + head[1] + head[2] * (uint32_t)KEY_WORDS + head[3] + 1) / 2 * 8;
 }
 
-/* Each record's parts end with the bytes at the latest, its kind is one that there is, and time
- * does not run backwards. */
+/* Each record's parts end at the latest with the bytes, its kind exists, and time does not run
+ * backwards. */
 static void right_records(uint8_t *bytes, size_t n)
 {
     uint64_t now_ns = 0, at_ns;
@@ -203,7 +201,7 @@ static void right_records(uint8_t *bytes, size_t n)
     }
 }
 
-/* A tape of the bytes: what is too short for a head and a record goes on with zeros. */
+/* Makes a tape of the bytes: those too short for a head and a record are padded with zeros. */
 static enum tern_err open_made(const uint8_t *data, size_t size, struct tape_reader **ret)
 {
     static _Alignas(8) uint8_t tape[TAPE_BYTES_MAX];
@@ -222,7 +220,7 @@ static enum tern_err open_made(const uint8_t *data, size_t size, struct tape_rea
     return tape_open(tape, size, ret);
 }
 
-/* Its head can be played, and its first event read. */
+/* Can its head be played, and its first event read? */
 bool fuzz_gets_past(const uint8_t *data, size_t size)
 {
     struct tape_reader *reader = NULL;

@@ -1,6 +1,6 @@
-/* Fuzz target: a trace of tern-replay. Each line is the input's as it is, or, where it begins with
- * CHOSEN, an object whose numbers the bytes behind it choose. What is let through keeps the
- * promises of a prompt; what is not ends the trace, with the line. */
+/* Fuzz target: a trace of tern-replay. Each line is the input's unchanged, or, if it begins with
+ * CHOSEN, an object whose numbers the following bytes choose. An accepted line keeps the promises
+ * of a prompt; a refused one ends the trace, with its number. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static void set_up(void)
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
 }
 
-/* Its first line is a prompt. */
+/* Is the first line a prompt? */
 bool fuzz_gets_past(const uint8_t *data, size_t n)
 {
     char why[SOURCE_WHY_BYTES];

@@ -1,7 +1,6 @@
 /* Every message: the first byte is the frame type, the rest a body; or the first byte is MADE, the
- * second the type, and the rest is what a body is made of that can be read. What decodes must
- * encode, and what was encoded must decode to the same; nothing may take more memory than the
- * budget of its body. */
+ * second the type, and a readable body is made of the rest. A decoded body must encode, and the
+ * encoded one must decode to the same; nothing may take more memory than the budget of its body. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "proto/in_place.h"
 
 #define ARENA_BYTES BUDGET_BYTES(FRAME_BODY_MAX)
-#define MADE        0xffu /* in the place of a type */
+#define MADE        0xffu /* in place of a type */
 #define FRAME_CAP   (FRAME_HEADER_BYTES + 2 * FRAME_BODY_MAX)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -61,8 +60,8 @@ static void forget_in(const ProtobufCFieldDescriptor *f, ProtobufCMessage *msg)
         forget_unknown((*(ProtobufCMessage ***)member)[i]);
 }
 
-/* Fields that the schema does not name come back as they were, even where protobuf-c would not read
- * them again (a field number of 0 in two bytes). Nobody sends on what was received, so they are
+/* Fields that the schema does not name are encoded unchanged, even where protobuf-c would not read
+ * them again (a field number of 0 in two bytes). Nobody forwards received messages, so they are
  * left out here. */
 static void forget_unknown(ProtobufCMessage *msg)
 {
@@ -72,8 +71,8 @@ static void forget_unknown(ProtobufCMessage *msg)
             forget_in(&msg->descriptor->fields[i], msg);
 }
 
-/* A Step is read by hand too: what that takes protobuf-c takes, with the same values; what it
- * refuses is not what protobuf-c writes. */
+/* A Step is also read by hand: protobuf-c accepts what that reader accepts, with the same values;
+ * what it refuses is not what protobuf-c writes. */
 static void hold_in_place(uint16_t type, const uint8_t *body, size_t n)
 {
     const ProtobufCMessage *msg, *by_hand;
@@ -104,7 +103,7 @@ static void one_body(uint16_t type, const uint8_t *bytes, size_t n)
     enum tern_err err;
     size_t once, twice;
     uint8_t *body =
-        malloc(n + 1); /* of its own: the sanitizer sees a byte too far, and a pointer kept */
+        malloc(n + 1); /* a copy: the sanitizer sees a byte too far, and a kept pointer */
 
     check(body);
     memcpy(body, bytes, n);
@@ -131,7 +130,7 @@ static void one_body(uint16_t type, const uint8_t *bytes, size_t n)
     check(memcmp(first + FRAME_HEADER_BYTES, second + FRAME_HEADER_BYTES, once) == 0);
 }
 
-/* Its body can be read. */
+/* Can the body be read? */
 bool fuzz_gets_past(const uint8_t *data, size_t n)
 {
     const ProtobufCMessage *msg;

@@ -1,5 +1,5 @@
 /* Messages of the wire made from the bytes of an input, by their descriptors: every such body can
- * be read, so what changes are the values behind that check. Small numbers come more often than
+ * be read, so the input varies the values behind that check. Small numbers come more often than
  * large ones, since slots, kinds and lengths are small. Header only. */
 #ifndef FUZZ_MESSAGE_H
 #define FUZZ_MESSAGE_H
@@ -129,7 +129,7 @@ static inline bool made_field(struct fuzz_bytes *in, const ProtobufCFieldDescrip
     return made_value(in, f, base + f->offset, how / 4, depth);
 }
 
-/* NULL: there is no room for it. */
+/* NULL: no room for it. */
 static inline ProtobufCMessage *made_message(struct fuzz_bytes *in,
                                              const ProtobufCMessageDescriptor *d, uint32_t depth)
 {

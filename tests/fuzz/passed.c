@@ -1,4 +1,4 @@
-/* Counts inputs and those that got past the first check, for both drivers: see passed.h. libFuzzer
+/* Counts inputs and those that passed the first check, for both drivers: see passed.h. libFuzzer
  * ends by exit(), where the counts of the run are printed. */
 #include "fuzz/passed.h"
 
@@ -7,7 +7,7 @@
 
 #define TRIES_MAX   16
 #define INPUT_BYTES (1u << 20)
-#define FAILING     8 /* one in so many mutations need not get past */
+#define FAILING     8 /* one in so many mutations need not pass */
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max) __attribute__((weak));
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned seed);
@@ -43,7 +43,7 @@ __attribute__((destructor)) static void report_the_rest(void)
         fuzz_report("inputs");
 }
 
-/* Draws again until the input gets past, since what most changes break is the first check. */
+/* Draws again until the input passes, since most changes break the first check. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned seed)
 {
     static uint8_t before[INPUT_BYTES];

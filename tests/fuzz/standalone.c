@@ -1,12 +1,12 @@
 /* Runs one fuzz target without libFuzzer: every file of a corpus folder as it is, then a number of
- * mutations of them and of random bytes, the same ones in each run; SECONDS_MAX long at most, and
- * it says how many it did.
+ * mutations of them and of random bytes, the same ones in each run, for at most SECONDS_MAX; it
+ * prints how many ran.
  *
  *   fuzz_x CORPUS-FOLDER [MUTATIONS]
  *   fuzz_x FILE
  *
- * It fails where fewer than half of the corpus get past the first check (passed.h).
- * The input that fails is left in fuzz-failure-<pid>.bin of the working folder. */
+ * It fails if fewer than half of the corpus pass the first check (passed.h). The failing input is
+ * stored in fuzz-failure-<pid>.bin of the working folder. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdint.h>
@@ -43,7 +43,7 @@ static void fail(const char *what, const char *name)
     exit(1);
 }
 
-/* Leaves the input behind; async-signal-safe enough for a process that is about to die. */
+/* Stores the current input; async-signal-safe enough for a process that is about to die. */
 static void on_abort(int sig)
 {
     char name[64];
@@ -122,7 +122,7 @@ static void take(const struct input *in)
     current_n = in->n;
 }
 
-/* Bytes that sit at edges of varints and lengths more often than chance would put them there. */
+/* Bytes at edges of varints and lengths, more often than chance would draw them. */
 static uint8_t odd_byte(struct prng *p)
 {
     static const uint8_t favourites[] = {0, 1, 0x7f, 0x80, 0xff, 0x0a, 0x12, 0x18};

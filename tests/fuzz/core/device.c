@@ -1,5 +1,5 @@
-/* What the device does that no answer can stop: steps under way go on touching pages that were
- * given back, transfers and copies go on writing where they were told to. See world.h. */
+/* Device accesses that no answer can stop: steps under way still touch pages that were released,
+ * transfers and copies still write to their targets. See world.h. */
 #include "fuzz/core/world.h"
 
 uint32_t take(struct world *w)
@@ -32,7 +32,7 @@ void remember(struct actor *a, uint64_t step, uint32_t group, struct page_ref re
         if (a->done[r] < step)
             l->ranks |= 1u << r;
     if (!l->ranks)
-        return; /* it has passed: the page may be anyone's */
+        return; /* it has passed: the page may have another owner */
     memcpy(l->bytes, rig_page(a->rig, a->pool.slot, group, ref.index, &bytes), sizeof l->bytes);
     a->nlate++;
 }

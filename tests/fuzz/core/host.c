@@ -6,7 +6,7 @@ static uint32_t daemon_of(const struct world *w, const struct actor *a)
     return a->rig == w->rig[1];
 }
 
-/* The same acknowledgement once more (T16): whatever has become of its node. */
+/* Repeats the acknowledgement (T16), whatever its node is now. */
 static void copied_again(struct world *w, uint32_t d)
 {
     struct event event = w->copied[d];
@@ -21,8 +21,8 @@ void note_copied(void *ctx, const struct event *event)
         *(struct event *)ctx = *event;
 }
 
-/* N1: nothing of it is found any more, on either tier. The answer may come later, when the other
- * daemon has heard of the reset; here it holds at once. */
+/* N1: none of its prefixes is found any more, on either tier. The answer may come later, when the
+ * other daemon knows the reset; here it takes effect at once. */
 static void reset(struct world *w, struct actor *a)
 {
     uint64_t ns = 1 + take(w) % 2;
@@ -57,7 +57,7 @@ static void pin(struct world *w, uint32_t d)
         w->pin[d][w->npins[d]++] = v.id;
 }
 
-/* A pin holds its node: it must be there. */
+/* A pin keeps its node, which must exist. */
 void unpin(struct world *w, uint32_t d)
 {
     if (w->npins[d])

@@ -1,5 +1,5 @@
-/* Engines and their sessions: every operation of a Step, fetches, giving way and coming back. What
- * an engine knows by itself is compared with what it is told. See world.h. */
+/* Engines and their sessions: every operation of a Step, fetches, retracts and recoveries. The
+ * engine's own knowledge is compared with the answers. See world.h. */
 #include "fuzz/core/world.h"
 
 static void verify_session(struct actor *a, uint32_t i)
@@ -16,8 +16,8 @@ void verify(struct actor *a)
     verify_records(a);
 }
 
-/* Does the engine only read a page that its table lost, until the step is done? What is committed
- * is anyone's, and what a commit took may be. */
+/* Does the engine only read a page that its table lost, until the step is done? Committed pages may
+ * have another owner, and so may those that a commit took. */
 static bool only_reads(const struct rig_session *s, const struct group_layout *l,
                        const struct step_op *op, const struct lengths *before, uint32_t p,
                        bool gone)
@@ -29,14 +29,14 @@ static bool only_reads(const struct rig_session *s, const struct group_layout *l
     return op->kind == STEP_COMMIT && gone && p < s->len.committed / l->page_tokens;
 }
 
-/* T5: the window has passed it. If it was the session's own it has left the table already; the rig
- * takes all below T for borrowed, which leave by whole chunks. */
+/* T5: the window has passed the page. A page of the session's own has left the table already; the
+ * rig counts all pages below T as borrowed, which leave by whole chunks. */
 static bool slid(const struct actor *a, const uint32_t *below, uint32_t g, uint32_t p)
 {
     return a->groups[g].family == FAMILY_WINDOW && p < below[g];
 }
 
-/* An operation that may give pages back: what the table loses is remembered as still in use until
+/* An operation that may release pages: those that the table loses are remembered as in use until
  * op.step. */
 static void giving(struct actor *a, uint32_t i, struct step_op op)
 {
@@ -72,7 +72,7 @@ static void giving(struct actor *a, uint32_t i, struct step_op op)
         }
 }
 
-/* S2: what a resume must come back with, from what the engine knows itself. */
+/* S2: the length that a resume must return, from the engine's own knowledge. */
 static uint32_t resumed(const struct rig_session *s, const struct req_tokens *t)
 {
     uint32_t same = t->base;
@@ -96,7 +96,7 @@ static void match(struct world *w, struct actor *a, uint32_t i)
         t.keys = &key;
         t.nkeys = 1;
     }
-    if (what & 128) { /* only what is new travels */
+    if (what & 128) { /* sends only the new tokens */
         t.base = a->s[i]->ntokens < n ? a->s[i]->ntokens : n;
         t.v += t.base;
         t.n -= t.base;
@@ -110,7 +110,7 @@ static void match(struct world *w, struct actor *a, uint32_t i)
 
 /* --- giving way --- */
 
-/* Its table is forgotten; the steps under way go on reading what stays and writing what goes. */
+/* The table is dropped; steps under way still read the pages that stay and write those that go. */
 static void retract(struct actor *a, uint32_t i, enum retract_mode mode, uint64_t step)
 {
     static struct page_ref before[GROUPS][SEQUENCE + 8];
@@ -125,7 +125,7 @@ static void retract(struct actor *a, uint32_t i, enum retract_mode mode, uint64_
     if (s->len.committed != len.committed)
         rig_fail("S10: Retract moved T from %u to %u", len.committed, s->len.committed);
     if (a->away[i])
-        return; /* once more: nothing changes (S8) */
+        return; /* repeated: nothing changes (S8) */
     a->away[i] = true;
     a->left[i] = step;
     for (uint32_t g = 0; g < a->ngroups && step; g++)
@@ -140,7 +140,7 @@ static void retract(struct actor *a, uint32_t i, enum retract_mode mode, uint64_
         a->late[first++].of = s;
 }
 
-/* What is in the table again is the session's to read and write. */
+/* The session may read and write the pages that are in the table again. */
 static void back(struct actor *a, uint32_t i)
 {
     const struct rig_session *s = a->s[i];
@@ -180,7 +180,7 @@ static void recover(struct actor *a, uint32_t i)
         rig_fail("S10: Recover moved T from %u to %u", before.committed, a->s[i]->len.committed);
 }
 
-/* Of a session that is away, what is not among Retract, Recover, cancel, Abort and Close must be
+/* While a session is away, all requests but Retract, Recover, cancel, Abort and Close must be
  * refused and change nothing. */
 static void refused(struct actor *a, uint32_t i, uint32_t x)
 {
@@ -192,7 +192,7 @@ static void refused(struct actor *a, uint32_t i, uint32_t x)
     expect(core_session_view(a->rig->core, s->id.slot, &v));
     if (strcmp(v.state_word, "retracting") != 0 && strcmp(v.state_word, "retracted") != 0 &&
         strcmp(v.state_word, "loading") != 0)
-        return; /* its copies failed: it runs again, which a Recover will tell */
+        return; /* its copies failed: it runs again, as a Recover will show */
     err = x % 2 ? rig_extend(s, x % SEQUENCE, 0, sequence(0), 0)
                 : rig_match(s, sequence(x % 8), SEQUENCE);
     if (err != TERN_INVALID || memcmp(&before, &s->len, sizeof before) != 0)
@@ -216,7 +216,7 @@ void fetches(struct actor *a)
     puts_answered(a);
 }
 
-/* Runs to `to` tokens of what the session has, and commits what it can. */
+/* Computes the session's tokens up to `to`, and commits what it can. */
 static void run(struct actor *a, uint32_t i, uint32_t to, uint64_t step)
 {
     struct rig_session *s = a->s[i];
@@ -247,7 +247,7 @@ static void away_op(struct actor *a, uint32_t i, uint32_t kind, uint32_t x, uint
     }
 }
 
-/* The bytes after `kind`, to session `which` % SESSIONS. */
+/* Interprets the bytes after `kind`, for session `which` % SESSIONS. */
 static void play(struct world *w, struct actor *a, uint32_t kind, uint32_t which)
 {
     uint32_t i = which % SESSIONS, x = take(w);
@@ -268,11 +268,11 @@ static void play(struct world *w, struct actor *a, uint32_t kind, uint32_t which
         away_op(a, i, kind, x, step);
         return;
     }
-    if (step < a->left[i]) /* of a session that is away the daemon knows that by itself */
+    if (step < a->left[i]) /* the daemon knows that by itself while a session is away */
         step = a->left[i];
     if (a->fetch[i] && kind != 7 && kind != 8 && kind != 10)
         return;
-    if (a->fetch[i]) /* no later step was begun on what may be replaced at any time */
+    if (a->fetch[i]) /* no later step was begun on pages that may be replaced any time */
         step = s->fetch_step;
     else if (kind == 9 || kind == FETCH_HOST)
         s->fetch_step = step;
@@ -307,7 +307,7 @@ static void play(struct world *w, struct actor *a, uint32_t kind, uint32_t which
     }
 }
 
-/* Its bytes are looked at before they may leave it, and after. */
+/* Checks its bytes before they may leave it, and after. */
 void play_session(struct world *w, struct actor *a, uint32_t kind)
 {
     uint32_t which = take(w), i = which % SESSIONS;

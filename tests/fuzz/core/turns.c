@@ -1,7 +1,7 @@
-/* Turns and what they leave: records that are prepared, written, put, rolled back and read. The
- * engine knows by itself what each session has recorded, and what the answer to a put has to be. A
- * turn that ended by its time, or with its process, goes on writing what it had prepared until the
- * last of its engine's processes is gone. See world.h. */
+/* Turns and their records, which are prepared, written, put, rolled back and read. The engine knows
+ * by itself what each session has recorded, and the required answer to a put. A turn that timed
+ * out, or ended with its process, still writes what it had prepared until the last of its engine's
+ * processes is gone. See world.h. */
 #include "fuzz/core/world.h"
 
 static struct reply *ask(struct actor *a, struct request *r)
@@ -37,7 +37,7 @@ static uint32_t logprob_of(const struct record *r, uint32_t i)
     return 0xbf800000u + r->uid % 4096 * 64 + i;
 }
 
-/* A few words of each page say whose a blob is. */
+/* A few words of each page name the owner of a blob. */
 static void body_write(struct actor *a, const struct record *r)
 {
     const struct record_body *b = &r->body;
@@ -125,7 +125,7 @@ void turn_opened(struct actor *a, uint32_t i)
     a->turn[i] = (struct turn){.own = a->s[i]->id};
 }
 
-/* The session is closed; nobody hears of what was put. */
+/* The session is closed; nobody receives the answer to a put. */
 void turn_closed(struct actor *a, uint32_t i)
 {
     a->turn[i] = (struct turn){.own = a->turn[i].own};
@@ -338,7 +338,7 @@ static void get(struct actor *a, uint32_t i)
     verify_records(a);
 }
 
-/* By the handle of a turn that is over, or by the session's own while one is in flight. */
+/* By the handle of a turn that is over, or by the session's own while a turn is in flight. */
 static void refused(struct actor *a, uint32_t i, uint32_t x)
 {
     const struct turn *t = &a->turn[i];
@@ -363,7 +363,7 @@ void turn_op(struct world *w, struct actor *a, uint32_t which)
 
     if (!a->alive || !a->open[i])
         return;
-    rig_settle(a->rig); /* what a worker found comes before the request, or behind it */
+    rig_settle(a->rig); /* a worker's result comes before the request, or behind it */
     fetches(a);
     if (step < a->left[i])
         step = a->left[i];

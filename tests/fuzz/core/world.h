@@ -1,6 +1,6 @@
-/* The world of fuzz_core: two daemons, three engines, what their devices still do. The files of
- * this folder are the engines' side of it; fuzz_core.c takes the bytes apart, makes the faults and
- * says what must hold in the end. */
+/* The world of fuzz_core: two daemons, three engines, and the late accesses of their devices. The
+ * files of this folder are the engines' side; fuzz_core.c parses the bytes, makes the faults and
+ * checks the end. */
 #ifndef FUZZ_CORE_WORLD_H
 #define FUZZ_CORE_WORLD_H
 
@@ -21,27 +21,27 @@
 
 enum { SHAPE_SHORT = 1, SHAPE_LONG = 2, SHAPE_RECURRENT = 4, SHAPE_STATE = 7 };
 
-/* A page that an engine may still write, or still reads, until each of its ranks has done `step`.
- */
+/* A page that an engine may still write, or still reads, until each of its ranks has done
+ * `step`. */
 struct late {
     uint64_t step;
     uint32_t group, index, ranks; /* ranks: bits of those that have not passed yet */
-    const struct rig_session *of; /* RETRACT: a Recover gives the page back to it. Else NULL */
+    const struct rig_session *of; /* RETRACT: a Recover returns the page to it. Else NULL */
     bool reads;
-    uint8_t bytes[64]; /* what it reads there */
+    uint8_t bytes[64]; /* contents that it reads there */
 };
 
-/* A turn record, as its engine knows it. */
+/* A turn record, in the engine's knowledge. */
 struct record {
     struct record_body body;
     enum record_kind kind;
-    uint32_t sequence, uid, bad; /* bad: the token that is none; NONE: all are */
+    uint32_t sequence, uid, bad; /* bad: the invalid token; NONE: all are valid */
     bool dropped;
 };
 
 struct turn {
     struct session_id own, old; /* own: the session's handle; old: of the last turn that is over */
-    bool in, prepared, late;    /* late: the turn was over before what it put was answered */
+    bool in, prepared, late;    /* late: the turn was over before its put was answered */
     uint64_t begun, put, step;  /* put: request id; 0: none is under way */
     uint32_t n, rolled;
     struct record next, list[RECORDS_MAX];
@@ -58,7 +58,7 @@ struct actor {
     struct rig_session *s[SESSIONS];
     bool open[SESSIONS];
     uint64_t fetch[SESSIONS];   /* request id of a fetch that has no answer; 0: none */
-    bool away[SESSIONS];        /* retracted, and not back */
+    bool away[SESSIONS];        /* retracted, and not recovered */
     uint64_t recover[SESSIONS]; /* as fetch */
     uint64_t left[SESSIONS];    /* the step until which a Retract's pages are in use */
     struct late late[LATE_MAX];
@@ -80,17 +80,17 @@ struct world {
 };
 /* The next byte; 0 at the end. */
 uint32_t take(struct world *w);
-/* Eight sequences that part at 8, 16 and 20 tokens. */
+/* Eight sequences that differ from token 8, 16 or 20 on. */
 const uint32_t *sequence(uint32_t k);
 
 /* ---- device.c: what steps under way still read and write ---- */
 
-/* Until every rank has passed `step`: page `ref`, which the table has lost. */
+/* Remembers page `ref`, which the table has lost, until every rank has passed `step`. */
 void remember(struct actor *a, uint64_t step, uint32_t group, struct page_ref ref, bool reads);
 void rank_done(struct actor *a, uint32_t rank, uint64_t step);
 uint64_t done_min(const struct actor *a);
 void write_late(struct actor *a);
-/* What a transfer or a copy that is not done may write at any time. */
+/* Writes where an unfinished transfer or copy may write at any time. */
 void scribble(struct rig *rig, enum rig_job_kind kind); /* RIG_PULL or RIG_COPY */
 
 /* ---- sessions.c ---- */
@@ -99,13 +99,13 @@ void scribble(struct rig *rig, enum rig_job_kind kind); /* RIG_PULL or RIG_COPY 
 enum { GIVE_WAY = 13, COME_BACK, FETCH_HOST };
 
 void play_session(struct world *w, struct actor *a, uint32_t kind);
-/* P1: every session that runs has its own bytes. play_session looks at the one that it plays. */
+/* P1: every running session has its own bytes. play_session checks the one that it plays. */
 void verify(struct actor *a);
-/* Takes answers that came late. */
+/* Processes late answers. */
 void fetches(struct actor *a);
 void recovers(struct actor *a);
 
-/* The daemon has given its table up: pages may be in use until `step`. */
+/* The daemon has dropped the session's table: pages may be in use until `step`. */
 void table_lost(struct actor *a, uint32_t i, uint64_t step);
 
 /* ---- turns.c ---- */
@@ -116,7 +116,7 @@ void turn_closed(struct actor *a, uint32_t i);
 void turns_pass(struct actor *a); /* time has passed */
 void turns_lost(struct actor *a); /* its connection is closed */
 void puts_answered(struct actor *a);
-/* Until it knows whether it still has its table, a session waits. */
+/* A session waits until it knows whether it still has its table. */
 bool rolling_back(const struct actor *a, uint32_t i);
 void verify_records(const struct actor *a);
 void write_prepared(struct actor *a);
