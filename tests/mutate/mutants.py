@@ -2,8 +2,9 @@
 
 A mutant is one line of one function with one change. The operators are: a relational operator swapped for its
 neighbour, `&&` for `||`, `+ 1` or `- 1` removed, a condition negated, a returned `true` or `false` swapped, a call
-statement or an assignment deleted. Checks of our own bugs (`check`, `static_assert`) are left alone: they hold whatever a
-test does, so no test can miss them. Only what stands whole on its line is changed, and no line moves.
+statement or an assignment deleted. Checks of our own bugs (`check`, `static_assert`) are left alone: they are true
+whatever a test does, so no test can miss them. Only constructs that are complete on their line are changed, and no
+line moves.
 """
 
 import dataclasses
@@ -51,7 +52,7 @@ class Mutant:
         return "\n".join(lines)
 
     def key(self):
-        """What stays the same when the line or the file moves."""
+        """The parts that stay the same when the line or the file moves."""
         return os.path.basename(self.file), self.function, self.before, self.after
 
     def show(self):
@@ -67,8 +68,8 @@ def masked(text):
 
 
 def functions(lines):
-    """For each masked line the name of the function that it is in the body of, or None. By the house style a body
-    begins and ends with a brace in the first column, and nothing else does but tables and records."""
+    """For each masked line the name of the function whose body contains it, or None. By the house style a body
+    begins and ends with a brace in the first column, as only tables and records do otherwise."""
     inside, names, head = None, [], ""
     for line in lines:
         if line.startswith("}"):
@@ -93,7 +94,7 @@ def closing(code, at):
 
 
 def outside(code):
-    """The code without what stands in parentheses and brackets."""
+    """The code without the contents of parentheses and brackets."""
     while True:
         less = re.sub(r"\([^()\[\]]*\)|\[[^()\[\]]*\]", "", code)
         if less == code:

@@ -1,5 +1,5 @@
-"""What became of each mutant, kept in a file a commit below the work folder, and the list of those that are judged
-equivalent: equivalent.txt, which is read whenever a share is asked for, never while mutants run."""
+"""The outcome of each mutant, stored in a file a commit below the work folder, and the list of those judged
+equivalent: equivalent.txt, which is read whenever a share is computed, never while mutants run."""
 
 import collections
 import glob
@@ -18,7 +18,7 @@ def mutant_of(entry):
 
 def equivalents(path=EQUIVALENT):
     """{key of the mutant: why no test can tell it from the code}. An entry is five lines: in FILE FUNCTION, - the line,
-    + the change, why: the reason (which may go on over further lines), and an empty line."""
+    + the change, why: the reason (which may continue on further lines), and an empty line."""
     found, entry = {}, {}
     with open(path, encoding="utf-8") as f:
         for number, line in enumerate([*f.read().split("\n"), ""], 1):
@@ -79,8 +79,8 @@ class Results:
         self.save()
 
     def survivors(self):
-        """Those that are not listed as equivalent, that no later test has killed and whose line is still there. One
-        that is open, as it was not asked of all tests yet, is none."""
+        """Survivors that are not listed as equivalent, that no later test has killed and whose line still exists. A
+        mutant that is open, because not all tests have run yet, is no survivor."""
         listed = equivalents()
         return [e for e in self.entries if e["outcome"] == "survived" and mutant_of(e).key() not in listed
                 and e.get("later", {}).get("outcome") not in ("killed", "gone")]
@@ -126,7 +126,7 @@ class Results:
 
 
 class Times:
-    """How each test ended on the unchanged sources of a commit, and how long it took. The working tree has none kept."""
+    """Result and time of each test on the unchanged sources of a commit. None are stored for the working tree."""
 
     def __init__(self, folder, commit):
         self.path = os.path.join(folder, f"times-{commit[:12]}.json") if commit else None

@@ -1,5 +1,6 @@
 """The tests that a mutant has to survive: those of ctest that need nothing special, simulated histories with a fixed
-first seed and, at a lower number of mutations, the fuzz targets over their corpora. Each runs alone, with a limit on processor time and on time; whatever it leaves behind is ended."""
+first seed and, with fewer mutations, the fuzz targets over their corpora. Each runs alone, with a limit on processor
+time and on time; processes that it leaves behind are killed."""
 
 import ctypes
 import dataclasses
@@ -14,18 +15,18 @@ import time
 
 SKIPPED = 77
 FIRST_SEED = 1
-FEW, MANY = 3000, 20000  # histories; the many come behind all that is cheap
+FEW, MANY = 3000, 20000  # histories; the many run after all cheap tests
 FUZZ_MUTATIONS = "2000"
-# Tests that look at the sources or at how the build was made; what a mutant does is not theirs to see.
+# Tests of the sources or of the build, which cannot notice a mutant's behaviour.
 NOT_OURS = re.compile(r"^(unit/test_(layers|symbols|symbols_install|traces|mutate|rules|machines)|sim/twice|sim/rdma(_twice)?|gpu/|rdma/)")
-# End-to-end tests of a few seconds, those that a rule of the core shows in, and those that take longer. The others
+# End-to-end tests of a few seconds, those in which a rule of the core shows, and those that take longer. The others
 # measure, or take minutes, and are left out.
 E2E = {
     "e2e_core": ["errors", "host_memory", "late_write", "peer_pages", "peers", "retract", "subscribe"],
     "e2e": ["tls", "check_config_sh", "crash_sh", "doctor_sh", "example_sh", "plan_sh", "reload_sh", "restart_sh", "tape_sh", "tenant_joins_sh", "ternctl_sh", "watch_sh"],
     "e2e_slow": ["protocol", "protocol_peers", "json_keys_sh", "names_sh", "spill_ctl_sh", "start_fails_sh"],
 }
-# Folders of tests/unit and other groups that are asked about a part.
+# Folders of tests/unit and other groups that test a part.
 GROUPS = {
     "core": ["core", "scenarios", "museum", "histories", "sim", "histories_many", "fuzz_core", "shell", "client", "e2e_core"],
     "seam": ["seam", "fuzz_data", "fuzz_data_plan", "histories_rdma", "histories_rdma_many", "shell", "e2e_core", "e2e", "e2e_slow"],
@@ -35,7 +36,7 @@ GROUPS = {
     "reshard": ["reshard"],
 }
 STEADY = {"core", "scenarios", "museum", "histories", "histories_many", "histories_rdma", "histories_rdma_many", "sim", "proto", "base", "reshard",
-          "fuzz_core", "fuzz_wire", "fuzz_requests", "fuzz_client", "fuzz_frame", "fuzz_tape", "fuzz_config"}  # end alike every time
+          "fuzz_core", "fuzz_wire", "fuzz_requests", "fuzz_client", "fuzz_frame", "fuzz_tape", "fuzz_config"}  # same result every time
 QUICK_CPU_S, QUICK_WALL_S = 2, 6
 CPU_AT_LEAST_S, TIMES_AS_LONG, WAIT_AT_LEAST_S = 4, 10, 30
 PR_SET_CHILD_SUBREAPER = 36
@@ -56,12 +57,12 @@ class Test:
         return self.cpu_s < QUICK_CPU_S and self.wall_s < QUICK_WALL_S
 
     def limits(self):
-        """Processor seconds and seconds after which it counts as failed."""
+        """Limits of processor seconds and of seconds; beyond them the test counts as failed."""
         return CPU_AT_LEAST_S + int(TIMES_AS_LONG * self.cpu_s), WAIT_AT_LEAST_S + TIMES_AS_LONG * self.wall_s
 
 
 def adopt_orphans():
-    """What a test's daemon leaves running becomes a child of ours, so that it can be ended."""
+    """Makes processes that a test's daemon leaves running children of this one, so that they can be killed."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -74,7 +75,7 @@ def children():
 
 
 def end_all():
-    """Ends every process below this one. Its own children's children come up to it as they lose their parents."""
+    """Kills every process below this one. Grandchildren become its children when they lose their parents."""
     for _ in range(100):
         left = children()
         if not left:
@@ -88,7 +89,7 @@ def end_all():
 
 
 def run(test, limited=True):
-    """(exit status, or why it was ended), processor seconds, seconds."""
+    """Returns (exit status, or why the test was killed), processor seconds, seconds."""
     cpu_s, wall_s = test.limits() if limited else (600, 600)
 
     def limit():
@@ -150,8 +151,8 @@ class Suite:
         return found
 
     def measure(self, groups, known):
-        """Runs the tests of these groups on the unchanged sources; `known` has what was found there before, and is
-        filled. One that does not pass there is left out, and said so."""
+        """Runs the tests of these groups on the unchanged sources; `known` has earlier results, and gets the new ones.
+        A test that fails there is left out, with a message."""
         fit = []
         for test in self.tests:
             if test.group not in groups:
@@ -168,7 +169,7 @@ class Suite:
         self.tests = fit
 
     def ordered(self, part, file):
-        """Tests named after the source first, then those that killed most for their time, whatever group they are of."""
+        """Tests named after the source first, then those that killed most for their time, of any group."""
         words = set(re.split(r"[/_.]", file)) - {"daemon", "core", "seam", "shell", "client", "proto", "c", "xfer"}
 
         def rank(test):
@@ -179,7 +180,7 @@ class Suite:
         return sorted((t for t in self.tests if t.group in GROUPS[part]), key=rank)
 
     def failing(self, tests):
-        """The tests that fail, in turn. What depends on time has to fail twice."""
+        """The tests that fail, in turn. A test that depends on time must fail twice."""
         for test in tests:
             status, _, _ = run(test)
             sure = test.group in STEADY or status in ("timeout", -signal.SIGXCPU, -signal.SIGKILL)

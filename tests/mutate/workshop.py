@@ -11,15 +11,15 @@ import subprocess
 import tarfile
 
 # The compiler is the first test: with the project's own warnings a value that is read before it is set doesn't compile.
-# What is unused or oddly written after a change is no fault that a mutant is about.
+# Code that is unused or oddly written after a change is no fault of a mutant.
 NOT_ASKED = ["empty-body", "unused-variable", "unused-but-set-variable", "unused-parameter", "unused-function", "unused-label",
              "unused-value", "parentheses", "dangling-else", "misleading-indentation", "type-limits", "logical-not-parentheses",
              "bool-compare", "bool-operation", "int-in-bool-context", "unused-but-set-parameter", "unused-const-variable",
-             "format-truncation"]  # the last depends on the level of optimisation, of which this build has less
+             "format-truncation"]  # the last depends on the level of optimisation, which is lower in this build
 CONFIGURE = [
     "-DCMAKE_BUILD_TYPE=Mutants",
     "-DCMAKE_C_FLAGS_MUTANTS=-O1",
-    # What the sanitizers of the other builds see of arrays and numbers, without their libraries: it ends the test.
+    # The checks of arrays and numbers that sanitizers make in other builds, without their libraries: a fault ends the test.
     "-DCMAKE_C_FLAGS=-DTERN_CHECK_BOUNDS=1 -fsanitize=bounds,shift,signed-integer-overflow,bool,enum -fsanitize-undefined-trap-on-error " + " ".join("-Wno-" + name for name in NOT_ASKED),
     "-DBUILD_SHARED_LIBS=ON",
     "-DCMAKE_LINK_DEPENDS_NO_SHARED=ON",
@@ -112,18 +112,18 @@ class Workshop:
             f.write(text)
 
     def code_of(self, name):
-        """What the compiler made of this source, everywhere that it is compiled."""
+        """The objects that the compiler made of this source, everywhere that it is compiled."""
         return [hashlib.sha256(self.read(path)).digest() for path in self.objects[name]]
 
     def restore(self):
-        """The source as it was. The next build makes its objects anew."""
+        """Restores the source. The next build makes its objects anew."""
         if self.changed:
             self.write(*self.changed)
             self.changed = None
 
     def apply(self, name, change):
-        """Puts `change(text)` in a source's place and builds: "built", "identical" (the compiler makes the same code of
-        it) or "uncompilable"."""
+        """Replaces a source by `change(text)` and builds. Returns "built", "identical" (the compiler makes the same code)
+        or "uncompilable"."""
         self.restore()
         text = self.text(name)
         self.changed = (name, text)
