@@ -17,7 +17,7 @@ static inline uint32_t at_of(struct sim *w, uint32_t d, uint32_t pool, const str
 /* ---- asks.c ---- */
 
 uint64_t tenants_shared(const struct sim *w);
-/* The daemon asks its peer for the tokens that the peer has, or answers such a question. */
+/* The daemon asks its peer how many of some tokens the peer has, or answers such a question. */
 void question_asked(struct sim *w, uint32_t d, const struct peer_msg *msg);
 void question_answered(struct sim *w, uint32_t d, const struct peer_msg *msg);
 

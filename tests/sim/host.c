@@ -353,7 +353,7 @@ void take_copy(struct sim *w, uint32_t d, const struct action *act)
            w->limits.copy_jobs);
     j->back = back;
     while (last + 1 < act->copy.n && act->copy.from[last + 1].group == act->copy.from[0].group)
-        last++; /* its last page differs from that of any chunk */
+        last++; /* chunks that begin alike differ in it */
     j->chunk = back ? (uint16_t)chunk_of_page(w, d, pool, &act->copy.from[last])
                     : load_chunk(w, d, pool, &act->copy.from[0]);
     TRACE("  daemon %u copies depth %u %s: %u pages, job %u.%u\n", d,

@@ -381,8 +381,8 @@ static inline bool has_recurrent_state(const struct sim *w)
 uint32_t reach_of(const struct sim *w, uint32_t g);
 /* The first page that a session at length `at` reads. */
 uint32_t window_begin(const struct sim *w, uint32_t d, uint32_t g, uint32_t at);
-/* A page that a session reads when it resumes at `t`: its words inside the window, except the first
- * ones if the page lacks these. */
+/* A page that a session reads when it resumes at `t`: its words up to `t`, except first words that
+ * the page lacks and that lie before the window. */
 struct window_page {
     uint32_t granule, group, at, t;
 };

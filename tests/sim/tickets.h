@@ -77,7 +77,7 @@ struct asked {
     uint8_t tenant, variant, ns, ranks, forged;
     uint8_t answered, walking;  /* walking: the source asked for more tokens */
     uint8_t follow, refused;    /* refused: by the source, at once */
-    uint8_t offered_all;        /* its outcome is known: `of` is the ticket of that time */
+    uint8_t offered_all;        /* all was offered: `of` is the ticket as of then */
     uint32_t to, length;        /* tokens: of the question; of the hand-over */
     uint32_t delivered, handed; /* received by the destination */
     uint64_t since;             /* start of its timeout, at the latest */

@@ -178,7 +178,7 @@ struct session {
     uint8_t gate, turn_conn;
     uint8_t rolling;        /* 1: a worker looks at a rollback of it */
     uint32_t turn_step;     /* highest step of its TurnEnds */
-    uint32_t close_step;    /* highest step of its SessionCloses */
+    uint32_t close_step;    /* step of its SessionClose */
     uint32_t close_conn;    /* connection that waits for the answer; NO: closed */
     uint64_t close_request; /* 0: answered */
     uint64_t turn_begun;

@@ -318,7 +318,7 @@ static void pool_open(void)
                                   .reserve = c->window[g] > 1 ? 1 + c->seed % c->align : 0,
                                   .units = 1,
                                   .page_bytes = 256};
-    for (uint32_t i = 0; i < 3; i++) { /* the pool of a former engine is evicted first */
+    for (uint32_t i = 0; i < 3; i++) { /* a former engine's pool has to go first */
         reply = lask(&r, c->ngroups);
         if (reply && reply->err == TERN_BUSY) {
             lsettle();

@@ -1,6 +1,6 @@
-/* The self-test of a rail at start, with a NIC that is played here: it uses each way once in which
- * bytes move between NIC and memory, names bytes that do not arrive as sent, and a failed pair is
- * not used. The GPUs are the stand-in's. */
+/* The self-test of a rail at start, with a NIC that is played here: it moves bytes once in each way
+ * between NIC and memory and names those that do not arrive as sent; a pair that fails is not used.
+ * The GPUs are the stand-in's. */
 
 #include <errno.h>
 #include <stdarg.h>
