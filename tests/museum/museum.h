@@ -1,6 +1,6 @@
-/* What the exhibits do over and over with Tern's cores: a pair of hosts with a hybrid pool, a
- * session that takes every page there is, and a data path that writes once more into what it was
- * given. Header only. */
+/* Helpers of the exhibits over Tern's cores: a pair of hosts with a hybrid pool, a session that
+ * takes every free page, and a data path that writes once more into the pages that it was given.
+ * Header only. */
 #ifndef TEST_MUSEUM_MUSEUM_H
 #define TEST_MUSEUM_MUSEUM_H
 
@@ -9,8 +9,8 @@
 
 #define HYBRID_ALIGN 64 /* tokens of a page of KV, and between two states of a prompt */
 
-/* The pools have a group of KV and a recurrent one; that many bytes may be on their way at a time.
- */
+/* Returns a pair whose pools have a group of KV and a recurrent one; at most `peer_bytes` may be on
+ * their way at a time. */
 static inline struct pair hybrid_pair(uint64_t peer_bytes)
 {
     struct rig_options options = OPTIONS_WITH(limits.peer_bytes_in_flight = peer_bytes);
@@ -28,9 +28,7 @@ static inline struct pair hybrid_pair(uint64_t peer_bytes)
     return p;
 }
 
-/* The rest of the pool goes to this session of a namespace of its own, page by page, and is
- * written.
- */
+/* Session `s`, of a namespace of its own, takes the rest of the pool page by page and writes it. */
 static inline void takes_what_is_free(struct rig_session *s, uint32_t seed)
 {
     const uint32_t tokens = 512, *v = rig_tokens(seed, tokens);
@@ -39,11 +37,11 @@ static inline void takes_what_is_free(struct rig_session *s, uint32_t seed)
         assert_ok(rig_match(s, v, tokens));
     while (rig_run_to(s, v, s->len.allocated + 4) == TERN_OK)
         ;
-    assert_true(s->rig->res.err == TERN_POOL_EXHAUSTED || /* or it has all that there is */
+    assert_true(s->rig->res.err == TERN_POOL_EXHAUSTED || /* or the session has every page */
                 s->rig->res.err == TERN_QUOTA);
 }
 
-/* The data path writes into every page that a batch on its way names; how many pages. */
+/* The data path writes into every page that a batch on its way names. Returns how many pages. */
 static inline uint32_t late_writes(struct rig *rig)
 {
     struct rig_job *job;

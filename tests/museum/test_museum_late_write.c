@@ -1,6 +1,6 @@
-/* A write that was under way when its request ended, and that lands in pages of the next one: after
- * an abort (sglang 24527), and after the first of several transfers has failed (vllm 56104).
- * docs/museum.md tells the stories. */
+/* A write is under way when its request ends, and lands in pages of the next request: after an
+ * abort (sglang 24527), and after the first of several transfers failed (vllm 56104).
+ * docs/museum.md has the stories. */
 #include "museum/museum.h"
 
 #define PROMPT  1
@@ -8,11 +8,11 @@
 #define N       3 /* blocks */
 
 struct outcome {
-    struct textbook_answer next; /* of who was admitted after it */
-    uint32_t free;               /* blocks, once nothing is on its way */
+    struct textbook_answer next; /* of the request admitted next */
+    uint32_t free;               /* blocks, once no transfer runs */
 };
 
-/* A request whose transfers are under way, then `ends` it, and the next one gets blocks. */
+/* Starts transfers of a request, ends it by `ends`, and admits another, which gets blocks. */
 static struct outcome late_write(struct textbook_fixes fixed,
                                  void (*ends)(struct textbook *decode, uint32_t d, uint32_t x))
 {
@@ -79,8 +79,8 @@ TEST(textbook_a_write_lands_after_its_sibling_failed)
 
 #define DEST_PAGES 24
 
-/* Whoever comes next gets none of the `pages` that are still written, however long they are, and
- * all of them when the data path has said that it is done. */
+/* The next session gets none of the `pages` that are still written, however much time passes, and
+ * gets all of them once the data path has reported that it is done. */
 static void next_one_is_untouched(struct pair *p, uint32_t pages)
 {
     struct rig_session *next = rig_session(p->dest, &p->de, p->dp, 2);
@@ -89,7 +89,7 @@ static void next_one_is_untouched(struct pair *p, uint32_t pages)
     assert_true(pages > 0);
     takes_what_is_free(next, ANOTHER);
     got = next->len.allocated;
-    rig_advance(p->dest, 60000 * NS_PER_MS); /* no timer gives them out */
+    rig_advance(p->dest, 60000 * NS_PER_MS); /* no timer frees them */
     takes_what_is_free(next, ANOTHER);
     assert_int_equal(late_writes(p->dest), pages);
     assert_int_equal(rig_wrong(next, next->len.written), 0);
@@ -124,7 +124,7 @@ TEST(tern_a_write_after_an_abort_lands_in_nobodys_page)
     assert_ok(rig_close(p.d, 0));
 }
 
-/* p.d's fetch has two batches on their way: of the room that another one left, the second. */
+/* p.d's fetch has two batches on their way; the second uses the room that another fetch left. */
 static uint64_t two_batches_under_way(struct pair *p)
 {
     struct rig_session *first = asking_source(p, 3, 8);
@@ -141,7 +141,7 @@ static uint64_t two_batches_under_way(struct pair *p)
     return fetch;
 }
 
-/* P2, X1: a page of one batch is wrong, and wrong again; the other batch is under way. */
+/* P2, X1: a page of one batch arrives wrong twice while the other batch is under way. */
 TEST(tern_a_write_after_a_sibling_failed_lands_in_nobodys_page)
 {
     struct pair p = dest_is_small();
@@ -151,7 +151,7 @@ TEST(tern_a_write_after_a_sibling_failed_lands_in_nobodys_page)
     p.dest->corrupt_group_index = rig_job(p.dest, RIG_PULL, 0)->pages[0].index;
     p.dest->corrupt_pages = 2;
     rig_complete(p.dest, RIG_PULL);
-    assert_err(TERN_BUSY, rig_fetched(p.d, fetch)); /* it is asked for once more */
+    assert_err(TERN_BUSY, rig_fetched(p.d, fetch)); /* asked for once more */
     rig_complete_nth(p.dest, RIG_PULL, rig_jobs(p.dest, RIG_PULL) - 1);
     assert_err(TERN_CORRUPT, rig_fetched(p.d, fetch));
     assert_int_equal(rig_job(p.dest, RIG_PULL, 0)->batch, sibling);

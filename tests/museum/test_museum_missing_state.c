@@ -1,13 +1,13 @@
-/* A hybrid model's cache gives back the KV of a prefix and not the recurrent state behind it: the
- * state of something else is continued, every block of KV is right, and what comes out is fluent
- * (LMCache 4247, sglang 39830). docs/museum.md tells the stories. */
+/* A hybrid model's cache returns the KV of a prefix without the recurrent state behind it. The
+ * engine continues from a state that is not the one behind the prefix: every block of KV is right,
+ * and the output is fluent (LMCache 4247, sglang 39830). docs/museum.md has the stories. */
 #include "museum/museum.h"
 #include "unit/rig/rig_tiers.h"
 
 #define PROMPT  1
 #define ANOTHER 2
 
-/* A request of the prompt goes on from what is stored, computes the rest and is answered. */
+/* A request of the prompt resumes from what is stored, computes the rest and is answered. */
 static struct textbook_answer goes_on(struct textbook *t, uint32_t *ret_hit, uint32_t *ret_request)
 {
     *ret_request = textbook_admit(t, PROMPT, 4);
@@ -66,8 +66,8 @@ TEST(textbook_mixes_a_state_with_a_longer_prefix)
     assert_int_equal(hit, 2);
 }
 
-/* The host has the KV of the whole prompt, and no state. What comes back from there is a device hit
- * for whoever comes next. */
+/* The host has the KV of the whole prompt and no state. KV loaded from the host is a device hit for
+ * the next request. */
 static void back_from_the_host(bool fixed, struct textbook_answer ret[2], uint32_t *ret_hit)
 {
     struct textbook t;
@@ -102,8 +102,8 @@ TEST(textbook_loads_a_prefix_without_its_state)
     assert_right(a[1]);
 }
 
-/* The session has a page of its own for its state, with what has to be in it at its written length;
- * then it computes the rest. */
+/* The session takes a page of its own for its state, which must hold the state at its written
+ * length; then it computes the rest. */
 static void runs_on(struct rig_session *s, const uint32_t *tokens, uint32_t to)
 {
     uint32_t from = s->len.written;
@@ -113,8 +113,8 @@ static void runs_on(struct rig_session *s, const uint32_t *tokens, uint32_t to)
     runs_right(s, tokens, to);
 }
 
-/* T2, T21: here is a resume point at 64. The source has KV up to 256, and no state from `lost` on.
- * The fetch ends where there is a state, and what is computed from there is right. */
+/* T2, T21: the destination has a resume point at 64. The source has KV up to 256 and no state from
+ * `lost` on. The fetch must end at the last state, and computing on from there must be right. */
 static void fetches_what_has_a_state(uint32_t lost)
 {
     struct pair p = hybrid_pair(1 << 20);
@@ -144,8 +144,8 @@ static struct stage hybrid_stage(void)
     return host_stage(SUPERSEDE_LAZY, HYBRID_ALIGN, rig_recurrent(HYBRID_ALIGN, 128), 64);
 }
 
-/* T2, T19: KV up to 256, a state at 256 alone. A prompt that goes another way behind 200 tokens
- * finds KV of 192 and nothing to go on from. */
+/* T2, T19: KV up to 256, a state at 256 alone. A prompt that differs after 200 tokens finds KV of
+ * 192 and no state to resume from. */
 TEST(tern_a_match_is_as_deep_as_there_is_a_state)
 {
     struct stage st = hybrid_stage();
@@ -163,7 +163,7 @@ TEST(tern_a_match_is_as_deep_as_there_is_a_state)
     stage_closes(&st, s);
 }
 
-/* The prefix lies on the host alone, and its device pages have been another's. */
+/* The prefix lies on the host alone, and its device pages have been used by another prompt. */
 static struct stage on_the_host_alone(bool with_state)
 {
     struct stage st = hybrid_stage();
@@ -172,7 +172,7 @@ static struct stage on_the_host_alone(bool with_state)
     if (!with_state)
         assert_ok(rig_snapshot_release(first));
     assert_ok(rig_close(first, 0));
-    if (!with_state) { /* nobody claims it any more, so it goes from both tiers */
+    if (!with_state) { /* no session claims it any more, so it leaves both tiers */
         state_drop(st.rig->core, anywhere(st.rig, st.pool, seq1, 256));
         oracle_audit(st.rig->core);
     }
@@ -183,7 +183,7 @@ static struct stage on_the_host_alone(bool with_state)
     return st;
 }
 
-/* T2, T16: from the host come KV and state, and who comes next finds both. */
+/* T2, T16: KV and state come from the host, and the next session finds both. */
 TEST(tern_what_comes_from_the_host_has_its_state)
 {
     struct stage st = on_the_host_alone(true);
@@ -200,7 +200,7 @@ TEST(tern_what_comes_from_the_host_has_its_state)
     stage_ends(&st);
 }
 
-/* T19: without the state the KV on the host is no hit, and nothing of it is brought. */
+/* T19: without the state the KV on the host is no hit, and none of it is copied up. */
 TEST(tern_kv_on_the_host_without_its_state_is_no_hit)
 {
     struct stage st = on_the_host_alone(false);

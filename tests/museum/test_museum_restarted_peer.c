@@ -1,19 +1,18 @@
-/* A peer restarts, and who survives is brought down by what it kept of it: a connection that its
- * transport is taking down is used for the next request (vllm 49238). docs/museum.md tells the
- * story.
- */
+/* A peer restarts, and the survivor crashes because of what it kept: it uses a connection for the
+ * next request while its transport tears the connection down (vllm 49238). docs/museum.md has the
+ * story. */
 #include "museum/museum.h"
 
 #define PROMPT  1
 #define ANOTHER 2
 
 struct outcome {
-    bool first, second;                 /* requests to the restarted peer: did they get through? */
-    struct textbook_answer of_somebody; /* a request that has nothing to do with it */
+    bool first, second;                 /* requests to the restarted peer: did they succeed? */
+    struct textbook_answer of_somebody; /* of an unrelated request */
 };
 
-/* The survivor takes up the connection for a request; before it uses it, the transport has seen
- * that the peer of before is gone. */
+/* The survivor takes the connection for a request. Before it uses the connection, the transport has
+ * seen that the old peer is gone. */
 static struct outcome peer_restarts(bool fixed)
 {
     struct textbook survivor;
@@ -88,7 +87,7 @@ static struct fleet fleet_fetches(void)
     return f;
 }
 
-/* The same address, another life: nothing of its memory is what it was. */
+/* The source comes back at the same address as a new incarnation, with none of its memory. */
 static void source_restarts(struct fleet *f)
 {
     const uint32_t peers = f->p.dest->options.limits.peers;
@@ -98,7 +97,7 @@ static void source_restarts(struct fleet *f)
     rig_link_up(f->p.dest, 0, f->p.source, peers);
 }
 
-/* X6: what the old life said comes late. */
+/* X6: messages of the old incarnation arrive late. */
 static void old_life_speaks(struct pair *p, struct pull_id pull)
 {
     struct peer_msg late[] = {{.kind = PEER_PULL_ABORT, .pull = pull, .err = TERN_GONE},
@@ -111,8 +110,8 @@ static void old_life_speaks(struct pair *p, struct pull_id pull)
     assert_int_equal(p->dest->link_closes, 0);
 }
 
-/* X6: what the old life gave out names nothing in the new one, where a page of that index is being
- * served by a transfer in that slot. */
+/* X6: handles of the old incarnation name nothing in the new one, although a transfer in the same
+ * slot serves a page of the same index. */
 static void old_handles_are_gone(struct pair *p, struct serve_id serve, struct page_ref ref,
                                  const struct rig_job *now)
 {
@@ -125,8 +124,8 @@ static void old_handles_are_gone(struct pair *p, struct serve_id serve, struct p
     assert_err(TERN_GONE, core_serve_page(p->source->core, serve, 0, ref, &record));
 }
 
-/* P2, X1, X6: the fetch from it ends with a typed error, and its pages wait for the data path; the
- * other fetch goes on; and the next fetch from it is like any other. */
+/* P2, X1, X6: the fetch from the restarted source ends with a typed error, and its pages wait for
+ * the data path. The other fetch continues, and the next one from that source is like any other. */
 TEST(tern_survivor_goes_on_with_its_peers_next_life)
 {
     struct fleet f = fleet_fetches();
@@ -141,7 +140,7 @@ TEST(tern_survivor_goes_on_with_its_peers_next_life)
     assert_lengths(p->d, 0, 0, 0);
     assert_int_equal(quarantined(p), TOKENS / 4);
     old_life_speaks(p, old);
-    rig_complete(p->dest, RIG_PULL); /* a batch of the old life */
+    rig_complete(p->dest, RIG_PULL); /* a batch of the old incarnation */
     assert_int_equal(rig_depth(p->d, seq1, TOKENS), 0);
     assert_int_equal(quarantined(p), TOKENS / 4);
     rig_complete(p->dest, RIG_PULL_STOP);

@@ -1,8 +1,8 @@
-/* Prefill and decode have different numbers of ranks, and the state and the heads are cut in the
- * wrong places: a convolution's state as one piece though it is three, and a head by counting round
- * (sglang 30997, and 23744 and 23746 before it). docs/museum.md tells the stories.
+/* Prefill and decode have different numbers of ranks, and pages are cut in the wrong places: a
+ * convolution's state as one piece although it has three sections, and heads that are assigned to
+ * ranks round-robin (sglang 30997, and 23744 and 23746 before it). docs/museum.md has the stories.
  *
- * What a byte of a page should be comes from unit/rig/rig_reshard.h, which knows no plan. */
+ * unit/rig/rig_reshard.h says what each byte of a page should be, and knows no plan. */
 #include "oracle/units_counted.h"
 #include "unit/reshard/reshard_rig.h"
 
@@ -39,11 +39,11 @@ static uint32_t ranks_wrong(void)
 /* ---- the textbook's cut: one rank sends to many ---- */
 
 struct textbook_cut {
-    bool sections_apart;       /* the channels of each section are cut by themselves */
+    bool sections_apart;       /* each section's channels are cut by themselves */
     bool neighbours_are_alike; /* ranks that share a head stand side by side */
 };
 
-/* A part of the channels of each layer goes to each rank, channels with all their states. */
+/* Each rank gets a part of the channels of each layer, with all states of those channels. */
 static void cut_channels(struct textbook_cut fixed)
 {
     const struct reshard_field *f = &source.l.field[0];
@@ -68,8 +68,8 @@ static void cut_channels(struct textbook_cut fixed)
         }
 }
 
-/* Each rank gets one head: of its own (layer, K or V, token) as many rows as there are heads lie
- * side by side at the source. */
+/* Each rank gets one head. For each (layer, K or V, token) the source has as many rows side by side
+ * as there are heads. */
 static void cut_heads(struct textbook_cut fixed, uint32_t heads)
 {
     const uint64_t row = wanted.l.page_bytes / (WORLD_LAYERS * 2 * wanted.e.page_tokens);
@@ -93,8 +93,8 @@ TEST(textbook_cuts_a_convolution_state_as_one_piece)
     }
 }
 
-/* 2 heads on 4 and on 8 ranks. Those whose head is another one get KV of the same tokens, of the
- * same size and of a plausible kind: nothing looks wrong. */
+/* 2 heads on 4 and on 8 ranks. A rank with the wrong head gets KV of the same tokens, of the same
+ * size and plausible: nothing looks wrong. */
 TEST(textbook_counts_heads_round_where_ranks_share_them)
 {
     for (uint32_t ranks = 4; ranks <= 8; ranks *= 2) {
@@ -104,7 +104,7 @@ TEST(textbook_counts_heads_round_where_ranks_share_them)
         cut_heads((struct textbook_cut){.neighbours_are_alike = true}, 2);
         assert_int_equal(ranks_wrong(), 0);
     }
-    pools_of(WORLD_GQA, 1, 2); /* as many heads as ranks: the two counts agree */
+    pools_of(WORLD_GQA, 1, 2); /* as many heads as ranks: both counts agree */
     cut_heads((struct textbook_cut){0}, 2);
     assert_int_equal(ranks_wrong(), 0);
 }
@@ -150,13 +150,13 @@ TEST(tern_state_and_heads_come_as_each_rank_has_them)
             }
 }
 
-/* A run of a unit at the destination, put where it lies in the unit. */
+/* Copies a run of a unit at the destination to its place in the unit. */
 static void gather(void *ctx, const struct reshard_unit_run *run)
 {
     memcpy((uint8_t *)ctx + run->in_unit, page[run->to.rank] + run->to.at, run->bytes);
 }
 
-/* Units whose bytes at the destination are not those that the source took a checksum of. */
+/* Counts the units whose bytes at the destination differ from those that the source checksummed. */
 static uint32_t units_that_disagree(void)
 {
     static uint8_t there[WORLD_PAGE_MAX];
@@ -175,8 +175,8 @@ static uint32_t units_that_disagree(void)
     return n;
 }
 
-/* X3, X7: what each unit's checksum is of is put together from wherever it came to lie. A cut in
- * the wrong place would not be published, whoever made it. */
+/* X3, X7: the bytes under each unit's checksum are gathered from wherever they lie at the
+ * destination. A cut in the wrong place would not be published, whoever made it. */
 TEST(tern_a_wrong_cut_does_not_agree_with_the_checksums)
 {
     pools_of(WORLD_QKV, 1, 4);
@@ -192,7 +192,7 @@ TEST(tern_a_wrong_cut_does_not_agree_with_the_checksums)
     assert_int_equal(units_that_disagree(), 0);
 }
 
-/* N3: what does not go is refused by name before a byte moves. */
+/* N3: a pair of layouts that cannot be cut is refused by name before a byte moves. */
 TEST(tern_what_cannot_be_cut_is_refused_by_name)
 {
     struct reshard_plan none = {.v = NULL};

@@ -1,5 +1,5 @@
-/* An answer with HTTP 200 from a transfer that failed, or from one that read what its reference no
- * longer names (vllm 52234). docs/museum.md tells the story. */
+/* HTTP 200 for a transfer that failed, or for one that read blocks which its reference no longer
+ * names (vllm 52234). docs/museum.md has the story. */
 #include "museum/museum.h"
 
 #define PROMPT  1
@@ -13,7 +13,7 @@ static struct textbook_reference prefilled(struct textbook *prefill, uint32_t *r
     return textbook_reference(prefill, *ret_request);
 }
 
-/* One of three receives fails. Another prompt has had the blocks before. */
+/* One of three receives fails. The blocks belonged to another prompt before. */
 static struct textbook_answer one_receive_fails(bool fixed, uint32_t groups)
 {
     struct textbook prefill, decode;
@@ -42,12 +42,12 @@ TEST(textbook_answers_from_a_failed_receive)
 
     assert_int_equal(a.status, 200);
     assert_int_equal(a.wrong_blocks, 1);
-    /* with one group the numbers of blocks do say which request it is */
+    /* with one group the block numbers identify the request */
     assert_int_equal(one_receive_fails(false, 1).status, 500);
     assert_int_equal(one_receive_fails(true, 2).status, 500);
 }
 
-/* The reference outlives what it names: the source gives the blocks to another prompt. */
+/* The reference outlives its blocks: the source allocates them to another prompt. */
 static struct textbook_answer stale_reference(bool fixed)
 {
     struct textbook prefill, decode;
@@ -78,8 +78,8 @@ TEST(textbook_answers_from_a_stale_reference)
     assert_int_equal(stale_reference(true).status, 500);
 }
 
-/* X3: the data path breaks after the first batch. The engine is told, nothing that came counts as
- * the prompt's, and nobody else finds it; what is computed then is right. */
+/* X3: the data path breaks after the first batch. The engine gets the error, no arrived page counts
+ * as the prompt's, and no other session finds one; computing the prompt then is right. */
 TEST(tern_a_failed_receive_is_told_and_publishes_nothing)
 {
     struct pair p = hybrid_pair(1100);
@@ -106,8 +106,8 @@ TEST(tern_a_failed_receive_is_told_and_publishes_nothing)
     closes_whole(p.d, 256);
 }
 
-/* The source's pages go to another prompt while the destination still has their references: the end
- * of the transfer takes its time on the wire. */
+/* The source reuses its pages for another prompt while the destination still has their references:
+ * the message that ends the transfer is still on the wire. */
 static void source_moves_on(struct pair *p, struct rig_session *another)
 {
     p->source->automatic = BY_HAND(RIG_MSG);
@@ -126,8 +126,8 @@ static bool has_index(const struct rig_session *s, uint32_t index)
     return n == 1;
 }
 
-/* X6, P1: a page has a generation, and a transfer its own handle. What names pages as they were is
- * refused before a byte leaves, by the transfer that has ended and by the one that has begun. */
+/* X6, P1: a page has a generation, and a transfer has a handle of its own. A stale reference is
+ * refused before a byte leaves, by the transfer that ended and by the one that has begun. */
 TEST(tern_a_stale_reference_brings_no_byte)
 {
     struct pair p = pair_with(rig_defaults(), 4, 16, 64);
@@ -151,7 +151,7 @@ TEST(tern_a_stale_reference_brings_no_byte)
     complete_all(p.dest, RIG_PULL);
     assert_int_equal(p.dest->pulled_pages, 0);
     rig_runs_free(p.source);
-    assert_err(TERN_TIMED_OUT, rig_fetched(p.d, fetch)); /* the source says why it ended */
+    assert_err(TERN_TIMED_OUT, rig_fetched(p.d, fetch)); /* the source reports why it ended */
     assert_lengths(p.d, 0, 0, 0);
 
     d2 = asking(&p, ANOTHER, 64);

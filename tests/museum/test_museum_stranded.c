@@ -1,9 +1,9 @@
-/* A storm of aborts on the prefill side, of which nobody tells the decode side: its requests wait
- * for KV that never comes, and hold their blocks until a timer of 300 s (sglang 28651).
- * docs/museum.md tells the story. */
+/* A storm of aborts on the prefill side, which nobody reports to the decode side: its requests wait
+ * for KV that never comes and hold their blocks until a timer of 300 s (sglang 28651).
+ * docs/museum.md has the story. */
 #include "museum/museum.h"
 
-#define WAITING 4 /* requests whose blocks are all there are */
+#define WAITING 4 /* requests that hold all blocks */
 
 /* Every request of the prefill side is aborted while its other half waits. */
 static void storm(struct textbook *prefill, struct textbook *decode, bool fixed)
@@ -38,10 +38,10 @@ TEST(textbook_blocks_are_stranded_by_an_abort_storm)
 }
 
 #define N      6  /* fetches */
-#define TOKENS 16 /* of each: 4 pages */
+#define TOKENS 16 /* per fetch: 4 pages */
 #define PAGES  (N * TOKENS / 4)
 
-/* N sessions of the destination, whose transfers have all its pages. */
+/* N sessions of the destination whose transfers own all its pages. */
 static struct pair transfers_fill_the_pool(struct rig_session **d)
 {
     struct pair p = pair_with(rig_defaults(), 4, 128, PAGES);
@@ -69,9 +69,9 @@ static void assert_no_transfer(struct pair *p)
     assert_int_equal(rig_view(p->source).serves, 0);
 }
 
-/* In none of the cases does any time pass: what ends there is ended by a message.
+/* No time passes in any of these cases: each transfer is ended by a message.
  *
- * X2: the prefill side gives up what it serves. Each fetch is told. */
+ * X2: the prefill side gives up its serves. Each fetch ends with the error. */
 TEST(tern_the_source_gives_up_and_every_fetch_is_told)
 {
     struct rig_session *d[N];
@@ -84,7 +84,7 @@ TEST(tern_the_source_gives_up_and_every_fetch_is_told)
     next_one_has_all(&p);
 }
 
-/* X2, X4: the decode side gives up. The source's pins end with that. */
+/* X2, X4: the decode side gives up. The source's pins end with it. */
 TEST(tern_the_destination_gives_up_and_the_source_lets_go)
 {
     struct rig_session *d[N];
@@ -99,8 +99,8 @@ TEST(tern_the_destination_gives_up_and_the_source_lets_go)
     next_one_has_all(&p);
 }
 
-/* X10: what the fetches wait for is aborted before it was committed. They hold no page meanwhile.
- */
+/* X10: the prefix that the fetches wait for is aborted before its commit. Waiting fetches hold no
+ * page. */
 TEST(tern_who_waits_for_what_never_comes_holds_nothing)
 {
     struct pair p = pair_with(rig_defaults(), 4, 128, PAGES);

@@ -1,6 +1,6 @@
-/* What a prefill side holds for a decode side, and lets go too early: after a fetch that failed, so
- * that the retry reads another prompt's blocks (vllm-ascend 13929, vllm 52234), and as soon as the
- * request is closed, before anybody has read (dynamo 826). docs/museum.md tells the stories. */
+/* The prefill side holds blocks for a decode side and frees them too early: after a failed fetch,
+ * so that the retry reads another prompt's blocks (vllm-ascend 13929, vllm 52234), and as soon as
+ * the request is closed, before anybody has read (dynamo 826). docs/museum.md has the stories. */
 #include "museum/museum.h"
 #include "unit/rig/rig_ticket.h"
 
@@ -8,7 +8,7 @@
 #define ANOTHER 2
 #define N       3 /* blocks */
 
-/* The prefill side has the prompt, and its request is over. */
+/* The prefill side has computed the prompt, and its request is over. */
 static struct textbook_reference handed(struct textbook *prefill, struct textbook_fixes fixed,
                                         uint32_t *ret_request)
 {
@@ -22,7 +22,7 @@ static struct textbook_reference handed(struct textbook *prefill, struct textboo
     return ref;
 }
 
-/* Another prompt takes what is free at the prefill side. */
+/* Another prompt takes the free blocks of the prefill side. */
 static void another_takes(struct textbook *prefill, uint32_t n)
 {
     uint32_t r = textbook_admit(prefill, ANOTHER, n);
@@ -30,7 +30,7 @@ static void another_takes(struct textbook *prefill, uint32_t n)
     textbook_compute(prefill, r, 0, n);
 }
 
-/* A decode side reads it all; `fails` is the block whose receive fails, N for none. */
+/* A decode side reads all blocks; `fails` is the block whose receive fails, N for none. */
 static struct textbook_answer fetched(struct textbook *decode, const struct textbook_reference *ref,
                                       uint32_t fails)
 {
@@ -48,8 +48,8 @@ static struct textbook_answer fetched(struct textbook *decode, const struct text
     return textbook_answer(decode, d);
 }
 
-/* The first decode side fails and says that it has done with the blocks; another prompt gets them;
- * the router sends the request to a second decode side with the same reference. */
+/* The first decode side fails and reports that it is done with the blocks; another prompt takes
+ * them; the router sends the request to a second decode side with the same reference. */
 static struct textbook_answer retried(bool fixed)
 {
     struct textbook prefill, first, second;
@@ -63,7 +63,7 @@ static struct textbook_answer retried(bool fixed)
     another_takes(&prefill, N);
     a = fetched(&second, &ref, N);
     textbook_fetched(&prefill, p, true);
-    assert_int_equal(prefill.nfree, TEXTBOOK_BLOCKS - N); /* what another has */
+    assert_int_equal(prefill.nfree, TEXTBOOK_BLOCKS - N); /* blocks of the other prompt */
     return a;
 }
 
@@ -78,7 +78,7 @@ TEST(textbook_a_failed_fetch_consumes_what_the_retry_needs)
     assert_int_equal(a.wrong_blocks, 0);
 }
 
-/* The request is closed, and what is behind the blocks that the cache keeps is free at once. */
+/* The request is closed, and the blocks behind those that the cache keeps are free at once. */
 static struct textbook_answer closed_before_it_was_read(bool fixed)
 {
     struct textbook prefill, decode;
@@ -102,12 +102,12 @@ TEST(textbook_the_tail_is_freed_when_its_request_closes)
 }
 
 #define FULL         40 /* whole chunks of 4 tokens */
-#define LEN          42 /* what is handed over: half a page behind them */
+#define LEN          42 /* handed over: half a page behind them */
 #define SOURCE_PAGES 24
 #define TAIL_BYTE    0x5a
 #define BLOB         9 /* words */
 
-/* Sequence 1 up to LEN at the source, handed over, and its session closed with that. */
+/* Sequence 1 up to LEN is handed over at the source, which closes its session. */
 static struct ticket handed_over(struct pair *p)
 {
     struct rig_session *s = session_with(p->source, &p->se, p->sp, PROMPT, LEN);
@@ -120,7 +120,7 @@ static struct ticket handed_over(struct pair *p)
     return t;
 }
 
-/* Another session takes every page that the source can give, and writes it. */
+/* Another session takes and writes every page that the source can allocate. */
 static struct rig_session *source_is_full(struct pair *p)
 {
     struct rig_session *hog = rig_session(p->source, &p->se, p->sp, ANOTHER);
@@ -142,8 +142,8 @@ static uint32_t tickets_left(struct pair *p)
     return rig_group_view(p->source, p->sp, 0).ticket;
 }
 
-/* Y2: however a fetch fails, the ticket is there for the next one, whatever the source does
- * meanwhile; the one that brings all takes it, once. */
+/* Y2: however a fetch fails, the ticket remains for the next one, whatever the source does
+ * meanwhile. The fetch that completes takes the ticket, once. */
 TEST(tern_a_failed_fetch_leaves_the_ticket_for_the_retry)
 {
     struct pair p = PAIR_LIMITED(limits.peer_bytes_in_flight = 4 * 512, 4, SOURCE_PAGES, 64);
@@ -154,17 +154,17 @@ TEST(tern_a_failed_fetch_leaves_the_ticket_for_the_retry)
         d = asking(&p, PROMPT, LEN);
         p.dest->automatic = BY_HAND(RIG_PULL);
         ticket_fetch(d, t);
-        if (how == 0) { /* a page is wrong, and wrong again */
+        if (how == 0) { /* a page arrives wrong repeatedly */
             p.dest->corrupt_pages = 4 * PULL_TRIES_MAX;
             rig_runs_free(p.dest);
             p.dest->corrupt_pages = 0;
             assert_err(TERN_CORRUPT, rig_fetched(d, d->fetch));
-        } else if (how == 1) { /* the connection goes, with pages on their way */
+        } else if (how == 1) { /* the connection fails with pages on their way */
             rig_complete(p.dest, RIG_PULL);
             rig_link_down(p.dest, 0);
             assert_err(TERN_PEER_LOST, rig_fetched(d, d->fetch));
             rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
-        } else { /* nobody wants it any more */
+        } else { /* the fetch is cancelled */
             rig_complete(p.dest, RIG_PULL);
             assert_ok(rig_fetch_cancel(d));
             assert_err(TERN_GONE, rig_fetched(d, d->fetch));
@@ -183,8 +183,8 @@ TEST(tern_a_failed_fetch_leaves_the_ticket_for_the_retry)
     assert_ok(rig_close(d, 0));
 }
 
-/* Y1: closing gives neither the tail nor the blob back. Another session gets every other page and
- * none of these, and when the ticket is taken they are free. */
+/* Y1: closing frees neither the tail nor the blob. Another session gets every other page and none
+ * of these; they are free once the ticket is taken. */
 TEST(tern_a_tail_stays_behind_its_closed_session)
 {
     struct pair p = PAIR_LIMITED(limits.peer_bytes_in_flight = 1 << 20, 4, SOURCE_PAGES, 64);
@@ -202,7 +202,7 @@ TEST(tern_a_tail_stays_behind_its_closed_session)
     assert_ok(rig_close(d, 0));
 }
 
-/* Y3: a deadline unpins and nothing else; who comes later is told, and no byte moves. */
+/* Y3: a deadline unpins and does nothing else; a later fetch gets the error, and no byte moves. */
 TEST(tern_a_ticket_that_is_too_late_brings_nothing)
 {
     struct pair p = PAIR_LIMITED(limits.peer_bytes_in_flight = 1 << 20, 4, SOURCE_PAGES, 64);

@@ -38,7 +38,7 @@ static void give_back(struct textbook *t, uint32_t b)
     t->free[t->nfree++] = b;
 }
 
-/* The request's hold on its blocks ends. With `heeds_writers` a block waits for who writes it. */
+/* Ends the request's references to its blocks. With `heeds_writers` blocks wait for writers. */
 static void release(struct textbook *t, struct textbook_request *req, bool heeds_writers)
 {
     for (uint32_t i = 0; i < req->n; i++) {
@@ -198,8 +198,8 @@ uint32_t textbook_pull(struct textbook *t, uint32_t r, const struct textbook_ref
     return x;
 }
 
-/* The scheduler hears of a failure: of the request, or by the numbers of its blocks, which say
- * nothing where each group counts its own and are therefore left out. */
+/* Returns true if the scheduler learns of a failure. A failure names the request or the numbers of
+ * its blocks; the numbers are ambiguous where each group counts its own, and are left out then. */
 static bool is_heard(const struct textbook *t)
 {
     return t->fixed.failure_names_the_request || t->groups == 1;
@@ -223,7 +223,7 @@ static void transfer_ends(struct textbook *t, struct textbook_transfer *x)
             request_fails(t, req, false);
     } else if (req->pending == 0) {
         req->state = REQUEST_READY;
-        req->recurrent = state_behind(req->prompt, req->n); /* it came as the blocks did */
+        req->recurrent = state_behind(req->prompt, req->n); /* the state arrived with the blocks */
     }
 }
 
@@ -236,7 +236,7 @@ void textbook_lands(struct textbook *t, uint32_t x)
     if (t->fixed.references_have_generation && from->gen != transfer->from_gen)
         t->request[transfer->request].failed = true;
     else
-        t->block[transfer->to].word = from->word; /* whoever has that block by now */
+        t->block[transfer->to].word = from->word; /* whichever request owns that block by now */
     transfer_ends(t, transfer);
 }
 
@@ -259,7 +259,7 @@ void textbook_store(struct textbook *t, uint32_t r, enum textbook_tier tier,
     t->stored[tier] = what;
 }
 
-/* How deep what is stored of the prompt reaches: in KV, or in states. */
+/* How deep the stored part of the prompt reaches, in KV or in states. */
 static uint32_t depth_of(const struct textbook *t, uint32_t prompt, bool by_state)
 {
     uint32_t depth = 0;
@@ -309,6 +309,6 @@ bool textbook_unpack(struct textbook *t, const struct textbook_endpoint *e)
     if (e->open)
         return true;
     if (!t->fixed.endpoint_is_checked)
-        t->crashed = true; /* what e points to is no endpoint any more */
+        t->crashed = true; /* what e points to is no longer an endpoint */
     return false;
 }
