@@ -1,8 +1,8 @@
-/* Preloaded in a lab guest: soft-RoCE registers no dma-buf, so what the stand-in for CUDA's driver
- * exports, which is a memfd, is mapped here and its pages are registered under the address that is
- * asked for. A descriptor, an offset or a length that a NIC's driver would refuse is refused. With
- * RDMA_DMABUF_STALE set the pages are copies: the NIC sees what was there then, and nobody sees
- * what it writes. */
+/* Preloaded in a lab guest. soft-RoCE registers no dma-buf, so this library maps the memfd that the
+ * stand-in for CUDA's driver exports, and registers its pages under the requested address. It
+ * refuses a descriptor, an offset or a length that a NIC's driver would refuse. With
+ * RDMA_DMABUF_STALE set the pages are copies: the NIC sees their content at registration, and its
+ * writes reach nobody. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>

@@ -1,13 +1,12 @@
-/* What the simulator's NIC (tests/sim/rdma/nic.c) takes for granted, measured on the first two RDMA
- * devices: `fact NAME confirmed`, or `refuted`, with what was seen. Run in a guest of the lab, with
- * a network that takes its time, or every request is done before the call that posts it returns:
+/* What the simulator's NIC (tests/sim/rdma/nic.c) assumes, measured on the first two RDMA devices:
+ * prints `fact NAME confirmed` or `refuted`, with what was seen. Run it in a guest of the lab over
+ * a slow network; else every request is done before the call that posts it returns:
  *
  *   tests/rdma/lab.sh one '. tests/rdma/two_devices.sh && two_devices &&
  *       two_devices_netem rate 200mbit delay 2ms && "$TERN_BUILD/tests/rdma_facts"'
  *
- * Two queue pairs of this process, connected to each other; each fact takes a pair of its own. A
- * device tells little when it is wrong, so what is shown to be refuted is refuted, and what is
- * confirmed was not refuted in as many rounds as were made. */
+ * Each fact uses a pair of its own: two queue pairs of this process, connected to each other. A
+ * refuted fact is certainly wrong; a confirmed one was not refuted in any of the rounds. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -17,13 +16,13 @@
 #include <string.h>
 #include <time.h>
 
-#define HALF    (4u << 20) /* written; what is read lies behind it */
+#define HALF    (4u << 20) /* written; reads come from behind it */
 #define READS   16u        /* each of HALF: together longer than a task of the kernel */
-#define MEMORY  (2 * HALF + READS * 4096) /* each reads from 4 KiB further on, so that it shows */
+#define MEMORY  (2 * HALF + READS * 4096) /* each reads from 4 KiB further on, so its bytes show */
 #define ROUNDS  20
 #define WAIT_MS 10000
 
-/* Ours is 0, the peer's 1: another device, where there is one. */
+/* Ours is 0, the peer's 1: another device if there is a second one. */
 static struct side {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
@@ -205,7 +204,7 @@ static void post_reads(struct ibv_qp *qp)
              "a read cannot be posted");
 }
 
-/* Completions until n are there or the time is over; returns how many. */
+/* Polls for n completions for at most wait_ms. Returns how many arrived. */
 static uint32_t take(struct ibv_cq *cq, struct ibv_wc *wc, uint32_t n, long wait_ms)
 {
     uint32_t got = 0;
@@ -223,7 +222,7 @@ static uint32_t take(struct ibv_cq *cq, struct ibv_wc *wc, uint32_t n, long wait
 
 /* ------------------------------------------------------------------ stopping */
 
-/* So that a byte which lands shows, whatever was there. */
+/* Fills memory so that each landing byte shows, whatever was there before. */
 static void fill(int round)
 {
     memset(memory, 0, HALF);
@@ -254,7 +253,7 @@ static void facts_of_flushing(void)
             flushed += wc[i].status == IBV_WC_WR_FLUSH_ERR;
             in_order = in_order && (i == 0 || wc[i].wr_id > wc[i - 1].wr_id);
         }
-        /* Those that were done before the stop were quiet; each behind them must be told. */
+        /* Reads done before the stop complete silently; every later one must be reported. */
         all = all && n > 0 && wc[n - 1].wr_id == READS - 1 && n == READS - wc[0].wr_id;
         pair_end(&p);
     }

@@ -1,8 +1,8 @@
 #!/bin/busybox sh
-# PID 1 of a lab guest: loads the modules in order, mounts the host's root (read-only, with a tmpfs over it) and the
-# run's folder, and hands over to guest_main.sh inside. Called by the kernel; built into the initramfs by lab_build.sh.
-# LAB_GUEST, LAB_BOOT and LAB_SOURCE come from the kernel's command line.
-# Whatever happens it powers the machine off: QEMU must end by itself.
+# PID 1 of a lab guest: loads the modules in order, mounts the host's root (read-only, with a tmpfs
+# over it) and the run's folder, and hands over to guest_main.sh inside. Called by the kernel; built
+# into the initramfs by lab_build.sh. LAB_GUEST, LAB_BOOT and LAB_SOURCE come from the kernel's
+# command line. Invariant: every way out powers the machine off, so QEMU ends by itself.
 export PATH=/bin:/sbin
 /bin/busybox mkdir -p /sbin /dev /proc /sys /host /rw /new
 /bin/busybox --install -s /bin
@@ -25,7 +25,8 @@ while read -r module; do
     insmod "/modules/$module.ko" || [ $need = 0 ] || die "module $module cannot be loaded"
 done </modules/order
 
-# The host's files don't change under a guest, so it may cache them; the run's folder is written through at once.
+# The host's files don't change meanwhile, so a guest may cache them. The run's folder is written
+# through at once.
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=1048576,cache=loose host /host || die "no root over 9p"
 mount -t tmpfs -o mode=755 rw /rw
 mkdir -p /rw/up /rw/work

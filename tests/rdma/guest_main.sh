@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs in a lab guest, in the host's root: makes the network and rxe0, then the command of this boot, and leaves its
-# output and exit status in the run's folder, which lab.sh watches. Called by guest_init.sh.
-# A command is only ever started with rxe0 up: what fails before is the lab's failure, told on the console.
+# output and exit status in the run's folder, which lab.sh watches. Called by guest_init.sh. A command starts only
+# once rxe0 is up; an earlier failure is the lab's own and is reported on the console.
 set -u
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
 here=/lab/$LAB_GUEST.$LAB_BOOT
@@ -12,12 +12,12 @@ die() {
     exit 1
 }
 
-# lab_signal NAME, lab_wait NAME [SECONDS]: one guest tells the other, or itself, that it has come so far. Who signals
-# `failed` ends every wait.
+# lab_signal NAME, lab_wait NAME [SECONDS]: one guest signals the other, or itself, that it has
+# reached a point. The signal `failed` ends every wait.
 lab_signal() { : >"$LAB_SHARE/$1"; }
 lab_wait() {
     local until=$((SECONDS + ${2:-200})) idle
-    exec {idle}<> <(:) # a wait on it starts no process: the other guest may want the time
+    exec {idle}<> <(:) # a wait that starts no process: the other guest may need the processor
     while [[ ! -e $LAB_SHARE/$1 ]]; do
         if [[ -e $LAB_SHARE/failed ]]; then
             echo "lab_wait: the other side failed before $1" >&2

@@ -1,12 +1,12 @@
 /* One half of a transfer between two machines: an engine that commits prefixes, or one that fetches
- * them. Both make the same tokens and bytes from the same seed, so that nothing but the daemons
- * need pass between the machines, and every byte that arrives is compared. A pool outlives its
- * engine: what `commit` leaves behind is there for the daemon's peers, and for `check`.
+ * them. Both make the same tokens and bytes from the same seed, so the machines exchange data by
+ * the daemons alone, and every byte that arrives is compared. A pool outlives its engine: the
+ * daemon's peers and `check` find what `commit` left.
  *
  *   rdma_half commit SOCKET ADMIN [OPTION...]   commits the prefixes
- *   rdma_half check SOCKET ADMIN [OPTION...]    they are all there, right, and held by nobody
+ *   rdma_half check SOCKET ADMIN [OPTION...]    all are resident, right and unpinned
  *   rdma_half fetch SOCKET ADMIN [OPTION...]    fetches them from --peer and compares every byte
- *   rdma_half gone SOCKET ADMIN --handles FILE  what `commit --handles FILE` had is GONE
+ *   rdma_half gone SOCKET ADMIN --handles FILE  the handles of `commit --handles FILE` are GONE
  *
  * Exit status: 0 if all was as it should be. Run by the scripts of this folder. */
 #include <getopt.h>
@@ -35,11 +35,11 @@ struct options {
     uint64_t page_bytes, seed;
     uint32_t prefixes, chunks, pool_pages;
     uint32_t in_flight;  /* fetches at a time */
-    uint32_t settle_ms;  /* until nothing is in quarantine or pinned any more */
-    uint32_t ends_ms;    /* each fetch has to have ended by then; 0: it is not judged */
-    uint64_t tell_bytes; /* say "in the middle" when so much more has arrived; 0: never */
-    uint32_t tries;      /* of a fetch whose source or path was lost: 1 or more */
-    bool may_fail;       /* a fetch may end with an error that says: come again */
+    uint32_t settle_ms;  /* until no page is in quarantine or pinned */
+    uint32_t ends_ms;    /* each fetch must end within this time; 0: any time is fine */
+    uint64_t tell_bytes; /* print "in the middle" when that much more has arrived; 0: never */
+    uint32_t tries;      /* of a fetch that loses its source or path: 1 or more */
+    bool may_fail;       /* a fetch may end with an error that asks for a retry */
 };
 
 struct fetch {
@@ -47,7 +47,7 @@ struct fetch {
     uint32_t number;
     struct engine_session session;
     uint32_t tries;
-    uint64_t begun_ns, again_ns; /* again_ns: it is asked again then; 0: it is under way */
+    uint64_t begun_ns, again_ns; /* again_ns: time of the next try; 0: a try is under way */
 };
 
 struct half {
@@ -80,7 +80,7 @@ static void must(const struct half *h, const char *what, enum tern_err err)
         die(h, "%s: %s", what, tern_strerror(err));
 }
 
-/* ---- what prefix `number` is ---- */
+/* ---- the contents of prefix `number` ---- */
 
 static uint32_t align_of(const struct half *h)
 {
@@ -92,7 +92,7 @@ static uint32_t length_of(const struct half *h, uint32_t number)
     return (1 + (uint32_t)(hash_mix(h->o.seed, number) % h->o.chunks)) * align_of(h);
 }
 
-/* Puts them into h->tokens; how many they are. */
+/* Puts the prefix's tokens into h->tokens. Returns how many. */
 static uint32_t tokens_of(struct half *h, uint32_t number)
 {
     uint32_t n = length_of(h, number);
@@ -101,7 +101,7 @@ static uint32_t tokens_of(struct half *h, uint32_t number)
     return n;
 }
 
-/* Every byte of what is needed to go on from n tokens; and all of its pages are there. */
+/* Compares the bytes needed to resume from n tokens. All pages up to there must be in the table. */
 static void compare(struct half *h, const struct engine_session *s, uint32_t n)
 {
     if (!table_covers(&s->table, n))
@@ -129,7 +129,7 @@ static void open_engine(struct half *h, const char *socket, const char *admin)
          engine_open_on(&h->e, socket, "half", h->o.device, &g.layout, CALL_MS));
 }
 
-/* A session that has matched the prefix of that number. */
+/* Returns a session that has matched the prefix of that number. */
 static struct engine_session begin(struct half *h, uint32_t number)
 {
     uint32_t n = tokens_of(h, number);
@@ -166,7 +166,7 @@ static void commit_all(struct half *h)
     printf("committed: prefixes=%u pages=%" PRIu64 "\n", h->o.prefixes, h->pages);
 }
 
-/* Nothing is pinned for a transfer, or waits for a proof, any more. */
+/* Waits until nothing is pinned for a transfer and nothing waits for a proof. */
 static void must_settle(struct half *h)
 {
     uint64_t start = clock_ns(), until = start + h->o.settle_ms * MS;
@@ -245,7 +245,7 @@ static void begin_fetch(struct half *h, struct fetch *f, uint32_t number)
     submit(h, f);
 }
 
-/* Whatever came is compared, in a session of its own; all of it is there, or the error says why. */
+/* Compares all that arrived, in a session of its own. It is complete, or the error says why. */
 static void end_fetch(struct half *h, const struct tern_answer *a)
 {
     struct fetch *f = &h->fetch[a->cookie];

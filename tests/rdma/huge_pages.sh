@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A daemon where huge pages are set aside: all of its memory is in them, and it says so. Nothing to do with RDMA: a guest
-# is where a machine's pages can be set aside. Run by verbs_one.sh; by hand: lab.sh one 'bash tests/rdma/huge_pages.sh'
+# A daemon on a machine with reserved huge pages: all of its memory is in them, and it reports so. The test has nothing
+# to do with RDMA; only in a guest can it reserve a machine's pages. Run by verbs_one.sh; by hand: lab.sh one 'bash
+# tests/rdma/huge_pages.sh'
 source "$(dirname "$0")/../e2e/with_ternd.sh"
 aside=/proc/sys/vm/nr_hugepages
 echo 16 >"$aside"

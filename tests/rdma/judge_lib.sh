@@ -1,8 +1,8 @@
-# Sourced by the tests of this folder: runs the lab, and looks at what it printed.
+# Sourced by the tests of this folder: runs the lab and checks its output.
 #   try NAME LAB-ARGUMENT...   runs lab.sh; its output in $log, its exit status in $status. Skips where it cannot run.
-#   expect STATUS PATTERN...   the last run ended so, and printed a line that matches each
-#   unexpected PATTERN...      it printed none that matches
-#   within SECONDS COMMAND...  until the command succeeds; false: it does not in that time
+#   expect STATUS PATTERN...   the last run ended with STATUS and printed a line for each PATTERN
+#   unexpected PATTERN...      the last run printed no line that matches
+#   within SECONDS COMMAND...  waits until COMMAND succeeds; returns false after SECONDS
 #   certificates NODE...       makes them in $certs
 #   judge                      ends the test
 #   need_build, need PROGRAM PACKAGE

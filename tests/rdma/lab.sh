@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The RDMA lab: runs a command in one virtual machine with a soft-RoCE device, or two commands in two that are joined by
-# a cable. Called by the tests of label rdma, and by hand. It needs no RDMA card, no KVM, and no InfiniBand in the host.
+# The RDMA lab: runs a command in one virtual machine with a soft-RoCE device, or two commands in two that are joined by a
+# cable. Called by the tests of label rdma, and by hand. It needs no RDMA card, no KVM, and no InfiniBand in the host.
 #
 #   lab.sh [OPTION...] one CMD              a guest with rxe0 on a veth
 #   lab.sh [OPTION...] pair CMD_A CMD_B     guests a and b, rxe0 on virtio-net in each; commands start when both are up
@@ -20,7 +20,7 @@
 #     io_uring, unix sockets, memfd and /dev/shm work. TERN_* and LAB_* of the caller's environment are passed on.
 #   - LAB_GUEST (one, a, b), LAB_BOOT (1, after a restart 2), LAB_IF, LAB_IP, LAB_PEER_IP (in one guest its own address),
 #     LAB_DEV=rxe0, LAB_GID (index of the IPv4 RoCEv2 GID).
-#   - LAB_SHARE, a folder that both guests and this machine see: what is to outlast the guest goes there (with --keep, or
+#   - LAB_SHARE, a folder that both guests and this machine see. Files there outlast the guest (with --keep, or
 #     LAB_RESULTS=FOLDER, into which it is copied at the end). No mmap for writing there: put pages and sockets in /tmp.
 #   - The functions lab_signal NAME and lab_wait NAME [SECONDS], which work across guests.
 #   - Packet loss: tc qdisc add dev $LAB_IF root netem loss 5% (in a pair: in one guest rxe's packets don't leave it); a
@@ -28,16 +28,16 @@
 #   - rxe takes retry_cnt 7 for "for ever", as rnr_retry 7: a QP to a dead host never completes with it (seen: 60 s without).
 #     With 3 it ends in RETRY_EXC_ERR (12) within seconds. Its counters: /sys/class/infiniband/rxe0/ports/1/hw_counters/.
 #
-# Examples: a unit test; two daemons in one guest; and, with scripts of yours, a source that dies in mid-transfer and
-# comes back:
+# Examples: a unit test; two daemons in one guest; and, with scripts of yours, a source that dies in mid-transfer and comes
+# back:
 #   lab.sh one '"$TERN_BUILD"/tests/test_xfer_verbs'
 #   lab.sh one 'bash tests/rdma/verbs_replay.sh'
 #   lab.sh --kill b:moving --restart b:'bash source.sh' pair 'bash destination.sh' 'bash source.sh'
 #
-# Output: of one guest as it is, of a pair with `a| ` and `b| ` before each line, as it comes; the lab's own lines are on
-# standard error and begin with `lab:`. Exit status: the command's (of a pair the first that is not 0); 124 after a
-# timeout, 125 when the lab itself failed, 77 when the guests cannot be made here (with the reason in the last line).
-# No QEMU outlives this script, whichever way it ends. Time in a guest is emulated: it shows correctness, not speed.
+# Output: one guest's lines unchanged, a pair's with `a| ` or `b| ` in front, as they arrive; the lab's own lines go to
+# standard error and begin with `lab:`. Exit status: the command's (of a pair the first that is not 0); 124 after a timeout,
+# 125 if the lab itself failed, 77 if the guests cannot be made here (with the reason in the last line). No QEMU outlives
+# this script, however it ends. Time in a guest is emulated: it shows correctness, not speed.
 set -uo pipefail
 lab_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lab_pwd=$PWD
@@ -95,7 +95,7 @@ cleanup() {
     fi
 }
 
-# Folders of runs whose lab was killed and could not clean up, and kept ones that are old.
+# Removes folders of runs whose lab was killed before it could clean up, and old kept ones.
 sweep() {
     local old
     find "$cache" -maxdepth 1 -name 'kept.*' -mmin +60 -exec rm -rf {} +
@@ -114,7 +114,7 @@ write_environment() { # FILE
     } >"$1"
 }
 
-# The end of the cable that can be killed is the one that connects: the other listens on, and takes it back.
+# The guest to be killed has the connecting end: the other end listens on, and accepts again.
 cable() { # GUEST: prints QEMU's arguments
     local role=server=on number=1 server=a
     [[ $kill_guest == a ]] && server=b
@@ -135,9 +135,9 @@ start() { # GUEST COMMAND
     exec {out[$g]}<"$dir/out"
     folder[$g]=$dir part[$g]=''
     [[ $g == one ]] || read -r -a arguments < <(cable "$g")
-    # The kernel kills QEMU when this shell dies, also when it is killed. no_timer_check: on a host that stands still
-    # while it counts ticks, the guest's kernel would take its timer for a broken one and panic. clocksource: the same
-    # host makes it count the rate of its TSC wrong, by which its clock ran 20 times too fast; acpi_pm has a fixed rate.
+    # The kernel kills QEMU when this shell dies, even by SIGKILL. no_timer_check: on a host that stalls while the
+    # guest's kernel counts ticks, that kernel would take its timer for broken and panic. clocksource: such a host also
+    # makes the kernel measure the rate of its TSC wrong, and its clock ran 20 times too fast; acpi_pm has a fixed rate.
     setpriv --pdeathsig KILL qemu-system-x86_64 -name "lab-$g" -nodefaults -display none -no-reboot -no-user-config \
         -machine pc,accel=tcg,usb=off,vmport=off -cpu max -smp 1 -m "$mem_mib" \
         -kernel "$cache/kernel/vmlinuz" -initrd "$cache/initrd" \
@@ -153,7 +153,7 @@ start() { # GUEST COMMAND
     since[$g]=$now
 }
 
-# The listening end must be there before the other connects.
+# The listening end must exist before the other one connects.
 wait_for_cable() {
     local i
     for ((i = 0; i < 100; i++)); do
@@ -170,7 +170,7 @@ power_off() { # GUEST NEXT-STATE
     state[$1]=$2
 }
 
-# A guest whose command has ended is not killed: the test that asked for it has not happened.
+# A guest whose command has ended is not killed: the case that the test wants did not happen.
 pull_plug() {
     local g=$kill_guest text=$kill_text
     kill_text=''
@@ -201,7 +201,7 @@ read_output() { # GUEST
     part[$1]+=$text
 }
 
-last_output() { # GUEST: also a line that has no end
+last_output() { # GUEST: also a line without an end
     read_output "$1"
     [[ -z ${part[$1]} ]] || line "$1" "${part[$1]}"
     part[$1]=''
@@ -213,7 +213,7 @@ tell_console() { # GUEST
     keep=1
 }
 
-# late GUEST SECONDS WHAT: true, and the guest is off, when its state has lasted longer
+# late GUEST SECONDS WHAT: if its state has lasted longer, powers the guest off and returns true
 late() {
     ((now - since[$1] <= $2 * 1000)) && return 1
     fail 124 "$1: timeout: $3 took more than $2 s"

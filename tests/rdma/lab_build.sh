@@ -1,13 +1,14 @@
-# Makes the kernel and the initramfs of the lab's guests in $cache; sourced by lab.sh. Debian's kernel package is
-# downloaded and unpacked, never installed; nothing is fetched when what is there was made from the same inputs.
-# Whoever calls lab_build holds no other lock; two labs of one build tree build once. It prints on standard error.
+# Makes the kernel and the initramfs of the lab's guests in $cache; sourced by lab.sh. Debian's
+# kernel package is downloaded and unpacked, never installed; nothing is downloaded if the inputs of
+# the present files are the same. The caller of lab_build holds no other lock; two labs of one build
+# tree build once. Prints on standard error.
 
 lab_skip() {
     echo "skipped: $*" >&2
     exit 77
 }
 
-# The programs that the lab needs outside, and those that the guests run from the same root.
+# Checks for the programs that the lab needs, and those that the guests run from the same root.
 lab_need() {
     local entry
     for entry in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static rdma:iproute2 ip:iproute2 \
@@ -22,7 +23,8 @@ kernel_package() {
     apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9][^ ]*\)$/\1/p' | head -n 1
 }
 
-# Downloads the kernel's package into $1. The lists of a fresh container are empty, and old ones name lost files.
+# Downloads the kernel package to $1. A fresh container has no package lists; old ones name lost
+# files.
 fetch_kernel() {
     local name
     command -v apt-get >/dev/null || lab_skip "no apt-get here to download linux-image-amd64 with"
@@ -36,7 +38,7 @@ fetch_kernel() {
     lab_skip "the package linux-image-amd64 cannot be downloaded ($(tail -n 1 "$1/apt.log" 2>/dev/null || echo 'not known to apt'))"
 }
 
-# Leaves vmlinuz and modules/ of the package in $cache.
+# Unpacks vmlinuz and modules/ of the package into $cache.
 unpack_kernel() {
     local work=$cache/kernel.new names=() file module missing=
     rm -rf "$work"

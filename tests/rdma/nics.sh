@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # In one lab guest, after second_device: 8 RDMA devices, and two daemons with 8 regions on 8 GPUs of the stand-in. The
-# guest's sysfs shows neither where these GPUs are nor where soft-RoCE's devices are, so another tree is laid over it,
-# where each GPU is below a switch with one device: the last device with the first GPU, and so on. What an engine on a
-# GPU fetches comes over that device and over no other.
+# guest's sysfs shows neither where these GPUs are nor where soft-RoCE's devices are, so another tree is mounted over
+# it, where each GPU is below a switch with one device: the last device with the first GPU, and so on. The fetches of
+# an engine on a GPU must use that device alone.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/two_devices.sh"
 . "$here/verbs_lib.sh"
@@ -10,7 +10,7 @@ export LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory LD_PRELOAD=$TERN_BUILD/t
 export STANDIN_CUDA_DEVICES=8
 LISTEN=127.0.0.1 MEMORY=4M
 pool=(--profile tiny --page-bytes 16384 --pool-pages 100 --prefixes 4 --chunks 10)
-packets=4 # that a page takes, at 4096 bytes
+packets=4 # packets of a page, at 4096 bytes each
 
 devices() {
     local i
@@ -32,17 +32,17 @@ no_devices() {
     done
 }
 
-# below N KIND: a folder for what is below switch N
+# below N KIND: the path of KIND below switch N
 below() {
     echo "devices/pci0000:$1$1/0000:$1$1:00.0/0000:$1$1:01.0/0000:$1$1:02.0/$2"
 }
 
-# The tree: what is there already, and the PCI devices.
+# Mounts the tree: the guest's own entries, and the PCI devices.
 sysfs() {
     local tree=$DIR/sys real=$DIR/real i
     mkdir "$tree" "$real" && mount -t sysfs sysfs "$real" || return 1
     mkdir -p "$tree"/{class/infiniband,bus/pci/devices,devices} || return 1
-    ln -s "$real"/class/* "$tree/class/" 2>/dev/null # but for what is there
+    ln -s "$real"/class/* "$tree/class/" 2>/dev/null # except entries that exist
     ln -s "$real/devices/system" "$tree/devices/"
     for i in {0..7}; do
         mkdir -p "$tree/$(below "$i" gpu)" "$tree/$(below "$i" nic)" "$tree/class/infiniband/rxe$((7 - i))" || return 1
@@ -61,7 +61,7 @@ all_ready() { # NODE
     ctl "$1" peers --wide >"$DIR/peers" && [[ $(grep -c '^ *path .* ready ' "$DIR/peers") == 8 ]]
 }
 
-# counters: sets had to the packets that each device has taken
+# counters: sets `had` to the packets that each device has received
 counters() {
     local i
     for i in {0..7}; do
@@ -69,7 +69,7 @@ counters() {
     done
 }
 
-# came REGION: what its engine fetches comes over its device alone
+# came REGION: the fetches of its engine arrive over its device alone
 came() {
     local device=$((7 - $1)) before pages i n
     half source commit "${pool[@]}" --seed "$1" --device "${gpu[$1]}" >/dev/null || fail "commit"

@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # One side of two daemons on two machines, joined by TLS and RDMA; run by test_pair.sh in the guests of `lab.sh pair`.
-#   pair.sh source        commits; is killed while the other fetches
-#   pair.sh source-again  the same machine, started anew: what it gave out before is GONE, and it gives again
-#   pair.sh dest          fetches: all of it; at 5 % packet loss; while the source dies; from the source that is back
-#   pair.sh source-kept   commits; the other is killed while it fetches; keeps its pages, and nothing stays pinned
+#   pair.sh source        commits; is killed while the destination fetches
+#   pair.sh source-again  the same machine, booted again: its old handles are GONE, and it serves again
+#   pair.sh dest          fetches: everything; at 5 % packet loss; while the source dies; from the rebooted source
+#   pair.sh source-kept   commits; keeps its pages with none pinned after the destination was killed
 #   pair.sh dest-killed   fetches, and is killed
-#   pair.sh dest-again    the same machine, started anew: fetches all of both
-# TLS: folder of certificates. PREFIXES: of tiny-state (2000). LOST: of those at packet loss (60).
+#   pair.sh dest-again    the same machine, booted again: fetches both sets of prefixes whole
+# TLS: folder of certificates. PREFIXES: of tiny-state (2000). LOST: prefixes at packet loss (60).
 . "$(dirname "${BASH_SOURCE[0]}")/verbs_lib.sh"
 MEMORY=320M
 state=(--prefixes "${PREFIXES:-2000}" --pool-pages 10000)
 lossy=(--seed 2 --prefixes "${LOST:-60}" --pool-pages 1000)
-# A path may be lost on a machine that stands still for seconds: then a fetch is asked again, as engines would.
-# Some 80 MB, seconds over the cable that `slowly` leaves: who is killed once 8 MB have come is killed in the middle,
-# however fast the machine is. A transfer's deadline is 15 s.
+# A machine that stands still for seconds may lose a path; then a fetch is retried, as engines would. `large` is
+# about 80 MB, which takes seconds over the cable that `slowly` leaves: a machine that is killed once 8 MB have
+# arrived is killed in the middle, however fast it is. A transfer's deadline is 15 s.
 large=(--profile tiny --page-bytes 65536 --prefixes 4 --chunks 512 --pool-pages 2048 --seed 3)
 deadlines=(--deadlines.transfer_ms 15000 --deadlines.data_idle_ms 4000)
-ends_ms=25000 # and below the 30 s of a daemon that was told none
+ends_ms=25000 # and below the 30 s of a daemon without these settings
 
 source_daemon() { daemon source 7701 dest "$LAB_PEER_IP:7702" "${deadlines[@]}"; }
 dest_daemon() { daemon dest 7702 source "$LAB_PEER_IP:7701" "${deadlines[@]}"; }

@@ -4,14 +4,14 @@
 #   perftest.sh one PROGRAM...        server and client in this guest
 #   perftest.sh server PROGRAM...     for each program, wait for the other guest's client
 #   perftest.sh client PROGRAM...
-# perftest's own exit status and a figure of its own decide: a run without a figure is a failure.
+# A run passes if perftest exits with 0 and printed a figure.
 set -u
 role=$1
 shift
 bytes=65536 iterations=${LAB_ITERATIONS:-200}
 run_s=180
 port=18515
-[[ $role == one ]] && port=$((20000 + $$ % 10000)) # the one before may still be taken
+[[ $role == one ]] && port=$((20000 + $$ % 10000)) # the previous port may still be in use
 options=(-d "$LAB_DEV" -x "$LAB_GID" -s "$bytes" -n "$iterations" -F)
 
 serve() { timeout "$run_s" "$1" "${options[@]}" -p "$2" >"/tmp/server.$1" 2>&1; }

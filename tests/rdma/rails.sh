@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# In one lab guest, after two_devices: two daemons with two rails each, a cable a rail, and the second cable goes while
-# pages are on their way. They all arrive, by RDMA: what was under way over the second goes over the first. When the
-# cable is back its path is made again, and carries. Pages go from a to b, or from b to a.
+# In one lab guest, after two_devices: two daemons with two rails each and a cable a rail; the second cable fails while
+# pages are on their way. All pages must arrive, by RDMA: those under way over the second rail are sent over the first.
+# When the cable works again, its path is made anew and carries pages. Pages go from a to b, or from b to a.
 #   rails.sh CUT:WAY...   one after the other, e.g. silent:ab carrier:ba
-# silent: nothing comes out of the cable, and neither end knows: a path is made again at once, only to fail again.
-# carrier: a's port is shut, so b's has no carrier, and no path can be made until it is back.
+# silent: the cable delivers nothing, and neither end knows: a path is made anew at once and fails again. carrier: a's
+# port is down, so b's has no carrier, and no path can be made until a's port is up.
 . "$(dirname "${BASH_SOURCE[0]}")/two_devices.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/verbs_lib.sh"
 LISTEN=127.0.0.1 MEMORY=24M
 rate=(rate 30mbit delay 1ms)
 pool=(--profile tiny --page-bytes 16384 --pool-pages 1100 --in-flight 12)
-# Some 13 MB, more than 3 s of one cable: when a lost path says so, after 2 s, the other one has worked. And 2 MB.
+# `many` is about 13 MB, more than 3 s of one cable: when a lost path is reported, after 2 s, the
+# other one has worked. `few` is 2 MB.
 many=(--prefixes 40 --chunks 40) few=(--prefixes 12 --chunks 20)
 started=400000 # bytes over the second rail, before its cable goes
-carries=500000 # and once it is back
+carries=500000 # bytes over it once it works again
 late=300000    # may be on their way through the guest's kernel when a cable goes
 
 second_cable() {
@@ -37,7 +38,7 @@ cable_comes() {
     esac
 }
 
-# came DEVICE: sets n to the bytes that the device took so far, were all packets full. Starts no process.
+# came DEVICE: sets n to the bytes received so far if all packets were full. Starts no process.
 came() {
     read -r n <"/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts"
     n=$((n * 4096))
@@ -45,7 +46,7 @@ came() {
 
 nap() { read -r -t 0.01 -u "$idle" _; }
 
-# paths NODE STATE STATE: of its two rails
+# paths NODE STATE STATE: true if its two rails have these states
 paths() {
     local row states=
     ctl "$1" peers --wide >"$DIR/peers" || return 1
@@ -55,7 +56,7 @@ paths() {
     [[ $states =~ ^\ ($2)\ ($3)$ ]]
 }
 
-# figures NODE DEVICE: sets failed, again and told; all pages that have come have come by RDMA.
+# figures NODE DEVICE: sets failed, again and told; every page that arrived must have come by RDMA.
 figures() {
     local name value pages=()
     ctl "$1" status --json >"$DIR/status" || fail "status"
@@ -71,7 +72,7 @@ figures() {
     [[ ${pages[0]} == "${pages[1]}" ]] || fail "pages did not move by RDMA"
 }
 
-# transfers SOURCE DEST: begins to fetch, and returns when the second rail has started to carry.
+# transfers SOURCE DEST: starts the fetch, and returns once the second rail carries pages.
 transfers() {
     half "$2" fetch "${pool[@]}" "${many[@]}" --peer "$1" --seed "$seed" >"$DIR/fetch" 2>&1 &
     fetch=$!
@@ -81,7 +82,7 @@ transfers() {
     done
 }
 
-# lose CUT SOURCE DEST FIRST SECOND: the destination's devices
+# lose CUT SOURCE DEST FIRST SECOND: FIRST and SECOND are the destination's devices
 lose() {
     local cut=$1 source=$2 dest=$3 first=$4 second=$5 fetch from1 from2 cut1 cut2 failed again told had
     half "$source" commit "${pool[@]}" "${many[@]}" --seed "$seed" || fail "commit"
@@ -111,13 +112,13 @@ lose() {
     again_carries
 }
 
-# The path was lost, so one that is there was made again; it is ready when pages have come over it.
+# The lost path was made anew; it counts as ready once pages have arrived over it.
 again_carries() {
     local n from2
     cable_comes "$cut" || fail "the cable does not come back"
     wait_for 120 "the path, made again" paths "$dest" ready unproven
     came "$second" && from2=$n
-    for _ in {1..10}; do # the other rail carries all until the first piece over this one is there: on a busy machine long
+    for _ in {1..10}; do # the first rail carries all until a piece arrives over this one: long on a busy machine
         half "$dest" fetch "${pool[@]}" "${few[@]}" --peer "$source" --seed "1$seed" --tries 20 || fail "fetch"
         came "$second"
         ((n - from2 > carries)) && break

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# In one lab guest: what a daemon's self-test finds at start, over soft-RoCE. With memory of the host; with memory of GPUs of
-# the stand-in, as dma-bufs (dmabuf.c) and their ring; with the ring alone, as soft-RoCE is. And with a device that has copies
-# of a GPU's memory in place of it: the pair fails, and the daemon and its doctor say so.
+# In one lab guest: the results of a daemon's self-test at start over soft-RoCE. Set-ups: memory of the host; memory of the
+# stand-in's GPUs as dma-bufs (dmabuf.c) with their ring; the ring alone, as plain soft-RoCE has it. With a device that holds
+# copies of a GPU's memory the pair must fail, and the daemon and its doctor must report it.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/verbs_lib.sh"
 export LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory
@@ -9,7 +9,7 @@ dmabuf=$TERN_BUILD/tests/rdma_dmabuf.so
 gpus=GPU-7374616e-6469-6e00-0000-000000000000+GPU-7374616e-6469-6e00-0000-000000000001
 MEMORY=4M
 
-# finds NAME REGISTERED/RESULT/BYTES...: what a daemon that nobody talks to says of each row of memory
+# finds NAME REGISTERED/RESULT/BYTES...: what an idle daemon reports for each row of memory
 finds() {
     local name=$1
     shift

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The lab itself: figures of perftest in one guest, a named timeout, and no QEMU left behind by a lab that was killed.
-# Run by ctest, label rdma. TERN_FULL=1: perftest between two guests, too, and a host that loses power in the middle of
-# RDMA READs and comes back.
-# The printed figures are emulated: they are there for other figures of the same machine to stand beside.
+# The lab itself: figures of perftest in one guest, a named timeout, and no QEMU left behind by a
+# lab that was killed. Run by ctest, label rdma. TERN_FULL=1: perftest between two guests, too, and
+# a host that loses power in the middle of RDMA READs and comes back. The printed figures are
+# emulated: compare them only with others of the same machine.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/judge_lib.sh"
@@ -14,7 +14,7 @@ programs="ib_read_bw ib_write_bw"
 try "one guest" one "ibv_devinfo -d rxe0 | grep -E 'hca_id|state|active_mtu'; bash '$here/perftest.sh' one $programs && exit 3"
 expect 3 'PORT_ACTIVE' 'ib_read_bw one .* mb_per_s=[0-9.]*[1-9]' 'ib_write_bw one .* mb_per_s=[0-9.]*[1-9]'
 
-# test_pair.sh has two guests, and kills one: here only in the long run.
+# test_pair.sh has two guests and kills one, so these steps run in the long form alone.
 if [[ ${TERN_FULL:-0} == 1 ]]; then
     try "two guests" pair "bash '$here/perftest.sh' server $programs" "bash '$here/perftest.sh' client $programs"
     expect 0 'b| .*ib_read_bw pair .* mb_per_s=[0-9.]*[1-9]' 'b| .*ib_write_bw pair .* mb_per_s=[0-9.]*[1-9]'

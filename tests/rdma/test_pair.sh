@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two daemons on two machines, with TLS between them and pages by RDMA: prefixes of tiny-state with every byte compared,
-# 5 % packet loss, the source's machine losing power in mid-transfer and coming back, then the destination's.
-# What each side does is in pair.sh. Run by ctest, label rdma. TERN_FULL=1: more prefixes.
+# 5 % packet loss, the source's machine losing power in mid-transfer and coming back, then the destination's. pair.sh
+# has the part of each side. Run by ctest, label rdma. TERN_FULL=1: more prefixes.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/judge_lib.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pages by RDMA over soft-RoCE in one guest: two daemons with engines, as verbs_one.sh tries them. Run by ctest, label rdma.
-# TERN_FULL=1: longer.
+# Pages by RDMA over soft-RoCE in one guest: two daemons with engines, run by verbs_one.sh. Run by
+# ctest, label rdma. TERN_FULL=1: longer.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/judge_lib.sh"

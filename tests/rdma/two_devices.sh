@@ -1,11 +1,11 @@
-# Sourced in the guest of `lab.sh one`: a second device, rxe1 on veth1, whose packets to and from rxe0 really go through
-# the cable between veth0 and veth1. Both addresses are this machine's, so the kernel would keep the packets inside:
-# the rules below take the table of local addresses from what is sent, and leave it to what is received. netem on
-# veth0 and veth1 then delays and loses packets, which costs the one processor nothing: reads are under way while
-# programs run, as between two hosts.
+# Sourced in the guest of `lab.sh one`: a second device, rxe1 on veth1, whose packets to and from
+# rxe0 really go through the cable between veth0 and veth1. Both addresses belong to this machine,
+# so the kernel would keep the packets inside: by the rules below only received packets look up the
+# table of local addresses, sent ones do not. netem on veth0 and veth1 then delays and loses packets
+# at no cost to the one processor: reads are under way while programs run, as between two hosts.
 #   second_device            only makes rxe1: each device talks to itself
-#   two_devices              makes rxe1, if it is not there, and the cable; sets LAB_IP2
-#   two_devices_netem ARG... for packets both ways, e.g. `rate 100mbit delay 2ms`; without ARG: as fast as it goes
+#   two_devices              makes the cable, and rxe1 if it is missing; sets LAB_IP2
+#   two_devices_netem ARG... for packets in both directions, e.g. `rate 100mbit delay 2ms`; without ARG: at full speed
 # For more of them: device, through_cable and netem.
 second_device() {
     export LAB_IP2=10.78.0.1
@@ -34,7 +34,7 @@ two_devices() {
     through_cable 1 veth0 "$LAB_IP" veth1 "$LAB_IP2" && ip rule del pref 0
 }
 
-# through_cable N NETDEV ADDRESS NETDEV ADDRESS: N and N+1, each in use once, number its rules and tables
+# through_cable N NETDEV ADDRESS NETDEV ADDRESS: N and N+1 number its rules and tables; use each once
 through_cable() {
     one_way "$1" "${@:2}" && one_way $(($1 + 1)) "$4" "$5" "$2" "$3"
 }
@@ -46,7 +46,7 @@ one_way() {
     to_peer "$@"
 }
 
-# What a device that is set down forgets.
+# Restores what the kernel drops when a device is set down.
 to_peer() {
     ip route replace "$5" dev "$2" src "$3" table $(($1 + 10)) &&
         ip neigh replace "$5" lladdr "$(cat /sys/class/net/"$4"/address)" dev "$2"
@@ -56,7 +56,7 @@ two_devices_netem() {
     netem "veth0 veth1" "$@"
 }
 
-# netem NETDEVS ARG...: what is queued is lost, as by a cable that is pulled
+# netem NETDEVS ARG...: queued packets are lost, as when a cable is pulled
 netem() {
     local net
     for net in $1; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# In one lab guest: two daemons whose memory lies on GPUs of the stand-in, and pages between them. By RDMA from dma-bufs
-# (dmabuf.c), pushed through the ring, where the source is killed in mid-transfer, too. And over soft-RoCE as it is, which
-# registers none of that memory, so that its pages leave by TCP.
+# In one lab guest: two daemons whose memory lies on GPUs of the stand-in exchange pages. Once by RDMA from dma-bufs
+# (dmabuf.c), pushed through the ring; there the source is also killed in mid-transfer. Once over plain soft-RoCE, which
+# registers none of that memory, so the pages leave by TCP.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/verbs_lib.sh"
 export GPU=GPU-7374616e-6469-6e00-0000-000000000000 LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory
@@ -30,7 +30,7 @@ no_windows() { # NODE
     [[ $(told "$1" data verbs windows_open) == 0 ]]
 }
 
-# by_ring NODE: as many bytes went through its ring as came as pages
+# by_ring NODE: as many bytes went through its ring as arrived as pages
 by_ring() {
     local ring all
     ring=$(told "$1" data verbs ring_bytes_in) all=$(told "$1" data payload_bytes_in)
@@ -60,7 +60,7 @@ in_the_middle() {
     [[ $(<"$DIR/fetch") == *"in the middle"* ]]
 }
 
-# The source dies while it pushes: no window is left, no page waits, and what is fetched then is whole.
+# The source dies while it pushes: no window stays open, no page waits, and a later fetch is complete.
 dies() {
     local pool=(--profile tiny --page-bytes 16384 --pool-pages 1100 --in-flight 12 --prefixes 24 --chunks 40 --device "$GPU") fetch
     half prefill commit "${pool[@]}" || fail "commit"
@@ -78,7 +78,7 @@ dies() {
     daemon prefill 7701 decode "$LAB_IP:7702"
     wait_for 120 "a path" goes_by decode verbs
     half prefill commit "${pool[@]}" || fail "commit"
-    half decode fetch "${pool[@]}" --peer prefill --tries 20 || fail "fetch" # a path is lost where a machine stands still
+    half decode fetch "${pool[@]}" --peer prefill --tries 20 || fail "fetch" # a path is lost when the machine stands still
     no_windows decode || fail "a window is left open"
 }
 

@@ -1,7 +1,7 @@
-# Sourced by the scripts that run in a lab guest: daemons whose pages go by RDMA, and what they say of themselves.
-# TRANSPORT, MEMORY, LEVEL: of the daemons; GPU: the UUID of the GPU that their memory lies on, none for the host's;
-# TENANT: more settings of the tenant, KEY=VALUE,...; TLS: the folder of deploy/make-certs.sh's certificates, else in the clear;
-# LISTEN: the address (LAB_IP).
+# Sourced by the scripts that run in a lab guest: daemons whose pages go by RDMA, and their figures.
+# TRANSPORT, MEMORY, LEVEL: settings of the daemons; GPU: the UUID of the GPU that their memory lies
+# on, none for the host's; TENANT: more settings of the tenant, KEY=VALUE,...; TLS: the folder of
+# deploy/make-certs.sh's certificates, else in the clear; LISTEN: the address (LAB_IP).
 #   daemon NODE PORT PEER PEER-ADDR:PORT [FLAG...]   starts a ternd in $DIR/NODE and waits until it is ready
 #   half NODE COMMAND [OPTION...]                    rdma_half on its sockets
 #   told NODE KEY...                                 a figure of `ternctl status`, e.g. `told decode data verbs pages_in`
@@ -10,7 +10,7 @@ DIR=${DIR:-$(mktemp -d /tmp/verbs-XXXXXX)}
 TRANSPORT=${TRANSPORT:-verbs}
 declare -A PIDS
 
-# A process costs an emulated machine a tenth of a second, and Python half a second: what waits starts none.
+# A process costs an emulated machine a tenth of a second, and Python half a second: waits start none.
 exec {idle}<> <(:)
 nap() { read -r -t 0.05 -u "$idle" _; }
 
@@ -41,7 +41,7 @@ logged() { # NODE TEXT
     [[ $(<"$DIR/$1/log") == *"$2"* ]]
 }
 
-# Tables as large as these daemons need: touching memory is most of what a start costs.
+# Tables as large as these daemons need: most of the time of a start goes into touching memory.
 limits=(--limits.sessions=256 --limits.send_buffers=64)
 
 daemon() {
@@ -77,7 +77,7 @@ figure() { # JSON KEY: the first number, or word, of that name
     [[ $1 =~ \"$2\":\ *\"?([^],\"}[:space:]]*) ]] && echo "${BASH_REMATCH[1]}"
 }
 
-all_by_verbs() { # NODE: every page that came to it came by RDMA
+all_by_verbs() { # NODE: every page that arrived there came by RDMA
     local by_verbs all
     by_verbs=$(told "$1" data verbs pages_in) all=$(told "$1" data pages_in)
     echo "pages by RDMA: $by_verbs of $all"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests of one lab guest, step by step. Each step says how long it took; the first that fails ends it. A guest has
-# one processor, so there are two parts, each with a guest of its own:
+# Runs the tests of one lab guest, step by step. Each step prints its time; the first failure ends
+# the run. A guest has one processor, so there are two parts, each with a guest of its own:
 #   verbs_one.sh transport   the transport's own tests, a peer that dies, rails; run by test_verbs.sh
 #   verbs_one.sh daemons     two daemons with engines; run by test_verbs_daemons.sh
 #   INTERPOSE   tests/e2e/interpose_alloc.c, compiled
 #   CERTS       certificates of prefill and decode
-#   SESSIONS    of four requests each, for the two daemons with tern-replay
+#   SESSIONS    sessions of four requests each, for the two daemons with tern-replay
 #   XA_S        seconds of X-a
-#   RAILS       how a rail goes: see rails.sh
+#   RAILS       how a rail fails: see rails.sh
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/two_devices.sh"
 export TERN_PEER_TRANSPORT=verbs
@@ -43,7 +43,7 @@ transport() {
     step "paths" "$TERN_BUILD/tests/test_xfer_verbs"
     step "pushes" "$TERN_BUILD/tests/test_xfer_push"
     step "a peer that dies or hangs" "$TERN_BUILD/tests/e2e_test_peer_killed"
-    # Outside a guest it is one of the tests of label e2e.
+    # Outside a guest this test has the label e2e.
     [[ -z ${TERN_FULL:-} ]] || step "strangers" "$TERN_BUILD/tests/e2e_test_tls"
     step "the cable" cable
     step "a rail that goes in mid-transfer, and comes back" bash "$here/rails.sh" $RAILS

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# In one lab guest: two daemons with transport verbs, and tern-replay between them. Fails unless every page that moved
-# moved by RDMA and no byte is wrong.
+# In one lab guest: two daemons with transport verbs, and tern-replay between them. Every moved page
+# must have moved by RDMA, and no byte may be wrong.
 . "$(dirname "${BASH_SOURCE[0]}")/verbs_lib.sh"
 
 daemon prefill 7701 decode "$LAB_IP:7702"
