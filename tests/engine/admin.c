@@ -1,5 +1,5 @@
-/* The admin client of the benchmarks: see admin.h. Reads the daemon's own counters, so that what a
- * run reports was counted by the side that did the work. */
+/* The admin client of the benchmarks: see admin.h. It reads the daemon's own counters, so a run
+ * reports what the working side counted. */
 #include "engine/admin.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ static uint64_t id_at(const json_t *row, const char *key)
     return text ? strtoull(text, NULL, 16) : 0;
 }
 
-/* The pool that is the host tier of this one; 0: it has none. */
+/* Returns the pool that is the host tier of this one; 0: none. */
 static uint64_t host_tier_of(struct tern *admin, uint64_t pool)
 {
     json_t *answer = pool ? admin_ask(admin, "pools", NULL) : NULL;
@@ -75,7 +75,7 @@ static uint64_t host_tier_of(struct tern *admin, uint64_t pool)
     return host;
 }
 
-/* `pools` of a status: one entry a group. 0: all of them. */
+/* `pools` of a status: one entry a group. pool 0: all pools. */
 static void add_pools(const json_t *pools, uint64_t pool, uint64_t host, struct daemon_status *sum)
 {
     json_t *g;

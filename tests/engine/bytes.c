@@ -31,7 +31,7 @@ static uint64_t chain_text(uint64_t h, const char *text)
 {
     for (; *text; text++)
         h = hash_mix(h, (uint8_t)*text);
-    return hash_mix(h, 0x100); /* no byte: "ab","c" is not "a","bc" */
+    return hash_mix(h, 0x100); /* a separator, not a byte: "ab","c" differs from "a","bc" */
 }
 
 uint64_t content_root(const char *tenant, const char *model, const char *salt, const char *group)

@@ -1,4 +1,4 @@
-/* What the bytes of a page must be. Tokens come from block ids, page seeds from a running hash over
+/* The bytes that a page must have. Tokens come from block ids, page seeds from a running hash over
  * all tokens up to the page's end, and bytes from the seed: so they depend on (tenant, namespace,
  * prefix, group, page, rank) and on nothing else, and the decode side can make them again without
  * having seen the prefill side's. */

@@ -1,5 +1,5 @@
-/* Daemons of a run: see spawn.h. The daemon's program is looked for beside the caller's own, or
- * where TERND says. Its log goes to a file in the run's directory, and its end is shown when
+/* Daemons of a run: see daemon.h. The daemon's program is taken from TERND or from beside the
+ * caller's own. Its log goes to a file in the run's directory, and the log's end is shown when
  * something fails. */
 #include "engine/daemon.h"
 
@@ -28,7 +28,7 @@
 #define PORT_FIRST  10000u
 #define PORT_BLOCK  1024u
 
-/* 0: it is taken. */
+/* Returns the bound port; 0: it is in use. */
 static uint16_t port_bind(uint16_t port)
 {
     struct sockaddr_in at = {
@@ -45,7 +45,7 @@ static uint16_t port_bind(uint16_t port)
     return ok ? ntohs(at.sin_port) : 0;
 }
 
-/* The first of the ports that the kernel gives to whoever dials. */
+/* Returns the first port of the range that the kernel assigns to outgoing connections. */
 static uint32_t dialling_from(void)
 {
     FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
@@ -58,9 +58,9 @@ static uint32_t dialling_from(void)
     return first;
 }
 
-/* The first port of a block that this process alone has until it ends, below those; 0: none.
- * Scripts take theirs in the same way (tests/e2e/with_ternd.sh), so tests that run at a time share
- * no port. */
+/* Claims a block of ports below that range for this process until it ends. Returns the block's
+ * first port; 0: none. Scripts claim theirs in the same way (tests/e2e/with_ternd.sh), so tests
+ * that run at once share no port. */
 static uint32_t block_claim(uint32_t blocks)
 {
     uint32_t at = 0;
@@ -75,14 +75,14 @@ static uint32_t block_claim(uint32_t blocks)
         snprintf(path, sizeof path, "/tmp/tern-ports-%u", first);
         fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0666);
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-            return first; /* and the lock stays */
+            return first; /* the lock stays */
         if (fd >= 0)
             close(fd);
     }
     return 0;
 }
 
-/* No connection has it before the daemon listens, and no other test; not the same one twice. */
+/* Returns a port that no connection, other test or earlier call has before the daemon listens. */
 uint16_t port_free(void)
 {
     static uint32_t first, next;
@@ -99,7 +99,7 @@ uint16_t port_free(void)
     return port_bind(0);
 }
 
-/* Where TERND says; else beside this program, or in sbin where both are installed; else in
+/* The path in TERND; else beside this program, or in sbin when both are installed; else in
  * TERN_BIN, for test programs that lie elsewhere. */
 static bool daemon_path(char *path, size_t cap)
 {
@@ -139,8 +139,8 @@ static void write_limits(FILE *f, const struct daemon_options *o)
                 o->bytes_in_flight, o->bytes_in_flight);
 }
 
-/* With what the environment says of how pages travel, for tests. TERN_PEER_TRANSPORT: no falling
- * back to another; TERN_RDMA_DEVICE_NODE: each node's own device. */
+/* Adds the settings of how pages travel from the environment, for tests. TERN_PEER_TRANSPORT: no
+ * fallback to another transport; TERN_RDMA_DEVICE_NODE: each node's own device. */
 static void write_peers(FILE *f, const struct daemon_options *o)
 {
     const char *transport = getenv("TERN_PEER_TRANSPORT"), *device;
@@ -177,7 +177,7 @@ static void write_devices(FILE *f, uint32_t regions)
 
 static bool write_config(const char *path, const struct daemon *d, const struct daemon_options *o)
 {
-    const char *level = getenv("TERND_LOG_LEVEL"); /* to see more of what a daemon does */
+    const char *level = getenv("TERND_LOG_LEVEL"); /* to log more of the daemon's work */
     bool has_peer = o->peer[0].name != NULL;
     FILE *f = fopen(path, "we");
 
@@ -236,7 +236,7 @@ static _Noreturn void run_daemon(const struct daemon *d, const struct daemon_lau
     _exit(127);
 }
 
-/* All of it, ended by a zero; owned by the caller. NULL: it cannot be read. */
+/* Returns the whole log, ended by a zero and owned by the caller. NULL: it cannot be read. */
 static char *read_log(const struct daemon *d)
 {
     FILE *f = fopen(d->log, "re");
@@ -279,7 +279,7 @@ uint32_t daemon_log_lines(const struct daemon *d, const char *event, const char 
     return n;
 }
 
-/* Where its log says that it is ready. */
+/* Returns true once the log says that the daemon is ready. */
 static bool is_ready(struct daemon *d)
 {
     char *log = read_log(d), *at = log ? strstr(log, "event=ready") : NULL, *port;
@@ -373,7 +373,7 @@ bool daemon_launch(struct daemon *d, const struct daemon_launch *how, char *why)
 bool daemon_start(struct daemon *d, const char *dir, const struct daemon_options *o, char *why)
 {
     daemon_place(d, dir, o->node);
-    unlink(d->log); /* of one that was there before */
+    unlink(d->log); /* of an earlier daemon */
     if (write_config(d->config, d, o))
         return daemon_launch(d, &(struct daemon_launch){.core = o->core}, why);
     snprintf(why, SPAWN_WHY_BYTES, "%s: %s", d->config, strerror(errno));

@@ -147,7 +147,7 @@ static enum tern_err taken(struct engine_session *s, enum tern_err err)
 enum tern_err engine_do(struct engine_session *s, struct engine_op op)
 {
     op.session = s->id;
-    op.step = op.step ? op.step : TERN_STEP_NONE; /* no kernel runs unless a test says so */
+    op.step = op.step ? op.step : TERN_STEP_NONE; /* no kernel runs unless a test sets a step */
     return taken(s, op_do(s->engine->tern, &op, s->engine->call_ms, &s->last));
 }
 
@@ -191,7 +191,7 @@ enum tern_err engine_fetch(struct engine_session *s, const char *peer, uint32_t 
 {
     enum tern_err err, took;
 
-    /* Pages that came before an error are the session's, too; where nobody answered, none came. */
+    /* Pages returned with an error belong to the session, too; without an answer there are none. */
     s->last = (struct tern_result){.lengths = s->len};
     err = tern_fetch(s->engine->tern, s->id, peer, 0, depth, TERN_STEP_NONE, wait_ms, &s->last);
     took = engine_take(s, &s->last);
@@ -223,7 +223,7 @@ void engine_free(struct engine_session *s)
     s->tokens = NULL;
 }
 
-/* Seed of page i, or of the RECURRENT page as it is at `at` tokens. */
+/* The seed of page i, or of the RECURRENT page with its state at `at` tokens. */
 static uint64_t seed_of(const struct engine_session *s, uint32_t g, uint32_t i, uint32_t at)
 {
     if (s->table.groups[g].family == TERN_RECURRENT)

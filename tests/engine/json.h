@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One object on standard output, one line, keys in the order they were set. Returns 0, or -1 if it
- * cannot be written. */
+/* Prints one object on standard output as one line, keys in the order they were set. Returns 0, or
+ * -1 if it cannot be written. */
 int json_print(const json_t *object);
 
 /* A number rounded to a readable number of digits, so that no report shows 17 of them. */
@@ -16,14 +16,14 @@ json_t *json_figure(double value);
 void json_put_u64(json_t *object, const char *key, uint64_t value);
 void json_put_f64(json_t *object, const char *key, double value);
 
-/* The unsigned number at object[key]; 0 where it is missing or no number. */
+/* The unsigned number at object[key]; 0 if it is missing or not a number. */
 uint64_t json_get_u64(const json_t *object, const char *key);
 
-/* What lies at a path such as "peers.0.tls.version": keys, and places in lists; NULL: nothing. */
+/* The value at a path such as "peers.0.tls.version" of keys and list indices; NULL: none. */
 json_t *json_at(const json_t *root, const char *path);
-/* Whether object[key] is that text. */
+/* Returns true if object[key] is that text. */
 bool json_says(const json_t *object, const char *key, const char *text);
-/* The object of that list whose `key` is that text; NULL: there is none. */
+/* The object of that list whose `key` is that text; NULL: none. */
 json_t *json_row(const json_t *list, const char *key, const char *text);
 
 #endif

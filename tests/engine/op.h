@@ -1,5 +1,5 @@
-/* An operation of a session as a value: a row of a test's table, or what a workload decides to do
- * next. It goes through the call of tern.h of that name, alone or in a batch. */
+/* An operation of a session as a value: a row of a test's table, or the next choice of a workload.
+ * It goes through the call of tern.h of that name, alone or in a batch. */
 #ifndef ENGINE_OP_H
 #define ENGINE_OP_H
 
@@ -29,8 +29,8 @@ struct engine_op {
 enum tern_err op_do(struct tern *t, const struct engine_op *op, uint32_t deadline_ms,
                     struct tern_result *ret);
 enum tern_err op_add(struct tern_batch *b, const struct engine_op *op);
-/* All of them as one batch. results: the caller's array of n; their arrays are borrowed until the
- * next call on the connection. */
+/* Runs all of them as one batch. results: the caller's array of n; their arrays are borrowed until
+ * the next call on the connection. */
 enum tern_err ops_run(struct tern_batch *b, const struct engine_op *ops, uint32_t n,
                       uint32_t deadline_ms, struct tern_result *results, uint32_t *ret_done);
 

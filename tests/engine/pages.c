@@ -9,9 +9,7 @@
 #include "engine/proc.h"
 #include "kernels/driver.h"
 
-/* Of this process: the driver, once it was needed, the GPUs in use, and a page in memory of the
- * host.
- */
+/* Per process: the driver once needed, the GPUs in use, and one page in host memory. */
 static struct driver driver;
 static struct {
     char uuid[DRIVER_UUID_BYTES];
@@ -44,7 +42,7 @@ static void driver_use(void)
     must(driver.init(0), "cuInit");
 }
 
-/* The context of that GPU is this thread's from here on; which of them it is. */
+/* Makes the context of that GPU this thread's current one. Returns the GPU's index. */
 static uint32_t gpu_use(const char *uuid)
 {
     char seen[DRIVER_SEEN_BYTES];

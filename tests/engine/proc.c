@@ -1,5 +1,5 @@
 /* Processes of the benchmarks: see proc.h. A child asks the kernel to be killed with its parent, so
- * that no run, however it ends, leaves a process behind. */
+ * no run, however it ends, leaves a process behind. */
 #include "engine/proc.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@ pid_t proc_fork(void)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(1); /* it died before the line above */
+        _exit(1); /* the parent died before the prctl */
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
@@ -48,7 +48,7 @@ pid_t proc_fork_linked(int *ret_fd)
     return pid;
 }
 
-/* The cores that we had when we were first asked: a process that was pinned can be let go again. */
+/* The cores of this process at the first call, so that a pinned process can be released again. */
 static const cpu_set_t *own_cores(void)
 {
     static cpu_set_t set;

@@ -1,5 +1,5 @@
-/* The table of profiles: see profile.h. A rank's region holds its share of every page, or all of it
- * where the group is replicated. --page-bytes changes how many bytes a page has, never how many
+/* The table of profiles: see profile.h. A rank's region has its share of every page, or the whole
+ * page if the group is replicated. --page-bytes changes how many bytes a page has, never how many
  * tokens, layers or heads. */
 #include "engine/profile.h"
 
@@ -49,8 +49,8 @@ const struct profile *profile_find(const char *name, const char **ret_why)
     return NULL;
 }
 
-/* Layer, token, head, as the bytes lie in the page; what is left over is one head's element. A byte
- * size that the shape does not divide has no axes to name. */
+/* Layer, token, head, as the bytes lie in the page; the rest is one head's element. A byte size
+ * that the shape does not divide has no axes. */
 static uint32_t make_axes(struct geometry *g)
 {
     const struct profile *p = g->profile;
@@ -71,7 +71,7 @@ uint64_t pool_bytes_for(uint64_t pages, uint64_t region_bytes)
     return (pages + 3 * (pages / SLABS_OF_POOL) + 16) * region_bytes;
 }
 
-/* Of a page in one region; 0 where the ranks do not divide it. */
+/* The bytes of a page in one region; 0 if the ranks do not divide it. */
 static uint64_t share(const struct geometry *g, uint64_t page_bytes)
 {
     if (g->profile->shard != TERN_SHARD_HEADS)
@@ -114,7 +114,7 @@ static const char *make_groups(struct geometry *g, uint64_t page_bytes)
     return NULL;
 }
 
-/* Where a pool has several groups, each one's last slab may be used in part. */
+/* In a pool of several groups each group's last slab may be used in part. */
 static uint64_t shared_bytes(const struct geometry *g, uint64_t bytes, uint64_t largest)
 {
     return (bytes + (g->ngroups + 2) * (bytes / SLABS_OF_POOL) + 32 * largest + 4095) &

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A bounded list of values; heap, of fixed capacity. What does not fit is dropped evenly: see
+/* A bounded list of values; heap, of fixed capacity. Values beyond it are dropped evenly: see
  * series_add. */
 struct series {
     double *v;
@@ -18,8 +18,8 @@ void series_init(struct series *s, size_t cap);
 void series_finish(struct series *s);
 void series_clear(struct series *s);
 
-/* When the list is full every second value is thrown out and from then on only every second one is
- * taken: a long run keeps an even sample in bounded memory. */
+/* A full list drops every second value and from then on takes only every second one: a long run
+ * keeps an even sample in bounded memory. */
 void series_add(struct series *s, double value);
 
 /* q in [0, 1]; nearest rank. Sorts the list. 0 for an empty one. */

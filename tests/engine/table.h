@@ -1,5 +1,5 @@
-/* The block table of one session, as its engine keeps it: which page holds what, and the hash of
- * the tokens up to each page's end, which the page's bytes are made from. It follows the runs of
+/* The block table of one session, as its engine keeps it: which page has which tokens, and the hash
+ * of the tokens up to each page's end, from which the page's bytes are made. It follows the runs of
  * the daemon's answers and knows nothing else. */
 #ifndef ENGINE_TABLE_H
 #define ENGINE_TABLE_H
@@ -9,15 +9,15 @@
 
 #include "tern.h"
 
-/* HISTORY, WINDOW: prefix[i] is the hash of the prefix that ends with page i, index[i] where it
- * lies, 0: nowhere. RECURRENT: prefix[i] is that of the prefix that ends with chunk i, and index[0]
- * the one page. */
+/* HISTORY, WINDOW: prefix[i] is the hash of the prefix that ends with page i, index[i] the page's
+ * index, 0: none. RECURRENT: prefix[i] is the hash of the prefix that ends with chunk i, and
+ * index[0] the one page. */
 struct table_group {
     uint64_t *prefix; /* owned */
     uint32_t *index;  /* owned */
     uint32_t *gen;    /* owned: the generation of each */
-    uint32_t pages;   /* that the tokens take */
-    uint32_t from;    /* RECURRENT: the page that is to be copied into index[0]; 0: none */
+    uint32_t pages;   /* pages that the tokens take */
+    uint32_t from;    /* RECURRENT: the page to copy into index[0]; 0: none */
 };
 
 struct block_table {
@@ -26,23 +26,23 @@ struct block_table {
     struct table_group group[TERN_GROUPS_MAX];
 };
 
-/* For at most tokens_max tokens. */
+/* Makes room for at most tokens_max tokens. */
 void table_init(struct block_table *t, const struct tern_group *groups, uint32_t ngroups,
                 uint32_t tokens_max);
 void table_finish(struct block_table *t);
 
-/* Whose tokens these are; root[group] is where the chain of hashes begins. No page is in it yet. */
+/* Sets the tokens; root[group] is where the chain of hashes begins. The table has no page yet. */
 void table_load(struct block_table *t, const uint64_t *root, const uint32_t *tokens, uint32_t n);
-void table_forget(struct block_table *t); /* the pages alone */
+void table_forget(struct block_table *t); /* forgets the pages alone */
 
-/* Takes the runs of an answer in and adds their pages to ret_pages[group], which may be NULL. False
- * if they do not fit the tokens: nobody may write where they lead. */
+/* Applies the runs of an answer and adds their pages to ret_pages[group], which may be NULL.
+ * Returns false if they do not fit the tokens: nobody may write to those pages. */
 bool table_take(struct block_table *t, const struct tern_result *r, uint32_t *ret_pages);
-/* Everything is there that is needed to go on from `at` tokens, RECURRENT pages apart. */
+/* Returns true if it has every page needed to resume from `at` tokens, RECURRENT ones apart. */
 bool table_covers(const struct block_table *t, uint32_t at);
-/* Pages that are in it, RECURRENT ones apart. */
+/* Counts the pages in the table, RECURRENT ones apart. */
 uint32_t table_pages(const struct block_table *t);
-/* First page of a group that is needed to go on from `at`: 0, or where its window begins. */
+/* First page of a group that is needed to resume from `at`: 0, or where its window begins. */
 uint32_t table_window_first(const struct tern_group *g, uint32_t at);
 
 #endif
